@@ -1,9 +1,9 @@
 //! The keyspace: one folder per durable noun, each with its rows, its transactions' steps and its rules.
 //!
-//! Layer functions take `&Transaction`, the cell's [`CellSpace`] and, where they change something, the
-//! [`ChangeSet`] of the transaction, which collects what the journal will say. They never open transactions: that
-//! is the caller's, by `Database::run` or `Database::commit_at`, so that several steps can be one commit. Ids and
-//! times are arguments, made outside the closure, so that every attempt is the same transaction.
+//! Layer functions take `&Transaction` and the cell's [`CellSpace`]. Functions that change something also take the
+//! transaction's [`ChangeSet`], which collects the journal's deltas. They never open transactions: the caller does, by
+//! `Database::run` or `Database::commit_at`, so that several steps can be one commit. Ids and times are arguments, made
+//! outside the closure, so that every try is the same transaction.
 //!
 //! Nothing outside this crate builds a key.
 

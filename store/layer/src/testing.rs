@@ -1,4 +1,4 @@
-//! A store in memory for the crate's own tests, and short forms of what every test needs.
+//! A store in memory for the crate's own tests, and shorthands for what every test needs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,13 +15,10 @@ use crate::journal::{Change, ChangeSet};
 use crate::keys::CellSpace;
 use crate::node::{NodeWriter, SessionFence, node_live_renew, node_writer};
 
-/// A store with one open cell, and the clock it runs by.
+/// A store with one open cell, and its clock.
 pub(crate) struct TestCell {
-    /// The store.
     pub(crate) db: Database,
-    /// The cell.
     pub(crate) space: CellSpace,
-    /// The store's clock.
     pub(crate) clock: Arc<ManualClock>,
 }
 
@@ -36,7 +33,6 @@ pub(crate) fn seeds(count: u64) -> Vec<u64> {
     }
 }
 
-/// A name that is known to be one.
 pub(crate) fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
@@ -100,14 +96,14 @@ impl TestCell {
         Self::with_faults(7, FaultPlan::none()).await
     }
 
-    /// The same, in a store that does `plan` to whoever uses it, drawn from `seed`.
+    /// The same, in a store with the faults of `plan`, drawn from `seed`.
     pub(crate) async fn with_faults(seed: u64, plan: FaultPlan) -> Self {
         let clock = ManualClock::at(1_000);
         let shared = Arc::<ManualClock>::clone(&clock) as Arc<dyn Clock>;
         let engine = Arc::new(EmbeddedEngine::ephemeral(shared, SeededRng::shared(7)));
         let faults = FaultEngine::new(Arc::<EmbeddedEngine>::clone(&engine), plan, SeededRng::shared(seed));
         let space = CellSpace::new(name("alpha"));
-        // Created without faults, so that a test's own seed decides over the test alone.
+        // Created without faults, so that a test's seed applies to the test alone.
         let cell = Self { db: Database::new(engine), space, clock };
         cell.run(async |tx| cell_create(&tx, &cell.space, &CellMeta::default(), 1_000).await).await.unwrap();
         Self { db: Database::new(Arc::new(faults)), ..cell }
@@ -122,7 +118,7 @@ impl TestCell {
         self.db.run("test", Idempotency::Natural, |tx, _| closure(tx)).await
     }
 
-    /// What a gateway writes for a node in a session; `None` where the session is not in force.
+    /// Writes for a node in a session; `None` if the session is not in force.
     pub(crate) async fn change_as<T>(
         &self,
         change: Change,
@@ -136,7 +132,7 @@ impl TestCell {
         .await
     }
 
-    /// Renews the lease of a node in a session; whether the session is in force.
+    /// Renews the lease of a node in a session. Returns true if the session is in force.
     pub(crate) async fn beat(&self, fence: SessionFence, beat: u64) -> StoreResult<bool> {
         self.run(async |tx| {
             let writer = node_writer(&tx, &self.space, fence).await?;

@@ -1,4 +1,4 @@
-//! The gate as a transaction has read it: with the version it was read at, and, where it was open, a proof of that.
+//! The gate as a transaction has read it: its row, the read version, and, if the gate was open, a proof of that.
 
 use borough_kv::{Transaction, Version};
 
@@ -15,17 +15,17 @@ pub struct GateRead {
 }
 
 impl GateRead {
-    /// `row` as `tx` has read it. Only this crate reads gates, so that no one else can make one up.
+    /// Only this crate reads gates, so that no one else can invent one.
     pub(crate) async fn of(tx: &Transaction, space: &CellSpace, row: CellGate) -> StoreResult<Self> {
         Ok(Self { space: space.clone(), version: tx.read_version().await?, row })
     }
 
-    /// What the gate was.
+    /// The gate's row at the read version.
     pub fn row(&self) -> &CellGate {
         &self.row
     }
 
-    /// The proof that the gate was open. Refuses with [`StoreError::CellClosed`] where it was not.
+    /// The proof that the gate was open. Fails with [`StoreError::CellClosed`] if it was not.
     pub fn open(&self) -> StoreResult<GateOpen> {
         gate_check_open(&self.space, self.row.state)?;
         Ok(GateOpen { space: self.space.clone(), version: self.version, store_epoch: self.row.store_epoch })
@@ -34,9 +34,8 @@ impl GateRead {
 
 /// Proof that a cell's gate was open at a read version.
 ///
-/// Whoever places tasks by a commit that reads nothing commits at this version, and guards the gate: the commit fails
-/// where the gate has changed since. Another version needs another proof, so a worker that reads again has to look at
-/// the gate again.
+/// A commit that places tasks without reading runs at this version and guards the gate: it fails if the gate has
+/// changed since. Another version needs another proof, so a worker that reads again must also read the gate again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GateOpen {
     space: CellSpace,
@@ -45,7 +44,7 @@ pub struct GateOpen {
 }
 
 impl GateOpen {
-    /// The cell.
+    /// The cell whose gate it is.
     pub fn space(&self) -> &CellSpace {
         &self.space
     }
@@ -61,7 +60,7 @@ impl GateOpen {
     }
 }
 
-/// Refuses unless `state` is open.
+/// Fails unless `state` is open.
 pub(crate) fn gate_check_open(space: &CellSpace, state: CellState) -> StoreResult<()> {
     match state {
         CellState::Open => Ok(()),

@@ -1,8 +1,8 @@
 //! A cell: its settings, and the gate that every mutating transaction reads.
 //!
-//! The gate is the cell's fence. Whoever changes anything reads it with a conflict, so draining, moving or restoring
-//! a cell voids what is in flight. `store_epoch` names the epoch of the store: a restore, an import or a move begins
-//! a new one, and with it a new journal.
+//! The gate is the cell's fence. Every transaction that changes anything reads it with a conflict, so draining, moving
+//! or restoring a cell voids what is in flight. `store_epoch` numbers the epoch of the store: a restore, an import or a
+//! move begins a new one, and with it a new journal.
 
 mod gate;
 mod row;

@@ -1,4 +1,4 @@
-//! What is stored of a cell.
+//! Stored rows of a cell.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,16 @@ use super::time::CellTime;
 /// Settings of a cell.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct CellMeta {
-    /// Milliseconds a silent node is waited for before it is declared lost, where a job does not say otherwise.
+    /// Milliseconds of silence after which a node is declared lost, unless a job sets its own tolerance.
     #[n(0)]
     pub lost_after_ms: u64,
     /// Not in force: ports rest for `borough_model::task::PORT_COOL_DOWN_MS`. Kept for its tag.
     #[n(1)]
     pub port_cool_down_ms: u64,
-    /// Milliseconds journal entries are kept at least.
+    /// The shortest time for which journal entries are kept, in milliseconds.
     #[n(2)]
     pub journal_retention_ms: u64,
-    /// Milliseconds results of keyed requests are kept at least.
+    /// The shortest time for which results of keyed requests are kept, in milliseconds.
     #[n(3)]
     pub request_retention_ms: u64,
     /// Milliseconds jobs are kept after their end.
@@ -33,7 +33,7 @@ pub struct CellMeta {
     /// Name of the scheduling profile.
     #[n(6)]
     pub profile: String,
-    /// Nodes declared lost per minute at most, so that a fault of the network does not empty the cell.
+    /// The most nodes declared lost per minute, so that a fault of the network does not empty the cell.
     #[n(7)]
     pub lost_per_minute_max: u32,
     /// Wall time of creation, milliseconds since 1970.
@@ -47,41 +47,40 @@ pub struct CellMeta {
     #[cbor(default)]
     #[serde(default)]
     pub queueing: String,
-    /// The queues among which the cell is shared out, where the policy goes by them.
+    /// The queues that share the cell, if the policy orders tasks by queue.
     #[n(11)]
     #[cbor(default)]
     #[serde(default)]
     pub queues: Vec<QueueSpec>,
-    /// For how many milliseconds after its start a task is left alone by preemption; absent: not at all.
+    /// For how many milliseconds after its start a task is protected from preemption; absent: not at all.
     #[n(22)]
     #[serde(default)]
     pub fresh_start_ms: Option<u64>,
-    /// Which scheduler decides over a new job that names none: kinds of work (`borough_model::job::WorkKind`, as they
-    /// are written) with the scheduler of each; absent: `default` over all.
+    /// The scheduler of a new job that names none, per kind of work (`borough_model::job::WorkKind`, as it is written).
+    /// Absent: `default` for every kind.
     #[n(24)]
     #[serde(default)]
     pub schedulers: Option<BTreeMap<String, Name>>,
-    /// Whether queues take back what they are guaranteed from those that have more; absent: they wait for it.
+    /// Whether queues reclaim their guarantees from queues that have more; absent: they wait.
     #[n(26)]
     #[serde(default)]
     pub reclaim: Option<bool>,
-    /// The anchor of the cell's time; absent before the first process has begun it. No setting, and no revision counts
-    /// it.
+    /// The anchor of the cell's time; absent until the first process has begun it. It is not a setting, and no revision
+    /// counts it.
     #[n(27)]
     #[serde(default)]
     pub clock: Option<CellTime>,
-    /// Bytes of the journal that are kept at most, however young they are; absent: [`JOURNAL_BYTES_MAX`].
+    /// Most bytes of the journal, however young its entries are; absent: [`JOURNAL_BYTES_MAX`].
     #[n(28)]
     #[serde(default)]
     pub journal_bytes_max: Option<u64>,
 }
 
-/// Bytes of a cell's journal that are kept at most unless its settings say otherwise: an embedded store has all of them
-/// in memory.
+/// Most bytes of a cell's journal by default: an embedded store keeps all of them in memory.
 pub const JOURNAL_BYTES_MAX: u64 = 512 << 20;
 
 impl CellMeta {
-    /// Bytes of the journal that are kept at most.
+    /// Most bytes of the journal.
     pub fn journal_bytes_max(&self) -> u64 {
         self.journal_bytes_max.unwrap_or(JOURNAL_BYTES_MAX)
     }
@@ -111,13 +110,12 @@ impl Default for CellMeta {
     }
 }
 
-/// The gate of a cell. Its change voids every mutating transaction in flight.
+/// The gate of a cell. A change of it voids every mutating transaction in flight.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct CellGate {
-    /// Which epoch of the store this is: bumped by restore, import and move. Part of every stamp seen outside.
+    /// The epoch of the store: raised by restore, import and move. Part of every stamp that clients see.
     #[n(0)]
     pub store_epoch: u64,
-    /// What the cell takes.
     #[n(1)]
     pub state: CellState,
     /// Counts every change of this row.
@@ -128,27 +126,27 @@ pub struct CellGate {
     pub changed_ms: i64,
 }
 
-/// What a cell takes.
+/// Which changes a cell accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
 #[cbor(index_only)]
 #[serde(rename_all = "snake_case")]
 pub enum CellState {
-    /// Everything.
+    /// All changes.
     #[n(0)]
     Open,
-    /// No new jobs and no placements; what runs is looked after.
+    /// No new jobs and no placements. Running tasks are still controlled.
     #[n(1)]
     Draining,
-    /// Nothing: its keys are elsewhere.
+    /// None: its keys are in another store.
     #[n(2)]
     Moved,
-    /// Nothing yet: it is being made of an export, and not all of it is there.
+    /// None yet: an import fills it, and not all of it is there.
     #[n(3)]
     Importing,
 }
 
 impl CellState {
-    /// The state as people read it.
+    /// The state in its text form.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Open => "open",

@@ -12,17 +12,16 @@ use crate::keys::{
     self, CellGateKey, CellMetaKey, CellSpace, JournalFloorKey, JournalHeadKey, JournalKey, Prefix,
 };
 
-/// Whether a thing was created now.
+/// Whether a step has created the thing or found it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Created {
-    /// Now.
     Now,
-    /// It was there already, and is unchanged.
+    /// It existed already, and is unchanged.
     Before,
 }
 
-/// Creates the cell, open and in its first store epoch. An existing one stays as it is; one that is still being
-/// imported is refused, since not all of it is there.
+/// Creates the cell, open and in its first store epoch. An existing cell stays as it is. A cell whose import is not
+/// complete is refused.
 pub async fn cell_create(
     tx: &Transaction,
     space: &CellSpace,
@@ -44,7 +43,7 @@ pub async fn cell_create(
     Ok(Created::Now)
 }
 
-/// Every cell that has a key in the store, by name, without conflicts; whether it is one its gate says.
+/// Every name that has a key in the store, in order, without conflicts. Its gate says whether it is a cell.
 pub async fn cell_list(tx: &Transaction) -> StoreResult<Vec<Name>> {
     let mut found = Vec::new();
     let mut begin = CellSpace::federation().range().end;
@@ -58,12 +57,12 @@ pub async fn cell_list(tx: &Transaction) -> StoreResult<Vec<Name>> {
     }
 }
 
-/// The cell's gate, with a read conflict. Refuses a cell that is not in this store.
+/// The cell's gate, with a read conflict. Fails for a cell that is not in this store.
 pub async fn cell_gate_read(tx: &Transaction, space: &CellSpace) -> StoreResult<CellGate> {
     gate_read(tx, space).await
 }
 
-/// The cell's gate, with a read conflict, and the version it was read at.
+/// The cell's gate, with a read conflict and the read version.
 pub async fn cell_gate_at(tx: &Transaction, space: &CellSpace) -> StoreResult<GateRead> {
     let row = gate_read(tx, space).await?;
     GateRead::of(tx, space, row).await
@@ -75,8 +74,8 @@ pub async fn cell_meta_read(tx: &Transaction, space: &CellSpace) -> StoreResult<
     meta.ok_or_else(|| StoreError::CellUnknown { cell: space.to_string() })
 }
 
-/// The rules that choose the scheduler of a new job, without a conflict: a job that is admitted while they change is
-/// admitted by the ones or the others.
+/// The rules that choose the scheduler of a new job, without a conflict: a job admitted during a change of the rules
+/// may follow the old or the new ones.
 pub(crate) async fn cell_scheduler_rules(
     tx: &Transaction,
     space: &CellSpace,
@@ -85,7 +84,7 @@ pub(crate) async fn cell_scheduler_rules(
     Ok(meta.and_then(|meta| meta.schedulers).unwrap_or_default())
 }
 
-/// Changes the cell's settings, and tells so; what `edit` leaves alike is not written.
+/// Changes the cell's settings and records the change in the journal. Writes nothing if `edit` changes nothing.
 pub async fn cell_meta_change(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -104,7 +103,7 @@ pub async fn cell_meta_change(
     Ok(meta)
 }
 
-/// Opens, drains or closes the cell. Setting what is set already writes nothing.
+/// Opens, drains or closes the cell. Writes nothing if the state is the same.
 pub async fn cell_gate_set(
     tx: &Transaction,
     space: &CellSpace,
@@ -119,10 +118,10 @@ pub async fn cell_gate_set(
     Ok(gate)
 }
 
-/// Begins a new epoch of the store, after a restore, an import or a move: the journal of the old one is removed
-/// (its stamps may be higher than any the store gives now), and cursors of it are refused.
+/// Begins a new epoch of the store, after a restore, an import or a move. Removes the journal of the old epoch, since
+/// its stamps may be higher than those that the store gives now. Cursors of the old epoch are refused.
 ///
-/// `expected` is the epoch that ends: repeating the step after an unknown result changes nothing.
+/// `expected` is the epoch that ends. Repeating the step after an unknown result therefore changes nothing.
 pub async fn cell_epoch_begin(
     tx: &Transaction,
     space: &CellSpace,

@@ -1,4 +1,4 @@
-//! The gate against a store: it fences what is in flight.
+//! The gate against a store: it fences transactions in flight.
 
 use borough_model::{Delta, JobId};
 
@@ -57,7 +57,7 @@ async fn a_draining_cell_takes_no_new_work_and_a_moved_one_none() {
     assert!(matches!(begin().await, Err(StoreError::CellClosed { state: "moved", .. })));
 }
 
-/// What was decided before the gate closed cannot commit after it, though it read nothing but the gate.
+/// A decision from before the gate closed cannot commit after it, even though it read nothing except the gate.
 #[tokio::test]
 async fn closing_the_gate_fails_what_is_in_flight() {
     let cell = TestCell::new().await;

@@ -1,14 +1,13 @@
-//! The time of a cell: what every duration that outlives a process is measured by.
+//! The time of a cell, which measures every duration that outlives a process.
 //!
-//! The cell stores an anchor, a version of the store and the time it stands for. Versions advance by a million a
-//! second, so the time at any read version follows from the anchor, and no process needs to believe another one's wall
-//! clock. A process reads the anchor every [`OBSERVE_EVERY`] and goes on by its own monotonic clock in between
-//! ([`CellClock`]).
+//! The cell stores an anchor: a version of the store, and the time that it stands for. Versions advance by a million a
+//! second, so the time at any read version follows from the anchor. No process needs to trust another one's wall clock.
+//! A process reads the anchor every [`OBSERVE_EVERY`] and uses its own monotonic clock in between ([`CellClock`]).
 //!
-//! Versions jump (a recovery of FoundationDB skips 100 seconds of them), and wall clocks do. So no observation moves a
-//! process's time faster or slower than by a tenth ([`slewed`]), and whoever renews the anchor moves it towards its own
-//! wall clock by a tenth at most. Any duration is therefore measured as no less than 80 and no more than 125 per cent
-//! of what it is, whichever clocks are wrong and by however much.
+//! Versions jump (a recovery of FoundationDB skips 100 seconds of them), and wall clocks jump. An observation therefore
+//! makes a process's time at most a tenth faster or slower ([`slewed`]). A process that renews the anchor moves it
+//! towards its own wall clock by at most a tenth. Any measured duration is therefore between 80 and 125 per cent of the
+//! real one, however wrong the clocks are.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,15 +22,15 @@ use super::{CellGate, CellMeta, CellState};
 use crate::error::{StoreError, StoreResult, error_chain};
 use crate::keys::{self, CellGateKey, CellMetaKey, CellSpace};
 
-/// How often a process looks at the cell's time.
+/// How often a process reads the cell's time.
 pub const OBSERVE_EVERY: Duration = Duration::from_secs(2);
-/// Milliseconds after which the anchor is renewed: what a jump of versions is believed for at most, by processes that
-/// start just then.
+/// Milliseconds after which the anchor is renewed. A process that starts during a jump of versions trusts the jump for
+/// at most this long.
 const RENEW_MS: i64 = 10_000;
-/// Milliseconds that the opening of a store by its only owner moves the cell's time on at most, by its wall clock:
-/// nobody else knows for how long the store was closed.
+/// The most milliseconds by which the opening of a store moves the cell's time on. The process takes them from its wall
+/// clock, since nobody else knows how long the store was closed.
 const CLOSED_MS_MAX: i64 = 86_400_000;
-/// The part of a duration by which a correction makes it longer or shorter at most: a tenth.
+/// A correction changes a duration by at most one part in so many: a tenth.
 const SLEW_PART: i64 = 10;
 
 /// The anchor of a cell's time.
@@ -40,10 +39,10 @@ pub struct CellTime {
     /// The epoch of the store whose versions it counts.
     #[n(0)]
     pub store_epoch: u64,
-    /// A version of that attempt.
+    /// A version of the store in that epoch.
     #[n(1)]
     pub version: i64,
-    /// The cell's time at the version, milliseconds since 1970 as well as anybody knows.
+    /// The cell's time at that version, in milliseconds since 1970.
     #[n(2)]
     pub at_ms: i64,
 }
@@ -55,23 +54,23 @@ impl CellTime {
     }
 }
 
-/// The time `elapsed_ms` after `before_ms`, where an observation says `seen_ms`: between nine and eleven tenths of it
-/// later.
+/// The time `elapsed_ms` after `before_ms`, if an observation shows `seen_ms`. The result is between nine and eleven
+/// tenths of `elapsed_ms` later.
 fn slewed(before_ms: i64, elapsed_ms: i64, seen_ms: i64) -> i64 {
     let (expected, most) = (before_ms.saturating_add(elapsed_ms), elapsed_ms / SLEW_PART);
     expected.saturating_add(seen_ms.saturating_sub(expected).clamp(-most, most))
 }
 
-/// Who has the store that a process opens.
+/// Whether other processes may use the store that a process opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreOpened {
-    /// This process alone: nothing has happened in it since it was closed.
+    /// Only this process: nothing has happened in the store since it was closed.
     Alone,
-    /// Others as well, or only perhaps.
+    /// Others use it, or may use it.
     Shared,
 }
 
-/// A clock that shows the time of a cell. Before the first observation it shows the machine's.
+/// A clock that shows the time of a cell. Before the first observation it shows the machine's time.
 pub struct CellClock {
     machine: Arc<dyn Clock>,
     seen: Mutex<Option<SeenTime>>,
@@ -85,12 +84,12 @@ struct SeenTime {
 }
 
 impl CellClock {
-    /// A clock of a machine, without an observation yet.
+    /// A clock over a machine's clock, without an observation yet.
     pub fn new(machine: Arc<dyn Clock>) -> Arc<Self> {
         Arc::new(Self { machine, seen: Mutex::new(None) })
     }
 
-    /// Takes note of the cell's time as it was read just now.
+    /// Records the cell's time as it was just read.
     pub fn observe(&self, ms: i64) {
         let at = self.machine.monotonic();
         let mut seen = self.seen.lock();
@@ -98,13 +97,13 @@ impl CellClock {
         *seen = Some(SeenTime { at, ms });
     }
 
-    /// The cell's time, where it was observed.
+    /// The cell's time, if it was observed.
     fn known_ms(&self) -> Option<i64> {
         let seen = (*self.seen.lock())?;
         Some(seen.ms.saturating_add(since_ms(seen.at, self.machine.monotonic())))
     }
 
-    /// Reads the cell's time once, before anything is stamped by it.
+    /// Reads the cell's time once. Call it before anything is stamped.
     pub async fn begin(&self, db: &Database, space: &CellSpace, opened: StoreOpened) -> StoreResult<()> {
         let wall_ms = self.machine.wall_ms();
         let begun = db.run("cell_time_begin", Idempotency::Natural, |tx, _| async move {
@@ -127,21 +126,21 @@ impl CellClock {
         Ok(())
     }
 
-    /// Reads the cell's time, and renews its anchor where that is due.
+    /// Reads the cell's time, and renews its anchor if that is due.
     async fn look(&self, db: &Database, space: &CellSpace) -> StoreResult<()> {
         let (own_ms, wall_ms) = (self.known_ms(), self.machine.wall_ms());
         let looked = db.run("cell_time", Idempotency::Natural, |tx, _| async move {
             let (version, gate, meta) = read(&tx, space).await?;
             let time = meta.clock.filter(|time| time.store_epoch == gate.store_epoch);
             let Some(time) = time else {
-                // Another store: time has stood still on the way.
+                // The cell has moved to another store: its time did not advance in between.
                 let at_ms = meta.clock.map_or(wall_ms, |time| time.at_ms);
                 return write(&tx, space, (version, gate, meta), at_ms);
             };
             let seen_ms = time.at(version);
             let elapsed_ms = seen_ms.saturating_sub(time.at_ms);
             match own_ms {
-                // What this process has counted itself knows nothing of a jump of versions.
+                // The time that this process has counted itself is not affected by a jump of versions.
                 Some(own_ms) if elapsed_ms >= RENEW_MS => {
                     let counted_ms = own_ms.max(time.at_ms);
                     let at_ms = slewed(time.at_ms, counted_ms.saturating_sub(time.at_ms), wall_ms);
@@ -154,7 +153,7 @@ impl CellClock {
         Ok(())
     }
 
-    /// Follows the cell's time for as long as it is polled.
+    /// Follows the cell's time until the future is dropped.
     pub async fn follow(&self, db: Database, space: CellSpace) {
         loop {
             tokio::time::sleep(OBSERVE_EVERY).await;
@@ -188,8 +187,8 @@ async fn read(tx: &Transaction, space: &CellSpace) -> StoreResult<TimeRead> {
     Ok((tx.read_version().await?, gate, meta))
 }
 
-/// Writes the anchor, unless somebody else has written meanwhile; nothing to a cell that is elsewhere. It is no
-/// setting: neither is it told in the journal, nor does it count as a revision.
+/// Writes the anchor, unless another process has written it since, or the cell has moved. The anchor is not a setting:
+/// the journal does not record it, and no revision counts it.
 fn write(tx: &Transaction, space: &CellSpace, read: TimeRead, at_ms: i64) -> StoreResult<i64> {
     let (version, gate, meta) = read;
     if matches!(gate.state, CellState::Open | CellState::Draining) {
@@ -213,7 +212,7 @@ mod tests {
 
     const HOUR_MS: i64 = 3_600_000;
 
-    /// A machine of the cell's, with a wall clock that is wrong, and may jump.
+    /// A machine whose wall clock is wrong and may jump.
     struct Machine {
         cell: Arc<ManualClock>,
         off_ms: AtomicI64,
@@ -235,7 +234,7 @@ mod tests {
         (machine, clock)
     }
 
-    /// Every machine looks once every two seconds, for so long.
+    /// Every machine reads the time once every two seconds, for so long.
     async fn pass(cell: &TestCell, clocks: &[Arc<CellClock>], seconds: u64) {
         for _ in 0..seconds / 2 {
             cell.clock.advance(OBSERVE_EVERY);
@@ -245,8 +244,8 @@ mod tests {
         }
     }
 
-    /// Roles with clocks that are off by hours and days, each of which stamps what another one compares: back-off,
-    /// cooling ports, promises, retention.
+    /// Roles with clocks that are off by hours and days. Each stamps what another one compares: back-off, cooling
+    /// ports, promises, retention.
     #[tokio::test]
     async fn durations_are_what_they_are_whatever_the_wall_clocks_of_roles_say() {
         for off_ms in [HOUR_MS, -HOUR_MS, 24 * HOUR_MS, -24 * HOUR_MS] {
@@ -259,7 +258,7 @@ mod tests {
                 clock.begin(&cell.db, &cell.space, StoreOpened::Shared).await.unwrap();
             }
             for (number, seconds) in [10_u64, 60, 600, 3_600].into_iter().enumerate() {
-                // The one that was right jumps while it is waited for.
+                // The clock that was right jumps during the wait.
                 gateway.off_ms.store(if number % 2 == 0 { off_ms } else { -off_ms }, Ordering::SeqCst);
                 let stamped: Vec<i64> = clocks.iter().map(|clock| clock.wall_ms()).collect();
                 let spread = stamped.iter().max().unwrap() - stamped.iter().min().unwrap();
@@ -276,7 +275,8 @@ mod tests {
         }
     }
 
-    /// A recovery of the store skips versions. Who was there goes on as before, and who starts then is right soon.
+    /// A recovery of the store skips versions. Running processes continue as before, and a process that starts then is
+    /// right soon.
     #[tokio::test]
     async fn a_jump_of_versions_is_no_time() {
         let cell = TestCell::new().await;
@@ -298,7 +298,8 @@ mod tests {
         assert!((late.wall_ms() - one.wall_ms()).abs() <= 400, "the anchor was renewed by who knew");
     }
 
-    /// The only owner of a store counts the time that it was closed, by the only clock there is, and never goes back.
+    /// The only owner of a store counts the time for which it was closed, by the only clock it has, and never goes
+    /// back.
     #[tokio::test]
     async fn an_opening_counts_at_most_a_day_and_never_goes_back() {
         for (off_ms, moved_ms) in [(-HOUR_MS, 0), (HOUR_MS, HOUR_MS), (999 * HOUR_MS, CLOSED_MS_MAX)] {

@@ -1,4 +1,4 @@
-//! The cell as a whole: its gate and settings, and leases whose beats are theirs.
+//! Checks the cell as a whole: its gate and settings, and that the heartbeat of each lease has the lease's epoch.
 
 use super::{CellRows, Violations, wrong};
 

@@ -1,4 +1,4 @@
-//! Endpoints: of healthy running tasks and of nobody else, but for those that are demoted with their lost node.
+//! Checks endpoints: only healthy running tasks have one, except those that are demoted with their lost node.
 
 use borough_model::task::{Health, TaskRow, TaskState};
 use borough_model::{Name, TaskId};
@@ -21,7 +21,7 @@ pub(super) fn check(found: &mut Violations, rows: &CellRows) {
         });
     }
     for row in rows.tasks.values() {
-        // What an ended job has left goes unpublished once its name is another job's.
+        // Tasks of an ended job are not published once another job has its name.
         let named = rows.job_name(row.id.job).is_none_or(|name| rows.names.get(&name) == Some(&row.id.job));
         let due = row.state == TaskState::Running && row.health == Health::Healthy && named;
         found.require(!due || endpoint_of(rows, row.id).is_some(), "endpoint_published", || {

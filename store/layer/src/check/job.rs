@@ -1,4 +1,4 @@
-//! Jobs: names, specs, gates, and counters that are what the rows of tasks say.
+//! Checks jobs: names, specs, gates, and counters that must agree with the rows of tasks.
 
 use borough_model::job::{JobOutcome, JobRow, JobState};
 use borough_model::task::{TaskState, Verdict};
@@ -21,7 +21,7 @@ pub(super) fn check(found: &mut Violations, rows: &CellRows, mode: CheckMode) {
     }
 }
 
-/// Every key that is of a job is of one that is there.
+/// Every key of a job belongs to a job that exists.
 fn indexes_check(found: &mut Violations, rows: &CellRows) {
     for ((user, name), job) in &rows.names {
         let same = rows.jobs.get(job).is_some_and(|row| row.user == *user && row.name == *name);

@@ -1,4 +1,5 @@
-//! The journal: its last word on each row is that row; its head is its last entry, its floor below its first.
+//! Checks the journal: its last record of each row equals that row, its head is its last entry, and its floor is below
+//! its first one.
 
 use borough_model::Delta;
 use borough_model::journal::DeltaKey;
@@ -19,7 +20,7 @@ pub(super) fn check(found: &mut Violations, rows: &CellRows) {
     ends_check(found, rows);
 }
 
-/// Rows of which the journal says something else, so that a reader can look for what it says.
+/// Rows whose last journal record differs, so that a reader can look up that record.
 pub(super) fn suspects(rows: &CellRows) -> Vec<DeltaKey> {
     let mut keys = Vec::new();
     each_disagreement(rows, |key| keys.push(key));
@@ -41,7 +42,7 @@ fn each_disagreement(rows: &CellRows, mut each: impl FnMut(DeltaKey)) {
     told.filter(|(key, _)| !is_stored(rows, **key)).for_each(|(key, _)| each(*key));
 }
 
-/// Every row the journal tells of, with its digest.
+/// Visits every row that the journal records, with its digest.
 fn each_row(rows: &CellRows, mut each: impl FnMut(DeltaKey, u64)) {
     rows.nodes.iter().for_each(|(&node, row)| each(DeltaKey::Node(node), row_digest(row)));
     rows.allocs.iter().for_each(|(&node, alloc)| each(DeltaKey::NodeAlloc(node), row_digest(alloc)));
@@ -52,7 +53,7 @@ fn each_row(rows: &CellRows, mut each: impl FnMut(DeltaKey, u64)) {
     for row in rows.endpoints.values() {
         each(DeltaKey::Endpoint(row.endpoint.task), endpoint_digest(&row.endpoint, row.revision));
     }
-    // Settings that never changed are not told of.
+    // The journal has no record of settings that never changed.
     let told = rows.told.last.contains_key(&DeltaKey::CellSettings);
     let settings = rows.meta.as_ref().filter(|_| told);
     settings.iter().for_each(|meta| each(DeltaKey::CellSettings, meta.revision));
@@ -110,7 +111,7 @@ fn ends_check(found: &mut Violations, rows: &CellRows) {
     let Some(epoch) = rows.gate.as_ref().map(|gate| gate.store_epoch) else { return };
     let head = rows.journal_head.map(|stamp| Cursor { store_epoch: epoch, stamp });
     let floor = rows.journal_floor.map(|floor| floor.trimmed_to);
-    // A trim that took every entry leaves the head where it was: at the floor.
+    // A trim that took every entry leaves the head at the floor.
     let end = rows.told.end.or(floor);
     found.require(head == end, "journal_head", || {
         wrong("journal_head", format!("{head:?}"), format!("{end:?}, the last entry"))

@@ -1,4 +1,4 @@
-//! What the journal says of each row: its last word, as a digest, so that the rows are not held twice.
+//! The journal's last record of each row, as a digest, so that the rows are not held twice.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,18 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::journal::Cursor;
 
-/// The last word on a row.
+/// The last record of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LastDelta {
     pub(super) revision: u64,
-    /// Of the row; `None` where it was removed.
+    /// The row's digest; `None` if the row was removed.
     pub(super) digest: Option<u64>,
 }
 
-/// What the journal says of a cell's rows, from its oldest kept entry on.
+/// What the journal records of a cell's rows, from its oldest kept entry on.
 #[derive(Clone, Debug, Default)]
 pub struct JournalRecord {
-    /// Whether entries were never trimmed since the cell was made: then it has told of every row.
+    /// No entry was ever trimmed, so the journal has recorded every row.
     pub(super) complete: bool,
     pub(super) last: BTreeMap<DeltaKey, LastDelta>,
     /// Rows whose revision went back, with both revisions.
@@ -30,14 +30,14 @@ pub struct JournalRecord {
     pub(super) names: BTreeMap<(Name, Name), Versionstamp>,
     /// The position of the last entry.
     pub(super) end: Option<Cursor>,
-    /// What the journal says of rows that are not so; filled in by [`JournalRecord::words_keep`].
+    /// The records that differ from their rows; filled in by [`JournalRecord::words_keep`].
     pub(super) words: BTreeMap<DeltaKey, Delta>,
     gang_jobs: BTreeMap<GangId, JobId>,
 }
 
-/// A digest of a row by its stored encoding.
+/// A digest of a row's stored encoding.
 pub(super) fn row_digest<T: Encode<()>>(row: &T) -> u64 {
-    // Rows have come through this encoding; one that has none equals no other.
+    // The row was decoded from this encoding. A row without one equals no other.
     minicbor::to_vec(row).map_or(0, |bytes| xxh3_64(&bytes))
 }
 
@@ -46,7 +46,7 @@ fn delta_digest(delta: &Delta) -> Option<u64> {
         Delta::Node { row } => Some(row_digest(row)),
         Delta::NodeAlloc { alloc, .. } => Some(row_digest(alloc)),
         Delta::NodeLoad { load, .. } => Some(row_digest(load)),
-        // Jobs carry their spec only where it is new.
+        // A job's delta carries its spec only if the spec is new.
         Delta::Job { row, .. } => Some(row_digest(row)),
         Delta::Task { row } => Some(row_digest(row)),
         Delta::Gang { row } => Some(row_digest(row)),
@@ -94,7 +94,7 @@ impl JournalRecord {
         }
     }
 
-    /// A job takes its tasks and gangs with it.
+    /// Removes a job with its tasks and gangs.
     fn job_forget(&mut self, job: JobId) {
         let range =
             DeltaKey::Task(TaskId { job, index: 0 })..=DeltaKey::Task(TaskId { job, index: u32::MAX });
@@ -108,7 +108,7 @@ impl JournalRecord {
         self.gang_jobs.retain(|_, of| *of != job);
     }
 
-    /// Keeps the whole of what an entry says of `suspects`: for the report, read in another pass.
+    /// Keeps an entry's deltas about `suspects` for the report. The journal is read a second time for this.
     pub(super) fn words_keep(&mut self, suspects: &[DeltaKey], entry: &JournalEntry) {
         for delta in &entry.deltas {
             if suspects.contains(&delta.key()) {

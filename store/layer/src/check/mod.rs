@@ -1,10 +1,10 @@
-//! What is true of a whole cell, checked over everything that is stored: for every whole-system test, and for an
-//! operator who doubts a store.
+//! Checks the invariants of a whole cell over everything that is stored. Whole-system tests call it, and operators who
+//! doubt a store.
 //!
-//! [`cell_rows_read`] reads a small cell in one transaction; [`cell_rows_load`] reads one of any size in chunks, by
-//! following the journal, and gives it as of one position all the same. [`cell_violations`] is pure. Each rule is
-//! stated where it is checked; together they say that indexes, sums, counters, endpoints and charges follow from the
-//! rows of tasks and jobs, and that what the journal last said of each row is that row.
+//! [`cell_rows_read`] reads a small cell in one transaction. [`cell_rows_load`] reads one of any size in chunks by
+//! following the journal, and still returns it at one position. [`cell_violations`] is pure. Each rule stands where it
+//! is checked. Together they prove two things. Indexes, sums, counters, endpoints and charges follow from the rows of
+//! tasks and jobs. The journal's last record of each row equals that row.
 
 mod cell;
 mod endpoint;
@@ -34,16 +34,16 @@ pub use rows::CellRows;
 use crate::error::StoreResult;
 use crate::keys::CellSpace;
 
-/// Something that must not be.
+/// A broken rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Violation {
     /// The rule, such as `node_alloc_sum`.
     pub rule: &'static str,
-    /// The key that is wrong, in the form of the table in `docs/architecture.md`.
+    /// The wrong key, in the form of the table in `docs/mechanisms/store.md`.
     pub key: String,
-    /// What is stored there.
+    /// The stored value.
     pub stored: String,
-    /// What follows from the other rows.
+    /// The value that follows from the other rows.
     pub expected: String,
 }
 
@@ -53,23 +53,23 @@ impl std::fmt::Display for Violation {
     }
 }
 
-/// What is expected of the cell.
+/// Which rules a check applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CheckMode {
-    /// What holds after every commit.
+    /// The rules that hold after every commit.
     Always,
-    /// Besides, what holds once the controllers and agents have nothing left to do: whatever is not wanted is dead.
+    /// Also the rules that hold once controllers and agents have finished their work: unwanted tasks are dead.
     Settled,
 }
 
-/// Everything that is wrong with the cell at the transaction's read version; empty where nothing is. Reads all of it in
-/// one transaction, without conflicts: for cells that five seconds are enough for.
+/// All violations at the transaction's read version; empty if none. Reads the cell in one transaction, without
+/// conflicts: for cells that can be read in five seconds.
 pub async fn cell_check(tx: &Transaction, space: &CellSpace, mode: CheckMode) -> StoreResult<Vec<Violation>> {
     let rows = cell_rows_read(tx, space).await?;
     Ok(cell_violations(&rows, mode))
 }
 
-/// Everything that is wrong with these rows.
+/// All violations in these rows.
 pub fn cell_violations(rows: &CellRows, mode: CheckMode) -> Vec<Violation> {
     let mut found = Violations(rows.damage.clone());
     cell::check(&mut found, rows);
@@ -87,7 +87,7 @@ pub fn cell_violations(rows: &CellRows, mode: CheckMode) -> Vec<Violation> {
 #[derive(Debug, Default)]
 struct Violations(Vec<Violation>);
 
-/// A key with what is stored and what should be.
+/// A key with its stored and its expected value.
 struct BrokenRow {
     key: String,
     stored: String,

@@ -1,4 +1,4 @@
-//! Nodes: what is committed is the sum of what is charged, within what the node has, and the indexes say the same.
+//! Checks nodes: the commitment is the sum of the charges and within the capacity, and the indexes agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 

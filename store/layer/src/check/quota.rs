@@ -1,4 +1,4 @@
-//! Quotas: what is charged, less what was given back, is the sum of what jobs and tasks hold.
+//! Checks quotas: the charge less the releases is the sum of what jobs and tasks hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,7 +37,7 @@ pub(super) fn check(found: &mut Violations, rows: &CellRows) {
     }
 }
 
-/// What is recorded less what was given back, or why that is nothing.
+/// The recorded charge less the releases, or why it cannot be computed.
 fn charged(rows: &CellRows, line: &Line) -> Result<QuotaUsed, String> {
     let recorded = rows.quota_used.get(line).cloned().unwrap_or_default();
     let first = (line.0.clone(), line.1, String::new());
@@ -49,7 +49,7 @@ fn charged(rows: &CellRows, line: &Line) -> Result<QuotaUsed, String> {
 }
 
 impl CellRows {
-    /// What is charged, releases folded in, by user and band; nothing where that does not add up.
+    /// The charges with releases folded in, by user and band. Skips lines that cannot be computed.
     pub fn quota_charged(&self) -> BTreeMap<Line, QuotaUsed> {
         let released = self.quota_released.keys().map(|(user, band, _)| (user.clone(), *band));
         let lines: BTreeSet<Line> = self.quota_used.keys().cloned().chain(released).collect();

@@ -1,4 +1,4 @@
-//! Keyed requests: each is in the index by its time, and nothing else is.
+//! Checks keyed requests: each is in the index by its time, and the index has no other entry.
 
 use super::{CellRows, Violations, wrong};
 

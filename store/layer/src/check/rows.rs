@@ -1,4 +1,4 @@
-//! Everything that is stored of a cell, as of one position of its journal.
+//! All rows of a cell, at one position of its journal.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,16 +17,13 @@ use crate::name::EndpointRow;
 use crate::quota::{QuotaRow, QuotaUsed};
 use crate::request::RequestRow;
 
-/// The rows of a cell: every kind but journal entries, tokens of constraints and what nodes are expected to use.
+/// The rows of a cell: every kind except journal entries, tokens of constraints, and the expected use of nodes.
 #[derive(Clone, Debug, Default)]
 pub struct CellRows {
-    /// Settings.
     pub meta: Option<CellMeta>,
-    /// The gate.
     pub gate: Option<CellGate>,
-    /// Nodes.
     pub nodes: BTreeMap<NodeId, NodeRow>,
-    /// What is committed on them.
+    /// The commitments of nodes.
     pub allocs: BTreeMap<NodeId, NodeAlloc>,
     /// The index of tasks by node.
     pub node_tasks: BTreeSet<(NodeId, TaskId)>,
@@ -36,11 +33,9 @@ pub struct CellRows {
     pub node_attempts: BTreeSet<NodeId>,
     /// Nodes whose agent has, or had, a session.
     pub node_sessions: BTreeSet<NodeId>,
-    /// What is known of their real load.
+    /// The measured load of nodes.
     pub loads: BTreeMap<NodeId, NodeLoad>,
-    /// Jobs.
     pub jobs: BTreeMap<JobId, JobRow>,
-    /// Their gates.
     pub gates: BTreeMap<JobId, JobGate>,
     /// Their specs, by version.
     pub specs: BTreeMap<(JobId, u32), JobSpec>,
@@ -48,9 +43,8 @@ pub struct CellRows {
     pub names: BTreeMap<(Name, Name), JobId>,
     /// Every job that had a name, by user, name and wall time of submission.
     pub past: BTreeSet<(Name, Name, i64, JobId)>,
-    /// Tasks, by the task their key names.
+    /// Tasks, by the task that their key names.
     pub tasks: BTreeMap<TaskId, TaskRow>,
-    /// Gangs.
     pub gangs: BTreeMap<GangId, GangRow>,
     /// Endpoints, by user, job and index.
     pub endpoints: BTreeMap<(Name, Name, u32), EndpointRow>,
@@ -58,9 +52,9 @@ pub struct CellRows {
     pub name_revisions: BTreeMap<(Name, Name), Versionstamp>,
     /// Limits, by user and band.
     pub quota_limits: BTreeMap<(Name, Band), QuotaRow>,
-    /// What admission has recorded, by user and band.
+    /// The charges that admission has recorded, by user and band.
     pub quota_used: BTreeMap<(Name, Band), QuotaUsed>,
-    /// What was given back since, by user, band and dimension.
+    /// The releases since, by user, band and dimension.
     pub quota_released: BTreeMap<(Name, Band, String), i64>,
     /// Results of keyed requests.
     pub requests: BTreeMap<RequestId, RequestRow>,
@@ -70,18 +64,18 @@ pub struct CellRows {
     pub leases: BTreeMap<(String, u32), LeaseRow>,
     /// Their heartbeats.
     pub lease_beats: BTreeMap<(String, u32), LeaseBeat>,
-    /// Up to where the journal was trimmed.
+    /// The journal is trimmed up to here.
     pub journal_floor: Option<JournalFloor>,
     /// The stamp of its last entry.
     pub journal_head: Option<Versionstamp>,
-    /// What the journal, as far as it is kept, says of the rows.
+    /// What the kept part of the journal records of the rows.
     pub told: JournalRecord,
-    /// Keys and values that are not what they should be.
+    /// Keys and values that cannot be decoded.
     pub damage: Vec<Violation>,
 }
 
 impl CellRows {
-    /// The user and name of a job that has a row.
+    /// The user and the name of a job that has a row.
     pub(super) fn job_name(&self, job: JobId) -> Option<(Name, Name)> {
         self.jobs.get(&job).map(|row| (row.user.clone(), row.name.clone()))
     }

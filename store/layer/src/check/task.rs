@@ -1,4 +1,4 @@
-//! Tasks: each row by itself, and against its job, its spec and its gang.
+//! Checks tasks: each row alone, and against its job, its spec and its gang.
 
 use borough_model::job::{JobRow, JobState};
 use borough_model::task::machine::task_row_check;
@@ -46,7 +46,7 @@ fn waiting_check(found: &mut Violations, rows: &CellRows) {
     }
 }
 
-/// An attempt has the ports and the share its spec says.
+/// An attempt has the ports and the resources of its spec.
 fn spec_check(found: &mut Violations, rows: &CellRows, row: &TaskRow) {
     if !row.state.is_charged() {
         return;
@@ -96,7 +96,7 @@ fn gang_check(found: &mut Violations, rows: &CellRows, row: &TaskRow, mode: Chec
     });
 }
 
-/// Nothing of a gang is placed before all of it is.
+/// No member of a gang is placed before all are.
 fn gang_placed_check(found: &mut Violations, rows: &CellRows, row: &TaskRow) {
     let begun = matches!(row.state, TaskState::Assigned | TaskState::Starting | TaskState::Running);
     let Some(gang) = row.gang.filter(|_| begun).and_then(|id| rows.gangs.get(&id)) else { return };
@@ -110,8 +110,8 @@ fn gang_placed_check(found: &mut Violations, rows: &CellRows, row: &TaskRow) {
     });
 }
 
-/// Nothing runs for a job that has never been let go, nothing is left of one that was stopped, and once all is settled
-/// nothing is left of what is not wanted.
+/// Nothing runs for a job that still waits for its dependencies, and nothing stays of a stopped one. In a settled cell,
+/// unwanted tasks are dead.
 fn wanted_check(found: &mut Violations, job: &JobRow, row: &TaskRow, mode: CheckMode) {
     let dead = row.state == TaskState::Dead;
     let pending = row.state == TaskState::Pending;

@@ -1,6 +1,6 @@
-//! The federation's directory: which cells there are, and where their keys live.
+//! The federation's directory: its cells, and the stores of their keys.
 //!
-//! Cells do not need it to work: it is read when a name is turned into a store, and cached.
+//! Cells do not need it to work. It is read when a name is resolved to a store, and cached.
 
 mod row;
 #[cfg(test)]
@@ -14,12 +14,12 @@ use borough_model::Name;
 use crate::error::{StoreError, StoreResult};
 use crate::keys::{self, CellSpace, FederationCellKey, Prefix, RangeOptions, StoreGenerationKey};
 
-/// Where a cell is that is in the store which holds the directory. Any name of that store would be one machine's: what
-/// one calls `/etc/a.cluster` another calls `/etc/b.cluster`.
+/// The location of a cell in the store that holds the directory itself. A path would mean something on one machine
+/// only: two machines may name the same store differently.
 pub const STORE_HERE: &str = "";
 
-/// Enters `cell` into the directory as one of this store, where it is not entered yet. Where it is, nothing is
-/// written: only an explicit act moves a cell.
+/// Adds `cell` to the directory as one of this store. An existing entry stays as it is: only an explicit command moves
+/// a cell.
 pub async fn federation_cell_enter(tx: &Transaction, cell: &Name, at_ms: i64) -> StoreResult<FederationCell> {
     let key = FederationCellKey { cell: cell.clone() };
     match keys::read(tx, &CellSpace::federation(), &key).await? {
@@ -28,7 +28,7 @@ pub async fn federation_cell_enter(tx: &Transaction, cell: &Name, at_ms: i64) ->
     }
 }
 
-/// Says where `cell` is, whatever the directory said before. What it says already is not written.
+/// Sets the store of `cell`, whatever the directory had. Writes nothing if it is the same.
 pub async fn federation_cell_set(
     tx: &Transaction,
     cell: &Name,
@@ -48,7 +48,7 @@ pub async fn federation_cell_set(
     Ok(row)
 }
 
-/// Where `cell` is.
+/// The directory's entry of `cell`.
 pub async fn federation_cell_read(tx: &Transaction, cell: &Name) -> StoreResult<FederationCell> {
     let row = keys::read(tx, &CellSpace::federation(), &FederationCellKey { cell: cell.clone() }).await?;
     row.ok_or_else(|| StoreError::not_found(format!("cell {cell} in the federation's directory")))
@@ -61,14 +61,14 @@ pub async fn federation_cell_list(tx: &Transaction) -> StoreResult<Vec<(Name, Fe
     Ok(rows.into_iter().map(|(key, row)| (key.cell, row)).collect())
 }
 
-/// Takes `cell` out of the directory. Its keys stay where they are.
+/// Removes `cell` from the directory. Its keys stay in their store.
 pub fn federation_cell_remove(tx: &Transaction, cell: &Name) -> StoreResult<()> {
     keys::clear(tx, &CellSpace::federation(), &FederationCellKey { cell: cell.clone() })
 }
 
-/// Notes that the store was opened again by its one process, and so voids every lease given before: claims carry the
-/// generation. Never on a store that outlives its clients (FoundationDB), where this stays 0. Repeating it after an
-/// unknown result counts once more, which does no harm.
+/// Records that the only process of the store has opened it again. This voids every lease given before, since claims
+/// carry the generation. Never call it on a store that outlives its clients (FoundationDB); its generation stays 0.
+/// Repeating it after an unknown result counts once more, which does no harm.
 pub async fn store_generation_begin(tx: &Transaction, at_ms: i64) -> StoreResult<StoreGeneration> {
     let before = store_generation_read(tx).await?;
     let row = StoreGeneration { generation: before.generation.saturating_add(1), opened_ms: at_ms };
@@ -76,7 +76,7 @@ pub async fn store_generation_begin(tx: &Transaction, at_ms: i64) -> StoreResult
     Ok(row)
 }
 
-/// Which opening of the store this is.
+/// The generation of the store, which counts its openings.
 pub async fn store_generation_read(tx: &Transaction) -> StoreResult<StoreGeneration> {
     Ok(keys::read(tx, &CellSpace::federation(), &StoreGenerationKey {}).await?.unwrap_or_default())
 }

@@ -14,20 +14,19 @@ use crate::journal::{ChangeSet, OpenChanges};
 use crate::keys::{self, Prefix, RangeOptions, TaskKey};
 use crate::task::{TaskBook, TaskSweep};
 
-/// A member and where it is to hold. The placement names the gang and its epoch.
+/// A member and the placement that it holds. The placement names the gang and its epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GangHold {
-    /// The member.
     pub task: TaskId,
-    /// Where and how.
+    /// Where it holds, and what.
     pub placement: Placement,
-    /// The revision of the node's row that was decided on: what it is may have changed since.
+    /// The revision of the node's row that was decided on. The row may have changed since.
     pub node_revision: Option<u64>,
 }
 
 /// Takes holds for members of a gang that gathers at `epoch`: all of them, or none. Repeating holds changes nothing.
 ///
-/// Unlike a placement this reads what it decides on, so it may run in the retry loop.
+/// Unlike a placement, this reads what it decides on, so it may run in the retry loop.
 pub async fn gang_hold(
     tx: &Transaction,
     changes: &mut OpenChanges<'_>,
@@ -66,8 +65,8 @@ pub async fn gang_hold(
     book.write(tx, changes).await
 }
 
-/// Carries out what the holds of a gang are worth: placements where it was committed, given back where they are void.
-/// Goes through at most `limit` rows of the job after `after`.
+/// Settles the holds of a gang: they become placements if the gang was committed at their epoch, and are released if
+/// they are void. Visits at most `limit` rows of the job after `after`.
 pub async fn gang_holds_settle(
     tx: &Transaction,
     changes: &mut ChangeSet,

@@ -17,8 +17,8 @@ pub async fn gang_get(tx: &Transaction, space: &CellSpace, gang: GangId) -> Stor
     row.ok_or_else(|| StoreError::not_found(format!("gang {gang}")))
 }
 
-/// Opens a gang of a running job, or an epoch more of one that was released, or gives one that gathers more time.
-/// Answers the row: holds name its epoch.
+/// Opens a gang of a running job. Opens the next epoch of a released gang, and extends the time of one that gathers.
+/// Returns the row: holds name its epoch.
 pub async fn gang_begin(
     tx: &Transaction,
     changes: &mut OpenChanges<'_>,
@@ -43,9 +43,9 @@ pub async fn gang_begin(
     }
 }
 
-/// Makes every hold of `epoch` a placement, where enough members hold and wait for nobody: the one transaction that
-/// decides. The rows of those that hold are conflicts, so a hold that is lost in between fails it. Whatever else
-/// happens to the job does not.
+/// Turns every hold of `epoch` into a placement, if enough members hold and none waits for victims. This one
+/// transaction decides. The rows of the holding members are conflicts, so a hold lost meanwhile fails it. Other changes
+/// to the job do not.
 pub async fn gang_commit(
     tx: &Transaction,
     changes: &mut OpenChanges<'_>,
@@ -57,8 +57,8 @@ pub async fn gang_commit(
     gang_event(tx, changes, &row, &GangEvent::Commit { epoch, holding })
 }
 
-/// Closes a gang of which all members hold at `epoch`, some of them what their victims have still to give back: it
-/// waits for those, for as long as that takes.
+/// Closes a gang whose members all hold at `epoch`, some of them capacity that victims still use. It waits for those
+/// victims without a time limit.
 pub async fn gang_wait(
     tx: &Transaction,
     changes: &mut OpenChanges<'_>,
@@ -70,8 +70,8 @@ pub async fn gang_wait(
     gang_event(tx, changes, &row, &GangEvent::Wait { epoch, holding })
 }
 
-/// How many tasks hold for a gang, of those that `counts`. Their rows are conflicts, and no others: one more would not
-/// change what is decided.
+/// Counts the tasks that hold for a gang and that `counts`. Only their rows are conflicts: one more hold would not
+/// change the decision.
 async fn holding(
     tx: &Transaction,
     changes: &ChangeSet,
@@ -89,7 +89,7 @@ async fn holding(
     Ok(u32::try_from(holding).unwrap_or(u32::MAX))
 }
 
-/// A member of a gang has lost its hold of `epoch`: where the gang waits for victims, it is given up.
+/// A member of a gang has lost its hold of `epoch`. A gang that waits for victims is then given up.
 pub(crate) async fn gang_member_lost(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -104,8 +104,8 @@ pub(crate) async fn gang_member_lost(
     Ok(())
 }
 
-/// Releases a gang whose holds are past their time, or that waits for victims and has lost a member: nobody joins it
-/// any more, so what it lacks it lacks for good.
+/// Releases a gang whose holds have expired, or that waits for victims and has lost a member: no member can join it any
+/// more, so it stays incomplete.
 pub async fn gang_expire(tx: &Transaction, changes: &mut ChangeSet, gang: GangId) -> StoreResult<GangRow> {
     let row = gang_get(tx, changes.space(), gang).await?;
     if row.state == GangState::Waiting {
@@ -119,7 +119,7 @@ pub async fn gang_expire(tx: &Transaction, changes: &mut ChangeSet, gang: GangId
     gang_event(tx, changes, &row, &GangEvent::Expire)
 }
 
-/// Releases a gang at `epoch`, whatever its time.
+/// Releases a gang at `epoch`, even before its time.
 pub async fn gang_give_up(
     tx: &Transaction,
     changes: &mut ChangeSet,

@@ -33,7 +33,7 @@ async fn world() -> TestCell {
     world_in(TestCell::new().await).await
 }
 
-/// A node and a job that wants to be a gang, made however often the store fails it.
+/// A node and a job that wants to be a gang, created despite faults of the store.
 async fn world_in(cell: TestCell) -> TestCell {
     let facts = NodeFacts {
         capacity: Resources { cpu_millis: 4_000, memory_bytes: 1 << 30, ..Resources::default() },
@@ -157,8 +157,8 @@ async fn holds_of_an_epoch_that_is_over_are_void() {
     assert_eq!(settle(&cell, 1_200).await, [TaskState::Assigned, TaskState::Assigned]);
 }
 
-/// Tasks of the job that are no members change while the gang is committed, once for each attempt: it does not wait for
-/// them to stand still. A member that is lost in between fails it.
+/// Tasks outside the gang change while it is committed, once per try. The commit does not wait for them. A member lost
+/// meanwhile fails it.
 #[tokio::test]
 async fn a_gang_is_committed_while_other_tasks_of_its_job_change_without_end() {
     for (index, attempts) in [(1, Some(1)), (0, None)] {

@@ -16,8 +16,8 @@ use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
 use crate::keys::{self, JobGateKey, JobNameKey, JobRowKey};
 
-/// Applies an event to a row that was read with a conflict, and writes what has changed: row, delta, and the gate where
-/// placements in flight may be wrong now.
+/// Applies an event to a row that was read with a conflict. Writes what has changed: the row, the delta, and the gate
+/// if placements in flight may be wrong now.
 pub(super) fn job_event(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -48,8 +48,8 @@ fn job_refused(row: &JobRow, refused: JobRefused) -> StoreError {
     StoreError::refused(format!("job {}/{}: {refused}", row.user, row.name))
 }
 
-/// Sets the number of tasks. Growing needs quota for what is new; shrinking gives back what was never placed, and leaves
-/// tasks above the count to the controller. The same count changes nothing.
+/// Sets the number of tasks. Growing charges quota for the new tasks. Shrinking releases what was never placed, and
+/// leaves tasks above the count to the controller. The same count changes nothing.
 pub async fn job_scale(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -62,8 +62,8 @@ pub async fn job_scale(
     count_set(tx, changes, &before, &spec, count).await
 }
 
-/// Stops a job: nothing is placed for it from this commit on. One that never ran is over at once; the tasks of another
-/// are ended by the controller, and the job with the last of them. Stopping what stops or is over changes nothing.
+/// Stops a job: nothing is placed for it after this commit. A job that never ran ends at once. Otherwise the controller
+/// ends its tasks, and the job ends with the last of them. Stopping a stopping or ended job changes nothing.
 pub async fn job_stop(tx: &Transaction, changes: &mut ChangeSet, job: JobId) -> StoreResult<JobRow> {
     let before = job_get(tx, changes.space(), job).await?;
     if before.state == JobState::Waiting {
@@ -72,8 +72,8 @@ pub async fn job_stop(tx: &Transaction, changes: &mut ChangeSet, job: JobId) -> 
     job_event(tx, changes, &before, &JobEvent::StopRequested)
 }
 
-/// Lets a job go whose dependencies have ended as they should, or ends it where one never will. Answers what was
-/// decided; a job that does not wait is left alone.
+/// Starts a job whose dependencies have ended successfully, or ends it if one never will. Returns the decision.
+/// Leaves a job alone that waits for nothing.
 pub async fn job_dependencies_check(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -106,8 +106,8 @@ pub async fn job_dependencies_check(
     Ok(decision)
 }
 
-/// Counts tasks below the count that have ended for good; the last of them ends the job. The caller has taken a conflict
-/// on the row.
+/// Counts tasks below the count that have ended for good. The last of them ends the job. The caller has taken a
+/// conflict on the row.
 pub(crate) fn job_tasks_ended(
     tx: &Transaction,
     changes: &mut ChangeSet,

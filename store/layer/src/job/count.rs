@@ -16,13 +16,14 @@ use crate::quota::{QuotaUsed, charges_guard, job_charge, overflow, quota_charge,
 
 /// Sets the count of a job whose row was read with a conflict.
 ///
-/// The rows from the lower of both counts on say which indexes were never placed (their charge is the job's), and which of
-/// them have ended and were or will be counted. They are read without conflicts, under the token of the job's charges:
-/// only a charge that is given back meanwhile fails the transaction, not every report of a task. A charge of the job that
-/// is given back must still be the job's at the commit: a task that is placed or revived meanwhile takes it along.
+/// The rows from the lower of both counts on show two things: which indexes were never placed (their charge is the
+/// job's), and which have ended and were or will be counted. They are read without conflicts, under the token of the
+/// job's charges. Only a charge released meanwhile fails the transaction, not every report of a task. A released charge
+/// must still be the job's at the commit: a task placed or revived meanwhile takes it.
 ///
-/// However many tasks there are, this writes the job's row alone. Tasks that had ended because the job was smaller are the
-/// job's again by its new count; [`task_wanted_revive`](crate::task::task_wanted_revive) revives them in steps.
+/// However many tasks there are, this writes only the job's row. Tasks that had ended because the job was smaller
+/// belong to the job again by its new count; [`task_wanted_revive`](crate::task::task_wanted_revive) revives them in
+/// steps.
 pub(super) async fn count_set(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -67,7 +68,7 @@ pub(super) async fn count_set(
     job_event(tx, changes, before, &event)
 }
 
-/// Whether a row was counted in its job's row while its index was below the count.
+/// Returns true if the job's row counted this task while its index was below the count.
 fn is_counted(row: &TaskRow, verdict: Verdict) -> bool {
     row.state == TaskState::Dead && row.verdict == Some(verdict)
 }
@@ -85,7 +86,7 @@ async fn rows_from(
     Ok(rows.into_iter().map(|(_, row)| row).collect())
 }
 
-/// The stretches of `indexes` in which none is `taken`, with the first and last index of each.
+/// The stretches of `indexes` that contain no `taken` index, with the first and the last index of each.
 fn spans_without(indexes: Range<u32>, taken: &BTreeSet<u32>) -> Vec<(u32, u32)> {
     let mut spans = Vec::new();
     let mut first = indexes.start;
@@ -98,7 +99,7 @@ fn spans_without(indexes: Range<u32>, taken: &BTreeSet<u32>) -> Vec<(u32, u32)> 
     spans
 }
 
-/// What `indexes` are charged, but for those that have one of `rows`.
+/// The charge of `indexes`, without those that have one of `rows`.
 fn charge_without<'a>(
     spec: &JobSpec,
     indexes: Range<u32>,

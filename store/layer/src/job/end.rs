@@ -1,4 +1,4 @@
-//! The end of a job that was stopped, and its removal some time after.
+//! Ends a stopped job, and removes it some time later.
 
 use borough_kv::Transaction;
 use borough_model::job::{JobEvent, JobRow, JobState};
@@ -20,17 +20,14 @@ use crate::quota::{job_remainder, overflow, quota_give_back};
 pub enum JobEnding {
     /// It is over.
     Ended(JobRow),
-    /// So many of its tasks are not dead yet.
-    Left {
-        /// How many.
-        tasks: usize,
-    },
+    /// Some of its tasks are not dead yet.
+    Left { tasks: usize },
 }
 
-/// Ends a stopping job once every task that has a row is dead, and gives back what was never placed. A job that is over
-/// stays as it is.
+/// Ends a stopping job once every task with a row is dead, and releases the charge of tasks that were never placed. An
+/// ended job stays as it is.
 ///
-/// The rows are read without conflicts: from the commit of the stop on, guarded by the gate, no task gets a row, and a
+/// The rows are read without conflicts. After the commit of the stop, which the gate guards, no task gets a row, and a
 /// dead one stays dead.
 pub async fn job_tasks_gone(tx: &Transaction, changes: &mut ChangeSet, job: JobId) -> StoreResult<JobEnding> {
     let before = job_get(tx, changes.space(), job).await?;
@@ -45,7 +42,7 @@ pub async fn job_tasks_gone(tx: &Transaction, changes: &mut ChangeSet, job: JobI
     job_event(tx, changes, &before, &JobEvent::TasksGone).map(JobEnding::Ended)
 }
 
-/// Gives back what was never placed of a job that ends.
+/// Releases the charge of the never placed tasks of a job that ends.
 pub(super) async fn remainder_give_back(
     tx: &Transaction,
     changes: &ChangeSet,
@@ -72,8 +69,8 @@ async fn rows_of(tx: &Transaction, changes: &ChangeSet, job: JobId) -> StoreResu
     Ok(rows.into_iter().map(|(_, row)| row).collect())
 }
 
-/// Forgets a job that is over, with its specs and rows. Refused while it is not, or while any of its tasks is not dead
-/// (those above the count may outlast the job). Forgetting what is forgotten changes nothing.
+/// Removes an ended job, with its specs and rows. Fails if it has not ended, or if any of its tasks is not dead (those
+/// above the count may outlast the job). Removing it twice changes nothing.
 pub async fn job_remove(tx: &Transaction, changes: &mut ChangeSet, job: JobId) -> StoreResult<()> {
     let space = changes.space().clone();
     let Some(row) = keys::read(tx, &space, &JobRowKey { job }).await? else { return Ok(()) };
@@ -83,7 +80,7 @@ pub async fn job_remove(tx: &Transaction, changes: &mut ChangeSet, job: JobId) -
         let reason = format!("job {}/{} is {:?}, {alive} tasks are not dead", row.user, row.name, row.state);
         return Err(StoreError::refused(reason));
     }
-    // Gangs are few, and those of earlier attempts are named by no row any more.
+    // Gangs are few, and no row names those of earlier attempts any more.
     let gangs = keys::range::<GangKey>(tx, &space, &Prefix::all(), RangeOptions::snapshot()).await?;
     for (key, _) in gangs.iter().filter(|(_, gang)| gang.job == job) {
         keys::clear(tx, &space, key)?;

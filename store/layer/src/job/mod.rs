@@ -1,13 +1,13 @@
 //! Jobs: name, spec versions, the row, and the gate that placements guard on.
 //!
-//! A job is admitted by one small transaction, however many tasks it has: a task without a row is pending and was never
-//! placed. Its name leads to its id for as long as no other job takes it; an id is never used again.
+//! One small transaction admits a job, however many tasks it has: a task without a row is pending and was never placed.
+//! A job keeps its name until another job takes it; an id is never used again.
 //!
-//! Every change goes through the state machine of `borough-model` and writes the row; the change says whether
-//! placements in flight may be wrong by it, and then the gate is written too (see [`JobGate`]).
+//! Every change goes through the state machine of `borough-model` and writes the row. If placements in flight may be
+//! wrong after the change, it writes the gate too (see [`JobGate`]).
 //!
-//! Ending the tasks of a job that stops or has shrunk is not done here: a controller goes through them in small
-//! transactions ([`crate::task::task_stop_begin`]), and ends the job once they are gone ([`job_tasks_gone`]).
+//! A controller ends the tasks of a job that stops or has shrunk. It visits them in small transactions
+//! ([`crate::task::task_stop_begin`]), and ends the job after the last one ([`job_tasks_gone`]).
 
 mod change;
 mod count;

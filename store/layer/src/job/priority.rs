@@ -1,4 +1,4 @@
-//! Another priority, and with another band another quota.
+//! Changes a job's priority. Another band means another quota.
 
 use borough_kv::Transaction;
 use borough_model::JobId;
@@ -12,8 +12,8 @@ use crate::journal::ChangeSet;
 use crate::keys::{self, Prefix, RangeOptions, TaskKey};
 use crate::quota::{charges_guard, job_remainder, overflow, quota_charge, quota_give_back, task_charge};
 
-/// Sets the priority. Where the band changes with it, everything the job is charged moves to the quota of the new one,
-/// which must allow it. The same priority changes nothing.
+/// Sets the priority. If the band changes with it, the job's whole charge moves to the quota of the new band, which
+/// must allow it. The same priority changes nothing.
 pub async fn job_priority_set(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -40,8 +40,8 @@ pub(super) async fn priority_set(
     Ok(after)
 }
 
-/// The rows are read without conflicts, under the token of the job's charges: what ends in between is given back to one
-/// band or the other, never to both, and reports of tasks that go on do not fail this.
+/// The rows are read without conflicts, under the token of the job's charges. A task that ends meanwhile releases its
+/// charge in one band or the other, never in both. Reports of other tasks do not fail this transaction.
 async fn charge_move(
     tx: &Transaction,
     changes: &ChangeSet,

@@ -13,7 +13,7 @@ pub async fn job_get(tx: &Transaction, space: &CellSpace, job: JobId) -> StoreRe
     row.ok_or_else(|| StoreError::not_found(format!("job {job}")))
 }
 
-/// The row of the job that has a name now (the last one that had it, where it is over), with read conflicts.
+/// The row of the job that has a name now, or of the last one that had it, with read conflicts.
 pub async fn job_by_name(
     tx: &Transaction,
     space: &CellSpace,
@@ -26,7 +26,7 @@ pub async fn job_by_name(
     job_get(tx, space, id).await
 }
 
-/// A version of a job's spec, as it was submitted. Versions never change, so there is no conflict.
+/// A version of a job's spec, as it was submitted. Versions never change, so it takes no conflict.
 pub async fn job_spec_get(
     tx: &Transaction,
     space: &CellSpace,
@@ -42,16 +42,16 @@ pub async fn job_spec_in_force(tx: &Transaction, space: &CellSpace, row: &JobRow
     Ok(job_spec_get(tx, space, row.id, row.spec_version).await?.in_force(row))
 }
 
-/// Some jobs, and where to go on.
+/// A page of jobs.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct JobPage {
     /// Rows in the order of ids.
     pub rows: Vec<JobRow>,
-    /// The id to go on after; `None` where there is no more.
+    /// The id after which the next page begins; `None` at the end.
     pub next: Option<JobId>,
 }
 
-/// Jobs after an id, at most `limit`, those that are over included, without conflicts.
+/// Jobs after an id, at most `limit`, ended ones included, without conflicts.
 pub async fn job_list(
     tx: &Transaction,
     space: &CellSpace,
@@ -63,7 +63,7 @@ pub async fn job_list(
     Ok(JobPage { rows: rows.into_iter().map(|(_, row)| row).collect(), next: next.map(|key| key.job) })
 }
 
-/// A version of a spec, and the job that had it.
+/// A version of a spec, with the job that had it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobVersion {
     /// The job as it is now.
@@ -74,7 +74,7 @@ pub struct JobVersion {
     pub spec: JobSpec,
 }
 
-/// Every job that had a name and is not forgotten, with its spec versions, newest first; at most `limit` jobs.
+/// Every job that had a name and was not removed, with its spec versions, newest first; at most `limit` jobs.
 pub async fn job_history(
     tx: &Transaction,
     space: &CellSpace,

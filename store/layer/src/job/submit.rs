@@ -1,4 +1,4 @@
-//! Admission of a job, or of a changed count or priority of the job that has its name.
+//! Admits a job, or changes the count or the priority of the running job with its name.
 
 use std::collections::BTreeMap;
 
@@ -22,42 +22,40 @@ use crate::name::endpoints_left_withdraw;
 use crate::quota::{job_charge, overflow, quota_charge};
 use crate::task::ConstraintToken;
 
-/// What a submission came to.
+/// The result of a submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct JobSubmitted {
-    /// The job that has the name now.
     #[n(0)]
     pub job: JobId,
-    /// What was done.
     #[n(1)]
     pub outcome: SubmitOutcome,
-    /// The revision of the job's row after it.
+    /// The revision of the job's row after the submission.
     #[n(2)]
     pub revision: u64,
 }
 
-/// What a submission has done.
+/// What a submission has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 #[cbor(index_only)]
 pub enum SubmitOutcome {
     /// Admitted a new job.
     #[n(0)]
     Created,
-    /// Changed the count, the priority or both of the one that runs.
+    /// Changed the count, the priority or both of the running job.
     #[n(1)]
     Updated,
-    /// Nothing: it runs just so.
+    /// Nothing: the running job is the same.
     #[n(2)]
     Unchanged,
 }
 
-/// Admits `spec`, as job `candidate` where it is new (an id made outside, never used before).
+/// Admits `spec`, as job `candidate` if it is new (an id made outside the transaction, never used before).
 ///
-/// While a job of the name attempts, the same spec changes nothing, another count or priority is applied, and any other
-/// difference is refused with the diff. Once it is over, the name goes to a new job. One row, one spec, three small
-/// keys and one journal entry, whatever the count.
+/// While a job of the name runs, the same spec changes nothing. Another count or priority is applied, and any other
+/// difference is refused with the difference. After its end, the name goes to a new job. A submission writes one row,
+/// one spec, three small keys and one journal entry, whatever the count.
 ///
-/// A new job that names no scheduler is stored under the one that the cell's rules choose; one that runs keeps its own.
+/// A new job that names no scheduler is stored under the one that the cell's rules choose; a running one keeps its own.
 pub async fn job_submit(
     tx: &Transaction,
     changes: &mut ChangeSet,

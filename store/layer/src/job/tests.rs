@@ -101,7 +101,7 @@ async fn the_cells_rules_choose_the_scheduler_of_a_new_job_and_of_no_other() {
     assert_eq!(scheduler(2).await.as_deref(), Some("fast"));
     assert_eq!(scheduler(3).await.as_deref(), Some("spare"));
     assert_eq!(scheduler(4).await.as_deref(), Some("gpu"));
-    // What runs stays where it is, whatever the rules say by now; to name another is a change as any other.
+    // A running job keeps its scheduler, whatever the rules are by now. Naming another one is a change like any other.
     rule(101, &[("batch", "slow")]).await;
     for (job, candidate) in [("before", 5), ("ruled", 6)] {
         let again = submit(&cell, &spec(job, 1), candidate).await.unwrap();
@@ -112,7 +112,7 @@ async fn the_cells_rules_choose_the_scheduler_of_a_new_job_and_of_no_other() {
     let other = JobSpec { scheduler: Some(name("slow")), ..spec("ruled", 2) };
     let refused = submit(&cell, &other, 8).await;
     assert!(matches!(refused, Err(StoreError::NeedsUpdate { job: JobId(2), .. })), "{refused:?}");
-    // Once it is over, a job of its name is a new one.
+    // After its end, a job of its name is a new one.
     stop(&cell, 2).await;
     submit(&cell, &spec("ruled", 1), 9).await.unwrap();
     assert_eq!(scheduler(9).await.as_deref(), Some("slow"));

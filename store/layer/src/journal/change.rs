@@ -1,4 +1,4 @@
-//! The deltas of one transaction, appended as one entry.
+//! Collects the deltas of one transaction and appends them as one entry.
 
 use std::ops::{Deref, DerefMut};
 
@@ -10,27 +10,27 @@ use crate::cell::{CellGate, CellState, GateOpen, gate_check_open};
 use crate::error::{StoreError, StoreResult};
 use crate::keys::{self, CellGateKey, CellSpace, JournalHeadKey, JournalKey, KeyKind};
 
-/// Who changes what, and when: made outside the transaction's closure, the same for every attempt.
+/// Who changes what, and when. Made outside the transaction's closure, so it is the same for every try.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The request or batch.
     pub request: RequestId,
-    /// Who: `user/<name>`, `scheduler/<shard>`, `controller`, `gateway`, `node/<name>`.
+    /// The author: `user/<name>`, `scheduler/<shard>`, `controller`, `gateway`, `node/<name>`.
     pub actor: String,
-    /// What is done, as the name of the transaction.
+    /// The name of the transaction.
     pub action: &'static str,
     /// Wall time of the writer, milliseconds since 1970; for people only.
     pub at_ms: i64,
 }
 
-/// What a change knows of the gate, which is a conflict of its transaction.
+/// The gate that a change has read, as a conflict of its transaction.
 #[derive(Clone, Copy, Debug)]
 struct GateSeen {
     store_epoch: u64,
     state: CellState,
 }
 
-/// What one transaction changes. Layer functions add to it; [`ChangeSet::append`] ends it.
+/// The changes of one transaction. Layer functions add to it; [`ChangeSet::append`] ends it.
 #[derive(Debug)]
 pub struct ChangeSet {
     space: CellSpace,
@@ -40,8 +40,8 @@ pub struct ChangeSet {
 }
 
 impl ChangeSet {
-    /// Begins a change of `space`: reads the cell's gate, with a conflict, and refuses where the cell has moved,
-    /// or is still being imported.
+    /// Begins a change of `space`: reads the cell's gate with a conflict. Fails if the cell has moved or its import is
+    /// not complete.
     pub async fn begin(tx: &Transaction, space: &CellSpace, change: &Change) -> StoreResult<Self> {
         let gate = gate_read(tx, space).await?;
         if matches!(gate.state, CellState::Moved | CellState::Importing) {
@@ -51,23 +51,23 @@ impl ChangeSet {
         Ok(Self { space: space.clone(), gate, change: change.clone(), deltas: Vec::new() })
     }
 
-    /// As [`ChangeSet::begin`], and refuses unless the cell is open: for new work, such as admission.
+    /// As [`ChangeSet::begin`], and fails unless the cell is open: for new work, such as admission.
     pub async fn begin_open(tx: &Transaction, space: &CellSpace, change: &Change) -> StoreResult<Self> {
         let mut changes = Self::begin(tx, space, change).await?;
         changes.open()?;
         Ok(changes)
     }
 
-    /// Begins a change that reads nothing, for `commit_at(gate.version())`: the gate is guarded, so that the commit
-    /// fails where it has changed since.
+    /// Begins a change that reads nothing, for `commit_at(gate.version())`. Guards the gate, so that the commit fails
+    /// if it has changed since.
     pub fn begin_at(tx: &Transaction, gate: &GateOpen, change: &Change) -> StoreResult<Self> {
         keys::guard(tx, gate.space(), &CellGateKey {})?;
         let seen = GateSeen { store_epoch: gate.store_epoch(), state: CellState::Open };
         Ok(Self { space: gate.space().clone(), gate: seen, change: change.clone(), deltas: Vec::new() })
     }
 
-    /// The change as one of an open cell: steps that start work ask for it. Refuses with [`StoreError::CellClosed`]
-    /// where the gate, as this transaction has read it, is not open.
+    /// The change as one of an open cell, which steps that start work ask for. Fails with [`StoreError::CellClosed`] if
+    /// the gate, as this transaction has read it, is not open.
     pub fn open(&mut self) -> StoreResult<OpenChanges<'_>> {
         gate_check_open(&self.space, self.gate.state)?;
         Ok(OpenChanges(self))
@@ -93,20 +93,20 @@ impl ChangeSet {
         self.change.request
     }
 
-    /// What was added so far.
+    /// The deltas added so far.
     pub fn deltas(&self) -> &[Delta] {
         &self.deltas
     }
 
-    /// Adds a delta; whoever writes a row does this in the same breath.
+    /// Adds a delta. Call it together with the write of the row.
     pub fn push(&mut self, delta: Delta) {
         self.deltas.push(delta);
     }
 
-    /// Appends the entry, in as many parts as it takes, and moves the head. Without deltas nothing is written.
+    /// Appends the entry, in as many parts as needed, and moves the head. Writes nothing without deltas.
     ///
-    /// Blind: producers do not conflict with each other. The last step of the closure; the cursor of the entry is
-    /// known once the commit's stamp is (see [`Cursor`]).
+    /// The write is blind: producers do not conflict with each other. This is the last step of the closure. The cursor
+    /// of the entry is known once the commit's stamp is (see [`Cursor`]).
     pub fn append(self, tx: &Transaction) -> StoreResult<()> {
         if self.deltas.is_empty() {
             return Ok(());
@@ -127,7 +127,7 @@ impl ChangeSet {
     }
 }
 
-/// A change of a cell whose gate is open in this transaction. [`ChangeSet::open`] alone gives one, so a step that takes
+/// A change of a cell whose gate is open in this transaction. Only [`ChangeSet::open`] makes one, so a step that takes
 /// it starts nothing in a cell that drains or has moved.
 #[derive(Debug)]
 pub struct OpenChanges<'c>(&'c mut ChangeSet);
@@ -152,7 +152,7 @@ pub(crate) async fn gate_read(tx: &Transaction, space: &CellSpace) -> StoreResul
     gate.ok_or_else(|| StoreError::CellUnknown { cell: space.to_string() })
 }
 
-/// The entry's CBOR cut into parts of at most `bytes_max`.
+/// Cuts the entry's CBOR into parts of at most `bytes_max`.
 pub(super) fn entry_split(entry: &JournalEntry, bytes_max: usize) -> StoreResult<Vec<JournalPart>> {
     let unencodable = |detail: String| StoreError::Unencodable { kind: KeyKind::Journal, detail };
     let bytes = minicbor::to_vec(entry).map_err(|error| unencodable(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! A position in the journal as the outside sees it: the epoch of the store, and the stamp within it.
+//! A position in the journal as clients see it: the epoch of the store, and the stamp within it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,12 +6,11 @@ use std::str::FromStr;
 use borough_kv::Versionstamp;
 use minicbor::{Decode, Encode};
 
-/// A position: everything up to and including the entry at `stamp` has been seen.
+/// A position: the reader has seen everything up to and including the entry at `stamp`.
 ///
 /// Its text is `<store epoch>-<20 hexadecimal digits>`. Stamps of different epochs have no order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Cursor {
-    /// Which epoch of the store.
     pub store_epoch: u64,
     /// The stamp within it.
     pub stamp: Versionstamp,
@@ -36,7 +35,7 @@ impl fmt::Debug for Cursor {
     }
 }
 
-/// What is wrong with a text that should have been a cursor.
+/// A text that is not a cursor.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a cursor is <store epoch>-<20 hexadecimal digits>, this is {0:?}")]
 pub struct CursorParseError(String);

@@ -1,9 +1,9 @@
-//! Listing a cell that does not fit one transaction: note a position, read in chunks at differing versions, then
-//! replay the journal from the position.
+//! Lists a cell that does not fit one transaction: notes a position, reads chunks at different versions, then replays
+//! the journal from the position.
 //!
-//! Each chunk is right as of its own version, and every change after the noted position is replayed, so once the
-//! tail has reached its end the state is the store's. Deltas are absolute and carry revisions, so one that a chunk
-//! already contains does no harm.
+//! Each chunk is right at its own version, and every change after the noted position is replayed. Once the tail has
+//! reached its end, the state therefore equals the store's. Deltas are absolute and carry revisions, so a delta that a
+//! chunk already contains does no harm.
 
 use borough_kv::{Database, Idempotency};
 use borough_model::{Delta, JobId, JobSpec, Name};
@@ -15,37 +15,23 @@ use crate::keys::{
     NodeLoadKey, Prefix, TaskKey, chunk_read,
 };
 
-/// Rows of a chunk, where the caller has no reason for another number.
+/// Rows of a chunk by default.
 pub const CHUNK_ROWS: usize = 1_000;
 
 /// A row of a listing.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Listed {
-    /// A row, in the form in which the journal tells it.
+    /// A row, in the form of a journal delta.
     Row(Box<Delta>),
     /// A version of a job's spec.
-    Spec {
-        /// The job.
-        job: JobId,
-        /// The version.
-        version: u32,
-        /// The spec.
-        spec: Box<JobSpec>,
-    },
+    Spec { job: JobId, version: u32, spec: Box<JobSpec> },
     /// Which job has a name now.
-    JobName {
-        /// Whose.
-        user: Name,
-        /// The name.
-        name: Name,
-        /// The job.
-        job: JobId,
-    },
+    JobName { user: Name, name: Name, job: JobId },
 }
 
 /// Lists nodes, commitments, loads, jobs, specs, tasks, endpoints and gangs into `sink`, in chunks of `chunk_rows`,
-/// each in a transaction of its own. Answers the position from which the journal must be replayed, to its end, before
-/// what was listed is the cell's state.
+/// each in its own transaction. Returns a position. The caller must replay the journal from there to its end; the rows
+/// are then the cell's state.
 pub async fn cell_list_chunked(
     db: &Database,
     space: &CellSpace,

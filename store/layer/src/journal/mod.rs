@@ -1,8 +1,8 @@
 //! The journal: one entry per mutating transaction, in the order of commits.
 //!
 //! A [`ChangeSet`] collects the deltas of one transaction and appends them as one entry at a versionstamped key, in
-//! parts below the store's value limit. Deltas are absolute and carry their row's revision. Liveness and lease
-//! heartbeats are never in it.
+//! parts below the store's value limit. Deltas are absolute and carry their row's revision. The journal never contains
+//! liveness and lease heartbeats.
 
 mod change;
 mod cursor;

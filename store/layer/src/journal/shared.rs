@@ -1,7 +1,7 @@
-//! Entries that one reader of a process has decoded, for the others that follow the same journal.
+//! Decoded entries, shared by the readers of one process that follow the same journal.
 //!
-//! Workers of one process each read the journal at a version of their own, and each reads every key of it: what is shared
-//! is only the decoding. An entry never changes once it is written, so it may be shared for as long as anybody likes.
+//! Each worker of a process reads the journal at its own version, and reads every key of it. Only the decoding is
+//! shared. An entry never changes once it is written, so it may be shared for any time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 
 use super::Cursor;
 
-/// Bytes of entries that are kept, as they are stored.
+/// Stored bytes of the entries that are kept.
 const BYTES_KEPT: usize = 16_000_000;
 
-/// An entry with what it takes up in the journal.
+/// An entry, with its size in the journal.
 #[derive(Clone, Debug)]
 pub(super) struct Stored {
     pub entry: Arc<JournalEntry>,
@@ -51,7 +51,7 @@ impl JournalShare {
         }
     }
 
-    /// How many entries are kept.
+    /// Counts the kept entries.
     pub fn count(&self) -> usize {
         self.kept.lock().entries.len()
     }

@@ -1,4 +1,4 @@
-//! Reading the journal: whole entries after a cursor, in order, with the floor and the epoch checked.
+//! Reads the journal: whole entries after a cursor, in order, after a check of the floor and the epoch.
 
 use std::sync::Arc;
 
@@ -13,26 +13,26 @@ use crate::keys::{
     self, CellGateKey, CellSpace, JournalFloorKey, JournalHeadKey, JournalKey, Key, Prefix, value_decode,
 };
 
-/// Bytes of entries in a page after which it ends, whatever its limit.
+/// A page ends after so many bytes of entries, whatever its limit.
 const PAGE_BYTES_MAX: usize = 2_000_000;
 
-/// Some entries of the journal.
+/// A page of the journal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page<E = JournalEntry> {
     /// Whole entries, each with its position, in the order of commits.
     pub entries: Vec<(Cursor, E)>,
-    /// Where to go on: the last entry's position, or what was asked where there is none.
+    /// The cursor for the next page: the last entry's position, or the given one if the page is empty.
     pub next: Cursor,
-    /// Whether there are more at this read version.
+    /// Whether more entries follow at this read version.
     pub more: bool,
     /// The cell's gate at this read version.
     pub gate: GateRead,
 }
 
-/// Up to `limit` entries after `after` (at least one where there is one), as of the transaction's read version.
+/// Up to `limit` entries after `after` (at least one if one exists), at the transaction's read version.
 ///
-/// Stamps are in the order of visibility: at the end (`more` is false) the reader has seen every commit up to the
-/// read version. Refuses a cursor of another store epoch, and one before the floor: list again.
+/// Stamps are in the order of visibility: at the end (`more` is false) the reader has seen every commit up to the read
+/// version. Fails for a cursor of another store epoch and for one before the floor: list again.
 pub async fn journal_tail(
     tx: &Transaction,
     space: &CellSpace,
@@ -44,7 +44,7 @@ pub async fn journal_tail(
     Ok(Page { entries: entries.collect(), next: page.next, more: page.more, gate: page.gate })
 }
 
-/// The same for one of several readers in this process: an entry that any of them has decoded is not decoded again.
+/// The same for one of several readers in this process. Reuses entries that any of them has decoded.
 pub async fn journal_tail_shared(
     tx: &Transaction,
     space: &CellSpace,
@@ -90,7 +90,7 @@ async fn tail(
     assembly.page(space, more, gate)
 }
 
-/// The cursor of the last entry, or the start of the epoch where there is none. A listing begins from it.
+/// The cursor of the last entry, or the start of the epoch if it has none. A listing begins from it.
 pub async fn journal_head(tx: &Transaction, space: &CellSpace) -> StoreResult<Cursor> {
     let gate = super::gate_read(tx, space).await?;
     let head = keys::read(tx, space, &JournalHeadKey {}).await?;
@@ -98,13 +98,13 @@ pub async fn journal_head(tx: &Transaction, space: &CellSpace) -> StoreResult<Cu
     Ok(Cursor { store_epoch: gate.store_epoch, stamp })
 }
 
-/// A watch that ends when an entry may have been appended, or the cell's gate may have changed with one.
-/// Inert until the commit; pair it with a timer, then tail.
+/// A watch that ends when an entry may have been appended, or the cell's gate may have changed with one. It is inert
+/// until the commit. Pair it with a timer, then tail.
 pub async fn journal_watch(tx: &Transaction, space: &CellSpace) -> StoreResult<Watch> {
     keys::watch(tx, space, &JournalHeadKey {}).await
 }
 
-/// The gate, after the epoch and the floor have been checked for a reader at `after`.
+/// The gate, after a check of the epoch and the floor for a reader at `after`.
 async fn gate_for(tx: &Transaction, space: &CellSpace, after: Cursor) -> StoreResult<GateRead> {
     let gate = keys::read(tx, space, &CellGateKey {}).await?;
     let gate = gate.ok_or_else(|| StoreError::CellUnknown { cell: space.to_string() })?;
@@ -113,7 +113,7 @@ async fn gate_for(tx: &Transaction, space: &CellSpace, after: Cursor) -> StoreRe
     GateRead::of(tx, space, gate).await
 }
 
-/// Whether a reader at `after` can go on.
+/// Fails if a reader at `after` cannot continue.
 fn cursor_check(store_epoch: u64, floor: Option<JournalFloor>, after: Cursor) -> StoreResult<()> {
     if after.store_epoch != store_epoch {
         return Err(StoreError::ForeignEpoch { asked: after, current: store_epoch });
@@ -126,13 +126,13 @@ fn cursor_check(store_epoch: u64, floor: Option<JournalFloor>, after: Cursor) ->
     }
 }
 
-/// Puts the parts of entries together again.
+/// Reassembles entries from their parts.
 struct Assembly<'s> {
     next: Cursor,
     limit: usize,
     share: Option<&'s JournalShare>,
     entries: Vec<(Cursor, Arc<JournalEntry>)>,
-    /// Parts of the last entry that are still to come and are known already.
+    /// Coming parts of the last entry, which is known already.
     parts_known: u32,
     pending: Vec<u8>,
     parts_seen: u32,
@@ -155,7 +155,8 @@ impl<'s> Assembly<'s> {
         }
     }
 
-    /// Whether a part is of an entry that another reader has decoded; it is taken whole with its first part.
+    /// Returns true if a part belongs to an entry that another reader has decoded. That entry is taken whole with its
+    /// first part.
     fn known(&mut self, key: &JournalKey) -> bool {
         let at = Cursor { store_epoch: key.store_epoch, stamp: key.stamp };
         if self.parts_known > 0 && at == self.next {
@@ -178,7 +179,7 @@ impl<'s> Assembly<'s> {
         self.full = self.entries.len() >= self.limit || self.bytes >= PAGE_BYTES_MAX;
     }
 
-    /// Takes the next part; `false` where the page is full.
+    /// Takes the next part; `false` if the page is full.
     fn push(&mut self, space: &CellSpace, key: &JournalKey, part: JournalPart) -> StoreResult<bool> {
         if self.full {
             return Ok(false);
@@ -245,7 +246,7 @@ mod tests {
     }
 
     proptest! {
-        /// However entries are cut, pages give them back whole, in order, and go on where they ended.
+        /// However entries are cut, pages return them whole, in order, and continue where the last one ended.
         #[test]
         fn entries_survive_being_cut(
             sizes in prop::collection::vec(0..40_usize, 1..12),

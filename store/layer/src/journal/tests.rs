@@ -1,5 +1,5 @@
-//! Several producers, a trimmer, a new epoch in between, and a reader, over a store that fails every other operation:
-//! the reader has no gap that it was not told of, and in the end it has seen the last entry of everybody.
+//! Several producers, a trimmer, a new epoch in between, and a reader, over a store that fails every other operation.
+//! Every gap is reported to the reader, and in the end it has seen the last entry of each producer.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -17,10 +17,10 @@ use crate::testing::{LATE, TestCell, change, seeds};
 const PRODUCERS: u64 = 3;
 const ENTRIES: u64 = 25;
 
-/// What now and then is in an entry besides, so that it has several parts.
+/// Padding for some entries, so that they have several parts.
 const BALLAST: usize = 2 * PART_BYTES_MAX / 10;
 
-/// Counts on in a row of the producer's own, and says so in the journal.
+/// Counts up in the producer's own row, and records it in the journal.
 async fn produce(cell: &TestCell, producer: u64) -> StoreResult<()> {
     let (key, node) = (NodeAllocKey { node: NodeId(producer) }, NodeId(producer));
     cell.change(change(u128::from(producer), "count"), async |tx, changes| {
@@ -42,7 +42,7 @@ async fn produce(cell: &TestCell, producer: u64) -> StoreResult<()> {
 struct Reader {
     after: Cursor,
     seen: BTreeMap<NodeId, u64>,
-    /// Producers of which something may have been missed, as the reader was told.
+    /// Producers of which entries may be missing, by the reports to the reader.
     told: Vec<NodeId>,
 }
 
@@ -52,7 +52,7 @@ impl Reader {
         self.told = (0..PRODUCERS).map(NodeId).collect();
     }
 
-    /// Reads a page. Answers whether it was the last.
+    /// Reads a page. Returns true if it was the last.
     async fn read(&mut self, cell: &TestCell, seed: u64) -> bool {
         let after = self.after;
         let page = match cell.run(async |tx| journal_tail(&tx, &cell.space, after, 3).await).await {
@@ -84,7 +84,7 @@ impl Reader {
     }
 }
 
-/// Trims half of what there is, and once begins a new epoch.
+/// Trims half of the entries, and once begins a new epoch.
 async fn disturb(cell: &TestCell, round: u64) {
     let trim = cell.run(async |tx| {
         let head = journal_head(&tx, &cell.space).await?;
@@ -148,7 +148,8 @@ async fn a_reader_has_no_gap_that_it_was_not_told_of() {
                     break stored.unwrap_or_default().epoch;
                 }
             };
-            // What was trimmed before it was read was told; the last of everybody may be among it.
+            // The reader was informed of everything trimmed before it was read. That may include a producer's last
+            // entry.
             let seen = reader.seen.get(&NodeId(producer)).copied().unwrap_or_default();
             let told = reader.told.contains(&NodeId(producer));
             assert!(

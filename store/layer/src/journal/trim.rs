@@ -1,4 +1,5 @@
-//! Trimming: retention wins over slow readers. The floor is written with the clear, and every tail reads it.
+//! Trims the journal: retention has priority over slow readers. The floor is written with the clear, and every tail
+//! reads it.
 
 use borough_kv::{Transaction, Version, Versionstamp};
 
@@ -6,15 +7,15 @@ use super::{Cursor, JournalFloor};
 use crate::error::StoreResult;
 use crate::keys::{self, CellSpace, JournalFloorKey, JournalKey, Key, Prefix};
 
-/// The first stamp that is kept, `retention_ms` before the read version. Versions count microseconds; over a
-/// restart they jump, so that entries of before look older than they are by that jump.
+/// The first stamp to keep, `retention_ms` before the read version. Versions count microseconds. They jump at a
+/// restart, so older entries look older than they are by that jump.
 pub fn trim_cutoff(read_version: Version, retention_ms: u64) -> Versionstamp {
     let retention = i64::try_from(retention_ms.saturating_mul(1_000)).unwrap_or(i64::MAX);
     Versionstamp::new(read_version.saturating_sub(retention).max(0), 0)
 }
 
-/// Removes entries before `cutoff` and moves the floor. Answers the last position removed; `None` where there was
-/// nothing to remove, and then nothing is written.
+/// Removes entries before `cutoff` and moves the floor. Returns the last removed position. `None` if nothing was
+/// removed; nothing is written then.
 pub async fn journal_trim(
     tx: &Transaction,
     space: &CellSpace,
@@ -22,7 +23,7 @@ pub async fn journal_trim(
     at_ms: i64,
 ) -> StoreResult<Option<Cursor>> {
     let store_epoch = super::gate_read(tx, space).await?.store_epoch;
-    // With a conflict: a trim that commits late must not take the floor back below what a later one has removed.
+    // With a conflict: a trim that commits late must not move the floor back below a later one.
     journal_floor(tx, space).await?;
     let begin = Prefix::<JournalKey>::of(&store_epoch).range(space).start;
     let end = JournalKey { store_epoch, stamp: cutoff, part: 0 }.encode(space);
@@ -34,17 +35,17 @@ pub async fn journal_trim(
     let Some((last, _)) = rows.first() else { return Ok(None) };
     let last = JournalKey::decode(space, last)?;
     let trimmed_to = Cursor { store_epoch, stamp: last.stamp };
-    // Not up to the cutoff: what is appended below one that lies ahead, while this commits, is not told of by the
-    // floor.
+    // Not up to the cutoff: if it lies ahead, entries may be appended below it during the commit, and the floor would
+    // not cover them.
     let end = borough_kv::database::key_after(&last.encode(space));
     tx.clear_range(&begin, &end)?;
     keys::write(tx, space, &JournalFloorKey {}, &JournalFloor { trimmed_to, at_ms })?;
     Ok(Some(trimmed_to))
 }
 
-/// The first stamp that is kept: of the first entry that is younger than `retention_ms` by its writer's wall time and
-/// by versions. Both have to say that an entry is old, since wall clocks may jump, and versions do over a restart.
-/// Looks at one page of entries; `None` where nothing of it is old.
+/// The first stamp to keep: that of the first entry that is younger than `retention_ms` by its writer's wall time or by
+/// versions. Both must show that an entry is old, since wall clocks may jump, and versions jump at a restart. Reads one
+/// page of entries; `None` if none of them is old.
 pub async fn journal_cutoff(
     tx: &Transaction,
     space: &CellSpace,
@@ -60,21 +61,21 @@ pub async fn journal_cutoff(
     let by_version = trim_cutoff(tx.read_version().await?, retention_ms);
     let is_old = |cursor: &Cursor, at_ms: i64| at_ms < kept_from_ms && cursor.stamp < by_version;
     let old = page.entries.iter().take_while(|(cursor, entry)| is_old(cursor, entry.at_ms)).count();
-    // Where all of them are old the last one stays for the next pass: what follows it is not known here.
+    // If all of them are old, the last one stays for the next pass: its successor is not known here.
     let first_kept = page.entries.get(old).or_else(|| page.entries.last());
     Ok(first_kept.filter(|_| old > 0).map(|(cursor, _)| cursor.stamp))
 }
 
-/// Bytes of the entries that are kept, of this epoch of the store. Exact on the embedded engine, which looks at all
-/// of them, and a sample on FoundationDB.
+/// Bytes of the kept entries, of this epoch of the store. Exact on the embedded engine, which visits all of them; a
+/// sample on FoundationDB.
 pub async fn journal_bytes(tx: &Transaction, space: &CellSpace) -> StoreResult<u64> {
     let store_epoch = super::gate_read(tx, space).await?.store_epoch;
     let range = Prefix::<JournalKey>::of(&store_epoch).range(space);
     Ok(tx.estimated_range_size(&range.start..&range.end).await?)
 }
 
-/// The first stamp that is kept once the oldest entries, `excess` bytes of them or a few more, are gone; fewer where
-/// one transaction does not read as many. The last entry stays. `None` where nothing can go.
+/// The first stamp to keep after the removal of the oldest entries, `excess` bytes or a little more; fewer if one
+/// transaction cannot read as many. The last entry stays. `None` if nothing can be removed.
 pub async fn journal_cutoff_bytes(
     tx: &Transaction,
     space: &CellSpace,
@@ -88,7 +89,7 @@ pub async fn journal_cutoff_bytes(
     let mut request = borough_kv::RangeRequest::between(range.start, range.end).snapshot();
     let (mut passed, mut first, mut kept) = (0_u64, None, None);
     while passed < CUTOFF_BYTES {
-        // A batch may be short for any reason, shorter than one entry.
+        // A batch may be short for any reason, even shorter than one entry.
         let batch = tx.get_range(&request).await?;
         for (key, value) in &batch.rows {
             let stamp = JournalKey::decode(space, key)?.stamp;
@@ -103,17 +104,17 @@ pub async fn journal_cutoff_bytes(
         let Some((last, _)) = batch.rows.last().filter(|_| batch.more) else { break };
         request.begin = borough_kv::KeySelector::first_greater_than(last.clone());
     }
-    // The last one may be there in part, or be the last of all: it stays for the next pass.
+    // The last entry may be incomplete, or the last of all: it stays for the next pass.
     Ok(kept.filter(|kept| first != Some(*kept)))
 }
 
-/// Bytes of entries looked at for a cutoff: more than one entry has, which is what one transaction writes at most.
+/// Bytes of entries read for a cutoff: more than the 10 MB that one transaction, and so one entry, has at most.
 const CUTOFF_BYTES: u64 = 12 << 20;
 
-/// Entries looked at for a cutoff.
+/// Entries read for a cutoff.
 const CUTOFF_ENTRIES: usize = 1_000;
 
-/// The floor: the last position that was removed, where anything was.
+/// The floor: the last position that was removed, if any.
 pub async fn journal_floor(tx: &Transaction, space: &CellSpace) -> StoreResult<Option<JournalFloor>> {
     keys::read(tx, space, &JournalFloorKey {}).await
 }
@@ -135,7 +136,7 @@ mod tests {
         assert_eq!(trim_cutoff(10, u64::MAX), Versionstamp::ZERO);
     }
 
-    /// Found where a restart, which moves versions ahead by up to an hour, emptied a journal of minutes.
+    /// Found when a restart, which moves versions ahead by up to an hour, emptied a journal of minutes.
     #[tokio::test]
     async fn entries_are_old_by_wall_time_and_by_versions() {
         let cell = TestCell::new().await;
@@ -196,8 +197,8 @@ mod tests {
         read.await.unwrap()
     }
 
-    /// Writers that go on, and a trimmer that keeps to a bound: nothing but the last entries is kept, the bound holds
-    /// at every pass, and the floor tells readers of all that is gone.
+    /// Writers keep writing while a trimmer enforces a bound. Only the last entries are kept, the bound holds at every
+    /// pass, and the floor covers everything removed.
     #[tokio::test]
     async fn a_journal_under_sustained_writes_stays_within_its_bound() {
         const BOUND: u64 = 200_000;
@@ -228,13 +229,13 @@ mod tests {
         assert!(most > BOUND / 2 && most < BOUND, "{most} bytes were kept");
         let (floor, left) = floor_and_left(&cell).await;
         assert!(left.len() >= 2 && left.iter().all(|at| *at > floor), "{} entries are left", left.len());
-        // A reader from before is told, and does not go on with a gap.
+        // An earlier reader gets an error, and does not continue with a gap.
         let behind = Cursor::start(floor.store_epoch);
         let read = cell.run(async |tx| super::super::journal_tail(&tx, &cell.space, behind, 9).await).await;
         assert!(matches!(read, Err(crate::StoreError::JournalTrimmed { .. })), "{read:?}");
     }
 
-    /// An entry larger than the excess goes as a whole, and the last one stays.
+    /// An entry larger than the excess is removed whole, and the last one stays.
     #[tokio::test]
     async fn a_cutoff_by_bytes_never_cuts_an_entry_in_two() {
         let cell = TestCell::new().await;
@@ -258,7 +259,7 @@ mod tests {
         assert_eq!(cell.run(async |tx| journal_cutoff_bytes(&tx, &cell.space, 0).await).await.unwrap(), None);
     }
 
-    /// Found by a mirror that was behind, and was not told that what it had not read was gone.
+    /// Found by a mirror that was behind and got no error about removed entries that it had not read.
     #[tokio::test]
     async fn a_trim_that_commits_late_does_not_take_the_floor_back() {
         let cell = TestCell::new().await;
@@ -273,13 +274,13 @@ mod tests {
             }
             Ok(trimmed)
         });
-        // Tried again, it takes what there is by then.
+        // On the retry, it trims what exists by then.
         let trimmed = late.await.unwrap().unwrap();
         assert_eq!(attempts.load(std::sync::atomic::Ordering::SeqCst), 2);
         assert_eq!(floor_and_left(&cell).await, (trimmed, Vec::new()));
     }
 
-    /// However far ahead the cutoff lies, nothing goes that the floor does not tell of.
+    /// However far ahead the cutoff lies, the trim removes nothing that the floor does not cover.
     #[tokio::test]
     async fn what_is_appended_while_a_trim_commits_stays() {
         let cell = TestCell::new().await;

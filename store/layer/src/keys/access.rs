@@ -1,4 +1,4 @@
-//! Typed reads and writes over a transaction.
+//! Typed reads and writes in a transaction.
 
 use borough_kv::contract::limits::VALUE_BYTES_MAX;
 use borough_kv::database::key_after;
@@ -43,7 +43,7 @@ pub fn write<K: Key>(
     Ok(tx.set(&key.encode(space), &bytes)?)
 }
 
-/// Stores `value` under `key`, whose stamp is all ones: the commit puts its own there.
+/// Stores `value` under `key`, whose stamp is all ones: the commit replaces it with its own stamp.
 pub fn write_stamped_key<K: Key>(
     tx: &Transaction,
     space: &CellSpace,
@@ -99,12 +99,12 @@ pub fn clear_prefix<K: Key>(
     Ok(tx.clear_range(&range.start, &range.end)?)
 }
 
-/// The commit fails where another one has written `key`; nothing is read.
+/// Makes the commit fail if another one has written `key`. Reads nothing.
 pub fn guard<K: Key>(tx: &Transaction, space: &CellSpace, key: &K) -> Result<(), StoreError> {
     Ok(tx.read_conflict_key(&key.encode(space))?)
 }
 
-/// The commit fails where another one has written any key that begins with `prefix`; nothing is read.
+/// Makes the commit fail if another one has written any key that begins with `prefix`. Reads nothing.
 pub fn guard_prefix<K: Key>(
     tx: &Transaction,
     space: &CellSpace,
@@ -114,7 +114,7 @@ pub fn guard_prefix<K: Key>(
     Ok(tx.read_conflict_range(&range.start[..]..&range.end[..])?)
 }
 
-/// The commit fails where another one has written any key from `first` to `last`, both included; nothing is read.
+/// Makes the commit fail if another one has written any key from `first` to `last`, both included. Reads nothing.
 pub fn guard_span<K: Key>(
     tx: &Transaction,
     space: &CellSpace,
@@ -126,7 +126,7 @@ pub fn guard_span<K: Key>(
     Ok(tx.read_conflict_range(&first.encode(space)[..]..&end[..])?)
 }
 
-/// Others that guard on `key` fail, though nothing is written there.
+/// Makes others fail that guard on `key`, without writing a value.
 pub fn touch<K: Key>(tx: &Transaction, space: &CellSpace, key: &K) -> Result<(), StoreError> {
     Ok(tx.write_conflict_key(&key.encode(space))?)
 }
@@ -136,12 +136,12 @@ pub async fn watch<K: Key>(tx: &Transaction, space: &CellSpace, key: &K) -> Resu
     Ok(tx.watch(&key.encode(space)).await?)
 }
 
-/// How a range is read. The default is all of it, with conflicts, from the beginning.
+/// How a range is read. By default all of it, with conflicts, from the beginning.
 #[derive(Clone, Debug)]
 pub struct RangeOptions<K> {
     /// Only keys after this one.
     pub after: Option<K>,
-    /// Rows at most; 0 is no limit.
+    /// The most rows; 0 is no limit.
     pub limit: usize,
     /// Without read conflicts.
     pub snapshot: bool,
@@ -162,7 +162,7 @@ impl<K> RangeOptions<K> {
     }
 }
 
-/// All rows under `prefix` that the options ask for.
+/// All rows under `prefix` that the options select.
 pub async fn range<K: Key>(
     tx: &Transaction,
     space: &CellSpace,
@@ -178,7 +178,7 @@ pub async fn range<K: Key>(
     rows.iter().map(|(key, value)| Ok((K::decode(space, key)?, value_decode(K::KIND, key, value)?))).collect()
 }
 
-/// The rows of one chunk, and the key to go on after; `None` where there is no more.
+/// The rows of one chunk, and the key after which the next one begins; `None` at the end.
 pub async fn chunk_read<K: Key>(
     tx: &Transaction,
     space: &CellSpace,

@@ -1,4 +1,4 @@
-//! Values: `[kind][format]` and CBOR. The kind is checked, so a value under another kind's key is found out.
+//! Values: `[kind][format]` and CBOR. Decoding checks the kind, so it refuses a value under another kind's key.
 
 use borough_kv::Versionstamp;
 use minicbor::{Decode, Encode};
@@ -6,7 +6,7 @@ use minicbor::{Decode, Encode};
 use super::KeyKind;
 use crate::error::StoreError;
 
-/// The one format there is: CBOR with numbered fields.
+/// The only format: CBOR with numbered fields.
 const FORMAT_CBOR: u8 = 1;
 
 /// A value as bytes, and back. Implemented for everything that has a CBOR encoding, and for [`Counter`].
@@ -14,7 +14,7 @@ pub trait Value: Sized {
     /// The stored bytes of the value under a key of `kind`.
     fn to_stored(&self, kind: KeyKind) -> Result<Vec<u8>, StoreError>;
 
-    /// The value of stored bytes; the text says what is wrong with them.
+    /// The value of stored bytes; the error text says what is wrong with them.
     fn from_stored(kind: KeyKind, bytes: &[u8]) -> Result<Self, String>;
 }
 
@@ -59,8 +59,8 @@ pub fn value_decode<V: Value>(kind: KeyKind, key: &[u8], bytes: &[u8]) -> Result
     V::from_stored(kind, bytes).map_err(|found| StoreError::DamagedValue { kind, key: key.to_vec(), found })
 }
 
-/// A number changed by atomic addition: eight bytes, little-endian, two's complement, and nothing else, since the
-/// addition runs over the whole value.
+/// A number changed by atomic addition: eight bytes, little-endian, two's complement. It has no header, since the
+/// addition covers the whole value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Counter(pub i64);
 
@@ -81,7 +81,7 @@ impl Value for Counter {
 pub struct StampValue(pub Versionstamp);
 
 impl StampValue {
-    /// Where the ten bytes of the stamp begin in the stored value: after kind, format and the CBOR header.
+    /// Where the ten bytes of the stamp begin in the stored value: after the kind, the format and the CBOR header.
     pub(super) const STAMP_AT: usize = 3;
 }
 

@@ -1,23 +1,21 @@
-//! What may stand in a key: types whose tuple encoding keeps their order.
+//! The types of key fields. Their tuple encoding keeps their order.
 
 use borough_kv::Versionstamp;
 use borough_model::job::Band;
 use borough_model::{GangId, JobId, Name, NodeId, RequestId};
 use foundationdb_tuple as tuple;
 
-/// A type that stands in keys. Its packed form sorts as it does.
+/// A type of key fields. Its packed form sorts as it does.
 pub trait KeyField: Sized {
-    /// The tuple element it becomes.
     type Packed: tuple::TuplePack + for<'bytes> tuple::TupleUnpack<'bytes>;
 
-    /// The tuple element.
     fn packed(&self) -> Self::Packed;
 
-    /// The field of a tuple element, or `None` where it is not one.
+    /// The field of a tuple element; `None` if the element is not one.
     fn unpacked(packed: Self::Packed) -> Option<Self>;
 }
 
-/// Stands where a key has no further field; there is no value of it.
+/// Marks that a key has no further field. It has no values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoField {}
 

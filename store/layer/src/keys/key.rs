@@ -8,21 +8,18 @@ use foundationdb_tuple::{pack, pack_into, unpack};
 use super::{CellSpace, KeyField, KeyKind, Value};
 use crate::error::StoreError;
 
-/// A key of one kind, with the one type of value it has.
+/// A key of one kind, with the type of its value.
 pub trait Key: Sized + Clone + std::fmt::Debug + PartialEq + Ord + Send + Sync {
-    /// What is stored under it.
     type Value: Value;
-    /// The first field; [`NoField`](super::NoField) where there is none.
+    /// The first field; [`NoField`](super::NoField) if the key has none.
     type First: KeyField;
-    /// The second field.
     type Second: KeyField;
-    /// The kind.
     const KIND: KeyKind;
 
     /// Appends the fields in their tuple encoding.
     fn fields_pack(&self, bytes: &mut Vec<u8>);
 
-    /// The key of packed fields; the text says what is wrong with them.
+    /// The key of packed fields; the error text says what is wrong with them.
     fn fields_unpack(bytes: &[u8]) -> Result<Self, String>;
 
     /// The key's bytes in `space`.
@@ -42,7 +39,7 @@ pub trait Key: Sized + Clone + std::fmt::Debug + PartialEq + Ord + Send + Sync {
     }
 }
 
-/// All keys of a kind in `space`, whatever their fields: first inclusive, last exclusive.
+/// All keys of a kind in `space`: first inclusive, last exclusive.
 pub fn kind_range(space: &CellSpace, kind: KeyKind) -> Range<Vec<u8>> {
     let begin = kind_prefix(space, kind);
     let mut end = begin.clone();
@@ -90,7 +87,7 @@ impl<K: Key> Prefix<K> {
         Self { fields: pack(&(first.packed(), second.packed())), kind: PhantomData }
     }
 
-    /// The keys' range in `space`: first inclusive, last exclusive.
+    /// The range of the keys in `space`: first inclusive, last exclusive.
     pub fn range(&self, space: &CellSpace) -> Range<Vec<u8>> {
         let mut begin = kind_prefix(space, K::KIND);
         begin.extend_from_slice(&self.fields);
@@ -100,7 +97,7 @@ impl<K: Key> Prefix<K> {
     }
 }
 
-/// Fields from their tuple encoding, all of it.
+/// Decodes fields from all of `bytes`.
 pub(super) fn fields_from<'a, T: foundationdb_tuple::TupleUnpack<'a>>(bytes: &'a [u8]) -> Result<T, String> {
     unpack(bytes).map_err(|error| error.to_string())
 }
@@ -155,7 +152,7 @@ macro_rules! keys {
             }
         )*
 
-        /// Any row of a store: its key, and what is stored under it. For what looks at whole stores.
+        /// Any row of a store: its key and its value. For tools that visit whole stores.
         #[derive(Clone, Debug, PartialEq)]
         pub enum StoredRow {
             $($(#[$doc])* $kind($name, Box<$value>),)*

@@ -1,8 +1,8 @@
-//! The closed registry of key kinds: a number per kind, never used again for another one.
+//! The closed registry of key kinds: one number per kind, never used again for another one.
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident = $code:literal, $text:literal;)*) => {
-        /// What a key is about. Its code stands in the key after the cell, and as the first byte of the value.
+        /// What a key is about. Its code follows the cell in the key, and is the first byte of the value.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
         pub enum KeyKind {
@@ -13,12 +13,12 @@ macro_rules! kinds {
             /// Every kind, in the order of codes.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
-            /// The kind of a code, or `None` for a code that is free or retired.
+            /// The kind of a code; `None` if the code is free or retired.
             pub fn from_code(code: u8) -> Option<Self> {
                 match code { $($code => Some(Self::$name),)* _ => None }
             }
 
-            /// The name by which errors and tools speak of the kind.
+            /// The name of the kind in errors and tools.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
             }
@@ -36,26 +36,26 @@ kinds! {
 
     /// What a node is.
     Node = 10, "node";
-    /// What is committed on a node: its concurrency token.
+    /// The commitment of a node: its concurrency token.
     NodeAlloc = 11, "node_alloc";
     /// Which tasks are charged to a node.
     NodeTask = 12, "node_tasks";
     /// A node's coarse lease.
     NodeLive = 13, "node_live";
-    /// A node's reclaimed view.
+    /// The node's expected use of resources.
     NodeReserved = 14, "node_reserved";
-    /// A node's name, to its id.
+    /// Maps a node's name to its id.
     NodeName = 15, "node_name";
-    /// A node's real load, as its agent measures it.
+    /// The load of a node, as its agent measures it.
     NodeLoad = 16, "node_load";
-    /// The session of a node's agent: the fence of what gateways write for the node.
+    /// The session of a node's agent: the fence for what gateways write for the node.
     NodeSession = 17, "node_session";
 
-    /// A job's name, to its id.
+    /// Maps a job's name to its id.
     JobName = 20, "job";
     /// A version of a job's spec.
     JobSpec = 21, "job_spec";
-    /// What fails placements in flight when a job is stopped, shrinks or changes its spec.
+    /// Fails placements in flight when a job is stopped, shrinks or changes its spec.
     JobGate = 22, "job_gate";
     /// A job's row.
     JobRow = 23, "job_row";
@@ -73,26 +73,26 @@ kinds! {
     Quota = 40, "quota";
     /// What is admitted under a quota.
     QuotaUsed = 41, "quota_used";
-    /// What was released since admission last folded it in: counters.
+    /// Counters of releases since admission last folded them in.
     QuotaReleased = 42, "quota_released";
 
     /// A task's endpoint.
     Name = 50, "name";
-    /// A stamp that changes with any endpoint of a job.
+    /// A stamp that changes with every endpoint of a job.
     NameRevision = 51, "name_rev";
 
     /// A part of a journal entry.
     Journal = 60, "journal";
     /// The stamp of the last entry; watched.
     JournalHead = 61, "journal_head";
-    /// Up to where entries were trimmed.
+    /// The position up to which entries were trimmed.
     JournalFloor = 62, "journal_floor";
 
-    /// Who holds a lease, and its epoch: read by protected transactions.
+    /// The holder of a lease, and its epoch: read by protected transactions.
     Lease = 70, "lease";
     /// The holder's heartbeat: never read by protected transactions.
     LeaseBeat = 71, "lease_beat";
-    /// What the holder says of itself.
+    /// The holder's report about itself.
     LeaseStatus = 72, "lease_status";
 
     /// The result of a keyed request.
@@ -100,14 +100,14 @@ kinds! {
     /// Keyed requests by the time they expire.
     RequestExpiry = 81, "request_expiry";
 
-    /// Where a cell is; in the federation's own space.
+    /// Where a cell's keys are; in the federation's own space.
     FederationCell = 90, "federation_cell";
-    /// Which opening of the store this is; in the federation's own space.
+    /// Counts the openings of the store; in the federation's own space.
     StoreGeneration = 91, "store_generation";
 }
 
 impl KeyKind {
-    /// Codes that had a meaning once and are never given another. 0 and 255 are no codes.
+    /// Codes that no kind may use again. 0 and 255 are no codes.
     pub const RETIRED: &'static [u8] = &[0, 255];
 
     /// The kind's code.

@@ -1,8 +1,8 @@
-//! The one place where keys and values become bytes.
+//! The only place that converts keys and values to bytes.
 //!
-//! A key is a tuple: cell, kind, fields. The kinds are a closed registry ([`KeyKind`]); every kind has one key type
-//! ([`table`]) and that one value type. A value is `[kind][format]` and CBOR, and the kind is checked on decode, so
-//! that a value under the wrong key is an error and not a row. Nothing outside this crate builds a key.
+//! A key is a tuple: cell, kind, fields. The kinds are a closed registry ([`KeyKind`]). Every kind has one key type
+//! ([`table`]) and one value type. A value is `[kind][format]` and CBOR. Decoding checks the kind, so a value under the
+//! wrong key is an error and not a row. Nothing outside this crate builds a key.
 
 mod access;
 mod codec;

@@ -1,4 +1,5 @@
-//! Everything a cell owns, row by row: whether each key is of a known kind and each value what its key says.
+//! Visits everything that a cell owns, row by row. Checks that each key has a known kind and that each value matches
+//! its key.
 
 use borough_kv::database::key_after;
 use borough_kv::{RangeRequest, Transaction};
@@ -9,17 +10,16 @@ use crate::error::{StoreError, StoreResult};
 /// A chunk of a scan.
 #[derive(Debug, Default)]
 pub struct Scan {
-    /// Rows that are what they should be.
+    /// The rows that match their keys.
     pub rows: Vec<StoredRow>,
-    /// What is wrong with the others: [`StoreError::UnknownKey`], [`StoreError::DamagedKey`] or
-    /// [`StoreError::DamagedValue`].
+    /// The other rows: [`StoreError::UnknownKey`], [`StoreError::DamagedKey`] or [`StoreError::DamagedValue`].
     pub damage: Vec<StoreError>,
-    /// The key's bytes to go on after; `None` where there is no more.
+    /// The bytes of the key after which the next chunk begins; `None` at the end.
     pub next: Option<Vec<u8>>,
 }
 
-/// Decodes up to `limit` rows of `space` after the key `after`, without conflicts. For tools that look at whole stores;
-/// a damaged row is reported, not an error of the scan.
+/// Decodes up to `limit` rows of `space` after the key `after`, without conflicts. For tools that visit whole stores. A
+/// damaged row is reported and is no error of the scan.
 pub async fn space_scan(
     tx: &Transaction,
     space: &CellSpace,

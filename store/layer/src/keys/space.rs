@@ -1,11 +1,11 @@
-//! The subspace of one cell: everything the cell owns begins with its name.
+//! The subspace of one cell: all of its keys begin with its name.
 
 use std::ops::Range;
 
 use borough_model::Name;
 use foundationdb_tuple::pack;
 
-/// What a text begins with in a tuple.
+/// The first byte of a text in a tuple.
 const TEXT: u8 = 0x02;
 
 /// The keys of one cell, or of the federation's directory. Cheap to clone.
@@ -22,26 +22,27 @@ impl CellSpace {
         Self { name: Some(name), prefix }
     }
 
-    /// The keys of the federation's directory. They stand under the empty name, which no cell can have.
+    /// The keys of the federation's directory. They are under the empty name, which no cell can have.
     pub fn federation() -> Self {
         Self { name: None, prefix: pack(&("",)).into() }
     }
 
-    /// After the keys of every cell.
+    /// A key after those of every cell.
     pub(crate) fn spaces_end() -> Vec<u8> {
         vec![TEXT + 1]
     }
 
-    /// The cell a key belongs to, where its first element is a name, and a key after all those that begin as it does.
+    /// The cell of a key, if its first element is a name. Also returns a key after all those with the same first
+    /// element.
     pub(crate) fn of_key(key: &[u8]) -> (Option<Name>, Vec<u8>) {
         let rest = key.get(1..).unwrap_or_default();
         let text = rest.split(|byte| *byte == 0).next().unwrap_or_default();
         let name = std::str::from_utf8(text).ok().and_then(|text| Name::new(text).ok());
         let after = rest.get(text.len()..).unwrap_or_default();
-        // A zero that 255 follows is one within the text.
+        // A zero followed by 255 is part of the text.
         let ends = after.first() == Some(&0) && after.get(1) != Some(&0xff);
         let name = name.filter(|_| key.first() == Some(&TEXT) && ends);
-        // No name has a zero in it, so nothing that begins with this text and a zero is of another cell.
+        // No name contains a zero, so no cell owns a key that begins with this text and a zero.
         let end = if after.is_empty() { [key, &[0]].concat() } else { [&[TEXT], text, &[1]].concat() };
         (name, end)
     }

@@ -1,4 +1,4 @@
-//! The keyspace, one key type per kind: fields on the left, kind, and what is stored on the right.
+//! The keyspace, one key type per kind: fields on the left, then the kind, and the stored type on the right.
 
 use borough_kv::Versionstamp;
 use borough_model::job::{Band, JobRow, JobSpec};
@@ -27,148 +27,114 @@ keys! {
     /// `import`: how far the import of the cell is, or which export it came from.
     ImportKey {} = Import => ImportRow;
 
-    /// `node/<node>`: what a node is.
+    /// `node/<node>`: the row of a node.
     NodeKey {
-        /// The node.
         node: NodeId,
     } = Node => NodeRow;
     /// `node_alloc/<node>`: the node's concurrency token.
     NodeAllocKey {
-        /// The node.
         node: NodeId,
     } = NodeAlloc => NodeAlloc;
-    /// `node_tasks/<node>/<job>/<index>`: tasks charged to a node.
+    /// `node_tasks/<node>/<job>/<index>`: a task that is charged to a node.
     NodeTaskKey {
-        /// The node that is charged.
         node: NodeId,
-        /// The task's job.
         job: JobId,
-        /// The task's index.
         index: u32,
     } = NodeTask => ();
     /// `node_live/<node>`: the node's coarse lease; never in the journal.
     NodeLiveKey {
-        /// The node.
         node: NodeId,
     } = NodeLive => NodeLive;
-    /// `node_reserved/<node>`: what the node's tasks are expected to use, instead of their limits.
+    /// `node_reserved/<node>`: the expected use of the node's tasks, instead of their limits.
     NodeReservedKey {
-        /// The node.
         node: NodeId,
     } = NodeReserved => Resources;
-    /// `node_name/<name>`: a node's name to its id.
+    /// `node_name/<name>`: maps a node's name to its id.
     NodeNameKey {
-        /// The node's name.
         name: Name,
     } = NodeName => NodeId;
-    /// `node_load/<node>`: the node's real load; never read by placements.
+    /// `node_load/<node>`: the node's measured load; never read by placements.
     NodeLoadKey {
-        /// The node.
         node: NodeId,
     } = NodeLoad => NodeLoad;
-    /// `node_session/<node>`: the session of the node's agent, the fence of what gateways write for the node; never in
-    /// the journal.
+    /// `node_session/<node>`: the session of the node's agent. It is the fence for what gateways write for the node,
+    /// and is never in the journal.
     NodeSessionKey {
-        /// The node.
         node: NodeId,
     } = NodeSession => NodeSession;
 
-    /// `job/<user>/<name>`: a job's name to its id.
+    /// `job/<user>/<name>`: maps a job's name to its id.
     JobNameKey {
-        /// Whose.
         user: Name,
-        /// The job's name.
         name: Name,
     } = JobName => JobId;
     /// `job_spec/<job>/<version>`: a version of the spec.
     JobSpecKey {
-        /// The job.
         job: JobId,
         /// From 1.
         version: u32,
     } = JobSpec => JobSpec;
-    /// `job_gate/<job>`: what every placement guards on.
+    /// `job_gate/<job>`: the key that every placement guards on.
     JobGateKey {
-        /// The job.
         job: JobId,
     } = JobGate => JobGate;
     /// `job_row/<job>`: desired state, count and outcome.
     JobRowKey {
-        /// The job.
         job: JobId,
     } = JobRow => JobRow;
     /// `job_past/<user>/<name>/<submitted>/<job>`: every job that had the name, the present one included.
     JobPastKey {
-        /// Whose.
         user: Name,
-        /// The job's name.
         name: Name,
         /// Wall time of submission, milliseconds since 1970.
         submitted_ms: i64,
-        /// The job.
         job: JobId,
     } = JobPast => ();
 
-    /// `task/<job>/<index>`: absent is pending and never placed.
+    /// `task/<job>/<index>`: a task. Without a row it is pending and was never placed.
     TaskKey {
-        /// The job.
         job: JobId,
-        /// The task's index.
         index: u32,
     } = Task => TaskRow;
     /// `constraint/<term>[/<domain>]`: read as a conflict and written by every placement that matches the term. The
     /// empty term stands for all of them.
     ConstraintKey {
-        /// The term.
         term: String,
-        /// The failure domain; empty where the term has none.
+        /// Empty if the term has no domain.
         domain: String,
     } = Constraint => ConstraintToken;
     /// `gang/<gang>`: a gang.
     GangKey {
-        /// The gang.
         gang: GangId,
     } = Gang => GangRow;
 
     /// `quota/<user>/<band>`: a limit.
     QuotaKey {
-        /// Whose.
         user: Name,
-        /// In which band.
         band: Band,
     } = Quota => QuotaRow;
-    /// `quota_used/<user>/<band>`: what is admitted, written by admission only.
+    /// `quota_used/<user>/<band>`: what is admitted. Only admission writes it.
     QuotaUsedKey {
-        /// Whose.
         user: Name,
-        /// In which band.
         band: Band,
     } = QuotaUsed => QuotaUsed;
-    /// `quota_released/<user>/<band>/<dimension>`: what was released since admission folded it in, less what was
-    /// charged where there is no limit.
+    /// `quota_released/<user>/<band>/<dimension>`: the releases since admission last folded them in, less charges that
+    /// were made without a limit.
     QuotaReleasedKey {
-        /// Whose.
         user: Name,
-        /// In which band.
         band: Band,
-        /// The resource's dimension.
         dimension: String,
     } = QuotaReleased => Counter;
 
     /// `name/<user>/<job>/<index>`: a task's endpoint.
     EndpointKey {
-        /// Whose.
         user: Name,
-        /// The job's name.
         job: Name,
-        /// The task's index.
         index: u32,
     } = Name => EndpointRow;
-    /// `name_rev/<user>/<job>`: changes with any endpoint of the job.
+    /// `name_rev/<user>/<job>`: changes with every endpoint of the job.
     NameRevisionKey {
-        /// Whose.
         user: Name,
-        /// The job's name.
         job: Name,
     } = NameRevision => StampValue;
 
@@ -176,57 +142,48 @@ keys! {
     JournalKey {
         /// The epoch of the store that gave the stamp.
         store_epoch: u64,
-        /// The stamp of the commit.
         stamp: Versionstamp,
         /// From 0.
         part: u32,
     } = Journal => JournalPart;
     /// `journal_head`: the stamp of the last entry.
     JournalHeadKey {} = JournalHead => StampValue;
-    /// `journal_floor`: up to where entries were trimmed.
+    /// `journal_floor`: the position up to which entries were trimmed.
     JournalFloorKey {} = JournalFloor => JournalFloor;
 
-    /// `lease/<role>/<shard>`: holder and epoch.
+    /// `lease/<role>/<shard>`: the holder and its epoch.
     LeaseKey {
-        /// What for, such as `scheduler`.
+        /// Such as `scheduler`.
         role: String,
-        /// Which share of it, from 0.
         shard: u32,
     } = Lease => LeaseRow;
     /// `lease_beat/<role>/<shard>`: the holder's heartbeat.
     LeaseBeatKey {
-        /// What for.
         role: String,
-        /// Which share of it, from 0.
         shard: u32,
     } = LeaseBeat => LeaseBeat;
-    /// `lease_status/<role>/<shard>`: what the holder, a scheduler worker, says of itself.
+    /// `lease_status/<role>/<shard>`: the report of the holder, a scheduler worker, about itself.
     LeaseStatusKey {
-        /// What for.
         role: String,
-        /// Which share of it, from 0.
         shard: u32,
     } = LeaseStatus => WorkerStatus;
 
     /// `request/<id>`: the result of a keyed request.
     RequestKey {
-        /// The request.
         id: RequestId,
     } = Request => RequestRow;
-    /// `request_expiry/<time>/<id>`: keyed requests by the time they may be forgotten.
+    /// `request_expiry/<time>/<id>`: keyed requests by the time at which they may be removed.
     RequestExpiryKey {
         /// Wall time, milliseconds since 1970.
         expires_ms: i64,
-        /// The request.
         id: RequestId,
     } = RequestExpiry => ();
 
-    /// `federation_cell/<cell>`, in the federation's space: where a cell is.
+    /// `federation_cell/<cell>`, in the federation's space: where a cell's keys are.
     FederationCellKey {
-        /// The cell.
         cell: Name,
     } = FederationCell => FederationCell;
-    /// `store_generation`, in the federation's space: counts openings of a store that is opened by one process.
+    /// `store_generation`, in the federation's space: counts openings of a store that only one process opens.
     StoreGenerationKey {} = StoreGeneration => StoreGeneration;
 }
 
@@ -238,7 +195,7 @@ impl TaskKey {
 }
 
 impl NodeTaskKey {
-    /// The key of a task charged to `node`.
+    /// The key of a task that is charged to `node`.
     pub fn of(node: NodeId, task: TaskId) -> Self {
         Self { node, job: task.job, index: task.index }
     }

@@ -1,4 +1,4 @@
-//! The registry's promises: bijection, order, disjoint ranges, and bytes that never change.
+//! The guarantees of the registry: bijection, order, disjoint ranges, and bytes that never change.
 
 use std::collections::BTreeSet;
 
@@ -14,15 +14,14 @@ mod values;
 use super::table::each_key_type;
 use super::{CellSpace, Key, KeyKind, Prefix};
 
-/// A type of which tests can draw a value.
+/// A type whose values tests can generate.
 pub(crate) trait Sample: Sized + std::fmt::Debug {
     /// Any value, edges included.
     fn strategy() -> BoxedStrategy<Self>;
 }
 
-/// Something done for every key type.
+/// An operation on every key type.
 pub(crate) trait KeyVisitor {
-    /// Does it for one.
     fn visit<K: Key + Sample + 'static>(&mut self, name: &'static str);
 }
 
@@ -56,7 +55,7 @@ fn space(name: &str) -> CellSpace {
     CellSpace::new(Name::new(name).unwrap())
 }
 
-/// Draws are the same in every run.
+/// Generates the same values in every run.
 fn draws<S: Strategy>(count: usize, strategy: &S) -> Vec<S::Value> {
     let mut runner = TestRunner::new_with_rng(
         Config::default(),
@@ -153,7 +152,7 @@ fn prefixes_hold_exactly_their_keys() {
     assert!(!of_both.contains(&charged(1, 3)) && !of_both.contains(&charged(2, 2)));
 }
 
-/// One key of each kind. These bytes are what is on disks: a difference here is a change of the stored format.
+/// One key of each kind. Stores contain these bytes: a difference here changes the stored format.
 #[test]
 fn bytes_are_golden() {
     use super::table::*;

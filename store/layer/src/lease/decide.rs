@@ -1,54 +1,52 @@
-//! Whether a claim of a lease may succeed: a pure function of what is stored and what the claimant has observed.
+//! Decides whether a claim of a lease may succeed: a pure function of the stored rows and the claimant's observation.
 
 use super::{LeaseBeat, LeaseRow};
 
-/// Both rows of a lease, as read at one version; the defaults where there are none.
+/// Both rows of a lease, as read at one version; the defaults if they do not exist.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct LeaseState {
-    /// Who holds it.
     pub row: LeaseRow,
-    /// The holder's last heartbeat.
     pub beat: LeaseBeat,
 }
 
 impl LeaseState {
-    /// Whether somebody holds it, in the store's `generation`.
+    /// Returns true if the lease has a holder in the store's `generation`.
     pub fn is_held(&self, generation: u64) -> bool {
         !self.row.holder.is_empty() && self.row.generation == generation
     }
 }
 
-/// Somebody's wish to hold a lease.
+/// A request to hold a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseClaim {
-    /// What for, such as `scheduler`.
+    /// Such as `scheduler`.
     pub role: String,
-    /// Which share of it, from 0.
+    /// From 0.
     pub shard: u32,
-    /// Who: unique to the process and its start, never used again.
+    /// Unique to the process and its start, never used again.
     pub holder: String,
-    /// Milliseconds without a heartbeat after which others may take it.
+    /// Milliseconds without a heartbeat after which others may take the lease.
     pub duration_ms: u64,
-    /// The store's generation: an embedded directory opened again has the next one, and voids what was held before.
+    /// The store's generation. An embedded directory that is opened again has the next one, which voids earlier leases.
     /// 0 on a store that outlives its clients.
     pub generation: u64,
-    /// The state that the claimant saw unchanged for the whole of the holder's duration; `None` while it has not.
+    /// The state that the claimant saw unchanged for the whole of the holder's duration; `None` until then.
     pub expired: Option<LeaseState>,
 }
 
-/// What a claim comes to.
+/// The result of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseDecision {
-    /// Take it: write this row, and the first beat of its epoch.
+    /// Take it: write this row, and the first heartbeat of its epoch.
     Take(LeaseRow),
-    /// The claimant holds it already.
+    /// The claimant already holds it.
     Mine,
-    /// Another holds it: observe on.
+    /// Another one holds it: keep observing.
     Held,
 }
 
-/// Decides over a claim. A lease is free where nobody holds it, where it was given in another generation of the
-/// store, and where the claimant has seen it expire and nothing has changed since.
+/// Decides about a claim. A lease is free in three cases: it has no holder, it was given in another generation of the
+/// store, or the claimant has seen it expire and nothing has changed since.
 pub fn lease_claim_decide(stored: &LeaseState, claim: &LeaseClaim) -> LeaseDecision {
     let held = stored.is_held(claim.generation);
     if held && stored.row.holder == claim.holder {

@@ -1,10 +1,12 @@
 //! Leases: who does a piece of work now, fenced by an epoch that protected transactions read.
 //!
-//! Two keys. `lease` names the holder and counts holders; protected transactions read it with a conflict, so that a
-//! takeover fails all of the old holder's work in flight. `lease_beat` changes with each renewal and is never read by
-//! them, or each renewal would fail the holder's own work. No deadline is stored: observers time an unchanged beat by
-//! their own monotonic clock ([`LeaseObserver`]), and the takeover reads the beat with a conflict, so that a renewal that
-//! commits first voids it. Correctness rests on the conflicts alone; clocks only decide when to try.
+//! A lease has two keys. `lease` names the holder and counts holders. Protected transactions read it with a conflict,
+//! so a takeover fails all of the old holder's work in flight. `lease_beat` changes with each renewal. Protected
+//! transactions never read it, or each renewal would fail the holder's own work.
+//!
+//! No deadline is stored. Observers time an unchanged heartbeat by their own monotonic clock ([`LeaseObserver`]). The
+//! takeover reads the heartbeat with a conflict, so a renewal that commits first voids it. Correctness rests on the
+//! conflicts alone; clocks only decide when to try.
 
 mod decide;
 mod row;

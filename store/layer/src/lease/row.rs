@@ -1,21 +1,22 @@
-//! What is stored of a lease: two keys, so that a heartbeat voids no work of its own holder.
+//! Stored rows of a lease: two keys, so that a heartbeat voids no work of its own holder.
 
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-/// Who holds a lease. Changes only when the holder does; protected transactions read it with a conflict.
+/// The holder of a lease. Changes only with the holder; protected transactions read it with a conflict.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode, Serialize, Deserialize)]
 pub struct LeaseRow {
     /// Counts holders: the fencing token.
     #[n(0)]
     pub epoch: u64,
-    /// Who; empty where nobody does.
+    /// Empty if the lease has no holder.
     #[n(1)]
     pub holder: String,
-    /// The generation of the store it was given in: an embedded directory opened again voids what was held before.
+    /// The generation of the store in which it was given. An embedded directory that is opened again voids earlier
+    /// leases.
     #[n(2)]
     pub generation: u64,
-    /// Milliseconds without a heartbeat after which an observer may take it. A length of time, never a moment.
+    /// Milliseconds without a heartbeat after which an observer may take it. A duration, never a point in time.
     #[n(3)]
     pub duration_ms: u64,
 }
@@ -23,7 +24,6 @@ pub struct LeaseRow {
 /// The holder's heartbeat. Never read by protected transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode, Serialize, Deserialize)]
 pub struct LeaseBeat {
-    /// The epoch that beats.
     #[n(0)]
     pub epoch: u64,
     /// Counts renewals.

@@ -1,4 +1,4 @@
-//! The leases of scheduler workers: one role per scheduler of a cell, and beside each lease what its holder says of
+//! The leases of scheduler workers: one role per scheduler of a cell, and with each lease its holder's report about
 //! itself.
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ pub fn scheduler_role(scheduler: &Name) -> String {
     }
 }
 
-/// The scheduler whose leases have that role; `None` where it is the role of something else.
+/// The scheduler whose leases have that role; `None` if the role is for something else.
 pub fn scheduler_of_role(role: &str) -> Option<&str> {
     match role.strip_prefix(ROLE)? {
         "" => Some(SCHEDULER_DEFAULT),
@@ -34,63 +34,61 @@ pub fn scheduler_of_role(role: &str) -> Option<&str> {
     }
 }
 
-/// What a worker says of itself, with its heartbeat. It holds as long as the lease does.
+/// A worker's report about itself, with its heartbeat. It is valid as long as the lease is.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode, Serialize, Deserialize)]
 pub struct WorkerStatus {
     /// The epoch of the lease it was written under.
     #[n(0)]
     pub epoch: u64,
-    /// The worker.
     #[n(1)]
     pub holder: String,
     /// Wall time, milliseconds since 1970.
     #[n(2)]
     pub at_ms: i64,
-    /// Tasks of the shard that want a node and may be tried.
+    /// Tasks of the shard that wait for a node and may be tried.
     #[n(3)]
     pub waiting: u64,
-    /// Tasks of the shard that are known to fit nowhere.
+    /// Tasks of the shard that are unschedulable.
     #[n(4)]
     pub unschedulable: u64,
-    /// Tasks placed per thousand seconds, lately.
+    /// Recently placed tasks per thousand seconds.
     #[n(5)]
     pub rate_per_ks: u64,
     /// Tasks placed since the worker began.
     #[n(6)]
     pub placed: u64,
-    /// Batches committed since.
+    /// Batches committed since the worker began.
     #[n(7)]
     pub commits: u64,
-    /// Batches that lost a guard since.
+    /// Batches that lost a guard since the worker began.
     #[n(8)]
     pub conflicts: u64,
-    /// Thousandths of a node scored per task placed, since.
+    /// Thousandths of a node scored per placed task, since the worker began.
     #[n(9)]
     pub scored_per_mille: u64,
-    /// Searches in a thousand that went on where an earlier one had ended, since.
+    /// Searches per thousand that continued where an earlier one had ended, since the worker began.
     #[n(10)]
     pub cached_per_mille: u32,
-    /// The version of the store as of which it knows the cell.
+    /// The version of the store at which the worker knows the cell.
     #[n(11)]
     pub read_version: u64,
-    /// Milliseconds since it read that.
+    /// Milliseconds since it read that version.
     #[n(12)]
     pub age_ms: u64,
-    /// The first of the nodes it prefers, by their order.
+    /// The first of its preferred nodes, in their order.
     #[n(13)]
     pub part_first: u32,
-    /// How many nodes it prefers.
+    /// The number of its preferred nodes.
     #[n(14)]
     pub part_nodes: u32,
-    /// Tasks it decides at once at most, now.
+    /// The most tasks that it decides at once, at present.
     #[n(15)]
     pub batch_tasks: u32,
-    /// Shards that it holds.
     #[n(16)]
     pub shards: u32,
 }
 
-/// Says something of the holder of a lease. Refused where the lease was taken over.
+/// Writes a worker's report about itself. Fails if the lease was taken over.
 pub async fn worker_status_write(
     tx: &Transaction,
     space: &CellSpace,
@@ -123,17 +121,14 @@ pub async fn scheduler_leases(
 /// A shard of a scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchedulerShard {
-    /// Which scheduler.
     pub scheduler: String,
-    /// Which shard of it.
     pub shard: u32,
-    /// Its lease.
     pub lease: LeaseRow,
-    /// What its holder says of itself; `None` where it has said nothing yet.
+    /// The holder's report about itself; `None` before the first one.
     pub status: Option<WorkerStatus>,
-    /// How many versions of the store have passed since what the holder knows of the cell.
+    /// How many versions of the store have passed since the version at which the holder knows the cell.
     pub age_versions: u64,
-    /// What was last said of it, by whoever held it.
+    /// When any holder last reported about it.
     pub status_last_ms: Option<i64>,
 }
 

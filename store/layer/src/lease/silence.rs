@@ -1,7 +1,7 @@
-//! How long something has been silent, by the observer's own clock: for leases and for nodes.
+//! Measures how long a lease or a node has been silent, by the observer's own clock.
 //!
-//! Only time counts in which the observer itself could have heard: the time between two reads of the store that both
-//! worked and lie close together. After an outage, or a pause of the observer, nothing looks dead that is not; and an
+//! Only time counts in which the observer itself could have noticed a change: the time between two successful reads of
+//! the store that lie close together. After an outage, or a pause of the observer, nothing looks dead that is not. An
 //! observer that has just started waits a full tolerance.
 
 use std::time::Duration;
@@ -22,10 +22,10 @@ impl<T> Default for Silence<T> {
 }
 
 impl<T: PartialEq> Silence<T> {
-    /// Takes what was read at `now` (monotonic), and answers for how long it has been the same.
+    /// Records what was read at `now` (monotonic), and returns for how long it has been the same.
     ///
-    /// `gap_max` is the longest time between two reads that still counts in full; a longer one counts for nothing,
-    /// since the observer was cut off itself for some of it. Use about three of the intervals at which it reads.
+    /// `gap_max` is the longest time between two reads that counts. A longer gap counts as nothing, since the observer
+    /// itself was cut off for part of it. Use about three times the interval between reads.
     pub fn observe(&mut self, now: Duration, seen: T, gap_max: Duration) -> Duration {
         match &self.last {
             Some((last, at)) if *last == seen => {
@@ -40,12 +40,12 @@ impl<T: PartialEq> Silence<T> {
         self.silent
     }
 
-    /// What was read last, where anything was.
+    /// The last value read, if any.
     pub fn last(&self) -> Option<&T> {
         self.last.as_ref().map(|(seen, _)| seen)
     }
 
-    /// For how long it was the same when it was last read.
+    /// For how long it was the same at the last read.
     pub fn silent(&self) -> Duration {
         self.silent
     }
@@ -64,8 +64,8 @@ impl LeaseObserver {
         Self { silence: Silence::default(), gap_max }
     }
 
-    /// Takes the state read at `now` (monotonic). Gives it back where it has been the same for as long as its holder
-    /// has said: what a claim then carries as [`expired`](super::LeaseClaim::expired).
+    /// Records the state read at `now` (monotonic). Returns it once it has been the same for its holder's duration. A
+    /// claim then carries it as [`expired`](super::LeaseClaim::expired).
     pub fn observe(&mut self, now: Duration, state: LeaseState) -> Option<LeaseState> {
         let silent = self.silence.observe(now, state.clone(), self.gap_max);
         (silent >= Duration::from_millis(state.row.duration_ms)).then_some(state)
@@ -106,7 +106,7 @@ mod tests {
     }
 
     proptest! {
-        /// Never more than the time since the beat was first read, and never more than the observed time.
+        /// Never more than the time since the heartbeat was first read, and never more than the observed time.
         #[test]
         fn silence_is_never_more_than_what_was_observed(steps in prop::collection::vec((0..6_u64, any::<bool>()), 1..40)) {
             let mut silence = Silence::default();

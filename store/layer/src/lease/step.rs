@@ -7,16 +7,13 @@ use super::{LeaseBeat, LeaseRow};
 use crate::error::{StoreError, StoreResult};
 use crate::keys::{self, CellSpace, LeaseBeatKey, LeaseKey, Prefix, RangeOptions};
 
-/// A lease that its holder believes to hold. Only a transaction that guards on it knows.
+/// A lease that its holder believes to hold. Only a transaction that guards on it proves it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldLease {
-    /// What for.
     pub role: String,
-    /// Which share of it.
     pub shard: u32,
-    /// Who.
     pub holder: String,
-    /// The fencing token: carried by every effect outside the store.
+    /// The fencing token: every effect outside the store carries it.
     pub epoch: u64,
 }
 
@@ -30,12 +27,12 @@ impl HeldLease {
     }
 }
 
-/// What an attempt to acquire came to.
+/// The result of a try to acquire a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseAcquired {
-    /// It is the claimant's, now or already.
+    /// The claimant holds it, now or already.
     Held(HeldLease),
-    /// It is another's: go on observing this state.
+    /// Another one holds it: keep observing this state.
     Taken(LeaseState),
 }
 
@@ -67,8 +64,8 @@ pub async fn lease_list(
     Ok(rows.into_iter().map(state).collect())
 }
 
-/// Takes the lease where it is free. Both rows are read with conflicts: of two claimants one wins, and a renewal that
-/// commits first voids a takeover. Repeating an acquisition that has worked gives the same lease.
+/// Takes the lease if it is free. Both rows are read with conflicts: one of two claimants wins, and a renewal that
+/// commits first voids a takeover. Repeating a successful acquisition returns the same lease.
 pub async fn lease_acquire(
     tx: &Transaction,
     space: &CellSpace,
@@ -91,7 +88,8 @@ pub async fn lease_acquire(
     Ok(LeaseAcquired::Held(held))
 }
 
-/// Beats: `beat` counts the holder's renewals and differs from the last. Refused where the lease was taken over.
+/// Renews the lease: `beat` counts the holder's renewals and differs from the last one. Fails if the lease was taken
+/// over.
 pub async fn lease_renew(
     tx: &Transaction,
     space: &CellSpace,
@@ -102,7 +100,7 @@ pub async fn lease_renew(
     keys::write(tx, space, &held.beat_key(), &LeaseBeat { epoch: held.epoch, beat })
 }
 
-/// Gives the lease up, so that the next claimant need not wait. One that was taken over is left alone.
+/// Gives up the lease, so that the next claimant need not wait. Leaves a lease alone that was taken over.
 pub async fn lease_release(tx: &Transaction, space: &CellSpace, held: &HeldLease) -> StoreResult<()> {
     let row = keys::read(tx, space, &held.key()).await?.unwrap_or_default();
     if row.epoch != held.epoch || row.holder != held.holder {
@@ -111,7 +109,7 @@ pub async fn lease_release(tx: &Transaction, space: &CellSpace, held: &HeldLease
     keys::write(tx, space, &held.key(), &LeaseRow { holder: String::new(), ..row })
 }
 
-/// For a protected transaction that reads: the lease is still held, and stays so up to the commit.
+/// For a protected transaction that reads: checks that the lease is still held, and fails the commit if that changes.
 pub async fn lease_check(tx: &Transaction, space: &CellSpace, held: &HeldLease) -> StoreResult<()> {
     let row = keys::read(tx, space, &held.key()).await?.unwrap_or_default();
     if row.epoch == held.epoch && row.holder == held.holder {
@@ -125,8 +123,8 @@ pub async fn lease_check(tx: &Transaction, space: &CellSpace, held: &HeldLease) 
     })
 }
 
-/// For a protected transaction that reads nothing (`commit_at`): the commit fails where the lease has changed hands
-/// since the read version. Whether it was held at that version is known from [`lease_check`] at it.
+/// For a protected transaction that reads nothing (`commit_at`): the commit fails if the lease has changed hands since
+/// the read version. [`lease_check`] at that version shows whether it was held then.
 pub fn lease_guard(tx: &Transaction, space: &CellSpace, held: &HeldLease) -> StoreResult<()> {
     keys::guard(tx, space, &held.key())
 }

@@ -1,4 +1,4 @@
-//! Leases against a store: one holder at a time, whoever is slow, dead, or of before a restart.
+//! Leases against a store: one holder at a time, even with slow processes, dead ones, and leases from before a restart.
 
 use std::time::Duration;
 
@@ -82,14 +82,14 @@ async fn a_takeover_fails_protected_work_and_a_renewal_does_not() {
     assert!(matches!(checked, Err(StoreError::LeaseLost { .. })));
 }
 
-/// What one process does in a step of the property test.
+/// A step of one process in the property test.
 #[derive(Clone, Debug)]
 enum Step {
-    /// Reads the lease, and claims it where it has seen it expire.
+    /// Reads the lease, and claims it if it has seen the lease expire.
     Observe(usize),
-    /// Renews, where it believes to hold it.
+    /// Renews, if it believes to hold the lease.
     Renew(usize),
-    /// Does a protected write, where it believes to hold it.
+    /// Makes a protected write, if it believes to hold the lease.
     Work(usize),
     /// Gives it up.
     Release(usize),
@@ -162,7 +162,7 @@ async fn steps_run(steps: Vec<Step>) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// However processes observe, renew, work and give up, protected work succeeds for the newest holder only.
+    /// However processes observe, renew, work and give up, only the newest holder's protected work succeeds.
     #[test]
     fn only_the_newest_holder_works(steps in prop::collection::vec(step(), 1..60)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -170,8 +170,8 @@ proptest! {
     }
 }
 
-/// A process that takes the lease when it can, works under it, and sometimes falls asleep; `log` holds the epoch of
-/// the last work. Answers how often it worked.
+/// A process that takes the lease when it can, works under it, and sometimes pauses. `log` holds the epoch of the last
+/// work. Returns how often it worked.
 async fn worker(cell: std::rc::Rc<TestCell>, who: u64, seed: u64) -> u64 {
     let rng = SeededRng::shared(seed.wrapping_mul(7).wrapping_add(who));
     let log = NodeReservedKey { node: NodeId(1) };
@@ -210,7 +210,7 @@ async fn worker(cell: std::rc::Rc<TestCell>, who: u64, seed: u64) -> u64 {
     worked
 }
 
-/// Whatever the store does and whoever sleeps, work under the lease is in the order of epochs.
+/// Whatever the store does and whichever process pauses, work under the lease is in the order of epochs.
 #[tokio::test(start_paused = true)]
 async fn protected_work_is_in_the_order_of_epochs_whatever_the_store_does() {
     for seed in seeds(20) {

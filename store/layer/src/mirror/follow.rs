@@ -1,4 +1,4 @@
-//! The follower: lists a cell once, then tails its journal, and lists again when it has to.
+//! The follower: lists a cell once, then tails its journal, and lists again when it must.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::error::{StoreError, StoreResult};
 use crate::journal::{CHUNK_ROWS, Cursor, Page, cell_list_chunked, journal_tail, journal_watch};
 use crate::keys::CellSpace;
 
-/// How a mirror behaves.
+/// The settings of a mirror.
 #[derive(Clone, Debug)]
 pub struct MirrorOptions {
-    /// The journal is read at least this often (with a quarter of jitter), whatever the watch says.
+    /// The journal is read at least this often (with a quarter of jitter), even if the watch is silent.
     pub poll: Duration,
     /// Longest pause after a failed read.
     pub pause_max: Duration,
@@ -23,9 +23,9 @@ pub struct MirrorOptions {
     pub chunk_rows: usize,
     /// Entries read in one transaction of a tail.
     pub page_entries: usize,
-    /// Entries a subscriber may be behind before it must resync.
+    /// Entries that a subscriber may be behind before it must list again.
     pub events_max: usize,
-    /// Deltas kept for those who resume.
+    /// Deltas kept for subscribers that resume.
     pub deltas_max: usize,
 }
 
@@ -42,7 +42,7 @@ impl Default for MirrorOptions {
     }
 }
 
-/// Keeps a mirror.
+/// Keeps a mirror up to date.
 pub struct MirrorFollower {
     db: Database,
     shared: Arc<MirrorShared>,
@@ -50,17 +50,17 @@ pub struct MirrorFollower {
     options: MirrorOptions,
 }
 
-/// What one round of following came to.
+/// The result of one round of following.
 enum FollowRound {
-    /// There may be more: go on at once.
+    /// There may be more: continue at once.
     More,
     /// The end of the journal: wait for the watch or the timer.
     End(Watch),
 }
 
 impl MirrorFollower {
-    /// Starts to mirror the cell of `space` with the usual options. Runs in the background until the last handle
-    /// goes; wait for [`MirrorHandle::ready`] before believing an empty state.
+    /// Starts to mirror the cell of `space` with the usual options. Runs in the background until the last handle is
+    /// dropped. The state is empty before [`MirrorHandle::ready`].
     pub fn spawn(db: Database, space: CellSpace, clock: Arc<dyn Clock>, rng: Arc<dyn Rng>) -> MirrorHandle {
         Self::spawn_with(db, space, clock, rng, MirrorOptions::default())
     }
@@ -123,7 +123,7 @@ impl MirrorFollower {
         }
     }
 
-    /// A state that is the store's as of some version: listed, and replayed to the end of the journal.
+    /// The store's state at some version: listed, and replayed to the end of the journal.
     async fn list(&self) -> StoreResult<MirrorState> {
         let mut state = MirrorState::default();
         let from = cell_list_chunked(&self.db, &self.shared.space, self.options.chunk_rows, |listed| {
@@ -144,7 +144,7 @@ impl MirrorFollower {
         }
     }
 
-    /// A page, and where it is the last one a watch taken at the same version, so that nothing falls between.
+    /// A page. The last page comes with a watch taken at the same version, so that no entry is missed in between.
     async fn tail(&self, after: Cursor) -> StoreResult<(Page, Option<Watch>)> {
         let (space, limit) = (&self.shared.space, self.options.page_entries);
         let tail = self.db.run("journal_tail", Idempotency::ReadOnly, |tx, _| async move {
@@ -155,14 +155,14 @@ impl MirrorFollower {
         tail.await
     }
 
-    /// Until the watch ends, in whatever way, or the timer does.
+    /// Waits until the watch ends, in any way, or the timer does.
     async fn wait(&self, watch: Watch) {
         let poll = self.options.poll;
         let timer = tokio::time::sleep(poll.mul_f64(0.75 + 0.5 * self.gang()));
         tokio::select! {
             ended = watch => {
                 if let Err(error) = ended {
-                    // The watch is only a hint. One that fails at once must not make a busy loop.
+                    // The watch is only a hint. If it fails at once, it must not cause a busy loop.
                     tracing::debug!(%error, "journal watch failed");
                     tokio::time::sleep(poll.mul_f64(0.1 * self.gang())).await;
                 }

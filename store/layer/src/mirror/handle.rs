@@ -1,4 +1,4 @@
-//! What the rest of a process holds of a mirror.
+//! The handle of a mirror, for the rest of a process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,22 +18,17 @@ use crate::error::{StoreError, StoreResult};
 use crate::journal::{Cursor, Page};
 use crate::keys::CellSpace;
 
-/// What a subscriber is told.
+/// An event of a subscription.
 #[derive(Clone, Debug)]
 pub enum MirrorEvent {
     /// An entry was applied.
-    Entry {
-        /// Its position.
-        cursor: Cursor,
-        /// What it says.
-        entry: Arc<JournalEntry>,
-    },
-    /// Entries are missing (the subscriber was too slow, or the mirror had to list again). This subscription is
-    /// over: read the state and subscribe again.
+    Entry { cursor: Cursor, entry: Arc<JournalEntry> },
+    /// Entries are missing (the subscriber was too slow, or the mirror had to list again). This subscription is over:
+    /// read the state and subscribe again.
     Resync,
 }
 
-/// Entries from a moment on, in order and without a gap.
+/// Entries from one position on, in order and without a gap.
 #[derive(Debug)]
 pub struct MirrorSubscription {
     events: broadcast::Receiver<MirrorEvent>,
@@ -41,7 +36,7 @@ pub struct MirrorSubscription {
 }
 
 impl MirrorSubscription {
-    /// The next event; `None` after a [`MirrorEvent::Resync`], and when the mirror is gone.
+    /// The next event; `None` after a [`MirrorEvent::Resync`], and after the end of the mirror.
     pub async fn next(&mut self) -> Option<MirrorEvent> {
         if self.over {
             return None;
@@ -56,10 +51,10 @@ impl MirrorSubscription {
     }
 }
 
-/// What became of an attempt to go on after a position.
+/// The result of a try to resume after a position.
 #[derive(Debug)]
 pub enum Resume {
-    /// The entries since, and all that follow.
+    /// The entries since, and a subscription for the following ones.
     Ready {
         /// Entries between the position and now.
         backlog: Vec<(Cursor, Arc<JournalEntry>)>,
@@ -72,12 +67,12 @@ pub enum Resume {
     Ahead,
     /// The position belongs to another epoch of the store: list again.
     ForeignEpoch {
-        /// The attempt the mirror shows.
+        /// The epoch that the mirror shows.
         current: u64,
     },
 }
 
-/// What follower and handles share.
+/// The state that the follower and its handles share.
 pub(super) struct MirrorShared {
     pub(super) space: CellSpace,
     pub(super) clock: Arc<dyn Clock>,
@@ -111,26 +106,26 @@ impl MirrorShared {
         }
     }
 
-    /// Notes that the store has just been read to the end of the journal.
+    /// Records that the store was just read to the end of the journal.
     pub(super) fn read_note(&self) {
         self.read_at_us.store(micros(self.clock.monotonic()), Ordering::Relaxed);
     }
 
-    /// Puts a listed and replayed state in the place of what was there.
+    /// Replaces the state with a listed and replayed one.
     pub(super) fn replace(&self, state: MirrorState) {
         let cursor = state.cursor();
         let mut inner = self.inner.write();
         inner.ring = Ring::new(cursor, self.deltas_max);
         inner.state = state;
-        // No receiver is no error: nobody has subscribed.
+        // Without a receiver it fails: nobody has subscribed.
         let _ = self.events.send(MirrorEvent::Resync);
         drop(inner);
         self.applied.send_replace(Some(cursor));
         self.waiters.reached(cursor);
     }
 
-    /// Applies a page and tells it. Events are sent under the lock, so that a subscription and the state it was
-    /// taken with have neither a gap nor an overlap.
+    /// Applies a page and sends its events under the lock. A subscription therefore has no gap and no overlap with the
+    /// state that it was taken with.
     pub(super) fn apply(&self, page: Page) {
         let mut inner = self.inner.write();
         inner.state.gate_note(page.gate.row());
@@ -155,7 +150,7 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Ends the follower when the last handle goes.
+/// Ends the follower when the last handle is dropped.
 pub(super) struct FollowerGuard(pub(super) AbortHandle);
 
 impl Drop for FollowerGuard {
@@ -164,7 +159,7 @@ impl Drop for FollowerGuard {
     }
 }
 
-/// A mirror, as the rest of the process holds it. Cheap to clone; the last one that goes ends the follower.
+/// A handle of a mirror. Cheap to clone. Dropping the last one ends the follower.
 #[derive(Clone)]
 pub struct MirrorHandle {
     pub(super) shared: Arc<MirrorShared>,
@@ -172,7 +167,7 @@ pub struct MirrorHandle {
 }
 
 impl MirrorHandle {
-    /// The clock that it was made with: who serves the cell by this mirror stamps by it.
+    /// The clock that the mirror was made with: whoever serves the cell by this mirror stamps rows with it.
     pub fn clock(&self) -> Arc<dyn Clock> {
         Arc::clone(&self.shared.clock)
     }
@@ -182,7 +177,8 @@ impl MirrorHandle {
         &self.shared.space
     }
 
-    /// Looks at the state. Keep it short: the follower waits. Empty until [`MirrorHandle::ready`].
+    /// Calls `look` with the state. Keep it short: the follower waits. The state is empty until
+    /// [`MirrorHandle::ready`].
     pub fn read<T>(&self, look: impl FnOnce(&MirrorState) -> T) -> T {
         look(&self.shared.inner.read().state)
     }
@@ -192,12 +188,12 @@ impl MirrorHandle {
         self.read(|state| state.gate().cloned())
     }
 
-    /// The position the state is at.
+    /// The position of the state.
     pub fn cursor(&self) -> Cursor {
         self.read(MirrorState::cursor)
     }
 
-    /// Whether the cell has been listed.
+    /// Returns true if the cell has been listed.
     pub fn is_ready(&self) -> bool {
         self.shared.applied.borrow().is_some()
     }
@@ -205,18 +201,18 @@ impl MirrorHandle {
     /// Waits until the cell has been listed.
     pub async fn ready(&self) {
         let mut applied = self.shared.applied.subscribe();
-        // The sender attempts as long as this handle, so the wait ends only with what it waits for.
+        // The sender lives as long as this handle, so the wait can only end with the value.
         let _ = applied.wait_for(Option::is_some).await;
     }
 
-    /// Time since the store was last read to the end of the journal: how old the state may be. Bound it by the
-    /// caller's own patience; the state stays readable.
+    /// Time since the store was last read to the end of the journal: the possible age of the state. The caller decides
+    /// which age it accepts; the state stays readable.
     pub fn staleness(&self) -> Duration {
         let read_at = Duration::from_micros(self.shared.read_at_us.load(Ordering::Relaxed));
         self.shared.clock.monotonic().saturating_sub(read_at)
     }
 
-    /// Waits until the state is at `cursor` or past it. Refuses a cursor of an older epoch of the store. Does not end
+    /// Waits until the state is at `cursor` or past it. Fails for a cursor of an older epoch of the store. Does not end
     /// while the store is away: bound it with a time-out.
     pub async fn wait_for(&self, cursor: Cursor) -> StoreResult<()> {
         match self.shared.waiters.wait(cursor).await {
@@ -232,14 +228,14 @@ impl MirrorHandle {
         self.subscribe_with(|_| ()).1
     }
 
-    /// A look at the state, and exactly the entries that follow it.
+    /// Calls `look` with the state, and subscribes to exactly the entries that follow it.
     pub fn subscribe_with<T>(&self, look: impl FnOnce(&MirrorState) -> T) -> (T, MirrorSubscription) {
         let inner = self.shared.inner.read();
         let seen = look(&inner.state);
         (seen, MirrorSubscription { events: self.shared.events.subscribe(), over: false })
     }
 
-    /// Goes on after `after`, from memory.
+    /// Continues after `after`, from memory.
     pub fn resume(&self, after: Cursor) -> Resume {
         let inner = self.shared.inner.read();
         let at = inner.state.cursor();

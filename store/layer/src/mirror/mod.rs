@@ -1,8 +1,8 @@
 //! A mirror: one cell's state in memory, kept by one tail of its journal, and shared by everything in the process.
 //!
-//! One process keeps one mirror per cell, with one watch that is always paired with a jittered timer; readers, watch
-//! streams and reconcilers are served from memory. A mirror that loses the store keeps what it last knew, and says
-//! how old that is.
+//! A process keeps one mirror per cell, with one watch that is always paired with a jittered timer. Readers, watch
+//! streams and reconcilers are served from memory. A mirror that loses the store keeps its last state, and reports how
+//! old it is.
 
 mod follow;
 mod handle;

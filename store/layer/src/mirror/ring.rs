@@ -1,4 +1,4 @@
-//! The last entries of the journal, so that a watch that was cut off goes on without a read of the store.
+//! The last entries of the journal, so that an interrupted watch continues without a read of the store.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use borough_model::JournalEntry;
 
 use crate::journal::Cursor;
 
-/// The entries after `from`, without a gap, up to the last one applied.
+/// The entries after `from`, without a gap, up to the last applied one.
 #[derive(Debug)]
 pub(super) struct Ring {
     from: Cursor,
@@ -22,7 +22,7 @@ impl Ring {
         Self { from, entries: VecDeque::new(), deltas: 0, deltas_max }
     }
 
-    /// Adds the next entry, and forgets the oldest ones beyond the ring's size.
+    /// Adds the next entry, and drops the oldest ones beyond the ring's size.
     pub(super) fn push(&mut self, cursor: Cursor, entry: Arc<JournalEntry>) {
         self.deltas = self.deltas.saturating_add(entry.deltas.len().max(1));
         self.entries.push_back((cursor, entry));
@@ -33,7 +33,7 @@ impl Ring {
         }
     }
 
-    /// The entries after `after`, or `None` where the oldest of them may be gone.
+    /// The entries after `after`; `None` if the oldest of them may have been dropped.
     pub(super) fn after(&self, after: Cursor) -> Option<Vec<(Cursor, Arc<JournalEntry>)>> {
         if after.store_epoch != self.from.store_epoch || after < self.from {
             return None;
@@ -51,7 +51,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Whatever is pushed, the ring gives exactly the entries after a position, or says that it cannot.
+        /// Whatever is pushed, the ring returns exactly the entries after a position, or nothing.
         #[test]
         fn gives_all_after_a_position_or_nothing(sizes in prop::collection::vec(0..6_usize, 0..30), at in 0..70_i64) {
             let at_version = |version| Cursor { store_epoch: 1, stamp: Versionstamp::new(version, 0) };

@@ -1,4 +1,4 @@
-//! The state of a cell in memory: rows by id, and the few indexes that questions need.
+//! The state of a cell in memory: rows by id, and the few indexes that queries need.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +14,6 @@ use crate::task::is_on_node;
 /// An endpoint with the revision of the task's row that it follows from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MirroredEndpoint {
-    /// What load balancers see.
     pub endpoint: Arc<Endpoint>,
     /// The revision of the task's row.
     pub revision: u64,
@@ -38,7 +37,7 @@ pub struct MirrorState {
     node_tasks: BTreeMap<NodeId, BTreeSet<TaskId>>,
 }
 
-/// First and last task a job can have.
+/// The first and the last task that a job can have.
 fn tasks_of(job: JobId) -> std::ops::RangeInclusive<TaskId> {
     TaskId { job, index: 0 }..=TaskId { job, index: u32::MAX }
 }
@@ -59,12 +58,12 @@ impl MirrorState {
         &self.nodes
     }
 
-    /// What is committed on nodes.
+    /// The commitments of nodes.
     pub fn allocs(&self) -> &BTreeMap<NodeId, Arc<NodeAlloc>> {
         &self.allocs
     }
 
-    /// What is known of the real load of nodes.
+    /// The measured load of nodes.
     pub fn loads(&self) -> &BTreeMap<NodeId, Arc<NodeLoad>> {
         &self.loads
     }
@@ -119,16 +118,16 @@ impl MirrorState {
         self.endpoints.range(tasks_of(job)).map(|(_, endpoint)| endpoint)
     }
 
-    /// Tasks that take capacity of a node, and those that were lost with it and wait for their turn: the same as the
+    /// Tasks that take capacity of a node, and those that were lost with it and not yet rescheduled: the same as the
     /// store's own index.
     pub fn node_tasks(&self, node: NodeId) -> impl Iterator<Item = &Arc<TaskRow>> {
         self.node_tasks.get(&node).into_iter().flatten().filter_map(|task| self.tasks.get(task))
     }
 
-    /// Takes a row of a listing.
+    /// Adds a row of a listing.
     pub fn list(&mut self, listed: Listed) {
         match listed {
-            // Which job has a name is listed by itself: a row does not say whether it still has its own.
+            // The names of jobs are listed separately: a row does not say whether it still has its name.
             Listed::Row(delta) => match *delta {
                 Delta::Job { row, .. } => {
                     put_newer(&mut self.jobs, row.id, &row, |row| row.revision);
@@ -149,14 +148,14 @@ impl MirrorState {
         self.cursor = cursor;
     }
 
-    /// Notes the gate that was read with the last entries.
+    /// Records the gate that was read with the last entries.
     pub fn gate_note(&mut self, gate: &CellGate) {
         if self.gate.as_ref() != Some(gate) {
             self.gate = Some(gate.clone());
         }
     }
 
-    /// Applies an entry, once: one at or before the cursor changes nothing. Answers whether it was applied.
+    /// Applies an entry, once: an entry at or before the cursor changes nothing. Returns true if it was applied.
     pub fn apply(&mut self, cursor: Cursor, entry: &JournalEntry) -> bool {
         if cursor.store_epoch != self.cursor.store_epoch || cursor <= self.cursor {
             return false;
@@ -166,7 +165,7 @@ impl MirrorState {
         true
     }
 
-    /// Applies a delta; one that is older than the row it is of changes nothing.
+    /// Applies a delta, unless it is older than its row.
     fn delta(&mut self, delta: &Delta) {
         match delta {
             Delta::Node { row } => self.node_put(row),
@@ -220,8 +219,8 @@ impl MirrorState {
         }
     }
 
-    /// A name goes to the job that was created with it last: only the first revision of a row takes it, since rows of
-    /// jobs that had it before may still change.
+    /// A name goes to the job that was created with it last. Only the first revision of a row takes it, since rows of
+    /// earlier jobs with the name may still change.
     fn job_put(&mut self, row: &JobRow, spec: Option<&JobSpec>) {
         if let Some(spec) = spec {
             self.specs.entry((row.id, row.spec_version)).or_insert_with(|| Arc::new(spec.clone()));
@@ -232,7 +231,7 @@ impl MirrorState {
         put_newer(&mut self.jobs, row.id, row, |row| row.revision);
     }
 
-    /// Forgets a job and all that is its: its id never comes back.
+    /// Removes a job and all of its rows: its id never comes back.
     fn job_remove(&mut self, job: JobId) {
         let versions: Vec<_> = self.specs.range((job, 0)..=(job, u32::MAX)).map(|(key, _)| *key).collect();
         versions.iter().for_each(|key| drop(self.specs.remove(key)));
@@ -279,12 +278,12 @@ impl MirrorState {
     }
 }
 
-/// The node whose index the row is in.
+/// The node whose index contains the row.
 fn node_of(row: &TaskRow) -> Option<NodeId> {
     row.node.filter(|_| is_on_node(row.state))
 }
 
-/// Puts a row where there is none or an older one. Answers whether it did; one of the same revision is the same.
+/// Puts a row unless a newer one, or the same revision, is there. Returns true if it did.
 fn put_newer<K: Ord, V: Clone>(
     rows: &mut BTreeMap<K, Arc<V>>,
     key: K,
@@ -338,7 +337,7 @@ mod tests {
         assert_eq!(state.node_tasks(NodeId(2)).count(), 0);
     }
 
-    /// Whoever reschedules lost tasks, or lets their node take others again, has to find them.
+    /// Code that reschedules lost tasks, or lets their node accept others again, must find them.
     #[test]
     fn lost_tasks_stay_with_their_node() {
         let state_set = |delta: Delta, state: TaskState| match delta {
@@ -375,7 +374,7 @@ mod tests {
         assert_eq!(state.gangs()[&GangId(1)].revision, 1);
     }
 
-    /// A row that is listed does not take its old name back, however young it is; one that is created takes it.
+    /// A listed row does not take its old name back, however young it is. A created one takes it.
     #[test]
     fn a_name_is_taken_by_creation_and_not_by_being_listed() {
         let name = |text: &str| Name::new(text).unwrap();

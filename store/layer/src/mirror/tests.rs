@@ -1,4 +1,4 @@
-//! The mirror against the store: whatever happens while it lists, it ends up with the store's state.
+//! The mirror against the store: whatever happens during a listing, it ends with the store's state.
 
 mod faults;
 mod following;

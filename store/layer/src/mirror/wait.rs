@@ -1,5 +1,5 @@
-//! Who waits for the mirror to reach a position. Each is woken once, when it is there: a gateway has thousands that
-//! wait, and every page of the journal would wake them all.
+//! Callers that wait for the mirror to reach a position. Each is woken once, when the position is reached. A gateway
+//! has thousands of them, and every page of the journal would wake them all.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -18,26 +18,26 @@ struct WaitInner {
     sequence: u64,
 }
 
-/// Those who wait, by what they wait for.
+/// The waiting callers, by position.
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
     inner: Arc<Mutex<WaitInner>>,
 }
 
 impl Waiters {
-    /// The mirror is at `at`.
+    /// Wakes the callers whose position is at or before `at`.
     pub(super) fn reached(&self, at: Cursor) {
         let mut inner = self.inner.lock();
         inner.at = Some(at);
         while let Some(first) = inner.waiting.first_entry()
             && first.key().0 <= at
         {
-            // Who no longer waits is gone.
+            // The caller may have given up.
             first.remove().send(()).ok();
         }
     }
 
-    /// Where the mirror is, once it is at `cursor` or past it.
+    /// The mirror's position, once it is at `cursor` or past it.
     pub(super) async fn wait(&self, cursor: Cursor) -> Option<Cursor> {
         let receiver = {
             let mut inner = self.inner.lock();
@@ -55,7 +55,7 @@ impl Waiters {
     }
 }
 
-/// One who waits; gone from the list when it gives up.
+/// One waiting caller; removed from the list when it gives up.
 struct MirrorWaiter {
     inner: Arc<Mutex<WaitInner>>,
     key: (Cursor, u64),

@@ -1,4 +1,4 @@
-//! Publishing, demoting and withdrawing endpoints, as part of the transaction that changes the task's row.
+//! Publishes, demotes and withdraws endpoints, in the transaction that changes the task's row.
 
 use borough_kv::Transaction;
 use borough_model::job::JobSpec;
@@ -11,13 +11,12 @@ use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
 use crate::keys::{self, CellSpace, EndpointKey, JobNameKey, NameRevisionKey, Prefix, RangeOptions};
 
-/// Endpoints of an ended job that one submission withdraws.
+/// The most endpoints of an ended job that one submission withdraws.
 const LEFT_MAX: usize = 1_000;
 
-/// What an endpoint is made from.
+/// The sources of an endpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct EndpointChange<'a> {
-    /// What is to happen to it.
     pub effect: EndpointEffect,
     /// The task's row as this transaction leaves it.
     pub row: &'a TaskRow,
@@ -27,11 +26,11 @@ pub struct EndpointChange<'a> {
     pub node: Option<&'a NodeRow>,
 }
 
-/// Carries out what a transition asks of its task's endpoint. Answers whether the key has changed: then the job's
-/// revision is due ([`name_revision_stamp`]), once per transaction.
+/// Carries out a transition's effect on its task's endpoint. Returns true if the key has changed: the caller must then
+/// stamp the job's revision ([`name_revision_stamp`]), once per transaction.
 ///
-/// An endpoint is changed by its own job only, and only the job that has the name publishes: an ended job of the name may
-/// still have tasks on their way out. So the key is read with a conflict.
+/// Only its own job changes an endpoint, and only the job that has the name publishes. An ended job of the name may
+/// still have stopping tasks, so the key is read with a conflict.
 pub async fn endpoint_apply(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -65,8 +64,8 @@ pub async fn endpoint_apply(
     }
 }
 
-/// Brings a published endpoint up to date with its node, whose host may have changed since. Never creates one: the row
-/// does not change here, so a withdrawal that has not seen the key would not clear it. Answers whether it has changed.
+/// Updates a published endpoint from its node, whose host may have changed since. Never creates one: the row does not
+/// change here, so a withdrawal that has not seen the key would not clear it. Returns true if the endpoint has changed.
 pub async fn endpoint_refresh(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -86,17 +85,17 @@ pub async fn endpoint_refresh(
     Ok(true)
 }
 
-/// Whether the row's job has the name of its spec, with a read conflict.
+/// Returns true if the row's job has the name of its spec, with a read conflict.
 async fn has_name(tx: &Transaction, changes: &ChangeSet, row: &TaskRow, spec: &JobSpec) -> StoreResult<bool> {
     let key = JobNameKey { user: spec.user.clone(), name: spec.name.clone() };
     Ok(keys::read(tx, changes.space(), &key).await? == Some(row.id.job))
 }
 
-/// Withdraws what tasks of an ended job have left published under a name that another job takes: from then on the name's
-/// endpoints are those of the new job alone. They are read with a conflict.
+/// Withdraws the endpoints that tasks of an ended job have left under a name that another job takes. The name's
+/// endpoints are then those of the new job alone. They are read with a conflict.
 ///
 /// # Errors
-/// There are more than one transaction withdraws: the ended job's sweep takes them away in a moment.
+/// They are more than one transaction withdraws: the ended job's sweep removes them in a moment.
 pub async fn endpoints_left_withdraw(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -119,7 +118,7 @@ pub async fn endpoints_left_withdraw(
     if left.is_empty() { Ok(()) } else { name_revision_stamp(tx, changes.space(), user, job) }
 }
 
-/// The endpoint of a row; `None` where it has no node to be reached on.
+/// The endpoint of a row; `None` if it has no node.
 fn endpoint_of(row: &TaskRow, spec: &JobSpec, node: Option<&NodeRow>) -> Option<Endpoint> {
     let node = node.filter(|node| row.node == Some(node.id))?;
     Some(Endpoint {
@@ -146,9 +145,9 @@ fn endpoint_write(
     Ok(())
 }
 
-/// Clears the endpoint of a task of job `(user, name)`, whatever is there; reads nothing. `row` is the row as this
-/// transaction leaves it. The caller has read the endpoint as the task's own, or has seen that the job has the name and
-/// guards on [`JobNameKey`]: then nobody else is published there.
+/// Clears the endpoint of a task of job `(user, name)` without reading it. `row` is the row as this transaction leaves
+/// it. The caller must know that no other job's task is published there. It has either read the endpoint as the task's
+/// own, or has seen that the job has the name and guards on [`JobNameKey`].
 pub fn endpoint_withdraw_blind(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -162,7 +161,7 @@ pub fn endpoint_withdraw_blind(
     Ok(())
 }
 
-/// Gives the job's name revision the stamp of this commit.
+/// Sets the job's name revision to the stamp of this commit.
 pub fn name_revision_stamp(tx: &Transaction, space: &CellSpace, user: &Name, job: &Name) -> StoreResult<()> {
     keys::write_stamped_value(tx, space, &NameRevisionKey { user: user.clone(), job: job.clone() })
 }

@@ -7,16 +7,16 @@ use super::EndpointRow;
 use crate::error::StoreResult;
 use crate::keys::{self, CellSpace, EndpointKey, NameRevisionKey, Prefix};
 
-/// Some endpoints, and where to go on.
+/// A page of endpoints.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct EndpointPage {
     /// Endpoints in the order of job and index.
     pub rows: Vec<EndpointRow>,
-    /// The key to go on after; `None` where there is no more.
+    /// The key after which the next page begins; `None` at the end.
     pub next: Option<EndpointKey>,
 }
 
-/// The endpoint of one task, where it is published.
+/// The endpoint of one task, if it is published.
 pub async fn endpoint_get(
     tx: &Transaction,
     space: &CellSpace,
@@ -61,7 +61,7 @@ async fn endpoint_page(
     Ok(EndpointPage { rows: rows.into_iter().map(|(_, row)| row).collect(), next })
 }
 
-/// The stamp of the last change of any endpoint of the job; zero where there was none.
+/// The stamp of the last change of any endpoint of the job; zero if none ever changed.
 pub async fn name_revision(
     tx: &Transaction,
     space: &CellSpace,

@@ -1,12 +1,12 @@
 //! Names: the endpoint of each task, and a stamp per job that changes with any of them.
 //!
-//! The endpoint key is the truth; gRPC and HTTP watches, DNS and xDS are views of it. Its rules:
+//! The endpoint key is authoritative; gRPC and HTTP watches, DNS and xDS are views of it. Its rules:
 //!
 //! - An endpoint is written, demoted and cleared only in the transaction that changes the task's row accordingly, from
-//!   that row: its node, incarnation, ports and health. So a publication can never be of an attempt that is over, and
-//!   whoever has seen a withdrawal never sees that incarnation published again.
-//! - The endpoints of a name are those of the job that has it. A submission withdraws what tasks of the ended job
-//!   before have left; only the job that has the name publishes; and each endpoint is changed by its own task alone.
+//!   that row: its node, incarnation, ports and health. A publication is therefore never of an attempt that is over. A
+//!   reader that has seen a withdrawal never sees that incarnation published again.
+//! - The endpoints of a name are those of the job that has it. A submission withdraws those that tasks of the ended job
+//!   before have left. Only the job that has the name publishes, and only its own task changes an endpoint.
 //! - An endpoint carries the revision of the row that it follows from: an older one never overwrites a newer one in a
 //!   view.
 //! - `name_rev` gets the commit's stamp with every change of any endpoint of the job: one key to watch, and a revision

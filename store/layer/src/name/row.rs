@@ -1,4 +1,4 @@
-//! What is stored under a name.
+//! The stored row of a name.
 
 use borough_model::task::Endpoint;
 use minicbor::{Decode, Encode};
@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 /// An endpoint with the revision of the task's row that it follows from.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct EndpointRow {
-    /// What load balancers see.
     #[n(0)]
     pub endpoint: Endpoint,
     /// The revision of the task's row.

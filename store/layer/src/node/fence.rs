@@ -1,8 +1,9 @@
 //! The fence of sessions: only the session in force of a node's agent writes for the node.
 //!
-//! A registration writes `node_session`. Whatever a gateway writes for a node afterwards takes a [`NodeWriter`], and only
-//! the check in the same transaction returns one. The check reads the key with a conflict: a registration through any
-//! gateway that commits first fails the transaction, and the next attempt finds another session and writes nothing.
+//! A registration writes `node_session`. Everything that a gateway writes for a node afterwards needs a [`NodeWriter`],
+//! and only the check in the same transaction returns one. The check reads the key with a conflict. A registration
+//! through any gateway that commits first fails the transaction, and the retry finds another session and writes
+//! nothing.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +15,16 @@ use futures::future::try_join_all;
 use crate::error::StoreResult;
 use crate::keys::{self, CellSpace, NodeSessionKey};
 
-/// The session by which a gateway would write for a node.
+/// The session in whose name a gateway writes for a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SessionFence {
-    /// The node.
     pub node: NodeId,
     /// The session of its agent, as its registration has written it.
     pub session: u64,
 }
 
 /// The right to write for a node within one transaction. Only [`node_writer`], [`node_writers`] and
-/// [`node_register`](super::node_register) make one, after the check or the write of the session in that transaction.
+/// [`node_register`](super::node_register) make one, after that transaction has checked or written the session.
 pub struct NodeWriter<'t> {
     tx: &'t Transaction,
     node: NodeId,
@@ -64,7 +64,7 @@ impl<'t> NodeWriter<'t> {
     }
 }
 
-/// The writer of a node, where the session of `fence` is in force; `None` where another one is, or none.
+/// The writer of a node, if the session of `fence` is in force; otherwise `None`.
 pub async fn node_writer<'t>(
     tx: &'t Transaction,
     space: &CellSpace,
@@ -75,7 +75,7 @@ pub async fn node_writer<'t>(
     Ok(current.map(|row| NodeWriter::of(tx, fence.node, row)))
 }
 
-/// The writers of several nodes, read at once; those of sessions that are not in force are left out.
+/// The writers of several nodes, read at once. Skips sessions that are not in force.
 pub async fn node_writers<'t>(
     tx: &'t Transaction,
     space: &CellSpace,

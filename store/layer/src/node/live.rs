@@ -1,4 +1,5 @@
-//! Liveness: a coarse lease per node, renewed by the session in force, and the declaration of loss that a beat voids.
+//! Liveness: a coarse lease per node, renewed by the session in force, and the declaration of loss that a renewal
+//! voids.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +13,8 @@ use crate::error::StoreResult;
 use crate::journal::ChangeSet;
 use crate::keys::{self, CellSpace, NodeLiveKey, Prefix, RangeOptions};
 
-/// Renews the lease of a node for the session in force. Never in the journal. `beat` must differ from the one before it
-/// in the same session; `report_revision` is the last report of the agent that is durable.
+/// Renews the lease of a node for the session in force. The journal never contains it. `beat` must differ from the
+/// previous one of the same session. `report_revision` is the last report of the agent that is durable.
 pub fn node_live_renew(
     writer: &NodeWriter<'_>,
     space: &CellSpace,
@@ -25,13 +26,13 @@ pub fn node_live_renew(
     keys::write(writer.tx(), space, &NodeLiveKey { node: writer.node() }, &live)
 }
 
-/// Every node's lease, without conflicts: what an observer of silence looks at.
+/// Every node's lease, without conflicts: for an observer of silence.
 pub async fn node_live_list(tx: &Transaction, space: &CellSpace) -> StoreResult<BTreeMap<NodeId, NodeLive>> {
     let rows = keys::range::<NodeLiveKey>(tx, space, &Prefix::all(), RangeOptions::snapshot()).await?;
     Ok(rows.into_iter().map(|(key, live)| (key.node, live)).collect())
 }
 
-/// One node's lease, where it ever had one, without a conflict.
+/// One node's lease, if it ever had one, without a conflict.
 pub async fn node_live_read(
     tx: &Transaction,
     space: &CellSpace,
@@ -40,19 +41,19 @@ pub async fn node_live_read(
     keys::read_snapshot(tx, space, &NodeLiveKey { node }).await
 }
 
-/// What a declaration of loss came to.
+/// The result of a declaration of loss.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeclaredLost {
     /// The node is lost from now on.
     Lost(NodeRow),
-    /// It was already.
+    /// It was lost already.
     Before(NodeRow),
-    /// It has worked since it was observed.
+    /// It has renewed its lease since it was observed.
     Beaten,
 }
 
-/// Declares a node lost that was silent since `observed` was read of it. The lease is read with a conflict: a beat
-/// that commits first voids the declaration, and one that comes later finds it.
+/// Declares a node lost that was silent since `observed` was read. The lease is read with a conflict: a renewal that
+/// commits first voids the declaration, and a later one finds it.
 pub async fn node_declare_lost(
     tx: &Transaction,
     changes: &mut ChangeSet,

@@ -1,5 +1,5 @@
-//! The real load of nodes, as their agents measure it: rows beside what is committed, so that a measurement never stands in
-//! the way of a placement.
+//! The measured load of nodes. It has rows of its own, apart from commitments, so that a measurement never fails a
+//! placement.
 
 use borough_kv::Transaction;
 use borough_model::node::{LoadMeasured, NodeLoad, node_load_next};
@@ -11,11 +11,11 @@ use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
 use crate::keys::{self, CellSpace, NodeKey, NodeLoadKey};
 
-/// Notes what agents have measured; `None`: the agent cannot tell. What is no more than its node has is taken as it is,
-/// the rest is clamped; what hardly differs from what is known writes nothing. Answers how many rows were written.
+/// Writes agents' measurements; `None`: the agent cannot measure. Values above the node's capacity are clamped, and a
+/// value that hardly differs from the stored one is not written. Returns the number of written rows.
 ///
-/// Nothing but the load is written, and nothing but the load and the session is read with a conflict: so a report fails
-/// no other transaction, and only a registration or the removal of its node fails a report.
+/// Only the load is written, and only the load and the session are read with a conflict. A report therefore fails no
+/// other transaction, and only a registration or the removal of its node fails a report.
 pub async fn node_loads_set(
     changes: &mut ChangeSet,
     reports: &[(&NodeWriter<'_>, Option<LoadMeasured>)],
@@ -38,7 +38,7 @@ pub async fn node_loads_set(
     Ok(written)
 }
 
-/// What is known of a node's load, without a conflict.
+/// The stored load of a node, without a conflict.
 pub async fn node_load_read(
     tx: &Transaction,
     space: &CellSpace,

@@ -1,11 +1,11 @@
 //! Nodes: registration, cordon and drain, liveness, loss and return.
 //!
-//! What an event does to a row is decided in `borough_model::node`; here it is read, written and told. Any change of
-//! a node's row also bumps [`NodeAlloc::epoch`](borough_model::NodeAlloc), the token on which every placement on the
-//! node guards: a placement decided before a cordon cannot commit after it. Liveness is a key of its own that
-//! placements never read.
+//! `borough_model::node` decides what an event does to a row. This module reads the row, writes it, and records the
+//! change. Any change of a node's row also raises [`NodeAlloc::epoch`](borough_model::NodeAlloc), the token on which
+//! every placement on the node guards: a placement decided before a cordon cannot commit after it. Liveness is a
+//! separate key that placements never read.
 //!
-//! What a gateway writes on behalf of a node goes through the fence of its session ([`NodeWriter`]).
+//! Everything that a gateway writes for a node passes the fence of its session ([`NodeWriter`]).
 
 mod fence;
 mod live;

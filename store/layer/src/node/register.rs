@@ -1,4 +1,4 @@
-//! Registration: whose node it is, and which session of its agent is in force.
+//! Registration: which agent owns a node, and which session of that agent is in force.
 
 use borough_kv::Transaction;
 use borough_model::node::{
@@ -13,55 +13,54 @@ use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
 use crate::keys::{self, CellSpace, NodeKey, NodeLiveKey, NodeNameKey, NodeSessionKey};
 
-/// What a registration came to.
+/// The result of a registration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registered {
     /// The row in force. While it is `Recovering` the node takes no tasks: apply the agent's full report first.
     pub row: NodeRow,
     /// Whether the node is new to the store.
     pub created: bool,
-    /// Whether it was declared lost: its old tasks may be placed elsewhere and it must be told which to stop.
+    /// Whether it was declared lost. Its old tasks may be placed elsewhere, so its agent must be ordered to stop them.
     pub returning: bool,
-    /// Whether it runs in another boot than when it last registered: no process of before attempts.
+    /// Whether it runs in another boot than at its last registration: no earlier process exists any more.
     pub rebooted: bool,
-    /// Whether anything of the row was written.
+    /// Whether any part of the row was written.
     pub changed: bool,
 }
 
 /// An agent that opens a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeRegistration {
-    /// The node's name.
     pub name: Name,
-    /// What the agent says of the node.
+    /// The facts that the agent reports.
     pub facts: NodeFacts,
-    /// The node's id where the name is new: a new one. An id that is in use is refused.
+    /// The node's id if the name is new. An id that is in use is refused.
     pub candidate: NodeId,
     /// The session that the agent opens: new, and not 0.
     pub session: u64,
-    /// The gateway that holds the session, as other gateways reach it.
+    /// The gateway that holds the session, by its address for other gateways.
     pub gateway: String,
-    /// The agent's process; `None`: it does not say who it is.
+    /// The agent's process; `None`: the agent does not identify itself.
     pub agent: Option<AgentProcess>,
-    /// The node's lease, where the gateway has seen it unchanged for its whole waiting time. A beat since then voids
+    /// The node's lease, if the gateway has seen it unchanged for its whole waiting time. A renewal since then voids
     /// it.
     pub silent: Option<NodeLive>,
 }
 
 impl NodeRegistration {
-    /// The arrival of an agent without an identity, in `session` of a gateway without an address.
+    /// The registration of an agent without an identity, in `session` of a gateway without an address.
     pub fn new(name: Name, facts: NodeFacts, candidate: NodeId, session: u64) -> Self {
         Self { name, facts, candidate, session, gateway: String::new(), agent: None, silent: None }
     }
 }
 
-/// Registers a node: by its name it keeps its id, what operators set, and what is committed on it. Repeating a
+/// Registers a node. By its name, the node keeps its id, its operator's settings, and its commitment. Repeating a
 /// registration changes nothing of the row.
 ///
-/// An agent to which the node does not belong is refused with [`StoreError::NodeRefused`] before anything is written.
+/// An agent that does not own the node is refused with [`StoreError::NodeRefused`] before anything is written.
 ///
-/// From this commit on the session of `registration` is the one in force: what gateways write for the session before it
-/// does not commit any more. Answers the row, and the right to write for the node.
+/// After this commit the session of `registration` is in force: writes of gateways for the session before it no longer
+/// commit. Returns the row, and the right to write for the node.
 pub async fn node_register<'t>(
     tx: &'t Transaction,
     changes: &mut ChangeSet,
@@ -97,7 +96,7 @@ async fn node_new_register(
     Ok(Registered { row, created: true, returning: false, rebooted: false, changed: true })
 }
 
-/// Registers a node that has a row; answers the session before, too.
+/// Registers a node that has a row. Also returns the session before.
 async fn node_known_register(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -115,7 +114,7 @@ async fn node_known_register(
     node_admit(&before, &session, agent, place, silent).map_err(StoreError::NodeRefused)?;
     let event = NodeEvent::Registered(Box::new(facts.clone()));
     let NodeTransition { mut row, mut changed, rebooted } = node_event(tx, changes, node, &event).await?;
-    // What the recorded identity says already, and more, stays; but not the key that older versions recorded.
+    // A recorded identity that contains the presented one stays, except a key that older versions recorded.
     let is_known = |agent: &&AgentProcess| {
         let known = row.identity.as_ref().filter(|known| known.is_digest == agent.identity.is_digest);
         known.is_some_and(|known| known.machine.is_some())
@@ -129,12 +128,11 @@ async fn node_known_register(
     Ok((Registered { row, created: false, returning, rebooted, changed }, session))
 }
 
-/// Gives a node to another agent, since an operator says that the machine of the recorded one is gone for good. The
-/// session of before is over. The node is lost until the new agent registers, and so are the attempts that ran there.
+/// Gives a node to another agent, on an operator's word that the recorded agent's machine is gone for good. The
+/// previous session is over. The node is lost until the new agent registers, and so are the attempts that ran there.
 ///
-/// The act is refused until the node is lost. `seen` is the node's lease as the operator's gateway has seen it
-/// unchanged for its whole waiting time: the act is refused where it has changed since. Repeating the act changes
-/// nothing.
+/// Fails until the node is lost. `seen` is the node's lease as the operator's gateway has seen it unchanged for its
+/// whole waiting time: the command fails if the lease has changed since. Repeating it changes nothing.
 pub async fn node_agent_admit(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -147,7 +145,7 @@ pub async fn node_agent_admit(
     if row.identity.as_ref() == Some(identity) {
         return Ok(row);
     }
-    // Silence alone may be an agent that is being replaced by its next version, with its tasks running on.
+    // Silence alone may be an agent that is being upgraded while its tasks keep running.
     if row.state != NodeState::Lost {
         let reason = format!(
             "node {} is not lost yet, and tasks may run on its machine: wait until the cell has given it up",

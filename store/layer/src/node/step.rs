@@ -25,7 +25,7 @@ pub async fn node_read(tx: &Transaction, space: &CellSpace, node: NodeId) -> Sto
     row.ok_or_else(|| StoreError::not_found(format!("node {node}")))
 }
 
-/// What is committed on `node`, with a read conflict; nothing where it has no key yet.
+/// The commitment of `node`, with a read conflict; empty if it has no key yet.
 pub async fn node_alloc_read(tx: &Transaction, space: &CellSpace, node: NodeId) -> StoreResult<NodeAlloc> {
     Ok(keys::read(tx, space, &NodeAllocKey { node }).await?.unwrap_or_default())
 }
@@ -37,7 +37,7 @@ pub async fn node_by_name(tx: &Transaction, space: &CellSpace, name: &Name) -> S
     node_read(tx, space, id).await
 }
 
-/// Every node, by id. For cells small enough for one transaction; a mirror serves the others.
+/// Every node, by id. For cells small enough for one transaction; larger ones use a mirror.
 pub async fn node_list(tx: &Transaction, space: &CellSpace) -> StoreResult<Vec<NodeRow>> {
     let rows = keys::range::<NodeKey>(tx, space, &Prefix::all(), RangeOptions::snapshot()).await?;
     Ok(rows.into_iter().map(|(_, row)| row).collect())
@@ -50,7 +50,7 @@ pub async fn node_tasks(tx: &Transaction, space: &CellSpace, node: NodeId) -> St
     Ok(rows.into_iter().map(|(key, ())| key.task()).collect())
 }
 
-/// Applies an event to a node's row; where it changes, its token is bumped too. Otherwise nothing is written.
+/// Applies an event to a node's row and raises its token. Writes nothing if the row does not change.
 pub async fn node_event(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -65,17 +65,17 @@ pub async fn node_event(
     Ok(transition)
 }
 
-/// Takes no new tasks from now on; those that run stay.
+/// Lets the node take no new tasks; running ones stay.
 pub async fn node_cordon(tx: &Transaction, changes: &mut ChangeSet, node: NodeId) -> StoreResult<NodeRow> {
     Ok(node_event(tx, changes, node, &NodeEvent::Cordon).await?.row)
 }
 
-/// Takes tasks again: ends a cordon and a drain.
+/// Lets the node take tasks again: ends a cordon and a drain.
 pub async fn node_uncordon(tx: &Transaction, changes: &mut ChangeSet, node: NodeId) -> StoreResult<NodeRow> {
     Ok(node_event(tx, changes, node, &NodeEvent::Uncordon).await?.row)
 }
 
-/// Is to be emptied: takes no new tasks, and those that run are moved by the cell's controller.
+/// Drains the node: it takes no new tasks, and the cell's controller moves the running ones.
 pub async fn node_drain(tx: &Transaction, changes: &mut ChangeSet, node: NodeId) -> StoreResult<NodeRow> {
     Ok(node_event(tx, changes, node, &NodeEvent::Drain).await?.row)
 }
@@ -98,8 +98,8 @@ pub async fn node_labels_set(
     Ok(node_event(tx, changes, node, &NodeEvent::LabelsSet(all)).await?.row)
 }
 
-/// Sets the taints of `add` and takes away those that `remove` means. Tasks that run and do not tolerate a new
-/// `NoExecute` are moved by the cell's controller.
+/// Sets the taints of `add` and removes those that match `remove`. The cell's controller moves running tasks that do
+/// not tolerate a new `NoExecute`.
 pub async fn node_taints_set(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -113,7 +113,7 @@ pub async fn node_taints_set(
     Ok(node_event(tx, changes, node, &NodeEvent::TaintsSet(all)).await?.row)
 }
 
-/// What the node's agent says that it is short of, all of it. Where nothing has changed nothing is written.
+/// Sets the resources that the node is short of, by its agent's report. Writes nothing if they are the same.
 pub async fn node_pressure_set(
     writer: &NodeWriter<'_>,
     changes: &mut ChangeSet,
@@ -122,7 +122,7 @@ pub async fn node_pressure_set(
     Ok(node_event(writer.tx(), changes, writer.node(), &NodeEvent::PressureSet(short_of.clone())).await?.row)
 }
 
-/// Which packages the node's agent says are installed, all of them. Where nothing has changed nothing is written.
+/// Sets the installed packages, by the agent's report. Writes nothing if they are the same.
 pub async fn node_packages_set(
     writer: &NodeWriter<'_>,
     changes: &mut ChangeSet,
@@ -131,11 +131,11 @@ pub async fn node_packages_set(
     Ok(node_event(writer.tx(), changes, writer.node(), &NodeEvent::PackagesSet(packages.clone())).await?.row)
 }
 
-/// The agent's full report was applied: a recovering node with nothing old left takes tasks again. `present` are the
-/// attempts that the agent has and has not released. A node that is not recovering stays what it is.
+/// Records that the agent's full report was applied: a recovering node without old attempts takes tasks again.
+/// `present` are the attempts that the agent has and has not released. A node that is not recovering stays as it is.
 ///
-/// What is left is counted here, from rows that are read with conflicts: lost tasks that still name the node, and
-/// present attempts that are over in the store. What another transaction adds to them fails this one.
+/// Old attempts are counted here, from rows that are read with conflicts: lost tasks that still name the node, and
+/// present attempts that are over in the store. A transaction that adds to them fails this one.
 pub async fn node_reported(
     writer: &NodeWriter<'_>,
     changes: &mut ChangeSet,
@@ -163,8 +163,8 @@ pub async fn node_reported(
     Ok(node_event(tx, changes, node, &event).await?.row)
 }
 
-/// Forgets a node, for good: a node of its name that comes later is another one. Refused while tasks are charged
-/// to it, and while it could be given some.
+/// Removes a node for good: a later node of its name is another one. Fails while tasks are charged to it, and while it
+/// could be given some.
 pub async fn node_remove(tx: &Transaction, changes: &mut ChangeSet, node: NodeId) -> StoreResult<NodeRow> {
     let space = changes.space().clone();
     let row = node_read(tx, &space, node).await?;
@@ -177,7 +177,7 @@ pub async fn node_remove(tx: &Transaction, changes: &mut ChangeSet, node: NodeId
         let reason = format!("tasks are still charged to node {}: drain it, and wait", row.name);
         return Err(StoreError::refused(reason));
     }
-    // Whoever placed on it by a read version of before loses: the token is gone.
+    // A placement planned before the removal fails: the token is gone.
     keys::clear(tx, &space, &NodeAllocKey { node })?;
     keys::clear(tx, &space, &NodeKey { node })?;
     keys::clear(tx, &space, &NodeLiveKey { node })?;
@@ -189,7 +189,7 @@ pub async fn node_remove(tx: &Transaction, changes: &mut ChangeSet, node: NodeId
     Ok(row)
 }
 
-/// Writes what is committed on a node; the caller has counted its epoch.
+/// Writes the commitment of a node; the caller has counted its epoch.
 pub fn node_alloc_write(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -201,7 +201,7 @@ pub fn node_alloc_write(
     Ok(())
 }
 
-/// Writes a row and bumps the node's token.
+/// Writes a row and raises the node's token.
 pub(super) async fn node_write(tx: &Transaction, changes: &mut ChangeSet, row: &NodeRow) -> StoreResult<()> {
     let alloc = node_alloc_touch(&node_alloc_read(tx, changes.space(), row.id).await?);
     keys::write(tx, changes.space(), &NodeKey { node: row.id }, row)?;

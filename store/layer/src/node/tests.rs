@@ -1,4 +1,4 @@
-//! Nodes against a store: identity, tokens, loss and beats, removal.
+//! Nodes against a store: identity, tokens, loss and renewals, removal.
 
 mod fence;
 mod identity;
@@ -111,7 +111,7 @@ async fn a_placement_decided_before_a_taint_conflicts_with_it() {
         added_ms: 1_000,
     };
     let version = async || cell.run(async |tx| Ok(tx.read_version().await?)).await.unwrap();
-    // What a worker does: it guards the node's token as of the version it has planned at.
+    // As a worker does: it guards the node's token at the version that it has planned at.
     let placing = async |at| {
         let alloc = NodeAlloc { epoch: 99, ..NodeAlloc::default() };
         let placed = cell.db.commit_at("placement", at, |tx| {
@@ -162,7 +162,7 @@ async fn a_beat_voids_a_declaration_of_loss() {
     assert_eq!(list, BTreeMap::from([(node, live(2))]));
 }
 
-/// The declaration reads the lease; a beat that commits in between makes it fail and decide again.
+/// The declaration reads the lease. A renewal that commits in between makes it fail and decide again.
 #[tokio::test]
 async fn a_beat_in_between_fails_the_declaration() {
     let cell = TestCell::new().await;
@@ -240,7 +240,7 @@ async fn a_load_is_that_of_the_session_and_within_the_node() {
     assert_eq!(known().await, None, "gone with its node");
 }
 
-/// A report of a node that is removed in between fails, and finds nothing to write.
+/// A report of a node that is removed in between fails, and the retry finds nothing to write.
 #[tokio::test]
 async fn a_removed_node_gets_no_load() {
     let cell = TestCell::new().await;
@@ -263,14 +263,14 @@ async fn a_removed_node_gets_no_load() {
     assert_eq!(attempts.load(std::sync::atomic::Ordering::SeqCst), 2);
 }
 
-/// A measurement never stands in the way of a placement that was decided before it.
+/// A measurement never fails a placement that was decided before it.
 #[tokio::test]
 async fn a_load_conflicts_with_no_placement() {
     let cell = TestCell::new().await;
     let node = register(&cell, "n1", &facts(), 7).await.row.id;
     let attempts = std::sync::atomic::AtomicU32::new(0);
     let placing = cell.change(change(6, "placing"), async |tx, changes| {
-        // As a placement does: what is committed on the node guards it.
+        // As a placement does: the node's commitment guards it.
         let alloc = node_alloc_read(tx, changes.space(), node).await?;
         node_read(tx, changes.space(), node).await?;
         if attempts.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0 {

@@ -1,5 +1,5 @@
-//! What a worker asks to have committed at one read version: placements, the evictions that make room for them, and
-//! the values of the touched nodes as the worker knew them at that version.
+//! What a worker wants to commit at one read version: placements, evictions for them, and the touched nodes as the
+//! worker knew them at that version.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,20 +9,19 @@ use borough_model::{JobId, Name, NodeId, RequestId, Resources, TaskId};
 
 use crate::keys::{ConstraintKey, JobNameKey, LeaseKey};
 
-/// What one worker decided at one read version. Everything in it is as of that version.
+/// The decisions of one worker at one read version. All values in it are as of that version.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlacementBatch {
-    /// The batch's id, in its journal entry; new for every commit, also for that of survivors.
+    /// The batch's id in its journal entry: new for every commit, also for that of survivors.
     pub id: RequestId,
     /// The worker's lease, held at the read version.
     pub lease: LeaseKey,
     /// Wall time, milliseconds since 1970.
     pub at_ms: i64,
-    /// Every node a placement or an eviction touches.
+    /// Every node that a placement or an eviction touches.
     pub nodes: BTreeMap<NodeId, PlacementNode>,
-    /// The placements, in the order they are charged.
+    /// The placements, in the order in which they are charged.
     pub placements: Vec<PlacementChange>,
-    /// The victims.
     pub evictions: Vec<Eviction>,
     /// Gangs whose row is new with this batch: gangs that are placed whole.
     pub gangs: Vec<GangRow>,
@@ -33,87 +32,79 @@ pub struct PlacementBatch {
 pub struct PlacementNode {
     /// The revision of its row.
     pub revision: u64,
-    /// What it has.
     pub capacity: Resources,
-    /// What was committed on it.
+    /// Its commitment.
     pub alloc: NodeAlloc,
 }
 
 /// A task that gets a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacementChange {
-    /// The revision of the row before; 0 where there was none.
+    /// The revision of the previous row; 0 if there was none.
     pub revision_before: u64,
-    /// The row after: assigned or held, with node, ports, incarnation and charge.
+    /// The new row: assigned or held, with node, ports, incarnation and charge.
     pub row: TaskRow,
     /// The terms over several nodes that apply to it: guarded and written.
     pub terms: Vec<ConstraintKey>,
-    /// Standing tasks that it was placed near to: guarded, so that it falls where one of them has changed.
+    /// Resident tasks that it was placed near to. They are guarded, so that the placement fails if one of them has
+    /// changed.
     pub dependencies: Vec<TaskId>,
-    /// Whether it was held against other tasks. Only the planner can do that again, so it does not survive a conflict.
+    /// Whether it was held against other tasks. Only the planner can do that again, so the placement does not survive a
+    /// conflict.
     pub constrained: bool,
 }
 
-/// A task that has to give way, of a job that has not ended: it has its name still.
+/// A task that is evicted, of a job that has not ended and so still has its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Eviction {
-    /// Whose it is.
     pub user: Name,
-    /// Its job's name.
     pub job: Name,
-    /// The revision of the row before.
+    /// The revision of the previous row.
     pub revision_before: u64,
-    /// The row after: stopping, or pending where it only held.
+    /// The new row: stopping, or pending if it only held.
     pub row: TaskRow,
-    /// What the transition asks for besides the row.
+    /// The effects of the transition besides the row.
     pub effects: Effects,
     /// The task it gives way to.
     pub preemptor: TaskId,
-    /// The priorities of its job and of the preemptor's by which that was decided.
+    /// The priorities of its job and of the preemptor's job, by which the eviction was decided.
     pub priorities: (u32, u32),
 }
 
 impl Eviction {
-    /// Whether the endpoint of the task is withdrawn with it.
+    /// Returns true if the endpoint of the task is withdrawn with it.
     pub(super) fn withdraws(&self) -> bool {
         self.effects.endpoint == EndpointEffect::Withdraw
     }
 
-    /// Which job has the name: a guard, since only that job's tasks are published under it.
+    /// The name of its job: a guard, since only the job that has the name publishes under it.
     pub(super) fn name_key(&self) -> JobNameKey {
         JobNameKey { user: self.user.clone(), name: self.job.clone() }
     }
 
-    /// The node it gives way on.
+    /// The node that it is evicted from.
     pub fn node(&self) -> Option<NodeId> {
         self.effects.capacity.share().map(|share| share.node).or(self.row.node)
     }
 }
 
-/// Why a batch cannot be what it says: a defect of the planner, not a conflict.
+/// Why a batch contradicts itself: a defect of the planner, not a conflict.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlacementError {
-    /// A task is placed on a node the batch does not have.
+    /// A task is placed on a node that the batch does not contain.
     #[error("task {task} is placed on a node that the batch does not have")]
-    NodeUnknown {
-        /// The task.
-        task: TaskId,
-    },
-    /// A task does not fit the values the batch itself carries.
+    NodeUnknown { task: TaskId },
+    /// A task does not fit the values in the batch itself.
     #[error("task {task} cannot be charged to node {node}")]
     Unfit {
-        /// The task.
         task: TaskId,
-        /// The node.
         node: NodeId,
-        /// Why not.
         #[source]
         source: NodeAllocError,
     },
 }
 
 impl PlacementError {
-    /// The task that is wrong.
     pub fn task(&self) -> TaskId {
         match self {
             Self::NodeUnknown { task } | Self::Unfit { task, .. } => *task,
@@ -122,15 +113,15 @@ impl PlacementError {
 }
 
 impl PlacementBatch {
-    /// The values of the batch's nodes after it: victims that only held given back, then placements charged in their
-    /// order. Nodes whose commitment does not change are not among them.
+    /// The values of the batch's nodes after it: victims that only held are released, then placements are charged in
+    /// their order. Contains no node whose commitment does not change.
     ///
-    /// A victim that has started is charged until it is gone; its preemptor is promised what it will give back.
+    /// A victim that has started is charged until it exits; its preemptor is promised its share.
     pub fn allocs_after(&self) -> Result<BTreeMap<NodeId, NodeAlloc>, PlacementError> {
         self.allocs_charged(Err)
     }
 
-    /// The tasks that cannot be charged after those before them, which are.
+    /// The tasks that cannot be charged. Those before and after them are.
     pub(super) fn unfit(&self) -> BTreeSet<TaskId> {
         let mut unfit = BTreeSet::new();
         let charged = self.allocs_charged(|error| {
@@ -143,7 +134,7 @@ impl PlacementBatch {
         unfit
     }
 
-    /// See [`PlacementBatch::allocs_after`]; `refused` decides over each task that cannot be charged whether to go on
+    /// See [`PlacementBatch::allocs_after`]. `refused` decides for each task that cannot be charged whether to continue
     /// without it.
     fn allocs_charged(
         &self,
@@ -166,7 +157,7 @@ impl PlacementBatch {
         Ok(allocs)
     }
 
-    /// A node without a victim; `None` where what is committed does not change.
+    /// A node without a victim; `None` if the commitment does not change.
     fn evicted(
         &self,
         allocs: &BTreeMap<NodeId, NodeAlloc>,
@@ -179,7 +170,7 @@ impl PlacementBatch {
             .map_err(|source| PlacementError::Unfit { task, node, source })
     }
 
-    /// A task's node with it.
+    /// A task's node with the task.
     fn placed(
         &self,
         allocs: &BTreeMap<NodeId, NodeAlloc>,
@@ -194,7 +185,7 @@ impl PlacementBatch {
         Ok((node, after))
     }
 
-    /// The placement that falls with `task`: its preemptor's where it is a victim, otherwise its own.
+    /// The placement that fails with `task`: its preemptor's if it is a victim, otherwise its own.
     pub(super) fn placement_for(&self, task: TaskId) -> TaskId {
         let victim = self.evictions.iter().find(|eviction| eviction.row.id == task);
         victim.map_or(task, |eviction| eviction.preemptor)
@@ -210,8 +201,8 @@ impl PlacementBatch {
         Ok((known, allocs.get(&node).unwrap_or(&known.alloc).clone()))
     }
 
-    /// The jobs whose gates guard the batch: those of tasks placed, and those of victims, which must not have been
-    /// raised meanwhile.
+    /// The jobs whose gates guard the batch: those of placed tasks, and those of victims, whose priority must not have
+    /// been raised meanwhile.
     pub fn jobs(&self) -> BTreeSet<JobId> {
         let placed = self.placements.iter().map(|placement| placement.row.id.job);
         placed.chain(self.evictions.iter().map(|eviction| eviction.row.id.job)).collect()
@@ -223,7 +214,7 @@ impl PlacementBatch {
         placed.chain(self.evictions.iter().map(|eviction| eviction.row.id)).collect()
     }
 
-    /// The tasks near which others are placed: their rows guard the batch too.
+    /// The tasks that others are placed near to: their rows guard the batch too.
     pub fn dependencies(&self) -> BTreeSet<TaskId> {
         self.placements.iter().flat_map(|placement| placement.dependencies.iter().copied()).collect()
     }

@@ -15,11 +15,11 @@ use crate::name::{endpoint_withdraw_blind, name_revision_stamp};
 use crate::task::ConstraintToken;
 
 /// Adds the guards and the writes of `batch` to a transaction of `commit_at(gate.version())`. `gate` proves that the
-/// cell was open at that version; its guard fails the commit where that has changed. Reads nothing; see the module's
+/// cell was open at that version; its guard fails the commit if that has changed. Reads nothing; see the module's
 /// rules.
 ///
-/// Refuses, before anything is added, what no snapshot can justify: a node that is not in the batch, a placement that
-/// does not fit the values the batch itself carries. That is a defect of the planner, not a conflict.
+/// Before anything is added, it refuses what no snapshot can justify: a node that is not in the batch, or a placement
+/// that does not fit the values in the batch itself. That is a defect of the planner, not a conflict.
 pub fn placement_commit(tx: &Transaction, gate: &GateOpen, batch: &PlacementBatch) -> StoreResult<()> {
     let space = gate.space();
     let allocs = batch.allocs_after()?;
@@ -62,7 +62,7 @@ fn guards_add(tx: &Transaction, space: &CellSpace, batch: &PlacementBatch) -> St
     for &node in batch.nodes.keys() {
         keys::guard(tx, space, &NodeAllocKey { node })?;
     }
-    // What is cleared blindly below is the endpoint of the job that has the name, and of no later one.
+    // The blind clear below must hit the endpoint of the job that has the name, and not that of a later job.
     for eviction in batch.evictions.iter().filter(|eviction| eviction.withdraws()) {
         keys::guard(tx, space, &eviction.name_key())?;
     }
@@ -86,7 +86,7 @@ fn task_write(
     Ok(())
 }
 
-/// Victims: the new row, and the withdrawal of what is published of it. One that only held has left its node.
+/// Writes victims: the new row, and the withdrawal of its endpoint. A victim that only held has left its node.
 fn evictions_write(
     tx: &Transaction,
     space: &CellSpace,

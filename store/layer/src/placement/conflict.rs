@@ -1,4 +1,4 @@
-//! From reported conflict ranges back to what the batch lost, and from there to what is left of it.
+//! Maps reported conflict ranges to the guards that a batch lost, and those to the placements that fail.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -9,27 +9,27 @@ use bytes::Bytes;
 use super::PlacementBatch;
 use crate::keys::{CellGateKey, CellSpace, ConstraintKey, GangKey, JobGateKey, Key, NodeAllocKey, TaskKey};
 
-/// Which guards of a batch were overtaken: a lower bound, so an empty one only says to look again.
+/// The guards of a batch that others have overwritten. A lower bound: if it is empty, look again.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct PlacementConflicts {
     /// The cell was closed, the store restored, or a term is new in the cell: nothing of the batch may be tried before
     /// the cell is read again.
     pub cell: bool,
-    /// The lease has passed to another: drop the batch and stop.
+    /// The lease has passed to another worker: drop the batch and stop.
     pub lease: bool,
-    /// Jobs stopped, shrunk or changed, of another priority, or whose name another job has taken.
+    /// Jobs that were stopped, shrunk or changed, or have another priority, or whose name another job has taken.
     pub jobs: BTreeSet<JobId>,
-    /// Nodes on which something was committed or released, or that changed themselves.
+    /// Nodes on which a commitment changed, or whose own row changed.
     pub nodes: BTreeSet<NodeId>,
     /// Tasks whose rows changed.
     pub tasks: BTreeSet<TaskId>,
-    /// Terms that others matched.
+    /// Terms that other placements matched.
     pub terms: BTreeSet<ConstraintKey>,
     /// Gangs that others changed.
     pub gangs: BTreeSet<GangId>,
 }
 
-/// The guards of `batch` within the ranges a 1020 reported.
+/// The guards of `batch` within the ranges that a 1020 reported.
 pub fn placement_conflicts(
     space: &CellSpace,
     conflicting: &[Range<Bytes>],
@@ -62,12 +62,12 @@ pub fn placement_conflicts(
     }
 }
 
-/// The placements that fall with the overtaken guards, whole gangs together, and each preemptor with its victims.
+/// The placements that fail with the overwritten guards: whole gangs together, and each preemptor with its victims.
 ///
-/// A node on which others committed something does not take its placements with it: whether they still fit there, and
-/// whether the node itself is still the one they were planned on, is for
-/// [`placement_survivors`](super::placement_survivors) to check over fresh values. Only what waits there for others to
-/// leave falls, since it may be that it need not wait.
+/// A placement does not fail only because others committed something to its node.
+/// [`placement_survivors`](super::placement_survivors) checks over fresh values whether it still fits there, and
+/// whether the node's row is the same. A placement that waits there for victims fails, since it may no longer need to
+/// wait.
 pub fn placement_losers(conflicts: &PlacementConflicts, batch: &PlacementBatch) -> BTreeSet<TaskId> {
     let all = conflicts.cell || conflicts.lease;
     let preemptors: BTreeSet<TaskId> = batch.evictions.iter().map(|eviction| eviction.preemptor).collect();

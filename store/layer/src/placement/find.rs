@@ -1,4 +1,4 @@
-//! Whether a batch whose commit had an unknown result has happened.
+//! Finds out whether a batch was committed, after a commit with an unknown result.
 
 use borough_kv::{Transaction, Version, Versionstamp};
 use borough_model::RequestId;
@@ -7,18 +7,20 @@ use crate::error::StoreResult;
 use crate::journal::{Cursor, journal_tail};
 use crate::keys::CellSpace;
 
-/// How far the read version must have passed a batch's before a commit that timed out (1031) can no longer happen: the
-/// five seconds a transaction can live, at a million versions per second, and one more for the clocks between.
+/// A commit that timed out (1031) can no longer happen once the read version has passed the batch's by this much. A
+/// transaction lasts at most five seconds, at a million versions per second; one more second allows for differences
+/// between clocks.
 pub const TRANSACTION_LIFE_VERSIONS: Version = 6_000_000;
 
-/// Journal entries looked at per page.
+/// Journal entries read per page.
 const PAGE_ENTRIES: usize = 512;
 
-/// The stamp of the commit of batch `id`, decided at read version `decided_at`, or `None` where it is not in the
-/// journal as of this transaction's read version.
+/// The stamp of the commit of batch `id`, decided at read version `decided_at`; `None` if it is not in the journal at
+/// this transaction's read version.
 ///
-/// Call it in a transaction begun after the commit's unknown result (1021, 1039), or at a read version more than
-/// [`TRANSACTION_LIFE_VERSIONS`] past `decided_at` after a 1031: only then is `None` the answer that it never happened.
+/// Call it in a transaction begun after the commit's unknown result (1021, 1039), or after a 1031 at a read version
+/// more than [`TRANSACTION_LIFE_VERSIONS`] past `decided_at`. Only then does `None` prove that the commit never
+/// happened.
 pub async fn placement_find(
     tx: &Transaction,
     space: &CellSpace,

@@ -1,4 +1,4 @@
-//! What is left of a batch after a conflict, over the values of a fresh tail.
+//! The rest of a batch after a conflict, over the values of a fresh tail.
 
 use std::collections::BTreeSet;
 
@@ -9,23 +9,22 @@ use borough_model::{JobId, NodeId, RequestId, TaskId};
 use super::conflict::losers_with_gangs;
 use super::{Eviction, PlacementBatch, PlacementChange, PlacementNode};
 
-/// What a worker knows after a fresh tail.
+/// The worker's state after a fresh tail.
 pub trait SurvivorView {
-    /// A node: the revision of its row, what may be promised of it, and what is committed on it.
+    /// A node: the revision of its row, its capacity, and its commitment.
     fn node(&self, node: NodeId) -> Option<PlacementNode>;
-    /// A task's row; `None` where there is none.
+    /// A task's row; `None` if it has none.
     fn task(&self, task: TaskId) -> Option<&TaskRow>;
-    /// A job's row.
     fn job(&self, job: JobId) -> Option<&JobRow>;
 }
 
-/// What is left of `batch` without `losers` and without whatever `view` shows to be overtaken as well: the same
-/// decisions over fresh values, as a batch of its own (`id`, `at_ms`), to be committed at the version `view` is
-/// complete at. Empty where nothing is left.
+/// The rest of `batch` without `losers` and without whatever `view` shows to be overwritten as well. It contains the
+/// same decisions over fresh values, as a new batch (`id`, `at_ms`), to be committed at the version at which `view` is
+/// complete. Empty if nothing is left.
 ///
-/// A placement that was held against other tasks is never one, since those may have moved. A survivor keeps its node
-/// only where the node's row is the one it was planned on and what is committed there by now leaves room for it;
-/// everything else is planned again.
+/// A placement that was held against other tasks never survives, since those may have moved. A survivor keeps its node
+/// only if the node's row is the one it was planned on and the present commitment leaves enough capacity. Everything
+/// else is planned again.
 pub fn placement_survivors(
     batch: &PlacementBatch,
     losers: &BTreeSet<TaskId>,
@@ -41,7 +40,7 @@ pub fn placement_survivors(
     loop {
         losers = losers_with_gangs(batch, losers);
         let left = without(batch, &losers, view, id, at_ms);
-        // All at once: of a node that is full by now there may be hundreds.
+        // All at once: a node that is now full may have hundreds.
         let unfit = left.unfit();
         if unfit.is_empty() {
             return left;
@@ -50,7 +49,7 @@ pub fn placement_survivors(
     }
 }
 
-/// Whether the task, its job or its node is no longer what the placement was planned on.
+/// Returns true if the task, its job or its node has changed since the plan.
 fn is_overtaken(batch: &PlacementBatch, placement: &PlacementChange, view: &impl SurvivorView) -> bool {
     let row = &placement.row;
     let job_wants = view.job(row.id.job).is_some_and(|job| {
@@ -63,8 +62,8 @@ fn is_overtaken(batch: &PlacementBatch, placement: &PlacementChange, view: &impl
         || revision_of(view.task(row.id)) != placement.revision_before
 }
 
-/// Whether the victim has changed since: it may be gone already, and then what was to take its place need not wait. Or
-/// one of the jobs has another priority by now: the guards of the next attempt begin after that.
+/// Returns true if the victim has changed since the plan. It may have exited already, and its preemptor then need not
+/// wait. Or one of the two jobs has another priority by now, which the guards of the next try would not notice.
 fn is_moved(batch: &PlacementBatch, eviction: &Eviction, view: &impl SurvivorView) -> bool {
     let priority = |task: TaskId| view.job(task.job).map(|job| job.priority);
     let (own, preemptor) = eviction.priorities;

@@ -1,5 +1,5 @@
-//! What is charged for a job and its tasks: arithmetic over specs and rows, and the key that whoever adds charges up
-//! conflicts on.
+//! Charges of a job and its tasks: arithmetic over specs and rows, and the key that conflicts with every sum of
+//! charges.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use super::QuotaUsed;
 use crate::error::StoreResult;
 use crate::keys::{self, CellSpace, JobSpecKey};
 
-/// What the tasks of `indexes` are charged together.
+/// The sum of the charges of the tasks `indexes`.
 pub fn job_charge(spec: &JobSpec, indexes: Range<u32>) -> Result<QuotaUsed, ResourceError> {
     let tasks = indexes.end.saturating_sub(indexes.start);
     let mut used = resources_multiply(&spec.task.resources, tasks)?;
@@ -33,20 +33,20 @@ pub fn job_charge(spec: &JobSpec, indexes: Range<u32>) -> Result<QuotaUsed, Reso
     Ok(QuotaUsed { used, tasks: u64::from(tasks) })
 }
 
-/// What a row holds of its user's quota: its attempt's share where the row owns the charge, what the spec says of its
-/// index where the job still does, nothing where it was given back.
+/// The quota that a row holds: its attempt's share if the row owns the charge, the spec's share of its index if the job
+/// still does, nothing after the release.
 pub fn task_charge(spec: &JobSpec, row: &TaskRow) -> QuotaUsed {
     let resources = match row.charge.owner {
         ChargeOwner::Job => spec.resources_for(row.id.index).clone(),
-        // Which cards of a node it has is no matter of quota.
+        // Quota does not distinguish the cards of a node.
         ChargeOwner::Task => row.charge.resources.without_cards(),
         ChargeOwner::Released => return QuotaUsed::default(),
     };
     QuotaUsed { used: resources, tasks: 1 }
 }
 
-/// The job's unplaced remainder: what the indexes below `count` are charged that have no row, or one that only waits to
-/// be revived. `rows` are all rows of the job. (A row whose charge the job owns is counted with the rows, by
+/// The job's unplaced remainder: the charges of indexes below `count` without a row, or with a row that only waits to
+/// be revived. `rows` are all rows of the job. (A row whose charge the job owns counts with the rows, by
 /// [`task_charge`]: it ends as a row.)
 pub fn job_remainder<'a>(
     spec: &JobSpec,
@@ -63,19 +63,19 @@ pub fn job_remainder<'a>(
     Ok(left)
 }
 
-/// The token of a job's charges: version 0 of its spec, which no job has. Nothing is stored there; it is a key to
-/// conflict on.
+/// The token of a job's charges: version 0 of its spec, which no job has. Nothing is stored there; it only serves for
+/// conflicts.
 fn charges_token(job: JobId) -> JobSpecKey {
     JobSpecKey { job, version: 0 }
 }
 
-/// The commit fails where a charge of a task of the job is given back meanwhile. Who adds up what a job is charged
-/// reads its rows without conflicts under this.
+/// Makes the commit fail if a charge of a task of the job is released meanwhile. A transaction that sums the job's
+/// charges reads its rows without conflicts under this guard.
 pub(crate) fn charges_guard(tx: &Transaction, space: &CellSpace, job: JobId) -> StoreResult<()> {
     keys::guard(tx, space, &charges_token(job))
 }
 
-/// A charge of a task of the job is given back: fails whoever adds them up. Those that give back do not fail each
+/// Records the release of a charge of a task of the job: fails transactions that sum them. Releases do not fail each
 /// other.
 pub(crate) fn charges_touch(tx: &Transaction, space: &CellSpace, job: JobId) -> StoreResult<()> {
     keys::touch(tx, space, &charges_token(job))
@@ -88,7 +88,7 @@ impl QuotaUsed {
         Ok(Self { used, tasks: self.tasks.saturating_add(other.tasks) })
     }
 
-    /// Whether nothing is charged.
+    /// Returns true if nothing is charged.
     pub fn is_zero(&self) -> bool {
         self.tasks == 0 && self.used.is_zero()
     }

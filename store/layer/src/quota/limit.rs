@@ -9,12 +9,12 @@ use super::{QuotaRow, QuotaUsed};
 use crate::error::StoreResult;
 use crate::keys::{self, CellSpace, QuotaKey};
 
-/// What an admission lacks.
+/// The shortage of an admission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaShort {
-    /// Per dimension: what would be used (needed) and the limit (free).
+    /// Per dimension: the use with the admission (needed) and the limit (free).
     pub resources: Vec<Shortfall>,
-    /// Tasks that would be admitted and their limit, where that is exceeded.
+    /// Tasks with the admission and their limit, if that is exceeded.
     pub tasks: Option<(u64, u64)>,
 }
 
@@ -32,8 +32,8 @@ impl std::fmt::Display for QuotaShort {
     }
 }
 
-/// Whether `used` keeps `limit` at wall time `now_ms` (milliseconds since 1970). A dimension that the limit does not name
-/// (its amount is 0) is not limited; nor is anything outside the limit's window.
+/// Checks `used` against `limit` at wall time `now_ms` (milliseconds since 1970). A dimension that the limit does not
+/// name (its amount is 0) is unlimited, and so is everything outside the limit's window.
 pub fn quota_check(limit: Option<&QuotaRow>, used: &QuotaUsed, now_ms: i64) -> Result<(), QuotaShort> {
     let in_force = |limit: &&QuotaRow| {
         limit.from_ms.is_none_or(|from| from <= now_ms) && limit.until_ms.is_none_or(|until| now_ms < until)
@@ -55,7 +55,7 @@ pub async fn quota_get(
     keys::read(tx, space, &QuotaKey { user: user.clone(), band }).await
 }
 
-/// Sets or removes the limit of a user in a band. What is admitted beyond it stays; only new work is refused.
+/// Sets or removes the limit of a user in a band. Admitted work beyond it stays; only new work is refused.
 pub async fn quota_set(
     tx: &Transaction,
     space: &CellSpace,

@@ -1,18 +1,18 @@
-//! Quotas: what a user may have admitted in a band, and what is.
+//! Quotas: how much a user may have admitted in a band, and how much is.
 //!
-//! A task that is admitted is charged until it is over. A charge has one owner at any time: the task's row, or, while
-//! the task was never placed, its job's unplaced remainder. Only the owner's terminal transition gives it back, in a
-//! transaction that has read the owner with a conflict, so nothing is given back twice.
+//! An admitted task is charged until it is over. A charge has one owner at any time: the task's row, or, while the task
+//! was never placed, its job's unplaced remainder. Only the owner's terminal transition releases it, in a transaction
+//! that has read the owner with a conflict, so nothing is released twice.
 //!
-//! Two kinds of keys keep admissions and endings from failing each other. `quota_used` is written by admission only.
-//! Endings add to the counters of `quota_released`, one per dimension, atomically and without reading; the next
-//! admission of the same user and band folds them in: it reads them without a conflict and takes from each exactly what
-//! it has read, so that an ending that commits in between is left for the admission after it.
+//! Two kinds of keys keep admissions and endings from failing each other. Only admission writes `quota_used`. Endings
+//! add to the counters of `quota_released`, one per dimension, atomically and without reading. The next admission of
+//! the same user and band folds them in: it reads them without a conflict and subtracts exactly what it has read. An
+//! ending that commits in between stays for the admission after it.
 //!
-//! Where a user has no limit in a band, admissions do not read the sum either: they take from the same counters, so that
-//! many submissions at once never meet, and the first admission under a limit that is set later folds that in.
+//! If a user has no limit in a band, admissions do not read the sum either. They subtract from the same counters, so
+//! that many submissions at once never conflict. The first admission under a later limit folds that in.
 //!
-//! No limit is no limit. What a band has as its limit by default is a later policy.
+//! Without a limit a user may admit anything.
 
 mod charge;
 mod limit;

@@ -1,22 +1,22 @@
-//! What is stored of a quota.
+//! Stored rows of a quota.
 
 use borough_model::Resources;
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-/// A limit, by an operator. Absent is unlimited only where the band says so.
+/// A limit, set by an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode, Serialize, Deserialize)]
 pub struct QuotaRow {
     /// The most that may be admitted at once.
     #[n(0)]
     pub limit: Resources,
-    /// Tasks that may be admitted at once; absent: no limit.
+    /// The most tasks admitted at once; absent: no limit.
     #[n(1)]
     pub tasks_max: Option<u64>,
-    /// Holds from this wall time on, milliseconds since 1970; absent: from ever.
+    /// Valid from this wall time on, milliseconds since 1970; absent: without a beginning.
     #[n(2)]
     pub from_ms: Option<i64>,
-    /// Holds up to this wall time, milliseconds since 1970; absent: for ever.
+    /// Valid up to this wall time, milliseconds since 1970; absent: without an end.
     #[n(3)]
     pub until_ms: Option<i64>,
     /// Counts every change of this row.
@@ -24,7 +24,7 @@ pub struct QuotaRow {
     pub revision: u64,
 }
 
-/// What is admitted, less what admission has folded in of releases.
+/// The admitted amount, less the releases that admission has folded in.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode, Serialize, Deserialize)]
 pub struct QuotaUsed {
     /// The sum over admitted tasks.

@@ -1,7 +1,7 @@
-//! Several producers against one limit, under faults: what is charged never exceeds it, and nothing is lost.
+//! Several producers against one limit, under faults: the charge never exceeds it, and nothing is lost.
 //!
-//! Releases are additions to counters that conflict with nobody; admission folds in what it has seen of them, and takes
-//! exactly that away again. The journal is replayed: after every commit, what jobs hold is within the limit.
+//! Releases add to counters without conflicts; admission folds in what it has read of them, and subtracts exactly that.
+//! The test replays the journal: after every commit, what jobs hold is within the limit.
 
 use std::rc::Rc;
 
@@ -38,7 +38,7 @@ async fn world(seed: u64) -> TestCell {
     cell
 }
 
-/// Repeats what the store failed until it says yes or no.
+/// Repeats a try until the store accepts or refuses it.
 async fn persist<T>(attempt: impl AsyncFn() -> StoreResult<T>) -> StoreResult<T> {
     loop {
         match attempt().await {
@@ -48,7 +48,7 @@ async fn persist<T>(attempt: impl AsyncFn() -> StoreResult<T>) -> StoreResult<T>
     }
 }
 
-/// Jobs that come, grow, shrink and end; answers how many were refused.
+/// Jobs that are submitted, grow, shrink and end. Returns how many were refused.
 async fn produce(cell: &TestCell, producer: u64) -> u32 {
     let mut refused = 0;
     for round in 0..ROUNDS {
@@ -96,7 +96,7 @@ async fn produce(cell: &TestCell, producer: u64) -> u32 {
     refused
 }
 
-/// What jobs hold after every commit, by the journal.
+/// The most that jobs hold after any commit, by the journal.
 async fn most_held(cell: &TestCell) -> u64 {
     let page = persist(async || {
         cell.run(async |tx| journal_tail(&tx, &cell.space, Cursor::start(1), 1_000_000).await).await

@@ -1,4 +1,4 @@
-//! Usage: charged by admission, given back by endings.
+//! Usage: charged by admission, released by endings.
 
 use borough_kv::Transaction;
 use borough_model::Name;
@@ -12,7 +12,7 @@ use crate::keys::{self, CellSpace, Prefix, QuotaReleasedKey, QuotaUsedKey, Range
 /// The counter of tasks among the released ones.
 const TASKS: &str = "tasks";
 
-/// A dimension as it stands in keys.
+/// A dimension as keys contain it.
 pub fn dimension_text(dimension: &Dimension) -> String {
     match dimension {
         Dimension::Device(kind) => format!("device/{kind}"),
@@ -31,12 +31,12 @@ fn dimension_parse(text: &str) -> Option<Dimension> {
     }
 }
 
-/// Charges `amount` to the user and band of `job` (as its row is to be), or refuses with the quota's line and what is
-/// missing.
+/// Charges `amount` to the user and band of `job` (as its row will be), or fails with the quota's line and the
+/// shortage.
 ///
-/// Where a limit is set, admissions of one line wait for each other: each reads the sum with a conflict, and folds in
-/// what was given back. Where none is, nobody needs the sum, so it is only added to, and admissions of one user never
-/// meet; the absence of the limit is read with a conflict, so that none is set unseen.
+/// With a limit, admissions of one line are serialised: each reads the sum with a conflict, and folds in the releases.
+/// Without a limit nobody needs the sum, so admissions only add to it and never conflict. They read the absence of the
+/// limit with a conflict, so that a new limit fails them.
 pub async fn quota_charge(
     tx: &Transaction,
     space: &CellSpace,
@@ -70,7 +70,7 @@ pub async fn quota_charge(
     keys::write(tx, space, &key, &used)
 }
 
-/// Gives `amount` of `job` back. The caller has read the charge's owner with a conflict and ends it in this transaction.
+/// Releases `amount` of `job`. The caller has read the charge's owner with a conflict and ends it in this transaction.
 pub fn quota_give_back(
     tx: &Transaction,
     space: &CellSpace,
@@ -80,7 +80,7 @@ pub fn quota_give_back(
     counters_add(tx, space, job, amount, |amount| amount)
 }
 
-/// Adds to the counters of what is given back: blind, so that nobody waits for anybody.
+/// Adds to the counters of releases: blind, so that they do not conflict.
 fn counters_add(
     tx: &Transaction,
     space: &CellSpace,
@@ -101,7 +101,7 @@ fn counters_add(
     Ok(())
 }
 
-/// What a user has admitted in a band as of the read version, without conflicts.
+/// What a user has admitted in a band at the read version, without conflicts.
 pub async fn quota_usage(
     tx: &Transaction,
     space: &CellSpace,
@@ -113,7 +113,7 @@ pub async fn quota_usage(
     Ok(folded(tx, space, (user, band), recorded).await?.0)
 }
 
-/// `used` less `amount` that was given back; a negative one was charged where there was no limit.
+/// `used` less the released `amount`; a negative amount was charged without a limit.
 fn less(used: u64, amount: i64) -> Option<u64> {
     match amount.is_negative() {
         true => used.checked_add(amount.unsigned_abs()),
@@ -121,7 +121,7 @@ fn less(used: u64, amount: i64) -> Option<u64> {
     }
 }
 
-/// What is recorded less what was given back since, and the counters it was read from.
+/// The recorded use less the releases since, and the counters that were read.
 async fn folded(
     tx: &Transaction,
     space: &CellSpace,
@@ -146,8 +146,8 @@ async fn folded(
     Ok((used, released))
 }
 
-/// What is recorded less what was given back since, by dimension as it stands in keys; the text says why that is
-/// nothing. Admission itself never fails here: what does not add up is for the check of the store.
+/// The recorded use less the releases since, by dimension as keys contain it; the error text says why it cannot be
+/// computed. Admission never fails for this: the check of the store reports sums that are wrong.
 pub fn quota_fold<'a>(
     mut used: QuotaUsed,
     released: impl IntoIterator<Item = (&'a str, i64)>,
@@ -165,7 +165,7 @@ pub fn quota_fold<'a>(
     Ok(used)
 }
 
-/// What is charged must be possible to give back: counters are signed.
+/// Fails if a charge could not be released later: counters are signed.
 fn countable(used: &QuotaUsed) -> StoreResult<()> {
     let too_much = used.used.amounts().into_iter().find(|(_, amount)| i64::try_from(*amount).is_err());
     too_much.map_or(Ok(()), |(dimension, amount)| {
@@ -198,7 +198,7 @@ mod tests {
     use crate::quota::quota_set;
     use crate::testing::{TestCell, change, name};
 
-    /// Submits a job, with another one submitted after everything was read: how many attempts that took.
+    /// Submits a job, with another one submitted after all reads. Returns the number of tries.
     async fn submit(cell: &TestCell, number: u64, meanwhile: Option<u64>) -> StoreResult<u32> {
         let command = vec!["true".to_owned()];
         let name = name(&format!("job-{number}"));
@@ -240,7 +240,7 @@ mod tests {
         let cell = TestCell::new().await;
         assert_eq!(submit(&cell, 1, Some(2)).await.unwrap(), 1, "nobody waited");
         assert_eq!(usage(&cell).await, (200, 2));
-        // What was charged blind counts under a limit that comes later, and is folded in by the first admission.
+        // Blind charges count under a later limit: the first admission folds them in.
         limit_set(&cell, 5).await;
         assert_eq!(submit(&cell, 3, Some(4)).await.unwrap(), 2, "one after the other");
         assert_eq!(submit(&cell, 5, None).await.unwrap(), 1);

@@ -1,7 +1,7 @@
-//! Keyed requests: repeating a request under its id has one effect and gives the recorded result.
+//! Keyed requests: repeating a request under its id has one effect and returns the recorded result.
 //!
 //! The closure of a keyed transaction begins with [`request_begin`] and ends with [`request_finish`]; both are part of
-//! its one commit. A repetition, by the runner after an unknown result or by the client, finds what was recorded.
+//! its one commit. A repetition, by the runner after an unknown result or by the client, finds the record.
 
 mod row;
 mod step;
@@ -13,7 +13,7 @@ use borough_model::RequestId;
 pub use row::RequestRow;
 pub use step::{RequestBegun, request_begin, request_expire, request_finish};
 
-/// A random id, for a program's own transactions: made outside the closure, the same for every attempt.
+/// A random id for a program's own transactions: made outside the closure, so it is the same for every try.
 pub fn request_id_random(rng: &dyn Rng) -> RequestId {
     RequestId((u128::from(rng.next_u64()) << 64) | u128::from(rng.next_u64()))
 }

@@ -1,4 +1,4 @@
-//! What is stored of a keyed request.
+//! The stored row of a keyed request.
 
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 /// The result of a keyed request.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct RequestRow {
-    /// A digest of what was asked, so that an id used for something else is found out.
+    /// A digest of the request, to detect an id that is used for something else.
     #[n(0)]
     #[cbor(with = "minicbor::bytes")]
     pub digest: Vec<u8>,
-    /// What was answered, in the caller's own encoding.
+    /// The answer, in the caller's own encoding.
     #[n(1)]
     #[cbor(with = "minicbor::bytes")]
     pub result: Vec<u8>,
-    /// Wall time after which it may be forgotten, milliseconds since 1970.
+    /// Wall time after which it may be removed, milliseconds since 1970.
     #[n(2)]
     pub expires_ms: i64,
 }

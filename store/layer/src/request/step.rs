@@ -7,17 +7,17 @@ use super::RequestRow;
 use crate::error::{StoreError, StoreResult};
 use crate::keys::{self, CellSpace, Prefix, RangeOptions, RequestExpiryKey, RequestKey};
 
-/// What is known of a request.
+/// The record of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestBegun {
-    /// Nothing: do it, and finish it in the same transaction.
+    /// None: do it, and finish it in the same transaction.
     Fresh,
-    /// It was done; this was answered.
+    /// It was done, with this answer.
     Done(Vec<u8>),
 }
 
-/// Looks a request up, with a conflict: of two with one id, one finds the other's result. `digest` is of what is
-/// asked; an id that was used for something else is refused.
+/// Looks up a request, with a conflict: of two requests with one id, one finds the other's result. `digest` is that of
+/// the request's content; an id with other content is refused.
 pub async fn request_begin(
     tx: &Transaction,
     space: &CellSpace,
@@ -31,7 +31,7 @@ pub async fn request_begin(
     }
 }
 
-/// Records the result of a fresh request, to be kept up to the wall time `expires_ms`.
+/// Records the result of a fresh request until the wall time `expires_ms`.
 pub fn request_finish(
     tx: &Transaction,
     space: &CellSpace,
@@ -45,8 +45,8 @@ pub fn request_finish(
     keys::write(tx, space, &RequestExpiryKey { expires_ms, id: request }, &())
 }
 
-/// Forgets up to `limit` requests whose time has passed at wall time `now_ms`. Answers how many; call again while it
-/// is `limit`.
+/// Removes up to `limit` requests that have expired at wall time `now_ms`. Returns how many; call again while it is
+/// `limit`.
 pub async fn request_expire(
     tx: &Transaction,
     space: &CellSpace,

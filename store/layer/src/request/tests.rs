@@ -8,7 +8,7 @@ use crate::error::StoreError;
 use crate::keys::{self, NodeReservedKey, Prefix, RangeOptions, RequestExpiryKey, RequestKey};
 use crate::testing::{LATE, TestCell, seeds};
 
-/// Adds one to a number, under a request id: what must not happen twice.
+/// Adds one to a number under a request id: a second addition would show.
 async fn add_once(cell: &TestCell, request: u128, digest: &[u8]) -> Result<Vec<u8>, StoreError> {
     let (id, key) = (RequestId(request), NodeReservedKey { node: NodeId(1) });
     let adding = cell.run(async |tx| {

@@ -7,7 +7,7 @@ use foundationdb_tuple::{Bytes, pack, unpack};
 
 use crate::error::StoreResult;
 
-/// What every key begins with. Cells begin with their name, which is a text; this is bytes.
+/// The prefix of every key. The keys of cells begin with a text; this is a byte string.
 const MARK: &[u8] = b"borough-bench";
 
 /// The keys of one measurement.
@@ -17,8 +17,8 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// The keys of a measurement that began at a wall time (milliseconds since 1970), told from others of that moment by
-    /// `id`.
+    /// The keys of a measurement that began at a wall time (milliseconds since 1970). `id` distinguishes measurements
+    /// of the same time.
     pub fn new(began_ms: i64, id: u64) -> Self {
         Self { prefix: pack(&(Bytes::from(MARK), began_ms, id)) }
     }
@@ -40,8 +40,7 @@ impl Scratch {
     }
 }
 
-/// Removes what measurements that began before `before_ms` have left: those that were killed. Answers whether there was
-/// any.
+/// Removes the keys of measurements that began before `before_ms` and were killed. Returns true if any were found.
 pub async fn scratch_sweep(tx: &Transaction, before_ms: i64) -> StoreResult<bool> {
     let begin = pack(&(Bytes::from(MARK),));
     let end = pack(&(Bytes::from(MARK), before_ms));

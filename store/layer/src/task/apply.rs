@@ -1,4 +1,4 @@
-//! Reports of an agent, applied in one transaction.
+//! Applies the reports of an agent in one transaction.
 
 use borough_model::task::{Attempt, TaskEvent, TaskRow, TransitionRefused};
 use borough_model::{Incarnation, NodeId};
@@ -9,10 +9,11 @@ use crate::error::StoreResult;
 use crate::journal::ChangeSet;
 use crate::node::NodeWriter;
 
-/// Applies what the agent of a node reports of its attempts: rows, commitments, endpoints, counters and charges, all in
-/// this transaction. Gives an answer per report, in their order. Repeating a report changes nothing.
+/// Applies an agent's reports of its attempts: rows, commitments, endpoints, counters and charges, all in this
+/// transaction. Returns one answer per report, in their order. Repeating a report changes nothing.
 ///
-/// Only the session in force reports, as `writer` shows: what a full report of another session lacks is no news.
+/// Only the session in force may report, which `writer` proves. The full report of another session is therefore never
+/// mistaken for news.
 pub async fn task_report_apply(
     writer: &NodeWriter<'_>,
     changes: &mut ChangeSet,

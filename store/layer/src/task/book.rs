@@ -1,14 +1,14 @@
-//! The tasks of one transaction: rows, jobs and nodes read once, transitions decided in memory, everything written once.
+//! The tasks of one transaction: rows, jobs and nodes are read once, transitions are decided in memory, and everything
+//! is written once.
 //!
-//! A book is filled by [`TaskBook::read`], changed by [`TaskBook::apply`], and written by [`TaskBook::write`], which
-//! carries out what the transitions ask for: rows and their index, commitments of nodes, endpoints, counters of jobs,
-//! charges given back.
+//! [`TaskBook::read`] fills a book, [`TaskBook::apply`] changes it, and [`TaskBook::write`] writes it with all effects
+//! of its transitions: rows and their index, commitments of nodes, endpoints, counters of jobs, released charges.
 //!
-//! Conflicts are taken where a decision rests on what was read, and nowhere else, so that gateways that report tasks of
-//! the same job or node seldom fail each other: rows of tasks always; a job's row only where tasks end for good and are
-//! counted; a node's commitment only where it changes; a node's row only where an endpoint is published from it. What
-//! follows an exit rests on the row and on the spec of the row's version, which never changes: whether the job still
-//! wants the task is its sweep's business ([`super::task_unwanted_stop`]), not the report's.
+//! A book takes a conflict only on what a decision rests on, so that gateways that report tasks of the same job or node
+//! seldom fail each other. Rows of tasks are always conflicts. A job's row is one only if tasks end for good and are
+//! counted. A node's commitment is one only if it changes, and a node's row only if an endpoint is published from it.
+//! The effect of an exit depends on the row and on the spec of the row's version, which never changes. Whether the job
+//! still wants the task is decided by its sweep ([`super::task_unwanted_stop`]), not by the report.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,30 +34,30 @@ pub struct TaskBook {
     pub(super) nodes: BTreeMap<NodeId, NodeEntry>,
 }
 
-/// A task: as it was, as it is to be, and what is to happen to its endpoint.
+/// A task: its row before and after, and the change of its endpoint.
 #[derive(Debug)]
 pub(super) struct TaskEntry {
-    /// `None` where there was no row.
+    /// `None` if it had no row.
     pub(super) before: Option<TaskRow>,
     pub(super) row: TaskRow,
     pub(super) endpoint: EndpointEffect,
-    /// Whether what is published is to be compared with its node.
+    /// Whether its endpoint must be compared with its node.
     pub(super) refresh: bool,
 }
 
-/// A job: its row and specs, and what its tasks' transitions add up to.
+/// A job: its row and specs, and the sums of its tasks' transitions.
 #[derive(Debug)]
 pub(super) struct JobEntry {
     pub(super) row: JobRow,
     pub(super) specs: BTreeMap<u32, Arc<JobSpec>>,
     pub(super) ended: Vec<TaskEnd>,
-    /// Tasks whose charge is given back, each as its row was before.
+    /// Tasks whose charge is released, each with its previous row.
     pub(super) released: Vec<TaskRow>,
-    /// Whether the job has a charge back: a task has ended that it had given up and wants again.
+    /// Whether the job owns a charge again: it wants a task again whose end had been accepted.
     pub(super) regained: bool,
 }
 
-/// A node: its row and what is committed on it.
+/// A node: its row and its commitment.
 #[derive(Debug)]
 pub(super) struct NodeEntry {
     pub(super) row: NodeRow,
@@ -66,7 +66,8 @@ pub(super) struct NodeEntry {
 }
 
 impl TaskBook {
-    /// A book of `tasks`, with everything their transitions may need. Tasks without a row are there as never placed.
+    /// A book of `tasks`, with everything that their transitions may need. Tasks without a row are entered as never
+    /// placed.
     pub async fn read(
         tx: &Transaction,
         space: &CellSpace,
@@ -77,7 +78,7 @@ impl TaskBook {
         Ok(book)
     }
 
-    /// Reads more tasks into the book. Those it has already stay as they are.
+    /// Reads more tasks into the book. Tasks that it has already stay as they are.
     pub async fn extend(
         &mut self,
         tx: &Transaction,
@@ -91,7 +92,7 @@ impl TaskBook {
         self.extend_rows(tx, space, wanted.into_iter().zip(rows)).await
     }
 
-    /// Takes rows into the book that the transaction has read with conflicts already.
+    /// Adds rows to the book that the transaction has already read with conflicts.
     pub async fn extend_rows(
         &mut self,
         tx: &Transaction,
@@ -138,7 +139,7 @@ impl TaskBook {
             known && version > 0
         };
         let wanted: Vec<(JobId, u32)> = wanted.into_iter().filter(absent).collect();
-        // A version of a spec never changes: no conflict is needed.
+        // A version of a spec never changes, so it needs no conflict.
         let read = |(job, version): (JobId, u32)| async move {
             keys::read_snapshot(tx, space, &JobSpecKey { job, version }).await
         };
@@ -151,7 +152,7 @@ impl TaskBook {
         Ok(())
     }
 
-    /// Reads nodes that a placement is to use.
+    /// Reads nodes that a placement will use.
     pub async fn extend_nodes(
         &mut self,
         tx: &Transaction,
@@ -182,19 +183,19 @@ impl TaskBook {
         Ok(())
     }
 
-    /// A task's row as it is by now; never placed where there is none.
+    /// A task's row as changed so far; as never placed if it has none.
     pub fn task(&self, task: TaskId) -> Option<&TaskRow> {
         self.tasks.get(&task).map(|entry| &entry.row)
     }
 
-    /// Has the endpoint of a task that runs compared with its node when the book is written.
+    /// Marks the endpoint of a running task for comparison with its node when the book is written.
     pub(super) fn refresh(&mut self, task: TaskId) {
         if let Some(entry) = self.tasks.get_mut(&task) {
             entry.refresh = entry.row.state == TaskState::Running && entry.row.health == Health::Healthy;
         }
     }
 
-    /// Every row of the book as it is by now.
+    /// Every row of the book as changed so far.
     pub(super) fn rows(&self) -> impl Iterator<Item = &TaskRow> {
         self.tasks.values().map(|entry| &entry.row)
     }
@@ -204,7 +205,7 @@ impl TaskBook {
         self.jobs.get(&job).map(|entry| &entry.row)
     }
 
-    /// A node's row, where a task of the book is on it or it was asked for.
+    /// A node's row, if a task of the book is on it or it was read on request.
     pub fn node(&self, node: NodeId) -> Option<&NodeRow> {
         self.nodes.get(&node).map(|entry| &entry.row)
     }
@@ -215,8 +216,8 @@ impl TaskBook {
         job.specs.get(if version == 0 { &job.row.spec_version } else { &version })
     }
 
-    /// Applies `event` to a task of the book at wall time `now_ms`. The inner error is the state machine's, which the
-    /// caller decides about; nothing has changed then. Answers whether anything has changed.
+    /// Applies `event` to a task of the book at wall time `now_ms`. Returns true if anything has changed. The inner
+    /// error is the state machine's, which the caller handles; nothing has changed then.
     pub fn apply(
         &mut self,
         task: TaskId,
@@ -235,7 +236,7 @@ impl TaskBook {
         let returning = matches!(event, TaskEvent::NodeReturned { .. });
         let Transition { row, effects, .. } = transition;
         match capacity_apply(&mut self.nodes, &effects.capacity, returning, now_ms) {
-            // Its victims are still there: it stays held.
+            // Its victims still use the capacity: it stays held.
             Err(StoreError::NodeBooks { source: NodeAllocError::DoesNotFit { .. }, .. })
                 if matches!(event, TaskEvent::HoldConfirmed { .. }) =>
             {
@@ -244,7 +245,7 @@ impl TaskBook {
             applied => applied?,
         }
         if let Some(job) = self.jobs.get_mut(&task.job) {
-            // Those above the count are on their way out and are counted by nobody.
+            // Tasks above the count are stopping, and nobody counts them.
             job.ended.extend(effects.ended.filter(|_| task.index < job.row.count));
             if effects.owner == OwnerEffect::Release {
                 match row.is_spared() && task.index < job.row.count {
@@ -253,7 +254,7 @@ impl TaskBook {
                 }
             }
         }
-        // Published and demoted at once is published as what the row says by now.
+        // An endpoint published and demoted in one transaction is published with the row's present health.
         if !matches!(
             (entry.endpoint, effects.endpoint),
             (_, EndpointEffect::Keep) | (EndpointEffect::Publish, EndpointEffect::Demote)
@@ -282,8 +283,8 @@ fn capacity_apply(
     Ok(())
 }
 
-/// Whether a row in this state is in the index of its node: it takes capacity there, or it did when the node was lost
-/// and waits for its turn.
+/// Returns true if a row in this state is in the index of its node. It takes capacity there, or it did when the node
+/// was lost and was not rescheduled yet.
 pub fn is_on_node(state: TaskState) -> bool {
     state.is_charged() || state == TaskState::Lost
 }

@@ -1,11 +1,12 @@
-//! Tasks: their rows, what agents report of them, what controllers and owners do to them.
+//! Tasks: their rows, agents' reports about them, and the actions of controllers and owners.
 //!
-//! Every change of a row is a transition of the one state machine in `borough-model`, applied through a [`TaskBook`],
-//! which carries out all that the transition asks for in the same commit: the node's commitment and index, the
+//! Every change of a row is a transition of the one state machine in `borough-model`, applied through a [`TaskBook`].
+//! The book carries out all effects of the transition in the same commit: the node's commitment and index, the
 //! endpoint, the job's counters, the charge. Placement is the one exception: it commits without reading, see
 //! [`crate::placement`].
 //!
-//! `node_tasks` has the tasks that are charged to a node, and those that were lost with it and wait for their turn.
+//! `node_tasks` contains the tasks that are charged to a node, and those that were lost with it and not yet
+//! rescheduled.
 
 mod apply;
 mod book;

@@ -1,4 +1,4 @@
-//! What controllers and owners do to tasks.
+//! Actions of controllers and owners on tasks.
 
 use borough_kv::Transaction;
 use borough_model::job::{JobRow, JobState};
@@ -12,8 +12,8 @@ use crate::job::job_get;
 use crate::journal::ChangeSet;
 use crate::keys::{self, NodeKey, NodeTaskKey, Prefix, RangeOptions, TaskKey};
 
-/// Begins to end attempts: each endpoint is withdrawn in this commit, the rest follows on the node. A task whose
-/// attempt is another by now, or that has no row, is left alone. Answers how many rows have changed.
+/// Begins to end attempts: this commit withdraws each endpoint, the rest follows on the node. Leaves a task alone that
+/// has another attempt by now, or no row. Returns how many rows have changed.
 pub async fn task_stop_begin(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -23,7 +23,7 @@ pub async fn task_stop_begin(
     attempts_apply(tx, changes, attempts, &TaskEvent::StopRequested { reason }, |_| true).await
 }
 
-/// Applies one event to those of `attempts` that are their tasks' attempts still and that `wanted` lets pass.
+/// Applies one event to those of `attempts` that are still current and that `wanted` accepts.
 async fn attempts_apply(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -39,26 +39,26 @@ async fn attempts_apply(
             continue;
         }
         let applied = book.apply(task, event, changes.at_ms())?;
-        // What is no longer possible was overtaken by something else that is true by now.
+        // An event that is no longer possible was overtaken by another one.
         changed = changed.saturating_add(usize::from(applied.unwrap_or(false)));
     }
     book.write(tx, changes).await?;
     Ok(changed)
 }
 
-/// Some tasks were gone through.
+/// The result of one step of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct TaskSweep {
     /// Rows that have changed.
     pub changed: usize,
-    /// Where to go on; `None` where there is no more.
+    /// Where to continue; `None` at the end.
     pub next: Option<TaskId>,
 }
 
-/// Begins to end the tasks that a job does not want any more: all of one that stops, those above the count of another.
-/// Goes through at most `limit` rows after `after`. What was never placed has no row and needs nothing.
+/// Begins to end the tasks that a job no longer wants: all of a stopping job, or those above the count. Visits at most
+/// `limit` rows after `after`. Tasks that were never placed have no row and need nothing.
 ///
-/// The job's row is read with a conflict, so tasks of a job that grows again in between are not ended.
+/// The job's row is read with a conflict, so tasks of a job that grows again meanwhile are not ended.
 pub async fn task_unwanted_stop(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -87,12 +87,12 @@ pub async fn task_unwanted_stop(
     Ok(TaskSweep { changed, next })
 }
 
-/// Revives tasks below a running job's count that ended, or are ending, only because the job had been smaller: what has
-/// ended is pending again, with the number of its attempts kept, and what is ending is followed by another attempt.
-/// Goes through at most `limit` rows after `after`.
+/// Revives tasks below a running job's count that ended, or are ending, only because the job had been smaller. An ended
+/// task is pending again and keeps the number of its attempts; an ending one gets another attempt. Visits at most
+/// `limit` rows after `after`.
 ///
-/// The job's row is read with a conflict, so nothing is revived of a job that shrinks or stops in between. Who owns the
-/// charge does not change by it: below the count it is the job's already.
+/// The job's row is read with a conflict, so nothing is revived of a job that shrinks or stops meanwhile. The owner of
+/// the charge does not change: below the count it is the job's already.
 pub async fn task_wanted_revive(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -121,7 +121,7 @@ pub async fn task_wanted_revive(
     Ok(TaskSweep { changed, next: last.filter(|task| task.index < row.count) })
 }
 
-/// The first index a job does not want, and why not.
+/// The first index that a job does not want, and the reason.
 fn unwanted(job: &JobRow) -> (u32, StopReason) {
     match job.state {
         JobState::Stopping => (0, StopReason::JobStopped),
@@ -129,8 +129,8 @@ fn unwanted(job: &JobRow) -> (u32, StopReason) {
     }
 }
 
-/// Ends the current attempt of a task so that the next one begins, as its owner wishes. One that waits after failures
-/// is tried again at once.
+/// Ends the current attempt of a task at its owner's request, so that the next one begins. A task in back-off is tried
+/// again at once.
 pub async fn task_restart(tx: &Transaction, changes: &mut ChangeSet, task: TaskId) -> StoreResult<TaskRow> {
     let job = job_get(tx, changes.space(), task.job).await?;
     let refuse =
@@ -155,10 +155,10 @@ pub async fn task_restart(tx: &Transaction, changes: &mut ChangeSet, task: TaskI
     row.ok_or_else(|| StoreError::not_found(format!("task {task}")))
 }
 
-/// Takes the tasks of a node that was declared lost off it: not charged any more, endpoints demoted to unknown health.
-/// Goes through at most `limit` of them after `after`. Refused where the node is not lost.
+/// Removes tasks from a node that was declared lost: they are not charged any more, and their endpoints are demoted to
+/// unknown health. Visits at most `limit` of them after `after`. Fails if the node is not lost.
 ///
-/// From the commit that declared it lost, which wrote its commitment, nothing is placed there.
+/// The commit that declared it lost wrote its commitment, so nothing is placed there afterwards.
 pub async fn task_node_lost(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -183,8 +183,8 @@ pub async fn task_node_lost(
     Ok(TaskSweep { changed, next: next.map(|key| key.task()) })
 }
 
-/// Gives lost tasks up to be placed elsewhere: their endpoints are withdrawn in this commit. Left alone are those whose
-/// attempt is another by now, and those whose node is no longer lost: what it reports decides over them.
+/// Gives up lost tasks, to be placed elsewhere: this commit withdraws their endpoints. Leaves tasks alone that have
+/// another attempt by now, or whose node is no longer lost: the node's report decides about those.
 pub async fn task_reschedule_lost(
     tx: &Transaction,
     changes: &mut ChangeSet,

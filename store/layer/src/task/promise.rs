@@ -1,6 +1,6 @@
-//! Keeping promises: a task that is held until its victims are gone is confirmed in the transaction that gives back
-//! enough, so that no controller has to notice; a member of a gang takes its share then, and starts with the others.
-//! Those that nobody can keep any more are let go by the controller.
+//! Keeps promises. A task that is held until its victims exit is confirmed in the transaction that releases enough
+//! capacity, so that no controller has to notice. A member of a gang takes its share then, and starts with the others.
+//! The controller releases promises that can no longer be kept.
 
 use std::collections::BTreeSet;
 
@@ -15,11 +15,11 @@ use crate::gang::gang_member_lost;
 use crate::journal::ChangeSet;
 use crate::keys::{self, CellSpace, GangKey, NodeTaskKey, Prefix, RangeOptions};
 
-/// Lets go of what attempts were promised on a node and have waited for in vain: their tasks want a node again.
-/// Whatever there can have what it was promised by now has it instead. With a member of a gang all of its gang is given
-/// up. A task whose attempt is another by now, or that waits no longer, is left alone. Answers how many let go.
+/// Releases the promises on a node for which attempts have waited in vain: their tasks need a node again. A task whose
+/// promise can be kept by now is confirmed instead. With a member of a gang, its whole gang is given up. Leaves a task
+/// alone that has another attempt by now, or no longer waits. Returns how many were released.
 ///
-/// Rows are read with conflicts, so a promise is kept or let go, never both.
+/// Rows are read with conflicts, so a promise is kept or released, never both.
 pub async fn task_promises_expire(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -48,9 +48,10 @@ pub async fn task_promises_expire(
 }
 
 impl TaskBook {
-    /// Confirms what can be confirmed by now on every node whose commitment has changed, the longest held first.
+    /// Confirms what can be confirmed on every node whose commitment has changed, the longest held first.
     ///
-    /// Who is on the node is read without a conflict: whoever comes or goes writes the commitment, which is one here.
+    /// The tasks on the node are read without a conflict: each arrival or exit writes the commitment, which is a
+    /// conflict here.
     pub(super) async fn promises_keep(
         &mut self,
         tx: &Transaction,
@@ -86,14 +87,14 @@ impl TaskBook {
                 true => TaskEvent::HoldFulfilled { attempt },
                 false => TaskEvent::HoldConfirmed { attempt },
             };
-            // What cannot be confirmed stays held.
+            // A promise that cannot be kept yet stays held.
             self.apply(task, &event, now_ms)?.ok();
         }
         Ok(())
     }
 
-    /// The tasks that are charged to a node, the longest in their state first, without those that have promises and are
-    /// of a gang whose holds are void; and those that start together with the others of their gang.
+    /// The tasks that are charged to a node, the longest in their state first. Skips those with promises in a gang
+    /// whose holds are void, and those that start together with the rest of their gang.
     async fn charged_to(
         &self,
         tx: &Transaction,
@@ -119,8 +120,8 @@ impl TaskBook {
         Ok((there, together))
     }
 
-    /// Gives up every gang that waits for victims and loses a member by this transaction: the others give back what
-    /// they hold. What a gang that gathers loses, its worker sees when it would have come together.
+    /// Gives up every gang that waits for victims and loses a member by this transaction: the other members release
+    /// their holds. The worker notices the loss of a gang that still gathers when it tries to commit it.
     pub(super) async fn gangs_give_up(&self, tx: &Transaction, changes: &mut ChangeSet) -> StoreResult<()> {
         let lost = self.tasks.values().filter_map(|entry| {
             let before = entry.before.as_ref().filter(|row| row.state == TaskState::Held)?;

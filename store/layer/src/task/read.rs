@@ -8,13 +8,13 @@ use futures::future::try_join_all;
 use crate::error::StoreResult;
 use crate::keys::{self, CellSpace, NodeTaskKey, Prefix, TaskKey};
 
-/// The row of a task, with a read conflict; `None` where it has none: with an index below its job's count it is pending
+/// The row of a task, with a read conflict. `None` if it has none: with an index below its job's count it is pending
 /// and was never placed.
 pub async fn task_get(tx: &Transaction, space: &CellSpace, task: TaskId) -> StoreResult<Option<TaskRow>> {
     keys::read(tx, space, &TaskKey::of(task)).await
 }
 
-/// The rows of some tasks, without conflicts; those without one are left out.
+/// The rows of some tasks, without conflicts. Skips tasks without a row.
 pub async fn tasks_read_snapshot(
     tx: &Transaction,
     space: &CellSpace,
@@ -24,12 +24,12 @@ pub async fn tasks_read_snapshot(
     Ok(try_join_all(tasks.into_iter().map(read)).await?.into_iter().flatten().collect())
 }
 
-/// Some rows of tasks, and where to go on.
+/// A page of tasks.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct TaskPage {
     /// Rows in order. Tasks that were never placed have none.
     pub rows: Vec<TaskRow>,
-    /// The task to go on after; `None` where there is no more.
+    /// Where the next page begins; `None` at the end.
     pub next: Option<TaskId>,
 }
 

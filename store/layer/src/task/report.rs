@@ -1,4 +1,4 @@
-//! What an agent reports of an attempt, and what follows from it for the task's row: pure.
+//! An agent's report of an attempt, and its consequences for the task's row: pure.
 
 use borough_model::job::JobSpec;
 use borough_model::task::{
@@ -9,26 +9,24 @@ use borough_model::{Incarnation, NodeId, TaskId};
 /// One attempt as its agent knows it. Reports are absolute and repeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskReport {
-    /// The task.
     pub task: TaskId,
-    /// Which attempt of it.
     pub incarnation: Incarnation,
     /// How far it is.
     pub phase: ReportPhase,
-    /// Process id and wall time of its start (milliseconds since 1970), where it was started.
+    /// Process id and wall time of its start (milliseconds since 1970), if it was started.
     pub process: Option<(u32, i64)>,
-    /// The cores that are its own, where it has any.
+    /// The cores pinned to it, if any.
     pub cores: Vec<u32>,
-    /// What its probes say; not looked at where the task has no health check.
+    /// The result of its probes; ignored if the task has no health check.
     pub health: Health,
-    /// How it ended, where it did and that is known.
+    /// How it ended, if it did and that is known.
     pub exit: Option<Exit>,
 }
 
-/// How far an attempt is on its node.
+/// The phase of an attempt on its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReportPhase {
-    /// Known and durable there, not started.
+    /// Recorded there, not started.
     Accepted,
     /// Being started.
     Starting,
@@ -36,16 +34,16 @@ pub enum ReportPhase {
     Running,
     /// Being ended.
     Stopping,
-    /// The process has exited; something of it may be left.
+    /// The process has exited; parts of the attempt may be left.
     Exited,
-    /// Nothing is left but its logs.
+    /// Only its logs are left.
     Released,
-    /// The agent's full report does not have it, though the store says that it had accepted it: its record is gone.
+    /// The agent's full report lacks it, though the store has it as accepted: its record is gone.
     Missing,
 }
 
 impl ReportPhase {
-    /// Whether there is, or soon will be, a process.
+    /// Returns true if the attempt has, or soon will have, a process.
     pub fn is_alive(self) -> bool {
         match self {
             Self::Accepted | Self::Starting | Self::Running | Self::Stopping => true,
@@ -54,12 +52,12 @@ impl ReportPhase {
     }
 }
 
-/// What the gateway does with a report that was applied.
+/// The gateway's answer to an applied report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReportAnswer {
-    /// The store says what the agent says (or more). Nothing to do.
+    /// The store has the reported state, or a later one. Nothing to do.
     Applied,
-    /// The attempt is over in the store: tell the agent to end it.
+    /// The attempt is over in the store: order the agent to end it.
     Stop,
     /// The attempt is over on both sides: the agent may drop its record.
     Forget,
@@ -69,7 +67,7 @@ pub enum ReportAnswer {
     Refused(TransitionRefused),
 }
 
-/// The events that bring `row` to what is reported of it by `node`, in order.
+/// The events that bring `row` to the state that `node` reports, in order.
 pub(super) fn report_events(
     report: &TaskReport,
     row: &TaskRow,
@@ -96,7 +94,7 @@ pub(super) fn report_events(
             events.push(started(Health::Unknown).unwrap_or(TaskEvent::AgentAccepted { attempt }));
         }
         ReportPhase::Exited | ReportPhase::Released => {
-            // How long it ran decides over its back-off, so a start that was not reported yet comes first.
+            // Its running time decides its back-off, so an unreported start comes first.
             let unseen = matches!(row.state, TaskState::Assigned | TaskState::Starting);
             events.extend(started(Health::Unknown).filter(|_| unseen));
             events.push(ended(report, attempt, rules));
@@ -125,8 +123,7 @@ fn ended(report: &TaskReport, attempt: Attempt, rules: TaskRules) -> TaskEvent {
     }
 }
 
-/// An attempt whose record is gone has ended with the boot it was in; one the agent never had will be given to it
-/// again.
+/// An attempt whose record is gone has ended with its boot. An attempt that the agent never had is sent to it again.
 fn missing(row: &TaskRow, attempt: Attempt, rules: TaskRules, now_ms: i64) -> Option<TaskEvent> {
     let exit = Exit {
         reason: EndReason::NodeRebooted,
@@ -148,7 +145,7 @@ fn missing(row: &TaskRow, attempt: Attempt, rules: TaskRules, now_ms: i64) -> Op
     }
 }
 
-/// The answer to a report after its events: `row` is as they left it, `refused` what one of them met.
+/// The answer to a report after its events. `row` is the row after them, `refused` an error of one of them.
 pub(super) fn report_answer(
     report: &TaskReport,
     row: &TaskRow,

@@ -1,4 +1,4 @@
-//! What is stored besides a task's row.
+//! Rows that are stored besides a task's row.
 
 use borough_model::RequestId;
 use minicbor::{Decode, Encode};
@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::keys::ConstraintKey;
 
-/// The token of a constraint over several nodes: it means nothing but that it changes with every placement
-/// that matches the term.
+/// The token of a constraint over several nodes. Its only meaning is that it changes with every placement that matches
+/// the term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode, Serialize, Deserialize)]
 pub struct ConstraintToken {
-    /// The incarnation-independent id of the change (a request or batch), so that no two writes are alike.
+    /// The id of the change (a request or batch), so that no two writes are alike.
     #[n(0)]
     pub change: u64,
 }
 
 impl ConstraintKey {
-    /// The token of all terms together: written by the admission of a job from whose tasks others are kept apart, and a
-    /// guard of every placement, since a worker that has not seen the job cannot know of its term.
+    /// The token of all terms together. The admission of a job that keeps others away writes it. Every placement guards
+    /// on it, since a worker that has not seen the job cannot know its term.
     pub fn of_all() -> Self {
         Self { term: String::new(), domain: String::new() }
     }

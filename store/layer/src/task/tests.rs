@@ -1,4 +1,4 @@
-//! What agents report and what they are answered, against a store.
+//! Agents' reports and their answers, against a store.
 
 mod overlap;
 mod promise;
@@ -345,8 +345,8 @@ async fn a_restart_is_for_tasks_that_there_are() {
     assert_eq!(index.await.unwrap().len(), 1, "charged until it is gone");
 }
 
-/// Two gateways count the last two tasks of a job at once: the job's row is read without a conflict until it is counted
-/// in, and one of them has to try again.
+/// Two gateways count the last two tasks of a job at once. The job's row is read without a conflict until a task is
+/// counted, so one of them has to try again.
 #[tokio::test(start_paused = true)]
 async fn tasks_that_end_at_once_are_all_counted() {
     let cell = TestCell::new().await;

@@ -1,4 +1,4 @@
-//! Writing a book: everything its transitions ask for, in the transaction that read it.
+//! Writes a book: all effects of its transitions, in the transaction that read it.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::name::{EndpointChange, endpoint_apply, endpoint_refresh, name_revisio
 use crate::quota::{charges_touch, quota_give_back, task_charge};
 
 impl TaskBook {
-    /// Writes what has changed, and adds it to the transaction's journal entry. Nothing where nothing has.
+    /// Writes what has changed, and adds it to the transaction's journal entry. Writes nothing if nothing has changed.
     pub async fn write(mut self, tx: &Transaction, changes: &mut ChangeSet) -> StoreResult<()> {
         self.promises_keep(tx, &changes.space().clone(), changes.at_ms()).await?;
         self.gangs_give_up(tx, changes).await?;
@@ -39,7 +39,7 @@ impl TaskBook {
         Ok(())
     }
 
-    /// Answers the name whose revision is due.
+    /// Returns the name whose revision must be stamped.
     async fn endpoint_write(
         &self,
         tx: &Transaction,
@@ -83,7 +83,7 @@ fn task_write(tx: &Transaction, changes: &mut ChangeSet, entry: &TaskEntry) -> S
     Ok(())
 }
 
-/// The commitment was read without a conflict; now that it changes, it is one.
+/// The commitment was read without a conflict. Since it changes, it becomes one.
 fn node_write(tx: &Transaction, changes: &mut ChangeSet, node: NodeId, entry: &NodeEntry) -> StoreResult<()> {
     let key = NodeAllocKey { node };
     keys::guard(tx, changes.space(), &key)?;
@@ -93,7 +93,7 @@ fn node_write(tx: &Transaction, changes: &mut ChangeSet, node: NodeId, entry: &N
     Ok(())
 }
 
-/// Counts ended tasks and gives their charges back. Like a commitment, the row becomes a conflict only here.
+/// Counts ended tasks and releases their charges. Like a commitment, the row becomes a conflict only here.
 fn job_write(tx: &Transaction, changes: &mut ChangeSet, entry: &JobEntry) -> StoreResult<()> {
     if entry.ended.is_empty() && entry.released.is_empty() && !entry.regained {
         return Ok(());

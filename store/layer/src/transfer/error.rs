@@ -1,10 +1,10 @@
-//! What can be wrong with the file of an export.
+//! Errors in the file of an export.
 
 use std::io;
 
 use crate::error::StoreError;
 
-/// Why a file is not taken, or not written. What is wrong with it is found before anything is stored.
+/// Why a file cannot be read or written. Errors in it are found before anything is stored.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportFileError {
     /// It is another kind of file. Give the one that `store export` wrote.
@@ -13,31 +13,29 @@ pub enum ExportFileError {
     /// A newer program wrote it. Use that one, or a later one.
     #[error("the export has format {found}, this program reads up to {supported}")]
     Newer {
-        /// Its format.
         found: u32,
         /// The newest format that is read.
         supported: u32,
     },
-    /// It ends before its end. Copy or export it again.
+    /// It ends too early. Copy or export it again.
     #[error("the export is cut off after {at} bytes: its end is missing")]
     Truncated {
-        /// Bytes there are.
+        /// The size of the file in bytes.
         at: u64,
     },
-    /// It is not what was written. Copy or export it again.
+    /// It differs from what was written. Copy or export it again.
     #[error("the export is altered at byte {at}: {what}")]
     Altered {
-        /// Where the block begins that is not right.
+        /// The beginning of the bad block.
         at: u64,
-        /// What does not hold.
+        /// The rule that it breaks.
         what: String,
     },
-    /// A row of it is none, or none that a cell is made of. Export it again, with a program that knows the store.
+    /// It has a row that is invalid or that no export contains. Export it again, with a program that knows the store.
     #[error("a row of the export cannot be taken (block at byte {at})")]
     Row {
-        /// Where its block begins.
+        /// The beginning of its block.
         at: u64,
-        /// What is wrong with it.
         #[source]
         source: Box<StoreError>,
     },

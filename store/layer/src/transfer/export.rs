@@ -1,4 +1,4 @@
-//! Writing a cell's rows.
+//! Exports a cell's rows.
 
 use std::io::{self, Write};
 
@@ -14,18 +14,18 @@ use crate::keys::{
     QuotaReleasedKey, QuotaUsedKey, RequestExpiryKey, RequestKey, StampValue, TaskKey, value_encode,
 };
 
-/// What was exported.
+/// The result of reading a cell for its export.
 #[derive(Clone, Debug)]
 pub struct ExportSummary {
-    /// The cell's rows, as of [`ExportSummary::at`]. Nothing of them is damaged; whether they contradict each other is
-    /// for [`cell_violations`](crate::check::cell_violations).
+    /// The cell's rows at [`ExportSummary::at`]. None of them is damaged.
+    /// [`cell_violations`](crate::check::cell_violations) tells whether they contradict each other.
     pub rows: CellRows,
-    /// The position they are as of.
+    /// The position of the rows.
     pub at: Cursor,
 }
 
-/// Reads a cell for its export, in chunks of `chunk_rows`, while others change it. Refuses one with rows that cannot be
-/// read (they would be missing from the copy), and one that is itself being imported.
+/// Reads a cell for its export, in chunks of `chunk_rows`, while others change it. Fails for a cell with rows that
+/// cannot be read (the copy would lack them), and for one that is being imported itself.
 pub async fn cell_export(
     db: &Database,
     space: &CellSpace,
@@ -49,7 +49,7 @@ pub async fn cell_export(
     }
 }
 
-/// Writes rows as a file. Gives back what it was written to.
+/// Writes rows as a file. Returns the writer.
 pub fn rows_export<W: Write>(rows: &CellRows, header: &ExportHeader, out: W) -> io::Result<(W, ExportEnd)> {
     rows_write(rows, &header.cell, ExportWriter::begin(out, header)?)
 }
@@ -67,8 +67,8 @@ pub(super) fn rows_write<W: Write>(
     file.writer.end()
 }
 
-/// Whether rows of a kind are part of an export. What is not is made again where the cell goes, or belongs to the
-/// store's attempt: see the description of [`crate::transfer`].
+/// Returns true if rows of a kind are part of an export. Other rows are made again in the new store, or belong to the
+/// old one: see [`crate::transfer`].
 pub(super) fn is_carried(kind: KeyKind) -> bool {
     match kind {
         KeyKind::CellMeta

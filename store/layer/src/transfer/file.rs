@@ -21,31 +21,31 @@ use crate::journal::Cursor;
 const MAGIC: &[u8; 8] = b"borough\x1a";
 /// The format this build writes.
 const FORMAT: u32 = 1;
-/// Bytes of rows after which a block ends: one transaction of the import.
+/// A block ends after so many bytes of rows: one transaction of the import.
 const BLOCK_BYTES: usize = 256 << 10;
-/// Rows after which a block ends.
+/// A block ends after so many rows.
 const BLOCK_ROWS: usize = 2_000;
-/// No payload is larger: [`BLOCK_BYTES`] and one row as large as a store takes it, with room.
+/// The largest payload: [`BLOCK_BYTES`], and one row as large as a store accepts.
 const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 
 const KIND_HEADER: u8 = 1;
 const KIND_ROWS: u8 = 2;
 const KIND_END: u8 = 3;
 
-/// What a file begins with.
+/// The first block of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct ExportHeader {
-    /// Names this export: an import goes on only with the same one.
+    /// The id of this export: an import continues only with the same one.
     #[n(0)]
     #[cbor(with = "minicbor::bytes")]
     pub id: [u8; 16],
     /// The cell's name where it was exported.
     #[n(1)]
     pub cell: borough_model::Name,
-    /// The position all rows are as of.
+    /// The position of all rows.
     #[n(2)]
     pub at: Cursor,
-    /// What the cell took then.
+    /// The state of the cell then.
     #[n(3)]
     pub state: CellState,
     /// Wall time of the export, milliseconds since 1970.
@@ -56,13 +56,11 @@ pub struct ExportHeader {
     pub program: String,
 }
 
-/// What a file ends with.
+/// The last block of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct ExportEnd {
-    /// Rows in all.
     #[n(0)]
     pub rows: u64,
-    /// Blocks of rows.
     #[n(1)]
     pub blocks: u64,
     #[n(2)]
@@ -112,7 +110,7 @@ impl<W: Write> ExportWriter<W> {
         Ok(writer)
     }
 
-    /// Adds a row: rows come in the order of keys.
+    /// Adds a row. Rows must come in the order of keys.
     pub fn row(&mut self, key: Vec<u8>, value: Vec<u8>) -> io::Result<()> {
         self.pending_bytes = self.pending_bytes.saturating_add(key.len()).saturating_add(value.len());
         self.pending.push((key, value));
@@ -122,7 +120,7 @@ impl<W: Write> ExportWriter<W> {
         Ok(())
     }
 
-    /// Ends the file and gives back what it was written to, flushed but not synced.
+    /// Ends the file and returns the writer, flushed but not synced.
     pub fn end(mut self) -> io::Result<(W, ExportEnd)> {
         self.block_end()?;
         let end =
@@ -190,21 +188,21 @@ fn rows_decode(payload: &[u8]) -> Result<Vec<FileRow>, minicbor::decode::Error> 
     }
 }
 
-/// What comes next in a file.
+/// The next part of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileBlock {
     /// Keys without the cell's prefix, and values.
     Rows {
-        /// The rows, in the order of keys.
+        /// Sorted by key.
         rows: Vec<FileRow>,
-        /// Where the block begins.
+        /// The position of the block in the file.
         at: u64,
     },
-    /// The end: everything before it was what was written.
+    /// The end: everything before it is as it was written.
     End(ExportEnd),
 }
 
-/// Reads a file, block by block, each checked before it is given.
+/// Reads a file, block by block, and checks each one first.
 pub struct ExportReader<R> {
     frames: Frames<R>,
     rows: u64,
@@ -213,7 +211,7 @@ pub struct ExportReader<R> {
 }
 
 impl<R: Read> ExportReader<R> {
-    /// Reads the beginning.
+    /// Reads the header.
     pub fn begin(input: R) -> Result<Self, ExportFileError> {
         let mut frames = Frames { input, digest: Xxh3::new(), at: 0, number: 0 };
         let mut magic = [0; 8];
@@ -237,12 +235,12 @@ impl<R: Read> ExportReader<R> {
         Ok(Self { frames, rows: 0, blocks: 0, header: decode(at, &payload)? })
     }
 
-    /// What the file says of itself.
+    /// The header of the file.
     pub fn header(&self) -> &ExportHeader {
         &self.header
     }
 
-    /// The next block. After the end nothing may follow.
+    /// The next block. Nothing may follow the end.
     pub fn block(&mut self) -> Result<FileBlock, ExportFileError> {
         let at = self.frames.at;
         let digest = self.frames.digest.digest128().to_le_bytes();
@@ -309,7 +307,7 @@ impl<R: Read> Frames<R> {
         if whole { Ok(()) } else { Err(ExportFileError::Truncated { at: self.at }) }
     }
 
-    /// Reads until `bytes` is full or the file ends; answers how much was read.
+    /// Reads until `bytes` is full or the file ends. Returns the number of bytes read.
     fn fill(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0_usize;
         while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -334,7 +332,7 @@ fn decode<T: for<'bytes> Decode<'bytes, ()>>(at: u64, payload: &[u8]) -> Result<
     minicbor::decode(payload).map_err(|error| altered(at, &error.to_string()))
 }
 
-/// Reads a whole file and answers what it begins and ends with. Every row must be one that a cell is made of.
+/// Reads a whole file and returns its header and its end. Every row must be one that an export contains.
 pub fn file_verify(input: impl Read) -> Result<(ExportHeader, ExportEnd), ExportFileError> {
     let mut reader = ExportReader::begin(input)?;
     let space = crate::keys::CellSpace::new(reader.header.cell.clone());

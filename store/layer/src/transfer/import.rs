@@ -1,4 +1,4 @@
-//! Making a cell of an export, block by block.
+//! Imports an export as a cell, block by block.
 
 use std::io::Read;
 
@@ -12,7 +12,7 @@ use crate::error::{StoreError, StoreResult};
 use crate::federation::{STORE_HERE, federation_cell_set};
 use crate::keys::{self, CellGateKey, CellSpace, ImportKey, KeyKind, NameRevisionKey, StoredRow};
 
-/// How an import begins.
+/// The state in which an import begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImportBegun {
     /// From the first block.
@@ -23,18 +23,18 @@ pub enum ImportBegun {
     Done,
 }
 
-/// What an import has come to.
+/// The result of an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
     /// The gate of the cell, which is open now.
     pub gate: CellGate,
     /// Rows of the export.
     pub rows: u64,
-    /// Blocks that were stored by this run.
+    /// Blocks that this run has stored.
     pub blocks_stored: u64,
 }
 
-/// Whether `key` (without the cell's prefix) and `value` are a row that a cell is made of.
+/// Checks that `key` (without the cell's prefix) and `value` are a row that an export contains.
 pub(super) fn row_check(space: &CellSpace, key: &[u8], value: &[u8]) -> StoreResult<KeyKind> {
     let full = [space.prefix(), key].concat();
     let kind = StoredRow::decode(space, &full, value)?.kind();
@@ -44,15 +44,15 @@ pub(super) fn row_check(space: &CellSpace, key: &[u8], value: &[u8]) -> StoreRes
     }
 }
 
-/// How far an import into `space` is; `None` where there is none.
+/// The progress of an import into `space`; `None` without one.
 pub async fn cell_import_standing(tx: &Transaction, space: &CellSpace) -> StoreResult<Option<ImportRow>> {
     keys::read(tx, space, &ImportKey {}).await
 }
 
-/// Begins an import, or finds the one that was begun with the same file. A cell that is there is refused, but for one
-/// that has moved or is half imported where `replace` says so: that one is removed.
+/// Begins an import, or finds the one that was begun with the same file. Fails if the cell exists. With `replace`, it
+/// first removes a cell that has moved or is half imported.
 ///
-/// Repeating it after an unknown result finds what the first did.
+/// Repeating it after an unknown result finds what the first call did.
 pub async fn cell_import_begin(
     tx: &Transaction,
     space: &CellSpace,
@@ -67,7 +67,7 @@ pub async fn cell_import_begin(
         (Some(CellGate { state: CellState::Importing, .. }), Some(import)) => {
             return Ok(ImportBegun::Resumed(import));
         }
-        // The row stays: it says which export the cell came from.
+        // The row stays: it records which export the cell came from.
         (Some(CellGate { state: CellState::Open | CellState::Draining, .. }), Some(_)) => {
             return Ok(ImportBegun::Done);
         }
@@ -102,7 +102,7 @@ fn replace_check(space: &CellSpace, gate: &CellGate, replace: bool) -> StoreResu
     Err(StoreError::AlreadyExists { what })
 }
 
-/// Without a gate there is no cell; keys there all the same are nobody's to overwrite.
+/// Without a gate the cell does not exist. If it has keys all the same, nobody may overwrite them.
 async fn empty_check(tx: &Transaction, space: &CellSpace, replace: bool) -> StoreResult<()> {
     let range = space.range();
     let first = tx.range_all(RangeRequest::between(range.start, range.end).limit(1)).await?;
@@ -114,10 +114,10 @@ async fn empty_check(tx: &Transaction, space: &CellSpace, replace: bool) -> Stor
     )))
 }
 
-/// Stores the rows of `reader` that are not stored yet, and opens the cell once the file has ended as it should. Begin
-/// with [`cell_import_begin`]; interrupted anywhere, begin again with the same file from its first byte.
+/// Stores the rows of `reader` that are not stored yet, and opens the cell once the file has ended correctly. Begin
+/// with [`cell_import_begin`]; after an interruption, begin again with the same file from its first byte.
 ///
-/// `progress` is told the blocks that are stored after each.
+/// Calls `progress` with the number of stored blocks after each one.
 pub async fn cell_import_run<R: Read>(
     db: &Database,
     space: &CellSpace,
@@ -160,18 +160,19 @@ pub async fn cell_import_run<R: Read>(
     Ok(Imported { gate: open.await?, rows: end.rows, blocks_stored: stored })
 }
 
-/// Why an import has not come to its end.
+/// Why an import has not finished.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// The file. Nothing of the cell is visible.
+    /// The file is bad. Nothing of the cell is visible.
     #[error("the export cannot be taken")]
     File(#[from] ExportFileError),
-    /// The store. Repeat the import with the same file: it goes on where it was.
+    /// The store failed. Repeat the import with the same file: it continues where it stopped.
     #[error("the store refused")]
     Store(#[from] StoreError),
 }
 
-/// Stores one block: the row that counts them is read with a conflict, so that none is stored twice or by two.
+/// Stores one block. The row that counts blocks is read with a conflict, so that no block is stored twice or by two
+/// processes.
 async fn block_store(
     tx: &Transaction,
     space: &CellSpace,
@@ -190,7 +191,7 @@ async fn block_store(
     for (key, value) in rows {
         let full = [space.prefix(), key].concat();
         match StoredRow::decode(space, &full, value)? {
-            // A stamp of the store it came from means nothing here.
+            // A stamp of the old store means nothing in this one.
             StoredRow::NameRevision(NameRevisionKey { user, job }, _) => {
                 keys::write_stamped_value(tx, space, &NameRevisionKey { user, job })?;
             }
@@ -202,7 +203,7 @@ async fn block_store(
     keys::write(tx, space, &ImportKey {}, &import)
 }
 
-/// Opens the cell, in an epoch of its own: whoever looked at it half imported lists again.
+/// Opens the cell, in a new epoch: a reader that saw it half imported lists again.
 async fn cell_open(
     tx: &Transaction,
     space: &CellSpace,

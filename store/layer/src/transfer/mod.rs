@@ -1,14 +1,14 @@
-//! Moving a cell between stores: an export is a file with the cell's rows as of one position, an import makes a cell of
+//! Moves a cell between stores. An export is a file with the cell's rows at one position. An import makes a cell from
 //! it in another store, of any engine.
 //!
-//! What is carried is what the cell is: settings, nodes, jobs, tasks, gangs, endpoints, quotas, results of keyed
-//! requests, and the indexes of all these. What belongs to a store's attempt is not: leases and heartbeats, the
-//! journal, tokens of constraints. The import begins a new store epoch, so every position of before is refused, and the
+//! An export contains the cell itself: settings, nodes, jobs, tasks, gangs, endpoints, quotas, results of keyed
+//! requests, and the indexes of all these. It does not contain what belongs to one store: leases and heartbeats, the
+//! journal, tokens of constraints. The import begins a new store epoch, so every earlier position is refused, and the
 //! stamps of names are given again.
 //!
-//! An import takes many transactions, one per block of the file; the gate says `importing` until the last of them,
-//! which comes only after the whole file was verified. How far it is stands in the cell itself, so that it goes on
-//! where it was interrupted.
+//! An import takes many transactions, one per block of the file. The gate says `importing` until the last of them,
+//! which comes only after the whole file was verified. The cell itself records the progress, so that an interrupted
+//! import continues.
 
 mod error;
 mod export;

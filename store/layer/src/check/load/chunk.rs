@@ -1,4 +1,4 @@
-//! Some rows of a kind, each decoded by itself: one that is damaged is reported, and the others are read.
+//! Reads some rows of a kind and decodes each one alone: a damaged row is reported, and the others are read.
 
 use borough_kv::database::key_after;
 use borough_kv::{RangeRequest, Transaction};
@@ -11,7 +11,7 @@ use crate::keys::{CellSpace, Key, Prefix, value_decode};
 pub(super) struct RowChunk<K: Key> {
     pub(super) rows: Vec<(K, K::Value)>,
     pub(super) damage: Vec<Violation>,
-    /// The key's bytes to go on after; `None` where there is no more.
+    /// The key after which the next chunk begins; `None` at the end.
     pub(super) next: Option<Vec<u8>>,
 }
 
@@ -39,7 +39,7 @@ pub(super) async fn chunk_read<K: Key>(
     Ok(chunk)
 }
 
-/// What cannot be read, as a violation.
+/// The violation for a row that cannot be read.
 pub(super) fn damage_of(error: &StoreError, key: &[u8], value: &[u8]) -> Violation {
     let (rule, key_text, expected) = match error {
         StoreError::DamagedValue { kind, found, .. } => (

@@ -1,4 +1,4 @@
-//! Chunks of a live cell, each with the journal's tail up to its version.
+//! Reads chunks of a live cell, each with the journal's tail up to its version.
 
 use borough_kv::{Database, Idempotency, Transaction};
 use borough_model::journal::DeltaKey;
@@ -14,7 +14,7 @@ use crate::error::{StoreError, StoreResult};
 use crate::journal::{Cursor, Page};
 use crate::keys::{CellSpace, Key, KeyKind};
 
-/// What may be read again in the last transaction, beside all else in it.
+/// The most rows that the last transaction reads again, besides all else in it.
 const AGAIN_MAX: usize = 4_000;
 
 /// Follows the journal while chunks are read.
@@ -24,16 +24,16 @@ pub(super) struct JournalFollower<'a, P> {
     chunk_rows: usize,
     progress: P,
     told: LoadProgress,
-    /// Up to where the journal was read.
+    /// The journal is read up to here.
     cursor: Cursor,
     complete: bool,
-    /// What entries may have changed that they do not tell.
+    /// Rows that entries may have changed without recording the new value.
     again: Again,
     requests_begun: bool,
 }
 
 impl<'a, P: FnMut(LoadProgress)> JournalFollower<'a, P> {
-    /// Begins at the oldest entry that is kept.
+    /// Begins at the oldest kept entry.
     pub(super) async fn begin(
         db: &'a Database,
         space: &'a CellSpace,
@@ -62,7 +62,7 @@ impl<'a, P: FnMut(LoadProgress)> JournalFollower<'a, P> {
         self.complete
     }
 
-    /// Reads the entries there are, before any row: only what they say of rows is kept.
+    /// Reads the existing entries before any row, and keeps only their records of rows.
     pub(super) async fn history_read(&mut self, rows: &mut CellRows) -> StoreResult<()> {
         loop {
             let (space, after) = (self.space, self.cursor);
@@ -79,7 +79,7 @@ impl<'a, P: FnMut(LoadProgress)> JournalFollower<'a, P> {
                         return Ok(());
                     }
                 }
-                // Trimmed while it was read: what is left says enough.
+                // Trimmed while it was read: the rest is enough.
                 Err(StoreError::JournalTrimmed { floor, .. }) => {
                     rows.told.complete = false;
                     self.cursor = floor;
@@ -89,7 +89,7 @@ impl<'a, P: FnMut(LoadProgress)> JournalFollower<'a, P> {
         }
     }
 
-    /// Brings what was read to the version of a page.
+    /// Brings the rows forward to the version of a page.
     fn page_apply(&mut self, rows: &mut CellRows, page: Page) {
         self.told.entries = self.told.entries.saturating_add(count(page.entries.len()));
         for (at, entry) in page.entries {
@@ -102,7 +102,8 @@ impl<'a, P: FnMut(LoadProgress)> JournalFollower<'a, P> {
         self.cursor = page.next;
     }
 
-    /// Reads what is not read in chunks, and again what may have changed; answers the position of all.
+    /// Reads the kinds that are not read in chunks, and again the rows that may have changed. Returns the position of
+    /// all rows.
     pub(super) async fn finish(&mut self, rows: &mut CellRows) -> StoreResult<Cursor> {
         self.again.requests.extend(requests_odd(rows));
         loop {
@@ -159,7 +160,7 @@ impl<P: FnMut(LoadProgress)> RowSource for JournalFollower<'_, P> {
     }
 }
 
-/// A page of the journal, and a chunk where the page reaches the journal's end.
+/// A page of the journal, and a chunk if the page reaches the journal's end.
 async fn chunk_with_tail<K: Key>(
     tx: &Transaction,
     space: &CellSpace,
@@ -175,7 +176,7 @@ async fn chunk_with_tail<K: Key>(
     Ok((page, Some(chunk)))
 }
 
-/// Reads the journal once more for what it says of `suspects`, up to `at`.
+/// Reads the journal once more, up to `at`, for its records of `suspects`.
 pub(super) async fn words_read(
     db: &Database,
     space: &CellSpace,
@@ -197,7 +198,7 @@ pub(super) async fn words_read(
         });
         let page: Page = match page.await {
             Ok(page) => page,
-            // Trimmed meanwhile: the report is a little poorer.
+            // Trimmed meanwhile: the report lacks a few records.
             Err(StoreError::JournalTrimmed { .. }) => return Ok(()),
             Err(error) => return Err(error),
         };
@@ -222,7 +223,7 @@ fn again_note(again: &mut Again, requests: bool, entry: &JournalEntry) {
     }
 }
 
-/// Requests that do not agree with their index: expired between two chunks, or wrong.
+/// Requests that disagree with their index: expired between two chunks, or wrong.
 fn requests_odd(rows: &CellRows) -> Vec<borough_model::RequestId> {
     let unlisted =
         rows.requests.iter().filter(|(id, row)| !rows.request_expiries.contains(&(row.expires_ms, **id)));

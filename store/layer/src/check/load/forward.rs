@@ -1,4 +1,4 @@
-//! Bringing rows forward by what the journal tells: the rows themselves, and the indexes that follow from them.
+//! Brings rows forward by the journal's deltas: the rows themselves, and the indexes that follow from them.
 
 use borough_model::job::JobRow;
 use borough_model::task::TaskRow;
@@ -37,7 +37,7 @@ pub(crate) fn delta_apply(rows: &mut CellRows, at: Cursor, delta: Delta) {
             rows.name_revisions.insert((user, job), at.stamp);
         }
         Delta::Gang { row } => drop(rows.gangs.insert(row.id, row)),
-        // The settings themselves are read with the other rows.
+        // The settings are read at the end.
         Delta::CellSettings { .. } => {}
     }
 }

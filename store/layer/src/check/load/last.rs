@@ -1,5 +1,5 @@
-//! What is read in the last transaction of a load: kinds with few rows, what changes without the journal telling its
-//! new value, and keys of no kind.
+//! The last transaction of a load. It reads kinds with few rows, rows whose new value the journal does not record, and
+//! keys of no kind.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,17 +19,17 @@ use crate::keys::{
 };
 use crate::request::RequestRow;
 
-/// Keys of no kind that are reported at most, per gap between two kinds.
+/// The most keys of no kind that are reported, per gap between two kinds.
 const UNKNOWN_MAX: usize = 20;
 
-/// What is to be read again.
+/// The rows to read again.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Again {
     /// Jobs whose gate may have changed.
     pub(super) gates: BTreeSet<JobId>,
-    /// Requests that may have come in, or expired.
+    /// Requests that may have been added or have expired.
     pub(super) requests: BTreeSet<RequestId>,
-    /// Times by which one of those stands in the index, as far as that was read.
+    /// The index entries of those requests, as far as they were read.
     expiries: BTreeSet<(RequestId, i64)>,
 }
 
@@ -38,13 +38,13 @@ impl Again {
         self.gates.len().saturating_add(self.requests.len())
     }
 
-    /// The same with the entries of its requests in the index.
+    /// The same, with the index entries of its requests.
     pub(super) fn with_entries(&self, rows: &CellRows) -> Self {
         let listed = rows.request_expiries.iter().filter(|(_, id)| self.requests.contains(id));
         Self { expiries: listed.map(|&(at, id)| (id, at)).collect(), ..self.clone() }
     }
 
-    /// As many of them as `most`.
+    /// At most `most` of them.
     pub(super) fn part(&self, most: usize) -> Self {
         let gates: BTreeSet<JobId> = self.gates.iter().take(most).copied().collect();
         let left = most.saturating_sub(gates.len());
@@ -59,14 +59,14 @@ impl Again {
     }
 }
 
-/// What was read again.
+/// The rows that were read again.
 pub(super) struct Reread {
     gates: BTreeMap<JobId, Option<JobGate>>,
     requests: BTreeMap<RequestId, Option<RequestRow>>,
     expiries: BTreeMap<(i64, RequestId), bool>,
 }
 
-/// Reads `again`.
+/// Reads the rows of `again`.
 pub(super) async fn again_read(tx: &Transaction, space: &CellSpace, again: &Again) -> StoreResult<Reread> {
     let (mut gates, mut requests, mut expiries) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     for &job in &again.gates {
@@ -86,7 +86,7 @@ pub(super) async fn again_read(tx: &Transaction, space: &CellSpace, again: &Agai
 }
 
 impl Reread {
-    /// Puts what was read in its place.
+    /// Replaces the rows with those that were read.
     pub(super) fn put(self, rows: &mut CellRows) {
         for (job, gate) in self.gates {
             match gate {
@@ -123,7 +123,7 @@ pub(super) struct Last {
     unknown: Vec<Violation>,
 }
 
-/// Reads what is not read in chunks.
+/// Reads the kinds that are not read in chunks.
 pub(super) async fn last_read(tx: &Transaction, space: &CellSpace) -> StoreResult<Last> {
     let mut damage = Vec::new();
     let gate = single_read(tx, space, &CellGateKey {}, &mut damage).await?;
@@ -146,7 +146,7 @@ pub(super) async fn last_read(tx: &Transaction, space: &CellSpace) -> StoreResul
     })
 }
 
-/// The one row of a kind. One that is damaged is reported and counts as missing.
+/// The one row of a kind. A damaged one is reported and counts as missing.
 async fn single_read<K: Key>(
     tx: &Transaction,
     space: &CellSpace,
@@ -165,7 +165,7 @@ async fn single_read<K: Key>(
 }
 
 impl Last {
-    /// Puts what was read in its place.
+    /// Adds what was read to the rows.
     pub(super) fn put(self, rows: &mut CellRows) {
         (rows.meta, rows.gate) = (self.meta, self.gate);
         (rows.journal_floor, rows.journal_head) = (self.floor, self.head);

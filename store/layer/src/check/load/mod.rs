@@ -1,12 +1,12 @@
-//! Reading a whole cell: in one transaction where it is small, else in chunks at differing versions.
+//! Reads a whole cell: in one transaction if it is small, otherwise in chunks at different versions.
 //!
-//! A chunk is read in the same transaction as the tail of the journal, so what was read before it is brought to that
-//! very version first: after each chunk, everything that has been read is as of one position. Rows that the journal
-//! tells of, and indexes that follow from them, are brought forward by its deltas; gates of jobs and results of
-//! requests, which do not follow, are read again at the end where an entry may have changed them. What is stored under
-//! a key is taken as it is when its chunk is read, so an index that is wrong stays wrong and is found.
+//! A chunk is read in the same transaction as the tail of the journal, and the rows read before are brought to that
+//! version first. After each chunk, all rows therefore belong to one position. The journal's deltas bring forward the
+//! rows that it records and the indexes that follow from them. Gates of jobs and results of requests do not follow from
+//! deltas; they are read again at the end if an entry may have changed them. A chunk takes each index entry as it is
+//! stored, so a wrong entry stays wrong and is found.
 //!
-//! Memory: every row of the cell once, and 40 bytes for each row the journal tells of.
+//! Memory: every row of the cell once, and 40 bytes for each row that the journal records.
 
 mod chunk;
 mod follow;
@@ -28,23 +28,21 @@ use crate::error::StoreResult;
 use crate::journal::{Cursor, journal_floor, journal_tail};
 use crate::keys::CellSpace;
 
-/// Rows of a chunk, where the caller has no reason for another number.
+/// Rows of a chunk by default.
 pub const LOAD_CHUNK_ROWS: usize = 2_000;
 /// Entries of the journal per page.
 const PAGE_ENTRIES: usize = 1_024;
-/// Rows of which the journal says something else that are reported with what it says.
+/// The most differing rows that are reported with their journal record.
 const WORDS_MAX: usize = 100;
 
-/// How far a load is.
+/// The progress of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadProgress {
-    /// Rows read so far.
     pub rows: u64,
-    /// Journal entries read so far.
     pub entries: u64,
 }
 
-/// Gives chunks of a kind's rows, and brings what was read before to the version of the chunk.
+/// Supplies chunks of a kind's rows, and brings the rows read before to the version of the chunk.
 trait RowSource {
     /// The rows after the key `after`.
     async fn chunk<K: ChunkedKind>(
@@ -70,7 +68,7 @@ impl RowSource for SnapshotSource<'_> {
     }
 }
 
-/// Reads everything in one transaction, without conflicts: for cells that five seconds are enough for.
+/// Reads everything in one transaction, without conflicts: for cells that can be read in five seconds.
 pub async fn cell_rows_read(tx: &Transaction, space: &CellSpace) -> StoreResult<CellRows> {
     let mut rows = CellRows::default();
     journal_read(tx, space, &mut rows, |rows, cursor, entry| rows.told.entry(cursor, entry)).await?;
@@ -83,11 +81,11 @@ pub async fn cell_rows_read(tx: &Transaction, space: &CellSpace) -> StoreResult<
     Ok(rows)
 }
 
-/// Reads a cell of any size, in chunks of `chunk_rows`, while others change it. Answers its rows as of one position of
-/// the journal, and that position. `progress` is told after every chunk.
+/// Reads a cell of any size, in chunks of `chunk_rows`, while others change it. Returns its rows at one position of the
+/// journal, and that position. Calls `progress` after every chunk.
 ///
-/// Fails with [`StoreError::JournalTrimmed`](crate::StoreError::JournalTrimmed) where the journal is trimmed faster
-/// than the cell is read: raise its retention, and begin again.
+/// Fails with [`StoreError::JournalTrimmed`](crate::StoreError::JournalTrimmed) if the journal is trimmed faster than
+/// the cell is read: raise its retention, and begin again.
 pub async fn cell_rows_load(
     db: &Database,
     space: &CellSpace,
@@ -107,7 +105,7 @@ pub async fn cell_rows_load(
     Ok((rows, at))
 }
 
-/// Where the journal begins, and whether nothing was ever trimmed from it.
+/// Where the journal begins, and whether it was never trimmed.
 async fn journal_begin(tx: &Transaction, space: &CellSpace) -> StoreResult<Option<(Cursor, bool)>> {
     let gate = crate::keys::read_snapshot(tx, space, &crate::keys::CellGateKey {}).await?;
     let Some(gate) = gate else { return Ok(None) };
@@ -117,7 +115,7 @@ async fn journal_begin(tx: &Transaction, space: &CellSpace) -> StoreResult<Optio
     Ok(Some((floor.unwrap_or_else(|| Cursor::start(gate.store_epoch)), complete)))
 }
 
-/// Calls `each` with every entry there is, at the transaction's version.
+/// Calls `each` with every kept entry, at the transaction's version.
 async fn journal_read(
     tx: &Transaction,
     space: &CellSpace,

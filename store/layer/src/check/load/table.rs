@@ -1,4 +1,5 @@
-//! Where the rows of each kind go. Kinds that may be large are here, read in chunks; the others are read at the end.
+//! Maps each kind to its place in the rows. Kinds that may be large are here, read in chunks; the others are read at
+//! the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -15,7 +16,7 @@ use crate::keys::{
 
 /// A kind whose rows are read in chunks.
 pub(super) trait ChunkedKind: Key {
-    /// Removes what was read between two keys, the first exclusive, the last inclusive.
+    /// Removes the rows between two keys, the first exclusive, the last inclusive.
     fn cut(rows: &mut CellRows, after: Option<&Self>, upto: Option<&Self>);
     /// Adds a row.
     fn put(rows: &mut CellRows, key: Self, value: Self::Value);
@@ -95,7 +96,7 @@ tables! {
         put |rows, at, _row| rows.request_expiries.insert(at);
 }
 
-/// Reads every table. Requests come last, since those that come in while they are read are read again.
+/// Reads every table. Requests come last, since those that are added meanwhile are read again.
 pub(super) async fn tables_read(source: &mut impl RowSource, rows: &mut CellRows) -> StoreResult<()> {
     table_read::<NodeKey>(source, rows).await?;
     table_read::<NodeAllocKey>(source, rows).await?;
@@ -124,7 +125,7 @@ async fn table_read<K: ChunkedKind>(source: &mut impl RowSource, rows: &mut Cell
         let chunk = source.chunk::<K>(rows, after.take()).await?;
         let last = chunk.rows.last().map(|(key, _)| key.clone());
         let upto = last.as_ref().filter(|_| chunk.next.is_some());
-        // A chunk of damaged keys alone says nothing of where it ends among the others.
+        // The keys of a chunk with damaged keys only do not say where it ends.
         if chunk.next.is_none() || upto.is_some() {
             K::cut(rows, last_key.as_ref(), upto);
         }

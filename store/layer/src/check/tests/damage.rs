@@ -1,5 +1,5 @@
-//! Every kind of row is damaged in turn: removed, given another's value, or a bit of it turned. The check says which
-//! key is wrong, and what is stored there and should be.
+//! Damages every kind of row: removes it, swaps its value, or flips a bit. The check must name the wrong key, its
+//! stored value, and the expected one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ use crate::testing::name;
 /// A cell in which something of every kind has happened.
 async fn world() -> World {
     let (mut world, mut steps) = (World::new(11).await, Steps::new());
-    // Under a limit the sum has a row of its own.
+    // Under a limit, the sum has a row of its own.
     for band in [Band::BestEffort, Band::Batch, Band::Production, Band::Monitoring] {
         let limit = Some((borough_model::Resources::default(), Some(1_000_000)));
         let set = world.read(async |tx, space| {
@@ -57,7 +57,7 @@ async fn world() -> World {
     world
 }
 
-/// Notes the load of a node that is there.
+/// Writes the load of some node.
 async fn load_of_any(world: &mut World) {
     let rows = world.rows().await;
     let measured = Some(LoadMeasured { cpu_millis: 700, ..LoadMeasured::default() });
@@ -79,7 +79,7 @@ async fn gang_of_any(world: &mut World) {
     for job in jobs {
         world
             .change("gang", async |tx, changes| {
-                // What is refused is another job's turn.
+                // A refusal is fine: another job gets its turn.
                 crate::gang::gang_begin(tx, &mut changes.open()?, (GangId(5), job), 1, 1)
                     .await
                     .map(drop)
@@ -122,7 +122,7 @@ fn kind_of(world: &World, key: &[u8]) -> KeyKind {
     own.next().unwrap()
 }
 
-/// Kinds whose rows stand for themselves: nothing else says that one is missing, or what is in it.
+/// Kinds whose rows no other row depends on, so that neither a missing row nor a wrong value shows.
 const BY_THEMSELVES: [KeyKind; 5] =
     [KeyKind::NodeLive, KeyKind::NodeSession, KeyKind::Quota, KeyKind::Constraint, KeyKind::NodeReserved];
 
@@ -136,13 +136,13 @@ async fn a_row_that_is_missing_is_told_by_its_key() {
         let kind = kind_of(&world, &key);
         let tries = tries.entry(kind).or_default();
         *tries += 1;
-        // An entry of the journal is missed where no later one tells of its rows.
+        // A missing entry of the journal shows only if no later entry records its rows.
         if BY_THEMSELVES.contains(&kind) || kind == KeyKind::Journal || *tries > 8 {
             continue;
         }
         let zero = kind == KeyKind::QuotaReleased && value.iter().all(|byte| *byte == 0);
-        // A name whose job is over may lead nowhere; a stamp of a name without endpoints tells nobody anything; a spec
-        // of another version than the one in force is history.
+        // Three kinds may be missing unnoticed: a name whose job is over, the stamp of a name without endpoints, and a
+        // spec of another version than the one in force.
         let history = [KeyKind::JobName, KeyKind::NameRevision, KeyKind::JobSpec].contains(&kind);
         put(&world, &key, None).await;
         let violations = found(&world).await;
@@ -184,7 +184,7 @@ async fn a_row_that_is_missing_is_told_by_its_key() {
     }
 }
 
-/// Kinds that the journal tells of whole, or whose every field is compared with something.
+/// Kinds that the journal records whole, or whose every field is compared with something.
 const COMPARED: [KeyKind; 10] = [
     KeyKind::Node,
     KeyKind::NodeAlloc,
@@ -211,7 +211,7 @@ async fn a_bit_that_is_turned_is_told_with_both_values() {
         let mut turned = value.to_vec();
         let byte = (at * 7) % turned.len();
         turned[byte] ^= 1 << (at % 8);
-        // An absent field has two encodings: nothing of what is stored has changed then.
+        // An absent field has two encodings. Such a change alters nothing of what is stored.
         let read = |bytes: &[u8]| StoredRow::decode(&world.space, &key, bytes).ok();
         if read(&turned) == read(&value) {
             continue;
@@ -317,7 +317,7 @@ async fn rows_of_nothing_are_told() {
     assert!(violations.iter().any(|one| one.rule == "unknown_key"), "{violations:?}");
     put(&world, &unknown, None).await;
     assert_eq!(found(&world).await, []);
-    // What one transaction tells, chunks tell too.
+    // The load in chunks reports the same as the load in one transaction.
     put(&world, &unknown, Some(b"?")).await;
     let key = NodeTaskKey { node, job: nobody, index: 0 }.encode(&world.space);
     put(&world, &key, Some(&keys::value_encode(KeyKind::NodeTask, &()).unwrap())).await;

@@ -1,4 +1,4 @@
-//! Cells read in chunks while workers, operators and agents change them.
+//! Reads cells in chunks while workers, operators and agents change them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(crate) async fn entries(world: &World, upto: Cursor) -> Vec<(Cursor, Journal
     read.await.unwrap().into_iter().filter(|(at, _)| *at <= upto).collect()
 }
 
-/// What follows from the journal is what was read.
+/// The rows that follow from the journal equal those that were read.
 pub(crate) fn assert_same(loaded: &CellRows, model: &CellRows, seed: u64) {
     assert_eq!(loaded.nodes, model.nodes, "seed {seed}");
     assert_eq!(loaded.allocs, model.allocs, "seed {seed}");
@@ -40,7 +40,7 @@ pub(crate) fn assert_same(loaded: &CellRows, model: &CellRows, seed: u64) {
     assert_eq!(loaded.name_revisions, model.name_revisions, "seed {seed}");
 }
 
-/// The world's store for a reader that waits before each transaction, so that others get on with theirs.
+/// The world's store for a reader that waits before each transaction, so that others make progress.
 pub(crate) fn slow(world: &World) -> Database {
     let plan = FaultPlan {
         read_version_slow: 1.0,
@@ -51,7 +51,7 @@ pub(crate) fn slow(world: &World) -> Database {
     Database::new(Arc::new(FaultEngine::new(inner, plan, SeededRng::shared(world.seed ^ 7))))
 }
 
-/// Loads with chunks of a few rows while the world goes on; the rows are those of one position, and nothing is wrong.
+/// Loads with chunks of a few rows while the world changes. The rows belong to one position and break no rule.
 async fn load_while_it_lives(seed: u64) -> bool {
     let (mut world, mut steps) = (World::new(seed).await, Steps::new());
     for _ in 0..80 {
@@ -106,7 +106,7 @@ async fn a_load_needs_no_more_of_the_journal_than_is_kept() {
     assert_eq!(loaded.quota_used, everything.quota_used);
 }
 
-/// A cell that is not there is none with violations.
+/// A missing cell is an error, not a cell with violations.
 #[tokio::test(start_paused = true)]
 async fn a_cell_that_is_not_there_is_an_error() {
     let world = World::new(1).await;

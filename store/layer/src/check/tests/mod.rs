@@ -1,4 +1,4 @@
-//! The check against cells that live, and against cells that are damaged.
+//! The check against cells that change, and against damaged cells.
 
 mod damage;
 pub(crate) mod load;

@@ -1,6 +1,6 @@
-//! Workers that gather, commit and give up one gang at a time, under faults. The journal is replayed: a gang is
-//! committed only with enough holds of its epoch, a hold becomes a placement only under that commit, and every other is
-//! void.
+//! Workers gather, commit and give up one gang at a time, under faults. The test replays the journal. A gang is
+//! committed only with enough holds of its epoch, a hold becomes a placement only by that commit, and every other hold
+//! is void.
 
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ use crate::testing::{LATE, seeds};
 
 const MEMBERS: u32 = 2;
 
-/// One of a worker's steps, drawn; refusals and store errors are as good as success, since others are at it too.
+/// A random step of a worker. Refusals and store errors count as success, since other workers act at the same time.
 async fn step(cell: &TestCell, rng: &dyn Rng, now_ms: i64) {
     let draw = |bound: u64| rng.next_u64() % bound;
     let gang = cell.run(async |tx| gang_get(&tx, &cell.space, GANG).await).await;
@@ -49,7 +49,7 @@ async fn step(cell: &TestCell, rng: &dyn Rng, now_ms: i64) {
     }
 }
 
-/// Checks one entry against what was before it; answers whether a gang was committed by it.
+/// Checks one entry against the rows before it. Returns true if it committed a gang.
 fn entry_check(before: &CellRows, deltas: &[Delta], seed: u64) -> bool {
     let old_gang = before.gangs.get(&GANG);
     let mut committed = false;

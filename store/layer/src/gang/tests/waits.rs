@@ -1,5 +1,5 @@
-//! A gang whose members take the places of others: each takes its share when its victims are gone, and none starts
-//! before all have theirs; with the first that is lost, all is given back.
+//! A gang whose members preempt other tasks. Each member gets its share when its victims have exited, and none starts
+//! before all have theirs. The first lost member releases everything.
 
 use borough_model::task::{Attempt, Evicted, GangRow, StopReason, TaskEvent, TaskRow};
 
@@ -17,7 +17,7 @@ fn placement(gang: Option<(GangId, u64)>) -> Placement {
     Placement { node: NODE, incarnation: Incarnation(1), ports: Vec::new(), resources, spec_version: 1, gang }
 }
 
-/// The first member holds, the second waits until a task that was there has gone; the gang is closed.
+/// The first member holds, the second waits for the exit of a victim, and the gang is closed.
 async fn waiting() -> (TestCell, u64) {
     let cell = world().await;
     let epoch = begin(&cell, 1_000).await.unwrap().epoch;
@@ -55,7 +55,7 @@ async fn row(cell: &TestCell, index: u32) -> TaskRow {
     cell.run(async |tx| task_get(&tx, &cell.space, task(index)).await).await.unwrap().unwrap()
 }
 
-/// Nothing is left of the victim.
+/// The victim exits and is released.
 async fn victim_leaves(cell: &TestCell) {
     let report = TaskReport {
         task: task(2),
@@ -121,7 +121,7 @@ async fn a_gang_that_waits_expires_only_where_it_lacks_a_member() {
         expired.await.unwrap().state
     };
     assert_eq!(expire().await, GangState::Waiting);
-    // One that is gone without a word, as where it only held and gave way to a commit that reads nothing.
+    // A member that leaves without a report: it only held, and a commit that reads nothing has evicted it.
     let attempt = Attempt { node: NODE, incarnation: Incarnation(1) };
     cell.change(at(1_400), async |tx, changes| {
         let before = task_get(tx, changes.space(), task(0)).await?.unwrap();

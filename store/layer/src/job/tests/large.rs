@@ -1,5 +1,5 @@
-//! A job of as many tasks as there may be: every verb and every step of the controller is a small transaction, however
-//! many rows there are.
+//! A job with the largest number of tasks: every verb and every step of the controller is a small transaction, however
+//! many rows it has.
 
 use borough_model::task::{ChargeOwner, StopReason, TaskRow, TaskState, Verdict};
 use borough_model::{Incarnation, TaskId};
@@ -30,7 +30,7 @@ async fn small<T>(
     changing.await.unwrap()
 }
 
-/// Goes through all rows by steps; answers how many have changed.
+/// Visits all rows in steps. Returns how many have changed.
 async fn sweep(
     cell: &TestCell,
     action: &'static str,
@@ -47,7 +47,7 @@ async fn sweep(
     }
 }
 
-/// The rows that a shrink to nothing leaves, written as they are.
+/// The rows that a shrink to nothing leaves, written directly.
 async fn rows_write(cell: &TestCell) {
     for first in (0..TASKS).step_by(5_000) {
         let write = cell.run(async |tx| {
@@ -81,7 +81,7 @@ async fn a_hundred_thousand_dead_tasks_come_back_and_go_again_in_small_transacti
     };
     scale(TASKS).await;
     assert_eq!(charged(&cell, Band::Batch).await, u64::from(TASKS), "charged before they are revived");
-    // What the verb once did itself cannot be one transaction.
+    // Reviving all rows in the verb itself would exceed one transaction.
     let all = usize::try_from(TASKS).unwrap();
     let at_once = cell.change(change(7, "at_once"), async |tx, changes| {
         task_wanted_revive(tx, changes, JobId(1), None, all).await
@@ -93,12 +93,12 @@ async fn a_hundred_thousand_dead_tasks_come_back_and_go_again_in_small_transacti
     let revive = async |tx: &borough_kv::Transaction, changes: &mut ChangeSet, after: Option<TaskId>| {
         task_wanted_revive(tx, changes, JobId(1), after, STEP).await
     };
-    // Half of them are revived when the job shrinks again, and grows.
+    // The job shrinks again and grows, which revives half of them.
     scale(TASKS / 2).await;
     assert_eq!(charged(&cell, Band::Batch).await, u64::from(TASKS / 2));
     assert_eq!(sweep(&cell, "task_revive", revive).await, all / 2);
     scale(TASKS).await;
-    // Another band takes what is revived and what is not.
+    // Another band takes the charges of revived and not revived tasks.
     small(&cell, "job_priority", async |tx, changes| job_priority_set(tx, changes, JobId(1), 250).await)
         .await;
     let bands = (charged(&cell, Band::Batch).await, charged(&cell, Band::Production).await);

@@ -1,5 +1,5 @@
-//! The stored bytes of a value of each kind. What is in the file is on disks: lines are added, never changed, and
-//! every line, however old, must still be read. The rows' own encodings, field by field, are kept in `store/model`.
+//! The stored bytes of a value of each kind. Stores contain the lines of the file: lines are added, never changed, and
+//! every line, however old, must still be readable. `store/model` keeps the encodings of the rows, field by field.
 
 use std::collections::BTreeMap;
 
@@ -133,7 +133,7 @@ fn the_others() -> Vec<StoredRow> {
     }
 }
 
-/// Every kind has a line; the last line of a kind is what is written today.
+/// Every kind has a line. The last line of a kind is what is written today.
 #[test]
 fn stored_values_are_golden() {
     let space = CellSpace::new(name("alpha"));

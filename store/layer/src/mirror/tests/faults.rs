@@ -1,4 +1,4 @@
-//! The mirror over a store that does everything the contract allows, with several producers at once.
+//! The mirror over a store that does everything that the contract allows, with several producers at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use crate::journal::{cell_list_chunked, journal_head, journal_trim};
 use crate::mirror::{MirrorEvent, MirrorFollower, MirrorOptions, MirrorState};
 use crate::testing::{LATE, TestCell, seeds};
 
-/// With `trims`, everything is trimmed again and again, so that tails and listings begin again. Answers
-/// how often a subscriber was told to resync.
+/// With `trims`, everything is trimmed again and again, so that tails and listings must begin again. Returns how often
+/// a subscriber had to resync.
 async fn converge(seed: u64, trims: bool) -> u32 {
     let mut resyncs = 0;
     let cell = Arc::new(TestCell::with_faults(seed, FaultPlan::heavy()).await);
@@ -33,7 +33,7 @@ async fn converge(seed: u64, trims: bool) -> u32 {
         producers.spawn_local(async move {
             let mut workload = Workload::new(seed.wrapping_mul(31).wrapping_add(producer));
             for _ in 0..25 {
-                // A time-out is an answer too; what it left in flight is waited for below.
+                // A time-out is an answer too; the commit that it left in flight is awaited below.
                 let _ = workload.try_step(&cell).await;
                 tokio::task::yield_now().await;
             }

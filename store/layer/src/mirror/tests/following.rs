@@ -1,4 +1,4 @@
-//! The follower: it keeps up, tells subscribers without gap or overlap, and lists again when it must.
+//! The follower keeps up, sends events without gap or overlap, and lists again when it must.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::journal::{Cursor, cell_list_chunked, journal_head, journal_trim};
 use crate::mirror::{MirrorEvent, MirrorFollower, MirrorHandle, MirrorOptions, MirrorState, Resume};
 use crate::testing::TestCell;
 
-/// Far longer than anything here takes; with a paused clock it costs nothing.
+/// Far longer than any step here takes; with a paused clock it costs nothing.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 fn follow(cell: &TestCell, options: MirrorOptions) -> MirrorHandle {
@@ -25,7 +25,7 @@ async fn head(cell: &TestCell) -> Cursor {
     cell.run(async |tx| journal_head(&tx, &cell.space).await).await.unwrap()
 }
 
-/// What the mirror should show, from the store.
+/// The state of the store, which the mirror should show.
 async fn expected(cell: &TestCell) -> MirrorState {
     let mut state = MirrorState::default();
     let from = cell_list_chunked(&cell.db, &cell.space, 1_000, |listed| state.list(listed)).await.unwrap();
@@ -111,7 +111,7 @@ async fn a_watch_resumes_from_memory_as_far_back_as_it_reaches() {
     assert!(matches!(mirror.resume(Cursor::start(0)), Resume::ForeignEpoch { current: 1 }));
 }
 
-/// Everything is trimmed while the follower is not looking: it lists again, and says so.
+/// Everything is trimmed while the follower does not read: it lists again, and notifies its subscribers.
 #[tokio::test(start_paused = true)]
 async fn a_trimmed_mirror_lists_again() {
     let cell = TestCell::new().await;
@@ -151,7 +151,7 @@ async fn a_new_epoch_begins_anew() {
     caught_up(&cell, &mirror).await;
 }
 
-/// The gate is seen by the timer at the latest; staleness is measured by the clock and ends with a read.
+/// The timer shows a changed gate at the latest. Staleness is measured by the clock and ends with a read.
 #[tokio::test(start_paused = true)]
 async fn the_gate_and_the_age_of_the_state_are_known() {
     let cell = TestCell::new().await;
@@ -169,7 +169,7 @@ async fn the_gate_and_the_age_of_the_state_are_known() {
     assert_eq!(mirror.staleness(), Duration::ZERO);
 }
 
-/// The last handle that goes ends the follower; the store's handle is free again.
+/// Dropping the last handle ends the follower and releases the store's handle.
 #[tokio::test(start_paused = true)]
 async fn the_last_handle_ends_the_follower() {
     let cell = TestCell::new().await;

@@ -1,4 +1,4 @@
-//! Listing in chunks at differing versions, then replay: the state is the store's.
+//! A listing in chunks at different versions, then a replay: the state equals the store's.
 
 use proptest::prelude::*;
 
@@ -13,7 +13,7 @@ async fn page(cell: &TestCell, after: Cursor, limit: usize) -> StoreResult<Page>
     cell.run(async |tx| journal_tail(&tx, &cell.space, after, limit).await).await
 }
 
-/// Applies pages from `after` to the end of the journal; each one `times` times.
+/// Applies pages from `after` to the end of the journal, each `times` times.
 async fn replay(
     cell: &TestCell,
     state: &mut MirrorState,
@@ -38,7 +38,7 @@ async fn replay(
     }
 }
 
-/// Two states are the same; where not, names what differs first, since whole states are long.
+/// Asserts that two states are equal. On failure it names the first difference, since whole states are long.
 fn same(left: &MirrorState, right: &MirrorState, seed: u64) {
     if left == right {
         return;
@@ -51,7 +51,7 @@ fn same(left: &MirrorState, right: &MirrorState, seed: u64) {
     panic!("seed {seed}, line {at}:\n{}\n--- the store:\n{}", around(&left), around(&right));
 }
 
-/// The state of a store in which nothing happens meanwhile.
+/// The state of a store that nobody changes meanwhile.
 async fn quiet(cell: &TestCell) -> MirrorState {
     let mut state = MirrorState::default();
     let from = cell_list_chunked(&cell.db, &cell.space, 1_000, |listed| state.list(listed)).await.unwrap();
@@ -63,7 +63,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap()
 }
 
-/// Lists in small chunks with changes between them, replays, and compares.
+/// Lists in small chunks with changes in between, replays, and compares.
 async fn compare(seed: u64, before: u64, chunk_rows: usize, limit: usize) {
     let cell = TestCell::new().await;
     let mut workload = Workload::new(seed);
@@ -74,8 +74,8 @@ async fn compare(seed: u64, before: u64, chunk_rows: usize, limit: usize) {
     let from = cell_list_chunked(&cell.db, &cell.space, chunk_rows, |listed| {
         state.list(listed);
         for _ in 0..workload.below(3) {
-            // A change between two chunks. On a runtime of its own: a step may pause before another attempt, and the
-            // timer of the runtime that waits here would never let it go on.
+            // A change between two chunks, on a runtime of its own: a step may pause before a retry, and the timer of
+            // the waiting runtime would never wake it.
             let step = || runtime().block_on(workload.step(&cell));
             std::thread::scope(|scope| scope.spawn(step).join()).unwrap();
         }
@@ -118,7 +118,7 @@ async fn the_whole_journal_is_the_whole_state() {
     }
 }
 
-/// A reader before the floor is told so, at the first read and in between; one at the floor goes on.
+/// A reader before the floor gets an error, at its first read and later. A reader at the floor continues.
 #[tokio::test]
 async fn a_trim_is_never_a_gap() {
     let cell = TestCell::new().await;

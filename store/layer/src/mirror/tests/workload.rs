@@ -1,4 +1,4 @@
-//! A random workload over every kind of row: what is written is what the journal says.
+//! A random workload over every kind of row, which records in the journal what it writes.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::keys::{
 use crate::name::EndpointRow;
 use crate::testing::{TestCell, change, job_spec, name};
 
-/// Draws operations from a seed, and carries them out.
+/// Draws operations from a seed and runs them.
 pub(super) struct Workload {
     rng: std::sync::Arc<dyn Rng>,
     requests: u128,
@@ -42,7 +42,7 @@ impl Workload {
         self.try_step(cell).await.unwrap();
     }
 
-    /// As [`Workload::step`], where the store may fail it.
+    /// As [`Workload::step`], if the store may fail it.
     pub(super) async fn try_step(&mut self, cell: &TestCell) -> StoreResult<()> {
         self.requests += 1;
         let draws: Vec<[u64; 4]> =
@@ -138,7 +138,7 @@ async fn alloc_put(tx: &Transaction, changes: &mut ChangeSet, node: NodeId, valu
     Ok(())
 }
 
-/// Two jobs to a name: it goes to the one that was created last.
+/// Two jobs share a name: it goes to the one that was created last.
 fn owner(job: JobId) -> (Name, Name) {
     (name("ada"), name(&format!("job{}", job.0 / 2)))
 }
@@ -177,14 +177,14 @@ async fn job_put(tx: &Transaction, changes: &mut ChangeSet, id: JobId, value: u6
     Ok(())
 }
 
-/// A spec of differing size: some take several parts of the journal's entry.
+/// A spec of varying size: some need several parts of the journal's entry.
 fn spec_of(row: &JobRow, value: u64) -> JobSpec {
     let mut spec = job_spec(row.user.clone(), row.name.clone());
     spec.task.command.push("x".repeat(usize::try_from(value % 5).unwrap() * 15_000));
     spec
 }
 
-/// Forgets a job with its specs, tasks, gangs and endpoints, as one entry.
+/// Removes a job with its specs, tasks, gangs and endpoints, as one entry.
 async fn job_gone(tx: &Transaction, changes: &mut ChangeSet, job: JobId) -> StoreResult<()> {
     let space = changes.space().clone();
     for index in 0..u32::try_from(TASKS).unwrap() {
@@ -282,7 +282,7 @@ async fn gang_put(tx: &Transaction, changes: &mut ChangeSet, id: GangId, value: 
     Ok(())
 }
 
-/// How many rows of a kind there are.
+/// Counts the rows of a kind.
 pub(super) async fn count<K: Key>(tx: &Transaction, space: &CellSpace) -> StoreResult<usize> {
     Ok(keys::range::<K>(tx, space, &Prefix::all(), keys::RangeOptions::snapshot()).await?.len())
 }

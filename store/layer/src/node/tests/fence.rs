@@ -1,4 +1,4 @@
-//! The fence of sessions: a session that another has followed changes nothing of its node.
+//! The fence of sessions: a session that has a successor changes nothing of its node.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -12,7 +12,7 @@ use crate::task::{TaskBook, task_node_lost};
 
 const TASK: TaskId = TaskId { job: JobId(1), index: 0 };
 
-/// A node whose session 5 was followed by session 6.
+/// A node whose session 5 has the successor 6.
 async fn superseded() -> (TestCell, NodeId) {
     let cell = TestCell::new().await;
     let node = register(&cell, "n1", &facts(), 7).await.row.id;
@@ -25,7 +25,7 @@ async fn live_of(cell: &TestCell, node: NodeId) -> Option<NodeLive> {
     cell.run(async |tx| node_live_read(&tx, &cell.space, node).await).await.unwrap()
 }
 
-/// A beat of the session before arrives after a registration and before the new session's full report: it must neither
+/// A renewal of the old session arrives after a registration and before the new session's full report. It must neither
 /// renew the lease nor name its own session in it.
 #[tokio::test]
 async fn a_beat_of_a_session_that_was_followed_renews_nothing() {
@@ -69,7 +69,7 @@ async fn a_registration_in_between_fails_what_the_session_before_it_writes() {
     assert_eq!(row.state, NodeState::Recovering);
 }
 
-/// A beat does not stand in the way of a session's other writes.
+/// A renewal fails no other write of its session.
 #[tokio::test]
 async fn a_beat_fails_no_other_write_of_its_session() {
     let cell = TestCell::new().await;
@@ -114,8 +114,8 @@ async fn reported(cell: &TestCell, node: NodeId, present: &[(TaskId, Incarnation
     reported.await.unwrap().unwrap().state
 }
 
-/// What is left on a node is counted from the rows, whatever the gateway believes: a lost task that still names it, and
-/// an attempt that is over in the store.
+/// The old attempts on a node are counted from the rows, whatever the gateway believes: a lost task that still names
+/// it, and an attempt that is over in the store.
 #[tokio::test]
 async fn what_is_left_on_a_returning_node_is_counted_from_the_rows() {
     let cell = TestCell::new().await;

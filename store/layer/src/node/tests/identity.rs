@@ -1,4 +1,4 @@
-//! Whose node it is, against a store: who is refused changes nothing, and an operator's act gives the node away.
+//! Ownership of nodes against a store: a refused agent changes nothing, and an operator's command gives the node away.
 
 use borough_model::node::{AgentIdentity, AgentKey, AgentProcess, DurableId, RefusalCause};
 
@@ -9,7 +9,7 @@ fn identity(durable: u128) -> AgentIdentity {
     AgentIdentity::new(DurableId(durable), "m1").unwrap()
 }
 
-/// A process of agent `durable` arrives in boot `boot`, in a session that has the number of the process.
+/// A process of agent `durable` registers in boot `boot`, in a session that has the number of the process.
 fn registration(durable: u128, instance: u64, boot: &str) -> NodeRegistration {
     let facts = NodeFacts { boot_id: boot.to_owned(), ..facts() };
     let agent = Some(AgentProcess { identity: identity(durable), identity_before: None, instance });
@@ -42,7 +42,7 @@ async fn a_refused_agent_leaves_the_session_of_the_other_in_force() {
     assert_eq!(refusal(register_as(&cell, stranger).await), RefusalCause::OtherAgent);
     assert_eq!(row(&cell).await, before);
     assert!(in_force(&cell, 11).await && !in_force(&cell, 21).await);
-    // The agent starts again; its process of before never comes back.
+    // The agent starts again; its earlier process never comes back.
     register_as(&cell, registration(1, 12, "b1")).await.unwrap();
     assert!(in_force(&cell, 12).await && !in_force(&cell, 11).await);
     assert_eq!(refusal(register_as(&cell, registration(1, 11, "b1")).await), RefusalCause::Superseded);
@@ -96,7 +96,7 @@ async fn an_operator_gives_the_node_of_a_silent_agent_to_another_one() {
     assert!(in_force(&cell, 21).await);
 }
 
-/// What was written before agents had identities: the first that says who it is takes the node.
+/// A row from before agents had identities: the first agent with an identity takes the node.
 #[tokio::test]
 async fn a_node_without_an_identity_takes_the_first_that_comes() {
     let cell = TestCell::new().await;
@@ -106,8 +106,8 @@ async fn a_node_without_an_identity_takes_the_first_that_comes() {
     assert_eq!(refusal(register_as(&cell, registration(2, 21, "b2")).await), RefusalCause::OtherAgent);
 }
 
-/// Older versions recorded an agent's key instead of its digest: the agent keeps its node, and nobody else gets it with
-/// what is shown of a digest.
+/// Older versions recorded an agent's key instead of its digest. The agent keeps its node, and nobody else gets it with
+/// the digest that is shown.
 #[tokio::test]
 async fn a_recorded_key_becomes_its_digest_and_a_digest_is_no_key() {
     let cell = TestCell::new().await;
@@ -125,7 +125,7 @@ async fn a_recorded_key_becomes_its_digest_and_a_digest_is_no_key() {
         |agent, instance| NodeRegistration { agent: Some(agent), ..registration(1, instance, "b1") };
     let taken = register_as(&cell, registration_of(of_key(key, 12), 12)).await.unwrap();
     assert_eq!(taken.row.identity, Some(of_key(key, 0).identity), "the key is not recorded any more");
-    // Whoever presents what everybody sees as if it were a key.
+    // Someone presents the public digest as if it were a key.
     let shown = AgentKey(key.durable_id().0);
     let refused = register_as(&cell, registration_of(of_key(shown, 13), 13)).await;
     assert_eq!(refusal(refused), RefusalCause::OtherAgent);

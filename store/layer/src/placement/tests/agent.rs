@@ -1,4 +1,4 @@
-//! Agents that report anything that can be, in any order, and repeat old reports.
+//! Agents that send any possible report, in any order, and repeat old ones.
 
 use borough_model::task::{EndReason, Exit, Health, TaskRow, TaskState};
 
@@ -27,7 +27,7 @@ fn report(row: &TaskRow, phase: ReportPhase, health: Health, code: Option<i32>) 
 }
 
 impl World {
-    /// Some agent reports some of its attempts; old reports come again.
+    /// Some agent reports some of its attempts. Old reports are repeated.
     pub(crate) async fn agent_report(&self, old: &Mutex<Vec<(SessionFence, TaskReport)>>) -> &'static str {
         let rows = self.rows().await;
         let there: Vec<&TaskRow> = rows.tasks.values().filter(|row| is_on_node(row.state)).collect();
@@ -57,7 +57,7 @@ impl World {
         assert_eq!(answers.map_or(reports.len(), |answers| answers.len()), reports.len());
     }
 
-    /// What an agent may say next of an attempt.
+    /// A next report that an agent may send about an attempt.
     fn next_report(&self, row: &TaskRow) -> TaskReport {
         let health = [Health::Healthy, Health::Healthy, Health::Unknown, Health::Unhealthy]
             [usize::try_from(self.below(4)).unwrap()];
@@ -77,7 +77,7 @@ impl World {
         report(row, phase, health, code)
     }
 
-    /// Every agent ends everything it has.
+    /// Every agent ends all of its attempts.
     pub(crate) async fn agents_end_all(&self) {
         let rows = self.rows().await;
         for row in rows.tasks.values().filter(|row| is_on_node(row.state)) {

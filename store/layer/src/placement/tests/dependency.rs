@@ -1,5 +1,5 @@
-//! A placement falls where what it relies on has changed meanwhile, whoever changed it: the task that it stands near
-//! to, and the name of the job whose task gives way to it.
+//! A placement fails if something that it relies on has changed meanwhile: the task that it stands near to, or the name
+//! of the job whose task it evicts.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ fn placed(task: TaskId, node: NodeId) -> TaskRow {
     task_transition(&TaskRow::never_placed(task), &TaskEvent::Place(place), 1_000).unwrap().row
 }
 
-/// A published task of job `ada/web` gives way to the other one.
+/// A published task of job `ada/web` is evicted for the other one.
 fn eviction() -> Eviction {
     let before = placed(STANDS, NodeId(5));
     let attempt = Attempt { node: NodeId(5), incarnation: before.incarnation };
@@ -93,7 +93,7 @@ async fn a_placement_falls_with_the_task_that_it_was_placed_near_to() {
     }
 }
 
-/// The withdrawal of a victim's endpoint is blind: it must not clear what a later job of the name has published.
+/// The withdrawal of a victim's endpoint is blind. It must not clear the endpoint of a later job of the name.
 #[tokio::test]
 async fn a_placement_falls_with_the_name_of_the_job_that_gives_way() {
     let cell = TestCell::new().await;

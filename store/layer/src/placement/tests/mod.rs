@@ -1,5 +1,5 @@
-//! Workers that plan and commit while jobs are scaled and stopped, nodes cordoned and lost, and agents report: after
-//! every step the whole cell is checked.
+//! Workers plan and commit while jobs are scaled and stopped, nodes cordoned and lost, and agents report. After every
+//! step the whole cell is checked.
 
 mod agent;
 mod dependency;
@@ -22,7 +22,7 @@ use crate::task::TaskReport;
 const STEPS: u32 = 250;
 const WORKERS: usize = 3;
 
-/// What happens to a world, step by step.
+/// The steps of a run.
 pub(crate) struct Steps {
     planned: Vec<Option<Planned>>,
     old: Mutex<Vec<(SessionFence, TaskReport)>>,
@@ -36,7 +36,7 @@ impl Steps {
         Self { planned, old: Mutex::default(), fates: BTreeMap::new(), actions: Vec::new() }
     }
 
-    /// Something that workers, operators, owners or agents do.
+    /// Some action of workers, operators, owners or agents.
     pub(crate) async fn step(&mut self, world: &mut World) {
         world.now_ms += i64::try_from(world.below(3_000)).unwrap();
         let worker = usize::try_from(world.below(3)).unwrap();
@@ -74,7 +74,7 @@ impl Steps {
     }
 }
 
-/// One run; answers what became of its batches, and what states there were.
+/// One run. Returns the results of its batches, and the states that occurred.
 async fn run(seed: u64) -> (BTreeMap<Fate, u32>, BTreeSet<String>) {
     let mut world = World::new(seed).await;
     let mut steps = Steps::new();
@@ -88,7 +88,7 @@ async fn run(seed: u64) -> (BTreeMap<Fate, u32>, BTreeSet<String>) {
     (steps.fates, world.seen)
 }
 
-/// Everything is stopped, ended and forgotten: nothing is left, and nothing is charged.
+/// Everything is stopped, ended and removed: nothing is left, and nothing is charged.
 async fn settle(world: &mut World) {
     let jobs: Vec<_> = world.rows().await.jobs.into_keys().collect();
     for &job in &jobs {

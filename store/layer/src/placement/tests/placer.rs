@@ -29,14 +29,14 @@ impl SurvivorView for CellRows {
     }
 }
 
-/// A batch, and the version it was decided at.
+/// A batch, with the version that it was decided at.
 #[derive(Clone, Debug)]
 pub(crate) struct Planned {
     gate: GateOpen,
     batch: PlacementBatch,
 }
 
-/// What became of a batch.
+/// The result of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fate {
     Committed,
@@ -109,7 +109,7 @@ impl World {
         let (event, after) = match fits {
             Ok(after) => (TaskEvent::Place(place), after),
             Err(_) => {
-                // A task that runs there has to give way; until it is gone, its share is only promised.
+                // A task that runs there is evicted; until it exits, its share is only promised.
                 let promised = node_alloc_promise(alloc, &row.capacity, &resources, &numbers, self.now_ms);
                 let promised = promised.ok()?;
                 batch.evictions.push(self.evict(rows, batch, node, task)?);
@@ -134,7 +134,7 @@ impl World {
         Some(())
     }
 
-    /// Now and then a running task on the node has to give way.
+    /// Sometimes evicts a running task of the node.
     fn evict(
         &self,
         rows: &CellRows,
@@ -163,7 +163,7 @@ impl World {
         })
     }
 
-    /// Commits a plan of before, and goes on as a worker does.
+    /// Commits an earlier plan, and reacts as a worker does.
     pub(crate) async fn commit(&self, planned: Planned) -> (Fate, Option<Planned>) {
         let Planned { gate, batch } = planned;
         let space = self.space.clone();
@@ -210,7 +210,7 @@ impl World {
         }
     }
 
-    /// A batch is found exactly where it has happened.
+    /// A batch is found if and only if it was committed.
     async fn found_check(&self, batch: &PlacementBatch, found: bool) {
         let rows = self.rows().await;
         for placement in &batch.placements {

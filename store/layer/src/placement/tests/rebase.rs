@@ -1,4 +1,4 @@
-//! A placement keeps a node on which others have committed something meanwhile, where it still fits there.
+//! A placement keeps a node that others have committed to meanwhile, if it still fits there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::testing::name;
 const NODE: NodeId = NodeId(5);
 const TASKS: [TaskId; 2] = [TaskId { job: JobId(1), index: 0 }, TaskId { job: JobId(1), index: 1 }];
 
-/// What a worker knows after the conflict.
+/// A worker's state after the conflict.
 struct Fresh {
     node: PlacementNode,
     job: JobRow,
@@ -103,14 +103,14 @@ fn a_placement_keeps_the_node_that_another_has_placed_on_while_it_fits() {
     assert_eq!(left(&batch, &cordoned), [], "the node is not what it was");
 }
 
-/// What is promised a share waits for others to leave: by now it may have room without them.
+/// A placement with a promised share waits for victims to exit. By now it may have room without that.
 #[test]
 fn what_waits_on_a_node_falls_with_it() {
     assert_eq!(left(&batch(TaskEvent::HoldPromised), &fresh(0)), []);
 }
 
-/// Who gives way to whom was decided by priorities: a job of a victim that is raised meanwhile guards the batch, and
-/// the preemptor falls with it.
+/// Priorities decided the eviction. If the victim's job gets a higher priority meanwhile, its gate fails the batch, and
+/// the preemptor with it.
 #[test]
 fn a_preemptor_falls_where_the_job_of_its_victim_has_changed() {
     let mut batch = batch(TaskEvent::HoldPromised);
@@ -129,8 +129,8 @@ fn a_preemptor_falls_where_the_job_of_its_victim_has_changed() {
     assert_eq!(placement_losers(&raised, &batch), BTreeSet::from([TASKS[1]]));
 }
 
-/// A conflict with something else, after which a priority has changed: the guards of the next attempt begin after the
-/// change, so what is left says so itself.
+/// A conflict with something else, after which a priority has changed. The guards of the next try begin after the
+/// change, so the survivors must check it themselves.
 #[test]
 fn a_preemptor_falls_where_a_priority_is_another_by_the_next_attempt() {
     let mut batch = batch(TaskEvent::Place);

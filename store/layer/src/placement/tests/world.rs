@@ -1,4 +1,4 @@
-//! A small cell under faults, and everything that happens to it besides placement.
+//! A small cell under faults, with all actions besides placement.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(crate) struct World {
     rng: Arc<dyn Rng>,
     pub(crate) now_ms: i64,
     requests: AtomicU64,
-    /// States of tasks, jobs and endpoints there have been, so that a test can see what it met.
+    /// States of tasks, jobs and endpoints that occurred, so that a test can check its coverage.
     pub(crate) seen: BTreeSet<String>,
 }
 
@@ -101,7 +101,8 @@ impl World {
         self.db.run("test", Idempotency::Natural, |tx, _| async move { closure(&tx, space).await }).await
     }
 
-    /// Runs a transaction with its entry, beside others. A refusal is as good as success: operations come at any time.
+    /// Runs a transaction with its entry, concurrently with others. A refusal counts as success: operations come at any
+    /// time.
     pub(crate) async fn change<T>(
         &self,
         action: &'static str,
@@ -114,7 +115,7 @@ impl World {
             let mut changes = ChangeSet::begin(&tx, space, change).await?;
             let value = closure(&tx, &mut changes).await?;
             changes.append(&tx)?;
-            // What others commit in the meantime must not matter.
+            // Commits of others in the meantime must not matter.
             tokio::time::sleep(Duration::from_millis(self.below(4))).await;
             Ok::<T, StoreError>(value)
         });
@@ -130,12 +131,12 @@ impl World {
         }
     }
 
-    /// Everything that is stored.
+    /// All stored rows.
     pub(crate) async fn rows(&self) -> CellRows {
         self.read(async |tx, space| cell_rows_read(tx, space).await).await.unwrap()
     }
 
-    /// Fails with everything that is wrong, and remembers what was there.
+    /// Fails with all violations, and records the states.
     pub(crate) async fn check(&mut self, mode: CheckMode, after: &str) {
         let rows = self.rows().await;
         let lines: Vec<String> = cell_violations(&rows, mode).iter().map(ToString::to_string).collect();
@@ -146,7 +147,7 @@ impl World {
         self.seen.extend(states.chain(endpoints).chain(jobs));
     }
 
-    /// A random job: a few small tasks with ports, some of them probed, some of them batch.
+    /// A random job: a few small tasks with ports, some with a health check, some batch.
     fn spec(&self) -> JobSpec {
         let user = name(["ada", "bob"][usize::try_from(self.below(2)).unwrap()]);
         let job = Name::new(format!("job-{}", self.below(5))).unwrap();
@@ -165,7 +166,7 @@ impl World {
         spec
     }
 
-    /// Something that owners, operators or controllers do.
+    /// Some action of owners, operators or controllers.
     pub(crate) async fn operate(&self) -> &'static str {
         let rows = self.rows().await;
         let jobs: Vec<JobId> = rows.jobs.keys().copied().collect();
@@ -236,7 +237,7 @@ impl World {
         "drain"
     }
 
-    /// What the controller does for a job.
+    /// The controller's sweep over a job.
     pub(crate) async fn sweep(&self, job: JobId) {
         self.change("dependencies", async |tx, changes| job_dependencies_check(tx, changes, job).await).await;
         let mut after = None;
@@ -275,7 +276,7 @@ impl World {
         .await;
     }
 
-    /// The node registers (again), and is ready where nothing old is left.
+    /// The node registers (again), and is ready if it has no old attempts.
     pub(crate) async fn node_return(&self, node: NodeId) {
         let facts = NodeFacts {
             capacity: Resources { cpu_millis: 2_000, memory_bytes: 1 << 30, ..Resources::default() },

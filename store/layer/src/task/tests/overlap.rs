@@ -1,4 +1,4 @@
-//! Two jobs of one name: what the first has left never touches an endpoint of the second.
+//! Two jobs of one name: tasks left from the first never touch an endpoint of the second.
 
 use super::*;
 
@@ -81,11 +81,11 @@ async fn what_an_ended_job_has_left_touches_no_endpoint_of_its_successor() {
     apply(&cell, SOURCE, &[running(of(NEW, 1), Health::Healthy)]).await;
     let published = endpoint(&cell, 1).await.unwrap();
     assert_eq!(published.endpoint.task, of(NEW, 1));
-    // The node moves to another address: each task brings its own endpoint up to date.
+    // The node moves to another address: each task updates its own endpoint.
     register(&cell, NodeFacts { host: "10.0.0.9".to_owned(), ..facts(4_000) }, SOURCE.session).await;
     apply(&cell, SOURCE, &[running(of(OLD, 1), Health::Healthy)]).await;
     assert_eq!(endpoint(&cell, 1).await.unwrap(), published, "not by the old task");
-    // It runs no more, and is withdrawn by that.
+    // It runs no more, which withdraws its endpoint.
     apply(&cell, SOURCE, &[running(of(OLD, 1), Health::Unhealthy)]).await;
     apply(&cell, SOURCE, &[done(of(OLD, 1))]).await;
     assert_eq!(endpoint(&cell, 1).await.unwrap(), published);
@@ -93,7 +93,7 @@ async fn what_an_ended_job_has_left_touches_no_endpoint_of_its_successor() {
     assert_eq!(endpoint(&cell, 1).await.unwrap().endpoint.host, "10.0.0.9");
 }
 
-/// A task of the ended job passes its first probe after the name has passed on.
+/// A task of the ended job passes its first probe after another job has taken the name.
 #[tokio::test]
 async fn what_becomes_healthy_under_a_name_that_has_passed_on_is_not_published() {
     let cell = ended_with_one_left(Health::Unknown).await;
@@ -105,7 +105,7 @@ async fn what_becomes_healthy_under_a_name_that_has_passed_on_is_not_published()
     assert_eq!(endpoint(&cell, 1).await.unwrap().endpoint.task, of(NEW, 1));
 }
 
-/// A withdrawal that was decided before the name passed on does not clear what is published since.
+/// A withdrawal that was decided before another job took the name does not clear that job's endpoint.
 #[tokio::test]
 async fn a_late_withdrawal_clears_nothing_of_a_successor() {
     let cell = ended_with_one_left(Health::Healthy).await;

@@ -1,10 +1,11 @@
-//! Places that are held until their victims are gone.
+//! Capacity that is held until the victims exit.
 
 use borough_model::task::Evicted;
 
 use super::*;
 
-/// On a node with room for both: the one has to go since a rule keeps the other away from it, not for what it takes.
+/// The node has room for both. The victim has to leave since a rule keeps the preemptor away from it, not for its
+/// capacity.
 #[tokio::test]
 async fn a_preemptor_waits_for_its_victim_where_there_is_room_beside_it() {
     let cell = world_of(4_000).await;
@@ -16,7 +17,7 @@ async fn a_preemptor_waits_for_its_victim_where_there_is_room_beside_it() {
     assert_eq!(state(1).await, TaskState::Held, "its victim runs");
     for phase in [ReportPhase::Stopping, ReportPhase::Exited] {
         apply(&cell, SOURCE, &[exited(0, phase)]).await;
-        // Whatever else happens on the node changes nothing about it.
+        // Other events on the node do not confirm the hold.
         stir(&cell).await;
         assert_eq!(state(1).await, TaskState::Held, "something of its victim is left: {phase:?}");
     }
@@ -26,7 +27,7 @@ async fn a_preemptor_waits_for_its_victim_where_there_is_room_beside_it() {
     assert_eq!((state(1).await, state(0).await), (TaskState::Assigned, TaskState::Pending));
 }
 
-/// A later attempt of the preemptor does not wait for what the earlier one evicted: it was decided with that there.
+/// A later attempt of the preemptor does not wait for the earlier one's victims: it was planned with them present.
 #[tokio::test]
 async fn the_next_attempt_of_a_preemptor_waits_for_no_victim_of_the_last() {
     let cell = world_of(4_000).await;
@@ -40,7 +41,7 @@ async fn the_next_attempt_of_a_preemptor_waits_for_no_victim_of_the_last() {
     assert_eq!(row(&cell, 1).await.unwrap().state, TaskState::Assigned);
 }
 
-/// The victim's job is stopped while the victim ends: it is dead when it is gone, and the other starts all the same.
+/// The victim's job is stopped while the victim ends. The victim is dead when it exits, and the preemptor still starts.
 #[tokio::test]
 async fn a_preemptor_starts_when_its_victim_is_gone_for_good() {
     let cell = world_of(4_000).await;
@@ -59,7 +60,7 @@ async fn a_preemptor_starts_when_its_victim_is_gone_for_good() {
     assert_eq!(states, [TaskState::Dead, TaskState::Assigned]);
 }
 
-/// A task gives way to an attempt of another.
+/// A task is evicted for an attempt of another.
 async fn evict(cell: &TestCell, victim: u32, by: u32, attempt: u64) {
     let evicted = Evicted { by: task(by), notice_max_ms: None, attempt: Incarnation(attempt) };
     cell.change(change(9, "evict"), async |tx, changes| {
@@ -71,7 +72,7 @@ async fn evict(cell: &TestCell, victim: u32, by: u32, attempt: u64) {
     .unwrap();
 }
 
-/// Another task comes to the node and leaves it, as an agent reports.
+/// Another task joins the node and leaves it, as an agent reports.
 async fn stir(cell: &TestCell) {
     let index = 2;
     cell.change(change(10, "scale"), async |tx, changes| job_scale(tx, changes, JobId(1), 3).await)
@@ -137,10 +138,10 @@ async fn a_promise_is_let_go_where_it_cannot_be_kept_and_kept_where_it_can() {
     assert_eq!(expire(&cell, 1, 1).await, 1);
     let waits = row(&cell, 1).await.unwrap();
     assert_eq!((waits.state, waits.node, waits.promised), (TaskState::Pending, None, false));
-    // What comes too late starts nothing, and what is let go is let go once.
+    // A late report starts nothing, and each promise is released once.
     apply(&cell, SOURCE, &[exited(0, ReportPhase::Exited), exited(0, ReportPhase::Released)]).await;
     assert_eq!((expire(&cell, 1, 1).await, row(&cell, 1).await.unwrap().state), (0, TaskState::Pending));
-    // A node that has grown keeps what it promised, though no task has left it.
+    // A node that has grown keeps its promises, though no task has left it.
     place(&cell, 0).await;
     place_as(&cell, 1, TaskEvent::HoldPromised).await;
     let larger = facts(200);

@@ -1,10 +1,10 @@
-//! A job that shrinks while its tasks are placed: each charge is given back once.
+//! A job shrinks while its tasks are placed: each charge is released once.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 
-/// Shrinks the job of two tasks to none, while `meanwhile` happens in the first attempt. Answers how many it took.
+/// Shrinks the job of two tasks to none, while `meanwhile` happens in the first try. Returns the number of tries.
 async fn shrink(cell: &TestCell, meanwhile: impl AsyncFn()) -> u32 {
     let attempts = AtomicU32::new(0);
     let shrinking = cell.change(change(9, "job_scale"), async |tx, changes| {

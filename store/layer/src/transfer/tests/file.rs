@@ -1,4 +1,4 @@
-//! The file: its bytes, and what becomes of them.
+//! The file: its bytes, and damage to them.
 
 use borough_kv::Versionstamp;
 use borough_kv::env::SeededRng;
@@ -25,7 +25,7 @@ fn file() -> Vec<u8> {
     file_of(&rows(), &header(0xab, at()), 2).0
 }
 
-/// These bytes are what is on disks: a difference here is a change of the format.
+/// Files contain these bytes: a difference here changes the format.
 #[test]
 fn bytes_are_golden() {
     let file = file();
@@ -71,7 +71,7 @@ fn every_bit_counts() {
     }
 }
 
-/// Blocks that are moved, doubled or left out are each sound by themselves.
+/// Blocks that are moved, doubled or left out are each valid alone.
 #[test]
 fn blocks_have_their_place() {
     let file = file();
@@ -96,7 +96,7 @@ fn blocks_have_their_place() {
     }
 }
 
-/// A file that is sound but has rows that no export has, or in no order: made by hand.
+/// A valid file with rows that no export has, or in the wrong order: made by hand.
 #[test]
 fn rows_that_no_export_has_are_refused() {
     let space = CellSpace::new(name("alpha"));

@@ -1,4 +1,4 @@
-//! Exports of cells that live, imports that are interrupted, and files that are damaged.
+//! Exports of cells that change, imports that are interrupted, and files that are damaged.
 
 mod file;
 mod round;
@@ -53,7 +53,7 @@ async fn begin(
     run(db, async |tx| cell_import_begin(tx, space, header, replace, 9_000).await).await
 }
 
-/// A whole import, begun again with the same file where a commit was never answered, as operators do.
+/// A whole import. It begins again with the same file if a commit was never answered, as operators do.
 async fn import(db: &Database, space: &CellSpace, file: &[u8]) -> Result<Imported, ImportError> {
     loop {
         let mut reader = ExportReader::begin(file)?;

@@ -25,7 +25,7 @@ async fn world(seed: u64, steps: u32) -> (World, Steps) {
     (world, going)
 }
 
-/// What is carried is the same; what is made again is of a new epoch.
+/// The exported rows are the same, and the others belong to a new epoch.
 fn assert_copy(copy: &CellRows, exported: &CellRows, seed: u64) {
     let mut model = exported.clone();
     let names = |rows: &CellRows| rows.name_revisions.keys().cloned().collect::<BTreeSet<_>>();
@@ -42,7 +42,7 @@ fn assert_copy(copy: &CellRows, exported: &CellRows, seed: u64) {
     assert!(copy.leases.is_empty() && copy.node_attempts.is_empty() && copy.journal_head.is_none());
 }
 
-/// Exports while the world goes on, imports elsewhere, and compares with what the journal says of the position.
+/// Exports while the world changes, imports elsewhere, and compares with the journal's records of the position.
 async fn round_trip(seed: u64) {
     let (mut world, mut steps) = world(seed, 120).await;
     let (db, space) = (slow(&world), world.space.clone());
@@ -84,7 +84,7 @@ async fn a_copy_is_the_cell_as_of_one_position_whatever_happens_meanwhile() {
     }
 }
 
-/// Every row that is stored of a kind that is carried is in the file, as it is stored.
+/// The file contains every stored row of an exported kind, unchanged.
 #[tokio::test(start_paused = true)]
 async fn nothing_of_a_cell_is_forgotten() {
     let (world, _) = world(2, 160).await;
@@ -108,7 +108,7 @@ async fn nothing_of_a_cell_is_forgotten() {
     assert!(kinds.len() > 15, "{kinds:?}");
 }
 
-/// A file whose reading ends after some bytes, as with a process that is killed there.
+/// A file whose reading ends after some bytes, as if the process is killed there.
 struct Killed<'a> {
     file: &'a [u8],
     left: usize,
@@ -147,14 +147,14 @@ async fn an_import_that_is_interrupted_anywhere_goes_on_and_shows_nothing_before
     let (mut stored, mut unanswered) = (0, 0);
     let ends = block_ends(&file);
     for (at, after) in ends.iter().take(ends.len() - 1).enumerate() {
-        // In the middle of the block that follows; or before, where a commit is never answered: then once more.
+        // In the middle of the block that follows. If a commit is never answered it ends earlier; then try again.
         loop {
             let killed = Killed { file: &file, left: after + 5 };
             let mut reader = ExportReader::begin(killed).unwrap();
             let begun = begin(&target, &space, &reader.header().clone(), false).await.unwrap();
             match &begun {
                 ImportBegun::Fresh => assert_eq!(at, 0),
-                // What was never answered may have been stored.
+                // A commit that was never answered may have been stored.
                 ImportBegun::Resumed(row) => assert!([at, at + 1].contains(&(row.blocks as usize + 1))),
                 ImportBegun::Done => panic!("it is done before its end was read"),
             }
@@ -242,7 +242,7 @@ async fn keys_without_a_gate_are_nobodys_to_overwrite() {
     assert!(matches!(refused, Err(StoreError::Refused { .. })), "{refused:?}");
 }
 
-/// Rows that cannot be read would be missing from the copy.
+/// The copy would lack rows that cannot be read.
 #[tokio::test(start_paused = true)]
 async fn a_damaged_cell_is_not_exported() {
     let (world, _) = world(1, 30).await;
