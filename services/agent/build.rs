@@ -1,7 +1,7 @@
-//! Builds the shim as a small static program of its own and leaves it where the agent embeds it.
+//! Builds the shim as a small static program and puts it where the agent embeds it.
 //!
-//! A nested cargo with its own target directory: the shim wants other flags than the agent (size, static linking,
-//! abort on panic), and one `borough` file is to hold both.
+//! It runs a nested cargo with its own target directory. The shim needs other flags than the agent (size, static
+//! linking, abort on panic), and one `borough` file must contain both.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -33,11 +33,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Builds the shim with `flags`; the answer is the program.
+/// Builds the shim with `flags` and returns the path of the program.
 fn shim_build(shim: &Path, out: &Path, target: &str, flags: &str) -> Result<PathBuf, Box<dyn Error>> {
     let directory = out.join("shim");
     let mut cargo = Command::new(env::var_os("CARGO").ok_or("CARGO is not set")?);
-    // What the outer cargo says of the outer build must not leak into this one (under clippy, its wrapper above all).
+    // Variables of the outer cargo must not leak into this build, above all clippy's wrapper.
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();
         let cargo_state = text.starts_with("CARGO_")
@@ -68,7 +68,7 @@ fn shim_build(shim: &Path, out: &Path, target: &str, flags: &str) -> Result<Path
     Ok(directory.join(target).join("release").join("borough-shim"))
 }
 
-/// FNV-1a, 64 bits: names the embedded program, so that another version never overwrites one that runs.
+/// FNV-1a, 64 bits: names the embedded program, so that a new version never overwrites a running one.
 fn fnv(bytes: &[u8]) -> u64 {
     bytes
         .iter()

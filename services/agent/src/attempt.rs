@@ -1,4 +1,4 @@
-//! Which attempt of which task.
+//! The id of an attempt.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,20 +12,19 @@ pub struct AttemptId {
     pub job_id: String,
     /// The task's index within its job.
     pub index: u32,
-    /// Which attempt.
     pub incarnation: u64,
 }
 
-/// Not an attempt: its text or message does not keep the form. It cannot be run.
+/// The text or message is not an attempt. It cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} does not name an attempt of a task")]
 pub struct AttemptIdError(String);
 
 impl AttemptId {
-    /// The attempt a message names.
+    /// The attempt that a message names.
     ///
     /// # Errors
-    /// Where its job id has not the form of one: it becomes the name of a directory.
+    /// The job id is malformed. It becomes the name of a directory.
     pub fn new(job_id: &str, index: u32, incarnation: u64) -> Result<Self, AttemptIdError> {
         let digits = job_id.strip_prefix('j').unwrap_or_default();
         let hexadecimal = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
@@ -36,10 +35,10 @@ impl AttemptId {
         }
     }
 
-    /// The attempt a message names.
+    /// The attempt that a message names.
     ///
     /// # Errors
-    /// Where it names none.
+    /// The message names none.
     pub fn of(attempt: Option<&v1::TaskAttempt>) -> Result<Self, AttemptIdError> {
         let attempt = attempt.ok_or_else(|| AttemptIdError(String::new()))?;
         Self::new(&attempt.job_id, attempt.index, attempt.incarnation)
@@ -65,7 +64,7 @@ impl FromStr for AttemptId {
         };
         let attempt =
             Self::new(job, index.parse().map_err(|_| error())?, incarnation.parse().map_err(|_| error())?)?;
-        // One attempt, one text: `+1` and `01` are numbers too.
+        // Each attempt has one text, but `+1` and `01` also parse as numbers.
         if attempt.to_string() == text { Ok(attempt) } else { Err(error()) }
     }
 }

@@ -1,4 +1,4 @@
-//! What an agent is told when it is started.
+//! The settings of an agent.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,79 +16,78 @@ use borough_proto::v1;
 use crate::decide::pressure::PressureLimits;
 use crate::disk::TaskUsers;
 
-/// Where tasks that run as other users have their own directories, unless a setting names another place.
+/// The default place for the directories of tasks that run as other users.
 pub const TASK_DIR: &str = "/var/lib/borough-tasks";
 
-/// An agent's settings. [`AgentConfig::new`] gives the usual ones.
+/// An agent's settings. [`AgentConfig::new`] sets the defaults.
 #[derive(Clone)]
 pub struct AgentConfig {
-    /// The cell it belongs to.
     pub cell: String,
     /// The node's name, unique within the cell.
     pub node: String,
-    /// Gateways, such as `http://127.0.0.1:7000`; any of them will do.
+    /// Gateways, such as `http://127.0.0.1:7000`. The agent may use any of them.
     pub gateways: Vec<String>,
-    /// How gateways are reached: TCP, unless a simulation says otherwise.
+    /// Connects to gateways: by TCP, unless a simulation replaces it.
     pub connector: Connector,
-    /// Sent as `authorization: Bearer …`: a node's token, which opens sessions and nothing else.
+    /// Sent as `authorization: Bearer …`: a node's token, which only opens sessions.
     pub token: Option<Secret>,
-    /// Its state, kept over restarts; one agent at a time.
+    /// The state directory, kept over restarts. One agent uses it at a time.
     pub state_dir: PathBuf,
-    /// Instead of what the machine has; dimensions that are 0 are taken from the machine.
+    /// Replaces the machine's capacity. Dimensions that are 0 are taken from the machine.
     pub capacity: Option<v1::Resources>,
-    /// Its single devices. Whole devices of `capacity` whose kind has none here become cards numbered from 0.
+    /// Its single devices. If `capacity` has whole devices of a kind without cards here, they become cards numbered
+    /// from 0.
     pub cards: Vec<v1::Card>,
-    /// Where the kernel shows its processors and memory; tests put another machine there.
+    /// Where the kernel shows its processors and memory; tests replace it.
     pub sysfs: PathBuf,
-    /// Where the kernel shows what is left of it; tests put another machine there.
+    /// Where the kernel shows its free resources; tests replace it.
     pub proc: PathBuf,
-    /// From when on it is short of something.
+    /// The thresholds of shortages.
     pub pressure: PressureLimits,
-    /// How fast one of its cores is, in thousandths of the reference's.
+    /// The speed of one of its cores, in thousandths of the reference core's.
     pub core_speed: u64,
-    /// Where packages are installed, as `NAME/VERSION`; absent: there are none.
+    /// The directory of packages, installed as `NAME/VERSION`; absent: no packages.
     pub packages: Option<PathBuf>,
-    /// TCP ports the scheduler may hand out here.
+    /// TCP ports that the scheduler may assign here.
     pub ports: RangeInclusive<u16>,
-    /// Where tasks are reached: an IP address or host name.
+    /// The address of its tasks: an IP address or host name.
     pub host: String,
-    /// Failure domains and whatever else is to be known; they win over what the agent finds.
+    /// Failure domains and other attributes. They override what the agent finds.
     pub attributes: BTreeMap<String, String>,
-    /// As whom tasks run. Another user than the agent's own needs an agent that is root.
+    /// The users that tasks run as. A user other than the agent's own needs an agent that runs as root.
     pub task_users: TaskUsers,
-    /// Where tasks that run as other users have their own directories, and where all agents of the machine note which
-    /// user an owner has. Other users must be able to pass through.
+    /// Where tasks that run as other users have their directories. All agents of the machine also record there which
+    /// user each job owner has. Other users must be able to pass through.
     pub task_dir: PathBuf,
     /// The name of its cgroups below `borough/`; absent: the cell and a hash of the state directory.
     pub cgroup_name: Option<String>,
     /// Where every started process is recorded for a guard; tests set it.
     pub record_dir: Option<PathBuf>,
-    /// How often it does what it does by time.
+    /// The intervals of periodic work.
     pub intervals: Intervals,
-    /// How much of ended attempts it keeps.
+    /// The limits for files of ended attempts.
     pub retention: Retention,
-    /// Where the machine's id is read.
+    /// The file with the machine's id.
     pub machine_id: PathBuf,
-    /// How it shows who it is, instead of by its state directory and its machine; for simulations.
+    /// How it proves its identity, instead of by its state directory and its machine; for simulations.
     pub credential: Option<Credential>,
-    /// Time.
     pub clock: Arc<dyn Clock>,
-    /// Randomness, for the pauses between attempts to connect.
+    /// For the pauses between attempts to connect.
     pub rng: Arc<dyn Rng>,
 }
 
-/// How an agent shows who it is.
+/// How an agent proves its identity.
 #[derive(Clone, Debug)]
 pub struct Credential {
-    /// Its state directory's.
+    /// The key in its state directory.
     pub key: AgentKey,
-    /// The machine's id; empty where it has none.
+    /// The machine's id; empty if it has none.
     pub machine: String,
 }
 
 impl fmt::Debug for AgentConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The token stays out of logs.
+        // Logs must not show the token.
         f.debug_struct("AgentConfig")
             .field("cell", &self.cell)
             .field("node", &self.node)
@@ -99,7 +98,7 @@ impl fmt::Debug for AgentConfig {
 }
 
 impl AgentConfig {
-    /// The usual settings on loopback.
+    /// The default settings, on loopback.
     pub fn new(
         cell: impl Into<String>,
         node: impl Into<String>,
@@ -138,21 +137,20 @@ impl AgentConfig {
     }
 }
 
-/// How often things are done by time.
+/// The intervals of periodic work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Intervals {
-    /// Between two measurements of what tasks use.
+    /// Interval of measuring what tasks use.
     pub sample: Duration,
-    /// Between two looks at every attempt's record, in case a change was not announced.
+    /// Interval of reading every attempt's record, in case a change was not announced.
     pub look: Duration,
     /// First pause after a failed attempt to connect; doubled each time, with jitter.
     pub reconnect_first: Duration,
     /// Longest pause between attempts to connect.
     pub reconnect_max: Duration,
-    /// Pause after a gateway has refused the agent for who it is, its token or its settings: somebody has to do
-    /// something first.
+    /// Pause after a gateway has refused the agent's identity, token or settings: an operator must act first.
     pub refused: Duration,
-    /// Longest pause after sessions that a gateway has welcomed and that made no lasting progress.
+    /// Longest pause after sessions that a gateway welcomed but that made no lasting progress.
     pub fruitless_max: Duration,
     /// A report that a gateway has not applied after this long is sent again.
     pub repeat: Duration,
@@ -172,14 +170,14 @@ impl Default for Intervals {
     }
 }
 
-/// How much is kept of attempts that are over.
+/// The limits for files of ended attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
     /// Attempts of one task.
     pub attempts_per_task: usize,
-    /// Attempts in all.
+    /// Attempts of all tasks.
     pub attempts: usize,
-    /// Bytes of logs in all.
+    /// Bytes of all logs.
     pub bytes: u64,
     /// Milliseconds after the end.
     pub age_ms: i64,

@@ -1,4 +1,4 @@
-//! Why an agent cannot start or go on. Trouble with a gateway is not among it: that is waited out.
+//! Why an agent cannot start or continue. Trouble with a gateway is no such error: the agent waits for its end.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,18 +6,15 @@ use std::path::PathBuf;
 /// Why an agent ends.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// Another agent has the state directory. End it, or use another directory.
+    /// Another agent has locked the state directory. End it, or use another directory.
     #[error("another agent is running on {}", path.display())]
-    Locked {
-        /// The state directory.
-        path: PathBuf,
-    },
+    Locked { path: PathBuf },
     /// Another agent of the same identity runs on this host: the state directory was copied. End that agent, or remove
     /// the copied identity file to make this agent another one.
     #[error("another agent of identity {identity} is running on this host: {} was copied; remove it to make this agent \
              another one, under another node name", path.display())]
     IdentityTaken {
-        /// The durable id of both.
+        /// The durable id of both agents.
         identity: borough_model::node::DurableId,
         /// The file that was copied.
         path: PathBuf,
@@ -27,7 +24,6 @@ pub enum AgentError {
     #[error("{} is a copy: attempt {attempt} runs from {}. Start the agent on that directory; or remove `attempts` and \
              `identity` from the copy to make this agent another one, under another node name", path.display(), of.display())]
     Copied {
-        /// The state directory.
         path: PathBuf,
         /// An attempt that runs elsewhere.
         attempt: String,
@@ -37,11 +33,10 @@ pub enum AgentError {
     /// The state directory was written by a newer version, or is not one. Use the version that wrote it.
     #[error("{} holds format {found:?}; this version knows {known:?} and leaves it alone", path.display())]
     Format {
-        /// The state directory.
         path: PathBuf,
-        /// What its format file says.
+        /// The content of its format file.
         found: String,
-        /// What this version writes.
+        /// The format that this version writes.
         known: &'static str,
     },
     /// The state directory cannot be used. See the cause.
@@ -49,25 +44,18 @@ pub enum AgentError {
     State {
         /// The file or directory.
         path: PathBuf,
-        /// Why.
         #[source]
         source: io::Error,
     },
-    /// The machine does not tell what the agent must know. See the cause.
+    /// The machine does not show a fact that the agent needs. See the cause.
     #[error("cannot read {what}")]
     Machine {
-        /// What was asked.
+        /// The fact.
         what: &'static str,
-        /// Why.
         #[source]
         source: io::Error,
     },
-    /// A setting that cannot work. Correct it.
+    /// An invalid setting. Correct it.
     #[error("{setting}: {problem}")]
-    Setting {
-        /// Which one.
-        setting: &'static str,
-        /// What is wrong with it.
-        problem: String,
-    },
+    Setting { setting: &'static str, problem: String },
 }

@@ -1,4 +1,4 @@
-//! What the machine is and has: facts for the node's attributes, and the capacity where nobody says otherwise.
+//! The facts of the machine: the node's attributes, and its capacity unless it is given.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,10 +15,10 @@ use crate::decide::pressure::PressureReading;
 use crate::disk::TaskUsers;
 use crate::error::AgentError;
 
-/// Of a machine's memory, so many hundredths are left to the system and the agent.
+/// The part of a machine's memory that is left to the system and the agent, in hundredths.
 const MEMORY_RESERVE_PERCENT: u64 = 5;
 
-/// The node's attributes. What the host lacks is among them, with the reason.
+/// The node's attributes. Features that the host lacks are among them, with the reason.
 pub fn attributes(base: &CgroupRoot, users: &TaskUsers) -> BTreeMap<String, String> {
     let text = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
     let yes = |have: bool| if have { "yes" } else { "no" }.to_owned();
@@ -53,10 +53,10 @@ pub fn attributes(base: &CgroupRoot, users: &TaskUsers) -> BTreeMap<String, Stri
     found
 }
 
-/// What the node has for tasks. Rates of disk and network are not known to the machine and stay 0 unless given.
+/// The node's capacity for tasks. The machine does not show rates of disk and network; they stay 0 unless given.
 ///
 /// # Errors
-/// Where the machine does not tell its memory, or the disk of the state directory its size.
+/// The machine does not show its memory, or the disk of the state directory its size.
 pub fn capacity(given: Option<&v1::Resources>, state_dir: &Path) -> Result<v1::Resources, AgentError> {
     let given = given.cloned().unwrap_or_default();
     let or = |value: u64, found: u64| if value == 0 { found } else { value };
@@ -73,13 +73,13 @@ pub fn capacity(given: Option<&v1::Resources>, state_dir: &Path) -> Result<v1::R
     })
 }
 
-/// The same with its processor time in that of the reference's cores.
+/// The same, with its processor time converted to the reference core.
 pub fn capacity_normalised(own: v1::Resources, cores: &Cores) -> v1::Resources {
     v1::Resources { cpu_millis: cores.reference_millis(own.cpu_millis), ..own }
 }
 
-/// The node's single devices: those that are given, and for each kind of which whole devices are given and no cards, as
-/// many numbered from 0. Places follow the order in which they are given.
+/// The node's single devices: the given ones. A kind with whole devices and no cards gets as many cards, numbered from
+/// 0. Places follow the given order.
 pub fn cards(given: &[v1::Card], capacity: &v1::Resources) -> Vec<v1::Card> {
     let mut cards = given.to_vec();
     let mut placed: BTreeMap<String, u32> = BTreeMap::new();
@@ -100,11 +100,11 @@ pub fn cards(given: &[v1::Card], capacity: &v1::Resources) -> Vec<v1::Card> {
     cards
 }
 
-/// More devices of a kind are only counted.
+/// Beyond this number, devices of a kind are only counted.
 const CARDS_MAX: u32 = 64;
 
-/// The packages that are installed below a directory: `NAME/VERSION`, each a directory. What is being made there, with
-/// a name that begins with a dot, is none. A directory that is not there has none.
+/// The packages installed below a directory: `NAME/VERSION`, each a directory. Names that begin with a dot are still
+/// being made and do not count. A missing directory has none.
 pub fn packages(directory: &Path) -> BTreeSet<String> {
     let names = |directory: &Path| -> Vec<String> {
         let entries = fs::read_dir(directory).into_iter().flatten().flatten();
@@ -118,7 +118,7 @@ pub fn packages(directory: &Path) -> BTreeSet<String> {
     node_packages_kept(names(directory).into_iter().flat_map(versions))
 }
 
-/// What is left of the machine. `proc` is where the kernel shows its figures.
+/// The free resources of the machine. `proc` is where the kernel shows them.
 pub fn reading(proc: &Path, state_dir: &Path) -> PressureReading {
     let text = |path: &str| fs::read_to_string(proc.join(path)).unwrap_or_default();
     let disk = rustix::fs::statvfs(state_dir).ok();
@@ -130,7 +130,7 @@ pub fn reading(proc: &Path, state_dir: &Path) -> PressureReading {
     }
 }
 
-/// What the machine does. `proc` is where the kernel shows its figures.
+/// The load of the machine. `proc` is where the kernel shows it.
 pub fn load_reading(proc: &Path) -> LoadReading {
     let text = |path: &str| fs::read_to_string(proc.join(path)).unwrap_or_default();
     LoadReading {
@@ -179,7 +179,7 @@ fn memory_stalled(pressure: &str) -> Option<u64> {
     Some(whole.parse::<u64>().ok()?.checked_mul(10)?.saturating_add(u64::from(tenth)))
 }
 
-/// `loadavg` has the number of threads behind a slash.
+/// `loadavg` has the number of threads after a slash.
 fn pids_free(loadavg: &str, pid_max: &str) -> Option<u64> {
     let threads = loadavg.split_ascii_whitespace().nth(3)?.split_once('/')?.1.parse::<u64>().ok()?;
     let most = pid_max.trim().parse::<u64>().ok()?;

@@ -1,25 +1,26 @@
-//! The node agent: runs what the control plane wants on this node, and tells it what runs.
+//! The node agent: runs the node's desired attempts, and reports on them.
 //!
-//! | folder | what lives there |
+//! | folder | content |
 //! |---|---|
-//! | `decide/` | every choice, as pure functions: what to start, stop, drop, report; health; environment; which logs go |
-//! | `hollow/` | the same choices over simulated tasks, for load tests |
+//! | `decide/` | every decision, as pure functions: what to start, stop, drop, report; health; environment; retention of logs |
+//! | `hollow/` | the same decisions over simulated tasks, for load tests |
 //! | `disk/` | the state directory, the directories of attempts, the embedded shim |
-//! | `runtime/` | one task that owns the state, and the IO it orders |
+//! | `runtime/` | one task that owns the state, and its IO |
 //! | `session/` | the stream to a gateway |
-//! | `probe/` | asking tasks for their health |
-//! | `serve/` | logs, commands and signals that a gateway asks for |
+//! | `probe/` | probes of tasks' health |
+//! | `serve/` | logs, commands and signals for a gateway |
 //!
-//! The agent holds nothing that is not on disk or in the next report: it may be killed at any time. Its tasks belong to
-//! their shims ([`borough_shim`]), which it finds again by their records. Attempts the control plane does not know are
-//! parked: kept running, and ended only when a stop names them.
+//! All of the agent's state is on disk or in the next report, so it may be killed at any time. Its tasks belong to
+//! their shims ([`borough_shim`]), which it finds again by their records. Attempts that the control plane does not know
+//! are parked: they keep running, and end only when a stop names them.
 //!
-//! Of what a task asks for, the agent enforces memory (hard), processes (generously) and cpu (as a share where cores
-//! are scarce); the other dimensions are for the scheduler alone. An agent that is root runs tasks as users without
+//! The agent enforces three of a task's requests: memory (hard), processes (generously) and cpu (as a share if cores
+//! are scarce). The other dimensions are for the scheduler alone. An agent that is root runs tasks as users without
 //! privileges ([`TaskUsers`]); any other runs them as its own user.
 //!
 //! In commands and in values of the environment, `${NAME}` stands for a variable of the task's environment; in values
-//! only for those the agent gives. `$${` is a plain `${`. A name that is not there fails the start by name.
+//! only for those that the agent sets. `$${` is a plain `${`. An undefined name fails the start with an error that
+//! names it.
 
 mod attempt;
 mod config;
@@ -35,7 +36,7 @@ mod serve;
 mod session;
 mod topology;
 
-/// What an agent needs of its machine, for a simulation that takes its place.
+/// The interface between an agent and its machine, for a simulation that replaces the machine.
 pub mod machine {
     pub use crate::decide::{AttemptState, ShimState};
     pub use crate::disk::AttemptFiles;

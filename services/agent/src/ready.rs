@@ -1,4 +1,4 @@
-//! Waiting on file descriptors that tokio has no type for: terminals, inotify, process handles.
+//! Waits on file descriptors that tokio has no type for: terminals, inotify, process handles.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,7 +11,7 @@ pub type Ready = AsyncFd<OwnedFd>;
 /// Registers a descriptor with the runtime.
 ///
 /// # Errors
-/// Where the kernel refuses to watch it.
+/// The kernel refuses to watch it.
 #[expect(
     deprecated,
     reason = "its successor is unsafe, for descriptors that may be closed under it; an owned one is not"

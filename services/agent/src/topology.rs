@@ -1,4 +1,4 @@
-//! The machine's NUMA domains, as the kernel shows them below `/sys`.
+//! The machine's NUMA domains, from the kernel's files below `/sys`.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use borough_proto::v1;
 /// Where the kernel shows its devices.
 pub const SYSFS: &str = "/sys/devices/system";
 
-/// The domains that have processors, by number. Nothing where the kernel does not tell.
+/// The domains that have processors, by number. Empty if the kernel does not show them.
 pub fn domains(sysfs: &Path) -> Vec<v1::NumaDomain> {
     let text = |path: &Path| fs::read_to_string(path).unwrap_or_default();
     let nodes = sysfs.join("node");
@@ -30,9 +30,9 @@ fn memory_total(meminfo: &str) -> Option<u64> {
     rest.trim().split_once(" kB")?.0.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The numbers of a list as the kernel writes it: `0-3,8`.
+/// The numbers of a list in the kernel's format: `0-3,8`.
 fn list_parse(text: &str) -> Option<Vec<u32>> {
-    /// More numbers than any machine has processors.
+    /// More than any machine has processors.
     const NUMBERS_MAX: u32 = 1 << 16;
     let mut numbers = Vec::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
@@ -46,7 +46,7 @@ fn list_parse(text: &str) -> Option<Vec<u32>> {
     Some(numbers)
 }
 
-/// A list of numbers as the kernel reads it.
+/// A list of numbers in the kernel's format.
 pub fn list_text(numbers: &[u32]) -> String {
     numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
@@ -79,7 +79,7 @@ mod tests {
         write("node/node0/meminfo", "Node 0 MemTotal:       1024 kB\nNode 0 MemFree: 1 kB\n");
         write("node/node1/cpulist", "2-3\n");
         write("cpu/cpu2/topology/physical_package_id", "1\n");
-        // Memory without processors: nothing can stay there.
+        // Memory without processors: no task can run there.
         write("node/node2/cpulist", "\n");
         let found = domains(root.path());
         let domain = |place, socket, cpus: &[u32], memory_bytes| v1::NumaDomain {

@@ -1,8 +1,7 @@
-//! Which cores an attempt gets for its own, and which are left to the others.
+//! Chooses an attempt's exclusive cores, and those that the other attempts share.
 //!
-//! The scheduler has counted: within each NUMA domain what is charged to it is no more than it has, so there are as
-//! many whole cores left as an attempt was promised. Here they are chosen. They stay the attempt's until nothing of it
-//! is left.
+//! The scheduler charges each NUMA domain with at most its capacity, so as many whole cores are free as an attempt was
+//! promised. The agent chooses among them. They stay the attempt's until it is released.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,12 +11,11 @@ use borough_proto::v1;
 use super::state::AgentState;
 use crate::attempt::AttemptId;
 
-/// The machine's cores.
 #[derive(Clone, Debug)]
 pub struct Cores {
-    /// Their numbers; none where the machine does not tell.
+    /// Their numbers; empty if the machine does not show them.
     pub all: BTreeSet<u32>,
-    /// How fast one is, in thousandths of the reference's.
+    /// The speed of one core, in thousandths of the reference core's.
     pub speed: u64,
 }
 
@@ -28,25 +26,25 @@ impl Default for Cores {
 }
 
 impl Cores {
-    /// So much processor time of the reference in thousandths of a core of this machine.
+    /// Converts processor time of the reference core to thousandths of a core of this machine.
     pub fn own_millis(&self, reference_millis: u64) -> u64 {
         reference_millis.saturating_mul(1000).div_ceil(self.speed.max(1))
     }
 
-    /// So many thousandths of a core of this machine in processor time of the reference.
+    /// Converts thousandths of a core of this machine to processor time of the reference core.
     pub fn reference_millis(&self, own_millis: u64) -> u64 {
         own_millis.saturating_mul(self.speed) / 1000
     }
 }
 
-/// The cores that are attempts' own.
+/// The exclusive cores of all attempts.
 pub fn cores_taken(state: &AgentState) -> BTreeSet<u32> {
     let open = state.attempts.values().filter(|attempt| attempt.record.released_ms.is_none());
     let exclusive = open.filter_map(|attempt| attempt.assignment.as_ref()).filter(|of| of.exclusive_cores);
     exclusive.flat_map(|assignment| assignment.cpus.iter().copied()).collect()
 }
 
-/// An assignment with the cores that the attempt is to have, where it is to have its own.
+/// An assignment with the exclusive cores of its attempt, if it asks for any.
 ///
 /// # Errors
 /// Why it cannot be started, for people.
@@ -73,8 +71,8 @@ pub fn assignment_settled(
     Ok(Arc::new(v1::Assignment { cpus: chosen, ..(*assignment).clone() }))
 }
 
-/// The cores that an attempt stays on which has none of its own: those it was given, or all, but for what is others'
-/// own. Where nothing would be left it stays where it is. None: anywhere.
+/// The cores of an attempt without exclusive ones: those of its assignment, or all, except other attempts' exclusive
+/// cores. If none would be left, the attempt keeps its cores. Empty: any core.
 pub fn cores_shared(assignment: &v1::Assignment, all: &BTreeSet<u32>, taken: &BTreeSet<u32>) -> Vec<u32> {
     let given = || -> BTreeSet<u32> { assignment.cpus.iter().copied().collect() };
     let of = if assignment.cpus.is_empty() { all.clone() } else { given() };
@@ -82,8 +80,7 @@ pub fn cores_shared(assignment: &v1::Assignment, all: &BTreeSet<u32>, taken: &BT
     if left.is_empty() || taken.is_empty() { assignment.cpus.clone() } else { left }
 }
 
-/// Where each running attempt without cores of its own belongs, of those that are not known to be there. `known` is
-/// where they are.
+/// The cores of each running attempt without exclusive ones, if they differ from `known`, the present ones.
 pub fn moves(state: &AgentState, known: &BTreeMap<AttemptId, Vec<u32>>) -> BTreeMap<AttemptId, Vec<u32>> {
     let taken = cores_taken(state);
     let running = state.attempts.iter().filter(|(_, attempt)| {
@@ -92,7 +89,7 @@ pub fn moves(state: &AgentState, known: &BTreeMap<AttemptId, Vec<u32>>) -> BTree
     let belongs = |(id, attempt): (&AttemptId, &super::AttemptState)| {
         let assignment = attempt.assignment.as_ref().filter(|assignment| !assignment.exclusive_cores)?;
         let shared = cores_shared(assignment, &state.cores.all, &taken);
-        // Anywhere, once it was kept off some, is on all there are.
+        // An attempt that was confined before gets all cores, listed one by one.
         let shared = if shared.is_empty() { state.cores.all.iter().copied().collect() } else { shared };
         let first = || {
             if assignment.cpus.is_empty() {
@@ -180,7 +177,7 @@ mod tests {
         assert_eq!(moves(&state, &known), BTreeMap::new());
         state.attempts.get_mut(&id(2)).unwrap().record.released_ms = Some(2);
         assert_eq!(moves(&state, &known), [(id(0), vec![0, 1, 2, 3]), (id(1), vec![2, 3])].into());
-        // Where nothing would be left, it is better to share than to stand still.
+        // If nothing would be left, the attempt shares cores rather than stop.
         run(&mut state, 2, &assignment(2000, &[2, 3], true));
         assert_eq!(
             cores_shared(&assignment(100, &[2, 3], false), &state.cores.all, &cores_taken(&state)),

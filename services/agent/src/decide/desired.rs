@@ -1,4 +1,4 @@
-//! What the control plane wants, gathered from its messages.
+//! The desired state of the node, gathered from the gateway's messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,30 +13,30 @@ use crate::attempt::AttemptId;
 /// A spec's job id and version.
 type JobSpecVersion = (String, u32);
 
-/// What the control plane wants of this node.
+/// The desired state of this node.
 #[derive(Clone, Debug, Default)]
 pub struct Desired {
-    /// Attempts to be run. [`Self::assignment`] gives one with its spec.
+    /// Attempts to run. [`Self::assignment`] returns one with its spec.
     pub assignments: BTreeMap<AttemptId, Arc<v1::Assignment>>,
-    /// Attempts to be ended. A stop is never taken back: a task that shall run again gets a new attempt.
+    /// Attempts to end. A stop is never withdrawn: a task that must run again gets a new attempt.
     pub stops: BTreeMap<AttemptId, v1::StopCommand>,
     /// Attempts whose release is durable.
     pub forget: BTreeSet<AttemptId>,
-    /// Whether a full desired state has arrived to its end: only then is an attempt that is not listed unknown.
+    /// Whether a full desired state has arrived to its end. Only then are attempts unknown that it does not list.
     pub complete: bool,
     specs: BTreeMap<JobSpecVersion, Arc<JobSpec>>,
-    /// Specs of the session that is open; older ones go with the end of its full state.
+    /// Specs delivered in the open session. Older ones are dropped with the end of its full state.
     delivered: BTreeSet<JobSpecVersion>,
-    /// The full state that has begun and not ended: the attempts that it has named.
+    /// The attempts named by the full state that has begun and not ended.
     named: Option<BTreeSet<AttemptId>>,
-    /// The last chunk of the session.
+    /// The number of the session's last chunk.
     sequence: u64,
     /// The acknowledgement that is due.
     acknowledge: Option<v1::DesiredApplied>,
 }
 
 impl Desired {
-    /// A session was opened. What earlier ones wanted holds until its full state is complete.
+    /// Begins a session. The desired state of earlier ones is valid until the full state is complete.
     pub fn opened(&mut self) {
         self.delivered.clear();
         self.named = None;
@@ -44,11 +44,11 @@ impl Desired {
         self.acknowledge = None;
     }
 
-    /// Takes a chunk in; the answer names what in it could not be understood. The rest is in force at once, so that a
-    /// stop never waits for the end of a full state. [`Self::acknowledgement`] is due after it.
+    /// Applies a chunk. Returns descriptions of the items that it could not apply. The others are valid at once, so
+    /// that a stop never waits for the end of a full state. [`Self::acknowledgement`] is due afterwards.
     pub fn apply(&mut self, chunk: v1::Desired) -> Vec<String> {
         let mut refused = Vec::new();
-        // A chunk of a stand-in gateway may have no number.
+        // Chunks of a test gateway may have no number.
         if chunk.sequence != 0 && chunk.sequence != self.sequence.saturating_add(1) {
             refused.push(format!("chunk {} came after chunk {}", chunk.sequence, self.sequence));
         }
@@ -92,7 +92,7 @@ impl Desired {
         self.acknowledge.take()
     }
 
-    /// The assignment of an attempt with its spec merged, as the attempt is started.
+    /// The assignment of an attempt with its spec merged, ready for its start.
     pub fn assignment(&self, id: &AttemptId) -> Option<Arc<v1::Assignment>> {
         let assignment = self.assignments.get(id)?;
         if assignment.spec.is_some() {
@@ -103,14 +103,14 @@ impl Desired {
         Some(Arc::new(v1::Assignment { spec, ..(**assignment).clone() }))
     }
 
-    /// Drops what is said of an attempt that is gone for good.
+    /// Drops the orders for an attempt that is gone for good.
     pub fn forgotten(&mut self, id: &AttemptId) {
         self.assignments.remove(id);
         self.stops.remove(id);
         self.forget.remove(id);
     }
 
-    /// How many specs are kept.
+    /// Counts the kept specs.
     #[cfg(test)]
     pub fn specs_kept(&self) -> usize {
         self.specs.len()
@@ -161,7 +161,7 @@ impl Desired {
         }
     }
 
-    /// The full state has ended: what it has not named is wanted no longer.
+    /// Ends the full state: attempts that it has not named are no longer wanted.
     fn complete_now(&mut self) {
         let Some(named) = self.named.take() else { return };
         self.assignments.retain(|id, _| named.contains(id));
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(desired.specs_kept(), 0);
     }
 
-    /// Only the last chunk says that nothing else is wanted; a stop holds before that.
+    /// Only the last chunk completes the state. A stop is valid before that.
     #[test]
     fn a_full_state_is_complete_with_its_last_chunk() {
         let mut desired = Desired::default();
@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(desired.acknowledgement().unwrap().sequence, 3);
     }
 
-    /// A session that breaks within its full state leaves what was wanted before in force.
+    /// If a session breaks within its full state, the previous desired state stays valid.
     #[test]
     fn a_full_state_that_breaks_off_completes_nothing() {
         let mut desired = Desired::default();

@@ -1,36 +1,35 @@
-//! A task's environment, and `${NAME}` in it and in commands.
+//! Computes a task's environment, and expands `${NAME}` in it and in commands.
 
 use std::collections::BTreeMap;
 
 use borough_proto::v1;
 
-/// What of the agent's own environment tasks are given.
+/// The part of the agent's own environment that tasks inherit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inherited {
     /// `PATH`.
     pub path: String,
-    /// `HOME`; absent: the task's own directory. Never given to a task that runs as another user, who cannot use it.
+    /// `HOME`; absent: the task's own directory. A task that runs as another user never gets it, since that user could
+    /// not use it.
     pub home: Option<String>,
 }
 
-/// `PATH` where the agent has none.
+/// The default `PATH`.
 pub const PATH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Where an attempt runs.
+/// The surroundings of an attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct TaskPlace<'a> {
-    /// The node's name.
     pub node: &'a str,
-    /// Where the node's tasks are reached.
+    /// The address of the node's tasks.
     pub host: &'a str,
-    /// The task's own directory.
     pub directory: &'a str,
 }
 
-/// The whole environment of an attempt. What its spec says wins.
+/// The whole environment of an attempt. The spec's values override the others.
 ///
 /// # Errors
-/// A `${NAME}` that is not there, for people.
+/// A `${NAME}` that is not defined, for people.
 pub fn environment(
     assignment: &v1::Assignment,
     place: TaskPlace<'_>,
@@ -48,7 +47,7 @@ pub fn environment(
     Ok(whole)
 }
 
-/// The variables the agent gives.
+/// The variables that the agent sets.
 fn given(
     assignment: &v1::Assignment,
     place: TaskPlace<'_>,
@@ -82,13 +81,13 @@ fn given(
     given
 }
 
-/// The kind of cards whose programs look for them in variables of their own.
+/// The kind of cards whose programs expect them in variables of their own.
 const KIND_GPU: &str = "gpu";
-/// Those variables: of CUDA, of NVIDIA's container runtime and of ROCm.
+/// The variables of CUDA, of NVIDIA's container runtime and of ROCm.
 const GPU_VARIABLES: [&str; 3] = ["CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"];
 
-/// The cards an attempt has: `BOROUGH_DEVICE_<KIND>` lists them as the node knows them, `BOROUGH_DEVICE_<KIND>_MILLIS`
-/// says how much of each is its own.
+/// The cards of an attempt. `BOROUGH_DEVICE_<KIND>` lists them by the node's names, `BOROUGH_DEVICE_<KIND>_MILLIS` has
+/// the attempt's share of each.
 fn cards_variables(cards: &[v1::AssignedCard]) -> Vec<(String, String)> {
     let mut of_kind: BTreeMap<&str, (Vec<&str>, u64)> = BTreeMap::new();
     for assigned in cards {
@@ -116,10 +115,10 @@ fn port_variable(name: &str) -> String {
     format!("PORT_{}", name.to_ascii_uppercase().replace('-', "_"))
 }
 
-/// The command with its variables filled in.
+/// Expands the variables of a command.
 ///
 /// # Errors
-/// A `${NAME}` that is not there, for people.
+/// A `${NAME}` that is not defined, for people.
 pub fn command(command: &[String], environment: &BTreeMap<String, String>) -> Result<Vec<String>, String> {
     let part = |(at, text): (usize, &String)| {
         if text.contains('\0') {
@@ -130,7 +129,7 @@ pub fn command(command: &[String], environment: &BTreeMap<String, String>) -> Re
     command.iter().enumerate().map(part).collect()
 }
 
-/// Fills in `${NAME}`. `$${` is a plain `${`; braces around anything but a name are left to whoever reads them.
+/// Expands `${NAME}`. `$${` becomes a plain `${`. Braces around anything but a name stay as they are.
 fn expand(text: &str, variables: &BTreeMap<String, String>) -> Result<String, String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! What an exit means.
+//! Interprets exits.
 
 use borough_proto::v1;
 use borough_proto::v1::EndReason;
@@ -6,12 +6,12 @@ use borough_proto::v1::EndReason;
 use super::state::AttemptState;
 use crate::attempt::AttemptId;
 
-/// SIGKILL, which is what the kernel's memory killer sends.
+/// The signal of the kernel's out-of-memory killer.
 const SIGKILL: i32 = 9;
-/// Marks, in a record the agent itself wrote after a reboot, why the attempt ended.
+/// The reason in a record that the agent itself wrote after a reboot.
 pub(crate) const REBOOTED: &str = "its node was rebooted";
 
-/// How an attempt ended, once it has.
+/// How an attempt ended, if it has.
 pub fn exit_of(id: &AttemptId, attempt: &AttemptState, node: &str) -> Option<v1::Exit> {
     let record = attempt.record.exit.as_ref()?;
     let (reason, message) = if let Some(error) = &record.start_error {
@@ -29,7 +29,7 @@ pub fn exit_of(id: &AttemptId, attempt: &AttemptState, node: &str) -> Option<v1:
     };
     Some(v1::Exit {
         reason: reason.into(),
-        // A program that was never executed has no exit of its own; its helper's would only mislead.
+        // A program that was never executed has no exit of its own; that of the helper would mislead.
         code: record.code.filter(|_| record.start_error.is_none()),
         signal: record.signal.filter(|_| record.start_error.is_none()),
         message,
@@ -62,7 +62,7 @@ mod tests {
         assert_eq!(reason(ExitRecord { stopped: true, ..killed.clone() }).0, EndReason::Stopped);
         assert_eq!(reason(ExitRecord { code: Some(0), stopped: true, ..none.clone() }).0, EndReason::Stopped);
         assert_eq!(reason(ExitRecord { message: REBOOTED.to_owned(), ..killed }).0, EndReason::NodeRebooted);
-        // A child was killed for want of memory and the task then chose to exit: its own exit.
+        // The kernel killed a child for lack of memory, and the task then exited by itself: its own exit counts.
         assert_eq!(reason(ExitRecord { code: Some(1), oom_kills: 1, ..none }).0, EndReason::Exited);
     }
 

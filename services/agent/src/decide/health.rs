@@ -1,43 +1,43 @@
-//! What a task's probes mean, and when the next one is due.
+//! Interprets a task's probes, and decides when the next one is due.
 
 use std::time::Duration;
 
 use borough_proto::v1;
 
-/// What probes have shown so far.
+/// The results of an attempt's probes so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeHistory {
-    /// What they say together.
+    /// The health that follows from them.
     pub health: v1::Health,
     /// Counted failures in a row.
     pub failures: u32,
-    /// Probes before the first that passed.
+    /// Probes before the first success.
     tries: u32,
 }
 
 impl ProbeHistory {
-    /// The history of an attempt whose health was `health` when it was last known.
+    /// The history of an attempt whose last known health was `health`.
     pub fn new(health: v1::Health) -> Self {
         Self { health, failures: 0, tries: 0 }
     }
 }
 
-/// Pauses between the first probes: an endpoint is published when its first probe passes, so waiting a whole interval
-/// for it would be seen by everyone.
+/// Pauses between the first probes. An endpoint is published after the first success, so a whole interval would delay
+/// every start.
 const QUICK_FIRST_MS: u64 = 20;
 const QUICK_MAX_MS: u64 = 100;
-/// After so many, the pauses get longer up to [`QUICK_LATE_MS`].
+/// After so many probes, the pauses grow up to [`QUICK_LATE_MS`].
 const QUICK_TRIES: u32 = 50;
 const QUICK_LATE_MS: u64 = 500;
-/// How long a task must run before it is healthy, where its assignment does not say.
+/// How long a task must run before it is healthy, unless its assignment says otherwise.
 pub const HEALTHY_AFTER_MS: u64 = 1_000;
-/// Between two looks at the ports of a task without a check, while somebody else has one.
+/// Interval of checking the ports of a task without probes, while another process has one of them.
 const UNCHECKED_PAUSE: Duration = Duration::from_secs(1);
-/// What stands in a spec as 0 is taken as this.
+/// Replaces 0 in a spec.
 const INTERVAL_LEAST_MS: u64 = 20;
 
-/// The history after a probe, and the pause before the next one. `since_start` is how long the task runs, and how long
-/// it must run before it is healthy: what ends at once was never up.
+/// The history after a probe, and the pause before the next one. `since_start` is how long the task has run, and how
+/// long it must run before it is healthy: a task that exits at once was never up.
 pub fn next(
     check: &v1::HealthCheck,
     history: ProbeHistory,
@@ -53,7 +53,7 @@ pub fn next(
         return (ProbeHistory { health: v1::Health::Healthy, failures: 0, tries: history.tries }, interval);
     }
     let never = !matches!(history.health, v1::Health::Healthy | v1::Health::Unhealthy);
-    // Whatever the spec's grace, a task has one interval to come up.
+    // A task has at least one interval to come up, whatever the spec's grace is.
     let grace = Duration::from_millis(check.initial_grace_ms).max(interval);
     if never && since_start < grace {
         let tries = history.tries.saturating_add(1);
@@ -70,8 +70,8 @@ pub fn next(
     (ProbeHistory { health, failures, ..history }, interval)
 }
 
-/// The same for a task without a check: healthy once it has run for long enough and nobody else has its ports, and
-/// never unhealthy.
+/// The same for a task without a check. It is healthy once it has run long enough and no other process has its ports.
+/// It is never unhealthy.
 pub fn next_unchecked(
     history: ProbeHistory,
     passed: bool,
@@ -100,7 +100,7 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// So long after the start, and healthy at once.
+    /// A task that has run for this long and may be healthy at once.
     const fn now(since_start: u64) -> (Duration, Duration) {
         (ms(since_start), Duration::ZERO)
     }
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!((history.health, pause), (v1::Health::Unknown, ms(700)));
         let late = (ms(1_000), ms(1_000));
         assert_eq!(next(&check(5_000, 1, 0), history, true, late).0.health, v1::Health::Healthy);
-        // What was healthy before this agent started stays so.
+        // A task that was healthy before this agent started stays healthy.
         let known = ProbeHistory::new(v1::Health::Healthy);
         assert_eq!(next(&check(5_000, 1, 0), known, true, early).0.health, v1::Health::Healthy);
         let (history, pause) = next_unchecked(ProbeHistory::new(v1::Health::Unknown), true, early);

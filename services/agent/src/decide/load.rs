@@ -1,9 +1,9 @@
-//! The real load of the machine: readings of its processors and memory, smoothed, beside what the tasks ask for whose
-//! use is part of them.
+//! The measured load of the machine: smoothed readings of its processors and memory, with the requests of the tasks
+//! whose use they include.
 //!
-//! Both are smoothed alike. A task that has just come counts as measured only as far as the mean has taken it in; the
-//! rest of what it asks for is counted by the scheduler as it is promised. So a burst of placements between two reports
-//! does not all go to the node that looks idle.
+//! Both are smoothed alike. A new task counts as measured only as far as the mean includes it. The scheduler counts the
+//! rest of its request in full. A burst of placements between two reports therefore does not all go to the node that
+//! looks idle.
 
 use std::time::Duration;
 
@@ -15,44 +15,43 @@ use borough_proto::v1::task_status::Phase;
 
 use super::state::{AgentState, AttemptState};
 
-/// A reading counts by so much as it is old over this and its age: an exponentially weighted mean of half a minute.
+/// The time constant of the exponentially weighted mean: a reading's weight is its age over this plus its age.
 const MEAN_OVER: Duration = Duration::from_secs(30);
-/// A machine that was not read for so long is not known.
+/// After so long without a reading, the load is unknown.
 const READ_WITHIN: Duration = Duration::from_secs(60);
 
-/// The time of all processors since the boot, as the kernel counts it, in any unit.
+/// The time of all processors since the boot, in any unit of the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessorTime {
-    /// In use, or taken away by the machine that runs this one.
+    /// In use, or taken by the hypervisor.
     pub busy: u64,
-    /// Not in use, or waiting for a disk.
+    /// Unused, or waiting for a disk.
     pub idle: u64,
-    /// How many processors there are.
+    /// The number of processors.
     pub processors: u64,
 }
 
-/// One look at what the machine does; absent where it does not tell.
+/// One reading of the machine. Absent values are not available.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadReading {
-    /// Of its processors.
     pub processor: Option<ProcessorTime>,
-    /// Memory that new tasks could have, with what the kernel would give back.
+    /// Memory for new tasks, including what the kernel would reclaim.
     pub memory_free_bytes: Option<u64>,
 }
 
-/// What the node's own tasks do and ask for.
+/// The use and the requests of the node's own tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnTasks {
-    /// What they are measured to use, in the units of the capacity.
+    /// Their measured use, in the units of the capacity.
     pub used_cpu_millis: u64,
-    /// What those that run ask for.
+    /// The requests of the running ones.
     pub asked_cpu_millis: u64,
     /// The same of memory.
     pub asked_memory_bytes: u64,
 }
 
 impl OwnTasks {
-    /// Of the attempts that run, or are being stopped.
+    /// Counts attempts that run or are being stopped.
     pub fn of(state: &AgentState) -> Self {
         let running = |attempt: &&AttemptState| matches!(attempt.phase(), Phase::Running | Phase::Stopping);
         let asked = |attempt: &AttemptState| attempt.assignment.as_ref()?.spec.as_ref()?.resources.clone();
@@ -68,26 +67,26 @@ impl OwnTasks {
     }
 }
 
-/// What is known of the machine's load.
+/// The smoothed load of the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineLoad {
-    /// What the node has for tasks.
+    /// The node's capacity for tasks.
     capacity: Resources,
     processor: Option<ProcessorTime>,
     mean: Option<LoadMeasured>,
-    /// When the mean was last brought up to date (monotonic).
+    /// The time of the last reading (monotonic).
     at: Duration,
 }
 
 impl MachineLoad {
-    /// Nothing known yet of a machine of which so much is for tasks.
+    /// An unknown load, of a machine with this capacity for tasks.
     pub fn new(capacity: Option<&v1::Resources>) -> Self {
         let (cpu_millis, memory_bytes) = capacity.map_or((0, 0), |all| (all.cpu_millis, all.memory_bytes));
         Self { capacity: Resources { cpu_millis, memory_bytes, ..Resources::default() }, ..Self::default() }
     }
 
-    /// After one more reading, at `now` (monotonic). `reference_millis` translates the machine's own processor time
-    /// into that of the capacity.
+    /// The load after one more reading, at `now` (monotonic). `reference_millis` converts the machine's processor time
+    /// to that of the capacity.
     #[must_use]
     pub fn next(
         self,
@@ -104,8 +103,8 @@ impl MachineLoad {
             let mean = self.mean.map(|mean| still_covered(mean, own));
             return Self { processor, mean, ..self };
         };
-        // What is left to tasks of what they may have: the machine may have more than that, and do other things with
-        // it. What the tasks use themselves is known better where the rest of the machine is idle.
+        // The part of the capacity that is still free: the machine may have more than that, and run other things. The
+        // measured use of the tasks is more precise if the rest of the machine is idle.
         let left = |capacity: u64, free: u64| capacity.saturating_sub(free);
         let used = own.used_cpu_millis.min(self.capacity.cpu_millis);
         let taken = LoadMeasured {
@@ -118,13 +117,13 @@ impl MachineLoad {
         Self { processor, mean: Some(still_covered(mean, own)), at: now, ..self }
     }
 
-    /// What is known by `now` (monotonic).
+    /// The load as known at `now` (monotonic).
     pub fn known(&self, now: Duration) -> Option<LoadMeasured> {
         self.mean.filter(|_| now.saturating_sub(self.at) <= READ_WITHIN)
     }
 
-    /// What is to be told, where it is another thing than what was told before: the load is known or no longer, or has
-    /// changed by a good part, and it is not told too often.
+    /// The load to report, if it must be reported again: it became known or unknown, or changed by a large part, and
+    /// the last report is old enough.
     pub fn told_next(&self, told: Option<&SentLoad>, now: Duration, pause: Duration) -> Option<SentLoad> {
         let known = self.known(now);
         let tell = match told.map(|told| (told.load, told.at)) {
@@ -138,7 +137,7 @@ impl MachineLoad {
     }
 }
 
-/// What was told of the load, and when (monotonic).
+/// The last reported load, and when it was reported (monotonic).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SentLoad {
     load: Option<LoadMeasured>,
@@ -146,14 +145,14 @@ pub struct SentLoad {
 }
 
 impl SentLoad {
-    /// For a report.
+    /// The load as a message.
     pub fn report(&self) -> v1::LoadReport {
         v1::LoadReport { load: self.load.as_ref().map(measured_to_message) }
     }
 }
 
-/// Thousandths of processors that were idle between two readings; `None` where no time has passed, or the counters have
-/// begun again.
+/// Thousandths of processors that were idle between two readings; `None` if no time has passed, or the counters were
+/// reset.
 fn idle_millis(before: ProcessorTime, after: ProcessorTime) -> Option<u64> {
     let busy = after.busy.checked_sub(before.busy)?;
     let idle = after.idle.checked_sub(before.idle)?;
@@ -163,7 +162,7 @@ fn idle_millis(before: ProcessorTime, after: ProcessorTime) -> Option<u64> {
     u64::try_from(millis).ok()
 }
 
-/// What tasks ask for that are gone is not taken for measured, whether there was a reading or not.
+/// Removes the requests of ended tasks from the measured part, with or without a reading.
 fn still_covered(mean: LoadMeasured, own: &OwnTasks) -> LoadMeasured {
     LoadMeasured {
         covered_cpu_millis: mean.covered_cpu_millis.min(own.asked_cpu_millis),
@@ -172,7 +171,7 @@ fn still_covered(mean: LoadMeasured, own: &OwnTasks) -> LoadMeasured {
     }
 }
 
-/// A mean with one more reading, `passed` after the one before.
+/// The mean after one more reading, `passed` after the previous one.
 fn smoothed(mean: LoadMeasured, taken: LoadMeasured, passed: Duration) -> LoadMeasured {
     let passed = passed.as_millis();
     let over = passed.saturating_add(MEAN_OVER.as_millis());
@@ -231,7 +230,7 @@ mod tests {
         let later = next(twice, reading(400, 800, 6 * GIB), none, 16);
         assert_eq!(later.known(at(16)).unwrap().cpu_millis, 2_500);
         assert_eq!(later.known(at(77)), None, "not read for too long");
-        // Read again after that, it begins again.
+        // A later reading begins a new mean.
         let again = next(later, reading(400, 900, 8 * GIB), none, 90);
         assert_eq!(again.known(at(90)), Some(LoadMeasured::default()));
     }
@@ -252,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_part_of_a_machine_is_as_full_as_its_tasks_make_it_or_the_rest_leaves_it() {
-        // 16 processors, of which the node has 4.
+        // 16 processors, of which 4 are for tasks.
         let wide = |busy, idle| LoadReading {
             processor: Some(ProcessorTime { busy, idle, processors: 16 }),
             memory_free_bytes: Some(100 * GIB),
@@ -299,7 +298,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever the machine shows, a load is within what the node has and what its tasks ask for.
+        /// Whatever the readings are, a load is within the node's capacity and its tasks' requests.
         #[test]
         fn a_load_is_within_the_node(
             readings in proptest::collection::vec(

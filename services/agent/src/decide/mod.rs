@@ -1,4 +1,4 @@
-//! Every choice the agent makes, as pure functions over what it knows.
+//! Every decision of the agent, as pure functions of its state.
 
 pub mod cores;
 mod desired;

@@ -1,15 +1,15 @@
-//! What the machine is short of, by readings of what is left of it. Somebody who is short for one reading is not yet,
-//! and somebody who has enough again for one is so no longer than that: nodes must not come and go with every reading.
+//! Decides which resources the machine is short of, from readings of what is free. One reading neither begins nor ends
+//! a shortage: nodes must not come and go with every reading.
 
 use borough_proto::v1;
 
-/// What is left of the machine, in thousandths; absent where it does not tell.
+/// The free resources of the machine, in thousandths. Absent values are not available.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PressureReading {
-    /// Memory that tasks could have.
+    /// Memory for new tasks.
     pub memory_free: Option<u64>,
-    /// Time in which everything stood still for want of memory, over the last ten seconds (the kernel's pressure stall
-    /// information, `full`).
+    /// Time in which all processes were stalled for lack of memory, over the last ten seconds (the kernel's pressure
+    /// stall information, `full`).
     pub memory_stalled: Option<u64>,
     /// The disk of the agent's state.
     pub disk_free: Option<u64>,
@@ -17,16 +17,16 @@ pub struct PressureReading {
     pub pids_free: Option<u64>,
 }
 
-/// From when on the machine is short of something, in thousandths; 0 for what is not watched.
+/// The thresholds of shortages, in thousandths; 0 disables one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PressureLimits {
-    /// Less memory than this is left.
+    /// A shortage if less memory is free.
     pub memory_free_min: u64,
-    /// Everything stands still for want of memory for more than this part of the time.
+    /// A shortage if all processes are stalled for lack of memory for more of the time.
     pub memory_stalled_max: u64,
-    /// Less of the disk than this is left.
+    /// A shortage if less of the disk is free.
     pub disk_free_min: u64,
-    /// Fewer process numbers than this are left.
+    /// A shortage if fewer process numbers are free.
     pub pids_free_min: u64,
 }
 
@@ -36,16 +36,16 @@ impl Default for PressureLimits {
     }
 }
 
-/// Readings in a row after which the machine is short of something.
+/// Readings in a row that begin a shortage.
 const BEGIN_READINGS: u32 = 2;
-/// Readings in a row, each half as good again as the limit, after which it is so no longer.
+/// Readings in a row that end a shortage. Each must be better than the limit by half.
 const END_READINGS: u32 = 6;
 
-/// What a reading says of one thing.
+/// What a reading means for one resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sign {
     Short,
-    /// Neither: what held before holds.
+    /// Neither: the state stays.
     Between,
     Enough,
 }
@@ -56,7 +56,7 @@ impl Sign {
             Some(free) if free < least => Self::Short,
             Some(free) if free < least + least / 2 => Self::Between,
             Some(_) => Self::Enough,
-            // What is not watched any more is not lacking either.
+            // A disabled threshold ends a shortage.
             None if least == 0 => Self::Enough,
             None => Self::Between,
         }
@@ -67,7 +67,7 @@ impl Sign {
             Some(_) if most == 0 => Self::Enough,
             Some(stalled) if stalled > most => Self::Short,
             Some(stalled) if stalled > most / 2 => Self::Between,
-            // A kernel without the figure: memory that is left tells alone.
+            // The kernel has no such value: only free memory counts.
             Some(_) | None => Self::Enough,
         }
     }
@@ -82,11 +82,11 @@ impl Sign {
     }
 }
 
-/// One thing the machine can be short of.
+/// One resource that the machine can be short of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Level {
     short: bool,
-    /// Readings in a row that say otherwise.
+    /// Readings in a row against the present state.
     against: u32,
 }
 
@@ -106,7 +106,7 @@ impl Level {
     }
 }
 
-/// What the machine is short of.
+/// The resources that the machine is short of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PressureState {
     memory: Level,
@@ -115,7 +115,7 @@ pub struct PressureState {
 }
 
 impl PressureState {
-    /// By the first reading of an agent: it has no other, and until the next one tasks would be placed by this.
+    /// After the first reading of an agent. It counts at once, since tasks would be placed by it before the second.
     pub fn first(reading: &PressureReading, limits: &PressureLimits) -> Self {
         (0..BEGIN_READINGS).fold(Self::default(), |pressure, _| pressure.next(reading, limits))
     }
@@ -131,7 +131,7 @@ impl PressureState {
         }
     }
 
-    /// All of it, for a report.
+    /// All of them, for a report.
     pub fn report(self) -> v1::PressureReport {
         let kinds = [
             (self.memory, v1::NodePressure::Memory),
@@ -172,8 +172,8 @@ mod tests {
         assert_eq!(short_of(after(almost, &[good])), []);
     }
 
-    /// An agent that was started again on a full disk must not say at first that there is room: tasks would be placed,
-    /// and fail.
+    /// An agent that was started again on a full disk must report the shortage at once: otherwise tasks would be
+    /// placed, and fail.
     #[test]
     fn the_first_reading_counts_at_once() {
         let limits = PressureLimits::default();

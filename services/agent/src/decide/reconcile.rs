@@ -1,4 +1,4 @@
-//! What is to be done so that what runs becomes what is wanted.
+//! Decides the actions that bring the running attempts to the desired state.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,31 +10,31 @@ use super::desired::Desired;
 use super::state::{AgentState, AttemptState, ShimState};
 use crate::attempt::AttemptId;
 
-/// One thing to be done. Each is safe to repeat.
+/// One action. Each is safe to repeat.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// Make a directory, start a shim.
+    /// Make a directory and start a shim.
     Start(AttemptId, Arc<v1::Assignment>),
-    /// Remember an attempt as ended that was never started here.
+    /// Record an attempt as ended that was never started here.
     Decline(AttemptId),
-    /// Tell the shim to end the attempt.
+    /// Order the shim to end the attempt.
     Stop(AttemptId, StopOrder),
-    /// The shim is gone and the attempt is not over: end what is left of it.
+    /// The shim has ended and the attempt has not: end its remaining processes.
     Clean(AttemptId),
     /// Set the attempt's files aside: only its logs are kept, for a while.
     Forget(AttemptId),
-    /// Probe its health from now on.
+    /// Begin to probe its health.
     Probe(AttemptId),
-    /// Probe it no longer.
+    /// Stop probing it.
     ProbeEnd(AttemptId),
 }
 
-/// Everything that is to be done at `now_ms`. Attempts that are over, and that the control plane has neither named nor
-/// had forgotten for `kept_ms`, are forgotten.
+/// All actions that are due at `now_ms`. Attempts are forgotten after `kept_ms` if they are over and the control plane
+/// has neither named them nor ordered to forget them.
 pub fn reconcile(state: &AgentState, desired: &Desired, now_ms: i64, kept_ms: i64) -> Vec<Effect> {
     let mut effects = Vec::new();
     for id in desired.assignments.keys() {
-        // An attempt that is over or to end is not begun, even where its start arrives late.
+        // An attempt that is over or must end is not started, even if its start arrives late.
         let waits = |attempt: &AttemptState| {
             attempt.shim == ShimState::None && !attempt.busy && attempt.record.exit.is_none()
         };
@@ -66,8 +66,8 @@ pub fn reconcile(state: &AgentState, desired: &Desired, now_ms: i64, kept_ms: i6
     effects
 }
 
-/// Whether an earlier attempt of the same task is being ended here: no task has two attempts on one machine. One that
-/// nobody ends is not waited for.
+/// Returns true if an earlier attempt of the same task is being ended here: no task has two attempts on one machine. An
+/// earlier attempt without a stop is not waited for.
 fn succeeds(state: &AgentState, desired: &Desired, id: &AttemptId) -> bool {
     let of_task = AttemptId { incarnation: 0, ..id.clone() }..id.clone();
     let mut earlier = state.attempts.range(of_task);
@@ -75,7 +75,7 @@ fn succeeds(state: &AgentState, desired: &Desired, id: &AttemptId) -> bool {
         .any(|(earlier, attempt)| attempt.record.released_ms.is_none() && desired.stops.contains_key(earlier))
 }
 
-/// What is to be done for one attempt, at most one thing at a time.
+/// The next action for one attempt, at most one at a time.
 fn attempt_effect(
     id: &AttemptId,
     attempt: &AttemptState,
@@ -104,8 +104,8 @@ fn attempt_effect(
     (attempt.stop != Some(wanted)).then(|| Effect::Stop(id.clone(), wanted))
 }
 
-/// Attempts that go on although the control plane has not named them. Never ended for that: it may have been restored
-/// from an older state and adopt them yet.
+/// Attempts that keep running although the control plane has not named them. They are not ended for that: a control
+/// plane restored from an older state may still adopt them.
 pub fn parked(state: &AgentState, desired: &Desired) -> BTreeSet<AttemptId> {
     if !desired.complete {
         return BTreeSet::new();

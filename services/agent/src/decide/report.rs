@@ -1,4 +1,4 @@
-//! What the control plane is told: everything at first, then what has changed, and again what it has not applied.
+//! Decides what to report: everything at first, then changes, and again what the control plane has not applied.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -15,29 +15,29 @@ use super::load::SentLoad;
 use super::state::{AgentState, AttemptState, status};
 use crate::attempt::AttemptId;
 
-/// What was told in this session; the default is a session that was just opened.
+/// What this session has sent. The default is a session that was just opened.
 #[derive(Clone, Debug)]
 pub struct Sent {
-    /// The last report.
+    /// The revision of the last report.
     pub revision: u64,
-    /// Up to here the control plane has applied.
+    /// The control plane has applied reports up to this revision.
     pub applied: u64,
-    /// When the last report went, of any content.
+    /// When the last report was sent.
     pub at: Duration,
     attempts: BTreeMap<AttemptId, SentReport>,
-    /// What the machine was last said to be short of.
+    /// The last reported shortages.
     pressure: Option<v1::PressureReport>,
-    /// What was last said of its load.
+    /// The last reported load.
     load: Option<SentLoad>,
-    /// The packages that it was last said to have.
+    /// The last reported packages.
     packages: Option<v1::PackageReport>,
-    /// New attempts that are just being started, and since when they are known.
+    /// New attempts that are being started, and since when they are known.
     starting: BTreeMap<AttemptId, Duration>,
-    /// The full report is on its way, up to this attempt.
+    /// The full report is being sent, up to this attempt.
     full: Option<Option<AttemptId>>,
-    /// A chunk was full with this attempt: the next one begins behind it.
+    /// The last full chunk ended with this attempt: the next one begins after it.
     after: Option<AttemptId>,
-    /// Usage is being told of every attempt that was not told since then.
+    /// Every attempt's usage is being sent, unless it was sent since then.
     usage_since: Option<Duration>,
 }
 
@@ -59,14 +59,14 @@ impl Default for Sent {
     }
 }
 
-/// A start is told only where it takes longer than this: mostly the task runs by then, and one report, which is one
-/// commit, says it all.
+/// A start is reported only if it takes longer than this. Most tasks run by then, and one report, which is one commit,
+/// covers both.
 const START_TOLD_AFTER: Duration = Duration::from_millis(100);
 
-/// The load of the machine is told at most so often.
+/// Shortest time between two reports of the load.
 const LOAD_PAUSE: Duration = Duration::from_secs(15);
 
-/// Bytes that stand around a status in a report, at most.
+/// Most bytes that frame a status in a report.
 const STATUS_FRAME_BYTES: usize = 8;
 
 #[derive(Clone, Debug)]
@@ -77,18 +77,18 @@ struct SentReport {
 }
 
 impl Sent {
-    /// The control plane has applied everything up to `revision`.
+    /// Records that the control plane has applied everything up to `revision`.
     pub fn applied(&mut self, revision: u64) {
         self.applied = self.applied.max(revision);
     }
 
-    /// Whether as many reports as may be are on their way.
+    /// Returns true if no further report may be sent before one is applied.
     pub fn is_full(&self) -> bool {
         let most = u64::try_from(REPORTS_UNAPPLIED_MAX).unwrap_or(u64::MAX);
         self.revision.saturating_sub(self.applied) >= most
     }
 
-    /// Whether more is to be told as soon as there is room for it.
+    /// Returns true if another chunk should follow at once.
     pub fn goes_on(&self) -> bool {
         self.full.is_some() || self.after.is_some()
     }
@@ -111,11 +111,11 @@ impl Sent {
     }
 }
 
-/// What is to be told now, as one chunk: the full report first, then what has changed. `None` where there is nothing,
-/// or where [`REPORTS_UNAPPLIED_MAX`] reports wait to be applied: nothing is lost, since statuses are absolute.
+/// The next chunk to send: of the full report first, then of changes. `None` if nothing is due, or if
+/// [`REPORTS_UNAPPLIED_MAX`] reports wait to be applied. Nothing is lost by that, since statuses are absolute.
 ///
-/// `interval` is how often something is sent where nothing changes; usage alone is only sent then. `repeat` is how
-/// long the control plane may take to apply a status before it is told again.
+/// `interval` is the time between reports when nothing changes; usage alone is sent only then. `repeat` is how long the
+/// control plane may take to apply a status before it is sent again.
 pub fn report_next(
     state: &AgentState,
     sent: &mut Sent,
@@ -132,7 +132,7 @@ pub fn report_next(
     }
 }
 
-/// The next chunk of the full report, behind the attempt `after`.
+/// The next chunk of the full report, after the attempt `after`.
 fn report_full(state: &AgentState, sent: &mut Sent, now: Duration, after: Option<AttemptId>) -> v1::Report {
     let revision = sent.revision.saturating_add(1);
     let mut report = v1::Report { revision, full_begin: after.is_none(), ..v1::Report::default() };
@@ -187,8 +187,8 @@ fn report_changes(
     Some(report)
 }
 
-/// The statuses that are to be told, as many as fit: from behind the one that the last full chunk ended with, and
-/// around. So every attempt has its turn, however often others change.
+/// The due statuses, as many as fit. They begin after the last one of the previous full chunk and wrap around, so that
+/// every attempt gets its turn however often others change.
 fn changes_chunk(
     state: &AgentState,
     sent: &mut Sent,
@@ -221,7 +221,7 @@ fn changes_chunk(
     chunk.tasks
 }
 
-/// Statuses of one report, within its bounds.
+/// The statuses of one report, within its bounds.
 struct ReportChunk {
     tasks: Vec<v1::TaskStatus>,
     bytes: usize,
@@ -232,7 +232,7 @@ impl ReportChunk {
         Self { tasks: Vec::new(), bytes: report.encoded_len() }
     }
 
-    /// Takes a status in; `false` where it does not fit any more.
+    /// Adds a status; `false` if it does not fit.
     fn take(&mut self, status: v1::TaskStatus) -> bool {
         let bytes = self.bytes.saturating_add(status.encoded_len()).saturating_add(STATUS_FRAME_BYTES);
         let fits = self.tasks.len() < REPORT_TASKS_MAX && bytes <= CHUNK_BYTES_MAX;
@@ -263,7 +263,7 @@ fn packages_changed(state: &AgentState, sent: &Sent) -> Option<v1::PackageReport
     (!sent.packages.as_ref().is_some_and(same)).then(|| packages_report(state))
 }
 
-/// Whether an attempt that was never told is just being started, and not for long.
+/// Returns true if an attempt is being started, only for a short time, and was never reported.
 fn start_withheld(id: &AttemptId, status: &v1::TaskStatus, sent: &mut Sent, now: Duration) -> bool {
     if sent.attempts.contains_key(id) || !matches!(status.phase(), Phase::Accepted | Phase::Starting) {
         sent.starting.remove(id);
@@ -273,12 +273,12 @@ fn start_withheld(id: &AttemptId, status: &v1::TaskStatus, sent: &mut Sent, now:
     now.saturating_sub(since) < START_TOLD_AFTER
 }
 
-/// Whether anything but the usage differs.
+/// Returns true if the statuses differ in more than the usage.
 fn differs(before: &v1::TaskStatus, after: &v1::TaskStatus) -> bool {
     v1::TaskStatus { usage: None, ..before.clone() } != v1::TaskStatus { usage: None, ..after.clone() }
 }
 
-/// What all tasks of the node use together; what the machine does besides is not the cell's to count.
+/// The sum of what the node's tasks use. Other use of the machine is not the cell's.
 fn usage_sum(state: &AgentState) -> v1::Usage {
     let mut sum = v1::Usage::default();
     for usage in state

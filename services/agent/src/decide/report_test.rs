@@ -17,7 +17,7 @@ use crate::attempt::AttemptId;
 const INTERVAL: Duration = Duration::from_secs(5);
 const REPEAT: Duration = Duration::from_secs(10);
 
-/// An attempt whose status is as long as a status may be, and longer where it is not cut.
+/// An attempt whose status is as long as a status may be, or longer before it is cut.
 fn largest(message: usize) -> AttemptState {
     let exit = ExitRecord { message: "x".repeat(message), code: Some(1), ..ExitRecord::default() };
     let assignment = v1::Assignment {
@@ -42,7 +42,7 @@ fn next(state: &AgentState, sent: &mut Sent, at_s: u64) -> Option<v1::Report> {
     report_next(state, sent, Duration::from_secs(at_s), INTERVAL, REPEAT)
 }
 
-/// Everything a session is told, where each report is applied at once.
+/// All reports of a session in which each is applied at once.
 fn all(state: &AgentState, sent: &mut Sent, at_s: u64) -> Vec<v1::Report> {
     let mut reports = Vec::new();
     while let Some(report) = next(state, sent, at_s) {
@@ -93,7 +93,7 @@ fn only_so_many_reports_wait_to_be_applied() {
     assert_eq!(next(&state, &mut sent, 100), None);
 }
 
-/// Attempts that change all the time do not keep others from being told.
+/// Attempts that change all the time do not keep others out of the reports.
 #[test]
 fn every_attempt_has_its_turn() {
     let (mut known, mut sent) = (state(0, &AttemptState::default()), Sent::default());
@@ -102,7 +102,7 @@ fn every_attempt_has_its_turn() {
     known.attempts = state(many, &largest(1)).attempts;
     let mut told = BTreeMap::new();
     for pid in 0..12 {
-        // All change between any two reports.
+        // All attempts change between two reports.
         for attempt in known.attempts.values_mut() {
             attempt.record.exit.as_mut().unwrap().code = Some(pid);
         }
@@ -125,7 +125,7 @@ fn every_attempt_has_its_turn() {
     assert_eq!(told.len(), known.attempts.len());
 }
 
-/// The usage of every attempt is told once an interval, over as many reports as it takes.
+/// The usage of every attempt is reported once an interval, over as many reports as needed.
 #[test]
 fn usage_is_told_of_every_attempt_though_it_takes_several_reports() {
     let mut known = state(2_000, &AttemptState::default());

@@ -1,14 +1,13 @@
-//! Which attempts that are over lose their logs.
+//! Decides which ended attempts lose their logs.
 
 use std::collections::BTreeMap;
 
 use crate::attempt::AttemptId;
 use crate::config::Retention;
 
-/// An attempt that is over and forgotten by the control plane.
+/// An ended attempt that the control plane has forgotten.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Which.
     pub id: AttemptId,
     /// When it was released, milliseconds since 1970.
     pub at_ms: i64,
@@ -16,9 +15,9 @@ pub struct Ended {
     pub bytes: u64,
 }
 
-/// Those to be removed at `now_ms`: too old, too many of one task, or too many in all, the oldest first.
+/// The attempts to remove at `now_ms`: too old, too many of one task, or too many in all, the oldest first.
 pub fn excess(mut ended: Vec<Ended>, limits: Retention, now_ms: i64) -> Vec<AttemptId> {
-    // The newest first; what comes after the limits are reached goes.
+    // The newest first. Those beyond the limits are removed.
     ended.sort_by(|a, b| (b.at_ms, &b.id).cmp(&(a.at_ms, &a.id)));
     let mut of_task: BTreeMap<(String, u32), usize> = BTreeMap::new();
     let (mut attempts, mut bytes) = (0_usize, 0_u64);

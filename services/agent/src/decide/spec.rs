@@ -1,4 +1,4 @@
-//! What a shim is told, from what the control plane wants.
+//! Computes the spec of a shim from the desired state.
 
 use std::path::{Path, PathBuf};
 
@@ -13,43 +13,40 @@ use crate::attempt::AttemptId;
 use crate::disk::TaskUsers;
 use crate::topology::list_text;
 
-/// Processes and threads of one task: far more than any sane one has, far fewer than a machine has numbers for.
+/// The most processes and threads of one task: far more than a sane one has, far fewer than a machine has numbers for.
 const PROCESSES_MAX: u64 = 8192;
-/// Where a spec says 0.
+/// Replaces 0 in a spec.
 const LOG_FILE_BYTES: u64 = 10 << 20;
-/// Where a spec says 0.
+/// Replaces 0 in a spec.
 const LOG_FILES: u32 = 5;
 
-/// What is the same for every attempt of this node.
+/// The settings that all attempts of this node share.
 #[derive(Clone, Debug)]
 pub struct NodeContext {
-    /// The node's name.
     pub node: String,
-    /// Where its tasks are reached.
+    /// The address of its tasks.
     pub host: String,
-    /// This boot.
     pub boot_id: String,
-    /// Its cgroups.
+    /// The root of its cgroups.
     pub base: CgroupRoot,
-    /// What tasks have from the agent's environment.
+    /// The part of the agent's environment that tasks inherit.
     pub inherited: Inherited,
-    /// The machine's cores.
     pub cores: Cores,
     /// Where processes are recorded for a guard.
     pub record_dir: Option<PathBuf>,
-    /// As whom tasks run.
+    /// The users that tasks run as.
     pub users: TaskUsers,
-    /// Where all agents of the machine note which user an owner has.
+    /// Where all agents of the machine record which user each job owner has.
     pub task_dir: PathBuf,
 }
 
-/// The leaf that shims stand in.
+/// The cgroup leaf of shims.
 pub const SHIMS_LEAF: &str = "shims";
 
-/// Where an attempt runs on its node, and as whom.
+/// Where an attempt runs on its node, and as which user.
 #[derive(Clone, Copy, Debug)]
 pub struct PlacedTask<'a> {
-    /// The cores that it stays on; none: anywhere.
+    /// Its cores; empty: any.
     pub cpus: &'a [u32],
     /// Its own directory.
     pub work: &'a Path,
@@ -57,7 +54,7 @@ pub struct PlacedTask<'a> {
     pub user: Option<TaskUser>,
 }
 
-/// The spec of an attempt.
+/// Computes the shim's spec of an attempt.
 ///
 /// # Errors
 /// Why it cannot be started, for people.
@@ -95,7 +92,7 @@ pub fn shim_spec(
         boot_id: context.boot_id.clone(),
         command,
         environment,
-        // A relative one is below the task's own.
+        // A relative directory is below the task's own.
         working_directory: work.join(spec.working_directory.as_deref().unwrap_or_default()),
         log: LogLimits {
             file_bytes_max: or(log.file_bytes_max, LOG_FILE_BYTES),

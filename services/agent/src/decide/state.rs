@@ -1,4 +1,4 @@
-//! What the agent knows of its attempts, and how that reads in a report.
+//! The agent's state of its attempts, and their statuses in a report.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,49 +14,44 @@ use super::load::MachineLoad;
 use super::pressure::PressureState;
 use crate::attempt::AttemptId;
 
-/// Everything the agent knows.
+/// The agent's state.
 #[derive(Clone, Debug, Default)]
 pub struct AgentState {
-    /// The node's name, which stands in exits.
+    /// The node's name, for exits.
     pub node: String,
-    /// This boot.
     pub boot_id: String,
     /// Attempts that are not forgotten.
     pub attempts: BTreeMap<AttemptId, AttemptState>,
-    /// What the machine is short of.
+    /// The resources that the machine is short of.
     pub pressure: PressureState,
-    /// What of the machine is in use.
     pub load: MachineLoad,
-    /// The packages that are installed.
     pub packages: BTreeSet<String>,
-    /// Its cores.
     pub cores: Cores,
 }
 
-/// What is known of one attempt.
+/// The state of one attempt.
 #[derive(Clone, Debug, Default)]
 pub struct AttemptState {
-    /// What it runs; absent where it was never started here.
+    /// Its assignment; absent if it was never started here.
     pub assignment: Option<Arc<v1::Assignment>>,
-    /// What its shim has written.
+    /// The record that its shim has written.
     pub record: AttemptRecord,
-    /// Where its shim is.
     pub shim: ShimState,
-    /// That it is to end, as told to its shim.
+    /// The order to end it, as given to its shim.
     pub stop: Option<StopOrder>,
-    /// What its probes say.
+    /// The result of its probes.
     pub health: v1::Health,
-    /// What it was last seen to use.
+    /// Its last measured usage.
     pub usage: Option<v1::Usage>,
     /// The control plane does not know it.
     pub parked: bool,
-    /// Something is being done for it; nothing else is begun before that is done.
+    /// An action is in progress; no other begins before it is done.
     pub busy: bool,
     /// Probes are running.
     pub probed: bool,
 }
 
-/// Where an attempt's shim is.
+/// The state of an attempt's shim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ShimState {
     /// Not started yet.
@@ -69,7 +64,7 @@ pub enum ShimState {
 }
 
 impl AttemptState {
-    /// How far it is.
+    /// The phase of the attempt.
     pub fn phase(&self) -> Phase {
         if self.record.released_ms.is_some() {
             Phase::Released
@@ -86,17 +81,18 @@ impl AttemptState {
         }
     }
 
-    /// How its health is checked, where it is.
+    /// Its health check, if any.
     pub fn check(&self) -> Option<&v1::HealthCheck> {
         self.assignment.as_ref()?.spec.as_ref()?.health.as_ref().filter(|check| check.probe.is_some())
     }
 
-    /// Whether probes should be running. Without a check they only see to it that it stays up and has its ports.
+    /// Returns true if probes should be running. Without a health check they only verify that the task stays up and has
+    /// its ports.
     pub fn to_be_probed(&self) -> bool {
         self.phase() == Phase::Running && self.assignment.is_some()
     }
 
-    /// What is said of its health.
+    /// The health to report.
     fn health_reported(&self) -> v1::Health {
         match self.phase() {
             Phase::Running | Phase::Stopping if self.health != v1::Health::Unspecified => self.health,
@@ -105,13 +101,13 @@ impl AttemptState {
     }
 }
 
-/// The cores that are an attempt's own, once it runs.
+/// The exclusive cores of an attempt, once it runs.
 fn own_cores(attempt: &AttemptState) -> Vec<u32> {
     let assignment = attempt.assignment.as_ref().filter(|assignment| assignment.exclusive_cores);
     assignment.filter(|_| attempt.record.started_ms.is_some()).map(|of| of.cpus.clone()).unwrap_or_default()
 }
 
-/// How an attempt reads in a report.
+/// The status of an attempt in a report.
 pub fn status(id: &AttemptId, attempt: &AttemptState, node: &str) -> v1::TaskStatus {
     v1::TaskStatus {
         job_id: id.job_id.clone(),

@@ -1,4 +1,4 @@
-//! What is done and told, over everything that may be known and wanted.
+//! Actions and reports for any combination of actual and desired state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -76,11 +76,11 @@ fn what_is_wanted_and_not_there_is_started_once() {
     for attempt in [begun, running(), released()] {
         assert_eq!(effects(&state([(0, attempt)]), &wanted), []);
     }
-    // Its directory was made by an agent that died before its shim began.
+    // An agent that died before the shim began has made its directory.
     assert_eq!(effects(&state([(0, AttemptState::default())]), &wanted).len(), 1);
 }
 
-/// A lost node comes back with an attempt that was replaced, and is given its successor.
+/// A lost node comes back with an attempt that was replaced, and is assigned its successor.
 #[test]
 fn an_attempt_begins_when_the_one_before_it_is_gone() {
     let next = v1::TaskAttempt { incarnation: 2, ..wire(0) };
@@ -94,7 +94,7 @@ fn an_attempt_begins_when_the_one_before_it_is_gone() {
     };
     assert!(!begins(&first));
     assert!(begins(&effects(&state([(0, released())]), &ends)));
-    // What nobody ends is not waited for.
+    // An attempt without a stop is not waited for.
     assert!(begins(&effects(&state([(0, running())]), &desired(wanted(Vec::new())))));
 }
 
@@ -180,7 +180,7 @@ fn changes(state: &AgentState, sent: &mut Sent, at_s: u64) -> Option<v1::Report>
     report_next(state, sent, Duration::from_secs(at_s), INTERVAL, REPEAT)
 }
 
-/// The first report of a session, which holds all of so few attempts.
+/// The first report of a session. It contains everything, since the attempts are few.
 fn report_full(state: &AgentState, sent: &mut Sent, now: Duration) -> v1::Report {
     *sent = Sent::default();
     let report = report_next(state, sent, now, INTERVAL, REPEAT).unwrap();
@@ -257,7 +257,7 @@ fn later(attempt: &AttemptState, step: u8) -> AttemptState {
 }
 
 proptest! {
-    /// Whoever applies every report knows what the agent knows, but for the usage since the last interval.
+    /// A reader that applies every report has the agent's state, except the usage since the last interval.
     #[test]
     fn reports_add_up_to_the_state(
         steps in prop::collection::vec((0u32..4, 0u8..8, 0u64..7, any::<bool>()), 1..40),
@@ -286,7 +286,7 @@ proptest! {
         }
     }
 
-    /// Whatever is wanted, an attempt that is over is never started, and one that is busy is left alone.
+    /// Whatever is desired, an attempt that is over is never started, and no action begins for a busy one.
     #[test]
     fn nothing_is_begun_twice(
         attempts in prop::collection::vec((0u32..4, 0u8..3, any::<bool>()), 0..6), starts in prop::collection::vec(0u32..4, 0..6),
@@ -343,7 +343,7 @@ fn what_the_machine_is_short_of_and_has_installed_is_told_at_once_and_once() {
     assert_eq!(changes(&known), None);
 }
 
-/// A load is told when it is known and when it has moved far; a session of its own begins with all of it.
+/// A load is reported once it is known and when it has changed much. A new session begins with all of it.
 #[test]
 fn the_load_of_the_machine_is_told_when_it_has_changed_by_a_part() {
     use super::load::{LoadReading, MachineLoad, OwnTasks, ProcessorTime};

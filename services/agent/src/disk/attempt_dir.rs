@@ -20,24 +20,24 @@ use crate::decide::{AttemptState, ShimState};
 
 /// The assignment, as it came over the wire.
 pub const ASSIGNMENT_FILE: &str = "assignment.pb";
-/// What probes last said, so that an agent's restart does not take an endpoint away.
+/// The last result of probes, so that a restart of the agent does not withdraw an endpoint.
 pub const HEALTH_FILE: &str = "health.json";
-/// Which requests have had their signals.
+/// The requests whose signals were sent.
 pub const SIGNALS_FILE: &str = "signals.json";
 
-/// What an attempt's directory says.
+/// The content of an attempt's directory.
 #[derive(Debug)]
 pub struct AttemptFiles {
-    /// What is known by it. Whether a shim is alive is known only by looking.
+    /// The state that follows from the files. Only a look at the processes shows whether the shim still runs.
     pub attempt: AttemptState,
-    /// The boot the attempt is of; absent where nothing says so.
+    /// The boot of the attempt; absent if no file says so.
     pub boot_id: Option<String>,
 }
 
 /// Makes an attempt's directory, whole or not at all.
 ///
 /// # Errors
-/// Those of the file system. Nothing is then left, as far as the disk lets anything be removed.
+/// Those of the file system. Nothing is left then, as far as the disk allows the removal.
 pub fn attempt_begin(
     state: &StateDir,
     id: &AttemptId,
@@ -48,8 +48,8 @@ pub fn attempt_begin(
     let made = attempt_make(state, id, &temporary, assignment, spec);
     if made.is_err() {
         let _ = tree_remove(&temporary);
-        // Of a task with a user of its own it was made beside, perhaps on another disk, where nobody would look for it
-        // before the next start. Any other is within the attempt's directory, which may be an earlier attempt's.
+        // The directory of a task with a user of its own is elsewhere, perhaps on another disk, where nobody would look
+        // for it before the next start. Any other is within the attempt's directory, which may be an earlier attempt's.
         if spec.is_some_and(|spec| spec.user.is_some()) {
             let _ = tree_remove(&state.work(id));
         }
@@ -76,18 +76,18 @@ fn attempt_make(
     fs::rename(temporary, state.attempt(id))
 }
 
-/// Makes the task's own directory: `own`, or where its user can reach it, with `own` leading there.
+/// Makes the task's own directory: `own`, or one that its user can reach, with `own` as a link to it.
 fn work_make(state: &StateDir, id: &AttemptId, own: &Path, user: Option<TaskUser>) -> io::Result<()> {
     let Some(user) = user else { return DirBuilder::new().mode(0o700).create(own) };
     let work = state.work(id);
     tree_remove(&work)?;
     DirBuilder::new().mode(0o700).create(&work)?;
-    // What is above it belongs to root, so it is still the directory that was just made.
+    // Root owns the directories above it, so it is still the directory that was just made.
     lchown(&work, Some(user.uid), Some(user.gid))?;
     symlink(&work, own)
 }
 
-/// Reads an attempt's directory. What is damaged is as if it were not there, and said.
+/// Reads an attempt's directory. Logs damaged files and treats them as missing.
 pub fn attempt_load(directory: &Path) -> AttemptFiles {
     let assignment = match own_read(&directory.join(ASSIGNMENT_FILE)) {
         Ok(bytes) => v1::Assignment::decode(bytes.as_slice())
@@ -125,7 +125,7 @@ fn read<T: serde::de::DeserializeOwned>(directory: &Path, name: &str) -> Option<
     }
 }
 
-/// Completes the record of an attempt that has no shim: it never had one, or the machine was rebooted under it.
+/// Completes the record of an attempt without a shim: it never had one, or the machine was rebooted.
 ///
 /// # Errors
 /// Those of the file system.

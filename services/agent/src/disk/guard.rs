@@ -1,4 +1,5 @@
-//! For whoever starts agents and tasks and must not leave any: whatever becomes of it, they end.
+//! A guard for processes that start agents and tasks and must leave none behind: whatever happens to the process, the
+//! guard ends them.
 
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -7,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 
 use super::shim_install;
 
-/// Ends everything recorded in its directory once it is dropped, or once the process that holds it has ended in any
-/// way: a watcher of its own waits for that.
+/// Ends everything recorded in its directory when it is dropped, or when the process that holds it has ended in any
+/// way. A separate watcher process waits for that.
 #[derive(Debug)]
 pub struct ProcessGuard {
     records: PathBuf,
@@ -19,7 +20,7 @@ impl ProcessGuard {
     /// A guard over `directory/records`; give that to agents as their `record_dir`.
     ///
     /// # Errors
-    /// Where the watcher cannot be started.
+    /// The watcher cannot be started.
     pub fn new(directory: &Path) -> io::Result<Self> {
         let (program, records) = (program_install(directory)?, records_make(directory)?);
         let start = || {
@@ -42,7 +43,7 @@ impl ProcessGuard {
     }
 
     /// Writes what a guard over `directory/records` needs: its program, and the directory of records. A guard that
-    /// begins later needs no more room on the disk.
+    /// begins later then needs no more space on the disk.
     ///
     /// # Errors
     /// Those of the file system.
@@ -51,10 +52,10 @@ impl ProcessGuard {
         records_make(directory).map(drop)
     }
 
-    /// Ends everything that is recorded, and waits for that.
+    /// Ends everything that is recorded, and waits for it.
     ///
     /// # Errors
-    /// Something is still there, or the watcher cannot be waited for.
+    /// A process is left, or the watcher cannot be waited for.
     pub fn end(mut self) -> io::Result<()> {
         drop(self.watcher.stdin.take());
         match self.watcher.wait()?.success() {
@@ -65,7 +66,7 @@ impl ProcessGuard {
         }
     }
 
-    /// Where processes are to be recorded.
+    /// The directory of records.
     pub fn records(&self) -> &Path {
         &self.records
     }
@@ -84,7 +85,7 @@ fn records_make(directory: &Path) -> io::Result<PathBuf> {
 impl Drop for ProcessGuard {
     fn drop(&mut self) {
         drop(self.watcher.stdin.take());
-        // It says itself what it could not end.
+        // The watcher itself reports what it could not end.
         let _ = self.watcher.wait();
     }
 }

@@ -1,5 +1,5 @@
-//! Who the agent is: a key in its state directory, the machine's id, and a guard by which one host has one agent
-//! of an identity.
+//! The identity of the agent: a key in its state directory, the machine's id, and a guard that allows one agent per
+//! identity on a host.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -20,16 +20,16 @@ use crate::error::AgentError;
 
 /// The file of the key, in the state directory.
 const FILE: &str = "identity";
-/// So often, and with this pause, is the host's guard asked for: a child that an agent of before was just starting holds
-/// it until it executes its program.
+/// How often the agent tries to take the host's guard. A child that a previous agent was just starting holds it until
+/// it executes its program.
 const GUARD_TRIES: u32 = 40;
 const GUARD_PAUSE: Duration = Duration::from_millis(50);
 
-/// The key in the state directory `root`; made there from `random` where there is none yet, for good.
+/// The key in the state directory `root`. If it has none, it is made from `random`, for good.
 ///
 /// # Errors
-/// The file cannot be read or written, or is damaged. A damaged one is left alone: another key would make the node another
-/// one.
+/// The file cannot be read or written, or is damaged. A damaged file is left alone: another key would make this another
+/// node.
 pub fn agent_key(root: &Path, random: impl FnOnce() -> u128) -> Result<AgentKey, AgentError> {
     let path = root.join(FILE);
     let failed = |source| AgentError::State { path: path.clone(), source };
@@ -49,7 +49,7 @@ pub fn agent_key(root: &Path, random: impl FnOnce() -> u128) -> Result<AgentKey,
     }
 }
 
-/// Whole or not at all, over a crash of the machine too: whoever was told of it finds it again.
+/// Writes the file whole or not at all, even if the machine crashes: a key that was shown to anybody is not lost.
 fn durable_write(root: &Path, path: &Path, key: AgentKey) -> io::Result<()> {
     let temporary = root.join(".identity.new");
     let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&temporary)?;
@@ -59,7 +59,7 @@ fn durable_write(root: &Path, path: &Path, key: AgentKey) -> io::Result<()> {
     File::open(root)?.sync_all()
 }
 
-/// The machine's id, as the file says; empty where there is none that can be one.
+/// The machine's id in the file; empty if it has no valid one.
 pub fn machine_id(path: &Path) -> String {
     let text = fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     match AgentIdentity::new(DurableId(0), &text) {
@@ -71,17 +71,17 @@ pub fn machine_id(path: &Path) -> String {
     }
 }
 
-/// Held by the one agent of an identity on this host, as long as it runs.
+/// The guard that the only agent of an identity on this host holds while it runs.
 ///
-/// Its name is in a space that every process of the host shares, tasks too. So a name that is taken means another agent
-/// only where its holder could be one: root, or the user of this agent.
+/// Every process of the host shares the space of its name, tasks too. A name that is taken therefore means another
+/// agent only if its holder could be one: root, or the user of this agent.
 #[derive(Debug)]
 pub struct HostGuard {
-    /// An abstract socket: the kernel lets it go with the process. None: somebody who is no agent has the name.
+    /// An abstract socket: the kernel releases it with the process. None: a process that is no agent has the name.
     _socket: Option<UnixListener>,
 }
 
-/// Who has a name that is taken.
+/// The holder of a name that is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holder {
     Agent,
@@ -118,23 +118,23 @@ impl HostGuard {
     }
 }
 
-/// The user of the process that has a name; `None` where the kernel does not say.
+/// The user of the process that has a name; `None` if the kernel does not show it.
 fn holder_user(name: &str) -> io::Result<Option<u32>> {
     let address = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
-    // Whoever holds the name must not be able to keep this waiting.
+    // The holder of the name must not be able to block this call.
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     match connect(&socket, &address) {
         Ok(()) => Ok(Some(sockopt::socket_peercred(&socket)?.uid.as_raw())),
-        // It listens to nobody, or strangers have taken all places in its queue: then `/proc` says whose it is.
+        // It does not listen, or strangers fill its queue: `/proc` then shows its owner.
         Err(_) => Ok(holder_shown(name)),
     }
 }
 
-/// The user of a process that has a socket of this name open, as `/proc` shows it. Root sees every process, others
-/// their own: an agent that is not root still finds another one of its user.
+/// The user of a process that has a socket of this name open, as `/proc` shows it. Root sees every process, others see
+/// their own. An agent without root still finds another agent of its user.
 fn holder_shown(name: &str) -> Option<u32> {
-    // An abstract name is shown with an @ before it.
+    // `/proc` shows an abstract name with an @ before it.
     let shown = format!("@{name}");
     let sockets = procfs::net::unix().ok()?;
     let is_named = |path: &Path| path == Path::new(&shown);
@@ -149,12 +149,12 @@ fn holder_shown(name: &str) -> Option<u32> {
     };
     let processes = procfs::process::all_processes().ok()?.flatten();
     let users = processes.filter(holds).filter_map(|process| process.uid().ok());
-    // Root first: whoever else holds it as well has it from there.
+    // Root first: any other process that holds it has inherited it.
     users.min()
 }
 
-/// Refuses a state directory whose attempts are run by shims of another one: it is a copy. Their orders would be
-/// written where nobody reads them, and their tasks would be reported by two agents.
+/// Refuses a state directory whose attempts are run by shims of another one: it is a copy. Nobody would read orders
+/// that are written into it, and two agents would report its tasks.
 ///
 /// # Errors
 /// The first attempt of that kind.
@@ -165,7 +165,7 @@ pub fn copy_refuse(state: &StateDir, boot_id: &str) -> Result<(), AgentError> {
         let shim =
             record_read(&directory).filter(|record| record.boot_id == boot_id).and_then(|record| record.shim);
         let Some(shim) = shim.filter(|shim| shim.alive()) else { continue };
-        // A shim works in the directory of its attempt, and follows it where it is moved.
+        // A shim works in the directory of its attempt, and follows it if it is moved.
         let works_in = Path::new("/proc").join(shim.pid.to_string()).join("cwd");
         let (Ok(theirs), Ok(ours)) = (fs::metadata(&works_in), fs::metadata(&directory)) else { continue };
         if (theirs.dev(), theirs.ino()) != (ours.dev(), ours.ino()) {
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(machine_id(&path), "");
     }
 
-    /// A copied state directory has another path, and the same id.
+    /// A copied state directory has another path and the same id.
     #[test]
     fn one_host_has_one_agent_of_an_identity() {
         let dir = tempfile::tempdir().unwrap();
@@ -231,7 +231,8 @@ mod tests {
         HostGuard::take(id, dir.path()).unwrap();
     }
 
-    /// Whoever fills the queue of the guard's socket must not make a copy pass for the first agent of its identity.
+    /// A process that fills the queue of the guard's socket must not make a copy pass for the first agent of its
+    /// identity.
     #[test]
     fn an_agent_is_found_though_strangers_fill_the_queue_of_its_guard() {
         let dir = tempfile::tempdir().unwrap();
@@ -250,7 +251,7 @@ mod tests {
         assert!(matches!(HostGuard::take(id, dir.path()), Err(AgentError::IdentityTaken { .. })));
     }
 
-    /// Tasks can take the name: it is no reason for an agent not to start.
+    /// A task can take the name. That must not keep an agent from starting.
     #[test]
     fn a_name_that_no_agent_holds_keeps_no_agent_out() {
         assert_eq!(holder_of(Some(1_879_048_194), 0), Holder::Stranger);
@@ -259,7 +260,7 @@ mod tests {
         assert_eq!(holder_of(Some(1_000), 1_000), Holder::Agent);
         let dir = tempfile::tempdir().unwrap();
         let id = DurableId(u128::from(std::process::id()) << 64 | 0x0bad_beef);
-        // Another type of socket has names of its own.
+        // Another type of socket has a separate space of names.
         let address = SocketAddr::from_abstract_name(format!("borough-agent-{id}")).unwrap();
         let _held = std::os::unix::net::UnixDatagram::bind_addr(&address).unwrap();
         HostGuard::take(id, dir.path()).unwrap();

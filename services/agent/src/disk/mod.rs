@@ -2,19 +2,19 @@
 //!
 //! | path | what |
 //! |---|---|
-//! | `format`, `lock` | which version's directory it is; held by the one agent that runs on it |
+//! | `format`, `lock` | the version of the directory; the lock of the one agent that uses it |
 //! | `identity` | the agent's key, made once; mode 0600 |
 //! | `bin/borough-shim-HASH` | the shim's program; one per version that has run here |
 //! | `attempts/ATTEMPT/` | an attempt that is not forgotten, `ATTEMPT` being `JOB.INDEX.INCARNATION` |
-//! | `…/assignment.pb`, `spec.json` | what was wanted, and what its shim was told; the latter holds the environment |
-//! | `…/stop.json` | that it is to end, and how |
+//! | `…/assignment.pb`, `spec.json` | the assignment, and the spec of its shim; the latter contains the environment |
+//! | `…/stop.json` | the order to end it |
 //! | `…/state.json` | written by the shim: pid, start, exit, release ([`borough_shim::record`]) |
-//! | `…/health.json` | what probes last said |
+//! | `…/health.json` | the last result of probes |
 //! | `…/signals.json` | the newest requests whose signals were sent |
 //! | `…/stdout.N.log`, `stdout.log` | output ([`borough_shim::log`]); the same for `stderr` |
-//! | `…/shim.log` | what went wrong in the shim itself |
-//! | `…/work` | the task's own directory; removed when the attempt is forgotten. A link where tasks run as other users |
-//! | `ended/ATTEMPT/` | what is kept of a forgotten attempt: its record and its logs, until retention takes them |
+//! | `…/shim.log` | errors of the shim itself |
+//! | `…/work` | the task's own directory; removed when the attempt is forgotten. A link if tasks run as other users |
+//! | `ended/ATTEMPT/` | the record and the logs of a forgotten attempt, until retention removes them |
 
 mod attempt_dir;
 mod guard;

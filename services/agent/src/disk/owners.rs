@@ -1,5 +1,5 @@
-//! Which user the tasks of each job owner run as. One file for all agents of a machine: two owners never share a user, and
-//! an owner keeps the same one.
+//! The user that the tasks of each job owner run as. All agents of a machine share one file: two owners never share a
+//! user, and an owner keeps the same one.
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, OpenOptions, Permissions};
@@ -15,30 +15,30 @@ use serde::{Deserialize, Serialize};
 
 /// The file, beside the directories of tasks.
 const FILE: &str = "users.json";
-/// Held while the file is changed.
+/// Locked while the file is changed.
 const LOCK: &str = "users.lock";
 
-/// Numbers by owner, as `CELL/USER`. None is ever taken back: files of an owner may outlive its tasks.
+/// Numbers by owner, as `CELL/USER`. A number is never reused: files of an owner may outlive its tasks.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Owners {
     owners: BTreeMap<String, u32>,
 }
 
-/// Whose users tasks run as.
+/// The users that tasks run as.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TaskUsers {
-    /// The agent's own.
+    /// The agent's own user.
     #[default]
     Agent,
     /// One for every task.
     One(TaskUser),
-    /// One for each job owner, of these numbers; groups have the same.
+    /// One user per job owner, with numbers of this range; groups have the same numbers.
     PerOwner(RangeInclusive<u32>),
 }
 
-/// Numbers that no distribution gives to anybody, and for machines within a user namespace of 65,536 numbers those that
-/// `systemd` takes for users of a moment.
+/// Numbers that no distribution assigns. For machines within a user namespace of 65,536 numbers, those that `systemd`
+/// uses for transient users.
 const USUAL: [RangeInclusive<u32>; 2] = [1_879_048_192..=1_879_113_727, 61_184..=65_519];
 
 impl std::fmt::Display for TaskUsers {
@@ -52,7 +52,7 @@ impl std::fmt::Display for TaskUsers {
 }
 
 impl TaskUsers {
-    /// One for each owner where this process is root, else its own. `None` where no usual range of numbers exists here.
+    /// One user per owner if this process is root, else its own. `None` if no usual range of numbers exists here.
     pub fn usual() -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             return Some(Self::Agent);
@@ -68,7 +68,7 @@ impl TaskUsers {
     /// machine.
     ///
     /// # Errors
-    /// Those of the file system, and `StorageFull` where every number has an owner.
+    /// Those of the file system, and `StorageFull` if every number has an owner.
     pub fn of(&self, directory: &Path, cell: &str, owner: &str) -> io::Result<Option<TaskUser>> {
         match self {
             Self::Agent => Ok(None),
@@ -81,8 +81,8 @@ impl TaskUsers {
     }
 }
 
-/// Whether all of `numbers` exist by a map of the kernel: lines of the first number inside, the first outside, and how
-/// many.
+/// Returns true if all of `numbers` exist in a map of the kernel. Its lines have the first number inside, the first
+/// outside, and the count.
 fn is_mapped(map: &str, numbers: &RangeInclusive<u32>) -> bool {
     map.lines().any(|line| {
         let parts: Vec<u64> = line.split_ascii_whitespace().filter_map(|part| part.parse().ok()).collect();
@@ -93,7 +93,7 @@ fn is_mapped(map: &str, numbers: &RangeInclusive<u32>) -> bool {
 
 fn owner_number(directory: &Path, numbers: &RangeInclusive<u32>, owner: &str) -> io::Result<u32> {
     let lock = own_open(&directory.join(LOCK), OpenOptions::new().append(true).create(true).mode(0o600))?;
-    // Given back when it is closed.
+    // Closing the file releases the lock.
     flock(&lock, FlockOperation::LockExclusive)?;
     let mut known: Owners = json_read(directory, FILE)?.unwrap_or_default();
     if let Some(number) = known.owners.get(owner).filter(|number| numbers.contains(number)) {
@@ -111,11 +111,11 @@ fn owner_number(directory: &Path, numbers: &RangeInclusive<u32>, owner: &str) ->
     Ok(number)
 }
 
-/// Makes the directory of all tasks of the machine, and `below` it that of one agent's. Every user may pass through, and
-/// none but root may list or change them.
+/// Makes the directory of all tasks of the machine, and `below` it that of one agent's. Every user may pass through;
+/// only root may list or change them.
 ///
 /// # Errors
-/// Those of the file system; `PermissionDenied` where other users cannot get there, or can change what is there.
+/// Those of the file system; `PermissionDenied` if other users cannot reach it, or can change it.
 pub fn tasks_directory(directory: &Path, below: &Path) -> io::Result<PathBuf> {
     directory_make(directory)?;
     let path = directory.canonicalize()?.join(below);
@@ -126,7 +126,7 @@ pub fn tasks_directory(directory: &Path, below: &Path) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Makes a directory and what is missing above it, for everyone to pass through whatever the umask.
+/// Makes a directory and its missing parents. Everyone may pass through them, whatever the umask is.
 fn directory_make(directory: &Path) -> io::Result<()> {
     let missing: Vec<&Path> = directory.ancestors().take_while(|path| !path.exists()).collect();
     for path in missing.into_iter().rev().filter(|path| !path.as_os_str().is_empty()) {
@@ -149,7 +149,7 @@ fn passable(path: &Path) -> io::Result<()> {
             found.mode() & 0o777
         ));
     }
-    // A directory such as /tmp keeps others from moving what is ours.
+    // The sticky bit, as on /tmp, keeps others from moving our files.
     let sticky = found.mode() & 0o1000 != 0;
     if found.mode() & 0o022 != 0 && !sticky {
         return refuse(format!(
@@ -191,7 +191,7 @@ mod tests {
         let refused = of("eve").unwrap_err();
         assert!(refused.to_string().contains("alpha/eve"), "{refused}");
         assert_eq!(of("ben").unwrap(), 1_001);
-        // Another range, as an operator may set later, begins with its own first.
+        // If an operator sets another range later, numbers begin with its first one.
         let other = TaskUsers::PerOwner(2_000..=2_001);
         assert_eq!(other.of(dir.path(), "alpha", "ann").unwrap().unwrap().uid, 2_000);
         let mode = std::fs::metadata(dir.path().join(FILE)).unwrap().permissions().mode();

@@ -1,11 +1,11 @@
-//! The shim's program: a part of ours, written out where it can be executed.
+//! The shim's program: embedded in the agent, and written where it can be executed.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The program, built for this target by our build script.
+/// The program, built for this target by the build script.
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/borough-shim.bin"));
 
 /// Where [`shim_install`] puts the program.
@@ -13,8 +13,8 @@ pub fn shim_path(directory: &Path) -> PathBuf {
     directory.join(concat!("borough-shim-", env!("BOROUGH_SHIM_HASH")))
 }
 
-/// Writes the shim's program into `directory`, unless it is there; the answer is its path. Its name tells its content,
-/// so a new version stands beside one that is running.
+/// Writes the shim's program into `directory`, unless it is there, and returns its path. The name contains a hash of
+/// the program, so a new version does not replace a running one.
 ///
 /// # Errors
 /// Those of the file system.
@@ -29,7 +29,7 @@ pub fn shim_install(directory: &Path) -> io::Result<PathBuf> {
     let temporary = directory.join(format!(".shim.{}.new", std::process::id()));
     let installed = program_write(&temporary).and_then(|()| fs::rename(&temporary, &path));
     if installed.is_err() {
-        // A part of it would take the room that others wait for.
+        // A partial file would take space that others wait for.
         let _ = fs::remove_file(&temporary);
     }
     installed.map(|()| path)

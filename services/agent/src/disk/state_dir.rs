@@ -1,5 +1,5 @@
-//! The state directory: one agent at a time, one format, attempts that are not forgotten and the logs of those that
-//! are.
+//! The state directory. It belongs to one agent at a time, has one format, and holds the attempts that are not
+//! forgotten and the logs of those that are.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -19,10 +19,10 @@ use crate::attempt::AttemptId;
 use crate::decide::retention::Ended;
 use crate::error::AgentError;
 
-/// What this version writes; a directory that says otherwise is left alone.
+/// The format of this version. A directory with another format is left alone.
 const FORMAT: &str = "borough agent state 2\n";
 
-/// Held by the one agent that has the state directory, as long as it runs.
+/// Held by the one agent of the state directory while it runs.
 #[derive(Debug)]
 pub struct StateLock {
     file: File,
@@ -30,7 +30,7 @@ pub struct StateLock {
 }
 
 impl StateLock {
-    /// The same, which holds the guard of the host too.
+    /// The same, together with the guard of the host.
     #[must_use]
     pub fn with(self, host: HostGuard) -> Self {
         let mut lock = self;
@@ -40,8 +40,8 @@ impl StateLock {
 }
 
 impl Drop for StateLock {
-    /// Said aloud: a lock that is only closed lasts for as long as a child that is just being started by another thread
-    /// has not executed its program yet, and an agent that follows at once would find the directory taken.
+    /// Unlocks explicitly. A lock that is only closed lasts until a child of another thread has executed its program.
+    /// An agent that starts meanwhile would find the directory locked.
     fn drop(&mut self) {
         let _ = flock(&self.file, FlockOperation::Unlock);
     }
@@ -50,10 +50,10 @@ impl Drop for StateLock {
 /// The agent's directory.
 #[derive(Debug)]
 pub struct StateDir {
-    /// The directory itself, absolute.
+    /// An absolute path.
     pub root: PathBuf,
-    /// Where tasks that run as other users have their own directories: those users cannot pass through the state
-    /// directory. Absent: below the directories of their attempts.
+    /// Where tasks that run as other users have their directories: those users cannot pass through the state directory.
+    /// Absent: below the directories of their attempts.
     pub tasks: Option<PathBuf>,
 }
 
@@ -61,7 +61,7 @@ impl StateDir {
     /// Opens or creates the directory and locks it.
     ///
     /// # Errors
-    /// Where another agent has it, a newer version wrote it, or it cannot be used.
+    /// Another agent has it, a newer version wrote it, or it cannot be used.
     pub fn open(path: &Path) -> Result<(Self, StateLock), AgentError> {
         let failed = |path: &Path| {
             let path = path.to_owned();
@@ -99,11 +99,11 @@ impl StateDir {
         }
     }
 
-    /// Removes the directories of tasks whose attempts are not here: an earlier agent could not, or another state
-    /// directory was in this one's place.
+    /// Removes the directories of tasks whose attempts are not here: an earlier agent could not remove them, or another
+    /// state directory was in this place.
     ///
     /// # Errors
-    /// Where the directories cannot be listed or removed.
+    /// The directories cannot be listed or removed.
     pub fn work_strays_remove(&self, attempts: &[AttemptId]) -> io::Result<()> {
         let Some(tasks) = &self.tasks else { return Ok(()) };
         for entry in fs::read_dir(tasks)?.flatten() {
@@ -120,10 +120,10 @@ impl StateDir {
         self.root.join("ended").join(id.to_string())
     }
 
-    /// Attempts that are not forgotten. Half-made directories are removed: nothing was started in them.
+    /// Attempts that are not forgotten. Removes half-made directories: nothing was started in them.
     ///
     /// # Errors
-    /// Where the directory cannot be listed.
+    /// The directory cannot be listed.
     pub fn attempts(&self) -> io::Result<Vec<AttemptId>> {
         let directory = self.root.join("attempts");
         for entry in fs::read_dir(&directory)?.flatten() {
@@ -134,11 +134,11 @@ impl StateDir {
         ids(&directory)
     }
 
-    /// Sets the files of an attempt aside: its record says that it was forgotten by where it is. The task's own
-    /// directory and all that may hold secrets goes.
+    /// Sets the files of an attempt aside: the place of its record shows that it was forgotten. The task's own
+    /// directory and all files that may contain secrets are removed.
     ///
     /// # Errors
-    /// Where it cannot be moved; it is then still an attempt.
+    /// It cannot be moved; it is then still an attempt.
     pub fn forget(&self, id: &AttemptId) -> io::Result<()> {
         let target = self.ended(id);
         match fs::rename(self.attempt(id), &target) {
@@ -157,22 +157,22 @@ impl StateDir {
         Ok(())
     }
 
-    /// Takes up again what is left of an attempt that was forgotten; whether there was such an attempt.
+    /// Restores the rest of a forgotten attempt. Returns true if there was one.
     pub fn recall(&self, id: &AttemptId) -> bool {
         fs::rename(self.ended(id), self.attempt(id)).is_ok()
     }
 
-    /// Attempts that are forgotten, for the choice of those whose logs go.
+    /// Forgotten attempts, for the choice of those whose logs are removed.
     ///
     /// # Errors
-    /// Where the directory cannot be listed.
+    /// The directory cannot be listed.
     pub fn ended_list(&self) -> io::Result<Vec<Ended>> {
         let ended = |id: AttemptId| {
             let path = self.ended(&id);
             let record =
                 json_read::<AttemptRecord>(&path, STATE_FILE).unwrap_or_default().unwrap_or_default();
             let sizes = fs::read_dir(&path).into_iter().flatten().flatten();
-            // What it takes of the disk: a sparse file is long and takes nothing.
+            // The space used on the disk: a sparse file is long and uses little.
             let size = |data: fs::Metadata| data.len().min(data.blocks().saturating_mul(512));
             let bytes = sizes.filter_map(|entry| entry.metadata().ok()).map(size).sum();
             Ended { id, at_ms: record.released_ms.unwrap_or(0), bytes }
@@ -180,15 +180,15 @@ impl StateDir {
         Ok(ids(&self.root.join("ended"))?.into_iter().map(ended).collect())
     }
 
-    /// Removes what is kept of a forgotten attempt.
+    /// Removes the rest of a forgotten attempt.
     ///
     /// # Errors
-    /// Those of the file system; what is left is tried again later.
+    /// Those of the file system. The removal is tried again later.
     pub fn ended_remove(&self, id: &AttemptId) -> io::Result<()> {
         tree_remove(&self.ended(id))
     }
 
-    /// Where the newest, or the given, attempt of a task has its files: first among those not forgotten.
+    /// The newest, or the given, attempt of a task that has files: first among those not forgotten.
     pub fn attempt_find(&self, job_id: &str, index: u32, incarnation: u64) -> Option<AttemptId> {
         let both = ["attempts", "ended"].map(|name| ids(&self.root.join(name)).unwrap_or_default());
         let of_task = |id: &AttemptId| {
@@ -197,7 +197,7 @@ impl StateDir {
         both.into_iter().flatten().filter(of_task).max_by_key(|id| id.incarnation)
     }
 
-    /// The directory in which an attempt's files are now.
+    /// The directory with an attempt's files.
     pub fn attempt_path(&self, id: &AttemptId) -> PathBuf {
         let live = self.attempt(id);
         if live.exists() { live } else { self.ended(id) }
@@ -211,11 +211,11 @@ fn ids(directory: &Path) -> io::Result<Vec<AttemptId>> {
 
 fn private_create(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-    // One that is there may be an older version's, or made by hand.
+    // An older version, or an operator, may have made the directory with other permissions.
     fs::set_permissions(path, fs::Permissions::from_mode(0o700))
 }
 
-/// Takes the permissions of others away from files that an older version wrote.
+/// Removes the permissions of others from files that an older version wrote.
 fn files_tighten(root: &Path) {
     for name in ["format", "lock"] {
         // Its directory keeps others out in any case.
@@ -223,7 +223,7 @@ fn files_tighten(root: &Path) {
     }
 }
 
-/// Reads or writes what format the directory has. An unknown one is touched by nobody.
+/// Reads or writes the directory's format. An unknown format is an error, and nothing is changed.
 fn format_check(root: &Path) -> Result<(), AgentError> {
     let path = root.join("format");
     let failed = |source| AgentError::State { path: path.clone(), source };
@@ -269,7 +269,7 @@ mod tests {
     fn a_directory_that_was_let_go_is_free_whoever_has_inherited_its_lock() {
         let dir = tempfile::tempdir().unwrap();
         let (_, lock) = StateDir::open(dir.path()).unwrap();
-        // What a child has between fork and exec.
+        // A child inherits this between fork and exec.
         let _inherited = lock.file.try_clone().unwrap();
         drop(lock);
         StateDir::open(dir.path()).unwrap();

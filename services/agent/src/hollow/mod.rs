@@ -1,8 +1,8 @@
-//! An agent without a machine: the production decisions ([`crate::decide`]) over tasks that only seem to run. What
-//! starts a real agent's shims and waits for processes is replaced by times; everything the control plane sees is
-//! decided by the code it always sees.
+//! An agent without a machine: the production decisions ([`crate::decide`]) over simulated tasks. Times replace the
+//! start of shims and the wait for processes. The code that decides everything that the control plane sees is the real
+//! one.
 //!
-//! Pure: time, seeds and messages come in, reports and what happened come out.
+//! Pure: time, seeds and messages are inputs, reports and events are outputs.
 
 mod simulate;
 #[cfg(test)]
@@ -22,14 +22,14 @@ use crate::config::{Intervals, Retention};
 use crate::decide::{AgentState, AttemptState, Desired, Sent, reconcile, report_next};
 use simulate::SimulatedEnd;
 
-/// Reports go out so often before the gateway has said how often.
+/// The interval of reports until the gateway has set one.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
-/// Between two looks at what is due to be reported while an attempt is being started, as a real agent's.
+/// The interval of checks for due reports while an attempt is being started, as in a real agent.
 const REPORT_LOOK: Duration = Duration::from_millis(500);
 /// Attempts that are remembered as over after they were forgotten.
 const ENDED_MAX: usize = 1_024;
 
-/// How long what is simulated takes, in milliseconds; each attempt draws its own from the range.
+/// The durations of simulated steps, in milliseconds. Each attempt draws its own from the range.
 #[derive(Clone, Debug)]
 pub struct HollowTimes {
     /// From the order to the process.
@@ -38,31 +38,29 @@ pub struct HollowTimes {
     pub run_ms: Option<RangeInclusive<u64>>,
     /// From SIGTERM to the end.
     pub stop_ms: RangeInclusive<u64>,
-    /// Of a hundred attempts that end by themselves, so many exit with 1.
+    /// The share of attempts that exit with 1 among those that end by themselves, in hundredths.
     pub failed_percent: u64,
 }
 
 /// What happened on the node, in order.
 #[derive(Clone, Debug)]
 pub enum HollowEvent {
-    /// An attempt was begun; until its end it takes its resources and ports.
+    /// An attempt was begun. It takes its resources and ports until its end.
     Begun(AttemptId, Arc<v1::Assignment>),
     /// Its process runs.
     Running(AttemptId),
-    /// Nothing of it is left.
     Released(AttemptId),
-    /// It was asked for again after its end: whoever asked was behind, and is told that it is over.
+    /// It was assigned again after its end: the gateway was behind, and gets a report that it is over.
     Late(AttemptId),
-    /// A message named what is no attempt.
+    /// A message named something that is not an attempt.
     Refused(String),
 }
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Debug, Default)]
 pub struct HollowStep {
-    /// To be sent in this order, where a session is open.
+    /// To be sent in this order, if a session is open.
     pub messages: Vec<Outgoing>,
-    /// What happened.
     pub events: Vec<HollowEvent>,
 }
 
@@ -73,7 +71,7 @@ pub struct Hollow {
     desired: Desired,
     sent: Sent,
     times: HollowTimes,
-    /// State of the generator of latencies.
+    /// The state of the generator of latencies.
     random: u64,
     due: BTreeMap<(Duration, u64), (AttemptId, SimulatedEnd)>,
     sequence: u64,
@@ -84,7 +82,7 @@ pub struct Hollow {
 }
 
 impl Hollow {
-    /// An agent of `node` in `boot_id`, whose latencies follow from `seed`.
+    /// An agent of `node` in `boot_id`, with latencies derived from `seed`.
     pub fn new(node: &str, boot_id: &str, times: HollowTimes, seed: u64) -> Self {
         let state =
             AgentState { node: node.to_owned(), boot_id: boot_id.to_owned(), ..AgentState::default() };
@@ -103,14 +101,14 @@ impl Hollow {
         }
     }
 
-    /// A session was opened: the next step reports everything.
+    /// Begins a session: the next step reports everything.
     pub fn opened(&mut self) {
         self.desired.opened();
         self.sent = Sent::default();
         self.changed = true;
     }
 
-    /// Takes a message of the gateway in; [`Self::step`] does what follows from it.
+    /// Takes a message of the gateway. [`Self::step`] acts on it.
     pub fn message(&mut self, message: v1::GatewayMessage) -> HollowStep {
         let mut step = HollowStep::default();
         match message.message {
@@ -122,14 +120,14 @@ impl Hollow {
                 self.changed = true;
             }
             Some(Message::ReportApplied(applied)) => self.sent.applied(applied.revision),
-            // Logs, commands and signals are of real processes.
+            // Logs, commands and signals need real processes.
             _ => {}
         }
         step
     }
 
-    /// Does what is due at `now` (monotonic) and what follows from what is known, and tells it in at most `room`
-    /// messages (0: no session is open, or its way is blocked).
+    /// Does what is due at `now` (monotonic) and what follows from the state, and reports it in at most `room` messages
+    /// (0: no session is open, or its channel is full).
     pub fn step(&mut self, now: Duration, wall_ms: i64, room: usize) -> HollowStep {
         let mut step = HollowStep::default();
         while let Some(entry) = self.due.first_entry()
@@ -158,7 +156,7 @@ impl Hollow {
         step
     }
 
-    /// Attempts seem to use something, and it changes: a real agent measures about as often as it reports.
+    /// Simulates changing usage of attempts, about as often as a real agent measures.
     fn sample(&mut self, now: Duration, at_ms: i64) {
         if now.saturating_sub(self.sent.at) < self.interval {
             return;
@@ -176,7 +174,7 @@ impl Hollow {
         report_next(&self.state, &mut self.sent, now, self.interval, Intervals::default().repeat)
     }
 
-    /// How long after `now` the next step is due at the latest, where no message comes before.
+    /// How long after `now` the next step is due at the latest, if no message comes before.
     pub fn wait(&self, now: Duration) -> Duration {
         if self.sent.goes_on() && !self.sent.is_full() {
             return Duration::ZERO;
@@ -188,7 +186,7 @@ impl Hollow {
         report.min(look).min(due.unwrap_or(report))
     }
 
-    /// Attempts that are not over.
+    /// Counts the attempts that are not over.
     pub fn live(&self) -> usize {
         self.state.attempts.values().filter(|attempt| attempt.record.released_ms.is_none()).count()
     }

@@ -1,4 +1,4 @@
-//! What takes the place of shims and processes: effects become times, and times become records.
+//! Replaces shims and processes: effects become times, and times become records.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::decide::{AttemptState, Effect, ShimState};
 /// SIGTERM.
 const SIGTERM: i32 = 15;
 
-/// What becomes of an attempt at a time.
+/// What happens to an attempt at a time.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SimulatedEnd {
     /// Its process runs.
     Started,
     /// It ends by itself, with this code.
     Exit(i32),
-    /// It ends because it was told to.
+    /// It ends after an order to stop.
     Stopped,
 }
 
@@ -45,7 +45,7 @@ impl Hollow {
         self.due.insert((at, self.sequence), (id, due));
     }
 
-    /// Has an effect done.
+    /// Carries out an effect.
     pub(super) fn perform(
         &mut self,
         effect: Effect,
@@ -74,7 +74,7 @@ impl Hollow {
         }
     }
 
-    /// What is probed answers well.
+    /// Simulated probes succeed.
     fn probe(&mut self, id: &AttemptId, on: bool) {
         if let Some(attempt) = self.state.attempts.get_mut(id) {
             attempt.probed = on;
@@ -123,7 +123,7 @@ impl Hollow {
         }
     }
 
-    /// What was to come has come.
+    /// Carries out the steps that are due.
     pub(super) fn due_done(
         &mut self,
         id: &AttemptId,

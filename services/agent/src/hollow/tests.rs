@@ -1,10 +1,10 @@
-//! A simulated agent says what a real one would.
+//! A simulated agent reports what a real one would.
 
 use borough_proto::v1::task_status::Phase;
 
 use super::*;
 
-/// Messages that a session takes.
+/// Free places for messages in a session.
 const ROOM: usize = 8;
 
 const TIMES: HollowTimes =
@@ -82,7 +82,7 @@ fn an_attempt_runs_until_it_is_stopped_and_is_forgotten_then() {
     assert_eq!(hollow.live(), 0);
     tell(&mut hollow, v1::Desired { forget: vec![attempt(1)], ..v1::Desired::default() });
     hollow.step(at(38), 38, ROOM);
-    // A start that comes late finds it over.
+    // A start that arrives late finds it over.
     tell(&mut hollow, assign(1));
     let late = hollow.step(at(39), 39, ROOM);
     assert!(matches!(late.events[..], [HollowEvent::Late(_)]));

@@ -17,7 +17,7 @@ use super::ProbeTarget;
 use super::listener::{Listener, Listeners, who_answers};
 use crate::serve::exec_command;
 
-/// Asks once; the error says what was wrong, for people.
+/// Probes once. The error says what was wrong, for people.
 pub async fn ask(target: &ProbeTarget) -> Result<(), String> {
     match &target.check.probe {
         Some(Probe::Http(http)) => http_ask(target, http).await,
@@ -27,7 +27,7 @@ pub async fn ask(target: &ProbeTarget) -> Result<(), String> {
     }
 }
 
-/// Whether nobody but the task listens on its ports. It need not listen itself yet.
+/// Fails if another process listens on the task's ports. The task itself need not listen yet.
 async fn undisturbed(target: &ProbeTarget) -> Result<(), String> {
     for port in &target.ports {
         let Ok(number) = u16::try_from(port.number) else { continue };
@@ -58,7 +58,7 @@ async fn connect(target: &ProbeTarget, port: &str) -> Result<TcpStream, String> 
     let number = number.ok_or_else(|| format!("the task has no port {port:?}"))?;
     let failed = |error: std::io::Error| format!("port {number}: {error}");
     let stream = TcpStream::connect((target.host.as_str(), number)).await.map_err(failed)?;
-    // Whoever answers must be the task: another server on the port says nothing of it.
+    // The process that answers must be the task: an answer of another server means nothing.
     match answers(target, stream.peer_addr().map_err(failed)?).await? {
         Listeners::Task | Listeners::Hidden => Ok(stream),
         Listeners::Other(other) => Err(other_text(other)),
@@ -82,8 +82,8 @@ async fn http_ask(target: &ProbeTarget, probe: &v1::HttpProbe) -> Result<(), Str
         .map_err(|error| format!("{path}: {error}"))?;
     let answer = sender.send_request(request);
     tokio::pin!(answer);
-    // The connection lives as long as the question: dropped with it, also when the probe is broken off. One that
-    // closes has often answered before.
+    // The connection ends with the question, also when the probe is aborted. A task that closes the connection has
+    // often answered before.
     let answer = tokio::select! {
         answer = &mut answer => answer,
         _ = connection => answer.await,
@@ -99,7 +99,7 @@ struct ProbeProcessGroup(Option<Pid>);
 impl Drop for ProbeProcessGroup {
     fn drop(&mut self) {
         if let Some(group) = self.0 {
-            // Not there where the command has not got so far as to lead one; it is killed by itself then.
+            // Absent if the command does not lead a group yet; the command is then killed itself.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
@@ -109,7 +109,8 @@ async fn command_ask(target: &ProbeTarget, probe: &v1::CommandProbe) -> Result<(
     let mut command = exec_command(&target.program, &target.directory, false, &probe.command)?;
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(|error| error.to_string())?;
-    // It leads a session. Where the probe is broken off, all of it goes: a command that hangs may have started others.
+    // The command leads a session. If the probe is aborted, its whole group is killed, since a hanging command may have
+    // started others.
     let mut group = ProbeProcessGroup(child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)));
     let status = child.wait().await.map_err(|error| error.to_string())?;
     group.0 = None;

@@ -1,8 +1,8 @@
-//! Who listens on a port, as the kernel knows it. A probe that reaches somebody else's server says nothing of the task,
-//! and a port that somebody else has is no port for a task.
+//! Finds the process that listens on a port, in the kernel's tables. A probe that reaches another process's server says
+//! nothing about the task, and a task cannot use a port that another process has.
 //!
-//! The kernel's table of sockets names the listening ones by inode, and the links in `/proc/PID/fd` say which process
-//! has which. A listener that a child has inherited is the task's. UDP has no listeners and is not asked for.
+//! The kernel's table of sockets names the listening ones by inode, and the links in `/proc/PID/fd` show which process
+//! has which. A listener that a child has inherited counts as the task's. UDP has no listeners and is not checked.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,19 +14,19 @@ use borough_shim::cgroup::Leaf;
 use borough_shim::process::descendants;
 use parking_lot::Mutex;
 
-/// Probes that rely on the last full look, before the next one.
+/// Probes that rely on the last full search, before the next one.
 const KNOWN_USES: u32 = 20;
 
 /// A TCP socket that listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listener {
-    /// Where: one of the machine's addresses, or all of them.
+    /// One of the machine's addresses, or all of them.
     pub address: SocketAddr,
-    /// Its name among the kernel's sockets.
+    /// The number of the socket in the kernel's tables.
     pub inode: u64,
 }
 
-/// Every socket of this network that listens on a port.
+/// Every socket of this network namespace that listens on a port.
 ///
 /// # Errors
 /// Those of reading `/proc`.
@@ -41,7 +41,7 @@ pub fn listeners(port: u16) -> io::Result<Vec<Listener>> {
     Ok(found)
 }
 
-/// The listening sockets of a port in a table as `/proc/net/tcp` shows it.
+/// The listening sockets of a port in a table in the format of `/proc/net/tcp`.
 fn table_parse(text: &str, port: u16) -> Vec<Listener> {
     let suffix = format!(":{port:04X}");
     let listener = |line: &str| {
@@ -56,7 +56,7 @@ fn table_parse(text: &str, port: u16) -> Vec<Listener> {
     text.lines().skip(1).filter_map(listener).collect()
 }
 
-/// An address as the kernel writes it: words of 32 bits, each in the machine's byte order.
+/// An address in the kernel's format: words of 32 bits, each in the machine's byte order.
 fn address_parse(text: &str) -> Option<IpAddr> {
     let word = |at: usize| u32::from_str_radix(text.get(at..at + 8)?, 16).ok().map(u32::to_ne_bytes);
     match text.len() {
@@ -69,8 +69,8 @@ fn address_parse(text: &str) -> Option<IpAddr> {
     }
 }
 
-/// Those of a port's listeners that the kernel gives a connection to `address` to: the most special ones. Where none
-/// fits, the address is another machine's that leads here, and any may be meant.
+/// The listeners of a port to which the kernel gives a connection to `address`: the most specific ones. If none
+/// matches, the address is another machine's that forwards here, and any may be meant.
 pub fn answering(listeners: &[Listener], address: IpAddr) -> Vec<Listener> {
     let address = address.to_canonical();
     let rank = |listener: &Listener| match listener.address.ip() {
@@ -86,9 +86,9 @@ pub fn answering(listeners: &[Listener], address: IpAddr) -> Vec<Listener> {
 /// The processes of a task.
 #[derive(Clone, Debug, Default)]
 pub struct Owner {
-    /// Its cgroup, where it has one.
+    /// Its cgroup, if it has one.
     pub leaf: Leaf,
-    /// Its shim, whose descendants all of its processes are: it reaps what they leave behind.
+    /// Its shim. All processes of the task are its descendants, since it reaps orphans.
     pub shim: Option<u32>,
 }
 
@@ -102,7 +102,7 @@ impl Owner {
     }
 }
 
-/// A link of `/proc` that showed a task's listener, so that most probes look at one link and at no table.
+/// A link of `/proc` that showed a task's listener, so that most probes read one link and no table.
 #[derive(Debug, Default)]
 pub struct KnownSocket(Mutex<Option<KnownLink>>);
 
@@ -123,20 +123,20 @@ impl KnownSocket {
     }
 }
 
-/// What is known of who answers at an address.
+/// The owner of the listeners at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listeners {
-    /// The task, and nobody else.
+    /// Only the task.
     Task,
-    /// Nobody on this machine.
+    /// No process of this machine.
     Nobody,
-    /// Somebody else, or somebody else as well.
+    /// Another process, alone or besides the task.
     Other(Listener),
-    /// The kernel does not show what the task's processes have.
+    /// The kernel does not show the descriptors of the task's processes.
     Hidden,
 }
 
-/// Asks the kernel whether the task answers at `address`. Blocks for as long as `/proc` takes to read.
+/// Finds out whether the task answers at `address`. Blocks while it reads `/proc`.
 ///
 /// # Errors
 /// Those of reading `/proc`.
@@ -154,7 +154,7 @@ pub fn who_answers(owner: &Owner, address: SocketAddr, known: &KnownSocket) -> i
         let directory = match fs::read_dir(format!("/proc/{process}/fd")) {
             Ok(directory) => directory,
             Err(error) => {
-                // It has just ended, or is not ours to look into.
+                // It has just ended, or this agent may not read it.
                 hidden |= error.kind() == io::ErrorKind::PermissionDenied;
                 continue;
             }
@@ -177,13 +177,13 @@ pub fn who_answers(owner: &Owner, address: SocketAddr, known: &KnownSocket) -> i
     })
 }
 
-/// The socket that a link in `/proc/PID/fd` leads to.
+/// The socket behind a link in `/proc/PID/fd`.
 fn socket_of(link: &std::path::Path) -> Option<u64> {
     let target = fs::read_link(link).ok()?;
     target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// A listener that is in the way of a task whose port this is, on a node that is reached at `host`.
+/// A listener that occupies a task's port, on a node with the address `host`.
 ///
 /// # Errors
 /// Those of reading `/proc`.
@@ -196,7 +196,8 @@ pub fn in_the_way(host: &str, port: u16) -> io::Result<Option<Listener>> {
     Ok(listeners(port)?.into_iter().find(blocks))
 }
 
-/// Names the process that has a socket, for people. Looks through every process of the machine: for failures only.
+/// Names the process that has a socket, for people. Searches every process of the machine, so call it only after a
+/// failure.
 pub fn holder(inode: u64) -> String {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let has = |process: &u32| {
@@ -262,7 +263,7 @@ mod tests {
     fn a_listener_is_its_process_s_and_its_children_s_and_nobody_else_s() {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
-        // A child that inherits it: that of a task whose parent has closed it.
+        // A child that inherits the socket, like that of a task whose parent has closed it.
         let inherited = std::os::fd::OwnedFd::from(socket.try_clone().unwrap());
         let mut heir = Command::new("sleep").arg("60").stdin(Stdio::from(inherited)).spawn().unwrap();
         let mut stranger = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
@@ -270,7 +271,7 @@ mod tests {
             who_answers(&Owner { leaf: Leaf::default(), shim: Some(shim) }, address, known).unwrap()
         };
         let known = KnownSocket::default();
-        // Our children, of which one has it.
+        // Our children, one of which has it.
         assert_eq!(who(std::process::id(), &known), Listeners::Task);
         assert!(known.holds(address));
         assert!(matches!(who(stranger.id(), &KnownSocket::default()), Listeners::Other(_)));

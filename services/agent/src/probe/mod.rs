@@ -1,4 +1,4 @@
-//! Asking a task for its health, again and again. What the answers mean is decided in [`crate::decide::health`].
+//! Probes tasks for their health, again and again. [`crate::decide::health`] interprets the answers.
 
 mod ask;
 pub(crate) mod listener;
@@ -17,44 +17,41 @@ use crate::runtime::{Event, Machine};
 pub(crate) use ask::ask;
 use listener::{KnownSocket, Owner};
 
-/// A probe may take this long where its spec says 0.
+/// The time limit of a probe whose spec says 0.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What is probed.
+/// The target of probes.
 #[derive(Clone, Debug)]
 pub struct ProbeTarget {
-    /// The attempt.
     pub id: AttemptId,
-    /// How; without a probe it is only seen to it that nobody else listens on its ports.
+    /// The health check. Without one, the probe only verifies that no other process listens on the task's ports.
     pub check: v1::HealthCheck,
-    /// Its processes, of which one must be who answers.
+    /// Its processes. One of them must be the one that answers.
     pub owner: Owner,
-    /// What was seen of its listener.
+    /// What earlier probes found of its listener.
     pub known: Arc<KnownSocket>,
-    /// How long it runs at least before it is healthy; 0: [`HEALTHY_AFTER_MS`].
+    /// How long it must run before it is healthy; 0: [`HEALTHY_AFTER_MS`].
     pub healthy_after_ms: u64,
-    /// Its ports, by which probes find it.
     pub ports: Vec<v1::Port>,
-    /// Where it is reached.
+    /// Its address.
     pub host: String,
-    /// Its directory, for commands.
     pub directory: PathBuf,
     /// The shim's program, for commands.
     pub program: PathBuf,
-    /// What was last known of it.
+    /// Its last known health.
     pub health: v1::Health,
     /// When it started: wall time, milliseconds since 1970.
     pub started_ms: i64,
 }
 
-/// Probes until it is aborted; every change becomes [`Event::Health`].
+/// Probes until it is aborted. Reports every change as [`Event::Health`].
 pub(crate) async fn run(
     target: ProbeTarget,
     clock: Arc<dyn Clock>,
     machine: Arc<dyn Machine>,
     events: mpsc::UnboundedSender<Event>,
 ) {
-    // An attempt that is taken up again has run for longer than we have.
+    // An adopted attempt has run for longer than this process.
     let ran_ms = u64::try_from(clock.wall_ms().saturating_sub(target.started_ms)).unwrap_or(0);
     let since = clock.monotonic();
     let mut history = ProbeHistory::new(target.health);
@@ -89,7 +86,7 @@ pub(crate) async fn run(
         }
         history = after;
         if target.check.probe.is_none() && history.health == v1::Health::Healthy {
-            // Nothing more is asked of it than to run.
+            // It only had to run.
             return;
         }
         tokio::time::sleep(pause).await;

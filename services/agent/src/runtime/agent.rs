@@ -1,4 +1,4 @@
-//! The state of a running agent, and what events do to it.
+//! The state of a running agent, and how events change it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::disk::StateLock;
 use crate::serve::Serving;
 use crate::session::{Outbox, SessionSettings};
 
-/// Reports go out so often before the gateway has said how often.
+/// The interval of reports until the gateway has set one.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A running agent.
@@ -34,20 +34,20 @@ pub(super) struct Agent {
     pub(super) desired: Desired,
     pub(super) local: BTreeMap<AttemptId, Local>,
     pub(super) own_record: OwnRecord,
-    /// The cores that attempts were put on, where they are kept on any.
+    /// The cores that attempts were confined to.
     pub(super) placed: BTreeMap<AttemptId, Vec<u32>>,
     /// Attempts are being moved to other cores.
     pub(super) confining: bool,
-    /// Not with the state directory, which starts that are under way outlive us with.
+    /// Not part of the state directory, since starts in progress keep that alive longer than the agent.
     _lock: Option<StateLock>,
-    /// Whether the node belongs to another agent, as far as is known: what runs goes on, and nothing is started.
+    /// Whether the node belongs to another agent, as far as is known. Running attempts continue, and none is started.
     refused: bool,
     sent: Sent,
     session: Option<GatewaySession>,
     serving: Serving,
 }
 
-/// What belongs to an attempt and is no knowledge: what runs for it in this process.
+/// What runs for an attempt in this process. It is no part of the state.
 #[derive(Debug, Default)]
 pub(super) struct Local {
     pub(super) leaf: Leaf,
@@ -89,7 +89,7 @@ impl Agent {
         }
     }
 
-    /// What the session needs to know.
+    /// The settings of a session.
     pub(super) fn session_settings(&self) -> SessionSettings {
         SessionSettings {
             gateways: self.config.gateways.clone(),
@@ -102,7 +102,7 @@ impl Agent {
         }
     }
 
-    /// Takes an event in. What follows from it is done by [`Self::step`].
+    /// Records an event. [`Self::step`] acts on it.
     pub(super) fn event(&mut self, event: Event) {
         match event {
             Event::Opened { outbox } => {
@@ -158,7 +158,7 @@ impl Agent {
         }
     }
 
-    /// Reads what an attempt's shim has written.
+    /// Reads the record that an attempt's shim has written.
     fn record_look(&mut self, id: &AttemptId) {
         let Some(attempt) = self.state.attempts.get_mut(id) else { return };
         if let Some(record) = self.machine.record(id) {
@@ -166,8 +166,8 @@ impl Agent {
         }
     }
 
-    /// A shim has ended. It may have been a second one that found the first at work: an agent that died while it
-    /// started an attempt leaves the next one in doubt.
+    /// A shim has ended. It may be a second one that found the first at work: an agent that dies during a start leaves
+    /// its successor in doubt.
     fn shim_ended(&mut self, id: &AttemptId) {
         self.record_look(id);
         let Some(attempt) = self.state.attempts.get_mut(id) else { return };
@@ -176,7 +176,7 @@ impl Agent {
         attempt.shim = if adopted { ShimState::Alive } else { ShimState::Gone };
     }
 
-    /// Looks at every attempt that is not over, in case a change was not announced.
+    /// Reads the record of every attempt that is not over, in case a change was not announced.
     pub(super) fn look(&mut self) {
         let open = self
             .state
@@ -218,7 +218,7 @@ impl Agent {
         let Some(attempt) = self.state.attempts.get_mut(id) else { return };
         if attempt.probed {
             attempt.health = health;
-            // Only so that a restarted agent does not have to ask again; lost, it asks.
+            // Written only so that a restarted agent need not probe again. If it is lost, the agent probes.
             self.machine.health_write(id, health);
         }
     }
@@ -230,7 +230,7 @@ impl Agent {
         self.state.load = load.next(reading, &own, |millis| cores.reference_millis(millis), now);
     }
 
-    /// Begins to measure what attempts use, and what is left of the machine.
+    /// Begins to measure the use of attempts and the free resources of the machine.
     pub(super) fn sample_begin(&self) {
         let running = self.state.attempts.iter().filter(|(_, attempt)| attempt.record.exit.is_none());
         let places: Vec<sample::SamplePlace> = running
@@ -257,18 +257,18 @@ impl Agent {
             let peak = attempt.usage.map_or(0, |usage| usage.memory_peak_bytes);
             let taken = (*sample, now);
             let usage = sample::usage(local.sampled.replace(taken), taken, peak, at_ms);
-            // As it was asked for: in time of the reference's cores.
+            // As it was requested: in time of the reference core.
             let cpu_millis = self.state.cores.reference_millis(usage.cpu_millis);
             attempt.usage = Some(v1::Usage { cpu_millis, ..usage });
         }
     }
 
-    /// Begins to remove logs that are kept no longer.
+    /// Begins to remove logs beyond retention.
     pub(super) fn retention_begin(&self) {
         self.machine.retention(self.config.retention, self.config.clock.wall_ms());
     }
 
-    /// Does what follows from what is known, and tells it.
+    /// Carries out the due actions and reports.
     pub(super) fn step(&mut self) {
         let parked = decide::parked(&self.state, &self.desired);
         for (id, attempt) in &mut self.state.attempts {
@@ -289,7 +289,7 @@ impl Agent {
         self.report();
     }
 
-    /// Acknowledges the chunks that were applied. Where the way is blocked, a later acknowledgement covers them.
+    /// Acknowledges the applied chunks. If the channel is full, a later acknowledgement covers them.
     fn acknowledge(&mut self) {
         let Some(session) = &self.session else { return };
         let Ok(permit) = session.outbox.control.try_reserve() else { return };
@@ -302,7 +302,7 @@ impl Agent {
     fn report(&mut self) {
         let Some(session) = &self.session else { return };
         let now = self.config.clock.monotonic();
-        // Where the way is blocked nothing is lost: the next report says it.
+        // If the channel is full nothing is lost: the next report contains it.
         while let Ok(permit) = session.outbox.control.try_reserve() {
             let (interval, repeat) = (session.interval, self.config.intervals.repeat);
             let report = report_next(&self.state, &mut self.sent, now, interval, repeat);
@@ -311,14 +311,14 @@ impl Agent {
         }
     }
 
-    /// Ends what runs for this agent in this process; its tasks go on.
+    /// Ends the agent's work in this process; its tasks keep running.
     pub(super) fn close(&mut self) {
         self.serving.end();
         for probe in self.local.values_mut().filter_map(|local| local.probe.take()) {
             probe.abort();
         }
         if self.state.attempts.values().any(|attempt| attempt.record.released_ms.is_none()) {
-            // Tasks go on; the guard's record still leads to the cgroups they share.
+            // Tasks keep running. The guard's record must still lead to the cgroups that they share.
             return;
         }
         if self.machine.close() {
@@ -326,7 +326,6 @@ impl Agent {
         }
     }
 
-    /// The clock.
     pub(super) fn clock(&self) -> Arc<dyn borough_kv::env::Clock> {
         self.config.clock.clone()
     }

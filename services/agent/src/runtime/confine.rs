@@ -1,4 +1,4 @@
-//! Keeping attempts that run off cores that have become others' own, and letting them back.
+//! Keeps running attempts off cores that became another attempt's exclusive ones, and gives them back later.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::attempt::AttemptId;
 use crate::decide::cores::moves;
 use crate::topology::list_text;
 
-/// Looks at an attempt's threads: those that begin in between are seen by the next one.
+/// How often an attempt's threads are listed: a later list shows threads that began meanwhile.
 const LOOKS: usize = 8;
 
 /// An attempt to be moved.
@@ -23,7 +23,7 @@ struct CgroupMove {
     cores: Vec<u32>,
 }
 
-/// Begins to move the attempts that are not where they belong; one such move at a time.
+/// Begins to move the attempts that are on the wrong cores. One such move runs at a time.
 pub(super) fn confine_begin(agent: &mut Agent) {
     if agent.confining {
         return;
@@ -48,7 +48,7 @@ pub(super) fn confine_begin(agent: &mut Agent) {
     });
 }
 
-/// Moves an attempt; where it now is. What is refused (an attempt that has just ended, say) is not tried again.
+/// Moves an attempt and returns its cores. A refused move (say, of an attempt that has just ended) is not tried again.
 fn attempt_move(attempt: CgroupMove) -> (AttemptId, Vec<u32>) {
     if let Err(error) = attempt.leaf.cpus_set(&list_text(&attempt.cores)) {
         tracing::warn!(attempt = %attempt.id, %error, "its cgroup stays on its cores");
@@ -78,7 +78,7 @@ fn threads_of(process: u32) -> Vec<u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Takes in where attempts have been moved to.
+/// Records the new cores of attempts.
 pub(super) fn confined(agent: &mut Agent, moved: BTreeMap<AttemptId, Vec<u32>>) {
     agent.confining = false;
     agent.placed.extend(moved);

@@ -1,4 +1,4 @@
-//! What reaches the agent's one task.
+//! The events of the agent's main task.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -12,46 +12,43 @@ use crate::decide::load::LoadReading;
 use crate::decide::pressure::PressureReading;
 use crate::session::Outbox;
 
-/// Something has happened.
 #[derive(Debug)]
 pub enum Event {
-    /// A session is open; what is sent into `outbox` reaches the gateway.
+    /// A session is open. Messages sent into `outbox` reach the gateway.
     Opened {
-        /// Towards the gateway.
         outbox: Outbox,
     },
-    /// The gateway has said something.
+    /// A message of the gateway.
     Message(Box<v1::GatewayMessage>),
     /// The session is over.
     Closed,
-    /// A gateway has refused the agent for who it is: the node belongs to another one.
+    /// A gateway has refused the agent's identity: the node belongs to another one.
     Refused,
     /// An attempt's record may have changed.
     Changed(AttemptId),
     /// An attempt's shim has ended.
     ShimEnded(AttemptId),
-    /// What was ordered for an attempt is done.
+    /// An action for an attempt has ended.
     Done(AttemptId, OrderDone),
-    /// An attempt's probes say something else.
+    /// The health of an attempt has changed.
     Health(AttemptId, v1::Health),
-    /// Attempts were measured.
     Sampled(BTreeMap<AttemptId, CgroupUsage>),
-    /// The machine was looked at, and the packages that are installed.
+    /// The machine and the installed packages were read.
     Read(PressureReading, Box<LoadReading>, BTreeSet<String>),
     /// Attempts were moved to these cores.
     Confined(BTreeMap<AttemptId, Vec<u32>>),
 }
 
-/// What was ordered for an attempt, and how it went.
+/// An action for an attempt, and its result.
 #[derive(Debug)]
 pub enum OrderDone {
     /// Its shim runs, in this cgroup.
     Started(Box<Leaf>),
-    /// It could not be started, for people.
+    /// It could not be started; the reason is for people.
     NotStarted(String),
-    /// Its shim was told to stop, in a way that a restart of the agent does not lose; only now is that reported.
+    /// Its shim has its order to stop, in a form that survives a restart of the agent. Only now is that reported.
     Stop(StopOrder),
-    /// What a dead shim left is gone, where that could be done.
+    /// The processes that a dead shim left were ended, if that was possible.
     Clean,
     /// Its files are set aside.
     Forget(io::Result<()>),

@@ -1,8 +1,7 @@
-//! What an agent needs of its machine: shims that start, stop and are found again, and a disk that remembers. The
-//! agent's own machine is [`Real`]; a simulation of a whole system brings another one, and everything above stays as it
-//! is.
+//! The interface between an agent and its machine: it starts, stops and finds shims, and keeps files. The agent's own
+//! machine is [`Real`]. A simulation of a whole system brings another one, and everything above stays the same.
 //!
-//! No method blocks. What takes time is reported through [`MachineEvents`].
+//! No method blocks. Slow actions report their result through [`MachineEvents`].
 
 use std::collections::BTreeMap;
 use std::io;
@@ -33,7 +32,7 @@ use crate::facts;
 use crate::probe::{self, ProbeTarget};
 use crate::serve::SignalSent;
 
-/// So often, and with this pause, is a new shim's first word waited for.
+/// How often the agent looks for the first record of a new shim.
 const SHIM_LOOKS: u32 = 400;
 const SHIM_PAUSE: Duration = Duration::from_millis(5);
 
@@ -44,50 +43,50 @@ pub trait Machine: Send + Sync {
     /// # Errors
     /// The disk cannot be read; the agent does not start.
     fn attempts(&self) -> io::Result<Vec<AttemptId>>;
-    /// What the disk remembers of an attempt. From here on, changes of its record are reported.
+    /// The stored state of an attempt. From here on, changes of its record are reported.
     fn load(&self, id: &AttemptId) -> AttemptFiles;
     /// The cgroup that the attempt was started in.
     fn leaf(&self, id: &AttemptId) -> Leaf;
     /// The record that the attempt's shim has written; absent before the first.
     fn record(&self, id: &AttemptId) -> Option<AttemptRecord>;
-    /// Takes up the files of an attempt that were set aside. Returns whether there were any.
+    /// Restores the files of an attempt that were set aside. Returns true if there were any.
     fn recall(&self, id: &AttemptId) -> bool;
     /// Makes the files of an attempt that is over before its start.
     ///
     /// # Errors
     /// The disk cannot be written.
     fn decline(&self, id: &AttemptId) -> io::Result<()>;
-    /// Completes the record of an attempt that has no shim.
+    /// Completes the record of an attempt without a shim.
     ///
     /// # Errors
-    /// The disk cannot be written; `record` is complete all the same.
+    /// The disk cannot be written; `record` is complete anyway.
     fn end_write(&self, id: &AttemptId, record: &mut AttemptRecord, exit: ExitRecord) -> io::Result<()>;
-    /// Remembers what probes said. A lost value costs one more probe after a restart.
+    /// Stores the result of probes. A lost value costs one more probe after a restart.
     fn health_write(&self, id: &AttemptId, health: v1::Health);
-    /// Waits for the end of a shim that an earlier agent has started. Returns false where it has ended.
+    /// Waits for the end of a shim that an earlier agent has started. Returns false if it has ended.
     fn adopt(&self, shim: ProcessId, id: &AttemptId) -> bool;
     /// Starts a shim on the cores `cpus` (none: anywhere). Reports `started` or `not_started`, later `shim_ended`.
     fn start(&self, id: AttemptId, assignment: Arc<v1::Assignment>, cpus: Vec<u32>);
-    /// Orders a shim to end its attempt, in a way that the agent's restart does not lose. Reports `stop_written`.
+    /// Orders a shim to end its attempt, in a form that survives a restart of the agent. Reports `stop_written`.
     fn stop(&self, id: AttemptId, shim: Option<ProcessId>, order: StopOrder);
-    /// Ends what a dead shim has left. Reports `cleaned`.
+    /// Ends the processes that a dead shim has left. Reports `cleaned`.
     fn clean(&self, id: AttemptId);
     /// Sets the files of an attempt aside. Reports `forgotten`.
     fn forget(&self, id: AttemptId);
-    /// Asks a task for its health once.
+    /// Probes a task once.
     fn ask<'a>(&'a self, target: &'a ProbeTarget) -> BoxFuture<'a, Result<(), String>>;
     /// Sends a signal to a task's own process.
     ///
     /// # Errors
     /// It has ended, or the kernel refuses.
     fn signal(&self, task: ProcessId, signal: Signal) -> io::Result<()>;
-    /// The signals that were sent to an attempt on behalf of requests, as [`Machine::signals_write`] has left them. A
-    /// machine without a disk remembers none.
+    /// The signals that were sent to an attempt for requests, as [`Machine::signals_write`] has stored them. A machine
+    /// without a disk has none.
     fn signals_read(&self, _id: &AttemptId) -> Vec<SignalSent> {
         Vec::new()
     }
-    /// Remembers the signals of an attempt, so that an agent that starts again knows them. It survives the agent, and
-    /// need not survive the machine.
+    /// Stores the signals of an attempt, so that a restarted agent knows them. They must survive the agent, but need
+    /// not survive the machine.
     ///
     /// # Errors
     /// The disk cannot be written.
@@ -96,53 +95,53 @@ pub trait Machine: Send + Sync {
     }
     /// Begins to measure attempts and the machine.
     fn measure(&self, places: Vec<SamplePlace>);
-    /// Begins to remove logs that are kept no longer at `now_ms`.
+    /// Begins to remove logs beyond retention at `now_ms`.
     fn retention(&self, limits: Retention, now_ms: i64);
-    /// Removes what the agent itself has on the machine, once nothing runs. Returns whether that worked.
+    /// Removes the agent's own files and cgroups, once nothing runs. Returns true on success.
     fn close(&self) -> bool;
 }
 
-/// How a machine reports to its agent. Clones report to the same one; what an agent that has ended is told is lost.
+/// Reports from a machine to its agent. Clones report to the same agent. After its end, reports are lost.
 #[derive(Clone, Debug)]
 pub struct MachineEvents(pub(super) mpsc::UnboundedSender<Event>);
 
 impl MachineEvents {
     fn send(&self, event: Event) {
-        // The agent ends: nobody asks any more.
+        // The agent ends: nobody needs the event.
         let _ = self.0.send(event);
     }
 
-    /// The record of an attempt may have changed.
+    /// Reports that the record of an attempt may have changed.
     pub fn changed(&self, id: AttemptId) {
         self.send(Event::Changed(id));
     }
 
-    /// The shim of an attempt has ended.
+    /// Reports that the shim of an attempt has ended.
     pub fn shim_ended(&self, id: AttemptId) {
         self.send(Event::ShimEnded(id));
     }
 
-    /// The shim of an attempt runs, in this cgroup.
+    /// Reports that the shim of an attempt runs, in this cgroup.
     pub fn started(&self, id: AttemptId, leaf: Leaf) {
         self.send(Event::Done(id, OrderDone::Started(Box::new(leaf))));
     }
 
-    /// An attempt could not be started; the reason is for people.
+    /// Reports that an attempt could not be started; the reason is for people.
     pub fn not_started(&self, id: AttemptId, reason: String) {
         self.send(Event::Done(id, OrderDone::NotStarted(reason)));
     }
 
-    /// The order to stop is on the disk.
+    /// Reports that the order to stop is on the disk.
     pub fn stop_written(&self, id: AttemptId, order: StopOrder) {
         self.send(Event::Done(id, OrderDone::Stop(order)));
     }
 
-    /// What a dead shim left was ended, where that was possible.
+    /// Reports that the processes of a dead shim were ended, if that was possible.
     pub fn cleaned(&self, id: AttemptId) {
         self.send(Event::Done(id, OrderDone::Clean));
     }
 
-    /// The files of an attempt are set aside, or could not be.
+    /// Reports that the files of an attempt are set aside, or could not be.
     pub fn forgotten(&self, id: AttemptId, outcome: io::Result<()>) {
         self.send(Event::Done(id, OrderDone::Forget(outcome)));
     }
@@ -152,7 +151,7 @@ impl MachineEvents {
 pub(super) struct Real {
     /// Starts shims; knows the state directory.
     pub(super) starter: Starter,
-    /// Where the kernel shows what is left of the machine.
+    /// Where the kernel shows the free resources of the machine.
     pub(super) proc: std::path::PathBuf,
     /// Where packages are installed.
     pub(super) packages: Option<std::path::PathBuf>,
@@ -166,7 +165,7 @@ impl Machine for Real {
     fn load(&self, id: &AttemptId) -> AttemptFiles {
         let directory = self.starter.state.attempt(id);
         let mut files = attempt_load(&directory);
-        // First, so that nothing is missed between reading and watching; it is read again with every change.
+        // Watches before reading, so that no change is missed in between. Every change leads to another read.
         self.starter.watch.add(id, &directory);
         if let Some(record) = record_read(&directory) {
             files.attempt.record = record;
@@ -219,7 +218,7 @@ impl Machine for Real {
                     Signal::USR2
                 }
             };
-            // It looks by itself too, if rarely; and where it has ended, that is seen.
+            // The shim also reads the order by itself, if rarely. If it has ended, that is noticed.
             if let Some(shim) = shim.or_else(|| shim_await(&directory)) {
                 let _ = shim.signal(signal);
             }
@@ -265,7 +264,7 @@ impl Machine for Real {
         let packages = self.packages.clone();
         tokio::task::spawn_blocking(move || {
             let packages = packages.as_deref().map(facts::packages).unwrap_or_default();
-            // Where nobody listens any more the agent is ending.
+            // Without a receiver the agent is ending.
             let (left, load) = (facts::reading(&proc, &state_dir), Box::new(facts::load_reading(&proc)));
             events.send(Event::Read(left, load, packages)).ok();
             if !places.is_empty() {
@@ -291,7 +290,7 @@ impl Machine for Real {
     }
 }
 
-/// The shim of an attempt that was just started and has not written yet who it is.
+/// The shim of an attempt that was just started and has not written its first record.
 fn shim_await(directory: &std::path::Path) -> Option<ProcessId> {
     for _ in 0..SHIM_LOOKS {
         if let Some(shim) = record_read(directory).and_then(|record| record.shim) {
@@ -302,13 +301,11 @@ fn shim_await(directory: &std::path::Path) -> Option<ProcessId> {
     None
 }
 
-/// What a simulated machine is, in place of what the agent would find on its own.
+/// The facts of a simulated machine, which the agent would otherwise find by itself.
 #[derive(Clone, Debug, Default)]
 pub struct MachineFacts {
-    /// This boot.
     pub boot_id: String,
-    /// What it has for tasks.
+    /// Its capacity for tasks.
     pub capacity: v1::Resources,
-    /// What else is known of it.
     pub attributes: BTreeMap<String, String>,
 }

@@ -1,5 +1,5 @@
-//! The agent at work: one task owns what is known, takes events in, asks [`crate::decide`] what to do, has it done
-//! elsewhere, and tells the gateway.
+//! The main task of the agent. It owns the state, takes events, asks [`crate::decide`] for actions, has them carried
+//! out elsewhere, and reports to the gateway.
 
 mod agent;
 mod confine;
@@ -28,23 +28,23 @@ pub use open::tasks_home;
 pub use sample::SamplePlace as MeasurePlace;
 pub(crate) use start::Starter;
 
-/// Between two looks at what is due to be reported.
+/// Interval of checks for due reports.
 const REPORT_LOOK: Duration = Duration::from_millis(500);
-/// Between two looks at which logs may go.
+/// Interval of checks for logs to remove.
 const RETENTION_LOOK: Duration = Duration::from_secs(60);
 
-/// Runs a node's agent until `shutdown`. Tasks go on without it.
+/// Runs a node's agent until `shutdown`. Tasks keep running afterwards.
 ///
 /// # Errors
-/// Where it cannot start: see [`AgentError`]. Once it runs, it goes on whatever happens around it.
+/// It cannot start: see [`AgentError`]. Once it runs, it continues whatever happens around it.
 pub async fn run(config: AgentConfig, shutdown: CancellationToken) -> Result<(), AgentError> {
     let (events, received) = mpsc::unbounded_channel();
     let agent = open::agent_open(config, events.clone())?;
     serve(agent, events, received, shutdown).await
 }
 
-/// Runs a node's agent on a simulated machine until `shutdown`: the same agent, which touches nothing of the computer
-/// that it runs on. Logs and commands are not simulated.
+/// Runs a node's agent on a simulated machine until `shutdown`: the same agent, but it touches nothing of the real
+/// computer. Logs and commands are not simulated.
 ///
 /// # Errors
 /// As [`run`].
@@ -79,7 +79,7 @@ async fn serve(
         tokio::select! {
             () = shutdown.cancelled() => break,
             event = received.recv() => {
-                // We hold a sender ourselves, so there is always another event to come.
+                // This task holds a sender itself, so the channel never closes.
                 let Some(event) = event else { break };
                 agent.event(event);
             }

@@ -1,4 +1,4 @@
-//! Starting the agent: the directory, the cgroups, and the attempts it finds, whose processes it takes up again.
+//! Starts the agent: opens the directory and the cgroups, and adopts the attempts that it finds.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -34,10 +34,10 @@ use crate::disk::{
 use crate::error::AgentError;
 use crate::{facts, topology};
 
-/// Opens everything an agent needs. Must run inside a runtime.
+/// Opens everything that an agent needs. Must run inside a runtime.
 ///
 /// # Errors
-/// Where it cannot start.
+/// It cannot start.
 pub(super) fn agent_open(
     config: AgentConfig,
     events: mpsc::UnboundedSender<Event>,
@@ -85,7 +85,7 @@ pub(super) fn agent_open(
         watch: DirectoryWatch::open(events.clone()),
         events,
     };
-    // Known before the first report: a restart is no removal, and nothing is to be placed on a full disk.
+    // Read before the first report: a restart must not remove packages, and no task may be placed on a full disk.
     let packages = config.packages.as_deref().map(facts::packages).unwrap_or_default();
     let reading = facts::reading(&config.proc, &config.state_dir);
     let pressure = PressureState::first(&reading, &config.pressure);
@@ -98,10 +98,10 @@ pub(super) fn agent_open(
     attempts_adopt(&mut agent).map(|()| agent)
 }
 
-/// Writes the shim's program, and answers where it is.
+/// Writes the shim's program and returns its path.
 fn program_install(bin: &Path) -> Result<PathBuf, AgentError> {
     match shim_install(bin) {
-        // What runs is taken up all the same; every start tries to write the program again.
+        // Running attempts are adopted anyway. Every start tries to write the program again.
         Err(error) if error.kind() == io::ErrorKind::StorageFull => {
             tracing::error!(path = %bin.display(), %error, "no room for the shim's program: no task starts");
             Ok(shim_path(bin))
@@ -110,10 +110,10 @@ fn program_install(bin: &Path) -> Result<PathBuf, AgentError> {
     }
 }
 
-/// Makes an agent whose machine is simulated.
+/// Makes an agent on a simulated machine.
 ///
 /// # Errors
-/// Where it cannot start.
+/// It cannot start.
 pub(super) fn agent_simulated(
     config: AgentConfig,
     facts: MachineFacts,
@@ -150,26 +150,26 @@ pub(super) fn agent_simulated(
     Ok(agent)
 }
 
-/// How the agent shows who it is: by its state directory, and by its machine.
+/// The agent's proof of identity, from its state directory and its machine.
 fn credential_read(config: &AgentConfig, state_dir: &StateDir) -> Result<Credential, AgentError> {
     if let Some(given) = &config.credential {
         return Ok(given.clone());
     }
-    // Of the kernel, not of the agent's generator: two agents must never have one key.
+    // From the kernel, not from the agent's generator: two agents must never have the same key.
     let half = || u128::from(SeededRng::from_kernel().1);
     let random = || (half() << 64) | half();
     let key = agent_key(&state_dir.root, random)?;
     Ok(Credential { key, machine: machine_id(&config.machine_id) })
 }
 
-/// Has the agent say who it is, and which process of it this one is.
+/// Adds the agent's identity to the hello, and which process of it this is.
 fn identify(hello: &mut v1::Hello, credential: &Credential, config: &AgentConfig) {
     hello.agent_key = credential.key.0.to_be_bytes().to_vec().into();
     hello.machine_id.clone_from(&credential.machine);
     hello.instance = config.rng.next_u64().max(1);
 }
 
-/// Takes up what is on disk.
+/// Adopts the attempts on disk.
 fn attempts_adopt(agent: &mut Agent) -> Result<(), AgentError> {
     let failed = |source| AgentError::State { path: agent.starter.state.root.clone(), source };
     for id in agent.machine.attempts().map_err(failed)? {
@@ -205,8 +205,8 @@ fn settings_check(config: &AgentConfig) -> Result<(), AgentError> {
     Ok(())
 }
 
-/// `borough/<cgroup name>/<node>`. Without a name of its own an agent takes the cell and a hash of its state directory:
-/// two cells of one name on one machine must not kill each other's tasks.
+/// `borough/<cgroup name>/<node>`. The default name is the cell and a hash of the state directory: two cells of one
+/// name on one machine must not kill each other's tasks.
 fn cgroup_path(config: &AgentConfig, state_dir: &Path) -> PathBuf {
     let name = config.cgroup_name.clone().unwrap_or_else(|| own_name(&config.cell, state_dir));
     Path::new("borough").join(name).join(&config.node)
@@ -219,12 +219,12 @@ fn own_name(cell: &str, state_dir: &Path) -> String {
     format!("{cell}-{hash:08x}")
 }
 
-/// Where the tasks of an agent have their own directories below `task_dir`; `state_dir` is canonical.
+/// Where the tasks of an agent have their directories below `task_dir`; `state_dir` is canonical.
 pub fn tasks_home(task_dir: &Path, cell: &str, node: &str, state_dir: &Path) -> PathBuf {
     task_dir.join(own_name(cell, state_dir)).join(node)
 }
 
-/// Makes the directory that users of tasks can reach, where tasks run as others, and empties it of tasks that are not
+/// If tasks run as other users, makes the directory that those users can reach. Removes from it the tasks that are not
 /// here.
 fn tasks_prepare(config: &AgentConfig, state_dir: &mut StateDir) -> Result<(), AgentError> {
     if config.task_users == TaskUsers::Agent {
@@ -238,7 +238,7 @@ fn tasks_prepare(config: &AgentConfig, state_dir: &mut StateDir) -> Result<(), A
     let made = tasks_directory(&config.task_dir, &below).map_err(failed(&config.task_dir))?;
     state_dir.tasks = Some(made);
     let attempts = state_dir.attempts().map_err(failed(&state_dir.root))?;
-    // What cannot be removed now is removed with the next start.
+    // A directory that cannot be removed now is removed at the next start.
     if let Err(error) = state_dir.work_strays_remove(&attempts) {
         tracing::warn!(%error, "directories of earlier tasks are left");
     }
@@ -283,14 +283,14 @@ fn hello(
     }
 }
 
-/// For a guard, where there is one: before anything is made that it would have to remove.
+/// The record for a guard, if there is one. It is written before anything that the guard would have to remove.
 fn own_record(config: &AgentConfig, host: &Host, relative: &Path) -> OwnRecord {
     let mounts = host.unified.iter().chain(host.v1.values());
     let cgroups = mounts.map(|mount| mount.join(relative).join(SHIMS_LEAF)).collect();
     OwnRecord::make(config.record_dir.clone(), cgroups)
 }
 
-/// Takes up an attempt that is on disk: its shim where that still runs, what is left of it where not.
+/// Adopts an attempt on disk: its shim if that still runs, otherwise its remaining processes.
 fn attempt_adopt(agent: &mut Agent, id: AttemptId) {
     let AttemptFiles { mut attempt, boot_id } = agent.machine.load(&id);
     let open = attempt.record.released_ms.is_none();
@@ -305,7 +305,7 @@ fn attempt_adopt(agent: &mut Agent, id: AttemptId) {
         attempt.shim = if alive { ShimState::Alive } else { ShimState::Gone };
         tracing::info!(attempt = %id, alive, "found again");
         if !alive && let Some(record) = agent.machine.record(&id) {
-            // It may have written its last word between our two looks.
+            // The shim may have written its last record between the two reads.
             attempt.record = record;
         }
     }

@@ -1,4 +1,4 @@
-//! Having effects done. No choices here: [`crate::decide`] has made them.
+//! Carries out actions. It decides nothing: [`crate::decide`] has done that.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::decide::{AttemptState, Effect, ShimState};
 use crate::probe;
 use crate::probe::listener::Owner;
 
-/// Cgroups of ours above the attempts': the node's, the cell's and `borough`.
+/// The agent's own cgroups above the attempts': the node's, the cell's and `borough`.
 const CGROUP_LEVELS: usize = 3;
 
-/// Has an effect done; what takes time comes back as [`Event::Done`].
+/// Carries out an action. Slow ones come back as [`Event::Done`].
 pub(super) fn perform(agent: &mut Agent, effect: Effect) {
     match effect {
         Effect::Start(id, assignment) => start(agent, id, assignment),
@@ -46,7 +46,7 @@ pub(super) fn perform(agent: &mut Agent, effect: Effect) {
 fn start(agent: &mut Agent, id: AttemptId, assignment: Arc<v1::Assignment>) {
     let attempt = agent.state.attempts.entry(id.clone()).or_default();
     if agent.machine.recall(&id) {
-        // It ran here and was over; who wants it started is behind, and is told.
+        // It ran here and was over. The gateway that wants it started is behind, and gets a report.
         attempt.record = agent.machine.record(&id).unwrap_or_default();
         attempt.shim = ShimState::Gone;
         return;
@@ -69,8 +69,8 @@ fn start(agent: &mut Agent, id: AttemptId, assignment: Arc<v1::Assignment>) {
     agent.machine.start(id, assignment, cpus);
 }
 
-/// Remembers that an attempt is over that was never started, so that a start that comes late finds it over: it was
-/// stopped before, or cannot be started for this reason.
+/// Records that an attempt is over that was never started, so that a late start finds it over. It was stopped before,
+/// or cannot be started for this reason.
 fn decline(agent: &mut Agent, id: &AttemptId, reason: Option<String>) {
     if agent.state.attempts.get(id).is_none_or(|attempt| attempt.shim == ShimState::None) {
         if let Err(error) = agent.machine.decline(id) {
@@ -81,7 +81,7 @@ fn decline(agent: &mut Agent, id: &AttemptId, reason: Option<String>) {
     attempt_end(agent, id, reason);
 }
 
-/// Ends the record of an attempt that has no shim: with `start_error`, or as stopped before its start.
+/// Ends the record of an attempt without a shim: with `start_error`, or as stopped before its start.
 pub(super) fn attempt_end(agent: &mut Agent, id: &AttemptId, start_error: Option<String>) {
     let boot_id = agent.state.boot_id.clone();
     let at_ms = agent.config.clock.wall_ms();
@@ -91,7 +91,7 @@ pub(super) fn attempt_end(agent: &mut Agent, id: &AttemptId, start_error: Option
     let exit = ExitRecord { start_error, stopped, message, at_ms, ..ExitRecord::default() };
     attempt.record.boot_id = boot_id;
     attempt.shim = ShimState::Gone;
-    // What cannot be written is known until this agent ends, and told before that.
+    // A record that cannot be written is kept in memory until this agent ends, and is reported before that.
     if let Err(error) = agent.machine.end_write(id, &mut attempt.record, exit) {
         tracing::warn!(attempt = %id, %error, "cannot write down its end");
     }
@@ -133,9 +133,9 @@ fn probe_begin(agent: &mut Agent, id: &AttemptId) {
     agent.local.entry(id.clone()).or_default().probe = Some(task.abort_handle());
 }
 
-/// Removes the node's own cgroups, once nothing of ours is left in them; whether that was so.
+/// Removes the node's own cgroups, once nothing is left in them. Returns true on success.
 pub(super) fn cgroups_remove(base: &CgroupRoot) -> bool {
-    // In use by a shim that is just ending: the next agent, or a guard, removes it.
+    // A shim that is just ending uses it: the next agent, or a guard, removes it.
     let removed = base.leaf(SHIMS_LEAF, CgroupLimits::default()).remove().is_ok();
     base.remove(CGROUP_LEVELS);
     removed

@@ -1,11 +1,11 @@
-//! The agent's own record for a guard: what ends the agent where whoever holds the guard has ended.
+//! The agent's own record for a guard. The guard ends the agent when the guard's holder has ended.
 
 use std::path::PathBuf;
 
 use borough_shim::process::ProcessId;
 use borough_shim::record::{ProcessKind, process_record};
 
-/// A record that is made once the disk takes it.
+/// A record that is written once the disk accepts it.
 #[derive(Debug, Default)]
 pub(super) struct OwnRecord {
     wanted: Option<WantedRecord>,
@@ -20,8 +20,8 @@ struct WantedRecord {
 }
 
 impl OwnRecord {
-    /// The record of this process in `directory`, with its cgroups' directories; made at once where the disk takes it.
-    /// `None`: no guard asks for one.
+    /// The record of this process in `directory`, with its cgroups' directories. It is written at once if the disk
+    /// accepts it. `None`: no guard needs one.
     pub(super) fn make(directory: Option<PathBuf>, cgroups: Vec<PathBuf>) -> Self {
         let process = ProcessId::find(std::process::id());
         let wanted = directory.zip(process);
@@ -31,7 +31,7 @@ impl OwnRecord {
         own
     }
 
-    /// Makes it where that has failed: a full disk may have room again.
+    /// Tries again to write the record: a full disk may have space again.
     pub(super) fn make_again(&mut self) {
         let Some(WantedRecord { directory, process, cgroups }) = &self.wanted else { return };
         match process_record(directory, ProcessKind::Agent, *process, cgroups.clone()) {
@@ -42,7 +42,7 @@ impl OwnRecord {
         }
     }
 
-    /// Removes it, or gives up making it.
+    /// Removes it, or stops trying to write it.
     pub(super) fn remove(&mut self) {
         self.wanted = None;
         if let Some(made) = self.made.take() {

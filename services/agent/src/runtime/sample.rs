@@ -1,4 +1,4 @@
-//! What attempts use, measured.
+//! Measures what attempts use.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,6 @@ const TICKS_PER_S: u64 = 100;
 /// Where to measure one attempt.
 #[derive(Clone, Debug)]
 pub struct SamplePlace {
-    /// Which.
     pub id: AttemptId,
     /// Its cgroup.
     pub leaf: Leaf,
@@ -32,7 +31,8 @@ pub fn measure(places: Vec<SamplePlace>) -> BTreeMap<AttemptId, CgroupUsage> {
     places.into_iter().filter_map(one).collect()
 }
 
-/// Without cgroups: the sum over what is below the shim. Cpu time of processes that have ended is not in it.
+/// For hosts without cgroups: the sum over the descendants of the shim. It lacks the cpu time of processes that have
+/// ended.
 fn processes_sample(shim: u32) -> CgroupUsage {
     let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
     let stats = descendants(shim).into_iter().filter_map(|pid| stat_read(pid).ok());

@@ -1,4 +1,4 @@
-//! Starting shims, and seeing them end.
+//! Starts shims, and waits for their end.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -25,29 +25,27 @@ use crate::disk::{StateDir, attempt_begin, shim_install};
 use crate::probe::listener::{holder, in_the_way};
 use crate::ready::ready;
 
-/// Tries to execute a program that another thread's child still holds open for writing, and the pause between.
+/// Tries to execute a program that a child of another thread still holds open for writing, and the pause between them.
 const BUSY_TRIES: u32 = 50;
 const BUSY_PAUSE: Duration = Duration::from_millis(2);
-/// Before something is tried again that failed.
+/// Pause before a failed action is tried again.
 pub(super) const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// Where a start happens.
+/// Starts attempts.
 #[derive(Clone, Debug)]
 pub struct Starter {
     /// The state directory.
     pub state: std::sync::Arc<StateDir>,
     /// The shim's program.
     pub program: PathBuf,
-    /// What is the same for every attempt.
+    /// The settings that all attempts share.
     pub context: std::sync::Arc<NodeContext>,
-    /// Notices what shims write.
     pub watch: DirectoryWatch,
-    /// Where what happens goes.
     pub events: mpsc::UnboundedSender<Event>,
 }
 
 impl Starter {
-    /// Makes the attempt's directory and starts its shim on the cores `cpus` (none: anywhere). Its end becomes
+    /// Makes the attempt's directory and starts its shim on the cores `cpus` (none: any). Reports its end as
     /// [`Event::ShimEnded`].
     pub async fn start(self, id: AttemptId, assignment: std::sync::Arc<v1::Assignment>, cpus: Vec<u32>) {
         let directory = self.state.attempt(&id);
@@ -78,18 +76,18 @@ impl Starter {
         let user = user.map_err(|error| format!("cannot give its owner a user: {error}"))?;
         let work = self.state.work(id);
         let spec = shim_spec(id, assignment, context, PlacedTask { cpus, work: &work, user });
-        // A directory that is there already was made by an agent that died before its shim had written anything.
+        // An existing directory was made by an agent that died before its shim had written anything.
         let fresh = !directory.join(SPEC_FILE).exists();
         if fresh {
             attempt_begin(&self.state, id, assignment, spec.as_ref().ok())
                 .map_err(|error| format!("cannot write {}: {error}", directory.display()))?;
         }
         let spec = spec?;
-        // One that is there already may have started, and have its ports itself.
+        // An existing attempt may have started, and have its ports itself.
         if fresh {
             ports_check(&self.context.host, assignment)?;
         }
-        // Already there, unless the disk was full when the agent started.
+        // The program exists, unless the disk was full when the agent started.
         if let Some(bin) = self.program.parent() {
             shim_install(bin).map_err(|error| format!("cannot write the shim's program: {error}"))?;
         }
@@ -99,7 +97,7 @@ impl Starter {
         Ok((spec, child))
     }
 
-    /// Ends what a dead shim has left.
+    /// Ends the processes that a dead shim has left.
     pub async fn clean(self, id: AttemptId) {
         let directory = self.state.attempt(&id);
         match shim_spawn(&self.program, "clean", &directory) {
@@ -118,11 +116,12 @@ impl Starter {
     }
 }
 
-/// Refuses a task a port of whose somebody else has: it would crash again and again, or others would answer for it.
+/// Refuses a task if another process has one of its ports: the task would crash again and again, or others would answer
+/// for it.
 fn ports_check(host: &str, assignment: &v1::Assignment) -> Result<(), String> {
     for port in &assignment.ports {
         let Ok(number) = u16::try_from(port.number) else { continue };
-        // What the kernel does not show keeps nothing from starting.
+        // A listener that the kernel does not show prevents no start.
         let Ok(Some(other)) = in_the_way(host, number) else { continue };
         let (name, address, holder) = (&port.name, other.address, holder(other.inode));
         return Err(format!("its port {name} ({number}) is in use: {holder} listens on {address}"));
@@ -130,7 +129,7 @@ fn ports_check(host: &str, assignment: &v1::Assignment) -> Result<(), String> {
     Ok(())
 }
 
-/// Starts the shim's program in a session of its own, its errors going to a file of the attempt.
+/// Starts the shim's program in a session of its own. Its errors go to a file of the attempt.
 fn shim_spawn(program: &Path, mode: &str, attempt: &Path) -> io::Result<Child> {
     let log = shim_log_open(attempt)?;
     let mut tries = 0;
@@ -148,8 +147,8 @@ fn shim_spawn(program: &Path, mode: &str, attempt: &Path) -> io::Result<Child> {
     }
 }
 
-/// The file of the shim's own errors. What a task put there instead is replaced: it must not keep an attempt from its
-/// end.
+/// The file of the shim's own errors. If a task has put something else there, it is replaced: it must not keep an
+/// attempt from ending.
 fn shim_log_open(attempt: &Path) -> io::Result<File> {
     let path = attempt.join("shim.log");
     let open = || own_open(&path, OpenOptions::new().append(true).create(true).mode(0o600));
@@ -178,7 +177,7 @@ async fn shim_await(
     let _ = events.send(Event::ShimEnded(id.clone()));
 }
 
-/// Waits for the end of a shim that another agent has started. `false` where it has ended already.
+/// Waits for the end of a shim that another agent has started. `false` if it has already ended.
 pub fn shim_adopt(shim: ProcessId, id: &AttemptId, events: &mpsc::UnboundedSender<Event>) -> bool {
     let Some(pid) = i32::try_from(shim.pid).ok().and_then(Pid::from_raw) else { return false };
     let Ok(handle) = pidfd_open(pid, PidfdFlags::NONBLOCK) else { return false };
@@ -192,7 +191,7 @@ pub fn shim_adopt(shim: ProcessId, id: &AttemptId, events: &mpsc::UnboundedSende
 async fn handle_await(handle: OwnedFd, shim: ProcessId, id: AttemptId, events: mpsc::UnboundedSender<Event>) {
     match ready(handle) {
         Ok(handle) => drop(handle.readable().await),
-        // No more handles: look instead.
+        // No more handles: poll instead.
         Err(_) => {
             while shim.alive() {
                 tokio::time::sleep(Duration::from_millis(200)).await;

@@ -1,5 +1,5 @@
-//! Notices that shims have written: one inotify watch per attempt's directory. Where the kernel has none left, changes
-//! are found by the regular look.
+//! Notices changes by shims: one inotify watch per attempt's directory. If the kernel has none left, the periodic look
+//! finds changes.
 
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
@@ -44,7 +44,7 @@ impl DirectoryWatch {
         }
     }
 
-    /// Watches nothing: the machine is simulated.
+    /// Watches nothing: for a simulated machine.
     pub fn none() -> Self {
         Self(None)
     }
@@ -61,7 +61,7 @@ impl DirectoryWatch {
         }
     }
 
-    /// Watches it no longer.
+    /// Stops watching it.
     pub fn remove(&self, id: &AttemptId) {
         let Some(shared) = &self.0 else { return };
         let mut attempts = shared.attempts.lock();
@@ -69,7 +69,7 @@ impl DirectoryWatch {
             attempts.iter().filter(|(_, of)| *of == id).map(|(number, _)| *number).collect();
         for number in numbers {
             attempts.remove(&number);
-            // Gone by itself where the directory is.
+            // The kernel removes it with the directory.
             let _ = inotify::remove_watch(shared.inotify.get_ref(), number);
         }
     }
@@ -90,7 +90,7 @@ async fn changes_forward(shared: Arc<WatchShared>, events: mpsc::UnboundedSender
     }
 }
 
-/// Forwards what is there; `false` once nothing is left.
+/// Forwards pending changes; `false` at the end.
 fn changes_read(
     shared: &WatchShared,
     buffer: &mut [MaybeUninit<u8>],
@@ -104,7 +104,7 @@ fn changes_read(
             Err(_) => return false,
         };
         let attempts = shared.attempts.lock();
-        // After an overflow nobody knows what changed.
+        // After an overflow every attempt may have changed.
         let changed: Vec<AttemptId> = if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
             attempts.values().cloned().collect()
         } else {
@@ -112,7 +112,7 @@ fn changes_read(
         };
         drop(attempts);
         for id in changed {
-            // The agent ends: nobody asks any more.
+            // The agent ends: nobody needs the event.
             let _ = events.send(Event::Changed(id));
         }
     }

@@ -1,4 +1,4 @@
-//! The credit of one stream: how much its reader takes before it has read what it has.
+//! The credit of one stream: how much may be sent before its reader has read.
 
 use std::sync::Arc;
 
@@ -10,18 +10,18 @@ use tokio::sync::Semaphore;
 pub struct Credit(Arc<Semaphore>);
 
 impl Credit {
-    /// With so much to begin with.
+    /// A stream's credit, with this many bytes at first.
     pub fn new(window: u64) -> Self {
         Self(Arc::new(Semaphore::new(permits(window))))
     }
 
-    /// The reader has taken so much.
+    /// Adds the bytes that the reader has taken.
     pub fn add(&self, bytes: u64) {
         let room = Semaphore::MAX_PERMITS.saturating_sub(self.0.available_permits());
         self.0.add_permits(permits(bytes).min(room));
     }
 
-    /// Waits until a message with so much data may be sent; `false` where nobody reads any more.
+    /// Waits until a message with so much data may be sent; `false` if the reader is gone.
     pub async fn take(&self, data_bytes: usize) -> bool {
         let cost = u32::try_from(stream_cost(data_bytes)).unwrap_or(u32::MAX);
         match self.0.acquire_many(cost).await {
@@ -33,7 +33,7 @@ impl Credit {
         }
     }
 
-    /// Nobody reads any more: every wait ends.
+    /// Ends every wait: the reader is gone.
     pub fn close(&self) {
         self.0.close();
     }

@@ -1,4 +1,4 @@
-//! Running a command beside a task: in its cgroup, its environment and its directory, with or without a terminal.
+//! Runs a command in a task's cgroup, environment and directory, with or without a terminal.
 
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -29,9 +29,9 @@ use crate::session::Outbox;
 
 /// Bytes of one message.
 const CHUNK_BYTES: usize = 16 * 1024;
-/// After the command has ended, others may hold its output open; so long is waited for more of it.
+/// How long more output is awaited after the command has ended: other processes may hold its output open.
 const OUTPUT_WAIT: Duration = Duration::from_millis(500);
-/// Bytes that the command itself can have left in a pipe when it ended; what comes after them is of others.
+/// The most bytes that the command itself can have left in a pipe when it ended. Later bytes come from other processes.
 const LEFT_BYTES_MAX: usize = 1024 * 1024;
 
 /// Where a command runs.
@@ -43,10 +43,10 @@ pub struct ExecPlace {
 }
 
 impl ExecPlace {
-    /// The attempt a request names.
+    /// The place of the attempt that a request names.
     ///
     /// # Errors
-    /// Why there is nothing to run a command beside, for people.
+    /// Why no command can run there, for people.
     pub fn find(start: &v1::ExecStart, state: &AgentState, starter: &Starter) -> Result<Self, String> {
         let id = AttemptId::of(start.attempt.as_ref()).map_err(|error| error.to_string())?;
         let attempt = state.attempts.get(&id).ok_or("this attempt is not on this node")?;
@@ -61,7 +61,7 @@ impl ExecPlace {
     }
 }
 
-/// The program that becomes a command beside the task of an attempt.
+/// The program that becomes a command in the place of an attempt.
 ///
 /// # Errors
 /// Why it cannot be run, for people.
@@ -80,21 +80,20 @@ pub fn exec_command(
     Ok(start)
 }
 
-/// One command's way to whoever asked for it.
+/// The channel between one command and its caller.
 #[derive(Clone)]
 pub struct Link {
-    /// Which request.
+    /// The id of the request.
     pub id: u64,
-    /// Towards the gateway.
     pub outbox: Outbox,
-    /// Of its output: a slow reader slows the command, which waits in its pipe.
+    /// Credit of its output: a slow reader slows the command, which waits at its pipe.
     pub credit: Credit,
-    /// Whoever asked has gone.
+    /// The caller has gone.
     pub cancelled: CancellationToken,
 }
 
 impl Link {
-    /// Sends output once there is credit for it; `false` where nobody reads any more.
+    /// Sends output once credit allows; `false` if the reader is gone.
     async fn output(&self, output: Output, bytes: usize) -> bool {
         self.credit.take(bytes).await && self.send(output).await
     }
@@ -104,7 +103,7 @@ impl Link {
         self.outbox.data.send(answer(Answer::ExecOutput(message))).await.is_ok()
     }
 
-    /// Lets whoever asked send more input.
+    /// Lets the caller send more input.
     async fn input_taken(&self, bytes: usize) {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         let credit = Answer::Credit(v1::StreamCredit { id: self.id, bytes });
@@ -113,7 +112,7 @@ impl Link {
     }
 }
 
-/// Runs a command until it ends or whoever asked has gone.
+/// Runs a command until it ends or its caller has gone.
 pub async fn exec_serve(
     start: v1::ExecStart,
     place: Result<ExecPlace, String>,
@@ -159,7 +158,7 @@ async fn serve(
         }
     };
     let mut child = command.spawn().map_err(text)?;
-    // The command holds our end of the terminal open otherwise, and its end would never be seen.
+    // Otherwise this process would hold the command's end of the terminal open, and its closing would never show.
     drop(command);
     let running = RunningCommand::new(&child, place);
     let ended = CancellationToken::new();
@@ -188,13 +187,13 @@ async fn serve(
     status
 }
 
-/// Where a command's input goes.
+/// The input of a command.
 enum ExecInput {
     Terminal(std::sync::Arc<Terminal>),
     Pipe(Option<Box<dyn AsyncWrite + Send + Unpin>>),
 }
 
-/// A command that runs: recorded for a guard, where there is one, as long as it does.
+/// A running command, recorded for a guard if there is one.
 struct RunningCommand {
     group: Option<Pid>,
     record: Option<PathBuf>,
@@ -205,7 +204,7 @@ impl RunningCommand {
         let process = child.id().and_then(ProcessId::find);
         let record = place.record_dir.as_deref().zip(process);
         Self {
-            // It leads a session, so its number is that of its group.
+            // The command leads a session, so its number is that of its group.
             group: child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)),
             record: record
                 .and_then(|(dir, process)| process_record(dir, ProcessKind::Exec, process, Vec::new()).ok()),
@@ -221,7 +220,7 @@ impl Drop for RunningCommand {
     }
 }
 
-/// Where a command's output comes from.
+/// The output of a command.
 enum ExecOutput {
     Terminal(std::sync::Arc<Terminal>),
     Pipe(Box<dyn AsyncRead + Send + Unpin>),
@@ -242,8 +241,8 @@ impl ExecOutput {
     }
 }
 
-/// Brings a command's output to its reader. After the command has ended, what is still in the pipe follows, however
-/// slow the reader is.
+/// Forwards a command's output to its reader. After the end of the command, it sends the rest of the pipe, however slow
+/// the reader is.
 async fn forward(
     mut from: ExecOutput,
     link: Link,
@@ -272,11 +271,11 @@ async fn forward(
     }
 }
 
-/// Feeds a command until nobody feeds it any more; then it is killed.
+/// Feeds a command until its input ends; then kills it.
 async fn feed(inputs: mpsc::Receiver<Input>, to: ExecInput, group: Option<Pid>, link: Link) {
     tokio::select! {
         () = feed_all(inputs, to, &link) => {}
-        // A command that does not read must not keep its caller's end from it.
+        // A command that does not read must not hide that its caller has gone.
         () = link.cancelled.cancelled() => {}
     }
     if let Some(group) = group {
@@ -299,7 +298,7 @@ async fn feed_all(mut inputs: mpsc::Receiver<Input>, mut to: ExecInput, link: &L
             (Input::Window(size), ExecInput::Terminal(terminal)) => terminal.resize(size),
             (Input::Stdin(data), ExecInput::Pipe(Some(pipe))) => {
                 let taken = pipe.write_all(&data).await.is_ok() && pipe.flush().await.is_ok();
-                // It may have closed its input and go on.
+                // It may have closed its input and keep running.
                 to = if taken { to } else { ExecInput::Pipe(None) };
             }
             (Input::StdinClosed(_), ExecInput::Pipe(_)) => to = ExecInput::Pipe(None),

@@ -1,4 +1,4 @@
-//! Serving a task's output from its files: all or the last lines, and what comes while it lives.
+//! Serves a task's output from its files: all or the last lines, and new output while it runs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use super::tail::LogTail;
 use crate::attempt::AttemptId;
 use crate::disk::{StateDir, record_read};
 
-/// Pauses between two looks for more: short after there was something.
+/// Pauses between two reads: short after there was output.
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(250);
 
-/// Serves one request, until all is sent or whoever asked has gone. A slow reader waits in the files: no more is read
-/// of them than there is credit for.
+/// Serves one request, until all is sent or the caller has gone. For a slow reader the output waits in the files: no
+/// more is read than credit allows.
 pub async fn logs_serve(
     state: Arc<StateDir>,
     request: v1::LogRequest,
@@ -30,7 +30,7 @@ pub async fn logs_serve(
     let mut error = serve(state, &request, &credit, &outbox).await.err().unwrap_or_default();
     text_cut(&mut error, TEXT_BYTES_MAX);
     let end = v1::LogChunk { id: request.id, end: true, error, ..v1::LogChunk::default() };
-    // Whoever asked may have gone.
+    // The caller may have gone.
     let _ = outbox.send(answer(super::Answer::LogChunk(end))).await;
 }
 
@@ -54,7 +54,7 @@ async fn serve(
         .collect();
     let mut pause = PAUSE_FIRST;
     loop {
-        // Asked before reading: what was written before the end is then read.
+        // Checked before reading, so that output written before the end is still read.
         let over = !request.follow || attempt_over(&state, &id);
         let mut any = false;
         for tail in &mut tails {
@@ -89,7 +89,7 @@ fn wire(stream: OutputStream) -> Wanted {
     }
 }
 
-/// Whether nothing more will be written.
+/// Returns true if nothing more will be written.
 fn attempt_over(state: &StateDir, id: &AttemptId) -> bool {
     let path = state.attempt_path(id);
     !path.exists() || record_read(&path).is_some_and(|record| record.released_ms.is_some())

@@ -1,4 +1,4 @@
-//! What a gateway asks for on someone's behalf: logs, commands beside a task, signals.
+//! Serves requests of gateways for their callers: logs, commands, signals.
 
 mod credit;
 mod exec;
@@ -26,10 +26,10 @@ use exec::Link;
 pub(crate) use exec::exec_command;
 pub use signal::SignalSent;
 
-/// Inputs of a command that wait to be read by it: as many as the credit of the input allows, its end and the caller's.
+/// Inputs of a command that may wait: as many as its input's credit allows, its end, and the caller's end.
 const INPUTS: usize = STREAM_WINDOW_BYTES / STREAM_MESSAGE_COST + 2;
 
-/// Everything that is being served in this session.
+/// All requests that are served in this session.
 pub(crate) struct Serving {
     starter: Starter,
     machine: Arc<dyn Machine>,
@@ -44,10 +44,10 @@ struct LogServing {
     credit: Credit,
 }
 
-/// A command that runs.
+/// A running command.
 struct CommandServing {
     inputs: mpsc::Sender<v1::exec_input::Input>,
-    /// Of its output.
+    /// Credit of its output.
     credit: Credit,
     /// Ends the command.
     cancelled: CancellationToken,
@@ -61,13 +61,13 @@ impl Drop for CommandServing {
 }
 
 impl Serving {
-    /// Serves nothing yet.
+    /// Starts without requests.
     pub fn new(starter: Starter, machine: Arc<dyn Machine>) -> Self {
         let (logs, commands) = (BTreeMap::new(), BTreeMap::new());
         Self { starter, machine, logs, commands, signals: signal::AttemptSignals::default() }
     }
 
-    /// Takes a gateway's request.
+    /// Handles a gateway's request.
     pub fn message(&mut self, message: Message, state: &AgentState, outbox: &Outbox) {
         self.logs.retain(|_, log| !log.task.is_finished());
         self.commands.retain(|_, command| !command.inputs.is_closed());
@@ -120,13 +120,13 @@ impl Serving {
 
     fn input(&mut self, id: u64, input: v1::exec_input::Input) {
         let Some(command) = self.commands.get(&id) else { return };
-        // More than the credit of the input allows ends the command, as does its caller.
+        // Input beyond its credit ends the command, as its caller's end does.
         if matches!(input, v1::exec_input::Input::Cancelled(_)) || command.inputs.try_send(input).is_err() {
             self.commands.remove(&id);
         }
     }
 
-    /// Ends everything: whoever asked has gone.
+    /// Ends everything: the callers have gone.
     pub fn end(&mut self) {
         for (_, log) in std::mem::take(&mut self.logs) {
             log.task.abort();

@@ -1,7 +1,7 @@
-//! Signals to a task's own process: at most one for a request, however often the request comes.
+//! Sends signals to a task's own process: at most one per request, however often the request comes.
 //!
-//! A caller repeats a call that was not answered in time. The agent remembers the newest requests of an attempt and
-//! what came of them, also over its own restart, and answers a repetition without another signal.
+//! A caller repeats a call that was not answered in time. The agent keeps the newest requests of an attempt and their
+//! results, also over its own restart. It answers a repetition without another signal.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,17 +14,15 @@ use crate::attempt::AttemptId;
 use crate::decide::AgentState;
 use crate::runtime::Machine;
 
-/// Requests of an attempt that are remembered: a caller repeats for seconds, and people signal by hand.
+/// Kept requests of an attempt: a caller repeats for seconds, and people signal by hand.
 const KEPT_MAX: usize = 64;
 
-/// A signal that was sent, or tried, on behalf of a request.
+/// A signal that was sent, or tried, for a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignalSent {
-    /// The request.
     pub request_id: String,
-    /// The signal's number.
     pub signal: i32,
-    /// Why it was not sent; empty where it was.
+    /// Why it was not sent; empty if it was.
     pub error: String,
 }
 
@@ -35,7 +33,7 @@ pub(super) struct AttemptSignals {
 }
 
 impl AttemptSignals {
-    /// Sends a signal, unless its request is known already. The error is for whoever asked.
+    /// Sends a signal, unless its request is known already. The error is for the caller.
     pub fn send(
         &mut self,
         command: &v1::SignalCommand,
@@ -58,7 +56,7 @@ impl AttemptSignals {
     }
 }
 
-/// Sends by `send` where `sent` does not have the request, and remembers it there. It is written before it is sent: an
+/// Sends by `send` if `sent` does not have the request, and records it there. It is recorded before it is sent: an
 /// agent that dies in between has sent none, and a repetition sends none either.
 fn send_once(
     sent: &mut Vec<SignalSent>,
@@ -68,7 +66,7 @@ fn send_once(
 ) -> Result<(), String> {
     let (request_id, signal) = (command.request_id.clone(), command.signal);
     if request_id.is_empty() {
-        // A gateway of a release that gives no ids.
+        // A gateway of a release that sends no ids.
         return send();
     }
     if let Some(known) = sent.iter().find(|known| known.request_id == request_id) {
@@ -86,7 +84,7 @@ fn send_once(
     }
     let remember = |sent: &[SignalSent]| {
         if let Err(error) = write(sent) {
-            // Memory has it. Only an agent that starts again would send it once more.
+            // Memory has it. Only a restarted agent would send it again.
             tracing::warn!(%error, "the signals of an attempt cannot be written");
         }
     };
@@ -134,7 +132,7 @@ mod tests {
         assert_eq!(send(&mut sent, &command(1, 10), Ok(())), Ok(()), "the agent has started again");
         assert_eq!(delivered.get(), 1);
         assert!(send(&mut sent, &command(1, 12), Ok(())).unwrap_err().contains("was for signal 10"));
-        // What failed is answered as it was, and another request is another signal.
+        // A failure is repeated as the answer, and another request is another signal.
         let gone = Err("the task is not running".to_owned());
         assert_eq!(send(&mut sent, &command(2, 10), gone.clone()), gone);
         assert_eq!(send(&mut sent, &command(2, 10), Ok(())), gone);

@@ -1,4 +1,4 @@
-//! Reading one stream of an attempt over its files, in order, also while they are rotated and the oldest removed.
+//! Reads one stream of an attempt over its files, in order, even while they are rotated and the oldest removed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -11,11 +11,11 @@ use borough_shim::log::{OutputStream, file_numbers, file_path};
 /// Bytes of one chunk.
 const CHUNK_BYTES: usize = borough_proto::bounds::STREAM_DATA_BYTES_MAX;
 
-/// Bytes that are searched for the last lines. A file may be sparse: it costs its maker nothing, and its reader a
-/// search without end.
+/// Bytes that are searched for the last lines. A sparse file costs its maker nothing, but would make a reader search
+/// without end.
 const SEARCH_BYTES_MAX: u64 = 64 << 20;
 
-/// Opens a file that the shim wrote. A link, a FIFO or a file with another name is none, whoever put it there.
+/// Opens a file that the shim wrote. Refuses a link, a FIFO and a file with another name, whoever put it there.
 fn log_open(attempt: &Path, stream: OutputStream, number: u64) -> io::Result<File> {
     let path = file_path(attempt, stream, number);
     let file = own_open(&path, OpenOptions::new().read(true))?;
@@ -26,7 +26,7 @@ fn log_open(attempt: &Path, stream: OutputStream, number: u64) -> io::Result<Fil
     Ok(file)
 }
 
-/// A place in a stream's files.
+/// A position in a stream's files.
 #[derive(Debug)]
 pub struct LogTail {
     stream: OutputStream,
@@ -43,17 +43,16 @@ impl LogTail {
         let start = Self { stream, number: first, offset: 0, file: None };
         match tail_lines {
             None => start,
-            // A file that vanishes while we look is among the oldest: then all of the rest is sent.
+            // A file that vanishes meanwhile is among the oldest: then all of the rest is sent.
             Some(lines) => tail_find(attempt, stream, u64::from(lines)).unwrap_or(None).unwrap_or(start),
         }
     }
 
-    /// Which stream.
     pub fn stream(&self) -> OutputStream {
         self.stream
     }
 
-    /// The next bytes; `None` where there are none for now.
+    /// The next bytes; `None` if none are available now.
     ///
     /// # Errors
     /// Those of the file system.
@@ -62,7 +61,7 @@ impl LogTail {
             if let Some(data) = self.read_here(attempt)? {
                 return Ok(Some(data));
             }
-            // The next file exists only once nothing more is written to this one; so look again before moving on.
+            // The next file exists only once this one is complete, so read again before moving on.
             let Some(next) =
                 file_numbers(attempt, self.stream).into_iter().find(|number| *number > self.number)
             else {
@@ -95,12 +94,12 @@ impl LogTail {
     }
 }
 
-/// Where the last `lines` lines begin, at most [`SEARCH_BYTES_MAX`] before the end; `None` where there are fewer.
+/// Where the last `lines` lines begin, at most [`SEARCH_BYTES_MAX`] before the end; `None` if the files have fewer.
 fn tail_find(attempt: &Path, stream: OutputStream, lines: u64) -> io::Result<Option<LogTail>> {
     let mut count = Count { left: lines, last: true, bytes: SEARCH_BYTES_MAX };
     for number in file_numbers(attempt, stream).into_iter().rev() {
         let mut file = match log_open(attempt, stream, number) {
-            // Reading it is refused too, with the reason.
+            // Reading it fails too, with the reason.
             Err(error) if error.kind() == io::ErrorKind::InvalidData => continue,
             other => other?,
         };
@@ -115,16 +114,16 @@ fn tail_find(attempt: &Path, stream: OutputStream, lines: u64) -> io::Result<Opt
 
 /// Lines counted from the end.
 struct Count {
-    /// So many are still to be found.
+    /// Lines still to be found.
     left: u64,
-    /// Nothing was seen yet: a line end here closes the last line and begins none.
+    /// Nothing was read yet: a line end here closes the last line and begins none.
     last: bool,
-    /// So many bytes may still be searched.
+    /// Bytes that may still be searched.
     bytes: u64,
 }
 
 impl Count {
-    /// Looks at a block from its end; the answer is the place behind the line end that was looked for.
+    /// Searches a block from its end. Returns the position after the line end that was searched for.
     fn block(&mut self, block: &[u8]) -> Option<usize> {
         for (at, byte) in block.iter().enumerate().rev() {
             let begins = *byte == b'\n' && !self.last;
@@ -138,7 +137,7 @@ impl Count {
     }
 }
 
-/// Reads a file from its end; the answer is where in it the lines begin, if they do.
+/// Reads a file from its end. Returns where in it the lines begin, if they do.
 fn lines_begin(file: &mut File, length: u64, count: &mut Count) -> io::Result<Option<u64>> {
     let mut end = length;
     while end > 0 {
@@ -198,7 +197,7 @@ mod tests {
         let mut tail = LogTail::new(dir.path(), OutputStream::Stdout, None);
         assert_eq!(all(&mut tail, dir.path()), "a\n");
         log.append(b"b\nc\nd\ne");
-        // The file that was open stays readable; the one after it came and went unseen.
+        // The open file stays readable. The one after it was made and removed unseen.
         assert_eq!(all(&mut tail, dir.path()), "b\nd\ne");
     }
 

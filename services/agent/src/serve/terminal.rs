@@ -1,4 +1,4 @@
-//! A pseudo terminal: our end, read and written without blocking.
+//! A pseudo terminal: its controlling end, read and written without blocking.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -17,15 +17,15 @@ use crate::ready::{Ready, ready};
 /// Bytes of one read.
 const CHUNK_BYTES: usize = 4096;
 
-/// Our end of a terminal.
+/// The controlling end of a terminal.
 #[derive(Debug)]
 pub struct Terminal(Ready);
 
 impl Terminal {
-    /// A new terminal of this size, and the end that a command gets.
+    /// A new terminal of this size, with the end for a command.
     ///
     /// # Errors
-    /// Where the system has none to give.
+    /// The system has none left.
     pub fn open(size: v1::WindowSize) -> io::Result<(Self, OwnedFd)> {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
         grantpt(&ours)?;
@@ -39,12 +39,11 @@ impl Terminal {
         Ok((terminal, theirs.into()))
     }
 
-    /// Sets its size.
     pub fn resize(&self, size: v1::WindowSize) {
         let cells = |count: u32| u16::try_from(count).unwrap_or(u16::MAX);
         let size =
             Winsize { ws_row: cells(size.rows), ws_col: cells(size.columns), ws_xpixel: 0, ws_ypixel: 0 };
-        // For people only; a command that cares asks for the size itself.
+        // Only for people; a command that depends on the size asks for it.
         let _ = tcsetwinsize(self.0.get_ref(), size);
     }
 
@@ -58,13 +57,13 @@ impl Terminal {
                 Ok(length) => return Some(bytes::Bytes::copy_from_slice(buffer.get(..length)?)),
                 Err(Errno::AGAIN) => ready.clear_ready(),
                 Err(Errno::INTR) => {}
-                // A closed terminal says so as an input error.
+                // A closed terminal returns an input error.
                 Err(_) => return None,
             }
         }
     }
 
-    /// Types into it; what a closed one would not take is lost.
+    /// Types into it. Input to a closed one is lost.
     pub async fn write(&self, mut data: &[u8]) {
         while !data.is_empty() {
             let Ok(mut ready) = self.0.writable().await else { return };

@@ -1,5 +1,5 @@
-//! How long to wait before the next attempt. A session resets the wait only by lasting progress: one that is welcomed
-//! and breaks on what it is sent next would otherwise come back twenty times a second.
+//! Decides the wait before the next session. Only lasting progress resets it. Otherwise a session that is welcomed and
+//! breaks on its first messages would come back twenty times a second.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use borough_proto::v1::gateway_message::Message;
 
 use crate::config::Intervals;
 
-/// Intervals of its reports that a session lasts before it counts as lasting.
+/// A session counts as lasting after so many intervals of its reports.
 const LASTING_INTERVALS: u32 = 3;
 
-/// What has come of one session.
+/// The progress of one session.
 #[derive(Clone, Debug, Default)]
 pub struct SessionProgress {
-    /// When the gateway welcomed it (monotonic), and how often it wants reports.
+    /// When the gateway welcomed it (monotonic), and the interval of its reports.
     welcomed: Option<(Duration, Duration)>,
     /// The full desired state has arrived to its end.
     complete: bool,
@@ -23,7 +23,7 @@ pub struct SessionProgress {
 }
 
 impl SessionProgress {
-    /// Notes a message of the gateway that arrives at `now` (monotonic).
+    /// Records a message of the gateway that arrives at `now` (monotonic).
     pub fn message(&mut self, message: &v1::GatewayMessage, now: Duration) {
         match &message.message {
             Some(Message::Welcome(welcome)) => {
@@ -35,7 +35,7 @@ impl SessionProgress {
         }
     }
 
-    /// What the session that ends at `now` (monotonic) has come to.
+    /// The result of the session that ends at `now` (monotonic).
     pub fn ended(&self, now: Duration) -> Ended {
         let Some((since, interval)) = self.welcomed else { return Ended::Unreached };
         let lasted = now.saturating_sub(since) >= interval.saturating_mul(LASTING_INTERVALS);
@@ -43,28 +43,28 @@ impl SessionProgress {
     }
 }
 
-/// What a session has come to.
+/// The result of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// No gateway has welcomed it.
     Unreached,
     /// A gateway has welcomed it, and it has made no lasting progress.
     Fruitless,
-    /// It has worked: the full desired state has arrived, a report was applied after that, and it has lasted.
+    /// The full desired state has arrived, a report was applied after that, and the session has lasted.
     Lasting,
 }
 
-/// Attempts in a row that came to nothing.
+/// Failed sessions in a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionFailures {
     /// Since a gateway was last reached.
     pub unreached: u32,
-    /// Sessions since the last one that made lasting progress. A gateway that is not reached is no session.
+    /// Sessions since the last one with lasting progress. A try that reaches no gateway is no session.
     pub fruitless: u32,
 }
 
 impl SessionFailures {
-    /// After one more attempt.
+    /// After one more try.
     #[must_use]
     pub fn next(self, ended: Ended) -> Self {
         match ended {
@@ -74,8 +74,8 @@ impl SessionFailures {
         }
     }
 
-    /// The pause before the next attempt: doubled each time up to the longest, of which a random part, at least half,
-    /// is waited. A gateway that was not reached may be back at any time, so that its pause stays short.
+    /// The pause before the next try. It doubles each time up to the longest, and a random part of it, at least half,
+    /// is waited. A gateway that was not reached may be back at any time, so that pause stays short.
     pub fn pause(self, intervals: Intervals, random: u64) -> Duration {
         let (failures, most) = match self.unreached {
             0 => (self.fruitless, intervals.fruitless_max),
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(session(&[], 60_000), Ended::Unreached);
     }
 
-    /// A session that breaks on the first chunk, for ever: half a minute between attempts in the end, not 50 ms.
+    /// A session that always breaks on the first chunk: the pause grows to half a minute, not 50 ms.
     #[test]
     fn sessions_that_break_after_their_welcome_come_ever_more_rarely() {
         let broken = session(&messages()[..2], 10);

@@ -1,4 +1,4 @@
-//! The stream to a gateway: any of them, again and again, paced.
+//! The stream to a gateway: to any of them, again and again, with back-off.
 
 mod backoff;
 
@@ -23,25 +23,23 @@ use crate::config::Intervals;
 use crate::runtime::Event;
 use backoff::{Ended, SessionFailures, SessionProgress};
 
-/// Reports and acknowledgements on their way to the gateway; more are simply made later.
+/// Reports and acknowledgements that wait for the gateway. Beyond that, they are made later.
 const OUTBOX_CONTROL: usize = 64;
-/// Messages with output of tasks on their way to the gateway; more wait.
+/// Messages with output of tasks that wait for the gateway. Beyond that, the sender waits.
 const OUTBOX_DATA: usize = 16;
-/// For a connection to come about.
+/// The time limit for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A gateway that does not answer a ping for this long is gone.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
-/// What a session needs.
+/// The settings of a session.
 #[derive(Clone)]
 pub(crate) struct SessionSettings {
-    /// Any of them will do.
+    /// The agent may use any of them.
     pub gateways: Vec<String>,
-    /// How they are reached.
+    /// Connects to gateways.
     pub connector: Connector,
-    /// Shown to the gateway.
     pub token: Option<Secret>,
-    /// The first message.
     pub hello: v1::Hello,
     /// Pauses between attempts.
     pub intervals: Intervals,
@@ -51,7 +49,7 @@ pub(crate) struct SessionSettings {
     pub clock: Arc<dyn Clock>,
 }
 
-/// The way to the gateway. What steers the node never waits behind the output of tasks.
+/// The channel to the gateway. Control messages never wait behind the output of tasks.
 #[derive(Clone, Debug)]
 pub struct Outbox {
     /// For reports, acknowledgements, credit and results.
@@ -76,13 +74,13 @@ enum SessionError {
 }
 
 impl SessionError {
-    /// Whether the gateway refuses this agent for who it is: the node is another one's.
+    /// Returns true if the gateway refuses this agent's identity: the node is another one's.
     fn is_refusal(&self) -> bool {
         matches!(self, Self::Status(status) if status.code() == Code::PermissionDenied)
     }
 
-    /// Whether somebody has to do something before another attempt can be of use: a token or a setting is wrong, or the
-    /// node is another one's.
+    /// Returns true if an operator must act before another try can succeed: a token or a setting is wrong, or the node
+    /// is another one's.
     fn needs_somebody(&self) -> bool {
         let of = |status: &Status| {
             matches!(status.code(), Code::PermissionDenied | Code::Unauthenticated | Code::InvalidArgument)
@@ -99,7 +97,7 @@ pub(crate) async fn run(
 ) {
     let mut failures = SessionFailures::default();
     let mut last_error = String::new();
-    // Gateways in a row that only somebody's act helps with: one of them may be set up wrong, all of them hardly.
+    // Gateways in a row that need an operator's action: one of them may be misconfigured, all of them hardly.
     let mut needing_help = 0_usize;
     // Agents that start together do not all begin with the same gateway.
     let count = u64::try_from(settings.gateways.len()).unwrap_or(1).max(1);
@@ -178,7 +176,7 @@ async fn session(
         let value = format!("Bearer {}", token.expose()).parse().map_err(|_| SessionError::Token)?;
         request.metadata_mut().insert("authorization", value);
     }
-    // Before the answer: a gateway may wait for the first report before it says anything.
+    // Before the answer: a gateway may wait for the first report before it answers.
     let _ = events.send(Event::Opened { outbox: Outbox { control, data } });
     let ended = |status: Status| SessionError::Status(Box::new(status));
     let mut client = AgentServiceClient::new(channel)

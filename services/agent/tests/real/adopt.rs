@@ -1,4 +1,4 @@
-//! Agents come and go, tasks stay.
+//! Agents are restarted while their tasks keep running.
 
 use borough_kv::exercise::not_exercised;
 use borough_proto::v1::EndReason;
@@ -20,7 +20,7 @@ async fn after_kill_9_the_same_processes_are_taken_up_again() {
     cell.gateway.run(script(&ends, "until test -e go; do sleep 0.01; done; exit 5"));
     let pid = cell.gateway.phase(&stays, Phase::Running).await.pid.unwrap();
     cell.gateway.phase(&ends, Phase::Running).await;
-    // Nothing that ends the agent's session or cgroup reaches the shim.
+    // Ending the agent's session or cgroup does not reach the shim.
     let record: AttemptRecord = json_read(&cell.attempt_dir(&stays), STATE_FILE).unwrap().unwrap();
     let shim = record.shim.unwrap().pid;
     let session = |pid: u32| getsid(Pid::from_raw(pid.try_into().unwrap())).unwrap();
@@ -40,7 +40,7 @@ async fn after_kill_9_the_same_processes_are_taken_up_again() {
     agent.kill().unwrap();
     agent.wait().unwrap();
     assert!(runs(pid), "it ended with its agent");
-    // One ends while nobody looks.
+    // One ends while no agent runs.
     std::fs::write(cell.attempt_dir(&ends).join("work/go"), "").unwrap();
     let record = cell.attempt_dir(&ends);
     until("its end", || json_read::<AttemptRecord>(&record, STATE_FILE).unwrap()?.released_ms).await;
@@ -49,7 +49,7 @@ async fn after_kill_9_the_same_processes_are_taken_up_again() {
     let exit = cell.gateway.phase(&ends, Phase::Released).await.exit.unwrap();
     assert_eq!((exit.reason(), exit.code), (EndReason::Exited, Some(5)));
     assert_eq!(cell.gateway.phase(&stays, Phase::Running).await.pid, Some(pid));
-    // And it is still in our hands.
+    // The new agent still controls it.
     cell.gateway.stop(stop(&stays, 1000));
     cell.gateway.phase(&stays, Phase::Released).await;
     assert!(!runs(pid));
@@ -65,7 +65,7 @@ async fn an_attempt_the_control_plane_does_not_know_is_parked_and_not_killed() {
     let pid = cell.gateway.phase(&attempt, Phase::Running).await.pid.unwrap();
     cell.gateway.amnesia();
     cell.agent_stop().await;
-    // A busy machine may have cost the agent a session before: what counts is a new one.
+    // A busy machine may have cost the agent a session before: only a new one counts.
     let before = cell.gateway.look(|seen| seen.sessions);
     cell.agent_start(cell.config());
     cell.gateway.wait("another session", |seen| (seen.sessions > before).then_some(())).await;
@@ -97,7 +97,7 @@ async fn a_reboot_is_told_from_a_restart() {
     cell.gateway.run(script(&attempt, "exec sleep 600"));
     let pid = cell.gateway.phase(&attempt, Phase::Running).await.pid.unwrap();
     cell.agent_stop().await;
-    // As if written before the machine was started: the process that has the number now is another's.
+    // As if written before the machine was started: another process has the number now.
     let directory = cell.attempt_dir(&attempt);
     let record: AttemptRecord = json_read(&directory, STATE_FILE).unwrap().unwrap();
     let before = AttemptRecord { boot_id: "another boot".to_owned(), ..record };
@@ -132,7 +132,7 @@ async fn what_was_told_and_not_applied_is_told_again() {
     cell.gateway.silence(true);
     cell.gateway.run(script(&attempt, "exit 4"));
     cell.gateway.phase(&attempt, Phase::Released).await;
-    // The gateway dies before anything of that was durable.
+    // The gateway dies before any of that was durable.
     let told = cell.gateway.look(|seen| seen.history.len());
     cell.gateway.hang_up();
     let again = |status: &borough_proto::v1::TaskStatus| {
@@ -150,8 +150,8 @@ async fn a_start_that_was_broken_off_is_done_again() {
     cell.gateway.run(script(&done, "echo $BOROUGH_INDEX"));
     cell.gateway.phase(&done, Phase::Released).await;
     cell.agent_stop().await;
-    // What an agent leaves that is killed between making an attempt's directory and the first word of its shim; and,
-    // for good measure, what it leaves that is killed while it makes one.
+    // The state after an agent was killed between making an attempt's directory and the first record of its shim. Also
+    // the state after it was killed while it made one.
     let from = cell.attempt_dir(&done);
     let attempts = from.parent().unwrap();
     let to = attempts.join("j00000000000000ab.1.1");
@@ -192,7 +192,7 @@ async fn a_stop_goes_on_over_a_restart_and_may_be_made_shorter() {
     assert_eq!((exit.reason(), exit.signal), (EndReason::Stopped, Some(9)));
 }
 
-/// An administrator may move what an agent has: its tasks are still stopped as their specs say.
+/// An administrator may move a state directory: its tasks still stop as their specs say.
 #[tokio::test(flavor = "multi_thread")]
 async fn tasks_of_a_state_directory_that_was_moved_are_stopped_in_order() {
     let mut cell = Cell::with_agent().await;
@@ -213,7 +213,7 @@ async fn tasks_of_a_state_directory_that_was_moved_are_stopped_in_order() {
     cell.agent_stop().await;
 }
 
-/// Its tasks are run by the shims of the original, which hear nothing of what is written into the copy.
+/// The shims of the original run its tasks, and never read what is written into the copy.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_of_a_state_directory_is_refused_while_its_tasks_run() {
     let mut cell = Cell::with_agent().await;
@@ -225,7 +225,7 @@ async fn a_copy_of_a_state_directory_is_refused_while_its_tasks_run() {
     let copied =
         std::process::Command::new("cp").arg("-a").args([&cell.state_dir(), &copy]).status().unwrap();
     assert!(copied.success());
-    // Another node with an identity of its own, as the refusal of an identity asks for.
+    // It becomes another node with an identity of its own, as the error proposes.
     std::fs::remove_file(copy.join("identity")).unwrap();
     let config =
         borough_agent::AgentConfig { state_dir: copy.clone(), node: "n2".to_owned(), ..cell.config() };

@@ -1,4 +1,4 @@
-//! Bad days: a full disk, no privileges, a damaged or foreign directory, a test that is aborted.
+//! A full disk, missing privileges, a damaged or foreign directory, a test that is aborted.
 
 use std::io::Write;
 use std::os::unix::fs::chown;
@@ -59,13 +59,13 @@ async fn an_attempt_whose_files_are_damaged_is_ended_and_told() {
     }
     cell.agent_start(cell.config());
     cell.gateway.wait("a second session", |seen| (seen.sessions >= 2).then_some(())).await;
-    // Its shim is at work and is not doubled; what it writes at the end is whole again.
+    // Its shim keeps running and gets no double. Its last record is whole again.
     let exit = cell.gateway.phase(&attempt, Phase::Released).await.exit.unwrap();
     assert_eq!((exit.reason(), exit.signal), (EndReason::Signaled, Some(9)));
     assert!(!runs(pid));
 }
 
-/// An agent whose state is on a disk of this size that only it sees; `None` where this machine does not let us.
+/// An agent whose state is on a disk of this size that only it sees; `None` if this machine does not allow it.
 fn agent_on_small_disk(cell: &Cell, size: &str) -> Option<std::process::Child> {
     let (program, arguments, variable) = cell.agent_command();
     std::fs::create_dir_all(cell.state_dir()).unwrap();
@@ -88,7 +88,7 @@ fn agent_on_small_disk(cell: &Cell, size: &str) -> Option<std::process::Child> {
     None
 }
 
-/// What the agent last reported of its disk.
+/// The last reported shortage of disk.
 fn short_of_disk(seen: &crate::gateway::Seen) -> bool {
     let pressure = seen.reports.iter().rev().find_map(|report| report.pressure.as_ref());
     pressure.is_some_and(|pressure| pressure.short_of().any(|short| short == NodePressure::Disk))
@@ -115,7 +115,7 @@ async fn a_full_disk_ends_neither_task_nor_agent_and_keeps_nobody_from_stopping(
     for size in [65536, 4096, 1] {
         while fill.write_all(&vec![0; size]).is_ok() {}
     }
-    // What is left of the last page is written first.
+    // The free part of the last page is written first.
     let log = directory.join("stdout.0.log");
     until("output to be lost", || {
         let length = std::fs::metadata(&log).ok()?.len();
@@ -132,7 +132,7 @@ async fn a_full_disk_ends_neither_task_nor_agent_and_keeps_nobody_from_stopping(
     cell.gateway.stop(stop(&stays, 1000));
     let exit = cell.gateway.phase(&stays, Phase::Released).await.exit.unwrap();
     assert_eq!(exit.reason(), EndReason::Stopped);
-    // Room again: the output goes on, and says that something is missing.
+    // With free space, output continues and mentions the gap.
     drop(fill);
     std::fs::remove_file(state.join("fill")).unwrap();
     until("the note", || output(&directory).contains("bytes of output lost").then_some(())).await;
@@ -193,7 +193,7 @@ async fn without_privileges_everything_is_ended_all_the_same() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_aborted_test_leaves_nothing() {
     let cell = Cell::new().await;
-    // A test of its own, with its own guard, in a process that is killed.
+    // A test with its own guard, in a process that is killed.
     let mut test = cell.guarded_process();
     let attempt = attempt(0, 1);
     cell.gateway.run(script(&attempt, "setsid sleep 600 & echo $! > child; exec sleep 600"));

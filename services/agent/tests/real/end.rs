@@ -1,4 +1,4 @@
-//! Ending: by itself, by a signal, when told to, with children that would rather stay.
+//! Ends of attempts: by themselves, by a signal, by an order, with children that resist.
 
 use borough_proto::v1::EndReason;
 use borough_proto::v1::task_status::Phase;
@@ -86,7 +86,7 @@ async fn a_forgotten_attempt_is_not_reported_again_and_not_run_again() {
     cell.gateway.run(script(&other, "true"));
     cell.gateway.phase(&other, Phase::Released).await;
     assert!(!cell.gateway.look(|seen| seen.tasks.contains_key(&crate::gateway::key(&attempt))));
-    // A gateway that is behind asks for it once more.
+    // A gateway that is behind assigns it once more.
     cell.gateway.run(work);
     let exit = cell.gateway.phase(&attempt, Phase::Released).await.exit.unwrap();
     assert_eq!((exit.reason(), exit.code), (EndReason::Exited, Some(3)));

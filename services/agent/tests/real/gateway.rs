@@ -1,4 +1,4 @@
-//! A gateway played by a test: keeps what agents report, says what the test wants.
+//! A scripted gateway: keeps agents' reports, and sends the test's orders.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -18,7 +18,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 pub type Key = (String, u32, u64);
 
-/// Everything a test may wait for comes within this time or never.
+/// A test waits this long for anything that must happen.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
 #[derive(Default)]
@@ -35,7 +35,7 @@ pub struct Seen {
     silent: bool,
 }
 
-/// Messages are sent under the lock of what they say: sent after it, an older full list would undo a newer stop.
+/// Messages are sent under the lock of their content. Sent after it, an older full list would undo a newer stop.
 impl Seen {
     fn tell(&self, message: ToAgent) {
         if let Some(to_agent) = &self.to_agent {
@@ -59,7 +59,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Serves on a port of its own; the answer is its address.
+    /// Serves on a port of its own. Returns its address.
     pub async fn serve(&self) -> (String, tokio::task::AbortHandle) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
@@ -70,7 +70,7 @@ impl Gateway {
         (address, tokio::spawn(server).abort_handle())
     }
 
-    /// Waits until `done` finds what it looks for.
+    /// Waits until `done` returns a value.
     pub async fn wait<T>(&self, what: &str, mut done: impl FnMut(&Seen) -> Option<T>) -> T {
         let waited = tokio::time::timeout(DEADLINE, async {
             loop {
@@ -100,7 +100,7 @@ impl Gateway {
         look(&self.seen.lock())
     }
 
-    /// Says to the agent that is connected, and again to each that connects.
+    /// Assigns it to the connected agent, and again to each that connects.
     pub fn run(&self, assignment: v1::Assignment) {
         let mut seen = self.seen.lock();
         seen.desired.assignments.push(assignment.clone());
@@ -121,14 +121,14 @@ impl Gateway {
         seen.desire(v1::Desired { forget: vec![attempt], ..v1::Desired::default() });
     }
 
-    /// Knows nothing any more, as one restored from long ago.
+    /// Forgets everything, like a gateway restored from an old copy.
     pub fn amnesia(&self) {
         let mut seen = self.seen.lock();
         seen.desired = v1::Desired::default();
         seen.desire_all();
     }
 
-    /// Neither applies reports nor says what it wants, from the next session on.
+    /// From the next session on, neither applies reports nor sends orders.
     pub fn silence(&self, silent: bool) {
         self.seen.lock().silent = silent;
     }
@@ -137,7 +137,7 @@ impl Gateway {
         self.seen.lock().tell(message);
     }
 
-    /// Ends the session that is open.
+    /// Ends the open session.
     pub fn hang_up(&self) {
         self.seen.lock().to_agent = None;
     }

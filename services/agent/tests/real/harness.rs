@@ -1,4 +1,4 @@
-//! A cell of one node for one test, and what tests say of tasks.
+//! A cell of one node for one test, and helpers for tasks.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -26,7 +26,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// A gateway and no agent yet.
+    /// A gateway without an agent.
     pub async fn new() -> Self {
         let gateway = Gateway::default();
         let (address, _server) = gateway.serve().await;
@@ -61,7 +61,7 @@ impl Cell {
         self.agent = Some((shutdown.clone(), tokio::spawn(borough_agent::run(config, shutdown))));
     }
 
-    /// Ends the agent of this process; its tasks go on.
+    /// Ends the agent of this process; its tasks keep running.
     pub async fn agent_stop(&mut self) {
         if let Some((shutdown, task)) = self.agent.take() {
             shutdown.cancel();
@@ -69,12 +69,12 @@ impl Cell {
         }
     }
 
-    /// The agent as a process of its own: this very program, told to be one.
+    /// The agent as a separate process: this very program, started as one.
     pub fn agent_process(&self) -> Child {
         self.process(self.agent_command())
     }
 
-    /// The same, in a process that is a test with a guard of its own, and may be killed as one.
+    /// The same, in a process that acts as a test with a guard of its own, and may be killed.
     pub fn guarded_process(&self) -> Child {
         let (program, arguments, (name, settings)) = self.agent_command();
         self.process((program, arguments, (name, format!("{settings}\nguarded"))))
@@ -86,7 +86,7 @@ impl Cell {
         command.spawn().unwrap()
     }
 
-    /// Program, arguments and the variable that make this program the agent.
+    /// The program, its arguments, and the variable that turns this program into the agent.
     pub fn agent_command(&self) -> AgentCommand {
         let settings = [
             self.state_dir().display().to_string(),
@@ -100,7 +100,7 @@ impl Cell {
 
 type AgentCommand = (PathBuf, [&'static str; 3], (&'static str, String));
 
-/// What [`Cell::agent_process`] runs; without its settings, nothing.
+/// The main function of [`Cell::agent_process`]. Does nothing without its settings.
 pub fn agent_process_main() {
     let Ok(settings) = std::env::var(SETTINGS) else { return };
     let mut parts = settings.lines();
@@ -114,7 +114,7 @@ pub fn agent_process_main() {
     runtime.block_on(borough_agent::run(config, CancellationToken::new())).unwrap();
 }
 
-/// The token of the test's agents, beside the directory of its records.
+/// The token of the test's agents, next to the directory of its records.
 pub fn token(records: &Path) -> Secret {
     Secret::ensure(&records.with_file_name("token"), "borough-node").unwrap()
 }
@@ -125,7 +125,7 @@ fn config(state_dir: &Path, address: &str, records: &Path) -> AgentConfig {
     config.gateways = vec![address.to_owned()];
     config.token = Some(token(records));
     config.record_dir = Some(records.to_owned());
-    // Short, so that tests see what comes by time; nothing is asserted about how long anything takes.
+    // Short, so that tests soon see periodic events. No test asserts how long anything takes.
     config.intervals = Intervals { sample: Duration::from_millis(200), ..Intervals::default() };
     config
 }
@@ -168,7 +168,7 @@ pub fn stop(attempt: &v1::TaskAttempt, grace_ms: u64) -> v1::StopCommand {
     }
 }
 
-/// Looks again and again, until something is there.
+/// Polls until `look` returns a value.
 pub async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let waited = tokio::time::timeout(crate::gateway::DEADLINE, async {
         loop {

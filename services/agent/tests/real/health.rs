@@ -1,4 +1,4 @@
-//! Health, as probes of every kind see it.
+//! Health, with probes of every kind.
 
 use borough_proto::v1::health_check::Probe;
 use borough_proto::v1::task_status::Phase;
@@ -135,7 +135,7 @@ async fn a_server_that_is_not_the_tasks_shows_nothing() {
     work.spec.as_mut().unwrap().health.as_mut().unwrap().initial_grace_ms = 3_000;
     cell.gateway.run(work);
     cell.gateway.phase(&attempt, Phase::Running).await;
-    // It answers, and is this test.
+    // It answers, but it is this test and not the task.
     let _server = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
     health(&cell, &attempt, Health::Unhealthy).await;
     let healthy =

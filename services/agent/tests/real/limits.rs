@@ -1,4 +1,4 @@
-//! What a task may use, and what it is seen to use. What this machine cannot do is said by the test that needs it.
+//! Limits of a task, and its measured use. A test that needs something that this machine lacks prints that.
 
 use borough_kv::exercise::not_exercised;
 use borough_proto::v1;
@@ -9,7 +9,7 @@ use borough_shim::record::{AttemptRecord, STATE_FILE};
 
 use crate::harness::{Cell, attempt, output, script};
 
-/// Whether the node has what a test needs; where not, the test says so.
+/// Returns true if the node has what a test needs; otherwise prints what is missing.
 async fn has(cell: &Cell, attribute: &str) -> bool {
     let hello = cell.gateway.wait("hello", |seen| seen.hello.clone()).await;
     let has = hello.attributes.get(attribute).is_some_and(|value| value == "yes");
@@ -90,7 +90,7 @@ async fn usage_is_seen() {
     assert!(node.processes <= 2, "{node:?}");
 }
 
-/// The aim is 2 MiB; measured where the shim is what it is in production: the embedded program.
+/// The limit is 2 MiB, measured on the embedded program, which is the one in production.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shim_is_small() {
     let cell = Cell::with_agent().await;

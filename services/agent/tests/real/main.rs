@@ -1,5 +1,5 @@
-//! The agent with real processes, before a gateway that the tests play. Everything that is started is ended by a guard,
-//! even where a test is aborted.
+//! The agent with real processes, and a gateway that the tests script. A guard ends every started process, even if a
+//! test is aborted.
 
 #[cfg(test)]
 mod gateway;
@@ -24,7 +24,7 @@ mod start;
 #[cfg(test)]
 mod versions;
 
-/// Not a test: the agent as a process of its own, for those that kill it. See [`harness::Cell::agent_process`].
+/// Not a test: the agent as a separate process, for tests that kill it. See [`harness::Cell::agent_process`].
 #[test]
 fn agent_process() {
     harness::agent_process_main();

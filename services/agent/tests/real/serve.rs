@@ -1,4 +1,4 @@
-//! What is asked for over the session: logs, commands, signals.
+//! Requests over the session: logs, commands, signals.
 
 use borough_proto::bounds::{STREAM_DATA_BYTES_MAX, STREAM_WINDOW_BYTES, stream_cost};
 use borough_proto::v1;
@@ -12,7 +12,7 @@ use borough_proto::v1::task_status::Phase;
 use crate::gateway::Seen;
 use crate::harness::{Cell, attempt, number_in, output, runs, script, stop, until};
 
-/// Credit that no test uses up.
+/// More credit than any test uses.
 const ENDLESS: u64 = 1 << 30;
 
 fn request(id: u64, attempt: &v1::TaskAttempt, tail_lines: Option<u32>, follow: bool) -> ToAgent {
@@ -28,7 +28,7 @@ fn request(id: u64, attempt: &v1::TaskAttempt, tail_lines: Option<u32>, follow: 
     })
 }
 
-/// What has come for a request; and once it has ended, why.
+/// The output for a request; after its end, also the reason.
 fn log(seen: &Seen, id: u64) -> (String, Option<String>) {
     let (mut text, mut end) = (Vec::new(), None);
     for answer in &seen.answers {
@@ -67,7 +67,7 @@ async fn logs_are_followed_over_rotations_to_the_end_of_the_attempt() {
     let (followed, error) = log_end(&cell, 1).await;
     let expect: String = (0..800).map(|i| format!("line {i}\n")).chain(["last".to_owned()]).collect();
     assert_eq!((followed.as_str(), error.as_str()), (expect.as_str(), ""));
-    // Kept after the end, whole lines in every file but the last.
+    // Kept after the end, in whole lines in every file but the last.
     cell.gateway.phase(&attempt, Phase::Released).await;
     let files =
         borough_shim::log::file_numbers(&cell.attempt_dir(&attempt), borough_shim::log::OutputStream::Stdout);
@@ -95,7 +95,7 @@ async fn a_cancelled_log_ends() {
         cell.gateway.wait("its output", |seen| (log(seen, id).0 == "one\n").then_some(())).await;
     }
     cell.gateway.tell(ToAgent::LogCancel(v1::LogCancel { id: 1 }));
-    // Answered in order: what comes for the second after this, the first would have had by then.
+    // Requests are answered in order: the first one would have its output before the second.
     cell.gateway.tell(request(3, &attempt, None, false));
     log_end(&cell, 3).await;
     std::fs::write(cell.attempt_dir(&attempt).join("work/go"), "").unwrap();
@@ -199,7 +199,7 @@ async fn a_command_ends_when_nobody_wants_it_any_more() {
         }
         until("its end", || (!runs(pid)).then_some(())).await;
     }
-    // With its task, too: it is in the task's cgroup.
+    // It ends with its task: it is in the task's cgroup.
     cell.gateway.wait("a second session", |seen| (seen.sessions >= 2).then_some(())).await;
     cell.gateway.tell(exec(3, &attempt, "echo $$ > pid3; exec sleep 600", None));
     let pid = number_in(work.join("pid3")).await;
@@ -259,7 +259,7 @@ async fn signals_reach_the_task_and_refusals_say_why() {
     }
 }
 
-/// Bytes that a task wrote and that came for a request.
+/// Bytes that a task wrote and that arrived for a request.
 fn log_bytes(seen: &Seen, id: u64) -> usize {
     let data = |answer: &FromAgent| match answer {
         FromAgent::LogChunk(chunk) if chunk.id == id => chunk.data.len(),
@@ -286,7 +286,7 @@ async fn a_slow_reader_of_logs_waits_in_the_files() {
     cell.gateway
         .wait("one window", |seen| (log_bytes(seen, 1) >= 4 * STREAM_DATA_BYTES_MAX).then_some(()))
         .await;
-    // Another reader's whole log comes meanwhile.
+    // Another reader's whole log arrives meanwhile.
     cell.gateway.tell(request(2, &attempt, None, false));
     assert_eq!(log_end(&cell, 2).await.0.len(), 1_000_001);
     let held = cell.gateway.look(|seen| log_bytes(seen, 1));
@@ -296,7 +296,7 @@ async fn a_slow_reader_of_logs_waits_in_the_files() {
     assert_eq!((text.len(), error.as_str()), (1_000_001, ""));
 }
 
-/// A command whose output nobody takes waits in its pipe, and loses nothing of it, even after it has ended.
+/// A command whose output nobody takes waits at its pipe, and loses none of it, even after it has ended.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_reader_of_a_command_slows_the_command() {
     let cell = Cell::with_agent().await;
@@ -310,7 +310,7 @@ async fn a_slow_reader_of_a_command_slows_the_command() {
     let window = 4 * stream_cost(STREAM_DATA_BYTES_MAX);
     cell.gateway.tell(ToAgent::ExecStart(v1::ExecStart { window_bytes: window as u64, ..start }));
     cell.gateway.wait("some output", |seen| (command(seen, 1).0.len() > window / 2).then_some(())).await;
-    // Answered in order: whatever the first could send it has sent by then.
+    // Requests are answered in order: everything that the first could send it has sent by then.
     cell.gateway.tell(exec(2, &attempt, "true", None));
     command_end(&cell, 2).await.2.unwrap();
     assert!(cell.gateway.look(|seen| command(seen, 1).0.len()) <= window && !done.exists(), "it waits");

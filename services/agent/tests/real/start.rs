@@ -1,4 +1,4 @@
-//! Starting: what a task gets, and what is said where it cannot start.
+//! Starts: what a task gets, and the reports if it cannot start.
 
 use borough_proto::v1::task_status::Phase;
 use borough_proto::v1::{self, EndReason};
@@ -21,7 +21,7 @@ async fn a_task_runs_exits_and_leaves_nothing_but_its_logs() {
     let work_dir = directory.join("work").canonicalize().unwrap();
     assert_eq!(output(&directory), format!("hello work.0\n{}\n", work_dir.display()));
     assert_eq!(std::fs::read_to_string(directory.join("stderr.log")).unwrap(), "oops\n");
-    // Everything it had is gone, and so are the shim and its record for the guard.
+    // All of its files are gone, and so are the shim and its record for the guard.
     until("the shim's end", || {
         let records = std::fs::read_dir(cell.guard.records()).unwrap().count();
         (records == 1 && !runs(status.pid.unwrap())).then_some(())
@@ -70,7 +70,7 @@ async fn a_stop_that_overtakes_its_start_wins() {
     let status = cell.gateway.phase(&attempt, Phase::Released).await;
     assert_eq!(status.exit.unwrap().reason(), EndReason::Stopped);
     cell.gateway.run(script(&attempt, "sleep 60"));
-    // Something later that is seen to be done shows that the start was looked at.
+    // A later action that was carried out shows that the start was handled.
     let other = crate::harness::attempt(1, 1);
     cell.gateway.run(script(&other, "true"));
     cell.gateway.phase(&other, Phase::Released).await;

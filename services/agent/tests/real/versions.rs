@@ -1,5 +1,5 @@
-//! Cgroups of each version by themselves, on the real hierarchies of this machine: a hybrid host prefers version 2
-//! where both can do something, so what version 1 does alone is exercised here.
+//! Each version of cgroups alone, on the real hierarchies of this machine. A hybrid host prefers version 2 where both
+//! work, so only these tests exercise version 1.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
