@@ -1,4 +1,4 @@
-//! What callers of the store see: a database, transactions, and what they say about repetition.
+//! The store as callers see it: a database, transactions, and declarations about repetition.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,29 +11,29 @@ use crate::contract::{
 };
 pub use crate::runner::{CommitAtError, Database};
 
-/// Why running the closure twice does no harm. There is no default: whoever writes a transaction decides.
+/// Why running the closure twice does no harm. It has no default: the author of a transaction must decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idempotency {
     /// Nothing is written; a write answers 2000.
     ReadOnly,
-    /// The closure reads the state it changes, with a conflict, and changes nothing when the change is there.
+    /// The closure reads the state that it changes, with a conflict, and does nothing if the change is already made.
     Natural,
     /// The closure records its result under this request id and returns the recorded one when it finds it.
     Keyed(u128),
 }
 
-/// What the closure is told about the attempts before.
+/// The number of the try, and whether earlier tries may have committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransactionTry {
-    /// 1 for the first.
+    /// 1 for the first try.
     pub number: u32,
-    /// Whether any earlier attempt may have committed.
+    /// Whether any earlier try may have committed.
     pub maybe_committed: bool,
 }
 
 /// An error in which the runner can find the store's own, however deeply it is wrapped.
 pub trait Retryable: std::error::Error + Send + Sync + 'static + From<KvError> {
-    /// The store's error, or `None` where the closure failed for its own reasons (which ends the run).
+    /// The store's error, or `None` if the closure failed for its own reasons (which ends the run).
     fn kv_error(&self) -> Option<&KvError>;
 }
 
@@ -59,7 +59,7 @@ pub fn kv_error_in<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&
 #[derive(Clone)]
 pub struct Transaction {
     pub(crate) inner: Arc<dyn EngineTransaction>,
-    /// Whether its run said that it writes nothing; writes are then refused.
+    /// Whether its run declared that it writes nothing; writes are then refused.
     pub(crate) read_only: bool,
 }
 
@@ -85,7 +85,7 @@ impl Transaction {
         self.inner.get(key, true).await
     }
 
-    /// The key a selector names.
+    /// The key of a selector.
     pub async fn get_key(&self, selector: &KeySelector, snapshot: bool) -> KvResult<Bytes> {
         self.inner.get_key(selector, snapshot).await
     }
@@ -95,13 +95,13 @@ impl Transaction {
         self.inner.get_range(request).await
     }
 
-    /// Every row of a range, up to the request's limit, over as many batches as it takes.
+    /// Every row of a range, up to the request's limit, over as many batches as needed.
     pub async fn range_all(&self, request: RangeRequest) -> KvResult<Vec<(Bytes, Bytes)>> {
         let mut request = request;
         let wanted = request.limit;
         let mut rows: Vec<(Bytes, Bytes)> = Vec::new();
         loop {
-            // An engine in memory never makes anybody wait; a long read must still let others run.
+            // An engine in memory never waits; a long read must still let other tasks run.
             tokio::task::coop::consume_budget().await;
             let batch = self.inner.get_range(&request).await?;
             let last = batch.rows.last().map(|(key, _)| key.clone());
@@ -142,18 +142,18 @@ impl Transaction {
         self.writable()?.atomic(operation, key, operand)
     }
 
-    /// The commit fails where another transaction has written `key` since the read version.
+    /// Makes the commit fail if another transaction has written `key` since the read version.
     pub fn read_conflict_key(&self, key: &[u8]) -> KvResult<()> {
         let end = key_after(key);
         self.inner.add_conflict_range(ConflictKind::Read, key..&end)
     }
 
-    /// The commit fails where another transaction has written into `range` since the read version.
+    /// Makes the commit fail if another transaction has written into `range` since the read version.
     pub fn read_conflict_range(&self, range: Range<&[u8]>) -> KvResult<()> {
         self.inner.add_conflict_range(ConflictKind::Read, range)
     }
 
-    /// Others that read `key` fail, though nothing is written there.
+    /// Makes others fail that read `key`, without writing a value.
     pub fn write_conflict_key(&self, key: &[u8]) -> KvResult<()> {
         let end = key_after(key);
         self.writable()?.add_conflict_range(ConflictKind::Write, key..&end)
@@ -164,7 +164,7 @@ impl Transaction {
         self.inner.watch(key).await
     }
 
-    /// The read version, taken now where there is none.
+    /// The read version. Takes one if the transaction has none.
     pub async fn read_version(&self) -> KvResult<Version> {
         self.inner.read_version().await
     }

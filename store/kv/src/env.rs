@@ -11,11 +11,11 @@ use parking_lot::Mutex;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::{ChaCha8Rng, ChaCha20Rng};
 
-/// A source of time. It does not sleep: waiting belongs to the runtime.
+/// A source of time. It does not wait: that belongs to the runtime.
 pub trait Clock: Send + Sync + 'static {
     /// Time since some fixed moment; never goes back.
     fn monotonic(&self) -> Duration;
-    /// Milliseconds since 1970, as people see them. May jump; nothing is decided by it.
+    /// Milliseconds since 1970, as people see them. May jump, so nothing is decided by it.
     fn wall_ms(&self) -> i64;
 }
 
@@ -51,7 +51,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is moved.
+/// A clock that only moves when a test moves it.
 #[derive(Debug, Default)]
 pub struct ManualClock {
     monotonic_us: AtomicU64,
@@ -81,21 +81,21 @@ impl Clock for ManualClock {
     }
 }
 
-/// Random bits that start from 256 bits of the kernel: who has seen some of them cannot compute the others. Every role
-/// uses it; a run cannot be repeated from it.
+/// Random bits from a 256-bit seed of the kernel: an observer of some bits cannot compute the others. Every role uses
+/// it; a run cannot be repeated from it.
 #[derive(Debug)]
 pub struct SystemRng(Mutex<ChaCha20Rng>);
 
 impl SystemRng {
-    /// A generator of its own.
+    /// A generator with a seed of its own.
     #[expect(
         clippy::disallowed_methods,
         reason = "the one place that asks the kernel for the seed of a role"
     )]
     pub fn shared() -> Arc<dyn Rng> {
         let mut seed = [0; 32];
-        // A kernel without randomness still must run: ids then rest on the pid and the store. Secrets do not come from
-        // here, and fail instead.
+        // Without the kernel's randomness the process must still run: ids then depend on the pid and the store. Secrets
+        // do not come from here, and fail instead.
         if getrandom::fill(&mut seed).is_err() {
             seed[..4].copy_from_slice(&std::process::id().to_le_bytes());
         }
@@ -109,7 +109,7 @@ impl Rng for SystemRng {
     }
 }
 
-/// Random bits from a seed of 64 bits: the same seed, the same bits. For tests, simulations and load generators.
+/// Random bits from a 64-bit seed: the same seed gives the same bits. For tests, simulations and load generators.
 #[derive(Debug)]
 pub struct SeededRng(Mutex<ChaCha8Rng>);
 
@@ -119,11 +119,11 @@ impl SeededRng {
         Arc::new(Self(Mutex::new(ChaCha8Rng::seed_from_u64(seed))))
     }
 
-    /// A generator seeded by the kernel; the seed is worth logging where a run should be replayed.
+    /// A generator seeded by the kernel. Log the seed if the run should be repeatable.
     #[expect(clippy::disallowed_methods, reason = "the one place that asks the kernel for a seed")]
     pub fn from_kernel() -> (Arc<dyn Rng>, u64) {
         let mut bytes = [0; 8];
-        // A kernel without randomness still must run; uniqueness of ids then rests on the pid and the store.
+        // Without the kernel's randomness the process must still run; unique ids then depend on the pid and the store.
         if getrandom::fill(&mut bytes).is_err() {
             bytes = u64::from(std::process::id()).to_le_bytes();
         }

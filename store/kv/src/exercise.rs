@@ -13,7 +13,7 @@ pub const NOT_EXERCISED_VARIABLE: &str = "BOROUGH_NOT_EXERCISED";
 /// [`NOT_EXERCISED_VARIABLE`] names. `.ci/run` prints that file as its last lines.
 pub fn not_exercised(subject: &str, reason: &str) {
     let line = line_of(subject, reason);
-    // A test run whose standard error is closed has nobody to tell.
+    // A test run with a closed standard error gets no report.
     io::stderr().write_all(line.as_bytes()).ok();
     if let Some(path) = std::env::var_os(NOT_EXERCISED_VARIABLE)
         && let Err(error) = append(Path::new(&path), &line)
@@ -27,7 +27,7 @@ fn line_of(subject: &str, reason: &str) -> String {
     format!("NOT EXERCISED: {}: {}\n", one_line(subject), one_line(reason))
 }
 
-/// One write for each line: test processes that run beside each other do not mix theirs.
+/// One write per line, so that parallel test processes do not mix theirs.
 fn append(path: &Path, line: &str) -> io::Result<()> {
     OpenOptions::new().create(true).append(true).open(path)?.write_all(line.as_bytes())
 }

@@ -1,8 +1,8 @@
-//! The transactional key-value contract (FoundationDB semantics) and everything that proves it: the retry runner,
-//! the embedded engine, the fault-injecting wrapper and the conformance suite. Useful on its own.
+//! The transactional key-value contract (FoundationDB semantics) with everything that proves it: the retry runner, the
+//! embedded engine, the fault-injecting wrapper and the conformance suite. The crate is useful on its own.
 //!
-//! Code above this crate cannot tell the engines apart: it sees [`Database`], which runs closures over
-//! [`Transaction`], and never an engine. Raw transactions are banned by `clippy.toml`.
+//! Code above this crate cannot distinguish the engines. It uses [`Database`], which runs closures over
+//! [`Transaction`], and never sees an engine. `clippy.toml` bans raw transactions.
 
 pub mod conformance;
 pub mod contract;

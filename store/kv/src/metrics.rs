@@ -1,4 +1,4 @@
-//! Figures of the runner, by the name each run was given.
+//! Metrics of the runner, by the names of runs.
 
 use std::time::Duration;
 
@@ -27,11 +27,10 @@ struct Finished {
     result: &'static str,
 }
 
-/// From a tenth of a millisecond to the five seconds a transaction may live, and beyond for retries.
+/// From a tenth of a millisecond to the five seconds of a transaction, and beyond for retries.
 const BUCKETS_SECONDS: [f64; 12] =
     [0.0001, 0.0003, 0.001, 0.002, 0.005, 0.01, 0.03, 0.1, 0.3, 1.0, 5.0, 30.0];
 
-/// The figures of one database handle.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     attempts: Family<Named, Counter>,

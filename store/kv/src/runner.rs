@@ -1,8 +1,8 @@
-//! The runner: the one way to a transaction. `run` retries what is safe to retry; `commit_at` never does.
+//! The runner, the only way to a transaction. `run` retries what is safe to retry; `commit_at` never retries.
 //!
-//! "May have committed" is sticky: once one attempt of a `run` ended with 1021 or 1039, every later attempt is told
-//! so, whatever its own predecessor ended with. Every attempt begins with an empty transaction and without options
-//! (time-out, retry limit and longest pause excepted, which belong to the run): the closure sets what it needs.
+//! "May have committed" is sticky. Once one try of a `run` ended with 1021 or 1039, every later try is marked so,
+//! whatever the try before it ended with. Every try begins with an empty transaction and without options, so the
+//! closure sets what it needs. Only time-out, retry limit and longest pause belong to the run and stay.
 
 use std::future::Future;
 use std::ops::Range;
@@ -22,12 +22,12 @@ use crate::database::{Idempotency, Retryable, Transaction, TransactionTry};
 use crate::env::{Clock, SystemClock};
 use crate::metrics::Metrics;
 
-/// What [`Database::commit_at`] ended with.
+/// The error of [`Database::commit_at`].
 #[derive(Debug)]
 pub struct CommitAtError<E> {
     /// The closure's or the store's error.
     pub error: E,
-    /// After a 1020: read conflict ranges that failed, a lower bound of those that would have.
+    /// After a 1020: read conflict ranges that failed. A lower bound, since the check may stop early.
     pub conflicting: Vec<Range<Bytes>>,
 }
 
@@ -40,8 +40,8 @@ pub struct Database {
     clock: Arc<dyn Clock>,
 }
 
-/// Ends a transaction that its run left unfinished: with an error, or because nobody awaits it any more. Clones that
-/// escaped from the closure then answer 1025 instead of writing into nothing.
+/// Ends a transaction that its run left unfinished: with an error, or because its future was dropped. Clones that
+/// escaped from the closure then answer 1025; otherwise their writes would go nowhere.
 struct Unfinished<'a>(Option<&'a Arc<dyn EngineTransaction>>);
 
 impl Drop for Unfinished<'_> {
@@ -58,35 +58,34 @@ impl Database {
         Self { engine, metrics: Arc::default(), clock: SystemClock::shared() }
     }
 
-    /// What engine this is.
+    /// The description of the engine.
     pub fn info(&self) -> EngineInfo {
         self.engine.info()
     }
 
-    /// What the engine can do now, without asking the store.
+    /// The state of the engine, without a call to the store.
     pub fn engine_state(&self) -> EngineState {
         self.engine.state()
     }
 
-    /// Ends when the engine has stopped for good, with the error that every operation then answers. A role without
-    /// its store has nothing left to do: it ends with a code of its own.
+    /// Ends when the engine has stopped for good, with the error that every operation then answers. A role without its
+    /// store exits with a code of its own.
     pub fn engine_stopped(&self) -> BoxFuture<'static, KvError> {
         self.engine.stopped()
     }
 
-    /// Shows this handle's figures (and those of its clones) in `registry`: attempts, errors by code and durations,
-    /// by the names given to the runs; and the engine's own.
+    /// Registers the metrics of this handle and its clones in `registry`: tries, errors by code and durations, by the
+    /// names of the runs. Also registers the engine's own.
     pub fn metrics_register(&self, registry: &mut Registry) {
         self.metrics.register(registry);
         self.engine.metrics_register(registry);
     }
 
-    /// Runs `closure` in a transaction and commits it, as often as the store asks for, then gives its value.
+    /// Runs `closure` in a transaction and commits it, with as many retries as the store needs, then returns its value.
     ///
-    /// `name` labels metrics, spans and conflict reports. Ids and times are made outside the closure, so that every
-    /// attempt is the same transaction. An error of the closure that has no store error in it ends the run, and so
-    /// does 1031, which is never replayed. Dropping the future cancels the transaction; a commit that was already
-    /// sent may still happen.
+    /// `name` labels metrics, spans and conflict reports. Make ids and times outside the closure, so that every try is
+    /// the same transaction. An error of the closure without a store error in it ends the run, and so does 1031, which
+    /// is never retried. Dropping the future cancels the transaction; a commit that was already sent may still happen.
     pub async fn run<T, E, F, Fut>(
         &self,
         name: &'static str,
@@ -101,7 +100,7 @@ impl Database {
         self.run_committed(name, idempotency, closure).await.map(|(value, _)| value)
     }
 
-    /// As [`Database::run`], with what the commit was given.
+    /// As [`Database::run`], with the results of the commit.
     pub async fn run_committed<T, E, F, Fut>(
         &self,
         name: &'static str,
@@ -160,7 +159,7 @@ impl Database {
                         "gave up on a transaction that may have committed"
                     );
                 }
-                // The error as the closure dressed it says more than the bare one.
+                // The closure's error says more than the bare one.
                 return Err(if refused.code == kv_error.code { error } else { refused.into() });
             }
             attempt.number = attempt.number.saturating_add(1);

@@ -11,15 +11,15 @@ use std::sync::Arc;
 
 use rustix::fs::OFlags;
 
-/// Bytes that the kernel gives for one secret: 256 bits.
+/// Bytes from the kernel for one secret: 256 bits.
 const SECRET_BYTES: usize = 32;
-/// Bytes of an unguessable name: 128 bits, which nobody can try out.
+/// Bytes of an unguessable name: 128 bits, too many to try.
 const NAME_BYTES: usize = 16;
-/// Characters that a secret in a file has at least: 128 bits in hexadecimal.
+/// The fewest characters of a secret in a file: 128 bits in hexadecimal.
 pub const SECRET_CHARACTERS_MIN: usize = 32;
-/// Bytes of a secret's file at most; a longer file holds something else.
+/// The most bytes of a secret's file; a longer file contains something else.
 const FILE_BYTES_MAX: u64 = 4_096;
-/// Bytes of a file of named secrets at most: 10,000 of them.
+/// The most bytes of a file of named secrets: 10,000 of them.
 const NAMED_BYTES_MAX: u64 = 2 << 20;
 
 /// A text that proves who sends it. `Debug` does not show it.
@@ -32,42 +32,32 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// Why a secret's file is not used.
+/// Why a secret's file is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     /// The file system refused; a symbolic link is not followed.
     #[error("cannot use {}", path.display())]
     Io {
-        /// The file.
         path: PathBuf,
-        /// What the machine said.
         #[source]
         source: io::Error,
     },
     /// Somebody besides the owner can read it. `chmod 600` it, and replace the secret.
     #[error("{} can be read by others (mode {mode:03o}); accepted: mode 600", path.display())]
     Open {
-        /// The file.
         path: PathBuf,
         /// Its permission bits.
         mode: u32,
     },
     /// It is no regular file of this process's user.
     #[error("{} is not a regular file of the user who runs this", path.display())]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-    },
+    Foreign { path: PathBuf },
     /// Too short, too long, or not visible ASCII. Write the secret again, or remove the file.
     #[error("{} holds no secret; accepted: one line of visible ASCII, at least {SECRET_CHARACTERS_MIN} characters", path.display())]
-    Text {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A line is not a name and a secret. Mend that line.
+    Text { path: PathBuf },
+    /// A line is not a name and a secret. Correct that line.
     #[error("{}, line {line}: accepted: a name, a blank and a secret of at least {SECRET_CHARACTERS_MIN} characters", path.display())]
     Line {
-        /// The file.
         path: PathBuf,
         /// Counted from 1.
         line: usize,
@@ -117,8 +107,9 @@ impl Secret {
         (text.len() >= SECRET_CHARACTERS_MIN && sendable).then(|| Self(text.into()))
     }
 
-    /// The secret in `path`, made where it is missing. A secret without `label` is replaced: an older version made it
-    /// from 64 bits. A file that holds anything else is somebody's work, and stays. The file of the answer has mode 0600.
+    /// The secret in `path`, made if it is missing. A secret without `label` is replaced, since an older version made
+    /// it from 64 bits. Other content is left alone, since a person may have written it. The returned secret's file has
+    /// mode 0600.
     ///
     /// # Errors
     /// [`SecretError`].
@@ -142,7 +133,7 @@ impl Secret {
     /// Makes a new secret in a new file of mode 0600.
     ///
     /// # Errors
-    /// [`SecretError::Io`], of the kind `AlreadyExists` where the name is taken.
+    /// [`SecretError::Io`], of the kind `AlreadyExists` if the name is taken.
     pub fn create(path: &Path, label: &str) -> Result<Self, SecretError> {
         let write = || {
             let secret = Self::generate(label)?;
@@ -154,7 +145,7 @@ impl Secret {
         write().map_err(|source| failed(path, source))
     }
 
-    /// The text itself, to be sent or compared. It belongs into no log, no argument and no environment.
+    /// The text itself, to be sent or compared. Never put it into a log, an argument or an environment.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -188,7 +179,7 @@ fn failed(path: &Path, source: io::Error) -> SecretError {
     SecretError::Io { path: path.to_owned(), source }
 }
 
-/// Opens a regular file of our own without following a link or waiting for a FIFO's other end.
+/// Opens a regular file of this user, without following a link or waiting for the other end of a FIFO.
 fn file_open(path: &Path) -> Result<(File, Metadata), SecretError> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let flags = i32::try_from(flags.bits()).unwrap_or(0);
@@ -201,7 +192,7 @@ fn file_open(path: &Path) -> Result<(File, Metadata), SecretError> {
     Ok((file, found))
 }
 
-/// As [`file_open`], where nobody but the owner may use the file.
+/// As [`file_open`], and refuses a file that others may use.
 fn private_open(path: &Path) -> Result<File, SecretError> {
     let (file, found) = file_open(path)?;
     let mode = found.permissions().mode() & 0o777;
@@ -253,13 +244,13 @@ mod tests {
         let first = Secret::ensure(&path, "borough-operator").unwrap();
         assert_eq!(Secret::ensure(&path, "borough-operator").unwrap().expose(), first.expose());
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        // What versions before this one made: 256 bits computed from 64.
+        // A secret of earlier versions: 256 bits computed from 64.
         fs::write(&path, format!("{}\n", "ab".repeat(32))).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         let replaced = Secret::ensure(&path, "borough-operator").unwrap();
         assert!(replaced.is_labelled("borough-operator") && replaced.expose() != first.expose());
         assert_eq!(Secret::read(&path).unwrap().expose(), replaced.expose());
-        // Somebody's work is not an older version's secret.
+        // A person's text is not an older version's secret.
         let text = format!("{}\nalpha/n1 {}\n", replaced.expose(), "ab".repeat(32));
         fs::write(&path, &text).unwrap();
         assert!(matches!(Secret::ensure(&path, "borough-operator"), Err(SecretError::Text { .. })));

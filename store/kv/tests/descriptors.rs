@@ -1,5 +1,5 @@
-//! A process whose descriptors are all taken goes on committing: the engine has its own in reserve. A test program of
-//! its own, since it takes every descriptor of its process.
+//! A process without free descriptors keeps committing, since the engine has its own in reserve. This is a test program
+//! of its own, since it takes every descriptor of its process.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -16,7 +16,7 @@ const DESCRIPTORS: u64 = 64;
 
 fn open(directory: &std::path::Path) -> (EmbeddedEngine, Database) {
     let options = OpenOptions::new(directory, SystemClock::shared(), SeededRng::shared(1));
-    // Small, so that segments roll and checkpoints are written all the time.
+    // Small, so that segments and checkpoints are written all the time.
     let options = OpenOptions { segment_bytes: 1 << 12, checkpoint_bytes: 1 << 14, ..options };
     let engine = EmbeddedEngine::open(options).unwrap();
     (engine.clone(), Database::new(Arc::new(engine)))
@@ -35,7 +35,7 @@ async fn commits_go_on_where_the_process_has_no_descriptor_left() {
     setrlimit(Resource::Nofile, rustix::process::Rlimit { current: Some(DESCRIPTORS), ..limits }).unwrap();
     let mut taken = Vec::new();
     for key in 0..2_000 {
-        // Whatever came free is taken by others at once.
+        // Every descriptor that becomes free is taken at once.
         taken.extend(std::iter::from_fn(|| File::open("/dev/null").ok()));
         put(&database, key).await.unwrap();
     }

@@ -1,5 +1,5 @@
-//! A process that writes is killed with SIGKILL, again and again, also in the middle of a checkpoint; what it
-//! acknowledged over a pipe is there, and nothing it never asked for.
+//! A writing process is killed with SIGKILL, again and again, also in the middle of a checkpoint. Everything that it
+//! acknowledged over a pipe is there, and nothing that it never wrote.
 
 #![expect(clippy::expect_used, reason = "a test says what it expected")]
 
@@ -19,7 +19,7 @@ const ROUND: &str = "BOROUGH_KV_KILL_ROUND";
 const WRITERS: u32 = 4;
 const ROUNDS: u32 = 12;
 
-/// The machine's disk, which says on standard output when a checkpoint is being written.
+/// The machine's disk, which prints when a checkpoint is being written.
 #[derive(Debug)]
 struct TellingDisk(DirectoryDisk);
 
@@ -28,7 +28,7 @@ struct TellingFile(Arc<dyn DiskFile>, &'static str);
 
 fn tell(line: &str) {
     let mut out = io::stdout().lock();
-    // The parent may be done with this process.
+    // The parent may not read any more.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
@@ -120,8 +120,8 @@ impl DiskFile for TellingFile {
 
 fn open(directory: &Path, telling: bool) -> (EmbeddedEngine, Database) {
     let options = OpenOptions::new(directory, SystemClock::shared(), SeededRng::shared(1));
-    // A killed process loses no page it has written, so this needs no flushes; small segments and checkpoints are in
-    // all phases when it dies.
+    // A killed process loses no page that it has written, so this needs no flushes. Small segments and checkpoints are
+    // in all phases when it dies.
     let options = OpenOptions { fsync: false, segment_bytes: 1 << 14, checkpoint_bytes: 1 << 16, ..options };
     let disk = || Arc::new(TellingDisk(DirectoryDisk::new(directory, false))) as Arc<dyn Disk>;
     let options = OpenOptions { disk: telling.then(disk), ..options };
@@ -129,7 +129,7 @@ fn open(directory: &Path, telling: bool) -> (EmbeddedEngine, Database) {
     (engine.clone(), Database::new(Arc::new(engine)))
 }
 
-/// Not a test of its own: the process that is killed. Writes numbered rows and says which are acknowledged.
+/// Not a test of its own: the process that is killed. Writes numbered rows and prints which are acknowledged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn child() {
     let (Ok(directory), Ok(round)) = (std::env::var(DIRECTORY), std::env::var(ROUND)) else { return };
@@ -143,7 +143,7 @@ async fn child() {
                 let set = |transaction: Transaction, _| {
                     let key = key.clone();
                     async move {
-                        // A row that stays, and one that is written over, so that checkpoints have both.
+                        // A row that stays, and one that is overwritten, so that checkpoints have both.
                         transaction.set(format!("last/{writer}").as_bytes(), &number.to_be_bytes())?;
                         transaction.set(key.as_bytes(), &[b'v'; 200])
                     }
@@ -160,7 +160,7 @@ fn key(round: u32, writer: u32, number: u32) -> String {
     format!("row/{round:04}/{writer}/{number:08}")
 }
 
-/// At which line a child is killed: the `count`th that has `word` in it.
+/// The line at which a child is killed: the `count`th that contains `word`.
 struct Moment {
     word: &'static str,
     count: u32,
@@ -176,7 +176,7 @@ fn moment(round: u32) -> Moment {
         4 => ("removed", 1 + round / 2),
         _ => ("ack ", 700),
     };
-    // After the first there is a checkpoint, and no new one is made unless most of it is free.
+    // After the first one a checkpoint exists, and a whole one is written only if most of it is free.
     let word = if round > 5 && word == "into a new checkpoint" { "into the checkpoint" } else { word };
     Moment { word, count }
 }
@@ -196,11 +196,11 @@ fn child_run(directory: &Path, round: u32) -> BTreeMap<u32, u32> {
         if line.contains(moment.word) {
             seen += 1;
             if seen == moment.count {
-                // What it wrote before it died is still read: those are acknowledgements too.
+                // Its output before its death is still read: those are acknowledgements too.
                 child.kill().expect("a kill");
             }
         }
-        // The test harness writes lines of its own, one of them before the first acknowledgement.
+        // The test harness prints lines of its own, one of them before the first acknowledgement.
         let Some((_, numbers)) = line.split_once("ack ") else { continue };
         let Some((writer, number)) = numbers.split_once(' ') else { continue };
         let (Ok(writer), Ok(number)) = (writer.parse(), number.parse()) else { continue };
@@ -239,13 +239,13 @@ async fn what_was_acknowledged_survives_kills() {
         let counts = rows_count(&database).await;
         for (writer, acknowledged) in last {
             let there = counts.get(&(round, writer)).copied().unwrap_or(0);
-            // One more may have been on its way.
+            // One more may have been in flight.
             assert!(
                 there == acknowledged + 1 || there == acknowledged + 2,
                 "round {round}: writer {writer} had {acknowledged} acknowledged, {there} rows are there"
             );
         }
-        // What an earlier round was found to have is still there, and nothing was added to it.
+        // Rows of an earlier round are still there, and none was added.
         let earlier = counts.iter().filter(|((of, _), _)| *of < round).map(|(key, count)| (*key, *count));
         assert_eq!(earlier.collect::<BTreeMap<_, _>>(), before, "round {round}");
         before = counts;

@@ -1,14 +1,14 @@
-//! Atomic operations along every axis: operation × what is there × operand length × what the transaction did before,
-//! seen by the transaction itself and by the next one.
+//! Atomic operations along every axis: the operation, the present value, the operand's length, and the transaction's
+//! earlier writes. The transaction itself reads the result, and so does the next one.
 
 use super::model::atomic;
 use super::{Check, Context, Wrong, ensure};
 use crate::contract::{AtomicOp, Committed};
 
-/// Lengths of operands and of what is there; `None` is nothing there.
+/// Lengths of operands and of present values; `None` is an absent key.
 const LENGTHS: [usize; 6] = [0, 1, 2, 7, 8, 13];
 
-/// What the transaction did to the key before.
+/// What the transaction wrote to the key before.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum PriorWrite {
     Nothing,
@@ -60,7 +60,7 @@ impl Case {
     }
 }
 
-/// Operands that matter: often the very value that is there, often small, often with the top bit set.
+/// Interesting operands: often the present value itself, often small, often with the top bit set.
 fn operand_any(context: &Context, existing: Option<&Vec<u8>>, length: usize) -> Vec<u8> {
     match existing {
         Some(existing) if existing.len() == length && context.once_in(3) => existing.clone(),
@@ -102,7 +102,7 @@ async fn commit(context: &Context, cases: &[Case]) -> Result<Committed, Wrong> {
             PriorWrite::Other(operation, _) => transaction.atomic(operation, key, &case.earlier)?,
         }
         transaction.atomic(case.operation, key, &case.operand)?;
-        // Half of the cases are not read before the commit, so that they reach it unevaluated and unread.
+        // Half of the cases are not read before the commit, so that they reach it unevaluated.
         if context.once_in(2) {
             let (found, expected) = (transaction.get(key, true).await?, case.expected());
             ensure!(
@@ -141,7 +141,7 @@ pub(super) async fn check(context: Context) -> Check {
     append_limit(&context).await
 }
 
-/// An append that does not fit leaves the value, without an error.
+/// An append that does not fit leaves the value as it is, without an error.
 async fn append_limit(context: &Context) -> Check {
     let key = context.key(b"long");
     let transaction = context.begin();

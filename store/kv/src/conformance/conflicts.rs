@@ -1,8 +1,8 @@
-//! Conflict ranges in both directions: a transaction that read is refused exactly where another one wrote into what
-//! the read depended on. Too few conflicts lose updates; too many are a livelock that only FoundationDB would not have.
+//! Conflict ranges in both directions. A transaction that read is refused exactly if another one wrote into what its
+//! read depended on. Too few conflicts lose updates; too many are a livelock that FoundationDB would not have.
 //!
-//! The ranges expected here are those of `ReadYourWrites.cpp`. Beside them stands the plain meaning: where the commit
-//! was accepted, repeating the read must give the same.
+//! The expected ranges are those of `ReadYourWrites.cpp`. The checks also test the plain meaning: after an accepted
+//! commit, repeating the read must give the same rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ enum ReadCase {
     Range(RangeRequest),
 }
 
-/// What it got.
+/// The result of a read.
 #[derive(Debug, PartialEq)]
 enum Got {
     Value(Option<Bytes>),
@@ -40,7 +40,7 @@ enum Got {
     Batch(RangeBatch),
 }
 
-/// Keys that meet; those before `m` and after it stand still, so that no selector runs off the prefix.
+/// Keys that collide. Those before `m` and after it never change, so that no selector leaves the prefix.
 fn key_any(context: &Context) -> Bytes {
     let letters: Vec<u8> =
         (0..context.below(3)).map(|_| b'a'.saturating_add(context.below(4).to_le_bytes()[0])).collect();
@@ -108,7 +108,7 @@ async fn read_run(transaction: &dyn EngineTransaction, read: &ReadCase) -> Resul
     })
 }
 
-/// Whether the reader's own writes decide `key`, so that what the database holds there does not matter.
+/// Returns true if the reader's own writes decide `key`, so that the database's value does not matter.
 fn decided(own: &[Own], key: &[u8]) -> bool {
     let mut independent: BTreeMap<&[u8], bool> = BTreeMap::new();
     let mut cleared: Vec<(&[u8], &[u8])> = Vec::new();
@@ -139,7 +139,7 @@ fn plain(selector: &KeySelector) -> (Vec<u8>, i32) {
     (key, selector.offset)
 }
 
-/// The range a read depends on, before own writes are taken out.
+/// The range that a read depends on, before own writes are taken out.
 fn dependence(read: &ReadCase, got: &Got) -> Option<(Vec<u8>, Vec<u8>)> {
     match (read, got) {
         (ReadCase::Get(key), _) => Some((key.to_vec(), key_after(key))),
@@ -178,7 +178,7 @@ fn range_dependence(request: &RangeRequest, batch: &RangeBatch) -> Option<(Vec<u
     Some((from, to))
 }
 
-/// Whether two answers can be of the same rows. A batch that was cut says nothing of what lies beyond it.
+/// Returns true if two answers can be of the same rows. A cut batch says nothing about the rows beyond it.
 fn agree(got: &Got, repeated: &Got) -> bool {
     match (got, repeated) {
         (Got::Batch(one), Got::Batch(other)) => {
@@ -213,7 +213,8 @@ async fn round(context: &Context) -> Result<bool, Wrong> {
     let own: Vec<Own> = (0..context.below(4)).map(|_| own_any(context)).collect();
     let read = read_any(context);
     let reader = context.begin();
-    // A read that own writes answer alone needs no version; taken by the commit, it would be too young to conflict.
+    // A read that own writes answer alone needs no version. A version taken by the commit would be too young to
+    // conflict.
     reader.read_version().await?;
     own_write(reader.as_ref(), &own)?;
     let got = read_run(reader.as_ref(), &read).await?;
@@ -239,8 +240,8 @@ async fn round(context: &Context) -> Result<bool, Wrong> {
     ensure!(refused == expected, "refused {refused}, not {expected}: {}", story());
     if !refused {
         let again = context.begin();
-        // The reader's own writes are committed by now; laid over once more they must not change what it saw, but
-        // for additions, which would count twice.
+        // The reader's own writes are committed by now. Applying them again must not change what it saw, except for
+        // additions, which would count twice.
         if !own.iter().any(|one| matches!(one, Own::Add(_))) {
             own_write(again.as_ref(), &own)?;
             let repeated = read_run(again.as_ref(), &read).await?;
@@ -264,7 +265,7 @@ pub(super) async fn check(context: Context) -> Check {
     reported(&context).await
 }
 
-/// Explicit ranges, blind writes and the option that takes a write conflict away.
+/// Explicit ranges, blind writes, and the option that removes a write conflict.
 async fn explicit(context: &Context) -> Check {
     let (key, other) = (context.key(b"explicit"), context.key(b"explicit-other"));
     for (reads, hides, expected) in [(true, false, true), (false, false, false), (true, true, false)] {
@@ -286,7 +287,7 @@ async fn explicit(context: &Context) -> Check {
     Ok(())
 }
 
-/// A refused commit names what refused it, where it was asked to.
+/// A refused commit names the conflicting ranges if the option is set.
 async fn reported(context: &Context) -> Check {
     let keys: Vec<Vec<u8>> = (b'0'..b'4').map(|digit| context.key(&[b'r', digit])).collect();
     let reader = context.begin();

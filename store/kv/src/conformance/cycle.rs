@@ -1,5 +1,5 @@
 //! The cycle: keys that form one ring, and concurrent transactions that each cut three links and join them again. Any
-//! lost update or torn read breaks the ring into several.
+//! lost update or torn read splits the ring.
 
 use std::future::Future;
 use std::time::Duration;
@@ -12,8 +12,7 @@ const NODES: u16 = 12;
 const WORKERS: usize = 4;
 const TURNS: usize = 40;
 
-/// Longest time after which a commit that answered 1031 has happened or never will: what a fault plan allows, and
-/// much more than that.
+/// A commit that answered 1031 has happened by then, or never will. This is much longer than what a fault plan allows.
 const LATE_COMMIT: Duration = Duration::from_secs(1);
 
 /// Waits until commits that answered 1031 are over.
@@ -21,14 +20,14 @@ pub(super) async fn late_commits_wait() {
     tokio::time::sleep(LATE_COMMIT).await;
 }
 
-/// Repeats what may be repeated until it answers: reads, and writes that keep the invariant however often.
+/// Repeats an action until it answers. It must be a read, or a write that keeps the invariant however often it runs.
 pub(super) async fn persist<T, F>(mut action: impl FnMut() -> F) -> Result<T, Wrong>
 where
     F: Future<Output = Result<T, Wrong>>,
 {
     loop {
         match action().await {
-            // It may still happen; what comes next must not meet it.
+            // It may still happen, and must not collide with the next step.
             Err(Wrong::Store(error)) if error.code == ErrorCode::TransactionTimedOut => {
                 late_commits_wait().await
             }
@@ -50,7 +49,7 @@ fn link(transaction: &Transaction, context: &Context, from: u16, to: u16) -> Che
 /// a → b → c → d becomes a → c → b → d.
 async fn turn(transaction: &Transaction, context: &Context, first: u16) -> Check {
     let second = next(transaction, context, first).await?;
-    // Another transaction may commit here; that is the point.
+    // Another transaction may commit here, which the test needs.
     tokio::task::yield_now().await;
     let third = next(transaction, context, second).await?;
     tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! Errors: which of them allow another attempt, and what a transaction answers while its commit is under way.
+//! Errors: which of them allow a retry, and what a transaction answers while its commit is in flight.
 
 use futures::FutureExt as _;
 
@@ -11,7 +11,7 @@ pub(super) async fn check(context: Context) -> Check {
     in_flight(&context).await
 }
 
-/// Every code that has a name: another attempt, or the same code again and again.
+/// Every named code: either it allows a retry, or the same code is returned again and again.
 async fn retried(context: &Context) -> Check {
     for code in ErrorCode::ALL.iter().copied() {
         let transaction = context.begin();
@@ -33,7 +33,7 @@ async fn retried(context: &Context) -> Check {
     Ok(())
 }
 
-/// While a commit is under way, and after it, nothing else is taken; a reset ends that.
+/// During a commit, and after it, every operation fails. A reset ends that.
 async fn in_flight(context: &Context) -> Check {
     let (key, used) = (context.key(b"in flight"), Some(ErrorCode::UsedDuringCommit));
     let transaction = context.begin();

@@ -1,11 +1,11 @@
-//! Strict serializability by replay. Concurrent transactions note what they read and wrote, and log themselves under
-//! their stamp. The stamps say in which order they happened; replayed in that order,
+//! Strict serializability by replay. Concurrent transactions record what they read and wrote, and log themselves under
+//! their stamp. The stamps give the order of commits. Replayed in that order,
 //!
-//! - every read gives what was there at the read version,
-//! - what a transaction read with a conflict is still there just before its stamp,
+//! - every read gives the value at the read version,
+//! - a value that a transaction read with a conflict is still the same just before its stamp,
 //! - its read version is not before any commit that was acknowledged before it began,
-//! - what was acknowledged is in the log under the stamp it was told, what was refused is not, and what is unknown is
-//!   one or the other.
+//! - an acknowledged transaction is in the log under the stamp that it was given, a refused one is not, and an unknown
+//!   one is one or the other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const WORKERS: usize = 6;
 const TURNS: usize = 50;
 const KEYS: usize = 6;
 
-/// What became of an attempt, as it was told.
+/// The result of a try, as its client saw it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum TryOutcome {
     Committed(Versionstamp),
@@ -28,7 +28,7 @@ enum TryOutcome {
     Unknown,
 }
 
-/// What an attempt read of one key: the id of the attempt that wrote it.
+/// What a try read of one key: the id of the try that wrote it.
 #[derive(Debug)]
 struct SeenWrite {
     key: Vec<u8>,
@@ -40,7 +40,7 @@ struct SeenWrite {
 #[derive(Debug)]
 struct HistoryTry {
     id: u64,
-    /// The latest version acknowledged to anybody before this began.
+    /// The latest version acknowledged to any client before this began.
     acknowledged: Version,
     read_version: Version,
     seen: Vec<SeenWrite>,
@@ -48,7 +48,7 @@ struct HistoryTry {
     told: TryOutcome,
 }
 
-/// What the workers share.
+/// State that the workers share.
 struct HistoryShared {
     context: Context,
     ids: AtomicU64,
@@ -73,7 +73,7 @@ impl HistoryShared {
         let (mut seen, mut written) = (Vec::new(), Vec::new());
         for _ in 0..self.context.below(4) {
             let (key, snapshot) = (self.key(), self.context.once_in(3));
-            // Own writes hide what the database holds.
+            // Own writes hide the database's values.
             if written.contains(&key) {
                 continue;
             }
@@ -108,7 +108,7 @@ fn told(result: KvResult<Versionstamp>) -> TryOutcome {
     }
 }
 
-/// Who committed, by stamp.
+/// The committed transactions, by stamp.
 async fn log_read(context: &Context) -> Result<BTreeMap<u64, Versionstamp>, Wrong> {
     let prefix = context.key(b"log/");
     let read = |transaction: Transaction, _| {
@@ -122,7 +122,7 @@ async fn log_read(context: &Context) -> Result<BTreeMap<u64, Versionstamp>, Wron
     Ok(rows.into_iter().filter_map(entry).collect())
 }
 
-/// Compares what each attempt was told with the log; gives those that happened, in order.
+/// Compares the result of each try with the log. Returns those that were committed, in order.
 fn committed(
     attempts: Vec<HistoryTry>,
     log: &BTreeMap<u64, Versionstamp>,
@@ -143,7 +143,7 @@ fn committed(
 }
 
 fn replay(happened: &[(Versionstamp, HistoryTry)]) -> Check {
-    // Who wrote each key, in order.
+    // The writers of each key, in order.
     let mut writers: BTreeMap<&[u8], Vec<(Versionstamp, u64)>> = BTreeMap::new();
     for (stamp, attempt) in happened {
         for key in &attempt.written {
@@ -193,7 +193,7 @@ pub(super) async fn check(context: Context) -> Check {
     late_commits_wait().await;
     let tried = attempts.len();
     let happened = committed(attempts, &log_read(&shared.context).await?)?;
-    // One that refuses everything would pass, and so would one that nobody contends for.
+    // An engine that refuses everything would pass otherwise, and so would one without contention.
     ensure!(happened.len() > tried / 4 && happened.len() < tried, "{} of {tried} committed", happened.len());
     replay(&happened)
 }

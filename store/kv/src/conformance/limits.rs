@@ -125,7 +125,7 @@ async fn sizes(context: &Context) -> Check {
     let transaction = context.begin();
     fill(context, transaction.as_ref(), 95)?;
     expect("less than 10 MB", transaction.commit().await, None)?;
-    // Operations on one key fold into one: a hundred thousand of them are small.
+    // Operations on one key are folded into one: a hundred thousand of them are small.
     let transaction = context.begin();
     for _ in 0..100_000 {
         transaction.atomic(AtomicOp::Add, &context.key(b"counter"), &1u64.to_le_bytes())?;
@@ -151,11 +151,11 @@ async fn sizes(context: &Context) -> Check {
     Ok(())
 }
 
-/// What one transaction does, and what it counts: of a key of so many bytes and a value of ten.
+/// An operation and the size that it counts, for a key of so many bytes and a value of ten.
 type LimitCase = (&'static str, fn(&dyn EngineTransaction, &[u8]) -> KvResult<()>, fn(usize) -> usize);
 
-/// What each operation counts against the size limit, as FoundationDB 7.3 was found to count it: 44 bytes and its
-/// contents for each mutation, 24 bytes and both keys for each conflict range.
+/// The size that each operation counts against the limit, as measured on FoundationDB 7.3. A mutation counts 44 bytes
+/// and its contents, a conflict range 24 bytes and both keys.
 const COUNTED: [LimitCase; 7] = [
     ("set", |tx, key| tx.set(key, &[1; 10]), |key| 44 + key + 10 + 24 + 2 * key + 1),
     ("clear", |tx, key| tx.clear(key), |key| 44 + 2 * key + 1 + 24 + 2 * key + 1),
@@ -191,7 +191,7 @@ const COUNTED: [LimitCase; 7] = [
     ),
 ];
 
-/// The least limit each operation is committed under is what it counts, to the byte.
+/// The smallest limit under which an operation commits is exactly the size that it counts.
 async fn sizes_to_the_byte(context: &Context) -> Check {
     for (what, operation, counted) in COUNTED {
         for length in [context.prefix.len() + 1, 100, 1_000] {
@@ -202,7 +202,7 @@ async fn sizes_to_the_byte(context: &Context) -> Check {
                 let limit = (refused + taken) / 2;
                 let transaction = context.begin();
                 transaction.set_option(TransactionOption::SizeLimitBytes(limit))?;
-                // Blind, so that a commit is decided by the size alone.
+                // Blind, so that the size alone decides the commit.
                 operation(transaction.as_ref(), &key)?;
                 match transaction.commit().await {
                     Ok(_) => taken = limit,

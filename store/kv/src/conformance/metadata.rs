@@ -1,4 +1,5 @@
-//! The metadata version: one key beyond the user's, a stamp that everybody may read and nobody may set to anything else.
+//! The metadata version: one key beyond the user's. Everybody may read it, and the only legal write sets it to the
+//! commit's stamp.
 
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ fn is_stamp(value: Option<&Bytes>, stamp: Versionstamp) -> bool {
     value.is_some_and(|value| value.as_ref() == stamp.0)
 }
 
-/// Its value is the stamp of the last touch, as of each read version, with and without a conflict.
+/// Its value is the stamp of the last touch at each read version, with and without a conflict.
 async fn stamped(context: &Context) -> Check {
     let mut touches: Vec<Versionstamp> = Vec::new();
     for round in 0..5_u8 {
@@ -63,7 +64,7 @@ async fn stamped(context: &Context) -> Check {
     Ok(())
 }
 
-/// Everything else about it is refused, and what is beside it too.
+/// All other operations on it are refused, and so are its neighbours.
 async fn refused(context: &Context) -> Check {
     let outside = Some(ErrorCode::KeyOutsideLegalRange);
     let invalid = Some(ErrorCode::ClientInvalidOperation);
@@ -101,7 +102,7 @@ async fn refused(context: &Context) -> Check {
     Ok(())
 }
 
-/// Its own touch a transaction cannot read.
+/// A transaction cannot read its own touch.
 async fn unreadable(context: &Context) -> Check {
     let unreadable = Some(ErrorCode::AccessedUnreadable);
     let stamp = touch(context).await?;
@@ -129,7 +130,7 @@ async fn unreadable(context: &Context) -> Check {
     Ok(())
 }
 
-/// How one transaction depends on the key, and whether another one's touch refuses it.
+/// How one transaction depends on the key, and whether another one's touch makes it fail.
 #[derive(Clone, Copy, Debug)]
 enum Depends {
     Get,
@@ -145,7 +146,7 @@ async fn depend(reader: &dyn EngineTransaction, how: Depends) -> Check {
         Depends::Snapshot => drop(reader.get(KEY, true).await?),
         Depends::Conflict => reader.add_conflict_range(ConflictKind::Read, KEY..&key_after(KEY))?,
         Depends::Touch => reader.atomic(TOUCH, KEY, &OPERAND)?,
-        // Registering and reading are one step of two futures: the read is waited for by the commit.
+        // Registering and reading are one step of two futures: the commit waits for the read.
         Depends::Watch => drop(reader.watch(KEY).await?),
     }
     Ok(())
@@ -201,8 +202,8 @@ async fn watched(context: &Context) -> Check {
     Ok(())
 }
 
-/// The metadata version came with the read version, so it is read however old that is; a read version that was set
-/// brought nothing. `older` lets more time pass than a transaction has.
+/// The metadata version comes with the read version, so it can be read however old that is. A read version that was set
+/// by hand brings none. `older` lets more time pass than a transaction lasts.
 pub async fn run_old(
     begin: impl Fn() -> std::sync::Arc<dyn EngineTransaction>,
     older: impl AsyncFnOnce(),

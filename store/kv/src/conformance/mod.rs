@@ -1,9 +1,8 @@
-//! The contract as a suite that any engine can be run through: the embedded one, FoundationDB, both with faults.
+//! The contract as a suite for any engine: the embedded one, FoundationDB, and both with faults.
 //!
-//! Each check works under a prefix of its own, so one shared cluster serves all of them. Everything random comes from
-//! one seed, which a failure names. What an engine must do is decided by models here that share no code with any
-//! engine: an ordered map in program order, arithmetic on integers, and the conflict ranges as FoundationDB's source
-//! states them.
+//! Each check works under its own prefix, so one shared cluster serves all of them. All randomness comes from one seed,
+//! which a failure names. Models decide what an engine must do. They share no code with any engine: an ordered map in
+//! program order, arithmetic on integers, and the conflict ranges as FoundationDB's source states them.
 
 mod atomics;
 mod conflicts;
@@ -43,10 +42,10 @@ pub(crate) enum Wrong {
     /// The store answered an error that the contract does not allow there.
     #[error("unexpected {0}")]
     Store(#[from] KvError),
-    /// The store answered something else than the model.
+    /// The store's answer differs from the model's.
     #[error("{0}")]
     Differs(String),
-    /// The same: it says that a transaction is too old, which is so of any where the machine stood still for seconds.
+    /// The same, with the error that a transaction is too old. A machine that stalls for seconds causes that too.
     #[error("{0}")]
     Aged(String),
 }
@@ -60,10 +59,9 @@ impl Retryable for Wrong {
     }
 }
 
-/// What a check gives.
 pub(crate) type Check = Result<(), Wrong>;
 
-/// Ends a check where a condition does not hold.
+/// Fails a check unless a condition holds.
 macro_rules! ensure {
     ($condition:expr, $($detail:tt)+) => {
         if !$condition {
@@ -73,7 +71,7 @@ macro_rules! ensure {
 }
 pub(crate) use ensure;
 
-/// What a check has: an engine, a prefix of its own, and a source of randomness.
+/// The surroundings of a check: an engine, its own prefix, and a source of randomness.
 #[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) engine: Arc<dyn Engine>,
@@ -119,8 +117,8 @@ impl Context {
         (0..length).map(|_| self.rng.next_u64().to_le_bytes()[0]).collect()
     }
 
-    /// Keys that stand still before and after all of [`Context::any_key`]'s, so that no selector of a small offset
-    /// leaves the prefix, whatever lies beside it.
+    /// Keys that never change, before and after those of [`Context::any_key`]. A selector with a small offset therefore
+    /// stays within the prefix, whatever the neighbours are.
     pub(crate) fn fixed_keys(&self) -> Vec<Vec<u8>> {
         let sides = [b'b', b'y'].into_iter();
         sides
@@ -129,7 +127,7 @@ impl Context {
             .collect()
     }
 
-    /// A short key under the prefix, from few letters, so that keys meet.
+    /// A short key under the prefix, from few letters, so that keys collide.
     pub(crate) fn any_key(&self) -> Vec<u8> {
         const LETTERS: [u8; 5] = [0, 1, b'a', b'b', 0xfe];
         let letters =
@@ -138,21 +136,20 @@ impl Context {
     }
 }
 
-/// A check that failed, with what is needed to see it fail again.
+/// A failed check, with the data to reproduce it.
 #[derive(Debug, thiserror::Error)]
 #[error("{check} fails with seed {seed}: {detail}")]
 pub struct CheckFailure {
-    /// Which check.
     pub check: &'static str,
     /// The seed of the run.
     pub seed: u64,
-    /// What was expected and what came.
+    /// The expected and the actual result.
     pub detail: String,
 }
 
 type CheckFunction = fn(Context) -> BoxFuture<'static, Check>;
 
-/// Checks that hold on an engine without faults, to the letter.
+/// Checks that hold exactly on an engine without faults.
 const EXACT: &[(&str, CheckFunction)] = &[
     ("limits", |context| Box::pin(limits::check(context))),
     ("options", |context| Box::pin(options::check(context))),
@@ -200,7 +197,7 @@ async fn run(
             Ok(()) => check(context).await,
             Err(wrong) => Err(wrong),
         };
-        // Keys without the prefix they all have.
+        // Shows keys without their common prefix.
         let detail =
             |wrong: Wrong| wrong.to_string().replace(&format!("conformance/{seed:016x}/{name}/"), "");
         result.map_err(|wrong| CheckFailure { check: name, seed, detail: detail(wrong) })?;
@@ -208,14 +205,14 @@ async fn run(
     Ok(())
 }
 
-/// Runs every check against engines of `make_engine`, which injects no faults. A shared cluster may be given again
-/// and again. Needs a Tokio runtime with time.
+/// Runs every check against engines of `make_engine`, which injects no faults. A shared cluster may be used again and
+/// again. Needs a Tokio runtime with time.
 pub async fn run_all(make_engine: impl Fn() -> Arc<dyn Engine>, seed: u64) -> Result<(), CheckFailure> {
     run(EXACT, &make_engine, seed, false).await?;
     run(TOLERANT, &make_engine, seed, false).await
 }
 
-/// Runs the checks that hold under faults against engines of `make_engine`, which may inject any.
+/// Runs the checks that hold under faults, against engines of `make_engine`, which may inject any.
 pub async fn run_tolerant(make_engine: impl Fn() -> Arc<dyn Engine>, seed: u64) -> Result<(), CheckFailure> {
     run(TOLERANT, &make_engine, seed, true).await
 }

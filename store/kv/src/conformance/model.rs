@@ -7,7 +7,7 @@ use crate::contract::{AtomicOp, KeySelector};
 /// Rows by key.
 pub(super) type ModelRows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What an operation makes of a value, for operands of at most sixteen bytes.
+/// The value after an operation, for operands of at most sixteen bytes.
 pub(super) fn atomic(operation: AtomicOp, existing: Option<&[u8]>, operand: &[u8]) -> Option<Vec<u8>> {
     if operation == AtomicOp::CompareAndClear {
         return existing.filter(|existing| *existing != operand).map(<[u8]>::to_vec);
@@ -33,14 +33,14 @@ pub(super) fn atomic(operation: AtomicOp, existing: Option<&[u8]>, operand: &[u8
     })
 }
 
-/// The little-endian number in the first `length` bytes of `bytes`, which are zero where there are none.
+/// The little-endian number in the first `length` bytes of `bytes`; missing bytes are zero.
 fn number(bytes: &[u8], length: usize) -> u128 {
     let mut padded = [0; 16];
     padded.iter_mut().zip(bytes.iter().take(length)).for_each(|(to, from)| *to = *from);
     u128::from_le_bytes(padded)
 }
 
-/// Where a selector leads among the keys of one prefix.
+/// The result of a selector among the keys of one prefix.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ModelPlace {
     /// Before every key of the prefix.
@@ -68,7 +68,7 @@ pub(super) fn select(rows: &ModelRows, selector: &KeySelector) -> ModelPlace {
     }
 }
 
-/// An answered key as a place, whatever lies outside the prefix.
+/// An answered key as a place among the keys of the prefix, whatever lies outside.
 pub(super) fn place_of(key: &[u8], prefix: &[u8]) -> ModelPlace {
     if key.starts_with(prefix) {
         ModelPlace::At(key.to_vec())

@@ -1,4 +1,4 @@
-//! Options: what each does, and that what is not kept is refused by name.
+//! Options: the effect of each, and the refusal of unsupported ones by name.
 
 use super::{Check, Context, ensure};
 use crate::contract::{ErrorCode, KvError, TransactionOption};
@@ -10,7 +10,8 @@ pub(super) async fn check(context: Context) -> Check {
     refusals(&context)
 }
 
-/// Options that an engine need not keep are kept or refused by name, never ignored; one is refused by every engine.
+/// An engine either supports or refuses each of these options, and never ignores one. Every engine refuses the last
+/// one.
 fn refusals(context: &Context) -> Check {
     let optional = [
         TransactionOption::PriorityBatch,
@@ -36,7 +37,7 @@ fn refusals(context: &Context) -> Check {
     Ok(())
 }
 
-/// Whether snapshot reads see own writes is a counter.
+/// A counter decides whether snapshot reads see own writes.
 async fn snapshot_own_writes(context: &Context) -> Check {
     let key = context.key(b"snapshot");
     let transaction = context.begin();
@@ -80,7 +81,7 @@ async fn own_writes_disabled(context: &Context) -> Check {
     Ok(())
 }
 
-/// Retry limits count, and survive an attempt; other options do not.
+/// Retry limits count over retries and survive them; other options do not.
 async fn retries(context: &Context) -> Check {
     let conflict = KvError::new(ErrorCode::NotCommitted);
     let transaction = context.begin();

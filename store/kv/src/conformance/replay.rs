@@ -1,5 +1,5 @@
-//! One seed, one history: what a run of concurrent transactions shows is the same when it is run again, versions, stamps
-//! and injected faults included.
+//! One seed gives one history: a run of concurrent transactions repeats exactly, with versions, stamps and injected
+//! faults.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::{AtomicOp, RangeRequest};
 const WORKERS: u64 = 4;
 const TURNS: usize = 25;
 
-/// Everything that can be seen of a run.
+/// All observations of a run.
 #[derive(Debug, PartialEq, Eq)]
 struct History {
-    /// What each worker's transactions came to, in the order in which they did.
+    /// The results of each worker's transactions, in their order.
     events: Vec<(u64, usize, Result<Option<Version>, KvError>)>,
     rows: Vec<(Vec<u8>, Vec<u8>)>,
     injected: BTreeMap<&'static str, u64>,

@@ -1,4 +1,4 @@
-//! Own writes: random transactions against the model, read by read, and what they leave behind.
+//! Own writes: random transactions compared with the model, read by read, and the rows that they leave.
 
 use std::sync::Arc;
 
@@ -10,8 +10,9 @@ use crate::database::{Idempotency, Transaction};
 const ROUNDS: usize = 60;
 const STEPS: usize = 30;
 
-/// Operations whose result does not hang on the commit's stamp and is never an absence: FoundationDB's selectors count
-/// a key that a pending [`AtomicOp::CompareAndClear`] has cleared (its reads do not), which nothing should rest on.
+/// Operations whose result does not depend on the commit's stamp and is never an absence. FoundationDB's selectors
+/// count a key that a pending [`AtomicOp::CompareAndClear`] has cleared (its reads do not), and no caller should rely
+/// on that.
 const OPERATIONS: [AtomicOp; 9] = [
     AtomicOp::Add,
     AtomicOp::BitAnd,
@@ -70,7 +71,7 @@ fn range_any(context: &Context) -> RangeRequest {
     RangeRequest { begin, end, limit, target_bytes: 0, mode, iteration: 1, reverse, snapshot }
 }
 
-/// Rows the model has for a request.
+/// The model's rows for a request.
 fn range_expected(rows: &ModelRows, request: &RangeRequest) -> Vec<(Vec<u8>, Vec<u8>)> {
     let (begin, end) = (select(rows, &request.begin), select(rows, &request.end));
     let inside = |key: &Vec<u8>| {
@@ -132,7 +133,7 @@ async fn step_run(transaction: &Transaction, prefix: &[u8], rows: &ModelRows, st
     Ok(())
 }
 
-/// Reads a range, with whatever neighbours of the prefix left out. An exact one comes in one batch.
+/// Reads a range without the prefix's neighbours. An exact one comes in one batch.
 async fn range_read(
     transaction: &Transaction,
     prefix: &[u8],
@@ -165,7 +166,7 @@ pub(super) async fn check(context: Context) -> Check {
         let script = |transaction: Transaction, _| {
             let (steps, known, context) = (Arc::clone(&steps), Arc::clone(&known), context.clone());
             async move {
-                // An attempt before may have committed: then this one starts from what it left.
+                // An earlier try may have committed: this one begins with the rows that it left.
                 let mut rows =
                     if context.faulty { rows_read(&transaction, &context).await? } else { (*known).clone() };
                 for step in steps.iter() {
@@ -184,7 +185,7 @@ pub(super) async fn check(context: Context) -> Check {
             super::cycle::persist(|| context.database.run("read", Idempotency::ReadOnly, read)).await?;
         match result {
             Ok(left) => ensure!(stored == left, "{steps:?} left {stored:?}, the model has {left:?}"),
-            // Unknown by contract, and later at that: go on from what is there.
+            // The contract leaves this open, and the commit may come later: continue with the present rows.
             Err(Wrong::Store(error)) if context.faulty && !error.code.is_retryable() => {
                 super::cycle::late_commits_wait().await;
                 let read = || context.database.run("read", Idempotency::ReadOnly, read);

@@ -1,4 +1,4 @@
-//! Versionstamps: in keys and values, in the order of commits, and unreadable before they exist.
+//! Versionstamps: in keys and values, in the order of commits, and unreadable until the commit.
 
 use super::{Check, Context, ensure};
 use crate::contract::{AtomicOp, ErrorCode, KeySelector, RangeRequest, TransactionOption, Versionstamp};
@@ -49,7 +49,7 @@ pub(super) async fn check(context: Context) -> Check {
     Ok(())
 }
 
-/// What a pending stamp may become cannot be read.
+/// A read that a pending stamp may affect fails.
 async fn unreadable(context: &Context) -> Check {
     let expected = Some(ErrorCode::AccessedUnreadable);
     let key = context.key(b"pending");
@@ -68,7 +68,7 @@ async fn unreadable(context: &Context) -> Check {
     let request = RangeRequest::between(context.key(b"queue/"), context.key(b"queue0"));
     let read = transaction.get_range(&request).await.err().map(|error| error.code);
     ensure!(read == expected, "a range that a pending key may be in: {read:?}");
-    // Where the key will stand is unknown, not only whether.
+    // The final place of the key is unknown, not only its existence.
     let middle = RangeRequest::between(context.key(b"queue/\x80"), context.key(b"queue/\x90"));
     for request in [middle.clone(), middle.reverse()] {
         let read = transaction.get_range(&request).await.err().map(|error| error.code);
@@ -90,7 +90,7 @@ async fn unreadable(context: &Context) -> Check {
     Ok(())
 }
 
-/// The final key of a stamped key is written: whoever read there is refused.
+/// The final key of a stamped key is written: a transaction that read it is refused.
 async fn conflicts(context: &Context) -> Check {
     let reader = context.begin();
     let request = RangeRequest::between(context.key(b"tail/"), context.key(b"tail0"));

@@ -8,7 +8,7 @@ use crate::embedded::{EmbeddedEngine, OpenOptions};
 use crate::env::{SeededRng, SystemClock};
 use crate::fault::{FaultEngine, FaultPlan};
 
-/// One seed per run, from the kernel unless `BOROUGH_SEED` says which.
+/// One seed per run, from the kernel unless `BOROUGH_SEED` sets it.
 fn seed() -> u64 {
     let given = std::env::var("BOROUGH_SEED").ok().and_then(|seed| seed.parse().ok());
     given.unwrap_or_else(|| SeededRng::from_kernel().1)
@@ -62,7 +62,7 @@ async fn at_every_edge_of_what_is_read() {
     say(super::edges_checked(&ephemeral(1), true).await);
 }
 
-/// How many whole-store programs a run tries; `BOROUGH_PROGRAMS` asks for more.
+/// The number of whole-store programs in a run; `BOROUGH_PROGRAMS` sets it.
 fn programs() -> u64 {
     std::env::var("BOROUGH_PROGRAMS").ok().and_then(|count| count.parse().ok()).unwrap_or(300)
 }
@@ -71,7 +71,7 @@ fn programs() -> u64 {
 async fn programs_in_stores_of_their_own() {
     let first = seed() >> 16;
     let ran = super::programs_whole(|| Ok(ephemeral(first)), first..first + programs()).await;
-    // The number of a program is what is left of a seed.
+    // The number of a program is the lower part of a seed.
     say(ran.map_err(|failure| super::CheckFailure { seed: failure.seed << 16, ..failure }));
 }
 

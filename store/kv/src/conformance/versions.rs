@@ -1,4 +1,4 @@
-//! Versions: what a read at one sees, and that acknowledged commits are seen by whoever comes after.
+//! Versions: what a read at one sees, and that later transactions see acknowledged commits.
 
 use super::{Check, Context, ensure};
 use crate::contract::ErrorCode;
@@ -36,7 +36,7 @@ pub(super) async fn check(context: Context) -> Check {
     old.set_read_version(1)?;
     let old = old.get(&key, true).await.err().map(|error| error.code);
     ensure!(old == Some(ErrorCode::TransactionTooOld), "version 1: {old:?}");
-    // A write that read nothing is too old all the same; without a version of its own it gets a young one.
+    // A write that read nothing can be too old as well. Without a version of its own it gets a young one.
     let blind = context.begin();
     blind.set_read_version(1)?;
     blind.set(&key, b"blind")?;

@@ -1,4 +1,4 @@
-//! Watches: armed by the commit, woken by a change, ended by an error.
+//! Watches: armed by the commit, fired by a change, ended by an error.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{Check, Context, Wrong, ensure};
 use crate::contract::{AtomicOp, ErrorCode, KvResult, Watch};
 use crate::database::{Idempotency, Transaction};
 
-/// Long enough for any engine to wake a watch.
+/// Long enough for any engine to fire a watch.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 async fn ended(watch: Watch) -> Result<KvResult<()>, Wrong> {
@@ -45,7 +45,7 @@ pub(super) async fn check(context: Context) -> Check {
     errors(&context).await
 }
 
-/// The baseline includes what the transaction wrote before the watch, and not what it writes after.
+/// The baseline includes the transaction's writes before the watch, and not those after it.
 async fn own_writes(context: &Context) -> Check {
     let key = context.key(b"own");
     let transaction = context.begin();
@@ -85,7 +85,7 @@ async fn errors(context: &Context) -> Check {
     Ok(())
 }
 
-/// With faults: a watch, paired with a timer and followed by a read, learns of every change.
+/// With faults: a watch, paired with a timer and followed by a read, notices every change.
 pub(super) async fn woken(context: Context) -> Check {
     let key = context.key(b"head");
     for value in 0..30u32 {
@@ -93,7 +93,7 @@ pub(super) async fn woken(context: Context) -> Check {
             let key = key.clone();
             async move { Ok::<_, Wrong>((transaction.get(&key).await?, transaction.watch(&key).await?)) }
         };
-        // Written as a run that writes nothing, for the watch alone.
+        // Run as a transaction that writes nothing, only for the watch.
         let (seen, watch) = persist(|| context.database.run("watch", Idempotency::Natural, open)).await?;
         let expected = value.checked_sub(1).map(u32::to_be_bytes);
         ensure!(seen.as_deref() == expected.as_ref().map(<[u8; 4]>::as_slice), "{seen:?} before {value}");
@@ -104,7 +104,7 @@ pub(super) async fn woken(context: Context) -> Check {
         persist(|| context.database.run("change", Idempotency::Natural, set)).await?;
         match ended(watch).await? {
             Ok(()) => {}
-            // Ended by a fault; the read says what there is.
+            // A fault ended it; the read returns the present value.
             Err(error) => ensure!(context.faulty, "{error}"),
         }
     }

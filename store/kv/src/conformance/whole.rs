@@ -1,5 +1,5 @@
-//! All of a commit or none of it: one transaction writes many keys with one value, and nobody ever reads two values.
-//! On an engine that shows a version before all of it is there, a reader falls between.
+//! Atomicity: one transaction writes many keys with one value, and no reader ever sees two values. On an engine that
+//! shows a version before all of it is applied, a reader would see both.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! Atomic operations: applied at the commit version, to whatever value is there then.
+//! Atomic operations: applied at the commit version, to the value at that time.
 
 /// An operation that changes a value without reading it. Codes are FoundationDB's.
 ///
@@ -15,7 +15,7 @@ pub enum AtomicOp {
     BitOr = 7,
     /// Bitwise exclusive or. Missing: the operand.
     BitXor = 8,
-    /// Concatenation where the result fits [`VALUE_BYTES_MAX`](super::limits::VALUE_BYTES_MAX), else no change.
+    /// Concatenation if the result fits [`VALUE_BYTES_MAX`](super::limits::VALUE_BYTES_MAX), else no change.
     AppendIfFits = 9,
     /// Little-endian unsigned maximum. Missing: the operand.
     Max = 12,
@@ -25,11 +25,11 @@ pub enum AtomicOp {
     SetVersionstampedKey = 14,
     /// The ten bytes of the value at the offset in its last four bytes (little-endian) become the stamp.
     SetVersionstampedValue = 15,
-    /// Lexicographic minimum, the winner whole. Missing: the operand.
+    /// Lexicographic minimum of the whole values. Missing: the operand.
     ByteMin = 16,
-    /// Lexicographic maximum, the winner whole. Missing: the operand.
+    /// Lexicographic maximum of the whole values. Missing: the operand.
     ByteMax = 17,
-    /// Clears the key where its value equals the operand.
+    /// Clears the key if its value equals the operand.
     CompareAndClear = 20,
 }
 

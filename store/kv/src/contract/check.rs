@@ -1,4 +1,4 @@
-//! What is legal, decided from the arguments alone: every engine answers these the same way and at once.
+//! Legality, decided from the arguments alone: every engine gives these answers, without delay.
 
 use super::limits::{
     KEY_BYTES_MAX, METADATA_VERSION_KEY, METADATA_VERSION_OPERAND, TRANSACTION_BYTES_MAX, USER_KEYS_END,
@@ -28,7 +28,7 @@ pub fn clear_check(key: &[u8]) -> KvResult<()> {
     if key >= USER_KEYS_END { Err(ErrorCode::KeyOutsideLegalRange.into()) } else { Ok(()) }
 }
 
-/// Whether single keys like this one can be read, by transactions without access to system keys.
+/// Returns true if a transaction without access to system keys can read single keys like this one.
 pub fn is_readable(key: &[u8]) -> bool {
     key < USER_KEYS_END || key == METADATA_VERSION_KEY
 }
@@ -38,7 +38,7 @@ pub fn watch_check(key: &[u8]) -> KvResult<()> {
     if key == METADATA_VERSION_KEY { Ok(()) } else { write_check(key, b"") }
 }
 
-/// Refuses a conflict range as [`range_check`] does, but for reads of exactly the metadata version.
+/// Refuses a conflict range as [`range_check`] does, except a read of exactly the metadata version.
 pub fn conflict_check(kind: ConflictKind, begin: &[u8], end: &[u8]) -> KvResult<()> {
     let metadata = begin == METADATA_VERSION_KEY && end.strip_suffix(&[0]) == Some(METADATA_VERSION_KEY);
     if metadata && kind == ConflictKind::Read { Ok(()) } else { range_check(begin, end) }
@@ -55,7 +55,8 @@ pub fn range_check(begin: &[u8], end: &[u8]) -> KvResult<()> {
     Ok(())
 }
 
-/// Refuses an operation with illegal words: as [`write_check`], and 2000 for a stamp that does not fit its template.
+/// Refuses an operation with illegal arguments: as [`write_check`], and 2000 for a stamp that does not fit its
+/// template.
 pub fn atomic_check(operation: AtomicOp, key: &[u8], operand: &[u8]) -> KvResult<()> {
     let touch = operation == AtomicOp::SetVersionstampedValue && operand == METADATA_VERSION_OPERAND;
     if touch && key == METADATA_VERSION_KEY {
@@ -76,8 +77,8 @@ pub fn size_limit_check(bytes: u64) -> KvResult<u64> {
     if (32..=most).contains(&bytes) { Ok(bytes) } else { Err(ErrorCode::InvalidOptionValue.into()) }
 }
 
-/// Where in `template` the stamp goes: the offset in its last four bytes (little-endian), or `None` where ten bytes
-/// do not fit there.
+/// The place of the stamp in `template`: the offset in its last four bytes (little-endian). `None` if ten bytes do not
+/// fit there.
 pub fn stamp_offset(template: &[u8]) -> Option<usize> {
     let (body, offset) = template.split_last_chunk::<4>()?;
     let offset = usize::try_from(i32::from_le_bytes(*offset)).ok()?;

@@ -14,42 +14,42 @@ use super::{
 /// Which set a conflict range joins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConflictKind {
-    /// The commit fails where another transaction wrote into the range since the read version.
+    /// The commit fails if another transaction wrote into the range since the read version.
     Read,
     /// Other transactions that read the range fail.
     Write,
 }
 
-/// What a successful commit was given.
+/// The results of a successful commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Committed {
-    /// The commit version; `None` where nothing was written.
+    /// `None` if nothing was written.
     pub version: Option<Version>,
-    /// The stamp; `None` where nothing was written.
+    /// `None` if nothing was written.
     pub stamp: Option<Versionstamp>,
 }
 
-/// A future that ends when the watched key's value may have changed, or with an error. Never the only way a caller
-/// learns of a change: pair it with a timer, then read.
+/// A future that ends when the watched key's value may have changed, or with an error. A caller must not rely on it
+/// alone: pair it with a timer, then read.
 pub type Watch = BoxFuture<'static, KvResult<()>>;
 
-/// What an engine is, for people and for result lines.
+/// A description of an engine, for people and for result lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineInfo {
     /// `embedded` or `fdb`.
     pub name: &'static str,
-    /// Where its bytes are.
+    /// The place of its data.
     pub location: String,
 }
 
-/// What an engine can do now.
+/// The abilities of an engine at present.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EngineState {
     /// It reads and commits.
     Serving,
-    /// It reads, and refused the last batch of commits with this error; a later batch may go through.
+    /// It reads, but refused the last batch of commits with this error; a later batch may succeed.
     Refusing(KvError),
-    /// It answers every operation with this error, for good. Only another opening, by another process, goes on.
+    /// It answers every operation with this error, for good. Only another process that opens the store can continue.
     Stopped(KvError),
 }
 
@@ -58,13 +58,12 @@ pub trait Engine: Send + Sync + 'static {
     /// A new transaction. Only the runner calls this.
     fn begin(&self) -> Box<dyn EngineTransaction>;
 
-    /// What this engine is.
     fn info(&self) -> EngineInfo;
 
-    /// Shows the engine's own figures in `registry`, where it has any.
+    /// Registers the engine's own metrics in `registry`, if it has any.
     fn metrics_register(&self, _registry: &mut Registry) {}
 
-    /// What the engine can do now. An engine whose store is elsewhere is always [`EngineState::Serving`]: only a
+    /// The present abilities of the engine. An engine with a remote store is always [`EngineState::Serving`]: only a
     /// transaction shows whether that store answers.
     fn state(&self) -> EngineState {
         EngineState::Serving
@@ -80,10 +79,10 @@ pub trait Engine: Send + Sync + 'static {
 ///
 /// Writes are buffered; those that cannot be legal (keys too large, outside the user's range) answer at once.
 pub trait EngineTransaction: Send + Sync {
-    /// The value of `key` as of the read version and this transaction's own writes.
+    /// The value of `key` at the read version, under this transaction's own writes.
     fn get<'a>(&'a self, key: &'a [u8], snapshot: bool) -> BoxFuture<'a, KvResult<Option<Bytes>>>;
 
-    /// The key a selector names.
+    /// The key of a selector.
     fn get_key<'a>(&'a self, selector: &'a KeySelector, snapshot: bool) -> BoxFuture<'a, KvResult<Bytes>>;
 
     /// One batch of a range. Callers loop while `more`.
@@ -107,7 +106,7 @@ pub trait EngineTransaction: Send + Sync {
     /// Registers a watch: a real read of `key` with a read conflict, inert until the commit.
     fn watch<'a>(&'a self, key: &'a [u8]) -> BoxFuture<'a, KvResult<Watch>>;
 
-    /// The read version, taken now where there is none.
+    /// The read version. Takes one if the transaction has none.
     fn read_version(&self) -> BoxFuture<'_, KvResult<Version>>;
 
     /// Fixes the read version, before the first read (2010 after it, and after a read that was refused).
@@ -116,25 +115,25 @@ pub trait EngineTransaction: Send + Sync {
     /// Commits. Answered once durable.
     fn commit(&self) -> BoxFuture<'_, KvResult<Committed>>;
 
-    /// The stamp of this transaction, resolved by its commit. Ask before committing, await after. It is 2020 where the
-    /// commit failed, 2021 where it wrote nothing, 1025 where it never came.
+    /// The stamp of this transaction, resolved by its commit. Ask before committing, await after. It is 2020 if the
+    /// commit failed, 2021 if it wrote nothing, 1025 if it never came.
     fn versionstamp(&self) -> BoxFuture<'static, KvResult<Versionstamp>>;
 
-    /// Decides over another attempt: pauses and resets for a retryable error, gives any other one back. After that
-    /// every operation answers the error that was given back, until a reset.
+    /// Decides about a retry: pauses and resets after a retryable error, returns any other one. After that every
+    /// operation answers the returned error, until a reset.
     fn on_error<'a>(&'a self, error: &'a KvError) -> BoxFuture<'a, KvResult<()>>;
 
     /// Sets an option, or refuses it by name.
     fn set_option(&self, option: TransactionOption) -> KvResult<()>;
 
-    /// After a 1020 with [`TransactionOption::ReportConflictingKeys`]: the read conflict ranges that failed, a
-    /// lower bound of those that would have.
+    /// After a 1020 with [`TransactionOption::ReportConflictingKeys`]: read conflict ranges that failed. A lower bound,
+    /// since the check may stop early.
     fn conflicting_ranges(&self) -> BoxFuture<'_, KvResult<Vec<Range<Bytes>>>>;
 
     /// Bytes the commit would count against the size limit now.
     fn approximate_size(&self) -> BoxFuture<'_, KvResult<usize>>;
 
-    /// A rough figure of the bytes in `range`.
+    /// An estimate of the bytes in `range`.
     fn estimated_range_size<'a>(&'a self, range: Range<&'a [u8]>) -> BoxFuture<'a, KvResult<u64>>;
 
     /// Keys that cut `range` into chunks of about `chunk_bytes`, both ends included.

@@ -7,12 +7,12 @@ pub type KvResult<T> = Result<T, KvError>;
 
 macro_rules! error_codes {
     ($($(#[$doc:meta])* $variant:ident = $code:literal, $text:literal;)*) => {
-        /// What went wrong, by FoundationDB's code.
+        /// The kind of an error, by FoundationDB's code.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[non_exhaustive]
         pub enum ErrorCode {
             $($(#[$doc])* $variant,)*
-            /// A code this build has no name for. Treated as final.
+            /// A code that this build does not name. Treated as final.
             Other(i32),
         }
 
@@ -45,7 +45,7 @@ error_codes! {
     FutureVersion = 1009, "request for future version";
     /// Another commit wrote what this transaction read. Try again from the start.
     NotCommitted = 1020, "transaction not committed due to conflict with another transaction";
-    /// The commit may or may not have happened; it is no longer in flight. Look before you repeat.
+    /// The commit may or may not have happened; it is no longer in flight. Check before you repeat.
     CommitUnknownResult = 1021, "transaction may or may not have committed";
     /// The transaction was cancelled by its owner.
     TransactionCancelled = 1025, "operation aborted because the transaction was cancelled";
@@ -81,7 +81,7 @@ error_codes! {
     IoError = 1510, "disk i/o operation failed";
     /// The store's files were removed or moved under the process; the engine has stopped. Put them back.
     FileNotFound = 1511, "file not found";
-    /// The call is not legal in this state or with these words.
+    /// The call is not legal in this state or with these arguments.
     ClientInvalidOperation = 2000, "invalid API call";
     /// An operation while the commit is in flight.
     UsedDuringCommit = 2017, "operation issued while a commit was outstanding";
@@ -93,9 +93,9 @@ error_codes! {
     InvertedRange = 2005, "range begin key larger than end key";
     /// An option's value is not legal.
     InvalidOptionValue = 2006, "option set with an invalid value";
-    /// The option is unknown or not kept by this engine.
+    /// The option is unknown or not supported by this engine.
     InvalidOption = 2007, "option not valid in this context";
-    /// There is no commit version: nothing was written.
+    /// Nothing was written, so the transaction has no commit version.
     NoCommitVersion = 2021, "transaction is read-only and therefore does not have a commit version";
     /// The transaction is over its size limit.
     TransactionTooLarge = 2101, "transaction exceeds byte limit";
@@ -105,26 +105,26 @@ error_codes! {
     ValueTooLarge = 2103, "value length exceeds limit";
     /// The cluster speaks the protocol of another version than this program's client. Use the client of its version.
     IncompatibleClient = 2125, "the cluster is of another version than this program's client";
-    /// Part of the contract that this engine does not have.
+    /// This engine does not support that part of the contract.
     NotSupported = 2108, "operation is not supported";
     /// An exact range read without a limit.
     ExactModeWithoutLimits = 2210, "exact range read without limits";
     /// The read version was already set or used.
     ReadVersionAlreadySet = 2010, "transaction already has a read version set";
-    /// The stamp of a commit that failed: whether and when it happened is not known.
+    /// The stamp of a commit that failed: whether and when it happened is unknown.
     TransactionInvalidVersion = 2020, "transaction does not have a valid commit version";
     /// The version is not one a database can have.
     VersionInvalid = 2011, "version not valid";
-    /// The disk is full: nothing more is accepted until there is room; this commit did not happen. Reads still
-    /// work. Ours: FoundationDB uses no code from 9000 on.
+    /// The disk is full. This commit did not happen, and the store accepts none until space is free. Reads still work.
+    /// Ours: FoundationDB uses no code from 9000 on.
     NoSpace = 9001, "no space left on the store's disk";
-    /// The process is short of file descriptors, memory or threads: this commit did not happen, and a later one may.
+    /// The process is short of file descriptors, memory or threads. This commit did not happen, and a later one may.
     /// Reads still work. Ours, as 9001.
     ShortOfResources = 9002, "the store's process is short of resources";
 }
 
 impl ErrorCode {
-    /// Whether the transaction surely did not commit and another attempt makes sense.
+    /// Returns true if the transaction certainly did not commit and a retry makes sense.
     pub fn is_retryable_not_committed(self) -> bool {
         matches!(
             self,
@@ -142,12 +142,12 @@ impl ErrorCode {
         )
     }
 
-    /// Whether the transaction may have committed (and is no longer in flight).
+    /// Returns true if the transaction may have committed (and is no longer in flight).
     pub fn is_maybe_committed(self) -> bool {
         matches!(self, Self::CommitUnknownResult | Self::ClusterVersionChanged)
     }
 
-    /// Whether [`on_error`](super::EngineTransaction::on_error) allows another attempt.
+    /// Returns true if [`on_error`](super::EngineTransaction::on_error) allows a retry.
     pub fn is_retryable(self) -> bool {
         self.is_retryable_not_committed() || self.is_maybe_committed()
     }
@@ -157,19 +157,18 @@ impl ErrorCode {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} (store error {}){}{detail}", code.text(), code.code(), if detail.is_empty() { "" } else { ": " })]
 pub struct KvError {
-    /// What went wrong.
     pub code: ErrorCode,
-    /// What the engine has to add; empty when the code says all.
+    /// The engine's addition; empty if the code says everything.
     pub detail: Cow<'static, str>,
 }
 
 impl KvError {
-    /// An error with nothing to add to its code.
+    /// An error without an addition to its code.
     pub const fn new(code: ErrorCode) -> Self {
         Self { code, detail: Cow::Borrowed("") }
     }
 
-    /// An error with its particulars.
+    /// An error with its details.
     pub fn with(code: ErrorCode, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { code, detail: detail.into() }
     }

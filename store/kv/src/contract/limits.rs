@@ -10,7 +10,7 @@ pub const TRANSACTION_BYTES_MAX: usize = 10_000_000;
 pub const TRANSACTION_LIFE_VERSIONS: i64 = 5_000_000;
 /// Versions that pass in a second.
 pub const VERSIONS_PER_SECOND: i64 = 1_000_000;
-/// How far versions jump over a restart: further than any version a client may have been told.
+/// How far versions jump at a restart: further than any version that a client may have seen.
 pub const RECOVERY_VERSION_JUMP: i64 = 100_000_000;
 /// Transactions in one commit batch: the batch index has two bytes.
 pub const BATCH_TRANSACTIONS_MAX: usize = 32_768;
@@ -18,11 +18,11 @@ pub const BATCH_TRANSACTIONS_MAX: usize = 32_768;
 pub const WATCHES_MAX: usize = 10_000;
 /// First key that is not a user's.
 pub const USER_KEYS_END: &[u8] = b"\xff";
-/// The one key beyond [`USER_KEYS_END`] that every transaction may read, watch and add a read conflict of: a stamp that
-/// changes when somebody says that what others have cached is to be looked at again. It comes with the read version, so
-/// reading it costs nothing, and it is found however old the transaction is.
+/// The one key beyond [`USER_KEYS_END`] that every transaction may read, watch and add a read conflict for. Its value
+/// is a stamp that changes when clients must check their caches. It comes with the read version, so reading it costs
+/// nothing and works however old the transaction is.
 pub const METADATA_VERSION_KEY: &[u8] = b"\xff/metadataVersion";
-/// The only thing that may be written to [`METADATA_VERSION_KEY`], and only by
+/// The only legal write to [`METADATA_VERSION_KEY`], and only by
 /// [`AtomicOp::SetVersionstampedValue`](super::AtomicOp::SetVersionstampedValue): ten bytes for the stamp and its
 /// offset, 0. Anything else is 2000.
 pub const METADATA_VERSION_OPERAND: [u8; 14] = [0; 14];

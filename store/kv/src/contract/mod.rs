@@ -1,8 +1,8 @@
-//! The contract both engines keep: one trait for an engine, one for its transactions, and the vocabulary of both.
+//! The contract of both engines: one trait for an engine, one for its transactions, and their vocabulary.
 //!
-//! It is FoundationDB's at API version 730: strict serializability by optimistic concurrency, with its error
-//! codes, limits and option names. What an engine does not support it refuses by name ([`ErrorCode::InvalidOption`]
-//! or [`ErrorCode::NotSupported`]); nothing is silently ignored.
+//! It is FoundationDB's at API version 730: strict serializability by optimistic concurrency, with its error codes,
+//! limits and option names. An engine refuses by name what it does not support ([`ErrorCode::InvalidOption`] or
+//! [`ErrorCode::NotSupported`]), and ignores nothing silently.
 
 mod atomic;
 pub mod check;

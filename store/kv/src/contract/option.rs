@@ -1,13 +1,13 @@
-//! Transaction options, by FoundationDB's names. An engine refuses those it does not keep.
+//! Transaction options, by FoundationDB's names. An engine refuses those that it does not support.
 
 /// An option of one transaction, set before the operation it concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransactionOption {
     /// Ends the transaction with 1031 after so many milliseconds; 0 is never.
     TimeoutMs(u64),
-    /// How often [`on_error`](super::EngineTransaction::on_error) may allow another attempt; negative is no limit.
+    /// How often [`on_error`](super::EngineTransaction::on_error) may allow a retry; negative is no limit.
     RetryLimit(i64),
-    /// Longest pause between attempts, in milliseconds.
+    /// Longest pause between tries, in milliseconds.
     MaxRetryDelayMs(u64),
     /// Smaller transaction limit, in bytes; at least 32.
     SizeLimitBytes(u64),
@@ -21,7 +21,7 @@ pub enum TransactionOption {
     CausalWriteRisky,
     /// The next write of any kind adds no write conflict.
     NextWriteNoWriteConflictRange,
-    /// Reads see nothing of the transaction's own writes. Only before the first operation.
+    /// Reads see none of the transaction's own writes. Only before the first operation.
     ReadYourWritesDisable,
     /// Snapshot reads see own writes (counted: undoes one disable).
     SnapshotRywEnable,
@@ -29,7 +29,7 @@ pub enum TransactionOption {
     SnapshotRywDisable,
     /// A failed commit reports which read conflicts failed.
     ReportConflictingKeys,
-    /// Reads of single keys with a pending versionstamp see the placeholder instead of failing with 1036; reads of
+    /// Reads of single keys with a pending versionstamp return the placeholder instead of failing with 1036. Reads of
     /// ranges and selectors still fail.
     BypassUnreadable,
     /// A cached read version, at most 100 ms old.
@@ -49,7 +49,7 @@ pub enum TransactionOption {
 }
 
 impl TransactionOption {
-    /// The name by which a refusal speaks of the option.
+    /// The name of the option in a refusal.
     pub fn name(&self) -> &'static str {
         match self {
             Self::TimeoutMs(_) => "timeout",

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 
-/// A key named by its place: the first key after `key` (or at it), then `offset` steps.
+/// A key named by its position: the first key after `key` (or at it), then `offset` steps.
 ///
-/// Resolution saturates at the ends of the user's keyspace. Offsets cost a step each: keep them small.
+/// Resolution stops at the ends of the user's keyspace. Each step of the offset costs time: keep it small.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeySelector {
     /// The reference key.
@@ -37,7 +37,7 @@ impl KeySelector {
     }
 }
 
-/// How many bytes one batch of a range read should bring.
+/// How many bytes one batch of a range read should return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum StreamingMode {
     /// Everything is wanted, soon. The same as [`StreamingMode::Serial`].
@@ -64,11 +64,10 @@ pub struct RangeRequest {
     pub begin: KeySelector,
     /// Last key, exclusive. An end before the begin is legal and reads nothing.
     pub end: KeySelector,
-    /// Rows at most; 0 is no limit.
+    /// The most rows; 0 is no limit.
     pub limit: usize,
-    /// Bytes at most (the row that passes it is the last one); 0 is the mode's default.
+    /// The most bytes (the row that exceeds it is the last one); 0 is the mode's default.
     pub target_bytes: usize,
-    /// How much to bring.
     pub mode: StreamingMode,
     /// Which batch of an [`StreamingMode::Iterator`] read this is, from 1.
     pub iteration: usize,
@@ -112,7 +111,7 @@ impl RangeRequest {
     }
 }
 
-/// What one batch of a range read brought.
+/// The result of one batch of a range read.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct RangeBatch {
     /// Keys and values, in the order of the read.

@@ -1,4 +1,4 @@
-//! Versions and versionstamps: the two forms in which the order of commits is visible.
+//! Versions and versionstamps: the two visible forms of the order of commits.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ pub type Version = i64;
 
 /// Ten bytes that order every commit: eight of commit version and two of batch index, both big-endian.
 ///
-/// Order of stamps is order of visibility: whoever sees a stamp sees every smaller one.
+/// Order of stamps is order of visibility: a reader that sees a stamp sees every smaller one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Versionstamp(pub [u8; 10]);
 
@@ -16,7 +16,7 @@ impl Versionstamp {
     pub const ZERO: Self = Self([0; 10]);
     /// Greater than every stamp a commit is ever given.
     pub const MAX: Self = Self([0xff; 10]);
-    /// What stands in a key or value before the commit replaces it.
+    /// The placeholder in a key or value until the commit replaces it.
     pub const INCOMPLETE: [u8; 10] = [0xff; 10];
 
     /// The stamp of the transaction at `batch_index` within the commit of `version`.
@@ -57,7 +57,7 @@ impl fmt::Debug for Versionstamp {
     }
 }
 
-/// What is wrong with a text that should have been a versionstamp of twenty hexadecimal digits.
+/// A text that is not a versionstamp of twenty hexadecimal digits.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("a versionstamp is 20 hexadecimal digits, this is {0:?}")]
 pub struct ParseVersionstampError(String);

@@ -1,4 +1,4 @@
-//! What an atomic operation makes of a value: one pure function per operation, after FoundationDB's `Atomic.h`.
+//! The result of each atomic operation: one pure function per operation, after FoundationDB's `Atomic.h`.
 
 use bytes::Bytes;
 
@@ -7,7 +7,7 @@ use crate::contract::limits::VALUE_BYTES_MAX;
 
 /// The value after `operation` with `operand` on `existing`; `None` is an absent key.
 ///
-/// The two versionstamp operations are resolved by the sequencer before this and behave as a set here.
+/// The sequencer resolves the two versionstamp operations before this, so they behave as a set here.
 pub(crate) fn atomic_apply(operation: AtomicOp, existing: Option<&Bytes>, operand: &Bytes) -> Option<Bytes> {
     let Some(existing) = existing else {
         return (operation != AtomicOp::CompareAndClear).then(|| operand.clone());
@@ -69,8 +69,8 @@ fn fitted(value: &Bytes, length: usize) -> Bytes {
     bytes.into()
 }
 
-/// Whether `left` is less than `right` as unsigned little-endian numbers of `length` bytes (the operand's; bytes of
-/// the existing value beyond it do not count).
+/// Returns true if `left` is less than `right`, as unsigned little-endian numbers of `length` bytes (the operand's;
+/// further bytes of the existing value do not count).
 fn little_endian_less(left: &Bytes, right: &Bytes, length: usize) -> bool {
     let digit = |value: &Bytes, at: usize| value.get(at).copied().unwrap_or(0);
     (0..length)

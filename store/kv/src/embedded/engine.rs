@@ -22,20 +22,20 @@ use crate::env::{Clock, Rng};
 
 /// Who drives the sequencer.
 enum Driver {
-    /// Whoever commits, one at a time: no thread, so that a test has no hidden concurrency.
+    /// The committing caller, one at a time. Without a thread, so that a test has no hidden concurrency.
     Caller(Mutex<Sequencer>),
-    /// A thread that owns it, because it waits for the disk.
+    /// A thread that owns it, since it waits for the disk.
     Thread {
         thread: Mutex<Option<JoinHandle<()>>>,
-        /// Turns true when the thread is done and the directory is free.
+        /// Turns true when the thread has ended and the directory is free.
         finished: watch::Receiver<bool>,
     },
-    /// A test, batch by batch, with a disk behind it. The directory is given back with the driver.
+    /// A test, batch by batch, with a disk. Dropping the driver unlocks the directory.
     #[cfg(test)]
     Stepped(Mutex<Sequencer>, #[expect(dead_code, reason = "it is held")] Box<dyn Send + Sync>),
 }
 
-/// An engine and what its transactions need of it.
+/// An engine, with the parts that its transactions need.
 pub(crate) struct Inner {
     pub(crate) shared: Arc<SequencerShared>,
     queue: Arc<CommitQueue>,
@@ -63,23 +63,23 @@ impl Drop for Inner {
         if let Driver::Thread { thread, .. } = &self.driver
             && let Some(thread) = thread.lock().take()
         {
-            // So that the directory is free when the last handle is gone. A panic of the thread was reported by it.
+            // So that the directory is free after the last handle. The panic hook has reported a panic of the thread.
             let _ = thread.join();
         }
     }
 }
 
-/// The embedded engine: one process, all data in memory, durable through a log where it has a directory.
+/// The embedded engine: one process, all data in memory, durable through a log if it has a directory.
 ///
-/// Clones are handles on the same engine. When the last one (and the last transaction) is gone, the engine commits
-/// what waits and gives its directory back.
+/// Clones are handles of the same engine. When the last one (and the last transaction) is dropped, the engine commits
+/// the waiting requests and unlocks its directory.
 #[derive(Clone)]
 pub struct EmbeddedEngine {
     inner: Arc<Inner>,
 }
 
 impl EmbeddedEngine {
-    /// An engine that keeps nothing beyond its own attempt and uses no thread and no disk.
+    /// An engine that keeps its data in memory only, without a thread and a disk.
     pub fn ephemeral(clock: Arc<dyn Clock>, rng: Arc<dyn Rng>) -> Self {
         let first = RECOVERY_VERSION_JUMP;
         let versions = Versions::new(Arc::clone(&clock), Arc::clone(&rng), first, Version::MAX);
@@ -91,10 +91,9 @@ impl EmbeddedEngine {
         Self { inner: Arc::new(Inner { shared, queue: Arc::default(), driver, info }) }
     }
 
-    /// Opens the store in a directory, for this process alone. Reads all of it; blocks while it does.
+    /// Opens the store in a directory, for this process alone. Blocks while it reads all of it.
     ///
-    /// Versions continue far above every version an earlier opening used, so whatever was leased or watched under one
-    /// of those is over.
+    /// Versions continue far above every version of an earlier opening, so leases and watches from those are over.
     pub fn open(options: OpenOptions) -> Result<Self, OpenError> {
         let OpenedEngine { memory, first, ceiling, durable, lock, location } = store_open(&options)?;
         let OpenOptions { clock, rng, .. } = options;
@@ -108,7 +107,7 @@ impl EmbeddedEngine {
             move || {
                 sequencer_run(&queue, &shared, sequencer);
                 drop(lock);
-                // Nobody need be waiting for the end.
+                // Nobody may be waiting for the end.
                 let _ = finish.send(true);
             }
         };
@@ -125,7 +124,7 @@ impl EmbeddedEngine {
         self.inner.shared.stats.now()
     }
 
-    /// Commits what waits, stops the engine and gives the directory back. Every later operation, on any handle,
+    /// Commits the waiting requests, stops the engine and unlocks the directory. Every later operation, on any handle,
     /// answers 1101.
     pub async fn close(&self) {
         self.inner.queue.close();
@@ -134,7 +133,7 @@ impl EmbeddedEngine {
             #[cfg(test)]
             Driver::Stepped(..) => self.inner.shared.stop(closed_error()),
             Driver::Thread { finished, .. } => {
-                // An error says that the thread is gone, which is what is waited for.
+                // An error means that the thread has ended, which is what this waits for.
                 let _ = finished.clone().wait_for(|finished| *finished).await;
             }
         }
@@ -158,7 +157,7 @@ impl EmbeddedEngine {
         Self { inner: Arc::new(Inner { shared, queue: Arc::default(), driver, info }) }
     }
 
-    /// Commits what waits as one batch, or does what an idle engine does now and then.
+    /// Commits the waiting requests as one batch, or does the periodic work of an idle engine.
     pub(crate) fn step(&self) {
         let Driver::Stepped(sequencer, _) = &self.inner.driver else { return };
         let batch = self.inner.queue.batch_now();
@@ -174,7 +173,7 @@ impl EmbeddedEngine {
         self.inner.shared.memory.read().versions_kept()
     }
 
-    /// Keys that anybody is thought to watch.
+    /// Keys that have watches, as far as known.
     pub(crate) fn keys_watched(&self) -> usize {
         self.inner.shared.watches.keys_watched()
     }
@@ -205,7 +204,7 @@ impl Engine for EmbeddedEngine {
                     return error.clone();
                 }
                 if state.changed().await.is_err() {
-                    // The engine is gone with its last handle.
+                    // The engine was dropped with its last handle.
                     return closed_error();
                 }
             }

@@ -1,7 +1,7 @@
-//! The resident image: every key with the versions of the last five seconds.
+//! The rows in memory: every key with its versions of the last five seconds.
 //!
-//! The sequencer applies a batch under a version that no reader asks for yet, then publishes the version; until
-//! then the batch is invisible. So visibility needs no step of its own here, and readers never see half a batch.
+//! The sequencer applies a batch under a version that no reader has yet, then publishes the version. Until then the
+//! batch is invisible. Visibility therefore needs no step of its own here, and readers never see half a batch.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
@@ -20,8 +20,8 @@ use crate::contract::limits::METADATA_VERSION_KEY;
 /// batch.
 const APPLY_CHUNK: usize = 256;
 
-/// A row's key. Keys of the usual length lie in the map's nodes themselves: a search that compares keys elsewhere in
-/// memory waits for memory at nearly every step.
+/// A row's key. Keys of the usual length are stored in the map's nodes themselves: a search that follows pointers to
+/// keys waits for memory at nearly every step.
 pub(crate) type MemoryKey = SmallVec<[u8; 48]>;
 
 /// The values of one key by version, oldest first. `None` is an absence.
@@ -55,12 +55,12 @@ impl Chain {
         }
     }
 
-    /// Drops what no read at or above `oldest` can see, and says what is left.
+    /// Drops what no read at or above `oldest` can see, and returns what is left.
     fn trim(&mut self, oldest: Version) -> Trimmed {
         let visible = self.values.partition_point(|(since, _)| *since <= oldest).saturating_sub(1);
         self.values.drain(..visible);
         if self.values.len() < 2 {
-            // A short chain that was long once gives its room back.
+            // A long chain that became short frees its memory.
             self.values.shrink_to_fit();
         }
         match self.values.as_slice() {
@@ -72,21 +72,20 @@ impl Chain {
     }
 }
 
-/// What is left of a chain after a trim.
+/// The rest of a chain after a trim.
 enum Trimmed {
     /// Nothing: the key is gone.
     Gone,
     /// One value.
     Whole,
-    /// More can go once the window has passed the version.
+    /// More can be dropped once the window has passed the version.
     Again(Version),
 }
 
 /// Metadata versions kept beyond the window, as many as FoundationDB's client keeps.
 const METADATA_VERSIONS_MAX: usize = 1000;
 
-/// The metadata versions there have been, oldest first: a transaction is told the one of its read version, however old
-/// that is.
+/// Past metadata versions, oldest first: a transaction reads the one of its read version, however old that is.
 #[derive(Debug, Default)]
 struct MetadataVersions {
     since: VecDeque<(Version, Bytes)>,
@@ -103,7 +102,7 @@ impl MetadataVersions {
         }
     }
 
-    /// The one at `version`; the outer `None` where that is not known any more.
+    /// The one at `version`; the outer `None` if that is no longer known.
     fn at(&self, version: Version) -> Option<Option<Bytes>> {
         let after = self.since.partition_point(|(since, _)| *since <= version);
         match after.checked_sub(1).and_then(|at| self.since.get(at)) {
@@ -119,15 +118,15 @@ pub(crate) struct MemoryRows {
     chains: BTreeMap<MemoryKey, Chain>,
     /// Reads below this version are no longer possible.
     oldest: Version,
-    /// Keys with something to trim once the window has passed the version; each key at most once, so that one written
-    /// thousands of times in the window is looked at once per trim. Nearly in the order of versions: one that is out
-    /// of it keeps those behind it for another window at most.
+    /// Keys to trim once the window has passed the version. Each key is listed at most once, so that a key written
+    /// thousands of times in the window is visited once per trim. The order is nearly that of versions; a key out of
+    /// order delays those behind it by at most one window.
     trims: VecDeque<(Version, MemoryKey)>,
-    /// Keys changed since the last checkpoint took them, in no order; `None` where there are no checkpoints.
+    /// Keys changed since the last checkpoint took them, in no order; `None` without checkpoints.
     dirty: Option<Vec<MemoryKey>>,
-    /// Counts the takings of `dirty`. Chains begin at 0, which is never a round.
+    /// Counts how often `dirty` was taken. Chains begin at 0, which is never a round.
     dirty_round: u32,
-    /// A checkpoint reads at this version: nothing it can see is trimmed.
+    /// A checkpoint reads at this version: nothing that it can see is trimmed.
     pinned: Option<Version>,
     metadata: MetadataVersions,
 }
@@ -143,8 +142,8 @@ impl MemoryRows {
         self.chains.get(key).and_then(|chain| chain.at(version))
     }
 
-    /// The metadata version that was there at `version`, which may be older than all that can be read; `None` where it
-    /// is not known any more.
+    /// The metadata version at `version`, which may be older than everything that can be read; `None` if it is no
+    /// longer known.
     pub(crate) fn metadata_version(&self, version: Version) -> Option<Option<Bytes>> {
         self.metadata.at(version)
     }
@@ -167,7 +166,7 @@ impl MemoryRows {
         end: &[u8],
         version: Version,
     ) -> impl DoubleEndedIterator<Item = (&'a [u8], &'a Bytes)> + use<'a> {
-        // An inverted range would panic in the map; here it has no rows.
+        // An inverted range would panic in the map; it has no rows.
         let whole = (Bound::Included(begin), Bound::Excluded(end));
         let bounds = if begin < end { whole } else { (Bound::Excluded(begin), Bound::Included(begin)) };
         let rows = self.chains.range::<[u8], _>(bounds);
@@ -202,7 +201,7 @@ impl MemoryRows {
 
     fn apply(&mut self, version: Version, mutation: &Mutation) {
         match mutation {
-            // The two stamped forms are resolved before they come here; unresolved they set what they carry.
+            // The two stamped forms are resolved before this. Unresolved, they would set their template.
             Mutation::Set(key, value)
             | Mutation::StampedKey(key, value)
             | Mutation::StampedValue(key, value) => {
@@ -228,7 +227,7 @@ impl MemoryRows {
         }
     }
 
-    /// Trims a chunk of what lies before `oldest`. True where more is left.
+    /// Trims a chunk of the versions before `oldest`. Returns true if more is left.
     fn trim(&mut self, oldest: Version) -> bool {
         let oldest = self.pinned.map_or(oldest, |pinned| pinned.min(oldest));
         self.oldest = self.oldest.max(oldest);
@@ -274,7 +273,7 @@ impl Memory {
         self.rows.read()
     }
 
-    /// Applies `mutations` as `version`, which must be above every version a reader may hold.
+    /// Applies `mutations` as `version`, which must be above every reader's version.
     pub(crate) fn apply(&self, version: Version, mutations: &[Mutation]) {
         for chunk in mutations.chunks(APPLY_CHUNK) {
             let mut rows = self.rows.write();
@@ -282,9 +281,9 @@ impl Memory {
         }
     }
 
-    /// Forgets what only reads below `oldest` could see.
+    /// Drops what only reads below `oldest` could see.
     pub(crate) fn trim(&self, oldest: Version) {
-        // In chunks too: after a long checkpoint there is much to trim at once.
+        // In chunks too: after a long checkpoint much must be trimmed at once.
         while self.rows.write().trim(oldest) {}
     }
 
@@ -301,12 +300,12 @@ impl Memory {
     /// Takes the keys changed since the last call, in no order, some perhaps twice.
     pub(crate) fn dirty_take(&self) -> Vec<MemoryKey> {
         let mut rows = self.rows.write();
-        // Zero is what a new chain has, and is skipped.
+        // Zero marks a new chain, so it is skipped.
         rows.dirty_round = rows.dirty_round.wrapping_add(1).max(1);
         rows.dirty.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Gives back keys whose checkpoint failed.
+    /// Returns keys whose checkpoint failed.
     pub(crate) fn dirty_return(&self, keys: Vec<MemoryKey>) {
         if let Some(dirty) = &mut self.rows.write().dirty {
             dirty.extend(keys);
@@ -358,7 +357,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Every version from the oldest on reads as it was, through trims and pins; the oldest versions go away.
+        /// Every version from the oldest on reads as before, through trims and pins. The oldest versions are dropped.
         #[test]
         fn every_version_in_the_window_reads_as_it_was(
             batches in prop::collection::vec((prop::collection::vec(mutation(), 0..6), 0..6usize, any::<bool>()), 1..40)
@@ -380,7 +379,7 @@ mod tests {
                 }
                 let oldest = history[history.len().saturating_sub(keep + 1)].0;
                 memory.trim(oldest);
-                // Never less than what was asked to be kept, and never forgotten once and back again.
+                // Never less than what must be kept, and never readable again after it was not.
                 let readable = memory.read().oldest();
                 prop_assert!(readable <= oldest.max(pinned.unwrap_or(0)) || readable <= forgotten);
                 prop_assert!(pinned.is_none_or(|pinned| readable <= pinned));

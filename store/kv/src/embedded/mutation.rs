@@ -1,4 +1,4 @@
-//! What a commit changes, as the sequencer, the log and the memory image pass it on.
+//! The changes of a commit, in the form of the sequencer, the log and the memory image.
 
 use bytes::Bytes;
 
@@ -22,7 +22,7 @@ pub(crate) enum Mutation {
     StampedValue(Bytes, Bytes),
 }
 
-/// What a mutation counts beside its bytes, as in FoundationDB.
+/// The size that a mutation counts besides its bytes, as in FoundationDB.
 const MUTATION_OVERHEAD_BYTES: usize = 44;
 
 impl Mutation {

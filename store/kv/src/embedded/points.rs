@@ -1,8 +1,8 @@
-//! Single keys written at versions, as the conflict check asks for them: nearly always for one key, now and then for a
+//! Single keys written at versions, for the conflict check. It nearly always asks about one key, and rarely about a
 //! range.
 //!
-//! Keys are hashed; an order exists only as far as ranges have asked for one, as sorted runs of which each is more than
-//! twice as long as the next (the logarithmic method of Bentley and Saxe, 1980, section 2).
+//! Keys are hashed. They are sorted only as far as queries for ranges needed it, in sorted runs of which each is more
+//! than twice as long as the next (the logarithmic method of Bentley and Saxe, 1980, section 2).
 
 use bytes::Bytes;
 use indexmap::IndexMap;
@@ -20,7 +20,7 @@ pub(super) struct Points {
 }
 
 impl Points {
-    /// Notes that `key` was written at `version`, which is not below those before.
+    /// Records that `key` was written at `version`, which is not below earlier ones.
     pub(super) fn insert(&mut self, key: &Bytes, version: Version) {
         self.versions.insert(key.clone(), version);
     }
@@ -47,7 +47,7 @@ impl Points {
         self.versions.get_index(position).map_or(&[], |(key, _)| key.as_ref())
     }
 
-    /// Brings what was written since the last call into a run.
+    /// Sorts the keys written since the last call into a run.
     fn sort(&mut self) {
         if self.sorted == self.versions.len() {
             return;
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Against an ordered map, with ranges asked for at any time, so that runs of every length are merged.
+        /// Compares with an ordered map. Ranges are queried at any time, so that runs of every length are merged.
         #[test]
         fn keys_and_ranges_answer_as_an_ordered_map_does(
             steps in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..3), any::<u8>(), any::<u8>(), 0..9u8), 1..300)

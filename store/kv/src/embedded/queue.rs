@@ -1,4 +1,4 @@
-//! Between the transactions and the sequencer: a queue that is drained in batches, and the thread that drains it.
+//! The queue between the transactions and the sequencer. A thread drains it in batches.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::contract::{ErrorCode, KvError};
 /// Bytes of transactions in one batch: about what a disk writes in the time of a flush.
 const BATCH_BYTES_MAX: usize = 8 << 20;
 
-/// How long nothing has to wait before what is durable is confirmed on the disk.
+/// After so much idle time, what is durable is confirmed on the disk.
 const CONFIRM_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often an idle sequencer looks whether the version ceiling is near: well within the hour it is ahead.
+/// How often an idle sequencer checks the version ceiling: well within the hour by which it is ahead.
 const CEILING_INTERVAL: Duration = Duration::from_secs(20 * 60);
 
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ struct WaitingCommit {
 }
 
 impl WaitingCommit {
-    /// The next batch: what waits, up to the batch's limits.
+    /// The next batch: the waiting requests, up to the batch's limits.
     fn batch_take(&mut self) -> Vec<CommitRequest> {
         let mut bytes = 0usize;
         let fits = self.requests.iter().take(BATCH_TRANSACTIONS_MAX).take_while(|request| {
@@ -38,7 +38,7 @@ impl WaitingCommit {
     }
 }
 
-/// What waits for the sequencer.
+/// The requests that wait for the sequencer.
 #[derive(Debug, Default)]
 pub(crate) struct CommitQueue {
     waiting: Mutex<WaitingCommit>,
@@ -46,7 +46,7 @@ pub(crate) struct CommitQueue {
     ready: Condvar,
 }
 
-/// What an operation of a closed engine answers.
+/// The answer to an operation of a closed engine.
 pub(crate) fn closed_error() -> KvError {
     KvError::with(ErrorCode::OperationCancelled, "the store is closed")
 }
@@ -63,18 +63,18 @@ impl CommitQueue {
         self.ready.notify_one();
     }
 
-    /// Takes nothing more; what waits is still committed.
+    /// Accepts no more requests; the waiting ones are still committed.
     pub(crate) fn close(&self) {
         self.waiting.lock().closing = true;
         self.ready.notify_one();
     }
 
-    /// The next batch without waiting; empty where nothing waits.
+    /// The next batch without waiting; empty if nothing waits.
     pub(crate) fn batch_now(&self) -> Vec<CommitRequest> {
         self.waiting.lock().batch_take()
     }
 
-    /// The next batch; empty after an idle while, `None` once the queue is closed and empty.
+    /// The next batch; empty after some idle time, `None` once the queue is closed and empty.
     fn batch_next(&self, idle: Duration) -> Option<Vec<CommitRequest>> {
         let mut waiting = self.waiting.lock();
         while waiting.requests.is_empty() {
@@ -89,7 +89,7 @@ impl CommitQueue {
     }
 }
 
-/// Ends an engine with its sequencer, however that ends: nobody waits for an answer that will not come.
+/// Ends an engine with its sequencer, however that ends, so that nobody waits for an answer for ever.
 struct QueueGuard<'a> {
     queue: &'a CommitQueue,
     shared: &'a SequencerShared,

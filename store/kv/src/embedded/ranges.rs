@@ -154,7 +154,7 @@ impl Span {
     }
 }
 
-/// Appends a span that begins at or after the last one, or joins the two where they touch.
+/// Appends a span that begins at or after the last one, or joins the two if they touch.
 fn span_join(spans: &mut Vec<Span>, next: Span) {
     let touches = match (spans.last(), &next) {
         (None, _) => false,
@@ -176,7 +176,7 @@ pub(crate) fn is_key_after(begin: &[u8], end: &[u8]) -> bool {
     end.len() == begin.len().saturating_add(1) && end.last() == Some(&0) && end.starts_with(begin)
 }
 
-/// A conflict set: points apart from ranges, because nearly all of them are points.
+/// A conflict set. Points are kept apart from ranges, since nearly all spans are points.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SpanSet {
     points: BTreeSet<Bytes>,
@@ -204,7 +204,7 @@ impl SpanSet {
         }
     }
 
-    /// Every span, in order, those that touch as one: as FoundationDB counts and names them.
+    /// Every span, in order, joined if they touch, as FoundationDB counts and names them.
     pub(crate) fn spans(&self) -> Vec<Span> {
         let mut spans: Vec<Span> =
             Vec::with_capacity(self.points.len().saturating_add(self.ranges.ends.len()));
@@ -226,7 +226,7 @@ mod tests {
 
     use super::*;
 
-    /// Every key of up to two letters: enough to tell any two sets apart that are made of such keys.
+    /// Every key of up to two letters: enough to distinguish any two sets of such keys.
     fn universe() -> Vec<Vec<u8>> {
         let letters = 0..4u8;
         let two = letters.clone().flat_map(|one| (0..4u8).map(move |other| vec![one, other]));
@@ -234,7 +234,7 @@ mod tests {
     }
 
     proptest! {
-        /// Points and ranges, put in one by one, against the set that knows no points.
+        /// Points and ranges, added one by one, compared with a set that has no points.
         #[test]
         fn spans_that_touch_are_one(
             spans in prop::collection::vec((0..21usize, 0..21usize, any::<bool>()), 0..12)

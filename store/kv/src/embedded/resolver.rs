@@ -1,7 +1,7 @@
-//! The conflict check: who wrote what in the last five seconds, and which commits that refuses.
+//! The conflict check: which keys were written in the last five seconds, and which commits must fail for that.
 //!
-//! Writes are kept in generations of a fraction of the window. A check skips every generation that ended at or
-//! before the read version, which for a young transaction is nearly all of them; a generation leaves as a whole.
+//! Writes are kept in generations of a fraction of the window. A check skips every generation that ended at or before
+//! the read version, which is nearly all of them for a young transaction. A generation is dropped as a whole.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -16,7 +16,7 @@ use crate::contract::limits::TRANSACTION_LIFE_VERSIONS;
 /// Versions of one generation: a sixteenth of the window.
 const GENERATION_VERSIONS: Version = TRANSACTION_LIFE_VERSIONS / 16;
 
-/// Writes of one stretch of versions.
+/// The writes of one stretch of versions.
 #[derive(Debug)]
 struct Generation {
     first: Version,
@@ -74,14 +74,14 @@ impl Generation {
     }
 }
 
-/// What the check says of one commit.
+/// The result of the check for one commit.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ResolverVerdict {
     /// Nothing it read was written since.
     Accepted,
     /// Its read version is out of the window.
     TooOld,
-    /// The indices of the read spans that were written since: all of them where asked for, else the first.
+    /// The indices of the read spans that were written since: all of them on request, else the first.
     Conflict(Vec<usize>),
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct Resolver {
 }
 
 impl Resolver {
-    /// A resolver that knows of no writes and so refuses every read version below `version`.
+    /// A resolver without writes. It refuses every read version below `version`.
     pub(crate) fn new(version: Version) -> Self {
         Self { generations: VecDeque::new(), oldest: version }
     }
@@ -107,8 +107,8 @@ impl Resolver {
         }
     }
 
-    /// Checks a commit that read `reads` at `read_version`. One that read nothing can still be too old, unless it is
-    /// `risky`: FoundationDB gives every other commit something to read, so that it knows when it is over.
+    /// Checks a commit that read `reads` at `read_version`. A commit that read nothing can still be too old, unless it
+    /// is `risky`: FoundationDB gives every other commit something to read, so that it knows when the commit is over.
     pub(crate) fn check(
         &mut self,
         read_version: Version,
@@ -167,7 +167,7 @@ mod tests {
     }
 
     proptest! {
-        /// The window against a plain list of everything ever written.
+        /// Compares the window with a plain list of all writes.
         #[test]
         fn it_refuses_exactly_what_was_written_since(
             steps in prop::collection::vec(

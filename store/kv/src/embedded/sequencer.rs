@@ -1,9 +1,11 @@
 //! The sequencer: the one place that decides which commits happen and in which order.
 //!
-//! It takes a batch of requests, checks each against the last five seconds of writes and the batch itself, gives all
-//! accepted ones a version and each a batch index, makes them durable with one append, applies them, publishes the
-//! version, answers, and then fires watches. No two of these steps ever overlap for two batches, so a reader that
-//! gets a version gets everything below it, and a watcher that reads after it fired sees the change.
+//! It takes a batch of requests and checks each against the writes of the last five seconds and of the batch itself. It
+//! gives the accepted ones one version and each a batch index. It makes them durable with one append, applies them,
+//! publishes the version, answers, and then fires watches.
+//!
+//! These steps never overlap for two batches. A reader that gets a version therefore sees everything below it, and a
+//! watcher that reads after its watch fired sees the change.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -22,7 +24,7 @@ use crate::contract::limits::TRANSACTION_LIFE_VERSIONS;
 use crate::contract::{EngineState, ErrorCode, KvError, Version, Versionstamp};
 use crate::env::{Clock, Rng};
 
-/// How far ahead of use the ceiling is raised: an hour, so that an idle engine wakes for it twice an hour.
+/// The ceiling is raised so far ahead of use: an hour, so that an idle engine wakes for it twice an hour.
 pub(crate) const CEILING_AHEAD_VERSIONS: Version = 3_600_000_000;
 
 /// Why a commit was refused.
@@ -39,7 +41,7 @@ impl From<KvError> for CommitRefusal {
     }
 }
 
-/// What became of a commit: its stamp, or why not.
+/// The result of a commit: its stamp, or why it failed.
 pub(crate) type CommitAnswer = Result<Versionstamp, CommitRefusal>;
 
 /// One transaction that wants to commit.
@@ -50,9 +52,9 @@ pub(crate) struct CommitRequest {
     pub(crate) writes: Vec<Span>,
     pub(crate) mutations: Vec<Mutation>,
     pub(crate) report_conflicts: bool,
-    /// Where nothing was read, whether the read version's age does not matter either.
+    /// If nothing was read: whether the read version may also be too old.
     pub(crate) risky: bool,
-    /// What the transaction counts against the size limit.
+    /// The size that the transaction counts against the limit.
     pub(crate) bytes: usize,
     pub(crate) reply: oneshot::Sender<CommitAnswer>,
 }
@@ -60,17 +62,17 @@ pub(crate) struct CommitRequest {
 /// Why an append did not happen.
 #[derive(Debug)]
 pub(crate) enum AppendError {
-    /// There is no room; the log is as it was before.
+    /// The disk is full; the log is as it was before.
     NoSpace(String),
     /// The process has no descriptor, memory or thread left for it; the log is as it was before.
     Resources(String),
-    /// Anything else: what is on the disk is unknown, and the engine stops with this error.
+    /// Anything else: the content of the disk is unknown, and the engine stops with this error.
     Failed(KvError),
 }
 
-/// Where accepted batches become durable.
+/// Makes accepted batches durable.
 pub(crate) trait Durable: Send {
-    /// Makes one batch durable, with a new ceiling where there is one. Returns after the flush.
+    /// Makes one batch durable, with a new ceiling if one is given. Returns after the flush.
     fn append(
         &mut self,
         version: Version,
@@ -81,15 +83,15 @@ pub(crate) trait Durable: Send {
     /// Work that may be done between batches, after `version` was published.
     fn maintain(&mut self, version: Version, memory: &Arc<Memory>);
 
-    /// Whether anything is left that [`Durable::confirm`] makes durable when there is time.
+    /// Returns true if [`Durable::confirm`] has something left to make durable when idle.
     fn is_unconfirmed(&self) -> bool;
 
-    /// Makes durable how far the log is durable: now and then under load, and always when `idle`. An error means that
+    /// Makes durable how far the log is durable: at intervals under load, and always when `idle`. An error means that
     /// the disk has failed.
     fn confirm(&mut self, idle: bool) -> Result<(), KvError>;
 }
 
-/// What the sequencer and the transactions share.
+/// State that the sequencer and the transactions share.
 pub(crate) struct SequencerShared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) rng: Arc<dyn Rng>,
@@ -99,7 +101,7 @@ pub(crate) struct SequencerShared {
     pub(crate) stats: EngineCounters,
     /// Why the engine stopped, once it has.
     stopped: OnceLock<KvError>,
-    /// The same and what comes before it, for those who wait.
+    /// The state for those that wait for a change.
     state: watch::Sender<EngineState>,
 }
 
@@ -110,12 +112,12 @@ impl SequencerShared {
         Self { clock, rng, versions, memory: Arc::new(memory), watches, stats, stopped, state }
     }
 
-    /// What the engine can do now, and every change of that.
+    /// The engine's state, and every change of it.
     pub(crate) fn state(&self) -> watch::Receiver<EngineState> {
         self.state.subscribe()
     }
 
-    /// Notes whether commits go through. An engine that has stopped stays so.
+    /// Records whether commits succeed. A stopped engine stays stopped.
     fn state_set(&self, next: EngineState) {
         self.state.send_if_modified(|state| {
             let changes = !matches!(state, EngineState::Stopped(_)) && *state != next;
@@ -126,12 +128,12 @@ impl SequencerShared {
         });
     }
 
-    /// An error once the engine has stopped.
+    /// Fails once the engine has stopped.
     pub(crate) fn running(&self) -> Result<(), KvError> {
         self.stopped.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    /// Stops the engine for good: every later operation answers `error`, every watch ends with it.
+    /// Stops the engine for good: every later operation and every watch ends with `error`.
     pub(crate) fn stop(&self, error: KvError) {
         let error = self.stopped.get_or_init(|| error);
         self.state_set(EngineState::Stopped(error.clone()));
@@ -145,19 +147,18 @@ struct Accepted {
     reply: oneshot::Sender<CommitAnswer>,
 }
 
-/// The sequencer's own state. Exactly one exists per engine.
+/// The sequencer's own state. Each engine has exactly one.
 pub(crate) struct Sequencer {
     shared: Arc<SequencerShared>,
     resolver: Resolver,
     durable: Option<Box<dyn Durable>>,
     trimmed: Version,
-    /// Whether the last batch was refused by the disk or for want of resources, so that this is logged once and not
-    /// per batch.
+    /// Whether the disk, or a lack of resources, refused the last batch, so that this is logged once and not per batch.
     refusing: bool,
 }
 
 impl Sequencer {
-    /// A sequencer that knows of no writes before `first`. Without `durable` nothing outlives the process.
+    /// A sequencer without writes before `first`. Without `durable`, the data ends with the process.
     pub(crate) fn new(
         shared: Arc<SequencerShared>,
         first: Version,
@@ -189,7 +190,7 @@ impl Sequencer {
         }
     }
 
-    /// Whether the durable ceiling has room for the versions of the next while; extends it otherwise.
+    /// Checks that the durable ceiling suffices for the next while; raises it otherwise.
     fn ceiling_extend(&mut self) {
         if self.shared.running().is_err() || self.ceiling_next(self.shared.versions.read_version()).is_none()
         {
@@ -202,13 +203,13 @@ impl Sequencer {
         }
     }
 
-    /// What an engine does that has had nothing to commit for a while.
+    /// The periodic work of an idle engine.
     pub(crate) fn idle(&mut self) {
         self.ceiling_extend();
         self.confirm(true);
     }
 
-    /// Whether the next while without commits has work.
+    /// Returns true if an idle engine has something to confirm.
     pub(crate) fn is_unconfirmed(&self) -> bool {
         self.durable.as_ref().is_some_and(|durable| durable.is_unconfirmed())
     }
@@ -264,7 +265,7 @@ impl Sequencer {
         accepted.push(Accepted { stamp, reply });
     }
 
-    /// The ceiling to persist with a batch of `version`, where the present one is near.
+    /// The ceiling to store with a batch of `version`, if the present one is near.
     fn ceiling_next(&self, version: Version) -> Option<Version> {
         self.durable.as_ref()?;
         let near = version.saturating_add(CEILING_AHEAD_VERSIONS / 2) > self.shared.versions.ceiling();
@@ -298,7 +299,7 @@ impl Sequencer {
             let value = self.shared.memory.read().get(&key, version).cloned();
             self.shared.watches.check(&key, value.as_ref());
         }
-        // Trimming a sixteenth of the window at a time keeps the lock's share small and the work amortised.
+        // Trimming a sixteenth of the window at a time holds the lock for a short time and amortises the work.
         let oldest = version.saturating_sub(TRANSACTION_LIFE_VERSIONS);
         if oldest.saturating_sub(self.trimmed) > TRANSACTION_LIFE_VERSIONS / 16 {
             self.trimmed = oldest;
@@ -331,7 +332,7 @@ impl Sequencer {
         }
         self.shared.state_set(EngineState::Refusing(error.clone()));
         if let Some(durable) = &mut self.durable {
-            // A checkpoint may give room back; nothing else would begin or end one now.
+            // A checkpoint may free space; nothing else would begin or end one now.
             durable.maintain(self.shared.versions.read_version(), &self.shared.memory);
         }
         for Accepted { reply, .. } in accepted {
@@ -340,7 +341,7 @@ impl Sequencer {
     }
 }
 
-/// The reads that were written since, as a refusal names them: in order, those that touch as one.
+/// The reads that were written since, as a refusal names them: in order, joined if they touch.
 fn ranges_named(reads: &[Span], indices: &[usize]) -> Vec<Range<Bytes>> {
     let mut named = RangeSet::default();
     for range in indices.iter().filter_map(|index| reads.get(*index)).map(Span::to_range) {
@@ -349,7 +350,7 @@ fn ranges_named(reads: &[Span], indices: &[usize]) -> Vec<Range<Bytes>> {
     named.iter().map(|(begin, end)| begin.clone()..end.clone()).collect()
 }
 
-/// Sends an outcome. Whoever asked may have stopped waiting; the outcome stands all the same.
+/// Sends a result. The caller may have stopped waiting; the result is valid anyway.
 pub(crate) fn answer(reply: oneshot::Sender<CommitAnswer>, outcome: CommitAnswer) {
     let _ = reply.send(outcome);
 }

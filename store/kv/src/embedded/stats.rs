@@ -1,4 +1,4 @@
-//! Figures of the sequencer: how much it commits and how long the disk takes.
+//! Metrics of the sequencer: how much it commits and how long the disk takes.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-/// What a flush may take: from a disk with its own power to one that is ill.
+/// Durations of a flush: from a disk with its own power supply to a failing one.
 const FLUSH_BUCKETS_SECONDS: [f64; 10] = [0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 5.0];
 
 /// Counters of one engine.
@@ -38,9 +38,9 @@ impl Default for EngineCounters {
 pub struct EngineStats {
     /// Transactions that committed something.
     pub transactions: u64,
-    /// Changes they made.
+    /// Mutations in them.
     pub mutations: u64,
-    /// Batches they were committed in.
+    /// The batches of these transactions.
     pub batches: u64,
     /// Batches that the disk refused.
     pub failures: u64,

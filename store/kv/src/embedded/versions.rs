@@ -1,9 +1,9 @@
-//! The version clock: which version a read gets, which a commit gets, and how far both may go.
+//! The version clock: the versions of reads and commits, and their ceiling.
 //!
-//! Versions follow the clock, about a million a second, also when nothing is written: an idle store hands out
-//! younger read versions without anybody waking up, because the version is computed when it is asked for. While a
-//! batch is being committed the read version stands still at the last published one, so that no read version lies
-//! between a batch's version and its publication. No version is used above the persisted ceiling.
+//! Versions follow the clock, about a million a second, even without writes. An idle store returns younger read
+//! versions without waking up, since the version is computed on request. During a commit the read version stays at the
+//! last published one, so that no read version falls between a batch's version and its publication. No version above
+//! the stored ceiling is used.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,18 +13,18 @@ use parking_lot::Mutex;
 use crate::contract::Version;
 use crate::env::{Clock, Rng};
 
-/// Smallest and largest step where the clock has not moved: versions are never dense, so that no code relies on it.
+/// The largest step when the clock has not moved: versions are never dense, so that no code relies on it.
 const STEP_MAX: u64 = 10;
 
 #[derive(Debug)]
 struct VersionState {
-    /// What a read gets.
+    /// The version of reads.
     published: Version,
     /// The last version given to a batch, published or not.
     assigned: Version,
     /// Whether a batch has a version and is not published yet.
     in_flight: bool,
-    /// Versions above this are not used before it has been raised durably.
+    /// Higher versions are not used until it has been raised durably.
     ceiling: Version,
 }
 
@@ -45,7 +45,7 @@ impl Versions {
         Self { clock, rng, base: first, base_time, state: Mutex::new(state) }
     }
 
-    /// The version the clock shows now.
+    /// The version that the clock shows now.
     fn shown(&self) -> Version {
         let elapsed = self.clock.monotonic().saturating_sub(self.base_time).as_micros();
         self.base.saturating_add(Version::try_from(elapsed).unwrap_or(Version::MAX))
@@ -61,7 +61,7 @@ impl Versions {
         state.published
     }
 
-    /// A version for the next batch, above every read version handed out. Reads stand still until
+    /// A version for the next batch, above every read version given. Read versions stay the same until
     /// [`Versions::publish`] or [`Versions::abandon`].
     pub(crate) fn assign(&self) -> Version {
         let shown = self.shown();
@@ -80,7 +80,7 @@ impl Versions {
         state.in_flight = false;
     }
 
-    /// The batch came to nothing.
+    /// Gives up the version: the batch failed.
     pub(crate) fn abandon(&self) {
         self.state.lock().in_flight = false;
     }

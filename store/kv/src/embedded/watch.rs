@@ -1,4 +1,4 @@
-//! Watches: who waits for which key to differ from what they saw.
+//! Watches: which watcher waits for which key to differ from its baseline.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::mutation::Mutation;
 use crate::contract::limits::WATCHES_MAX;
 use crate::contract::{ErrorCode, KvError, KvResult, Watch};
 
-/// A place among the watches of an engine, given back when dropped.
+/// A place among the watches of an engine, freed when dropped.
 #[derive(Debug)]
 struct WatchSlot(Arc<AtomicUsize>);
 
@@ -33,7 +33,7 @@ pub(crate) struct Watcher {
 impl Watcher {
     /// Ends the watch.
     pub(crate) fn end(self, result: KvResult<()>) {
-        // The other side may be gone; then nobody waits.
+        // The other side may be gone; nobody waits then.
         let _ = self.sender.send(result);
     }
 }
@@ -42,11 +42,11 @@ impl Watcher {
 #[derive(Debug, Default)]
 struct ArmedWatches {
     keys: BTreeMap<Bytes, Vec<Watcher>>,
-    /// Above so many keys, those nobody waits for any more are swept out.
+    /// Above so many keys, those without a waiting watcher are removed.
     sweep_above: usize,
 }
 
-/// Keys below which sweeping is not worth while.
+/// Below so many keys, the removal is not worthwhile.
 const SWEEP_MIN: usize = 64;
 
 impl ArmedWatches {
@@ -69,7 +69,7 @@ pub(crate) struct Watches {
 }
 
 impl Watches {
-    /// A watch and its engine's side, or 1032.
+    /// A watch with its engine's side, or 1032.
     pub(crate) fn open(&self, baseline: Option<Bytes>) -> KvResult<(Watcher, Watch)> {
         let place = WatchSlot(Arc::clone(&self.outstanding));
         if self.outstanding.fetch_add(1, Ordering::Relaxed) >= WATCHES_MAX {
@@ -78,13 +78,13 @@ impl Watches {
         let (sender, receiver) = oneshot::channel();
         let watch = async move {
             let _place = place;
-            // The engine's side vanishes only with a transaction that never committed.
+            // The engine's side is dropped only with a transaction that never committed.
             receiver.await.unwrap_or(Err(KvError::new(ErrorCode::TransactionCancelled)))
         };
         Ok((Watcher { baseline, sender }, Box::pin(watch)))
     }
 
-    /// Arms a watch. The caller checks the value after this, so that no change falls between.
+    /// Arms a watch. The caller checks the value after this, so that no change is missed.
     pub(crate) fn arm(&self, key: Bytes, watcher: Watcher) {
         let mut waiting = self.waiting.lock();
         waiting.sweep();
@@ -107,7 +107,7 @@ impl Watches {
         }
     }
 
-    /// Watched keys among those `mutations` may have changed.
+    /// The watched keys that `mutations` may have changed.
     pub(crate) fn touched(&self, mutations: &[Mutation]) -> Vec<Bytes> {
         let waiting = &self.waiting.lock().keys;
         if waiting.is_empty() {
@@ -131,13 +131,13 @@ impl Watches {
         keys
     }
 
-    /// Keys that anybody is thought to watch.
+    /// Keys that have watches, as far as known.
     #[cfg(test)]
     pub(crate) fn keys_watched(&self) -> usize {
         self.waiting.lock().keys.len()
     }
 
-    /// Ends every watch with `error`: the engine is going.
+    /// Ends every watch with `error`: the engine stops.
     pub(crate) fn end_all(&self, error: &KvError) {
         let waiting = std::mem::take(&mut *self.waiting.lock());
         waiting.keys.into_values().flatten().for_each(|watcher| watcher.end(Err(error.clone())));

@@ -1,9 +1,9 @@
-//! An engine around an engine that does what the contract allows and a quiet machine never shows: refused and
-//! unknown commits, commits that happen later, short batches, watches that lie, late read versions.
+//! A wrapper around an engine that does what the contract allows and a quiet machine never shows: refused and unknown
+//! commits, commits that happen later, short batches, spurious watches, late read versions.
 //!
-//! Everything is drawn from one seeded source. What it injects never breaks the contract: a commit reported as 1021
-//! without having happened is not in flight and never will be; an error of a commit is also the error of its watches
-//! and stamps; blind writes are never refused for a conflict; a read-only commit never fails.
+//! All randomness comes from one seeded source. The injected faults never break the contract. A commit reported as 1021
+//! without having happened is not in flight and never will be. An error of a commit is also the error of its watches
+//! and stamps. A blind write never fails for a conflict, and a read-only commit never fails.
 
 mod plan;
 #[cfg(test)]
@@ -23,7 +23,7 @@ use crate::env::Rng;
 pub use plan::FaultPlan;
 use transaction::FaultTransaction;
 
-/// What transactions share: the inner engine, the plan, the dice and the tally.
+/// State that transactions share: the inner engine, the plan, the generator and the counters.
 pub(crate) struct Faults {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) plan: FaultPlan,
@@ -32,9 +32,9 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// Whether a fault of this probability happens now; counted under `name` if so.
+    /// Returns true if a fault of this probability happens now, and counts it under `name`.
     pub(crate) fn strikes(&self, name: &'static str, probability: f64) -> bool {
-        // A fault that cannot happen draws nothing, so that plans differ only where they differ.
+        // An impossible fault draws nothing, so that two plans with the same faults draw the same numbers.
         let struck = probability > 0.0 && crate::env::unit(self.rng.next_u64()) < probability;
         if struck {
             let mut counts = self.counts.lock();
@@ -55,7 +55,7 @@ impl Faults {
     }
 }
 
-/// The engine around an engine.
+/// The wrapper.
 pub struct FaultEngine {
     faults: Arc<Faults>,
 }
@@ -66,7 +66,7 @@ impl FaultEngine {
         Self { faults: Arc::new(Faults { engine: inner, plan, rng, counts: Mutex::default() }) }
     }
 
-    /// How often each fault was injected so far, by name: a test that wants faults can see that it had them.
+    /// How often each fault was injected so far, by name: a test that needs faults can check that it had them.
     pub fn injected(&self) -> BTreeMap<&'static str, u64> {
         self.faults.counts.lock().clone()
     }

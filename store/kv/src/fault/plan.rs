@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Probabilities (0 to 1) of faults. Every one of them is allowed by the contract.
+/// Probabilities (0 to 1) of faults. The contract allows every one of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FaultPlan {
     /// A read answers 1007, 1009 or 1037.
@@ -13,17 +13,16 @@ pub struct FaultPlan {
     pub commit_then_unknown: f64,
     /// A commit does not happen, is no longer in flight, and answers 1021.
     pub no_commit_then_unknown: f64,
-    /// A commit answers 1031 and is tried later all the same.
+    /// A commit answers 1031 and is tried later anyway.
     pub timed_out_then_commit: f64,
-    /// How much later at most.
+    /// The longest delay of that commit.
     pub commit_later_max: Duration,
-    /// A commit is under way for a while before the store decides over it.
+    /// A commit takes a while before the store decides it.
     pub commit_slow: f64,
-    /// How long at most.
     pub commit_delay_max: Duration,
-    /// A batch of a range brings a few rows only, with more left.
+    /// A batch of a range returns only a few rows, with more left.
     pub short_batch: f64,
-    /// A watch fires though nothing changed.
+    /// A watch fires although nothing changed.
     pub watch_spurious: f64,
     /// A watch fires late.
     pub watch_late: f64,
@@ -33,7 +32,6 @@ pub struct FaultPlan {
     pub watch_delay_max: Duration,
     /// A transaction waits for its read version.
     pub read_version_slow: f64,
-    /// How long at most.
     pub read_version_delay_max: Duration,
 }
 
@@ -59,7 +57,7 @@ impl FaultPlan {
         }
     }
 
-    /// What is on in every whole-system test: each fault often enough to be met, seldom enough to get on.
+    /// Used in every whole-system test: each fault is frequent enough to occur and rare enough for progress.
     pub fn standard() -> Self {
         Self {
             read_fails: 0.002,
@@ -77,7 +75,7 @@ impl FaultPlan {
         }
     }
 
-    /// Trouble in every other operation: for tests of a store's own layers.
+    /// A fault in every other operation: for tests of a store's own layers.
     pub fn heavy() -> Self {
         Self {
             read_fails: 0.05,

@@ -1,4 +1,4 @@
-//! Each fault alone, certain: what the caller sees and what the store holds.
+//! Each fault alone, with probability 1: what the caller sees and what the store has.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,11 +24,11 @@ async fn value(database: &Database, key: &'static [u8]) -> Option<Vec<u8>> {
     value.map(|value| value.to_vec())
 }
 
-/// One attempt at setting a key, and its error.
+/// One try to set a key, and its error.
 async fn set_once(database: &Database) -> ErrorCode {
     let set = |transaction: Transaction, attempt: TransactionTry| async move {
         if attempt.number > 1 {
-            // The second attempt only carries the first one's error out.
+            // The second try only returns the first one's error.
             return Err(KvError::new(ErrorCode::ClientInvalidOperation));
         }
         transaction.set_option(crate::TransactionOption::RetryLimit(0))?;
@@ -148,7 +148,7 @@ async fn a_counter_that_looks_before_it_repeats_is_exact_under_heavy_faults() {
     let mut certain = 0u32;
     for id in 0..200u32 {
         let add = |transaction: Transaction, _| async move {
-            // Natural: the mark says whether this very addition is there.
+            // Natural: the mark shows whether this very addition was made.
             if transaction.get(&id.to_be_bytes()).await?.is_none() {
                 transaction.set(&id.to_be_bytes(), b"")?;
                 transaction.atomic(crate::AtomicOp::Add, b"total", &1u64.to_le_bytes())?;

@@ -14,7 +14,7 @@ use crate::contract::{
     RangeBatch, RangeRequest, StreamingMode, TransactionOption, Version, Versionstamp, Watch,
 };
 
-/// What became of an attempt's commit, for the watches and stamps that hang on it.
+/// The result of a try's commit, for its watches and stamps.
 #[derive(Clone, Debug)]
 enum Fate {
     Open,
@@ -24,20 +24,20 @@ enum Fate {
 
 struct FaultState {
     inner: Arc<dyn EngineTransaction>,
-    /// Whether a commit was answered here without the inner transaction knowing.
+    /// Whether a commit was answered here, without a commit of the inner transaction.
     ended: bool,
     /// Whether anything was written, so that a commit can fail at all.
     wrote: bool,
     /// Whether anything was read with a conflict, so that it can conflict.
     read: bool,
-    /// Whether the read version was asked for.
+    /// Whether the read version was requested.
     versioned: bool,
     fate: watch::Sender<Fate>,
 }
 
 impl FaultState {
     fn restart(&mut self) {
-        // What was decided stays decided, though nobody may have looked yet.
+        // A result stays, even if nobody has read it yet.
         self.fate.send_if_modified(|fate| {
             let open = matches!(fate, Fate::Open);
             if open {
@@ -56,7 +56,7 @@ pub(super) struct FaultTransaction {
     state: Mutex<FaultState>,
 }
 
-/// Faults of a commit, in the order in which the dice are thrown.
+/// Faults of a commit, in the order in which they are drawn.
 enum CommitFault {
     None,
     Refused(ErrorCode),
@@ -96,7 +96,7 @@ impl FaultTransaction {
         }
     }
 
-    /// The inner transaction for a read, after the faults a read may have.
+    /// The inner transaction for a read, after the faults of a read.
     async fn reading(&self, snapshot: bool) -> KvResult<Arc<dyn EngineTransaction>> {
         let inner = self.inner()?;
         self.version_wait().await;
@@ -119,7 +119,7 @@ impl FaultTransaction {
         let (faults, plan) = (&self.faults, &self.faults.plan);
         if faults.strikes("commit_refused", plan.commit_refused) {
             let conflict = read && faults.below(2) == 0;
-            // 1007 is of reads too: a blind write is never too old.
+            // 1007 can be an error of reads only: a blind write is never too old.
             let code = if conflict { ErrorCode::NotCommitted } else { self.version_error() };
             let blind = !read && code == ErrorCode::TransactionTooOld;
             return CommitFault::Refused(if blind { ErrorCode::ProcessBehind } else { code });
@@ -144,7 +144,7 @@ impl FaultTransaction {
             (state.wrote, state.read)
         };
         if wrote && self.faults.strikes("commit_slow", self.faults.plan.commit_slow) {
-            // Its read version is that of what it has read; without one it takes it when it arrives.
+            // Its read version is that of its reads; without reads, the commit takes one when it arrives.
             tokio::time::sleep(self.faults.delay(self.faults.plan.commit_delay_max)).await;
         }
         let fault = if wrote { self.commit_fault(read) } else { CommitFault::None };
@@ -168,10 +168,10 @@ impl FaultTransaction {
         result
     }
 
-    /// Lets `inner` commit on its own some time later. This transaction goes on with another one inside, so that
-    /// nothing its owner does reaches the one in flight.
+    /// Lets `inner` commit on its own some time later. This transaction continues with another one inside, so that its
+    /// owner's next calls do not reach the commit in flight.
     async fn commit_later(&self, inner: Arc<dyn EngineTransaction>) -> KvResult<()> {
-        // A commit in flight has its read version; were it taken later, it might follow what its owner does next.
+        // A commit in flight has its read version. Taken later, it might follow its owner's next actions.
         inner.read_version().await?;
         let delay = self.faults.delay(self.faults.plan.commit_later_max);
         #[expect(clippy::disallowed_methods, reason = "an engine around an engine")]
@@ -179,7 +179,7 @@ impl FaultTransaction {
         self.state.lock().inner = fresh;
         tokio::spawn(async move {
             tokio::time::sleep(delay).await;
-            // Nobody is told: that is what 1031 means.
+            // Nobody gets the result: that is the meaning of 1031.
             let _ = inner.commit().await;
         });
         Ok(())
@@ -218,7 +218,7 @@ async fn commit_wait(mut fate: watch::Receiver<Fate>) -> KvResult<()> {
     match decided {
         Ok(Fate::Failed(error)) => Err(error),
         Ok(_) => Ok(()),
-        // The transaction went away without a commit.
+        // The transaction was dropped without a commit.
         Err(_) => Err(ErrorCode::TransactionCancelled.into()),
     }
 }

@@ -1,4 +1,4 @@
-//! The runner over an engine that fails as told: what is retried, what is remembered, what is counted.
+//! The runner over an engine that fails by a script: what is retried, remembered and counted.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -146,7 +146,7 @@ impl EngineTransaction for ScriptedTransaction {
     }
 }
 
-/// An error that has the store's two levels down.
+/// An error with the store's error two levels down.
 #[derive(Debug, thiserror::Error)]
 #[error("layer")]
 struct Layer(#[source] Middle);

@@ -1,8 +1,8 @@
-//! What each kind of read depends on, at its edges: over every kind of own write, another transaction's write just
-//! inside each edge refuses the reader's commit and names exactly the range, one just outside does not.
+//! The edges of each read's dependence, under every kind of own write. Another transaction's write just inside an edge
+//! makes the reader's commit fail and name exactly the range. A write just outside does not.
 //!
-//! The cases are a table of own writes by a table of reads. The model says what a read depends on; the other
-//! transaction only adds write conflicts, so that nothing but the conflict is tested.
+//! The cases combine a table of own writes with a table of reads. The model says what a read depends on. The other
+//! transaction only adds write conflicts, so that only the conflict is tested.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,16 +21,16 @@ use crate::env::SystemClock;
 const ROWS: [&str; 7] = ["b", "d", "f", "h", "j", "l", "n"];
 /// Above any row there is.
 const ALL: usize = 1000;
-/// Cases that run side by side where they have parts of the store of their own.
+/// Cases that run at once if each has a part of the store for itself.
 const ABREAST: usize = 16;
 
-/// A case takes milliseconds, and nothing is too old before five seconds; the version clock of a store may run a little
-/// ahead.
+/// A case takes milliseconds, and no transaction is too old before five seconds. The margin allows for a store whose
+/// version clock runs a little ahead.
 const STANDSTILL: Duration = Duration::from_secs(4);
-/// Of one case.
+/// For one case.
 const STANDSTILLS_MAX: usize = 3;
 
-/// The reader, whoever puts the rows there, and the other transaction.
+/// The reader, the transaction that writes the rows, and the other transaction.
 const READER: usize = 0;
 const FILLER: usize = 1;
 const OTHER: usize = 2;
@@ -83,7 +83,7 @@ fn ranges(begins: &[Selector], ends: &[Selector], limits: &[usize]) -> Vec<Progr
     reads
 }
 
-/// What the reader does before it reads.
+/// The reader's actions before it reads.
 fn own_writes() -> Vec<Vec<ProgramAction>> {
     let set = |key| ProgramAction::Set(name(key), name("1"));
     let clear = |key| ProgramAction::Clear(name(key));
@@ -115,7 +115,7 @@ fn own_writes() -> Vec<Vec<ProgramAction>> {
     ]
 }
 
-/// Reads that every own write is put under.
+/// Reads that are tested with every own write.
 fn reads_of_each() -> Vec<ProgramAction> {
     let mut reads = Vec::new();
     for key in ["f", "g"] {
@@ -170,7 +170,7 @@ fn reads_in_every_shape() -> Vec<ProgramAction> {
     reads
 }
 
-/// Reads that run off the ends of the keyspace.
+/// Reads that leave the keyspace at its ends.
 fn reads_at_the_ends() -> Vec<ProgramAction> {
     let (begins, ends) = (["", "b"], ["n", "o"]);
     let mut reads = Vec::new();
@@ -211,7 +211,7 @@ fn cases_at_the_ends() -> Vec<Case> {
     own.iter().flat_map(|own| reads_at_the_ends().into_iter().map(move |read| case(own, read))).collect()
 }
 
-/// The engine beside the model.
+/// The engine and the model.
 struct Pair {
     machine: ProgramMachine,
     model: Model,
@@ -228,7 +228,7 @@ impl Pair {
         Ok(outcome)
     }
 
-    /// Puts the rows there, and lets the reader read.
+    /// Writes the rows, and lets the reader read.
     async fn read(&mut self, case: &Case) -> Check {
         self.step(FILLER, &ProgramAction::ClearRange(name(""), SlotName(vec![0xff]))).await?;
         for row in ROWS {
@@ -245,8 +245,8 @@ impl Pair {
         Ok(())
     }
 
-    /// Lets the other transaction write `keys`, and the reader commit: whether it was refused. Whether it had to be,
-    /// and with which names, the model has said.
+    /// Lets the other transaction write `keys` and the reader commit. Returns true if the commit was refused. The model
+    /// has checked whether it had to be, and which ranges it had to name.
     async fn probe(&mut self, keys: &[SlotName]) -> Result<bool, Wrong> {
         for key in keys {
             self.step(OTHER, &ProgramAction::Conflict(ConflictKind::Write, key.clone(), after(key))).await?;
@@ -261,7 +261,7 @@ impl Pair {
     }
 }
 
-/// The last key before `key`, or one that nothing of a case lies behind.
+/// The last key before `key`, or a key that is before all of a case.
 fn before(key: &SlotName) -> Option<SlotName> {
     let (last, front) = key.0.split_last()?;
     let mut before = front.to_vec();
@@ -272,12 +272,12 @@ fn before(key: &SlotName) -> Option<SlotName> {
     Some(SlotName(before))
 }
 
-/// What happened over all cases, so that tables that try nothing are noticed.
+/// Counts over all cases, so that a table that tries nothing is noticed.
 #[derive(Debug, Default)]
 struct EdgeCases {
     inside: usize,
     outside: usize,
-    /// Cases where the contract says no more.
+    /// Cases that the contract leaves open.
     open_ended: usize,
 }
 
@@ -314,8 +314,8 @@ async fn case_run(engine: Arc<dyn Engine>, frame: &Frame, case: &Case) -> Result
     Ok(tried)
 }
 
-/// Runs a case, again where a transaction of it was too old after a time in which it may have been: nothing keeps a busy
-/// machine from standing still for as long as a store remembers. One that is too old at once is wrong.
+/// Runs a case, and again if a transaction in it was too old after a time that allows this: a busy machine may stall
+/// for as long as a store remembers. A transaction that is too old at once is an error.
 async fn case_run_in_time(engine: Arc<dyn Engine>, frame: &Frame, case: &Case) -> Result<EdgeCases, Wrong> {
     let clock = SystemClock::shared();
     for _ in 0..STANDSTILLS_MAX {

@@ -10,24 +10,24 @@ use crate::contract::limits::METADATA_VERSION_KEY;
 use crate::contract::{AtomicOp, ConflictKind, ErrorCode, StreamingMode};
 use crate::database::key_after;
 
-/// Letters of keys. `q` is where stamps go.
+/// Letters of keys. Stamps use `q`.
 const LETTERS: [u8; 5] = [b'a', b'b', b'q', 0, 0xfe];
 /// A limit that no program reaches.
 const ALL_ROWS: usize = 1000;
 /// Instructions of one program, at most.
 const STEPS_MAX: usize = 45;
 
-/// A key of the program, or seldom one whose value may be waiting for its stamp.
+/// A key of the program. Rarely, its value may be waiting for its stamp.
 fn key() -> BoxedStrategy<SlotName> {
     prop_oneof![40 => counter(), 2 => stamped(), 1 => Just(metadata())].boxed()
 }
 
-/// The metadata version, in a store of the program's own.
+/// The metadata version, in a store that the program has for itself.
 fn metadata() -> SlotName {
     SlotName(METADATA_VERSION_KEY.to_vec())
 }
 
-/// A key whose value may be a stamp: no operation counts with it, since nobody knows the result.
+/// A key whose value may be a stamp. No operation computes with it, since its result is unpredictable.
 fn stamped() -> BoxedStrategy<SlotName> {
     let tagged = |mut letters: Vec<u8>| {
         letters.push(b'v');
@@ -36,7 +36,7 @@ fn stamped() -> BoxedStrategy<SlotName> {
     vec(select(&LETTERS[..]), 0..=1).prop_map(tagged).boxed()
 }
 
-/// A key that operations count with: few letters, so that keys meet; seldom an illegal one.
+/// A key that operations compute with: few letters, so that keys collide; rarely an illegal one.
 fn counter() -> BoxedStrategy<SlotName> {
     let short = vec(select(&LETTERS[..]), 0..=3).prop_map(SlotName);
     let outside = select(vec![vec![0xff_u8], vec![0xff, 1]]).prop_map(SlotName);
@@ -44,7 +44,7 @@ fn counter() -> BoxedStrategy<SlotName> {
     prop_oneof![120 => short, 4 => outside, 1 => long].boxed()
 }
 
-/// A value that the model can count with.
+/// A value that the model can compute with.
 fn operand() -> BoxedStrategy<SlotName> {
     vec(select(&[0_u8, 1, 7, 0x80, 0xff][..]), 0..=9).prop_map(SlotName).boxed()
 }
@@ -57,7 +57,7 @@ fn value() -> BoxedStrategy<SlotName> {
     .boxed()
 }
 
-/// A range, mostly the right way round.
+/// A range, usually with its begin before its end.
 fn bounds() -> BoxedStrategy<(SlotName, SlotName)> {
     let sorted = |(one, other): (SlotName, SlotName)| if one <= other { (one, other) } else { (other, one) };
     let one = |name: SlotName| (name.clone(), SlotName(key_after(&name.0)));
@@ -89,7 +89,7 @@ fn range() -> BoxedStrategy<Range> {
     ];
     (ends, limit, mode, any::<bool>(), weighted(3))
         .prop_map(|((begin, end), limit, mode, reverse, snapshot)| {
-            // An exact read needs a limit; that it is refused without one is another check's.
+            // An exact read needs a limit. Another check covers the refusal without one.
             let limit = if mode == StreamingMode::Exact && limit == 0 { ALL_ROWS } else { limit };
             Range { begin, end, limit, mode, reverse, snapshot }
         })
@@ -179,7 +179,7 @@ pub(super) fn program() -> BoxedStrategy<Vec<ProgramStep>> {
         3 => control(),
         3 => Just(ProgramAction::Commit),
     ];
-    // A commit is mostly followed by the next transaction in the same place.
+    // A commit is usually followed by the next transaction in the same slot.
     let step = (0..SLOTS, action, weighted(6)).prop_map(|(slot, action, alone)| {
         let again = matches!(action, ProgramAction::Commit) && !alone;
         let first = ProgramStep { slot, action };

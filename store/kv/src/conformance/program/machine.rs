@@ -1,7 +1,7 @@
-//! The machine: runs a program on an engine, step by step, and notes what each step answered.
+//! The machine: runs a program on an engine, step by step, and records each answer.
 //!
-//! Stamps and versions differ from run to run. Each commit's stamp is replaced, wherever it shows, by one that says
-//! which commit of the program it was, so that two engines' answers can be compared byte by byte.
+//! Stamps and versions differ between runs. The machine replaces each commit's stamp by one that contains the number of
+//! the commit in the program. Two engines' answers can then be compared byte by byte.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,25 +16,25 @@ use crate::contract::{
     Version, Versionstamp, Watch,
 };
 
-/// Long enough for any engine to answer, to wake a watch or to give a stamp.
+/// Long enough for any engine to answer, to fire a watch or to return a stamp.
 pub(super) const PATIENCE: Duration = Duration::from_secs(4);
 
-/// What a step answered.
+/// The answer to a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ProgramOutcome {
     Done,
     Error(ErrorCode),
     Value(Option<SlotName>),
     Key(SlotName),
-    /// Rows and whether more may be left.
+    /// Rows, and whether more may be left.
     Rows(Vec<(SlotName, SlotName)>, bool),
     /// Whether anything was written.
     Committed(bool),
-    /// Refused for a conflict, with the ranges that were named.
+    /// Refused for a conflict, with the named ranges.
     Refused(Vec<(SlotName, SlotName)>),
 }
 
-/// What a watch or a promised stamp came to.
+/// The result of a watch or of a promised stamp.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Late {
     /// The watch still waits.
@@ -50,7 +50,7 @@ pub(super) fn symbolic(commit: usize) -> Versionstamp {
     Versionstamp::new(Version::try_from(commit).unwrap_or(0), 0)
 }
 
-/// The key a stamped key is made from: ten bytes for the stamp between `begin` and `suffix`, and their offset.
+/// The template of a stamped key: ten bytes for the stamp between `begin` and `suffix`, and their offset.
 pub(super) fn template(begin: &[u8], suffix: &[u8]) -> Vec<u8> {
     let offset = u32::try_from(begin.len()).unwrap_or(0).to_le_bytes();
     [begin, &Versionstamp::INCOMPLETE, suffix, &offset].concat()
@@ -61,7 +61,7 @@ pub(super) struct ProgramMachine {
     engine: Arc<dyn Engine>,
     frame: Frame,
     slots: Vec<Arc<dyn EngineTransaction>>,
-    /// Stamps of the commits so far, the preparation's first.
+    /// Stamps of the commits so far, beginning with that of the preparation.
     stamps: Vec<Versionstamp>,
     watches: Vec<Watch>,
     promises: Vec<BoxFuture<'static, KvResult<Versionstamp>>>,
@@ -75,10 +75,10 @@ fn done(result: KvResult<()>) -> ProgramOutcome {
     result.map_or_else(|error| code_of(&error), |()| ProgramOutcome::Done)
 }
 
-/// What the machine sets on every fresh transaction: refusals name their ranges, and pauses are short.
+/// Options that the machine sets on every fresh transaction: refusals name their ranges, and pauses are short.
 fn prepare(transaction: &dyn EngineTransaction) {
     for option in [TransactionOption::ReportConflictingKeys, TransactionOption::MaxRetryDelayMs(1)] {
-        // One that takes no options now takes nothing else either; the next step shows it.
+        // A transaction that accepts no options now accepts nothing else either; the next step shows it.
         let _ = transaction.set_option(option);
     }
 }
@@ -122,7 +122,7 @@ impl ProgramMachine {
             ProgramAction::Watch(key) => match transaction.watch(&self.frame.key(key)).await {
                 Ok(watch) => {
                     self.watches.push(watch);
-                    // A watch may read while the program goes on; this fixes at which version.
+                    // A watch may read while the program continues; this fixes its version.
                     let _ = transaction.read_version().await;
                     ProgramOutcome::Done
                 }
@@ -215,7 +215,7 @@ impl ProgramMachine {
                     ProgramOutcome::Rows(rows.collect(), batch.more)
                 })
             }
-            // Which version it is differs; that it is not before the last commit is another check's.
+            // The versions of two runs differ. Another check covers that a version is not before the last commit.
             _ => transaction.read_version().await.map(|_| ProgramOutcome::Done),
         };
         outcome.unwrap_or_else(|error| code_of(&error))
@@ -254,8 +254,8 @@ impl ProgramMachine {
         }
     }
 
-    /// What became of the watches, in the order in which they were set. `expected` says of each whether it has to
-    /// end: only those are waited for.
+    /// The results of the watches, in the order in which they were set. `expected` says for each whether it must fire:
+    /// only those are awaited.
     pub(super) async fn watches_end(&mut self, expected: impl Fn(usize) -> bool) -> Vec<Late> {
         let mut ends = Vec::new();
         for (index, mut watch) in std::mem::take(&mut self.watches).into_iter().enumerate() {
@@ -273,7 +273,7 @@ impl ProgramMachine {
         ends
     }
 
-    /// Ends every transaction, and gives what became of the promised stamps.
+    /// Ends every transaction, and returns the results of the promised stamps.
     pub(super) async fn promises_end(&mut self) -> Vec<Late> {
         self.slots.iter().for_each(|slot| slot.reset());
         let mut ends = Vec::new();
@@ -290,7 +290,7 @@ impl ProgramMachine {
         ends
     }
 
-    /// What the store holds now.
+    /// The rows that the store has now.
     pub(super) async fn rows(&mut self) -> KvResult<Vec<(SlotName, SlotName)>> {
         let (begin, end) = self.frame.bounds();
         #[expect(
@@ -310,7 +310,7 @@ impl ProgramMachine {
     }
 }
 
-/// A bound as it counts: no key is longer than the limit, so a longer one means the same as its beginning.
+/// The effective bound: no key is longer than the limit, so a longer bound equals its beginning.
 pub(super) fn bound_cut(mut key: Vec<u8>) -> Vec<u8> {
     key.truncate(KEY_BYTES_MAX.saturating_add(1));
     key

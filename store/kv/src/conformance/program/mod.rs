@@ -1,8 +1,8 @@
-//! A stack machine over the contract: random programs of several interleaved transactions, whose every answer is
-//! compared with a model, and one engine's answers with another's.
+//! A stack machine over the contract. It runs random programs of several interleaved transactions, and compares every
+//! answer with a model, or one engine's answers with another's.
 //!
-//! A program that fails is shrunk to the few instructions that make it fail. `BOROUGH_PROGRAMS` says how many seeds a
-//! run tries; a failure names its own.
+//! A program that fails is shrunk to the few instructions that make it fail. `BOROUGH_PROGRAMS` sets the number of
+//! seeds in a run; a failure names its own.
 
 mod edges;
 mod generate;
@@ -23,27 +23,27 @@ use model::Model;
 use shrink::Shrinker;
 use step::{Frame, ProgramAction, ProgramStep};
 
-/// Seeds a run tries unless the environment asks for more.
+/// Seeds in a run by default.
 const PROGRAMS: u64 = 150;
-/// How often a failing program is tried in a simpler form.
+/// How many simpler forms of a failing program are tried.
 const SHRINKS_MAX: usize = 4000;
 
-/// How many seeds to try.
+/// The number of seeds to try.
 fn programs() -> u64 {
     std::env::var("BOROUGH_PROGRAMS").ok().and_then(|count| count.parse().ok()).unwrap_or(PROGRAMS)
 }
 
-/// Everything a program's run showed.
+/// The results of a program's run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Trace {
     outcomes: Vec<ProgramOutcome>,
     watches: Vec<Late>,
     promises: Vec<Late>,
-    /// Whether the program was left where the contract says no more.
+    /// Whether the program ended early, since the contract leaves the rest open.
     open_ended: bool,
 }
 
-/// Runs a program on `engine` beside the model; what each step answered, or the first answer that is wrong.
+/// Runs a program on `engine` and the model. Returns the answer to each step, or the first wrong one.
 async fn program_run(engine: Arc<dyn Engine>, frame: &Frame, steps: &[ProgramStep]) -> Result<Trace, Wrong> {
     let mut machine = ProgramMachine::new(engine, frame.clone()).await?;
     let mut model = Model::new(frame.clone());
@@ -54,8 +54,8 @@ async fn program_run(engine: Arc<dyn Engine>, frame: &Frame, steps: &[ProgramSte
         let outcome = answer.map_err(|_| wrong(format!("step {index}, {step:?}: no answer")))?;
         let idle = model.is_idle(step);
         model.step(step, &outcome).map_err(|why| wrong(format!("step {index}, {step:?}: {why}")))?;
-        // When a watch fails, and which ranges a refusal names where one has read or a stamped key stands there, is the
-        // model's to judge: engines differ.
+        // Engines differ in when a watch fails, and in which ranges a refusal names around a stamped key. Only the
+        // model checks these.
         trace.outcomes.push(match outcome {
             ProgramOutcome::Refused(_) if model.names_open => ProgramOutcome::Refused(Vec::new()),
             ProgramOutcome::Error(_) if matches!(step.action, ProgramAction::Watch(_)) => {
@@ -89,7 +89,7 @@ async fn program_run(engine: Arc<dyn Engine>, frame: &Frame, steps: &[ProgramSte
     Ok(trace)
 }
 
-/// Tries the program of `seed` with `attempt`, and gives the simplest one that fails, if it fails.
+/// Tries the program of `seed` with `attempt`. If it fails, returns the simplest program that fails.
 async fn program_try<F>(seed: u64, attempt: impl Fn(Vec<ProgramStep>) -> F) -> Check
 where
     F: Future<Output = Check>,
@@ -106,7 +106,7 @@ where
                 (failure, simplest) = (simpler, steps);
                 shrinker.simplify()
             }
-            // Too simple: back to something between.
+            // Too simple: try a program in between.
             Ok(()) => shrinker.complicate(),
         };
     }
@@ -115,7 +115,7 @@ where
     Err(Wrong::Differs(format!("program {seed}: {failure}\n{}", listing.join("\n"))))
 }
 
-/// Named and random programs under the context's prefix, against the model.
+/// Named and random programs under the context's prefix, compared with the model.
 pub(super) async fn check(context: Context) -> Check {
     for (name, steps) in named::programs() {
         let engine = Arc::clone(&context.engine);
@@ -133,7 +133,7 @@ pub(super) async fn check(context: Context) -> Check {
     Ok(())
 }
 
-/// Runs the programs of `seeds` in stores of their own: on an engine of `make` each, against the model.
+/// Runs the programs of `seeds`, each in a store of its own from `make`, and compares them with the model.
 pub async fn run_whole(
     make: impl Fn() -> KvResult<Arc<dyn Engine>>,
     seeds: std::ops::Range<u64>,
@@ -148,8 +148,8 @@ pub async fn run_whole(
     Ok(())
 }
 
-/// Runs the programs of `seeds` on two engines, whose every answer has to be the same. **Clears both stores**: for
-/// engines of their own and clusters that are thrown away.
+/// Runs the programs of `seeds` on two engines, whose answers must all be the same. **Clears both stores**: for engines
+/// of their own and disposable clusters.
 pub async fn run_compared(
     one: impl Fn() -> KvResult<Arc<dyn Engine>>,
     other: impl Fn() -> KvResult<Arc<dyn Engine>>,
@@ -165,7 +165,7 @@ pub async fn run_compared(
                 let one = one.map_err(|wrong| Wrong::Differs(format!("{}: {wrong}", names.0)))?;
                 let other = program_run(other, &frame, &steps).await;
                 let other = other.map_err(|wrong| Wrong::Differs(format!("{}: {wrong}", names.1)))?;
-                // Where a batch that counts bytes ends is an engine's own affair, and so is all that hangs on it.
+                // Each engine decides where a batch that counts bytes ends, and the answers that depend on it.
                 let counts = |step: &ProgramStep| matches!(&step.action, ProgramAction::GetRange(range) if range.mode != StreamingMode::Exact);
                 if one == other || one.open_ended || other.open_ended || steps.iter().any(counts) {
                     return Ok(());

@@ -1,5 +1,5 @@
-//! The model: a store as a list of its states, and transactions as what they have read and written. It says of each
-//! step what an engine has to answer, and shares no code with any engine.
+//! The model: a store as a list of its states, and transactions as lists of their reads and writes. It decides the
+//! right answer of an engine to each step, and shares no code with any engine.
 
 use super::super::model::{ModelRows, atomic};
 use super::machine::{Late, ProgramOutcome, bound_cut, symbolic, template, union};
@@ -9,7 +9,7 @@ use crate::contract::limits::{KEY_BYTES_MAX, METADATA_VERSION_KEY, METADATA_VERS
 use crate::contract::{ConflictKind, ErrorCode, StreamingMode, Versionstamp};
 use crate::database::key_after;
 
-/// Where a transaction of the model is.
+/// The phase of a transaction of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Open,
@@ -19,7 +19,7 @@ enum Phase {
     GivenUp(ErrorCode),
 }
 
-/// A read version: one of the store's states, or one that is gone.
+/// A read version: one of the store's states, or one that is too old.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ModelVersion {
     State(usize),
@@ -32,7 +32,7 @@ enum Write {
     Clear(Span),
     Change(Vec<u8>, ModelChange),
     StampedValue(Vec<u8>, Vec<u8>),
-    /// The template, where it stands until the commit, and the value.
+    /// The template, its place until the commit, and the value.
     StampedKey(Vec<u8>, Vec<u8>, Vec<u8>),
 }
 
@@ -43,7 +43,7 @@ struct ModelWatch {
     baseline: Option<Vec<u8>>,
     /// The state at which it was armed, or the error that ended it.
     armed: Option<Result<usize, ErrorCode>>,
-    /// Its own transaction wrote the key afterwards: when it fires then is the engine's affair.
+    /// Its own transaction wrote the key afterwards: the engine decides when it fires then.
     overwritten: bool,
 }
 
@@ -51,12 +51,12 @@ struct ModelWatch {
 struct Transaction {
     phase: Phase,
     version: Option<ModelVersion>,
-    /// Whether anything was read, after which no read version can be set.
+    /// Whether anything was read. After that, no read version can be set.
     read: bool,
-    /// Whether anything was read or written, after which own writes cannot be turned off.
+    /// Whether anything was read or written. After that, own writes cannot be turned off.
     touched: bool,
     poisoned: bool,
-    /// The first error of a read, which is the commit's too.
+    /// The first error of a read. The commit returns it too.
     failed: Option<ErrorCode>,
     own: Own,
     writes: Vec<Write>,
@@ -97,7 +97,7 @@ impl Transaction {
         }
     }
 
-    /// The error that every operation answers now, if any.
+    /// The error that every operation returns now, if any.
     fn refusal(&self) -> Option<ErrorCode> {
         match self.phase {
             Phase::Cancelled => Some(ErrorCode::TransactionCancelled),
@@ -126,13 +126,13 @@ pub(super) struct Model {
     slots: Vec<Transaction>,
     watches: Vec<ModelWatch>,
     promises: Vec<Option<Late>>,
-    /// Set by an answer after which the contract says no more: the program ends there.
+    /// Set by an answer after which the contract leaves the rest open: the program ends there.
     pub(super) open_ended: bool,
-    /// Whether the ranges that the last refusal may name were not quite settled.
+    /// Whether it is open which ranges the last refusal may name.
     pub(super) names_open: bool,
 }
 
-/// What the model has to say to an answer.
+/// The model's check of an answer.
 type ModelVerdict = Result<(), String>;
 
 fn expect(outcome: &ProgramOutcome, expected: &ProgramOutcome) -> ModelVerdict {
@@ -151,7 +151,7 @@ fn name(bytes: &[u8]) -> SlotName {
     SlotName(bytes.to_vec())
 }
 
-/// What keys a write may name: 2000, 2004 and 2102.
+/// The keys that a write may name: 2000, 2004 and 2102.
 fn key_check(key: &[u8]) -> Result<(), ErrorCode> {
     if key == METADATA_VERSION_KEY {
         return Err(ErrorCode::ClientInvalidOperation);
@@ -197,8 +197,8 @@ impl Model {
             .collect()
     }
 
-    /// Whether the step reads in a transaction whose reading has failed before: what it answers is nobody's business,
-    /// since it cannot commit.
+    /// Returns true if the step reads in a transaction whose earlier read has failed. Any answer is right then, since
+    /// the transaction cannot commit.
     pub(super) fn is_idle(&self, step: &ProgramStep) -> bool {
         let reads = matches!(
             step.action,
@@ -272,7 +272,7 @@ impl Model {
         self.hang_end(&old, Err(ErrorCode::TransactionCancelled));
     }
 
-    /// Decides what hung on a transaction: its watches and promised stamps.
+    /// Resolves the watches and the promised stamps of a transaction.
     fn hang_end(&mut self, transaction: &Transaction, result: Result<Option<usize>, ErrorCode>) {
         for &watch in &transaction.watches {
             let newest = self.newest();
@@ -423,7 +423,7 @@ impl Model {
 }
 
 impl Transaction {
-    /// Whether the next write adds a write conflict. Asking uses up the option that says it does not.
+    /// Returns true if the next write adds a write conflict. Asking uses up the option that prevents it.
     fn conflicting(&mut self) -> bool {
         self.touched = true;
         !std::mem::take(&mut self.next_hidden)
@@ -448,7 +448,7 @@ impl Transaction {
         }
         self.own.clear(begin, end);
         if self.own_writes {
-            // A pending stamped key is cleared where it stands, wherever it would have come to be.
+            // A pending stamped key is cleared at its present place, wherever its final key is.
             let stands = |write: &Write| matches!(write, Write::StampedKey(_, placed, _) if begin <= placed.as_slice() && placed.as_slice() < end);
             self.writes.retain(|write| !stands(write));
         }
@@ -465,8 +465,7 @@ impl Transaction {
 
     fn stamped_key(&mut self, template: Vec<u8>, value: &[u8]) {
         self.conflicting();
-        // The version itself is the engine's secret; any stamp below a commit's stands at the same place among the
-        // program's keys.
+        // Only the engine knows the version. Any stamp below a commit's has the same place among the program's keys.
         let least = stamp_fill(&template, Versionstamp::ZERO);
         let greatest = stamp_fill(&template, Versionstamp::MAX);
         let placed = [least.as_slice(), &template[template.len() - 4..]].concat();

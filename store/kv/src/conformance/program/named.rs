@@ -1,4 +1,4 @@
-//! What the engines, or an engine and the model, once answered differently: each as a program of its own, by name.
+//! Programs to which two engines, or an engine and the model, once gave different answers, each with a name.
 
 use super::step::{At, ProgramAction, ProgramStep, Range, Selector, SlotName, Switch};
 use crate::contract::{AtomicOp, ConflictKind, ErrorCode, StreamingMode};
@@ -15,7 +15,7 @@ fn get(key: &str) -> ProgramAction {
     ProgramAction::Get(name(key), false)
 }
 
-/// Removes `key`, where it holds what [`set`] sets.
+/// Removes `key`, if it contains what [`set`] sets.
 fn empty(key: &str) -> ProgramAction {
     ProgramAction::Atomic(AtomicOp::CompareAndClear, name(key), name("1"))
 }
@@ -41,7 +41,7 @@ fn long() -> SlotName {
     SlotName(vec![b'a'; 10_005])
 }
 
-/// Another transaction, which commits `write` in the middle of everything.
+/// Another transaction, which commits `write` in the middle.
 fn meanwhile(write: ProgramAction) -> Vec<(usize, ProgramAction)> {
     vec![(2, write), (2, ProgramAction::Commit), (2, ProgramAction::Reset)]
 }
@@ -61,7 +61,7 @@ fn abc() -> Vec<(usize, ProgramAction)> {
 
 type Parts = Vec<Vec<(usize, ProgramAction)>>;
 
-/// What takes a read version, and what does not.
+/// Which operations take a read version.
 fn versions() -> Vec<(&'static str, Parts)> {
     let fixed_by = |read: Vec<ProgramAction>| {
         let read = read.into_iter().map(|action| (0, action)).collect();
@@ -131,7 +131,7 @@ fn names() -> Vec<(&'static str, Parts)> {
     ]
 }
 
-/// What hangs on a commit that fails or never comes.
+/// Watches and stamps of a commit that fails or never comes.
 fn attempts() -> Vec<(&'static str, Parts)> {
     let conflict = || {
         let read = steps([get("a"), ProgramAction::Stamp, ProgramAction::Watch(name("b")), set("c")]);
@@ -233,7 +233,6 @@ fn refusals() -> Vec<(&'static str, Parts)> {
     ]
 }
 
-/// All of them.
 pub(super) fn programs() -> Vec<(&'static str, Vec<ProgramStep>)> {
     let all = [versions(), selectors(), names(), attempts(), refusals()].into_iter().flatten();
     let whole = |parts: Parts| {

@@ -1,5 +1,5 @@
-//! A program and its simpler forms. What proptest shrinks with is bound to its thread, so that thread is its own: a
-//! future that waits for an engine can be sent to another one meanwhile.
+//! A program and its simpler forms. proptest's state cannot leave its thread, so it gets a thread of its own. A future
+//! that waits for an engine can then move to another thread.
 
 use std::sync::mpsc;
 
@@ -10,7 +10,7 @@ use super::super::Wrong;
 use super::generate;
 use super::step::ProgramStep;
 
-/// What to do with the program at hand.
+/// What to do with the present program.
 enum ShrinkStep {
     Simplify,
     Complicate,
@@ -33,7 +33,7 @@ impl Shrinker {
             let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
             let mut runner = TestRunner::new_with_rng(Config::default(), rng);
             let Ok(mut tree) = generate::program().new_tree(&mut runner) else { return };
-            // A receiver that is gone has what it wanted.
+            // A receiver that is gone needs no more.
             let mut open = give.send(Some(tree.current())).is_ok();
             while open && let Ok(ask) = asked.recv() {
                 let changed = match ask {

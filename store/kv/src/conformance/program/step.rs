@@ -1,4 +1,4 @@
-//! The instructions of a program, and where its keys lie.
+//! The instructions of a program, and the place of its keys.
 
 use std::fmt;
 
@@ -6,10 +6,10 @@ use crate::contract::limits::METADATA_VERSION_KEY;
 use crate::contract::{AtomicOp, ConflictKind, ErrorCode, KeySelector, StreamingMode};
 use crate::database::key_after;
 
-/// Transactions a program has open side by side.
+/// Transactions that a program has open at once.
 pub(super) const SLOTS: usize = 3;
 
-/// Bytes that failure messages can show: short ones as text, long ones cut.
+/// Bytes for failure messages: short ones as text, long ones cut.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SlotName(pub(super) Vec<u8>);
 
@@ -51,18 +51,18 @@ pub(super) enum Switch {
     CausalWriteRisky,
 }
 
-/// Which read version a transaction is given.
+/// The read version that a transaction is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum At {
     /// That of the last commit but so many.
     CommitsBack(usize),
-    /// One that is long gone.
+    /// One that is too old.
     Ancient,
     /// One that no database has.
     Illegal,
 }
 
-/// What one instruction does.
+/// The effect of one instruction.
 #[derive(Clone, Debug)]
 pub(super) enum ProgramAction {
     Set(SlotName, SlotName),
@@ -85,7 +85,7 @@ pub(super) enum ProgramAction {
     Watch(SlotName),
     Stamp,
     Commit,
-    /// Gives the error to the transaction, as a retry loop does.
+    /// Passes the error to the transaction, as a retry loop does.
     OnError(ErrorCode),
     Reset,
     Cancel,
@@ -104,8 +104,8 @@ impl fmt::Debug for ProgramStep {
     }
 }
 
-/// Where the keys of a program lie: under a prefix of a shared store between keys that stand still, or alone in a
-/// store of their own, where selectors run into the ends of the keyspace.
+/// The place of a program's keys: under a prefix of a shared store between keys that never change, or alone in a store,
+/// where selectors reach the ends of the keyspace.
 #[derive(Clone, Debug)]
 pub(super) struct Frame {
     prefix: Vec<u8>,
@@ -127,7 +127,7 @@ impl Frame {
         [self.prefix.as_slice(), middle, &name.0].concat()
     }
 
-    /// What a key is called in a program; `None` where no program can name it.
+    /// The name of a key in a program; `None` if no program can name it.
     pub(super) fn name(&self, key: &[u8]) -> Option<SlotName> {
         let begin = self.key(&SlotName(Vec::new()));
         key.strip_prefix(begin.as_slice()).map(|name| SlotName(name.to_vec()))
@@ -138,7 +138,7 @@ impl Frame {
         KeySelector { key: self.key(key).into(), or_equal: *or_equal, offset: *offset }
     }
 
-    /// Keys that stand still beside the program's, so that no selector of a small offset leaves the prefix.
+    /// Keys that never change around the program's, so that a selector with a small offset stays within the prefix.
     pub(super) fn fixed(&self) -> Vec<Vec<u8>> {
         if self.prefix.is_empty() {
             return Vec::new();
@@ -148,18 +148,18 @@ impl Frame {
         rests.map(|rest| [self.prefix.as_slice(), &rest].concat()).collect()
     }
 
-    /// The metadata version, or what stands for it under a prefix.
+    /// The metadata version, or its substitute under a prefix.
     pub(super) fn metadata(&self) -> Vec<u8> {
         self.key(&SlotName(METADATA_VERSION_KEY.to_vec()))
     }
 
-    /// Everything that a conflict may name.
+    /// All keys that a conflict may name.
     pub(super) fn named(&self) -> (Vec<u8>, Vec<u8>) {
         let (begin, end) = self.bounds();
         (begin, if self.prefix.is_empty() { key_after(METADATA_VERSION_KEY) } else { end })
     }
 
-    /// Everything a program may touch, as a range.
+    /// All keys that a program may touch, as a range.
     pub(super) fn bounds(&self) -> (Vec<u8>, Vec<u8>) {
         if self.prefix.is_empty() {
             return (Vec::new(), vec![0xff]);

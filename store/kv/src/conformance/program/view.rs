@@ -1,5 +1,5 @@
-//! What one transaction of the model sees and depends on: rows as of its version under its own writes, kept as plainly
-//! as can be (lists of marks, later ones over earlier ones), and the ranges each read depends on.
+//! What one transaction of the model sees and depends on: the rows at its version under its own writes, and the ranges
+//! of each read. It is kept as plainly as possible: lists of marks, later ones over earlier ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::database::key_after;
 /// A half-open range of keys.
 pub(super) type Span = (Vec<u8>, Vec<u8>);
 
-/// Rows as a read gives them, or why it cannot.
+/// The rows of a read, or its error.
 pub(super) type ModelRead = Result<Vec<(Vec<u8>, Vec<u8>)>, ErrorCode>;
 
 /// A selector in its plain form: `offset` steps from the first key at or after the key.
@@ -32,7 +32,7 @@ struct OwnWrite {
     changes: Vec<ModelChange>,
 }
 
-/// Ranges that are marked or not: the last mark over a key counts.
+/// Ranges with or without a mark: the last one over a key counts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Marks(Vec<(Span, bool)>);
 
@@ -68,7 +68,7 @@ impl Own {
         self.entries.is_empty() && self.cleared.0.is_empty() && self.unreadable.0.is_empty()
     }
 
-    /// Whether anything waits for its stamp.
+    /// Returns true if any value or key waits for its stamp.
     pub(super) fn has_unreadable(&self) -> bool {
         !self.unreadable.0.is_empty()
     }
@@ -85,7 +85,7 @@ impl Own {
         let below = self.cleared.at(key).then_some(ModelChange::Set(None));
         let fresh = || OwnWrite { independent: alone, changes: below.into_iter().collect() };
         let entry = self.entries.entry(key.to_vec()).or_insert_with(fresh);
-        // A set over an operation makes the key independent, but for one that nobody can read anyway.
+        // A set after an operation makes the key independent, except for a key that cannot be read anyway.
         if matches!(change, ModelChange::Set(_)) && !self.unreadable.at(key) {
             *entry = OwnWrite { independent: true, changes: Vec::new() };
         }
@@ -98,7 +98,7 @@ impl Own {
         self.unreadable.set((key.to_vec(), key_after(key)), true);
     }
 
-    /// A key that waits for its stamp and may come to be anywhere in `span`; until then it stands at `placed`.
+    /// A key that waits for its stamp and may become any key in `span`. Until then it is at `placed`.
     pub(super) fn stamped_key(&mut self, span: Span, placed: &[u8], value: Vec<u8>) {
         let (begin, end) = &span;
         self.entries.retain(|key, _| !(begin <= key && key < end));
@@ -108,7 +108,7 @@ impl Own {
         self.unreadable.set((placed.to_vec(), key_after(placed)), true);
     }
 
-    /// Whether the transaction's own writes decide `key`, whatever the database holds there.
+    /// Returns true if the transaction's own writes decide `key`, whatever the database has.
     fn decides(&self, key: &[u8]) -> bool {
         self.entries.get(key).map_or_else(|| self.cleared.at(key), |entry| entry.independent)
     }
@@ -127,7 +127,7 @@ impl Own {
     }
 }
 
-/// A key that a walk stops at. Own operations that came to nothing leave a key without a value.
+/// A key that a walk stops at. An own operation without a result leaves a key without a value.
 type ModelCell = (Vec<u8>, Option<Vec<u8>>);
 
 /// What a read sees.
@@ -137,11 +137,11 @@ pub(super) struct View {
     pub(super) max_key: Vec<u8>,
 }
 
-/// Where a selector led as the end of a range.
+/// The result of a selector as the end of a range.
 #[derive(Clone, Debug)]
 pub(super) struct Bound {
     pub(super) key: Vec<u8>,
-    /// The offset that was left: 1, unless it ran off the beginning (less) or the end (more) of the keyspace.
+    /// The remaining offset: 1, unless it left the keyspace at its beginning (less) or its end (more).
     pub(super) left: i32,
 }
 
@@ -161,7 +161,7 @@ impl View {
         Self { cells, unreadable: own.unreadable.clone(), max_key: vec![0xff] }
     }
 
-    /// The value of `key`; with `bypass` also where a stamp is pending.
+    /// The value of `key`; with `bypass` also if a stamp is pending.
     pub(super) fn get(&self, key: &[u8], bypass: bool) -> Result<Option<Vec<u8>>, ErrorCode> {
         if self.unreadable.at(key) && !bypass {
             return Err(ErrorCode::AccessedUnreadable);
@@ -169,12 +169,12 @@ impl View {
         Ok(self.cells.iter().find(|(one, _)| one == key).and_then(|(_, value)| value.clone()))
     }
 
-    /// Cells that a walk may come to: not the metadata version, which is beyond them.
+    /// Cells that a walk may reach: not the metadata version, which is beyond them.
     fn walked(&self) -> impl DoubleEndedIterator<Item = &ModelCell> {
         self.cells.iter().filter(|(key, _)| *key < self.max_key)
     }
 
-    /// Whether an own operation came to nothing.
+    /// Returns true if an own operation has left a key without a value.
     pub(super) fn has_emptied(&self) -> bool {
         self.cells.iter().any(|(_, value)| value.is_none())
     }
@@ -191,7 +191,7 @@ impl View {
         if self.unreadable.within(walked, before) { Err(ErrorCode::AccessedUnreadable) } else { Ok(cell) }
     }
 
-    /// The key a selector names. A key without a value counts as a step, but is never where a selector ends.
+    /// The key of a selector. A key without a value counts as a step, but is never the result.
     pub(super) fn get_key(&self, key: &[u8], offset: i32) -> Result<Vec<u8>, ErrorCode> {
         let mut place = key.to_vec();
         if offset >= 1 {
@@ -220,7 +220,7 @@ impl View {
         Ok(Vec::new())
     }
 
-    /// A selector as the end of a range: here a key without a value is one like any other.
+    /// A selector as the end of a range: here a key without a value counts like any other.
     pub(super) fn bound(&self, key: &[u8], offset: i32) -> Result<Bound, ErrorCode> {
         let mut place = key.to_vec().min(self.max_key.clone());
         for left in (2..=offset).rev() {
@@ -238,7 +238,7 @@ impl View {
         Ok(Bound { key: place, left: 1 })
     }
 
-    /// At most `limit` rows of `begin..end` in the order of the read, as far as they can be read.
+    /// At most `limit` rows of `begin..end` in the order of the read, up to the first unreadable one.
     pub(super) fn rows(&self, begin: &[u8], end: &[u8], limit: usize, reverse: bool) -> ModelRead {
         let (mut from, mut to, mut rows) = (begin.to_vec(), end.to_vec(), Vec::new());
         while rows.len() < limit {
@@ -273,7 +273,7 @@ pub(super) fn plain(key: Vec<u8>, selector: &Selector) -> Plain {
     (if selector.or_equal { key_after(&key) } else { key }, selector.offset)
 }
 
-/// What a range read was and gave, for what it depends on.
+/// The request and the result of a range read, which decide its dependence.
 pub(super) struct RangeRead<'a> {
     pub(super) begin: Plain,
     pub(super) end: Plain,
@@ -287,9 +287,8 @@ pub(super) struct RangeRead<'a> {
 }
 
 impl RangeRead<'_> {
-    /// The ranges the read depends on where own writes are off: `NativeAPI.actor.cpp`, `getRangeFinished`. `sought` is
-    /// the key of an end of several steps, which a backward read looks up; `off_end` says that the end ran off the
-    /// keys.
+    /// The ranges that the read depends on with own writes off: `NativeAPI.actor.cpp`, `getRangeFinished`. `sought` is
+    /// the key of an end of several steps, which a backward read looks up; `off_end` says that the end left the keys.
     pub(super) fn dependence_apart(&self, sought: Option<Vec<u8>>, off_end: bool) -> Vec<Span> {
         let (begin, begin_offset) = &self.begin;
         let (mut end, mut end_offset) = self.end.clone();
@@ -330,7 +329,7 @@ impl RangeRead<'_> {
         spans
     }
 
-    /// The range the read depends on, before own writes are taken out: `ReadYourWrites.actor.cpp`,
+    /// The range that the read depends on, before own writes are taken out: `ReadYourWrites.actor.cpp`,
     /// `addConflictRange`.
     pub(super) fn dependence(&self) -> Span {
         let ((begin, begin_offset), (end, end_offset)) = (&self.begin, &self.end);

@@ -1,4 +1,4 @@
-//! Files as redb sees them: the checkpoint's own, and one whose writes stay in memory.
+//! Files as redb uses them: the checkpoint's own, and one that keeps its writes in memory.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,8 +13,8 @@ use super::disk::DiskFile;
 /// Granularity of the overlay.
 const PAGE_BYTES: u64 = 4096;
 
-/// Bytes written to a checkpoint between two flushes: a flush of all of it at once would hold up the flushes of the
-/// commit log, which share the disk, for as long as it takes.
+/// Bytes written to a checkpoint between two flushes. One flush of everything would delay the flushes of the commit
+/// log, which share the disk.
 const UNFLUSHED_BYTES_MAX: u64 = 1 << 20;
 
 /// A file as redb sees it.
@@ -26,7 +26,7 @@ pub(super) struct Backend {
 }
 
 impl Backend {
-    /// The file; `sync_failed` turns true when a flush of it fails.
+    /// The file. `sync_failed` turns true when a flush of it fails.
     pub(super) fn new(file: Arc<dyn DiskFile>, sync_failed: Arc<AtomicBool>) -> Self {
         Self { file, sync_failed, unflushed_bytes: AtomicU64::new(0) }
     }
@@ -58,7 +58,7 @@ impl StorageBackend for Backend {
     }
 }
 
-/// A file whose writes stay in memory.
+/// A file that keeps its writes in memory.
 #[derive(Debug)]
 pub(super) struct Overlay {
     file: Arc<dyn DiskFile>,
@@ -73,7 +73,7 @@ impl Overlay {
         Ok(Self { file, file_length: length, length: AtomicU64::new(length), pages: Mutex::default() })
     }
 
-    /// The page at `index` as it is below the overlay.
+    /// The page at `index` below the overlay.
     fn page_below(&self, index: u64) -> io::Result<Vec<u8>> {
         let begin = index.saturating_mul(PAGE_BYTES);
         let there = self.file_length.saturating_sub(begin).min(PAGE_BYTES);

@@ -1,8 +1,8 @@
-//! The checkpoint: the store's rows at one version, in redb, behind the log.
+//! The checkpoint: the store's rows at one version, in redb. The log continues after it.
 //!
-//! redb keeps the tree durable; what it does not check on an ordinary open (the bytes of every page) is checked here:
-//! opening runs its integrity check over an overlay that swallows all writes, and the rows must have the count and the
-//! sum that were written with them. So a damaged checkpoint is refused, and refusing touches nothing.
+//! redb keeps the tree durable, but an ordinary open does not check the bytes of every page. This module does. Opening
+//! runs redb's integrity check over an overlay that discards all writes, and compares the count and the sum of the rows
+//! with the stored ones. A damaged checkpoint is refused without a change to it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,23 +17,23 @@ use crate::contract::Version;
 use crate::database::key_after;
 use crate::embedded::memory::{Memory, MemoryKey};
 
-/// The checkpoint's name.
+/// The file of the checkpoint.
 pub(super) const NAME: &str = "checkpoint";
-/// A whole checkpoint while it is being written.
+/// The file of a whole checkpoint while it is being written.
 pub(super) const NAME_NEW: &str = "checkpoint.new";
 
 const ROWS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("rows");
 const META: TableDefinition<'_, &str, SpaceRow> = TableDefinition::new("meta");
 const META_KEY: &str = "checkpoint";
 const SPACE_KEY: &str = "space";
-/// Pages redb keeps in memory: the rows themselves are resident already.
+/// Pages that redb keeps in memory: the rows themselves are resident already.
 const CACHE_BYTES: usize = 8 << 20;
 /// Rows copied under one hold of the memory's lock.
 const ROWS_PER_LOCK: usize = 256;
 /// Above every key of the contract, the longest of them included.
 const ROWS_END: &[u8] = &[0xff; 4];
 
-/// What a checkpoint says of itself.
+/// The checkpoint's description of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Meta {
     pub(super) version: Version,
@@ -43,7 +43,7 @@ pub(super) struct Meta {
     sum: u64,
 }
 
-/// What the rows of a checkpoint add up to.
+/// The totals of a checkpoint's rows.
 struct CheckpointTotals {
     rows: u64,
     sum: u64,
@@ -70,11 +70,11 @@ fn row_bytes(key: &[u8], value: &[u8]) -> u64 {
 }
 
 fn row_hash(key: &[u8], value: &[u8]) -> u64 {
-    // The key's own hash seeds the value's, so that no byte can move from one to the other unseen.
+    // The key's hash seeds the value's, so that no byte can move unnoticed from one to the other.
     xxhash_rust::xxh3::xxh3_64_with_seed(value, xxhash_rust::xxh3::xxh3_64(key))
 }
 
-/// Rows in key order and what the checkpoint says of itself.
+/// Rows in key order, with the checkpoint's description of itself.
 pub(super) type Loaded = (Vec<(Bytes, Bytes)>, Meta);
 
 /// Reads and verifies the checkpoint without touching it.
@@ -106,17 +106,17 @@ pub(super) fn checkpoint_load(disk: &dyn Disk) -> Result<Loaded, redb::Error> {
     Ok((loaded, meta))
 }
 
-/// What a checkpoint is written from.
+/// The input of a checkpoint.
 pub(super) struct Order<'a> {
     pub(super) version: Version,
     pub(super) ceiling: Version,
     /// Keys changed since the checkpoint before.
     pub(super) dirty: &'a [MemoryKey],
-    /// The rows; pinned at `version`.
+    /// The rows, pinned at `version`.
     pub(super) memory: &'a Memory,
-    /// Whether the file that is there must not be built upon: a flush of it failed, or may have.
+    /// Whether the present file must not be extended: a flush of it failed, or may have.
     pub(super) whole: bool,
-    /// Free space in the file that is not worth a whole writing.
+    /// Free space in the file below which a whole rewrite is not worthwhile.
     pub(super) slack_bytes: u64,
 }
 
@@ -126,13 +126,13 @@ pub(super) struct Order<'a> {
 pub(super) struct CheckpointError {
     #[source]
     pub(super) source: redb::Error,
-    /// Whether a flush failed. What the machine then shows of the file may not be what is on the disk, and flushing
-    /// again does not change that: the next checkpoint has to be [`Order::whole`].
+    /// Whether a flush failed. The machine may then show bytes that the disk does not have, and another flush does not
+    /// change that. The next checkpoint must be [`Order::whole`].
     pub(super) unsure: bool,
 }
 
-/// Brings the checkpoint to `order.version`, durably: the changed keys go into the file that is there, or, where
-/// that is mostly free space, all rows into a new file, which then takes its name.
+/// Brings the checkpoint to `order.version`, durably. The changed keys go into the present file. If that is mostly free
+/// space, all rows go into a new file, which then takes its name.
 pub(super) fn checkpoint_write(disk: &dyn Disk, order: &Order<'_>) -> Result<(), CheckpointError> {
     let sync_failed = Arc::new(AtomicBool::new(false));
     let written = checkpoint_choose(disk, order, &sync_failed);
@@ -165,8 +165,8 @@ fn checkpoint_choose(
     Ok(())
 }
 
-/// Takes the room of the whole file. A change is written beside what it replaces, into pages that the file has and that
-/// may never have been written: on a full disk those are what the next checkpoint, which gives room back, needs.
+/// Reserves the space of the whole file. redb writes a change next to what it replaces, into pages of the file that may
+/// never have been written. On a full disk the next checkpoint, which frees space, needs those pages.
 fn room_take(file: &Arc<dyn DiskFile>) {
     if let Err(error) = file.length().and_then(|length| file.reserve(length)) {
         tracing::debug!(%error, "the checkpoint's file has not all the room it may need");
@@ -192,7 +192,7 @@ fn whole_replace(
 ) -> Result<(), redb::Error> {
     let file = disk.create(NAME_NEW)?;
     if let Err(error) = whole_write(&file, order, sync_failed) {
-        // Its room is needed; should this fail too, the next opening removes it.
+        // Its space is needed. Should this fail too, the next opening removes it.
         let _ = disk.remove(NAME_NEW);
         return Err(error);
     }
@@ -208,7 +208,7 @@ fn whole_write(
 ) -> Result<(), redb::Error> {
     let database = database_open(file, sync_failed)?;
     rows_commit(&database, order, rows_whole)?;
-    // How large a file of these rows is shows only now; it is what later growth is measured against.
+    // The size of a file with these rows is only known now. Later growth is measured against it.
     let mut transaction = database.begin_write()?;
     transaction.set_quick_repair(true);
     let space = space_read(&database)?;
@@ -220,14 +220,14 @@ fn whole_write(
 
 type CheckpointRows<'a> = redb::Table<'a, &'static [u8], &'static [u8]>;
 
-/// One transaction: the rows that `write` puts, and what the checkpoint then says of itself.
+/// One transaction: the rows that `write` puts, and the new description of the checkpoint.
 fn rows_commit(
     database: &Database,
     order: &Order<'_>,
     write: fn(&mut CheckpointRows<'_>, &mut CheckpointTotals, &Order<'_>) -> Result<(), redb::Error>,
 ) -> Result<(), redb::Error> {
     let mut transaction = database.begin_write()?;
-    // Two phases and a saved allocator: what a crash leaves needs no guess and no long repair.
+    // Two phases and a saved allocator: after a crash redb needs no guess and no long repair.
     transaction.set_quick_repair(true);
     {
         let mut table = transaction.open_table(META)?;
@@ -269,7 +269,7 @@ fn rows_whole(
 ) -> Result<(), redb::Error> {
     let mut from = Vec::new();
     loop {
-        // A part at a time: the sequencer waits for the lock.
+        // In parts: the sequencer waits for the lock.
         let part: Vec<(MemoryKey, Bytes)> = {
             let rows = order.memory.read();
             let rows = rows.range(&from, ROWS_END, order.version).take(ROWS_PER_LOCK);

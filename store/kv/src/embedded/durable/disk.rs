@@ -1,7 +1,7 @@
-//! The disk as a trait, so that tests can put one there that tears, reorders, fills up and fails.
+//! The disk as a trait, so that tests can supply one that tears, reorders, fills up and fails.
 //!
-//! One directory, flat names. A write is durable after [`DiskFile::sync_data`], a name after
-//! [`Disk::directory_sync`], the directory's own after [`Disk::parent_sync`].
+//! It has one directory with flat names. A write is durable after [`DiskFile::sync_data`], a name after
+//! [`Disk::directory_sync`], the directory's own name after [`Disk::parent_sync`].
 
 use std::fmt::Debug;
 use std::fs::{self, DirBuilder, File, Permissions};
@@ -18,32 +18,33 @@ use rustix::fs::Dir;
 
 /// One directory of files.
 pub trait Disk: Send + Sync + Debug + 'static {
-    /// Makes the directory where it is missing.
+    /// Makes the directory if it is missing.
     fn directory_create(&self) -> io::Result<()>;
-    /// Makes the directory's own name durable. Not after every crash is it known whether that was done.
+    /// Makes the directory's own name durable. After a crash it may be unknown whether that was done.
     fn parent_sync(&self) -> io::Result<()>;
-    /// Takes the permissions of the group and of others away from the directory and its files: an older version left
-    /// them to the umask. What this user does not own stays as it is.
+    /// Removes the permissions of the group and of others from the directory and its files: an older version left them
+    /// to the umask. Files of another user stay as they are.
     fn permissions_tighten(&self) -> io::Result<()> {
         Ok(())
     }
-    /// Takes the directory for this process; `None` where another has it. Given back when dropped. Writes nothing.
+    /// Locks the directory for this process; `None` if another process has it. Dropping the result unlocks it. Writes
+    /// nothing.
     fn lock(&self) -> io::Result<Option<Box<dyn Send + Sync>>>;
     /// Every name in the directory, sorted.
     fn names(&self) -> io::Result<Vec<String>>;
     /// Opens a file that exists.
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
-    /// Makes an empty file, instead of any that has the name.
+    /// Makes an empty file. Replaces a file of that name.
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
     /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
-    /// Gives a file another name, instead of any that has it.
+    /// Renames a file. Replaces a file of the new name.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
-    /// Makes names durable: what was created, renamed and removed.
+    /// Makes names durable after files were created, renamed and removed.
     fn directory_sync(&self) -> io::Result<()>;
     /// Bytes that can still be written.
     fn available_bytes(&self) -> io::Result<u64>;
-    /// Where this is, for people.
+    /// A description of the place, for people.
     fn location(&self) -> String;
 }
 
@@ -51,47 +52,47 @@ pub trait Disk: Send + Sync + Debug + 'static {
 pub trait DiskFile: Send + Sync + Debug + 'static {
     /// Its length in bytes.
     fn length(&self) -> io::Result<u64>;
-    /// Fills `buffer` from `offset`; an error where the file ends before.
+    /// Fills `buffer` from `offset`; an error if the file ends before.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
     /// Writes all of `bytes` at `offset`.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
     /// Cuts or extends the file; new bytes are zero.
     fn length_set(&self, bytes: u64) -> io::Result<()>;
-    /// Extends the file to `bytes` of zeros whose room is taken now, so that writing there cannot run out of it.
+    /// Extends the file with zeros to `bytes` and allocates the space now, so that a later write cannot run out of it.
     fn reserve(&self, bytes: u64) -> io::Result<()>;
     /// Makes everything written durable.
     fn sync_data(&self) -> io::Result<()>;
-    /// Whether `name` still leads to it. Whoever removes, moves or replaces the directory leaves a process that has the
-    /// files open only these, and what it writes on is found by nobody.
+    /// Returns true if `name` still leads to this file. If somebody removes, moves or replaces the directory, a process
+    /// keeps its open files, but nobody will find what it writes into them.
     fn is_named(&self, _name: &str) -> io::Result<bool> {
         Ok(true)
     }
 }
 
-/// Whether `error` says that there is no room.
+/// Returns true if `error` means that the disk is full.
 pub fn is_no_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// A store holds environments and commands of every user: its directory and files are for its owner alone.
+/// The mode of the directory. A store contains environments and commands of every user, so only its owner may read it.
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
-/// Gives what others may use the mode `mode`.
+/// Sets the mode to `mode` if others have permissions.
 fn mode_tighten(path: &Path, mode: u32) -> io::Result<()> {
     let found = fs::symlink_metadata(path)?.permissions().mode();
     if found & 0o077 == 0 {
         return Ok(());
     }
     match fs::set_permissions(path, Permissions::from_mode(mode)) {
-        // Another user owns it and has let this one in.
+        // Another user owns it and has given this one access.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
         result => result,
     }
 }
 
-/// Whether `error` says that the process or the machine is short of something that comes free again (descriptors,
-/// memory, threads): the disk is as good as before.
+/// Returns true if `error` means a lack of something that becomes free again (descriptors, memory, threads): the disk
+/// itself is fine.
 pub fn is_resource(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let short = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::AGAIN, Errno::NOBUFS];
@@ -99,23 +100,23 @@ pub fn is_resource(error: &io::Error) -> bool {
         || error.kind() == io::ErrorKind::OutOfMemory
 }
 
-/// Descriptors that are held so that an opening finds one where the process has no other left: as many as the roll of
-/// a segment and a checkpoint have open beside each other.
+/// Descriptors held in reserve, so that an opening finds one even if the process has no other left. The roll of a
+/// segment and a checkpoint together have so many open.
 const DESCRIPTORS_RESERVED: usize = 8;
 
 /// The descriptors of a [`DirectoryDisk`].
 #[derive(Debug, Default)]
 struct Descriptors {
-    /// The directory itself, to be flushed without an opening.
+    /// The directory itself, so that it can be flushed without opening it.
     directory: Option<Arc<File>>,
-    /// The directory once more, to be listed without an opening.
+    /// The directory again, so that it can be listed without opening it.
     listing: Option<Dir>,
-    /// Given up one by one where an opening finds none, and taken again later.
+    /// Closed one by one when an opening finds no descriptor, and replaced later.
     reserved: Vec<OwnedFd>,
 }
 
 impl Descriptors {
-    /// Opens what is open for as long as the disk is there.
+    /// Opens the descriptors that stay open with the disk.
     fn open(path: &Path) -> io::Result<Self> {
         let directory = Arc::new(File::open(path)?);
         let listing = Dir::read_from(&directory)?;
@@ -125,7 +126,7 @@ impl Descriptors {
         Ok(descriptors)
     }
 
-    /// Takes what is missing to the reserve, as far as it goes.
+    /// Refills the reserve as far as possible.
     fn reserve(&mut self) {
         let Some(directory) = &self.directory else { return };
         while self.reserved.len() < DESCRIPTORS_RESERVED {
@@ -134,8 +135,8 @@ impl Descriptors {
         }
     }
 
-    /// Closes a file. Where the reserve is short its descriptor goes there, in one step: one that is free for a moment
-    /// is another's in a process that has none left.
+    /// Closes a file. If the reserve is short, the file's descriptor goes there in one step. In a process without free
+    /// descriptors, another thread would take one that is free for a moment.
     fn close(&mut self, file: File) {
         let Some(directory) = &self.directory else { return };
         if self.reserved.len() < DESCRIPTORS_RESERVED {
@@ -162,8 +163,8 @@ impl DirectoryDisk {
         Self { path: path.into(), fsync, descriptors: Arc::default() }
     }
 
-    /// Opens something, with a descriptor of the reserve where the process has no other left. Another thread may be
-    /// faster than the second attempt: then the next one of the reserve goes.
+    /// Opens something. If the process has no free descriptor, it uses one of the reserve. Another thread may be faster
+    /// than the second try; then the next one of the reserve is used.
     fn with_reserve<T>(&self, open: impl Fn() -> io::Result<T>) -> io::Result<T> {
         loop {
             match open() {
@@ -195,12 +196,12 @@ impl DirectoryDisk {
         if !self.fsync {
             return Ok(());
         }
-        // The parent of a path as given may be one of its parts, the working directory, or what a link points into.
+        // The parent of the given path may be part of the path, the working directory, or the target of a link.
         let real = fs::canonicalize(directory)?;
         let Some(parent) = real.parent() else { return Ok(()) };
         match File::open(parent) {
             Ok(parent) => parent.sync_all(),
-            // A parent that this user may not read was not written by this user either: the name was there.
+            // If this user may not read the parent, another user has made it, and the name is durable.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
             Err(error) => Err(error),
         }
@@ -217,7 +218,7 @@ impl Disk for DirectoryDisk {
     fn directory_create(&self) -> io::Result<()> {
         let missing: Vec<&Path> = self.path.ancestors().take_while(|path| !path.exists()).collect();
         DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(&self.path)?;
-        // Its parents that are as new; its own name is [`Disk::parent_sync`]'s.
+        // The new parents; [`Disk::parent_sync`] covers its own name.
         for made in missing.iter().skip(1).filter(|made| !made.as_os_str().is_empty()) {
             self.name_sync(made)?;
         }
@@ -232,7 +233,7 @@ impl Disk for DirectoryDisk {
         mode_tighten(&self.path, DIRECTORY_MODE)?;
         for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
-            // The kind of the name itself: a link is not followed.
+            // The kind of the name itself: links are not followed.
             if entry.file_type()?.is_file() {
                 mode_tighten(&entry.path(), FILE_MODE)?;
             }
@@ -347,7 +348,7 @@ impl DiskFile for MachineFile {
     fn reserve(&self, bytes: u64) -> io::Result<()> {
         let file = self.file()?;
         match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
-            // Without the call the room is not taken; a write that finds none is undone instead.
+            // Without this call the space is not allocated. A write that finds none is then undone.
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => file.set_len(bytes),
             result => Ok(result?),
         }

@@ -1,4 +1,4 @@
-//! A disk that fills up, fails a write or fails a flush: what callers are told, and what is there afterwards.
+//! A disk that fills up, fails a write or fails a flush: what callers see, and what is stored afterwards.
 
 use std::io;
 use std::path::Path;
@@ -15,20 +15,20 @@ use crate::embedded::EmbeddedEngine;
 use crate::env::{SeededRng, SystemClock};
 use crate::{KvResult, Transaction};
 
-/// What is wrong with the disk now.
+/// The present faults of the disk.
 #[derive(Debug, Default)]
 struct Trouble {
-    /// No room for new files, and none is reported.
+    /// No space for new files, and none is reported.
     full: AtomicBool,
     /// No descriptor for another file.
     no_descriptors: AtomicBool,
-    /// The next write puts half of its bytes and then finds no room.
+    /// The next write stores half of its bytes and then finds no space.
     write_half_then_full: AtomicBool,
     /// The next flush of the log fails.
     sync_fails: AtomicBool,
     /// Writing the checkpoint fails.
     checkpoint_fails: AtomicBool,
-    /// So does what would undo it.
+    /// The call that would undo it fails too.
     undo_fails: AtomicBool,
     syncs: AtomicUsize,
     /// While this is held for writing, nothing changes on the disk.
@@ -218,7 +218,7 @@ async fn a_process_without_descriptors_refuses_commits_and_recovers() {
     assert!(matches!(database.engine_state(), EngineState::Refusing(error) if error.code == refused.code));
     assert_eq!(keys(&database).await.unwrap(), acknowledged, "reads go on");
     trouble.no_descriptors.store(false, Ordering::SeqCst);
-    // Further than one checkpoint, whichever of the two was refused.
+    // Past one checkpoint, whichever of the two was refused.
     for key in 6000..6300 {
         put(&database, key).await.unwrap();
         acknowledged.push(key);
@@ -250,10 +250,10 @@ async fn a_failed_flush_is_unknown_and_stops_the_engine() {
     let (engine, database) = open(directory.path(), &trouble);
     put(&database, 1).await.unwrap();
     trouble.sync_fails.store(true, Ordering::SeqCst);
-    // The runner tries again after 1021, and then learns that the engine has stopped.
+    // The runner tries again after 1021, and then sees that the engine has stopped.
     assert_eq!(put(&database, 2).await.unwrap_err().code, ErrorCode::IoError);
     assert_eq!(keys(&database).await.unwrap_err().code, ErrorCode::IoError);
-    // Whoever waits for the end of the engine is woken, also where it has stopped before.
+    // Every waiter for the end of the engine is woken, even if the engine has stopped before.
     for _ in 0..2 {
         assert_eq!(database.engine_stopped().await.code, ErrorCode::IoError);
     }
@@ -281,8 +281,8 @@ async fn commits_that_wait_together_share_one_flush() {
     let before = trouble.syncs.load(Ordering::SeqCst);
     let gate = trouble.gate.write();
     let puts = futures::future::join_all((0..16).map(|key| put(&database, key)));
-    // Every commit is queued by the first poll, the disk answers after it: one flush for the first batch, whatever it
-    // holds, and one for all that came meanwhile.
+    // The first poll queues every commit, the disk answers after it: one flush for the first batch, whatever it holds,
+    // and one for all that came meanwhile.
     let (puts, ()) = futures::join!(puts, async { drop(gate) });
     assert!(puts.iter().all(Result::is_ok));
     let flushes = trouble.syncs.load(Ordering::SeqCst) - before;
@@ -304,7 +304,7 @@ async fn a_version_given_while_a_batch_is_being_written_is_below_it() {
     let gate = trouble.gate.write();
     let mut commit = Box::pin(database.run_committed("set", Idempotency::Natural, set));
     assert!(futures::poll!(commit.as_mut()).is_pending());
-    // The clock goes on while the batch waits for the disk; versions for readers must not.
+    // The clock advances while the batch waits for the disk; versions for readers must not.
     let mut given = Vec::new();
     for _ in 0..20 {
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
@@ -327,7 +327,7 @@ async fn a_failed_checkpoint_loses_nothing_and_is_made_up_for() {
     let (directory, trouble) = (tempfile::tempdir().unwrap(), Arc::new(Trouble::default()));
     let (engine, database) = open(directory.path(), &trouble);
     let mut expected = Vec::new();
-    // The first one fails as a whole, a later one over a sound one; each is followed by some that succeed.
+    // The first one fails as a whole, a later one after a sound one. Successful ones follow each.
     for (phase, fails) in [true, false, true, false].into_iter().enumerate() {
         trouble.checkpoint_fails.store(fails, Ordering::SeqCst);
         for number in 0..400 {
@@ -343,12 +343,12 @@ async fn a_failed_checkpoint_loses_nothing_and_is_made_up_for() {
     engine.close().await;
     drop((engine, database));
     assert!(directory.path().join("checkpoint").exists());
-    // What only the failed checkpoints knew of must be in those that succeeded.
+    // Rows that only the failed checkpoints contained must be in those that succeeded.
     let (_, database) = open(directory.path(), &trouble);
     assert_eq!(keys(&database).await.unwrap(), expected);
 }
 
-/// The files as they are at one moment: what a kill of the process leaves.
+/// The files at one moment, as a kill of the process leaves them.
 fn image(directory: &Path, trouble: &Trouble) -> tempfile::TempDir {
     let _gate = trouble.gate.write();
     let to = tempfile::tempdir().unwrap();
@@ -364,7 +364,7 @@ async fn everything_acknowledged_survives_a_kill_at_any_moment() {
     let (directory, trouble) = (tempfile::tempdir().unwrap(), Arc::new(Trouble::default()));
     let (engine, database) = open(directory.path(), &trouble);
     let sound = Arc::new(Trouble::default());
-    // Enough for many segments and checkpoints; images fall into all of their phases.
+    // Enough for many segments and checkpoints, so that images fall into all of their phases.
     for key in 0..1500 {
         put(&database, key).await.unwrap();
         if key % 37 == 0 {

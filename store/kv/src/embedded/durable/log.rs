@@ -1,12 +1,12 @@
 //! The writing end of the commit log: segments of one size, one record per batch, one flush per record.
 //!
-//! A segment's room is taken when it is made, so a full disk shows there, before anything is written. Where a write
-//! finds no room all the same (a file system without reservations), the record is made unreadable again; only when that
+//! A segment's space is allocated when it is made, so a full disk shows there, before anything is written. On a file
+//! system without allocation a write may still find no space. The record is then made unreadable again. Only if that
 //! fails too is the state of the disk unknown, which stops the engine.
 //!
-//! Flushing a write over bytes that were written before is half as fast again, or more, on ext4 as over bytes that only
-//! have room, since nothing but the bytes has to become durable. So zeros are written some way ahead of a new segment's
-//! records, and segments that a checkpoint has replaced are kept as spares, to be the next ones.
+//! On ext4, flushing a write over bytes that were never written takes half as long again, or more, than over written
+//! ones, for which only the bytes must become durable. The log therefore writes zeros ahead of a new segment's records.
+//! It also keeps segments that a checkpoint has replaced as spares for later segments.
 
 use std::io;
 use std::sync::Arc;
@@ -26,23 +26,23 @@ use crate::env::Rng;
 /// Where the first record of a segment begins.
 const HEADER_BYTES: u64 = SEGMENT_HEADER_BYTES as u64;
 
-/// The buffer is given back above this, so that one large batch does not hold its size for ever.
+/// A larger buffer is freed, so that one large batch does not keep its size for ever.
 const BUFFER_KEPT_BYTES: usize = 4 << 20;
 
-/// How far ahead of its records a new segment is written.
+/// How far a new segment is written with zeros ahead of its records.
 const WRITTEN_AHEAD_BYTES: u64 = 256 << 10;
 
-/// What a segment keeps of its room for records without mutations: enough for some hundred openings.
+/// Space in a segment that is kept for records without mutations: enough for some hundred openings.
 const RESERVE_BYTES: u64 = 4096;
 
-/// What a segment keeps besides, for the first small records of an opening: a program notes its start before it serves
-/// as much as a read.
+/// Space in a segment that is also kept for the first small records of an opening: a program commits its start before
+/// it serves even a read.
 const START_KEPT_BYTES: u64 = 256 << 10;
 
-/// How many segments' room must be free for one that takes records: a second one's stays free for the checkpoint,
-/// without which the log could never shrink.
+/// A new segment for records needs the free space of so many segments. That of the second one stays free for the
+/// checkpoint, without which the log could never shrink.
 const FREE_FOR_RECORDS: u64 = 2;
-/// The same for the segment with which a checkpoint begins that has nothing else to replace.
+/// The same for the segment that begins a checkpoint with nothing else to replace.
 const FREE_FOR_CHECKPOINT: u64 = 1;
 
 /// The name of a segment.
@@ -50,12 +50,12 @@ pub(super) fn segment_name(sequence: u64) -> String {
     format!("log-{sequence:016x}")
 }
 
-/// The name of the file of a segment that a checkpoint has replaced, until it is another segment.
+/// The name of a segment's file after a checkpoint has replaced it, until it becomes another segment.
 pub(super) fn spare_name(sequence: u64) -> String {
     format!("spare-{sequence:016x}")
 }
 
-/// Whether a file is a spare.
+/// Returns true if a file is a spare.
 pub(super) fn is_spare(name: &str) -> bool {
     name.starts_with("spare-")
 }
@@ -71,9 +71,9 @@ pub(super) fn segment_sequence(name: &str) -> Option<u64> {
 struct Segment {
     file: Arc<dyn DiskFile>,
     sequence: u64,
-    /// Where the next record goes.
+    /// The position of the next record.
     offset: u64,
-    /// How far room was taken.
+    /// How far space is allocated.
     reserved: u64,
     /// The length of the file.
     length: u64,
@@ -87,23 +87,23 @@ pub(super) struct Log {
     disk: Arc<dyn Disk>,
     segment_bytes: u64,
     segment: Segment,
-    /// Segments before the one being written that are still there.
+    /// Earlier segments that still exist.
     sealed: Vec<u64>,
-    /// Spares, by the sequence that they had.
+    /// Spares, by their former sequence.
     spares: Vec<u64>,
     rng: Arc<dyn Rng>,
     last_version: Version,
     marker: MarkerFile,
     /// Bytes of records since the last checkpoint began.
     bytes: u64,
-    /// Bytes of records that this opening may still put where segments keep room for its start.
+    /// Bytes of records that this opening may still write into the space that segments keep for its start.
     start_bytes: u64,
     buffer: Vec<u8>,
 }
 
 impl Log {
-    /// A log that continues where `end` says, in the segment that is there while that has room, so that a full disk
-    /// does not keep a store from opening.
+    /// A log that continues at `end`, in the present segment while that has space, so that a full disk does not prevent
+    /// an opening.
     pub(super) fn start(
         disk: Arc<dyn Disk>,
         segment_bytes: u64,
@@ -139,7 +139,7 @@ impl Log {
             start_bytes,
             buffer,
         };
-        // A sixteenth, so that it is there for as many openings.
+        // A sixteenth, so that the space lasts for as many openings.
         log.start_bytes = log.start_kept_bytes() / 16;
         Ok(log)
     }
@@ -154,7 +154,7 @@ impl Log {
         self.last_version
     }
 
-    /// Whether a checkpoint would make segments obsolete.
+    /// Returns true if a checkpoint would make segments obsolete.
     pub(super) fn has_sealed(&self) -> bool {
         !self.sealed.is_empty()
     }
@@ -168,7 +168,7 @@ impl Log {
     ) -> Result<(), AppendError> {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
-        // The room first: a record is of the segment it is in.
+        // Space first, since a record belongs to one segment.
         let size = record_bytes(mutations);
         let result = self.room_make(size, mutations.is_empty()).map_err(|error| append_error(&error));
         let result = result.and_then(|()| {
@@ -181,23 +181,23 @@ impl Log {
         result
     }
 
-    /// Room that a segment keeps for records without mutations: those that say how far versions may go, without which
-    /// a store on a full disk could neither be opened nor stay open.
+    /// Space that a segment keeps for records without mutations. Those raise the version ceiling; without them a store
+    /// on a full disk could neither open nor stay open.
     fn reserve_bytes(&self) -> u64 {
         RESERVE_BYTES.min(self.segment_bytes / 8)
     }
 
-    /// Room that a segment keeps for the start of an opening.
+    /// Space that a segment keeps for the start of an opening.
     fn start_kept_bytes(&self) -> u64 {
         START_KEPT_BYTES.min(self.segment_bytes / 8)
     }
 
-    /// Whether the segment takes a record of `size` and has `kept` left after it.
+    /// Returns true if the segment takes a record of `size` and has `kept` left after it.
     fn fits(&self, size: u64, kept: u64) -> bool {
         self.segment.offset.saturating_add(size).saturating_add(kept) <= self.segment.reserved
     }
 
-    /// Makes room for a record of `size`: in this segment, in a new one, or in what is kept for a start.
+    /// Makes space for a record of `size`: in this segment, in a new one, or in the space kept for a start.
     fn room_make(&mut self, size: u64, empty: bool) -> io::Result<()> {
         let reserve = self.reserve_bytes();
         let kept = if empty { 0 } else { reserve.saturating_add(self.start_kept_bytes()) };
@@ -228,24 +228,24 @@ impl Log {
             if !is_no_space(&error) && !is_resource(&error) {
                 return Err(append_error(&error));
             }
-            // The record may be there as a whole, with some of the zeros behind it. The file keeps its length: a
-            // shorter one is a log that was cut off.
+            // The record may be there as a whole, with some of the zeros after it. The file keeps its length: a shorter
+            // one would look like a log that was cut off.
             let undone = file.write_at(offset, &[0; RECORD_HEADER_BYTES]).and_then(|()| file.sync_data());
             (self.segment.reserved, self.segment.written) = (offset, offset);
             return Err(undone.map_or_else(|undo| append_failed(&undo), |()| append_error(&error)));
         }
-        // After a failed flush nobody knows what is on the disk, whatever the error says.
+        // After a failed flush the content of the disk is unknown, whatever the error is.
         file.sync_data()
             .map_err(|error| AppendError::Failed(disk_failed("flush of the commit log", &error)))?;
         self.segment.offset = end;
         self.bytes = self.bytes.saturating_add(size);
         self.last_version = version;
-        // Before anybody is answered: the record is durable, and from now on it must be found.
+        // Noted before the answer: the record is durable, and must be found from now on.
         let noted = self.marker.note(marker_of(&self.segment, version));
         tolerated(noted).map_err(|error| append_failed(&error))
     }
 
-    /// Whether the marker of the durable end is to be flushed; `idle`: whether nothing waits to be committed.
+    /// Returns true if the marker of the durable end must be flushed; `idle`: whether no commit waits.
     pub(super) fn marker_due(&self, idle: bool) -> bool {
         self.marker.is_due(idle)
     }
@@ -258,7 +258,7 @@ impl Log {
         tolerated(self.marker.flush())
     }
 
-    /// Goes to a new segment with room for a record of `record_bytes`, where the disk has `free` times that room.
+    /// Begins a new segment with space for a record of `record_bytes`, if the disk has `free` times that space.
     fn segment_next(&mut self, record_bytes: u64, free: u64) -> io::Result<()> {
         let needed = record_bytes.saturating_add(HEADER_BYTES).saturating_add(self.reserve_bytes());
         let needed = needed.saturating_add(self.start_kept_bytes());
@@ -271,10 +271,10 @@ impl Log {
             Some(spare) => segment_reuse(self.disk.as_ref(), &spare_name(spare), header)?,
             None => segment_create(self.disk.as_ref(), bytes, header)?,
         };
-        // Before its first record: from now on it must be there, as long as it is. The log goes on in it whatever
-        // becomes of the marker: its header names the last record.
+        // Before its first record: from now on the segment must exist. The log continues in it even if the marker
+        // fails, since its header names the last record.
         let marked = marker_segment(&mut self.marker, &next, self.last_version);
-        // The log is as good without: only whether a segment is missing is not seen then.
+        // The log works without the seal; it then only cannot detect a missing segment.
         let Segment { file, offset, .. } = &self.segment;
         if let Err(error) = file.write_at(*offset, &seal_encode(sequence)).and_then(|()| file.sync_data()) {
             tracing::debug!(%error, sequence, "the segment before it has no seal");
@@ -284,7 +284,7 @@ impl Log {
         marked
     }
 
-    /// Whether the disk has `bytes` of room. Where it has not, spares are a luxury.
+    /// Checks that the disk has `bytes` of free space. If not, spares are removed.
     fn available_check(&mut self, bytes: u64) -> io::Result<()> {
         if self.disk.available_bytes()? >= bytes {
             return Ok(());
@@ -295,22 +295,22 @@ impl Log {
         if self.disk.available_bytes()? >= bytes { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) }
     }
 
-    /// How many segments of which length are worth keeping when a checkpoint has replaced them: as many as come until
-    /// the next one of `checkpoint_bytes`.
+    /// How many spares of which length are worth keeping after a checkpoint: as many segments as fill up until the next
+    /// one after `checkpoint_bytes`.
     pub(super) fn spares_wanted(&self, checkpoint_bytes: u64) -> (usize, u64) {
         let most = checkpoint_bytes.div_ceil(self.segment_bytes.max(1)).saturating_add(1);
         (usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(self.spares.len()), self.segment_bytes)
     }
 
-    /// Takes spares whose names are durable.
+    /// Adds spares whose names are durable.
     pub(super) fn spares_add(&mut self, spares: Vec<u64>) {
         self.spares.extend(spares);
     }
 
-    /// Begins a checkpoint: later records go to a new segment. Gives the segments that the checkpoint replaces. Where
-    /// there is no room for a new segment, the one being written is not among them: what comes before it gives room.
+    /// Begins a checkpoint: later records go to a new segment. Returns the segments that the checkpoint replaces. If
+    /// the disk has no space for a new segment, the present one is not among them; the earlier ones free space.
     pub(super) fn roll(&mut self) -> io::Result<Vec<u64>> {
-        // The last room is for the checkpoint itself, where segments go away without a new one.
+        // The last free space is for the checkpoint itself, if it removes segments without a new one.
         let free = if self.has_sealed() { FREE_FOR_RECORDS } else { FREE_FOR_CHECKPOINT };
         match self.segment_next(0, free) {
             Ok(()) => self.bytes = 0,
@@ -320,7 +320,7 @@ impl Log {
         Ok(std::mem::take(&mut self.sealed))
     }
 
-    /// Takes back segments whose checkpoint failed.
+    /// Returns segments whose checkpoint failed.
     pub(super) fn unroll(&mut self, segments: Vec<u64>) {
         self.sealed.splice(0..0, segments);
     }
@@ -335,7 +335,7 @@ fn marker_segment(marker: &mut MarkerFile, segment: &Segment, version: Version) 
     tolerated(marker.segment_begin(marker_of(segment, version)))
 }
 
-/// A marker that cannot be written now stays behind, which takes nothing from what it says; a disk that fails is told.
+/// A marker that cannot be written now stays behind, which does not make it wrong. A failing disk is reported.
 fn tolerated(written: io::Result<()>) -> io::Result<()> {
     match written {
         Err(error) if is_no_space(&error) || is_resource(&error) => {
@@ -360,7 +360,7 @@ fn append_failed(error: &io::Error) -> AppendError {
     AppendError::Failed(disk_failed("commit log", error))
 }
 
-/// What the engine stops with after `error` of its disk in `what`.
+/// The error with which the engine stops after `error` of its disk in `what`.
 pub(super) fn disk_failed(what: &str, error: &io::Error) -> KvError {
     let code = match error.kind() {
         io::ErrorKind::NotFound => ErrorCode::FileNotFound,
@@ -369,20 +369,19 @@ pub(super) fn disk_failed(what: &str, error: &io::Error) -> KvError {
     KvError::with(code, format!("{what}: {error}"))
 }
 
-/// A flush that failed is a failure of the disk, whatever its error says. A full disk may be tried again: what was to
-/// be flushed is removed.
+/// A failed flush is a failure of the disk, whatever its error is. After a full disk a retry is possible, since what
+/// was to be flushed is removed.
 fn flushed(flush: io::Result<()>) -> io::Result<()> {
     flush.map_err(
         |error| if is_resource(&error) { io::Error::other(format!("flush: {error}")) } else { error },
     )
 }
 
-/// The last segment as a crash or a closing left it, made clean to be continued; `None` where it has no room for a
-/// single small record.
+/// The last segment after a crash or a closing, cleaned to be continued; `None` if it has no space for a small record.
 fn segment_resume(disk: &dyn Disk, tail: SegmentTail) -> io::Result<Option<Segment>> {
     let file = disk.open(&segment_name(tail.sequence))?;
-    // The last record was read, so it counts from now on. But a flush of it may have failed: then the machine shows
-    // what the disk does not have, and no later flush writes it, unless it is written again.
+    // The last record was read, so it counts from now on. But a flush of it may have failed. The machine then shows
+    // bytes that the disk does not have, and no later flush writes them unless they are written again.
     let bytes = |from: u64, to: u64| vec![0; usize::try_from(to.saturating_sub(from)).unwrap_or(0)];
     let mut last = bytes(tail.last_record, tail.length);
     file.read_at(tail.last_record, &mut last)?;
@@ -398,7 +397,7 @@ fn segment_resume(disk: &dyn Disk, tail: SegmentTail) -> io::Result<Option<Segme
     Ok(room.then_some(Segment { file, sequence, offset, reserved, length: reserved, written, salt }))
 }
 
-/// Makes a segment, durably: its room, its header, its name.
+/// Makes a segment durably: its space, its header, its name.
 fn segment_create(disk: &dyn Disk, bytes: u64, header: SegmentHeader) -> io::Result<Segment> {
     let name = segment_name(header.sequence);
     let create = || {
@@ -411,13 +410,13 @@ fn segment_create(disk: &dyn Disk, bytes: u64, header: SegmentHeader) -> io::Res
     };
     let file = create().inspect_err(|error: &io::Error| {
         tracing::debug!(%name, %error, "no new segment of the commit log");
-        // Nothing is in it; left behind it would be recognised as unfinished.
+        // It is empty. If it stays, the next opening recognises it as unfinished.
         let _ = disk.remove(&name);
     })?;
     Ok(segment_begin(file, header, bytes, HEADER_BYTES))
 }
 
-/// Makes a segment of a spare: first its header, then its name, so that no crash leaves the name with anything else.
+/// Makes a segment from a spare: first its header, then its name, so that no crash leaves the name with other content.
 fn segment_reuse(disk: &dyn Disk, spare: &str, header: SegmentHeader) -> io::Result<Segment> {
     let name = segment_name(header.sequence);
     let reuse = || {
@@ -431,7 +430,7 @@ fn segment_reuse(disk: &dyn Disk, spare: &str, header: SegmentHeader) -> io::Res
     };
     let (file, bytes) = reuse().inspect_err(|error: &io::Error| {
         tracing::debug!(%name, %error, "no new segment of the commit log");
-        // Under either name nothing is in it that counts.
+        // Under either name it contains nothing that counts.
         let _ = disk.remove(spare);
         let _ = disk.remove(&name);
     })?;

@@ -1,14 +1,14 @@
-//! How far the log is durable, kept in a file of its own: what tells a torn end from one that was cut off.
+//! Records how far the log is durable, in a file of its own. This distinguishes a torn end from one that was cut off.
 //!
-//! A record that was being written at a crash may be torn, and was acknowledged to nobody. A log that ends before what
-//! was acknowledged looks the same, since nothing follows a last record. So after each record is flushed, and before it
-//! is acknowledged, the marker notes where it ends. An opening refuses a log that ends before its marker.
+//! A record that was being written at a crash may be torn, and was never acknowledged. A log that has lost acknowledged
+//! records looks the same, since nothing follows a last record. The marker therefore notes the end of each record after
+//! its flush and before its acknowledgement. An opening refuses a log that ends before its marker.
 //!
 //! The note itself is flushed about once a second, at each new segment, when the engine is idle, and at a clean end: a
-//! flush per record would cost as much as the record's own. So the marker is exact where the machine runs on (whatever
-//! ends the process), and after a power cut it may be behind by what was committed in the last second. A note is only
-//! ever behind: it is written when the record is durable. With each flush the engine looks whether this file and the
-//! segment still have their names: a store whose directory was removed stops within a second of its next commit.
+//! flush per record would cost as much as the record's own. While the machine keeps running, the marker is exact,
+//! whatever ends the process. After a power cut it may lack the commits of the last second. It is never ahead, since it
+//! is written after the record is durable. With each flush the engine checks that this file and the segment still have
+//! their names. A store whose directory was removed stops within a second of its next commit.
 //!
 //! ```text
 //! file  three slots of 4096 bytes: two written in turns right before a flush, one written after each record
@@ -32,7 +32,7 @@ pub(super) const NAME: &str = "DURABLE";
 const MAGIC: [u8; 8] = *b"borodur\x01";
 /// Bytes of a slot that mean something.
 const USED_BYTES: usize = 52;
-/// Far enough from each other that no two are in one sector of any disk.
+/// Far enough apart that no two are in one sector of any disk.
 const SLOT_BYTES: u64 = 4096;
 /// Slots that are written right before a flush.
 const FLUSHED_SLOTS: u64 = 2;
@@ -47,7 +47,7 @@ pub(super) struct Marker {
     pub(super) version: Version,
     /// The segment that is written; 0 for none.
     pub(super) sequence: u64,
-    /// Where its last record ends.
+    /// The position where its last record ends.
     pub(super) end: u64,
     /// The length of its file, which never shrinks.
     pub(super) length: u64,
@@ -78,7 +78,7 @@ impl Marker {
     }
 }
 
-/// What the file says.
+/// The content of the file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MarkerRead {
     /// The latest marker.
@@ -88,7 +88,7 @@ pub(super) struct MarkerRead {
     next_slot: u64,
 }
 
-/// Reads the file. `None` where it is missing, or says nothing that any crash leaves.
+/// Reads the file. `None` if it is missing, or contains something that no crash leaves.
 pub(super) fn marker_read(disk: &dyn Disk, names: &[String]) -> io::Result<Option<MarkerRead>> {
     if !names.iter().any(|name| name == NAME) {
         return Ok(None);
@@ -113,21 +113,21 @@ pub(super) fn marker_read(disk: &dyn Disk, names: &[String]) -> io::Result<Optio
     Ok(newest.map(|(number, marker)| MarkerRead { marker, number, next_slot }))
 }
 
-/// The file, to be written.
+/// The open file.
 pub(super) struct MarkerFile {
     file: Arc<dyn DiskFile>,
     marker: Marker,
-    /// The version that the last flush has made durable; `None` where something is to be flushed whatever its version.
+    /// The version that the last flush has made durable; `None` if a flush is due whatever the version is.
     flushed: Option<Version>,
     number: u64,
     next_slot: u64,
 }
 
 impl MarkerFile {
-    /// Makes the file durable except for its name, instead of one among `names`.
+    /// Makes the file durable except for its name, replacing one among `names`.
     pub(super) fn create(disk: &dyn Disk, names: &[String]) -> io::Result<()> {
         if names.iter().any(|name| name == NAME) {
-            // Its name may be one that a failed flush of the directory has lost: only a new one is flushed again.
+            // A failed flush of the directory may have lost its name: only a new one is flushed again.
             disk.remove(NAME)?;
         }
         let file = disk.create(NAME)?;
@@ -138,31 +138,32 @@ impl MarkerFile {
         file.sync_data()
     }
 
-    /// Continues a file that says what was `read`; by default one that was just created.
+    /// Continues a file with the content `read`; by default one that was just created.
     pub(super) fn open(disk: &dyn Disk, read: Option<MarkerRead>) -> io::Result<Self> {
         let created = MarkerRead { number: FLUSHED_SLOTS, ..MarkerRead::default() };
         let MarkerRead { marker, number, next_slot } = read.unwrap_or(created);
         let file = disk.open(NAME)?;
-        // A process that was killed may have left a slot that is not on the disk yet: never two of them at a time.
+        // A killed process may have left a slot that is not on the disk yet: never two of them at a time.
         file.sync_data()?;
         Ok(Self { file, marker, flushed: None, number, next_slot })
     }
 
-    /// Notes the end of the log: that record is durable.
+    /// Notes the end of the log after its last record is durable.
     pub(super) fn note(&mut self, marker: Marker) -> io::Result<()> {
         self.marker = marker;
         self.number = self.number.saturating_add(1);
         self.file.write_at(FLUSHED_SLOTS * SLOT_BYTES, &marker.encode(self.number))
     }
 
-    /// Whether the note is so far ahead of what is durable that it is to be flushed; `idle`: whether it is at all.
+    /// Returns true if the note is so far ahead of the last flush that it must be flushed; `idle`: if it is ahead at
+    /// all.
     pub(super) fn is_due(&self, idle: bool) -> bool {
         let ahead = self.flushed.map_or(Version::MAX, |flushed| self.marker.version.saturating_sub(flushed));
         ahead >= FLUSH_VERSIONS || (idle && ahead > 0)
     }
 
-    /// Makes the note durable. An error also where the file was removed: what is acknowledged from then on would be
-    /// gone at the next start.
+    /// Makes the note durable. Also fails if the file was removed: commits acknowledged from then on would be lost at
+    /// the next start.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         if !self.file.is_named(NAME)? {
             return Err(removed());
@@ -175,7 +176,7 @@ impl MarkerFile {
         Ok(())
     }
 
-    /// Notes a new segment and makes that durable, before anything is written there.
+    /// Notes a new segment and makes the note durable, before anything is written to the segment.
     pub(super) fn segment_begin(&mut self, marker: Marker) -> io::Result<()> {
         self.marker = marker;
         self.flushed = None;
@@ -183,26 +184,26 @@ impl MarkerFile {
     }
 }
 
-/// A file that is written has no name any more.
+/// The error for a file in use that has lost its name.
 pub(super) fn removed() -> io::Error {
     let what = "the store's directory or its files were removed or moved under the process";
     io::Error::new(io::ErrorKind::NotFound, what)
 }
 
-/// What is missing of a log, for people: the file, what it must have, and what it has.
+/// The missing part of a log, for people: the file, its expected content, and its actual content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLoss {
     /// The file that is too short, or missing.
     pub file: String,
-    /// Where the acknowledged records in it end at least, in bytes; 0 where nobody knows.
+    /// The least end of the acknowledged records in it, in bytes; 0 if unknown.
     pub end_expected: u64,
-    /// Where the sound records in it end, in bytes; 0 where there is no such file.
+    /// The end of the sound records in it, in bytes; 0 without the file.
     pub end_found: u64,
-    /// The length that the file had, in bytes; 0 where nobody knows.
+    /// The length that the file had, in bytes; 0 if unknown.
     pub length_expected: u64,
     /// The length that it has.
     pub length_found: u64,
-    /// The version of the last acknowledged record, at least; 0 where nobody knows.
+    /// The least version of the last acknowledged record; 0 if unknown.
     pub version_expected: Version,
     /// The version of the last record that is left.
     pub version_found: Version,
@@ -220,7 +221,7 @@ impl std::fmt::Display for LogLoss {
     }
 }
 
-/// What a log that was read to `end` has lost of what the marker says, or of what it says itself.
+/// What a log that was read to `end` lacks by the marker, or by its own seals.
 pub(super) fn loss_find(disk: &dyn Disk, marker: Marker, end: &LogEnd) -> io::Result<Option<LogLoss>> {
     let found = |sequence: u64| -> io::Result<(u64, u64)> {
         let there = end.segments.contains(&sequence) || end.unfinished == Some(sequence);

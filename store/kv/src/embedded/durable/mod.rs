@@ -1,7 +1,7 @@
-//! What the embedded engine keeps on a disk: a commit log, and a checkpoint behind it.
+//! The files of the embedded engine: a commit log, and a checkpoint before it.
 //!
-//! Every batch is one record of the log, durable before it is seen. When the log has grown, the rows it changed go
-//! into the checkpoint in the background and the log's old segments go away. Opening reads the checkpoint, then the
+//! Every batch is one record of the log, durable before it is visible. When the log has grown, the changed rows go into
+//! the checkpoint in the background, and old segments of the log are removed. Opening reads the checkpoint, then the
 //! log after it.
 
 mod backend;

@@ -1,4 +1,4 @@
-//! Opening a directory: take it for this process, verify everything, and only then write.
+//! Opens a directory: locks it for this process, verifies everything, and only then writes.
 
 use std::io;
 use std::path::PathBuf;
@@ -18,40 +18,39 @@ use crate::env::{Clock, Rng};
 
 /// The format this build writes.
 const FORMAT: u32 = 3;
-/// The oldest format that it reads, and brings to its own: without the marker of the log's end.
+/// The oldest format that it reads, and upgrades to its own: without the marker of the log's end.
 const FORMAT_OLDEST: u32 = 2;
 const FORMAT_NAME: &str = "FORMAT";
 const FORMAT_NEW: &str = "FORMAT.new";
 const FORMAT_PREFIX: &str = "borough-kv format ";
-/// Marks a directory whose first opening was cut short: what is in it may be thrown away.
+/// Marks a directory whose first opening was interrupted: its content may be discarded.
 const INITIALISING: &str = "INITIALISING";
-/// Says which process has the directory.
+/// Names the process that has the directory.
 const OWNER: &str = "OWNER";
 
 /// How to open a durable engine.
 #[derive(Clone)]
 pub struct OpenOptions {
-    /// Where the bytes are. Made where it is missing.
+    /// The directory of the store. It is made if it is missing.
     pub directory: PathBuf,
-    /// Time.
     pub clock: Arc<dyn Clock>,
-    /// Randomness for version steps and retry pauses.
+    /// For version steps and retry pauses.
     pub rng: Arc<dyn Rng>,
-    /// Whether commits wait for the disk. Without, a crash of the machine (not of the process) loses commits.
+    /// Whether commits wait for the disk. Without it, a crash of the machine (not of the process) loses commits.
     pub fsync: bool,
     /// Bytes of one segment of the commit log.
     pub segment_bytes: u64,
     /// Bytes of log after which a checkpoint is written.
     pub checkpoint_bytes: u64,
-    /// Whether a log that has lost acknowledged commits at its end is opened as it is, which accepts that loss for
-    /// good. Nothing else is forgiven.
+    /// Opens a log that has lost acknowledged commits at its end, and accepts that loss for good. Other damage is still
+    /// refused.
     pub accept_loss: bool,
-    /// Another disk than the machine's, for tests; `directory` is then only a name.
+    /// Replaces the machine's disk in tests; `directory` is then only a name.
     pub disk: Option<Arc<dyn Disk>>,
 }
 
 impl OpenOptions {
-    /// The usual options for `directory`: everything durable.
+    /// The default options for `directory`: everything durable.
     pub fn new(directory: impl Into<PathBuf>, clock: Arc<dyn Clock>, rng: Arc<dyn Rng>) -> Self {
         let (segment_bytes, checkpoint_bytes) = (16 << 20, 64 << 20);
         Self {
@@ -67,15 +66,14 @@ impl OpenOptions {
     }
 }
 
-/// Why a directory was not opened. All but [`OpenError::Io`] have changed nothing in it.
+/// Why a directory was not opened. All errors except [`OpenError::Io`] have changed nothing in it.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process has it. Stop that one, or use another directory.
     #[error("the store in {location} is in use by {}", owner(*pid))]
     Locked {
-        /// The directory.
         location: String,
-        /// Who has it, where that is known.
+        /// The process that has it, if known.
         pid: Option<u32>,
     },
     /// A build of another time wrote it. Export the cell with the older of the two, and import it with the newer.
@@ -83,9 +81,7 @@ pub enum OpenError {
         "the store in {location} has format {found}, which this build no longer reads (it has {supported})"
     )]
     Older {
-        /// The directory.
         location: String,
-        /// Its format.
         found: u32,
         /// The format this build reads and writes.
         supported: u32,
@@ -93,36 +89,22 @@ pub enum OpenError {
     /// A newer build wrote it. Use that build, or a later one.
     #[error("the store in {location} has format {found}, this build reads up to {supported}")]
     Newer {
-        /// The directory.
         location: String,
-        /// Its format.
         found: u32,
         /// The newest format this build knows.
         supported: u32,
     },
-    /// What is there contradicts itself, in a way no crash explains. Restore it from a backup.
+    /// The content contradicts itself in a way that no crash explains. Restore it from a backup.
     #[error("the store in {location} is damaged: {detail}")]
-    Damaged {
-        /// The directory.
-        location: String,
-        /// What was found.
-        detail: String,
-    },
-    /// Its log ends before commits that were acknowledged: a file was cut short, or is missing. Restore the directory,
-    /// or accept the loss with [`OpenOptions::accept_loss`].
+    Damaged { location: String, detail: String },
+    /// Its log ends before acknowledged commits: a file was cut short, or is missing. Restore the directory, or accept
+    /// the loss with [`OpenOptions::accept_loss`].
     #[error("the store in {location} has lost acknowledged commits: {loss}")]
-    Lost {
-        /// The directory.
-        location: String,
-        /// What is missing.
-        loss: LogLoss,
-    },
-    /// It could not be read or written (a full disk, for one). Nothing that was acknowledged is lost.
+    Lost { location: String, loss: LogLoss },
+    /// It could not be read or written (say, on a full disk). Nothing that was acknowledged is lost.
     #[error("the store in {location} cannot be opened")]
     Io {
-        /// The directory.
         location: String,
-        /// What the machine said.
         #[source]
         source: io::Error,
     },
@@ -165,14 +147,14 @@ impl From<redb::Error> for OpenFailure {
     }
 }
 
-/// Everything an engine needs to start.
+/// The parts with which an engine starts.
 pub(in crate::embedded) struct OpenedEngine {
     pub(in crate::embedded) memory: Memory,
     /// The first version of this opening: above every version ever used.
     pub(in crate::embedded) first: Version,
     pub(in crate::embedded) ceiling: Version,
     pub(in crate::embedded) durable: Box<dyn Durable>,
-    /// The directory is this process's while this attempts.
+    /// Locks the directory for this process.
     pub(in crate::embedded) lock: Box<dyn Send + Sync>,
     pub(in crate::embedded) location: String,
 }
@@ -182,7 +164,7 @@ pub(in crate::embedded) fn store_open(options: &OpenOptions) -> Result<OpenedEng
     store_open_with(options, Box::new(CheckpointThreads))
 }
 
-/// As [`store_open`], with checkpoints written where a test says.
+/// As [`store_open`], with a test's way of writing checkpoints.
 pub(super) fn store_open_with(
     options: &OpenOptions,
     background: Box<dyn Background>,
@@ -191,7 +173,7 @@ pub(super) fn store_open_with(
     let disk = options.disk.clone().unwrap_or_else(machine);
     let location = disk.location();
     let io = |source| OpenError::Io { location: location.clone(), source };
-    // Each time: a process that was killed between the two has left a name that a power cut takes, and all below it.
+    // Each time: a process killed between the two calls has left a name that a power cut removes, with all below it.
     disk.directory_create().and_then(|()| disk.parent_sync()).map_err(io)?;
     let Some(lock) = disk.lock().map_err(io)? else {
         return Err(OpenError::Locked { pid: owner_read(disk.as_ref()), location });
@@ -210,18 +192,18 @@ pub(super) fn store_open_with(
     }
 }
 
-/// What a directory holds, read and found sound.
+/// The content of a directory, read and verified.
 #[derive(Default)]
 struct FoundStore {
     names: Vec<String>,
-    /// Whether this is the first opening (or the first one that gets to its end).
+    /// Whether this is the first opening (or the first one that finishes).
     fresh: bool,
     memory: Memory,
     log: LogEnd,
     ceiling: Version,
-    /// What the marker's file says; `None` where a new one is to be made.
+    /// The content of the marker's file; `None` if a new one must be made.
     marker: Option<MarkerRead>,
-    /// Whether the format is to be brought to this build's.
+    /// Whether the format must be upgraded to this build's.
     upgrade: bool,
 }
 
@@ -249,7 +231,7 @@ fn store_verify(disk: &dyn Disk, accept_loss: bool) -> Result<FoundStore, OpenFa
     let log = log_read(disk, &names, meta.version, |record| {
         ceiling = record.ceiling.unwrap_or(ceiling);
         memory.apply(record.version, &record.mutations);
-        // Nobody reads old versions here; without this the chains would grow with the log.
+        // No reader needs old versions here; without this the chains would grow with the log.
         memory.trim(record.version);
     })?;
     let promised = marker.unwrap_or_default().marker;
@@ -258,7 +240,7 @@ fn store_verify(disk: &dyn Disk, accept_loss: bool) -> Result<FoundStore, OpenFa
             return Err(OpenFailure::Lost(loss));
         }
         tracing::warn!(%loss, "the loss of acknowledged commits is accepted");
-        // Versions that were given for what is lost are not given again.
+        // Versions of the lost commits must not be given again.
         ceiling = ceiling.max(loss.version_expected);
     }
     if log.tail.is_none() {
@@ -267,8 +249,8 @@ fn store_verify(disk: &dyn Disk, accept_loss: bool) -> Result<FoundStore, OpenFa
     Ok(FoundStore { names, fresh: false, memory, log, ceiling, marker, upgrade })
 }
 
-/// Whether nothing is here but what a first opening makes before it takes a commit. Its mark may be missing: where a
-/// flush of the directory failed once, a later one does not make up for it.
+/// Returns true if the directory contains only what a first opening makes before it accepts a commit. Its mark may be
+/// missing: after a failed flush of the directory, a later flush does not write it.
 fn is_unborn(disk: &dyn Disk, names: &[String]) -> io::Result<bool> {
     let made = [OWNER, FORMAT_NEW, marker::NAME];
     let ours = |name: &String| made.contains(&name.as_str()) || segment_sequence(name) == Some(1);
@@ -306,8 +288,8 @@ fn owner_read(disk: &dyn Disk) -> Option<u32> {
 
 type StartedLog = (Memory, Version, Version, Box<dyn Durable>);
 
-/// Writes what an opening writes: the owner, the end of the log made clean, a new ceiling. On a full disk this needs no
-/// room: the log keeps some for it.
+/// Makes the writes of an opening: the owner, the cleaned end of the log, a new ceiling. On a full disk this needs no
+/// space, since the log keeps some for it.
 fn store_start(
     disk: &Arc<dyn Disk>,
     options: &OpenOptions,
@@ -319,7 +301,7 @@ fn store_start(
     if fresh {
         fresh_begin(disk.as_ref(), &names)?;
     } else if names.iter().any(|name| name == INITIALISING) {
-        // The first opening ended before it knew that its last step is durable: that step again.
+        // The first opening ended before it knew that its last step was durable: repeat that step.
         fresh_end(disk.as_ref(), true)?;
     }
     owner_write(disk.as_ref(), &names)?;
@@ -348,16 +330,16 @@ fn store_start(
     Ok((memory, first, ceiling, Box::new(durable)))
 }
 
-/// Notes who has the directory, for people: nothing rests on it, so a full disk may keep it from being written.
+/// Records the owner of the directory, for people. Nothing depends on it, so a full disk may prevent the write.
 fn owner_write(disk: &dyn Disk, names: &[String]) -> io::Result<()> {
     let there = names.iter().any(|name| name == OWNER);
     let file = if there { disk.open(OWNER) } else { disk.create(OWNER) };
-    // One width for every number, so that a longer one before needs no cut.
+    // Padded to one width, so that it overwrites any earlier number.
     let written = file.and_then(|file| file.write_at(0, format!("{:<11}\n", std::process::id()).as_bytes()));
     written.or_else(|error| if is_no_space(&error) { Ok(()) } else { Err(error) })
 }
 
-/// Marks the directory as unfinished and empties it of an earlier unfinished opening.
+/// Marks the directory as unfinished and removes the files of an earlier unfinished opening.
 fn fresh_begin(disk: &dyn Disk, names: &[String]) -> io::Result<()> {
     disk.create(INITIALISING)?.sync_data()?;
     disk.directory_sync()?;
@@ -369,7 +351,7 @@ fn fresh_begin(disk: &dyn Disk, names: &[String]) -> io::Result<()> {
     Ok(())
 }
 
-/// From here on the directory is a store, of this build's format.
+/// From here on the directory is a store in this build's format.
 fn fresh_end(disk: &dyn Disk, fresh: bool) -> io::Result<()> {
     let file = disk.create(FORMAT_NEW)?;
     file.write_at(0, format!("{FORMAT_PREFIX}{FORMAT}\n").as_bytes())?;
@@ -383,8 +365,8 @@ fn fresh_end(disk: &dyn Disk, fresh: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes what an interrupted opening, segment or checkpoint left, and makes the names durable: nobody knows whether
-/// those of the opening before are.
+/// Removes the files of an interrupted opening, segment or checkpoint, and makes the names durable: those of the
+/// previous opening may not be.
 fn leftovers_remove(disk: &dyn Disk, names: &[String], end: &LogEnd) -> io::Result<()> {
     if let Some(sequence) = end.unfinished {
         disk.remove(&segment_name(sequence))?;

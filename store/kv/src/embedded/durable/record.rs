@@ -11,17 +11,17 @@
 //! mutation tag u8 │ length u32 │ length u32 │ bytes │ bytes
 //! ```
 //!
-//! The salt is drawn for each segment. So what looks like a record is one of this segment: not what the file held when
-//! it was another segment, nor a record's bytes inside a value.
+//! The salt is drawn for each segment. Bytes that look like a record are therefore one of this segment. They are not an
+//! old record of a reused file, nor a record's bytes inside a value.
 
 use bytes::Bytes;
 
 use crate::contract::{AtomicOp, Version};
 use crate::embedded::mutation::Mutation;
 
-/// Opens every segment; the last byte is the format.
+/// The first bytes of every segment; the last byte is the format.
 const MAGIC: [u8; 8] = *b"borolog\x02";
-/// Opens the seal of a segment.
+/// The first bytes of a segment's seal.
 const SEAL_MAGIC: [u8; 8] = *b"boroseal";
 /// Bytes of a segment's header.
 pub(super) const SEGMENT_HEADER_BYTES: usize = 36;
@@ -31,14 +31,14 @@ pub(super) const RECORD_HEADER_BYTES: usize = 24;
 pub(super) const RECORD_EMPTY_BYTES: u64 = 32;
 /// Bytes of a mutation before its strings.
 const MUTATION_HEADER_BYTES: u64 = 9;
-/// Longer bodies are not written, so a longer one is damage and needs no reading.
+/// Longer bodies are not written, so a longer one is damage and is not read.
 const BODY_BYTES_MAX: usize = 1 << 30;
 
 const TAG_SET: u8 = 128;
 const TAG_CLEAR: u8 = 129;
 const TAG_CLEAR_RANGE: u8 = 130;
 
-/// Who a segment is.
+/// The identity of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SegmentHeader {
     pub(super) sequence: u64,
@@ -68,8 +68,8 @@ impl SegmentHeader {
     }
 }
 
-/// What is put behind the last record of a segment once the next one is durable: a log that ends with a seal has lost a
-/// segment.
+/// The seal after the last record of a segment. It is written once the next segment is durable: a log that ends with a
+/// seal has lost a segment.
 pub(super) fn seal_encode(next: u64) -> Vec<u8> {
     let mut bytes = SEAL_MAGIC.to_vec();
     bytes.extend_from_slice(&next.to_le_bytes());
@@ -83,7 +83,7 @@ pub(super) fn is_sealed(bytes: &[u8], next: u64) -> bool {
     bytes.starts_with(&seal_encode(next))
 }
 
-/// One batch as the log keeps it.
+/// One batch as the log stores it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) previous: Version,
@@ -125,7 +125,7 @@ pub(super) fn record_encode(
     }
 }
 
-/// How a mutation is kept: its tag and its two strings of bytes.
+/// The stored form of a mutation: its tag and its two byte strings.
 fn mutation_parts(mutation: &Mutation) -> (u8, &[u8], &[u8]) {
     match mutation {
         Mutation::Set(key, value) | Mutation::StampedKey(key, value) | Mutation::StampedValue(key, value) => {
@@ -148,7 +148,7 @@ pub(super) fn record_bytes(mutations: &[Mutation]) -> u64 {
     sizes.fold(RECORD_EMPTY_BYTES, u64::saturating_add)
 }
 
-/// Over the salt, the length of the body, and all that follows the checksum.
+/// Over the salt, the length of the body, and all bytes after the checksum.
 fn record_checksum(salt: u64, body: &[u8], rest: &[u8]) -> u32 {
     let checksum = crc32c::crc32c_append(crc32c::crc32c(&salt.to_le_bytes()), body);
     crc32c::crc32c_append(checksum, rest)
@@ -158,8 +158,8 @@ fn length(bytes: &[u8]) -> u32 {
     u32::try_from(bytes.len()).unwrap_or(u32::MAX)
 }
 
-/// The record at the start of `bytes` and its length, or `None` where there is no whole and sound one of a segment
-/// with this `salt`.
+/// The record at the start of `bytes` and its length; `None` if it is incomplete, damaged, or of a segment with another
+/// salt.
 pub(super) fn record_decode(bytes: &[u8], salt: u64) -> Option<(Record, usize)> {
     let header = bytes.get(..RECORD_HEADER_BYTES)?;
     let mut reader = IntegerReader(header);
@@ -203,7 +203,7 @@ fn checksum_at(bytes: &[u8], at: usize) -> Option<u32> {
     IntegerReader(bytes.get(at..)?).u32()
 }
 
-/// Takes integers off the front of a slice.
+/// Reads integers from the front of a slice.
 pub(super) struct IntegerReader<'a>(pub(super) &'a [u8]);
 
 impl<'a> IntegerReader<'a> {
@@ -252,8 +252,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is written is read again, and nothing else is: no shorter part of it, no version of it with a byte
-        /// changed.
+        /// A record is read as it was written. A shorter part of it, or one with a changed byte, is not read at all.
         #[test]
         fn a_record_is_read_as_it_was_written(
             mutations in prop::collection::vec(mutation(), 0..6),

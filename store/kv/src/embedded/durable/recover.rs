@@ -1,10 +1,12 @@
-//! The reading end of the commit log, and what tells a torn tail from damage.
+//! The reading end of the commit log. It distinguishes a torn tail from damage.
 //!
-//! A record is written only after the one before it was flushed. So after a crash at most the last record of the
-//! last segment is not whole, and that one was never acknowledged: it is cut off. A log that ends before what was
-//! acknowledged looks the same here; the [marker](super::marker) tells. A bad record with a sound later one
-//! behind it, a segment that does not continue the one before it, or a gap in the numbering cannot come from a
-//! crash: that is damage, and the store refuses to start rather than lose what it acknowledged.
+//! A record is written only after the previous one was flushed. After a crash at most the last record of the last
+//! segment is therefore torn, and that one was never acknowledged: it is cut off. A log that ends before acknowledged
+//! records looks the same here; the [marker](super::marker) shows the difference.
+//!
+//! Three findings cannot come from a crash: a bad record before a sound later one, a segment that does not continue the
+//! previous one, and a gap in the numbering. They are damage, and the store refuses to start rather than lose
+//! acknowledged commits.
 
 use std::io;
 
@@ -15,14 +17,14 @@ use crate::contract::Version;
 use crate::contract::limits::RECOVERY_VERSION_JUMP;
 use crate::embedded::sequencer::CEILING_AHEAD_VERSIONS;
 
-/// How much later than another record one in the same segment may be. The next one is at most as much later as a
-/// ceiling lies ahead, with the jump of an opening; some of them may be damaged.
+/// The largest distance in versions between two records of one segment. The next record is at most a ceiling's lead and
+/// an opening's jump later; several of them may be damaged.
 const BEHIND_VERSIONS: Version = 64 * (CEILING_AHEAD_VERSIONS + RECOVERY_VERSION_JUMP);
 
 /// Why a log cannot be read.
 #[derive(Debug)]
 pub(super) enum LogError {
-    /// What is there contradicts itself.
+    /// The content contradicts itself.
     Damaged(String),
     /// It could not be read.
     Io(io::Error),
@@ -34,20 +36,20 @@ impl From<io::Error> for LogError {
     }
 }
 
-/// Where the log ends, for the writing end to continue.
+/// The end of the log, for the writing end to continue.
 #[derive(Debug, Default)]
 pub(super) struct LogEnd {
     /// Segments to keep, in order.
     pub(super) segments: Vec<u64>,
     /// How many of them the checkpoint has made obsolete.
     pub(super) obsolete: usize,
-    /// The last segment where its creation was cut short: it is removed.
+    /// The last segment if its creation was interrupted: it is removed.
     pub(super) unfinished: Option<u64>,
-    /// A segment that was completed and is not there, or has no sound header.
+    /// A completed segment that is missing, or has no sound header.
     pub(super) missing: Option<u64>,
     /// The last segment that was read.
     pub(super) tail: Option<SegmentTail>,
-    /// The version of the last record; that of the checkpoint where there is none.
+    /// The version of the last record, or that of the checkpoint without records.
     pub(super) version: Version,
     /// Bytes of records.
     pub(super) bytes: u64,
@@ -57,11 +59,11 @@ pub(super) struct LogEnd {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SegmentTail {
     pub(super) sequence: u64,
-    /// Where its last record begins; 0, which is where the header is, for none.
+    /// The position of its last record; 0, the position of the header, if it has none.
     pub(super) last_record: u64,
-    /// Where its last record ends.
+    /// The end of its last record.
     pub(super) length: u64,
-    /// Where its last byte is that is not zero: what lies between was torn, or is of the segment that the file was.
+    /// The end of its last non-zero byte. The bytes before it were torn, or belong to the file's former segment.
     pub(super) used: u64,
     pub(super) salt: u64,
 }
@@ -91,7 +93,7 @@ pub(super) fn log_read(
     for (index, sequence) in sequences.iter().copied().enumerate() {
         let last = index.saturating_add(1) == sequences.len();
         let Some(segment) = segment_read(disk, sequence, last, &mut buffer)? else {
-            // One whose creation had been completed is named by the seal of the one before it.
+            // The seal of the previous segment names a segment whose creation was complete.
             end.missing = sealed.then_some(sequence);
             end.unfinished = Some(sequence);
             break;
@@ -111,13 +113,13 @@ pub(super) fn log_read(
     Ok(end)
 }
 
-/// How many segments the checkpoint has made obsolete: all before the last one that begins within it. They were
-/// being removed, in no certain order, when the process ended; gaps among them mean nothing.
+/// How many segments the checkpoint has made obsolete: all before the last one that begins within it. The process was
+/// removing them in no certain order when it ended, so gaps among them mean nothing.
 fn obsolete_count(disk: &dyn Disk, sequences: &[u64], checkpoint: Version) -> Result<usize, LogError> {
     for (index, sequence) in sequences.iter().enumerate().skip(1).rev() {
         let file = disk.open(&segment_name(*sequence))?;
         let mut header = [0; SEGMENT_HEADER_BYTES];
-        // A header too short or not sound is looked at when its turn comes.
+        // A header that is too short or damaged is checked when its segment is read.
         let sound = file.read_at(0, &mut header).ok().and_then(|()| SegmentHeader::decode(&header));
         if sound.is_some_and(|header| header.sequence == *sequence && header.previous <= checkpoint) {
             return Ok(index);
@@ -126,7 +128,7 @@ fn obsolete_count(disk: &dyn Disk, sequences: &[u64], checkpoint: Version) -> Re
     Ok(0)
 }
 
-/// A segment with a sound header; `None` for a last one whose creation was cut short.
+/// A segment with a sound header; `None` for a last one whose creation was interrupted.
 fn segment_read<'a>(
     disk: &dyn Disk,
     sequence: u64,
@@ -142,7 +144,7 @@ fn segment_read<'a>(
     let bytes = buffer.as_slice();
     match SegmentHeader::decode(bytes) {
         Some(header) if header.sequence == sequence => Ok(Some(Segment { sequence, header, bytes })),
-        // A file that was another segment gets its name when its header is durable; a new one is empty until then.
+        // A reused file gets its name after its header is durable. A new file is empty until then.
         None if last && used_length(bytes) <= SEGMENT_HEADER_BYTES => Ok(None),
         _ => Err(LogError::Damaged(format!("{name} has no sound header"))),
     }
@@ -165,13 +167,13 @@ fn segment_follows(
             );
             Err(LogError::Damaged(detail))
         }
-        // The first one left must begin within the checkpoint.
+        // The first remaining one must begin within the checkpoint.
         (None, _) if segment.header.previous > checkpoint => gap(),
         _ => Ok(()),
     }
 }
 
-/// Reads a segment's records. Gives where they end and the version of the last one.
+/// Reads a segment's records. Returns their end and the version of the last one.
 fn records_read(
     segment: &Segment<'_>,
     last: bool,
@@ -207,18 +209,18 @@ fn records_read(
     Ok((tail, version))
 }
 
-/// Whether any sound record later than `after` lies behind `from`.
+/// Returns true if a sound record later than `after` follows `from`.
 fn record_behind(Segment { bytes, header, .. }: &Segment<'_>, from: usize, after: Version) -> bool {
     let plausible = after..after.saturating_add(BEHIND_VERSIONS);
     (from..used_length(bytes)).any(|at| {
         let previous = bytes.get(at.saturating_add(8)..).and_then(|rest| rest.first_chunk::<8>());
-        // Of what fills a file that was another segment, next to nothing has to be looked at further.
+        // This skips nearly all bytes of a reused file.
         previous.is_some_and(|previous| plausible.contains(&Version::from_le_bytes(*previous)))
             && bytes.get(at..).is_some_and(|rest| record_decode(rest, header.salt).is_some())
     })
 }
 
-/// Bytes up to the last one that is not zero: what was reserved and never written is zero.
+/// Bytes up to the last non-zero one: allocated and never written bytes are zero.
 fn used_length(bytes: &[u8]) -> usize {
     bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last.saturating_add(1))
 }

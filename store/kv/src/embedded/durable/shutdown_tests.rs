@@ -1,4 +1,4 @@
-//! Ends of an engine: closed under load, dropped without a word, with a checkpoint on its way.
+//! Ends of an engine: closed under load, dropped without closing, with a checkpoint in progress.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -33,7 +33,7 @@ async fn keys(database: &Database) -> BTreeSet<u64> {
     rows.iter().map(|(key, _)| u64::from_be_bytes(key[..].try_into().unwrap())).collect()
 }
 
-/// Writes until the store is closed; gives what was acknowledged and why it ended.
+/// Writes until the store is closed. Returns what was acknowledged and the error at the end.
 async fn write_on(database: Database, writer: u64) -> (Vec<u64>, ErrorCode) {
     let mut acknowledged = Vec::new();
     for number in 0.. {
@@ -56,12 +56,12 @@ async fn closing_under_load_answers_everybody_and_keeps_what_it_acknowledged() {
         let writers: Vec<_> = (0..WRITERS)
             .map(|writer| tokio::spawn(write_on(database.clone(), round << 40 | writer)))
             .collect();
-        // Until enough is written for checkpoints to come and go.
+        // Until enough is written for several checkpoints.
         while engine.stats().transactions < 400 + 100 * round {
             tokio::task::yield_now().await;
         }
         engine.close().await;
-        // The directory is free although handles are left, and they are told so.
+        // The directory is free even though handles are left, and those return an error.
         let (again, _) = open(directory.path());
         again.close().await;
         for writer in writers {
@@ -90,7 +90,7 @@ async fn the_last_handle_to_go_frees_the_directory() {
         drop(engine);
         assert_eq!(keys(&database).await, expected, "the other handle still works");
         drop(database);
-        // Opening waits for nothing: whoever dropped the last handle has waited.
+        // Opening waits for nothing: dropping the last handle has waited.
     }
     let (_, database) = open(directory.path());
     assert_eq!(keys(&database).await, expected);

@@ -1,14 +1,13 @@
-//! When the checkpoint's file is worth writing again.
+//! Decides when the checkpoint's file should be written anew as a whole.
 //!
-//! redb reuses the pages that a change frees, and cuts the file only where its end is free. A store that was large
-//! once, or whose rows come and go in all sizes, would keep a file of mostly free space for ever. So the file is
-//! measured against what a fresh file of as many bytes of rows would take.
+//! redb reuses the pages that a change frees, and shortens the file only if its end is free. A store that was large
+//! once, or whose rows vary in size, would keep a mostly free file for ever. The file is therefore compared with the
+//! size of a fresh file for as many bytes of rows.
 
-/// The columns as they are stored: one type for every row of the checkpoint's table about itself.
+/// The stored columns: one type for every row of the checkpoint's table about itself.
 pub(super) type SpaceRow = (i64, i64, u64, u64);
 
-/// What is known of a checkpoint's size. All zero for a file that does not say: it is then measured against nothing
-/// and written again once it is larger than the slack.
+/// The size of a checkpoint. All zero for a file without this row: it is written anew once it is larger than the slack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Space {
     /// Bytes of keys and values when the file was last written as a whole.
@@ -26,19 +25,18 @@ impl Space {
         Self { whole_payload: count(whole_payload), whole_file: count(whole_file), payload }
     }
 
-    /// As its row.
     pub(super) fn to_row(self) -> SpaceRow {
         let count = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
         (count(self.whole_payload), count(self.whole_file), self.payload, 0)
     }
 
-    /// Bytes that a fresh file of these rows would take: the last one, in proportion.
+    /// The bytes that a fresh file of these rows would take, in proportion to the last one.
     pub(super) fn expected_bytes(self) -> u64 {
         let product = u128::from(self.whole_file).saturating_mul(u128::from(self.payload));
         u64::try_from(product / u128::from(self.whole_payload.max(1))).unwrap_or(u64::MAX)
     }
 
-    /// Whether more than half of a file of `file_bytes`, and more than `slack_bytes`, would be won by a fresh one.
+    /// Returns true if a fresh file would save more than half of `file_bytes` and more than `slack_bytes`.
     pub(super) fn rewrite_due(self, file_bytes: u64, slack_bytes: u64) -> bool {
         file_bytes.saturating_sub(self.expected_bytes()) > slack_bytes.max(self.expected_bytes())
     }

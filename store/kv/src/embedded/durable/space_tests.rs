@@ -1,4 +1,4 @@
-//! Space: rows that come and go leave neither files nor memory behind them.
+//! Space: deleted rows leave neither files nor memory behind.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ async fn until(what: &str, holds: impl Fn() -> bool, step: impl AsyncFn()) {
 
 fn bytes(directory: &Path, prefix: &str) -> u64 {
     let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
-    // A file may go away between the listing and the look.
+    // A file may be removed between the listing and the read.
     let files = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix));
     files.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
 }
@@ -113,14 +113,14 @@ async fn a_store_that_was_large_once_gives_its_room_back() {
     assert_eq!(store.rows().await, 10);
 }
 
-/// Rows of all sizes come and go for as many bytes of log as several hundred checkpoints take.
+/// Rows of all sizes are written and deleted, with as much log as several hundred checkpoints take.
 #[tokio::test]
 async fn churn_keeps_files_and_versions_bounded() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
     let (mut log_most, mut checkpoint_most, mut versions_most) = (0, 0, 0);
     for round in 0..300_u32 {
-        // At most 300 rows of up to 4 kB live at any time: 600 kB in the mean.
+        // At most 300 rows of up to 4 kB exist at any time: 600 kB in the mean.
         let first = round * 10 % 1000;
         let size = usize::try_from(round * 7919 % 4000).unwrap();
         store.set(first, 10, size).await;
@@ -131,12 +131,12 @@ async fn churn_keeps_files_and_versions_bounded() {
         versions_most = versions_most.max(store.engine.versions_kept());
     }
     assert!(store.rows().await <= 310);
-    // What is being checkpointed and what comes meanwhile, each at most four times what starts a checkpoint, and the
-    // ends of segments that the next record did not fit.
+    // The log under a checkpoint and the log since, each at most four times what starts a checkpoint, and the ends of
+    // segments that the next record did not fit.
     assert!(log_most < 24 * CHECKPOINT_BYTES, "{log_most} bytes of log");
     assert!(checkpoint_most < 6_000_000, "{checkpoint_most} bytes of checkpoint");
-    // 300 rows, and what five seconds wrote over them: 25 rounds of ten sets and ten clears. A checkpoint holds on to
-    // more while it runs.
+    // 300 rows, and five seconds of changes to them: 25 rounds of ten sets and ten clears. A running checkpoint keeps
+    // more.
     assert!(versions_most < 6_000, "{versions_most} versions");
     store.engine.close().await;
 }
@@ -153,8 +153,8 @@ async fn a_clear_of_everything_is_one_small_record_and_leaves_nothing_in_memory(
     store.clear(0, 20_000).await;
     assert_eq!(store.engine.stats().mutations, before + 1);
     assert_eq!(store.rows().await, 0);
-    // Once the window has passed nothing is left, neither of the rows nor of their absence. A running checkpoint may
-    // hold on to them for a while.
+    // After the window nothing is left, neither of the rows nor of their deletions. A running checkpoint may keep them
+    // for a while.
     until(
         "only the last row is left",
         || store.engine.versions_kept() <= 2,

@@ -1,4 +1,4 @@
-//! The directory: what comes back after a restart, a torn tail, damage, a newer format, a second process.
+//! The directory after a restart: its content, a torn tail, damage, a newer format, a second process.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -98,7 +98,7 @@ async fn a_torn_tail_is_cut_off_and_the_rest_is_there() {
     let (engine, database) = open(directory.path()).unwrap();
     put(&database, "a", b"1").await.unwrap();
     let before = rows(&database).await;
-    // While the second record is written nobody has noted its end.
+    // While the second record is written, no marker has noted its end.
     let marker = fs::read(directory.path().join("DURABLE")).unwrap();
     put(&database, "b", b"2").await.unwrap();
     let whole = fs::read(last_segment(directory.path())).unwrap();
@@ -160,7 +160,7 @@ async fn damage_refuses_to_start_and_touches_nothing() {
                     );
                 }
                 Err(other) => panic!("{name} at {at}: {other:?}"),
-                // Bytes that nothing refers to (free pages, obsolete segments) may differ.
+                // Bytes without a reference (free pages, obsolete segments) may differ.
                 Ok((_, database)) => assert_eq!(rows(&database).await.len(), 1501, "{name} at {at}"),
             }
         }
@@ -216,7 +216,7 @@ async fn a_second_opening_another_format_and_a_stranger_are_refused() {
     assert_eq!(image(stranger.path()).len(), 1);
 }
 
-/// What the first build without a marker left behind.
+/// The files of the first build, which had no marker.
 #[tokio::test]
 async fn a_store_of_the_format_before_is_opened_and_brought_to_this_one() {
     let directory = tempfile::tempdir().unwrap();
@@ -253,7 +253,7 @@ async fn a_log_that_was_cut_short_is_refused_and_says_where() {
     let whole = fs::read(&segment).unwrap();
     let end = used(&whole);
     let record = 24 + 8 + (9 + 8 + 300) + (9 + 5 + 8);
-    // Within the last records, at their ends, behind all of them, and everything.
+    // Within the last records, at their ends, after all of them, and everything.
     for cut in [0, 36, end - 3 * record, end - record, end - 1, end, whole.len() - 1] {
         fs::write(&segment, &whole[..cut]).unwrap();
         let before = image(directory.path());
@@ -320,14 +320,14 @@ async fn no_version_is_ever_given_twice_over_restarts_and_long_idleness() {
             assert!(committed > read, "{committed} after {read}");
             highest = committed;
         }
-        // Handed out to somebody, and written nowhere.
+        // Given to a reader, and written nowhere.
         clock.advance(std::time::Duration::from_secs(hours * 3600));
         highest = database.run::<_, KvError, _, _>("look", Idempotency::ReadOnly, look).await.unwrap();
         engine.close().await;
     }
 }
 
-/// What group and others may do with the directory and each of its files.
+/// The permissions of group and others on the directory and each of its files.
 fn open_to_others(directory: &Path) -> Vec<String> {
     let files = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let all = files.chain([directory.to_owned()]);
@@ -356,7 +356,7 @@ async fn a_store_is_its_owners_alone_also_one_of_an_older_version() {
     assert_eq!(open_to_others(&directory), [""; 0]);
 }
 
-/// Whoever removes the files of a store that runs is told so by its end, not by an empty cell at the next start.
+/// If the files of a running store are removed, the store stops; otherwise the next start would show an empty cell.
 #[tokio::test]
 async fn a_store_whose_files_are_removed_stops() {
     let all = |directory: &Path| fs::remove_dir_all(directory).unwrap();

@@ -1,4 +1,4 @@
-//! The log and its checkpoints as the sequencer uses them: append now, checkpoint in the background.
+//! The log and its checkpoints as the sequencer uses them: it appends at once, and checkpoints in the background.
 
 use std::io;
 use std::sync::Arc;
@@ -12,11 +12,12 @@ use crate::embedded::memory::{Memory, MemoryKey};
 use crate::embedded::mutation::Mutation;
 use crate::embedded::sequencer::{AppendError, Durable};
 
-/// How many times the log that starts a checkpoint may grow while one is being written, before commits wait.
+/// While a checkpoint is being written, the log may grow to so many times the size that starts one. Beyond that,
+/// commits wait.
 const BEHIND_MAX: u64 = 4;
 
-/// Versions (microseconds) between two attempts at a checkpoint on a full disk. Elsewhere a checkpoint that failed is
-/// tried again when the log has grown as far again.
+/// Versions (microseconds) between two tries of a checkpoint on a full disk. Otherwise a failed checkpoint is tried
+/// again after the log has grown as much again.
 const RETRY_VERSIONS: Version = 5_000_000;
 
 /// One checkpoint to write.
@@ -26,40 +27,39 @@ struct CheckpointJob {
     /// Keys changed since the last checkpoint, in no order.
     dirty: Vec<MemoryKey>,
     memory: Arc<Memory>,
-    /// Segments that are not needed afterwards.
+    /// Segments that are obsolete afterwards.
     segments: Vec<u64>,
     bytes: u64,
     /// Whether all rows go into a new file.
     whole: bool,
     slack_bytes: u64,
-    /// How many of the segments to keep as spares, and of which length.
+    /// How many of the segments to keep as spares, and their length.
     spares: (usize, u64),
 }
 
-/// What became of a job: the spares that it made.
+/// The result of a job: the spares that it made.
 pub(super) type CheckpointDone = Result<Vec<u64>, Failed>;
 
 /// A job that failed.
 pub(super) struct Failed {
     dirty: Vec<MemoryKey>,
-    /// Whether the file may not be what it seems, so that the next checkpoint has to be whole.
+    /// Whether the file may differ from what the machine shows, so that the next checkpoint must be whole.
     unsure: bool,
 }
 
-/// A job, ready to be run somewhere.
+/// A job, ready to run anywhere.
 pub(super) type CheckpointWork = Box<dyn FnOnce() -> CheckpointDone + Send>;
 
-/// Where checkpoints are written while commits go on.
+/// Writes checkpoints while commits continue.
 pub(super) trait Background: Send {
-    /// Starts the work. A handle that ends in a panic is an ordinary end of a checkpoint that failed.
+    /// Starts the work. A panic in it counts as a failed checkpoint.
     fn start(&self, work: CheckpointWork) -> io::Result<JoinHandle<CheckpointDone>>;
 
-    /// Whether the work is done.
     fn ended(&self, work: &JoinHandle<CheckpointDone>) -> bool {
         work.is_finished()
     }
 
-    /// Told before the sequencer waits for the work.
+    /// Called before the sequencer waits for the work.
     fn awaited(&self) {}
 }
 
@@ -80,15 +80,15 @@ pub(super) struct DurableLog {
     checkpoint_bytes: u64,
     background: Box<dyn Background>,
     running: Option<RunningCheckpoint>,
-    /// Whether the checkpoint's file may not be on the disk as the machine shows it.
+    /// Whether the checkpoint's file on the disk may differ from what the machine shows.
     unsure: bool,
-    /// Whether the last record found no room.
+    /// Whether the last record found no space.
     pressed: bool,
-    /// Whether the last record changed something: nothing behind it says that it was flushed.
+    /// Whether the last record changed something: no later record proves that it was flushed.
     last_unconfirmed: bool,
-    /// Whether an append failed in a way that leaves open what is on the disk: nothing may follow it.
+    /// Whether a failed append has left the content of the disk unknown: nothing may follow it.
     failed: bool,
-    /// No checkpoint is begun before this version, since the last one failed.
+    /// No checkpoint begins before this version, since the last one failed.
     retry_at: Version,
 }
 
@@ -99,8 +99,8 @@ struct RunningCheckpoint {
 }
 
 impl DurableLog {
-    /// A log with its checkpoints. `unsure` says that the checkpoint that is there was not confirmed by the process
-    /// that wrote it, which removes the segments that it replaces once it knows that it is durable.
+    /// A log with its checkpoints. `unsure` says that its writing process did not confirm the present checkpoint: it
+    /// removes the replaced segments after it knows that the checkpoint is durable.
     pub(super) fn new(
         log: Log,
         disk: Arc<dyn Disk>,
@@ -124,8 +124,8 @@ impl DurableLog {
         }
     }
 
-    /// Takes note of a checkpoint that has ended. Waits for that where the log has grown too far meanwhile: what the
-    /// checkpoint does not hold yet fills the disk, the memory (nothing it reads is trimmed) and the next start.
+    /// Handles the end of a checkpoint. Waits for that end if the log has grown too far: the part that the checkpoint
+    /// does not contain fills the disk, the memory (nothing that it reads is trimmed) and the next start.
     fn checkpoint_end(&mut self, version: Version, memory: &Memory) {
         let behind = self.log.bytes() >= self.checkpoint_bytes.saturating_mul(BEHIND_MAX);
         if behind && self.running.is_some() {
@@ -152,7 +152,7 @@ impl DurableLog {
         }
     }
 
-    /// What was to be written is gone with the thread; a whole checkpoint needs no list of changes.
+    /// The list of changes is lost with the thread; a whole checkpoint needs none.
     fn checkpoint_lost(&mut self, version: Version, segments: Vec<u64>) {
         tracing::error!("the checkpoint's thread failed; the log is kept");
         self.unsure = true;
@@ -187,7 +187,7 @@ impl DurableLog {
             bytes,
             whole: self.unsure,
             slack_bytes: self.checkpoint_bytes / 4,
-            // Where room is short, all of it is given back.
+            // If space is short, all of it is freed.
             spares: if self.pressed { (0, 0) } else { self.log.spares_wanted(self.checkpoint_bytes) },
         };
         let disk = Arc::clone(&self.disk);
@@ -203,7 +203,7 @@ impl DurableLog {
 
     fn checkpoint_due(&self, version: Version) -> bool {
         let grown = self.log.bytes() >= self.checkpoint_bytes;
-        // Room that the log takes comes back even though it has not grown far.
+        // Space of the log is freed even if the log has not grown far.
         version >= self.retry_at && (grown || (self.pressed && self.log.has_sealed()))
     }
 }
@@ -228,8 +228,8 @@ fn job_run(disk: &dyn Disk, mut job: CheckpointJob) -> CheckpointDone {
     Ok(spares)
 }
 
-/// Removes segments that a checkpoint has replaced, but for up to `wanted` of them that become spares. One that stays
-/// behind is skipped at the next start; it only takes room.
+/// Removes segments that a checkpoint has replaced, except for up to `wanted` of them that become spares. A segment
+/// that is left over is skipped at the next start; it only takes space.
 fn segments_retire(disk: &dyn Disk, segments: &[u64], (wanted, length): (usize, u64)) -> Vec<u64> {
     let mut spares = Vec::new();
     for sequence in segments {
@@ -245,7 +245,7 @@ fn segments_retire(disk: &dyn Disk, segments: &[u64], (wanted, length): (usize, 
     }
     let Err(error) = disk.directory_sync() else { return spares };
     tracing::warn!(%error, "directory not flushed after a checkpoint");
-    // After a crash they may have their old names again, and must not hold anything else then.
+    // After a crash they may have their old names again, and must contain nothing else then.
     spares.iter().for_each(|sequence| drop(disk.remove(&spare_name(*sequence))));
     Vec::new()
 }
@@ -292,12 +292,12 @@ impl Drop for DurableLog {
     fn drop(&mut self) {
         if let Some(running) = self.running.take() {
             self.background.awaited();
-            // A panic of the thread was reported by itself; the log has everything.
+            // The panic hook has reported a panic of the thread; the log has everything.
             let _ = running.thread.join();
         }
         if self.last_unconfirmed && !self.failed {
-            // After a clean end no record is the last one that could pass for torn: damage to any of them shows. A
-            // disk that is too full for this only makes the end an unclean one.
+            // After a clean end no record is the last one that could pass for torn, so damage to any of them shows. If
+            // the disk is too full for this, the end only counts as unclean.
             let version = self.log.last_version().saturating_add(1);
             let _ = self.log.append(version, None, &[]);
         }

@@ -1,4 +1,4 @@
-//! Committing: from the write map to a request of the sequencer, and from its answer to stamps and watches.
+//! Commits: converts the write map to a request for the sequencer, and its answer to stamps and watches.
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
@@ -10,10 +10,10 @@ use crate::embedded::mutation::Mutation;
 use crate::embedded::ranges::Span;
 use crate::embedded::sequencer::{CommitAnswer, CommitRequest};
 
-/// What a conflict range counts beside its keys, as in FoundationDB.
+/// The size that a conflict range counts besides its keys, as in FoundationDB.
 const SPAN_OVERHEAD_BYTES: usize = 24;
 
-/// What is left to do once the request is built.
+/// The next step after the request is built.
 enum Prepared {
     /// Nothing is written: the transaction is over.
     ReadOnly,
@@ -27,8 +27,8 @@ impl EmbeddedTransaction {
             let mut state = self.state.lock();
             let now = self.engine.shared.clock.monotonic();
             state.open(now)?;
-            // A commit waits for the reads before it, and fails as they did. What hangs on it waits for the end of
-            // the attempt then, since nothing was sent.
+            // A commit waits for the earlier reads, and fails as they did. Its stamps and watches then wait for the end
+            // of the transaction, since nothing was sent.
             if let Some(error) = state.failed_read.clone() {
                 state.phase = Phase::Committing;
                 return Err(error);
@@ -41,7 +41,7 @@ impl EmbeddedTransaction {
             Prepared::ReadOnly => Ok(None),
             Prepared::Sent(receiver) => {
                 let answer = async move {
-                    // The sequencer answers every request it takes; a lost answer is a commit nobody knows of.
+                    // The sequencer answers every request that it takes; without an answer the result is unknown.
                     let lost = || Err(KvError::new(ErrorCode::CommitUnknownResult).into());
                     receiver.await.unwrap_or_else(|_| lost()).map(Some)
                 };
@@ -95,14 +95,14 @@ impl EmbeddedTransaction {
 
     fn commit_succeeded(&self, state: &mut TransactionState, stamp: Option<Versionstamp>) {
         for sender in state.stamps.drain(..) {
-            // Whoever asked for the stamp may be gone.
+            // The caller of the stamp may be gone.
             let _ = sender.send(stamp.ok_or(KvError::new(ErrorCode::NoCommitVersion)));
         }
         let shared = &self.engine.shared;
         let version = shared.versions.read_version();
         for pending in state.watches.drain(..) {
             shared.watches.arm(pending.key.clone(), pending.watcher);
-            // A change between the commit and the arming is seen here, a later one by the sequencer.
+            // A change between the commit and the arming shows here, a later one in the sequencer.
             let value: Option<Bytes> = shared.memory.read().get(&pending.key, version).cloned();
             shared.watches.check(&pending.key, value.as_ref());
         }
@@ -112,7 +112,7 @@ impl EmbeddedTransaction {
     }
 }
 
-/// Ends what hung on the commit.
+/// Fails the stamps and watches of a commit.
 fn commit_failed(state: &mut TransactionState, error: &KvError) {
     state.watches.drain(..).for_each(|pending| pending.watcher.end(Err(error.clone())));
     for sender in state.stamps.drain(..) {
@@ -143,7 +143,7 @@ fn spans_size(spans: &[Span]) -> usize {
     spans.iter().map(|span| span.size().saturating_add(SPAN_OVERHEAD_BYTES)).sum()
 }
 
-/// Bytes a commit would count now.
+/// The size that a commit would count now.
 pub(super) fn size(state: &TransactionState) -> usize {
     let mutations: usize = state.writes.mutations().iter().map(Mutation::size).sum();
     let reads = spans_size(&state.read_conflict_spans());

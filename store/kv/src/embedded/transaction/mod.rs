@@ -1,7 +1,7 @@
-//! One transaction of the embedded engine: FoundationDB's client side over the resident image.
+//! One transaction of the embedded engine: FoundationDB's client side over the rows in memory.
 //!
-//! Reads never wait for anything but a lock, so their futures are ready at once. A transaction's state is behind one
-//! lock, which is never held across an await.
+//! Reads wait for nothing except a lock, so their futures are ready at once. A transaction's state is behind one lock,
+//! which is never held across an await.
 
 mod commit;
 mod read;
@@ -46,8 +46,8 @@ impl EmbeddedTransaction {
         Self { engine, state }
     }
 
-    /// Runs a read over the rows at the read version. One that own writes answer alone takes no version, as if it had
-    /// not been: a transaction that has seen nothing of the database is as young as its commit.
+    /// Runs a read over the rows at the read version. A read that own writes answer alone takes no version: a
+    /// transaction that has seen nothing of the database is as young as its commit.
     fn read<T>(&self, action: impl FnOnce(&mut TransactionState, &MemoryRows) -> KvResult<T>) -> KvResult<T> {
         let mut state = self.state.lock();
         state.open(self.engine.shared.clock.monotonic())?;
@@ -75,7 +75,7 @@ impl EmbeddedTransaction {
         Ok(*state.read_version.get_or_insert_with(|| self.engine.shared.versions.read_version()))
     }
 
-    /// Runs a write that passed `check`. One that did not is as if it had not been.
+    /// Runs a write that passed `check`. A write that failed it has no effect.
     fn write(
         &self,
         check: impl FnOnce() -> KvResult<()>,
@@ -98,7 +98,7 @@ impl EmbeddedTransaction {
             if key == METADATA_VERSION_KEY {
                 return read::metadata_version(state, rows, snapshot);
             }
-            // No key is that long, so nothing is there and nothing can come to be.
+            // No key is that long, so it is absent and can never be written.
             if key.len() > KEY_BYTES_MAX { Ok(None) } else { read::get(state, rows, key, snapshot) }
         })
     }
@@ -113,7 +113,7 @@ impl EmbeddedTransaction {
             watch_check(key)?;
         }
         let failed_before = self.state.lock().failed_read.clone();
-        // A watch that cannot read fails alone.
+        // Only the watch fails if it cannot read.
         let baseline =
             self.value_read(key, false).inspect_err(|_| self.state.lock().failed_read = failed_before)?;
         let (watcher, watch) = self.engine.shared.watches.open(baseline)?;
@@ -135,7 +135,7 @@ impl EmbeddedTransaction {
     }
 }
 
-/// Keeps the first error of reading itself (an illegal request is none) for the commit.
+/// Keeps the first error of a real read (an illegal request is none) for the commit.
 fn read_failed(state: &mut TransactionState, error: &KvError) {
     let failed = matches!(
         error.code,
@@ -146,7 +146,7 @@ fn read_failed(state: &mut TransactionState, error: &KvError) {
     }
 }
 
-/// A bound as stored: keys over the limit do not exist, so a longer bound means the same as its beginning.
+/// A bound as stored: keys over the limit do not exist, so a longer bound equals its beginning.
 fn bound_cut(key: &[u8]) -> Bytes {
     Bytes::copy_from_slice(key.get(..=KEY_BYTES_MAX).unwrap_or(key))
 }

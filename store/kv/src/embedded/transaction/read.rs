@@ -1,4 +1,4 @@
-//! Reads and the conflicts they add: exactly the ranges FoundationDB's client adds, no more and no fewer.
+//! Reads and their conflicts: exactly the ranges that FoundationDB's client adds.
 
 use bytes::Bytes;
 
@@ -14,10 +14,10 @@ use crate::embedded::ranges::{RangeSet, Span};
 /// Bytes of the first, second, … batch of an iterator read.
 const ITERATOR_BYTES: [usize; 10] = [4096, 6144, 9216, 13824, 20736, 31104, 46656, 69984, 80000, 120_000];
 
-/// What a row counts in a batch beside its key and value.
+/// The size that a row counts in a batch besides its key and value.
 const ROW_OVERHEAD_BYTES: usize = 8;
 
-/// How much one batch may bring. `None` is no limit.
+/// The limits of one batch. `None` is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct BatchLimits {
     rows: Option<usize>,
@@ -49,7 +49,7 @@ impl BatchLimits {
         Ok(Self { rows, bytes })
     }
 
-    /// Counts one row; true where it is the last one that fits.
+    /// Counts one row. Returns true if it is the last one that fits.
     fn reached_with(&mut self, key: &[u8], value: &Bytes) -> bool {
         let size = key.len().saturating_add(value.len()).saturating_add(ROW_OVERHEAD_BYTES);
         let take = |left: &mut Option<usize>, by: usize| {
@@ -81,7 +81,7 @@ pub(super) fn get(
     Ok(value)
 }
 
-/// The metadata version. It comes with a read version that the database gave, so that is never too old for it.
+/// The metadata version. It comes with a read version from the database, so that is never too old for it.
 pub(super) fn metadata_version(
     state: &mut TransactionState,
     rows: &MemoryRows,
@@ -136,7 +136,7 @@ pub(super) fn get_range(
     } else {
         conflict_forward(&begin, &end, &batch)
     };
-    // The side a cut batch did not reach does not count, and none does where begin and end have crossed.
+    // The side that a cut batch did not reach does not count, and neither does any if begin and end have crossed.
     let crossed = from.left >= to.left && from.key >= to.key;
     let (cut_begin, cut_end) = (batch.more && request.reverse, batch.more && !request.reverse);
     let off = |left: fn(i32) -> bool| !crossed && (left(from.left) || left(to.left));
@@ -158,7 +158,7 @@ pub(super) fn get_range(
     Ok(batch)
 }
 
-/// Adds what a range read depends on where own writes are off, which is another part of FoundationDB's client: its
+/// Adds what a range read depends on with own writes off, which is another part of FoundationDB's client: its
 /// `NativeAPI`, `getRangeFinished`. `sought` is the key of an end of several steps, which a backward read looks up.
 fn conflict_apart(
     state: &mut TransactionState,
@@ -189,7 +189,7 @@ fn conflict_apart(
     }
     let end_known = end.offset <= 1 && (reverse || !batch.more || end.offset <= 0);
     let mut last = match highest {
-        // It goes on into the system's keys.
+        // It continues into the system's keys.
         Some(_) if off_end && !batch.more => key_after(&state.max_key).into(),
         Some(highest) if !end_known => key_after(highest).into(),
         _ => end.key,
@@ -200,8 +200,8 @@ fn conflict_apart(
     conflict_add(state, first, last);
 }
 
-/// Whether a range is empty without a look: one that ends where the keys begin, or begins where they end. Where its
-/// selectors crossed, one of them is looked up first, unless it is such an end itself.
+/// Returns true if a range is empty without a read: one that ends at the beginning of the keys, or begins at their end.
+/// If its selectors crossed, one of them is looked up first, unless it is such an end itself.
 fn looks_at_nothing(begin: &ViewPosition, end: &ViewPosition, reverse: bool, max_key: &Bytes) -> bool {
     let first = |place: &ViewPosition| place.key.is_empty();
     let last = |place: &ViewPosition| place.key >= *max_key;
@@ -216,7 +216,7 @@ fn looks_at_nothing(begin: &ViewPosition, end: &ViewPosition, reverse: bool, max
     end.offset <= 1 && first(end) || begin.offset >= 1 && last(begin)
 }
 
-/// Notes that a read depends on `begin..end`: whether the database had a say in it, and its conflict.
+/// Records that a read depends on `begin..end`: whether the database contributed, and its conflict.
 fn read_note(state: &mut TransactionState, begin: Bytes, end: Bytes, snapshot: bool) {
     if !snapshot {
         conflict_add(state, begin.clone(), end.clone());
@@ -310,8 +310,8 @@ fn conflict_backward(begin: &ViewPosition, end: &ViewPosition, batch: &RangeBatc
     (first, last)
 }
 
-/// Adds the parts of `begin..end` that this transaction has not decided by its own writes. What leaves the user's keys
-/// ends behind their end, as FoundationDB names it.
+/// Adds the parts of `begin..end` that this transaction has not decided by its own writes. A range that leaves the
+/// user's keys ends after their end, as FoundationDB names it.
 pub(super) fn conflict_add(state: &mut TransactionState, begin: Bytes, end: Bytes) {
     if begin >= end {
         return;

@@ -1,4 +1,4 @@
-//! What follows an error: a pause and a fresh attempt, or the error again.
+//! The reaction to an error: a pause and a retry, or the error again.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use super::state::{Options, Phase};
 use crate::contract::{ErrorCode, KvError, KvResult};
 use crate::env::unit;
 
-/// The pause where the cause is a version, not a crowd: it does not grow.
+/// The pause if the cause is a version and not load: it does not grow.
 const VERSION_PAUSE: Duration = Duration::from_millis(10);
-/// Longest pause where the store is short of something.
+/// Longest pause while the store lacks a resource.
 const RESOURCE_PAUSE_MAX: Duration = Duration::from_secs(30);
 
 impl EmbeddedTransaction {
@@ -41,7 +41,7 @@ impl EmbeddedTransaction {
                     base.min(most)
                 }
             };
-            // Time-out, retry limit and longest pause survive an attempt; everything else is set again by it.
+            // Time-out, retry limit and longest pause survive a retry; the closure sets everything else again.
             let keep = Options {
                 timeout: state.options.timeout,
                 retry_limit: state.options.retry_limit,

@@ -15,10 +15,10 @@ use crate::embedded::memory::MemoryRows;
 use crate::embedded::ranges::{Span, SpanSet};
 use crate::embedded::watch::Watcher;
 
-/// Where a transaction is in its attempt.
+/// The phase of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Takes reads and writes.
+    /// Accepts reads and writes.
     Open,
     /// A commit was started; every operation answers 2017 until a reset.
     Committing,
@@ -31,11 +31,11 @@ pub(crate) enum Phase {
 /// Options as set.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// Survive `on_error`.
+    /// Survives `on_error`.
     pub(crate) timeout: Option<Duration>,
     pub(crate) retry_limit: Option<u64>,
     pub(crate) retry_delay_max: Duration,
-    /// Until the next attempt.
+    /// Until the next try.
     pub(crate) size_limit_bytes: usize,
     pub(crate) read_your_writes_disabled: bool,
     /// Snapshot reads see own writes while this is above zero.
@@ -46,7 +46,7 @@ pub(crate) struct Options {
     pub(crate) next_write_no_conflict: bool,
 }
 
-/// Longest pause between attempts unless an option says otherwise.
+/// Longest pause between tries by default.
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(1);
 
 impl Default for Options {
@@ -73,29 +73,29 @@ pub(crate) struct PendingWatch {
     pub(crate) watcher: Watcher,
 }
 
-/// Everything a transaction remembers.
+/// All state of a transaction.
 #[derive(Debug)]
 pub(crate) struct TransactionState {
     pub(crate) phase: Phase,
     pub(crate) read_version: Option<Version>,
     pub(crate) writes: WriteMap,
     read_conflicts: SpanSet,
-    /// The same where own writes are off: each read for itself, as FoundationDB counts and names them then.
+    /// The same with own writes off: each read separately, as FoundationDB counts and names them then.
     read_conflicts_apart: Vec<Span>,
     pub(crate) options: Options,
-    /// Whether anything was read or written, after which read-your-writes cannot be turned off.
+    /// Whether anything was read or written. After that, read-your-writes cannot be turned off.
     pub(crate) touched: bool,
-    /// Whether anything was read, after which no read version can be set.
+    /// Whether anything was read. After that, no read version can be set.
     pub(crate) read: bool,
     /// Whether the last read needed the database, or own writes answered it alone.
     pub(crate) consulted: bool,
-    /// Whether what the last read needed came with the read version, so that its age does not matter.
+    /// Whether the last read's data came with the read version, so that its age does not matter.
     pub(crate) came_along: bool,
     /// Whether the read version was given by the caller.
     pub(crate) version_given: bool,
     /// The first error of a read: the commit answers it too.
     pub(crate) failed_read: Option<KvError>,
-    /// An error every later operation repeats, until a reset.
+    /// The error that every later operation repeats, until a reset.
     pub(crate) poison: Option<KvError>,
     pub(crate) watches: Vec<PendingWatch>,
     pub(crate) stamps: Vec<oneshot::Sender<KvResult<Versionstamp>>>,
@@ -106,11 +106,11 @@ pub(crate) struct TransactionState {
     /// The next pause before a random factor.
     pub(crate) backoff: Duration,
     pub(crate) max_key: Bytes,
-    /// Grows with every reset, so that a commit that outlives its attempt does not touch the next one.
+    /// Grows with every reset, so that a commit that outlives its try does not touch the next one.
     pub(crate) generation: u64,
 }
 
-/// The first pause between attempts, before its random factor.
+/// The first pause between tries, before its random factor.
 pub(crate) const BACKOFF_FIRST: Duration = Duration::from_millis(10);
 
 impl TransactionState {
@@ -140,7 +140,7 @@ impl TransactionState {
         }
     }
 
-    /// Whether an operation may start, at `now`.
+    /// Fails if no operation may start at `now`.
     pub(crate) fn open(&self, now: Duration) -> KvResult<()> {
         if let Some(error) = &self.poison {
             return Err(error.clone());
@@ -155,7 +155,7 @@ impl TransactionState {
         }
     }
 
-    /// Ends the transaction for good with `error`, which it gives back.
+    /// Ends the transaction for good with `error`, and returns the error.
     pub(crate) fn give_up(&mut self, error: KvError) -> KvError {
         let keep = self.options.clone();
         self.restart(keep);
@@ -169,7 +169,7 @@ impl TransactionState {
         self.options.timeout.map(|timeout| timeout.saturating_sub(now.saturating_sub(self.began)))
     }
 
-    /// Whether a read does not see own writes.
+    /// Returns true if a read does not see own writes.
     pub(crate) fn hides_own_writes(&self, snapshot: bool) -> bool {
         self.options.read_your_writes_disabled || (snapshot && self.options.snapshot_ryw <= 0)
     }
@@ -195,7 +195,7 @@ impl TransactionState {
         }
     }
 
-    /// What the commit depends on.
+    /// The ranges that the commit depends on.
     pub(crate) fn read_conflict_spans(&self) -> Vec<Span> {
         if self.options.read_your_writes_disabled {
             self.read_conflicts_apart.clone()
@@ -204,13 +204,13 @@ impl TransactionState {
         }
     }
 
-    /// Whether the next write adds a write conflict. Asking uses up the option that says it does not.
+    /// Returns true if the next write adds a write conflict. Asking uses up the option that prevents it.
     pub(crate) fn write_conflict_take(&mut self) -> bool {
         !std::mem::take(&mut self.options.next_write_no_conflict)
     }
 
-    /// Back to the beginning of an attempt. `keep` are the options that survive. What hung on a commit that never came
-    /// is cancelled.
+    /// Begins the next try. `keep` are the options that survive. Stamps and watches of a commit that never came are
+    /// cancelled.
     pub(crate) fn restart(&mut self, keep: Options) {
         let error = KvError::new(ErrorCode::TransactionCancelled);
         self.watches.drain(..).for_each(|pending| pending.watcher.end(Err(error.clone())));
@@ -245,8 +245,7 @@ impl TransactionState {
             }
             Opt::NextWriteNoWriteConflictRange => options.next_write_no_conflict = true,
             Opt::ReadYourWritesDisable if self.touched => {
-                // FoundationDB poisons the transaction here; a caller that went on would read something else than
-                // it thinks.
+                // FoundationDB poisons the transaction here: a caller that continued would read something unexpected.
                 let error =
                     KvError::with(ErrorCode::ClientInvalidOperation, "read_your_writes_disable after use");
                 self.poison = Some(error.clone());
@@ -258,8 +257,8 @@ impl TransactionState {
             Opt::ReportConflictingKeys => options.report_conflicts = true,
             Opt::CausalWriteRisky => options.causal_write_risky = true,
             Opt::BypassUnreadable => options.bypass_unreadable = true,
-            // One process, one sequencer: every read version is the strongest, every commit is certain, nobody
-            // queues, and the identifier shows in traces only.
+            // One process has one sequencer: every read version is the strongest, every commit is certain, and nobody
+            // queues. The identifier only shows in traces.
             Opt::PriorityBatch
             | Opt::PrioritySystemImmediate
             | Opt::CausalReadRisky

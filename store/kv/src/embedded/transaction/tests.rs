@@ -79,7 +79,7 @@ fn begin(engine: &EmbeddedEngine) -> Box<dyn EngineTransaction> {
 async fn the_metadata_version_is_known_however_old_the_read_version() {
     let clock = ManualClock::at(0);
     let engine = EmbeddedEngine::ephemeral(clock.clone(), SeededRng::shared(1));
-    // More than the window, and more than the image trims by itself.
+    // More than the window, and more than the rows in memory trim by themselves.
     let older = async || {
         for second in 0..20_u8 {
             clock.advance(Duration::from_secs(1));
@@ -89,7 +89,7 @@ async fn the_metadata_version_is_known_however_old_the_read_version() {
         }
     };
     crate::conformance::metadata_version_of_old_read(|| Arc::from(begin(&engine)), older).await.unwrap();
-    // One that was set brought nothing with it.
+    // A version that was set by hand brought no metadata version.
     let given = begin(&engine);
     given.set_read_version(RECOVERY_VERSION_JUMP + 1).unwrap();
     let code = given.get(METADATA_VERSION_KEY, true).await.unwrap_err().code;
@@ -113,7 +113,7 @@ async fn five_seconds_are_the_life_of_a_transaction() {
     assert_eq!(reader.get(b"a", false).await.err().map(|error| error.code), too_old);
     writer.set(b"b", b"1").unwrap();
     assert_eq!(writer.commit().await.err().map(|error| error.code), too_old);
-    // Even one that read nothing has something to be refused for, unless it says that it does not care.
+    // Even a transaction that read nothing can be refused, unless it declares that it does not care.
     blind.set(b"b", b"2").unwrap();
     assert_eq!(blind.commit().await.err().map(|error| error.code), too_old);
     risky.set_option(TransactionOption::CausalWriteRisky).unwrap();
@@ -151,7 +151,7 @@ async fn old_versions_are_forgotten_and_young_ones_kept() {
 async fn dropped_watches_leave_nothing_behind() {
     let engine = EmbeddedEngine::ephemeral(SystemClock::shared(), SeededRng::shared(1));
     for key in 0..30_000u32 {
-        // More than may be outstanding at once: each place must come back.
+        // More than may be outstanding at once: each place must be freed.
         let transaction = begin(&engine);
         drop(transaction.watch(&key.to_be_bytes()).await.unwrap());
         transaction.commit().await.unwrap();

@@ -20,25 +20,24 @@ impl ViewPosition {
         Self { key, offset: selector.offset }
     }
 
-    /// Whether this is the first key at or after `key`, which as a bound of a range needs no reading.
+    /// Returns true if this is the first key at or after `key`, which needs no read as a bound of a range.
     pub(crate) fn is_bound(&self) -> bool {
         self.offset == 1
     }
 }
 
-/// A key with its value, or with none where an own operation came to nothing.
+/// A key with its value, or without one if an own operation left none.
 type KeyCell = (Bytes, Option<Bytes>);
 
-/// Where a selector cuts a range.
+/// The position where a selector cuts a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Resolved {
     pub(crate) key: Bytes,
-    /// The offset that was left where stepping ended: 1, unless it ran off the beginning (less) or the end (more) of
-    /// the keyspace.
+    /// The remaining offset at the end: 1, unless it left the keyspace at its beginning (less) or its end (more).
     pub(crate) left: i32,
 }
 
-/// Refuses what waits for its stamp.
+/// Refuses values that wait for their stamp.
 fn readable(unreadable: bool) -> KvResult<()> {
     if unreadable { Err(ErrorCode::AccessedUnreadable.into()) } else { Ok(()) }
 }
@@ -51,9 +50,9 @@ fn owned((key, value): (&[u8], &Bytes)) -> (Bytes, Bytes) {
 pub(crate) struct View<'a> {
     pub(crate) rows: &'a MemoryRows,
     pub(crate) version: Version,
-    /// `None` where the read does not see own writes.
+    /// `None` if the read does not see own writes.
     pub(crate) writes: Option<&'a WriteMap>,
-    /// Reads of single keys see the placeholder of a pending stamp instead of failing.
+    /// Reads of single keys return the placeholder of a pending stamp instead of failing.
     pub(crate) bypass_unreadable: bool,
     /// The end of the keys this transaction may read.
     pub(crate) max_key: &'a Bytes,
@@ -96,7 +95,7 @@ impl<'a> View<'a> {
         Ok(None)
     }
 
-    /// The first key of `from..end` that has a row, or an own operation that came to nothing.
+    /// The first key of `from..end` with a row, or with an own operation that left no value.
     fn cell_next(&self, from: &[u8], end: &[u8]) -> KvResult<Option<KeyCell>> {
         let present = |(key, value)| (key, Some(value));
         let Some(writes) = self.writes else { return Ok(self.base_first(from, end).map(present)) };
@@ -134,7 +133,7 @@ impl<'a> View<'a> {
         Ok(Some((key, value)))
     }
 
-    /// Whether own writes may change what `begin..end` holds.
+    /// Returns true if own writes cannot change the rows of `begin..end`.
     pub(crate) fn is_plain(&self, begin: &[u8], end: &[u8]) -> bool {
         self.writes.is_none_or(|writes| {
             writes.range(begin, end).next().is_none()
@@ -167,8 +166,8 @@ impl<'a> View<'a> {
         Some(row)
     }
 
-    /// The key of a selector, stopping at the ends of the keyspace. As in FoundationDB's client, an own operation that
-    /// came to nothing counts as a step, but is never where a selector ends.
+    /// The key of a selector, within the ends of the keyspace. As in FoundationDB's client, a key that an own operation
+    /// left without a value counts as a step, but is never the result.
     pub(crate) fn key_resolve(&self, place: &ViewPosition) -> KvResult<Bytes> {
         let mut key = place.key.clone().min(self.max_key.clone());
         if place.offset >= 1 {
@@ -188,7 +187,8 @@ impl<'a> View<'a> {
         Ok(self.previous(b"", &key)?.map_or_else(Bytes::new, |(key, _)| key))
     }
 
-    /// Where a selector cuts a range: before the key it names, or before an own operation that came to nothing.
+    /// The position where a selector cuts a range: before its key, or before a key that an own operation left without a
+    /// value.
     pub(crate) fn bound_resolve(&self, place: &ViewPosition) -> KvResult<Resolved> {
         let mut key = place.key.clone().min(self.max_key.clone());
         for step in 1..place.offset {

@@ -1,7 +1,7 @@
-//! The write map: what a transaction has written so far, folded as FoundationDB folds it.
+//! The write map: the transaction's writes so far, folded as FoundationDB folds them.
 //!
-//! Each written key has a stack of changes that could not be folded into one. Cleared ranges, ranges that a pending
-//! versionstamped key may land in ("unreadable") and write conflicts are sets of ranges beside it. At the commit all
+//! Each written key has a stack of changes that could not be folded into one. Three sets of ranges complete it: cleared
+//! ranges, ranges that a pending versionstamped key may become ("unreadable"), and write conflicts. At the commit all
 //! clears come first, then each key's stack in key order.
 
 use std::collections::BTreeMap;
@@ -22,13 +22,13 @@ use crate::embedded::ranges::{RangeSet, Span, SpanSet};
 enum KeyChange {
     /// A value, or `None` for a clear that an operation was folded over.
     Set(Option<Bytes>),
-    /// A value (or the value of a stamped key) that stays unknown until the commit; as given, offset included.
+    /// A value (or the value of a stamped key) that stays unknown until the commit; as given, with its offset.
     Stamped(AtomicOp, Bytes),
-    /// An operation on what is below it.
+    /// An operation on the change below it.
     Atomic(AtomicOp, Bytes),
 }
 
-/// What a transaction has done to one key.
+/// The writes of a transaction to one key.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyWrites {
     stack: SmallVec<[KeyChange; 1]>,
@@ -37,12 +37,12 @@ pub(crate) struct KeyWrites {
 }
 
 impl KeyWrites {
-    /// Whether the value depends on what the database holds.
+    /// Returns true if the value depends on the database's value.
     pub(crate) fn is_dependent(&self) -> bool {
         matches!(self.stack.first(), Some(KeyChange::Atomic(..)))
     }
 
-    /// The value this transaction sees, over `base` from the database.
+    /// The value that this transaction sees, over `base` from the database.
     pub(crate) fn value(&self, base: Option<&Bytes>) -> Option<Bytes> {
         let mut value = base.cloned();
         for change in &self.stack {
@@ -55,7 +55,7 @@ impl KeyWrites {
         value
     }
 
-    /// Folds `change` over the top of the stack, or stacks it.
+    /// Folds `change` into the top of the stack, or stacks it.
     fn fold(&mut self, change: KeyChange) {
         let KeyChange::Atomic(operation, operand) = change else {
             self.stack.pop();
@@ -96,7 +96,8 @@ impl KeyWrites {
     }
 }
 
-/// Whether two operations of one kind are one: some are only at equal operand lengths, comparing never is.
+/// Returns true if two operations of one kind can become one. Some can only with equal operand lengths, comparing never
+/// can.
 fn foldable(operation: AtomicOp, earlier: &Bytes, operand: &Bytes) -> bool {
     match operation {
         AtomicOp::Add | AtomicOp::BitOr | AtomicOp::BitXor | AtomicOp::Max | AtomicOp::Min => {
@@ -107,24 +108,24 @@ fn foldable(operation: AtomicOp, earlier: &Bytes, operand: &Bytes) -> bool {
     }
 }
 
-/// Everything a transaction has written.
+/// All writes of a transaction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WriteMap {
     keys: BTreeMap<Bytes, KeyWrites>,
     cleared: RangeSet,
     unreadable: RangeSet,
     conflicts: SpanSet,
-    /// Changes that were under a range when it became unreadable; they come before all others.
+    /// Changes that were in a range when it became unreadable; they come before all others.
     flushed: Vec<Mutation>,
 }
 
 impl WriteMap {
-    /// Whether nothing of this map is visible to reads.
+    /// Returns true if reads see nothing of this map.
     pub(crate) fn is_invisible(&self) -> bool {
         self.keys.is_empty() && self.cleared.is_empty() && self.unreadable.is_empty()
     }
 
-    /// Whether a commit of this map writes nothing.
+    /// Returns true if a commit of this map writes nothing.
     pub(crate) fn is_empty(&self) -> bool {
         self.keys.is_empty()
             && self.cleared.is_empty()
@@ -173,8 +174,8 @@ impl WriteMap {
         self.change(key, KeyChange::Stamped(AtomicOp::SetVersionstampedValue, value), conflict);
     }
 
-    /// A key that ends in the offset of its stamp, already checked. Every key it may become is unreadable from here
-    /// on; the sequencer adds its write conflict.
+    /// A key that ends in the offset of its stamp, already checked. Every key that it may become is unreadable from
+    /// here on; the sequencer adds its write conflict.
     pub(crate) fn stamped_key(
         &mut self,
         key: &Bytes,
@@ -211,7 +212,7 @@ impl WriteMap {
         }
     }
 
-    /// Moves what is pending in `begin..end` in front of everything else, so that reads fall through to the range.
+    /// Moves the pending changes in `begin..end` before everything else, so that reads fall through to the range.
     fn flush(&mut self, begin: &Bytes, end: &Bytes) {
         if begin >= end {
             return;
@@ -254,7 +255,7 @@ impl WriteMap {
         }
     }
 
-    /// What a commit changes, in the order in which it does.
+    /// The changes of a commit, in their order.
     pub(crate) fn mutations(&self) -> Vec<Mutation> {
         let clears = self.cleared.iter().map(|(begin, end)| match Span::new(begin.clone(), end.clone()) {
             Span::Point(key) => Mutation::Clear(key),
@@ -264,7 +265,7 @@ impl WriteMap {
         self.flushed.iter().cloned().chain(clears).chain(keys).collect()
     }
 
-    /// What a commit conflicts with.
+    /// The write conflicts of a commit.
     pub(crate) fn conflict_spans(&self) -> Vec<Span> {
         self.conflicts.spans()
     }

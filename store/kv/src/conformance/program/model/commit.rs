@@ -5,20 +5,20 @@ use super::*;
 /// Keys up to this length are all named.
 const NAMED_BYTES: usize = 500;
 
-/// Which reads of a refused commit were overwritten, in the program's keys.
+/// The reads of a refused commit that were overwritten, in the program's keys.
 struct Overwritten {
-    /// What was read for certain.
+    /// The certain reads.
     least: Vec<(SlotName, SlotName)>,
-    /// With what a watch may have read.
+    /// These and what a watch may have read.
     most: Vec<(SlotName, SlotName)>,
-    /// Whether names may be missing: those that go on into the system's keys, where own writes are off, and those of
-    /// long keys, of which FoundationDB's client gives the first few thousand bytes.
+    /// Whether names may be missing. This holds for ranges that reach into the system's keys with own writes off. It
+    /// also holds for long keys, of which FoundationDB's client returns the first few thousand bytes.
     may_miss: bool,
     end: SlotName,
 }
 
 impl Overwritten {
-    /// A refusal names all of them, and nothing else; where a watch may have read, at least one.
+    /// A refusal names all of them, and nothing else. If a watch may have read, it names at least one.
     fn check(&self, outcome: &ProgramOutcome) -> ModelVerdict {
         let inside = |(begin, end): &(SlotName, SlotName)| {
             self.most.iter().any(|(from, to)| from <= begin && end <= to)
@@ -45,7 +45,8 @@ impl Model {
         let transaction = &mut self.slots[slot];
         transaction.phase = Phase::Ended;
         let transaction = transaction.clone();
-        // What hangs on a commit that a failed read kept from being sent waits for the end of the attempt.
+        // If a failed read prevented a commit from being sent, its stamps and watches wait for the end of the
+        // transaction.
         if let Some(code) = transaction.failed {
             return expect(outcome, &ProgramOutcome::Error(code));
         }
@@ -69,7 +70,7 @@ impl Model {
                         transaction.writes.iter().any(|write| matches!(write, Write::StampedKey(..)));
                     self.names_open =
                         stamped || overwritten.may_miss || overwritten.least != overwritten.most;
-                    // Where a stamped key stands until its commit cuts the ranges, and is the engine's secret.
+                    // The place of a stamped key until its commit splits the ranges, and only the engine knows it.
                     return if stamped && refused { Ok(()) } else { overwritten.check(outcome) };
                 }
                 self.open_ended |= !overwritten.most.is_empty();
@@ -90,13 +91,13 @@ impl Model {
             if !transaction.own_writes {
                 return reads.iter().filter(|read| hit(read)).cloned().collect();
             }
-            // Reads that touch are one range by the time of the commit, and named as one.
+            // Reads that touch are one range by the time of the commit, and are named as one.
             let joined = union(reads.iter().cloned(), &everywhere).into_iter();
             joined.map(|(begin, end)| (begin.0, end.0)).filter(hit).collect()
         };
         let with_watches = [transaction.reads.as_slice(), &transaction.may_read].concat();
         let bounds = if transaction.own_writes { self.frame.named() } else { self.frame.bounds() };
-        // Reads that go on into the system's keys are cut, but the metadata version is read by its name.
+        // Reads that continue into the system's keys are cut, but the metadata version is read by its name.
         let metadata = (METADATA_VERSION_KEY.to_vec(), key_after(METADATA_VERSION_KEY));
         let named = |reads: &[Span]| {
             let hits = overwritten(reads);
@@ -109,7 +110,7 @@ impl Model {
         Overwritten { least, most, may_miss: long || !transaction.own_writes, end: SlotName(bounds.1) }
     }
 
-    /// What the transaction of a slot depends on by now, in the program's keys, joined where they touch.
+    /// The ranges that the transaction of a slot depends on, in the program's keys, joined if they touch.
     pub(in super::super) fn dependence(&self, slot: usize) -> Vec<(SlotName, SlotName)> {
         let spans = union(self.slots[slot].reads.iter().cloned(), &self.frame.named());
         let name = |key: &SlotName| self.frame.name(&key.0);
@@ -149,13 +150,13 @@ impl Model {
         self.written.push(written);
     }
 
-    /// What each watch has to have come to: `None` where it is the engine's affair.
+    /// The required result of each watch; `None` if the engine decides.
     pub(in super::super) fn watches(&self) -> Vec<Option<Late>> {
         let current = |watch: &ModelWatch, state: usize| {
             self.states.get(state).and_then(|rows| rows.get(&watch.key)).cloned()
         };
         let one = |watch: &ModelWatch| match watch.armed {
-            // Never committed: the machine looks before it ends the transactions.
+            // Never committed: the machine checks before it ends the transactions.
             None => (!watch.overwritten).then_some(Late::Waiting),
             Some(Err(code)) => (!watch.overwritten).then_some(Late::Error(code)),
             Some(Ok(_)) if watch.overwritten => None,
@@ -164,7 +165,7 @@ impl Model {
                 if differs(self.newest()) {
                     Some(Late::Fired)
                 } else {
-                    // There and back again may be missed.
+                    // A change that was undone may be missed.
                     (!(armed..=self.newest()).any(differs)).then_some(Late::Waiting)
                 }
             }
@@ -172,7 +173,7 @@ impl Model {
         self.watches.iter().map(one).collect()
     }
 
-    /// What each promised stamp has to have come to, once every transaction is over.
+    /// The required result of each promised stamp, after the end of all transactions.
     pub(in super::super) fn promises(&self) -> Vec<Late> {
         let ended = Late::Error(ErrorCode::TransactionCancelled);
         self.promises.iter().map(|promise| promise.clone().unwrap_or_else(|| ended.clone())).collect()

@@ -66,7 +66,7 @@ impl Model {
         verdict
     }
 
-    /// A read of a transaction that cannot commit any more.
+    /// A read of a transaction that can no longer commit.
     pub(super) fn idle(&mut self, action: &ProgramAction, outcome: &ProgramOutcome) -> ModelVerdict {
         match (action, outcome) {
             (ProgramAction::Watch(key), ProgramOutcome::Done) => self.watch_failed(&self.frame.key(key)),
@@ -74,14 +74,14 @@ impl Model {
         }
     }
 
-    /// A watch that could not read: when it says so is the engine's affair.
+    /// A watch that could not read: the engine decides when it reports that.
     fn watch_failed(&mut self, key: &[u8]) -> ModelVerdict {
         let failed = Some(Err(ErrorCode::AccessedUnreadable));
         self.watches.push(ModelWatch { key: key.to_vec(), baseline: None, armed: failed, overwritten: true });
         Ok(())
     }
 
-    /// A read that fails fails its transaction's commit too, unless it was a watch's.
+    /// A failed read makes its transaction's commit fail too, unless it belongs to a watch.
     fn fail(&mut self, slot: usize, action: &ProgramAction, outcome: &ProgramOutcome) {
         if matches!(action, ProgramAction::Watch(_)) {
             return;
@@ -93,16 +93,16 @@ impl Model {
         }
     }
 
-    /// A read at a version that is gone fails, unless own writes answer it alone.
+    /// A read at a version that is too old fails, unless own writes answer it alone.
     fn ancient(&mut self, own: &Own, action: &ProgramAction, outcome: &ProgramOutcome) -> ModelVerdict {
         let expected = ProgramOutcome::Error(ErrorCode::TransactionTooOld);
-        // Which of two errors comes first is the engine's affair.
+        // The engine decides which of two errors comes first.
         self.open_ended |= own.has_unreadable();
         let plain = matches!(action, ProgramAction::Get(..)) && own.is_empty();
         if plain || *outcome == expected || !own.is_empty() {
             return if plain { expect(outcome, &expected) } else { Ok(()) };
         }
-        // A range that cannot hold anything is not read at all.
+        // A range that cannot contain anything is not read at all.
         match outcome {
             ProgramOutcome::Rows(rows, false) if rows.is_empty() => Ok(()),
             ProgramOutcome::Key(key) if key.0.is_empty() || key.0 == USER_KEYS_END => Ok(()),
@@ -110,7 +110,7 @@ impl Model {
         }
     }
 
-    /// Notes the read version of a read that own writes did not answer alone.
+    /// Records the read version of a read that own writes did not answer alone.
     fn versioned(&mut self, slot: usize, reads: &ModelReading, (begin, end): (&[u8], &[u8])) {
         if begin < end && !reads.own.undecided(begin, end).is_empty() {
             self.slots[slot].version.get_or_insert(ModelVersion::State(reads.at));
@@ -147,11 +147,11 @@ impl Model {
         outcome: &ProgramOutcome,
     ) -> ModelVerdict {
         let Ok(value) = reads.view.get(key, self.slots[slot].bypass) else {
-            // An engine may say so with the watch itself.
+            // An engine may report it with the watch itself.
             if *outcome != ProgramOutcome::Done {
                 return expect(outcome, &ProgramOutcome::Error(ErrorCode::AccessedUnreadable));
             }
-            // Then it has a read version now, which it would not have otherwise.
+            // It then has a read version, which it would not have otherwise.
             self.open_ended = true;
             return self.watch_failed(key);
         };
@@ -203,8 +203,7 @@ impl Model {
         let rows =
             ends.clone().and_then(|(from, to)| reads.view.rows(&from.key, &to.key, limit, range.reverse));
         let expected = match rows {
-            // A batch may end before what cannot be read, and a selector of several steps may leave the range before
-            // it gets there.
+            // A batch may end before an unreadable key, and a selector of several steps may leave the range before it.
             Err(_)
                 if matches!(outcome, ProgramOutcome::Rows(..))
                     && (several || range.mode != StreamingMode::Exact) =>
@@ -213,7 +212,7 @@ impl Model {
                 return Ok(());
             }
             Err(code) => return expect(outcome, &ProgramOutcome::Error(code)),
-            // Nor need it see that the range ends before what cannot be read.
+            // Nor must it notice that the range ends before an unreadable key.
             Ok(_)
                 if reads.own.has_unreadable()
                     && several
@@ -224,8 +223,8 @@ impl Model {
             }
             Ok(rows) => rows.iter().map(|(key, value)| (name(key), name(value))).collect::<Vec<_>>(),
         };
-        // Of selectors of several steps that crossed, or that step over emptied keys, what is looked up and what the
-        // read depends on hangs on what the client has cached.
+        // For selectors of several steps that crossed, or that step over emptied keys, the lookups and the dependence
+        // vary with the client's cache.
         let crossed = begin.0 > end.0;
         self.open_ended |= several && (crossed || reads.view.has_emptied());
         if self.open_ended && crossed && reads.view.has_emptied() {
@@ -263,7 +262,7 @@ impl Model {
             max_key: reads.view.max_key.clone(),
         };
         let (first, last) = read.dependence();
-        // What ends where the keys begin, or begins where they end, is empty without a look.
+        // A range that ends at the beginning of the keys, or begins at their end, is empty without a read.
         let empty = (end.1 <= 1 && end.0.is_empty()) || (begin.1 >= 1 && begin.0 >= read.max_key);
         if !empty {
             self.versioned(slot, reads, (&first, &last));
@@ -275,25 +274,25 @@ impl Model {
             self.slots[slot].depend((first, last));
             return;
         }
-        // How far one counts that leaves the user's keys hangs on how the cluster has cut the system's.
+        // Counting beyond the user's keys varies with how the cluster has split the system's keys.
         self.open_ended |= from.left < 1 || to.left > 1;
-        // A backward read without own writes looks up an end of several steps first.
+        // A backward read without own writes first looks up an end of several steps.
         let sought = (range.reverse && end.1 > 1).then(|| reads.view.get_key(&end.0, end.1));
         let spans = read.dependence_apart(sought.and_then(Result::ok), to.left > 1 && !range.reverse);
         spans.into_iter().filter(|(begin, end)| begin < end).for_each(|span| self.slots[slot].depend(span));
     }
 }
 
-/// What a read reads from.
+/// The source of a read.
 struct ModelReading {
     view: View,
     own: Own,
-    /// The state it reads, if it has to.
+    /// The state that it reads, if it must.
     at: usize,
     snapshot: bool,
 }
 
-/// A batch against all rows there are, up to the limit. Only a mode that counts bytes may bring fewer.
+/// Compares a batch with all rows up to the limit. Only a mode that counts bytes may return fewer.
 fn batch_check(
     range: &Range,
     limit: usize,

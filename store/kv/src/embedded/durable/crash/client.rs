@@ -1,4 +1,4 @@
-//! What the clients of a simulated store do: transactions of all sizes, several of them in one batch.
+//! The clients of a simulated store: transactions of all sizes, several of them in one batch.
 
 use bytes::Bytes;
 use futures::FutureExt as _;
@@ -13,7 +13,7 @@ use crate::contract::{
 };
 use crate::embedded::EmbeddedEngine;
 
-/// Keys that transactions fight for.
+/// Keys that transactions contend for.
 const SHARED_KEYS: u8 = 40;
 
 #[expect(clippy::disallowed_methods, reason = "batches are put together by hand, without the runner")]
@@ -62,7 +62,7 @@ fn value(rng: &mut ChaCha8Rng) -> Vec<u8> {
         1..4 => rng.random_range(200..800),
         _ => rng.random_range(0..60),
     };
-    // Many values look alike, so that what is left of an old one could pass for a new one.
+    // Many values look alike, so that the rest of an old one could pass for a new one.
     vec![rng.random_range(0..4); bytes]
 }
 
@@ -104,8 +104,8 @@ fn prepare(
     Ok((own, transaction))
 }
 
-/// Commits up to eight transactions as one batch, and tells the model what each was told. False once the engine has
-/// stopped.
+/// Commits up to eight transactions as one batch, and records the result of each in the model. Returns false once the
+/// engine has stopped.
 pub(super) fn batch_run(
     engine: &EmbeddedEngine,
     rng: &mut ChaCha8Rng,
@@ -117,8 +117,7 @@ pub(super) fn batch_run(
     let Ok(prepared) = prepared else { return false };
     let mut commits: Vec<(&Bytes, BoxFuture<'_, KvResult<Committed>>)> =
         prepared.iter().map(|(own, transaction)| (own, transaction.commit())).collect();
-    // The first poll puts each into the queue; the step answers all of them. An engine that has stopped answers at
-    // once.
+    // The first poll queues each of them; the step answers all. A stopped engine answers at once.
     let early: Vec<_> = commits.iter_mut().map(|(_, commit)| commit.now_or_never()).collect();
     engine.step();
     let mut runs = true;

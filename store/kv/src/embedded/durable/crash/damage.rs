@@ -1,6 +1,6 @@
-//! Damage, cuts and torn ends, as properties over every place: a sound store is altered somewhere, and is then refused
-//! untouched, or opened with all it had. Only a record whose end nobody had noted may be missing, and only where that
-//! one was altered and nothing sound is behind it.
+//! Damage, cuts and torn ends, as properties over every position. A sound store is altered somewhere. The opening must
+//! then refuse it untouched, or find all of its rows. Only a record whose end no marker has noted may be missing, and
+//! only if that one was altered and nothing sound follows it.
 
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
@@ -40,7 +40,7 @@ fn store(seed: u64, batches: u32, clean: bool) -> KilledStore {
         world.disk = world.disk.kill();
     }
     states.push(world.model.rows());
-    // Batches of which every transaction was refused change nothing.
+    // Batches whose transactions were all refused change nothing.
     states.dedup();
     let image = world.disk.shown();
     markers.extend(image.get(marker::NAME).cloned());
@@ -63,7 +63,7 @@ impl KilledStore {
         self.states.iter().rev().nth(1).expect("a batch")
     }
 
-    /// Where the last record of the log begins, and where it ends; the header where there is none.
+    /// The range of the log's last record; that of the header if it has none.
     fn last_record(&self) -> std::ops::Range<usize> {
         let bytes = &self.image[&self.last_segment()];
         let salt = SegmentHeader::decode(bytes).expect("a sound header").salt;
@@ -74,7 +74,7 @@ impl KilledStore {
         begin..end
     }
 
-    /// Opens the store as `image`. `None` where it is refused, which must leave the image as it is.
+    /// Opens the store as `image`. `None` if it is refused, which must leave the image unchanged.
     fn open_as(&mut self, image: DiskImage, what: &str) -> Option<ExpectedRows> {
         self.world.disk = SimDisk::new(image.clone(), 1);
         match self.world.try_open() {
@@ -93,7 +93,7 @@ impl KilledStore {
     }
 }
 
-/// Alters a few bytes: bits, or a sector that reads as zeros, or one that was written to the wrong place.
+/// Alters a few bytes: flips bits, zeros a sector, or writes one to the wrong place.
 fn alter(bytes: &mut [u8], rng: &mut ChaCha8Rng) -> std::ops::Range<usize> {
     let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     if used == 0 {
@@ -150,12 +150,12 @@ fn a_torn_end_is_cut_off_at_every_byte() {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let mut store = store(seed, rng.random_range(1..12), false);
         let (name, last) = (store.last_segment(), store.last_record());
-        // As it was while the last record was written.
+        // The marker at the time when the last record was written.
         let noted = store.markers.iter().rev().nth(1).expect("a record").clone();
         store.image.insert(marker::NAME.to_owned(), noted);
         let (begin, whole) = (last.start, store.image[&name].clone());
         if begin == 0 {
-            // A segment is flushed before its first record is written: its header is never torn.
+            // A segment is flushed before its first record is written, so its header is never torn.
             return;
         }
         for _ in 0..30 {
@@ -163,13 +163,13 @@ fn a_torn_end_is_cut_off_at_every_byte() {
             let bytes = image.get_mut(&name).expect("the log");
             let cut = rng.random_range(begin..last.end);
             match rng.random_range(0..4) {
-                // It was not written from there on, or only after there.
+                // It was not written from there on, or only from there on.
                 0 | 1 => bytes[cut..last.end].fill(0),
                 2 => bytes[begin..=cut].fill(0),
-                // Something else is there.
+                // Other bytes are there.
                 _ => bytes[cut..last.end].iter_mut().for_each(|byte| *byte = rng.random()),
             }
-            // What was torn off may have been zeros.
+            // The torn bytes may have been zeros.
             let same = bytes == &whole;
             let expected = if same { store.rows().clone() } else { store.rows_before().clone() };
             let what = format!("{name} torn at {cut} of {last:?}");
@@ -194,7 +194,8 @@ fn segments(image: &DiskImage) -> Vec<String> {
     image.keys().filter(|name| name.starts_with("log-")).cloned().collect()
 }
 
-/// The process was killed, or ended; the machine went on. Then every commit that was acknowledged is missed.
+/// The process was killed, or ended; the machine kept running. Every acknowledged commit that is missing is then
+/// noticed.
 #[test]
 fn a_cut_behind_acknowledged_commits_is_noticed() {
     let (mut refused, mut harmless) = (0, 0);
@@ -210,7 +211,7 @@ fn a_cut_behind_acknowledged_commits_is_noticed() {
             let last = index + 1 == names.len();
             let at = rng.random_range(0..image[name].len());
             cut(&mut image, name, at, zeros);
-            // What is behind the cut may go too.
+            // The rest after the cut may be lost too.
             let without = if last || rng.random_bool(0.5) { names.len() } else { index + 1 };
             names[without..].iter().for_each(|name| drop(image.remove(name)));
             let what = format!(
@@ -233,7 +234,7 @@ fn a_cut_behind_acknowledged_commits_is_noticed() {
     assert!(refused > 0 && harmless > 0, "nothing was tried");
 }
 
-/// The power was cut: the marker may be behind then, and what it says is missed all the same.
+/// The power was cut: the marker may be older then, but what it says is still checked.
 #[test]
 fn a_cut_after_a_power_cut_is_noticed_up_to_the_marker() {
     let (mut refused, mut behind) = (0, 0);
@@ -245,7 +246,7 @@ fn a_cut_after_a_power_cut_is_noticed_up_to_the_marker() {
             batch_run(&attempt.engine, &mut world.rng, &mut world.model, &mut Vec::new());
             world.disk.turns().grant(1000);
             if rng.random_bool(0.2) {
-                // Nothing to do for a while.
+                // An idle engine.
                 attempt.engine.step();
             }
         }
@@ -281,7 +282,7 @@ fn a_missing_file_is_refused() {
     each_seed(30, |seed| {
         let mut store = store(seed, 25, seed % 2 == 0);
         for name in store.image.clone().into_keys() {
-            // Who had the store matters to nobody.
+            // The store does not depend on its owner file.
             if name == "OWNER" {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! The simulated disk: the engine's own trait over files in memory, with faults and a power cut where the seed says.
+//! The simulated disk: the engine's own trait over files in memory, with faults and power cuts drawn from the seed.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,10 +13,10 @@ use super::inode::{Inode, Survival};
 use super::names::{InodeId, Names};
 use super::turns::Turns;
 
-/// The files that are on a disk for certain, by name.
+/// The files that are certainly on a disk, by name.
 pub(super) type DiskImage = BTreeMap<String, Vec<u8>>;
 
-/// What goes wrong, once, at the first call from some number on that it can happen to.
+/// A fault that happens once, at the first suitable call from some number on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DiskFault {
     /// A flush of a file fails.
@@ -52,9 +52,9 @@ struct DiskState {
     fault: Option<(u64, DiskFault)>,
     /// Faults that have happened, and to what.
     happened: Vec<(DiskFault, String)>,
-    /// Bytes of room there are in all.
+    /// Capacity in bytes.
     capacity: usize,
-    /// Calls of earlier openings are dead; each opening has a number.
+    /// Calls of earlier openings fail; each opening has a number.
     opening: u64,
     locked: bool,
 }
@@ -65,7 +65,7 @@ impl DiskState {
         self.capacity.saturating_sub(used.sum())
     }
 
-    /// Counts a call, and lets happen to it what is to happen.
+    /// Counts a call, and applies a due fault.
     fn call(&mut self, call: Call, what: &str) -> Option<DiskFault> {
         self.calls += 1;
         let (at, fault) = self.fault?;
@@ -79,7 +79,7 @@ impl DiskState {
             return None;
         }
         self.fault = None;
-        // Segments are all alike.
+        // Faults do not distinguish segments.
         let what = what.split('-').next().unwrap_or_default();
         self.happened.push((fault, format!("{what} {call:?}")));
         if fault == DiskFault::PowerCut {
@@ -101,7 +101,7 @@ fn full() -> io::Error {
     io::ErrorKind::StorageFull.into()
 }
 
-/// A disk as one opening of a store has it.
+/// A disk as one opening of a store uses it.
 #[derive(Clone)]
 pub(super) struct SimDisk {
     state: Arc<Mutex<DiskState>>,
@@ -116,7 +116,7 @@ impl std::fmt::Debug for SimDisk {
 }
 
 impl SimDisk {
-    /// A disk with these files; one without any has no directory yet.
+    /// A disk with these files. Without any, the directory does not exist yet.
     pub(super) fn new(image: DiskImage, seed: u64) -> Self {
         let named = !image.is_empty();
         let names = image.keys().cloned().enumerate().map(|(inode, name)| (name, inode)).collect();
@@ -135,7 +135,7 @@ impl SimDisk {
         Self { state: Arc::new(Mutex::new(state)), turns: Turns::new(), opening: 0 }
     }
 
-    /// The same disk for the next opening: the process that had it is killed, the machine runs on.
+    /// The same disk for the next opening: its process is killed, the machine keeps running.
     pub(super) fn kill(&self) -> Self {
         let mut state = self.state.lock();
         state.opening += 1;
@@ -149,42 +149,42 @@ impl SimDisk {
         &self.turns
     }
 
-    /// Lets `fault` happen `calls` calls from now.
+    /// Schedules `fault` for `calls` calls from now.
     pub(super) fn fault_after(&self, calls: u64, fault: DiskFault) {
         let mut state = self.state.lock();
         state.fault = Some((state.calls + calls, fault));
     }
 
-    /// Nothing more is to happen.
+    /// Cancels scheduled faults.
     pub(super) fn fault_cancel(&self) {
         self.state.lock().fault = None;
     }
 
-    /// What has happened since the last look.
+    /// The faults since the last call.
     pub(super) fn happened(&self) -> Vec<(DiskFault, String)> {
         std::mem::take(&mut self.state.lock().happened)
     }
 
-    /// Leaves `bytes` of free room.
+    /// Leaves `bytes` of free space.
     pub(super) fn room_set(&self, bytes: usize) {
         let mut state = self.state.lock();
         state.capacity = usize::MAX / 2;
         state.capacity -= state.room_free() - bytes.min(state.room_free());
     }
 
-    /// Whether the power has gone off, or the process is gone.
+    /// Returns true if the power is off, or the process is gone.
     pub(super) fn is_dead(&self) -> bool {
         self.state.lock().opening != self.opening
     }
 
-    /// What the machine shows now.
+    /// The files that the machine shows now.
     pub(super) fn shown(&self) -> DiskImage {
         let state = self.state.lock();
         let shown = state.names.shown.iter();
         shown.map(|(name, inode)| (name.clone(), state.inodes[*inode].shown.clone())).collect()
     }
 
-    /// Cuts the power, if it is still on, and gives what is on the disk afterwards.
+    /// Cuts the power, if it is still on, and returns the files on the disk afterwards.
     pub(super) fn power_cut(&self) -> DiskImage {
         let mut state = self.state.lock();
         state.opening += 1;
@@ -209,8 +209,8 @@ impl SimDisk {
         if state.opening != self.opening { Err(gone()) } else { look(&mut state) }
     }
 
-    /// The state for a call that changes something. At a power cut the change is made, and what is left of it is drawn
-    /// with everything else that was not flushed.
+    /// The state for a call that changes something. At a power cut the change is made; which part of it is kept is
+    /// drawn with everything else that was not flushed.
     fn change<T>(
         &self,
         call: Call,

@@ -1,5 +1,5 @@
-//! A full disk: the store opens on it and is read, loses nothing, and goes on by itself where a checkpoint gives room
-//! back.
+//! A full disk: the store opens on it and can be read, loses nothing, and recovers by itself once a checkpoint frees
+//! space.
 
 use rand::Rng as _;
 
@@ -12,7 +12,7 @@ fn rows(attempt: &StoreOpening) -> ExpectedRows {
     rows_read(&attempt.engine).expect("an open store is read").1
 }
 
-/// Batches until one is refused for want of room.
+/// Writes batches until one is refused for lack of space.
 fn fill(world: &mut CrashWorld, attempt: &StoreOpening) {
     for _ in 0..10_000 {
         let mut told = Vec::new();
@@ -35,7 +35,7 @@ fn a_store_opens_on_a_full_disk_and_is_read() {
         }
         world.disk.room_set(0);
         for round in 0..6 {
-            // Even the last segment is full but for what it keeps.
+            // Even the last segment is full, except for its reserve.
             fill(&mut world, &attempt);
             assert_eq!(rows(&attempt), world.model.rows());
             world.model.version_told(rows_read(&attempt.engine).expect("a read").0);
@@ -96,10 +96,10 @@ fn a_full_disk_gets_room_from_a_checkpoint() {
             assert!(put(round));
             world.disk.turns().grant(50);
         }
-        // From now on the log may take no more than some segments beside the checkpoint.
+        // From now on the log may use only a few segments besides the checkpoint.
         world.disk.room_set(1 << 18);
         for _ in 0..5 {
-            // A checkpoint that stands still, until the disk is full.
+            // A checkpoint that makes no progress, until the disk is full.
             let filled = (0..4000).find(|round| !put(*round));
             assert!(filled.is_some(), "the disk never fills");
             let again = (0..50).find(|round| {

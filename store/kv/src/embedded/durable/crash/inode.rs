@@ -1,22 +1,22 @@
 //! One file of the simulated disk: what the machine shows, what the disk has, and what a power cut may leave.
 //!
-//! A write changes what the machine shows at once. The disk gets it at a flush, or any part of it before: each sector
-//! for itself, in any order, even torn within. So a sector that was written several times since the last flush may be
-//! found in any of its states, whatever the others are found in.
+//! A write changes at once what the machine shows. The disk gets it at a flush, or any part of it before: each sector
+//! alone, in any order, even torn within. A sector that was written several times since the last flush may therefore be
+//! found in any of its states, independently of the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use rand::Rng as _;
 use rand_chacha::ChaCha8Rng;
 
-/// What a disk writes at once.
+/// The unit that a disk writes at once.
 const SECTOR_BYTES: usize = 512;
-/// In what room is given out.
+/// The unit of allocation.
 pub(super) const PAGE_BYTES: usize = 4096;
 
 type Sector = [u8; SECTOR_BYTES];
 
-/// How much of what was not flushed a power cut leaves.
+/// Which of the unflushed writes a power cut leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Survival {
     /// Nothing.
@@ -40,20 +40,16 @@ impl Survival {
     }
 }
 
-/// One file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inode {
-    /// What the machine shows.
     pub(super) shown: Vec<u8>,
-    /// What the disk has for certain.
     durable: Vec<u8>,
     /// By sector, every state since the last flush.
     dirty: BTreeMap<usize, Vec<Sector>>,
     /// Every length since the last flush.
     lengths: Vec<usize>,
-    /// Sectors of the last write.
     last: Vec<usize>,
-    /// Pages that have room on the disk.
+    /// Pages that are allocated on the disk.
     pages: BTreeSet<usize>,
 }
 
@@ -64,12 +60,12 @@ impl Inode {
         Self { shown: bytes.clone(), durable: bytes, pages, ..Self::default() }
     }
 
-    /// Bytes of room it takes.
+    /// Bytes that it occupies.
     pub(super) fn room(&self) -> usize {
         self.pages.len() * PAGE_BYTES
     }
 
-    /// Pages that a write there would need room for.
+    /// Unallocated pages that a write there would need.
     pub(super) fn room_needed(&self, offset: usize, length: usize) -> usize {
         let pages = offset / PAGE_BYTES..(offset + length).div_ceil(PAGE_BYTES);
         pages.filter(|page| !self.pages.contains(page)).count() * PAGE_BYTES
@@ -94,8 +90,8 @@ impl Inode {
         let before = self.shown.len();
         resize(&mut self.shown, length);
         self.lengths.push(length);
-        // What was cut off reads as zeros should the file grow again, and may still be there after a power cut. Pages
-        // without room hold nothing.
+        // A part that is cut off reads as zeros if the file grows again, and may reappear after a power cut.
+        // Unallocated pages contain nothing.
         let cut: Vec<usize> = self.pages.range(length / PAGE_BYTES..).copied().collect();
         for page in cut {
             let begin = (page * PAGE_BYTES).max(length);
@@ -126,8 +122,8 @@ impl Inode {
         self.last.clear();
     }
 
-    /// A flush that fails: any part of it is on the disk, and the machine takes all of it for written, so that the next
-    /// flush will not try again.
+    /// A failing flush: any part of it is on the disk, and the machine takes all of it for written. The next flush will
+    /// not write it again.
     pub(super) fn flush_fail(&mut self, rng: &mut ChaCha8Rng) {
         self.durable = self.survive(Survival::Any, rng);
         self.dirty.clear();
@@ -135,7 +131,7 @@ impl Inode {
         self.last.clear();
     }
 
-    /// What a power cut leaves.
+    /// The content after a power cut.
     pub(super) fn survive(&self, survival: Survival, rng: &mut ChaCha8Rng) -> Vec<u8> {
         let lengths = std::iter::once(self.durable.len()).chain(self.lengths.iter().copied());
         let lengths: Vec<usize> = lengths.collect();
@@ -159,7 +155,7 @@ impl Inode {
         left
     }
 
-    /// Any state of a sector, or one up to some byte and the one before it from there on.
+    /// Any state of a sector, or a mix: one state up to some byte, and the previous one after it.
     fn sector_torn(&self, sector: usize, states: &[Sector], rng: &mut ChaCha8Rng) -> Sector {
         let state = |at: usize| match at {
             0 => sector_of(&self.durable, sector),
@@ -175,7 +171,7 @@ impl Inode {
     }
 }
 
-/// As [`Vec::resize`] with zeros, which takes its time byte by byte where nothing is optimised.
+/// As [`Vec::resize`] with zeros, which is slow byte by byte without optimisation.
 fn resize(bytes: &mut Vec<u8>, length: usize) {
     bytes.truncate(length);
     let zeros = vec![0; length - bytes.len()];

@@ -1,11 +1,12 @@
-//! The crash programme: a seeded workload over a simulated disk whose power is cut anywhere, again and again, and what
-//! must be true of what is found afterwards.
+//! The crash programme: a seeded workload over a simulated disk. The power is cut at any call, again and again, and the
+//! programme checks what is found afterwards.
 //!
-//! After every cut, kill or failed flush the store opens (never *damaged*), and holds all that was acknowledged, nothing
-//! that was refused, and of the one batch whose fate was open all or nothing: a prefix of what was submitted, in the
-//! order of versions. Versions never go back. The power may be cut, and the disk may fail, while it opens, too.
+//! After every cut, kill or failed flush the store opens (never *damaged*). It has every acknowledged batch and no
+//! refused one. Of a batch without an answer it has all or nothing. Its content is always a prefix of the submitted
+//! batches, in the order of versions, and versions never go back. The power may also be cut, and the disk may fail,
+//! during an opening.
 //!
-//! `BOROUGH_CRASH_SEEDS` says how many seeds are run, or which (`first..end`); `BOROUGH_SEED` runs one.
+//! `BOROUGH_CRASH_SEEDS` sets how many seeds are run, or which (`first..end`); `BOROUGH_SEED` runs one.
 
 mod client;
 mod damage;

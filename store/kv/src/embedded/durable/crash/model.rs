@@ -1,4 +1,4 @@
-//! What the store should hold: the acknowledged batches in order, and the one whose fate is open.
+//! The expected content of the store: the acknowledged batches in order, and the one without an answer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,22 +14,22 @@ use crate::embedded::sequencer::{AppendError, Durable};
 
 pub(super) type ExpectedRows = BTreeMap<Bytes, Bytes>;
 
-/// What became of one transaction, told by a row that only it has written.
+/// The result of one transaction, shown by a row that only it has written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// It was acknowledged.
     Committed,
     /// It was refused.
     Refused,
-    /// Nobody knows yet.
+    /// Not known yet.
     Open,
 }
 
 #[derive(Debug, Default)]
 struct Batches {
-    /// The rows of all batches that are durable.
+    /// The rows of all durable batches.
     rows: ExpectedRows,
-    /// The batch whose append failed: in full or not at all.
+    /// The batch whose append failed: it is there in full or not at all.
     open: Option<Vec<Mutation>>,
 }
 
@@ -38,12 +38,12 @@ struct Batches {
 pub(super) struct Model {
     batches: Arc<Mutex<Batches>>,
     fates: BTreeMap<Bytes, Fate>,
-    /// The highest version anybody was told.
+    /// The highest version that any client saw.
     newest: Version,
 }
 
 impl Model {
-    /// Sees what `durable` is given from now on.
+    /// Records what `durable` is given from now on.
     pub(super) fn recorder(&self, durable: Box<dyn Durable>) -> Box<dyn Durable> {
         Box::new(Recorder { inner: durable, batches: Arc::clone(&self.batches) })
     }
@@ -66,8 +66,8 @@ impl Model {
         self.newest = version;
     }
 
-    /// Holds what was found after an opening against what may be there. Says whether the open batch was, where there
-    /// was one.
+    /// Compares the rows found after an opening with those that may be there. If a batch was open, returns whether it
+    /// was found.
     pub(super) fn recovered(&mut self, found: &ExpectedRows) -> Option<bool> {
         let mut batches = self.batches.lock();
         let with_open = batches.open.take().map(|mutations| {
@@ -94,7 +94,7 @@ impl Model {
     }
 }
 
-/// Says in what two states differ, where they do.
+/// Prints the difference of two states, if they differ.
 pub(super) fn differ(expected: &ExpectedRows, found: &ExpectedRows) {
     let missing: Vec<_> = expected.iter().filter(|row| found.get(row.0) != Some(row.1)).take(5).collect();
     let added: Vec<_> = found.iter().filter(|row| expected.get(row.0) != Some(row.1)).take(5).collect();

@@ -1,5 +1,5 @@
-//! The directory of the simulated disk: names as the machine shows them, as the disk has them, and what a power cut may
-//! leave of the changes between.
+//! The directory of the simulated disk: names as the machine shows them, as the disk has them, and the subset of
+//! changes that a power cut may leave.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::inode::Survival;
 
-/// Which file a name is.
+/// The number of the file behind a name.
 pub(super) type InodeId = usize;
 
 #[derive(Clone, Debug)]
@@ -61,7 +61,7 @@ impl Names {
         self.change(NameChange::Unlink(name.to_owned()));
     }
 
-    /// False where there is no such name.
+    /// Returns false if the name does not exist.
     pub(super) fn rename(&mut self, from: &str, to: &str) -> bool {
         let Some(inode) = self.shown.get(from).copied() else { return false };
         self.change(NameChange::Rename { from: from.to_owned(), to: to.to_owned(), inode });
@@ -73,20 +73,21 @@ impl Names {
         self.pending.push(change);
     }
 
-    /// A flush that succeeds. What an earlier one that failed has lost stays lost.
+    /// A successful flush. A change lost by an earlier failed one stays lost.
     pub(super) fn flush(&mut self) {
         for change in std::mem::take(&mut self.pending) {
             change.apply(&mut self.durable);
         }
     }
 
-    /// A flush that fails: any part of it is on the disk, the rest will not be tried again.
+    /// A failing flush: any part of it is on the disk, and the rest will not be tried again.
     pub(super) fn flush_fail(&mut self, rng: &mut ChaCha8Rng) {
         self.durable = self.survive(Survival::Any, rng);
         self.pending.clear();
     }
 
-    /// What a power cut leaves. A change is made whole or not at all, and not before an earlier one of the same name.
+    /// The names after a power cut. A change is made whole or not at all, and not before an earlier one of the same
+    /// name.
     pub(super) fn survive(&self, survival: Survival, rng: &mut ChaCha8Rng) -> BTreeMap<String, InodeId> {
         let mut left = self.durable.clone();
         let mut lost: Vec<&String> = Vec::new();

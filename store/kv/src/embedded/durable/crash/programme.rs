@@ -1,4 +1,4 @@
-//! The programme itself: openings of a store on one disk, and how each ends.
+//! The programme itself: openings of a store on one disk, and their ends.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::contract::ErrorCode;
 use crate::embedded::EmbeddedEngine;
 use crate::env::{ManualClock, SeededRng};
 
-/// What happened over all seeds, so that a programme that reaches nothing is noticed.
+/// Events over all seeds, so that a programme that reaches nothing is noticed.
 #[derive(Debug, Default)]
 pub(super) struct CrashEvents {
     attempts: u64,
@@ -26,16 +26,16 @@ pub(super) struct CrashEvents {
     no_space: u64,
     kills: u64,
     closings: u64,
-    /// Batches whose append failed that were there afterwards, and that were not.
+    /// Batches whose append failed that were found afterwards, and those that were not.
     open_kept: u64,
     open_lost: u64,
-    /// Faults in the middle of an attempt and of an opening, by kind and call.
+    /// Faults in the middle of a run and of an opening, by kind and call.
     in_attempts: BTreeMap<String, u64>,
     in_openings: BTreeMap<String, u64>,
 }
 
 impl CrashEvents {
-    /// What must have been reached by a few hundred seeds.
+    /// The events that a few hundred seeds must reach.
     fn check(&self) {
         let counts =
             [self.conflicts, self.no_space, self.kills, self.closings, self.open_kept, self.open_lost];
@@ -80,7 +80,7 @@ fn note(counts: &mut BTreeMap<String, u64>, happened: Vec<(DiskFault, String)>) 
     }
 }
 
-/// One seed's world.
+/// The state of one seed.
 pub(super) struct CrashWorld {
     pub(super) rng: ChaCha8Rng,
     pub(super) disk: SimDisk,
@@ -100,7 +100,7 @@ impl CrashWorld {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let disk = SimDisk::new(DiskImage::new(), rng.random());
         let segment_bytes = 1 << rng.random_range(11..14);
-        // Half of the seeds have no checkpoints: those take most of the time.
+        // Half of the seeds have no checkpoints, which take most of the time.
         let checkpoint_bytes = if rng.random_bool(0.5) { 1 << rng.random_range(12..16) } else { 1 << 30 };
         Self { rng, disk, model: Model::default(), segment_bytes, checkpoint_bytes }
     }
@@ -113,13 +113,13 @@ impl CrashWorld {
         Self { checkpoint_bytes: 1 << 30, ..Self::new(seed) }
     }
 
-    /// The disk as a power cut leaves it.
+    /// The disk after a power cut.
     pub(super) fn power_cut(&mut self) {
         let image = self.disk.power_cut();
         self.disk = SimDisk::new(image, self.rng.random());
     }
 
-    /// One attempt at an opening, on the disk as it is.
+    /// One try to open the store, on the present disk.
     pub(super) fn try_open(&mut self) -> Result<StoreOpening, OpenError> {
         let clock = ManualClock::at(0);
         let rng = SeededRng::shared(self.rng.random());
@@ -135,7 +135,7 @@ impl CrashWorld {
         Ok(StoreOpening { engine: EmbeddedEngine::stepped(opened, clock.clone(), rng), clock })
     }
 
-    /// Opens the store, however often that takes, and checks what it holds.
+    /// Opens the store, in as many tries as needed, and checks its rows.
     pub(super) fn open(&mut self, reached: &mut CrashEvents) -> StoreOpening {
         let attempt = loop {
             if self.rng.random_bool(0.4) {
@@ -177,8 +177,8 @@ impl CrashWorld {
         }
     }
 
-    /// The disk for the next opening: what a power cut leaves, where there was one; else the machine runs on, or its
-    /// power is cut now.
+    /// The disk for the next opening. After a power cut it has what that left. Otherwise the machine keeps running, or
+    /// its power is cut now.
     fn disk_after_crash(&mut self) {
         if self.disk.is_dead() || self.rng.random_bool(0.3) {
             self.power_cut();
@@ -187,7 +187,7 @@ impl CrashWorld {
         }
     }
 
-    /// Runs the workload until the attempt's end.
+    /// Runs the workload until the end of the run.
     pub(super) fn attempt_run(&mut self, attempt: &StoreOpening, reached: &mut CrashEvents) {
         reached.attempts += 1;
         if self.rng.random_bool(0.85) {
@@ -227,7 +227,7 @@ impl CrashWorld {
         }
     }
 
-    /// Ends an attempt that may still be running, in one of the ways there are.
+    /// Ends a run that may still be active, in one of the possible ways.
     pub(super) fn attempt_end(&mut self, attempt: StoreOpening, reached: &mut CrashEvents) {
         let close = self.rng.random_bool(0.3);
         let attempt = if close {
@@ -243,7 +243,7 @@ impl CrashWorld {
         reached.closings += if close { alive } else { 0 };
         reached.kills += if close { 0 } else { alive };
         self.disk_after_crash();
-        // Only now, so that whatever the engine still does is done by a process that is gone.
+        // Only now, so that the engine's remaining work belongs to a process that is gone.
         drop(attempt);
         self.disk.room_set(1 << 30);
     }
@@ -256,14 +256,14 @@ fn seed_run(seed: u64, reached: &mut CrashEvents) {
         world.attempt_run(&attempt, reached);
         world.attempt_end(attempt, reached);
     }
-    // Opening twice without a word between changes nothing.
+    // Opening twice in a row changes nothing.
     for _ in 0..2 {
         let attempt = world.open(reached);
         world.attempt_end(attempt, reached);
     }
 }
 
-/// Says which seed failed.
+/// Names the seed in a failure.
 struct Naming(u64);
 
 impl Drop for Naming {
@@ -297,7 +297,7 @@ pub(super) fn each_seed(count: u64, mut run: impl FnMut(u64)) {
 /// Seeds of an ordinary run, in each of the two halves.
 const SEEDS: u64 = 500;
 
-/// Every other seed from `first` on: two halves run beside each other.
+/// Every other seed from `first` on: two halves run in parallel.
 fn half_run(first: u64) {
     let mut reached = CrashEvents::default();
     each_seed(2 * SEEDS, |seed| {
@@ -321,10 +321,10 @@ fn what_was_acknowledged_survives_every_crash_of_odd_seeds() {
     half_run(1);
 }
 
-/// What the programme has found, by seed; twenty thousand seeds are too many for every run.
+/// Seeds that once failed. Twenty thousand seeds are too many for every run.
 #[test]
 fn seeds_that_found_something_pass() {
-    // Both: the mark of a first opening was lost by a failed flush of the directory, and the store called damaged.
+    // Both: a failed flush of the directory lost the mark of a first opening, and the store was reported as damaged.
     for seed in [6212, 19_371] {
         let _naming = Naming(seed);
         seed_run(seed, &mut CrashEvents::default());

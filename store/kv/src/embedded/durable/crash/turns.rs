@@ -1,8 +1,8 @@
-//! Who may touch the simulated disk: one thread at a time, in an order that the seed decides.
+//! Decides which thread may use the simulated disk: one at a time, in an order drawn from the seed.
 //!
-//! A checkpoint is written by a thread of its own. Here that thread waits before each of its calls until it is granted
-//! one, and whoever grants waits until they are used up. So a checkpoint stands still at any of its calls while
-//! commits go on, and the same seed gives the same history.
+//! A thread of its own writes a checkpoint. Here that thread waits before each of its calls for a grant, and the
+//! granting thread waits until the grants are used up. A checkpoint can therefore pause at any of its calls while
+//! commits continue, and the same seed gives the same history.
 
 use std::io;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ const THREAD: &str = "simulated-checkpoint";
 
 #[derive(Debug, Default)]
 struct TurnState {
-    /// Calls granted and not used; `None` for as many as it likes.
+    /// Calls granted and not used; `None` for no limit.
     granted: Option<u64>,
     /// Whether the thread waits for a grant.
     waits: bool,
@@ -39,7 +39,7 @@ impl Turns {
         })
     }
 
-    /// Called by whoever is about to call the disk: the checkpoint's thread waits for its turn.
+    /// Called before every call to the disk: the checkpoint's thread waits for its turn.
     pub(super) fn take(&self) {
         if std::thread::current().name() != Some(THREAD) {
             return;
@@ -54,7 +54,7 @@ impl Turns {
         state.granted = state.granted.map(|granted| granted - 1);
     }
 
-    /// Lets the checkpoint make `calls` calls, or come to its end. True where one is being written afterwards.
+    /// Lets the checkpoint make `calls` calls, or finish. Returns true if one is still being written.
     pub(super) fn grant(&self, calls: u64) -> bool {
         let mut state = self.state.lock();
         if let Some(granted) = &mut state.granted {
@@ -64,12 +64,12 @@ impl Turns {
         while state.runs && !(state.waits && state.granted == Some(0)) {
             self.changed.wait(&mut state);
         }
-        // What was not used is not for the next one.
+        // Unused calls do not carry over.
         state.granted = state.granted.map(|_| 0);
         state.runs
     }
 
-    /// Lets the checkpoint run as it likes from now on.
+    /// Lets the checkpoint run freely from now on.
     pub(super) fn free(&self) {
         self.state.lock().granted = None;
         self.changed.notify_all();
