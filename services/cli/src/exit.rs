@@ -125,7 +125,7 @@ impl From<ClientError> for Failure {
             ClientError::Address { .. } | ClientError::NoGateway => Self::new(Code::Usage, error.to_string()),
             ClientError::TokenFile { source, .. } => {
                 Self::new(Code::NotAllowed, format!("{error}: {source}"))
-                    .with_hint("the token file is readable for the user who runs the cell only")
+                    .with_hint("only the user who runs the cell can read the token file")
             }
             ClientError::TokenText => Self::new(Code::NotAllowed, error.to_string()),
             ClientError::Incomplete { .. } => Self::new(Code::Failed, error.to_string()),

@@ -36,7 +36,7 @@ async fn a_drain_stops_nothing_that_has_room_nowhere_else() {
     let ran = cell.borough(&drain).await.ended(7);
     for text in [
         format!("{from}: 1 task left after 4s; the drain goes on"),
-        "tester/last/0 stays, for it has no room elsewhere".to_owned(),
+        "tester/last/0 stays: it fits on no other node".to_owned(),
         "1 of 2 nodes refused by: draining".to_owned(),
         "1 of 2 nodes refused by: less than cpu 600m free".to_owned(),
         format!("borough node uncordon {from}"),

@@ -4,56 +4,60 @@ use clap::{Args, Subcommand};
 
 use super::JobTarget;
 
+/// When `node admit` is safe.
+const ADMIT_WARNING: &str = "Use it only if the machine of the recorded agent is gone for good. The scheduler places \
+    its tasks elsewhere, so they would run twice if that machine still ran them.";
+
 /// Verbs on nodes.
 #[derive(Debug, Subcommand)]
 pub enum NodeVerb {
-    /// Every node
+    /// List the nodes
     List,
-    /// Make the token of a node (or of every node of the cell), and enter it among those that gateways accept
+    /// Make a token for the agent of one node, or of any node of a cell
+    #[command(after_help = "Also give --cell")]
     Token(NodeTokenArguments),
-    /// One node with its tasks
+    /// Show a node and its tasks
     Status {
         /// The node's name
         node: String,
     },
-    /// No new tasks: nothing is placed there after the answer
+    /// Place no new tasks on a node; running tasks stay
     Cordon {
         /// The node's name
         node: String,
     },
-    /// Take new tasks again; ends a drain
+    /// Place tasks on a node again; ends a drain
     Uncordon {
         /// The node's name
         node: String,
     },
-    /// Keep tasks away that do not tolerate it
+    /// Keep tasks that do not tolerate a taint away from a node
     Taint {
         /// The node's name
         node: String,
-        /// KEY[=VALUE]:EFFECT, the effect being no_schedule, prefer_no_schedule or no_execute
+        /// KEY[=VALUE]:EFFECT; effects are no_schedule, prefer_no_schedule and no_execute
         #[arg(required = true, value_parser = super::taint::taint, value_name = "TAINT")]
         taints: Vec<borough_proto::v1::Taint>,
     },
-    /// Take taints away
+    /// Remove taints from a node
     Untaint {
         /// The node's name
         node: String,
-        /// KEY[=VALUE][:EFFECT]
+        /// KEY[=VALUE][:EFFECT]; without VALUE or EFFECT, any of them
         #[arg(required = true, value_parser = super::taint::taint_match, value_name = "TAINT")]
         taints: Vec<borough_proto::v1::TaintMatch>,
     },
-    /// Give a lost node to another agent, whose refusal names this command. Only if the machine of the recorded agent is
-    /// gone for good: its tasks are replaced elsewhere, and would run twice if it still ran them
+    /// Give a lost node to another agent, whose refusal names this command
+    #[command(after_help = ADMIT_WARNING)]
     Admit {
         /// The node's name
         node: String,
-        /// The agent, as its refusal names it: DURABLE@MACHINE
+        /// Admit this agent, DURABLE@MACHINE as its refusal names it
         #[arg(long, value_name = "ID", value_parser = identity)]
         identity: String,
     },
-    /// Cordon, and move the tasks elsewhere; waits until all of them run there
-    ///
-    /// A task that has no room elsewhere stays and runs on; the wait shows why.
+    /// Cordon a node, move its tasks to others, and wait until they run there
+    #[command(after_help = "A task that fits on no other node runs on, and the command shows why.")]
     Drain(DrainArguments),
 }
 
@@ -62,13 +66,13 @@ pub enum NodeVerb {
 pub struct DrainArguments {
     /// The node's name
     pub node: String,
-    /// Do not wait
+    /// Return at once, without waiting
     #[arg(short, long)]
     pub detach: bool,
-    /// How long to wait, such as 30s or 5m; the drain goes on, and the exit code is 7
+    /// Stop waiting after this time, such as 5m: the drain goes on, exit 7 [default: no limit]
     #[arg(long, value_parser = super::job::duration, value_name = "TIME", conflicts_with = "detach")]
     pub timeout: Option<std::time::Duration>,
-    /// Stop all tasks that are left, also those with no room elsewhere: now, or after so long a wait
+    /// Stop the tasks that fit on no other node too: at once, or after TIME [default: let them run]
     #[arg(long, value_parser = super::job::duration, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "0s")]
     pub force: Option<std::time::Duration>,
 }
@@ -76,12 +80,12 @@ pub struct DrainArguments {
 /// `node token`; the cell is that of every verb.
 #[derive(Clone, Debug, Args)]
 pub struct NodeTokenArguments {
-    /// The node's name [default: any node of the cell]
+    /// Make a token for this node [default: any node of the cell]
     pub node: Option<borough_model::Name>,
-    /// Write the token to this new file, for --token-file of the node's agent
+    /// Write the token to this new file; give it to the agent as --token-file
     #[arg(long, value_name = "FILE")]
     pub to: std::path::PathBuf,
-    /// Add the token to this file, for --node-tokens of the gateways
+    /// Add the token to this file; give it to the gateways as --node-tokens
     #[arg(long, value_name = "FILE")]
     pub accepted: std::path::PathBuf,
 }
@@ -95,16 +99,17 @@ fn identity(text: &str) -> Result<String, String> {
 /// Verbs on cells.
 #[derive(Debug, Subcommand)]
 pub enum CellVerb {
-    /// Every cell
+    /// List the cells
     List,
-    /// One cell
+    /// Show a cell, its settings and its schedulers
     Status {
-        /// The cell's name; default: the one in use
+        /// The cell's name [default: the one in use]
         name: Option<String>,
     },
-    /// Change settings of a cell; what is not named stays
+    /// Change settings of a cell; settings that you do not give stay
+    #[command(after_help = SCHEDULER_RULES, override_usage = "borough cell set [NAME] <OPTION>...")]
     Set {
-        /// The cell's name; default: the one in use
+        /// The cell's name [default: the one in use]
         name: Option<String>,
         /// What is changed.
         #[command(flatten)]
@@ -112,53 +117,54 @@ pub enum CellVerb {
     },
 }
 
+/// How `cell set --scheduler` reads its rules.
+const SCHEDULER_RULES: &str = "WORK is gang, band:monitoring, band:production, band:batch, band:best_effort, service or \
+    batch. The first of these with a rule for a job decides.";
+
 /// Settings of a cell.
 #[derive(Clone, Debug, Args)]
 #[group(required = true, multiple = true)]
 pub struct CellSet {
-    /// By which scoring profile nodes are scored where a job names none, such as best-fit or kubernetes:spread=0.5
+    /// Score nodes by this profile for jobs that name none, such as best-fit or kubernetes:spread=0.5
     #[arg(long)]
     pub profile: Option<String>,
-    /// Node attributes and labels that name failure domains, from the widest to the narrowest, with commas between; "" for
-    /// none
+    /// Spread services over these node attributes and labels, the widest first; "" for none
     #[arg(long, value_name = "KEYS")]
     pub failure_domains: Option<String>,
-    /// How the tasks of one priority take turns: round-robin, fifo, drf, fair-share[:USER=WEIGHT,...], hierarchical
+    /// Order tasks of one priority by round-robin, fifo, drf, fair-share[:USER=WEIGHT,...] or hierarchical
     #[arg(long)]
     pub queueing: Option<String>,
-    /// All queues of the cell, in place of those before: PATH[:weight=N,guaranteed=PERCENT%,limit=PERCENT%], repeated
+    /// Replace all queues; repeat for each: PATH[:weight=N,guaranteed=PERCENT%,limit=PERCENT%]
     #[arg(long = "queue", value_parser = super::queue::queue, value_name = "QUEUE", conflicts_with = "no_queues")]
     pub queues: Vec<borough_proto::v1::Queue>,
-    /// No queues
+    /// Remove all queues
     #[arg(long)]
     pub no_queues: bool,
-    /// All rules by which the scheduler of a new job is chosen that names none, in place of those before: WORK=SCHEDULER,
-    /// repeated; WORK is gang, band:monitoring, band:production, band:batch, band:best_effort, service or batch, and the
-    /// first that is for a job decides
+    /// Replace all rules for jobs that name no scheduler; repeat for each: WORK=SCHEDULER, see below
     #[arg(long = "scheduler", value_parser = super::queue::scheduler_rule, value_name = "RULE", conflicts_with = "no_schedulers")]
     pub schedulers: Vec<(String, String)>,
-    /// No such rules: jobs that name no scheduler are of default
+    /// Remove all rules: jobs that name no scheduler go to default
     #[arg(long)]
     pub no_schedulers: bool,
-    /// For how long after its start a task is left alone by preemption, such as 5m; 0s: not at all
+    /// Spare a task from preemption for this time after its start, such as 5m; 0s: not at all
     #[arg(long, value_parser = super::job::duration, value_name = "TIME")]
     pub fresh_start: Option<std::time::Duration>,
-    /// Queues take back what they are guaranteed from those that have more, by evictions (with --queueing hierarchical)
+    /// Let queues take back their guarantee by evictions (with --queueing hierarchical)
     #[arg(long, conflicts_with = "no_reclaim")]
     pub reclaim: bool,
-    /// They wait for it
+    /// Let queues wait for their guarantee
     #[arg(long)]
     pub no_reclaim: bool,
-    /// Nodes declared lost per minute at most
+    /// Declare at most this many nodes lost per minute
     #[arg(long, value_name = "NODES")]
     pub lost_per_minute: Option<u32>,
-    /// How long jobs are kept after their end, such as 12h
+    /// Keep jobs for this time after their end, such as 12h
     #[arg(long, value_parser = super::job::duration, value_name = "TIME")]
     pub job_retention: Option<std::time::Duration>,
-    /// How long entries of the journal are kept at least
+    /// Keep journal entries for at least this time, such as 1h
     #[arg(long, value_parser = super::job::duration, value_name = "TIME")]
     pub journal_retention: Option<std::time::Duration>,
-    /// Bytes of the journal that are kept at most, however young they are, such as 1GiB
+    /// Keep at most this much of the journal, however young it is, such as 1GiB
     #[arg(long, value_parser = bytes, value_name = "BYTES")]
     pub journal_bytes: Option<u64>,
 }
@@ -170,17 +176,19 @@ fn bytes(text: &str) -> Result<u64, String> {
 /// Verbs on names.
 #[derive(Debug, Subcommand)]
 pub enum NameVerb {
-    /// The endpoints of a job, or of all of your jobs
+    /// List the endpoints of a job, or of all your jobs
     List {
-        /// [USER/]JOB
+        /// [USER/]JOB [default: all your jobs]
+        #[arg(value_name = "JOB")]
         target: Option<JobTarget>,
-        /// Of every user
+        /// List the endpoints of every user
         #[arg(short, long, conflicts_with = "target")]
         all: bool,
     },
-    /// The endpoints of a job, or of all of your jobs, and every change
+    /// Show the endpoints of a job, or of all your jobs, and then every change
     Watch {
-        /// [USER/]JOB
+        /// [USER/]JOB [default: all your jobs]
+        #[arg(value_name = "JOB")]
         target: Option<JobTarget>,
     },
 }
@@ -188,16 +196,16 @@ pub enum NameVerb {
 /// Verbs on events.
 #[derive(Debug, Subcommand)]
 pub enum EventVerb {
-    /// The newest events
+    /// List the newest events
     List {
         /// Which.
         #[command(flatten)]
         filter: EventFilter,
-        /// How many at most
+        /// List at most this many
         #[arg(long, default_value_t = 100)]
         limit: u32,
     },
-    /// Every change from now on
+    /// Show every change from now on
     Watch {
         /// Which.
         #[command(flatten)]
@@ -208,10 +216,10 @@ pub enum EventVerb {
 /// Which events.
 #[derive(Clone, Debug, Default, Args)]
 pub struct EventFilter {
-    /// Of this job: [USER/]JOB
+    /// Show only events of this job, [USER/]JOB [default: all jobs]
     #[arg(long, value_name = "JOB")]
     pub job: Option<JobTarget>,
-    /// Of this node
+    /// Show only events of this node [default: all nodes]
     #[arg(long, value_name = "NODE", conflicts_with = "job")]
     pub node: Option<String>,
 }

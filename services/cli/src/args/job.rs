@@ -12,20 +12,22 @@ use super::JobTarget;
 pub enum JobVerb {
     /// Write a commented job file to start from
     Init {
-        /// Where to; it must not exist yet
+        /// Write to this file, which must not exist
         #[arg(default_value = "job.yaml")]
         file: PathBuf,
     },
     /// Check a job file without asking a cell
     Validate(FileArguments),
-    /// Show what `run` would change and where tasks would go; ends with 0 for no change, 1 for a change, 255 for an error
+    /// Show what `job run` would change, and where tasks would go
+    #[command(after_help = "Exit codes: 0 no change, 1 change, 255 error")]
     Plan(FileArguments),
-    /// Submit a job file and wait until the job is up (a service) or over (a batch job)
+    /// Submit a job file, and wait until the service is up or the batch job is over
     Run(RunArguments),
-    /// Show one job with its tasks, or every job
+    /// Show a job with its tasks, or list jobs
     #[command(visible_alias = "list")]
     Status {
-        /// [USER/]JOB; all jobs where absent
+        /// [USER/]JOB [default: list your jobs]
+        #[arg(value_name = "JOB")]
         target: Option<JobTarget>,
         /// List the jobs of every user
         #[arg(short, long)]
@@ -34,24 +36,26 @@ pub enum JobVerb {
         #[arg(short, long)]
         ended: bool,
     },
-    /// Change the number of tasks
+    /// Change the number of tasks of a job, and wait until they are up
     Scale {
         /// [USER/]JOB
+        #[arg(value_name = "JOB")]
         target: JobTarget,
-        /// How many tasks; 0 is legal
+        /// Number of tasks, from 0
         count: u32,
-        /// Do not wait until the tasks are up
+        /// Return at once, without waiting
         #[arg(short, long)]
         detach: bool,
-        /// How long to wait, such as 30s or 5m
+        /// Stop waiting after this time, such as 30s or 5m [default: no limit]
         #[arg(long, value_parser = duration, value_name = "TIME")]
         timeout: Option<Duration>,
     },
-    /// Stop a job: withdraw its endpoints and end its tasks
+    /// Stop a job: withdraw its endpoints, end its tasks, and wait for their end
     Stop(StopArguments),
-    /// Every job that had this name, and their specs, newest first
+    /// List every job of this name with its specs, newest first
     History {
         /// [USER/]JOB
+        #[arg(value_name = "JOB")]
         target: JobTarget,
     },
 }
@@ -61,10 +65,10 @@ pub enum JobVerb {
 pub struct FileArguments {
     /// Job file: .yaml, .yml, .json or .jsonnet; `-` reads YAML from standard input
     pub file: PathBuf,
-    /// Variable for std.extVar in a Jsonnet file
+    /// Set std.extVar of a Jsonnet file; repeat for more
     #[arg(long, value_parser = pair, value_name = "KEY=VALUE")]
     pub ext_str: Vec<(String, String)>,
-    /// Argument of the function a Jsonnet file is
+    /// Pass an argument to the function in a Jsonnet file; repeat for more
     #[arg(long, value_parser = pair, value_name = "KEY=VALUE")]
     pub tla_str: Vec<(String, String)>,
 }
@@ -75,13 +79,13 @@ pub struct RunArguments {
     /// What to run.
     #[command(flatten)]
     pub file: FileArguments,
-    /// Do not wait for the job
+    /// Return at once, without waiting
     #[arg(short, long)]
     pub detach: bool,
-    /// How long to wait, such as 30s or 5m; the job itself goes on
+    /// Stop waiting after this time, such as 30s or 5m; the job goes on [default: no limit]
     #[arg(long, value_parser = duration, value_name = "TIME", conflicts_with = "detach")]
     pub timeout: Option<Duration>,
-    /// Refuse unless the job's revision is still this, as `job plan` showed it
+    /// Refuse unless the job still has this revision, as `job plan` showed it [default: any]
     #[arg(long, value_name = "REVISION")]
     pub check_revision: Option<u64>,
 }
@@ -90,11 +94,12 @@ pub struct RunArguments {
 #[derive(Clone, Debug, Args)]
 pub struct StopArguments {
     /// [USER/]JOB
+    #[arg(value_name = "JOB")]
     pub target: JobTarget,
-    /// Do not wait for the end of the tasks
+    /// Return at once, without waiting
     #[arg(short, long)]
     pub detach: bool,
-    /// How long to wait, such as 30s or 5m
+    /// Stop waiting after this time, such as 30s or 5m; the stop goes on [default: no limit]
     #[arg(long, value_parser = duration, value_name = "TIME", conflicts_with = "detach")]
     pub timeout: Option<Duration>,
 }

@@ -21,9 +21,10 @@ pub use target::{JobTarget, TaskTarget, WhyTarget};
 pub(crate) use task::signal_name;
 pub use task::{ExecArguments, LogArguments, TaskVerb};
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Arg, Args, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
 use crate::exit::VERB_FAILED;
 use crate::jobfile::EvaluateArguments;
@@ -31,17 +32,32 @@ use crate::role::agent::AgentArguments;
 use crate::role::dev::DevArguments;
 use crate::role::serve::{ControllerArguments, GatewayArguments, SchedulerArguments};
 
-const EXIT_CODES: &str = "Exit codes: 0 done, 1 what was asked for did not come about, 2 wrong usage or job file, \
-    3 no such thing, 4 refused, 5 no gateway answers or none in time, 6 not allowed, 7 not done yet (`node drain`), \
-    74 a role without its store, 130 interrupted. \
-    `job plan`: 0 no change, 1 change, 255 error. `store check`: 0 all is well, 1 not, 255 error. `task exec`: the command's own, 255 where it could not be run.";
+const EXIT_CODES: &str = "\
+Exit codes:
+    0  done
+    1  failed: a job failed, or a wait ran out
+    2  wrong usage, or an invalid job file or export
+    3  no such job, task, node or cell
+    4  refused: a condition is not met, another request was first, or a limit is reached
+    5  no gateway answers, or none in time
+    6  not allowed: no token, a wrong one, or one without this right
+    7  not done yet: the wait of `node drain` ran out, and the drain goes on
+   74  a role without its store; restart it
+  130  interrupted
+`job plan`, `store check` and `task exec` have codes of their own: see their --help.";
 
-/// A cluster manager: a cell of nodes runs the jobs you describe.
+/// A global option that the control roles cannot do without.
+const TOKEN_FILE_NEEDED: &str = "Also give --token-file with the operator's token";
+
+/// Stands below every screen but the first.
+const GLOBAL_OPTIONS_ELSEWHERE: &str = "Global options: see `borough --help`";
+
+/// Run jobs on the nodes of a cell.
 #[derive(Debug, Parser)]
-#[command(name = "borough", version, about, after_help = EXIT_CODES, max_term_width = 110)]
+#[command(name = "borough", version, after_help = EXIT_CODES, max_term_width = 100)]
 #[command(subcommand_required = true, arg_required_else_help = true, infer_subcommands = false)]
 pub struct Arguments {
-    /// For every verb.
+    /// Options that every verb takes.
     #[command(flatten)]
     pub global: Global,
     /// What to do.
@@ -49,32 +65,64 @@ pub struct Arguments {
     pub verb: Verb,
 }
 
+impl Arguments {
+    /// Reads a command line, the first word of which is the program's name.
+    ///
+    /// # Errors
+    /// The command line is wrong, or it asks for help or for the version.
+    pub fn read(line: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Self, clap::Error> {
+        let mut command = Self::screens();
+        let matches = command.try_get_matches_from_mut(line)?;
+        Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+    }
+
+    /// The definition with the global options in the first help screen only. Every verb accepts them all the same.
+    fn screens() -> Command {
+        let mut command = Self::command();
+        // clap hands global options down when it builds: only then can they be hidden below.
+        command.build();
+        command.mut_subcommands(global_options_hide)
+    }
+}
+
+fn global_options_hide(command: Command) -> Command {
+    let own = command.get_after_help().map(|own| format!("{own}\n\n")).unwrap_or_default();
+    let hide = |argument: Arg| {
+        let hidden = argument.is_hide_set() || argument.is_global_set();
+        argument.hide(hidden)
+    };
+    let command = command.after_help(format!("{own}{GLOBAL_OPTIONS_ELSEWHERE}"));
+    command.mut_args(hide).mut_subcommands(global_options_hide)
+}
+
 /// Options of every verb.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub struct Global {
-    /// Gateway as HOST:PORT, several with commas; default: those of the dev cell
-    #[arg(long, global = true, env = "BOROUGH_GATEWAY", value_name = "ADDR", value_delimiter = ',')]
+    /// Ask these gateways, HOST:PORT with commas between [default: those of the dev cell]
+    #[arg(long, global = true, env = "BOROUGH_GATEWAY", hide_env_values = true)]
+    #[arg(value_name = "ADDR", value_delimiter = ',')]
     pub gateway: Vec<String>,
-    /// File with the token; default: that of the dev cell
-    #[arg(long, global = true, env = "BOROUGH_TOKEN_FILE", value_name = "FILE")]
+    /// Read the token from this file [default: that of the dev cell]
+    #[arg(long, global = true, env = "BOROUGH_TOKEN_FILE", hide_env_values = true, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Directory of the dev cell [default: $XDG_STATE_HOME/borough/dev or ~/.local/state/borough/dev]
-    #[arg(long, global = true, env = "BOROUGH_DIR", value_name = "DIR")]
+    /// Use the dev cell in this directory [default: borough/dev in $XDG_STATE_HOME or ~/.local/state]
+    #[arg(long, global = true, env = "BOROUGH_DIR", hide_env_values = true, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Cell; default: the default cell of the dev directory
-    #[arg(long, global = true, env = "BOROUGH_CELL", value_name = "NAME")]
+    /// Use this cell [default: the default cell of the dev directory]
+    #[arg(long, global = true, env = "BOROUGH_CELL", hide_env_values = true, value_name = "NAME")]
     pub cell: Option<String>,
-    /// On whose behalf; default: the login name
-    #[arg(long, global = true, env = "BOROUGH_USER", value_name = "NAME")]
+    /// Act for this user [default: the login name]
+    #[arg(long, global = true, env = "BOROUGH_USER", hide_env_values = true, value_name = "NAME")]
     pub user: Option<String>,
-    /// How answers are written
+    /// Write answers as table, wide, json or yaml
     #[arg(short, long, global = true, value_enum, default_value_t = OutputFormat::Table, value_name = "FORMAT")]
+    #[arg(hide_possible_values = true)]
     pub output: OutputFormat,
-    /// Write without colours (also: NO_COLOR)
+    /// Write without colours, as with NO_COLOR in the environment
     #[arg(long, global = true)]
     pub no_color: bool,
-    /// Write answers only, no progress and no remarks
+    /// Write answers only, without progress and remarks
     #[arg(short, long, global = true)]
     pub quiet: bool,
 }
@@ -95,30 +143,31 @@ pub enum OutputFormat {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Describe, run, watch over and stop jobs
+    /// Check, plan, run, show, scale and stop jobs
     #[command(subcommand)]
     Job(JobVerb),
-    /// Look at and act on single tasks
+    /// Show tasks and their output, run commands in them, signal and restart them
     #[command(subcommand)]
     Task(TaskVerb),
-    /// Say why tasks are not placed: which filter lost how many nodes, and what would fit
+    /// Explain why tasks are not placed: which filters refused nodes, and what would fit
     Why {
         /// [USER/]JOB[/INDEX]
+        #[arg(value_name = "JOB")]
         target: WhyTarget,
     },
-    /// Look at nodes and take them out of service
+    /// Show nodes, take them out of service, and make their tokens
     #[command(subcommand)]
     Node(NodeVerb),
-    /// Look at cells
+    /// Show cells, and change their settings
     #[command(subcommand)]
     Cell(CellVerb),
-    /// Look up the endpoints of tasks
+    /// Look up and watch the endpoints of tasks
     #[command(subcommand)]
     Name(NameVerb),
-    /// What has happened
+    /// List and watch what happens in a cell
     #[command(subcommand)]
     Event(EventVerb),
-    /// Check, copy and measure stores themselves, without a gateway
+    /// Check, export, import and measure stores, without a gateway
     #[command(subcommand)]
     Store(StoreVerb),
     /// Write the completion script of a shell to standard output
@@ -126,17 +175,21 @@ pub enum Verb {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Run a whole system on this machine: control roles in one process, node agents beside it
+    /// Run a whole system on this machine: the control roles in one process, and node agents
     Dev(DevArguments),
     /// Run the agent of a node
+    #[command(after_help = "Also give --cell, --gateway, and --token-file with the node's token")]
     Agent(AgentArguments),
-    /// Run a gateway: answers operators, load balancers and agents
+    /// Run a gateway, which answers operators, load balancers and agents
+    #[command(after_help = TOKEN_FILE_NEEDED)]
     Gateway(GatewayArguments),
     /// Run scheduler workers
+    #[command(after_help = TOKEN_FILE_NEEDED)]
     Scheduler(SchedulerArguments),
-    /// Run a controller: one leads, the others wait to
+    /// Run a controller; one leads a cell, the others wait
+    #[command(after_help = TOKEN_FILE_NEEDED)]
     Controller(ControllerArguments),
-    /// Evaluates a job file in a bounded process: the program calls itself with this
+    /// Evaluate a job file in a bounded process. The program calls itself with this
     #[command(name = "__evaluate-jsonnet", hide = true)]
     EvaluateJsonnet(EvaluateArguments),
 }

@@ -6,26 +6,33 @@ use clap::{Args, Subcommand};
 
 use crate::role::store::StoreLocation;
 
+/// The exit codes of `store check`, and its use of a global option.
+const CHECK_NOTES: &str = "Exit codes: 0 all agree, 1 violations, 255 error\n\
+    With --cell it checks this cell [default: all of the store]";
+
 /// Verbs on stores.
 #[derive(Debug, Subcommand)]
 pub enum StoreVerb {
-    /// Recompute every counter and index of the cells in a store, and compare; ends with 1 where something is wrong
+    /// Recompute every counter and index of the cells in a store, and compare
+    #[command(after_help = CHECK_NOTES)]
     Check(StoreCheckArguments),
-    /// Write a cell to a file, as of one position, while others use it
+    /// Write a cell to a file as of one position, while it is in use
+    #[command(after_help = "Also give --cell")]
     Export(StoreExportArguments),
-    /// Make a cell of an exported one; repeated after an interruption it goes on
+    /// Make a cell of an exported file; repeat it after an interruption to go on
+    #[command(after_help = "With --cell the cell gets this name [default: its name in the file]")]
     Import(StoreImportArguments),
-    /// Open an embedded store whose log has lost acknowledged commits, and give these up for good
+    /// Give up acknowledged commits that the log of an embedded store has lost, for good
     AcceptLoss(StoreAcceptLossArguments),
-    /// Measure commits and reads of a store, in keys of their own that are removed afterwards
+    /// Measure commits and reads of a store, in scratch keys that it removes
     Bench(StoreBenchArguments),
 }
 
 /// Which store.
 #[derive(Clone, Debug, Args)]
 pub struct StoreArgument {
-    /// Store, as embedded:DIRECTORY (in use by nobody else) or fdb:CLUSTER_FILE
-    #[arg(long, env = "BOROUGH_STORE", value_name = "LOCATION")]
+    /// Open embedded:DIRECTORY (in use by no process) or fdb:CLUSTER_FILE
+    #[arg(long, env = "BOROUGH_STORE", hide_env_values = true, value_name = "LOCATION")]
     pub store: StoreLocation,
 }
 
@@ -35,7 +42,7 @@ pub struct StoreCheckArguments {
     /// Which store.
     #[command(flatten)]
     pub store: StoreArgument,
-    /// Expect besides that nothing is under way: whatever is not wanted has ended
+    /// Also expect that nothing is under way: every unwanted task has ended
     #[arg(long)]
     pub settled: bool,
 }
@@ -46,14 +53,13 @@ pub struct StoreExportArguments {
     /// Which store.
     #[command(flatten)]
     pub store: StoreArgument,
-    /// Write to this file, for its owner alone (mode 0600); - is standard output. Nothing may have the name, not even a
-    /// symbolic link, unless --overwrite is given
+    /// Write to this new file of mode 0600; - is standard output
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
-    /// Replace what has the name of the file. A symbolic link is replaced itself, and never followed
+    /// Replace an existing file or symbolic link of this name; never follow a link
     #[arg(long)]
     pub overwrite: bool,
-    /// Close the cell here first, so that the file has its last state: for a move
+    /// Close the cell first, so that the file has its last state: for a move
     #[arg(long)]
     pub close: bool,
 }
@@ -64,10 +70,10 @@ pub struct StoreImportArguments {
     /// Which store.
     #[command(flatten)]
     pub store: StoreArgument,
-    /// The file
+    /// Read the export from this file
     #[arg(long, value_name = "FILE")]
     pub from: PathBuf,
-    /// Replace a cell of the name that has moved away from here, or is half imported from another file
+    /// Replace a cell of this name that has moved away, or that another file left half imported
     #[arg(long)]
     pub replace: bool,
 }
@@ -86,10 +92,10 @@ pub struct StoreBenchArguments {
     /// Which store.
     #[command(flatten)]
     pub store: StoreArgument,
-    /// How long each figure is measured, such as 2s
+    /// Measure each operation for this time
     #[arg(long, default_value = "2s", value_parser = super::job::duration, value_name = "TIME")]
     pub time: std::time::Duration,
-    /// Transactions at a time
+    /// Run this many transactions at a time
     #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub clients: u32,
 }

@@ -10,26 +10,32 @@ pub enum TaskVerb {
     /// Show the tasks of a job
     Status {
         /// [USER/]JOB
+        #[arg(value_name = "JOB")]
         target: JobTarget,
-        /// Only this task
+        /// Show only this task [default: all]
         #[arg(long)]
         index: Option<u32>,
     },
     /// Show a task's output, also after its end
     Logs(LogArguments),
-    /// Run a command inside a running task's environment; ends with the command's own code
+    /// Run a command in the environment of a running task
+    #[command(
+        after_help = "Exit codes: that of the command, 128 plus its signal, or 255 if it could not run"
+    )]
     Exec(ExecArguments),
     /// Send a signal to a running task
     Signal {
         /// [USER/]JOB/INDEX
+        #[arg(value_name = "TASK")]
         target: TaskTarget,
         /// Name or number, such as HUP, SIGTERM or 9
         #[arg(value_parser = signal)]
         signal: i32,
     },
-    /// End a task's attempt as a stop would, and start the next
+    /// Stop the running attempt (drain, SIGTERM, SIGKILL), then start a new one
     Restart {
         /// [USER/]JOB/INDEX
+        #[arg(value_name = "TASK")]
         target: TaskTarget,
     },
 }
@@ -38,23 +44,24 @@ pub enum TaskVerb {
 #[derive(Clone, Debug, Args)]
 pub struct LogArguments {
     /// [USER/]JOB/INDEX
+    #[arg(value_name = "TASK")]
     pub target: TaskTarget,
-    /// Go on with what is written, until the task's attempt ends
+    /// Stream new output until the attempt ends
     #[arg(short, long)]
     pub follow: bool,
-    /// Only so many lines from the end
+    /// Show only this many lines from the end [default: all]
     #[arg(long, value_name = "LINES")]
     pub tail: Option<u32>,
-    /// Standard error only
+    /// Show standard error only [default: both streams]
     #[arg(long, conflicts_with = "stdout")]
     pub stderr: bool,
-    /// Standard output only
+    /// Show standard output only [default: both streams]
     #[arg(long)]
     pub stdout: bool,
-    /// The attempt before the current one
+    /// Show the attempt before the current one
     #[arg(short, long, conflicts_with = "incarnation")]
     pub previous: bool,
-    /// This attempt
+    /// Show this attempt [default: the current one]
     #[arg(long, value_name = "NUMBER")]
     pub incarnation: Option<u64>,
 }
@@ -63,11 +70,12 @@ pub struct LogArguments {
 #[derive(Clone, Debug, Args)]
 pub struct ExecArguments {
     /// [USER/]JOB/INDEX
+    #[arg(value_name = "TASK")]
     pub target: TaskTarget,
-    /// Without a terminal, also where standard input is one
+    /// Allocate no terminal, even if standard input is one
     #[arg(short = 'T', long)]
     pub no_tty: bool,
-    /// Program and arguments
+    /// Program and arguments, after --
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }

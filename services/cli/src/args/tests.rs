@@ -1,11 +1,25 @@
 //! The command line as people type it.
 
-use clap::CommandFactory as _;
+use std::collections::BTreeSet;
 
 use super::*;
 
+/// Columns that a line of a help screen may take.
+const COLUMNS_MAX: usize = 100;
+
 fn parsed(line: &str) -> Result<Arguments, clap::Error> {
-    Arguments::try_parse_from(line.split_whitespace())
+    Arguments::read(line.split_whitespace())
+}
+
+/// The command lines of a command and of all below it.
+fn lines(line: &str, command: &Command, found: &mut Vec<String>) {
+    if command.is_hide_set() || command.get_name() == "help" {
+        return;
+    }
+    found.push(line.to_owned());
+    for sub in command.get_subcommands() {
+        lines(&format!("{line} {}", sub.get_name()), sub, found);
+    }
 }
 
 #[test]
@@ -58,6 +72,43 @@ fn every_verb_of_the_documentation_is_there() {
         "borough --gateway h:1,h:2 --cell beta --user bob --no-color -q cell list",
     ] {
         assert!(parsed(line).is_ok(), "{line}: {}", parsed(line).unwrap_err());
+    }
+}
+
+#[test]
+fn global_options_are_explained_in_the_first_screen_only() {
+    let global: Vec<Arg> =
+        Arguments::command().get_arguments().filter(|one| one.is_global_set()).cloned().collect();
+    let global: BTreeSet<String> =
+        global.iter().filter_map(Arg::get_long).map(|long| format!("--{long}")).collect();
+    assert_eq!(global.len(), 8, "{global:?}");
+    let mut found = Vec::new();
+    lines("borough", &Arguments::screens(), &mut found);
+    assert!(found.len() > 40, "{}", found.len());
+    for line in &found {
+        let screen = parsed(&format!("{line} --help")).unwrap_err().to_string();
+        let explained =
+            screen.lines().filter(|line| line.starts_with(' ') && line.trim_start().starts_with('-'));
+        let options =
+            explained.filter_map(|line| line.split_whitespace().find(|word| word.starts_with("--")));
+        let shown: BTreeSet<&str> = options.filter(|option| global.contains(*option)).collect();
+        match line.as_str() {
+            "borough" => assert_eq!(shown.len(), global.len(), "{screen}"),
+            _ => {
+                assert!(shown.is_empty(), "{line} shows {shown:?}\n{screen}");
+                assert!(screen.trim_end().ends_with(GLOBAL_OPTIONS_ELSEWHERE), "{line}\n{screen}");
+            }
+        }
+        let long = screen.lines().find(|text| text.chars().count() > COLUMNS_MAX);
+        assert_eq!(long, None, "{line} has a line of more than {COLUMNS_MAX} columns");
+    }
+}
+
+#[test]
+fn global_options_are_accepted_by_every_verb() {
+    for line in ["borough --cell beta job list -o json", "borough job list --cell beta --output json"] {
+        let global = parsed(line).unwrap().global;
+        assert_eq!((global.cell.as_deref(), global.output), (Some("beta"), OutputFormat::Json), "{line}");
     }
 }
 

@@ -101,7 +101,7 @@ impl Drain<'_> {
         loop {
             if self.force_after.is_some_and(|after| clock.monotonic().saturating_sub(begun) >= after) {
                 self.force_after = None;
-                self.progress.remark("out of time: stopping what is left, wherever it fits");
+                self.progress.remark("out of time: stopping the tasks that are left");
                 self.client.node_drain(self.node, DrainMode::Force).await?;
             }
             let Some(left) = self.left().await? else { return Ok(()) };
@@ -199,7 +199,7 @@ impl Drain<'_> {
         Failure::new(Code::NotDone, format!("{stand} after {waited}; the drain goes on"))
             .with_details(details)
             .with_hint(format!(
-                "stop what is left: borough node drain {node} --force; end the drain: borough node uncordon {node}"
+                "to stop the tasks that are left: borough node drain {node} --force; to end the drain: borough node uncordon {node}"
             ))
     }
 }
@@ -227,9 +227,9 @@ fn explanation_text(task: &TaskRef, answer: ExplainTaskResponse, left: &Left) ->
     let refused = |view: &ExplanationView| view.losses.iter().map(|loss| loss.nodes).sum::<u32>();
     let fits = views.iter().all(|view| view.nodes > refused(view));
     match left {
-        Left::There(_) if fits => format!("{task} has room elsewhere, and leaves when its job can spare it"),
+        Left::There(_) if fits => format!("{task} fits on another node, and leaves when its job can spare it"),
         Left::There(_) => {
-            format!("{task} stays, for it has no room elsewhere; {}", explanations_text(&views))
+            format!("{task} stays: it fits on no other node; {}", explanations_text(&views))
         }
         Left::Nowhere(_) => format!("{task} waits; {}", explanations_text(&views)),
     }

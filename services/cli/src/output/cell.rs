@@ -181,7 +181,7 @@ impl Tabular for SchedulerOutput {
             "SHARD",
             "WORKER",
             "WAITING",
-            "BLOCKED",
+            "UNSCHEDULABLE",
             "PER SECOND",
             "CONFLICTS",
             "SCORED",
@@ -285,7 +285,7 @@ impl CellOutput {
             ("failure domains", joined(&self.settings.failure_domains)),
             (
                 "reclaim",
-                if self.settings.reclaim { "queues take back what they are guaranteed" } else { "" }
+                if self.settings.reclaim { "queues take back their guarantee" } else { "" }
                     .to_owned(),
             ),
             ("fresh start", fresh_start_text(self.settings.fresh_start_ms)),
@@ -308,6 +308,6 @@ fn joined(texts: &[Foreign]) -> String {
 /// For how long tasks are left alone after their start; nothing where they are not.
 fn fresh_start_text(fresh_start_ms: u64) -> String {
     let time = Some(Duration::from_millis(fresh_start_ms)).filter(|time| !time.is_zero());
-    time.map(|time| format!("left alone by preemption for {}", humantime::format_duration(time)))
+    time.map(|time| format!("spared from preemption for {}", humantime::format_duration(time)))
         .unwrap_or_default()
 }

@@ -70,7 +70,7 @@ impl StoreCheckView {
 
     pub(crate) fn text(&self, style: &Style) -> String {
         if self.cells.is_empty() {
-            return format!("there are no cells in {}", self.store);
+            return format!("{} has no cells", self.store);
         }
         let mut text = table(&self.cells, style.wide, style.color);
         for cell in &self.cells {
@@ -100,7 +100,7 @@ pub(crate) struct StoreLossView {
 impl StoreLossView {
     pub(crate) fn text(&self, _: &Style) -> String {
         match &self.lost {
-            None => format!("{} has lost nothing; nothing was done", self.store),
+            None => format!("{} has lost nothing; the command changed nothing", self.store),
             Some(lost) => facts(&[
                 ("accepted", self.store.clone()),
                 ("lost", lost.clone()),
@@ -193,12 +193,12 @@ pub(crate) struct StoreBenchView {
     pub(crate) store: String,
     pub(crate) engine: String,
     pub(crate) clients: u32,
-    /// For each figure.
+    /// For each operation.
     pub(crate) time_ms: u64,
     pub(crate) stats: Vec<OperationStats>,
 }
 
-/// One figure: operations per second, and how long one took.
+/// Operations per second, and how long one took.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct OperationStats {
     pub(crate) what: String,
@@ -214,10 +214,10 @@ pub(crate) struct OperationStats {
 }
 
 impl Tabular for OperationStats {
-    const PLURAL: &'static str = "figures";
+    const PLURAL: &'static str = "measurements";
 
     fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
-        (vec!["FIGURE", "AT A TIME", "PER SECOND", "P50", "P99", "MAX"], vec!["OPERATIONS", "FAILED"])
+        (vec!["OPERATION", "AT A TIME", "PER SECOND", "P50", "P99", "MAX"], vec!["COUNT", "FAILED"])
     }
 
     fn cells(&self) -> (Vec<String>, Vec<String>) {

@@ -1,4 +1,4 @@
-//! Words and figures as people read them.
+//! Words and numbers as people read them.
 
 use borough_model::resource::{cpu_display, device_display, rate_display};
 use borough_proto::v1;

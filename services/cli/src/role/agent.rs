@@ -26,57 +26,55 @@ pub struct AgentArguments {
     /// The node's name, unique within the cell
     #[arg(long, value_name = "NAME")]
     pub node: Name,
-    /// Where its state is kept over restarts
+    /// Keep the agent's state in this directory over restarts
     #[arg(long, value_name = "DIR")]
     pub state_dir: PathBuf,
     /// As whom tasks run.
     #[command(flatten)]
     pub users: TaskUserArguments,
-    /// TCP ports the scheduler may hand out here, as FIRST-LAST
+    /// Offer these TCP ports to tasks, as FIRST-LAST
     #[arg(long, default_value = "20000-29999", value_name = "RANGE", value_parser = ports)]
     pub ports: RangeInclusive<u16>,
-    /// Where its tasks are reached
+    /// Publish endpoints of its tasks under this address
     #[arg(long, default_value = "127.0.0.1", value_name = "HOST")]
     pub host: String,
-    /// A fact about the node, such as rack=r1; may be given again
+    /// Set a node attribute, such as rack=r1; repeat for more
     #[arg(long = "attribute", value_name = "KEY=VALUE", value_parser = pair)]
     pub attributes: Vec<(String, String)>,
-    /// Cores of this machine for tasks, such as 8 or 500m [default: what the machine has]
+    /// Offer this many cores of the machine to tasks, such as 8 or 500m [default: all]
     #[arg(long, value_name = "AMOUNT", value_parser = |text: &str| cpu_parse(text).map_err(|error| error.to_string()))]
     pub cpu: Option<u64>,
-    /// Memory for tasks, such as 16GiB [default: what the machine has]
+    /// Offer this much memory to tasks, such as 16GiB [default: all]
     #[arg(long, value_name = "AMOUNT", value_parser = |text: &str| bytes_parse(text).map_err(|error| error.to_string()))]
     pub memory: Option<u64>,
-    /// Disk for tasks, such as 100GiB [default: what the state directory's disk has]
+    /// Offer this much disk to tasks, such as 100GiB [default: all of the state directory's disk]
     #[arg(long, value_name = "AMOUNT", value_parser = |text: &str| bytes_parse(text).map_err(|error| error.to_string()))]
     pub disk: Option<u64>,
-    /// Countable devices, such as gpu=2; may be given again
+    /// Offer countable devices, such as gpu=2; repeat for more
     #[arg(long = "device", value_name = "KIND=AMOUNT", value_parser = device)]
     pub devices: Vec<(String, u64)>,
-    /// A single device, such as gpu=GPU-1,model=A100,memory=40GiB: its kind, and what tasks know it by; may be given
-    /// again
+    /// Offer one device by its id, such as gpu=GPU-1,model=A100,memory=40GiB; repeat for more
     #[arg(long = "card", value_name = "KIND=ID[,model=MODEL][,memory=AMOUNT]", value_parser = card)]
     pub cards: Vec<v1::Card>,
-    /// How fast a core of this machine is, of a reference's 1: such as 1.25. Processor time is asked for and counted in
-    /// the reference's
+    /// Count a core of this machine as this many cores of the cell's reference machine, such as 1.25
     #[arg(long, default_value = "1", value_name = "SPEED", value_parser = |text: &str| cpu_parse(text).map_err(|error| error.to_string()))]
     pub core_speed: u64,
-    /// Where packages are installed, as NAME/VERSION: tasks that use them come here rather than elsewhere
+    /// Report packages in DIR/NAME/VERSION; tasks that use them prefer this node [default: none]
     #[arg(long, value_name = "DIR")]
     pub package_dir: Option<PathBuf>,
-    /// Take no new tasks while less memory than this is left (production's come where there is no better node)
+    /// Keep new tasks below production away while less than this part of the memory is left
     #[arg(long, default_value_t = 3, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub memory_low: u8,
-    /// The same while everything waits for memory for more than this part of the time
+    /// Keep them away too while all tasks wait for memory for more than this part of the time
     #[arg(long, default_value_t = 10, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub memory_stalled: u8,
-    /// Take no new tasks while less of the state directory's disk than this is left
+    /// Keep new tasks away while less than this part of the state directory's disk is left
     #[arg(long, default_value_t = 5, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub disk_low: u8,
-    /// Take no new tasks while fewer of the machine's process numbers than this are left
+    /// Keep new tasks away while less than this part of the machine's process numbers is left
     #[arg(long, default_value_t = 5, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     pub pids_low: u8,
-    /// For tests of the system: read the machine's figures here instead of in /proc
+    /// For tests of the system: read the machine's statistics here instead of in /proc
     #[arg(long, value_name = "DIR", hide = true)]
     pub proc: Option<PathBuf>,
     /// For tests of the system: read its processors and memory here instead of in /sys/devices/system

@@ -16,16 +16,16 @@ const OWN_MIN: u64 = 32;
 /// How many connections a gateway takes.
 #[derive(Clone, Debug, Args)]
 pub struct ConnectionArguments {
-    /// Connections at most, of gRPC and HTTP together [default: what the limit of open files leaves]
+    /// Take at most this many connections of gRPC and HTTP [default: what the limit of open files leaves]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..))]
     pub connections_max: Option<u32>,
-    /// Of these, how many may be without a valid token at a time [default: a quarter]
+    /// Let at most this many of them be without a valid token [default: a quarter]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub unauthenticated_max: Option<u32>,
-    /// The same from one address, or one IPv6 network of 64 bits [default: half of those]
+    /// Let at most this many of those come from one address or IPv6 /64 [default: half of them]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub unauthenticated_per_peer_max: Option<u32>,
-    /// Close a connection that has not presented a valid token after so many milliseconds
+    /// Close a connection without a valid token after this many milliseconds
     #[arg(long, default_value_t = 10_000, value_name = "MS", value_parser = clap::value_parser!(u64).range(100..=600_000))]
     pub unauthenticated_ms: u64,
 }

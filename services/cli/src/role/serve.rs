@@ -26,10 +26,10 @@ use crate::output::Printer;
 /// What every control role is told.
 #[derive(Clone, Debug, Args)]
 pub struct StoreArguments {
-    /// Store, as fdb:CLUSTER_FILE; embedded:DIRECTORY where this process is the only one
-    #[arg(long, env = "BOROUGH_STORE", value_name = "LOCATION")]
+    /// Use fdb:CLUSTER_FILE, or embedded:DIRECTORY (one process at a time)
+    #[arg(long, env = "BOROUGH_STORE", hide_env_values = true, value_name = "LOCATION")]
     pub store: StoreLocation,
-    /// Cells it works for, made where they are missing
+    /// Serve these cells, with commas between; the role makes missing ones
     #[arg(long, value_delimiter = ',', required = true, value_name = "NAMES")]
     pub cells: Vec<Name>,
     /// For tests of the system: inject the faults the store's contract allows, from this seed
@@ -43,17 +43,16 @@ pub struct GatewayArguments {
     /// Store and cells.
     #[command(flatten)]
     pub store: StoreArguments,
-    /// Where gRPC is answered. Not encrypted: beyond loopback only inside a network of yours
+    /// Answer gRPC here. It is not encrypted: leave loopback only inside a network of yours
     #[arg(long, default_value = "127.0.0.1:7400", value_name = "ADDR")]
     pub listen: SocketAddr,
-    /// Where HTTP is answered: names, and metrics
+    /// Answer HTTP here: names, health and metrics
     #[arg(long, default_value = "127.0.0.1:7401", value_name = "ADDR")]
     pub http_listen: SocketAddr,
-    /// File of the tokens of nodes that are accepted, a line each: CELL TOKEN, or CELL/NODE TOKEN. `borough node token`
-    /// adds to it; it is read again when it changes
-    #[arg(long, env = "BOROUGH_NODE_TOKENS", value_name = "FILE")]
+    /// Accept the node tokens in this file, to which `borough node token` adds [default: none]
+    #[arg(long, env = "BOROUGH_NODE_TOKENS", hide_env_values = true, value_name = "FILE")]
     pub node_tokens: Option<PathBuf>,
-    /// Where other gateways reach this one [default: where gRPC is answered]
+    /// Publish this address to the other gateways [default: that of --listen]
     #[arg(long, value_name = "HOST:PORT")]
     pub advertise: Option<String>,
     /// How many connections it takes.
@@ -67,22 +66,22 @@ pub struct SchedulerArguments {
     /// Store and cells.
     #[command(flatten)]
     pub store: StoreArguments,
-    /// Workers in this process
+    /// Run this many workers in this process
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub workers: u32,
-    /// Place of the first of them among all workers of the cell, from 0
+    /// Give the first of them this place among all workers of the cell, from 0
     #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1023))]
     pub place: u32,
-    /// Workers of the cell in all processes, the same in each [default: those of this process]
+    /// Count this many workers of the cell in all processes, the same in each [default: --place plus --workers]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub shards: Option<u32>,
-    /// Schedulers of the cell whose jobs they place; each has as many shards
+    /// Serve these schedulers of the cell, with commas between; each has --shards shards
     #[arg(long, default_value = "default", value_delimiter = ',', value_name = "NAMES")]
     pub scheduler: Vec<Name>,
-    /// Milliseconds without a heartbeat after which another worker takes over a shard
+    /// Take over a shard after this many milliseconds without a heartbeat of its worker
     #[arg(long, default_value_t = LEASE_MS, value_name = "MS", value_parser = clap::value_parser!(u64).range(1_000..=60_000))]
     pub lease_ms: u64,
-    /// Where metrics are shown
+    /// Answer HTTP here: health and metrics
     #[arg(long, default_value = "127.0.0.1:7402", value_name = "ADDR")]
     pub http_listen: SocketAddr,
 }
@@ -93,7 +92,7 @@ pub struct ControllerArguments {
     /// Store and cells.
     #[command(flatten)]
     pub store: StoreArguments,
-    /// Where metrics are shown
+    /// Answer HTTP here: health and metrics
     #[arg(long, default_value = "127.0.0.1:7403", value_name = "ADDR")]
     pub http_listen: SocketAddr,
 }

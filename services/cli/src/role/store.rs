@@ -157,10 +157,10 @@ fn embedded_find(directory: &Path) -> Result<(), Failure> {
     if there(directory) {
         return Ok(());
     }
-    let failure = Failure::new(Code::NotFound, format!("there is no store in {}", directory.display()));
+    let failure = Failure::new(Code::NotFound, format!("no store in {}", directory.display()));
     Err(match there(&directory.join("store")) {
         true => {
-            failure.with_hint(format!("that of `borough dev` is {EMBEDDED}{}/store", directory.display()))
+            failure.with_hint(format!("the store of `borough dev` is {EMBEDDED}{}/store", directory.display()))
         }
         false => failure,
     })

@@ -11,14 +11,14 @@ use crate::exit::{Code, Failure};
 /// Arguments of `borough agent` on the users of tasks.
 #[derive(Clone, Debug, Args)]
 pub struct TaskUserArguments {
-    /// As whom tasks run: per-owner (each job owner has a user of its own), USER or UID:GID (one for all), or agent (the
-    /// agent's own) [default: per-owner where the agent is root, else agent]
+    /// Run tasks as per-owner (a user for each job owner), as one USER or UID:GID, or as agent [default: per-owner if
+    /// the agent is root, else agent]
     #[arg(long, value_name = "WHO", value_parser = task_user)]
     pub task_user: Option<TaskUserChoice>,
-    /// Numbers of the users of per-owner, and of their groups, as FIRST-LAST; nobody else on the machine may have them
+    /// Take users and groups of per-owner from FIRST-LAST, numbers that nobody else on the machine uses
     #[arg(long, value_name = "RANGE", value_parser = numbers)]
     pub task_uids: Option<RangeInclusive<u32>>,
-    /// Where tasks that run as other users have their own directories; the same for all agents of the machine
+    /// Keep the directories of tasks that run as other users here; the same for all agents of a machine
     #[arg(long, default_value = TASK_DIR, value_name = "DIR")]
     pub task_dir: PathBuf,
 }

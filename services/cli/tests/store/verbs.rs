@@ -52,7 +52,7 @@ fn a_store_that_cannot_be_looked_at_is_no_sound_one() {
     let place = Place::new();
     let missing = borough(&["store", "check", "--store", &place.store("store")]);
     assert_eq!(missing.status.code(), Some(255));
-    assert!(errors(&missing).contains("there is no store"), "{}", errors(&missing));
+    assert!(errors(&missing).contains("no store in"), "{}", errors(&missing));
     assert!(!place.path("store").exists(), "looking makes nothing");
     store_with_cell(&place.path("store"));
     let other = borough(&["store", "check", "--store", &place.store("store"), "--cell", "other"]);

@@ -91,7 +91,7 @@ impl KnownJob {
             (Goal::Over, _) | (Goal::Up, JobState::Succeeded) => JobProgress::Reached,
             (Goal::Up, JobState::Failed) => JobProgress::Lost(format!("{name} failed{}", self.worst())),
             (Goal::Up, JobState::Stopping | JobState::Stopped) => {
-                JobProgress::Lost(format!("{name} was stopped by somebody else"))
+                JobProgress::Lost(format!("{name} was stopped by another user or program"))
             }
             (Goal::Up, JobState::DependencyFailed) => {
                 JobProgress::Lost(format!("{name} never starts: a job it comes after failed"))

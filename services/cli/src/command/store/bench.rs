@@ -1,4 +1,4 @@
-//! `store bench`: a few figures of a store, quick, beside whatever else it does. For exact ones there is the load test.
+//! `store bench`: a quick measurement of a store while it is in use. The load test measures exactly.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
@@ -48,7 +48,7 @@ async fn bench(
     });
     sweep.await.map_err(failed)?;
     let measured = stats(opened, arguments, &scratch, printer).await;
-    // Whatever became of the figures, their keys go.
+    // The keys go even if the measurement failed.
     let scratch = &scratch;
     let clear = opened.db.run("bench_clear", Idempotency::Natural, |tx, _| async move { scratch.clear(&tx) });
     let cleared: StoreResult<()> = clear.await;

@@ -41,6 +41,6 @@ pub(super) async fn run(global: &Global, verb: TaskVerb, printer: &Printer) -> R
 }
 
 fn no_such_task(task: &TaskRef) -> Failure {
-    Failure::new(Code::NotFound, format!("there is no task {task}"))
-        .with_hint(format!("borough task status {} shows those there are", task.job))
+    Failure::new(Code::NotFound, format!("no task {task}"))
+        .with_hint(format!("borough task status {} lists the tasks of the job", task.job))
 }

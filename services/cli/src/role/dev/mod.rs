@@ -45,52 +45,51 @@ const HTTP_PORT: u16 = 7_401;
 /// Arguments of `borough dev`.
 #[derive(Clone, Debug, Args)]
 pub struct DevArguments {
-    /// Nodes of each cell
+    /// Run this many nodes in each cell
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=30))]
     pub nodes: u32,
-    /// Scheduler workers of each cell
+    /// Run this many scheduler workers for each cell
     #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub schedulers: u32,
-    /// Schedulers of each cell whose jobs its workers place
+    /// Serve these schedulers of each cell, with commas between
     #[arg(long, default_value = "default", value_delimiter = ',', value_name = "NAMES")]
     pub scheduler: Vec<Name>,
-    /// Cells, the first of which is the default
+    /// Run these cells, with commas between; the first is the default
     #[arg(long, default_value = "alpha,beta", value_delimiter = ',', value_name = "NAMES")]
     pub cells: Vec<Name>,
-    /// Keep nothing: a new directory, removed at the end with everything that was started
+    /// Keep nothing: use a new directory, and remove it at the end
     #[arg(long)]
     pub ephemeral: bool,
-    /// End what runs in the directory at once (SIGKILL), remove what `dev` made there, and exit; also where its store
-    /// is damaged
+    /// Kill what runs in the directory, remove what `dev` made there, and exit; works on a damaged store too
     #[arg(long, conflicts_with_all = ["ephemeral", "store"])]
     pub remove: bool,
-    /// Port of gRPC on 127.0.0.1 (0: any) [default: as the last time; at first 7400, or any]
+    /// Answer gRPC on this port of 127.0.0.1; 0: any [default: as the last time; at first 7400, or any]
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
-    /// Port of HTTP on 127.0.0.1 (0: any) [default: as the last time; at first 7401, or any]
+    /// Answer HTTP on this port of 127.0.0.1; 0: any [default: as the last time; at first 7401, or any]
     #[arg(long, value_name = "PORT")]
     pub http_port: Option<u16>,
-    /// TCP ports of tasks, as FIRST-LAST, shared out among the nodes
+    /// Share these TCP ports out among the nodes for their tasks, as FIRST-LAST
     #[arg(long, default_value = PORTS, value_name = "RANGE", value_parser = ports)]
     pub task_ports: RangeInclusive<u16>,
-    /// A single device of each node, as for `agent`; may be given again
+    /// Offer this device on each node, as `borough agent --card` does; repeat for more
     #[arg(long = "card", value_name = "KIND=ID[,model=MODEL][,memory=AMOUNT]", value_parser = card_text)]
     pub cards: Vec<String>,
     /// For tests of the system: an argument of every node's agent, or of one node's as NODE:ARGUMENT; may be given
     /// again
     #[arg(long, value_name = "ARGUMENT", hide = true, allow_hyphen_values = true)]
     pub agent_argument: Vec<String>,
-    /// Milliseconds a silent node is waited for before its tasks are placed elsewhere
+    /// Declare a node lost after this many silent milliseconds
     #[arg(long, default_value_t = 30_000, value_name = "MS", value_parser = clap::value_parser!(u64).range(500..))]
     pub lost_after_ms: u64,
-    /// How long tasks may take to end when `dev` is interrupted, such as 30s; then SIGKILL
+    /// Give tasks this time to end when `dev` is interrupted, such as 30s; then send SIGKILL
     #[arg(long, default_value = "60s", value_parser = crate::args::duration, value_name = "TIME")]
     pub stop_timeout: Duration,
-    /// Keep the cells in this store instead of the directory: fdb:CLUSTER_FILE
+    /// Keep the cells in fdb:CLUSTER_FILE [default: an embedded store in the directory]
     #[arg(long, value_name = "LOCATION")]
     pub store: Option<StoreLocation>,
     /// For tests of the system: inject the faults the store's contract allows, from this seed
-    #[arg(long, value_name = "SEED")]
+    #[arg(long, hide = true, value_name = "SEED")]
     pub inject_faults: Option<u64>,
     /// How many connections the gateway takes.
     #[command(flatten)]

@@ -36,7 +36,7 @@ const NODE_TOKEN: &str = "node-token-";
 pub(super) fn remove(root: &Path, printer: &Printer) -> Result<Code, Failure> {
     let unusable = |error: io::Error| failed(&format!("cannot use {}", root.display()), &error);
     let Some(remembered) = Remembered::read(root).map_err(unusable)? else {
-        let text = format!("there is no cell of `borough dev` in {}", root.display());
+        let text = format!("no cell of `borough dev` in {}", root.display());
         return Err(Failure::new(Code::NotFound, text));
     };
     // Refused while a `dev` runs there.
@@ -52,7 +52,7 @@ pub(super) fn remove(root: &Path, printer: &Printer) -> Result<Code, Failure> {
     made_remove(layout.root()).map_err(|error| failed("cannot remove everything; try again", &error))?;
     if let Some(store) = remembered.store {
         printer.remark(&format!(
-            "the cells in {store} stay; nodes of theirs that come again are to be admitted"
+            "the cells in {store} stay; admit their nodes with `borough node admit` when they return"
         ));
     }
     match fs::remove_dir(layout.root()) {
