@@ -1,4 +1,4 @@
-// A web service of three replicas behind health checks, on ports the scheduler hands out. Needs python3 on the nodes.
+// A web service of three replicas with health checks, on ports that the scheduler hands out. Needs python3 on the nodes.
 //
 //   borough job run web.jsonnet
 //   borough job run web.jsonnet --tla-str count=5      (the same job, scaled)
@@ -12,7 +12,7 @@ function(count='3') {
   count: std.parseInt(count),
 
   task: {
-    // The node fills in ${PORT_HTTP}: the port it was given for `http`.
+    // The node fills in ${PORT_HTTP}: the port of the task for `http`.
     command: ['python3', '-u', '-m', 'http.server', '--bind', '127.0.0.1', '${PORT_HTTP}'],
     environment: { GREETING: 'hello' },
     resources: { cpu: '100m', memory: '64MiB' },

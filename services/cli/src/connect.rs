@@ -67,7 +67,7 @@ fn settings(global: &Global) -> Result<ConnectSettings, Failure> {
 }
 
 fn no_dev_cell(directory: &Path) -> Failure {
-    let message = format!("no gateway is named, and there is no dev cell in {}", directory.display());
+    let message = format!("no gateway is named, and no dev cell is in {}", directory.display());
     let hint =
         "start one with `borough dev`, or say where a gateway is: --gateway HOST:PORT or BOROUGH_GATEWAY";
     Failure::new(Code::Unreachable, message).with_hint(hint)

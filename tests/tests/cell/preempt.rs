@@ -140,7 +140,7 @@ async fn a_queue_takes_back_what_it_is_guaranteed_once_the_operator_says_so() {
     cell.tasks_until("spare", "all running again", |tasks| is_up(tasks, 4)).await;
     let later = cell.file("later.yaml", &job("later", "research", 1));
     let plan = cell.borough(&["job", "plan", &later]).await.ended(1);
-    plan.says("(priority 100, beyond what queue ops is guaranteed)");
+    plan.says("(priority 100, beyond the guarantee of queue ops)");
     let idle = cell.borough(&["cell", "set", "--queueing", "fifo"]).await.ended(0);
     idle.says("warning: reclaim is set, and does nothing with queueing fifo");
     cell.borough(&["job", "stop", "spare"]).await.ended(0);

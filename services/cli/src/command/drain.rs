@@ -227,7 +227,9 @@ fn explanation_text(task: &TaskRef, answer: ExplainTaskResponse, left: &Left) ->
     let refused = |view: &ExplanationView| view.losses.iter().map(|loss| loss.nodes).sum::<u32>();
     let fits = views.iter().all(|view| view.nodes > refused(view));
     match left {
-        Left::There(_) if fits => format!("{task} fits on another node, and leaves when its job can spare it"),
+        Left::There(_) if fits => {
+            format!("{task} fits on another node, and leaves when its job can spare it")
+        }
         Left::There(_) => {
             format!("{task} stays: it fits on no other node; {}", explanations_text(&views))
         }

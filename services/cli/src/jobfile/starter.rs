@@ -1,20 +1,20 @@
 //! The file `job init` writes: small, complete, and with every field there is.
 
 /// A commented job file that runs as it is.
-pub const STARTER: &str = r#"# A job of Borough. Check it with `borough job validate FILE`, see what it would do with
-# `borough job plan FILE`, run it with `borough job run FILE`.
+pub const STARTER: &str = r#"# A job of Borough. Check it with `borough job validate FILE`, preview it with
+# `borough job plan FILE`, and run it with `borough job run FILE`.
 
 name: hello            # unique among your jobs in the cell
 kind: service          # service: runs until stopped. batch: runs until done
 count: 2               # how many tasks
-# user: alice          # default: who runs the command
+# user: alice          # default: the user who runs the command
 # priority: production # or a number, 0 to 399: best_effort 0, batch 100, production 200, monitoring 300
-# min_member: 2        # so many must fit together before any is placed; or all
+# min_member: 2        # this many must fit before any is placed; or all
 # gang_topology: rack     # and in one rack; or {attribute: rack, at_most: 2}, {attribute: rack, exactly: 2}, with prefer: true
 # after: [prepare]     # jobs that must have succeeded first; or {job: prepare, condition: finished}
 
 task:
-  # The program and its arguments. ${PORT_<NAME>} and ${BOROUGH_...} in arguments are filled in by the node.
+  # The program and its arguments. The node fills in ${PORT_<NAME>} and ${BOROUGH_...} in arguments.
   command: [python3, -m, http.server, --bind, 127.0.0.1, "${PORT_HTTP}"]
   # environment: {GREETING: hello}
   # working_directory: /srv
@@ -25,21 +25,21 @@ task:
     # disk_rate: 10MiB/s
     # network_rate: 10MiB/s
     # devices: {gpu: 1}    # whole ones, or a share such as 0.5; {gpu: {count: 2, model: A100, memory: 40GiB}}
-  # packages: [web/1.4.2]  # nodes that have them installed are preferred
-  # exclusive_cores: true  # its cpu is whole cores that nobody else of the cell uses
+  # packages: [web/1.4.2]  # the scheduler prefers nodes that have them
+  # exclusive_cores: true  # its cpu is whole cores that no other task of the cell uses
   # within: one_numa_node  # or one_socket: its processors and memory stay together
   ports: [http]        # the scheduler hands out the numbers; a fixed one is {name: http, number: 8080}
   health:
     http: {port: http, path: /}    # or tcp: http, or command: [check]
     interval: 2s
     timeout: 1s
-    failures: 3        # in a row, then the task is restarted
-    initial_grace: 10s # failures right after the start are not counted
+    failures: 3        # in a row before a restart
+    initial_grace: 10s # failures right after the start do not count
   grace: 5s            # between SIGTERM and SIGKILL
   # log: {file_bytes: 10MiB, files: 3}
   # weight: 1          # share of traffic, 1 to 255
 
-# What single tasks have otherwise.
+# What single tasks replace, by their index.
 # overrides:
 #   0: {arguments: [--directory, /tmp], environment: {ROLE: first}, resources: {memory: 128MiB}, weight: 2}
 
@@ -58,7 +58,7 @@ spread: [rack, node.name]
 
 # restart: on_failure  # always, on_failure, never; or {mode: always, attempts: 5, backoff: 500ms, backoff_max: 1m}
 drain_delay: 1s        # between the withdrawal of an endpoint and SIGTERM
-# lost_after: 30s      # how long a vanished node is waited for
+# lost_after: 30s      # how long its node may be silent before its tasks move
 # labels: {team: web}
-# preemption: {never: true, notice_max: 2s, down_max: 1} # evicts nobody; how long its victims have; how many of it may be down
+# preemption: {never: true, notice_max: 2s, down_max: 1} # evicts nobody; grace of its victims; how many of its tasks may be down
 "#;

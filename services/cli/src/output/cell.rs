@@ -285,8 +285,7 @@ impl CellOutput {
             ("failure domains", joined(&self.settings.failure_domains)),
             (
                 "reclaim",
-                if self.settings.reclaim { "queues take back their guarantee" } else { "" }
-                    .to_owned(),
+                if self.settings.reclaim { "queues take back their guarantee" } else { "" }.to_owned(),
             ),
             ("fresh start", fresh_start_text(self.settings.fresh_start_ms)),
         ]);

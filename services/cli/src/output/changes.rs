@@ -60,7 +60,7 @@ pub(crate) struct PlanView {
     pub(crate) unplaced: Vec<ExplanationView>,
     /// Indexes of tasks that would be stopped.
     pub(crate) stopped: Vec<u32>,
-    /// Why it would be refused; null where it would not.
+    /// The reason why the gateway would refuse it; null if it would not.
     pub(crate) refusal: Option<Foreign>,
     /// Which of the cell's schedulers would decide over it.
     pub(crate) scheduler: Foreign,
@@ -123,7 +123,7 @@ impl PlanView {
         for placed in &self.placements {
             let ports = ports_text(&placed.ports);
             let ports = if ports.is_empty() { ports } else { format!(" with ports {ports}") };
-            let held = if placed.held { ", once it has room there" } else { "" };
+            let held = if placed.held { ", once tasks there have left" } else { "" };
             text.push_str(&format!("place task {} on {}{ports}{held}\n", placed.index, placed.node));
             text.push_str(&victims_text(&placed.victims, None));
         }
@@ -138,7 +138,7 @@ impl PlanView {
             text.push_str(&format!("{}\n", style.paint(&format!("warning: {warning}"), 33)));
         }
         if let Some(refusal) = &self.refusal {
-            let line = style.paint(&format!("it would be refused: {refusal}"), 31);
+            let line = style.paint(&format!("the gateway would refuse it: {refusal}"), 31);
             text.push_str(&format!("{line}\n"));
         }
         text

@@ -100,7 +100,7 @@ pub(crate) fn victims_text(victims: &[VictimView], node: Option<&Foreign>) -> St
     let on = node.map(|node| format!(" on {node}")).unwrap_or_default();
     let line = |victim: &VictimView| {
         let queue = victim.reclaimed_from.as_ref();
-        let why = queue.map(|queue| format!(", beyond what queue {queue} is guaranteed")).unwrap_or_default();
+        let why = queue.map(|queue| format!(", beyond the guarantee of queue {queue}")).unwrap_or_default();
         format!("  evicts task {} (priority {}{why}){on}\n", victim.task, victim.priority)
     };
     victims.iter().map(line).collect()

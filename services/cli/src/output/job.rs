@@ -158,7 +158,7 @@ fn gang_text(spec: &JobSpec) -> String {
     if spec.min_member < 2 {
         return String::new();
     }
-    let mut text = format!("{} of {} placed together or none", spec.min_member, spec.count);
+    let mut text = format!("at least {} of {} placed, or none", spec.min_member, spec.count);
     if let Some(topology) = spec.gang_topology() {
         let domains = match (topology.domains_min, topology.domains_max) {
             (_, 1) => format!("in one {}", topology.attribute),
@@ -290,7 +290,7 @@ mod tests {
         spec.profile = Some("fgd".to_owned());
         assert_eq!(
             gang_text(&spec),
-            "4 of 5 placed together or none, within 2 domains of rack; roles driver 1 of 1, worker 3 of 4"
+            "at least 4 of 5 placed, or none, within 2 domains of rack; roles driver 1 of 1, worker 3 of 4"
         );
         let view = JobStatusView {
             job: v1::Job::default().into(),
@@ -299,7 +299,8 @@ mod tests {
             spec: SpecView(Some(spec_value(&spec))),
         };
         let text = view.text(&Style::default());
-        for told in ["gang       4 of 5", "queue      research/vision", "scheduler  gangs", "profile    fgd"]
+        for told in
+            ["gang       at least 4 of 5", "queue      research/vision", "scheduler  gangs", "profile    fgd"]
         {
             assert!(text.contains(told), "{told:?} in {text}");
         }

@@ -239,7 +239,7 @@ fn a_plan() {
             ~ count: 3 -> 5
             - task.command[1]: "a"
             + labels["a.b"]: "x"
-            place task 3 on alpha-1 with ports http:21001, once it has room there
+            place task 3 on alpha-1 with ports http:21001, once tasks there have left
               evicts task bob/low/3 (priority 50)
             stop tasks 7-8
             4 tasks (0-2, 5): no node fits
@@ -249,7 +249,7 @@ fn a_plan() {
               evicts task bob/low/7 (priority 50) on alpha-2
             scheduler fast decides over it
             warning: no worker serves scheduler fast, and none ever has
-            it would be refused: only count and priority can change
+            the gateway would refuse it: only count and priority can change
         "#]],
     );
     expect_file!["golden/plan.json"].assert_eq(&as_json(&view));

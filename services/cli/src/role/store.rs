@@ -159,9 +159,8 @@ fn embedded_find(directory: &Path) -> Result<(), Failure> {
     }
     let failure = Failure::new(Code::NotFound, format!("no store in {}", directory.display()));
     Err(match there(&directory.join("store")) {
-        true => {
-            failure.with_hint(format!("the store of `borough dev` is {EMBEDDED}{}/store", directory.display()))
-        }
+        true => failure
+            .with_hint(format!("the store of `borough dev` is {EMBEDDED}{}/store", directory.display())),
         false => failure,
     })
 }

@@ -132,7 +132,7 @@ fn without_a_gateway_the_error_says_what_to_do() {
     let output = borough(&["job", "status"]);
     assert_eq!(output.status.code(), Some(5));
     let said = text(&output.stderr);
-    assert!(said.contains("no dev cell in /nonexistent/.local/state/borough/dev"), "{said}");
+    assert!(said.contains("no dev cell is in /nonexistent/.local/state/borough/dev"), "{said}");
     assert!(said.contains("borough dev") && said.contains("--gateway HOST:PORT"), "{said}");
     // Port 1 is reserved: nothing listens there.
     let output = borough(&["cell", "list", "--gateway", "127.0.0.1:1"]);

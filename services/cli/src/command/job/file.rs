@@ -16,7 +16,7 @@ use crate::output::{Printer, SpecView, tally};
 pub(super) fn init(path: &Path, printer: &Printer) -> Result<Code, Failure> {
     let extension = path.extension().and_then(|extension| extension.to_str());
     if !matches!(extension, Some("yaml" | "yml")) {
-        let message = format!("{} does not end in .yaml, which the file to start from is", path.display());
+        let message = format!("{} does not end in .yaml: the file to start from is YAML", path.display());
         return Err(Failure::new(Code::Usage, message));
     }
     let written = std::fs::File::create_new(path).and_then(|mut file| file.write_all(STARTER.as_bytes()));

@@ -94,7 +94,7 @@ impl KnownJob {
                 JobProgress::Lost(format!("{name} was stopped by another user or program"))
             }
             (Goal::Up, JobState::DependencyFailed) => {
-                JobProgress::Lost(format!("{name} never starts: a job it comes after failed"))
+                JobProgress::Lost(format!("{name} never starts: a job in its `after` failed"))
             }
             (Goal::Up, _) if self.job.kind() == JobKind::Batch => JobProgress::Underway,
             (Goal::Up, JobState::Running) => self.service_progress(&name),
@@ -126,7 +126,7 @@ impl KnownJob {
             (Goal::Up, _) => vec![format!("{}/{count} healthy", self.healthy())],
         };
         if self.job.state() == JobState::Waiting {
-            parts.push("waits for the jobs it comes after".to_owned());
+            parts.push("waits for the jobs in its `after`".to_owned());
         }
         let begun = [TaskState::Held, TaskState::Assigned, TaskState::Starting];
         for (number, word) in [

@@ -55,7 +55,7 @@ async fn import(
         ImportBegun::Resumed(row) => {
             progress.remark(&format!("going on after {} of {} blocks", row.blocks, end.blocks));
         }
-        ImportBegun::Done => progress.remark(&format!("cell {space} was made of this export before")),
+        ImportBegun::Done => progress.remark(&format!("this export has already made cell {space}")),
     }
     let mut reader = ExportReader::begin(file_open(&arguments.from)?)
         .map_err(|error| file_failure(&arguments.from, &error))?;

@@ -37,7 +37,7 @@ pub(super) async fn run(global: &Global, verb: StoreVerb, printer: &Printer) -> 
 async fn loss_accept(arguments: &StoreAcceptLossArguments, printer: &Printer) -> Result<Code, Failure> {
     let location = &arguments.store.store;
     let StoreLocation::Embedded(directory) = location else {
-        let text = format!("{location} is no embedded store: only the log of one can be cut short");
+        let text = format!("{location} is no embedded store, so it has no log that could be cut short");
         return Err(Failure::new(Code::Usage, text));
     };
     let rng = SystemRng::shared();
