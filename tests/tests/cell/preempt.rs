@@ -124,10 +124,7 @@ async fn a_queue_takes_back_what_it_is_guaranteed_once_the_operator_says_so() {
     cell.borough(&["job", "run", &owed, "--detach"]).await.ended(0);
     cell.borough(&["why", "owed"]).await.ended(0).says("fits on none");
 
-    cell.borough(&["cell", "set", "--reclaim"])
-        .await
-        .ended(0)
-        .says("queues take back their guarantee");
+    cell.borough(&["cell", "set", "--reclaim"]).await.ended(0).says("queues take back their guarantee");
     let owed = cell.tasks_until("owed", "two running", |tasks| running(tasks) == 2).await;
     assert!(owed.iter().any(|task| task.state() == TaskState::Pending), "{owed:?}");
     let spare = cell.tasks_until("spare", "what is left running", |tasks| running(tasks) == 2).await;
