@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scheduler_without_a_worker_is_told() {
+    fn a_scheduler_without_a_worker_is_reported() {
         let shard = |scheduler: &str, holder: &str, said_ms: Option<i64>| SchedulerShard {
             scheduler: scheduler.to_owned(),
             shard: 0,

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn agents_find_room_that_callers_do_not() {
+    fn agents_have_capacity_that_callers_do_not_get() {
         let mut table = ConnectionTable::new(limits());
         let admit = |table: &mut ConnectionTable<u8>, kind| {
             let id = table.admit(peer(1), 0).admitted?;

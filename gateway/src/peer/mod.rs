@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_is_handed_on_with_the_token_and_says_so() {
+    async fn a_forwarded_call_carries_the_token_and_its_mark() {
         let peers = peers();
         assert!(peers.is_own("10.0.0.1:7400"));
         assert!(!peers.is_own("10.0.0.2:7400"));

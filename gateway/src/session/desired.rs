@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_nobody_knows_is_left_alone() {
+    fn an_unknown_attempt_is_left_alone() {
         let reported = BTreeMap::from([(attempt(1), Phase::Running)]);
         assert_eq!(commands_full(NODE, [], &reported, |_| None), BTreeMap::new());
     }

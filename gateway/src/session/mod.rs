@@ -2,8 +2,8 @@
 //!
 //! A session has two tasks. One routes the agent's messages, so that answers to logs and exec never wait for the store.
 //! The other follows reports and the notices of changed tasks ([`notice`]), and decides the agent's commands by the
-//! pure rules of [`desired`]. [`delivery`] cuts commands into chunks within the agent's credit. [`failure`] counts the
-//! sessions that fail.
+//! pure rules of [`desired`]. Commands are cut into chunks within the agent's credit ([`delivery`]). Sessions that fail
+//! are counted ([`failure`]).
 //!
 //! All sessions share the commits of their writes: reports ([`report`]), registrations and returns ([`registration`]),
 //! leases ([`live`]) and loads ([`load`]). Every write passes the fence of its session

@@ -1,6 +1,6 @@
 //! Notifies sessions of changed tasks. One follower of the journal per cell passes each change to the sessions that it
-//! concerns: that of the node in the row, and those whose agents have an attempt of the task. A session decides by the
-//! rows at the time when it looks, so one notice may cover several changes of a task.
+//! concerns. These are the session of the node in the row, and those whose agents have an attempt of the task. A
+//! session decides by the rows at the time when it looks, so one notice may cover several changes of a task.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

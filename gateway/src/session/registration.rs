@@ -364,7 +364,7 @@ mod tests {
     /// The transaction refuses one of two registrations, whose agent has hung up. The other agent must not get its
     /// refusal.
     #[tokio::test(start_paused = true)]
-    async fn nobody_is_refused_for_another_one() {
+    async fn a_registration_is_not_refused_for_another_one() {
         let writer = writer(FaultPlan::none()).await;
         let (first, registered) = pending(registration(1, 1, 1));
         writer.batch_write(vec![first]).await;

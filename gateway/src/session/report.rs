@@ -400,7 +400,7 @@ mod tests {
     /// A report that the transaction refuses is set aside: it is answered and counted, and the reports behind it
     /// commit.
     #[tokio::test(start_paused = true)]
-    async fn a_refused_report_holds_up_nobody() {
+    async fn a_refused_report_delays_no_other() {
         let (_, context) = cell_with_tasks().await;
         let key = TaskKey::of(TASK).encode(&context.space);
         let damage = context.db.run("test", Idempotency::Natural, |tx, _| {

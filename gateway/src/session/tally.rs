@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_is_told_and_the_others_are_counted() {
+    fn the_first_is_logged_and_the_others_are_counted() {
         let mut tally = FirstAndCount::default();
         assert_eq!(tally.told(), None);
         for number in 1..=1_000 {

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gateway_serves_only_so_many_streams_and_a_closed_one_makes_room() {
+    fn a_gateway_bounds_its_streams_and_a_closed_one_frees_its_place() {
         let slots = StreamSlots::default();
         let mut held: Vec<StreamSlot> = (0..STREAMS_MAX).map(|_| slots.take().ok().unwrap()).collect();
         assert_eq!(slots.take().err().unwrap().code(), tonic::Code::Unavailable);

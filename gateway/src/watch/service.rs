@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_watch_that_is_behind_a_forgotten_job_says_so_and_leaves_nothing_out() {
+    async fn a_watch_that_is_behind_a_forgotten_job_fails_and_skips_nothing() {
         let gateway = TestGateway::new().await;
         assert_eq!(tasks_seen(&gateway).await, (1, None));
         job_end(&gateway).await;
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_watch_of_one_user_hears_that_a_job_is_forgotten() {
+    async fn a_watch_of_one_user_reports_that_a_job_is_forgotten() {
         use v1::watch_response::Change;
         let gateway = TestGateway::new().await;
         job_end(&gateway).await;

@@ -101,7 +101,7 @@ async fn sessions_that_come_to_nothing_keep_no_lease_and_are_shown() {
 
 /// An agent that exceeds its bounds gets an error that names the bound, and the gateway stores nothing of the message.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_beyond_its_bounds_is_told_which() {
+async fn an_agent_beyond_its_bounds_gets_an_error_that_names_them() {
     let world = World::start().await;
     let mut agent = world.agent().await;
     let status =

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_long_secret_that_nobody_else_reads_is_taken() {
+    fn only_a_long_private_secret_is_accepted() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("token");
         assert!(matches!(Secret::read(&path), Err(SecretError::Io { .. })));

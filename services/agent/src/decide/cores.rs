@@ -11,6 +11,7 @@ use borough_proto::v1;
 use super::state::AgentState;
 use crate::attempt::AttemptId;
 
+/// The cores of the machine, and their speed.
 #[derive(Clone, Debug)]
 pub struct Cores {
     /// Their numbers; empty if the machine does not show them.

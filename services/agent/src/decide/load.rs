@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_that_stand_still_or_begin_anew_tell_nothing() {
+    fn counters_that_stand_still_or_are_reset_give_no_load() {
         let none = OwnTasks::default();
         let begun = next(machine(), reading(500, 500, GIB), none, 5);
         let still = next(begun, reading(500, 500, GIB), none, 6);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_has_changed_by_a_part_is_told_and_not_too_often() {
+    fn only_a_large_change_is_reported_and_not_too_often() {
         let (none, pause) = (OwnTasks::default(), at(15));
         let unknown = machine().told_next(None, at(0), pause).unwrap();
         assert_eq!(unknown.report(), v1::LoadReport::default());

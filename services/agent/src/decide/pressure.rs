@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_told_changes_nothing_and_what_is_not_watched_is_not_lacking() {
+    fn an_absent_value_changes_nothing_and_an_unwatched_one_is_not_short() {
         let short = after(PressureState::default(), &[disk(1), disk(1)]);
         assert_eq!(after(short, &[PressureReading::default(); 20]), after(short, &[disk(60)]));
         let off = PressureLimits { disk_free_min: 0, ..PressureLimits::default() };

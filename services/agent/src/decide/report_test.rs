@@ -127,7 +127,7 @@ fn every_attempt_has_its_turn() {
 
 /// The usage of every attempt is reported once an interval, over as many reports as needed.
 #[test]
-fn usage_is_told_of_every_attempt_though_it_takes_several_reports() {
+fn usage_of_every_attempt_is_reported_over_several_reports() {
     let mut known = state(2_000, &AttemptState::default());
     known.attempts.values_mut().for_each(|attempt| attempt.record.started_ms = Some(1));
     let mut sent = Sent::default();

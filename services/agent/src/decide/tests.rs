@@ -99,7 +99,7 @@ fn an_attempt_begins_when_the_one_before_it_is_gone() {
 }
 
 #[test]
-fn a_stop_is_told_once_and_again_where_it_says_something_else() {
+fn a_stop_is_ordered_once_and_again_if_it_changes() {
     let wanted = desired(v1::Desired { stops: vec![stop(0, 50)], ..v1::Desired::default() });
     let order = StopOrder { drain_delay_ms: 0, grace_ms: 50 };
     assert_eq!(effects(&state([(0, running())]), &wanted), [Effect::Stop(id(0), order)]);
@@ -113,7 +113,7 @@ fn a_stop_is_told_once_and_again_where_it_says_something_else() {
 }
 
 #[test]
-fn an_attempt_is_forgotten_when_told_so_or_when_nobody_has_asked_for_it_for_long() {
+fn an_attempt_is_forgotten_on_order_or_after_a_long_time_unnamed() {
     let told = desired(v1::Desired { forget: vec![wire(0)], ..v1::Desired::default() });
     assert_eq!(effects(&state([(0, released())]), &told), [Effect::Forget(id(0))]);
     assert_eq!(effects(&state([(0, running())]), &told), [], "not before it is over");
@@ -189,7 +189,7 @@ fn report_full(state: &AgentState, sent: &mut Sent, now: Duration) -> v1::Report
 }
 
 #[test]
-fn what_changed_is_told_at_once_and_usage_at_intervals() {
+fn changes_are_reported_at_once_and_usage_at_intervals() {
     let (mut known, mut sent) = (state([(0, running()), (1, running())]), Sent::default());
     let full = report_full(&known, &mut sent, Duration::ZERO);
     assert_eq!((full.revision, full.tasks.len()), (1, 2));
@@ -210,7 +210,7 @@ fn what_changed_is_told_at_once_and_usage_at_intervals() {
 }
 
 #[test]
-fn what_is_not_applied_is_told_again() {
+fn unapplied_statuses_are_reported_again() {
     let (known, mut sent) = (state([(0, running())]), Sent::default());
     report_full(&known, &mut sent, Duration::ZERO);
     assert!(changes(&known, &mut sent, 9).unwrap().tasks.is_empty());
@@ -221,7 +221,7 @@ fn what_is_not_applied_is_told_again() {
 }
 
 #[test]
-fn a_start_is_told_by_itself_only_where_it_takes_long() {
+fn a_start_is_reported_alone_only_if_it_takes_long() {
     let (mut known, mut sent) = (state([]), Sent::default());
     report_full(&known, &mut sent, Duration::ZERO);
     let ms = Duration::from_millis;
@@ -324,7 +324,7 @@ proptest! {
 }
 
 #[test]
-fn what_the_machine_is_short_of_and_has_installed_is_told_at_once_and_once() {
+fn shortages_and_packages_are_reported_at_once_and_once() {
     use super::pressure::{PressureLimits, PressureReading};
     let (mut known, mut sent) = (AgentState::default(), Sent::default());
     let (second, limits) = (Duration::from_secs(1), PressureLimits::default());
@@ -345,7 +345,7 @@ fn what_the_machine_is_short_of_and_has_installed_is_told_at_once_and_once() {
 
 /// A load is reported once it is known and when it has changed much. A new session begins with all of it.
 #[test]
-fn the_load_of_the_machine_is_told_when_it_has_changed_by_a_part() {
+fn the_load_of_the_machine_is_reported_after_a_large_change() {
     use super::load::{LoadReading, MachineLoad, OwnTasks, ProcessorTime};
     let capacity = v1::Resources { cpu_millis: 4_000, memory_bytes: 1 << 30, ..v1::Resources::default() };
     let (mut known, mut sent) = (AgentState::default(), Sent::default());

@@ -126,8 +126,8 @@ impl Hollow {
         step
     }
 
-    /// Does what is due at `now` (monotonic) and what follows from the state, and reports it in at most `room` messages
-    /// (0: no session is open, or its channel is full).
+    /// Does what is due at `now` (monotonic) and what follows from the state. Reports it in at most `room` messages; 0:
+    /// no session is open, or its channel is full.
     pub fn step(&mut self, now: Duration, wall_ms: i64, room: usize) -> HollowStep {
         let mut step = HollowStep::default();
         while let Some(entry) = self.due.first_entry()

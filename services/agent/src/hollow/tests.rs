@@ -100,7 +100,7 @@ fn an_attempt_that_ends_by_itself_exits_as_it_was_drawn() {
 }
 
 #[test]
-fn a_new_session_is_told_everything_and_an_idle_one_at_intervals() {
+fn a_new_session_gets_a_full_report_and_an_idle_one_reports_at_intervals() {
     let mut hollow = hollow(TIMES);
     assert_eq!(hollow.wait(at(0)), REPORT_INTERVAL);
     tell(&mut hollow, assign(1));

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_is_its_process_s_and_its_children_s_and_nobody_else_s() {
+    fn a_listener_belongs_to_its_process_and_its_children_only() {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
         // A child that inherits the socket, like that of a task whose parent has closed it.

@@ -12,6 +12,7 @@ use crate::decide::load::LoadReading;
 use crate::decide::pressure::PressureReading;
 use crate::session::Outbox;
 
+/// An event that the agent's main task handles.
 #[derive(Debug)]
 pub enum Event {
     /// A session is open. Messages sent into `outbox` reach the gateway.

@@ -39,6 +39,7 @@ impl Terminal {
         Ok((terminal, theirs.into()))
     }
 
+    /// Sets the size of the terminal.
     pub fn resize(&self, size: v1::WindowSize) {
         let cells = |count: u32| u16::try_from(count).unwrap_or(u16::MAX);
         let size =

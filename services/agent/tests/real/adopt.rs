@@ -91,7 +91,7 @@ async fn a_dead_shim_costs_its_task_and_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reboot_is_told_from_a_restart() {
+async fn a_reboot_is_distinguished_from_a_restart() {
     let mut cell = Cell::with_agent().await;
     let attempt = attempt(0, 1);
     cell.gateway.run(script(&attempt, "exec sleep 600"));
@@ -110,7 +110,7 @@ async fn a_reboot_is_told_from_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_goes_on_without_a_gateway_and_is_told_to_the_next() {
+async fn tasks_continue_without_a_gateway_and_are_reported_to_the_next() {
     let cell = Cell::with_agent().await;
     let (ends, stays) = (attempt(0, 1), attempt(1, 1));
     cell.gateway.run(script(&stays, "exec sleep 600"));
@@ -125,7 +125,7 @@ async fn everything_goes_on_without_a_gateway_and_is_told_to_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_told_and_not_applied_is_told_again() {
+async fn unapplied_reports_are_sent_again() {
     let cell = Cell::with_agent().await;
     let attempt = attempt(0, 1);
     cell.gateway.wait("a session", |seen| (!seen.reports.is_empty()).then_some(())).await;

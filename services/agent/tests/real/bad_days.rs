@@ -43,7 +43,7 @@ async fn settings_that_cannot_work_are_refused_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_attempt_whose_files_are_damaged_is_ended_and_told() {
+async fn an_attempt_whose_files_are_damaged_is_ended_and_reported() {
     let mut cell = Cell::with_agent().await;
     let hello = cell.gateway.wait("hello", |seen| seen.hello.clone()).await;
     if hello.attributes["cgroup.version"] == "none" {
@@ -95,7 +95,7 @@ fn short_of_disk(seen: &crate::gateway::Seen) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_disk_ends_neither_task_nor_agent_and_keeps_nobody_from_stopping() {
+async fn a_full_disk_ends_neither_task_nor_agent_and_prevents_no_stop() {
     let cell = Cell::new().await;
     let Some(mut agent) = agent_on_small_disk(&cell, "6m") else {
         not_exercised("a full disk of an agent", "this user may not mount a file system");

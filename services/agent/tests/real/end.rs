@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use crate::harness::{Cell, attempt, number_in, output, runs, script, stop, until};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_signal_from_elsewhere_is_told() {
+async fn a_signal_from_elsewhere_is_reported() {
     let cell = Cell::with_agent().await;
     let attempt = attempt(0, 1);
     cell.gateway.run(script(&attempt, "exec sleep 60"));

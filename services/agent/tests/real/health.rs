@@ -144,7 +144,7 @@ async fn a_server_that_is_not_the_tasks_shows_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_task_whose_port_somebody_else_has_is_not_started() {
+async fn a_task_whose_port_another_process_has_is_not_started() {
     let cell = Cell::with_agent().await;
     let attempt = attempt(0, 1);
     let server = TcpListener::bind("0.0.0.0:0").await.unwrap();

@@ -20,7 +20,7 @@ async fn has(cell: &Cell, attribute: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_memory_limit_kills_and_says_so() {
+async fn the_memory_limit_kills_and_is_reported() {
     let cell = Cell::with_agent().await;
     if !has(&cell, "cgroup.memory").await {
         return;
@@ -37,7 +37,7 @@ async fn the_memory_limit_kills_and_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_child_killed_for_memory_is_told_with_the_exit_of_its_parent() {
+async fn a_child_killed_for_memory_is_reported_with_the_exit_of_its_parent() {
     let cell = Cell::with_agent().await;
     if !has(&cell, "cgroup.memory").await {
         return;

@@ -186,7 +186,7 @@ async fn a_terminal_has_its_size_and_takes_keys() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_ends_when_nobody_wants_it_any_more() {
+async fn a_command_ends_with_its_caller() {
     let cell = Cell::with_agent().await;
     let (attempt, _) = sleeper(&cell).await;
     let work = cell.attempt_dir(&attempt).join("work");
@@ -209,7 +209,7 @@ async fn a_command_ends_when_nobody_wants_it_any_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_that_cannot_run_says_why() {
+async fn a_command_that_cannot_run_reports_why() {
     let cell = Cell::with_agent().await;
     let (attempt, _) = sleeper(&cell).await;
     let start = v1::ExecStart {
@@ -227,7 +227,7 @@ async fn a_command_that_cannot_run_says_why() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn signals_reach_the_task_and_refusals_say_why() {
+async fn signals_reach_the_task_and_refusals_name_the_reason() {
     let cell = Cell::with_agent().await;
     let attempt = attempt(0, 1);
     cell.gateway.run(script(&attempt, "trap 'echo hup' HUP; echo up; while :; do sleep 0.01; done"));

@@ -38,7 +38,7 @@ async fn a_task_runs_exits_and_leaves_nothing_but_its_logs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_start_says_why() {
+async fn a_failed_start_reports_why() {
     let cell = Cell::with_agent().await;
     let directory = command(&attempt(3, 1), &["true"]);
     let mut elsewhere = directory.clone();

@@ -58,6 +58,7 @@ pub trait Engine: Send + Sync + 'static {
     /// A new transaction. Only the runner calls this.
     fn begin(&self) -> Box<dyn EngineTransaction>;
 
+    /// What this engine is.
     fn info(&self) -> EngineInfo;
 
     /// Registers the engine's own metrics in `registry`, if it has any.

@@ -1,8 +1,8 @@
 //! Single keys written at versions, for the conflict check. It nearly always asks about one key, and rarely about a
 //! range.
 //!
-//! Keys are hashed. They are sorted only as far as queries for ranges needed it, in sorted runs of which each is more
-//! than twice as long as the next (the logarithmic method of Bentley and Saxe, 1980, section 2).
+//! Keys are hashed. They are sorted only as far as queries for ranges needed it. Each sorted run is more than twice as
+//! long as the next (the logarithmic method of Bentley and Saxe, 1980, section 2).
 
 use bytes::Bytes;
 use indexmap::IndexMap;

@@ -1,5 +1,5 @@
-//! A wrapper around an engine that does what the contract allows and a quiet machine never shows: refused and unknown
-//! commits, commits that happen later, short batches, spurious watches, late read versions.
+//! A wrapper around an engine that does what the contract allows and a quiet machine never shows. It refuses commits,
+//! leaves their result unknown or delays them. It shortens batches, fires watches spuriously and delays read versions.
 //!
 //! All randomness comes from one seeded source. The injected faults never break the contract. A commit reported as 1021
 //! without having happened is not in flight and never will be. An error of a commit is also the error of its watches

@@ -196,7 +196,7 @@ async fn maybe_committed_sticks_over_every_later_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_code_is_retried_or_given_back_as_its_kind_says() {
+async fn every_code_is_retried_or_returned_by_its_kind() {
     for code in ErrorCode::ALL.iter().copied() {
         let (result, attempts) = attempts_of(&[code]).await;
         if code.is_retryable() {
@@ -212,7 +212,7 @@ async fn every_code_is_retried_or_given_back_as_its_kind_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_code_that_a_closure_wraps_is_retried_or_given_back_as_its_kind_says() {
+async fn every_code_that_a_closure_wraps_is_retried_or_returned_by_its_kind() {
     for code in ErrorCode::ALL.iter().copied() {
         let (database, _) = Scripted::database(&[]);
         let mut told = Vec::new();

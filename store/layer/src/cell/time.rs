@@ -247,7 +247,7 @@ mod tests {
     /// Roles with clocks that are off by hours and days. Each stamps what another one compares: back-off, cooling
     /// ports, promises, retention.
     #[tokio::test]
-    async fn durations_are_what_they_are_whatever_the_wall_clocks_of_roles_say() {
+    async fn durations_are_right_whatever_the_wall_clocks_of_roles_show() {
         for off_ms in [HOUR_MS, -HOUR_MS, 24 * HOUR_MS, -24 * HOUR_MS] {
             let cell = TestCell::new().await;
             let (gateway, one) = machine(&cell, 0);

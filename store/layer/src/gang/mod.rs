@@ -1,12 +1,15 @@
 //! Gangs that are larger than one transaction.
 //!
-//! A gang that fits one batch is placed whole by [`crate::placement`]. A larger one gathers. [`gang_begin`] opens an
-//! epoch. [`gang_hold`] takes members' capacity in as many transactions as needed. [`gang_commit`] changes the gang's
-//! one key, which turns every hold of the epoch into a placement. If members preempt other tasks, [`gang_wait`] closes
-//! the gang until the victims have exited, and the change of the key comes then.
+//! A gang that fits one batch is placed whole by [`crate::placement`]. A larger one gathers:
 //!
-//! A hold charges capacity and starts nothing; the epoch in its row fences it. [`gang_expire`] and [`gang_give_up`]
-//! raise the epoch, which voids all holds at once. [`gang_holds_settle`] then settles the holds in small transactions.
+//! - [`gang_begin`] opens an epoch.
+//! - [`gang_hold`] takes members' capacity in as many transactions as needed.
+//! - [`gang_commit`] changes the gang's one key, which turns every hold of the epoch into a placement.
+//! - [`gang_wait`] closes a gang whose members preempt other tasks. The key changes after the victims have exited.
+//! - [`gang_expire`] and [`gang_give_up`] raise the epoch, which voids all holds at once.
+//! - [`gang_holds_settle`] then settles the holds in small transactions.
+//!
+//! A hold charges capacity and starts nothing; the epoch in its row fences it.
 
 mod hold;
 mod step;

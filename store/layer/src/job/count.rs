@@ -16,10 +16,10 @@ use crate::quota::{QuotaUsed, charges_guard, job_charge, overflow, quota_charge,
 
 /// Sets the count of a job whose row was read with a conflict.
 ///
-/// The rows from the lower of both counts on show two things: which indexes were never placed (their charge is the
-/// job's), and which have ended and were or will be counted. They are read without conflicts, under the token of the
-/// job's charges. Only a charge released meanwhile fails the transaction, not every report of a task. A released charge
-/// must still be the job's at the commit: a task placed or revived meanwhile takes it.
+/// The rows from the lower of both counts on show which indexes were never placed (their charge is the job's). They
+/// also show which tasks have ended and were or will be counted. They are read without conflicts, under the token of
+/// the job's charges. Only a charge released meanwhile fails the transaction, not every report of a task. A released
+/// charge must still be the job's at the commit: a task placed or revived meanwhile takes it.
 ///
 /// However many tasks there are, this writes only the job's row. Tasks that had ended because the job was smaller
 /// belong to the job again by its new count; [`task_wanted_revive`](crate::task::task_wanted_revive) revives them in

@@ -106,7 +106,7 @@ async fn disturb(cell: &TestCell, round: u64) {
 
 /// One seed alone: `BOROUGH_SEED=<seed> cargo test -p borough-store journal`.
 #[tokio::test(start_paused = true)]
-async fn a_reader_has_no_gap_that_it_was_not_told_of() {
+async fn every_gap_is_reported_to_its_reader() {
     let (mut epochs, mut gaps) = (0, 0);
     for seed in seeds(15) {
         let cell = Rc::new(TestCell::with_faults(seed, FaultPlan::heavy()).await);

@@ -9,6 +9,7 @@ use foundationdb_tuple as tuple;
 pub trait KeyField: Sized {
     type Packed: tuple::TuplePack + for<'bytes> tuple::TupleUnpack<'bytes>;
 
+    /// Converts the field to its tuple element.
     fn packed(&self) -> Self::Packed;
 
     /// The field of a tuple element; `None` if the element is not one.

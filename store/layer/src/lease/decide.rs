@@ -45,8 +45,8 @@ pub enum LeaseDecision {
     Held,
 }
 
-/// Decides about a claim. A lease is free in three cases: it has no holder, it was given in another generation of the
-/// store, or the claimant has seen it expire and nothing has changed since.
+/// Decides about a claim. A lease is free if it has no holder, or if it was given in another generation of the store.
+/// It is also free if the claimant has seen it expire and nothing has changed since.
 pub fn lease_claim_decide(stored: &LeaseState, claim: &LeaseClaim) -> LeaseDecision {
     let held = stored.is_held(claim.generation);
     if held && stored.row.holder == claim.holder {

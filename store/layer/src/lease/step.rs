@@ -123,7 +123,7 @@ pub async fn lease_check(tx: &Transaction, space: &CellSpace, held: &HeldLease) 
     })
 }
 
-/// For a protected transaction that reads nothing (`commit_at`): the commit fails if the lease has changed hands since
+/// For a protected transaction that reads nothing (`commit_at`). The commit fails if the lease has changed hands since
 /// the read version. [`lease_check`] at that version shows whether it was held then.
 pub fn lease_guard(tx: &Transaction, space: &CellSpace, held: &HeldLease) -> StoreResult<()> {
     keys::guard(tx, space, &held.key())

@@ -105,6 +105,7 @@ pub enum PlacementError {
 }
 
 impl PlacementError {
+    /// The task that contradicts the batch.
     pub fn task(&self) -> TaskId {
         match self {
             Self::NodeUnknown { task } | Self::Unfit { task, .. } => *task,

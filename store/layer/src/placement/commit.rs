@@ -18,8 +18,8 @@ use crate::task::ConstraintToken;
 /// cell was open at that version; its guard fails the commit if that has changed. Reads nothing; see the module's
 /// rules.
 ///
-/// Before anything is added, it refuses what no snapshot can justify: a node that is not in the batch, or a placement
-/// that does not fit the values in the batch itself. That is a defect of the planner, not a conflict.
+/// Two defects of the planner are refused before anything is added, since no snapshot can justify them. One is a node
+/// that is not in the batch. The other is a placement that does not fit the values in the batch itself.
 pub fn placement_commit(tx: &Transaction, gate: &GateOpen, batch: &PlacementBatch) -> StoreResult<()> {
     let space = gate.space();
     let allocs = batch.allocs_after()?;

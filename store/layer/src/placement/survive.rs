@@ -15,6 +15,7 @@ pub trait SurvivorView {
     fn node(&self, node: NodeId) -> Option<PlacementNode>;
     /// A task's row; `None` if it has none.
     fn task(&self, task: TaskId) -> Option<&TaskRow>;
+    /// A job's row; `None` if it has none.
     fn job(&self, job: JobId) -> Option<&JobRow>;
 }
 

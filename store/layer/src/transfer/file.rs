@@ -5,9 +5,9 @@
 //! block*         [kind: u8] [length of payload: u32] [payload] [crc32c of kind, number of the block, payload: u32]
 //! ```
 //!
-//! Numbers are little-endian. The first block is the header, then come blocks of rows in the order of keys, the last is
-//! the end: how many rows and blocks there were, and the XXH3-128 of every byte before it. Payloads are CBOR. A row is
-//! its key without the cell's prefix (so that a cell can be given another name) and its value as it is stored.
+//! Numbers are little-endian. The first block is the header. Blocks of rows follow in the order of keys. The last block
+//! is the end: the number of rows and blocks, and the XXH3-128 of every byte before it. Payloads are CBOR. A row is its
+//! key without the cell's prefix (so that a cell can be given another name) and its value as it is stored.
 
 use std::io::{self, Read, Write};
 

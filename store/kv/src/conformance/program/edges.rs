@@ -314,8 +314,8 @@ async fn case_run(engine: Arc<dyn Engine>, frame: &Frame, case: &Case) -> Result
     Ok(tried)
 }
 
-/// Runs a case, and again if a transaction in it was too old after a time that allows this: a busy machine may stall
-/// for as long as a store remembers. A transaction that is too old at once is an error.
+/// Runs a case. Repeats it if a transaction in it was too old after a time that allows this, since a busy machine may
+/// stall for as long as a store remembers. A transaction that is too old at once is an error.
 async fn case_run_in_time(engine: Arc<dyn Engine>, frame: &Frame, case: &Case) -> Result<EdgeCases, Wrong> {
     let clock = SystemClock::shared();
     for _ in 0..STANDSTILLS_MAX {

@@ -104,8 +104,8 @@ impl fmt::Debug for ProgramStep {
     }
 }
 
-/// The place of a program's keys: under a prefix of a shared store between keys that never change, or alone in a store,
-/// where selectors reach the ends of the keyspace.
+/// The place of a program's keys. They are under a prefix of a shared store, between keys that never change. Or they
+/// are alone in a store, where selectors reach the ends of the keyspace.
 #[derive(Clone, Debug)]
 pub(super) struct Frame {
     prefix: Vec<u8>,

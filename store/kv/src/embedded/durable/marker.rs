@@ -4,7 +4,7 @@
 //! records looks the same, since nothing follows a last record. The marker therefore notes the end of each record after
 //! its flush and before its acknowledgement. An opening refuses a log that ends before its marker.
 //!
-//! The note itself is flushed about once a second, at each new segment, when the engine is idle, and at a clean end: a
+//! The note itself is flushed about once a second, at each new segment, when the engine is idle, and at a clean end. A
 //! flush per record would cost as much as the record's own. While the machine keeps running, the marker is exact,
 //! whatever ends the process. After a power cut it may lack the commits of the last second. It is never ahead, since it
 //! is written after the record is durable. With each flush the engine checks that this file and the segment still have

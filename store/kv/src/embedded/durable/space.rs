@@ -1,4 +1,4 @@
-//! Decides when the checkpoint's file should be written anew as a whole.
+//! Decides when the checkpoint's file should be written again as a whole.
 //!
 //! redb reuses the pages that a change frees, and shortens the file only if its end is free. A store that was large
 //! once, or whose rows vary in size, would keep a mostly free file for ever. The file is therefore compared with the
@@ -7,7 +7,8 @@
 /// The stored columns: one type for every row of the checkpoint's table about itself.
 pub(super) type SpaceRow = (i64, i64, u64, u64);
 
-/// The size of a checkpoint. All zero for a file without this row: it is written anew once it is larger than the slack.
+/// The size of a checkpoint. All zero for a file without this row: it is written again once it is larger than the
+/// slack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Space {
     /// Bytes of keys and values when the file was last written as a whole.

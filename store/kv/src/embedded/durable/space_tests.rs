@@ -84,7 +84,7 @@ fn bytes(directory: &Path, prefix: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn a_store_that_was_large_once_gives_its_room_back() {
+async fn a_store_that_was_large_once_frees_its_space() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
     for part in 0..40 {

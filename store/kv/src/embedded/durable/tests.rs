@@ -247,7 +247,7 @@ async fn killed(commits: u32) -> (tempfile::TempDir, Vec<(Vec<u8>, Vec<u8>)>) {
 }
 
 #[tokio::test]
-async fn a_log_that_was_cut_short_is_refused_and_says_where() {
+async fn a_log_that_was_cut_short_is_refused_with_its_position() {
     let (directory, _) = killed(20).await;
     let segment = last_segment(directory.path());
     let whole = fs::read(&segment).unwrap();

@@ -124,8 +124,8 @@ impl DurableLog {
         }
     }
 
-    /// Handles the end of a checkpoint. Waits for that end if the log has grown too far: the part that the checkpoint
-    /// does not contain fills the disk, the memory (nothing that it reads is trimmed) and the next start.
+    /// Handles the end of a checkpoint. Waits for that end if the log has grown too far. Changes that the checkpoint
+    /// does not contain fill the disk and the memory (nothing that it reads is trimmed), and slow the next start.
     fn checkpoint_end(&mut self, version: Version, memory: &Memory) {
         let behind = self.log.bytes() >= self.checkpoint_bytes.saturating_mul(BEHIND_MAX);
         if behind && self.running.is_some() {

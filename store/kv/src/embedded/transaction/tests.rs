@@ -97,7 +97,7 @@ async fn the_metadata_version_is_known_however_old_the_read_version() {
 }
 
 #[tokio::test]
-async fn five_seconds_are_the_life_of_a_transaction() {
+async fn a_transaction_lasts_five_seconds() {
     let clock = ManualClock::at(0);
     let engine = EmbeddedEngine::ephemeral(clock.clone(), SeededRng::shared(1));
     let [reader, writer, blind, risky, young] = std::array::from_fn(|_| begin(&engine));

@@ -127,7 +127,7 @@ const BY_THEMSELVES: [KeyKind; 5] =
     [KeyKind::NodeLive, KeyKind::NodeSession, KeyKind::Quota, KeyKind::Constraint, KeyKind::NodeReserved];
 
 #[tokio::test(start_paused = true)]
-async fn a_row_that_is_missing_is_told_by_its_key() {
+async fn a_missing_row_is_reported_by_its_key() {
     let world = world().await;
     assert_eq!(found(&world).await, []);
     let mut kinds = BTreeSet::new();
@@ -199,7 +199,7 @@ const COMPARED: [KeyKind; 10] = [
 ];
 
 #[tokio::test(start_paused = true)]
-async fn a_bit_that_is_turned_is_told_with_both_values() {
+async fn a_flipped_bit_is_reported_with_both_values() {
     let world = world().await;
     let mut at = 0_usize;
     for (key, value) in raw(&world).await {
@@ -227,7 +227,7 @@ async fn a_bit_that_is_turned_is_told_with_both_values() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_row_under_the_wrong_key_is_told() {
+async fn a_row_under_the_wrong_key_is_reported() {
     let world = world().await;
     let rows = raw(&world).await;
     let mut kinds = BTreeSet::new();
@@ -256,7 +256,7 @@ async fn bogus(world: &World, row: StoredRow, rule: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rows_of_nothing_are_told() {
+async fn rows_without_an_owner_are_reported() {
     let world = world().await;
     let rows = world.rows().await;
     let job = *rows.jobs.keys().next().unwrap();

@@ -52,7 +52,7 @@ pub(crate) fn slow(world: &World) -> Database {
 }
 
 /// Loads with chunks of a few rows while the world changes. The rows belong to one position and break no rule.
-async fn load_while_it_lives(seed: u64) -> bool {
+async fn load_while_it_changes(seed: u64) -> bool {
     let (mut world, mut steps) = (World::new(seed).await, Steps::new());
     for _ in 0..80 {
         steps.step(&mut world).await;
@@ -85,7 +85,7 @@ async fn load_while_it_lives(seed: u64) -> bool {
 #[tokio::test(start_paused = true)]
 async fn a_load_in_chunks_is_of_one_position_whatever_happens_meanwhile() {
     for seed in seeds(6) {
-        assert!(load_while_it_lives(seed).await, "seed {seed}: nothing was written during the load");
+        assert!(load_while_it_changes(seed).await, "seed {seed}: nothing was written during the load");
     }
 }
 

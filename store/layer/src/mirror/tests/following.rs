@@ -42,7 +42,7 @@ async fn caught_up(cell: &TestCell, mirror: &MirrorHandle) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mirror_keeps_up_and_tells_every_entry_once() {
+async fn a_mirror_keeps_up_and_sends_every_entry_once() {
     let cell = TestCell::new().await;
     let mut workload = Workload::new(11);
     for _ in 0..30 {
@@ -68,7 +68,7 @@ async fn a_mirror_keeps_up_and_tells_every_entry_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_subscriber_is_told_to_resync() {
+async fn a_slow_subscriber_must_resync() {
     let cell = TestCell::new().await;
     let mut workload = Workload::new(12);
     let mirror = follow(&cell, MirrorOptions { events_max: 4, ..MirrorOptions::default() });
@@ -132,7 +132,7 @@ async fn a_trimmed_mirror_lists_again() {
 
 /// A new epoch of the store: the mirror begins again, and positions of the old epoch are refused.
 #[tokio::test(start_paused = true)]
-async fn a_new_epoch_begins_anew() {
+async fn a_mirror_begins_again_with_a_new_epoch() {
     let cell = TestCell::new().await;
     let mut workload = Workload::new(15);
     for _ in 0..20 {

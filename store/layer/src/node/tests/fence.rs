@@ -114,8 +114,8 @@ async fn reported(cell: &TestCell, node: NodeId, present: &[(TaskId, Incarnation
     reported.await.unwrap().unwrap().state
 }
 
-/// The old attempts on a node are counted from the rows, whatever the gateway believes: a lost task that still names
-/// it, and an attempt that is over in the store.
+/// The old attempts on a node are counted from the rows, whatever the gateway believes. They are a lost task that still
+/// names the node, and an attempt that is over in the store.
 #[tokio::test]
 async fn what_is_left_on_a_returning_node_is_counted_from_the_rows() {
     let cell = TestCell::new().await;

@@ -78,7 +78,7 @@ fn a_program_notes_its_start_on_a_full_disk() {
 }
 
 #[test]
-fn a_full_disk_gets_room_from_a_checkpoint() {
+fn a_checkpoint_frees_space_on_a_full_disk() {
     each_seed(10, |seed| {
         let mut world = CrashWorld::with_sizes(seed, 1 << 15, 1 << 17);
         let attempt = world.try_open().expect("an empty disk");
