@@ -1,5 +1,5 @@
-//! `client.json` in the directory of a dev cell: where it listens and what proves the caller. `borough dev` writes
-//! it, every other verb reads it where it is not told otherwise.
+//! `client.json` in the directory of a dev cell: the addresses of its gateways and the caller's token. `borough dev`
+//! writes it. Every other verb reads it unless its options name a gateway.
 
 use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
@@ -10,24 +10,23 @@ use serde::{Deserialize, Serialize};
 /// The file's name within the directory.
 pub const FILE_NAME: &str = "client.json";
 
-/// What a client must know of a dev cell.
+/// What a client needs to reach a dev cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClientFile {
     /// gRPC addresses of the gateways, `host:port`.
     pub gateways: Vec<String>,
-    /// Base address of the HTTP service, `http://host:port`; empty where there is none.
+    /// Base address of the HTTP service, `http://host:port`; empty without one.
     pub http: String,
     /// The file with the token.
     pub token_file: Option<PathBuf>,
-    /// The cell that verbs are about where none is named.
+    /// The cell of a verb that names none.
     pub default_cell: String,
-    /// Every cell.
     pub cells: Vec<String>,
 }
 
 impl ClientFile {
-    /// Reads the file of the dev directory `directory`; `None` where there is none.
+    /// Reads the file of the dev directory `directory`; `None` without one.
     ///
     /// # Errors
     /// An unreadable or damaged file, with its path.
@@ -46,7 +45,7 @@ impl ClientFile {
     /// Writes the file for its owner alone, in one step: a reader sees the old one or the new one.
     ///
     /// # Errors
-    /// As the file system says. What is there already needs no room on the disk.
+    /// Those of the file system. If the content is the same, nothing is written, so a full disk does no harm.
     pub fn write(&self, directory: &Path) -> io::Result<()> {
         let path = directory.join(FILE_NAME);
         let before = std::fs::metadata(&path).is_ok_and(|known| known.permissions().mode() & 0o777 == 0o600);

@@ -1,4 +1,4 @@
-//! From options, environment and the dev directory to a client.
+//! Makes a client from options, environment and the dev directory.
 
 use std::path::Path;
 
@@ -10,10 +10,10 @@ use crate::args::Global;
 use crate::client_file::{ClientFile, dev_directory};
 use crate::exit::{Code, Failure};
 
-/// Attempts in a row without any message before a watch of the command line gives up: about a minute.
+/// A watch gives up after so many tries in a row without a message: about a minute.
 const WATCH_ATTEMPTS_MAX: u32 = 40;
 
-/// A client as the options say. Connects to nothing yet.
+/// A client for the options. Does not connect yet.
 pub(crate) fn client(global: &Global) -> Result<Client, Failure> {
     let settings = settings(global)?;
     let user = caller(global)?;
@@ -24,7 +24,7 @@ pub(crate) fn client(global: &Global) -> Result<Client, Failure> {
     Ok(Client::new(config, rng)?)
 }
 
-/// A client of one cell: which one must be known.
+/// A client of one cell, which must be known.
 pub(crate) fn cell_client(global: &Global) -> Result<Client, Failure> {
     let client = client(global)?;
     match client.cell().is_empty() {
@@ -46,7 +46,7 @@ fn settings(global: &Global) -> Result<ConnectSettings, Failure> {
     let cell = global.cell.clone();
     let token = global.token_file.clone().map(ClientToken::File);
     if !global.gateway.is_empty() {
-        // A foreign gateway must not be shown the dev cell's token unless it is the dev cell's gateway.
+        // The dev cell's token must go only to the dev cell's gateway.
         let own = file
             .unwrap_or_default()
             .filter(|file| global.gateway.iter().all(|address| file.gateways.contains(address)));
@@ -73,7 +73,7 @@ fn no_dev_cell(directory: &Path) -> Failure {
     Failure::new(Code::Unreachable, message).with_hint(hint)
 }
 
-/// On whose behalf the program asks: `--user`, or the login name in the form of a user name.
+/// The user of the request: `--user`, or the login name in the form of a user name.
 pub(crate) fn caller(global: &Global) -> Result<String, Failure> {
     if let Some(user) = &global.user {
         let checked = Name::new(user.as_str());
@@ -84,7 +84,7 @@ pub(crate) fn caller(global: &Global) -> Result<String, Failure> {
     Ok(user_name(&login))
 }
 
-/// A login name as a user name: what a name cannot have becomes `-`.
+/// A login name as a user name: characters that a name cannot have become `-`.
 fn user_name(login: &str) -> String {
     let lower = login.to_lowercase();
     let allowed = |each: char| if matches!(each, 'a'..='z' | '0'..='9') { each } else { '-' };

@@ -3,45 +3,36 @@
 //! | code | meaning |
 //! |-----:|---------|
 //! | 0 | done; for `job plan`: no change |
-//! | 1 | what was asked for did not come about: a job failed, a wait ran out; for `job plan`: there is a change |
-//! | 2 | wrong usage, or a job file that cannot be taken |
+//! | 1 | the request failed: a job failed, a wait timed out; for `job plan`: there is a change |
+//! | 2 | wrong usage, or an invalid job file |
 //! | 3 | no such job, task, node or cell |
-//! | 4 | refused: a condition is not met, somebody else was first, a limit is reached |
+//! | 4 | refused: a condition is not met, another request was first, a limit is reached |
 //! | 5 | no gateway could be reached, or none answered in time |
 //! | 6 | not allowed: no token, a wrong one, or one without this right |
-//! | 7 | not done yet: the wait for a drain ran out, and the drain goes on |
+//! | 7 | not done yet: the wait for a drain timed out, and the drain continues |
 //! | 74 | a role: its store has stopped, or cannot be read or written (`EX_IOERR` of sysexits.h). Its supervisor starts it again |
 //! | 130 | interrupted |
-//! | 255 | `job plan` and `task exec`: it could not be done. `task exec` otherwise ends with the command's own code, or with 128 and its signal |
+//! | 255 | `job plan` and `task exec`: the verb failed. `task exec` otherwise ends with the command's own code, or with 128 and its signal |
 
 use borough_client::{ClientError, GatewayRefusal};
 
 /// A code of the table above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// 0.
     Done,
-    /// 1, of `job plan`: there is a change. Not an error.
+    /// For `job plan`: there is a change. Not an error.
     Changed,
-    /// 1.
     Failed,
-    /// 2.
     Usage,
-    /// 3.
     NotFound,
-    /// 4.
     Refused,
-    /// 5.
     Unreachable,
-    /// 6.
     NotAllowed,
-    /// 7.
     NotDone,
-    /// 74, of a role: without its store it has nothing left to do.
+    /// A role without its store has nothing left to do.
     StoreFailed,
-    /// 130.
     Interrupted,
-    /// What the command of `task exec` ended with.
+    /// The code of the command of `task exec`.
     Command(u8),
 }
 
@@ -64,10 +55,10 @@ impl Code {
     }
 }
 
-/// The code of a verb that could not be done, where the verb's other codes already have a meaning.
+/// The code of a failed verb whose other codes already have a meaning.
 pub const VERB_FAILED: u8 = 255;
 
-/// Why a verb was not done: one clear line, what may help, and the code.
+/// Why a verb failed: one clear line, a hint, and the code.
 #[derive(Debug)]
 pub struct Failure {
     code: Code,
@@ -82,34 +73,30 @@ impl Failure {
         Self { code, message: message.into(), details: Vec::new(), hint: None }
     }
 
-    /// The same with what may help.
+    /// Adds a hint.
     #[must_use]
     pub fn with_hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// The same with further lines.
+    /// Adds further lines.
     #[must_use]
     pub fn with_details(self, details: Vec<String>) -> Self {
         Self { details, ..self }
     }
 
-    /// The code.
     pub fn code(&self) -> Code {
         self.code
     }
 
-    /// The one line.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// Further lines.
     pub fn details(&self) -> &[String] {
         &self.details
     }
 
-    /// What may help.
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
@@ -134,7 +121,7 @@ impl From<ClientError> for Failure {
 }
 
 fn unreachable(gateways: &[String], source: Option<&tonic::Status>) -> Failure {
-    // A status without a cause in this process is a gateway's own: it answers, and says what is away.
+    // A status without a cause in this process comes from a gateway: it answers, and says what is unavailable.
     let own = |status: &&tonic::Status| {
         std::error::Error::source(*status).is_none() && !status.message().is_empty()
     };
@@ -149,7 +136,7 @@ fn unreachable(gateways: &[String], source: Option<&tonic::Status>) -> Failure {
     Failure::new(Code::Unreachable, message).with_hint(hint)
 }
 
-/// The first cause says most: "Connection refused" rather than "transport error".
+/// The innermost cause says most: "Connection refused" rather than "transport error".
 fn innermost(status: &tonic::Status) -> Option<String> {
     let mut cause = std::error::Error::source(status);
     let mut text = Some(status.message().to_owned()).filter(|text| !text.is_empty());
@@ -210,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_gateway_says_is_away_is_not_the_gateway() {
+    fn an_unavailable_part_of_a_gateway_is_not_the_gateway() {
         let of = |status: tonic::Status| {
             let source = Some(Box::new(status));
             let gateways = vec!["127.0.0.1:7400".to_owned()];

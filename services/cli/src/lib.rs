@@ -19,7 +19,7 @@ use crate::args::Arguments;
 use crate::exit::Code;
 use crate::output::Printer;
 
-/// Runs the program with these arguments, the first of which is its name.
+/// Runs the program with these arguments. The first one is its name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments = match Arguments::read(arguments) {
         Ok(arguments) => arguments,
@@ -36,12 +36,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// What clap has to say: help and version are no failures.
+/// The output of clap: help and version are no failures.
 fn usage(error: &clap::Error) -> ExitCode {
     let printed = error.print();
     match printed {
         _ if error.use_stderr() => ExitCode::from(Code::Usage.number()),
-        // Help is the answer that was asked for. A reader that has seen enough of it is content.
+        // Help is the requested answer. A reader that closes the pipe early is no failure.
         Err(failed) if failed.kind() != std::io::ErrorKind::BrokenPipe => {
             ExitCode::from(Code::Failed.number())
         }

@@ -2,13 +2,13 @@
 
 use std::process::ExitCode;
 
-/// jemalloc instead of the C library's: many threads give back what others took, which that does under locks.
+/// jemalloc instead of the C library's allocator, which takes locks when a thread frees what another has allocated.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     let code = borough_cli::main(std::env::args_os());
-    // Every database is gone by now; a process that ends with FoundationDB's client running may crash at that.
+    // Every database is gone by now. A process that ends with FoundationDB's client running may crash.
     borough_fdb::shutdown();
     code
 }

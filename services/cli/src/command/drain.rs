@@ -1,4 +1,4 @@
-//! `node drain`: waits until everything the node ran runs elsewhere, and shows what keeps it from that.
+//! `node drain`: waits until all tasks of the node run elsewhere, and shows what prevents that.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use crate::args::DrainArguments;
 use crate::exit::{Code, Failure};
 use crate::output::{ExplanationView, Printer, Progress, explanations_text, tally};
 
-/// How often a drained node is looked at.
+/// Interval of reading the state of a drained node.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// After so long without a change, what is left is explained.
+/// After so long without a change, the remaining tasks are explained.
 const EXPLAIN_AFTER: Duration = Duration::from_millis(1_500);
-/// Tasks that are explained at once.
+/// The most tasks that are explained at once.
 const EXPLAINED_MAX: usize = 5;
 
 /// Drains a node and, unless detached, waits.
@@ -25,7 +25,7 @@ pub(super) async fn drain(
     printer: &Printer,
 ) -> Result<Node, Failure> {
     let node = arguments.node.as_str();
-    // Known before anything is stopped, so that nothing that leaves is overlooked.
+    // Listed before anything is stopped, so that no leaving task is missed.
     let (before, _) = client.task_list_of_node(node).await?;
     let at_once = arguments.force.is_some_and(|after| after.is_zero());
     let mode = if at_once { DrainMode::Force } else { DrainMode::Wait };
@@ -57,7 +57,7 @@ struct Drain<'d> {
     force_after: Option<Duration>,
     /// Tasks that were on the node, with their attempts there.
     seen: BTreeMap<TaskName, u64>,
-    /// The lines last shown.
+    /// The explanation that was last shown.
     explained: Vec<String>,
     progress: Progress<'d>,
 }
@@ -72,12 +72,12 @@ fn reference((user, job, index): &TaskName) -> TaskRef {
     TaskRef { job: JobRef::new(user, job), index: *index }
 }
 
-/// What is still to be done.
+/// The work that remains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Left {
     /// Tasks on the node.
     There(Vec<TaskThere>),
-    /// Nothing is on the node, and these run nowhere yet.
+    /// The node is empty, and these tasks do not run anywhere yet.
     Nowhere(Vec<TaskName>),
 }
 
@@ -93,7 +93,7 @@ impl Drain<'_> {
         self.seen.extend(alive(tasks).map(|task| (name_of(task), task.incarnation)));
     }
 
-    /// Waits until everything is elsewhere.
+    /// Waits until everything runs elsewhere.
     async fn run(&mut self) -> Result<(), Failure> {
         let clock = SystemClock::shared();
         let begun = clock.monotonic();
@@ -121,7 +121,7 @@ impl Drain<'_> {
         }
     }
 
-    /// What is still to be done; `None` where that is nothing.
+    /// The work that remains; `None` if none does.
     async fn left(&mut self) -> Result<Option<Left>, Failure> {
         let (tasks, _) = self.client.task_list_of_node(self.node).await?;
         self.see(&tasks);
@@ -140,7 +140,7 @@ impl Drain<'_> {
         Ok((!nowhere.is_empty()).then_some(Left::Nowhere(nowhere)))
     }
 
-    /// Whether a task that was on the node runs elsewhere, or is over.
+    /// Returns true if a task that was on the node runs elsewhere, or is over.
     async fn settled(&self, name: &TaskName, attempt: u64) -> Result<bool, Failure> {
         let job = JobRef::new(&name.0, &name.1);
         let tasks = match self.client.task_list_of_job(&job).await {
@@ -155,7 +155,7 @@ impl Drain<'_> {
         })
     }
 
-    /// Why nothing moves: a few lines per task.
+    /// Why there is no progress: a few lines per task.
     async fn explain(&self, left: &Left) -> Result<Vec<String>, Failure> {
         let mut lines = Vec::new();
         let (names, stopping): (Vec<&TaskName>, usize) = match left {

@@ -1,4 +1,4 @@
-//! What each verb does: ask the gateway, show the answer.
+//! The verbs: each asks a gateway and shows the answer.
 
 mod cell;
 mod drain;
@@ -18,7 +18,7 @@ use crate::jobfile;
 use crate::output::Printer;
 use crate::role;
 
-/// Does what the arguments say.
+/// Runs the verb of the arguments.
 pub(crate) fn run(arguments: Arguments, printer: &Printer) -> Result<Code, Failure> {
     let Arguments { global, verb } = arguments;
     match verb {
@@ -49,7 +49,7 @@ fn block_on(verb: impl Future<Output = Result<Code, Failure>>) -> Result<Code, F
     let runtime =
         runtime.map_err(|error| Failure::new(Code::Failed, format!("cannot start the runtime: {error}")))?;
     let outcome = runtime.block_on(verb);
-    // A read of the terminal that nobody waits for any more must not hold the program up.
+    // A pending read of the terminal must not keep the program from ending.
     runtime.shutdown_background();
     outcome
 }

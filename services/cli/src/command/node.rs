@@ -18,7 +18,7 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
                 client.node_list().await?.into_iter().map(NodeOutput::from).collect();
             printer.list(&views)?;
         }
-        // Made here, without a gateway.
+        // Made locally, without a gateway.
         NodeVerb::Token(arguments) => return node_token(global, &arguments, printer),
         NodeVerb::Status { node } => status(&client, &node, printer).await?,
         NodeVerb::Cordon { node } => changed(client.node_cordon(&node).await?, printer)?,

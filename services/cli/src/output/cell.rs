@@ -30,7 +30,7 @@ pub(crate) struct CellOutput {
     pub(crate) warnings: Vec<Foreign>,
 }
 
-/// What an operator set for a cell.
+/// The settings of a cell.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct SettingsView {
     pub(crate) profile: Foreign,
@@ -106,14 +106,14 @@ impl From<v1::CellSettings> for SettingsView {
 }
 
 impl SettingsView {
-    /// Which scheduler new jobs are given to; empty where all go to the default one.
+    /// The rules that give new jobs a scheduler; empty if all go to the default one.
     fn rules_text(&self) -> String {
         let rules = self.schedulers.iter().map(|(work, scheduler)| format!("{work}={scheduler}"));
         rules.collect::<Vec<_>>().join(", ")
     }
 }
 
-/// A scheduler worker as its lease says.
+/// A scheduler worker, by its lease.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct SchedulerOutput {
     pub(crate) shard: u32,
@@ -123,7 +123,7 @@ pub(crate) struct SchedulerOutput {
     pub(crate) stats: Option<WorkerStatsOutput>,
 }
 
-/// What a scheduler worker says of itself.
+/// A scheduler worker's report about itself.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct WorkerStatsOutput {
     pub(crate) at_ms: i64,
@@ -304,7 +304,7 @@ fn joined(texts: &[Foreign]) -> String {
     texts.iter().map(Foreign::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// For how long tasks are left alone after their start; nothing where they are not.
+/// For how long tasks are protected after their start; empty if they are not.
 fn fresh_start_text(fresh_start_ms: u64) -> String {
     let time = Some(Duration::from_millis(fresh_start_ms)).filter(|time| !time.is_zero());
     time.map(|time| format!("spared from preemption for {}", humantime::format_duration(time)))

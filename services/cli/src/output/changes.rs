@@ -1,4 +1,4 @@
-//! What a submission changes, and what it would do.
+//! The changes of a submission, and its effects.
 
 use borough_proto::v1;
 use serde::Serialize;
@@ -13,15 +13,15 @@ use super::{ExplanationView, Foreign, SpecView, Style, VictimView, explanations_
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct ChangedField {
     pub(crate) path: Foreign,
-    /// Null where the field was absent.
+    /// Null if the field was absent.
     pub(crate) old: Value,
-    /// Null where the field is absent.
+    /// Null if the field is absent.
     pub(crate) new: Value,
 }
 
 impl From<v1::FieldChange> for ChangedField {
     fn from(change: v1::FieldChange) -> Self {
-        // What is no JSON is shown as it came.
+        // A text that is not JSON is shown unchanged.
         let value = |text: String| match text.is_empty() {
             true => Value::Null,
             false => serde_json::from_str(&text).unwrap_or(Value::String(text)),
@@ -30,7 +30,7 @@ impl From<v1::FieldChange> for ChangedField {
     }
 }
 
-/// A diff for people: one line per field, whole subtrees on one line.
+/// A difference for people: one line per field, whole subtrees on one line.
 pub(crate) fn changes_text(changes: &[ChangedField], style: &Style) -> String {
     let mut text = String::new();
     for change in changes {
@@ -46,38 +46,36 @@ pub(crate) fn changes_text(changes: &[ChangedField], style: &Style) -> String {
     text
 }
 
-/// What running a job file would do.
+/// The effects of running a job file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct PlanView {
     pub(crate) user: Foreign,
     pub(crate) name: Foreign,
     pub(crate) cell: Foreign,
     pub(crate) changed: bool,
-    /// The job's revision now, for `job run --check-revision`; 0 where there is no such job.
+    /// The job's present revision, for `job run --check-revision`; 0 if the job does not exist.
     pub(crate) revision: u64,
     pub(crate) diff: Vec<ChangedField>,
     pub(crate) placements: Vec<PlacementOutput>,
     pub(crate) unplaced: Vec<ExplanationView>,
-    /// Indexes of tasks that would be stopped.
     pub(crate) stopped: Vec<u32>,
     /// The reason why the gateway would refuse it; null if it would not.
     pub(crate) refusal: Option<Foreign>,
-    /// Which of the cell's schedulers would decide over it.
+    /// The cell's scheduler that would place it.
     pub(crate) scheduler: Foreign,
-    /// What would keep it waiting though it is admitted.
+    /// What would keep it waiting although it is admitted.
     pub(crate) warnings: Vec<Foreign>,
     pub(crate) spec: SpecView,
 }
 
-/// Where a task would go.
+/// The placement of a task.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct PlacementOutput {
     pub(crate) index: u32,
     pub(crate) node: Foreign,
     pub(crate) ports: std::collections::BTreeMap<Foreign, u32>,
-    /// Whether it waits there until others are gone.
+    /// Whether it waits there until victims have exited.
     pub(crate) held: bool,
-    /// Who gives way to it.
     pub(crate) victims: Vec<VictimView>,
 }
 
@@ -116,7 +114,7 @@ impl PlanView {
                 format!("{job}: a change of revision {revision} in cell {}\n", self.cell)
             }
         };
-        // Of a new job everything is new: its file says it better.
+        // For a new job everything is new: its file shows it better.
         if self.revision > 0 {
             text.push_str(&changes_text(&self.diff, style));
         }

@@ -8,7 +8,7 @@ use super::table::Tabular;
 use super::text::{time, word};
 use super::{EndpointView, Foreign, JobView, NodeOutput, TaskOutput};
 
-/// Something that has happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct EventView {
     pub(crate) at_ms: i64,
@@ -43,7 +43,7 @@ impl Tabular for EventView {
     }
 }
 
-/// A change, as a watch sees it: what it is about, and all of it.
+/// A change in a watch: its subject, and the whole object.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct ChangeView {
     pub(crate) at_ms: i64,
@@ -52,14 +52,14 @@ pub(crate) struct ChangeView {
     /// `job`, `task`, `node`, `endpoint`, `endpoint_withdrawn`, `job_removed` or `node_removed`.
     pub(crate) kind: &'static str,
     pub(crate) subject: String,
-    /// The state it is in now; empty where it has none.
+    /// Its present state; empty if it has none.
     pub(crate) state: String,
-    /// The whole object, where there is one.
+    /// The whole object, if it exists.
     pub(crate) object: Value,
 }
 
 impl ChangeView {
-    /// A view of a change; `None` for what is none.
+    /// A view of a change; `None` for other messages.
     pub(crate) fn new(message: v1::WatchResponse) -> Option<Self> {
         use watch_response::Change;
         let (kind, subject, state, object) = match message.change? {
@@ -119,6 +119,6 @@ fn task_change(view: TaskOutput) -> (&'static str, String, String, Value) {
 }
 
 fn value<T: Serialize>(view: &T) -> Value {
-    // Plain data of text keys cannot fail to be written; were it to, the error would be the value.
+    // Plain data with text keys can always be written. An error would become the value.
     serde_json::to_value(view).unwrap_or_else(|error| Value::String(error.to_string()))
 }

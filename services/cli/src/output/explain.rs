@@ -6,31 +6,31 @@ use serde::Serialize;
 use super::Foreign;
 use super::text::{ranges, tally};
 
-/// Why tasks that are alike are not placed.
+/// Why similar tasks are not placed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct ExplanationView {
     pub(crate) indexes: Vec<u32>,
     pub(crate) summary: Foreign,
-    /// Nodes that were looked at.
+    /// Nodes that were examined.
     pub(crate) nodes: u32,
     /// Each node is counted at the first filter that refuses it.
     pub(crate) losses: Vec<LossView>,
-    /// What would fit, nearest first.
+    /// Changes that would make them fit, nearest first.
     pub(crate) nearest: Vec<NearestView>,
-    /// Who would give way to them.
+    /// Tasks that would be evicted for them.
     pub(crate) victims: Vec<VictimView>,
-    /// On which node; null where evictions do not help.
+    /// The node of the victims; null if evictions do not help.
     pub(crate) victims_node: Option<Foreign>,
 }
 
-/// A task that gives way.
+/// A task that would be evicted.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct VictimView {
     pub(crate) task: Foreign,
     pub(crate) priority: u32,
-    /// Whether it only waits for its place.
+    /// Whether it only holds its place and does not run.
     pub(crate) holds: bool,
-    /// The queue that gives it back; null where it gives way to a higher priority.
+    /// The queue that returns it; null if it is evicted for a higher priority.
     pub(crate) reclaimed_from: Option<Foreign>,
 }
 

@@ -1,7 +1,8 @@
-//! Text that others wrote: tenants, nodes, servers. A terminal acts on some characters, so none of them reaches it.
+//! Text of others: tenants, nodes, servers. A terminal acts on some characters, so none of them may reach it.
 //!
-//! Views keep such text as [`Foreign`]. `Display` of it shows control characters, line ends and characters that reorder
-//! or hide text as escapes; JSON and YAML have it as it is. A view has no other way to show it, so no verb can forget.
+//! Views keep such text as [`Foreign`]. Its `Display` escapes control characters, line ends, and characters that
+//! reorder or hide text; JSON and YAML contain it unchanged. Views have no other way to show it, so no verb can forget
+//! the escapes.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -9,13 +10,13 @@ use std::fmt::{self, Write as _};
 
 use serde::Serialize;
 
-/// Text that somebody else wrote. Displayed it is one line without escapes; serialized it is unchanged.
+/// Text of somebody else. Displayed, it is one line without active characters; serialised, it is unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Foreign(String);
 
 impl Foreign {
-    /// The text as it came, to be compared and looked into; not to be shown.
+    /// The unchanged text, for comparisons. Never show it.
     pub(crate) fn raw(&self) -> &str {
         &self.0
     }
@@ -61,8 +62,8 @@ impl fmt::Display for Foreign {
     }
 }
 
-/// What a terminal would act on or hide: control characters (C0, DEL, C1), line and paragraph separators, marks that
-/// reorder text, characters without width, and tags.
+/// Characters that a terminal acts on or hides: control characters (C0, DEL, C1), line and paragraph separators, marks
+/// that reorder text, characters without width, and tags.
 fn is_active(each: char) -> bool {
     matches!(each,
         '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}'
@@ -70,7 +71,7 @@ fn is_active(each: char) -> bool {
         | '\u{e0000}'..='\u{e007f}')
 }
 
-/// One line: everything that a terminal would act on as an escape, such as `\n` or `\u{1b}`.
+/// One line with active characters as escapes, such as `\n` or `\u{1b}`.
 pub(crate) fn line_shown(text: &str) -> Cow<'_, str> {
     escaped(text, |_| false)
 }
@@ -80,8 +81,8 @@ pub(crate) fn lines_shown(text: &str) -> Cow<'_, str> {
     escaped(text, |each| each == '\n')
 }
 
-/// The same with colours kept, which only [`super::Style::paint`] and the heads of tables put there: what others wrote
-/// has no escape left by then.
+/// The same with colours kept. Only [`super::Style::paint`] and the heads of tables add those, after foreign text was
+/// escaped.
 pub(crate) fn painted_shown(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -103,14 +104,14 @@ pub(crate) fn painted_shown(text: &str) -> String {
     out
 }
 
-/// The bytes of the colour that `text` begins with, such as `\x1b[31m`; `None` for any other sequence.
+/// The length of the colour sequence at the beginning of `text`, such as `\x1b[31m`; `None` for any other sequence.
 fn colour_length(text: &str) -> Option<usize> {
     let inner = text.strip_prefix("\x1b[")?;
     let digits = inner.find(|each: char| !each.is_ascii_digit() && each != ';')?;
     (inner.as_bytes().get(digits) == Some(&b'm')).then(|| digits.saturating_add(3))
 }
 
-/// JSON with every such character within its strings as `\uXXXX`: the same value, and nothing for a terminal to act on.
+/// JSON with active characters in its strings as `\uXXXX`: the same value, and nothing for a terminal to act on.
 pub(crate) fn json_shown(json: &str) -> Cow<'_, str> {
     let active = |each: char| is_active(each) && each != '\n';
     if !json.chars().any(active) {

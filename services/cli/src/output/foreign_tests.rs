@@ -1,11 +1,11 @@
-//! Views whose every text was written by somebody who wants to deceive the reader.
+//! Views whose every text is hostile.
 
 use borough_proto::v1;
 
 use super::table::table;
 use super::*;
 
-/// Clears the screen, sets the title, forges a line, turns the direction of what follows.
+/// Clears the screen, sets the title, forges a line, and reverses the following text.
 const HOSTILE: &str = "x\x1b[2J\x1b]0;t\x07\r\nerror: all is well\u{9b}31m\u{202e}";
 
 fn hostile() -> String {
@@ -101,7 +101,7 @@ fn job() -> v1::Job {
     v1::Job { cell: hostile(), user: hostile(), name: hostile(), id: hostile(), ..v1::Job::default() }
 }
 
-/// A version of a job with a command that clears the screen of whoever looks at it.
+/// A version of a job with a command that clears the reader's screen.
 fn version() -> JobVersionView {
     let spec = serde_json::json!({"task": {"command": [HOSTILE]}});
     JobVersionView { version: 1, job: job().into(), spec: SpecView(Some(spec)) }
@@ -151,7 +151,7 @@ fn changes() -> Vec<ChangeView> {
     all.into_iter().map(view).collect()
 }
 
-/// What every view shows people, with what it is.
+/// What every view shows to people, by name.
 fn shown(style: &Style) -> Vec<(&'static str, String)> {
     let Style { wide, color } = *style;
     let event = v1::Event {

@@ -30,7 +30,7 @@ pub(crate) struct JobView {
     pub(crate) changed_ms: i64,
 }
 
-/// How many tasks are where in their attempt.
+/// Counts of tasks by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct CountsView {
     pub(crate) pending: u32,
@@ -65,7 +65,7 @@ impl From<v1::TaskCounts> for CountsView {
 }
 
 impl CountsView {
-    /// Those that are not zero.
+    /// The counts that are not zero.
     pub(crate) fn text(&self) -> String {
         let all = [
             ("pending", self.pending),
@@ -137,7 +137,7 @@ impl Tabular for JobView {
     }
 }
 
-/// A spec in the form it is stored in. A newer gateway's spec that this program cannot read is left out.
+/// A spec in its stored form. A newer gateway's spec that this program cannot read is left out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(transparent)]
 pub(crate) struct SpecView(pub(crate) Option<Value>);
@@ -153,7 +153,7 @@ impl SpecView {
     }
 }
 
-/// How the tasks of a job belong together; empty where each stands alone.
+/// The gang of a job's tasks; empty without one.
 fn gang_text(spec: &JobSpec) -> String {
     if spec.min_member < 2 {
         return String::new();
@@ -177,12 +177,11 @@ fn gang_text(spec: &JobSpec) -> String {
     text
 }
 
-/// One job with everything about it.
+/// One job in full.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct JobStatusView {
     pub(crate) job: JobView,
     pub(crate) tasks: Vec<TaskOutput>,
-    /// Why some are not placed.
     pub(crate) unplaced: Vec<ExplanationView>,
     pub(crate) spec: SpecView,
 }

@@ -1,5 +1,5 @@
-//! Everything the program writes. Answers go to standard output as tables, JSON or YAML; progress, remarks and errors
-//! go to standard error, so that answers can be piped.
+//! All output of the program. Answers go to standard output as tables, JSON or YAML. Progress, remarks and errors go to
+//! standard error, so that answers can be piped.
 //!
 //! JSON is stable: objects of the types in the modules here, in snake_case, with units in their names. A list is one
 //! JSON list; a stream is one object per line.
@@ -43,7 +43,7 @@ use self::foreign::{json_shown, lines_shown, painted_shown};
 use crate::args::{Global, OutputFormat};
 use crate::exit::{Code, Failure};
 
-/// Where answers, remarks and errors go.
+/// Prints answers, remarks and errors.
 pub(crate) struct Printer {
     format: OutputFormat,
     quiet: bool,
@@ -57,7 +57,7 @@ impl Printer {
         Self { format: global.output, quiet: global.quiet, color }
     }
 
-    /// Whether answers are for programs.
+    /// Returns true if answers are for programs.
     pub(crate) fn is_machine(&self) -> bool {
         matches!(self.format, OutputFormat::Json | OutputFormat::Yaml)
     }
@@ -81,7 +81,7 @@ impl Printer {
         }
     }
 
-    /// One object for programs; `text` makes of it what people read.
+    /// One object for programs; `text` formats it for people.
     pub(crate) fn one<T: Serialize>(
         &self,
         object: &T,
@@ -116,8 +116,7 @@ impl Printer {
         }
     }
 
-    /// Text to standard output, ended with one line end. Nothing in it but our own colours reaches the terminal as an
-    /// escape.
+    /// Text to standard output, ended with one line end. Only our own colours reach the terminal as escapes.
     pub(crate) fn text(&self, text: &str) -> Result<(), Failure> {
         match self.color {
             true => self.machine(&painted_shown(text)),
@@ -125,45 +124,45 @@ impl Printer {
         }
     }
 
-    /// JSON or YAML, or text that was made safe, to standard output, ended with one line end.
+    /// JSON, YAML, or escaped text to standard output, ended with one line end.
     fn machine(&self, text: &str) -> Result<(), Failure> {
         self.bytes(format!("{}\n", text.trim_end_matches('\n')).as_bytes())
     }
 
-    /// What a role shows once it runs. Nobody may be there to read it: the role goes on all the same.
+    /// The greeting of a role. Nobody may read it: the role continues anyway.
     pub(crate) fn greeting(&self, text: &str) {
         if let Err(failure) = self.text(text) {
             tracing::warn!(reason = failure.message(), "the greeting cannot be written");
         }
     }
 
-    /// Bytes to standard output as they are: what a task or a command wrote there, and it alone. They reach the
-    /// caller's terminal unchanged, as with `kubectl logs` and `ssh`.
+    /// Bytes of a task or command to standard output, unchanged. They reach the caller's terminal as they are, as with
+    /// `kubectl logs` and `ssh`.
     pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
         out.write_all(bytes).and_then(|()| out.flush()).map_err(write_failure)
     }
 
-    /// Bytes to standard error as they are: what a task wrote there.
+    /// Bytes of a task to standard error, unchanged.
     pub(crate) fn error_bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
         let mut out = io::stderr().lock();
         out.write_all(bytes).and_then(|()| out.flush()).map_err(write_failure)
     }
 
-    /// A remark for people, on standard error; none where they want quiet.
+    /// A remark for people, on standard error; none with `--quiet`.
     pub(crate) fn remark(&self, text: &str) {
         if !self.quiet {
             self.stderr_line(text);
         }
     }
 
-    /// A failure: one clear line, then what belongs to it.
+    /// A failure: one clear line, then its details.
     pub(crate) fn failure(&self, failure: &Failure) {
-        // A reader of ours who has gone is not told anything.
+        // A reader of our output who has gone needs no error.
         if failure.message().is_empty() {
             return;
         }
-        // Further lines of one message are set in, so that none looks like one of ours.
+        // Further lines of one message are indented, so that none looks like one of ours.
         self.stderr_line(&format!("error: {}", failure.message().replace('\n', "\n  ")));
         for detail in failure.details() {
             self.stderr_line(&format!("  {}", line_shown(detail)));
@@ -174,12 +173,12 @@ impl Printer {
     }
 
     fn stderr_line(&self, text: &str) {
-        // Where standard error is closed there is nowhere left to say so.
+        // If standard error is closed, the error cannot be reported.
         let _written = writeln!(io::stderr().lock(), "{}", lines_shown(text));
     }
 }
 
-/// How text for people is to look.
+/// The style of text for people.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Style {
     pub(crate) wide: bool,
@@ -187,7 +186,7 @@ pub(crate) struct Style {
 }
 
 impl Style {
-    /// `text` in an ANSI colour, where there are colours.
+    /// `text` in an ANSI colour, if colours are on.
     pub(crate) fn paint(self, text: &str, ansi: u8) -> String {
         if self.color { format!("\x1b[{ansi}m{text}\x1b[0m") } else { text.to_owned() }
     }
@@ -200,14 +199,14 @@ fn json<T: Serialize>(object: &T, pretty: bool) -> Result<String, Failure> {
     Ok(json_shown(&text).into_owned())
 }
 
-/// YAML; where it would hold what a terminal acts on, the same value as JSON, which is YAML too and escapes it.
+/// YAML. If it contained active characters, the same value as JSON, which is YAML too and escapes them.
 fn yaml<T: Serialize>(object: &T) -> Result<String, Failure> {
     let text = serde_saphyr::to_string(object)
         .map_err(|error| Failure::new(Code::Failed, format!("cannot write the answer as YAML: {error}")))?;
     if lines_shown(&text) == text { Ok(text) } else { json(object, true) }
 }
 
-/// A reader that has seen enough (`| head`) ends the program without a word.
+/// A reader that closes the pipe early (`| head`) ends the program silently.
 fn write_failure(error: io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::BrokenPipe => Failure::new(Code::Done, ""),

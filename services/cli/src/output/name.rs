@@ -71,14 +71,24 @@ impl Tabular for EndpointView {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum EndpointChangeView {
-    /// Every endpoint there is; replaces what was known.
-    Snapshot { endpoints: Vec<EndpointView> },
-    /// There, or changed.
-    Published { endpoint: EndpointView },
+    /// Every present endpoint; replaces what was known.
+    Snapshot {
+        endpoints: Vec<EndpointView>,
+    },
+    Published {
+        endpoint: EndpointView,
+    },
     /// Gone; this incarnation never comes back.
-    Withdrawn { user: Foreign, job: Foreign, index: u32, incarnation: u64 },
-    /// The watch could not go on; a snapshot follows.
-    Resync { reason: Foreign },
+    Withdrawn {
+        user: Foreign,
+        job: Foreign,
+        index: u32,
+        incarnation: u64,
+    },
+    /// The watch could not continue; a snapshot follows.
+    Resync {
+        reason: Foreign,
+    },
 }
 
 impl EndpointChangeView {

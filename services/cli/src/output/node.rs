@@ -28,19 +28,19 @@ impl From<v1::Taint> for TaintView {
 }
 
 impl TaintView {
-    /// As it is written on the command line.
+    /// Its form on the command line.
     fn text(&self) -> String {
         let equal = if self.value.is_empty() { "" } else { "=" };
         format!("{}{equal}{}:{}", self.key, self.value, self.effect)
     }
 }
 
-/// What of a node is really in use.
+/// The measured load of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct LoadView {
     pub(crate) cpu_millis: u64,
     pub(crate) memory_bytes: u64,
-    /// What the tasks ask for whose use is part of it.
+    /// The requests of the tasks whose use is part of it.
     pub(crate) covered_cpu_millis: u64,
     pub(crate) covered_memory_bytes: u64,
     pub(crate) changed_ms: i64,
@@ -58,7 +58,7 @@ impl From<v1::NodeLoad> for LoadView {
     }
 }
 
-/// Sessions of a node's agent that came to nothing.
+/// Failed sessions of a node's agent.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct SessionFailureView {
     /// In a row.
@@ -81,7 +81,6 @@ pub(crate) struct NodeOutput {
     pub(crate) name: Foreign,
     pub(crate) id: Foreign,
     pub(crate) state: String,
-    /// Takes new tasks.
     pub(crate) schedulable: bool,
     pub(crate) draining: bool,
     /// Whether its agent's session is open.
@@ -89,7 +88,7 @@ pub(crate) struct NodeOutput {
     pub(crate) tasks: u32,
     pub(crate) capacity: ResourcesView,
     pub(crate) used: ResourcesView,
-    /// What of it is really in use; absent: not known.
+    /// Its measured load; absent: not known.
     pub(crate) load: Option<LoadView>,
     pub(crate) port_first: u32,
     pub(crate) port_last: u32,
@@ -97,13 +96,13 @@ pub(crate) struct NodeOutput {
     pub(crate) attributes: BTreeMap<Foreign, Foreign>,
     pub(crate) labels: BTreeMap<Foreign, Foreign>,
     pub(crate) taints: Vec<TaintView>,
-    /// What is installed, each as `name/version`.
+    /// Installed packages, each as `name/version`.
     pub(crate) packages: Vec<Foreign>,
-    /// Its agent's sessions that came to nothing since the last one that worked; absent: none.
+    /// Its agent's failed sessions since the last successful one; absent: none.
     pub(crate) session_failure: Option<SessionFailureView>,
     pub(crate) host: Foreign,
     pub(crate) boot_id: Foreign,
-    /// The agent to which the node belongs; empty: not known yet.
+    /// The agent that owns the node; empty: not known yet.
     pub(crate) identity: Foreign,
     pub(crate) agent_version: Foreign,
     pub(crate) revision: u64,
@@ -143,7 +142,7 @@ impl From<v1::Node> for NodeOutput {
 }
 
 impl NodeOutput {
-    /// The state with what an operator did to it.
+    /// The state, with the operator's settings.
     pub(crate) fn state_text(&self) -> String {
         let steered = match (self.draining, self.schedulable) {
             (true, _) => ", draining",
@@ -158,7 +157,7 @@ impl NodeOutput {
 }
 
 impl NodeOutput {
-    /// What is really in use, where that is known.
+    /// The measured load, if known.
     fn load_text(&self) -> Option<String> {
         let load = self.load?;
         let cpu = share(load.cpu_millis, self.capacity.cpu_millis, cpu_display);

@@ -1,5 +1,4 @@
-//! What is shown while waiting: one moving line on a terminal, otherwise a line for what has changed, at most one a
-//! second.
+//! Shows progress during a wait: one moving line on a terminal, otherwise a line per change, at most one a second.
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::{Printer, line_shown};
 
-/// A wait that is shown.
+/// A wait with its progress.
 pub(crate) struct Progress<'p> {
     printer: &'p Printer,
     bar: Option<ProgressBar>,
@@ -19,10 +18,10 @@ pub(crate) struct Progress<'p> {
     clock: Arc<dyn Clock>,
 }
 
-/// Between two lines where nothing moves: a job of thousands of tasks changes hundreds of times a second.
+/// Time between two lines: a job of thousands of tasks changes hundreds of times a second.
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Which lines are written, and which are overtaken before their time comes.
+/// Decides which lines are written, and which are replaced before their time comes.
 #[derive(Debug, Default)]
 struct ProgressRate {
     written_at: Option<Duration>,
@@ -30,7 +29,7 @@ struct ProgressRate {
 }
 
 impl ProgressRate {
-    /// The line to write at `now`, once things stand as `text` says.
+    /// The line to write at `now`, if the state is `text`.
     fn next(&mut self, text: &str, now: Duration) -> Option<String> {
         if self.written_at.is_some_and(|at| now.saturating_sub(at) < LINE_INTERVAL) {
             self.waiting = Some(text.to_owned());
@@ -43,7 +42,7 @@ impl ProgressRate {
 }
 
 impl<'p> Progress<'p> {
-    /// Shows nothing where people want quiet.
+    /// Shows nothing with `--quiet`.
     pub(crate) fn new(printer: &'p Printer) -> Self {
         let moving = !printer.is_quiet() && std::io::stderr().is_terminal();
         let bar = moving.then(|| {
@@ -56,7 +55,7 @@ impl<'p> Progress<'p> {
         Self { printer, bar, last: String::new(), rate: ProgressRate::default(), clock }
     }
 
-    /// How things stand now. The same text twice is shown once.
+    /// Shows the present state. The same text twice is shown once.
     pub(crate) fn stand(&mut self, text: &str) {
         if self.last == text {
             return;
@@ -72,18 +71,18 @@ impl<'p> Progress<'p> {
         }
     }
 
-    /// One of a few steps of something long: each has its line.
+    /// A step of a few: each has its line.
     pub(crate) fn step(&mut self, text: &str) {
         self.rate = ProgressRate::default();
         self.stand(text);
     }
 
-    /// How things stood last; empty before the first time.
+    /// The last state; empty before the first one.
     pub(crate) fn last(&self) -> &str {
         &self.last
     }
 
-    /// Something that is to stay on the screen.
+    /// A remark that stays on the screen.
     pub(crate) fn remark(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| self.printer.remark(text)),
@@ -97,7 +96,7 @@ impl Drop for Progress<'_> {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
-        // How it ended is shown whenever that was.
+        // The final state is shown in any case.
         if let Some(line) = self.rate.waiting.take() {
             self.printer.remark(&line);
         }

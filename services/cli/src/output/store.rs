@@ -1,4 +1,4 @@
-//! Stores: what a check, an export, an import and a measurement have come to.
+//! Results of verbs on stores: checks, exports, imports and measurements.
 
 use borough_store::check::Violation;
 use serde::Serialize;
@@ -7,7 +7,7 @@ use super::table::{Tabular, table};
 use super::text::{bytes, facts, tally};
 use super::{Foreign, Style};
 
-/// What `store check` has found.
+/// The result of `store check`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct StoreCheckView {
     pub(crate) store: String,
@@ -20,7 +20,7 @@ pub(crate) struct StoreCheckView {
 pub(crate) struct CellCheckView {
     pub(crate) cell: Foreign,
     pub(crate) state: String,
-    /// The position of the journal that everything is as of.
+    /// The position of the journal for everything here.
     pub(crate) at: Option<String>,
     pub(crate) nodes: usize,
     pub(crate) jobs: usize,
@@ -30,7 +30,7 @@ pub(crate) struct CellCheckView {
     pub(crate) violations: Vec<ViolationView>,
 }
 
-/// One thing that is wrong.
+/// A violation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct ViolationView {
     pub(crate) rule: String,
@@ -88,7 +88,7 @@ impl StoreCheckView {
     }
 }
 
-/// What `store accept-loss` has given up.
+/// The result of `store accept-loss`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct StoreLossView {
     pub(crate) store: String,
@@ -110,7 +110,7 @@ impl StoreLossView {
     }
 }
 
-/// What `store export` has written.
+/// The result of `store export`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct StoreExportView {
     pub(crate) cell: Foreign,
@@ -122,7 +122,7 @@ pub(crate) struct StoreExportView {
     pub(crate) rows: u64,
     pub(crate) blocks: u64,
     pub(crate) file_bytes: u64,
-    /// What `store check` would say: carried as it is.
+    /// Violations that `store check` would report. They are exported unchanged.
     pub(crate) violations: usize,
 }
 
@@ -145,7 +145,7 @@ impl StoreExportView {
     }
 }
 
-/// What `store import` has made.
+/// The result of `store import`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct StoreImportView {
     pub(crate) cell: Foreign,
@@ -157,7 +157,7 @@ pub(crate) struct StoreImportView {
     pub(crate) exported_ms: i64,
     pub(crate) rows: u64,
     pub(crate) blocks: u64,
-    /// Of `blocks`, those an earlier run had stored.
+    /// Of `blocks`, those that an earlier run had stored.
     pub(crate) blocks_before: u64,
 }
 
@@ -187,7 +187,7 @@ impl StoreImportView {
     }
 }
 
-/// What `store bench` has measured.
+/// The result of `store bench`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct StoreBenchView {
     pub(crate) store: String,
@@ -202,14 +202,14 @@ pub(crate) struct StoreBenchView {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct OperationStats {
     pub(crate) what: String,
-    /// Operations at a time.
+    /// Concurrent operations.
     pub(crate) at_a_time: u32,
     pub(crate) operations: u64,
     pub(crate) operations_per_s: f64,
     pub(crate) p50_us: u64,
     pub(crate) p99_us: u64,
     pub(crate) max_us: u64,
-    /// Operations the store refused in the end.
+    /// Operations that the store finally refused.
     pub(crate) failed: u64,
 }
 

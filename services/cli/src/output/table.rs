@@ -1,11 +1,11 @@
-//! Tables: columns two spaces apart, no lines, so that they can be read and cut.
+//! Tables: columns two spaces apart, no lines, so that people can read them and programs can cut them.
 
 use super::foreign::line_shown;
 use comfy_table::{Attribute, Cell, ContentArrangement, Table, presets};
 
-/// Something that can stand in a table.
+/// A row of a table.
 pub(crate) trait Tabular {
-    /// What several of them are called.
+    /// The plural of its noun.
     const PLURAL: &'static str;
 
     /// The heads of the columns; the second list is for wide tables.

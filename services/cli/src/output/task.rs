@@ -18,13 +18,13 @@ pub(crate) struct TaskOutput {
     pub(crate) index: u32,
     pub(crate) state: String,
     pub(crate) health: String,
-    /// Empty where it is on none.
+    /// Empty without a node.
     pub(crate) node: Foreign,
     pub(crate) host: Foreign,
     pub(crate) incarnation: u64,
     pub(crate) ports: BTreeMap<Foreign, u32>,
     pub(crate) pid: Option<u32>,
-    /// The cores that are its own.
+    /// Its exclusive cores.
     pub(crate) cores: Vec<u32>,
     pub(crate) restarts: u32,
     /// Failures in a row.
@@ -33,7 +33,7 @@ pub(crate) struct TaskOutput {
     pub(crate) stop: Option<String>,
     /// How its last attempt ended.
     pub(crate) exit: Option<ExitView>,
-    /// Not started again before this, milliseconds since 1970; 0 for at once.
+    /// Earliest time of the next start, in milliseconds since 1970; 0 for at once.
     pub(crate) not_before_ms: i64,
     pub(crate) started_ms: Option<i64>,
     pub(crate) changed_ms: i64,
@@ -54,7 +54,7 @@ pub(crate) struct ExitView {
     pub(crate) node: Foreign,
 }
 
-/// What a task used at a moment.
+/// The use of a task at a time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct UsageView {
     pub(crate) at_ms: i64,
@@ -79,7 +79,7 @@ impl From<v1::Exit> for ExitView {
 }
 
 impl ExitView {
-    /// One phrase: `exit code 1`, `SIGKILL`, `out of memory`, and what else is known.
+    /// One phrase: `exit code 1`, `SIGKILL`, `out of memory`, and other facts.
     pub(crate) fn text(&self) -> String {
         let how = match (self.reason.as_str(), self.code, self.signal) {
             ("exited", Some(code), _) => format!("exit code {code}"),

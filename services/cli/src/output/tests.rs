@@ -1,4 +1,4 @@
-//! What answers look like: golden tables, JSON and texts.
+//! The form of answers: golden tables, JSON and texts.
 
 use borough_proto::v1;
 use expect_test::{Expect, expect, expect_file};

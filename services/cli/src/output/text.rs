@@ -109,8 +109,8 @@ pub(crate) fn tally(number: usize, one: &str) -> String {
     }
 }
 
-/// Lines of a label and a text, the texts aligned; those without a text are left out. A line end within a text is shown,
-/// so that no text makes a line of its own.
+/// Lines of a label and a text, with aligned texts. Skips empty texts. Line ends within a text are escaped, so that no
+/// text makes a line of its own.
 pub(crate) fn facts(facts: &[(&str, String)]) -> String {
     let width = facts.iter().map(|(label, _)| label.len()).max().unwrap_or(0);
     let lines = facts.iter().filter(|(_, text)| !text.is_empty());

@@ -1,4 +1,4 @@
-//! `borough agent`: the agent of one node, until it is told to end. Its tasks go on without it.
+//! `borough agent`: the agent of one node, until a signal ends it. Its tasks keep running.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -124,7 +124,7 @@ pub(super) fn card(text: &str) -> Result<v1::Card, String> {
     Ok(card)
 }
 
-/// Plays the role until it is told to end.
+/// Runs the agent until a signal ends it.
 pub(crate) fn run(global: &Global, arguments: AgentArguments) -> Result<Code, Failure> {
     log_begin("warn,borough=info");
     files_private();

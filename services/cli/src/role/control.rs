@@ -1,5 +1,5 @@
-//! The control roles that this process plays for some cells of one store: gateway, scheduler workers, controllers. All
-//! of them (`borough dev`), or one (`borough gateway`, `borough scheduler`, `borough controller`).
+//! The control roles of this process for some cells of one store: gateway, scheduler workers, controllers. `borough
+//! dev` runs all of them; `borough gateway`, `borough scheduler` and `borough controller` run one.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -28,66 +28,62 @@ use tokio_util::sync::CancellationToken;
 
 /// Milliseconds without a heartbeat after which another worker or controller takes over.
 pub(crate) const LEASE_MS: u64 = 5_000;
-/// Tasks a worker decides at once at most.
+/// The most tasks that a worker decides at once.
 const BATCH_TASKS_MAX: usize = 1_024;
-/// Parts of the tolerance of silence between two beats, and between two looks at them.
+/// Renewals, and checks of leases, within the tolerance of silence.
 const BEATS_PER_TOLERANCE: u32 = 8;
 
-/// How long a start waits for a store that does not answer, and between two attempts.
+/// How long a start waits for a store that does not answer, and the pause between two tries.
 const START_PATIENCE: Duration = Duration::from_secs(60);
 const START_PAUSE: Duration = Duration::from_millis(200);
 
-/// What the control roles are made with.
+/// The configuration of the control roles.
 pub(crate) struct ControlConfig {
-    /// The store.
     pub db: Database,
-    /// Whether this process alone has the store: leases held before its start are then void.
+    /// Whether only this process uses the store: leases from before its start are then void.
     pub exclusive: bool,
-    /// The cells, made where they are missing.
+    /// The cells, created if they are missing.
     pub cells: Vec<Name>,
-    /// Settings of cells that are made now.
+    /// Settings of new cells.
     pub meta: CellMeta,
-    /// Whether cells that were there take over the tolerance of silence from `meta`.
+    /// Whether existing cells take over the tolerance of silence from `meta`.
     pub meta_enforced: bool,
-    /// The roles.
     pub roles: Roles,
-    /// How many connections the gateway, or the HTTP of another role, takes.
+    /// The bounds of connections, for the gateway or for the HTTP of another role.
     pub connections: ConnectionLimits,
-    /// Who may speak.
     pub credentials: Credentials,
     /// What `/metrics` shows.
     pub registry: Registry,
-    /// Time.
     pub clock: Arc<dyn Clock>,
-    /// Ids.
     pub rng: Arc<dyn Rng>,
 }
 
-/// The roles to play.
+/// The roles to run.
 pub(crate) struct Roles {
-    /// Where gRPC is answered; `None` plays no gateway.
+    /// The address of gRPC; `None` runs no gateway.
     pub grpc: Option<SocketAddr>,
-    /// Where HTTP is answered: names and metrics of a gateway, metrics of other roles.
+    /// The address of HTTP: names and metrics of a gateway, metrics of other roles.
     pub http: SocketAddr,
-    /// Where other gateways reach this one; by default where gRPC is answered.
+    /// The address for other gateways; by default that of gRPC.
     pub advertise: Option<String>,
-    /// Scheduler workers in this process.
+    /// Numbers of the scheduler workers in this process.
     pub schedulers: Range<u32>,
-    /// Workers the cell has in all processes: its jobs are shared out among so many.
+    /// Workers of the cell in all processes: they share its jobs.
     pub shards: u32,
     /// The schedulers whose jobs the workers place.
     pub served: Vec<Name>,
-    /// Milliseconds without a heartbeat after which a worker's shard or the lead of the controllers passes on.
+    /// Milliseconds without a heartbeat after which another process takes over a worker's shard or the lead of the
+    /// controllers.
     pub lease_ms: u64,
     /// Whether this process may lead the controllers.
     pub controller: bool,
 }
 
-/// The control roles at work.
+/// The running control roles.
 pub(crate) struct Control {
-    /// Where gRPC is answered, where that is a role.
+    /// The address of gRPC, if a gateway runs.
     pub grpc: Option<SocketAddr>,
-    /// Where HTTP is answered.
+    /// The address of HTTP.
     pub http: SocketAddr,
     gateway: Gateway,
     tasks: Vec<JoinHandle<()>>,
@@ -95,7 +91,7 @@ pub(crate) struct Control {
     cancelled: CancellationToken,
 }
 
-/// The scheduler workers of this process. They end before the other roles where tasks are to be stopped for good.
+/// The scheduler workers of this process. They end before the other roles if tasks must be stopped for good.
 struct Workers {
     tasks: Vec<JoinHandle<()>>,
     cancelled: CancellationToken,
@@ -188,11 +184,11 @@ impl Control {
         Ok(Self { grpc: gateway.grpc, http: gateway.http, gateway, tasks, workers, cancelled })
     }
 
-    /// Ends the scheduler workers of this process and waits for them: they place nothing afterwards.
+    /// Ends the scheduler workers of this process and waits for them: afterwards they place nothing.
     pub(crate) async fn workers_stop(&mut self) {
         self.workers.cancelled.cancel();
         for worker in self.workers.tasks.drain(..) {
-            // A panic was already told by the panic hook.
+            // The panic hook has already reported a panic.
             worker.await.ok();
         }
     }
@@ -203,13 +199,13 @@ impl Control {
         self.cancelled.cancel();
         self.gateway.ended().await;
         for task in self.tasks {
-            // A panic was already told by the panic hook.
+            // The panic hook has already reported a panic.
             task.await.ok();
         }
     }
 }
 
-/// The generation of leases: a new one where nobody else can have the store.
+/// The generation of leases: a new one if no other process can use the store.
 async fn generation_of(config: &ControlConfig) -> StoreResult<u64> {
     let (exclusive, at_ms) = (config.exclusive, config.clock.wall_ms());
     let generation = config.db.run("store_generation", Idempotency::Natural, |tx, _| async move {
@@ -221,7 +217,7 @@ async fn generation_of(config: &ControlConfig) -> StoreResult<u64> {
     Ok(generation.await?.generation)
 }
 
-/// The clock of a cell's roles. A task more follows the cell's time for as long as they run.
+/// The clock of a cell's roles. An additional task follows the cell's time while they run.
 async fn cell_time(
     machine: &Arc<dyn Clock>,
     (db, space, exclusive): (&Database, &CellSpace, bool),
@@ -247,8 +243,8 @@ fn beat_of(lost_after_ms: u64) -> Duration {
     beat.clamp(Duration::from_millis(100), Duration::from_secs(5))
 }
 
-/// Repeats a step of the start, which is the same however often it happens, while the store gives it no answer: a
-/// store that is slow or has just come up itself is no reason to stay away. What it refuses, it refuses at once.
+/// Repeats an idempotent step of the start while the store does not answer: a store that is slow or is just starting
+/// must not end a role. A refusal ends it at once.
 async fn patiently<T, F, Fut>(clock: &dyn Clock, step: F) -> StoreResult<T>
 where
     F: Fn() -> Fut,
@@ -290,7 +286,7 @@ async fn cell_prepare(
                     cell_meta_change(&tx, &mut changes, edit).await?;
                     changes.append(&tx)?;
                 }
-                // One that has moved stays as it is.
+                // A cell that has moved stays as it is.
                 Err(StoreError::CellClosed { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -301,15 +297,15 @@ async fn cell_prepare(
     prepare.await
 }
 
-/// What the roles of one cell share.
+/// State that the roles of one cell share.
 struct CellRoles<'a> {
     db: &'a Database,
     space: &'a CellSpace,
     generation: u64,
     played: &'a Roles,
-    /// What this process's workers have decoded of the cell's journal.
+    /// The decoded journal entries that this process's workers share.
     share: JournalShare,
-    /// The cell's time. The type keeps the clock of the machine out of what the roles store and compare.
+    /// The cell's time. Its type keeps the machine's clock out of what the roles store and compare.
     clock: &'a Arc<CellClock>,
     rng: &'a Arc<dyn Rng>,
     cancelled: &'a CancellationToken,
@@ -358,7 +354,7 @@ impl CellRoles<'_> {
     }
 }
 
-/// Starts a worker, again and again where the store does not let it, and lets it work.
+/// Starts a worker, again if the store refuses it, and runs it.
 async fn worker_run(
     config: WorkerConfig,
     db: Database,

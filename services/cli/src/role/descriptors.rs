@@ -1,4 +1,4 @@
-//! Open files: as many as the machine allows this process, and how many of them connections may take.
+//! Open files: raises the limit of this process, and decides how many of them connections may use.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
 
 use crate::exit::{Code, Failure};
 
-/// Descriptors that a process without a limit is taken to have.
+/// The assumed limit of a process without one.
 const UNLIMITED: u64 = 1 << 20;
-/// Descriptors beside those of connections that a role cannot do without.
+/// Descriptors that a role needs besides those of connections.
 const OWN_MIN: u64 = 32;
 
 /// How many connections a gateway takes.
@@ -31,7 +31,7 @@ pub struct ConnectionArguments {
 }
 
 impl ConnectionArguments {
-    /// The limits of a process that may have so many descriptors; refuses what these cannot carry.
+    /// The limits of a process with so many descriptors. Refuses settings that need more.
     pub(crate) fn limits(&self, descriptors: u64) -> Result<ConnectionLimits, Failure> {
         let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
         let mut limits = match self.connections_max {
@@ -58,7 +58,7 @@ impl ConnectionArguments {
     }
 }
 
-/// The limit of open files of this process, raised as far as it goes.
+/// The limit of open files of this process, raised as far as possible.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenFiles {
     before: Rlimit,
@@ -81,7 +81,7 @@ impl OpenFiles {
         Self { before, most: now.current.unwrap_or(UNLIMITED) }
     }
 
-    /// Gives a child process the limit that this one was started with: what a task inherits is not a gateway's need.
+    /// Gives a child process the limit that this process started with: a task must not inherit a gateway's limit.
     pub(crate) fn restore(self, child: u32) {
         let pid = i32::try_from(child).ok().and_then(Pid::from_raw);
         if let Err(error) = prlimit(pid, Resource::Nofile, self.before) {

@@ -1,7 +1,7 @@
 //! The log of a role: structured lines on standard error, filtered by `BOROUGH_LOG`.
 //!
 //! No role ends because its log cannot be written. A full disk or a closed pipe costs lines and nothing else: the
-//! writer counts them, and writes how many are missing before the first line that it can write again.
+//! writer counts lost lines, and reports the number before the next line that it can write.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::{Arc, LazyLock};
@@ -21,7 +21,7 @@ pub(crate) fn log_metrics_register(registry: &mut Registry) {
     registry.register("borough_log_lost_lines", help, LOST.clone());
 }
 
-/// Starts the log of a role; `default` is the filter where `BOROUGH_LOG` says nothing.
+/// Starts the log of a role; `default` is the filter without `BOROUGH_LOG`.
 pub(crate) fn log_begin(default: &str) {
     let filter = EnvFilter::try_from_env("BOROUGH_LOG").unwrap_or_else(|_| EnvFilter::new(default));
     let writer = LossyWriter::new(io::stderr(), LOST.clone());
@@ -29,7 +29,7 @@ pub(crate) fn log_begin(default: &str) {
         .with_env_filter(filter)
         .with_writer(SharedWriter(Arc::new(Mutex::new(writer))))
         .with_ansi(io::stderr().is_terminal());
-    // Set before by a test of this process: that one stays.
+    // A test of this process may have set one before: that one stays.
     subscriber.try_init().ok();
 }
 
@@ -46,7 +46,7 @@ impl<'a> MakeWriter<'a> for SharedWriter {
 }
 
 impl Write for SharedWriter {
-    /// Never fails: the subscriber would report a failure on standard error, and a failure of that is a panic.
+    /// Never fails: the subscriber would report a failure on standard error, and a failure there is a panic.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.0.lock().append(line);
         Ok(line.len())
@@ -57,7 +57,7 @@ impl Write for SharedWriter {
     }
 }
 
-/// Appends whole lines to `out` and drops those that it does not take.
+/// Appends whole lines to `out` and drops those that it does not accept.
 struct LossyWriter<W> {
     out: W,
     /// Lines lost since the process began.
@@ -66,7 +66,7 @@ struct LossyWriter<W> {
     unreported: u64,
     /// Why the last of them was lost.
     reason: String,
-    /// The last write ended within a line.
+    /// Whether the last write ended within a line.
     broken_line: bool,
 }
 
@@ -118,7 +118,7 @@ impl<W: Write> LossyWriter<W> {
 mod tests {
     use super::*;
 
-    /// A disk with room for so many bytes.
+    /// A disk with so many free bytes.
     #[derive(Default)]
     struct Disk {
         room: usize,
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_find_no_room_are_counted_and_reported_once_there_is_room() {
+    fn lines_that_a_full_disk_refuses_are_counted_and_reported_later() {
         let lost = Counter::default();
         let mut log = LossyWriter::new(Disk { room: 8, ..Disk::default() }, lost.clone());
         for line in ["first\n", "second\n", "third\n"] {

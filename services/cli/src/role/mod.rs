@@ -1,5 +1,5 @@
-//! Roles of the system that the program can play. `dev` plays every control role in one process; `gateway`, `scheduler`
-//! and `controller` play one each over a shared store; node agents are processes of their own in every setting.
+//! Roles of the system that the program can run. `dev` runs every control role in one process. `gateway`, `scheduler`
+//! and `controller` run one each over a shared store. Node agents are always separate processes.
 
 pub(crate) mod agent;
 mod control;
@@ -17,8 +17,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::{Code, Failure};
 
-/// Gives everything that this process creates from now on to its owner alone: files 0600, directories 0700. Every role
-/// and every verb on a store begins with it. Shims give tasks the usual mask back.
+/// Restricts all files that this process creates from now on to their owner: files 0600, directories 0700. Every role
+/// and every verb on a store begins with it. Shims restore the usual mask for tasks.
 pub(crate) fn files_private() {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
 }
@@ -57,13 +57,13 @@ impl RoleSignals {
 
 /// Why a role ends.
 enum RoleEnd {
-    /// A signal asked for it.
+    /// A signal.
     Signal(&'static str),
-    /// Its store has stopped for good: nothing that this process does can be kept any more.
+    /// Its store has stopped for good: nothing that this process does can be stored any more.
     Store(KvError),
 }
 
-/// Waits for what ends a role over `db`: a `signal`, or the end of the store.
+/// Waits for the end of a role over `db`: a `signal`, or the end of the store.
 async fn role_end(db: &Database, signal: impl Future<Output = &'static str>) -> RoleEnd {
     tokio::select! {
         signal = signal => RoleEnd::Signal(signal),
@@ -71,7 +71,7 @@ async fn role_end(db: &Database, signal: impl Future<Output = &'static str>) -> 
     }
 }
 
-/// The end of a role whose store has stopped. Its supervisor starts it again.
+/// The failure of a role whose store has stopped. Its supervisor starts it again.
 fn store_stopped(error: &KvError) -> Failure {
     let failure = Failure::new(Code::StoreFailed, format!("the store has stopped: {}", error_chain(error)));
     let hint = match error.code {
@@ -83,7 +83,7 @@ fn store_stopped(error: &KvError) -> Failure {
     failure.with_hint(hint)
 }
 
-/// A failure of a start: that of the store, where that has stopped meanwhile.
+/// A failure of a start. If the store has stopped meanwhile, that is the failure.
 fn start_failed(db: &Database, error: &(dyn std::error::Error + 'static)) -> Failure {
     match db.engine_state() {
         EngineState::Stopped(error) => store_stopped(&error),

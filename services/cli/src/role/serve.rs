@@ -1,5 +1,5 @@
-//! `borough gateway`, `borough scheduler` and `borough controller`: one control role each, as many processes of it as
-//! wanted, over one store.
+//! `borough gateway`, `borough scheduler` and `borough controller`: one control role each, in any number of processes
+//! over one store.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -97,7 +97,7 @@ pub struct ControllerArguments {
     pub http_listen: SocketAddr,
 }
 
-/// Plays a gateway until it is told to end.
+/// Runs a gateway until a signal ends it.
 pub(crate) fn gateway(
     global: &Global,
     arguments: GatewayArguments,
@@ -118,7 +118,7 @@ pub(crate) fn gateway(
     run("gateway", global, &arguments.store, played, printer)
 }
 
-/// Plays scheduler workers until it is told to end.
+/// Runs scheduler workers until a signal ends them.
 pub(crate) fn scheduler(
     global: &Global,
     arguments: SchedulerArguments,
@@ -147,7 +147,7 @@ pub(crate) fn scheduler(
     run("scheduler", global, &arguments.store, Played::alone(roles), printer)
 }
 
-/// Plays a controller until it is told to end: the one that leads, or one that would.
+/// Runs a controller until a signal ends it. It leads, or stands by.
 pub(crate) fn controller(
     global: &Global,
     arguments: ControllerArguments,
@@ -167,12 +167,12 @@ pub(crate) fn controller(
     run("controller", global, &arguments.store, Played::alone(roles), printer)
 }
 
-/// What a process plays.
+/// The roles that a process runs.
 struct Played {
     roles: Roles,
-    /// How many connections it takes; by default as many as its descriptors carry.
+    /// The bounds of connections; by default as many as its descriptors allow.
     connections: Option<ConnectionArguments>,
-    /// The file of the tokens of nodes that it accepts.
+    /// The file of accepted tokens of nodes.
     node_tokens: Option<PathBuf>,
 }
 
@@ -227,7 +227,7 @@ fn run(
             clock: Arc::clone(&clock),
             rng,
         };
-        // Before anybody can see that the role is there, and end it.
+        // Before anybody can notice the role, and end it.
         let mut signals = RoleSignals::catch();
         let control = tokio::select! {
             started = Control::start(config) => started.map_err(|error| start_failed(&db, &error))?,

@@ -1,7 +1,7 @@
-//! Stores as people name them, and their opening: `embedded:DIRECTORY` for one process, `fdb:CLUSTER` for many.
+//! Stores by their names, and their opening: `embedded:DIRECTORY` for one process, `fdb:CLUSTER` for many.
 //!
-//! A role or verb takes `--store` as a [`StoreLocation`] and opens it with [`store_open`]; what comes back has the
-//! engine to make a database of, and is closed as the last thing.
+//! A role or verb takes `--store` as a [`StoreLocation`] and opens it with [`store_open`]. The result contains the
+//! engine for a database, and is closed last.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ const FDB: &str = "fdb:";
 /// Where a store is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreLocation {
-    /// A directory of the embedded engine: one process at a time has it.
+    /// A directory of the embedded engine, for one process at a time.
     Embedded(PathBuf),
     /// A FoundationDB cluster: the path of its cluster file, a connection string (`description:id@address,…`), or
     /// empty for the machine's default cluster file.
@@ -59,19 +59,19 @@ impl FromStr for StoreLocation {
     }
 }
 
-/// What to do where an embedded store is not there yet.
+/// What to do if an embedded store does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoreMissing {
-    /// Make an empty one. Roles and imports want this.
+    /// Make an empty one: for roles and imports.
     Create,
-    /// Refuse: to look at a store that is not there is a mistake.
+    /// Refuse: reading a missing store is a mistake.
     Refuse,
 }
 
-/// A store that is open.
+/// An open store.
 pub(crate) struct RoleStore {
     engine: Arc<dyn Engine>,
-    /// The same engine where it is to be closed: only then another process may open its directory.
+    /// The same engine, to be closed: only then can another process open its directory.
     embedded: Option<EmbeddedEngine>,
 }
 
@@ -81,12 +81,12 @@ impl RoleStore {
         Arc::clone(&self.engine)
     }
 
-    /// Whether this process has it alone, so that whatever others held in it before is void.
+    /// Returns true if this process has the store alone, so that all earlier leases are void.
     pub(crate) fn is_exclusive(&self) -> bool {
         self.embedded.is_some()
     }
 
-    /// Commits what waits and gives the directory back; every later operation of its databases fails.
+    /// Commits the waiting requests and unlocks the directory. Every later operation of its databases fails.
     pub(crate) async fn close(self) {
         if let Some(engine) = self.embedded {
             engine.close().await;
@@ -94,7 +94,7 @@ impl RoleStore {
     }
 }
 
-/// The engine, with the faults that its contract allows where a test of the system gives a seed.
+/// The engine. If a test gives a seed, with the faults that its contract allows.
 pub(crate) fn engine_faulty(engine: Arc<dyn Engine>, seed: Option<u64>) -> Arc<dyn Engine> {
     match seed {
         Some(seed) => Arc::new(FaultEngine::new(engine, FaultPlan::standard(), SeededRng::shared(seed))),
@@ -102,8 +102,8 @@ pub(crate) fn engine_faulty(engine: Arc<dyn Engine>, seed: Option<u64>) -> Arc<d
     }
 }
 
-/// Opens a store. An embedded one is read whole, which blocks; a FoundationDB cluster is asked nothing yet: one that
-/// cannot be reached shows in the first transaction.
+/// Opens a store. An embedded one is read whole, which blocks. A FoundationDB cluster is not contacted yet: if it
+/// cannot be reached, the first transaction fails.
 pub(crate) fn store_open(
     location: &StoreLocation,
     missing: StoreMissing,
@@ -126,8 +126,8 @@ pub(crate) fn store_open(
     }
 }
 
-/// Opens the store of a directory that has lost acknowledged commits at the end of its log, and closes it: from then on
-/// it is what is left. Answers what was lost, for people; `None`, and nothing is done, where nothing is.
+/// Opens the store of a directory whose log has lost acknowledged commits at its end, and closes it, which accepts the
+/// loss. Returns what was lost, for people. `None` if nothing was lost; nothing is changed then.
 pub(crate) async fn store_accept_loss(
     directory: &Path,
     clock: &Arc<dyn Clock>,
@@ -141,7 +141,7 @@ pub(crate) async fn store_accept_loss(
             return Ok(None);
         }
         Err(OpenError::Lost { loss, .. }) => loss.to_string(),
-        // The file that says how far the log must reach may be what is missing. Other damage is refused again.
+        // The missing part may be the file that records the end of the log. Other damage is refused again.
         Err(OpenError::Damaged { detail, .. }) => detail,
         Err(error) => return Err(embedded_failure(&error)),
     };
@@ -150,7 +150,7 @@ pub(crate) async fn store_accept_loss(
     Ok(Some(lost))
 }
 
-/// Whether a directory has a store, without touching it.
+/// Checks that a directory has a store, without touching it.
 fn embedded_find(directory: &Path) -> Result<(), Failure> {
     // The file that every opened directory has.
     let there = |directory: &Path| directory.join("FORMAT").is_file();

@@ -1,4 +1,4 @@
-//! As whom an agent runs tasks, as the command line says it.
+//! The users that an agent runs tasks as, from the command line.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ pub struct TaskUserArguments {
     pub task_dir: PathBuf,
 }
 
-/// As whom tasks run, as it is given.
+/// The choice of users on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskUserChoice {
     /// The agent's own user.
@@ -35,7 +35,7 @@ pub enum TaskUserChoice {
 }
 
 impl TaskUserArguments {
-    /// What they mean on this machine.
+    /// The users that the arguments mean on this machine.
     pub(super) fn task_users(&self) -> Result<TaskUsers, Failure> {
         let usual = || {
             let failure =
@@ -49,7 +49,7 @@ impl TaskUserArguments {
             (Some(TaskUserChoice::One(user)), _) => Ok(TaskUsers::One(user)),
             (_, Some(numbers)) => Ok(TaskUsers::PerOwner(numbers.clone())),
             (Some(TaskUserChoice::PerOwner), None) => usual(),
-            // A root without any other user, as within a small user namespace: the node's attributes say so.
+            // Root without any other user, as within a small user namespace: the node's attributes show it.
             (None, None) => Ok(TaskUsers::usual().unwrap_or_default()),
         }
     }

@@ -1,4 +1,4 @@
-//! Tokens as files: an operator's, those of nodes, and the file of what a gateway accepts of nodes.
+//! Tokens as files: an operator's, those of nodes, and the file of the nodes' tokens that a gateway accepts.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -16,19 +16,19 @@ use crate::args::{Global, NodeTokenArguments};
 use crate::exit::{Code, Failure};
 use crate::output::Printer;
 
-/// What an operator's token begins with.
+/// The label of an operator's token.
 pub(super) const OPERATOR_LABEL: &str = "borough-operator";
-/// What a token of nodes begins with.
+/// The label of a token of nodes.
 pub(super) const NODE_LABEL: &str = "borough-node";
-/// Between two looks at the file of accepted tokens of nodes.
+/// Interval of checks of the file of accepted tokens.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// The secret of a file that nobody else may read.
+/// Reads the secret of a file that nobody else may read.
 pub(super) fn secret_read(path: &Path) -> Result<Secret, Failure> {
     Secret::read(path).map_err(secret_failure)
 }
 
-/// The token of an agent. An operator's has no place on a node.
+/// Reads the token of an agent. Refuses an operator's token, which must not be on a node.
 pub(super) fn node_secret_read(path: &Path) -> Result<Secret, Failure> {
     let secret = secret_read(path)?;
     match secret.is_labelled(OPERATOR_LABEL) {
@@ -50,7 +50,7 @@ fn secret_failure(error: SecretError) -> Failure {
     }
 }
 
-/// What a gateway accepts of nodes: lines of `CELL` or `CELL/NODE`, a blank and the token.
+/// The tokens of nodes that a gateway accepts: lines of `CELL` or `CELL/NODE`, a blank and the token.
 fn node_tokens_read(path: &Path) -> Result<Vec<NodeToken>, Failure> {
     let named = Secret::read_named(path).map_err(secret_failure)?;
     let token = |(name, secret): (String, Secret)| {
@@ -70,8 +70,8 @@ fn node_tokens_read(path: &Path) -> Result<Vec<NodeToken>, Failure> {
     named.into_iter().map(token).collect()
 }
 
-/// What a gateway accepts: the operator's token of `operator`, and those of nodes in `nodes`, which are read again when
-/// the file changes. Must run inside a runtime.
+/// The tokens that a gateway accepts: the operator's token `operator`, and those of the file `nodes`, which is read
+/// again when it changes. Must run inside a runtime.
 pub(super) fn credentials_read(operator: Secret, nodes: Option<PathBuf>) -> Result<Credentials, Failure> {
     let known = nodes.as_deref().map(node_tokens_read).transpose()?.unwrap_or_default();
     let credentials = Credentials::new(Token::new(operator), known);
@@ -81,9 +81,9 @@ pub(super) fn credentials_read(operator: Secret, nodes: Option<PathBuf>) -> Resu
     Ok(credentials)
 }
 
-/// Reads the file again whenever it has changed. One that cannot be taken changes nothing.
+/// Reads the file again whenever it has changed. An invalid file changes nothing.
 async fn nodes_follow(path: PathBuf, credentials: Credentials) {
-    // The mode is part of it: whoever is told to take it from others has changed nothing else.
+    // The mode counts as a change: an operator who is asked to restrict the file changes nothing else.
     let look = || {
         let found = std::fs::metadata(&path).ok()?;
         Some((found.modified().ok()?, found.len(), found.mode()))
@@ -108,7 +108,7 @@ async fn nodes_follow(path: PathBuf, credentials: Credentials) {
     }
 }
 
-/// `node token`: makes a token of a node, and enters it among those that gateways accept.
+/// `node token`: makes a token of a node, and adds it to those that gateways accept.
 pub(crate) fn node_token(
     global: &Global,
     arguments: &NodeTokenArguments,
@@ -123,13 +123,13 @@ pub(crate) fn node_token(
         None => cell.to_string(),
     };
     let accepted = &arguments.accepted;
-    // What is there has to be such a file, which gateways take: not an agent's own token, and nothing that others read.
+    // An existing file must be one that gateways accept: not an agent's own token, and not readable by others.
     if accepted.symlink_metadata().is_ok() {
         node_tokens_read(accepted)?;
     }
     let secret = Secret::create(&arguments.to, NODE_LABEL).map_err(secret_failure)?;
     accepted_append(accepted, &name, &secret).map_err(|error| {
-        // Nobody accepts it: left behind it would only be taken for one that works.
+        // Nobody accepts this token. If it stayed, someone would take it for a valid one.
         std::fs::remove_file(&arguments.to).ok();
         Failure::new(Code::Failed, format!("cannot write {}: {error}", accepted.display()))
     })?;

@@ -7,7 +7,7 @@ fn jobs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("jobs")
 }
 
-/// Runs `borough` as nobody in particular.
+/// Runs `borough` without a user.
 fn borough(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_borough"));
     command.env_clear().env("USER", "alice").env("HOME", "/nonexistent");
@@ -26,7 +26,7 @@ fn rendered(file: &Path, more: &[&str]) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// What is said about a Jsonnet file that cannot be taken.
+/// The error about an invalid Jsonnet file.
 fn refused(source: &str) -> String {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("job.jsonnet");
@@ -62,7 +62,7 @@ fn the_web_example_has_its_overrides() {
 }
 
 #[test]
-fn variables_and_imports_beside_the_file_are_there() {
+fn variables_and_imports_from_the_files_folder_work() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("lib.libsonnet"), "{ kind: 'batch' }").unwrap();
     let file = directory.path().join("job.jsonnet");
@@ -80,7 +80,7 @@ fn recursion_without_end_is_a_clear_error() {
 
 #[test]
 fn a_loop_without_end_is_a_clear_error() {
-    // Strict arithmetic over a list that never ends in reasonable time.
+    // Strict arithmetic over a list that takes far too long.
     let said = refused("std.foldl(function(a, b) a + b, std.range(1, 1000000000), 0)");
     let bounded = said.contains("processor time") || said.contains("of memory");
     assert!(bounded, "{said}");
@@ -99,7 +99,7 @@ fn nesting_without_end_is_a_clear_error() {
 }
 
 #[test]
-fn mistakes_are_told_with_their_place() {
+fn mistakes_are_reported_with_their_place() {
     let said = refused("{\n  name: 'web',\n  task: { command: ['x'], resources: { memroy: '1GiB' } },\n}");
     let expected =
         "error: job.jsonnet:3:40: unknown field \"memroy\" in task.resources, did you mean \"memory\"?\n";
@@ -128,7 +128,7 @@ fn a_file_that_is_none_is_named() {
 }
 
 #[test]
-fn without_a_gateway_the_error_says_what_to_do() {
+fn without_a_gateway_the_error_names_the_next_step() {
     let output = borough(&["job", "status"]);
     assert_eq!(output.status.code(), Some(5));
     let said = text(&output.stderr);

@@ -1,4 +1,4 @@
-//! A store with a cell in it, and the program that looks at it.
+//! A store with a cell in it, and the program run over it.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -34,7 +34,7 @@ impl Place {
         self.0.path().join(name)
     }
 
-    /// A store in it, as the program takes it.
+    /// The name of a store in it, as the program takes it.
     pub fn store(&self, name: &str) -> String {
         format!("embedded:{}", self.path(name).display())
     }
@@ -44,7 +44,7 @@ impl Place {
     }
 }
 
-/// Opens a store in this process, does something with it, and closes it.
+/// Opens a store in this process, runs `work` on it, and closes it.
 pub fn with_store<Fut: Future<Output = ()>>(directory: &Path, work: impl FnOnce(Database) -> Fut) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

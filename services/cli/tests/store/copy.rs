@@ -13,7 +13,7 @@ use borough_store::transfer::{ExportHeader, ExportReader, ExportWriter, FileBloc
 
 use super::cell::{Place, borough, errors, json, name, store_with_cell};
 
-/// The rows of an export, but for stamps of names, which are given again.
+/// The rows of an export, without the stamps of names, which are given again.
 pub fn rows_of(file: &std::path::Path) -> Vec<FileRow> {
     let mut reader = ExportReader::begin(std::fs::File::open(file).unwrap()).unwrap();
     let mut all = Vec::new();
@@ -83,7 +83,7 @@ fn an_export_is_its_owners_alone_and_follows_no_link() {
         borough(&[&export[..], more].concat())
     };
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    // What somebody put where the export is first written, or where it ends.
+    // A foreign file where the export is first written, or where it ends.
     let victim = place.path("victim");
     std::fs::write(&victim, "precious").unwrap();
     symlink(&victim, place.path("alpha.export.partial")).unwrap();

@@ -1,4 +1,4 @@
-//! From the embedded engine to a FoundationDB cluster and back, where a test server is named.
+//! From the embedded engine to a FoundationDB cluster and back, if a test server is named.
 
 use borough_kv::exercise::not_exercised;
 
@@ -14,7 +14,7 @@ fn a_cell_goes_to_a_cluster_and_back() {
     let place = Place::new();
     store_with_cell(&place.path("laptop"));
     let (laptop, cluster) = (place.store("laptop"), format!("fdb:{cluster}"));
-    // Others may use the server: the process makes the name this test's own.
+    // Others may use the server: the process id makes the name unique.
     let cell = format!("copy-{}", std::process::id());
     let (out, back) = (place.text("out.export"), place.text("back.export"));
     json(0, &["store", "export", "--store", &laptop, "--cell", "alpha", "--to", &out]);

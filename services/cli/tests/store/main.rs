@@ -1,4 +1,4 @@
-//! The verbs on stores through the program itself, each run a process of its own.
+//! The verbs on stores through the program itself, each in a process of its own.
 
 #[cfg(test)]
 mod cell;

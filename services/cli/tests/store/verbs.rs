@@ -25,7 +25,7 @@ fn a_sound_store_is_sound() {
 }
 
 #[test]
-fn what_is_wrong_is_told_by_its_key() {
+fn a_violation_is_reported_with_its_key() {
     let place = Place::new();
     store_with_cell(&place.path("store"));
     with_store(&place.path("store"), |db| async move {
@@ -100,7 +100,7 @@ fn a_measurement_leaves_nothing() {
     assert_eq!(names, ["store"], "nothing is left beside the store");
 }
 
-/// The newest segment of the log cut behind its first record, as a restored copy or a damaged file system leaves it.
+/// The newest segment of the log is cut after its first record, as in a bad copy or on a damaged file system.
 #[test]
 fn a_log_that_was_cut_short_is_refused_until_its_loss_is_accepted() {
     let place = Place::new();

@@ -45,7 +45,7 @@ pub(super) async fn validate(
     Ok(Code::Done)
 }
 
-/// Reads a job file and remarks on what may surprise.
+/// Reads a job file and warns of surprises in it.
 async fn file_load(
     global: &Global,
     arguments: &FileArguments,
@@ -68,7 +68,7 @@ async fn file_load(
     Ok(loaded)
 }
 
-/// The message of a job file that can be taken.
+/// The message of a valid job file.
 pub(super) async fn spec_load(
     global: &Global,
     arguments: &FileArguments,

@@ -1,4 +1,4 @@
-//! How a job stands while somebody waits for it. Pure: what is known in, what it means out.
+//! The progress of a job while a verb waits for it, as a pure function of its rows.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use borough_proto::v1::{EndReason, Health, Job, JobKind, JobState, StopReason, T
 
 use crate::output::{ExitView, tally};
 
-/// What is waited for.
+/// The aim of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Goal {
     /// Every task of a service is healthy, or a batch job is over.
@@ -15,18 +15,18 @@ pub(super) enum Goal {
     Over,
 }
 
-/// How far it is.
+/// The progress towards a goal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum JobProgress {
     /// Not there yet.
     Underway,
     /// There.
     Reached,
-    /// It cannot get there any more; the text says why.
+    /// It can no longer be reached; the text says why.
     Lost(String),
 }
 
-/// What is known of a job.
+/// The rows of a job, as far as known.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KnownJob {
     pub(super) job: Job,
@@ -34,7 +34,7 @@ pub(super) struct KnownJob {
 }
 
 impl KnownJob {
-    /// Takes a row over an older one.
+    /// Replaces an older row.
     pub(super) fn job_changed(&mut self, job: Job) -> bool {
         let newer = job.id == self.job.id && job.revision > self.job.revision;
         if newer {
@@ -43,7 +43,7 @@ impl KnownJob {
         newer
     }
 
-    /// Takes a row over an older one.
+    /// Replaces an older row.
     pub(super) fn task_changed(&mut self, task: Task) -> bool {
         let known = self.tasks.get(&task.index);
         let newer = task.job_id == self.job.id && known.is_none_or(|known| task.revision > known.revision);
@@ -57,13 +57,13 @@ impl KnownJob {
         self.tasks.range(..self.job.count).map(|(_, task)| task)
     }
 
-    /// Its agent has seen it run for a while, and its check passes where it has one: nothing that only has not crashed
-    /// yet.
+    /// Returns true if its agent has seen it run for a while and its check passes, if it has one. A task that has
+    /// merely not crashed yet does not count.
     fn is_healthy(task: &Task) -> bool {
         task.state() == TaskState::Running && task.health() == Health::Healthy
     }
 
-    /// Whether nothing starts the task again. One that was stopped by a shrink comes back with the next growth.
+    /// Returns true if the task will not start again. A task stopped by a shrink starts again when the job grows.
     fn is_dead_for_good(&self, task: &Task) -> bool {
         let stopped = task.exit.as_ref().is_some_and(|exit| exit.reason() == EndReason::Stopped);
         task.state() == TaskState::Dead && task.stop() == StopReason::Unspecified && !stopped
@@ -73,7 +73,7 @@ impl KnownJob {
         self.wanted().filter(|task| states.contains(&task.state())).count()
     }
 
-    /// Tasks that were never placed have no row.
+    /// Counts the waiting tasks. Tasks that were never placed have no row.
     pub(super) fn pending(&self) -> usize {
         let count = usize::try_from(self.job.count).unwrap_or(usize::MAX);
         count.saturating_sub(self.wanted().count()) + self.in_state(&[TaskState::Pending])
@@ -83,7 +83,7 @@ impl KnownJob {
         self.wanted().filter(|task| Self::is_healthy(task)).count()
     }
 
-    /// How far it is.
+    /// The progress towards `goal`.
     pub(super) fn progress(&self, goal: Goal) -> JobProgress {
         let name = format!("{}/{}", self.job.user, self.job.name);
         match (goal, self.job.state()) {
@@ -111,7 +111,7 @@ impl KnownJob {
         if self.healthy() >= all { JobProgress::Reached } else { JobProgress::Underway }
     }
 
-    /// How the job stands, in one line.
+    /// The state of the job, in one line.
     pub(super) fn text(&self, goal: Goal) -> String {
         let count = self.job.count;
         let mut parts = match (goal, self.job.kind()) {
@@ -155,7 +155,7 @@ impl KnownJob {
         self.wanted().filter(ended_well).count()
     }
 
-    /// The task that has failed most in a row and how it ended; empty where none has.
+    /// The task with the most failures in a row and how it ended; empty without failures.
     fn worst(&self) -> String {
         let failing = self.wanted().filter(|task| task.failures > 0 && !Self::is_healthy(task));
         let worst = failing.max_by_key(|task| (task.failures, std::cmp::Reverse(task.index)));
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(known.progress(Goal::Up), JobProgress::Underway);
         assert_eq!(known.text(Goal::Up), "alice/web: 1/2 healthy, 1 not healthy yet");
         known.task_changed(Task { revision: 2, ..task(1, TaskState::Running, Health::Healthy) });
-        // What is beyond the count does not matter.
+        // Tasks beyond the count do not matter.
         known.task_changed(task(2, TaskState::Stopping, Health::Unhealthy));
         assert_eq!(known.progress(Goal::Up), JobProgress::Reached);
         assert_eq!(service(0).progress(Goal::Up), JobProgress::Reached);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_crashes_is_told_while_waiting_and_in_the_end() {
+    fn a_crash_is_shown_while_waiting_and_at_the_end() {
         let mut known = service(1);
         let exit = Exit { reason: EndReason::Exited.into(), code: Some(3), ..Exit::default() };
         let failed = Task { exit: Some(exit), failures: 4, ..task(0, TaskState::Pending, Health::Unknown) };

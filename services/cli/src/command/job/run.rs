@@ -1,4 +1,4 @@
-//! `job run`, `job scale` and `job stop`: a change, and the wait for what it brings.
+//! `job run`, `job scale` and `job stop`: make a change and wait for its effect.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::output::{EndpointView, Foreign, JobView, PlanView, Printer, Style, changes_text, table};
 
-/// A wait, and how long at most; absent: none at all.
+/// Whether to wait, and for how long at most. Absent: do not wait.
 type WaitLimit = Option<Option<Duration>>;
 
-/// How often, and how many times, endpoints are looked for after every task is healthy: the health that makes a task
-/// count publishes its endpoint in a transaction of its own.
+/// Interval and number of the reads of endpoints after every task is healthy. The healthy state of a task publishes its
+/// endpoint in a separate transaction.
 const ENDPOINT_LOOKS: (Duration, u32) = (Duration::from_millis(50), 40);
 
 pub(super) async fn run(
@@ -53,7 +53,7 @@ pub(super) async fn run(
     Ok(Code::Done)
 }
 
-/// A refusal, with what would have changed: the diff says what is not allowed to.
+/// A refusal with the changes, to show which of them are not allowed.
 async fn refused(client: &Client, spec: JobSpec, error: ClientError) -> Failure {
     let conflict = matches!(error.code(), Some(Status::FailedPrecondition | Status::Aborted));
     let failure = Failure::from(error);
@@ -67,12 +67,12 @@ async fn refused(client: &Client, spec: JobSpec, error: ClientError) -> Failure 
     if diff.is_empty() {
         return failure;
     }
-    // The message repeats the diff for programs that show nothing else.
+    // The message repeats the difference for programs that show nothing else.
     let message = failure.message().lines().next().unwrap_or_default().trim_end_matches(':').to_owned();
     Failure::new(failure.code(), message).with_details(diff.lines().map(str::to_owned).collect())
 }
 
-/// How the job stands in the end: with its endpoints for people, as a whole for programs.
+/// The final state of the job: with its endpoints for people, as an object for programs.
 async fn show(client: &Client, waited: Waited, printer: &Printer) -> Result<(), Failure> {
     if printer.is_machine() {
         let view = status_view(client, waited.job, waited.spec).await?;

@@ -1,4 +1,4 @@
-//! Waiting for a job: its rows are listed once and then watched, and what holds it up is shown meanwhile.
+//! Waits for a job: lists its rows once, then watches them, and shows what delays it.
 
 use std::time::Duration;
 
@@ -13,15 +13,16 @@ use crate::output::{ExplanationView, Printer, Progress, explanations_text};
 /// After so long without a change, tasks that are not placed are explained.
 const EXPLAIN_AFTER: Duration = Duration::from_millis(1500);
 
-/// How a wait ended well.
+/// A successful wait.
 pub(super) struct Waited {
     pub(super) job: Job,
     pub(super) spec: Option<JobSpec>,
-    /// The last line of how the job stands.
+    /// The final state of the job, in one line.
     pub(super) text: String,
 }
 
-/// Waits until `job` has reached `goal`, cannot any more, or the time is over. The job itself goes on in any case.
+/// Waits until `job` has reached `goal`, can no longer reach it, or the time is over. The job itself continues in any
+/// case.
 pub(super) async fn wait(
     client: &Client,
     job: &JobRef,
@@ -62,7 +63,7 @@ struct WaitingOutput<'w, 'p> {
 }
 
 impl WaitingOutput<'_, '_> {
-    /// Lists and watches, and lists again where a watch cannot go on.
+    /// Lists and watches, and lists again if a watch cannot continue.
     async fn until(&mut self) -> Result<Waited, Failure> {
         loop {
             let answer = self.client.job_get(self.job).await?;
@@ -76,7 +77,7 @@ impl WaitingOutput<'_, '_> {
         }
     }
 
-    /// Whether the goal was reached; otherwise the watch could not go on.
+    /// Returns true if the goal was reached, and false if the watch could not continue.
     async fn watched(&mut self, known: &mut KnownJob, cursor: Option<Cursor>) -> Result<bool, Failure> {
         let filter = WatchFilter {
             user: self.job.user.clone(),
@@ -111,7 +112,7 @@ impl WaitingOutput<'_, '_> {
         Failure::new(Code::Failed, why).with_hint(hint)
     }
 
-    /// Shows why tasks are not placed, when that has changed. An explanation is a help: without one the wait goes on.
+    /// Shows why tasks are not placed, if that has changed. If the explanation fails, the wait continues without it.
     async fn explain(&mut self, known: &KnownJob) {
         if self.goal != Goal::Up || known.pending() == 0 {
             return;

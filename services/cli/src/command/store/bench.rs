@@ -22,9 +22,9 @@ use crate::role::store::{StoreLocation, StoreMissing};
 const KEYS: u64 = 10_000;
 /// Bytes of a value.
 const VALUE_BYTES: usize = 100;
-/// Keys of a transaction that has several, and rows of a range.
+/// Keys of a transaction over several keys, and rows of a range.
 const SEVERAL: u64 = 100;
-/// Milliseconds after which what another measurement has left is removed: none takes so long.
+/// Milliseconds after which the keys of another measurement are removed: none takes so long.
 const LEFT_MS: i64 = 3_600_000;
 
 pub(super) async fn run(arguments: &StoreBenchArguments, printer: &Printer) -> Result<Code, Failure> {
@@ -112,7 +112,7 @@ async fn write(opened: &OpenedStore, scratch: &Scratch, keys: std::ops::Range<u6
     run.await
 }
 
-/// One operation, again and again, by several at a time.
+/// One operation, repeated by several tasks at once.
 struct Measure<'a> {
     opened: &'a OpenedStore,
     scratch: &'a Scratch,
@@ -120,7 +120,7 @@ struct Measure<'a> {
     next: AtomicU64,
 }
 
-/// What was measured of one operation.
+/// The times of one operation.
 struct OperationTimes {
     histogram: Histogram<u64>,
     failed: u64,
@@ -128,7 +128,7 @@ struct OperationTimes {
 
 impl Measure<'_> {
     async fn run(&self, what: &str, at_a_time: u32, time: Duration) -> OperationStats {
-        // Microseconds up to an hour, to three digits: the bounds are right, so this is never an error.
+        // Microseconds up to an hour, to three digits: the bounds are valid, so this never fails.
         let histogram = Histogram::new_with_bounds(1, 3_600_000_000, 3).or_else(|_| Histogram::new(3));
         let Ok(histogram) = histogram else { return stat(what, at_a_time, Duration::ZERO, None) };
         let times = Mutex::new(OperationTimes { histogram, failed: 0 });
@@ -152,7 +152,7 @@ impl Measure<'_> {
     }
 
     async fn once(&self) -> StoreResult<()> {
-        // A step that meets every key once before it meets one twice, and never two neighbours in a row.
+        // A step that visits every key once before it visits one twice, and never two neighbours in a row.
         let number = self.next.fetch_add(1, Ordering::Relaxed).wrapping_mul(7_919) % KEYS;
         let (db, scratch) = (&self.opened.db, self.scratch);
         match self.operation {
@@ -196,10 +196,10 @@ fn stat(what: &str, at_a_time: u32, took: Duration, times: Option<OperationTimes
     }
 }
 
-/// What the disk under an embedded store does by itself: the bound of its commits one at a time.
+/// Measures the disk under an embedded store, which limits its commits one at a time.
 fn fsync_stat(store: &StoreArgument, opened: &OpenedStore, time: Duration) -> Option<OperationStats> {
     let StoreLocation::Embedded(directory) = &store.store else { return None };
-    // Beside the store, not in it: a file there that is not the store's would be damage.
+    // Next to the store, not in it: a foreign file there would count as damage.
     let beside = directory.join("..").join(format!(".borough-bench-{:016x}", opened.rng.next_u64()));
     let measured = fsync_measure(&beside, opened, time);
     std::fs::remove_file(&beside).ok();

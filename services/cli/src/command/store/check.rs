@@ -1,4 +1,4 @@
-//! `store check`: everything that is stored, recomputed and compared.
+//! `store check`: recomputes what the rows imply, and compares it with what is stored.
 
 use borough_kv::Idempotency;
 use borough_model::Name;
@@ -53,7 +53,7 @@ async fn stores_check(
         let told = load_shown(&cell, &mut progress);
         views.push(match cell_rows_load(&opened.db, &space, LOAD_CHUNK_ROWS, told).await {
             Ok((rows, at)) => cell_view(&cell, &rows, Some(at), mode, found)?,
-            // Keys of a cell without its gate: not there where it is named, wrong where it is found.
+            // Keys of a cell without its gate: an unknown cell if it was named, a violation if it was found.
             Err(StoreError::CellUnknown { .. }) if found => {
                 cell_view(&cell, &CellRows::default(), None, mode, found)?
             }
@@ -76,7 +76,7 @@ fn cell_view(
         let closed = StoreError::CellClosed { cell: cell.to_string(), state: CellState::Importing.as_str() };
         return Err(store_failure(&format!("cannot check cell {cell}"), &closed));
     }
-    // Of a cell that is half there much is missing, and nothing is wrong with it.
+    // A half-imported cell lacks rows, which is no violation.
     let violations: Vec<Violation> = if importing { Vec::new() } else { cell_violations(rows, mode) };
     Ok(CellCheckView {
         cell: cell.as_str().into(),

@@ -1,4 +1,4 @@
-//! `store export`: a cell into a file, which has its name only once it is whole.
+//! `store export`: writes a cell into a file, which gets its name only when it is complete.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -78,7 +78,7 @@ async fn export(
     })
 }
 
-/// What the cell takes; with `close`, nothing from now on.
+/// The state of the cell. With `close`, it accepts nothing from now on.
 async fn cell_close(opened: &OpenedStore, space: &CellSpace, close: bool) -> StoreResult<CellState> {
     let at_ms = opened.clock.wall_ms();
     let run = opened.db.run("cell_export_close", Idempotency::Natural, |tx, _| async move {
@@ -96,7 +96,7 @@ fn id_new(opened: &OpenedStore) -> [u8; 16] {
     (u128::from(high) << 64 | u128::from(low)).to_be_bytes()
 }
 
-/// Where the export goes.
+/// The target of the export.
 enum ExportTarget {
     Output,
     File { file: PathBuf, partial: PathBuf, overwrite: bool },
@@ -107,7 +107,7 @@ impl ExportTarget {
         if to == Path::new("-") {
             return Ok(Self::Output);
         }
-        // Looks at the name itself: a link to nowhere is there too.
+        // Checks the name itself: a dangling link counts as existing.
         match std::fs::symlink_metadata(to) {
             Ok(found) if found.is_dir() => {
                 let text = format!("{} is a directory", to.display());
@@ -132,7 +132,7 @@ impl ExportTarget {
         }
     }
 
-    /// Writes everything, and for a file waits for the disk before it gets its name.
+    /// Writes everything. A file gets its name after it is durable.
     fn write(&self, exported: &ExportSummary, header: &ExportHeader) -> io::Result<(ExportEnd, u64)> {
         match self {
             Self::Output => {
@@ -153,8 +153,7 @@ impl ExportTarget {
     }
 }
 
-/// Makes a file for its owner alone, in place of what an interrupted export left. The new file is never one that a link
-/// leads to.
+/// Makes a file for its owner alone, and replaces what an interrupted export left. Never follows a link.
 fn private_create(path: &Path) -> io::Result<File> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -163,7 +162,7 @@ fn private_create(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// Gives a whole file its name. Without `overwrite`, fails where something got the name in the meantime.
+/// Renames a complete file to its name. Without `overwrite`, fails if the name was taken in the meantime.
 fn publish(partial: &Path, file: &Path, overwrite: bool) -> io::Result<()> {
     if overwrite {
         return std::fs::rename(partial, file);
@@ -179,7 +178,7 @@ fn publish(partial: &Path, file: &Path, overwrite: bool) -> io::Result<()> {
     }
 }
 
-/// Counts what is written.
+/// Counts the written bytes.
 struct CountingWriter<W> {
     out: W,
     bytes: u64,
@@ -203,7 +202,7 @@ mod tests {
 
     use super::*;
 
-    /// By itself, whatever the file mode mask of the process: a role's mask is the second guard.
+    /// The mode does not depend on the file mode mask of the process, which is only the second guard.
     #[test]
     fn an_export_is_made_for_its_owner_alone() {
         let directory = tempfile::tempdir().unwrap();

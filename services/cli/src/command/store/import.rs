@@ -1,4 +1,4 @@
-//! `store import`: the whole file is verified before anything is stored, and again while it is.
+//! `store import`: verifies the whole file before it stores anything, and again while it stores it.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -17,7 +17,7 @@ use crate::exit::{Code, Failure};
 use crate::output::{Printer, Progress, StoreImportView};
 use crate::role::store::StoreMissing;
 
-/// Lines of progress of a whole import, where there is no terminal.
+/// Lines of progress of a whole import without a terminal.
 const SHOWN_STEPS: u64 = 50;
 
 pub(super) async fn run(

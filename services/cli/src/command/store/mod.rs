@@ -1,4 +1,4 @@
-//! `store check`, `export`, `import`, `accept-loss`, `bench`: what is done with a store itself, without a gateway.
+//! `store check`, `export`, `import`, `accept-loss`, `bench`: verbs on a store itself, without a gateway.
 
 mod bench;
 mod check;
@@ -33,7 +33,7 @@ pub(super) async fn run(global: &Global, verb: StoreVerb, printer: &Printer) -> 
     }
 }
 
-/// Opens a store with what is left of its log, where that lost anything.
+/// Opens a store with the rest of its log, if that has lost commits.
 async fn loss_accept(arguments: &StoreAcceptLossArguments, printer: &Printer) -> Result<Code, Failure> {
     let location = &arguments.store.store;
     let StoreLocation::Embedded(directory) = location else {
@@ -47,7 +47,7 @@ async fn loss_accept(arguments: &StoreAcceptLossArguments, printer: &Printer) ->
     Ok(Code::Done)
 }
 
-/// A store that is open, and what verbs need besides.
+/// An open store, with what verbs need besides.
 struct OpenedStore {
     store: RoleStore,
     db: Database,
@@ -63,7 +63,7 @@ fn opened(argument: &StoreArgument, missing: StoreMissing) -> Result<OpenedStore
     Ok(OpenedStore { store, db, clock, rng })
 }
 
-/// Shows how far the reading of a cell is, now and then: where there is no terminal each is a line.
+/// Shows the progress of reading a cell at intervals. Without a terminal each is a line.
 fn load_shown<'a>(cell: &'a Name, progress: &'a mut Progress<'_>) -> impl FnMut(LoadProgress) + 'a {
     let mut shown = 0_u64;
     move |load| {
@@ -75,7 +75,7 @@ fn load_shown<'a>(cell: &'a Name, progress: &'a mut Progress<'_>) -> impl FnMut(
     }
 }
 
-/// The cell that is named.
+/// The cell that the options name.
 fn cell_of(global: &Global) -> Result<Option<Name>, Failure> {
     let Some(text) = &global.cell else { return Ok(None) };
     let name = Name::new(text.as_str());
@@ -83,7 +83,7 @@ fn cell_of(global: &Global) -> Result<Option<Name>, Failure> {
         .map_err(|error| Failure::new(Code::Usage, format!("the name of the cell, {text:?}, {error}")))
 }
 
-/// What the store says, with the code of its kind.
+/// A failure of the store, with the exit code of its kind.
 fn store_failure(what: &str, error: &StoreError) -> Failure {
     let message = format!("{what}: {}", error_chain(error));
     match error {

@@ -1,4 +1,4 @@
-//! `task exec`: a command inside a running task's environment, with the caller's terminal where there is one.
+//! `task exec`: runs a command inside a running task's environment, with the caller's terminal if there is one.
 
 use std::io::{IsTerminal as _, Read as _};
 
@@ -16,7 +16,7 @@ use crate::args::ExecArguments;
 use crate::exit::{Code, Failure};
 use crate::output::Printer;
 
-/// Messages that may wait to be sent; a terminal types slower, a file is held back.
+/// The most messages that wait to be sent. A terminal types slower; a file waits.
 const INPUT_QUEUE: usize = 32;
 
 pub(super) async fn exec(
@@ -31,7 +31,7 @@ pub(super) async fn exec(
     let (sender, receiver) = mpsc::channel(INPUT_QUEUE);
     let opened = client.task_exec(&task, arguments.command, terminal, ReceiverStream::new(receiver)).await;
     let mut output = opened?;
-    // Raw mode begins only once there is an other side.
+    // Raw mode begins only after the command has started.
     let raw = match with_terminal {
         true => Some(RawTerminal::enter().map_err(|error| broken(&format!("the terminal: {error}")))?),
         false => None,
@@ -62,7 +62,7 @@ fn broken(what: &str) -> Failure {
     Failure::new(Code::Failed, what)
 }
 
-/// Shows a part of the output; the code once the command has ended.
+/// Shows a part of the output. Returns the code once the command has ended.
 fn shown(message: ExecResponse, printer: &Printer) -> Result<Option<Code>, Failure> {
     match message.message {
         Some(Output::Stdout(bytes)) => printer.bytes(&bytes)?,
@@ -73,7 +73,7 @@ fn shown(message: ExecResponse, printer: &Printer) -> Result<Option<Code>, Failu
     Ok(None)
 }
 
-/// The command's own code, or 128 and its signal, as shells do.
+/// The command's own code, or 128 and its signal, as in shells.
 fn code(exit: &ExecExit) -> Code {
     let number = match (exit.code, exit.signal) {
         (Some(code), _) => code,
@@ -83,7 +83,8 @@ fn code(exit: &ExecExit) -> Code {
     Code::Command(u8::try_from(number).unwrap_or(u8::MAX))
 }
 
-/// Sends standard input from a thread of its own: a read of it cannot be called off, and is left behind at the end.
+/// Sends standard input from a separate thread: a read of it cannot be cancelled, and the thread is abandoned at the
+/// end.
 fn forward_input(sender: mpsc::Sender<Input>) {
     std::thread::spawn(move || {
         let mut buffer = vec![0; 8 << 10];

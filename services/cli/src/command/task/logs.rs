@@ -29,7 +29,7 @@ pub(super) async fn logs(
     while let Some(part) = parts.next().await {
         let part = part?;
         match part.stream() {
-            // One stream that was asked for is the answer; of both, each goes where the task sent it.
+            // A single requested stream goes to standard output. Of both, each goes where the task sent it.
             Stream::Stderr if stream == Stream::Unspecified => printer.error_bytes(&part.data)?,
             _ => printer.bytes(&part.data)?,
         }

@@ -1,4 +1,4 @@
-//! The caller's terminal in raw mode, and back however the command ends.
+//! The caller's terminal in raw mode, restored however the command ends.
 
 use std::io;
 
@@ -11,7 +11,7 @@ pub(super) struct RawTerminal {
 }
 
 impl RawTerminal {
-    /// Puts standard input into raw mode: every key goes to the other side, Ctrl-C among them.
+    /// Puts standard input into raw mode: every key goes to the command, Ctrl-C among them.
     pub(super) fn enter() -> io::Result<Self> {
         let before = tcgetattr(io::stdin())?;
         let mut raw = before.clone();
@@ -28,7 +28,7 @@ impl Drop for RawTerminal {
     }
 }
 
-/// The size of the terminal that standard output is.
+/// The size of the terminal behind standard output.
 pub(super) fn size() -> Option<WindowSize> {
     let size = tcgetwinsize(io::stdout()).ok()?;
     Some(WindowSize { rows: u32::from(size.ws_row), columns: u32::from(size.ws_col) })

@@ -1,4 +1,4 @@
-//! The directory of a dev cell: what is where, and what is remembered from start to start.
+//! The directory of a dev cell: its files, and the settings kept from start to start.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::token::{NODE_LABEL, OPERATOR_LABEL};
 
-/// What is remembered, so that agents find their gateway again after a restart.
+/// Kept settings, so that agents find their gateway again after a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Remembered {
     /// The format of this file.
@@ -22,12 +22,12 @@ pub(super) struct Remembered {
     pub grpc_port: u16,
     /// Port of the gateway's HTTP.
     pub http_port: u16,
-    /// Where the cells are kept, if not in the directory.
+    /// The store of the cells, if not in the directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<String>,
 }
 
-/// A link in the place of a file is refused: what it leads to is not of this directory.
+/// A link in the place of a file is refused: it leads out of this directory.
 const NO_LINK: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
 /// The format this build writes.
 const FORMAT: u32 = 1;
@@ -36,26 +36,26 @@ const FORMAT: u32 = 1;
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     root: PathBuf,
-    /// Held for as long as the directory is used: a store elsewhere does not keep a second `dev` out of it.
+    /// Held while the directory is in use. With a store elsewhere, it is all that keeps a second `dev` out.
     _lock: Arc<fs::File>,
 }
 
 impl Layout {
-    /// Makes the directory where it is missing, for its owner alone.
+    /// Makes the directory if it is missing, for its owner alone.
     pub(super) fn open(root: &Path) -> io::Result<Self> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(root)?;
         let root = fs::canonicalize(root)?;
-        // Whoever owns the directory reads and replaces what is in it.
+        // The owner of the directory can read and replace everything in it.
         if fs::metadata(&root)?.uid() != rustix::process::geteuid().as_raw() {
             let text = "another user owns it; accepted: a directory of the user who runs this";
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
         }
-        // Agents keep the environments of tasks here: others have no business in it.
+        // Agents keep the environments of tasks here, which others must not read.
         fs::set_permissions(&root, fs::Permissions::from_mode(0o700))?;
         for folder in ["nodes", "log", "records"] {
             private_directory(&root.join(folder))?;
         }
-        // What an older version wrote for others too.
+        // Files that an older version wrote for others too.
         for file in ["dev.json", "LOCK"] {
             private_file(&root.join(file))?;
         }
@@ -73,7 +73,7 @@ impl Layout {
             let text = format!("another `borough dev` (process {}) runs there", owner.trim());
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
         }
-        // Who has it is for people: a full disk keeps nobody out of their own directory.
+        // The owner is recorded for people only: a full disk must not keep anyone out of their own directory.
         lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id())).ok();
         Ok(Self { root, _lock: Arc::new(lock) })
     }
@@ -109,24 +109,24 @@ impl Layout {
         self.root.join("records")
     }
 
-    /// The operator's token, made where it is missing.
+    /// The operator's token, made if it is missing.
     pub(super) fn token_ensure(&self) -> Result<Secret, SecretError> {
         Secret::ensure(&self.token(), OPERATOR_LABEL)
     }
 
-    /// The token of a cell's nodes, made where it is missing: it opens sessions of its agents and nothing else.
+    /// The token of a cell's nodes, made if it is missing: it only opens sessions of its agents.
     pub(super) fn node_token_ensure(&self, cell: &Name) -> Result<NodeToken, SecretError> {
         let secret = Secret::ensure(&self.node_token(cell), NODE_LABEL)?;
         let grant = NodeGrant { cell: cell.clone(), node: None };
         Ok(NodeToken { token: Token::new(secret), grant })
     }
 
-    /// What was remembered, where anything was.
+    /// The kept settings, if any.
     pub(super) fn remembered(&self) -> io::Result<Option<Remembered>> {
         Remembered::read(&self.root)
     }
 
-    /// Remembers it. What is remembered already needs no room on the disk.
+    /// Writes the settings. Unchanged ones are not written, so a full disk does no harm.
     pub(super) fn remember(&self, now: &Remembered) -> io::Result<()> {
         if self.remembered()?.as_ref() == Some(now) {
             return Ok(());
@@ -140,15 +140,15 @@ impl Layout {
 }
 
 impl Remembered {
-    /// Of this format.
+    /// Settings of this format.
     pub(super) fn new(grpc_port: u16, http_port: u16, store: Option<String>) -> Self {
         Self { format: FORMAT, grpc_port, http_port, store }
     }
 
-    /// What the directory `root` remembers, where it is one of `dev`.
+    /// The settings in the directory `root`, if it belongs to `dev`.
     ///
     /// # Errors
-    /// It cannot be read, or is of a format that this build does not know.
+    /// They cannot be read, or have a format that this build does not know.
     pub(super) fn read(root: &Path) -> io::Result<Option<Self>> {
         let path = root.join("dev.json");
         let text = match fs::read_to_string(&path) {
@@ -166,13 +166,13 @@ impl Remembered {
     }
 }
 
-/// Makes a directory for its owner alone, or makes the one that is there so.
+/// Makes a directory for its owner alone, or restricts an existing one.
 pub(super) fn private_directory(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o700))
 }
 
-/// Takes the permissions of others away from a file, where there is one.
+/// Removes the permissions of others from a file, if it exists.
 pub(super) fn private_file(path: &Path) -> io::Result<()> {
     match fs::set_permissions(path, fs::Permissions::from_mode(0o600)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -180,7 +180,7 @@ pub(super) fn private_file(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes the directory of an ephemeral cell below the machine's temporary one. Nobody can know its name before.
+/// Makes the directory of an ephemeral cell below the machine's temporary one. Its name cannot be guessed.
 ///
 /// # Errors
 /// Those of the file system: a name that is taken is never used.
@@ -190,11 +190,10 @@ pub(super) fn ephemeral_create() -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Makes the directory of an ephemeral cell where somebody wants it. All of it is removed at the end, so nothing may be
-/// there before.
+/// Makes the directory of an ephemeral cell at a given path. It is removed at the end, so the path must be free.
 ///
 /// # Errors
-/// Those of the file system: `AlreadyExists` where there is anything.
+/// Those of the file system: `AlreadyExists` if anything is there.
 pub(super) fn ephemeral_create_at(path: &Path) -> io::Result<PathBuf> {
     fs::DirBuilder::new().mode(0o700).create(path)?;
     path.canonicalize()

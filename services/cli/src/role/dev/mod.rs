@@ -1,5 +1,5 @@
 //! `borough dev`: every control role in one process on the embedded engine, in a directory that is kept, with node
-//! agents as processes of their own. Loopback only, and only for whoever can read the token file.
+//! agents as separate processes. It listens on loopback only, and only serves callers that can read the token file.
 
 mod layout;
 mod nodes;
@@ -38,7 +38,7 @@ use crate::client_file::{ClientFile, dev_directory};
 use crate::exit::{Code, Failure};
 use crate::output::Printer;
 
-/// Ports tried at the first start; where they are taken, any free ones.
+/// Ports tried at the first start; if they are taken, any free ones.
 const GRPC_PORT: u16 = 7_400;
 const HTTP_PORT: u16 = 7_401;
 
@@ -101,7 +101,7 @@ fn card_text(text: &str) -> Result<String, String> {
     card(text).map(|_| text.to_owned())
 }
 
-/// Plays the role until it is interrupted.
+/// Runs the cell until it is interrupted.
 pub(crate) fn run(global: &Global, arguments: &DevArguments, printer: &Printer) -> Result<Code, Failure> {
     log_begin("warn,borough=info");
     files_private();
@@ -132,7 +132,7 @@ async fn dev(global: &Global, arguments: &DevArguments, printer: &Printer) -> Re
     } else {
         dev_directory(global.dir.as_deref())
     };
-    // Opened before anything of the directory is touched: a second `dev`, a damaged or a newer store end here.
+    // Opened before the directory is touched: a second `dev`, and a damaged or newer store, end here.
     let location = arguments.store.clone().unwrap_or_else(|| StoreLocation::Embedded(root.join("store")));
     let store = match nodes_without_store(&location, &root) {
         true => Err(store_gone(&root)),
@@ -184,8 +184,8 @@ async fn dev_in(
     let signal = match role_end(&db, signals.next()).await {
         RoleEnd::Signal(signal) => signal,
         RoleEnd::Store(error) => {
-            // As after a kill of this process: agents and tasks go on, and the next start takes them up. What was
-            // started ends with an ephemeral cell, when its guard goes.
+            // As after a kill of this process: agents and tasks keep running, and the next start adopts them. An
+            // ephemeral cell ends them when its guard is dropped.
             tracing::error!(%error, "the cell ends without its store; its agents and tasks go on");
             cancelled.cancel();
             control.stop().await;
@@ -210,8 +210,7 @@ async fn dev_in(
     Ok(Code::Done)
 }
 
-/// Whether the directory has nodes of a cell whose store is not there any more. A new one would know nothing of what
-/// runs on them.
+/// Returns true if the directory has nodes of a cell whose store is missing. A new store would not know their tasks.
 fn nodes_without_store(location: &StoreLocation, root: &Path) -> bool {
     let StoreLocation::Embedded(directory) = location else { return false };
     let is_empty =
@@ -233,7 +232,7 @@ fn store_gone(root: &Path) -> Failure {
     )
 }
 
-/// A new directory: what is ephemeral is removed with everything in it.
+/// A new directory. An ephemeral one is removed with everything in it.
 fn ephemeral_directory(wanted: Option<&Path>) -> Result<PathBuf, Failure> {
     let Some(wanted) = wanted else {
         return ephemeral_create().map_err(|error| failed("cannot make a directory", &error));
@@ -248,18 +247,18 @@ fn ephemeral_directory(wanted: Option<&Path>) -> Result<PathBuf, Failure> {
     })
 }
 
-/// The guard of an ephemeral cell, held for as long as that lives: whatever becomes of this process, what it started
-/// ends.
+/// The guard of an ephemeral cell, held as long as the cell: whatever happens to this process, the guard ends what it
+/// started.
 fn guard_early(layout: &Layout, ephemeral: bool) -> Result<Option<ProcessGuard>, Failure> {
     if ephemeral {
         return guard_begin(layout).map(Some);
     }
-    // It ends what runs, at the end: by then the disk may have no room for its program.
+    // The guard ends all processes at the end. By then the disk may have no space for its program.
     ProcessGuard::prepare(layout.root()).map_err(|error| failed("cannot watch over processes", &error))?;
     Ok(None)
 }
 
-/// Ends the agents and tasks, so that nothing is placed or reported any more; the directory keeps what they were.
+/// Ends the agents and tasks, so that nothing is placed or reported any more. Their files stay in the directory.
 async fn everything_end(
     layout: &Layout,
     guard: Option<ProcessGuard>,

@@ -1,5 +1,5 @@
-//! The node agents of a dev cell: real processes, started where none runs, started again when they end, and left
-//! alone where they outlived an earlier `dev`.
+//! The node agents of a dev cell: separate processes, started if none runs, and started again when they end. Agents
+//! that outlived an earlier `dev` are left alone.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -18,13 +18,13 @@ use tokio_util::sync::CancellationToken;
 use super::layout::{Layout, private_directory, private_file};
 use crate::role::descriptors::OpenFiles;
 
-/// Between two looks at an agent.
+/// Interval of checks for an agent.
 const LOOK: Duration = Duration::from_millis(200);
 /// Longest pause before an agent that keeps ending is started again.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
-/// Ports of one node at most.
+/// The most ports of one node.
 const PORTS_PER_NODE_MAX: usize = 400;
-/// The ports that are handed out: below the range the kernel gives to outgoing connections.
+/// The ports of tasks: below the range that the kernel uses for outgoing connections.
 pub(super) const PORTS: &str = "20000-31999";
 
 /// One node.
@@ -37,8 +37,8 @@ pub(super) struct NodePlan {
     pub port_last: u16,
 }
 
-/// `count` nodes for each cell, with ports of their own each: they share one machine. Nothing where `ports` are fewer
-/// than the nodes.
+/// `count` nodes for each cell, each with its own ports, since they share one machine. Empty if `ports` are fewer than
+/// the nodes.
 pub(super) fn nodes_plan(cells: &[Name], count: u32, ports: &RangeInclusive<u16>) -> Vec<NodePlan> {
     let all: Vec<_> = cells.iter().flat_map(|cell| (1..=count).map(move |number| (cell, number))).collect();
     let each = (ports.len() / all.len().max(1)).min(PORTS_PER_NODE_MAX);
@@ -56,17 +56,16 @@ pub(super) fn nodes_plan(cells: &[Name], count: u32, ports: &RangeInclusive<u16>
 /// Nodes that fit the ports of one machine, over all cells.
 pub(super) const NODES_MAX: usize = 30;
 
-/// What agents are started with.
+/// The configuration of agents.
 #[derive(Clone, Debug)]
 pub(super) struct AgentStart {
     pub program: PathBuf,
     pub gateway: String,
     pub layout: Layout,
-    /// Cards of each node.
     pub cards: Vec<String>,
     /// The limit of open files that agents, and so tasks, get back.
     pub open_files: OpenFiles,
-    /// Arguments besides, of every node or of one: `NODE:ARGUMENT`.
+    /// Additional arguments, for every node or for one: `NODE:ARGUMENT`.
     pub arguments: Vec<String>,
 }
 
@@ -94,13 +93,13 @@ impl AgentStart {
             .stdin(Stdio::null())
             .stdout(Stdio::from(log.try_clone()?))
             .stderr(Stdio::from(log))
-            // A Ctrl-C meant for `dev` is not for the agents: `dev` ends them itself.
+            // A Ctrl-C for `dev` must not reach the agents: `dev` ends them itself.
             .process_group(0);
         Ok(command)
     }
 }
 
-/// An argument as a node's agent gets it, where it is meant for that node.
+/// An argument as a node's agent gets it, if it is for that node.
 fn argument_of<'a>(argument: &'a str, node: &str) -> Option<&'a str> {
     match argument.split_once(':') {
         Some((of, own)) if !of.starts_with('-') => (of == node).then_some(own),
@@ -108,7 +107,7 @@ fn argument_of<'a>(argument: &'a str, node: &str) -> Option<&'a str> {
     }
 }
 
-/// Keeps the agent of one node running until cancelled. Where the state directory is locked an agent runs already.
+/// Keeps the agent of one node running until cancelled. If the state directory is locked, an agent runs already.
 pub(super) async fn node_keep(
     start: AgentStart,
     node: NodePlan,
@@ -144,7 +143,7 @@ pub(super) async fn node_keep(
     }
 }
 
-/// Whether an agent has the node: a child of ours that has not ended, or somebody who holds the lock.
+/// Returns true if the node has an agent: a running child of ours, or a process that holds the lock.
 fn agent_runs(state: &Path, child: Option<&mut Child>) -> bool {
     if let Some(child) = child {
         return matches!(child.try_wait(), Ok(None));
@@ -152,14 +151,14 @@ fn agent_runs(state: &Path, child: Option<&mut Child>) -> bool {
     is_locked(state)
 }
 
-/// Whether an agent holds the lock of the state directory.
+/// Returns true if an agent holds the lock of the state directory.
 pub(super) fn is_locked(state: &Path) -> bool {
     let Ok(file) = OpenOptions::new().read(true).open(state.join("lock")) else { return false };
-    // A shared lock of a moment: where it is given, nobody holds the exclusive one.
+    // A short shared lock: it is refused if an agent holds the exclusive one.
     flock(&file, FlockOperation::NonBlockingLockShared).is_err()
 }
 
-/// Removes the own directories of the tasks of a cell that is removed, which its agents did not have time to.
+/// Removes the directories of tasks of a cell that is removed: its agents had no time for that.
 pub(super) fn tasks_remove(layout: &Layout) {
     for entry in fs::read_dir(layout.nodes()).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -169,7 +168,7 @@ pub(super) fn tasks_remove(layout: &Layout) {
         let Ok(state) = entry.path().canonicalize() else { continue };
         let home = tasks_home(Path::new(TASK_DIR), cell, name, &state);
         if tree_remove(&home).is_ok() {
-            // Of this cell alone; there is none where tasks run as the user of the agents.
+            // Of this cell alone. Without task users, it does not exist.
             home.parent().map(fs::remove_dir);
         }
     }

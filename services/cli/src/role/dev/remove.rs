@@ -1,5 +1,5 @@
-//! `borough dev --remove`: ends what runs in a directory, and removes what `dev` made there. It needs nothing of the store,
-//! which may be damaged or gone.
+//! `borough dev --remove`: ends what runs in a directory, and removes what `dev` made there. It does not read the
+//! store, which may be damaged or gone.
 
 use std::fs;
 use std::io;
@@ -14,8 +14,8 @@ use super::nodes::{is_locked, tasks_remove};
 use crate::exit::{Code, Failure};
 use crate::output::Printer;
 
-/// What `dev` makes in its directory, beside the tokens of its cells' nodes, in the order in which it is removed: what says
-/// that the directory is one of `dev` goes last, so that what was interrupted can be repeated.
+/// Files that `dev` makes in its directory, besides the tokens of its cells' nodes, in their order of removal. The file
+/// that marks the directory as one of `dev` is last, so that an interrupted removal can be repeated.
 const MADE: [&str; 11] = [
     "nodes",
     "store",
@@ -29,7 +29,7 @@ const MADE: [&str; 11] = [
     "dev.json",
     "LOCK",
 ];
-/// How the files of those tokens begin.
+/// The prefix of the files of those tokens.
 const NODE_TOKEN: &str = "node-token-";
 
 /// Ends and removes everything of the directory `root`.
@@ -65,7 +65,7 @@ pub(super) fn remove(root: &Path, printer: &Printer) -> Result<Code, Failure> {
     Ok(Code::Done)
 }
 
-/// A node whose agent still runs: one that was never recorded is in no list.
+/// A node whose agent still runs, even if it was never recorded.
 fn node_running(layout: &Layout) -> Option<String> {
     let entries = fs::read_dir(layout.nodes()).into_iter().flatten().flatten();
     let running = |entry: fs::DirEntry| {

@@ -1,8 +1,8 @@
-//! The end of a dev cell: every task is stopped as a stop of its job would do it (withdrawal, drain delay, SIGTERM,
-//! grace, SIGKILL), and stays wanted, so that the next start places it again.
+//! The end of a dev cell. It stops every task like a stop of its job (withdrawal, drain delay, SIGTERM, grace,
+//! SIGKILL). The tasks stay wanted, so that the next start places them again.
 //!
-//! The wait is bounded. A second signal cuts it short, and what the store cannot be asked for the shims are asked for
-//! themselves: they keep the same order, except for the withdrawal.
+//! The wait is bounded, and a second signal ends it. If the store does not answer, the shims are asked directly: they
+//! keep the same order, except for the withdrawal.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -28,40 +28,35 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::output::{Printer, tally};
 use crate::role::RoleSignals;
 
-/// Between two looks at what still runs.
+/// Interval of checks for running tasks.
 const LOOK: Duration = Duration::from_millis(100);
-/// Between two remarks on what is waited for.
+/// Interval of remarks on the wait.
 const REMARK: Duration = Duration::from_secs(5);
-/// For the store to take the stop of one cell.
+/// Time for the store to accept the stop of one cell.
 const STORE_PATIENCE: Duration = Duration::from_secs(5);
-/// For the reports of the last ends to reach the store, and for shims to record ends by SIGKILL.
+/// Time for the last reports to reach the store, and for shims to record ends by SIGKILL.
 const SETTLE: Duration = Duration::from_secs(3);
 /// Tasks in one transaction.
 const TASKS_MAX: usize = 256;
 /// Names of tasks in a remark.
 const NAMES_MAX: usize = 5;
 
-/// What the end of a dev cell works with.
+/// What the end of a dev cell needs.
 pub(super) struct Shutdown<'a> {
-    /// The store of the cells.
     pub db: &'a Database,
-    /// The cells.
     pub cells: &'a [Name],
     /// Where agents record what they start.
     pub records: PathBuf,
     /// How long tasks may take to end.
     pub timeout: Duration,
-    /// Time.
     pub clock: &'a Arc<dyn Clock>,
-    /// Ids.
     pub rng: &'a Arc<dyn Rng>,
-    /// Where progress goes.
     pub printer: &'a Printer,
 }
 
 impl Shutdown<'_> {
     /// Stops every task and waits until none is left, the time is up, or a second signal comes. Scheduler workers must
-    /// have ended, or what is stopped is placed again at once.
+    /// have ended, or they place stopped tasks again at once.
     pub(super) async fn run(&self, signals: &mut RoleSignals) {
         let begun = self.clock.monotonic();
         let ended = tokio::select! {
@@ -76,14 +71,14 @@ impl Shutdown<'_> {
         }
     }
 
-    /// Whether every task has ended within the time.
+    /// Returns true if every task has ended within the time.
     async fn tasks_end(&self, begun: Duration) -> bool {
         let asked = self.tasks_stop().await;
         let (mut direct, mut remarked, mut quiet_since) = (false, begun, None);
         loop {
             let now = self.clock.monotonic();
             let runs = !self.alive(ProcessKind::Shim).is_empty();
-            // The next start finds in the store that they have ended, rather than on the nodes' disks.
+            // The next start then finds their ends in the store, not only on the nodes' disks.
             let settled = match asked {
                 true => self.left().await.is_ok_and(|left| left.is_empty()),
                 false => true,
@@ -101,7 +96,7 @@ impl Shutdown<'_> {
                 remarked = now;
                 self.remark_left("still stopping").await;
             }
-            // What the store does not name, or cannot be asked about, is stopped by a signal to its shim.
+            // Tasks that the store does not name, or cannot be asked about, are stopped by a signal to their shim.
             if runs && settled && !direct {
                 direct = true;
                 self.alive(ProcessKind::Shim).iter().for_each(|shim| drop(shim.process.signal(Signal::USR2)));
@@ -110,7 +105,7 @@ impl Shutdown<'_> {
         }
     }
 
-    /// Begins to stop the tasks of every cell; whether the store has taken all of it.
+    /// Begins to stop the tasks of every cell. Returns true if the store has accepted all stops.
     async fn tasks_stop(&self) -> bool {
         let (mut asked, mut stopping) = (true, 0);
         for cell in self.cells {
@@ -135,7 +130,7 @@ impl Shutdown<'_> {
         asked
     }
 
-    /// Ends what still runs at once. The shims live on to record it.
+    /// Kills all remaining tasks at once. The shims stay to record it.
     async fn tasks_kill(&self) {
         let begun = self.clock.monotonic();
         while !self.alive(ProcessKind::Shim).is_empty()
@@ -163,7 +158,7 @@ impl Shutdown<'_> {
         }
     }
 
-    /// Begins to stop what a cell runs; how many tasks.
+    /// Begins to stop a cell's tasks. Returns their number.
     async fn cell_stop(&self, cell: &Name) -> StoreResult<usize> {
         let space = CellSpace::new(cell.clone());
         let rows = self.cell_tasks(&space).await?;
@@ -211,7 +206,7 @@ impl Shutdown<'_> {
         Ok(rows)
     }
 
-    /// What has not ended yet, by the store: names for people.
+    /// The tasks that have not ended yet, by the store: names for people.
     async fn left(&self) -> StoreResult<BTreeMap<(Name, TaskId), String>> {
         let mut left = BTreeMap::new();
         for cell in self.cells {
@@ -239,7 +234,7 @@ impl Shutdown<'_> {
         Ok((row.user, row.name))
     }
 
-    /// Recorded processes of a kind that live.
+    /// Recorded processes of a kind that still run.
     fn alive(&self, kind: ProcessKind) -> Vec<ProcessRecord> {
         let read = |entry: fs::DirEntry| {
             let name = entry.file_name();
