@@ -1,4 +1,4 @@
-//! The handle, and the one way every call goes: metadata, deadline, repetition, decoded refusal.
+//! The client's handle, and the common path of every call: metadata, deadline, retries, decoded refusals.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,12 +16,12 @@ use crate::error::ClientError;
 use crate::pool::GatewayPool;
 use crate::retry::worth_repeating;
 
-/// A stream of answers; an error may come between them, and mostly ends it.
+/// A stream of answers. An error may come between them, and usually ends it.
 pub type ItemStream<T> = futures::stream::BoxStream<'static, Result<T, ClientError>>;
 
-/// A caller's handle on a set of gateways. Cheap to clone; clones share their connections.
+/// A caller's handle of a set of gateways. Cheap to clone; clones share their connections.
 ///
-/// No method connects before it has to. A call needs a tokio runtime with IO and time.
+/// No method connects before it must. A call needs a tokio runtime with IO and time.
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<CallShared>,
@@ -45,7 +45,7 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    /// A client of `config`. Reads the token file; connects to nothing yet.
+    /// A client of `config`. Reads the token file; does not connect yet.
     ///
     /// # Errors
     /// [`ClientError::NoGateway`], [`ClientError::Address`], [`ClientError::TokenFile`], [`ClientError::TokenText`].
@@ -60,31 +60,31 @@ impl Client {
         Ok(Self { shared, cell, user, request_id: None })
     }
 
-    /// The same client, asking about another cell.
+    /// The same client for another cell.
     #[must_use]
     pub fn with_cell(&self, cell: impl Into<String>) -> Self {
         Self { cell: cell.into(), ..self.clone() }
     }
 
-    /// The same client, asking on behalf of another user.
+    /// The same client for another user.
     #[must_use]
     pub fn with_user(&self, user: impl Into<String>) -> Self {
         Self { user: user.into(), ..self.clone() }
     }
 
-    /// The same client, sending `id` with every mutation instead of a new one: for callers that persist their
-    /// intents. Use it for one mutation; the same id with other content is refused.
+    /// The same client, sending `id` with every mutation instead of a new one: for callers that store their intents.
+    /// Use it for one mutation; the same id with other content is refused.
     #[must_use]
     pub fn with_request_id(&self, id: RequestId) -> Self {
         Self { request_id: Some(id), ..self.clone() }
     }
 
-    /// The cell that calls are about.
+    /// The cell of the calls.
     pub fn cell(&self) -> &str {
         &self.cell
     }
 
-    /// On whose behalf calls are made.
+    /// The user of the calls.
     pub fn user(&self) -> &str {
         &self.user
     }
@@ -107,14 +107,14 @@ impl Client {
         Some(RequestContext { request_id: String::new(), user: self.user.clone() })
     }
 
-    /// The context of a mutation, with an id made once for all its attempts.
+    /// The context of a mutation, with one id for all its tries.
     pub(crate) fn context_mutation(&self) -> Option<RequestContext> {
         let fresh = || RequestId((u128::from(self.random_bits()) << 64) | u128::from(self.random_bits()));
         let id = self.request_id.unwrap_or_else(fresh);
         Some(RequestContext { request_id: id.to_string(), user: self.user.clone() })
     }
 
-    /// One call: `send` is tried on one gateway after the other until it is answered, refused, or out of time.
+    /// One call: tries `send` on one gateway after the other until it is answered, refused, or out of time.
     pub(crate) async fn call<M, R, F, S>(
         &self,
         method: &'static str,
@@ -129,7 +129,7 @@ impl Client {
         self.call_within(self.shared.config.deadline, method, message, send).await
     }
 
-    /// The same with a deadline of its own, for what takes the gateway longer.
+    /// The same with its own deadline, for slower calls.
     pub(crate) async fn call_within<M, R, F, S>(
         &self,
         deadline: Duration,
@@ -145,7 +145,7 @@ impl Client {
         let last: Mutex<CallTries> = Mutex::default();
         match tokio::time::timeout(deadline, self.attempts(&message, &send, &last)).await {
             Ok(result) => result,
-            // What was found out before the time ran out says more than that it ran out.
+            // The last failure says more than that the time ran out.
             Err(_) => match std::mem::take(&mut *last.lock()) {
                 CallTries { count: 0, .. } => Err(ClientError::Deadline { method, deadline }),
                 failed => Err(self.unreachable(failed)),
@@ -184,7 +184,7 @@ impl Client {
         }
     }
 
-    /// One attempt on the gateway in use; where it failed for a reason of its own, the next one comes into use.
+    /// One try on the gateway in use. If that gateway failed for its own reasons, the next one is used from now on.
     pub(crate) async fn attempt<M, R, F, S>(&self, message: M, send: &F) -> Result<R, Status>
     where
         F: Fn(Channel, Request<M>) -> S,
@@ -198,7 +198,7 @@ impl Client {
         result.map(Response::into_inner)
     }
 
-    /// `message` with the caller's proof.
+    /// `message` with the caller's token.
     pub(crate) fn request<M>(&self, message: M) -> Request<M> {
         let mut request = Request::new(message);
         if let Some(authorization) = &self.shared.authorization {
@@ -212,7 +212,7 @@ impl Client {
         ClientError::Unreachable { gateways, attempts: failed.count, source: failed.status }
     }
 
-    /// What a failure means where nothing is repeated.
+    /// The meaning of a failure without a retry.
     pub(crate) fn failed_once(&self, status: Status) -> ClientError {
         match worth_repeating(&status) {
             true => self.unreachable_after(1, Some(Box::new(status))),
@@ -225,7 +225,7 @@ impl Client {
     }
 }
 
-/// The failed attempts of one call.
+/// The failed tries of one call.
 #[derive(Default)]
 struct CallTries {
     count: u32,
@@ -239,7 +239,7 @@ fn authorization(token: &str) -> Result<MetadataValue<Ascii>, ClientError> {
     Ok(value)
 }
 
-/// How [`Client::call`] sends one unary or server-streaming call.
+/// Sends one unary or server-streaming call by [`Client::call`].
 macro_rules! rpc {
     ($service:ident . $method:ident) => {
         |channel, request| async move {
@@ -252,7 +252,7 @@ macro_rules! rpc {
 }
 pub(crate) use rpc;
 
-/// A field an answer must have.
+/// A field that an answer must have.
 pub(crate) fn present<T>(
     method: &'static str,
     field: &'static str,

@@ -1,4 +1,4 @@
-//! Cells, what has happened in them, and the endpoints of their tasks as a list.
+//! Cells, their events, and the list of their tasks' endpoints.
 
 use borough_proto::v1::cell_service_client::CellServiceClient;
 use borough_proto::v1::name_service_client::NameServiceClient;
@@ -13,7 +13,7 @@ use crate::call::{Client, present, rpc};
 use crate::error::ClientError;
 
 impl Client {
-    /// Every cell the gateway knows.
+    /// Every cell that the gateway serves.
     ///
     /// # Errors
     /// As for every call.
@@ -23,20 +23,20 @@ impl Client {
         Ok(answer.cells)
     }
 
-    /// The cell that calls are about, and the cursor from which a watch misses nothing after it.
+    /// The cell of the client, and the cursor for a watch that misses nothing after it.
     ///
     /// # Errors
-    /// As for every call; `NOT_FOUND` where there is no such cell.
+    /// As for every call; `NOT_FOUND` if the cell does not exist.
     pub async fn cell_get(&self) -> Result<(Cell, Option<Cursor>), ClientError> {
         let message = GetCellRequest { context: self.context_read(), name: self.cell().to_owned() };
         let answer: GetCellResponse = self.call("GetCell", message, rpc!(CellServiceClient.get_cell)).await?;
         Ok((present("GetCell", "cell", answer.cell)?, answer.cursor))
     }
 
-    /// Changes settings of the cell that calls are about; what is absent stays.
+    /// Changes settings of the client's cell. Absent settings stay.
     ///
     /// # Errors
-    /// As for every call; `INVALID_ARGUMENT` names the field that cannot be, and what could.
+    /// As for every call; `INVALID_ARGUMENT` names the invalid field, and what would be valid.
     pub async fn cell_update(&self, settings: CellSettings) -> Result<Cell, ClientError> {
         let message = UpdateCellRequest {
             context: self.context_mutation(),
@@ -49,7 +49,7 @@ impl Client {
         present("UpdateCell", "cell", answer.cell)
     }
 
-    /// Endpoints of a user's jobs, of one job where `job` is not empty, of everybody where both are.
+    /// Endpoints: of one job, of a user's jobs if `job` is empty, of all jobs if both are.
     ///
     /// # Errors
     /// As for every call.
@@ -68,7 +68,7 @@ impl Client {
         Ok((answer.endpoints, answer.cursor))
     }
 
-    /// The newest `limit` events of interest, newest last; 0 is 100.
+    /// The newest `limit` matching events, newest last; 0 is 100.
     ///
     /// # Errors
     /// As for every call.

@@ -1,4 +1,4 @@
-//! What a client must know before its first call.
+//! The configuration of a client.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,28 +8,28 @@ use borough_proto::connect::Connector;
 use crate::error::ClientError;
 use crate::retry::RetryPolicy;
 
-/// Where the gateways are, who asks, and how patient the caller is.
+/// The gateways, the caller, and the caller's patience.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     /// Addresses as `host:port` or `http://host:port`, tried in order and in rotation.
     pub gateways: Vec<String>,
     /// How the connection is protected.
     pub transport: Transport,
-    /// How the connection is made: TCP, unless a simulation says otherwise.
+    /// Connects to gateways: by TCP, unless a simulation replaces it.
     pub connector: Connector,
-    /// What proves the caller, where anything does.
+    /// The caller's proof, if any.
     pub token: Option<ClientToken>,
-    /// On whose behalf calls are made.
+    /// The user of the calls.
     pub user: String,
-    /// The cell that calls are about until [`crate::Client::with_cell`] names another.
+    /// The cell of the calls until [`crate::Client::with_cell`] names another.
     pub cell: String,
-    /// How long one call may take, with all its attempts. Streams: how long until they are open.
+    /// The time limit of one call with all its tries. For a stream: until it is open.
     pub deadline: Duration,
-    /// How long one connection may take to be made.
+    /// The time limit of one connection.
     pub connect_timeout: Duration,
-    /// When and how often a call is repeated.
+    /// When and how often a call is retried.
     pub retry: RetryPolicy,
-    /// Attempts in a row without any message before a watch gives up; absent: it never does.
+    /// A watch gives up after so many tries in a row without a message; absent: it never does.
     pub watch_attempts_max: Option<u32>,
 }
 
@@ -60,19 +60,18 @@ pub enum Transport {
     Plaintext,
 }
 
-/// What proves the caller: sent as `authorization: Bearer ...` with every call.
+/// The caller's proof: sent as `authorization: Bearer ...` with every call.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ClientToken {
-    /// The token itself.
     Value(String),
-    /// A file that holds it, read once per client; surrounding white space is not part of it.
+    /// A file that contains it, read once per client. Surrounding white space does not count.
     File(PathBuf),
 }
 
 impl std::fmt::Debug for ClientToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            // A secret has no place in logs.
+            // Logs must not show a secret.
             Self::Value(_) => f.write_str("Value(..)"),
             Self::File(path) => f.debug_tuple("File").field(path).finish(),
         }
@@ -80,7 +79,7 @@ impl std::fmt::Debug for ClientToken {
 }
 
 impl ClientToken {
-    /// The token's text.
+    /// Reads the token's text.
     pub(crate) fn text_read(&self) -> Result<String, ClientError> {
         let text = match self {
             Self::Value(text) => text.trim().to_owned(),

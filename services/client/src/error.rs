@@ -1,4 +1,4 @@
-//! What can go wrong with a call, in the terms of who called: not reached, not in time, refused and why.
+//! Errors of calls: the gateway was not reached, did not answer in time, or refused with a reason.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,99 +10,77 @@ use tonic_types::StatusExt as _;
 /// Why a call has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// No gateway could be reached or all of them were unavailable. Check the addresses and that a gateway runs; the
+    /// No gateway could be reached, or all of them were unavailable. Check the addresses and that a gateway runs; the
     /// call may be repeated.
     #[error("no gateway answered at {} ({attempts} attempts)", gateways.join(", "))]
     Unreachable {
         /// The addresses that were tried.
         gateways: Vec<String>,
-        /// How often, over all of them.
+        /// The number of tries, over all of them.
         attempts: u32,
-        /// The last failure.
         #[source]
         source: Option<Box<Status>>,
     },
-    /// The call was not over in time. A mutation may or may not have had its effect: look, or repeat it under the
-    /// same request id.
+    /// The call was not over in time. A mutation may have had its effect: check, or repeat it under the same request
+    /// id.
     #[error("{method} did not end within {} s", deadline.as_secs_f64())]
-    Deadline {
-        /// The call.
-        method: &'static str,
-        /// The time it had.
-        deadline: Duration,
-    },
+    Deadline { method: &'static str, deadline: Duration },
     /// The gateway refused. Its message says what would be accepted.
     #[error("{0}")]
     Refused(Box<GatewayRefusal>),
-    /// An answer lacks a field it must have: client and gateway are of different versions.
+    /// An answer lacks a required field: client and gateway have different versions.
     #[error("the answer to {method} lacks `{field}`: client and gateway are of different versions")]
-    Incomplete {
-        /// The call.
-        method: &'static str,
-        /// The field.
-        field: &'static str,
-    },
-    /// A gateway address is no address. Correct it.
+    Incomplete { method: &'static str, field: &'static str },
+    /// A gateway address is invalid. Correct it.
     #[error("gateway address {address:?} {problem}; accepted: HOST:PORT or http://HOST:PORT")]
-    Address {
-        /// What was given.
-        address: String,
-        /// What is wrong with it.
-        problem: String,
-    },
+    Address { address: String, problem: String },
     /// No gateway address was given. Give at least one.
     #[error("no gateway address was given")]
     NoGateway,
-    /// The token file cannot be read. Its owner is who may use the cell.
+    /// The token file cannot be read. Its owner is the user who may use the cell.
     #[error("cannot read the token file {path:?}")]
     TokenFile {
-        /// Where it should be.
         path: PathBuf,
-        /// Why it cannot be read.
         #[source]
         source: std::io::Error,
     },
-    /// The token is empty or has characters that no token has.
+    /// The token is empty or has invalid characters.
     #[error("the token is empty or has characters other than visible ASCII")]
     TokenText,
 }
 
-/// A gateway's refusal, with the details it came with.
+/// A gateway's refusal, with its details.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GatewayRefusal {
-    /// The gRPC code.
     pub code: Code,
     /// One sentence for people.
     pub message: String,
-    /// The machine-readable reason, such as `JOB_CHANGED`; empty where none came.
+    /// The machine-readable reason, such as `JOB_CHANGED`; empty if none came.
     pub reason: String,
-    /// Facts that go with the reason.
+    /// Facts about the reason.
     pub metadata: BTreeMap<String, String>,
-    /// Fields of the request that cannot be taken.
+    /// The invalid fields of the request.
     pub fields: Vec<FieldViolation>,
     /// Conditions that are not met.
     pub preconditions: Vec<Precondition>,
-    /// When to ask again, where the gateway said.
+    /// When to ask again, if the gateway set it.
     pub retry_after: Option<Duration>,
 }
 
-/// A field of a request that cannot be taken.
+/// An invalid field of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldViolation {
     /// The field's path, such as `spec.task.ports[0].number`.
     pub field: String,
-    /// What is wrong with it and what would be accepted.
+    /// What is wrong with it, and what would be accepted.
     pub description: String,
 }
 
 /// A condition that is not met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Precondition {
-    /// Its kind.
     pub kind: String,
-    /// What it is about.
     pub subject: String,
-    /// What is wrong.
     pub description: String,
 }
 
@@ -154,7 +132,7 @@ impl ClientError {
         Self::Refused(Box::new(GatewayRefusal::from_status(status)))
     }
 
-    /// The gRPC code, where a gateway gave one.
+    /// The gRPC code, if a gateway returned one.
     pub fn code(&self) -> Option<Code> {
         match self {
             Self::Refused(refusal) => Some(refusal.code),
@@ -162,7 +140,7 @@ impl ClientError {
         }
     }
 
-    /// The refusal, where it is one.
+    /// The refusal, if it is one.
     pub fn refusal(&self) -> Option<&GatewayRefusal> {
         match self {
             Self::Refused(refusal) => Some(refusal),

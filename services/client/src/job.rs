@@ -1,4 +1,4 @@
-//! Jobs: submit, plan, scale, stop, and what there is to read about them.
+//! Jobs: submit, plan, scale, stop, list and describe them.
 
 use borough_proto::v1::job_service_client::JobServiceClient;
 use borough_proto::v1::{
@@ -10,12 +10,10 @@ use borough_proto::v1::{
 use crate::call::{Client, rpc};
 use crate::error::ClientError;
 
-/// A job by the names people use.
+/// A job by its user and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobRef {
-    /// Whose it is.
     pub user: String,
-    /// Its name.
     pub name: String,
 }
 
@@ -33,11 +31,11 @@ impl std::fmt::Display for JobRef {
 }
 
 impl Client {
-    /// Admits a job or applies a changed one. `expected_revision` other than 0 refuses with `ABORTED` where the job's
-    /// revision is another.
+    /// Submits a new job or a changed one. An `expected_revision` other than 0 fails with `ABORTED` if the job's
+    /// revision differs.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] with the fields that cannot be taken, or why the change cannot be made.
+    /// [`ClientError::Refused`] with the invalid fields, or why the change is not possible.
     pub async fn job_submit(
         &self,
         spec: JobSpec,
@@ -52,7 +50,7 @@ impl Client {
         self.call("SubmitJob", message, rpc!(JobServiceClient.submit_job)).await
     }
 
-    /// What submitting `spec` would change, and where its tasks would go.
+    /// The changes of submitting `spec`, and the nodes of its tasks.
     ///
     /// # Errors
     /// As for every call.
@@ -77,7 +75,7 @@ impl Client {
         self.call("ScaleJob", message, rpc!(JobServiceClient.scale_job)).await
     }
 
-    /// Stops a job. Answers when the stop is committed, not when the tasks have ended.
+    /// Stops a job. Returns when the stop is committed, before the tasks have ended.
     ///
     /// # Errors
     /// As for every call.
@@ -91,10 +89,10 @@ impl Client {
         self.call("StopJob", message, rpc!(JobServiceClient.stop_job)).await
     }
 
-    /// One job with its spec, and the cursor from which a watch misses nothing.
+    /// One job with its spec, and the cursor for a watch that misses nothing.
     ///
     /// # Errors
-    /// As for every call; `NOT_FOUND` where there is no such job.
+    /// As for every call; `NOT_FOUND` if the job does not exist.
     pub async fn job_get(&self, job: &JobRef) -> Result<GetJobResponse, ClientError> {
         let message = GetJobRequest {
             context: self.context_read(),
@@ -105,7 +103,7 @@ impl Client {
         self.call("GetJob", message, rpc!(JobServiceClient.get_job)).await
     }
 
-    /// One page of the cell's jobs: of `user` where it is not empty, with those that are over where `ended`.
+    /// One page of the cell's jobs: of `user` unless that is empty, with ended jobs if `ended`.
     ///
     /// # Errors
     /// As for every call.
@@ -142,7 +140,7 @@ impl Client {
         }
     }
 
-    /// Every job that had this name, and their spec versions, newest first.
+    /// Every job that had this name, with its spec versions, newest first.
     ///
     /// # Errors
     /// As for every call.

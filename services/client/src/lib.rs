@@ -1,9 +1,9 @@
 //! The client library of Borough: one handle per caller over a list of gateways.
 //!
-//! What it takes off its callers: it connects and reconnects, goes on to the next gateway where one does not answer,
-//! repeats what is safe to repeat (every call is: reads change nothing, and a mutation carries its request id), keeps
-//! a deadline over all attempts of a call, decodes the details of refusals, and resumes watches without gaps or
-//! repetition. What it leaves to them: the meaning of answers, which are the messages of `borough/v1` as they are.
+//! The library connects and reconnects, and uses the next gateway if one does not answer. It repeats failed calls:
+//! reads change nothing, and a mutation carries its request id, so every call is safe to repeat. It enforces a deadline
+//! over all tries of a call, decodes the details of refusals, and resumes watches without gaps or repetition. Answers
+//! are the messages of `borough/v1`; their meaning is up to the caller.
 
 mod call;
 mod cell;

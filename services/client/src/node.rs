@@ -1,4 +1,4 @@
-//! Nodes, as operators see and steer them.
+//! Nodes: list, describe and operate them.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use borough_proto::v1::{
 use crate::call::{Client, present, rpc};
 use crate::error::ClientError;
 
-/// The gateway watches for the silence of the recorded agent before it answers.
+/// The gateway watches the silence of the recorded agent before it answers.
 const ADMIT_DEADLINE: Duration = Duration::from_secs(60);
 
-/// What a drain does with tasks that have no room elsewhere.
+/// How a drain treats tasks without room elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DrainMode {
-    /// They stay and run on until they have.
+    /// They keep running until they have room.
     Wait,
     /// They are stopped, and wait for a node.
     Force,
@@ -48,7 +48,7 @@ impl Client {
     /// One node.
     ///
     /// # Errors
-    /// As for every call; `NOT_FOUND` where there is no such node.
+    /// As for every call; `NOT_FOUND` if the node does not exist.
     pub async fn node_get(&self, name: &str) -> Result<Node, ClientError> {
         let message = GetNodeRequest {
             context: self.context_read(),
@@ -59,7 +59,7 @@ impl Client {
         present("GetNode", "node", answer.node)
     }
 
-    /// No new tasks on the node: nothing is placed there after the answer.
+    /// Cordons the node: nothing is placed there after the answer.
     ///
     /// # Errors
     /// As for every call.
@@ -73,7 +73,7 @@ impl Client {
         present("CordonNode", "node", answer.node)
     }
 
-    /// The node takes new tasks again; a drain ends.
+    /// Lets the node take new tasks again; ends a drain.
     ///
     /// # Errors
     /// As for every call.
@@ -88,7 +88,7 @@ impl Client {
     }
 
     /// Cordons the node and moves its tasks elsewhere, each as soon as it has room there; with `DrainMode::Force` every
-    /// task is stopped now. Answers when that is committed.
+    /// task is stopped now. Returns when that is committed.
     ///
     /// # Errors
     /// As for every call.
@@ -103,11 +103,11 @@ impl Client {
         present("DrainNode", "node", answer.node)
     }
 
-    /// Sets taints of the node; one of the same key and effect gets the new value. Tasks that run there and do not
-    /// tolerate a new one of `NO_EXECUTE` are moved elsewhere. Answers when that is committed.
+    /// Sets taints of the node; one of the same key and effect gets the new value. Running tasks that do not tolerate a
+    /// new one of `NO_EXECUTE` are moved elsewhere. Returns when that is committed.
     ///
     /// # Errors
-    /// As for every call; `INVALID_ARGUMENT` names a taint that cannot be.
+    /// As for every call; `INVALID_ARGUMENT` names an invalid taint.
     pub async fn node_taint(&self, name: &str, taints: Vec<Taint>) -> Result<Node, ClientError> {
         let message = TaintNodeRequest {
             context: self.context_mutation(),
@@ -119,11 +119,11 @@ impl Client {
         present("TaintNode", "node", answer.node)
     }
 
-    /// Gives the node to the agent `identity` (`DURABLE@MACHINE`), since the machine of the recorded one is gone for good.
-    /// Answers when that is committed; the gateway watches before for the silence of the recorded agent.
+    /// Gives the node to the agent `identity` (`DURABLE@MACHINE`), since the machine of the recorded one is gone for
+    /// good. The gateway first watches the silence of the recorded agent. Returns when the change is committed.
     ///
     /// # Errors
-    /// As for every call; `FAILED_PRECONDITION` where the recorded agent still reports, or the node is not lost yet.
+    /// As for every call; `FAILED_PRECONDITION` if the recorded agent still reports, or the node is not lost yet.
     pub async fn node_admit(&self, name: &str, identity: &str) -> Result<Node, ClientError> {
         let message = AdmitNodeRequest {
             context: self.context_mutation(),
@@ -138,7 +138,7 @@ impl Client {
         present("AdmitNode", "node", answer.node)
     }
 
-    /// Takes taints of the node away; those that are not there are gone already.
+    /// Removes taints of the node; missing ones are ignored.
     ///
     /// # Errors
     /// As for every call.

@@ -1,5 +1,5 @@
-//! One channel per gateway, and which of them is in use. A channel reconnects by itself; the pool goes on to the next
-//! gateway when a call could not be answered by the one in use.
+//! One channel per gateway, and the one in use. A channel reconnects by itself. The pool changes to the next gateway
+//! when the present one could not answer a call.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -28,7 +28,7 @@ struct PooledGateway {
 }
 
 impl GatewayPool {
-    /// Checks every address; connects to none.
+    /// Checks every address; does not connect.
     pub(crate) fn new(config: &ClientConfig) -> Result<Self, ClientError> {
         if config.gateways.is_empty() {
             return Err(ClientError::NoGateway);
@@ -46,10 +46,10 @@ impl GatewayPool {
         (number, channel.get_or_insert_with(|| self.connector.connect_lazy(&gateway.endpoint)).clone())
     }
 
-    /// Goes on from gateway `failed`, unless another call already has.
+    /// Changes from gateway `failed` to the next one, unless another call already has.
     pub(crate) fn rotate(&self, failed: usize) {
         let next = (failed + 1) % self.gateways.len();
-        // Losing the race means that the pool has moved on already, which is what is wanted.
+        // If this loses the race, the pool has already changed, which is the aim.
         let _moved = self.current.compare_exchange(failed, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
@@ -79,7 +79,7 @@ fn gateway(config: &ClientConfig, address: &str) -> Result<PooledGateway, Client
         .map_err(|error| refuse(format!("cannot be used ({error})")))?
         .connect_timeout(config.connect_timeout)
         .tcp_nodelay(true)
-        // A peer that vanished without a word is noticed within fifteen seconds, also by idle watches.
+        // A peer that vanished is noticed within fifteen seconds, also by idle watches.
         .http2_keep_alive_interval(Duration::from_secs(10))
         .keep_alive_timeout(Duration::from_secs(5))
         .keep_alive_while_idle(true);

@@ -1,23 +1,23 @@
-//! When a call is repeated, and after which pause. Pure: the random bits are an argument.
+//! Decides whether a call is retried, and after which pause. Pure: the random bits are an argument.
 
 use std::time::Duration;
 
 use tonic::{Code, Status};
 
-/// How often and how fast calls are repeated.
+/// How often and how fast calls are retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Attempts at most, the first among them.
+    /// The most tries, the first one included.
     pub attempts_max: u32,
-    /// The pause before the second attempt; doubled for each further one.
+    /// The pause before the second try; doubled for each further one.
     pub backoff_initial: Duration,
     /// The longest pause.
     pub backoff_max: Duration,
 }
 
 impl Default for RetryPolicy {
-    /// Six attempts over about a second and a half: long enough for a gateway to start again, short enough for a
-    /// person to wait for "not reachable".
+    /// Six tries over about a second and a half: long enough for a gateway to restart, short enough for a person to
+    /// wait for "not reachable".
     fn default() -> Self {
         Self {
             attempts_max: 6,
@@ -28,8 +28,8 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// The pause after `attempts` failed ones: between half and all of the doubled step, by the random `bits`, so
-    /// that clients that lost the same gateway do not come back together.
+    /// The pause after `attempts` failed tries: between half and all of the doubled step, by the random `bits`. Clients
+    /// that lost the same gateway therefore do not come back together.
     pub fn pause(&self, attempts: u32, bits: u64) -> Duration {
         let doublings = attempts.saturating_sub(1).min(16);
         let step = self.backoff_initial.saturating_mul(1 << doublings).min(self.backoff_max);
@@ -39,14 +39,15 @@ impl RetryPolicy {
     }
 }
 
-/// Whether the same call may succeed on another attempt: the gateway said it is unavailable, or the connection broke.
+/// Returns true if the same call may succeed on another try: the gateway reported that it is unavailable, or the
+/// connection broke.
 ///
-/// A status that came over the wire has no source; one that the transport made has. Repeating is safe for every call,
-/// since a mutation carries its request id.
+/// A status from the wire has no source; one from the transport has. Every call is safe to repeat, since a mutation
+/// carries its request id.
 pub(crate) fn worth_repeating(status: &Status) -> bool {
     let broken = std::error::Error::source(status).is_some();
     match status.code() {
-        // The second is the store's own time limit; the caller's deadline is kept by the caller, over all attempts.
+        // The second is the store's own time limit. The caller enforces its deadline itself, over all tries.
         Code::Unavailable | Code::DeadlineExceeded => true,
         Code::Unknown | Code::Internal | Code::Cancelled => broken,
         _ => false,

@@ -1,4 +1,4 @@
-//! Tasks: their state, their output, and what people do to a single one.
+//! Tasks: their state, their output, and operations on a single one.
 
 use borough_proto::bounds::{REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX};
 use borough_proto::v1::task_service_client::TaskServiceClient;
@@ -15,10 +15,9 @@ use crate::call::{Client, ItemStream, rpc};
 use crate::error::ClientError;
 use crate::job::JobRef;
 
-/// A task by the names people use.
+/// A task by its job and index.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskRef {
-    /// Its job.
     pub job: JobRef,
     /// Its number within the job, from 0.
     pub index: u32,
@@ -30,16 +29,16 @@ impl std::fmt::Display for TaskRef {
     }
 }
 
-/// Which part of a task's output is wanted. The default is all that is kept of both streams.
+/// Which part of a task's output to return. The default is all kept output of both streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogQuery {
     /// One stream; [`read_logs_request::Stream::Unspecified`] is both.
     pub stream: read_logs_request::Stream,
     /// Whole lines from the end.
     pub tail_lines: Option<u32>,
-    /// Goes on with what is written, until the attempt ends.
+    /// Streams new output until the attempt ends.
     pub follow: bool,
-    /// Which attempt; absent: the current or last.
+    /// Absent: the current or last attempt.
     pub incarnation: Option<u64>,
 }
 
@@ -48,7 +47,7 @@ impl Client {
         self.call("ListTasks", message, rpc!(TaskServiceClient.list_tasks)).await
     }
 
-    /// All pages of a list, and the first page's cursor: a watch from there replays whatever changed between pages.
+    /// All pages of a list, and the first page's cursor: a watch from there replays the changes between pages.
     async fn task_pages(
         &self,
         mut message: ListTasksRequest,
@@ -64,7 +63,7 @@ impl Client {
         Ok((tasks, cursor))
     }
 
-    /// The tasks of a job by index, with the cursor from which a watch misses nothing.
+    /// The tasks of a job by index, with the cursor for a watch that misses nothing.
     ///
     /// # Errors
     /// As for every call.
@@ -80,7 +79,7 @@ impl Client {
         self.task_pages(message).await
     }
 
-    /// The tasks on a node, with the cursor from which a watch misses nothing.
+    /// The tasks on a node, with the cursor for a watch that misses nothing.
     ///
     /// # Errors
     /// As for every call.
@@ -96,7 +95,7 @@ impl Client {
         self.task_pages(message).await
     }
 
-    /// Why a task, or every pending class of a job, is where it is.
+    /// Explains the placement of a task, or of every pending class of a job.
     ///
     /// # Errors
     /// As for every call.
@@ -116,7 +115,7 @@ impl Client {
         self.call("ExplainTask", message, rpc!(TaskServiceClient.explain_task)).await
     }
 
-    /// Why a task that has a node has no room elsewhere, were it to leave that node now.
+    /// Explains why a task has no room elsewhere, as if it left its node now.
     ///
     /// # Errors
     /// As for every call.
@@ -149,7 +148,7 @@ impl Client {
         Ok(())
     }
 
-    /// Ends the task's attempt and starts the next. Answers when the end is committed.
+    /// Ends the task's attempt and starts the next. Returns when the end is committed.
     ///
     /// # Errors
     /// As for every call.
@@ -164,8 +163,8 @@ impl Client {
         self.call("RestartTask", message, rpc!(TaskServiceClient.restart_task)).await
     }
 
-    /// A task's output. The stream ends with what is kept, or, followed, with the attempt. A connection that breaks in
-    /// the middle ends it with an error: output has no cursor to go on from.
+    /// A task's output. The stream ends with the kept output or, with `follow`, with the attempt. A broken connection
+    /// ends it with an error: output has no cursor to resume from.
     ///
     /// # Errors
     /// As for every call, for the opening; each item may be one.
@@ -189,8 +188,8 @@ impl Client {
         Ok(items(self.clone(), opened))
     }
 
-    /// Runs `command` inside a running task's environment, on a terminal of the size `terminal` where there is one.
-    /// `input` is the caller's side after the opening. A command is not run twice: nothing here is repeated.
+    /// Runs `command` inside a running task's environment, on a terminal of the size `terminal` if given. `input` is
+    /// the caller's side after the opening. Nothing is retried, so that a command never runs twice.
     ///
     /// # Errors
     /// As for every call, for the opening; each item may be one.

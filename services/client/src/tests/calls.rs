@@ -1,4 +1,4 @@
-//! Calls: repetition under one request id, rotation, deadlines, decoded refusals, proof of the caller.
+//! Calls: retries under one request id, rotation, deadlines, decoded refusals, the caller's token.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ async fn the_next_gateway_answers_for_one_that_is_gone() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_said_with_every_address() {
+async fn an_unreachable_gateway_is_reported_with_every_address() {
     let (first, second) = (nobody().await, nobody().await);
     let error = client(&[&first, &second], |_| {}).cell_list().await.unwrap_err();
     let text = error.to_string();

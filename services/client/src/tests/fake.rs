@@ -1,4 +1,4 @@
-//! A gateway in this process: it answers from a script and writes down what it was asked.
+//! A fake gateway in this process: it answers from a script and records its requests.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,11 +26,11 @@ pub(super) struct Script {
     pub(super) authorizations: Mutex<Vec<String>>,
     /// Streams of `Watch`; after the last one a stream that stays open.
     pub(super) watches: Mutex<VecDeque<Sends<WatchResponse>>>,
-    /// From where each `Watch` wanted to go on.
+    /// The resume cursor of each `Watch`.
     pub(super) watch_resumes: Mutex<Vec<Option<Cursor>>>,
     /// Streams of `WatchEndpoints`.
     pub(super) endpoints: Mutex<VecDeque<Sends<WatchEndpointsResponse>>>,
-    /// From where each `WatchEndpoints` wanted to go on.
+    /// The resume cursor of each `WatchEndpoints`.
     pub(super) endpoint_resumes: Mutex<Vec<Option<Cursor>>>,
 }
 

@@ -1,4 +1,4 @@
-//! The client against a server in this process that breaks on purpose.
+//! The client and a server in this process that fails on purpose.
 
 mod calls;
 mod fake;
@@ -10,7 +10,7 @@ use borough_kv::env::SeededRng;
 
 use crate::{Client, ClientConfig, RetryPolicy};
 
-/// A client with short pauses, so that tests of repetition are quick.
+/// A client with short pauses, so that tests of retries are quick.
 fn client(gateways: &[&str], adjust: impl FnOnce(&mut ClientConfig)) -> Client {
     let gateways = gateways.iter().map(|&address| address.to_owned()).collect();
     let mut config = ClientConfig::new(gateways, "alice", "alpha");

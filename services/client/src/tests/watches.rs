@@ -1,4 +1,4 @@
-//! Watches over streams that break in the middle, end, and are trimmed.
+//! Watches over streams that break, end, and are trimmed.
 
 use borough_proto::v1::{
     Endpoint, EndpointWithdrawn, Task, WatchEndpointsResponse, WatchFilter, WatchResponse,
@@ -68,7 +68,7 @@ async fn a_watch_goes_on_from_a_bookmark() {
 }
 
 #[tokio::test]
-async fn a_trimmed_watch_says_so_once_and_is_over() {
+async fn a_trimmed_watch_yields_one_resync_and_ends() {
     let fake = fake::start().await;
     fake.script.watches.lock().push_back(vec![change(2, 20), Err(Status::out_of_range("list again"))]);
     let watch = client(&[&fake.address], |_| {}).watch_cell(WatchFilter::default(), None);
@@ -88,7 +88,7 @@ async fn a_refused_watch_ends_with_the_refusal() {
 }
 
 #[tokio::test]
-async fn a_watch_gives_up_where_it_was_told_to() {
+async fn a_watch_gives_up_after_its_configured_tries() {
     let fake = fake::start().await;
     fake.script.watches.lock().extend((0..5).map(|_| Vec::new()));
     let client = client(&[&fake.address], |config| config.watch_attempts_max = Some(3));
@@ -111,7 +111,7 @@ fn marked(stamp: u8) -> Result<WatchEndpointsResponse, Status> {
     event(stamp, Event::Bookmark(true))
 }
 
-/// The indexes an item is about, with its kind.
+/// The indexes of an item, with its kind.
 fn told(item: EndpointItem) -> (&'static str, Vec<u32>) {
     match item {
         EndpointItem::Snapshot { endpoints, .. } => {

@@ -1,4 +1,4 @@
-//! The watch of everything that changes in a cell.
+//! The watch of all changes in a cell.
 
 use borough_proto::v1::watch_service_client::WatchServiceClient;
 use borough_proto::v1::{Cursor, WatchFilter, WatchRequest, WatchResponse, watch_response};
@@ -9,15 +9,15 @@ use crate::call::{Client, ItemStream, present, rpc};
 use crate::error::ClientError;
 use crate::watch::follow::{Followed, WatchFeed, WatchFollower};
 
-/// What a watch of a cell yields.
+/// An item of the watch of a cell.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CellItem {
     /// A change; each is yielded once, in order.
     Change(Box<WatchResponse>),
-    /// Everything of interest up to the cursor has been yielded.
+    /// All matching changes up to the cursor were yielded.
     Bookmark(Cursor),
-    /// The gateway cannot go on from where this watch was; the text says why. It is the last item: list again, and
-    /// watch from the cursor of that list.
+    /// The gateway cannot resume this watch; the text says why. It is the last item: list again, and watch from the
+    /// cursor of that list.
     Resync(String),
 }
 
@@ -56,12 +56,12 @@ impl WatchFeed for CellFeed {
 }
 
 impl Client {
-    /// Everything that changes in the cell after `resume`, or from now: filtered, in order, without gaps or
-    /// repetition over broken connections.
+    /// Yields all matching changes of the cell after `resume`, or from now: in order, without gaps or repetition over
+    /// broken connections.
     ///
     /// # Errors
-    /// The first item may be an error of the call that finds out where "now" is. A later one, such as a refusal, ends
-    /// the stream.
+    /// The first item may be an error of the call for the present cursor. A later one, such as a refusal, ends the
+    /// stream.
     pub fn watch_cell(&self, filter: WatchFilter, resume: Option<Cursor>) -> ItemStream<CellItem> {
         let unopened = Unopened { client: self.clone(), filter, resume };
         let state = Watching::Unopened(Box::new(unopened));
@@ -79,7 +79,7 @@ enum Watching {
     Over,
 }
 
-/// A watch nobody has asked for an item yet.
+/// A watch before its first item.
 struct Unopened {
     client: Client,
     filter: WatchFilter,
@@ -114,8 +114,8 @@ impl Watching {
 }
 
 impl Unopened {
-    /// Without a cursor "now" is asked for: a watch that began without one would lose what happens in a break before
-    /// its first message.
+    /// Without a cursor, asks for the present one first. A watch without one would lose changes if its connection broke
+    /// before its first message.
     async fn open(self) -> Result<Box<WatchFollower<CellFeed>>, ClientError> {
         let base = match self.resume {
             Some(cursor) => cursor,

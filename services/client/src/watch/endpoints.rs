@@ -1,4 +1,4 @@
-//! The watch of endpoints, for load balancers and for people who wait for one.
+//! The watch of endpoints, for load balancers and for callers that wait for one.
 
 use borough_proto::v1::name_service_client::NameServiceClient;
 use borough_proto::v1::{
@@ -12,23 +12,22 @@ use crate::call::{Client, ItemStream, rpc};
 use crate::error::ClientError;
 use crate::watch::follow::{Followed, WatchFeed, WatchFollower};
 
-/// What a watch of endpoints yields.
+/// An item of the watch of endpoints.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EndpointItem {
-    /// Every endpoint there is: it replaces whatever was known before.
+    /// Every present endpoint: replaces whatever was known before.
     Snapshot {
-        /// The endpoints.
         endpoints: Vec<Endpoint>,
-        /// Watching from here continues it.
+        /// A watch from here continues the snapshot.
         cursor: Cursor,
     },
-    /// An endpoint is there, or has changed.
+    /// A new or changed endpoint.
     Published(Box<Endpoint>),
     /// An endpoint is gone; its incarnation never comes back.
     Withdrawn(EndpointWithdrawn),
-    /// Everything up to the cursor has been yielded.
+    /// All changes up to the cursor were yielded.
     Bookmark(Cursor),
-    /// The gateway cannot go on from where this watch was; the text says why. A snapshot follows.
+    /// The gateway cannot resume this watch; the text says why. A snapshot follows.
     Resync(String),
 }
 
@@ -69,9 +68,8 @@ impl WatchFeed for EndpointFeed {
 }
 
 impl Client {
-    /// The endpoints of a user's job, or of all of the user's jobs where `job` is empty: first a snapshot (unless
-    /// `resume` says from where to go on), then every change, in order, without gaps or repetition over broken
-    /// connections.
+    /// Yields the endpoints of a user's job, or of all of the user's jobs if `job` is empty. First comes a snapshot
+    /// (unless `resume` is given), then every change, in order, without gaps or repetition over broken connections.
     ///
     /// # Errors
     /// An error, such as a refusal, ends the stream.
@@ -98,7 +96,7 @@ impl Client {
 
 struct Watching {
     follower: WatchFollower<EndpointFeed>,
-    /// What has come of an incomplete snapshot: a broken one is never seen outside.
+    /// The endpoints of an incomplete snapshot. A broken snapshot is never yielded.
     snapshot: Option<Vec<Endpoint>>,
 }
 

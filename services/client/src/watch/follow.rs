@@ -1,4 +1,4 @@
-//! A server's stream kept open over broken connections, by the rules of [`Resumption`].
+//! Keeps a server's stream open over broken connections, by the rules of [`Resumption`].
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::error::ClientError;
 use crate::retry::worth_repeating;
 use crate::watch::resumption::Resumption;
 
-/// A kind of watch: how it is opened, and how its messages are read.
+/// A kind of watch: how to open it, and how to read its messages.
 pub(crate) trait WatchFeed: Send + Sync + 'static {
     /// What the server sends.
     type Message: Send + 'static;
@@ -25,22 +25,22 @@ pub(crate) trait WatchFeed: Send + Sync + 'static {
     /// The message's cursor.
     fn cursor(message: &Self::Message) -> Option<&Cursor>;
 
-    /// Whether more changes of the same commit follow, with the same cursor.
+    /// Returns true if more changes of the same commit follow, with the same cursor.
     fn is_followed(message: &Self::Message) -> bool;
 
-    /// Whether the message only says that everything up to its cursor has been sent.
+    /// Returns true if the message only says that everything up to its cursor was sent.
     fn is_bookmark(message: &Self::Message) -> bool;
 }
 
-/// What a follower yields.
+/// An item of a follower.
 pub(crate) enum Followed<M> {
     /// A change, once.
     Change(Box<M>),
-    /// Everything up to the cursor has been yielded.
+    /// Everything up to the cursor was yielded.
     Bookmark(Cursor),
-    /// The stream started again inside an incomplete snapshot: what was yielded of it is void.
+    /// The stream started again inside an incomplete snapshot: discard what was yielded of it.
     SnapshotVoid,
-    /// The gateway cannot go on from where the watch was, and says why. The next stream starts with a snapshot.
+    /// The gateway cannot resume the watch; the text says why. The next stream starts with a snapshot.
     Trimmed(String),
 }
 
@@ -50,11 +50,11 @@ pub(crate) struct WatchFollower<F: WatchFeed> {
     feed: Arc<F>,
     resumption: Resumption,
     stream: Option<Streaming<F::Message>>,
-    /// Attempts in a row that brought no message.
+    /// Tries in a row without a message.
     attempts: u32,
 }
 
-/// Why a stream is no more.
+/// Why a stream has ended.
 enum Break {
     Trimmed(String),
     Repeat(Option<Box<Status>>),
@@ -68,7 +68,7 @@ impl<F: WatchFeed> WatchFollower<F> {
         Self { client, feed, resumption: Resumption::after(base), stream: None, attempts: 0 }
     }
 
-    /// The next item; waits for as long as there is none.
+    /// The next item; waits for it.
     pub(crate) async fn next(&mut self) -> Result<Followed<F::Message>, ClientError> {
         loop {
             let message = match self.message().await {
@@ -100,7 +100,7 @@ impl<F: WatchFeed> WatchFollower<F> {
         }
     }
 
-    /// The next message of the open stream, which is opened first where there is none.
+    /// The next message. Opens the stream first if none is open.
     async fn message(&mut self) -> Result<F::Message, Break> {
         let stream = match &mut self.stream {
             Some(stream) => stream,
@@ -111,13 +111,13 @@ impl<F: WatchFeed> WatchFollower<F> {
         };
         match stream.message().await {
             Ok(Some(message)) => Ok(message),
-            // A gateway ends a watch only when it goes down.
+            // A gateway ends a watch only when it shuts down.
             Ok(None) => Err(Break::Repeat(None)),
             Err(status) => Err(sort(&self.client, status)),
         }
     }
 
-    /// Gets ready for the next stream, after a pause; an item where the consumer must know.
+    /// Prepares the next stream, after a pause. Returns an item if the consumer must know.
     async fn broken(&mut self, broken: Break) -> Result<Option<Followed<F::Message>>, ClientError> {
         self.stream = None;
         self.attempts += 1;
@@ -126,7 +126,7 @@ impl<F: WatchFeed> WatchFollower<F> {
             Break::Trimmed(why) => {
                 let first = self.attempts == 1;
                 self.resumption = Resumption::after(None);
-                // A gateway that trims at once again is not asked in a tight loop.
+                // A gateway that trims again at once must not be asked in a tight loop.
                 if !first {
                     self.pause().await;
                 }

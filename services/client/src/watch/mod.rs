@@ -1,5 +1,5 @@
-//! Watches that survive broken connections: what was delivered is never delivered again, what was not is not lost,
-//! and where the gateway can no longer go on from a cursor the consumer is told so.
+//! Watches that survive broken connections. No change is delivered twice or lost. If the gateway cannot resume from a
+//! cursor, the consumer is notified.
 
 mod cell;
 mod endpoints;

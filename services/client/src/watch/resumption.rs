@@ -1,42 +1,42 @@
-//! From where a broken watch goes on, and which of its messages were delivered before. Pure.
+//! Decides where a broken watch resumes, and which of its messages were delivered before. Pure.
 //!
-//! All changes of one commit share one cursor, and a stream may break between them. Going on from that cursor would
-//! lose the rest of the commit. So the watch goes on from the last cursor known to be complete, which the last change
-//! of a commit and every bookmark say, and what the broken stream had already delivered after it is counted off.
+//! All changes of one commit share one cursor, and a stream may break between them. Resuming from that cursor would
+//! lose the rest of the commit. The watch therefore resumes from the last complete cursor, which the last change of a
+//! commit and every bookmark mark. It skips as many changes after that as the broken stream had already delivered.
 
 use borough_proto::v1::Cursor;
 
-/// What a watch has delivered.
+/// The delivered part of a watch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Resumption {
-    /// Everything up to and with this cursor has been delivered. Absent: a snapshot is still incomplete.
+    /// Everything up to and with this cursor was delivered. Absent: a snapshot is still incomplete.
     base: Option<Cursor>,
     /// The cursor of the newest changes after the base.
     newest: Option<Cursor>,
-    /// How many changes with the newest cursor have been delivered.
+    /// Delivered changes with the newest cursor.
     delivered: u32,
-    /// How many changes with the newest cursor the open stream has sent.
+    /// Changes with the newest cursor that the open stream has sent.
     sent: u32,
 }
 
 impl Resumption {
-    /// A watch that goes on after `base`, or starts with a snapshot.
+    /// A watch that continues after `base`, or starts with a snapshot.
     pub(crate) fn after(base: Option<Cursor>) -> Self {
         Self { base, ..Self::default() }
     }
 
-    /// Where a new stream is to start. Absent: with a snapshot.
+    /// Where a new stream must start. Absent: with a snapshot.
     pub(crate) fn reopened(&mut self) -> Option<Cursor> {
         self.sent = 0;
         self.base.clone()
     }
 
-    /// Whether a snapshot is still incomplete.
+    /// Returns true if a snapshot is still incomplete.
     pub(crate) fn in_snapshot(&self) -> bool {
         self.base.is_none()
     }
 
-    /// Everything up to `cursor` has been sent.
+    /// Records that everything up to `cursor` was sent.
     pub(crate) fn complete(&mut self, cursor: &Cursor) {
         let passed = |known: &Option<Cursor>| known.as_ref().is_none_or(|known| !before(cursor, known));
         if passed(&self.base) && passed(&self.newest) {
@@ -44,7 +44,7 @@ impl Resumption {
         }
     }
 
-    /// Whether a change with `cursor` is to be delivered; it is counted as delivered if so.
+    /// Returns true if a change with `cursor` must be delivered, and counts it as delivered.
     pub(crate) fn accept(&mut self, cursor: &Cursor) -> bool {
         let Some(base) = &self.base else { return true };
         if cursor == base || before(cursor, base) {
@@ -69,7 +69,7 @@ impl Resumption {
     }
 }
 
-/// Whether `left` is before `right`; cursors of different epochs have no order.
+/// Returns true if `left` is before `right`; cursors of different epochs have no order.
 fn before(left: &Cursor, right: &Cursor) -> bool {
     left.store_epoch == right.store_epoch && left.stamp < right.stamp
 }
