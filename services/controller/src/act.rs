@@ -1,4 +1,4 @@
-//! Doing what was decided: each action in transactions of its own, under the lease.
+//! Carries out decisions: each action in transactions of its own, under the lease.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -27,20 +27,16 @@ const TASKS_MAX: usize = 256;
 /// Carries out the actions of a controller that leads.
 #[derive(Clone)]
 pub struct ActionExecutor {
-    /// The store.
     pub db: Database,
-    /// The cell.
     pub space: CellSpace,
-    /// The lease it leads by.
+    /// The lease by which it leads.
     pub lease: HeldLease,
-    /// Time.
     pub clock: Arc<dyn Clock>,
-    /// Ids.
     pub rng: Arc<dyn Rng>,
 }
 
 impl ActionExecutor {
-    /// Does one thing, in as many transactions as it takes.
+    /// Carries out one action, in as many transactions as needed.
     pub async fn act(&self, action: ControllerAction) -> StoreResult<()> {
         match action {
             ControllerAction::TasksUnwanted(job) => {
@@ -93,7 +89,7 @@ impl ActionExecutor {
                 })
                 .await
             }
-            // Decided further before it gets here: what has no room elsewhere stays.
+            // [`departures_now`](crate::decide::departures_now) has split it before: tasks without room elsewhere stay.
             ControllerAction::TasksDrain(_) => Ok(()),
             ControllerAction::TasksMove(reason, attempts) => {
                 self.attempts("task_move", &attempts, |tx, mut changes, attempts| async move {
@@ -105,7 +101,7 @@ impl ActionExecutor {
         }
     }
 
-    /// Declares a node lost, unless it has been heard of since.
+    /// Declares a node lost, unless it has renewed its lease since.
     pub async fn node_lost(&self, silent: &Silent) -> StoreResult<()> {
         self.change("node_declare_lost", |tx, mut changes| async move {
             let outcome = node_declare_lost(&tx, &mut changes, silent.node, silent.observed.as_ref()).await?;
@@ -115,7 +111,7 @@ impl ActionExecutor {
         .await
     }
 
-    /// Forgets a job that is over.
+    /// Removes an ended job.
     pub async fn job_forget(&self, job: JobId) -> StoreResult<()> {
         self.change("job_remove", |tx, mut changes| async move {
             job_remove(&tx, &mut changes, job).await?;
@@ -124,7 +120,7 @@ impl ActionExecutor {
         .await
     }
 
-    /// Goes through rows in transactions of at most [`TASKS_MAX`] each, from the first to the last.
+    /// Visits rows in transactions of at most [`TASKS_MAX`] each, from the first to the last.
     async fn sweep<F, Fut>(&self, action: &'static str, closure: F) -> StoreResult<()>
     where
         F: Fn(Transaction, ChangeSet, Option<TaskId>) -> Fut,
@@ -155,7 +151,7 @@ impl ActionExecutor {
         Ok(())
     }
 
-    /// One transaction under the lease. The steps check the state they change, so running them again does no harm.
+    /// One transaction under the lease. The steps check the state that they change, so repeating them does no harm.
     pub(crate) async fn change<T, F, Fut>(&self, action: &'static str, closure: F) -> StoreResult<T>
     where
         F: Fn(Transaction, ChangeSet) -> Fut,

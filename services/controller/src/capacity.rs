@@ -1,4 +1,4 @@
-//! Whether there is room elsewhere for what a drained node runs: asked of the scheduler's own code.
+//! Finds out whether the tasks of a drained node have room elsewhere, by the scheduler's own code.
 
 use borough_scheduler_core::{CellSettings, Relocation, Snapshot};
 use borough_store::cell::CellMeta;
@@ -6,7 +6,7 @@ use borough_store::mirror::MirrorState;
 
 use crate::decide::leaving;
 
-/// Moves in the cell as the mirror has it.
+/// Possible moves in the cell as the mirror has it.
 pub fn relocation_of(state: &MirrorState, meta: &CellMeta, now_ms: i64) -> Relocation {
     Relocation::new(snapshot_of(state, meta), leaving(state), now_ms)
 }

@@ -1,4 +1,4 @@
-//! What is to be done about a job or a node: pure functions of the state.
+//! Decides the actions for a job or a node: pure functions of the state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use borough_model::task::StopReason;
 use borough_model::{Delta, GangId, Incarnation, JobId, JobRow, Name, NodeId, TaskId, TaskRow, TaskState};
 use borough_store::mirror::MirrorState;
 
-/// Something to be done, in transactions of its own.
+/// An action, carried out in transactions of its own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ControllerAction {
     /// Begin to end the tasks that the job does not want.
@@ -19,33 +19,32 @@ pub enum ControllerAction {
     TasksRevive(JobId),
     /// End the job: every task is gone.
     JobEnd(JobId),
-    /// Let the job go, or end it: those it waits for have ended.
+    /// Start the job, or end it: the jobs that it waits for have ended.
     JobDependencies(JobId),
-    /// Take note in every task of the node that it is lost.
+    /// Record in every task of the node that it is lost.
     NodeTasksLost(NodeId),
-    /// Let go of a gang whose time to come together is over, or carry out its holds.
+    /// Give up a gang whose time to gather is over, or settle its holds.
     GangEnd(GangId),
-    /// Give these attempts up, to be placed elsewhere.
+    /// Give up these attempts, to be placed elsewhere.
     TasksReschedule(NodeId, Vec<(TaskId, Incarnation)>),
     /// Move these attempts off their node: it is drained, or has a taint that they do not tolerate.
     TasksMove(StopReason, Vec<(TaskId, Incarnation)>),
     /// Move those of these attempts off their drained node that have room elsewhere ([`departures_now`]).
     TasksDrain(Vec<Departures>),
-    /// Let these attempts go that were promised room on the node and have waited for it in vain.
+    /// Release these attempts' promises of room on the node, for which they have waited in vain.
     PromisesExpire(NodeId, Vec<(TaskId, Incarnation)>),
 }
 
-/// Attempts of one job that are to leave a drained node.
+/// Attempts of one job that must leave a drained node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Departures {
-    /// The attempts.
     pub attempts: Vec<(TaskId, Incarnation)>,
     /// How many of them may leave now.
     pub at_once: usize,
 }
 
-/// Of attempts that are to leave a drained node, those that leave now: of each job at most [`Departures::at_once`], and
-/// none that has no room elsewhere (`fits`). What has none stays where it is and runs on.
+/// Selects the attempts that leave a drained node now: of each job at most [`Departures::at_once`], and only those that
+/// have room elsewhere (`fits`). The others keep running where they are.
 pub fn departures_now(
     departures: &[Departures],
     mut fits: impl FnMut(TaskId) -> bool,
@@ -57,7 +56,7 @@ pub fn departures_now(
     departures.iter().flat_map(of_job).collect()
 }
 
-/// What is to be done about a job.
+/// The actions for a job.
 pub fn job_actions(state: &MirrorState, job: &JobRow) -> Vec<ControllerAction> {
     match job.state {
         JobState::Waiting => {
@@ -88,7 +87,7 @@ pub fn job_actions(state: &MirrorState, job: &JobRow) -> Vec<ControllerAction> {
     }
 }
 
-/// Whether a task in this state has still to be told that it is not wanted.
+/// Returns true if a task in this state has not been ordered to stop.
 fn unasked(state: TaskState) -> bool {
     match state {
         TaskState::Pending
@@ -101,9 +100,9 @@ fn unasked(state: TaskState) -> bool {
     }
 }
 
-/// What is to be done about a node that has been silent for `silent`. A lost node's tasks are given up after the cell's
-/// tolerance, or after their own job's where that is longer. `now_ms` is wall time, since 1970: attempts stay on a
-/// tainted node for as long as they tolerate it.
+/// The actions for a node that has been silent for `silent`. A lost node's tasks are given up after the cell's
+/// tolerance, or after their own job's if that is longer. `now_ms` is wall time since 1970: attempts stay on a tainted
+/// node for as long as they tolerate it.
 pub fn node_actions(
     state: &MirrorState,
     node: NodeId,
@@ -152,8 +151,8 @@ pub fn node_actions(
     actions
 }
 
-/// Attempts that were promised room on a node and will not have it: nothing there is still believed to be on its way
-/// out (a task that cannot be ended, or a node that has shrunk).
+/// Attempts that were promised room on a node and will not get it: no task there is still expected to exit. Either a
+/// task cannot be ended, or the node has shrunk.
 fn promises_overdue(state: &MirrorState, node: NodeId, now_ms: i64) -> Vec<(TaskId, Incarnation)> {
     let waits = |task: &&Arc<TaskRow>| task.state == TaskState::Held && task.promised;
     let due = |task: &&Arc<TaskRow>| now_ms >= task.changed_ms.saturating_add(LEAVE_MARGIN_MS);
@@ -173,12 +172,12 @@ fn promises_overdue(state: &MirrorState, node: NodeId, now_ms: i64) -> Vec<(Task
     overdue
 }
 
-/// Whether a node has taints that drive attempts away.
+/// Returns true if a node has taints that drive attempts away.
 pub fn drives_away(node: &NodeRow) -> bool {
     node.taints.iter().any(|taint| taint.effect == TaintEffect::NoExecute)
 }
 
-/// Whether an attempt is on a node for longer than it tolerates the node's taints.
+/// Returns true if an attempt is on a node for longer than it tolerates the node's taints.
 fn outstays(state: &MirrorState, node: &NodeRow, task: &TaskRow, now_ms: i64) -> bool {
     let spec = state.jobs().get(&task.id.job).and_then(|job| state.spec_of(job));
     let begun_ms = task.started_ms.unwrap_or(task.changed_ms);
@@ -186,8 +185,8 @@ fn outstays(state: &MirrorState, node: &NodeRow, task: &TaskRow, now_ms: i64) ->
         .is_some_and(|due_ms| due_ms <= now_ms)
 }
 
-/// Attempts that only wait for their place on a node, of those that `wanted` names. They run nowhere: nobody misses
-/// them.
+/// Attempts that only hold a place on a node, of those that `wanted` selects. They do not run, so moving them disrupts
+/// nothing.
 fn held_there(
     state: &MirrorState,
     node: NodeId,
@@ -198,8 +197,8 @@ fn held_there(
     held.filter(|task| wanted(task)).map(|task| (task.id, task.incarnation)).collect()
 }
 
-/// Attempts to move off a node, of those that `wanted` names. Of one job at most a quarter of its tasks (and at least
-/// one) are without a running attempt because of such moves at any time.
+/// Attempts to move off a node, of those that `wanted` selects. At any time, at most a quarter of a job's tasks (and at
+/// least one) are without a running attempt because of such moves.
 fn departures(state: &MirrorState, node: NodeId, wanted: impl Fn(&TaskRow) -> bool) -> Vec<Departures> {
     let on_node = state
         .node_tasks(node)
@@ -218,7 +217,7 @@ fn departures(state: &MirrorState, node: NodeId, wanted: impl Fn(&TaskRow) -> bo
     by_job.into_iter().map(of_job).filter(|departures| departures.at_once > 0).collect()
 }
 
-/// Tasks that are on their way from nodes that they had to leave, and still there: each is placed again.
+/// Tasks that are leaving nodes that they had to leave, and are still there: each is placed again.
 pub fn leaving(state: &MirrorState) -> Vec<TaskId> {
     let nodes = state.nodes().values().filter(|row| is_emptied(row)).map(|row| row.id);
     let tasks = nodes.flat_map(|node| state.node_tasks(node));
@@ -229,7 +228,7 @@ pub fn leaving(state: &MirrorState) -> Vec<TaskId> {
     tasks.filter(leaves).map(|task| task.id).collect()
 }
 
-/// Whether a task is on its way from a node that it had to leave: stopping for it, or waiting for another.
+/// Returns true if a task is leaving a node that it had to leave: it is stopping for that, or waiting for another node.
 fn is_moving(task: &TaskRow) -> bool {
     let drained = matches!(task.stop, Some(StopReason::Drained | StopReason::Tainted));
     match task.state {
@@ -239,48 +238,49 @@ fn is_moving(task: &TaskRow) -> bool {
     }
 }
 
-/// Jobs and nodes that have to be looked at.
+/// Jobs and nodes to examine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dirty {
     /// Jobs.
     pub jobs: BTreeSet<JobId>,
     /// Nodes.
     pub nodes: BTreeSet<NodeId>,
-    /// Users of whose jobs some ended: others of theirs may have waited for them.
+    /// Users with newly ended jobs: other jobs of theirs may have waited for those.
     users: BTreeSet<Name>,
-    /// Whether a task has moved, which makes room for the next of its job on a node that is emptied.
+    /// Whether a task has moved, which lets the next one of its job leave a node that is emptied.
     moved: bool,
     /// Whether the cell's settings have changed.
     pub settings: bool,
-    /// Nodes that are emptied or drive attempts away: few, known from their rows, and looked at with every move.
+    /// Nodes that are emptied or drive attempts away. They are few, known from their rows, and examined with every
+    /// move.
     emptied: BTreeSet<NodeId>,
 }
 
 impl Dirty {
-    /// Everything.
+    /// All of them.
     pub fn all(state: &MirrorState) -> Self {
         let jobs = state.jobs().keys().copied().collect();
         let emptied = state.nodes().values().filter(|row| is_emptied(row)).map(|row| row.id).collect();
         Self { jobs, nodes: state.nodes().keys().copied().collect(), emptied, ..Self::default() }
     }
 
-    /// Takes what has to be looked at, and leaves nothing of it but what is known of nodes that are emptied.
+    /// Takes the jobs and nodes to examine. Only the set of emptied nodes stays.
     pub fn taken(&mut self) -> Self {
         let rest = Self { emptied: self.emptied.clone(), ..Self::default() };
         std::mem::replace(self, rest)
     }
 
-    /// Whether nothing has to be looked at.
+    /// Returns true if nothing must be examined.
     pub fn is_empty(&self) -> bool {
         self.jobs.is_empty() && self.nodes.is_empty()
     }
 
-    /// What a delta makes worth a look.
+    /// Records what a delta affects.
     pub fn note(&mut self, delta: &Delta) {
         match delta {
             Delta::Job { row, .. } => {
                 self.jobs.insert(row.id);
-                // Nothing waits for anything but an end, and a pass over all jobs is dear where jobs are many.
+                // Other jobs wait only for an end, and a pass over all jobs is expensive if they are many.
                 if matches!(row.state, JobState::Ended { .. }) {
                     self.users.insert(row.user.clone());
                 }
@@ -306,7 +306,8 @@ impl Dirty {
         }
     }
 
-    /// What follows from all that was noted: no pass over the nodes, and one over the jobs only where some have ended.
+    /// Derives the rest from what was recorded: without a pass over the nodes, and with one over the jobs only if some
+    /// have ended.
     pub fn spread(&mut self, state: &MirrorState) {
         let users = std::mem::take(&mut self.users);
         if !users.is_empty() {
@@ -319,13 +320,13 @@ impl Dirty {
     }
 }
 
-/// Whether attempts are moved off a node.
+/// Returns true if attempts are moved off a node.
 fn is_emptied(node: &NodeRow) -> bool {
     node.draining || drives_away(node)
 }
 
 /// How many more nodes may be declared lost now: at most `per_minute` in any minute, so that a fault of the network
-/// does not empty the cell. `declared` are the moments of earlier declarations (monotonic).
+/// does not empty the cell. `declared` are the times of earlier declarations (monotonic).
 pub fn losses_left(declared: &[Duration], now: Duration, per_minute: u32) -> usize {
     let minute = Duration::from_secs(60);
     let recent = declared.iter().filter(|at| now.saturating_sub(**at) < minute).count();
@@ -468,7 +469,7 @@ mod tests {
                 Delta::Job { row: row.clone(), spec: Some(Box::new(spec.clone())) },
                 Delta::Node { row: node_row },
                 Delta::Task { row: task(0, TaskState::Held, true) },
-                // What gathers has a time of its own.
+                // A gang that gathers has a time limit of its own.
                 Delta::Task { row: task(1, TaskState::Held, false) },
             ];
             deltas.extend(victim.map(|state| Delta::Task { row: task(2, state, false) }));
@@ -485,16 +486,16 @@ mod tests {
             assert_eq!(actions(due_ms - 1, false, Some(victim)), [], "{victim:?} is on its way out");
             assert_eq!(actions(due_ms, false, Some(victim)), expire, "{victim:?} cannot be ended");
         }
-        // Nothing is in the way that leaves: the node has shrunk, or has room by now.
+        // No leaving task blocks the promise: the node has shrunk, or has room by now.
         let alone_ms = 1_000 + LEAVE_MARGIN_MS;
         assert_eq!(actions(alone_ms - 1, false, Some(TaskState::Running)), []);
         assert_eq!(actions(alone_ms, false, None), expire);
-        // What is drained is left at once.
+        // A drained task leaves at once.
         assert_eq!(actions(1_000, true, None), [ControllerAction::TasksMove(StopReason::Drained, attempts)]);
     }
 
     #[test]
-    fn what_has_no_room_elsewhere_stays_and_keeps_nobody_else_of_its_job() {
+    fn a_task_without_room_elsewhere_stays_and_delays_no_other_of_its_job() {
         let attempt = |job, index| (TaskId { job: JobId(job), index }, Incarnation(1));
         let of_job = |job, at_once| Departures {
             attempts: (0..4).map(|index| attempt(job, index)).collect(),
@@ -511,12 +512,12 @@ mod tests {
             }
         });
         assert_eq!(leave, [attempt(1, 1), attempt(1, 2), attempt(2, 0)]);
-        // No room is taken in the trial for what may not leave yet.
+        // The trial reserves no room for tasks that may not leave yet.
         assert_eq!(tried.iter().filter(|task| task.job == JobId(2)).count(), 1);
     }
 
     #[test]
-    fn only_attempts_that_were_not_told_are_told() {
+    fn only_attempts_without_a_stop_are_stopped() {
         let told: Vec<TaskState> = TaskState::ALL.into_iter().filter(|state| !unasked(*state)).collect();
         assert_eq!(told, [TaskState::Stopping, TaskState::Releasing, TaskState::Dead]);
     }

@@ -1,5 +1,5 @@
-//! Gangs past their time: a gang that gathers is let go by its worker, or by that worker's successor. Where there is no
-//! successor, what it holds of the nodes would be held for ever.
+//! Gangs past their time. A worker, or its successor, gives up a gang that gathers in vain. Without a successor, the
+//! gang would hold its nodes' capacity for ever.
 
 use borough_model::GangId;
 use borough_model::task::{GangRow, GangState, TaskRow, TaskState};
@@ -9,11 +9,11 @@ use borough_store::{StoreError, StoreResult};
 
 use crate::act::ActionExecutor;
 
-/// Rows looked at in one transaction when holds are carried out.
+/// Rows visited in one transaction when holds are settled.
 const SETTLE_MAX: usize = 256;
 
-/// Gangs whose time is over and that still gather, that wait for victims and have lost a member, or that have holds
-/// which were not carried out.
+/// Gangs that need an action: those that still gather after their time, that wait for victims and have lost a member,
+/// or that have holds to settle.
 pub fn gangs_overdue(state: &MirrorState, now_ms: i64) -> Vec<GangId> {
     let holding = |gang: &GangRow| {
         let holds = |row: &TaskRow| row.state == TaskState::Held && row.gang == Some(gang.id);
@@ -30,8 +30,8 @@ pub fn gangs_overdue(state: &MirrorState, now_ms: i64) -> Vec<GangId> {
     over.filter(|gang| left(gang)).map(|gang| gang.id).collect()
 }
 
-/// Ends an overdue gang: one that gathers, or waits and has lost a member, is given up. Then carries out what its holds
-/// are worth: placements where it was committed, else given back.
+/// Ends an overdue gang: gives up one that gathers, or waits and has lost a member. Then settles its holds: they become
+/// placements if the gang was committed, and are released otherwise.
 pub async fn gang_end(executor: &ActionExecutor, gang: GangId) -> StoreResult<()> {
     let ended = executor.change("gang_expire", |tx, mut changes| async move {
         gang_expire(&tx, &mut changes, gang).await?;
@@ -39,7 +39,7 @@ pub async fn gang_end(executor: &ActionExecutor, gang: GangId) -> StoreResult<()
     });
     match ended.await {
         Ok(()) => tracing::warn!(%gang, "a gang did not come together, and its worker is gone"),
-        // Committed or released already: what is left is to carry out its holds.
+        // Committed or released already: only its holds must be settled.
         Err(StoreError::Gang(_)) => {}
         Err(error) => return Err(error),
     }

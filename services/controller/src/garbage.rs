@@ -1,4 +1,4 @@
-//! Forgetting: journal entries, answers of requests and jobs that are older than they are kept.
+//! Garbage collection: removes journal entries, answers of requests and jobs past their retention.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -15,15 +15,15 @@ use borough_store::{StoreError, StoreResult};
 
 use crate::act::ActionExecutor;
 
-/// Requests forgotten in one transaction.
+/// Requests removed in one transaction.
 const REQUESTS_MAX: usize = 500;
-/// Between two looks at a journal that is well within its bound, and at one that nears it.
+/// Interval of checks of a journal that is well within its bound, and of one that nears it.
 const TRIM_LOOK: Duration = Duration::from_secs(2);
 const TRIM_LOOK_NEAR: Duration = Duration::from_millis(250);
-/// Jobs forgotten in one pass.
+/// Jobs removed in one pass.
 const JOBS_MAX: usize = 100;
 
-/// Jobs that have been over for longer than they are kept.
+/// Jobs that ended longer ago than their retention.
 pub fn jobs_old(state: &MirrorState, meta: &CellMeta, now_ms: i64) -> Vec<JobId> {
     let kept_ms = i64::try_from(meta.job_retention_ms).unwrap_or(i64::MAX);
     let over = state.jobs().values().filter(|row| matches!(row.state, JobState::Ended { .. }));
@@ -31,8 +31,8 @@ pub fn jobs_old(state: &MirrorState, meta: &CellMeta, now_ms: i64) -> Vec<JobId>
     old.map(|row| row.id).take(JOBS_MAX).collect()
 }
 
-/// Bytes of the journal that are too many: trimming begins at three quarters of the bound, and goes down to five
-/// eighths, so that the bound itself is never reached while a controller leads.
+/// Excess bytes of the journal. Trimming begins at three quarters of the bound and goes down to five eighths, so that
+/// the bound itself is never reached while a controller leads.
 pub fn journal_excess(kept: u64, bytes_max: u64) -> u64 {
     match kept > bytes_max / 4 * 3 {
         true => kept.saturating_sub(bytes_max / 8 * 5),
@@ -40,8 +40,8 @@ pub fn journal_excess(kept: u64, bytes_max: u64) -> u64 {
     }
 }
 
-/// Keeps the journal within its time and its bytes, batch by batch and as fast as it takes. Ends with an error only:
-/// that of the store, or the loss of the lease.
+/// Keeps the journal within its retention and its bound, batch by batch. Only an error ends it: that of the store, or
+/// the loss of the lease.
 pub async fn journal_keep(executor: &ActionExecutor) -> StoreResult<Infallible> {
     loop {
         let (kept, bytes_max) = journal_measure(executor).await?;
@@ -57,7 +57,7 @@ pub async fn journal_keep(executor: &ActionExecutor) -> StoreResult<Infallible> 
     }
 }
 
-/// Bytes of the journal, and how many there may be.
+/// Bytes of the journal, and their bound.
 async fn journal_measure(executor: &ActionExecutor) -> StoreResult<(u64, u64)> {
     let space = &executor.space;
     let measured = executor.db.run("journal_bytes", Idempotency::ReadOnly, |tx, _| async move {
@@ -67,7 +67,8 @@ async fn journal_measure(executor: &ActionExecutor) -> StoreResult<(u64, u64)> {
     measured.await
 }
 
-/// Removes one batch of what is too old or, by `excess` bytes, too much. False where there is nothing of it.
+/// Removes one batch of entries that are too old or, by `excess` bytes, too many. Returns false if nothing is left to
+/// remove.
 async fn journal_pass(executor: &ActionExecutor, excess: u64) -> StoreResult<bool> {
     let now_ms = executor.clock.wall_ms();
     let (space, lease) = (&executor.space, &executor.lease);
@@ -84,7 +85,7 @@ async fn journal_pass(executor: &ActionExecutor, excess: u64) -> StoreResult<boo
     Ok(trimmed.await?.is_some())
 }
 
-/// One pass over everything but the journal.
+/// One pass over everything except the journal.
 pub async fn tidy(executor: &ActionExecutor, jobs: Vec<JobId>) -> StoreResult<()> {
     let now_ms = executor.clock.wall_ms();
     let (space, lease) = (&executor.space, &executor.lease);
@@ -99,7 +100,7 @@ pub async fn tidy(executor: &ActionExecutor, jobs: Vec<JobId>) -> StoreResult<()
     }
     for job in jobs {
         match executor.job_forget(job).await {
-            // Its last tasks are not gone yet: the next pass will find it again.
+            // Its last tasks are not gone yet: the next pass finds it again.
             Err(StoreError::Refused { reason }) => tracing::debug!(reason, "a job is not forgotten yet"),
             other => other?,
         }

@@ -1,4 +1,4 @@
-//! Leading a cell: hold the lease, follow the mirror, do what is to be done.
+//! Leads a cell: holds the lease, follows the mirror, and carries out actions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,11 +27,11 @@ use crate::liveness::Liveness;
 
 /// The role of the lease.
 const ROLE: &str = "controller";
-/// How often everything is looked at, whatever was heard.
+/// Interval of a full pass, whatever changes were noticed.
 const FULL_PASS: Duration = Duration::from_secs(30);
-/// How often what is old is forgotten.
+/// Interval of garbage collection.
 const TIDY: Duration = Duration::from_secs(10);
-/// The pause between two looks at drained nodes, in durations of such a look.
+/// The pause between two checks of drained nodes, in multiples of a check's duration.
 const DRAIN_PAUSE: u32 = 9;
 
 /// One controller of one cell.
@@ -43,7 +43,7 @@ pub struct Controller {
     rng: Arc<dyn Rng>,
 }
 
-/// What a controller knows while it leads.
+/// The state of a controller while it leads.
 struct LeaderTerm {
     executor: ActionExecutor,
     meta: CellMeta,
@@ -54,7 +54,7 @@ struct LeaderTerm {
     looked_at: Duration,
     full_at: Duration,
     tidied_at: Duration,
-    /// Before then no drained node is looked at again.
+    /// No drained node is checked again before this time.
     drain_at: Duration,
 }
 
@@ -169,7 +169,7 @@ impl Controller {
                 while self.step(&mut term, &mut subscription).await? {}
             }
         };
-        // Beside everything else, so that neither waits for the other.
+        // Concurrently with everything else, so that neither waits for the other.
         tokio::select! {
             ended = lead => ended,
             ended = journal_keep(&trimmer) => ended.map(|never| match never {}),
@@ -184,10 +184,10 @@ impl Controller {
         meta.await
     }
 
-    /// Does what is to be done, then waits for what comes. `false` where the mirror began again.
+    /// Carries out the due actions, then waits for changes. Returns `false` if the mirror began again.
     async fn step(&self, term: &mut LeaderTerm, subscription: &mut MirrorSubscription) -> StoreResult<bool> {
         self.dirty_work(term).await?;
-        // Counted from the last look, so that a busy journal does not put it off.
+        // Counted from the last pass, so that a busy journal does not delay it.
         let looked = self.clock.monotonic().saturating_sub(term.looked_at);
         let left = self.config.tick.saturating_sub(looked);
         tokio::select! {
@@ -240,8 +240,8 @@ impl Controller {
 
     /// Decides which attempts leave drained nodes now: those that the scheduler would place elsewhere.
     ///
-    /// A large cell's snapshot takes seconds to build: at most a tenth of the time goes into it. What is left out here
-    /// is looked at again with the next tick.
+    /// A large cell's snapshot takes seconds to build, so at most a tenth of the time is spent on it. Nodes skipped
+    /// here are checked again with the next tick.
     fn drains_decide(
         &self,
         term: &mut LeaderTerm,
@@ -267,7 +267,7 @@ impl Controller {
         decided
     }
 
-    /// Does what was decided, one thing after the other.
+    /// Carries out the actions, one after the other.
     async fn act(&self, term: &mut LeaderTerm, actions: Vec<ControllerAction>) -> StoreResult<()> {
         for action in actions {
             self.lease_keep(term).await?;
@@ -275,7 +275,7 @@ impl Controller {
                 Ok(()) => {}
                 Err(StoreError::Kv(error)) => return Err(StoreError::Kv(error)),
                 Err(error @ StoreError::LeaseLost { .. }) => return Err(error),
-                // The state has moved on: what is left to do will be found again.
+                // The state has changed: the next pass finds what is left.
                 Err(error) => tracing::warn!(?action, error = %error_chain(&error), "not done"),
             }
         }
@@ -314,9 +314,9 @@ impl Controller {
             term.executor.node_lost(&silent).await?;
             term.liveness.declared(now);
         }
-        // What is due on these follows from time alone.
+        // Actions for these depend on time alone.
         let timed_nodes = self.mirror.read(|state| {
-            // Room for what a drained node has comes from anywhere.
+            // Room for the tasks of a drained node may appear anywhere.
             let timed =
                 |row: &&Arc<NodeRow>| row.state == NodeState::Lost || row.draining || drives_away(row);
             state.nodes().values().filter(timed).map(|row| row.id).collect::<Vec<_>>()

@@ -1,9 +1,9 @@
-//! What a cell does by itself: nodes that fall silent are declared lost, tasks nobody wants are ended, jobs whose turn
-//! has come are let go, drained nodes are emptied, gangs whose worker is gone are let go, and what is old is forgotten.
+//! The automatic work of a cell. The controller declares silent nodes lost and ends unwanted tasks. It starts jobs
+//! whose dependencies have ended, empties drained nodes, gives up gangs without a worker, and collects garbage.
 //!
-//! Level-triggered: what is to be done follows from the state alone ([`decide`]), whatever event woke the controller;
-//! it wakes on the journal and on a timer and does the same either way. One controller leads a cell, by lease; every
-//! transaction of it checks the lease, so that a successor is never disturbed.
+//! It is level-triggered: the actions follow from the state alone ([`decide`]), whatever event woke the controller. It
+//! wakes on the journal and on a timer and does the same either way. One controller leads a cell, by lease. Every
+//! transaction checks the lease, so that a successor is never disturbed.
 
 mod act;
 mod capacity;

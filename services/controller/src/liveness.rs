@@ -1,4 +1,4 @@
-//! Silence of nodes, by the controller's own clock.
+//! Measures the silence of nodes, by the controller's own clock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use borough_store::{CellSpace, StoreResult};
 
 use crate::decide::losses_left;
 
-/// What the controller knows of its nodes' silence.
+/// The silence of each node.
 #[derive(Debug, Default)]
 pub struct Liveness {
     silences: BTreeMap<NodeId, Silence<Option<NodeLive>>>,
@@ -22,17 +22,16 @@ pub struct Liveness {
     declared: Vec<Duration>,
 }
 
-/// A node to be declared lost, with the lease as it was seen in all its silence.
+/// A node to declare lost, with its unchanged lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Silent {
-    /// The node.
     pub node: NodeId,
-    /// What its lease said.
+    /// The lease during all of its silence.
     pub observed: Option<NodeLive>,
 }
 
 impl Liveness {
-    /// Reads the leases and takes note. Where the read fails nothing is noted, and so nothing counts.
+    /// Reads the leases and records them. A failed read records nothing, so that time does not count.
     pub async fn observe(
         &mut self,
         db: &Database,
@@ -49,7 +48,7 @@ impl Liveness {
         let mut silences = BTreeMap::new();
         let mut lost = BTreeSet::new();
         for (node, state) in nodes {
-            // A node that comes back has its whole tolerance to do its work.
+            // A returning node has its whole tolerance to do its work.
             let returned = self.lost.contains(&node) && state != NodeState::Lost;
             let silence = self.silences.remove(&node).filter(|_| !returned);
             let mut silence = silence.unwrap_or_default();
@@ -68,7 +67,7 @@ impl Liveness {
         self.silences.get(&node).map_or(Duration::ZERO, Silence::silent)
     }
 
-    /// Nodes to be declared lost now: silent for the tolerance, not lost yet, at most `per_minute` in any minute.
+    /// Nodes to declare lost now: silent for the tolerance, not lost yet, at most `per_minute` in any minute.
     pub fn lost(
         &mut self,
         state: &MirrorState,
@@ -87,13 +86,13 @@ impl Liveness {
         silent.take(left).collect()
     }
 
-    /// Notes a declaration.
+    /// Records a declaration.
     pub fn declared(&mut self, now: Duration) {
         self.declared.push(now);
     }
 }
 
-/// What of a lease counts. A registration alone does not: an agent that comes back again and again and never works is
+/// The part of a lease that counts. A registration alone does not: an agent that keeps coming back without working is
 /// as silent as before.
 fn seen(before: Option<&Option<NodeLive>>, lease: Option<&NodeLive>) -> Option<NodeLive> {
     match lease {
@@ -118,7 +117,7 @@ mod tests {
         // It reconnects again and again.
         assert_eq!((silent(8, lease(2, REGISTERED)), silent(10, lease(3, REGISTERED))), (8, 10));
         assert_eq!((silent(12, lease(4, 2)), silent(13, lease(4, 2))), (0, 1));
-        // A new node is waited for from when it is first seen.
+        // The silence of a new node counts from its first observation.
         let mut fresh = Silence::default();
         let found = seen(fresh.last(), Some(&lease(1, REGISTERED)));
         assert_eq!(fresh.observe(Duration::from_secs(1), found, Duration::from_secs(10)), Duration::ZERO);

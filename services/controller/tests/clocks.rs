@@ -1,4 +1,4 @@
-//! A controller whose machine's wall clock is off, or jumps: what is kept for a time is kept for that time.
+//! A controller on a machine whose wall clock is wrong, or jumps: retention times are kept anyway.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
@@ -19,11 +19,11 @@ use borough_store::{CellSpace, StoreResult};
 use tokio_util::sync::CancellationToken;
 
 const HOUR_MS: i64 = 3_600_000;
-/// For how long an ended job is kept.
+/// The retention of an ended job.
 const KEPT: Duration = Duration::from_secs(600);
 const JOB: JobId = JobId(1);
 
-/// A machine of the runtime's time, with a wall clock that is off.
+/// A machine with the runtime's time and a wall clock that is off.
 struct Machine {
     begin: tokio::time::Instant,
     off_ms: AtomicI64,
@@ -57,7 +57,7 @@ async fn cell_time(machine: Arc<Machine>, db: &Database, space: &CellSpace) -> A
     time
 }
 
-/// A job that is over from now on, by the clock of whoever ends it.
+/// A job that ends now, by the clock of the process that ends it.
 async fn job_ended(db: &Database, space: &CellSpace, clock: &dyn Clock) {
     let name = |text: &str| Name::new(text).unwrap();
     let mut spec = JobSpec::defaults(name("ada"), name("done"), JobKind::Batch, vec!["true".to_owned()]);
@@ -85,7 +85,8 @@ async fn is_kept(db: &Database, space: &CellSpace) -> bool {
     read.await.is_ok()
 }
 
-/// For how long a controller keeps a job, whose machine is off by `off_ms` and jumps by as much the other way meanwhile.
+/// For how long a controller keeps a job if its machine is off by `off_ms`, and meanwhile jumps by as much the other
+/// way.
 async fn kept_for(off_ms: i64) -> Duration {
     let (right, off) = (Machine::new(0), Machine::new(off_ms));
     let (clock, rng) = (Arc::<Machine>::clone(&right) as Arc<dyn Clock>, SeededRng::shared(1));
@@ -126,7 +127,7 @@ async fn kept_for(off_ms: i64) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_ended_job_is_kept_for_its_time_whatever_the_wall_clock_of_the_controller_says() {
+async fn an_ended_job_is_kept_for_its_time_whatever_the_wall_clock_of_the_controller_shows() {
     for off_ms in [0, HOUR_MS, -HOUR_MS, 24 * HOUR_MS, -24 * HOUR_MS] {
         let kept = kept_for(off_ms).await;
         let (least, most) = (KEPT.mul_f64(0.8), KEPT.mul_f64(1.25) + Duration::from_secs(60));

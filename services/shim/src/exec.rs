@@ -1,8 +1,8 @@
-//! A command beside a task: joins the task's cgroup, takes the terminal where there is one,
-//! becomes the task's user, and then the command.
+//! A command in a task's environment. It joins the task's cgroup, takes the terminal if it has one, becomes the task's
+//! user, and executes the command.
 //!
-//! What it needs is in the attempt's spec, and the command in the arguments: nothing is written, so that probes go on
-//! working where the disk is full.
+//! It reads the attempt's spec and takes the command from its arguments. It writes nothing, so probes keep working on a
+//! full disk.
 
 use std::io;
 use std::path::Path;
@@ -17,10 +17,10 @@ use crate::spec::{SPEC_FILE, Spec};
 pub const TERMINAL: &str = "terminal";
 /// The argument for a command without a terminal.
 pub const PLAIN: &str = "plain";
-/// What kind of terminal a command is told it has, where the task's environment says nothing.
+/// The `TERM` of a command if the task's environment sets none.
 const TERMINAL_KIND: &str = "xterm-256color";
 
-/// Becomes a command beside the task whose attempt's directory this is. Returns only where that failed.
+/// Becomes a command in the environment of the attempt with this directory. Returns only on failure.
 ///
 /// # Errors
 /// Why the command could not be executed.

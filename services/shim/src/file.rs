@@ -1,10 +1,10 @@
-//! Small JSON files that are either the old or the new one, whatever happens in between.
+//! Small JSON files that are replaced whole: a reader sees the old content or the new one.
 //!
-//! A record that must be writable on a full disk is padded to a fixed size from its first writing on: where the disk
-//! has no room for a new file, the old one is overwritten in place, which takes none.
+//! A record that must be writable on a full disk is padded to a fixed size from the first write. If the disk has no
+//! space for a new file, the old one is overwritten in place, which takes none.
 //!
-//! A task that runs as the agent's own user can put anything under these names. So no link is followed, no FIFO is
-//! waited for, and no more than [`FILE_BYTES_MAX`] is read.
+//! A task that runs as the agent's own user can put anything under these names. This module therefore follows no link,
+//! waits for no FIFO, and reads at most [`FILE_BYTES_MAX`].
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write};
@@ -15,26 +15,26 @@ use rustix::fs::OFlags;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Whether a write must outlive a loss of power.
+/// Whether a write must survive a loss of power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// Survives the death of any process.
     Process,
-    /// Survives a loss of power too: costs two fsyncs.
+    /// Also survives a loss of power: costs two fsyncs.
     Power,
 }
 
 /// Records are padded to a multiple of this: a block of every usual file system.
 const PADDED_BYTES: usize = 4096;
 
-/// Bytes that are read of such a file: a spec has at most 90,000, and its JSON a few times that.
+/// The most bytes read of such a file: a spec has at most 90,000, and its JSON a few times that.
 pub const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// Opens a regular file of an attempt's directory with `options`. Neither follows a link nor waits for a FIFO's other
-/// end.
+/// Opens a regular file of an attempt's directory with `options`. Neither follows a link nor waits for the other end of
+/// a FIFO.
 ///
 /// # Errors
-/// Those of the file system; `InvalidData` where something else has the name.
+/// Those of the file system; `InvalidData` if the name is not a regular file.
 pub fn own_open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY).bits()).unwrap_or(0);
     let foreign =
@@ -58,7 +58,7 @@ pub fn own_open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
 /// Reads `dir/name` whole; at most [`FILE_BYTES_MAX`].
 ///
 /// # Errors
-/// Those of [`own_open`]; `InvalidData` where it is longer.
+/// Those of [`own_open`]; `InvalidData` if it is longer.
 pub fn own_read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let file = own_open(path, OpenOptions::new().read(true))?;
@@ -80,7 +80,7 @@ pub fn json_write<T: Serialize>(dir: &Path, name: &str, value: &T, durability: D
     whole_write(dir, name, &serde_json::to_vec_pretty(value)?, durability)
 }
 
-/// The first writing of a file for [`json_rewrite`]; survives the death of any process.
+/// The first write of a file for [`json_rewrite`]; survives the death of any process.
 ///
 /// # Errors
 /// Those of the file system.
@@ -88,7 +88,7 @@ pub fn json_begin<T: Serialize>(dir: &Path, name: &str, value: &T) -> io::Result
     whole_write(dir, name, &padded(value)?, Durability::Process)
 }
 
-/// Makes a file that is written already safe from a loss of power.
+/// Makes a written file survive a loss of power.
 ///
 /// # Errors
 /// Those of the file system.
@@ -97,11 +97,11 @@ pub fn file_sync(dir: &Path, name: &str) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-/// As [`json_write`], durable, for a file that is rewritten until its task is over. On a full disk it is overwritten
-/// in place: then a loss of power at that very moment may damage it, and it is read as absent.
+/// As [`json_write`], durable, for a file that is rewritten until its task is over. On a full disk it is overwritten in
+/// place. A loss of power at that moment may damage it, and it is then read as absent.
 ///
 /// # Errors
-/// Those of the file system, where not even that was possible.
+/// Those of the file system, if even that was not possible.
 pub fn json_rewrite<T: Serialize>(dir: &Path, name: &str, value: &T) -> io::Result<()> {
     let padded = padded(value)?;
     let error = match whole_write(dir, name, &padded, Durability::Power) {
@@ -119,7 +119,7 @@ pub fn json_rewrite<T: Serialize>(dir: &Path, name: &str, value: &T) -> io::Resu
     file.sync_all()
 }
 
-/// Blanks behind it mean nothing in JSON.
+/// Trailing blanks mean nothing in JSON.
 fn padded<T: Serialize>(value: &T) -> io::Result<Vec<u8>> {
     let mut bytes = serde_json::to_vec_pretty(value)?;
     bytes.resize(bytes.len().next_multiple_of(PADDED_BYTES), b' ');
@@ -152,10 +152,10 @@ fn temporary_write(path: &Path, bytes: &[u8], durability: Durability) -> io::Res
     Ok(())
 }
 
-/// Reads `dir/name`; `None` where there is none.
+/// Reads `dir/name`; `None` if it does not exist.
 ///
 /// # Errors
-/// Those of the file system; `InvalidData` where the file is damaged.
+/// Those of the file system; `InvalidData` if the file is damaged.
 pub fn json_read<T: DeserializeOwned>(dir: &Path, name: &str) -> io::Result<Option<T>> {
     match own_read(&dir.join(name)) {
         Ok(bytes) => {
@@ -199,7 +199,7 @@ mod tests {
             plant(&path, &victim);
             let read = json_read::<Vec<u8>>(dir.path(), "x.json").unwrap_err();
             assert_eq!(read.kind(), io::ErrorKind::InvalidData, "{what}");
-            // Written in place it would be the victim.
+            // A write in place would hit the victim.
             assert!(own_open(&path, OpenOptions::new().write(true)).is_err(), "{what}");
             let temporary = dir.path().join(format!(".x.json.{}.new", std::process::id()));
             plant(&temporary, &victim);
@@ -208,7 +208,7 @@ mod tests {
             assert_eq!(fs::read_to_string(&victim).unwrap(), "[7]", "{what}");
             fs::remove_file(&path).unwrap();
         }
-        // Sparse: no room, and no end.
+        // Sparse: it takes no space, and is nearly endless.
         File::create(&path).unwrap().set_len(1 << 40).unwrap();
         assert_eq!(
             json_read::<Vec<u8>>(dir.path(), "x.json").unwrap_err().kind(),

@@ -1,6 +1,6 @@
-//! Ends everything that a directory of process records names: agents first, so that they start nothing again, then
-//! what they started, then the cgroups. A test holds the other end of the guard's standard input: when the test ends,
-//! however it ends, the guard does its work.
+//! Ends everything that a directory of process records names: agents first, so that they start nothing again, then what
+//! they started, then the cgroups. A test holds the other end of the guard's standard input. When the test ends, in any
+//! way, the guard begins.
 
 use std::fs;
 use std::io::{self, Read};
@@ -15,33 +15,34 @@ use crate::file::json_read;
 use crate::process::boot_id;
 use crate::record::{DirectoryId, ProcessKind, ProcessRecord};
 
-/// How often everything is looked for again: what was being started while we looked is found the next time.
+/// The number of rounds: a later round finds what was being started during an earlier one.
 const ROUNDS: u32 = 200;
-/// So many looks in a row must find nothing: what was just being recorded in one is seen in the next.
+/// So many rounds in a row must find nothing: a process that was just being recorded in one shows in the next.
 const QUIET_ROUNDS: u32 = 2;
-/// The same where an agent was killed that may be started again, which takes it a moment.
+/// The same if an agent was killed that its supervisor may start again, which takes a moment.
 const QUIET_ROUNDS_AGENT: u32 = 25;
-/// Between two rounds.
+/// Pause between two rounds.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Waits until standard input closes, then ends everything recorded in `records`.
 ///
 /// # Errors
-/// Where something is still there at the end.
+/// Something is left at the end.
 pub fn guard_wait(records: &Path) -> io::Result<()> {
-    // An agent may run inside the test's own process, which is not ours to end.
+    // An agent may run inside the test's own process, which the guard must not end.
     let test = getppid().and_then(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok());
-    // Out of reach of whatever signals the test's session.
+    // Out of reach of signals to the test's session.
     let _ = setsid();
     let mut scratch = [0; 64];
     while matches!(io::stdin().read(&mut scratch), Ok(length) if length > 0) {}
     recorded_end(records, test)
 }
 
-/// Ends everything recorded in `records` but the process `spared`, and removes the records and the cgroups they name.
+/// Ends everything recorded in `records` except the process `spared`, and removes the records and the cgroups that they
+/// name.
 ///
 /// # Errors
-/// `TimedOut` where something is still there at the end.
+/// `TimedOut` if something is left at the end.
 pub fn recorded_end(records: &Path, spared: Option<u32>) -> io::Result<()> {
     let (mut quiet, mut enough) = (0, QUIET_ROUNDS);
     for _ in 0..ROUNDS {
@@ -58,11 +59,11 @@ pub fn recorded_end(records: &Path, spared: Option<u32>) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::TimedOut, format!("still there: {}", records.display())))
 }
 
-/// What one look has come to.
+/// The result of one round.
 struct GuardRound {
-    /// Something is still there.
+    /// Something is left.
     busy: bool,
-    /// An agent was killed, and whoever keeps it may start it again.
+    /// An agent was killed, and its supervisor may start it again.
     agent_killed: bool,
 }
 
@@ -84,7 +85,7 @@ fn round(records: &Path, spared: Option<u32>) -> io::Result<GuardRound> {
             continue;
         }
         if record.kind == ProcessKind::Agent {
-            // What an agent names is shared by its shims: it goes last.
+            // The agent's cgroups contain those of its shims: they are removed last.
             let removed = !others && {
                 parents_remove(&record.cgroups);
                 record.cgroups.iter().all(|path| !path.exists())
@@ -112,7 +113,8 @@ fn records_read(records: &Path) -> Vec<(PathBuf, ProcessRecord)> {
     fs::read_dir(records).into_iter().flatten().flatten().filter_map(read).collect()
 }
 
-/// Kills what is in them and removes them, with the directories above that were only for them; whether that is done.
+/// Kills the processes in cgroups and removes them, with the directories above that were only for them. Returns true
+/// when that is done.
 fn cgroups_end(cgroups: &[PathBuf]) -> bool {
     let v1 = cgroups.iter().map(|path| (path.display().to_string(), path.clone())).collect();
     let leaf = Leaf { v1, ..Leaf::default() };
@@ -128,7 +130,7 @@ fn cgroups_end(cgroups: &[PathBuf]) -> bool {
     true
 }
 
-/// Removes directories and those above them while they are empty.
+/// Removes directories and their ancestors while they are empty.
 fn parents_remove(cgroups: &[PathBuf]) {
     for path in cgroups {
         for directory in path.ancestors().take_while(|directory| fs::metadata(directory).is_ok()) {

@@ -1,4 +1,4 @@
-//! The shim's program: picks the mode. Whatever goes wrong goes to standard error, which the agent points at a file.
+//! The shim's program: selects the mode. Errors go to standard error, which the agent redirects to a file.
 
 use std::env;
 use std::ffi::OsString;
@@ -12,12 +12,12 @@ fn main() -> ExitCode {
     let mut arguments = env::args_os().skip(1);
     let mode = arguments.next().unwrap_or_default();
     let path = arguments.next().map(PathBuf::from);
-    // As shells end where a command cannot be executed.
+    // As shells end if a command cannot be executed.
     let failure = if mode == "exec" { ExitCode::from(127) } else { ExitCode::FAILURE };
     match dispatch(mode.to_str().unwrap_or_default(), path.as_deref(), arguments.collect()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // There is nobody else to tell.
+            // Nobody else can be notified.
             let _ = writeln!(io::stderr(), "borough-shim: {error}");
             failure
         }

@@ -9,38 +9,37 @@ use serde::{Deserialize, Serialize};
 /// One process of one boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ProcessId {
-    /// Its number.
     pub pid: u32,
     /// When it started, in clock ticks since the boot.
     pub start_ticks: u64,
 }
 
 impl ProcessId {
-    /// The process that has this number now; `None` where there is none, or only its exit status is left.
+    /// The process that has this number now; `None` if it does not exist, or only its exit status is left.
     pub fn find(pid: u32) -> Option<Self> {
         let stat = stat_read(pid).ok()?;
         (stat.state != 'Z' && stat.state != 'X').then_some(Self { pid, start_ticks: stat.start_ticks })
     }
 
-    /// A child of ours, that has perhaps ended already: its number is its own until we have its exit status.
+    /// A child of ours, which may have ended already: its number stays its own until we collect its exit status.
     pub fn of_child(pid: u32) -> Option<Self> {
         stat_read(pid).ok().map(|stat| Self { pid, start_ticks: stat.start_ticks })
     }
 
-    /// Whether it still runs.
+    /// Returns true if it still runs.
     pub fn alive(self) -> bool {
         Self::find(self.pid) == Some(self)
     }
 
-    /// Signals it, and never another one that has its number by now.
+    /// Signals it, and never another process that has its number by now.
     ///
     /// # Errors
-    /// `NotFound` where it has ended; otherwise the kernel's refusal.
+    /// `NotFound` if it has ended; otherwise the kernel's refusal.
     pub fn signal(self, signal: Signal) -> io::Result<()> {
         let gone = || io::Error::from(io::ErrorKind::NotFound);
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw).ok_or_else(gone)?;
         let handle = pidfd_open(pid, PidfdFlags::empty()).map_err(|_| gone())?;
-        // The handle was opened before the check: if the check holds, the handle is of this very process.
+        // The handle was opened before the check: if the check succeeds, the handle is of this very process.
         if !self.alive() {
             return Err(gone());
         }
@@ -48,14 +47,14 @@ impl ProcessId {
     }
 }
 
-/// What `/proc/<pid>/stat` says.
+/// The content of `/proc/<pid>/stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// State letter, `Z` for a zombie.
     pub state: char,
     /// The parent's number.
     pub parent: u32,
-    /// Time used, in clock ticks, in and for it.
+    /// Time used, in clock ticks, by it and by the kernel for it.
     pub cpu_ticks: u64,
     /// When it started, in clock ticks since the boot.
     pub start_ticks: u64,
@@ -66,13 +65,13 @@ pub struct Stat {
 /// Reads `/proc/<pid>/stat`.
 ///
 /// # Errors
-/// `NotFound` where there is no such process.
+/// `NotFound` if the process does not exist.
 pub fn stat_read(pid: u32) -> io::Result<Stat> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     stat_parse(&text).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "unreadable /proc stat"))
 }
 
-/// Reads the text of a stat file. The name in it may hold any character, so fields count from the last `)`.
+/// Parses a stat file. The name in it may contain any character, so fields count from the last `)`.
 fn stat_parse(text: &str) -> Option<Stat> {
     let rest = text.get(text.rfind(')')?.checked_add(1)?..)?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();

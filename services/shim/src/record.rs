@@ -1,8 +1,8 @@
-//! What a shim remembers of its attempt: `state.json`, replaced at each step and kept until the agent drops it. And the
-//! small files by which a test's guard finds every process that was started.
+//! The records of a shim about its attempt: `state.json`, replaced at each step and kept until the agent removes it.
+//! Also the small files by which a test's guard finds every started process.
 //!
-//! The files of an attempt are read by other versions than the one that wrote them. Fields are added with a default and
-//! never changed; unknown ones are passed over.
+//! Other versions than the writer read the files of an attempt. Fields are added with a default and never changed;
+//! unknown ones are skipped.
 
 use std::fs;
 use std::io;
@@ -17,7 +17,7 @@ use crate::process::{self, ProcessId};
 /// The file that holds a [`AttemptRecord`].
 pub const STATE_FILE: &str = "state.json";
 
-/// How far an attempt has come. What is written is never taken back.
+/// The progress of an attempt. A recorded step is never withdrawn.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AttemptRecord {
@@ -31,7 +31,7 @@ pub struct AttemptRecord {
     pub started_ms: Option<i64>,
     /// How the task's own process ended.
     pub exit: Option<ExitRecord>,
-    /// Nothing of it is left but its files: wall time, milliseconds since 1970.
+    /// Only its files are left since then: wall time, milliseconds since 1970.
     pub released_ms: Option<i64>,
 }
 
@@ -39,15 +39,15 @@ pub struct AttemptRecord {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ExitRecord {
-    /// Exit code, where it exited.
+    /// The exit code, if it exited.
     pub code: Option<i32>,
-    /// Signal number, where it was ended by one.
+    /// The number of the signal that ended it, if one did.
     pub signal: Option<i32>,
-    /// Why it never started, where it did not.
+    /// Why it never started, if it did not.
     pub start_error: Option<String>,
-    /// Processes of the task that the kernel killed for want of memory.
+    /// Processes of the task that the kernel killed for lack of memory.
     pub oom_kills: u64,
-    /// Whether we had signalled it.
+    /// Whether the shim had signalled it.
     pub stopped: bool,
     /// For people.
     pub message: String,
@@ -55,38 +55,34 @@ pub struct ExitRecord {
     pub at_ms: i64,
 }
 
-/// What a started process is to a guard.
+/// The kind of a started process, for a guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProcessKind {
-    /// A node agent.
     Agent,
-    /// A shim.
     Shim,
     /// A task's own process.
     Task,
-    /// A command run beside a task.
+    /// A command in a task's environment.
     Exec,
 }
 
-/// A started process, as a guard finds it.
+/// The record of a started process, for a guard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessRecord {
-    /// What it is.
     pub kind: ProcessKind,
-    /// Which one it is.
     pub process: ProcessId,
     /// The boot it ran in.
     pub boot_id: String,
     /// Its cgroup's directories.
     pub cgroups: Vec<PathBuf>,
-    /// The directory that the record was written into: in a copy of that it is no order to end anything. `None`: of an
-    /// older version.
+    /// The directory that the record was written into. In a copy of that directory, the record is no order to end
+    /// anything. `None`: an older version wrote it.
     #[serde(default)]
     pub directory: Option<DirectoryId>,
 }
 
-/// Which directory of this machine.
+/// The identity of a directory on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectoryId {
     device: u64,
@@ -94,7 +90,7 @@ pub struct DirectoryId {
 }
 
 impl DirectoryId {
-    /// That of `path`.
+    /// The identity of `path`.
     ///
     /// # Errors
     /// Those of the file system.
@@ -104,7 +100,7 @@ impl DirectoryId {
     }
 }
 
-/// Writes a record of `process` into `dir`; the answer is the file, to be removed when the process has ended.
+/// Writes a record of `process` into `dir`. Returns the file, to be removed when the process has ended.
 ///
 /// # Errors
 /// Those of the file system.
@@ -126,7 +122,7 @@ pub fn process_record(
 mod tests {
     use super::*;
 
-    /// What versions before this one have written: it must be readable forever.
+    /// Records of earlier versions must stay readable forever.
     #[test]
     fn records_of_every_version_are_read() {
         let first = r#"{"boot_id":"b","shim":{"pid":7,"start_ticks":8},"task":null,"started_ms":null,

@@ -1,5 +1,5 @@
-//! What the agent tells a shim: `spec.json` once, before it starts, and `stop.json` when the attempt is to end. The
-//! rules of [`crate::record`] for reading what other versions have written hold here too.
+//! The agent's orders to a shim: `spec.json` once, before it starts, and `stop.json` when the attempt must end. The
+//! rules of [`crate::record`] for files of other versions apply here too.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,51 +25,48 @@ pub const WORK_DIR: &str = "work";
 pub struct Spec {
     /// Names the attempt, for people: `<job>.<index>.<incarnation>`.
     pub attempt: String,
-    /// The boot it is meant for: in another one it is over before it began.
+    /// The boot that it is for: in another one it is over before it began.
     pub boot_id: String,
-    /// Program and arguments; what stands in them is final.
+    /// Program and arguments, with all variables expanded.
     pub command: Vec<String>,
     /// The whole environment.
     pub environment: BTreeMap<String, String>,
     /// Where it starts.
     pub working_directory: PathBuf,
-    /// Where its output goes, and how much of it is kept.
     pub log: LogLimits,
-    /// How it is ended where no order could be written: a full disk must not keep a task running.
+    /// How to end it if no order could be written: a full disk must not keep a task running.
     pub stop: StopOrder,
-    /// Its cgroup; empty where the host has none.
+    /// Its cgroup; empty if the host has none.
     pub cgroup: Leaf,
-    /// Where the shim itself belongs: not in the cgroup of its agent, with which it is not to end.
+    /// The cgroup of the shim itself: not that of its agent, since the shim must outlive the agent.
     pub shim_cgroup: Leaf,
-    /// Where it stays on the machine.
     pub pinned: Pinned,
-    /// As whom it runs; absent: as the shim itself.
+    /// The user that it runs as; absent: that of the shim.
     pub user: Option<TaskUser>,
-    /// Where processes are recorded for a guard that ends them all; tests set it.
+    /// Where processes are recorded for a guard that ends them; tests set it.
     pub record_dir: Option<PathBuf>,
 }
 
-/// The processors an attempt stays on. Nothing: all there are.
+/// The processors of an attempt. Empty: all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Pinned {
-    /// Their numbers.
     pub cpus: Vec<u32>,
 }
 
 impl Pinned {
-    /// Keeps the calling process, and all it starts, on these processors.
+    /// Confines the calling process, and all that it starts, to these processors.
     ///
     /// # Errors
-    /// Where the machine has none of them, or has them not for this process.
+    /// The machine has none of them, or this process may not use them.
     pub fn apply(&self) -> io::Result<()> {
         self.set(None)
     }
 
-    /// Keeps a thread, and all it starts from now on, on these processors.
+    /// Confines a thread, and all that it starts from now on, to these processors.
     ///
     /// # Errors
-    /// Where there is none of them, or no such thread.
+    /// The processors or the thread do not exist.
     pub fn apply_to(&self, thread: u32) -> io::Result<()> {
         let thread = i32::try_from(thread).ok().and_then(Pid::from_raw);
         self.set(Some(thread.ok_or(io::ErrorKind::InvalidInput)?))
@@ -101,7 +98,7 @@ pub struct LogLimits {
     pub files_max: u32,
 }
 
-/// How an attempt is to be ended. Times count from when the shim first sees it.
+/// How to end an attempt. Times count from when the shim first sees the order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StopOrder {
@@ -115,7 +112,7 @@ pub struct StopOrder {
 mod tests {
     use super::*;
 
-    /// What versions before this one have written: it must be readable forever.
+    /// Files of earlier versions must stay readable forever.
     #[test]
     fn specs_of_every_version_are_read() {
         let first = r#"{"attempt":"l","boot_id":"b","command":["a"],"environment":{"K":"v"},"working_directory":"/w",

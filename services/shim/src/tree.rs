@@ -1,7 +1,8 @@
-//! Removing a tree that a task made: however deep it is, with two open directories and without following a link.
+//! Removes a tree that a task made: however deep it is, with two open directories and without following a link.
 //!
-//! `std::fs::remove_dir_all` keeps a directory open for each level. A task makes a million levels with `mkdir` and `chdir`,
-//! and so would take every descriptor of the agent. Here directories below the first level are moved up to it first.
+//! `std::fs::remove_dir_all` keeps a directory open for each level. A task can make a million levels with `mkdir` and
+//! `chdir`, which would take every descriptor of the agent. This module first moves directories below the first level
+//! up to it.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -14,15 +15,15 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// Names that are looked at before a directory is read again: what is read while it changes may be skipped.
+/// Names that are visited before a directory is read again: a read during changes may skip some.
 const NAMES_MAX: usize = 1024;
-/// What a directory that was moved up is called, with a number.
+/// The name of a directory that was moved up, with a number.
 const MOVED: &str = ".borough-removed.";
 
-/// Removes `path`: a directory with all that is in it, or a file. A link is removed itself.
+/// Removes `path`: a directory with all that is in it, a file, or a link itself.
 ///
 /// # Errors
-/// Those of the file system; what is left can be removed later. Nothing at `path` is no error.
+/// Those of the file system; the rest can be removed later. A missing `path` is no error.
 pub fn tree_remove(path: &Path) -> io::Result<()> {
     match unlinkat(CWD, path, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),
@@ -51,7 +52,7 @@ pub fn tree_remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Empties the directory `name` of `root`, its directories going up to `root`, and removes it.
+/// Empties the directory `name` of `root`, moves its directories up to `root`, and removes it.
 fn directory_empty(root: BorrowedFd<'_>, name: &CStr, moved: &mut u64) -> io::Result<()> {
     let directory = match directory_open(root, name) {
         Err(Errno::NOENT) => return Ok(()),
@@ -79,7 +80,7 @@ fn move_up(from: BorrowedFd<'_>, name: &CStr, root: BorrowedFd<'_>, moved: &mut 
         *moved = moved.saturating_add(1);
         let target = format!("{MOVED}{moved}");
         let done = match renameat_with(from, name, root, target.as_str(), RenameFlags::NOREPLACE) {
-            // A file system without the flag. A name that is taken by a directory with something in it is refused too.
+            // A file system without the flag. It also refuses a name that a non-empty directory has.
             Err(Errno::INVAL | Errno::NOSYS) => renameat(from, name, root, target.as_str()),
             other => other,
         };
@@ -87,7 +88,7 @@ fn move_up(from: BorrowedFd<'_>, name: &CStr, root: BorrowedFd<'_>, moved: &mut 
             Ok(()) | Err(Errno::NOENT) => return Ok(()),
             // The task had such a name.
             Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) => {}
-            // A directory that this user may not change: one that moves must be writable.
+            // A directory that this user may not change: it must be writable to be moved.
             Err(Errno::ACCESS) if chmodat(from, name, Mode::RWXU, AtFlags::empty()).is_ok() => {
                 return Ok(renameat(from, name, root, target.as_str())?);
             }
@@ -96,7 +97,7 @@ fn move_up(from: BorrowedFd<'_>, name: &CStr, root: BorrowedFd<'_>, moved: &mut 
     }
 }
 
-/// Removes whatever is no directory; whether it was none.
+/// Removes anything except a directory. Returns true if it was none.
 fn file_remove(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<bool> {
     match unlinkat(directory, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(true),
@@ -115,12 +116,12 @@ fn file_remove(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<bool> {
     }
 }
 
-/// Opens a directory that a task may have closed to everyone; never one that a link leads to.
+/// Opens a directory that a task may have closed to everyone; never follows a link.
 fn directory_open(at: BorrowedFd<'_>, name: impl rustix::path::Arg + Copy) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match openat(at, name, flags, Mode::empty()) {
         Ok(directory) => {
-            // Without it nothing in it can be removed; where the owner is another, root needs no permission.
+            // Without this permission nothing in it can be removed. If another user owns it, root needs no permission.
             let _ = rustix::fs::fchmod(&directory, Mode::RWXU);
             Ok(directory)
         }
@@ -132,7 +133,7 @@ fn directory_open(at: BorrowedFd<'_>, name: impl rustix::path::Arg + Copy) -> ru
     }
 }
 
-/// Some of the names in a directory; none where it is empty.
+/// Some of the names in a directory; empty if it is.
 fn names(directory: BorrowedFd<'_>) -> io::Result<Vec<CString>> {
     let mut found = Vec::new();
     for entry in Dir::read_from(directory)? {
@@ -184,7 +185,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let tree = dir.path().join("work");
         fs::create_dir(&tree).unwrap();
-        // As a task makes it: no path names the end of it.
+        // As a task makes it: no path is long enough to name its end.
         let mut at = directory_open(CWD, tree.as_path()).unwrap();
         for _ in 0..3_000 {
             rustix::fs::mkdirat(&at, "d", Mode::RWXU).unwrap();

@@ -1,4 +1,4 @@
-//! As whom a task runs: a user without privileges, given up to for good before anything of the task is executed.
+//! The user of a task: one without privileges, assumed for good before any part of the task is executed.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -20,12 +20,12 @@ pub struct TaskUser {
 
 impl TaskUser {
     /// Makes the calling process, which must have one thread only, this user's: no other group, no privilege, and none
-    /// to be won by executing a program (`no_new_privs`). Its pipes and its terminal become the user's, so that a
+    /// to be gained by executing a program (`no_new_privs`). Its pipes and its terminal become the user's, so that a
     /// program can open `/dev/stdout` and `/dev/tty`.
     ///
     /// # Errors
-    /// The first step that the kernel refuses, or [`io::ErrorKind::InvalidInput`] for root. The caller must then execute
-    /// nothing.
+    /// The first step that the kernel refuses, or [`io::ErrorKind::InvalidInput`] for root. The caller must then
+    /// execute nothing.
     pub fn assume(self) -> io::Result<()> {
         if self.uid == 0 || self.gid == 0 {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a task's user is never root"));
@@ -39,12 +39,12 @@ impl TaskUser {
         set_thread_res_uid(uid, uid, uid)?;
         set_no_new_privs(true)?;
         let is_it = (getuid(), geteuid(), getgid(), getegid()) == (uid, uid, gid, gid);
-        // A kernel that says yes and does nothing: no task is worth running as root.
+        // A kernel that reports success and does nothing: no task may run as root.
         if is_it { Ok(()) } else { Err(io::Error::other("the user did not change")) }
     }
 }
 
-/// Gives a pipe or a terminal to the user. A device such as `/dev/null` is everybody's and stays so.
+/// Gives a pipe or a terminal to the user. A shared device such as `/dev/null` stays as it is.
 fn stream_give(stream: BorrowedFd<'_>, uid: Uid, gid: Gid) {
     let is_own = match fstat(stream).map(|found| FileType::from_raw_mode(found.st_mode)) {
         Ok(FileType::Fifo) => true,
@@ -52,7 +52,7 @@ fn stream_give(stream: BorrowedFd<'_>, uid: Uid, gid: Gid) {
         _ => false,
     };
     if is_own {
-        // Refused, the stream works all the same: it is open.
+        // If it is refused, the stream works anyway: it is open.
         let _ = fchown(stream, Some(uid), Some(gid));
     }
 }

@@ -1,4 +1,4 @@
-//! What cgroups a host has, and what of them a node may use.
+//! The cgroups of a host, and the part that a node may use.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,21 +9,20 @@ use std::path::{Path, PathBuf};
 use super::leaf::named;
 use super::{CgroupLimits, Leaf};
 
-/// Which cgroups a host has.
+/// The usable versions of cgroups on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CgroupVersion {
-    /// None that may be used.
     None,
     /// Version 1 only.
     V1,
     /// Version 2 only.
     V2,
-    /// Both: version 2 for tracking and killing, version 1 for what it has the controllers of.
+    /// Both: version 2 for tracking and killing, version 1 for the controllers that it has.
     Hybrid,
 }
 
 impl CgroupVersion {
-    /// As it stands in a node's attributes.
+    /// Its form in a node's attributes.
     pub fn text(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -34,7 +33,7 @@ impl CgroupVersion {
     }
 }
 
-/// Where hierarchies are mounted.
+/// The mount points of the hierarchies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Host {
     /// Version 2.
@@ -43,11 +42,11 @@ pub struct Host {
     pub v1: BTreeMap<String, PathBuf>,
 }
 
-/// Controllers of version 1 that are used. `freezer` only where nothing better stops a cgroup for killing.
+/// Controllers of version 1 that are used. `freezer` is used only if nothing better can stop a cgroup for killing.
 const V1_CONTROLLERS: [&str; 5] = ["cpu", "cpuacct", "memory", "pids", "freezer"];
 
 impl Host {
-    /// What this host has mounted; nothing where that cannot be read.
+    /// Finds what this host has mounted; empty if that cannot be read.
     pub fn find() -> Self {
         fs::read_to_string("/proc/self/mountinfo").map(|text| Self::parse(&text)).unwrap_or_default()
     }
@@ -78,27 +77,27 @@ fn octal_unescape(text: &str) -> PathBuf {
     PathBuf::from(text.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\"))
 }
 
-/// The cgroups of a node, below which each attempt has its leaf.
+/// The cgroups of a node. Each attempt has its leaf below them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CgroupRoot {
     /// In version 2.
     pub unified: Option<PathBuf>,
     /// In version 1, by controller.
     pub v1: BTreeMap<String, PathBuf>,
-    /// Controllers that version 2 gives to leaves.
+    /// Controllers that version 2 passes to leaves.
     pub unified_controllers: Vec<String>,
     /// Whether a whole cgroup can be killed at once.
     pub kill: bool,
-    /// What was mounted and may not be used, with the reason.
+    /// Mounted but unusable features, with the reason.
     pub missing: Vec<String>,
 }
 
 impl CgroupRoot {
-    /// Creates `relative` (such as `borough/<cell>/<node>`) in every hierarchy that lets us.
+    /// Creates `relative` (such as `borough/<cell>/<node>`) in every hierarchy that allows it.
     ///
-    /// The node weighs its `cpu_millis` among its like. What is above it weighs as much as the machine has cores in
-    /// version 1, where single processes beside it weigh one each, and is left as it is in version 2, where everything
-    /// beside it is a group too and the system's own must not be starved.
+    /// The node gets the weight of its `cpu_millis` among its siblings. In version 1 its ancestors get the weight of as
+    /// many cores as the machine has, since single processes next to them have the weight of one core each. In version
+    /// 2 the ancestors keep their weight: all their siblings are groups, and the system's own must not starve.
     pub fn prepare(host: &Host, relative: &Path, cpu_millis: u64) -> Self {
         let mut base = Self::prepare_unweighted(host, relative);
         let nodes = base.unified.iter().chain(base.v1.get("cpu")).map(|path| (path.as_path(), cpu_millis));
@@ -143,7 +142,7 @@ impl CgroupRoot {
         base
     }
 
-    /// Which cgroups may be used.
+    /// The usable versions.
     pub fn version(&self) -> CgroupVersion {
         match (self.unified.is_some(), self.v1.is_empty()) {
             (false, true) => CgroupVersion::None,
@@ -153,7 +152,7 @@ impl CgroupRoot {
         }
     }
 
-    /// Whether `controller` (`cpu`, `memory`, `pids`) works for leaves.
+    /// Returns true if `controller` (`cpu`, `memory`, `pids`) works for leaves.
     pub fn controls(&self, controller: &str) -> bool {
         self.v1.contains_key(controller) || self.unified_controllers.iter().any(|have| have == controller)
     }
@@ -193,7 +192,7 @@ pub(super) fn directory_create(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Sets how much a cgroup weighs where cores are scarce, in either version; nothing where it has no such file.
+/// Sets the weight of a cgroup for scarce cores, in either version. Does nothing without the file for it.
 pub(super) fn weight_set(directory: &Path, cpu_millis: u64) -> io::Result<()> {
     let weight = (cpu_millis / 10).clamp(1, 10_000);
     let shares = (cpu_millis.saturating_mul(1024) / 1000).clamp(2, 262_144);
@@ -206,8 +205,8 @@ pub(super) fn weight_set(directory: &Path, cpu_millis: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Creates the directories of version 2 and hands controllers down, level by level. A controller that is refused
-/// (another hierarchy has it, or processes stand in an inner cgroup) is simply not there below.
+/// Creates the directories of version 2 and passes controllers down, level by level. A controller may be refused
+/// (another hierarchy has it, or an inner cgroup has processes); the levels below then lack it.
 fn unified_prepare(mount: &Path, relative: &Path) -> io::Result<PathBuf> {
     let mut path = mount.to_path_buf();
     controllers_enable(&path);
@@ -221,7 +220,7 @@ fn unified_prepare(mount: &Path, relative: &Path) -> io::Result<PathBuf> {
 
 fn controllers_enable(path: &Path) {
     for controller in ["+cpu", "+memory", "+pids", "+cpuset"] {
-        // What could not be enabled is seen in `cgroup.subtree_control` afterwards.
+        // `cgroup.subtree_control` shows afterwards what could not be enabled.
         let _ = fs::write(path.join("cgroup.subtree_control"), controller);
     }
 }
@@ -231,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mounts_are_told_apart() {
+    fn mounts_are_distinguished() {
         let text = "\
 24 1 0:1 / /sys/fs/cgroup rw - tmpfs tmpfs rw
 25 24 0:2 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:1 - cgroup cgroup rw,cpu,cpuacct

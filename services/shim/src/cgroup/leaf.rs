@@ -1,4 +1,4 @@
-//! The cgroup of one attempt: limits, joining, counting, killing, removal, in every hierarchy at once.
+//! The cgroup of one attempt, in every hierarchy at once: limits, joining, counting, killing, removal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,23 +10,23 @@ use serde::{Deserialize, Serialize};
 
 use super::host::{directory_create, weight_set};
 
-/// What an attempt may use.
+/// The limits of an attempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CgroupLimits {
-    /// Thousandths of a core it is given where cores are scarce; 0: the least share there is.
+    /// Its share of scarce cores, in thousandths of a core; 0: the smallest share.
     pub cpu_millis: u64,
     /// Bytes, swap included; 0: no limit.
     pub memory_bytes: u64,
     /// Processes and threads; 0: no limit.
     pub processes_max: u64,
-    /// The processors it stays on, as the kernel lists them (`0-3,8`); empty: all.
+    /// Its processors, in the kernel's format (`0-3,8`); empty: all.
     pub cpus: String,
-    /// The memory domains it stays on, in the same way.
+    /// Its memory domains, in the same format.
     pub memory_domains: String,
 }
 
-/// One attempt's cgroup. Empty where the host has none; every method then does nothing.
+/// One attempt's cgroup. Empty if the host has none; every method then does nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Leaf {
@@ -34,30 +34,28 @@ pub struct Leaf {
     pub unified: Option<PathBuf>,
     /// Its directories in version 1, by controller.
     pub v1: BTreeMap<String, PathBuf>,
-    /// What it may use.
     pub limits: CgroupLimits,
 }
 
-/// What an attempt has used so far.
+/// The use of an attempt so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CgroupUsage {
     /// Microseconds of cpu time since its start.
     pub cpu_us: u64,
     /// Bytes charged to it, page cache included: what counts against its limit.
     pub memory_bytes: u64,
-    /// Most of it so far.
+    /// The highest value so far.
     pub memory_peak_bytes: u64,
-    /// Processes now.
     pub processes: u32,
 }
 
 impl Leaf {
-    /// Whether there is no cgroup at all.
+    /// Returns true if it has no cgroup at all.
     pub fn is_none(&self) -> bool {
         self.unified.is_none() && self.v1.is_empty()
     }
 
-    /// Every directory, each once: version 1 may have several controllers in one.
+    /// Every directory, each once: in version 1 several controllers may share one.
     pub fn directories(&self) -> BTreeSet<&Path> {
         self.unified.iter().chain(self.v1.values()).map(PathBuf::as_path).collect()
     }
@@ -65,7 +63,7 @@ impl Leaf {
     /// Creates it and sets its limits.
     ///
     /// # Errors
-    /// The first directory or limit that was refused: running without a promised limit is not an option.
+    /// The first directory or limit that was refused: an attempt must not run without a promised limit.
     pub fn create(&self) -> io::Result<()> {
         for directory in self.directories() {
             directory_create(directory).map_err(|error| named(&error, directory))?;
@@ -91,10 +89,10 @@ impl Leaf {
         Ok(())
     }
 
-    /// Keeps it on these processors, as the kernel lists them, where the host has the controller.
+    /// Confines it to these processors, in the kernel's format, if the host has the controller.
     ///
     /// # Errors
-    /// Where they are refused.
+    /// They are refused.
     pub fn cpus_set(&self, list: &str) -> io::Result<()> {
         match self.file("cpuset.cpus", None) {
             Some(path) => fs::write(&path, list).map_err(|error| named(&error, &path)),
@@ -115,7 +113,7 @@ impl Leaf {
         Ok(())
     }
 
-    /// A control file that exists: in version 2, or in the directory of a controller of version 1.
+    /// An existing control file: of version 2, or in the directory of a controller of version 1.
     fn file(&self, name: &str, controller: Option<&str>) -> Option<PathBuf> {
         let directory = match controller {
             None => self.unified.as_ref(),
@@ -127,8 +125,8 @@ impl Leaf {
 
     /// Moves the calling process in, which must have one thread only.
     ///
-    /// In version 1 the thread is moved and not the process: that is the same for one thread, and the kernel does it
-    /// without the lock that waits for every fork and exit on the machine, milliseconds each on a busy one.
+    /// In version 1 it moves the thread and not the process. For one thread that is the same. The kernel then skips a
+    /// lock that waits for every fork and exit on the machine, milliseconds each on a busy one.
     ///
     /// # Errors
     /// The first hierarchy that refused.
@@ -141,7 +139,7 @@ impl Leaf {
         Ok(())
     }
 
-    /// The processes in it and below; empty where there is no cgroup.
+    /// The processes in it and below; empty without a cgroup.
     pub fn processes(&self) -> BTreeSet<u32> {
         let mut found = BTreeSet::new();
         for directory in self.directories() {
@@ -154,8 +152,8 @@ impl Leaf {
         found
     }
 
-    /// Sends SIGKILL to everything in it. New processes may appear while no kernel help is at hand, so callers repeat
-    /// until it is empty.
+    /// Sends SIGKILL to every process in it. Without the kernel's help new processes may appear meanwhile, so callers
+    /// repeat until it is empty.
     pub fn kill(&self) {
         if let Some(path) = self.file("cgroup.kill", None)
             && fs::write(path, "1").is_ok()
@@ -198,7 +196,7 @@ impl Leaf {
         Ok(())
     }
 
-    /// How many of its processes the kernel has killed for want of memory.
+    /// How many of its processes the kernel has killed for lack of memory.
     pub fn oom_kills(&self) -> u64 {
         let unified = self.file("memory.events", None).and_then(|path| field_read(&path, "oom_kill"));
         let v1 =
@@ -206,7 +204,7 @@ impl Leaf {
         unified.or_else(v1).unwrap_or(0)
     }
 
-    /// What it uses; `None` where no hierarchy counts it.
+    /// Its present use; `None` if no hierarchy counts it.
     pub fn sample(&self) -> Option<CgroupUsage> {
         let unified_us = self.file("cpu.stat", None).and_then(|path| field_read(&path, "usage_usec"));
         let v1_us = || {

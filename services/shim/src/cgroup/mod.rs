@@ -1,11 +1,11 @@
-//! Control groups by plain files, alike on hosts of version 2, version 1 and both at once.
+//! Control groups by plain files, alike on hosts with version 2, version 1 and both.
 //!
-//! [`Host`] is what is mounted, [`CgroupRoot`] what a node may use of it, [`Leaf`] the cgroup of one attempt in every
-//! hierarchy the base has. What a host lacks is left out of the base and named in [`CgroupRoot::missing`]; nothing is
-//! pretended.
+//! [`Host`] lists what is mounted, [`CgroupRoot`] what a node may use of it, [`Leaf`] the cgroup of one attempt in
+//! every hierarchy of the root. Features that a host lacks are absent from the root and named in
+//! [`CgroupRoot::missing`].
 //!
-//! Limits: memory is hard (the request is the limit, swap included), processes are bounded generously, and cpu is a
-//! share by the request and not a quota: a task may use idle cores, and gets its own when they are wanted.
+//! Limits: memory is hard (the request is the limit, swap included), and processes are bounded generously. Cpu is a
+//! share by the request and not a quota: a task may use idle cores, and gets its own when others want them.
 
 mod host;
 mod leaf;

@@ -1,5 +1,5 @@
 //! Log files: `stdout.<n>.log`, `n` counting up, and `stdout.log`, a link to the newest. A file ends at the end of a
-//! line unless that line alone is longer than [`LINE_SLACK_BYTES`] beyond the limit.
+//! line, unless one line exceeds the limit by more than [`LINE_SLACK_BYTES`].
 
 mod writer;
 
@@ -11,14 +11,12 @@ pub use writer::{LINE_SLACK_BYTES, LogWriter};
 /// Which output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OutputStream {
-    /// Standard output.
     Stdout,
-    /// Standard error.
     Stderr,
 }
 
 impl OutputStream {
-    /// As it stands in file names.
+    /// Its form in file names.
     pub fn text(self) -> &'static str {
         match self {
             Self::Stdout => "stdout",

@@ -1,5 +1,4 @@
-//! Writing one stream: rotation at line ends, the oldest files removed, and a full disk that costs output and nothing
-//! else.
+//! Writes one stream: rotates at line ends, removes the oldest files, and on a full disk loses only output.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -12,7 +11,7 @@ use crate::spec::LogLimits;
 /// How far a file may grow beyond its limit before a line is broken in two.
 pub const LINE_SLACK_BYTES: u64 = 64 * 1024;
 
-/// Names in a row that are passed over because they are taken, before output is dropped instead.
+/// The most taken names in a row that are skipped, before output is dropped instead.
 const TAKEN_MAX: u32 = 1024;
 
 /// Writes one stream of one attempt.
@@ -30,9 +29,9 @@ pub struct LogWriter {
 /// What to do with the first bytes of `data`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct WriteStep {
-    /// So many go into the file that is open.
+    /// Bytes for the open file.
     take: usize,
-    /// And then it is full.
+    /// Whether the file is full then.
     rotate: bool,
 }
 
@@ -43,7 +42,7 @@ fn step(size: u64, limit: u64, data: &[u8]) -> WriteStep {
     if size.saturating_add(length) < limit {
         return whole;
     }
-    // The first line end at or behind the limit; what stands before the limit stays in any case.
+    // The first line end at or after the limit. Bytes before the limit stay in any case.
     let from = usize::try_from(limit.saturating_sub(size)).unwrap_or(usize::MAX).saturating_sub(1);
     let line_end = data.get(from..).and_then(|rest| rest.iter().position(|byte| *byte == b'\n'));
     let hard =
@@ -56,16 +55,17 @@ fn step(size: u64, limit: u64, data: &[u8]) -> WriteStep {
 }
 
 impl LogWriter {
-    /// A writer that starts a new file behind those that are there.
+    /// A writer that starts a new file after the existing ones.
     pub fn new(attempt: PathBuf, stream: OutputStream, limits: LogLimits) -> Self {
         let number = file_numbers(&attempt, stream).last().map_or(0, |last| last.saturating_add(1));
         let mut writer = Self { attempt, stream, limits, file: None, number, size: 0, dropped_bytes: 0 };
-        // Where the disk is full this is tried again with the first output.
+        // On a full disk this is tried again with the first output.
         let _ = writer.open();
         writer
     }
 
-    /// Appends `data`. What cannot be written is dropped and counted; the count is written once there is room again.
+    /// Appends `data`. Output that cannot be written is dropped and counted; the count is written once the disk has
+    /// space again.
     pub fn append(&mut self, mut data: &[u8]) {
         while !data.is_empty() {
             let step = step(self.size, self.limits.file_bytes_max.max(1), data);
@@ -98,7 +98,7 @@ impl LogWriter {
         self.dropped_bytes = self.dropped_bytes.saturating_add(u64::try_from(rest.len()).unwrap_or(0));
     }
 
-    /// Says what is missing; whether that could be written.
+    /// Writes how much is missing. Returns true on success.
     fn dropped_note(&mut self) -> bool {
         let note = format!("\n[borough: {} bytes of output lost: the disk was full]\n", self.dropped_bytes);
         let written = self.open().and_then(|file| file.write_all(note.as_bytes())).is_ok();
@@ -118,8 +118,8 @@ impl LogWriter {
         self.file.as_mut().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
     }
 
-    /// Makes the next file. A name that something has already is passed over, so that a link or a FIFO that the task
-    /// put there is neither followed nor waited for.
+    /// Makes the next file. Skips a name that is taken, so that it neither follows a link nor waits for a FIFO that the
+    /// task put there.
     fn create(&mut self) -> io::Result<File> {
         for _ in 0..TAKEN_MAX {
             let path = file_path(&self.attempt, self.stream, self.number);
@@ -138,7 +138,7 @@ impl LogWriter {
         self.size = 0;
         self.number = self.number.saturating_add(1);
         let keep = usize::try_from(self.limits.files_max.max(1)).unwrap_or(usize::MAX);
-        // One place is for the file that comes now.
+        // One place is for the new file.
         let numbers = file_numbers(&self.attempt, self.stream);
         for number in numbers.iter().take(numbers.len().saturating_sub(keep - 1)) {
             let _ = fs::remove_file(file_path(&self.attempt, self.stream, *number));
@@ -146,7 +146,7 @@ impl LogWriter {
         let _ = self.open();
     }
 
-    /// Points the stable name at the file that is written. Only people use it, so a failure costs nothing.
+    /// Points the stable name at the present file. Only people use it, so a failure costs nothing.
     fn link(&self) {
         let temporary = self.attempt.join(format!(".{}.link", self.stream.text()));
         let _ = fs::remove_file(&temporary);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_takes_nothing_costs_output_and_says_so() {
+    fn a_full_disk_costs_output_and_the_log_notes_it() {
         let dir = tempfile::tempdir().unwrap();
         let attempt = dir.path().join("absent");
         let mut log = writer(&attempt, 1000, 2);

@@ -1,4 +1,4 @@
-//! The shim's loop: one thread, one poll over the task's output, its start and our signals.
+//! The shim's loop: one thread, one poll over the task's output, its start and the shim's signals.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -27,38 +27,40 @@ use crate::process::{ProcessId, boot_id};
 use crate::record::{AttemptRecord, ExitRecord, ProcessKind, STATE_FILE, process_record};
 use crate::spec::{SPEC_FILE, STOP_FILE, Spec, StopOrder};
 
-/// Signals that only wake the loop. Those that would end a shim are among them: it ends with its task and not before.
+/// Signals that only wake the loop. They include those that would end a shim: it ends only with its task.
 const WAKING: [Signal; 6] =
     [Signal::CHILD, Signal::USR1, Signal::USR2, Signal::TERM, Signal::INT, Signal::HUP];
-/// At least so often is looked whether the attempt's directory is still there, or a stop was ordered without a signal.
+/// The loop checks at least this often whether the attempt's directory still exists, or a stop was ordered without a
+/// signal.
 const LOOK: Duration = Duration::from_secs(5);
-/// Between looks while something is awaited that sends no signal; at first, and at most.
+/// Time between checks for an event that sends no signal; at first, and at most.
 const SOON: Duration = Duration::from_millis(5);
 const ENDING_MAX: Duration = Duration::from_millis(500);
 
 /// Runs the attempt whose directory this is, to its very end.
 ///
 /// # Errors
-/// Where the attempt cannot even be begun: no spec, a spec that was run before, no pipes. A task that cannot be started
-/// is not an error but an exit, recorded.
+/// The attempt cannot be begun: no spec, a spec that was run before, no pipes. A task that cannot be started is not an
+/// error but a recorded exit.
 pub fn attempt_run(attempt: &Path) -> io::Result<()> {
-    // Fails only where we lead a session already.
+    // Fails only if the shim leads a session already.
     let _ = setsid();
     set_child_subreaper(Some(getpid()))?;
-    // The kernel's memory killer is for tasks; without privileges this is refused and does no harm.
+    // The kernel's out-of-memory killer should end tasks, not shims. Without privileges this is refused, which does no
+    // harm.
     let _ = fs::write("/proc/self/oom_score_adj", "-999");
     std::env::set_current_dir(attempt)?;
-    // From here on by no name: the agent's state directory may be moved, and its orders must still be found.
+    // Relative from here on: the agent's state directory may be moved, and its orders must still be found.
     let attempt = Path::new(".");
     let missing = || io::Error::new(io::ErrorKind::NotFound, "no spec.json");
     let spec: Spec = json_read(attempt, SPEC_FILE)?.ok_or_else(missing)?;
-    // Held until this process ends: an agent that is not sure whether it has started a shim starts another.
+    // Held until this process ends: an agent that does not know whether it has started a shim starts another.
     let lock = File::open(attempt)?;
     let first = flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok();
     if !first || attempt.join(STATE_FILE).exists() || spec.boot_id != boot_id()? {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, "this attempt was begun before"));
     }
-    // Before anybody can learn from our record whom to signal; and the flag before the wake-up, which finds it set.
+    // Before anybody can read in the record whom to signal. The flag is set before the wake-up, which then finds it.
     let stop_now = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(Signal::USR2.as_raw(), stop_now.clone())?;
     let signals = signals_open()?;
@@ -68,7 +70,7 @@ pub fn attempt_run(attempt: &Path) -> io::Result<()> {
     while !shim.over {
         shim.step(&signals)?;
         if !moved && shim.start.is_none() {
-            // After the start, which is not to wait for it.
+            // After the start, which must not wait for it.
             moved = true;
             if let Err(error) = spec.shim_cgroup.join() {
                 note(&format!("stays in its agent's cgroup: {error}"));
@@ -90,7 +92,7 @@ fn signals_open() -> io::Result<UnixStream> {
     Ok(ours)
 }
 
-/// One attempt while it lasts.
+/// One attempt while it runs.
 struct Shim {
     attempt: PathBuf,
     cgroup: Leaf,
@@ -99,19 +101,19 @@ struct Shim {
     /// The record has changed and is not written yet.
     unwritten: bool,
     task: Option<Pid>,
-    /// The same, so that it can be recorded even where it ends at once.
+    /// The same, so that it can be recorded even if it ends at once.
     task_id: Option<ProcessId>,
-    /// Open while the program has not been executed.
+    /// Open until the program is executed.
     start: Option<OwnedFd>,
     start_error: Vec<u8>,
     outputs: [Output; 2],
     theirs: Option<(OwnedFd, OwnedFd)>,
     termination: Termination,
-    /// SIGUSR2 has come.
+    /// Set by SIGUSR2.
     stop_now: Arc<AtomicBool>,
     stop_default: StopOrder,
     recorded: [Option<PathBuf>; 2],
-    /// Looks at what is left since the task's own process has ended.
+    /// Checks for remaining processes since the task's own process has ended.
     ending_steps: u32,
     over: bool,
 }
@@ -146,7 +148,7 @@ impl Shim {
         Ok(shim)
     }
 
-    /// For a guard, where there is one. Failing to be found by a test's guard must not fail the task.
+    /// For a guard, if there is one. The task must not fail because a test's guard cannot find it.
     fn process_note(&self, kind: ProcessKind, process: ProcessId) -> Option<PathBuf> {
         let cgroups = self.cgroup.directories().into_iter().map(Path::to_path_buf).collect();
         process_record(self.record_dir.as_deref()?, kind, process, cgroups).ok()
@@ -195,7 +197,7 @@ impl Shim {
         if self.unwritten && !self.over {
             self.record_write();
         }
-        // Only where it is known to be gone: a disk in trouble must not end a task.
+        // Only if it is certainly gone: a failing disk must not end a task.
         if matches!(self.attempt.join(SPEC_FILE).try_exists(), Ok(false)) {
             // Nobody will ever ask for this attempt again.
             while leftover_kill(&self.cgroup) {
@@ -208,10 +210,10 @@ impl Shim {
         Ok(())
     }
 
-    /// Sleeps until something happens or is due.
+    /// Waits until something happens or is due.
     fn wait(&self, signals: &UnixStream) -> io::Result<()> {
         let until = match self.termination.due(clock::monotonic()) {
-            // What will not end (a process in an endless system call) is looked at less and less often.
+            // A process that does not end (in an endless system call) is checked less and less often.
             _ if self.record.exit.is_some() => {
                 SOON.saturating_mul(1 + self.ending_steps / 20).min(ENDING_MAX)
             }
@@ -233,7 +235,8 @@ impl Shim {
         }
     }
 
-    /// Whether the program runs by now: the pipe is closed by its execution, or holds the reason of the failure.
+    /// Checks whether the program runs by now: its execution closes the pipe, or the pipe contains the reason of the
+    /// failure.
     fn start_look(&mut self) {
         let Some(pipe) = &self.start else { return };
         let mut chunk = [0; 1024];
@@ -266,7 +269,7 @@ impl Shim {
         });
         if let Some(status) = ended {
             self.task = None;
-            // Its death has closed the pipe, so this is the last word on how the start went.
+            // Its death has closed the pipe, so this is the final result of the start.
             while self.start.is_some() {
                 self.start_look();
             }
@@ -298,7 +301,7 @@ impl Shim {
         self.unwritten = true;
     }
 
-    /// After the exit: until nothing is left but files.
+    /// After the exit: repeats until only files are left.
     fn ending_step(&mut self, more: bool) {
         self.ending_steps = self.ending_steps.saturating_add(1);
         if leftover_kill(&self.cgroup) || more || self.cgroup.remove().is_err() {
@@ -307,7 +310,7 @@ impl Shim {
         while self.outputs.iter_mut().map(Output::take).fold(false, |any, more| any | more) {}
         self.record.released_ms = Some(clock::wall_ms());
         self.record_write();
-        // Where the record cannot be written yet (a full disk) the shim stays, so that the exit is not lost.
+        // While the record cannot be written (a full disk) the shim stays, so that the exit is not lost.
         self.over = !self.unwritten;
         if !self.over {
             self.record.released_ms = None;
@@ -333,7 +336,7 @@ impl Shim {
             TerminationStep::Terminate => {
                 self.termination.terminated = true;
                 if let Some(task) = self.task {
-                    // The group is the task's own since it leads a session; until then it is alone.
+                    // The group is the task's own after it leads a session; until then it is alone.
                     if kill_process_group(task, Signal::TERM).is_err() {
                         let _ = rustix::process::kill_process(task, Signal::TERM);
                     }
@@ -342,7 +345,8 @@ impl Shim {
             TerminationStep::Kill => {
                 self.termination.killed = Some(now);
                 leftover_kill(&self.cgroup);
-                // Also where it has left its cgroup; what else has is ended once the task is gone.
+                // This also reaches a task that has left its cgroup. Other processes that have left it are ended once
+                // the task is gone.
                 if let Some(task) = self.task {
                     let _ = kill_process_group(task, Signal::KILL);
                     let _ = rustix::process::kill_process(task, Signal::KILL);
@@ -352,7 +356,7 @@ impl Shim {
     }
 
     fn record_write(&mut self) {
-        // A start is seen by the agent before it is safe from a loss of power, which would end it anyway.
+        // The agent sees a start before it would survive a loss of power, which would end the task anyway.
         if self.record.exit.is_none() && json_begin(&self.attempt, STATE_FILE, &self.record).is_ok() {
             self.unwritten = false;
             if let Err(error) = file_sync(&self.attempt, STATE_FILE) {
@@ -367,7 +371,7 @@ impl Shim {
     }
 }
 
-/// To standard error, which is a file beside the attempt's others.
+/// To standard error, which is a file of the attempt.
 fn note(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }

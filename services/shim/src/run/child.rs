@@ -1,6 +1,6 @@
-//! The moment between shim and task: this process joins the task's cgroup while it is still ours, so that nothing of
-//! the task ever runs outside it, and then becomes the program. Standard input is a pipe to the shim: closed by the
-//! kernel when the program runs, or written with the reason why it does not.
+//! The step between shim and task. This process joins the task's cgroup before it executes the program, so that nothing
+//! of the task ever runs outside it. Standard input is a pipe to the shim: the kernel closes it when the program runs,
+//! or this process writes the reason why it does not.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -18,10 +18,10 @@ use crate::user::TaskUser;
 /// The first descriptor behind the standard streams.
 const FIRST_OWN_FILE: i32 = 3;
 
-/// Becomes the task whose attempt's directory is the current one. Returns only where that failed.
+/// Becomes the task of the attempt in the current directory. Returns only on failure.
 ///
 /// # Errors
-/// Those of telling the shim; its own failures are told and not returned.
+/// Those of writing to the shim. Its own failures are written there and not returned.
 pub fn child_become() -> io::Result<()> {
     let status = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     let null = OpenOptions::new().read(true).open("/dev/null")?;
@@ -30,7 +30,7 @@ pub fn child_become() -> io::Result<()> {
     File::from(status).write_all(reason.as_bytes())
 }
 
-/// Why it could not be done.
+/// Why the task could not be started.
 fn become_task() -> String {
     let spec = match json_read::<Spec>(Path::new("."), SPEC_FILE) {
         Ok(Some(spec)) => spec,
@@ -40,7 +40,7 @@ fn become_task() -> String {
     if let Err(error) = spec.cgroup.join() {
         return format!("cannot join its cgroup: {error}");
     }
-    // A session of its own makes it a process group of its own, which is what SIGTERM goes to.
+    // A session of its own gives it a process group of its own, which SIGTERM goes to.
     if let Err(error) = setsid() {
         return format!("cannot start a session: {error}");
     }
@@ -54,9 +54,10 @@ fn become_task() -> String {
     program_execute(&spec.command, &spec.environment, &spec.working_directory)
 }
 
-/// What a task must not have from its agent: protection from the kernel's memory killer, core dumps, a file mode mask.
+/// Resets what a task must not inherit from its agent: protection from the kernel's out-of-memory killer, core dumps, a
+/// file mode mask.
 pub(crate) fn inherited_reset() {
-    // Lowering needs privileges that an agent without any does not have; 0 is then what it has already.
+    // Lowering needs privileges. An agent without them has 0 already.
     let _ = fs::write("/proc/self/oom_score_adj", "0");
     let core = getrlimit(Resource::Core);
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: core.maximum });
@@ -66,7 +67,7 @@ pub(crate) fn inherited_reset() {
 /// Becomes the task's user, if it has one of its own: the last step with the shim's rights.
 ///
 /// # Errors
-/// Where the kernel refuses; nothing of the task may then be executed.
+/// The kernel refuses. No part of the task may then be executed.
 pub(crate) fn user_assume(user: Option<TaskUser>) -> io::Result<()> {
     let Some(user) = user else { return Ok(()) };
     let named = |error: io::Error| {
@@ -75,15 +76,15 @@ pub(crate) fn user_assume(user: Option<TaskUser>) -> io::Result<()> {
     user.assume().map_err(named)
 }
 
-/// Executes the program in place of this process, with the three standard streams and no other open file; the answer is
-/// why it could not.
+/// Executes the program in place of this process, with the three standard streams and no other open file. Returns why
+/// it could not.
 pub(crate) fn program_execute(
     command: &[String],
     environment: &BTreeMap<String, String>,
     directory: &Path,
 ) -> String {
     let Some((program, arguments)) = command.split_first() else { return "the command is empty".to_owned() };
-    // Whoever started the agent may have left files open that are not closed by executing a program.
+    // The process that started the agent may have left files open that an execution does not close.
     close_fds::set_fds_cloexec(FIRST_OWN_FILE, &[]);
     if let Err(error) = std::env::set_current_dir(directory) {
         return format!("cannot use the working directory {}: {error}", directory.display());

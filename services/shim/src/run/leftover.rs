@@ -1,5 +1,5 @@
-//! What is left of an attempt once its own process has ended: in its cgroup, and below the shim where processes have
-//! left the cgroup or there is none.
+//! Remaining processes of an attempt after its own process has ended: in its cgroup, and below the shim if processes
+//! have left the cgroup or it has none.
 
 use std::fs::File;
 use std::io;
@@ -18,10 +18,11 @@ use crate::process::{self, descendants};
 use crate::record::{AttemptRecord, ExitRecord, STATE_FILE};
 use crate::spec::{SPEC_FILE, Spec};
 
-/// Sends SIGKILL to what is left; whether there is anything. Processes outside the cgroup have their turn when it is
-/// empty. Exit statuses count until they are collected.
+/// Sends SIGKILL to the remaining processes. Returns true if there were any. Processes outside the cgroup follow when
+/// it is empty. Uncollected exit statuses count.
 ///
-/// A look at every process of the machine comes last. A thousand attempts that end at once would each take it.
+/// A search over every process of the machine comes last, since a thousand attempts that end at once would each need
+/// it.
 pub(crate) fn leftover_kill(leaf: &Leaf) -> bool {
     if !leaf.processes().is_empty() {
         leaf.kill();
@@ -32,15 +33,16 @@ pub(crate) fn leftover_kill(leaf: &Leaf) -> bool {
     }
     for pid in descendants(std::process::id()) {
         if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-            // It may have ended by itself; as its reaper we know that its number is not reused before we look.
+            // It may have ended by itself. This process is its reaper, so its number is not reused before we collect
+            // it.
             let _ = kill_process(pid, Signal::KILL);
         }
     }
     true
 }
 
-/// Whether this process has a child, be it only its exit status. Whatever is left is below one: a process that loses
-/// its parent becomes the child of its shim.
+/// Returns true if this process has a child, even if only its exit status. Every remaining process is below one: a
+/// process that loses its parent becomes the child of its shim.
 fn child_left() -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     !matches!(waitid(WaitId::All, options), Err(Errno::CHILD))
@@ -53,16 +55,16 @@ pub(crate) fn children_reap(mut ended: impl FnMut(Pid, rustix::process::WaitStat
     }
 }
 
-/// Ends what a shim that was killed has left behind, and completes its record.
+/// Ends the remaining processes of a killed shim, and completes its record.
 ///
 /// # Errors
-/// Where the attempt's files cannot be read or written.
+/// The attempt's files cannot be read or written.
 pub fn attempt_clean(attempt: &Path) -> io::Result<()> {
-    // Already leading a session is no harm.
+    // It may already lead a session.
     let _ = setsid();
     let lock = File::open(attempt)?;
     if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-        // It works on, and its agent cannot read who it is: the end of its task makes it write that again.
+        // The shim still runs, but its agent cannot read its record: the end of its task makes it write that again.
         if json_read::<AttemptRecord>(attempt, STATE_FILE).is_err()
             && let Ok(Some(spec)) = json_read::<Spec>(attempt, SPEC_FILE)
         {
@@ -70,7 +72,7 @@ pub fn attempt_clean(attempt: &Path) -> io::Result<()> {
         }
         return Err(io::Error::new(io::ErrorKind::ResourceBusy, "its shim is running"));
     }
-    // What is damaged tells nothing; the attempt is ended all the same.
+    // A damaged file counts as missing; the attempt is ended anyway.
     let spec: Option<Spec> = json_read(attempt, SPEC_FILE).unwrap_or_default();
     let mut record: AttemptRecord = json_read(attempt, STATE_FILE).unwrap_or_default().unwrap_or_default();
     if record.released_ms.is_some() {
@@ -102,7 +104,7 @@ pub fn attempt_clean(attempt: &Path) -> io::Result<()> {
     json_rewrite(attempt, STATE_FILE, &record)
 }
 
-/// Kills what is left of an attempt whose shim is gone; whether there was anything.
+/// Kills the remaining processes of an attempt whose shim is gone. Returns true if there were any.
 fn attempt_kill(leaf: &Leaf, record: Option<&AttemptRecord>) -> bool {
     let inside = !leaf.processes().is_empty();
     if inside {

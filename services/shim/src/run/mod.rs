@@ -1,4 +1,5 @@
-//! One attempt: start the process, keep its output, end it when told to, remember how it ended, leave nothing behind.
+//! One attempt: starts the process, keeps its output, ends it on request, records how it ended, and leaves nothing
+//! behind.
 
 mod attempt;
 mod child;

@@ -10,12 +10,12 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use crate::log::{LogWriter, OutputStream};
 use crate::spec::LogLimits;
 
-/// Read at once: small, because a shim is.
+/// Bytes of one read: few, since a shim must be small.
 const CHUNK_BYTES: usize = 16 * 1024;
-/// Chunks taken from one pipe before the other has its turn.
+/// Chunks read from one pipe before the other one gets its turn.
 const CHUNKS_MAX: usize = 16;
 
-/// One stream: the end we read, and where it goes.
+/// One stream: the reading end of its pipe, and its log.
 #[derive(Debug)]
 pub struct Output {
     /// Closed once every writer has gone.
@@ -24,17 +24,17 @@ pub struct Output {
 }
 
 impl Output {
-    /// A new pipe into the attempt's log; the end the task writes to is the second answer.
+    /// A new pipe into the attempt's log. The second value is the end for the task.
     ///
     /// # Errors
-    /// Where no pipe can be had.
+    /// The kernel has no pipe left.
     pub fn new(attempt: &Path, stream: OutputStream, limits: LogLimits) -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
         ioctl_fionbio(&ours, true)?;
         Ok((Self { pipe: Some(ours), log: LogWriter::new(attempt.to_owned(), stream, limits) }, theirs))
     }
 
-    /// Takes what is there. Whether there may be more.
+    /// Reads what is there. Returns true if there may be more.
     pub fn take(&mut self) -> bool {
         let mut chunk = [0; CHUNK_BYTES];
         for _ in 0..CHUNKS_MAX {

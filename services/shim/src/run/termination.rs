@@ -1,10 +1,10 @@
-//! When an attempt that is to end gets which signal: a pure function of what was ordered and seen.
+//! Decides when an ending attempt gets which signal: a pure function of orders and events.
 
 use std::time::Duration;
 
 use crate::spec::StopOrder;
 
-/// How far the ending of an attempt has come.
+/// The progress of ending an attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Termination {
     /// The order, and when it was first seen.
@@ -15,7 +15,7 @@ pub struct Termination {
     pub killed: Option<Duration>,
 }
 
-/// What is due.
+/// The step that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TerminationStep {
     /// Nothing before this time, if ever.
@@ -26,17 +26,17 @@ pub enum TerminationStep {
     Kill,
 }
 
-/// Between two SIGKILLs to what would not end: a process may fork faster than it is found.
+/// Time between two SIGKILLs to processes that do not end: they may fork faster than they are found.
 const KILL_AGAIN: Duration = Duration::from_millis(100);
 
 impl Termination {
-    /// Takes an order in. A later one changes the times; they still count from when the first was seen.
+    /// Records an order. A later one changes the times, which still count from when the first was seen.
     pub fn ordered(&mut self, order: StopOrder, now: Duration) {
         let seen = self.order.map_or(now, |(_, seen)| seen);
         self.order = Some((order, seen));
     }
 
-    /// What is due at `now`.
+    /// The step that is due at `now`.
     pub fn due(&self, now: Duration) -> TerminationStep {
         let Some((order, seen)) = self.order else { return TerminationStep::Wait(None) };
         let terminate_at = seen.saturating_add(Duration::from_millis(order.drain_delay_ms));
