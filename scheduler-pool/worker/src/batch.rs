@@ -1,4 +1,4 @@
-//! From what the core decided to what the store commits: pure.
+//! Converts the core's decisions to batches for the store: pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,20 +14,18 @@ use crate::view::CellView;
 /// The epoch of gangs that are placed whole in one commit.
 const GANG_EPOCH: u64 = 1;
 
-/// What a batch is made with: ids and times made outside.
+/// Ids and times of a batch, made outside.
 #[derive(Clone, Debug)]
 pub struct BatchStamp {
-    /// The batch's id.
     pub id: RequestId,
-    /// The lease it is committed under.
+    /// The lease under which it is committed.
     pub lease: LeaseKey,
     /// Wall time, milliseconds since 1970.
     pub at_ms: i64,
 }
 
-/// Takes the gangs of more than `most` members out of a plan: they are not placed in one commit. Those that are held
-/// against other tasks stay, since nobody could say so of their holds later, and so do
-/// those that take the places of others.
+/// Takes the gangs of more than `most` members out of a plan: one commit cannot place them. Two kinds of gangs stay.
+/// Those held against other tasks stay, since their holds could not record that. Those that preempt others stay too.
 pub fn gangs_split(plan: &mut Plan, most: usize) -> Vec<Vec<Planned>> {
     let mut members: BTreeMap<u32, usize> = BTreeMap::new();
     for gang in plan.placements.iter().filter_map(|placement| placement.gang) {
@@ -61,12 +59,11 @@ pub fn gangs_split(plan: &mut Plan, most: usize) -> Vec<Vec<Planned>> {
     large.into_values().collect()
 }
 
-/// The batch of a plan over `view`. A placement whose task or node the snapshot does not let it have is left out and
-/// named: the planner and the state machine disagree, which is a defect worth a log line and no reason to hold up the
-/// others.
+/// The batch of a plan over `view`. It omits and returns placements whose task or node the snapshot refuses. The
+/// planner and the state machine then disagree: a defect worth a log line, but no reason to delay the others.
 ///
-/// `running` has the rows of victims that are more than held. A placement of which one is another by now is left out
-/// without a word, whole gangs together: its commit would only conflict.
+/// `running` has the rows of victims that are more than held. If one of them has changed since, its placement is
+/// omitted silently, whole gangs together: the commit would only conflict.
 pub fn batch_of_plan(
     plan: &Plan,
     view: &CellView,
@@ -119,13 +116,13 @@ pub fn batch_of_plan(
     (batch, refused)
 }
 
-/// The running tasks that a plan evicts, whose rows are to be read: the snapshot has only those of held ones.
+/// The running victims of a plan, whose rows must be read: the snapshot only has those of held ones.
 pub fn victims_running(plan: &Plan) -> BTreeSet<TaskId> {
     let victims = plan.placements.iter().flat_map(|placement| &placement.victims);
     victims.filter(|victim| !victim.holds).map(|victim| victim.task).collect()
 }
 
-/// The evictions of each placement, in their order; `None`: one of them, or of its gang, is not possible any more.
+/// The evictions of each placement, in their order. `None`: one of them, or of its gang, is no longer possible.
 fn evictions_of(
     plan: &Plan,
     snapshot: &Snapshot,
@@ -136,7 +133,7 @@ fn evictions_of(
         let row =
             if victim.holds { snapshot.tables().task_row(victim.task) } else { running.get(&victim.task) };
         let row = row.filter(|row| row.revision == victim.revision)?;
-        // What is left of a job that has ended goes by itself, and its name may be another job's by now.
+        // Remaining tasks of an ended job end by themselves, and another job may have its name by now.
         let ended = |job: &JobRow| matches!(job.state, JobState::Ended { .. });
         let job = snapshot.tables().job(victim.task.job).filter(|job| !ended(job))?;
         let priorities = (job.priority, snapshot.tables().job(victim.evicted.by.job)?.priority);
@@ -168,12 +165,12 @@ fn term_key(token: &TermToken) -> ConstraintKey {
     ConstraintKey { term: token.term.clone(), domain: token.domain.clone() }
 }
 
-/// The gangs of which a member waits for others to leave its node: all their members do, and start together.
+/// The gangs with a member that waits for victims on its node: all their members wait, and start together.
 fn gangs_waiting(placements: &[Planned]) -> BTreeSet<u32> {
     placements.iter().filter(|placement| placement.held).filter_map(|placement| placement.gang).collect()
 }
 
-/// What happens to a task that is placed; `waits` where it is one of a gang that starts only when all have their share.
+/// The event of a placed task. `waits` is for a member of a gang that starts only when all have their share.
 pub fn member_event(placement: &Planned, gang: Option<(GangId, u64)>, waits: bool) -> TaskEvent {
     match placement.event(gang) {
         TaskEvent::Place(member) if waits => TaskEvent::Hold(member),
@@ -181,7 +178,7 @@ pub fn member_event(placement: &Planned, gang: Option<(GangId, u64)>, waits: boo
     }
 }
 
-/// The gangs of the plan's gangs: committed with it, or waiting for their victims.
+/// The rows of the plan's gangs: committed with it, or waiting for their victims.
 fn gangs_of(plan: &Plan, batch: &PlacementBatch, waiting: &BTreeSet<u32>) -> Vec<GangRow> {
     let placed: BTreeSet<TaskId> = batch.placements.iter().map(|placement| placement.row.id).collect();
     let mut gangs: BTreeMap<u32, (JobId, u32)> = BTreeMap::new();

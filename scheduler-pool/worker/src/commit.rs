@@ -1,4 +1,4 @@
-//! Committing a batch at its version, and what each answer of the store means for it.
+//! Commits a batch at its version, and interprets each answer of the store.
 
 use std::ops::Range;
 
@@ -9,12 +9,12 @@ use borough_store::placement::{PlacementBatch, TRANSACTION_LIFE_VERSIONS, placem
 use borough_store::{StoreError, StoreResult};
 use bytes::Bytes;
 
-/// What became of a commit.
+/// The result of a commit.
 #[derive(Debug)]
 pub enum CommitOutcome {
     /// It is durable.
     Yes,
-    /// Guards were overtaken; those that are known.
+    /// Guards were overwritten, as far as known.
     Conflict(Vec<Range<Bytes>>),
     /// It did not happen and may be decided again.
     No,
@@ -23,15 +23,15 @@ pub enum CommitOutcome {
 /// How to find out whether a failed commit has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doubt {
-    /// It surely has not.
+    /// It certainly did not happen.
     None,
-    /// Guards were overtaken.
+    /// Guards were overwritten.
     Conflict,
-    /// It may have, and is no longer in flight.
+    /// It may have happened, and is no longer in flight.
     Settled,
-    /// It may still happen, for as long as a transaction attempts.
+    /// It may still happen, for as long as a transaction lasts.
     InFlight,
-    /// The store cannot go on.
+    /// The store cannot continue.
     Fatal,
 }
 
@@ -47,8 +47,8 @@ fn doubt_of(code: ErrorCode) -> Doubt {
     }
 }
 
-/// Commits `batch` at the version at which the gate was open, and after an unknown result looks for it until it is
-/// known. Never replays it.
+/// Commits `batch` at the version at which the gate was open. After an unknown result, it searches the journal until
+/// the result is known. It never replays a batch.
 pub async fn batch_commit(
     db: &Database,
     gate: &GateOpen,
@@ -74,7 +74,7 @@ pub async fn batch_commit(
     }
 }
 
-/// Looks for the batch at a read version later than `after`, waiting until there is one.
+/// Searches for the batch at a read version later than `after`; waits until there is one.
 async fn found(
     db: &Database,
     gate: &GateOpen,

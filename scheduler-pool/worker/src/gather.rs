@@ -1,7 +1,7 @@
-//! Gangs larger than a commit: their members take holds in several transactions, and one small one makes all of them
-//! placements. A worker gathers one gang at a time and lets go of it at once where anything is in its way, so that
-//! nobody waits for half of a gang. What a worker leaves half-way when it dies is void: its successor raises the gang's
-//! epoch.
+//! Gangs larger than a commit. Their members take holds in several transactions, and one small transaction turns all of
+//! them into placements. A worker gathers one gang at a time and gives it up at the first obstacle, so that nobody
+//! waits for half of a gang. If a worker dies during this, its successor raises the gang's epoch, which voids the
+//! holds.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -25,9 +25,9 @@ use crate::worker::Worker;
 
 /// Most holds in one transaction.
 const HOLDS_MAX: usize = 512;
-/// Rows looked at in one transaction when holds are carried out.
+/// Rows visited in one transaction when holds are settled.
 const SETTLE_MAX: usize = 512;
-/// Milliseconds within which a gang has to come together.
+/// The time limit for gathering a gang, in milliseconds.
 const GATHER_MS: i64 = 60_000;
 
 /// The transactions of a gang that gathers, under the lease of its shard.
@@ -42,17 +42,17 @@ struct Steps {
 /// A gang that has begun to gather.
 struct Begun {
     row: GangRow,
-    /// The token of all rules between tasks then.
+    /// The token of all rules between tasks at that time.
     token: Option<ConstraintToken>,
 }
 
-/// Whether an error says that something has changed, and not that the store failed.
+/// Returns true if an error means that something has changed, and not that the store failed.
 fn is_refusal(error: &StoreError) -> bool {
     error.kv_error().is_none()
 }
 
 impl Worker {
-    /// Places a gang by holds. Answers how many tasks it placed: all or none.
+    /// Places a gang by holds. Returns how many tasks it placed: all or none.
     pub(crate) async fn gather(
         &mut self,
         held: &ShardHeld,
@@ -86,7 +86,7 @@ impl Worker {
         Ok(0)
     }
 
-    /// Takes the holds and commits the gang. `false` where what was planned may no longer hold.
+    /// Takes the holds and commits the gang. Returns `false` if the plan may no longer be valid.
     async fn gather_on(
         &mut self,
         held: &ShardHeld,
@@ -118,8 +118,8 @@ impl Worker {
         Ok(true)
     }
 
-    /// Lets go of what workers before left half-way and of what lost a member, starts gangs whose victims are gone, and
-    /// carries out what holds are worth. Answers whether there was anything to do.
+    /// Gives up gangs that earlier workers left unfinished or that have lost a member, starts gangs whose victims have
+    /// exited, and settles holds. Returns true if anything had to be done.
     pub(crate) async fn gangs_step(&mut self, held: &ShardHeld) -> StoreResult<bool> {
         let todo = self.view.gang_steps(&held.queue);
         let Some(steps) = self.steps(held).filter(|_| !todo.is_empty()) else { return Ok(false) };
@@ -180,14 +180,14 @@ impl Steps {
         .await
     }
 
-    /// The victims of a gang are gone: all its members start.
+    /// The victims of a gang have exited: all its members start.
     async fn start(&self, gang: GangId, epoch: u64) -> StoreResult<()> {
         let started = self.change("gang_commit", |tx, mut changes| async move {
             gang_commit(&tx, &mut changes.open()?, gang, epoch).await?;
             Ok(((), changes))
         });
         match started.await {
-            // It has lost a member since: the next read says so.
+            // It has lost a member since: the next read shows it.
             Err(StoreError::Gang(_)) => Ok(()),
             started => {
                 started?;
@@ -196,14 +196,14 @@ impl Steps {
         }
     }
 
-    /// Voids the holds of an epoch and gives them back.
+    /// Voids the holds of an epoch and releases them.
     async fn let_go(&self, gang: GangId, epoch: u64) -> StoreResult<()> {
         let given_up = self.change("gang_give_up", |tx, mut changes| async move {
             gang_give_up(&tx, &mut changes, gang, epoch).await?;
             Ok(((), changes))
         });
         match given_up.await {
-            // Another has done so: what is left is to give the holds back.
+            // Another worker has done so: the holds must still be released.
             Err(StoreError::Gang(_)) => {}
             given_up => given_up?,
         }
@@ -224,8 +224,8 @@ impl Steps {
         }
     }
 
-    /// One transaction under the lease. The steps check the state they change, so running them again does no harm.
-    /// Those that place ask it for the open gate; what is held is given back in a cell that drains too.
+    /// One transaction under the lease. The steps check the state that they change, so repeating them does no harm.
+    /// Steps that place tasks need the open gate; holds are released even in a draining cell.
     async fn change<T, F, Fut>(&self, action: &'static str, closure: F) -> StoreResult<T>
     where
         F: Fn(Transaction, ChangeSet) -> Fut,

@@ -1,7 +1,7 @@
-//! Doing: a scheduler worker tails the journal, calls the core, commits the plan. It makes no choices of its own.
+//! The scheduler worker: it tails the journal, calls the core, and commits the plan. It makes no choices of its own.
 //!
-//! One round: take a read version R, apply every journal entry up to R (with the gate and the own lease as they are at
-//! R), plan over what is then complete as of R, and commit at R with guards and blind writes. See
+//! One round takes a read version R and applies every journal entry up to R (with the gate and its own lease as of R).
+//! It plans over the snapshot, which is then complete as of R, and commits at R with guards and blind writes. See
 //! `borough_store::placement` for the rules that make the commit safe.
 
 mod batch;

@@ -1,4 +1,4 @@
-//! Live figures of a worker, for Prometheus.
+//! Live metrics of workers, for Prometheus.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use prometheus_client::registry::Registry;
 
 use crate::commit::CommitOutcome;
 
-/// Which worker's shard.
+/// Labels of one worker's shard.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ShardLabels {
     cell: String,
@@ -24,7 +24,7 @@ struct ShardLabels {
     shard: u32,
 }
 
-/// Why tasks of a worker's shard wait.
+/// Labels of the reasons why a shard's tasks wait.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReasonLabels {
     cell: String,
@@ -36,7 +36,7 @@ struct ReasonLabels {
 
 type Live = Family<ShardLabels, Gauge>;
 
-/// What workers say of themselves with each beat, by shard.
+/// Gauges that workers set with each heartbeat, by shard.
 #[derive(Clone, Debug, Default)]
 struct LiveMetrics {
     waiting: Live,
@@ -52,8 +52,7 @@ struct LiveMetrics {
     pending: Family<ReasonLabels, Gauge>,
 }
 
-/// The figures of the workers of a process: counts of all together, and what each says of itself. Clones count
-/// together.
+/// The metrics of a process's workers: common counters, and gauges of each. Clones share them.
 #[derive(Clone, Debug)]
 pub struct WorkerMetrics {
     placements: Counter,
@@ -115,7 +114,7 @@ impl WorkerMetrics {
         registry.register("pending_tasks", "tasks of the shard without a node, by why", live.pending.clone());
     }
 
-    /// What a worker says of itself for a shard, and why tasks of it wait.
+    /// Sets a worker's gauges for a shard, with the reasons why its tasks wait.
     pub(crate) fn told(
         &self,
         cell: &str,
@@ -159,7 +158,7 @@ impl WorkerMetrics {
         self.plan_seconds.observe(took.as_secs_f64());
     }
 
-    /// A gang of so many members gathered.
+    /// Counts a gang of so many members that gathered.
     pub(crate) fn gathered(&self, members: usize) {
         self.commits.inc();
         self.placements.inc_by(u64::try_from(members).unwrap_or(u64::MAX));

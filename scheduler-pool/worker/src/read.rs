@@ -1,4 +1,4 @@
-//! Everything a batch is decided on, read at one version: the journal up to it, the gate, the leases.
+//! Reads everything that a batch is decided on at one version: the journal up to it, the gate, and the leases.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,23 +15,23 @@ use borough_store::{CellSpace, StoreError, StoreResult};
 /// Entries of a page.
 const PAGE_ENTRIES: usize = 4_096;
 
-/// What was read at one version. With the entries applied, a snapshot is complete as of it.
+/// What was read at one version. With the entries applied, a snapshot is complete as of that version.
 #[derive(Debug)]
 pub struct CellRead {
-    /// The version; placements decided on this are committed at it.
+    /// Placements decided on this read are committed at this version.
     pub version: Version,
     /// Entries after the cursor, in order.
     pub entries: Vec<Arc<JournalEntry>>,
-    /// Where to go on.
+    /// The cursor for the next read.
     pub next: Cursor,
-    /// The cell's gate at the version. What is committed at it needs the proof that it was open.
+    /// The cell's gate at the version. A commit at it needs the proof that the gate was open.
     pub gate: GateRead,
-    /// The leases that were asked for, as they are at the version.
+    /// The requested leases at the version.
     pub leases: BTreeMap<LeaseKey, Option<LeaseRow>>,
 }
 
 /// Reads everything after `cursor`. [`StoreError::JournalTrimmed`] and [`StoreError::ForeignEpoch`] mean that the cell
-/// has to be listed again.
+/// must be listed again.
 pub async fn cell_read(
     db: &Database,
     space: &CellSpace,
@@ -65,8 +65,8 @@ pub async fn cell_read(
     .await
 }
 
-/// The rows of some tasks as they are by now. What is decided on them holds where they are those that were planned on:
-/// a row's revision says so, and its guard keeps it so.
+/// The present rows of some tasks. A decision on them is valid if they are the rows that were planned on: the revision
+/// shows that, and its guard keeps it so.
 pub async fn rows_read(
     db: &Database,
     space: &CellSpace,
@@ -81,7 +81,7 @@ pub async fn rows_read(
     Ok(rows.await?.into_iter().map(|row| (row.id, row)).collect())
 }
 
-/// A watch that ends when there may be something after `cursor`; `None` where there is already.
+/// A watch that ends when there may be entries after `cursor`; `None` if there are some already.
 pub async fn cell_watch(
     db: &Database,
     space: &CellSpace,

@@ -1,5 +1,5 @@
-//! Which shards of a cell's jobs a worker holds: its own, and those of workers that have fallen silent; and with them
-//! which part of the nodes it prefers.
+//! The shards of a cell's jobs that a worker holds: its own, and those of silent workers. Also the part of the nodes
+//! that it prefers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,34 +18,33 @@ use borough_store::{CellSpace, StoreError, StoreResult};
 use crate::read::CellRead;
 use crate::worker::WorkerConfig;
 
-/// The longest time between two looks at the leases. What a holder that died leaves is found expired at most two looks
-/// late, of which one is the look at its last beat: within its lease and a second, with time left to take it.
+/// The longest time between two reads of the leases. A dead holder's lease is found expired at most two reads late, one
+/// of which is the read of its last heartbeat. That is within its lease and a second, with time left to take it.
 const LOOK_MAX: Duration = Duration::from_millis(250);
 
-/// A shard that is held at a read version.
+/// A shard that the worker holds at a read version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardHeld {
     /// Its jobs.
     pub queue: OpenQueue,
-    /// Its lease, for the guard of a batch.
+    /// The key of its lease, for the guard of a batch.
     pub key: LeaseKey,
 }
 
-/// What to do about one shard.
+/// The action for one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ShardMove {
-    /// Beat.
     Renew,
     /// Try to take it.
     Claim,
-    /// Go on watching it.
+    /// Keep observing it.
     Leave,
 }
 
-/// Decides over one shard. `silent` is for how long its state has been the same, by the worker's own clock.
+/// Decides about one shard. `silent` is for how long its state has been the same, by the worker's own clock.
 ///
-/// A worker takes its own place at once where it is free. The places of others it takes only when nothing has moved
-/// there for the length of a lease: their owners go first.
+/// A worker takes its own shard at once if it is free. It takes others' shards only if nothing has changed there for
+/// the length of a lease: their owners go first.
 fn shard_move(
     own: bool,
     mine: bool,
@@ -67,9 +66,8 @@ fn shard_move(
     }
 }
 
-/// Which part of the nodes a worker prefers, and into how many they are cut: a part for each worker that has a shard,
-/// in the order of their first shards. It is cut again when a worker comes or goes. A worker that holds none prefers
-/// none.
+/// The part of the nodes that a worker prefers, and the number of parts: one for each worker with a shard, in the order
+/// of their first shards. The parts change when a worker comes or goes. A worker without shards prefers none.
 fn part_of<'a>(held: impl Iterator<Item = (&'a LeaseKey, &'a str)>, holder: &str) -> (u32, u32) {
     let mut shards: Vec<((u32, &str), &str)> =
         held.map(|(key, holder)| ((key.shard, key.role.as_str()), holder)).collect();
@@ -101,7 +99,7 @@ pub struct SchedulerShards {
 }
 
 impl SchedulerShards {
-    /// No shards yet.
+    /// Starts without shards.
     pub fn new(config: &WorkerConfig) -> Self {
         let shards = config.shards.max(1);
         let of_scheduler = |scheduler| {
@@ -125,12 +123,12 @@ impl SchedulerShards {
         }
     }
 
-    /// How long the worker may sleep before leases want it.
+    /// The time until leases need attention.
     pub fn tend_after(&self) -> Duration {
         (self.lease / 3).min(LOOK_MAX)
     }
 
-    /// The part of the nodes that is preferred now, and into how many they are cut.
+    /// The preferred part of the nodes, and the number of parts.
     pub fn part(&self) -> (u32, u32) {
         self.part
     }
@@ -140,8 +138,8 @@ impl SchedulerShards {
         self.held.len()
     }
 
-    /// Renews what is held and takes what is free, where that is due; `status` is what the worker says of itself with
-    /// its beat.
+    /// Renews held leases and takes free ones, if that is due. `status` is the worker's report about itself with its
+    /// heartbeat.
     pub async fn tend(
         &mut self,
         db: &Database,
@@ -181,8 +179,8 @@ impl SchedulerShards {
         Ok(())
     }
 
-    /// The part to prefer after a look. A free shard counts as that of a worker that is about to take it: those that
-    /// start together do not begin with the same nodes.
+    /// The part to prefer after a read. A free shard counts as that of a worker that is about to take it, so that
+    /// workers that start together do not begin with the same nodes.
     fn part_now(&self, states: &BTreeMap<LeaseKey, LeaseState>) -> (u32, u32) {
         let live = states.iter().filter(|(_, state)| state.is_held(self.generation));
         let mut holders: BTreeMap<&LeaseKey, String> =
@@ -234,23 +232,23 @@ impl SchedulerShards {
             let (role, shard, epoch) = (&key.role, key.shard, held.epoch);
             tracing::info!(cell = %self.space, role, shard, epoch, holder = self.holder, "holds a shard");
             self.held.insert(key.clone(), held);
-            // It says of itself what it is with the next look.
+            // Its report follows with the next read.
             self.renewed_at = None;
         }
         Ok(())
     }
 
-    /// The lease of a shard that is held.
+    /// The lease of a held shard.
     pub fn lease(&self, key: &LeaseKey) -> Option<&HeldLease> {
         self.held.get(key)
     }
 
-    /// The leases whose rows a read must bring.
+    /// The leases whose rows a read must include.
     pub fn keys(&self) -> Vec<LeaseKey> {
         self.held.keys().cloned().collect()
     }
 
-    /// The shards that are still held at the version of `read`.
+    /// The shards that the worker still holds at the version of `read`.
     pub fn held_at(&self, read: &CellRead) -> Vec<ShardHeld> {
         let held = self.held.keys().filter(|key| self.holds(key, read));
         let queue =
@@ -258,14 +256,14 @@ impl SchedulerShards {
         held.filter_map(queue).collect()
     }
 
-    /// Whether the shard of `key` is still held at the version of `read`.
+    /// Returns true if the worker still holds the shard of `key` at the version of `read`.
     pub fn holds(&self, key: &LeaseKey, read: &CellRead) -> bool {
         let row = read.leases.get(key).and_then(Option::as_ref);
         let held = self.held.get(key);
         held.zip(row).is_some_and(|(held, row)| held.epoch == row.epoch && held.holder == row.holder)
     }
 
-    /// Gives everything back, so that others need not wait.
+    /// Releases all shards, so that others need not wait.
     pub async fn release(&mut self, db: &Database) {
         for (key, held) in std::mem::take(&mut self.held) {
             let (space, held) = (&self.space, &held);

@@ -1,4 +1,4 @@
-//! What a worker counts of its own work, and says of itself.
+//! A worker's counters of its own work, and its report about itself.
 
 use std::time::Duration;
 
@@ -15,16 +15,16 @@ pub struct WorkerStats {
     scored: u64,
     bases_kept: u64,
     bases_made: u64,
-    /// When the rate was last taken, and what was placed then.
+    /// When the rate was last computed, and the count of placements then.
     rate_from: Option<(Duration, u64)>,
     rate_per_ks: u64,
 }
 
-/// Time over which a rate is taken at least.
+/// The shortest time over which a rate is computed.
 const RATE_SPAN: Duration = Duration::from_secs(1);
 
 impl WorkerStats {
-    /// A plan was made.
+    /// Counts a plan.
     pub fn planned(&mut self, plan: &Plan) {
         let counters = &plan.counters;
         self.planned += plan.placements.len() as u64;
@@ -33,18 +33,18 @@ impl WorkerStats {
         self.bases_made += counters.bases_made;
     }
 
-    /// A batch of so many tasks was committed.
+    /// Counts a committed batch of so many tasks.
     pub fn committed(&mut self, tasks: usize) {
         self.commits += 1;
         self.placed += tasks as u64;
     }
 
-    /// A batch lost a guard.
+    /// Counts a batch that lost a guard.
     pub fn conflicted(&mut self) {
         self.conflicts += 1;
     }
 
-    /// What is counted here, as the worker says it of itself at `now` (monotonic).
+    /// The counters as the worker's report about itself at `now` (monotonic).
     pub fn status(&mut self, now: Duration) -> WorkerStatus {
         match self.rate_from {
             Some((from, placed)) if now.saturating_sub(from) >= RATE_SPAN => {

@@ -1,4 +1,4 @@
-//! A worker's picture of its cell: the core's snapshot, and the rows that a conflict needs whole.
+//! A worker's view of its cell: the core's snapshot, and the rows that a conflict needs in full.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,11 +10,10 @@ use borough_store::placement::{PlacementNode, SurvivorView};
 /// The cell as of one position of its journal.
 #[derive(Debug)]
 pub struct CellView {
-    /// What is planned over.
     pub snapshot: Snapshot,
-    /// What plans over it have found.
+    /// Search results of plans over it.
     pub cache: PlanCache,
-    /// Rows of tasks a batch in question speaks of, as they came since it was planned.
+    /// Rows of tasks of the batch in question, as they changed since it was planned.
     followed: BTreeMap<TaskId, Option<TaskRow>>,
     /// Gangs that were not committed.
     gangs: BTreeMap<GangId, GangRow>,
@@ -31,19 +30,19 @@ struct Hold {
     promised: bool,
 }
 
-/// What is to be done about a gang.
+/// The action for a gang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GangStep {
-    /// It gathers for nobody any more, or waits and has lost a member: what is held for it at this epoch is given back.
+    /// It no longer gathers, or waits and has lost a member: the holds at this epoch must be released.
     LetGo(u64),
     /// Each of its members has its share: they start together.
     Commit(u64),
-    /// It was decided over: its holds are placements, or void.
+    /// It was decided: its holds are placements, or void.
     Settle,
 }
 
 impl CellView {
-    /// An empty cell whose jobs are shared out among so many workers.
+    /// An empty cell whose jobs are divided into so many shards.
     pub fn new(settings: CellSettings, shards: u32) -> Self {
         let snapshot = Snapshot::divided(settings, shards);
         Self {
@@ -99,9 +98,9 @@ impl CellView {
         }
     }
 
-    /// What is to be done about gangs of a queue's jobs.
+    /// The actions for gangs of a queue's jobs.
     pub fn gang_steps(&self, queue: &OpenQueue) -> Vec<(GangId, GangStep)> {
-        // Of each gang that waits: members that hold, and members that wait for victims.
+        // For each gang that waits: members that hold, and members that wait for victims.
         let mut waiting: BTreeMap<GangId, (u32, u32)> = BTreeMap::new();
         let mut steps: BTreeMap<GangId, (JobId, GangStep)> = BTreeMap::new();
         for (task, hold) in &self.held {
@@ -111,7 +110,7 @@ impl CellView {
                     *held += 1;
                     *promised += u32::from(hold.promised);
                 }
-                // What a committed gang was promised is its task's own by now.
+                // The promises of a committed gang are its tasks' own by now.
                 None if hold.promised => {}
                 _ => drop(steps.insert(hold.gang, (task.job, GangStep::Settle))),
             }
@@ -130,21 +129,21 @@ impl CellView {
         own.map(|(gang, (_, step))| (gang, step)).collect()
     }
 
-    /// Forgets a gang that is not there.
+    /// Removes a gang that does not exist.
     pub fn gang_forget(&mut self, gang: GangId) {
         self.gangs.remove(&gang);
         self.held.retain(|_, hold| hold.gang != gang);
     }
 
-    /// From now on keeps the rows of `tasks` as they change, beginning with what they are; of those that run `running`
-    /// says what they were.
+    /// Keeps the rows of `tasks` as they change from now on, beginning with the present ones; `running` has those of
+    /// running tasks.
     pub fn follow(&mut self, tasks: &BTreeSet<TaskId>, running: &BTreeMap<TaskId, TaskRow>) {
         let known =
             |task: TaskId| self.snapshot.tables().task_row(task).or_else(|| running.get(&task)).cloned();
         self.followed = tasks.iter().map(|&task| (task, known(task))).collect();
     }
 
-    /// A node as a placement on it needs to know it: what may be promised of it for its capacity, overcommit included.
+    /// A node as a placement needs it: its capacity is what may be promised of it, overcommit included.
     pub fn placement_node(&self, node: NodeId) -> Option<PlacementNode> {
         let seen = self.snapshot.tables().node(node)?;
         Some(PlacementNode { revision: seen.revision, capacity: seen.limits, alloc: seen.alloc })

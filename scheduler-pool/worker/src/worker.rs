@@ -1,4 +1,4 @@
-//! The loop of one worker: read at R, plan, commit at R; sleep until something changes. It makes no choices of its own.
+//! The loop of one worker: read at R, plan, commit at R; wait until something changes. It makes no choices of its own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,40 +26,38 @@ use crate::shard::{SchedulerShards, ShardHeld};
 use crate::stats::WorkerStats;
 use crate::view::CellView;
 
-/// How often what is left of a conflicting batch is tried again before everything is planned again. Where several
-/// workers fill one node, one of them commits at a time, and to wait for one's turn costs less than to decide again.
+/// How often the rest of a conflicting batch is tried again before everything is planned again. If several workers fill
+/// one node, they commit one at a time. Waiting for one's turn is cheaper than planning again.
 const SURVIVOR_ATTEMPTS: u32 = 12;
-/// Longest sleep without a look: a watch may be late, or lost.
+/// Longest wait without a read: a watch may be late, or lost.
 const SLEEP_MAX: Duration = Duration::from_millis(1_500);
 /// Pause after an error of the store.
 const ERROR_PAUSE: Duration = Duration::from_millis(200);
 
-/// Members of a gang in one commit: with what each writes, well within what a transaction may hold.
+/// The most members of a gang in one commit: all their writes stay well within what a transaction may hold.
 pub const GANG_COMMIT_MAX: usize = 2_000;
 
-/// What a worker is made with.
+/// The configuration of a worker.
 #[derive(Clone)]
 pub struct WorkerConfig {
-    /// The cell it fills.
+    /// The cell that it fills.
     pub space: CellSpace,
-    /// Into how many shards the cell's jobs are divided: the number of workers meant to run.
+    /// The number of shards of the cell's jobs: as many as workers are meant to run.
     pub shards: u32,
-    /// This worker's place among them, from 0: the shard it prefers.
+    /// This worker's number among them, from 0: the shard that it prefers.
     pub place: u32,
     /// The schedulers whose jobs it places.
     pub schedulers: Vec<Name>,
     /// Its name in leases, unique to this process and worker.
     pub holder: String,
-    /// Milliseconds without a heartbeat after which another may take a shard.
+    /// Milliseconds without a heartbeat after which another worker may take a shard.
     pub lease_ms: u64,
-    /// The number of the store's opening: leases of an older one are void.
+    /// The generation of the store: leases of an older one are void.
     pub generation: u64,
-    /// Tasks in a batch at most.
     pub batch_tasks_max: usize,
-    /// Members of a gang that are placed in one commit at most; larger gangs gather by holds. Usually
-    /// [`GANG_COMMIT_MAX`].
+    /// The most members of a gang in one commit; larger gangs gather by holds. Usually [`GANG_COMMIT_MAX`].
     pub gang_commit_max: usize,
-    /// What workers of this process and cell have decoded of the journal.
+    /// Decoded journal entries that workers of this process and cell share.
     pub share: JournalShare,
 }
 
@@ -69,10 +67,10 @@ impl std::fmt::Debug for WorkerConfig {
     }
 }
 
-/// What a round did.
+/// The result of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RoundOutcome {
-    /// Something was committed, or should be looked at again at once.
+    /// Something was committed, or must be read again at once.
     Again,
     /// Nothing to do before something changes, or before this wall time (milliseconds since 1970).
     Idle(Option<i64>),
@@ -90,13 +88,13 @@ pub struct Worker {
     cursor: Cursor,
     batch_size: BatchSize,
     stats: WorkerStats,
-    /// The last read: its version, and when it was, by the monotonic clock.
+    /// The last read: its version, and its time by the monotonic clock.
     read_last: (Version, Duration),
     /// Whether the cell's settings have changed since the last listing.
     settings_changed: bool,
     /// Counts rounds.
     turn: usize,
-    /// Conflicts in a row: turns the seed, so that workers that collided look elsewhere.
+    /// Conflicts in a row. They change the search seed, so that workers that collided search elsewhere.
     collisions: u64,
 }
 
@@ -135,7 +133,7 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Works until cancelled, then gives its shards back.
+    /// Works until cancelled, then releases its shards.
     pub async fn run(mut self, cancelled: CancellationToken) {
         while !cancelled.is_cancelled() {
             let outcome = tokio::select! {
@@ -193,15 +191,16 @@ impl Worker {
         self.tend().await?;
         let read = self.read().await?;
         if std::mem::take(&mut self.settings_changed) {
-            // A snapshot keeps the settings it was made with.
+            // A snapshot keeps the settings that it was made with.
             self.list().await?;
             return Ok(RoundOutcome::Again);
         }
         let mut round = RoundOutcome::Idle(None);
-        // A cell that is being drained or has moved takes nothing new; its gate wakes nobody, the next look does.
+        // A cell that is being drained or has moved accepts nothing new. A change of its gate wakes nobody; the next
+        // read finds it.
         let Ok(gate) = read.gate.open() else { return Ok(round) };
         let mut shards = self.shards.held_at(&read);
-        // Each shard in its turn: one with work without end does not keep the others from theirs.
+        // The shards take turns, so that one with endless work does not keep the others waiting.
         self.turn = self.turn.wrapping_add(1);
         let first = self.turn.checked_rem(shards.len()).unwrap_or(0);
         shards.rotate_left(first);
@@ -209,7 +208,7 @@ impl Worker {
             let next = self.shard_round(&held, &gate).await?;
             round = earlier(round, next);
             if round == RoundOutcome::Again {
-                // What was read is no longer the newest: the other shards' batches would only conflict.
+                // The read is no longer the newest: the other shards' batches would only conflict.
                 break;
             }
         }
@@ -260,7 +259,7 @@ impl Worker {
         Ok(read)
     }
 
-    /// A gang has gathered, of so many members; none: it did not come together.
+    /// Records a gang that gathered so many members; none: it did not gather.
     pub(crate) fn gathered(&mut self, members: usize) {
         if members == 0 {
             self.stats.conflicted();
@@ -308,15 +307,14 @@ impl Worker {
         }
         for gang in large {
             if self.gather(held, &gang).await? == 0 {
-                // What was in its way is seen with the next read.
+                // The next read shows the obstacle.
                 tokio::time::sleep(ERROR_PAUSE).await;
             }
         }
         Ok(RoundOutcome::Again)
     }
 
-    /// Commits a batch, and what is left of it after each conflict, over fresh values. Answers how many tasks it
-    /// placed.
+    /// Commits a batch, and its rest after each conflict, over fresh values. Returns how many tasks it placed.
     async fn commit(
         &mut self,
         batch: PlacementBatch,
@@ -346,7 +344,7 @@ impl Worker {
                 return Ok(0);
             }
             let losers = placement_losers(&conflicts, &batch);
-            // On a slow disk the attempts take longer than a lease.
+            // On a slow disk the tries take longer than a lease.
             self.tend().await?;
             self.view.follow(&batch.tasks(), running);
             let read = self.read().await?;
@@ -356,7 +354,7 @@ impl Worker {
             {
                 return Ok(0);
             }
-            // What was read before says nothing of the gate now: the cell may drain or have moved since.
+            // An earlier read says nothing about the gate now: the cell may drain or have moved since.
             let Ok(open) = read.gate.open() else { return Ok(0) };
             gate = open;
             let (id, at_ms) = (self.request_id(), self.clock.wall_ms());
@@ -368,7 +366,7 @@ impl Worker {
         Ok(0)
     }
 
-    /// Sleeps until the journal moves, `until_ms`, the next turn of a lease, or the longest time without a look.
+    /// Waits until the journal moves, `until_ms`, the next renewal of a lease, or the longest time without a read.
     async fn sleep(&mut self, until_ms: Option<i64>) -> StoreResult<()> {
         let Some(watch) = cell_watch(&self.db, &self.config.space, self.cursor).await? else { return Ok(()) };
         let wait = until_ms.map_or(SLEEP_MAX, |until| {
@@ -378,7 +376,7 @@ impl Worker {
         let jitter = Duration::from_millis(self.rng.next_u64() % 100);
         let wait = wait.min(self.shards.tend_after()).min(SLEEP_MAX).saturating_add(jitter);
         tokio::select! {
-            // An error of a watch means no more than its end: look.
+            // An error of a watch means no more than its end: read.
             _ = watch => {}
             () = tokio::time::sleep(wait) => {}
         }

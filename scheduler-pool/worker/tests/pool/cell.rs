@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Milliseconds without a heartbeat after which a shard may be taken.
 pub const LEASE_MS: u64 = 5_000;
-/// Longer than anything waited for takes.
+/// Longer than any wait takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[derive(Debug)]
@@ -60,26 +60,26 @@ impl Clock for OffClock {
     }
 }
 
-/// Runs a test in time that passes only while everybody waits.
+/// Runs a test in time that passes only while every task waits.
 pub fn in_simulated_time(test: impl Future<Output = ()>) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     runtime.block_on(test);
 }
 
-/// A worker at work.
+/// A running worker.
 pub struct Role {
     task: JoinHandle<()>,
     cancelled: CancellationToken,
 }
 
 impl Role {
-    /// It dies: nothing is given back.
+    /// Kills it: nothing is released.
     pub fn abort(self) {
         self.task.abort();
     }
 
-    /// It ends as it should.
+    /// Ends it in order.
     pub async fn end(self) {
         self.cancelled.cancel();
         self.task.await.unwrap();
@@ -93,7 +93,7 @@ pub struct Cell {
     db_of_workers: Database,
     space: CellSpace,
     clock: Arc<dyn Clock>,
-    /// What gateways and others stamp by, and what workers do.
+    /// The clock by which gateways stamp, and workers too.
     stamps: Arc<dyn Clock>,
     clock_of_workers: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
@@ -107,12 +107,12 @@ impl Cell {
         Self::with_faults(seed, FaultPlan::none()).await
     }
 
-    /// The same, in a store that does `plan` to workers.
+    /// The same, in a store with the faults of `plan` for workers.
     pub async fn with_faults(seed: u64, plan: FaultPlan) -> Self {
         Self::with_settings(seed, plan, CellMeta::default()).await
     }
 
-    /// The same with settings of its own.
+    /// The same with other settings.
     pub async fn with_settings(seed: u64, plan: FaultPlan, meta: CellMeta) -> Self {
         #[expect(clippy::disallowed_methods, reason = "the runtime's clock is the test's")]
         let clock: Arc<dyn Clock> = Arc::new(VirtualClock(tokio::time::Instant::now()));
@@ -164,7 +164,7 @@ impl Cell {
         self.worker_of(place, shards, schedulers, GANG_COMMIT_MAX)
     }
 
-    /// Starts a worker that alone places gangs of more than so many members by holds.
+    /// Starts a worker that places gangs of more than so many members by holds.
     pub fn worker_gathering(&self, place: u32, gang_commit_max: usize) -> Role {
         self.worker_of(place, 1, &["default"], gang_commit_max)
     }
@@ -198,14 +198,14 @@ impl Cell {
         Role { task, cancelled }
     }
 
-    /// Who holds each shard of a scheduler.
+    /// The holder of each shard of a scheduler.
     pub async fn holders(&self, scheduler: &str) -> BTreeMap<u32, String> {
         let shards = self.shards().await.into_iter().filter(|shard| shard.scheduler == scheduler);
         let held = shards.filter(|shard| !shard.lease.holder.is_empty());
         held.map(|shard| (shard.shard, shard.lease.holder)).collect()
     }
 
-    /// What the holders of shards say of themselves.
+    /// The reports of shard holders about themselves.
     pub async fn statuses(&self) -> Vec<WorkerStatus> {
         self.shards().await.into_iter().filter_map(|shard| shard.status).collect()
     }
@@ -227,7 +227,7 @@ impl Cell {
         rows.await.unwrap().into_iter().filter(|(_, row)| row.node.is_some()).count()
     }
 
-    /// Who committed each batch of placements, in order.
+    /// The workers that committed each batch of placements, in order.
     pub async fn placed_in_order(&self) -> Vec<String> {
         let space = &self.space;
         let page = self.db.run("journal", Idempotency::ReadOnly, |tx, _| async move {
@@ -250,7 +250,7 @@ impl Cell {
         entries.map(|(cursor, entry)| (cursor.stamp, entry.action)).collect()
     }
 
-    /// Opens, drains or closes the cell. Answers the stamp of that; setting what is set already has none.
+    /// Opens, drains or closes the cell. Returns the stamp of the change; setting the same state has none.
     pub async fn gate_set(&self, state: CellState) -> Versionstamp {
         let (space, at_ms) = (&self.space, self.clock.wall_ms());
         let set = self.db.run_committed("gate", Idempotency::Natural, |tx, _| async move {
@@ -259,7 +259,7 @@ impl Cell {
         set.await.unwrap().1.stamp.unwrap()
     }
 
-    /// Gives a job the other of two priorities, which fails the placements of its tasks that are in flight.
+    /// Switches a job between two priorities, which fails the placements of its tasks in flight.
     pub async fn priority_turn(&self, job: &str) {
         let job = self.job(job).await;
         self.change("priority", async |tx, changes| {
@@ -297,7 +297,7 @@ impl Cell {
         page.await.unwrap().entries.into_iter().map(|(_, entry)| Arc::new(entry)).collect()
     }
 
-    /// What is wrong with the cell, now that nobody does anything.
+    /// The violations in the cell, now that nothing happens.
     pub async fn violations(&self) -> Vec<Violation> {
         let space = &self.space;
         let check = self.db.run("check", Idempotency::ReadOnly, |tx, _| async move {
@@ -311,7 +311,7 @@ impl Cell {
         self.gang_submit_at(job, (count, count), cpu_millis, 100).await;
     }
 
-    /// Admits a job of so many tasks, of which so many must fit, at a priority.
+    /// Admits a job of so many tasks at a priority. A given number of them must fit.
     pub async fn gang_submit_at(
         &self,
         job: &str,
@@ -326,7 +326,7 @@ impl Cell {
         self.spec_submit(&spec).await;
     }
 
-    /// Admits a job of so many tasks, each of a whole node, to a queue.
+    /// Admits a job to a queue, with so many tasks of a whole node each.
     pub async fn queue_submit(&self, job: &str, queue: &str, count: u32) {
         let (user, job) = (Name::new("ann").unwrap(), Name::new(job).unwrap());
         let mut spec = JobSpec::defaults(user, job, JobKind::Batch, vec!["true".to_owned()]);
@@ -353,7 +353,7 @@ impl Cell {
         rows.await.unwrap().into_iter().map(|(_, row)| row).collect()
     }
 
-    /// From now on gateways and workers are on machines with wall clocks that are off, and follow the cell's time.
+    /// From now on gateways and workers run on machines with wrong wall clocks, and follow the cell's time.
     pub async fn clocks_off(&mut self, gateway_ms: i64, worker_ms: i64) {
         let mut clocks = Vec::new();
         for off_ms in [gateway_ms, worker_ms] {
@@ -367,12 +367,12 @@ impl Cell {
         self.stamps = clocks.remove(0);
     }
 
-    /// An agent reports that nothing is left of an attempt.
+    /// An agent reports that an attempt is released.
     pub async fn leave(&self, row: &TaskRow) {
         self.ends(row, EndReason::Stopped).await;
     }
 
-    /// An agent reports that an attempt has failed, and that nothing is left of it.
+    /// An agent reports that an attempt has failed and is released.
     pub async fn fails(&self, row: &TaskRow) {
         self.ends(row, EndReason::Signaled).await;
     }
@@ -406,7 +406,7 @@ impl Cell {
         .await;
     }
 
-    /// What somebody else than a worker does.
+    /// A change by a party other than a worker.
     pub async fn change<T>(
         &self,
         action: &'static str,
@@ -464,7 +464,7 @@ impl Cell {
         self.job_submit_sized(job, scheduler, 100).await;
     }
 
-    /// The same of a task of so many thousandths of a core.
+    /// The same with a task of so many thousandths of a core.
     pub async fn job_submit_sized(&self, job: &str, scheduler: Option<&str>, cpu_millis: u64) {
         let (user, job) = (Name::new("ann").unwrap(), Name::new(job).unwrap());
         let mut spec = JobSpec::defaults(user, job, JobKind::Service, vec!["true".to_owned()]);

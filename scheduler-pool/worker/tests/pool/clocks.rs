@@ -1,5 +1,5 @@
-//! Wall clocks that are off by an hour or a day: whoever stamps a back-off with one, and whoever waits for it with another,
-//! the task is placed again when its pause is over.
+//! Wall clocks that are off by an hour or a day. One role stamps a back-off, another one waits for it, and the task is
+//! placed again when its pause is over.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const HOUR_MS: i64 = 3_600_000;
 const FAILURES: u64 = 6;
 
 #[test]
-fn a_restart_comes_after_its_pause_whatever_the_wall_clocks_of_gateway_and_scheduler_say() {
+fn a_restart_comes_after_its_pause_whatever_the_wall_clocks_of_gateway_and_scheduler_show() {
     for off_ms in [HOUR_MS, -HOUR_MS, 24 * HOUR_MS, -24 * HOUR_MS] {
         for (gateway_ms, scheduler_ms) in [(off_ms, 0), (0, off_ms)] {
             in_simulated_time(async {

@@ -1,5 +1,5 @@
-//! Gangs larger than a commit, gathered by holds, while the store fails and workers die: the journal is replayed, and
-//! at no version is there half a gang.
+//! Gangs larger than a commit, gathered by holds, while the store fails and workers die. The test replays the journal:
+//! no version has half a gang.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -33,7 +33,7 @@ impl Replay {
         }
     }
 
-    /// Whether a task is placed: what is held is as soon as its gang was committed.
+    /// Returns true if a task is placed. A held task counts as placed once its gang was committed.
     pub fn placed(&self, row: &TaskRow) -> bool {
         let committed = |gang: GangId| {
             let gang = self.gangs.get(&gang);
@@ -54,7 +54,7 @@ impl Replay {
     }
 }
 
-/// Replays the journal, and checks what was true at each version.
+/// Replays the journal, and checks the invariants at each version.
 async fn replayed(cell: &Cell, seed: u64) -> Replay {
     let mut replay = Replay::default();
     for entry in cell.journal().await {

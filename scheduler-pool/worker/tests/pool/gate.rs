@@ -1,5 +1,5 @@
-//! The gate closes while workers decide: whatever a worker has read before, nothing of it is placed in a cell that
-//! drains or has moved.
+//! The gate closes while workers decide. Whatever a worker has read before, it places nothing in a cell that drains or
+//! has moved.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::seeds;
 /// Actions that start work.
 const PLACES: [&str; 4] = ["placement_commit", "gang_begin", "gang_hold", "gang_commit"];
 
-/// A store that takes its time over every commit and every read version, so that something happens in between.
+/// A store with slow commits and slow read versions, so that changes happen in between.
 fn slow() -> FaultPlan {
     FaultPlan {
         commit_slow: 1.0,
@@ -109,7 +109,7 @@ fn whatever_the_moment_at_which_the_gate_closes_nothing_is_placed_behind_it() {
             workers.into_iter().for_each(|worker| worker.abort());
         });
     }
-    // Both kinds of moments were met, or the test would show nothing.
+    // Both kinds of moments must have occurred, or the test would show nothing.
     let met = (closed_while_conflicting, placed);
     assert!(std::env::var("BOROUGH_SEED").is_ok() || (met.0 > 10 && met.1 > 50), "{met:?}");
 }

@@ -1,5 +1,5 @@
-//! Several production workers on one store in memory, in simulated time: who holds which shard when a worker dies,
-//! which scheduler places which job, and what workers say of themselves.
+//! Several production workers on one store in memory, in simulated time. The tests check who takes over a dead worker's
+//! shard, which scheduler places which job, and what workers report about themselves.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use cell::{Cell, LEASE_MS, in_simulated_time};
 
-/// More than the lease, as it is promised.
+/// The promised time beyond the lease.
 const BEYOND: Duration = Duration::from_secs(1);
 
 /// One seed alone: `BOROUGH_SEED=<seed> cargo test -p borough-scheduler --test pool`.
@@ -33,7 +33,7 @@ fn a_dead_workers_shard_is_taken_over_within_its_lease_and_a_second() {
             let cell = Cell::new(seed).await;
             let workers: Vec<_> = (0..3).map(|place| cell.worker(place, 3, &["default"])).collect();
             cell.until("every worker has its shard", async || cell.holders("default").await.len() == 3).await;
-            // It dies at whatever moment of its beat.
+            // It dies at any moment between heartbeats.
             tokio::time::sleep(Duration::from_millis(3_000 + cell.below(4_000))).await;
             let before = cell.holders("default").await;
             let mut workers = workers;
@@ -46,13 +46,13 @@ fn a_dead_workers_shard_is_taken_over_within_its_lease_and_a_second() {
             .await;
             let took = cell.now() - died;
             assert!(took <= Duration::from_millis(LEASE_MS) + BEYOND, "seed {seed}: after {took:?}");
-            // Its work goes on: jobs of every shard are placed.
+            // Its work continues: jobs of every shard are placed.
             cell.node_add().await;
             for number in 0..12 {
                 cell.job_submit(&format!("job-{number}"), None).await;
             }
             cell.until("all is placed", async || cell.placed().await == 12).await;
-            // The nodes are cut among those that live.
+            // The nodes are divided among the running workers.
             cell.until("two parts", async || {
                 let told = cell.statuses().await;
                 told.iter().all(|status| status.part_nodes <= 1)
@@ -82,7 +82,7 @@ fn a_worker_that_ends_gives_its_shard_back_at_once() {
             holders.len() == 2 && holders.get(&0) == holders.get(&1)
         })
         .await;
-        // Nobody is waited for, but the place is its owner's first.
+        // Nobody waits for it, but its owner may take the shard first.
         assert!(cell.now() - ended <= Duration::from_millis(LEASE_MS) + BEYOND);
         stays.abort();
     });
@@ -130,7 +130,7 @@ fn a_shard_with_work_without_end_keeps_no_other_from_its_turn() {
 }
 
 #[test]
-fn workers_say_what_they_do() {
+fn workers_report_what_they_do() {
     in_simulated_time(async {
         let cell = Cell::new(3).await;
         for _ in 0..4 {
@@ -159,7 +159,7 @@ fn workers_say_what_they_do() {
         );
         assert!(told.iter().all(|status| status.commits > 0 && status.scored_per_mille > 0), "{told:?}");
         workers.into_iter().for_each(|worker| worker.abort());
-        // What it said expires with its lease.
+        // Its report expires with its lease.
         let third = cell.worker(0, 2, &["default"]);
         cell.until("its successor says nothing of its work", async || {
             cell.statuses().await.iter().all(|status| status.placed == 0)

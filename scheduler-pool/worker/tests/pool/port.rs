@@ -1,4 +1,4 @@
-//! Ports of an address that several nodes share, and workers that know nothing of each other's plans.
+//! Ports of an address that several nodes share, and workers that do not know each other's plans.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn workers_give_a_port_of_an_address_once() {
             for _ in 0..4 {
                 cell.node_add().await;
             }
-            // Each for another node: no worker sees of the others' by the commitment of its own.
+            // Each for another node, so that no worker sees the others' ports in its node's commitment.
             for (number, node) in (0..12).zip(cell.node_names().await.iter().cycle()) {
                 cell.port_submit(&format!("job-{number}"), 8_080, node).await;
             }

@@ -1,5 +1,5 @@
-//! Gangs that take the places of others: they start together when the last of those is gone, or give everything back,
-//! whatever becomes of a member, of its node, of the worker or of the job meanwhile.
+//! Gangs that preempt other tasks. Their members start together when the last victim has exited, or release everything.
+//! Members, nodes, workers and jobs may fail meanwhile.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use crate::cell::{Cell, in_simulated_time};
 use crate::gang::Replay;
 use crate::seeds;
 
-/// Each node has 64 cores, and four tasks that may have to go.
+/// Each node has 64 cores, and four tasks that may be evicted.
 const FILL_MILLIS: u64 = 16_000;
-/// A member fits a node from which three of them have gone.
+/// A member fits a node that three of them have left.
 const MEMBER_MILLIS: u64 = 40_000;
 
-/// So many nodes that are full of what gives way.
+/// So many nodes that are full of possible victims.
 async fn full(seed: u64, nodes: u32, faults: FaultPlan) -> Cell {
     let cell = Cell::with_faults(seed, faults).await;
     for _ in 0..nodes {
@@ -42,12 +42,12 @@ async fn in_state(cell: &Cell, job: &str, state: TaskState) -> usize {
     gang_rows(cell, job).await.iter().filter(|row| row.state == state).count()
 }
 
-/// The tasks that are on their way out.
+/// The tasks that are stopping.
 async fn leaving(cell: &Cell) -> Vec<TaskRow> {
     cell.tasks().await.into_iter().filter(|row| row.state == TaskState::Stopping).collect()
 }
 
-/// Whatever was placed for the first time by an entry was placed with enough others.
+/// Asserts that each entry that places members of a gang for the first time places enough of them.
 async fn whole(cell: &Cell, seed: u64) -> Vec<Vec<Delta>> {
     let (mut replay, mut placed) = (Replay::default(), BTreeSet::<TaskId>::new());
     let mut entries = Vec::new();
@@ -69,7 +69,7 @@ async fn whole(cell: &Cell, seed: u64) -> Vec<Vec<Delta>> {
     entries
 }
 
-/// How often a gang went into a state.
+/// How often a gang entered a state.
 fn gangs(entries: &[Vec<Delta>], state: GangState) -> usize {
     let of = |delta: &&Delta| matches!(delta, Delta::Gang { row } if row.state == state);
     entries.iter().flatten().filter(of).count()
@@ -79,7 +79,7 @@ fn gangs(entries: &[Vec<Delta>], state: GangState) -> usize {
 fn a_gang_that_takes_the_places_of_others_starts_whole_when_the_last_of_them_is_gone() {
     in_simulated_time(async {
         let cell = full(1, 3, FaultPlan::none()).await;
-        // One member needs nobody's place, and waits for the others all the same.
+        // One member needs no victim, and still waits for the others.
         cell.node_add().await;
         cell.gang_submit_at("gang", (4, 4), MEMBER_MILLIS, 200).await;
         let worker = cell.worker(0, 1, &["default"]);
@@ -101,7 +101,7 @@ fn a_gang_that_takes_the_places_of_others_starts_whole_when_the_last_of_them_is_
     });
 }
 
-/// The most members that take the places of others in one commit, and about the most who give way in one.
+/// The most preemptors in one commit, with about the most victims in one.
 #[test]
 fn the_largest_gang_that_evicts_fits_one_commit_with_its_victims() {
     in_simulated_time(async {
@@ -125,7 +125,7 @@ fn the_largest_gang_that_evicts_fits_one_commit_with_its_victims() {
     });
 }
 
-/// What befalls a member while its gang waits.
+/// What happens to a member while its gang waits.
 #[derive(Clone, Copy, Debug)]
 enum Loss {
     PromiseExpires,
@@ -165,7 +165,7 @@ impl Loss {
             }
             Self::JobStopped => {
                 cell.change("job_stop", async |tx, changes| job_stop(tx, changes, job).await).await;
-                // A stop is carried out in pieces.
+                // A stop is carried out in steps.
                 cell.change("task_stop", async |tx, changes| {
                     task_unwanted_stop(tx, changes, job, None, 1).await
                 })
@@ -214,7 +214,7 @@ fn a_gang_that_loses_a_member_while_it_waits_gives_everything_back() {
     }
 }
 
-/// Agents that let go of what is on its way out, one after another.
+/// Agents that release stopping tasks, one after another.
 async fn agents(cell: &Cell) {
     for row in leaving(cell).await {
         if cell.below(3) == 0 {
@@ -258,7 +258,7 @@ fn gangs_that_wait_for_their_victims_come_together_or_not_at_all_whatever_happen
                     _ => {}
                 }
             }
-            // Room for all of them, wherever the last of what waits comes to stand.
+            // Room for all of them, wherever the last victims are.
             for _ in 0..9 {
                 cell.node_add().await;
             }

@@ -1,5 +1,5 @@
-//! Queues that take back what they are guaranteed, by several workers at once: no more is taken than is lacking, and nothing goes
-//! back and forth.
+//! Queues that reclaim their guarantees, with several workers at once. They take no more than is missing, and no task
+//! moves back and forth.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ fn several_workers_take_back_what_is_lacking_and_no_more() {
                 cell.queue_submit(&format!("spare-{number}"), "ops", 32).await;
             }
             cell.until("the cell is full", async || cell.assigned().await == PLACES).await;
-            // More than is lacking, of jobs that each worker has some of.
+            // More than is missing, of jobs in each worker's shard.
             for number in 0..8 {
                 cell.queue_submit(&format!("owed-{number}"), "research", 48).await;
             }
