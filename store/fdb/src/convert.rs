@@ -1,4 +1,4 @@
-//! Between the contract's words and the client's.
+//! Converts between the contract's types and the client's.
 
 use borough_kv::contract::check::size_limit_check;
 use borough_kv::{AtomicOp, ErrorCode, KeySelector, KvError, KvResult, StreamingMode, TransactionOption};
@@ -36,7 +36,7 @@ pub(crate) fn selector(selector: &KeySelector) -> foundationdb::KeySelector<'_> 
     foundationdb::KeySelector::new(selector.key.as_ref().into(), selector.or_equal, selector.offset)
 }
 
-/// The largest limit the client takes; above it there is none.
+/// The largest limit that the client accepts; a larger one means no limit.
 fn limit(value: usize) -> usize {
     value.min(usize::try_from(i32::MAX).unwrap_or(usize::MAX))
 }
@@ -69,7 +69,7 @@ pub(crate) fn option(option: TransactionOption) -> KvResult<options::Transaction
         From::TimeoutMs(ms) => To::Timeout(number(ms)?),
         From::RetryLimit(limit) => To::RetryLimit(i32::try_from(limit.max(-1)).unwrap_or(i32::MAX)),
         From::MaxRetryDelayMs(ms) => To::MaxRetryDelay(number(ms)?),
-        // The client would say so only at the commit.
+        // The client would refuse it only at the commit.
         From::SizeLimitBytes(bytes) => To::SizeLimit(number(size_limit_check(bytes)?)?),
         From::PriorityBatch => To::PriorityBatch,
         From::PrioritySystemImmediate => To::PrioritySystemImmediate,

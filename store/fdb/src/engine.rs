@@ -15,17 +15,17 @@ use crate::network::network_start;
 use crate::status::status_register;
 use crate::transaction::FdbTransaction;
 
-/// A transaction with all its attempts ends with 1031 after this. The client by itself waits for an unreachable
-/// cluster for ever.
+/// A transaction with all its tries ends with 1031 after this. The client by itself waits for an unreachable cluster
+/// for ever.
 const TRANSACTION_TIMEOUT_MS: i32 = 30_000;
-/// Attempts of one transaction.
+/// Tries of one transaction.
 const TRANSACTION_RETRIES: i32 = 200;
 
 /// A FoundationDB cluster.
 pub(crate) struct FdbEngine {
     database: Arc<Database>,
     location: String,
-    /// The cluster file made for a connection string. The client reads and rewrites it while the database attempts.
+    /// The cluster file made for a connection string. The client reads and rewrites it while the database is open.
     _file: Option<TempPath>,
 }
 
@@ -38,8 +38,8 @@ impl FdbEngine {
             None if cluster.is_empty() => default_config_path().to_owned(),
             None => cluster.to_owned(),
         };
-        // The client would take a missing file for one it may write, and then wait for nobody; of a malformed one it
-        // says so only with the first transaction.
+        // The client would create a missing file, and then wait for ever. It reports a malformed one only with the
+        // first transaction.
         let text = std::fs::read_to_string(&path)
             .map_err(|source| FdbOpenError::Cluster { cluster: cluster.to_owned(), source })?;
         connection_check(&text)
@@ -58,7 +58,7 @@ impl FdbEngine {
     }
 }
 
-/// Whether the first line that says something is `description:id@address,…`; what is wrong with it otherwise.
+/// Checks that the first non-empty line is `description:id@address,…`; the error says what is wrong with it.
 fn connection_check(text: &str) -> Result<(), &'static str> {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'));
     let (names, addresses) =
@@ -76,7 +76,7 @@ fn connection_check(text: &str) -> Result<(), &'static str> {
     if addresses.split(',').all(port) { Ok(()) } else { Err("a coordinator is an address and a port") }
 }
 
-/// A cluster file for a connection string; `None` for anything that is the path of one.
+/// A cluster file for a connection string; `None` if `cluster` is a path.
 fn connection_file(cluster: &str) -> Result<Option<TempPath>, FdbOpenError> {
     let is_string = cluster.contains('@') && cluster.contains(':') && !cluster.contains('/');
     if !is_string {
@@ -111,7 +111,7 @@ mod tests {
     use super::connection_check;
 
     #[test]
-    fn connection_strings_are_told_from_other_text() {
+    fn connection_strings_are_distinguished_from_other_text() {
         for good in
             ["a:b@127.0.0.1:4500", "# why\n\na_1:b2@1.2.3.4:1:tls,[::1]:4501\n", "a:b@host.example:4500"]
         {

@@ -1,9 +1,9 @@
 //! The client's network thread: started once per process, and stopped before the process ends.
 //!
-//! It can never be started again once stopped, so no database owns it: it starts with the first one, and a program
-//! stops it with [`network_stop`] as the last thing it does. A program that forgets is helped by an exit handler, which
-//! ends the process there and then: by that time parts of the client's library are torn down already, and stopping the
-//! network, like letting it run on, crashes in them.
+//! A stopped network can never be started again, so no database owns it. It starts with the first database, and a
+//! program stops it with [`network_stop`] as its last step. For a program that forgets this, an exit handler ends the
+//! process at once. By then parts of the client's library are torn down already, so both stopping the network and
+//! letting it run would crash.
 
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use foundationdb::api::{FdbApiBuilder, NetworkAutoStop};
 use parking_lot::Mutex;
 
-/// Where the network is in its attempt.
+/// The phase of the network.
 enum Network {
     NotStarted,
     Running(Keeper),
@@ -20,7 +20,7 @@ enum Network {
     Stopped,
 }
 
-/// The thread that has the network. Dropping `end` asks it to stop.
+/// The thread that runs the network. Dropping `end` stops it.
 struct Keeper {
     end: mpsc::Sender<()>,
     thread: JoinHandle<()>,
@@ -38,18 +38,18 @@ unsafe extern "C" {
 }
 
 extern "C" fn exit_now(status: i32, _argument: *mut std::ffi::c_void) {
-    // Rust has flushed its output by now. A lock that somebody holds is no reason to wait.
+    // Rust has flushed its output by now. The handler must not wait for a lock.
     if NETWORK.try_lock().is_none_or(|network| matches!(*network, Network::Running(_))) {
         _exit(status);
     }
 }
 
-/// Stops the network for good and waits for it. Every database and transaction should be gone.
+/// Stops the network for good and waits for it. Every database and transaction should be dropped before.
 pub(crate) fn network_stop() {
     let network = std::mem::replace(&mut *NETWORK.lock(), Network::Stopped);
     if let Network::Running(Keeper { end, thread }) = network {
         drop(end);
-        // A panic there was reported by itself.
+        // The panic hook has reported a panic there.
         let _ = thread.join();
     }
 }
@@ -76,7 +76,7 @@ fn keeper_start() -> Result<Keeper, String> {
     let run = move || {
         let network = network_boot();
         let answer = network.as_ref().map(|_| ()).map_err(Clone::clone);
-        // An error says that nobody waits for the start; then this ends at once, and the network with it.
+        // On an error nobody waits for the start; then this thread ends at once, and the network with it.
         if start.send(answer).is_ok() {
             // The other end never sends: this waits until it is dropped.
             let _ = ended.recv();

@@ -1,5 +1,4 @@
-//! What FoundationDB's client says of itself, as figures: whether it reaches its cluster, and how many of its
-//! connections fail.
+//! FoundationDB's client status as metrics: whether it reaches its cluster, and how many of its connections fail.
 
 use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Weak};
@@ -10,14 +9,14 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use serde::Deserialize;
 
-/// How often the client is asked.
+/// The interval of reading the client's status.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// How often, and with what pauses, a client that connects is asked with whom.
+/// How often, and with what pauses, the status of a connecting client is read.
 const LOOKS: u32 = 8;
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
 
-/// The part of the client's status that is shown (`fdb_database_get_client_status`, a JSON object).
+/// The displayed part of the client's status (`fdb_database_get_client_status`, a JSON object).
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 struct ClientStatus {
@@ -32,14 +31,14 @@ struct ClientStatus {
 struct ServerConnection {
     address: String,
     status: String,
-    /// Whether it speaks the client's protocol, once it has spoken.
+    /// Whether it speaks the client's protocol; absent until it has answered.
     compatible: Option<bool>,
     protocol_version: Option<String>,
     connect_failed_count: i64,
 }
 
 impl ServerConnection {
-    /// Whether it is being made, and did not fail before.
+    /// Returns true if the connection is being made, and did not fail before.
     fn begins(&self) -> bool {
         self.status == "connecting" && self.connect_failed_count == 0
     }
@@ -50,7 +49,7 @@ impl ClientStatus {
         serde_json::from_slice(json).unwrap_or_default()
     }
 
-    /// A server of another version, where there is one and the client does not reach its cluster.
+    /// A server of another version, if the client knows one and does not reach its cluster.
     fn incompatible(&self) -> Option<String> {
         let other = self.connections.iter().find(|one| one.compatible == Some(false));
         let ServerConnection { address, protocol_version, .. } = other.filter(|_| !self.healthy)?;
@@ -61,8 +60,8 @@ impl ClientStatus {
     }
 }
 
-/// Which server of the cluster is of another version, for people; `None` where the client knows of none. Asks nobody
-/// but the client, a few times: it forgets the server for a second of every four, in which it connects to it again.
+/// The cluster's server of another version, for people; `None` if the client knows none. It reads only the client's
+/// status, several times: for one of every four seconds the client forgets the server and connects again.
 pub(crate) async fn incompatible_server(database: &Database) -> Option<String> {
     for _ in 0..LOOKS {
         let status = ClientStatus::read(&database.get_client_status().await.ok()?);
@@ -75,7 +74,7 @@ pub(crate) async fn incompatible_server(database: &Database) -> Option<String> {
     None
 }
 
-/// The figures of one cluster.
+/// The metrics of one cluster.
 #[derive(Clone, Debug, Default)]
 struct ClusterStats {
     healthy: Gauge<i64, AtomicI64>,
@@ -84,7 +83,7 @@ struct ClusterStats {
 }
 
 impl ClusterStats {
-    /// Shows a status; a client that says nothing sensible is not well.
+    /// Sets the metrics from a status. A client with an invalid status counts as unhealthy.
     fn show(&self, json: &[u8]) {
         let status = ClientStatus::read(json);
         self.healthy.set(i64::from(status.healthy));
@@ -93,8 +92,8 @@ impl ClusterStats {
     }
 }
 
-/// Shows the client's status in `registry` and keeps it up to date for as long as the database attempts. Needs a
-/// runtime; where there is none, nothing is shown.
+/// Registers the client's status in `registry` and keeps it up to date while the database is open. Without a runtime,
+/// it does nothing.
 pub(crate) fn status_register(database: &Arc<Database>, registry: &mut Registry) {
     let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
     let stats = ClusterStats::default();
@@ -112,7 +111,7 @@ pub(crate) fn status_register(database: &Arc<Database>, registry: &mut Registry)
 async fn status_follow(database: Weak<Database>, stats: ClusterStats) {
     while let Some(database) = database.upgrade() {
         let status = database.get_client_status();
-        // Not held while waiting: the last handle of the program ends the database.
+        // Released during the wait: dropping the program's last handle closes the database.
         drop(database);
         match status.await {
             Ok(json) => stats.show(&json),
@@ -130,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_of_another_version_is_told_from_one_that_is_away() {
+    fn a_server_of_another_version_is_distinguished_from_one_that_is_away() {
         let of = |json: &str| ClientStatus::read(json.as_bytes()).incompatible();
         let connection =
             |more: &str| format!(r#"{{"Healthy":false,"Connections":[{{"Address":"a:1"{more}}}]}}"#);

@@ -1,4 +1,4 @@
-//! One transaction over the client's own, whose methods take and give it by value.
+//! One transaction over the client's own, whose methods take and return it by value.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,43 +25,43 @@ use crate::status::incompatible_server;
 /// The client's code for a promise whose owner is gone.
 const BROKEN_PROMISE: i32 = 1100;
 
-/// Where the client's transaction is.
+/// The state of the client's transaction.
 enum Slot {
     Open(Transaction),
-    /// A commit or the pause after an error has it; gone for good where that future was dropped.
+    /// A commit or the pause after an error has it; gone for good if that future was dropped.
     Busy,
     Failed(TransactionCommitError),
-    /// Committed. Kept because its watches hang on it until it is reset.
+    /// Committed. Kept because its watches belong to it until it is reset.
     Committed(foundationdb::TransactionCommitted),
     Cancelled(TransactionCancelled),
     /// The client could not make one.
     Broken(KvError),
 }
 
-/// What one attempt has done so far, for refusals that the client would give only with the next operation.
+/// What one try has done so far, for errors that the client would return only with the next operation.
 #[derive(Default)]
 struct NativeTry {
-    /// Whether a failed commit fetches the ranges that failed it.
+    /// Whether a failed commit fetches the conflicting ranges.
     report: bool,
-    /// Whether anything was read or has a version, after which no read version can be set.
+    /// Whether anything was read or has a version. After that, no read version can be set.
     read: bool,
-    /// Whether anything was read or written, after which own writes cannot be turned off.
+    /// Whether anything was read or written. After that, own writes cannot be turned off.
     touched: bool,
     own_writes_disabled: bool,
     conflicting: Vec<Range<Bytes>>,
-    /// An error every later operation repeats, until a reset.
+    /// The error that every later operation repeats, until a reset.
     poison: Option<KvError>,
-    /// Ends the watches of an attempt that was given up without a commit: the client would leave them waiting.
+    /// Ends the watches of a try that was given up without a commit: the client would leave them waiting.
     over: over::Sender<Option<Over>>,
 }
 
-/// How an attempt was given up.
+/// How a try was given up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Over {
-    /// Before a commit: its watches are ended, whatever the client does with them. It arms them with the next commit of
-    /// the same transaction.
+    /// Before a commit: its watches are ended, whatever the client does with them. The client arms them with the next
+    /// commit of the same transaction.
     Open,
-    /// After one that failed, which may have ended them already.
+    /// After a failed commit, which may have ended them already.
     Failed,
 }
 
@@ -73,7 +73,7 @@ impl NativeTry {
             Slot::Failed(_) => Over::Failed,
             _ => Over::Open,
         };
-        // Nobody need be watching.
+        // Nobody may be watching.
         let _ = self.over.send(Some(over));
     }
 }
@@ -95,7 +95,7 @@ impl FdbTransaction {
         Self { database, state: Mutex::new(NativeState { slot, attempt: NativeTry::default() }) }
     }
 
-    /// Calls `action` with the client's transaction, where it takes operations.
+    /// Calls `action` with the client's transaction, if it accepts operations.
     fn with<T>(&self, action: impl FnOnce(&Transaction) -> T) -> KvResult<T> {
         self.with_attempt(|transaction, _| action(transaction))
     }
@@ -122,7 +122,7 @@ impl FdbTransaction {
         })
     }
 
-    /// Buffers a write that passes `check`. The client would say only at the commit that it does not.
+    /// Buffers a write that passes `check`. The client would refuse an illegal one only at the commit.
     fn writing(&self, check: KvResult<()>, action: impl FnOnce(&Transaction)) -> KvResult<()> {
         self.with_attempt(|transaction, attempt| {
             check?;
@@ -161,14 +161,14 @@ impl FdbTransaction {
                 let report =
                     self.state.lock().attempt.report && error.code() == ErrorCode::NotCommitted.code();
                 if report {
-                    // A lower bound is asked for; an error while fetching it is the lowest.
+                    // The contract asks for a lower bound; after an error while fetching it is empty.
                     let keys = failed.conflicting_keys().await.unwrap_or_default();
                     let ranges = keys.iter().map(|range| bytes_of(range.begin())..bytes_of(range.end()));
                     self.state.lock().attempt.conflicting = ranges.collect();
                 }
                 self.put(Slot::Failed(failed));
                 let error = error_from(error);
-                // Whether it was sent is not known: it stays what it is, and says why.
+                // Whether it was sent is unknown: the error stays the same, with the reason.
                 let other = unanswered(&self.database, error.clone()).await;
                 Err(if other.code == error.code {
                     error
@@ -189,7 +189,7 @@ impl FdbTransaction {
         let result = match slot {
             Slot::Open(transaction) => transaction.on_error(FdbError::from_code(asked)).await,
             Slot::Failed(failed) if failed.code() == asked => failed.on_error().await,
-            // Not the commit's own error: the caller's, about a transaction that starts again.
+            // Not the commit's own error, but the caller's, about a transaction that starts again.
             Slot::Failed(failed) => failed.reset().on_error(FdbError::from_code(asked)).await,
             Slot::Committed(done) => done.reset().on_error(FdbError::from_code(asked)).await,
             other => {
@@ -209,7 +209,7 @@ impl FdbTransaction {
                 Ok(())
             }
             Err(refused) => {
-                // The client would say again that the time is up.
+                // The client would only repeat that the time is up.
                 let ours = error.code == ErrorCode::IncompatibleClient || refused.code() == asked;
                 let refused = if ours { error.clone() } else { error_from(refused) };
                 state.slot = Slot::Broken(refused.clone());
@@ -219,8 +219,8 @@ impl FdbTransaction {
     }
 }
 
-/// What the client is asked about instead of an error that it does not know to be worth another attempt: of 7.3, those
-/// of later servers, and of its layer for several versions.
+/// The code that the client gets instead of an error that it does not know to be retryable: of 7.3, those of later
+/// servers, and of its multi-version layer.
 fn asked_of_client(code: ErrorCode) -> i32 {
     let known = match code {
         ErrorCode::ClusterVersionChanged => ErrorCode::CommitUnknownResult,
@@ -236,7 +236,7 @@ fn slot_open(database: &Database) -> Slot {
     database.create_trx().map_or_else(|error| Slot::Broken(error_from(error)), Slot::Open)
 }
 
-/// A future of the client as one of the contract, or the refusal that came instead of it.
+/// Converts a future of the client to one of the contract, or to the error that came instead.
 fn answer<'a, T, U, F>(
     database: &'a Database,
     started: KvResult<F>,
@@ -259,7 +259,7 @@ where
     }
 }
 
-/// A read that nobody answered in its time, because who would is of another version: that.
+/// The error of a read that timed out. If a server of another version is the cause, the error says so.
 async fn unanswered(database: &Database, error: KvError) -> KvError {
     match error.code {
         ErrorCode::TransactionTimedOut => match incompatible_server(database).await {
@@ -270,7 +270,7 @@ async fn unanswered(database: &Database, error: KvError) -> KvError {
     }
 }
 
-/// Waits for a watch of the client, or for the end of an attempt that never committed.
+/// Waits for a watch of the client, or for the end of a try that never committed.
 async fn watch_wait(
     watch: impl Future<Output = Result<(), FdbError>>,
     mut over: over::Receiver<Option<Over>>,
@@ -287,7 +287,7 @@ async fn watch_wait(
         given_up = given_up => if given_up {
             cancelled()
         } else {
-            // The attempt ended well.
+            // The try ended with a commit.
             watch.await.map_err(error_from)
         },
     }
@@ -300,7 +300,7 @@ fn unsigned(value: i64) -> u64 {
 impl EngineTransaction for FdbTransaction {
     fn get<'a>(&'a self, key: &'a [u8], snapshot: bool) -> BoxFuture<'a, KvResult<Option<Bytes>>> {
         if key.len() > KEY_BYTES_MAX && clear_check(key).is_ok() {
-            // No such key exists. The client would look for one that is a few bytes longer.
+            // No such key exists. The client would search for one that is a few bytes longer.
             return Box::pin(ready(self.reading(|_| None)));
         }
         answer(&self.database, self.reading(|transaction| transaction.get(key, snapshot)), |value| {
@@ -332,7 +332,7 @@ impl EngineTransaction for FdbTransaction {
 
     fn clear(&self, key: &[u8]) -> KvResult<()> {
         if key.len() > KEY_BYTES_MAX {
-            // No such key exists. The client's own limit lies a few bytes higher.
+            // No such key exists. The client's own limit is a few bytes higher.
             return self.with(|_| clear_check(key))?;
         }
         self.writing(clear_check(key), |transaction| transaction.clear(key))
@@ -425,7 +425,7 @@ impl EngineTransaction for FdbTransaction {
         let wanted = option(wanted)?;
         self.with_attempt(|transaction, attempt| {
             if disable && attempt.touched {
-                // The client would poison the transaction without saying so.
+                // The client would poison the transaction silently.
                 let error =
                     KvError::with(ErrorCode::ClientInvalidOperation, "read_your_writes_disable after use");
                 attempt.poison = Some(error.clone());

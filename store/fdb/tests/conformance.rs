@@ -15,10 +15,10 @@ use borough_kv::{
 };
 use prometheus_client::registry::Registry;
 
-/// One test at a time has the cluster: one of them clears all of it.
+/// One test at a time uses the cluster: one of them clears all of it.
 static CLUSTER: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
-/// One test, since the client's network thread lives once per process and the suite is written for one cluster.
+/// One test, since the client's network thread starts once per process and the suite is written for one cluster.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_backend_keeps_the_contract() {
     let Ok(cluster) = std::env::var("BOROUGH_FDB_CLUSTER_FILE") else {
@@ -39,7 +39,7 @@ async fn the_backend_keeps_the_contract() {
     result.unwrap_or_else(|failure| panic!("{failure} (BOROUGH_SEED={seed})"));
 }
 
-/// What each kind of read depends on, at its edges; those at the ends of the keyspace where the cluster is thrown away.
+/// The edges of each read's dependence. Those at the ends of the keyspace run only on a disposable cluster.
 #[tokio::test(flavor = "multi_thread")]
 async fn at_every_edge_of_what_is_read() {
     let Ok(cluster) = std::env::var("BOROUGH_FDB_CLUSTER_FILE") else {
@@ -52,10 +52,10 @@ async fn at_every_edge_of_what_is_read() {
     edges_checked(&engine, whole).await.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-/// Clusters beside each other in one process: one that nobody answers for holds up none of the others, and each says
-/// how its own client is.
+/// Several clusters in one process: an unreachable one delays none of the others, and each reports its own client's
+/// status.
 #[tokio::test(flavor = "multi_thread")]
-async fn clusters_live_beside_each_other() {
+async fn several_clusters_work_in_one_process() {
     let Ok(cluster) = std::env::var("BOROUGH_FDB_CLUSTER_FILE") else {
         not_exercised("clusters beside each other", "BOROUGH_FDB_CLUSTER_FILE names no cluster");
         return;
@@ -100,7 +100,7 @@ async fn clusters_live_beside_each_other() {
     assert_eq!(stat(&registries[1]), "0", "the one that is not is not");
 }
 
-/// What a read version brings with it outlives the five seconds, here as on the embedded engine.
+/// The data that comes with a read version outlives the five seconds, as on the embedded engine.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_metadata_version_is_known_however_old_the_read_version() {
     let Ok(cluster) = std::env::var("BOROUGH_FDB_CLUSTER_FILE") else {
@@ -115,8 +115,8 @@ async fn the_metadata_version_is_known_however_old_the_read_version() {
     metadata_version_of_old_read(begin, older).await.expect("as the contract says");
 }
 
-/// Programs on a cluster that is thrown away (`BOROUGH_FDB_THROW_AWAY` says that it may be cleared), beside the
-/// embedded engine: every answer has to be the same.
+/// Programs on a disposable cluster (`BOROUGH_FDB_THROW_AWAY` allows to clear it) and on the embedded engine: every
+/// answer must be the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn programs_answer_as_on_the_embedded_engine() {
     let (Ok(cluster), Ok(_)) =

@@ -1,7 +1,7 @@
-//! Without a server: the client's own patience is for ever, ours is not, and the process ends as it should.
+//! Without a server: the client waits for ever, this crate does not, and the process ends in order.
 //!
-//! A program of its own instead of the usual harness: the client's network can be started once in a process, so every
-//! case is a process, this one started again with the case's name.
+//! The client's network can be started only once in a process. This program therefore replaces the usual harness, and
+//! runs every case in a process of its own, started with the case's name.
 
 #![cfg_attr(feature = "fdb", expect(clippy::expect_used, reason = "a test says what it expected"))]
 
@@ -23,12 +23,12 @@ mod cases {
         assert_eq!(error.expect_err("nobody answers").code, ErrorCode::TransactionTimedOut);
     }
 
-    /// Answers every client as a server of `protocol` would begin to, which is all that a client of another one lets it.
+    /// Answers every client with the greeting of a server of `protocol`. A client of another protocol needs no more.
     fn server_of(protocol: u64) -> u16 {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let greet = move |mut stream: std::net::TcpStream| -> std::io::Result<()> {
-            // `ConnectPacket` of `FlowTransport.actor.cpp`: its length, the protocol, the port to come back to, the rest.
+            // `ConnectPacket` of `FlowTransport.actor.cpp`: its length, the protocol, the port to call back, the rest.
             let mut length = [0; 4];
             stream.read_exact(&mut length)?;
             let mut packet = vec![0; usize::try_from(u32::from_le_bytes(length)).unwrap_or(0).min(1024)];
@@ -40,20 +40,20 @@ mod cases {
         };
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                // A client that hangs up has heard enough.
+                // A client may hang up at any time.
                 std::thread::spawn(move || greet(stream));
             }
         });
         port
     }
 
-    /// Older and newer: what is asked of the cluster says so once its time is up, and the client has heard. A commit
-    /// stays one that nobody knows of, and says why.
+    /// Older and newer: a request fails with that reason once its time is up and the client has noticed. A commit stays
+    /// unknown, with the reason.
     async fn a_server_of_another_version() {
         let cases = [0x0fdb_00b0_6201_0001_u64, 0x0fdb_00b0_7400_0000].map(|protocol| async move {
             let cluster = format!("other:version@127.0.0.1:{}", server_of(protocol));
             let database = Database::new(borough_fdb::open(&cluster).expect("asks nothing yet"));
-            // Less than the client's own patience, for the test's sake.
+            // Less than the client's own time limit, so that the test is short.
             let hurry =
                 |transaction: &Transaction| transaction.set_option(TransactionOption::TimeoutMs(1000));
             let read = |transaction: Transaction, _| async move {
@@ -109,7 +109,7 @@ mod cases {
         std::fs::remove_file(&file).expect("it was there");
     }
 
-    /// Runs the case of `name` in this process; `None` where there is none.
+    /// Runs the case of `name` in this process; `None` if it does not exist.
     pub(super) fn run(name: &str) -> Option<()> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime");
@@ -126,7 +126,7 @@ mod cases {
         Some(())
     }
 
-    /// Runs every case in processes of its own; those that race with the process's end, several times.
+    /// Runs every case in a process of its own; those that race with the process's end, several times.
     pub(super) fn run_all() {
         let program = std::env::current_exe().expect("this program");
         let cases = [
@@ -146,7 +146,7 @@ mod cases {
     }
 }
 
-/// Names the case a process is to run.
+/// Names the case that a process runs.
 #[cfg(feature = "fdb")]
 const CASE: &str = "BOROUGH_FDB_CASE";
 
@@ -158,6 +158,6 @@ fn main() {
     }
 }
 
-/// Nothing to run without the client.
+/// Without the client there is nothing to run.
 #[cfg(not(feature = "fdb"))]
 fn main() {}
