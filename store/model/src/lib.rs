@@ -1,7 +1,7 @@
 //! Pure domain types of Borough: names, resources, specs, rows and the state machine of a task.
 //!
-//! No IO, no async, no clock, no randomness: time and seeds are arguments. Every type that is stored derives its
-//! encoding here (tag-numbered CBOR); the rules by which a stored type may change are in `docs/decisions/`.
+//! No IO, no async, no clock, no randomness: time and seeds are arguments. Every stored type derives its encoding here
+//! (tag-numbered CBOR); `docs/decisions/` has the rules by which a stored type may change.
 
 pub mod id;
 pub mod job;

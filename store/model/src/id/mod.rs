@@ -1,11 +1,12 @@
-//! Names people choose and ids the system gives.
+//! Names that people choose, and ids that the system gives.
 
 use std::fmt;
 
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-/// A name people choose for a cell, node, user, job or port: a DNS label, so that it can stand in a task's DNS name.
+/// A name that people choose for a cell, node, user, job or port: a DNS label, so that it can be part of a task's DNS
+/// name.
 ///
 /// 1 to 63 of `a-z`, `0-9` and `-`, starting with a letter and not ending with `-`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Serialize)]
@@ -13,7 +14,7 @@ use serde::{Deserialize, Serialize};
 #[serde(transparent)]
 pub struct Name(#[n(0)] String);
 
-/// What is wrong with a name.
+/// Why a name is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// Give a name.
@@ -21,10 +22,7 @@ pub enum NameError {
     Empty,
     /// Choose a shorter one.
     #[error("has {length} characters; accepted: at most 63")]
-    TooLong {
-        /// Characters given.
-        length: usize,
-    },
+    TooLong { length: usize },
     /// Leave that character out.
     #[error(
         "has {character:?} at position {position}; accepted: a-z, 0-9 and -, starting with a letter, not ending with -"
@@ -32,7 +30,7 @@ pub enum NameError {
     Character {
         /// The first character that is not accepted.
         character: char,
-        /// Its place, from 0.
+        /// From 0.
         position: usize,
     },
 }
@@ -41,7 +39,7 @@ impl Name {
     /// Most characters of a name.
     pub const LENGTH_MAX: usize = 63;
 
-    /// A name from a text that keeps the rules.
+    /// Checks a text and makes it a name.
     pub fn new(text: impl Into<String>) -> Result<Self, NameError> {
         let text = text.into();
         if text.is_empty() {
@@ -64,7 +62,6 @@ impl Name {
         }
     }
 
-    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -120,11 +117,11 @@ macro_rules! numbered {
 }
 
 numbered! {
-    /// A job, for ever: an id is never used again, even where the name is.
+    /// A job, for ever: an id is never used again, even if the name is.
     JobId, "j";
     /// A node, for ever: a node that comes back keeps its id by its name.
     NodeId, "n";
-    /// A gang: tasks that are placed together or not at all.
+    /// A gang: tasks that are placed all or nothing.
     GangId, "u";
 }
 
@@ -155,7 +152,6 @@ impl fmt::Display for Incarnation {
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Encode, Decode, Serialize, Deserialize,
 )]
 pub struct TaskId {
-    /// The job.
     #[n(0)]
     pub job: JobId,
     /// The task's number within it, from 0.
@@ -175,7 +171,7 @@ impl fmt::Debug for TaskId {
     }
 }
 
-/// A caller's own id of a request: repeating the request with it has one effect.
+/// A caller's id of a request: repeating the request with it has one effect.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RequestId(pub u128);

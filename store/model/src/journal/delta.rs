@@ -1,14 +1,14 @@
-//! Which row a delta is of, and which of two deltas of a row is the newer.
+//! The row of a delta, and which of two deltas of a row is newer.
 
 use super::Delta;
 use crate::id::{GangId, JobId, NodeId, TaskId};
 
-/// The row a delta is of. A cache keeps one value per key.
+/// The row of a delta. A cache keeps one value per key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DeltaKey {
     /// A node's row.
     Node(NodeId),
-    /// What is committed on a node.
+    /// A node's commitment.
     NodeAlloc(NodeId),
     /// A job's row.
     Job(JobId),
@@ -18,14 +18,14 @@ pub enum DeltaKey {
     Endpoint(TaskId),
     /// A gang's row.
     Gang(GangId),
-    /// A node's real load.
+    /// A node's measured load.
     NodeLoad(NodeId),
     /// The cell's settings.
     CellSettings,
 }
 
 impl Delta {
-    /// The row it is of.
+    /// The row that it changes.
     pub fn key(&self) -> DeltaKey {
         match self {
             Self::Node { row } => DeltaKey::Node(row.id),
@@ -43,8 +43,8 @@ impl Delta {
         }
     }
 
-    /// The revision of its row. The removal of a node or a job is above every revision, since their ids are never
-    /// used again.
+    /// The revision of its row. The removal of a node or a job is above every revision, since their ids are never used
+    /// again.
     pub fn revision(&self) -> u64 {
         match self {
             Self::Node { row } => row.revision,
@@ -61,7 +61,7 @@ impl Delta {
         }
     }
 
-    /// Whether it says that its row is gone.
+    /// Returns true if its row is removed.
     pub fn is_removal(&self) -> bool {
         match self {
             Self::NodeRemoved { .. }
@@ -80,8 +80,8 @@ impl Delta {
     }
 }
 
-/// Whether `new` replaces `old` in a cache: it is of the same row and of a later revision. Of two deltas with one
-/// revision the one already applied stays: they say the same.
+/// Returns true if `new` replaces `old` in a cache: it is of the same row and of a later revision. Of two deltas with
+/// one revision the applied one stays: they are the same.
 pub fn delta_supersedes(old: &Delta, new: &Delta) -> bool {
     old.key() == new.key() && new.revision() > old.revision()
 }

@@ -1,4 +1,4 @@
-//! What a mutating transaction tells the world: absolute deltas, each with its row's revision.
+//! The journal entry of a mutating transaction: absolute deltas, each with its row's revision.
 
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
@@ -15,30 +15,27 @@ pub use delta::{DeltaKey, delta_supersedes};
 /// The entry of one transaction.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Serialize, Deserialize)]
 pub struct JournalEntry {
-    /// The request or batch that caused it: how a worker finds its own commit again after an unknown result.
+    /// The request or batch that caused it. A worker finds its own commit by it after an unknown result.
     #[n(0)]
     pub request: RequestId,
-    /// Who caused it: `user/<name>`, `scheduler/<shard>`, `controller`, `gateway`, `node/<name>`.
+    /// The author: `user/<name>`, `scheduler/<shard>`, `controller`, `gateway`, `node/<name>`.
     #[n(1)]
     pub actor: String,
-    /// What was done, as the name of the transaction.
+    /// The name of the transaction.
     #[n(2)]
     pub action: String,
     /// Wall time of the writer, milliseconds since 1970; for people only.
     #[n(3)]
     pub at_ms: i64,
-    /// What has changed.
     #[n(4)]
     pub deltas: Vec<Delta>,
 }
 
-/// The name of a job with that of its user. No two living jobs of a cell share it.
+/// The name of a job with that of its user. No two running jobs of a cell share it.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct JobName {
-    /// Whose job it is.
     #[n(0)]
     pub user: Name,
-    /// Its own name.
     #[n(1)]
     pub job: Name,
 }
@@ -50,58 +47,51 @@ pub enum Delta {
     /// A node's row.
     #[n(0)]
     Node {
-        /// The new row.
         #[n(0)]
         row: NodeRow,
     },
-    /// A node was removed by an operator.
+    /// An operator removed a node.
     #[n(1)]
     NodeRemoved {
-        /// Which.
         #[n(0)]
         node: NodeId,
     },
-    /// What is committed on a node.
+    /// A node's commitment.
     #[n(2)]
     NodeAlloc {
-        /// Which node.
         #[n(0)]
         node: NodeId,
         /// The new value; its epoch is its revision.
         #[n(1)]
         alloc: NodeAlloc,
     },
-    /// A job's row, with the spec where it is new or changed.
+    /// A job's row, with the spec if it is new or changed.
     #[n(3)]
     Job {
-        /// The new row.
         #[n(0)]
         row: JobRow,
-        /// The spec of `row.spec_version`, where this transaction wrote it.
+        /// The spec of `row.spec_version`, if this transaction wrote it.
         #[n(1)]
         spec: Option<Box<JobSpec>>,
     },
-    /// A job was forgotten, some time after its end.
+    /// A job was removed, some time after its end.
     #[n(4)]
     JobRemoved {
-        /// Which.
         #[n(0)]
         job: JobId,
-        /// Its name, by which a watcher asks for it: no row has it any more. Entries of older versions lack it.
+        /// The name that watchers ask for: no row has it any more. Entries of older versions lack it.
         #[n(1)]
         name: Option<JobName>,
     },
     /// A task's row.
     #[n(5)]
     Task {
-        /// The new row.
         #[n(0)]
         row: TaskRow,
     },
-    /// A task's row was removed with its job, or after it shrank.
+    /// A task's row was removed with its job, or after the job shrank.
     #[n(6)]
     TaskRemoved {
-        /// Which.
         #[n(0)]
         task: TaskId,
         /// The revision at which it was removed.
@@ -111,7 +101,6 @@ pub enum Delta {
     /// An endpoint, published or changed.
     #[n(7)]
     Endpoint {
-        /// The new value.
         #[n(0)]
         endpoint: Endpoint,
         /// The revision of the task's row that it follows from.
@@ -121,13 +110,10 @@ pub enum Delta {
     /// An endpoint, withdrawn.
     #[n(8)]
     EndpointWithdrawn {
-        /// Whose job.
         #[n(0)]
         user: Name,
-        /// Which job.
         #[n(1)]
         job: Name,
-        /// Which task.
         #[n(2)]
         task: TaskId,
         /// The revision of the task's row that it follows from.
@@ -137,21 +123,18 @@ pub enum Delta {
     /// A gang's row.
     #[n(9)]
     Gang {
-        /// The new row.
         #[n(0)]
         row: GangRow,
     },
-    /// What is known of a node's real load.
+    /// A node's measured load.
     #[n(11)]
     NodeLoad {
-        /// Which node.
         #[n(0)]
         node: NodeId,
-        /// The new value.
         #[n(1)]
         load: NodeLoad,
     },
-    /// The settings of the cell have changed: who goes by them reads them again.
+    /// The settings of the cell have changed: readers must read them again.
     #[n(10)]
     CellSettings {
         /// The revision of the settings.

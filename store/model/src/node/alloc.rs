@@ -1,4 +1,4 @@
-//! What is committed on a node: adding, giving back, cooling ports, and what is true of it.
+//! The commitment of a node: adding and releasing shares, cooling ports, and invariants.
 
 use std::collections::BTreeSet;
 
@@ -9,46 +9,37 @@ use crate::resource::{
 };
 use crate::task::{CapacityEffect, CapacityShare};
 
-/// Why a commitment cannot change as asked.
+/// Why a commitment cannot be changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NodeAllocError {
     /// It does not fit: choose another node.
     #[error("it does not fit: {}", shortfalls_text(.shortfalls))]
-    DoesNotFit {
-        /// What is missing, per dimension.
-        shortfalls: Vec<Shortfall>,
-    },
-    /// The port is given to another task: choose another.
+    DoesNotFit { shortfalls: Vec<Shortfall> },
+    /// Another task has the port: choose another.
     #[error("port {port} is in use")]
-    PortInUse {
-        /// Which.
-        port: u16,
-    },
-    /// The port was used until a moment ago: choose another, or wait.
+    PortInUse { port: u16 },
+    /// The port was used a moment ago: choose another, or wait.
     #[error("port {port} cools down until {until_ms}")]
     PortCooling {
-        /// Which.
         port: u16,
-        /// Wall time from which it may be given, milliseconds since 1970.
+        /// Wall time from which it is free, milliseconds since 1970.
         until_ms: i64,
     },
-    /// More is given back than was taken: the books are wrong, do not commit.
+    /// A release exceeds the commitment: the sums are wrong, do not commit.
     #[error("the node's commitment does not hold what is given back")]
     NotHeld {
-        /// Where.
         #[source]
         source: ResourceError,
     },
-    /// No task, or that port, is not on the books: they are wrong, do not commit.
+    /// The commitment has no task, or not that port: the sums are wrong, do not commit.
     #[error("the node's commitment does not know the task that is given back (port {port:?})")]
     NotKnown {
-        /// The port that nobody had; absent: there was no task at all.
+        /// The unknown port; absent: it had no task at all.
         port: Option<u16>,
     },
-    /// Amounts that cannot be counted.
+    /// The amounts overflow.
     #[error("the amounts cannot be added")]
     Overflow {
-        /// Where.
         #[source]
         source: ResourceError,
     },
@@ -58,13 +49,13 @@ fn shortfalls_text(shortfalls: &[Shortfall]) -> String {
     shortfalls.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// What is still free: capacity less what is used and what is promised; nothing in a dimension that is overcommitted
-/// (an agent registered with less than before).
+/// The free capacity: less what is used and what is promised; nothing in a dimension that is overcommitted (an agent
+/// registered with less than before).
 pub fn node_free(capacity: &Resources, alloc: &NodeAlloc) -> Resources {
     resources_less(&resources_less(capacity, &alloc.used), &alloc.promised)
 }
 
-/// The commitment with a share more. Cooled ports are forgotten on the way.
+/// The commitment with one more share. Drops ports whose cool-down is over.
 pub fn node_alloc_add(
     alloc: &NodeAlloc,
     capacity: &Resources,
@@ -90,8 +81,8 @@ pub(super) fn cooled_check(alloc: &NodeAlloc, ports: &[u16]) -> Result<(), NodeA
     }
 }
 
-/// The commitment with a share that comes back after its node was declared lost. It is there already, so it is
-/// counted whether it fits or not, and its own ports are taken out of their cool-down.
+/// The commitment with a share that comes back after its node was declared lost. The share is in use already, so it is
+/// counted whether it fits or not, and its ports end their cool-down.
 pub fn node_alloc_retake(
     alloc: &NodeAlloc,
     resources: &Resources,
@@ -112,7 +103,7 @@ fn share_add(next: &mut NodeAlloc, resources: &Resources, ports: &[u16]) -> Resu
     Ok(())
 }
 
-/// One task more, with its ports.
+/// Adds one task with its ports.
 pub(super) fn task_add(next: &mut NodeAlloc, ports: &[u16]) -> Result<(), NodeAllocError> {
     for &port in ports {
         if !next.ports.insert(port) {
@@ -123,7 +114,7 @@ pub(super) fn task_add(next: &mut NodeAlloc, ports: &[u16]) -> Result<(), NodeAl
     Ok(())
 }
 
-/// The commitment with a share less. Its ports cool down until `ports_cool_until_ms`; absent, they are free at once.
+/// The commitment with one share less. Its ports cool down until `ports_cool_until_ms`; absent: they are free at once.
 pub fn node_alloc_release(
     alloc: &NodeAlloc,
     resources: &Resources,
@@ -139,7 +130,7 @@ pub fn node_alloc_release(
     Ok(node_alloc_touch(&next))
 }
 
-/// One task less, with its ports.
+/// Removes one task with its ports.
 pub(super) fn task_remove(next: &mut NodeAlloc, ports: &[u16]) -> Result<(), NodeAllocError> {
     next.tasks = next.tasks.checked_sub(1).ok_or(NodeAllocError::NotKnown { port: None })?;
     match ports.iter().find(|port| !next.ports.remove(port)) {
@@ -148,8 +139,8 @@ pub(super) fn task_remove(next: &mut NodeAlloc, ports: &[u16]) -> Result<(), Nod
     }
 }
 
-/// Carries out the capacity effect of a task's transition; `None` where it has none. A share is counted without
-/// asking whether it fits where `returning` (the node came back with it).
+/// Carries out the capacity effect of a task's transition; `None` without one. With `returning` (the node came back
+/// with it), a share is counted even if it does not fit.
 pub fn node_alloc_apply(
     alloc: &NodeAlloc,
     capacity: &Resources,
@@ -176,39 +167,36 @@ pub fn node_alloc_apply(
     }
 }
 
-/// The next epoch of the same commitment: what every change of the node's row writes.
+/// The next epoch of the same commitment, written with every change of the node's row.
 pub fn node_alloc_touch(alloc: &NodeAlloc) -> NodeAlloc {
     NodeAlloc { epoch: alloc.epoch.saturating_add(1), ..alloc.clone() }
 }
 
-/// The commitment without the ports whose cool-down is over. The same epoch: by itself it is no change.
+/// The commitment without the ports whose cool-down is over. The epoch stays: this alone is no change.
 pub fn node_alloc_cooled(alloc: &NodeAlloc, now_ms: i64) -> NodeAlloc {
     let mut next = alloc.clone();
     next.ports_cooling.retain(|_, until_ms| *until_ms > now_ms);
     next
 }
 
-/// A commitment that cannot be.
+/// A commitment that breaks an invariant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NodeAllocBroken {
     /// More is used, or promised, than the node has.
     #[error("over capacity: {}", shortfalls_text(.shortfalls))]
     OverCapacity {
-        /// Per dimension: what is used (needed) and what the node has (free).
+        /// Per dimension: the use (needed) and the capacity (free).
         shortfalls: Vec<Shortfall>,
     },
-    /// A port is given and cools down at the same time.
+    /// A port is assigned and cools down at the same time.
     #[error("port {port} is in use and cools down")]
-    PortTwice {
-        /// Which.
-        port: u16,
-    },
-    /// Something is used by no task.
+    PortTwice { port: u16 },
+    /// Resources are used without a task.
     #[error("no task, but resources or ports are used")]
     UsedByNobody,
 }
 
-/// Checks what is true of every commitment: never over capacity, no port twice, nothing used by nobody.
+/// Checks every commitment's invariants: not over capacity, no port twice, no use without a task.
 pub fn node_alloc_check(row: &NodeRow, alloc: &NodeAlloc) -> Result<(), NodeAllocBroken> {
     let used = shortfall(&alloc.used, &row.capacity);
     let promised = shortfall(&alloc.promised, &row.capacity);

@@ -1,8 +1,8 @@
-//! Cards: the single devices of a node, such as the graphics cards it has, and which of them a task gets.
+//! Cards: the single devices of a node, such as graphics cards, and which of them a task gets.
 //!
-//! Each card is a dimension of its own beside that of its kind: `gpu/1` is the card of place 1, and its thousandths are
-//! charged to both. So whatever adds, compares and gives back resources keeps every card, and no two placements that
-//! were decided at once share more of one than it has.
+//! Each card is a dimension of its own besides that of its kind: `gpu/1` is the card of place 1, and its thousandths
+//! are charged to both. Arithmetic on resources therefore covers every card, and concurrent placements cannot
+//! overcommit one.
 
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
@@ -17,63 +17,62 @@ pub const CARD_MILLIS: u64 = 1000;
 /// One card of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize)]
 pub struct Card {
-    /// What it is: `gpu`.
+    /// Such as `gpu`.
     #[n(0)]
     pub kind: String,
     /// Its place among the node's cards of its kind, from 0.
     #[n(1)]
     pub place: u32,
-    /// What tasks know it by on the node: its number or unique name, as the driver has it.
+    /// Its name for tasks on the node: its number or unique name in the driver.
     #[n(2)]
     pub id: String,
-    /// Its model, such as `A100`; empty where it is not known.
+    /// Such as `A100`; empty if unknown.
     #[n(3)]
     pub model: String,
-    /// Its memory in bytes; 0 where it is not known.
+    /// In bytes; 0 if unknown.
     #[n(4)]
     pub memory_bytes: u64,
 }
 
-/// Which cards of a kind will do.
+/// Which cards of a kind are acceptable.
 #[derive(
     Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Encode, Decode, Serialize, Deserialize,
 )]
 #[serde(deny_unknown_fields)]
 pub struct CardSelector {
-    /// Of one of these models; none: of any.
+    /// One of these models; empty: any.
     #[n(0)]
     #[serde(default)]
     pub models: Vec<String>,
-    /// With at least so many bytes of memory.
+    /// At least so many bytes of memory.
     #[n(1)]
     #[serde(default)]
     pub memory_bytes_min: u64,
 }
 
 impl CardSelector {
-    /// Whether a card of this model and memory will do.
+    /// Returns true if a card of this model and memory is acceptable.
     pub fn selects(&self, model: &str, memory_bytes: u64) -> bool {
         let of_model = self.models.is_empty() || self.models.iter().any(|listed| listed == model);
         of_model && memory_bytes >= self.memory_bytes_min
     }
 
-    /// Whether any card will do.
+    /// Returns true if any card is acceptable.
     pub fn is_any(&self) -> bool {
         self.models.is_empty() && self.memory_bytes_min == 0
     }
 }
 
-/// What is asked of cards of one kind: a share of one, or several whole ones.
+/// A request for cards of one kind: a share of one, or several whole ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CardNeed {
     /// How many cards.
     pub count: u64,
-    /// Thousandths of each.
     pub millis: u64,
 }
 
 impl CardNeed {
-    /// What an amount of a kind asks for: up to a whole one it is a share of one card, above it is whole cards.
+    /// The request of an amount: up to a whole card it is a share of one, above it is whole cards.
     pub fn of(millis: u64) -> Self {
         match millis {
             0..=CARD_MILLIS => Self { count: u64::from(millis > 0), millis },
@@ -93,7 +92,7 @@ pub fn card_of_dimension(dimension: &str) -> Option<(&str, u32)> {
     Some((kind, place.parse().ok()?))
 }
 
-/// A node's capacity with a dimension for each card, and with as many whole devices of a kind as there are cards of it.
+/// A node's capacity with a dimension for each card, and as many whole devices of a kind as it has cards.
 pub fn cards_counted(capacity: &Resources, cards: &[Card]) -> Resources {
     let mut counted = capacity.clone();
     counted.device_millis.retain(|dimension, _| card_of_dimension(dimension).is_none());
@@ -110,14 +109,14 @@ pub fn cards_counted(capacity: &Resources, cards: &[Card]) -> Resources {
 }
 
 impl Resources {
-    /// The same without dimensions of single cards: what an owner asked for, and is charged for.
+    /// The same without dimensions of single cards: the amount that an owner requested, and is charged for.
     pub fn without_cards(&self) -> Self {
         let mut asked = self.clone();
         asked.device_millis.retain(|dimension, _| card_of_dimension(dimension).is_none());
         asked
     }
 
-    /// The cards it takes, as kind, place and thousandths, in order.
+    /// Its cards, as kind, place and thousandths, in order.
     pub fn cards(&self) -> Vec<(&str, u32, u64)> {
         let mut cards: Vec<(&str, u32, u64)> = self
             .device_millis

@@ -1,4 +1,4 @@
-//! Whether what an agent or an operator says of a node can be stored: bounded, so that a node's row stays small.
+//! Checks agents' and operators' data about a node: bounded, so that a node's row stays small.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,10 @@ pub const NODE_ENTRIES_MAX: usize = 128;
 const ATTRIBUTE_BYTES_MAX: usize = 4096;
 /// Most bytes of all attributes together: with the labels they fit one value of the store.
 const ATTRIBUTES_BYTES_MAX: usize = 40_000;
-/// Lowest port a node may hand out: those below need privileges.
+/// The lowest port that a node may assign: lower ones need privileges.
 const PORT_MIN: u16 = 1024;
 
-/// Checks what an agent registers with.
+/// Checks the facts of a registration.
 pub fn node_facts_check(facts: &NodeFacts) -> Result<(), Vec<FieldError>> {
     let mut fields = FieldErrors::default();
     let (first, last) = (facts.port_first, facts.port_last);
@@ -81,7 +81,7 @@ fn cards_check(fields: &mut FieldErrors, facts: &NodeFacts) {
         fields.device_kind(&path("kind"), &card.kind);
         let place = places.insert((&card.kind, card.place));
         fields.require(place, &path("place"), card.place, "each place once within its kind");
-        // Several are told to a task in one variable, with commas between.
+        // A task gets several in one variable, separated by commas.
         let fine = !card.id.is_empty() && !card.id.contains(',') && ids.insert((&card.kind, &card.id));
         let accepted = "a number or name without commas, each once within its kind";
         fields.require(fine, &path("id"), format!("{:?}", card.id), accepted);

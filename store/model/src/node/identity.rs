@@ -1,5 +1,5 @@
-//! Who a node's agent is. A node's name is what people call it; two machines can claim one name, and a copied disk claims
-//! everything that is on it. So a registration is admitted by identity, never by name alone.
+//! The identity of a node's agent. A name alone proves nothing: two machines can claim one name, and a copied disk
+//! claims everything on it. A registration is therefore admitted by identity, never by name alone.
 
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
@@ -9,21 +9,22 @@ use super::{NodeRow, NodeSession, NodeState};
 
 /// Most bytes of a machine id.
 const MACHINE_BYTES_MAX: usize = 64;
-/// What stands in a text for a machine without an id.
+/// The text for a machine without an id.
 const NO_MACHINE: &str = "-";
 /// Superseded processes that a session's row remembers.
 const SUPERSEDED_MAX: usize = 8;
 
-/// What goes before an agent's key in its digest, so that no other digest is ever the same.
+/// Prefix of an agent's key in its digest, so that no other digest is ever the same.
 const KEY_DOMAIN: &[u8] = b"borough agent key\0";
 
-/// 128 bits from the operating system's generator, made once per state directory of an agent. Whoever has them can register
-/// as the agent, so only the agent keeps them: gateways see them while a session opens, and nothing shows or stores them.
+/// 128 bits from the operating system's generator, made once per state directory of an agent. Their holder can register
+/// as the agent, so only the agent keeps them: gateways see them while a session opens, and nothing shows or stores
+/// them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct AgentKey(pub u128);
 
 impl AgentKey {
-    /// By what the agent is known: the first 128 bits of the SHA-256 digest of the key.
+    /// The agent's public id: the first 128 bits of the SHA-256 digest of the key.
     pub fn durable_id(self) -> DurableId {
         let digest = Sha256::new().chain_update(KEY_DOMAIN).chain_update(self.0.to_be_bytes()).finalize();
         let bytes = digest.iter().take(size_of::<u128>());
@@ -37,7 +38,7 @@ impl std::fmt::Debug for AgentKey {
     }
 }
 
-/// By what an agent is known, also to others: the digest of its [`AgentKey`].
+/// The public id of an agent: the digest of its [`AgentKey`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct DurableId(pub u128);
@@ -72,30 +73,31 @@ impl<'b, C> Decode<'b, C> for DurableId {
     }
 }
 
-/// Who an agent is over its restarts and reboots. As a text `DURABLE@MACHINE`, `DURABLE@-` where the machine has no id.
+/// The identity of an agent over its restarts and reboots. As a text `DURABLE@MACHINE`, or `DURABLE@-` if the machine
+/// has no id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize)]
 pub struct AgentIdentity {
-    /// Of the agent's state directory.
+    /// The id of the agent's state directory.
     #[n(0)]
     pub durable: DurableId,
-    /// Of the machine (`/etc/machine-id`), where it has one: 1 to 64 of `a-z`, `0-9` and `-`.
+    /// The id of the machine (`/etc/machine-id`), if it has one: 1 to 64 of `a-z`, `0-9` and `-`.
     #[n(1)]
     pub machine: Option<String>,
-    /// Whether the durable id is the digest of the key. Older versions recorded the key itself, which no digest may be
-    /// taken for: everybody sees those.
+    /// Whether the durable id is the digest of the key. Older versions recorded the key itself. A digest must never
+    /// pass for one, since everybody sees digests.
     #[n(2)]
     #[cbor(default)]
     #[serde(default)]
     pub is_digest: bool,
 }
 
-/// What is wrong with the text of an identity.
+/// A text that is not an identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("is no identity of an agent; accepted: 32 hexadecimal digits, @, and a machine id or -")]
 pub struct IdentityError;
 
 impl AgentIdentity {
-    /// An identity of parts; an empty machine id is none.
+    /// An identity of its parts; an empty machine id means none.
     ///
     /// # Errors
     /// The machine id has other characters than `a-z`, `0-9` and `-`, or more than 64.
@@ -108,7 +110,7 @@ impl AgentIdentity {
         Ok(Self { durable, machine: machine.map(str::to_owned), is_digest: true })
     }
 
-    /// Whether both are one agent: the same durable id, and no two different machines.
+    /// Returns true if both are one agent: the same durable id, and no two different machines.
     pub fn is_same(&self, other: &Self) -> bool {
         let machines = self.machine.as_ref().zip(other.machine.as_ref());
         let durable = self.durable == other.durable && self.is_digest == other.is_digest;
@@ -136,30 +138,30 @@ impl std::str::FromStr for AgentIdentity {
 /// One process of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentProcess {
-    /// Who it is.
     pub identity: AgentIdentity,
-    /// Who it was to versions that recorded the key itself: rows of that time have it until its agent comes again.
+    /// Its identity for versions that recorded the key itself: rows of that time have it until its agent registers
+    /// again.
     pub identity_before: Option<AgentIdentity>,
-    /// The process: a random number, made at its start; not 0.
+    /// The number of the process: random, made at its start; not 0.
     pub instance: u64,
 }
 
 impl AgentProcess {
-    /// Whether it is a process of the agent that is recorded.
+    /// Returns true if it is a process of the recorded agent.
     fn is_of(&self, recorded: &AgentIdentity) -> bool {
         let before = self.identity_before.as_ref();
         recorded.is_same(&self.identity) || before.is_some_and(|before| recorded.is_same(before))
     }
 }
 
-/// An agent as a refusal names it.
+/// The description of an agent in a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentFace {
-    /// Who it is; `None`: it did not say.
+    /// `None`: it did not identify itself.
     pub identity: Option<AgentIdentity>,
-    /// The boot it runs in.
+    /// The boot that it runs in.
     pub boot_id: String,
-    /// Where its tasks are reached.
+    /// The address of its tasks.
     pub host: String,
 }
 
@@ -178,22 +180,20 @@ impl std::fmt::Display for AgentFace {
 pub enum RefusalCause {
     /// The node belongs to another agent or another machine.
     OtherAgent,
-    /// Another process of this agent has taken over from this very process: one of the two is a copy.
+    /// Another process of this agent has replaced this very process: one of the two is a copy.
     Superseded,
     /// The same agent on the same machine, in another boot, still renews the node's lease. May be tried again.
     StillBeats,
 }
 
-/// An agent may not register under a node's name.
+/// The refusal of an agent's registration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeRefusal {
-    /// Why.
     pub cause: RefusalCause,
-    /// The node's name.
     pub node: String,
-    /// To whom the node belongs.
+    /// The owner of the node.
     pub recorded: AgentFace,
-    /// Who asks.
+    /// The refused agent.
     pub presented: AgentFace,
 }
 
@@ -227,11 +227,11 @@ impl std::fmt::Display for NodeRefusal {
     }
 }
 
-/// Decides whether the agent of a process may register as the node of `row`, whose last session is `session`.
-/// `silent`: the gateway has seen the node's lease unchanged for its whole waiting time, by its monotonic clock.
+/// Decides whether the agent of a process may register as the node of `row`, whose last session is `session`. `silent`:
+/// the gateway has seen the node's lease unchanged for its whole waiting time, by its monotonic clock.
 ///
 /// # Errors
-/// Who the node belongs to, who asks, and why not.
+/// The owner of the node, the refused agent, and the reason.
 pub fn node_admit(
     row: &NodeRow,
     session: &NodeSession,
@@ -263,7 +263,7 @@ pub fn node_admit(
     if row.boot_id == boot_id || over { Ok(()) } else { refuse(RefusalCause::StillBeats) }
 }
 
-/// The session that a registration of `instance` writes after `before`: the process before it, where it is another one,
+/// The session that a registration of `instance` writes after `before`. If the process before it is another one, that
 /// never comes back.
 pub fn session_next(before: &NodeSession, session: u64, gateway: &str, instance: u64) -> NodeSession {
     let mut superseded = before.superseded.clone();

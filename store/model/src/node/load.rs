@@ -1,5 +1,5 @@
-//! The real load of a node: what of it is in use, whatever is promised. It is a row of its own, which placements neither
-//! read nor write: a measurement never conflicts with a placement.
+//! The measured load of a node: the part of it in use, independent of promises. It is a separate row, which placements
+//! neither read nor write, so a measurement never conflicts with a placement.
 
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 use super::NodeRow;
 use crate::resource::Resources;
 
-/// A measurement counts as another one where it differs by this part of what the node has.
+/// A measurement counts as changed if it differs by this part of the capacity.
 const STEP_PART: u64 = 64;
 
-/// What is known of a node's load.
+/// The known load of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode, Serialize, Deserialize)]
 pub struct NodeLoad {
     /// Counts every change.
     #[n(0)]
     pub revision: u64,
-    /// Wall time of the last change, milliseconds since 1970; for people. A measurement that stays the same is not written
-    /// again: it holds as long as the node's agent is heard of.
+    /// Wall time of the last change, milliseconds since 1970; for people. An unchanged measurement is not written
+    /// again: it is valid as long as the node's lease is renewed.
     #[n(1)]
     pub changed_ms: i64,
-    /// What was measured; absent: the agent cannot tell.
+    /// Absent: the agent cannot measure.
     #[n(2)]
     pub measured: Option<LoadMeasured>,
 }
@@ -31,20 +31,20 @@ pub struct LoadMeasured {
     /// Processor time in use, by tasks or anything else.
     #[n(0)]
     pub cpu_millis: u64,
-    /// Memory in use, by tasks or anything else, without what the kernel gives back when it is wanted.
+    /// Memory in use, by tasks or anything else, without what the kernel would reclaim.
     #[n(1)]
     pub memory_bytes: u64,
-    /// Processor time asked for by the tasks whose use is part of the measurement. What is promised beyond it is promised to
-    /// tasks that the measurement does not know of yet.
+    /// Processor time requested by the tasks whose use is part of the measurement. Promises beyond it are to tasks that
+    /// the measurement does not include yet.
     #[n(2)]
     pub covered_cpu_millis: u64,
-    /// The same of memory.
+    /// The same for memory.
     #[n(3)]
     pub covered_memory_bytes: u64,
 }
 
 impl LoadMeasured {
-    /// The same, with nothing beyond what the node has.
+    /// The same, limited to the node's capacity.
     #[must_use]
     pub fn clamped(self, capacity: &Resources) -> Self {
         Self {
@@ -55,7 +55,7 @@ impl LoadMeasured {
         }
     }
 
-    /// Whether any of it differs from another measurement of the node by enough to be told.
+    /// Returns true if it differs enough from another measurement to be reported.
     pub fn differs(&self, other: &Self, capacity: &Resources) -> bool {
         let far = |one: u64, other: u64, whole: u64| one.abs_diff(other) >= (whole / STEP_PART).max(1);
         let (cpu, memory) = (capacity.cpu_millis, capacity.memory_bytes);
@@ -65,8 +65,8 @@ impl LoadMeasured {
             || far(self.covered_memory_bytes, other.covered_memory_bytes, memory)
     }
 
-    /// How much of a node is expected to be in use where so much is promised of it: what was measured, and what the tasks
-    /// ask for that came since. `(cpu_millis, memory_bytes)`, both ways.
+    /// The expected use of a node with so much promised: the measurement, and the requests of later tasks. Arguments
+    /// and result are `(cpu_millis, memory_bytes)`.
     pub fn expected(&self, promised: (u64, u64)) -> (u64, u64) {
         let cpu = promised.0.saturating_sub(self.covered_cpu_millis);
         let memory = promised.1.saturating_sub(self.covered_memory_bytes);
@@ -74,7 +74,7 @@ impl LoadMeasured {
     }
 }
 
-/// What is known of a node's load after its agent has said what it measured; `None` where that is nothing new.
+/// A node's load after a measurement of its agent; `None` if it has not changed enough.
 pub fn node_load_next(
     before: Option<&NodeLoad>,
     node: &NodeRow,

@@ -1,4 +1,4 @@
-//! A node's attempt: registered, ready, cordoned, drained, lost and back.
+//! The lifecycle of a node: registered, ready, cordoned, drained, lost and back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,26 +11,24 @@ use super::{
 use crate::id::{Name, NodeId};
 use crate::resource::Resources;
 
-/// What an agent says of its node when it registers.
+/// The facts that an agent registers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeFacts {
-    /// What it has for tasks, normalised.
+    /// Its normalised capacity for tasks.
     pub capacity: Resources,
-    /// TCP ports it hands out: first, inclusive.
+    /// First TCP port that it assigns, inclusive.
     pub port_first: u16,
-    /// TCP ports it hands out: last, inclusive.
+    /// Last TCP port that it assigns, inclusive.
     pub port_last: u16,
-    /// Facts found, and failure domains.
+    /// Facts that the agent found, and failure domains.
     pub attributes: BTreeMap<String, String>,
-    /// Where its tasks are reached.
+    /// The address of its tasks.
     pub host: String,
-    /// The boot it runs in.
     pub boot_id: String,
-    /// Its version.
     pub agent_version: String,
-    /// Its single devices, each with a place of its own within its kind.
+    /// Its single devices, each with a unique place within its kind.
     pub cards: Vec<Card>,
-    /// Its NUMA domains; none where they are not known.
+    /// Its NUMA domains; empty if unknown.
     pub domains: Vec<NumaDomain>,
 }
 
@@ -42,54 +40,54 @@ impl NodeFacts {
     }
 }
 
-/// What happens to a node.
+/// An event of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeEvent {
-    /// Its agent has opened a session and said what the node is.
+    /// Its agent has opened a session and registered facts.
     Registered(Box<NodeFacts>),
-    /// Its agent's full report was applied: lost tasks it still runs were taken back (`NodeReturned`), lost tasks it
-    /// does not run were given up (`ReleaseConfirmed`, or `ProcessExited` where it knows how they ended).
+    /// Its agent's full report was applied. Lost tasks that it still runs were taken back (`NodeReturned`). Others were
+    /// given up (`ReleaseConfirmed`, or `ProcessExited` if the agent knows how they ended).
     Reported {
         /// Lost tasks whose row still names this node.
         lost_tasks: u32,
-        /// Attempts it runs that are over in the store, and that it was told to stop.
+        /// Attempts that it runs, that are over in the store, and that it was ordered to stop.
         stale_attempts: u32,
     },
     /// It was silent for longer than its tolerance.
     DeclaredLost,
-    /// An operator wants no new tasks on it.
+    /// An operator cordons it.
     Cordon,
     /// An operator lets it take tasks again; also ends a drain.
     Uncordon,
-    /// An operator wants it empty.
+    /// An operator drains it.
     Drain,
     /// An operator sets its labels.
     LabelsSet(BTreeMap<String, String>),
     /// An operator sets its taints.
     TaintsSet(Vec<Taint>),
-    /// Its agent says what the machine is short of: all of it.
+    /// Its agent reports the machine's shortages: all of them.
     PressureSet(BTreeSet<Pressure>),
-    /// Its agent says which packages are installed: all of them.
+    /// Its agent reports the installed packages: all of them.
     PackagesSet(BTreeSet<String>),
-    /// Its agent, which was admitted, says who it is.
+    /// Its admitted agent identifies itself.
     Identified(AgentIdentity),
     /// An operator gives the node to another agent, since the machine of the recorded one is gone: its attempts are
     /// lost.
     AgentAdmitted(AgentIdentity),
 }
 
-/// What an event does to a node.
+/// The effects of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeTransition {
-    /// The new row; the old one where nothing has changed.
+    /// The new row; the old one if nothing has changed.
     pub row: NodeRow,
     /// Whether anything has changed. The same transaction then writes [`super::node_alloc_touch`] of its commitment.
     pub changed: bool,
-    /// The node was booted again: whatever ran there has ended.
+    /// The node was booted again: its earlier processes have ended.
     pub rebooted: bool,
 }
 
-/// A node that registers for the first time. It takes tasks once its first full report was applied.
+/// A node that registers for the first time. It takes tasks after its first full report was applied.
 pub fn node_new(id: NodeId, name: Name, facts: NodeFacts, now_ms: i64) -> NodeRow {
     NodeRow {
         id,
@@ -115,7 +113,7 @@ pub fn node_new(id: NodeId, name: Name, facts: NodeFacts, now_ms: i64) -> NodeRo
     }
 }
 
-/// What `event` does to `row` at wall time `now_ms` (milliseconds since 1970). Every event is legal in every state.
+/// Applies `event` to `row` at wall time `now_ms` (milliseconds since 1970). Every event is legal in every state.
 pub fn node_transition(row: &NodeRow, event: &NodeEvent, now_ms: i64) -> NodeTransition {
     let mut next = row.clone();
     match event {
@@ -169,8 +167,8 @@ fn registered(next: &mut NodeRow, facts: &NodeFacts) {
     };
 }
 
-/// A node that was lost is ready again only when nothing old is left: neither processes that are over in the store,
-/// nor lost tasks whose endpoints may still be published with this node's ports.
+/// A returned node is ready again only when it has no old attempts. That covers processes that are over in the store,
+/// and lost tasks whose endpoints may still be published with this node's ports.
 fn reported(state: NodeState, lost_tasks: u32, stale_attempts: u32) -> NodeState {
     match state {
         NodeState::Recovering if lost_tasks == 0 && stale_attempts == 0 => NodeState::Ready,
@@ -181,21 +179,18 @@ fn reported(state: NodeState, lost_tasks: u32, stale_attempts: u32) -> NodeState
 /// Why a node takes no new tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum NodeClosed {
-    /// Its agent is silent.
     #[error("the node is lost")]
     Lost,
     /// It is back and still ends old tasks.
     #[error("the node is recovering")]
     Recovering,
-    /// An operator empties it.
     #[error("the node is being drained")]
     Draining,
-    /// An operator wants no new tasks on it.
     #[error("the node is cordoned")]
     Cordoned,
 }
 
-/// Whether a node takes new tasks, and if not, why.
+/// Checks that a node takes new tasks; the error says why not.
 pub fn node_open(row: &NodeRow) -> Result<(), NodeClosed> {
     match row.state {
         NodeState::Lost => Err(NodeClosed::Lost),
@@ -206,8 +201,8 @@ pub fn node_open(row: &NodeRow) -> Result<(), NodeClosed> {
     }
 }
 
-/// The value a constraint compares: `node.name`, else a label, else an installed package (`package/web/1.4.2`), else an
-/// attribute. Labels are an operator's word and go before what the agent found.
+/// The value that a constraint compares: `node.name`, else a label, else an installed package (`package/web/1.4.2`),
+/// else an attribute. Operators set labels, so those override what the agent found.
 pub fn node_attribute<'a>(row: &'a NodeRow, key: &str) -> Option<&'a str> {
     if key == "node.name" {
         return Some(row.name.as_str());

@@ -1,4 +1,4 @@
-//! A node: what it is (spec, by the operator and its agent) and what is committed on it (the concurrency token).
+//! A node: its row (set by the operator and its agent) and its commitment (the concurrency token).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,46 +53,44 @@ pub use topology::{
     confinement, core_speed, cores_whole, domains_counted,
 };
 
-/// What a node is. Written by its agent's registration and by operators; any change also bumps [`NodeAlloc::epoch`].
+/// The row of a node, written by its agent's registration and by operators. Any change also raises
+/// [`NodeAlloc::epoch`].
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct NodeRow {
-    /// The node.
     #[n(0)]
     pub id: NodeId,
-    /// Its name, unique within the cell.
+    /// Unique within the cell.
     #[n(1)]
     pub name: Name,
-    /// Whether it is there, and fit to be used.
     #[n(2)]
     pub state: NodeState,
-    /// Whether an operator lets it take new tasks (`false`: cordoned).
+    /// `false`: cordoned.
     #[n(3)]
     pub schedulable: bool,
     /// Whether an operator wants it empty.
     #[n(4)]
     pub draining: bool,
-    /// What it has for tasks, normalised.
+    /// Its normalised capacity for tasks.
     #[n(5)]
     pub capacity: Resources,
-    /// TCP ports it hands out: first, inclusive.
+    /// First TCP port that it assigns, inclusive.
     #[n(6)]
     pub port_first: u16,
-    /// TCP ports it hands out: last, inclusive.
+    /// Last TCP port that it assigns, inclusive.
     #[n(7)]
     pub port_last: u16,
-    /// Facts its agent found (processor, kernel, cgroup version, what is missing), and failure domains.
+    /// Facts that its agent found (processor, kernel, cgroup version, missing features), and failure domains.
     #[n(8)]
     pub attributes: BTreeMap<String, String>,
-    /// What operators add.
+    /// Set by operators.
     #[n(9)]
     pub labels: BTreeMap<String, String>,
-    /// Where its tasks are reached: an IP address or host name.
+    /// The address of its tasks: an IP address or host name.
     #[n(10)]
     pub host: String,
-    /// The boot the agent last reported from.
+    /// The boot that the agent last reported from.
     #[n(11)]
     pub boot_id: String,
-    /// The agent's version.
     #[n(12)]
     pub agent_version: String,
     /// Counts every change of this row.
@@ -101,8 +99,7 @@ pub struct NodeRow {
     /// Wall time of the last change, milliseconds since 1970.
     #[n(14)]
     pub changed_ms: i64,
-    /// What keeps tasks away that do not tolerate it, as operators and its agent
-    /// set it: in one order.
+    /// Set by operators and its agent, in one order. They keep tasks away that do not tolerate them.
     #[n(15)]
     #[cbor(default)]
     #[serde(default)]
@@ -112,24 +109,24 @@ pub struct NodeRow {
     #[cbor(default)]
     #[serde(default)]
     pub cards: Vec<Card>,
-    /// Its NUMA domains by their number; none where they are not known. The capacity has dimensions for each.
+    /// Its NUMA domains by their number; empty if unknown. The capacity has dimensions for each.
     #[n(17)]
     #[cbor(default)]
     #[serde(default)]
     pub domains: Vec<NumaDomain>,
-    /// Packages that are installed there, each as `name/version`.
+    /// Installed packages, each as `name/version`.
     #[n(18)]
     #[cbor(default)]
     #[serde(default)]
     pub packages: BTreeSet<String>,
-    /// To which agent it belongs. Absent: the first agent that says who it is takes it.
+    /// The agent that owns it. Absent: the first agent that identifies itself takes it.
     #[n(19)]
     #[cbor(default)]
     #[serde(default)]
     pub identity: Option<AgentIdentity>,
 }
 
-/// Whether a node is there, and fit to be used.
+/// The state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
 #[cbor(index_only)]
 #[serde(rename_all = "snake_case")]
@@ -137,7 +134,7 @@ pub enum NodeState {
     /// Its agent reports; tasks are placed.
     #[n(0)]
     Ready,
-    /// Back after a loss (or new to this store) and still running tasks it must first end; nothing is placed.
+    /// Back after a loss (or new to this store) and still running tasks that it must first end; nothing is placed.
     #[n(1)]
     Recovering,
     /// Silent for longer than the tolerance; its tasks are placed elsewhere.
@@ -145,10 +142,10 @@ pub enum NodeState {
     Lost,
 }
 
-/// What is committed on a node: the optimistic-concurrency token of the node.
+/// The commitment of a node: its optimistic-concurrency token.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode, Serialize, Deserialize)]
 pub struct NodeAlloc {
-    /// Counts every change, of commitment or of the node's row.
+    /// Counts every change, of the commitment or of the node's row.
     #[n(0)]
     pub epoch: u64,
     /// The sum over tasks that are charged to the node.
@@ -160,34 +157,34 @@ pub struct NodeAlloc {
     /// Ports given to tasks.
     #[n(3)]
     pub ports: BTreeSet<u16>,
-    /// Ports that cool down, each with the wall time (milliseconds since 1970) from which it may be given again.
+    /// Ports that cool down, each with the wall time (milliseconds since 1970) from which it is free.
     #[n(4)]
     pub ports_cooling: BTreeMap<u16, i64>,
-    /// The sum over tasks that are held until their victims are gone: nobody else may take it, but it is not free yet
-    /// either. Not part of `used`; their ports and their number are part of `ports` and `tasks`.
+    /// The sum over tasks that are held until their victims exit: nobody else may take it, but it is not free yet
+    /// either. It is not part of `used`; the tasks' ports and their number are part of `ports` and `tasks`.
     #[n(5)]
     #[cbor(default)]
     #[serde(default)]
     pub promised: Resources,
 }
 
-/// The beat of a lease that a registration has written. It says which session there is, and proves no attempt: only the
-/// work of a session does.
+/// The beat of a lease that a registration has written. It names the session, but does not prove that the agent works:
+/// only the work of a session does.
 pub const REGISTERED: u64 = 0;
 
 /// A node's coarse lease: changes while its agent reports. Never in the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode, Serialize, Deserialize)]
 pub struct NodeLive {
-    /// Counts renewals, from [`REGISTERED`]; an observer measures how long it stays the same by its own clock.
+    /// Counts renewals, from [`REGISTERED`]. An observer measures by its own clock how long it stays the same.
     #[n(0)]
     pub beat: u64,
-    /// The gateway that holds the agent's session, as other gateways reach it.
+    /// The gateway that holds the agent's session, by its address for other gateways.
     #[n(1)]
     pub gateway: String,
     /// The session, new with each connection.
     #[n(2)]
     pub session: u64,
-    /// The agent's last report that was applied.
+    /// The agent's last applied report.
     #[n(3)]
     pub report_revision: u64,
 }

@@ -1,22 +1,22 @@
-//! Packages: what is installed on a node before any task asks for it, by name and version as `web/1.4.2`.
+//! Packages: software that is installed on a node, by name and version as `web/1.4.2`. Tasks may ask for it.
 
 use std::collections::BTreeSet;
 
 use crate::job::FieldErrors;
 
-/// Most packages of a node that are known to the cell.
+/// Most packages of a node that its row records.
 pub const NODE_PACKAGES_MAX: usize = 512;
 /// Most bytes of their names together, so that a node's row stays small.
 const NODE_PACKAGES_BYTES_MAX: usize = 20_000;
 /// Most packages that a task asks for.
 const TASK_PACKAGES_MAX: usize = 32;
-/// Most bytes of a name with its version: as an attribute it is a key with this before it.
+/// Most bytes of a name with its version: as an attribute it is a key with this prefix.
 const PACKAGE_BYTES_MAX: usize = 128 - ATTRIBUTE_PREFIX.len();
 const ATTRIBUTE_PREFIX: &str = "package/";
 /// The value of the attribute of a package that is installed.
 const INSTALLED: &str = "installed";
 
-/// Whether a text is the name of a package with its version: a key of which one `/` stands between the two.
+/// Returns true for the name of a package with its version: a key with one `/` between the two.
 fn package_fine(package: &str) -> bool {
     let part = |part: &str| {
         part.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric())
@@ -26,8 +26,7 @@ fn package_fine(package: &str) -> bool {
     package.len() <= PACKAGE_BYTES_MAX && parts.is_some_and(|(name, version)| part(name) && part(version))
 }
 
-/// What of the packages that an agent has found is told and kept: those with names as they must be, in order, as many
-/// as fit.
+/// The packages of an agent that are reported and stored: those with valid names, in order, as many as fit.
 pub fn node_packages_kept(found: impl IntoIterator<Item = String>) -> BTreeSet<String> {
     let fine: BTreeSet<String> = found.into_iter().filter(|package| package_fine(package)).collect();
     let mut bytes = 0;
@@ -38,7 +37,7 @@ pub fn node_packages_kept(found: impl IntoIterator<Item = String>) -> BTreeSet<S
     fine.into_iter().take(NODE_PACKAGES_MAX).take_while(fits).collect()
 }
 
-/// The attribute by which constraints speak of a package: `package/web/1.4.2`.
+/// The attribute for constraints on a package: `package/web/1.4.2`.
 pub fn package_attribute(package: &str) -> String {
     format!("{ATTRIBUTE_PREFIX}{package}")
 }
@@ -54,7 +53,7 @@ pub(super) fn package_value<'a>(packages: &BTreeSet<String>, key: &str) -> Optio
     packages.contains(package).then_some(INSTALLED)
 }
 
-/// Checks what a task asks for.
+/// Checks the packages that a task asks for.
 pub(crate) fn task_packages_check(fields: &mut FieldErrors, packages: &[String]) {
     let count = format!("{} packages", packages.len());
     let most = format!("at most {TASK_PACKAGES_MAX}");

@@ -1,4 +1,4 @@
-//! Which ports a task gets on a node: fixed ones as they are, the others from the node's range.
+//! Assigns a task's ports on a node: fixed ones as they are, the others from the node's range.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -7,9 +7,9 @@ use super::{NodeAlloc, NodeRow};
 use crate::job::PortSpec;
 use crate::task::PortAssignment;
 
-/// Names the port space of a node: nodes of one space cannot give the same port twice. It is the node's address, in one
-/// spelling; a loopback address means its machine's, and so counts within one boot only. `None` where the node has none
-/// to share: no address, or a loopback address of an unknown boot.
+/// The port space of a node: nodes of one space cannot assign the same port twice. It is the node's address, in one
+/// spelling. A loopback address means its machine's, and so counts within one boot only. `None` if the node shares no
+/// space: it has no address, or a loopback address of an unknown boot.
 pub fn port_space(row: &NodeRow) -> Option<String> {
     let host = row.host.trim().trim_matches(['[', ']']).to_ascii_lowercase();
     let address = host.parse::<IpAddr>().ok().map(|address| address.to_canonical());
@@ -24,28 +24,25 @@ pub fn port_space(row: &NodeRow) -> Option<String> {
 /// Why a node has no ports for a task.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PortsShort {
-    /// The fixed port is given to another task, or cools down.
+    /// Another task has the fixed port, or it cools down.
     #[error("port {port} is taken")]
-    FixedTaken {
-        /// Which.
-        port: u16,
-    },
+    FixedTaken { port: u16 },
     /// The range has no free port left.
     #[error("{wanted} ports wanted, {free} free from {first} to {last}")]
     RangeFull {
-        /// Ports to be handed out.
+        /// The number of ports to assign.
         wanted: usize,
         /// Free ports of the range.
         free: usize,
-        /// First of the range.
+        /// First port of the range.
         first: u16,
-        /// Last of the range.
+        /// Last port of the range.
         last: u16,
     },
 }
 
-/// A number for every port of `wanted`, in its order. `seed` says where in the range the search begins, so that
-/// workers deciding at once rarely choose the same numbers; the same arguments give the same answer.
+/// A number for every port of `wanted`, in its order. `seed` selects where in the range the search begins, so that
+/// concurrent workers rarely choose the same numbers. The same arguments give the same answer.
 pub fn ports_pick(
     row: &NodeRow,
     alloc: &NodeAlloc,
@@ -71,7 +68,7 @@ pub fn ports_pick(
     Ok(numbers.map(|(port, number)| PortAssignment { name: port.name.clone(), number }).collect())
 }
 
-/// The range once round, beginning where the seed says.
+/// The whole range once, beginning at the place that the seed selects.
 fn range_from(first: u16, last: u16, seed: u64) -> impl Iterator<Item = u16> {
     let size = u64::from(last.saturating_sub(first)) + u64::from(first <= last);
     let begin = if size == 0 { 0 } else { seed % size };
@@ -111,7 +108,7 @@ mod tests {
         assert_eq!(space("::ffff:10.0.0.1", "b"), space("10.0.0.1", "a"));
         assert_eq!(space("[2001:DB8::0:1]", ""), Some("2001:db8::1".to_owned()));
         assert_eq!(space("Node7.Example.COM.", ""), space("node7.example.com", ""));
-        // A loopback address is that of its machine.
+        // A loopback address belongs to its machine.
         assert_eq!(space("127.0.0.1", "a"), space("localhost", "a"));
         assert_eq!(space("::1", "a"), space("127.0.0.2", "a"));
         assert_ne!(space("127.0.0.1", "a"), space("127.0.0.1", "b"));

@@ -1,18 +1,18 @@
-//! Pressure: what a machine runs short of, whatever is promised on it. It is told as taints of the node's own, so that
-//! everything that understands taints (filters, explanations, guards of commits, what operators see) understands it.
+//! Pressure: resources that a machine runs short of, whatever is promised on it. It is recorded as taints of the node,
+//! so that filters, explanations, guards of commits and operators' views all cover it.
 
 use std::collections::BTreeSet;
 
 use super::{Taint, TaintEffect};
 use crate::job::{Band, Toleration, TolerationOperator};
 
-/// Taints with keys that begin so are set by agents, not by operators.
+/// The prefix of taints that agents set, not operators.
 pub const PRESSURE_PREFIX: &str = "pressure/";
 
-/// What a machine can run short of.
+/// A resource that a machine can run short of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Pressure {
-    /// Memory: little is left, or tasks stand still for want of it.
+    /// Memory: little is free, or tasks are stalled for lack of it.
     Memory,
     /// The disk of the agent's state, where tasks write their output.
     Disk,
@@ -25,7 +25,7 @@ impl Pressure {
     pub const NAMES: [(&'static str, Self); 3] =
         [("memory", Self::Memory), ("disk", Self::Disk), ("pids", Self::Pids)];
 
-    /// Its name.
+    /// Its name in the keys of taints.
     pub fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -39,8 +39,8 @@ impl Pressure {
         format!("{PRESSURE_PREFIX}{}", self.name())
     }
 
-    /// What it does to tasks. Memory is kept for those of the upper bands, which come where nothing better is found; the
-    /// disk and process numbers are kept for nobody.
+    /// The effects on tasks. Free memory is kept for tasks of the upper bands, which come only if no better node
+    /// exists; the disk and process numbers are kept for nobody.
     fn effects(self) -> &'static [TaintEffect] {
         match self {
             Self::Memory => &[TaintEffect::NoSchedule, TaintEffect::PreferNoSchedule],
@@ -49,8 +49,8 @@ impl Pressure {
     }
 }
 
-/// A node's taints once its agent has said what it is short of, in one order. A taint that was there keeps the moment at
-/// which it was set; those of operators stay.
+/// A node's taints after its agent's report of shortages, in one order. A taint that was there keeps its time; those of
+/// operators stay.
 pub(super) fn pressure_applied(taints: &[Taint], short_of: &BTreeSet<Pressure>, now_ms: i64) -> Vec<Taint> {
     let wanted = short_of.iter().flat_map(|kind| kind.effects().iter().map(|&effect| (kind.key(), effect)));
     let of_agents = |taint: &&Taint| taint.key.starts_with(PRESSURE_PREFIX);
@@ -64,7 +64,7 @@ pub(super) fn pressure_applied(taints: &[Taint], short_of: &BTreeSet<Pressure>, 
     next
 }
 
-/// What a node is short of, by its taints.
+/// The resources that a node is short of, by its taints.
 pub fn pressure_of(taints: &[Taint]) -> BTreeSet<Pressure> {
     let kind = |taint: &Taint| {
         let name = taint.key.strip_prefix(PRESSURE_PREFIX)?;
@@ -73,9 +73,9 @@ pub fn pressure_of(taints: &[Taint]) -> BTreeSet<Pressure> {
     taints.iter().filter_map(kind).collect()
 }
 
-/// What a job's tasks tolerate when they are placed: what its owner says, and for the production and monitoring bands
-/// that a node is short of memory. What they ask for is theirs, and the lower bands give way; those stay away so
-/// that they need not.
+/// The tolerations of a job's tasks at their placement: those of its owner, and a node short of memory for the
+/// production and monitoring bands. Those bands may use the memory that they requested. The lower bands would be
+/// evicted for them, so they stay away.
 pub fn tolerations_in_force(tolerations: &[Toleration], band: Band) -> Vec<Toleration> {
     let mut all = tolerations.to_vec();
     if band >= Band::Production {
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_has_the_taints_that_its_agent_says_and_keeps_those_of_operators() {
+    fn a_node_has_its_agents_taints_and_keeps_those_of_operators() {
         let own = Taint {
             key: "dedicated".to_owned(),
             value: "db".to_owned(),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_kept_for_the_upper_bands_and_the_rest_for_nobody() {
+    fn memory_is_kept_for_the_upper_bands_and_other_resources_are_not() {
         let all: BTreeSet<Pressure> = Pressure::NAMES.iter().map(|&(_, kind)| kind).collect();
         let taints = pressure_applied(&[], &all, 0);
         let kept_away = |band: Band| -> Vec<String> {

@@ -1,8 +1,8 @@
-//! Shares that are promised: a task of higher priority is held on a node until its victims there are gone.
+//! Promised shares: a task of higher priority is held on a node until its victims there exit.
 //!
-//! What is promised is neither used (the node stays within its capacity, since the victims are still charged) nor free
-//! (nobody else gets what the victims give back). It is taken when it is really free, or forgone; either way the
-//! victims' own shares are given back only by their own ends.
+//! A promised share is neither used (the node stays within its capacity, since the victims are still charged) nor free
+//! (nobody else gets what the victims release). It is taken when it is really free, or given up. Either way only the
+//! victims' own ends release their shares.
 
 use std::collections::BTreeSet;
 
@@ -13,19 +13,19 @@ use crate::job::JobSpec;
 use crate::resource::{ResourceError, Resources, resources_add, resources_sub, shortfall};
 use crate::task::{TaskRow, TaskState};
 
-/// How long after its drain delay and its grace a task that ends is still believed to be on its way out, and how long a
-/// promise is kept that nothing stands in the way of any more: far longer than a report takes, in milliseconds.
+/// How long a stopping task is still expected to exit after its drain delay and its grace. Also how long a promise is
+/// kept after nothing stands in its way any more. Far longer than a report takes, in milliseconds.
 pub const LEAVE_MARGIN_MS: i64 = 30_000;
 
-/// Until when a task that has begun to end at `since_ms` is believed to leave its node. One that is still there then
-/// cannot be ended, and what it takes is nobody's room.
+/// Until when a task that began to stop at `since_ms` is expected to leave its node. A task that is still there later
+/// cannot be ended, and nobody gets its share.
 pub fn leave_due_ms(since_ms: i64, spec: &JobSpec) -> i64 {
     let asked_ms = spec.drain_delay_ms.saturating_add(spec.task.grace_ms);
     since_ms.saturating_add(i64::try_from(asked_ms).unwrap_or(i64::MAX)).saturating_add(LEAVE_MARGIN_MS)
 }
 
-/// The commitment with a share promised. All promises together fit the node; whether the victims give back enough is
-/// for the scheduler to see to, under this commitment's epoch: a promise too much waits and expires.
+/// The commitment with a promised share. All promises together fit the node. The scheduler checks, under this
+/// commitment's epoch, that the victims release enough: an excessive promise waits and expires.
 pub fn node_alloc_promise(
     alloc: &NodeAlloc,
     capacity: &Resources,
@@ -46,8 +46,8 @@ pub fn node_alloc_promise(
     }
 }
 
-/// The commitment with a promised share taken. [`NodeAllocError::DoesNotFit`] while victims are still there: the hold
-/// is not confirmed then.
+/// The commitment with a promised share taken. [`NodeAllocError::DoesNotFit`] while victims still use it: the hold is
+/// not confirmed then.
 pub fn node_alloc_fulfil(
     alloc: &NodeAlloc,
     capacity: &Resources,
@@ -76,12 +76,12 @@ pub fn node_alloc_forgo(
     Ok(node_alloc_touch(&next))
 }
 
-/// Which of the tasks that are held on a node can have what they were promised by now, in the order of `there`, which
-/// are all that are charged to it: apply [`crate::task::TaskEvent::HoldConfirmed`] to them. One that does not fit yet
-/// holds up those after it, so that a small task does not starve a large one.
+/// The held tasks on a node that can take their promised share now, in the order of `there`, which are all tasks
+/// charged to it: apply [`crate::task::TaskEvent::HoldConfirmed`] to them. A task that does not fit yet delays those
+/// after it, so that a small task does not starve a large one.
 ///
-/// One of whose victims something is left waits, though there be room: they may have had to go for a rule between
-/// tasks. What it was promised is kept for it meanwhile.
+/// A task waits until every one of its victims has been released, even if the node has room earlier. A victim may have
+/// to leave because of a rule between tasks. The promised share is kept meanwhile.
 pub fn holds_ready<'a>(
     capacity: &Resources,
     alloc: &NodeAlloc,
@@ -104,7 +104,7 @@ pub fn holds_ready<'a>(
     ready
 }
 
-/// What `rows`, those whose [`TaskRow::charged_node`] is one node, come to: the commitment of that node as it must be,
+/// The sum of `rows`, those whose [`TaskRow::charged_node`] is one node: the commitment that the node must have,
 /// without its epoch and cooling ports.
 pub fn node_alloc_sum<'a>(rows: impl IntoIterator<Item = &'a TaskRow>) -> Result<NodeAlloc, ResourceError> {
     let mut sum = NodeAlloc::default();

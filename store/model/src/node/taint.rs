@@ -1,4 +1,4 @@
-//! Taints: what keeps tasks away from a node unless they tolerate it, as Kubernetes has them.
+//! Taints keep tasks away from a node unless they tolerate them, as in Kubernetes.
 
 use std::fmt;
 
@@ -13,13 +13,12 @@ pub const TAINTS_MAX: usize = 32;
 /// A taint of a node. A node has at most one of the same key and effect.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize)]
 pub struct Taint {
-    /// What it is about: `dedicated`, `maintenance`.
+    /// Such as `dedicated` or `maintenance`.
     #[n(0)]
     pub key: String,
-    /// Which kind of it; often empty.
+    /// Often empty.
     #[n(1)]
     pub value: String,
-    /// What it does to tasks that do not tolerate it.
     #[n(2)]
     pub effect: TaintEffect,
     /// Wall time at which it was set, milliseconds since 1970.
@@ -27,7 +26,7 @@ pub struct Taint {
     pub added_ms: i64,
 }
 
-/// What a taint does to tasks that do not tolerate it.
+/// The effect of a taint on tasks that do not tolerate it.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize,
 )]
@@ -37,10 +36,10 @@ pub enum TaintEffect {
     /// No new ones are placed.
     #[n(0)]
     NoSchedule,
-    /// New ones are placed elsewhere while there is room elsewhere.
+    /// New ones are placed elsewhere while there is room.
     #[n(1)]
     PreferNoSchedule,
-    /// No new ones are placed, and those that run are moved elsewhere.
+    /// No new ones are placed, and running ones are moved elsewhere.
     #[n(2)]
     NoExecute,
 }
@@ -62,7 +61,7 @@ impl TaintEffect {
         }
     }
 
-    /// Whether it refuses a node to tasks that do not tolerate it.
+    /// Returns true if it refuses a node to tasks that do not tolerate it.
     pub fn refuses(self) -> bool {
         match self {
             Self::NoSchedule | Self::NoExecute => true,
@@ -80,19 +79,18 @@ impl fmt::Display for Taint {
     }
 }
 
-/// Which taints an operator takes away.
+/// Selects the taints that an operator removes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaintMatch {
-    /// Those of this key.
     pub key: String,
-    /// Of them those with this value; absent: with any.
+    /// Absent: any value.
     pub value: Option<String>,
-    /// Of them those with this effect; absent: with any.
+    /// Absent: any effect.
     pub effect: Option<TaintEffect>,
 }
 
 impl TaintMatch {
-    /// Whether it means a taint.
+    /// Returns true if it selects a taint.
     pub fn means(&self, taint: &Taint) -> bool {
         self.key == taint.key
             && self.value.as_ref().is_none_or(|value| *value == taint.value)
@@ -100,9 +98,9 @@ impl TaintMatch {
     }
 }
 
-/// A node's taints after those in `add` were set and those that `remove` means were taken away, in one order. One that
-/// was there already, value and all, keeps the moment at which it was set; another value of the same key and effect
-/// takes the place of the old one.
+/// A node's taints after those in `add` were set and those that match `remove` were removed, in one order. A taint that
+/// was there already, with the same value, keeps its time. Another value of the same key and effect replaces the old
+/// one.
 pub fn taints_changed(taints: &[Taint], add: &[Taint], remove: &[TaintMatch]) -> Vec<Taint> {
     let same = |left: &Taint, right: &Taint| (&left.key, left.effect) == (&right.key, right.effect);
     let mut next: Vec<Taint> =

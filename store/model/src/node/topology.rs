@@ -1,9 +1,9 @@
-//! A node's sockets and NUMA domains, and tasks that are to stay within one of them.
+//! A node's sockets and NUMA domains, and tasks that must stay within one of them.
 //!
-//! Each has dimensions of its own beside those of the whole node, as cards have: `numa/1` is the processor time of the
-//! domain that the kernel calls node 1, `numa.memory/1` its memory, `socket/0` and `socket.memory/0` those of a socket.
-//! What stays within a domain is charged to it, to its socket and to the node; what floats is charged to the node
-//! alone.
+//! Each has dimensions of its own besides those of the whole node, as cards have. `numa/1` is the processor time of the
+//! domain that the kernel calls node 1, `numa.memory/1` its memory; `socket/0` and `socket.memory/0` are those of a
+//! socket. A task within a domain is charged to it, to its socket and to the node. A floating task is charged to the
+//! node alone.
 
 use std::collections::BTreeMap;
 
@@ -17,25 +17,25 @@ use crate::resource::Resources;
 pub const DOMAINS_MAX: usize = 64;
 /// Most processors of a domain.
 pub const DOMAIN_CPUS_MAX: usize = 1024;
-/// Kinds of dimensions that are the topology's own: no device is called so.
+/// Kinds of dimensions that belong to the topology: no device may have these names.
 pub const TOPOLOGY_KINDS: [&str; 4] = ["numa", "numa.memory", "socket", "socket.memory"];
 
-/// The attribute that tells how fast a core of the node is, in thousandths of the reference's. Without it, it is as
-/// fast.
+/// The attribute with the speed of a core of the node, in thousandths of the reference core's. Without it, the core
+/// counts as the reference.
 pub const CORE_SPEED: &str = "cpu.speed";
 /// As fast as the reference.
 pub const CORE_SPEED_REFERENCE: u64 = 1000;
-/// Speeds that are believed: a hundredth of the reference's to a hundred times it.
+/// Accepted speeds: a hundredth of the reference's to a hundred times it.
 pub const CORE_SPEEDS: std::ops::RangeInclusive<u64> = 10..=100_000;
 
-/// How fast a core of a node with these attributes is, in thousandths of the reference's. Processor time is asked for,
-/// promised and counted in thousandths of a core of the reference: a core of 1500 has 1500 of them.
+/// The speed of a core of a node with these attributes, in thousandths of the reference core's. Processor time is
+/// requested, promised and counted in thousandths of a core of the reference: a core of 1500 has 1500 of them.
 pub fn core_speed(attributes: &BTreeMap<String, String>) -> u64 {
     let told = attributes.get(CORE_SPEED).and_then(|speed| speed.parse().ok());
     told.filter(|speed| CORE_SPEEDS.contains(speed)).unwrap_or(CORE_SPEED_REFERENCE)
 }
 
-/// How many whole cores of that speed have just this much processor time; `None` where none do.
+/// How many whole cores of that speed have exactly this much processor time; `None` if no number has.
 pub fn cores_whole(cpu_millis: u64, speed: u64) -> Option<u64> {
     let cores = cpu_millis.checked_div(speed)?;
     (cores > 0 && cores.checked_mul(speed) == Some(cpu_millis)).then_some(cores)
@@ -44,10 +44,9 @@ pub fn cores_whole(cpu_millis: u64, speed: u64) -> Option<u64> {
 /// One NUMA domain of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize)]
 pub struct NumaDomain {
-    /// Its number, as the kernel has it.
+    /// The kernel's number.
     #[n(0)]
     pub place: u32,
-    /// The number of its socket.
     #[n(1)]
     pub socket: u32,
     /// The numbers of its processors, ascending.
@@ -58,14 +57,14 @@ pub struct NumaDomain {
     pub memory_bytes: u64,
 }
 
-/// Within what a task is to stay.
+/// The part of a node that a task must stay within.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize,
 )]
 #[cbor(index_only)]
 #[serde(rename_all = "snake_case")]
 pub enum Within {
-    /// The processors of one socket, and the memory beside them.
+    /// The processors of one socket, and its memory.
     #[n(0)]
     OneSocket,
     /// The processors and memory of one NUMA domain.
@@ -97,9 +96,8 @@ impl NumaDomain {
     }
 }
 
-/// A node's capacity with the dimensions of its domains. Of a node with one domain everything stays within it anyway,
-/// and it has them all the same: so it is told apart from one whose topology is not known. `speed` is that of its
-/// cores.
+/// A node's capacity with the dimensions of its domains. A node with one domain has them too, which distinguishes it
+/// from one with an unknown topology. `speed` is that of its cores.
 pub fn domains_counted(capacity: &Resources, domains: &[NumaDomain], speed: u64) -> Resources {
     let mut counted = capacity.clone();
     for domain in domains {
@@ -114,8 +112,8 @@ pub fn domains_counted(capacity: &Resources, domains: &[NumaDomain], speed: u64)
     counted
 }
 
-/// Where an attempt has to stay that takes `charge` of a node with these domains: processors and memory domains,
-/// ascending. Nothing where it floats.
+/// The confinement of an attempt that takes `charge` of a node with these domains: processors and memory domains,
+/// ascending. Empty if it floats.
 pub fn confinement(charge: &Resources, domains: &[NumaDomain]) -> (Vec<u32>, Vec<u32>) {
     let takes = |dimension: &String| charge.device_millis.contains_key(dimension);
     let of_numa = |domain: &&NumaDomain| takes(&domain.dimensions()[0].0);
@@ -150,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn cores_are_as_fast_as_the_reference_unless_they_say_otherwise() {
+    fn cores_are_as_fast_as_the_reference_by_default() {
         let speed = |told: &str| core_speed(&[(CORE_SPEED.to_owned(), told.to_owned())].into());
         assert_eq!(core_speed(&BTreeMap::new()), 1000);
         assert_eq!((speed("1500"), speed("0"), speed("fast"), speed("1e9")), (1500, 1000, 1000, 1000));

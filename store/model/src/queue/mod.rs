@@ -1,5 +1,5 @@
-//! Queues: a hierarchy among which what a cell has is shared out, each with what it is guaranteed, what it may have at most,
-//! and how much weight it has where there is more.
+//! Queues: a hierarchy that shares out a cell's resources. Each queue has a guarantee, a limit, and a weight for what
+//! exceeds guarantees.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,9 +11,9 @@ use crate::job::FieldError;
 
 /// All of a cell, in thousandths.
 pub const SHARE_WHOLE: u32 = 1000;
-/// Queues of a cell at most.
+/// The most queues of a cell.
 pub const QUEUES_MAX: usize = 500;
-/// Levels of queues at most.
+/// The most levels of queues.
 pub const LEVELS_MAX: usize = 6;
 /// The highest weight of a queue.
 pub const WEIGHT_MAX: u32 = 1000;
@@ -21,22 +21,22 @@ pub const WEIGHT_MAX: u32 = 1000;
 /// One queue of a cell.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize)]
 pub struct QueueSpec {
-    /// Its name after those of the queues it is in, with slashes between: `research/vision`.
+    /// The names of its ancestors and its own, separated by slashes: `research/vision`.
     #[n(0)]
     pub path: String,
-    /// Its part, among its siblings, of what goes beyond guarantees: 1 to 1000.
+    /// Its share, among its siblings, of what exceeds guarantees: 1 to 1000.
     #[n(1)]
     pub weight: u32,
-    /// What it has before others get more than they are guaranteed, in thousandths of the cell.
+    /// What it gets before others exceed their guarantees, in thousandths of the cell.
     #[n(2)]
     pub guaranteed_per_mille: u32,
-    /// What it has at most, in thousandths of the cell.
+    /// The most that it gets, in thousandths of the cell.
     #[n(3)]
     pub limit_per_mille: u32,
 }
 
 impl QueueSpec {
-    /// The path of the queue it is in; `None` at the top.
+    /// The path of its parent; `None` at the top.
     pub fn parent(&self) -> Option<&str> {
         self.path.rsplit_once('/').map(|(parent, _)| parent)
     }
@@ -47,10 +47,10 @@ impl QueueSpec {
     }
 }
 
-/// Checks the queues of a cell; every field that cannot be is named.
+/// Checks the queues of a cell. The errors name every invalid field.
 ///
-/// A hierarchy is written as paths, so it has no cycles; what can be wrong is a queue whose parent is not there, one that is there
-/// twice, and shares that come to more than there is.
+/// A hierarchy is written as paths, so it has no cycles. Possible errors are a queue whose parent is missing, a queue
+/// that exists twice, and shares that exceed the whole.
 pub fn queues_check(queues: &[QueueSpec]) -> Result<(), Vec<FieldError>> {
     let mut errors = Vec::new();
     let mut refuse = |path: String, value: String, accepted: String| {
@@ -102,16 +102,16 @@ pub fn queues_check(queues: &[QueueSpec]) -> Result<(), Vec<FieldError>> {
     if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 
-/// Which queues have none in them: only these take jobs.
+/// The queues without children: only these take jobs.
 pub fn queue_leaves(queues: &[QueueSpec]) -> BTreeSet<&str> {
     let parents: BTreeSet<&str> = queues.iter().filter_map(QueueSpec::parent).collect();
     queues.iter().map(|queue| queue.path.as_str()).filter(|path| !parents.contains(path)).collect()
 }
 
-/// The queue of a job, by its place among `queues`: the one it names, else the one called after its user, else the one called
-/// `default`. `None`: beside all of them, guaranteed nothing.
+/// The queue of a job, by its place among `queues`: the one that it names, else the one with its user's name, else
+/// `default`. `None`: no queue, and no guarantee.
 pub fn queue_of_job(queues: &[QueueSpec], named: Option<&str>, user: &Name) -> Option<usize> {
-    // Asked for each job that is listed: what is found is held against the others, and no set of all is made.
+    // Called for each listed job: it compares the queues directly and builds no set.
     let is_leaf = |queue: &QueueSpec| !queues.iter().any(|other| other.parent() == Some(queue.path.as_str()));
     let leaf =
         |found: &dyn Fn(&QueueSpec) -> bool| queues.iter().position(|queue| found(queue) && is_leaf(queue));

@@ -1,19 +1,18 @@
-//! Amounts as people write them in job files, and back. Exact in both directions: a text that has no whole value in
-//! the dimension's unit is refused rather than rounded.
+//! Amounts as people write them in job files, and back. Exact in both directions: a text without a whole value in the
+//! dimension's unit is refused rather than rounded.
 
-/// What is wrong with an amount. The message names the amount and what would be accepted.
+/// An invalid amount. The message names the amount and what would be accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} {problem}; accepted: {accepted}")]
 pub struct AmountError {
-    /// What was given, cut after 40 characters.
+    /// The given text, cut after 40 characters.
     pub text: String,
-    /// What is wrong with it.
     pub problem: AmountProblem,
     /// What would be accepted, for people.
     pub accepted: &'static str,
 }
 
-/// What is wrong with an amount.
+/// Why an amount is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AmountProblem {
     /// There is none.
@@ -22,7 +21,7 @@ pub enum AmountProblem {
     /// It is less than zero.
     #[error("is negative")]
     Negative,
-    /// It is infinite, or not a number at all in the sense of floating point.
+    /// It is infinite, or not a number in the sense of floating point.
     #[error("is not finite")]
     NotFinite,
     /// It does not begin with a decimal number.
@@ -133,7 +132,7 @@ pub fn rate_parse(text: &str) -> Result<u64, AmountError> {
     }
 }
 
-/// `amount` is parsed; `text` is what a refusal shows.
+/// `amount` is parsed; `text` is for the error message.
 fn amount_parse(text: &str, amount: &str, format: &AmountFormat) -> Result<u64, AmountError> {
     amount_decide(amount.trim(), format).map_err(|problem| refusal(text, problem, format.accepted))
 }
@@ -174,7 +173,7 @@ fn is_not_finite(amount: &str) -> bool {
 fn amount_scale(whole: &str, fraction: &str, factor: u64) -> Result<u64, AmountProblem> {
     let fraction = fraction.trim_end_matches('0');
     let whole = whole.trim_start_matches('0');
-    // Longer ones cannot have a whole value: no factor has that many tens in it.
+    // A longer one cannot have a whole value: no factor contains that many tens.
     if fraction.len() > 18 {
         return Err(AmountProblem::TooFine);
     }

@@ -1,30 +1,21 @@
-//! Checked arithmetic over every dimension. Nothing saturates: what does not fit is said, with its dimension.
+//! Checked arithmetic over every dimension. Nothing saturates: an overflow is an error that names the dimension.
 
 use super::{Dimension, Resources};
 
-/// An amount that arithmetic cannot give.
+/// An overflow of the arithmetic.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResourceError {
-    /// The sum or product is more than a number holds. The amounts come from input that must be refused.
+    /// The sum or product overflows. The amounts come from input that must be refused.
     #[error("{dimension}: {left} and {right} together are more than can be counted")]
     Overflow {
-        /// Where.
         dimension: Dimension,
-        /// One amount.
         left: u64,
         /// The other, or the factor.
         right: u64,
     },
-    /// More is taken away than there is. The books are wrong: do not go on with them.
+    /// More is subtracted than there is. The sums are wrong: do not continue with them.
     #[error("{dimension}: {right} cannot be taken from {left}")]
-    Underflow {
-        /// Where.
-        dimension: Dimension,
-        /// What there is.
-        left: u64,
-        /// What was to be taken.
-        right: u64,
-    },
+    Underflow { dimension: Dimension, left: u64, right: u64 },
 }
 
 /// The sum in every dimension.
@@ -39,7 +30,7 @@ pub fn resources_sub(left: &Resources, right: &Resources) -> Result<Resources, R
     resources_zip(left, right, u64::checked_sub, underflow)
 }
 
-/// What is left of `left` in every dimension, nothing where `right` is more.
+/// The rest of `left` in every dimension; 0 if `right` is more.
 pub fn resources_less(left: &Resources, right: &Resources) -> Resources {
     let mut result = left.clone();
     for dimension in Dimension::FIXED {
@@ -54,7 +45,7 @@ pub fn resources_less(left: &Resources, right: &Resources) -> Resources {
     result
 }
 
-/// `resources` so many times.
+/// `resources` times `factor`.
 pub fn resources_multiply(resources: &Resources, factor: u32) -> Result<Resources, ResourceError> {
     let factor = u64::from(factor);
     let times = |amount: u64, _| amount.checked_mul(factor);
@@ -62,7 +53,7 @@ pub fn resources_multiply(resources: &Resources, factor: u32) -> Result<Resource
     resources_zip(resources, &Resources::default(), times, overflow)
 }
 
-/// Each row and each placement comes by here: only the kinds of devices of the result are allocated.
+/// Every row and every placement uses this: only the kinds of devices of the result are allocated.
 fn resources_zip(
     left: &Resources,
     right: &Resources,
@@ -99,19 +90,18 @@ pub fn fits_in(need: &Resources, free: &Resources) -> bool {
             .all(|(kind, &amount)| amount <= free.device_millis.get(kind).copied().unwrap_or(0))
 }
 
-/// What is missing in one dimension.
+/// The shortfall in one dimension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shortfall {
-    /// Where.
     pub dimension: Dimension,
     /// What is needed, in the dimension's unit.
     pub needed: u64,
-    /// What there is.
+    /// The available amount.
     pub free: u64,
 }
 
 impl Shortfall {
-    /// What is missing: always more than 0.
+    /// The missing amount: always more than 0.
     pub fn missing(&self) -> u64 {
         self.needed.saturating_sub(self.free)
     }
@@ -125,7 +115,7 @@ impl std::fmt::Display for Shortfall {
     }
 }
 
-/// The dimensions in which `need` does not fit into `free`, in order; empty exactly where [`fits_in`] holds.
+/// The dimensions in which `need` does not fit into `free`, in order; empty exactly if [`fits_in`] returns true.
 pub fn shortfall(need: &Resources, free: &Resources) -> Vec<Shortfall> {
     if fits_in(need, free) {
         return Vec::new();

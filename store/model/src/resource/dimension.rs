@@ -1,4 +1,4 @@
-//! The dimensions of resources by name, so that whatever is true of one is written once for all.
+//! The dimensions of resources by name, so that code for one dimension works for all.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ pub enum Dimension {
 }
 
 impl Dimension {
-    /// Those every node has; devices come besides, by kind.
+    /// The dimensions of every node; devices are additional, by kind.
     pub const FIXED: [Self; 5] = [Self::Cpu, Self::Memory, Self::Disk, Self::DiskRate, Self::NetworkRate];
 
     /// An amount in this dimension as a person writes it: `500m`, `64MiB`, `10MiB/s`.
@@ -53,7 +53,7 @@ impl fmt::Display for Dimension {
 }
 
 impl Resources {
-    /// The amount in a dimension, in its unit; 0 where there is none.
+    /// The amount in a dimension, in its unit; 0 if absent.
     pub fn amount(&self, dimension: &Dimension) -> u64 {
         match dimension {
             Dimension::Cpu => self.cpu_millis,
@@ -65,7 +65,7 @@ impl Resources {
         }
     }
 
-    /// Sets the amount in a dimension; a device amount of 0 leaves no entry, so that equal amounts are equal values.
+    /// Sets the amount in a dimension. A device amount of 0 leaves no entry, so that equal amounts are equal values.
     pub fn amount_set(&mut self, dimension: &Dimension, amount: u64) {
         match dimension {
             Dimension::Cpu => self.cpu_millis = amount,
@@ -93,7 +93,7 @@ impl Resources {
         fixed.chain(devices).collect()
     }
 
-    /// Whether there is nothing in any dimension.
+    /// Returns true if the amount is 0 in every dimension.
     pub fn is_zero(&self) -> bool {
         Dimension::FIXED.iter().all(|dimension| self.amount(dimension) == 0)
             && self.device_millis.values().all(|&amount| amount == 0)

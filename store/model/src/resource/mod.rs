@@ -1,4 +1,4 @@
-//! Resources per dimension, at fine grain and without slots. TCP ports are handed out singly and are not here.
+//! Resources per dimension, at fine grain and without slots. TCP ports are assigned singly and are not here.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub use arithmetic::{
 };
 pub use dimension::Dimension;
 
-/// An amount in every dimension. Arithmetic is saturating nowhere: it is checked, and answers what overflowed.
+/// An amount in every dimension. Arithmetic is checked and never saturates; an overflow is an error.
 #[derive(
     Clone, Debug, PartialEq, Eq, Default, Hash, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize,
 )]
@@ -40,8 +40,8 @@ pub struct Resources {
     /// Bytes per second of network.
     #[n(4)]
     pub network_bytes_per_s: u64,
-    /// Countable devices by kind (such as `gpu`), in thousandths of a device. Of a node, and of what an attempt takes
-    /// of it, also the single cards by kind and place (`gpu/0`): see [`crate::node::Card`].
+    /// Countable devices by kind (such as `gpu`), in thousandths of a device. For a node and an attempt's share of it,
+    /// also the single cards by kind and place (`gpu/0`): see [`crate::node::Card`].
     #[n(5)]
     pub device_millis: BTreeMap<String, u64>,
 }

@@ -5,19 +5,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{GangId, JobId};
 
-/// A gang: the members of a gang that are placed together.
+/// A gang: members of a job that are placed together.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct GangRow {
-    /// The gang.
     #[n(0)]
     pub id: GangId,
-    /// Its job.
     #[n(1)]
     pub job: JobId,
     /// Members that must hold before any starts.
     #[n(2)]
     pub min_member: u32,
-    /// How far it is.
     #[n(3)]
     pub state: GangState,
     /// Fences holds: those of an older epoch are void.
@@ -31,7 +28,7 @@ pub struct GangRow {
     pub revision: u64,
 }
 
-/// How far a gang is.
+/// The state of a gang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
 #[cbor(index_only)]
 #[serde(rename_all = "snake_case")]
@@ -45,8 +42,8 @@ pub enum GangState {
     /// The holds have expired or were given up.
     #[n(2)]
     Released,
-    /// All its members hold, and nobody joins them; some wait for their victims. Committed when each has its share,
-    /// released when one of them is lost.
+    /// All its members hold, and nobody joins it; some wait for their victims. It is committed when each has its share,
+    /// and released when one of them is lost.
     #[n(3)]
     Waiting,
 }

@@ -1,4 +1,4 @@
-//! A task's attempt: the row, its states, and the one state machine every role uses.
+//! Tasks: the row, its states, and the one state machine that every role uses.
 
 mod gang;
 pub mod machine;

@@ -1,4 +1,4 @@
-//! The rows of tasks and endpoints. An absent task row is a task that is pending and was never placed.
+//! The rows of tasks and endpoints. A task without a row is pending and was never placed.
 
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 use crate::id::{GangId, Incarnation, Name, NodeId, TaskId};
 use crate::resource::Resources;
 
-/// Where a task is in its attempt.
+/// The state of a task.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Serialize, Deserialize,
 )]
 #[cbor(index_only)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskState {
-    /// Wants a node. Charged to nobody's node.
+    /// Needs a node. No node is charged.
     #[n(0)]
     Pending,
     /// Has capacity on a node and must not start yet: victims still run there, or its gang is not complete.
@@ -31,10 +31,10 @@ pub enum TaskState {
     /// Its endpoint is withdrawn; drain delay, SIGTERM, grace, SIGKILL.
     #[n(5)]
     Stopping,
-    /// Its process has exited; what it left on the node (cgroup, children) is being removed. Still charged.
+    /// Its process has exited; its remains on the node (cgroup, children) are being removed. Still charged.
     #[n(6)]
     Releasing,
-    /// Its node was declared lost; no longer charged, waits for its turn to be placed elsewhere.
+    /// Its node was declared lost. It is no longer charged, and waits to be placed elsewhere.
     #[n(7)]
     Lost,
     /// Over for good.
@@ -42,13 +42,11 @@ pub enum TaskState {
     Dead,
 }
 
-/// What is stored of a task, and what its journal delta carries.
+/// The stored row of a task, which its journal delta also carries.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct TaskRow {
-    /// The task.
     #[n(0)]
     pub id: TaskId,
-    /// Where it is in its attempt.
     #[n(1)]
     pub state: TaskState,
     /// The node that is charged (or, when `Lost` or over, was last used).
@@ -66,10 +64,10 @@ pub struct TaskRow {
     /// The spec version this attempt runs.
     #[n(6)]
     pub spec_version: u32,
-    /// What its probes say.
+    /// The result of its probes.
     #[n(7)]
     pub health: Health,
-    /// Why it is being stopped, and so what follows.
+    /// The reason of the stop, which decides what follows.
     #[n(8)]
     pub stop: Option<StopReason>,
     /// How the last attempt ended.
@@ -78,10 +76,10 @@ pub struct TaskRow {
     /// Failures in a row, for the back-off.
     #[n(10)]
     pub failures: u32,
-    /// Not before this wall time (milliseconds since 1970) may it be placed again.
+    /// Earliest wall time (milliseconds since 1970) of the next placement.
     #[n(11)]
     pub not_before_ms: i64,
-    /// The gang it is a member of, where its job is a gang.
+    /// The gang that it is a member of, if its job is a gang.
     #[n(12)]
     pub gang: Option<GangId>,
     /// Counts every change of this row; an older revision never overwrites a newer one.
@@ -99,7 +97,7 @@ pub struct TaskRow {
     /// The process id on its node, for people.
     #[n(17)]
     pub pid: Option<u32>,
-    /// The node the last failed attempt was on, so that the pair is not repeated for ever.
+    /// The node of the last failed attempt, so that the pair is not repeated for ever.
     #[n(18)]
     pub crashed_on: Option<NodeId>,
     /// Failed attempts in a row on `crashed_on`.
@@ -116,32 +114,32 @@ pub struct TaskRow {
     #[cbor(default)]
     #[serde(default)]
     pub gang_epoch: u64,
-    /// While held: its share is promised from what victims give back, not taken yet.
+    /// While held: its share is promised from what victims will release, and not taken yet.
     #[n(22)]
     #[cbor(default)]
     #[serde(default)]
     pub promised: bool,
-    /// For whom it had to give way: while the attempt that is evicted ends, and until the next one begins.
+    /// The preemptor: set while the evicted attempt ends, until the next one begins.
     #[n(25)]
     #[serde(default)]
     pub evicted: Option<Evicted>,
-    /// The cores that are this attempt's own, where it has any, for people.
+    /// The cores pinned to this attempt, if any, for people.
     #[n(26)]
     #[cbor(default)]
     #[serde(default)]
     pub cores: Vec<u32>,
 }
 
-/// An eviction: a task gives way to one of higher priority.
+/// An eviction of a task for one of higher priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
 pub struct Evicted {
-    /// The task that it gives way to.
+    /// The preemptor.
     #[n(0)]
     pub by: TaskId,
-    /// Most milliseconds between SIGTERM and SIGKILL, whatever its own grace: what the preemptor waits at most.
+    /// Most milliseconds between SIGTERM and SIGKILL, whatever its own grace: the longest wait of the preemptor.
     #[n(1)]
     pub notice_max_ms: Option<u64>,
-    /// The attempt of that task that waits for it: no other one does.
+    /// The preemptor's attempt that waits for it: no other one does.
     #[n(2)]
     #[cbor(default)]
     #[serde(default)]
@@ -149,7 +147,7 @@ pub struct Evicted {
 }
 
 impl TaskRow {
-    /// The row of a task that has none yet: pending, never placed, charged to its job's unplaced remainder.
+    /// The row of a task without one: pending, never placed, charged to its job's unplaced remainder.
     pub fn never_placed(id: TaskId) -> Self {
         Self {
             id,
@@ -180,13 +178,14 @@ impl TaskRow {
         }
     }
 
-    /// The node whose commitment this row is part of (its share is taken or promised, its ports are given); `None`
-    /// while it is part of none.
+    /// The node whose commitment includes this row (its share is taken or promised, its ports are assigned); `None` if
+    /// none does.
     pub fn charged_node(&self) -> Option<NodeId> {
         if self.state.is_charged() { self.node } else { None }
     }
 
-    /// Whether it ends, or has ended, only because its job had shrunk: a job that grows over its index wants it again.
+    /// Returns true if it ends, or has ended, only because its job had shrunk. If the job grows over its index, it
+    /// wants the task again.
     pub fn is_shrunk_away(&self) -> bool {
         self.stop == Some(StopReason::JobShrunk)
             && match self.state {
@@ -201,8 +200,8 @@ impl TaskRow {
             }
     }
 
-    /// Whether it has ended only because its job had shrunk. Below its job's count it counts as never placed: the job
-    /// owns its charge, and the controller revives it.
+    /// Returns true if it has ended only because its job had shrunk. Below its job's count it counts as never placed:
+    /// the job owns its charge, and the controller revives it.
     pub fn is_spared(&self) -> bool {
         self.state == TaskState::Dead && self.is_shrunk_away()
     }
@@ -214,7 +213,7 @@ impl TaskRow {
 }
 
 impl TaskState {
-    /// Every state, in the order of an attempt.
+    /// Every state, in their usual order.
     pub const ALL: [Self; 9] = [
         Self::Pending,
         Self::Held,
@@ -227,7 +226,7 @@ impl TaskState {
         Self::Dead,
     ];
 
-    /// Whether a task in this state is part of its node's commitment.
+    /// Returns true if a task in this state is part of its node's commitment.
     pub fn is_charged(self) -> bool {
         match self {
             Self::Held
@@ -249,7 +248,7 @@ pub enum Verdict {
     /// The task is placed again, after its pause.
     #[n(0)]
     Again,
-    /// It is over, and did what it was to do.
+    /// It is over, and succeeded.
     #[n(1)]
     Succeeded,
     /// It is over, and failed.
@@ -271,35 +270,34 @@ pub struct PortAssignment {
     pub number: u16,
 }
 
-/// What a task charges. It has one owner at any time; only the owner's terminal transition releases it.
+/// The charge of a task. It has one owner at any time; only the owner's terminal transition releases it.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode, Serialize, Deserialize)]
 pub struct Charge {
-    /// Who holds it.
     #[n(0)]
     pub owner: ChargeOwner,
-    /// How much of the node this attempt takes; what is given back is exactly this.
+    /// What this attempt takes of the node. Exactly this is released.
     #[n(1)]
     pub resources: Resources,
 }
 
-/// Who holds a task's charge.
+/// The owner of a task's charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Encode, Decode, Serialize, Deserialize)]
 #[cbor(index_only)]
 #[serde(rename_all = "snake_case")]
 pub enum ChargeOwner {
-    /// The job's unplaced remainder: the task has never been placed.
+    /// The job's unplaced remainder: the task was never placed.
     #[default]
     #[n(0)]
     Job,
     /// The task's own row.
     #[n(1)]
     Task,
-    /// Nobody: released.
+    /// Nobody: it was released.
     #[n(2)]
     Released,
 }
 
-/// What probes say of a running task.
+/// The result of probes of a running task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Encode, Decode, Serialize, Deserialize)]
 #[cbor(index_only)]
 #[serde(rename_all = "snake_case")]
@@ -308,7 +306,7 @@ pub enum Health {
     #[default]
     #[n(0)]
     Unknown,
-    /// The last probes passed (or there are none, and it runs).
+    /// The last probes passed (or it has none, and it runs).
     #[n(1)]
     Healthy,
     /// Too many failed in a row.
@@ -338,16 +336,16 @@ pub enum StopReason {
     /// Its node is drained: pending.
     #[n(4)]
     Drained,
-    /// A task of higher priority takes its place: pending.
+    /// A task of higher priority preempts it: pending.
     #[n(5)]
     Preempted,
     /// Its spec changed: pending.
     #[n(6)]
     Updated,
-    /// Its node has a taint that it does not tolerate, or no longer: pending.
+    /// Its node has a taint that it does not tolerate, or no longer tolerates: pending.
     #[n(7)]
     Tainted,
-    /// Whoever runs the cell shuts it down: pending, until it is started again.
+    /// The operator shuts the cell down: pending, until it is started again.
     #[n(8)]
     Shutdown,
 }
@@ -366,7 +364,7 @@ impl StopReason {
         Self::Shutdown,
     ];
 
-    /// Whether the task is dead after this stop; otherwise it is pending.
+    /// Returns true if the task is dead after this stop; otherwise it is pending.
     pub fn is_final(self) -> bool {
         match self {
             Self::JobStopped | Self::JobShrunk => true,
@@ -399,13 +397,12 @@ impl StopReason {
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Exit {
-    /// Why.
     #[n(0)]
     pub reason: EndReason,
-    /// Exit code, where it exited.
+    /// Exit code, if it exited.
     #[n(1)]
     pub code: Option<i32>,
-    /// Signal number, where it was ended by one.
+    /// Number of the signal that ended it, if one did.
     #[n(2)]
     pub signal: Option<i32>,
     /// For people: what could not be started, and why.
@@ -414,10 +411,8 @@ pub struct Exit {
     /// Wall time, milliseconds since 1970.
     #[n(4)]
     pub at_ms: i64,
-    /// The attempt that ended.
     #[n(5)]
     pub incarnation: Incarnation,
-    /// The node it ended on.
     #[n(6)]
     pub node: Option<NodeId>,
 }
@@ -430,16 +425,17 @@ pub enum EndReason {
     /// By itself, with a code.
     #[n(0)]
     Exited,
-    /// By a signal nobody here sent.
+    /// By a signal that the agent did not send.
     #[n(1)]
     Signaled,
     /// By the kernel, over its memory limit.
     #[n(2)]
     OutOfMemory,
-    /// It never started: the program is not there, or may not be run.
+    /// It never started: the program is missing, or may not be run.
     #[n(3)]
     StartFailed,
-    /// Stopped by us, for the row's stop reason: SIGTERM or SIGKILL was sent before it exited, whatever its code.
+    /// Stopped by its agent, for the row's stop reason: SIGTERM or SIGKILL was sent before it exited, whatever its code
+    /// is.
     #[n(4)]
     Stopped,
     /// Its node was declared lost.
@@ -453,13 +449,10 @@ pub enum EndReason {
 /// An endpoint as load balancers see it: the value of a name key.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Endpoint {
-    /// The task.
     #[n(0)]
     pub task: TaskId,
-    /// Whose job it is.
     #[n(1)]
     pub user: Name,
-    /// The job.
     #[n(2)]
     pub job: Name,
     /// The attempt that serves. Once withdrawn it is never published again.
@@ -468,16 +461,14 @@ pub struct Endpoint {
     /// IP address or host name.
     #[n(4)]
     pub host: String,
-    /// Named ports.
     #[n(5)]
     pub ports: Vec<EndpointPort>,
-    /// What its probes say.
+    /// The result of its probes.
     #[n(6)]
     pub health: Health,
     /// Share of traffic relative to its siblings.
     #[n(7)]
     pub weight: u32,
-    /// The node it is on.
     #[n(8)]
     pub node: Name,
 }

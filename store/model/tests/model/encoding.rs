@@ -275,11 +275,11 @@ fn journal() -> JournalEntry {
     }
 }
 
-/// A sample with its bytes, and what it takes to decode others of its type.
+/// A sample with its bytes, and a decoder for others of its type.
 struct Sample {
     name: &'static str,
     bytes: Vec<u8>,
-    /// Decodes bytes of the type, and encodes them as they are written today.
+    /// Decodes bytes of the type, and encodes them in today's form.
     again: fn(&[u8]) -> Result<Vec<u8>, String>,
 }
 
@@ -386,7 +386,7 @@ fn golden() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[test]
-fn every_stored_type_is_written_as_the_last_golden_line_says() {
+fn every_stored_type_is_written_as_the_last_golden_line() {
     let golden = golden();
     let last = |name: &str| golden.iter().rev().find(|(each, _)| *each == name).map(|(_, bytes)| bytes);
     let missing: Vec<String> = samples()

@@ -1,4 +1,4 @@
-//! Gangs: every state with every event, and holds that are fenced by the epoch.
+//! Gangs: every state with every event, and holds that the epoch fences.
 
 use borough_model::id::{GangId, JobId};
 use borough_model::task::machine::{
@@ -71,7 +71,7 @@ fn a_committed_gang_does_not_expire_and_gathers_only_once_given_up() {
 }
 
 #[test]
-fn a_gang_that_waits_for_victims_has_no_time_of_its_own_and_takes_nobody() {
+fn a_gang_that_waits_for_victims_has_no_time_limit_and_no_new_members() {
     let wait = |epoch, holding| GangEvent::Wait { epoch, holding };
     let few = gang_transition(&gathering(), &wait(1, 3), NOW);
     assert_eq!(few, Err(GangRefused::TooFew { holding: 3, min_member: 4 }));
@@ -97,7 +97,7 @@ fn a_gang_that_waits_for_victims_has_no_time_of_its_own_and_takes_nobody() {
 }
 
 #[test]
-fn a_hold_is_worth_what_its_gang_says_at_its_epoch() {
+fn a_hold_is_worth_what_its_gangs_epoch_allows() {
     let hold = |epoch| {
         let gang = Some((GangId(3), epoch));
         row_after(&[TaskEvent::Hold(Placement { gang, ..placement(1) })])

@@ -1,4 +1,4 @@
-//! Whose node it is: every case of the admission of an agent.
+//! Ownership of nodes: every case of the admission of an agent.
 
 use borough_model::node::{
     AgentIdentity, AgentKey, AgentProcess, DurableId, NodeFacts, NodeRow, NodeSession, NodeState,
@@ -10,7 +10,7 @@ fn identity(durable: u128, machine: &str) -> AgentIdentity {
     AgentIdentity::new(DurableId(durable), machine).unwrap()
 }
 
-/// What everybody sees of an agent must not let anybody register as the agent: no key comes back from it. Stored rows hold
+/// The public id of an agent must not let anybody register as the agent: no key follows from it. Stored rows contain
 /// it, so it must not change either.
 #[test]
 fn a_durable_id_is_a_digest_of_the_key() {
@@ -37,7 +37,7 @@ fn row() -> NodeRow {
     NodeRow { identity: Some(identity(1, "m1")), state: NodeState::Ready, ..row }
 }
 
-/// The session of process 7, which took over from 5 and 6.
+/// The session of process 7, which has replaced 5 and 6.
 fn session() -> NodeSession {
     NodeSession { session: 3, gateway: String::new(), instance: 7, superseded: vec![5, 6] }
 }

@@ -1,4 +1,4 @@
-//! A job's attempt, and when a job that waits may go.
+//! The lifecycle of a job, and when a waiting job may start.
 
 use borough_model::id::{JobId, Name, RequestId};
 use borough_model::job::{
@@ -75,7 +75,7 @@ fn a_waiting_job_goes_ends_or_is_stopped() {
 }
 
 #[test]
-fn counts_and_priorities_change_while_the_job_lives() {
+fn counts_and_priorities_change_until_the_job_ends() {
     let shrunk = step(&job(5), count_set(2, 1, 0)).unwrap();
     assert_eq!((shrunk.row.count, shrunk.row.succeeded, shrunk.gate), (2, 1, true));
     let grown = step(&job(5), count_set(6, 0, 0)).unwrap();
@@ -97,7 +97,7 @@ fn what_can_make_a_placement_wrong_writes_the_gate() {
 }
 
 #[test]
-fn a_change_says_who_and_when_and_a_repeat_is_none() {
+fn a_change_records_who_and_when_and_a_repeat_is_none() {
     let first = step(&job(2), JobEvent::StopRequested).unwrap();
     assert_eq!((first.row.revision, first.row.request, first.row.changed_ms), (2, REQUEST, NOW + 1));
     let again = step(&first.row, JobEvent::StopRequested).unwrap();

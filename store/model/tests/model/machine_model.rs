@@ -1,4 +1,4 @@
-//! Random events over a few tasks and nodes, legal and not, against a model of what the effects add up to.
+//! Random legal and illegal events over a few tasks and nodes, compared with a model of the sums of their effects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ use crate::sample::{exit, name, rules};
 const TASKS: usize = 4;
 const NODES: u64 = 3;
 
-/// One random step, made into an event by what the task's row is then.
+/// One random step. The task's row at that time makes it an event.
 #[derive(Clone, Copy, Debug)]
 struct Act {
     task: usize,
@@ -71,9 +71,9 @@ struct World {
     /// Published endpoints: task to incarnation.
     published: BTreeMap<usize, Incarnation>,
     withdrawn: BTreeSet<(usize, Incarnation)>,
-    /// Whose share is taken, so that each is given back once.
+    /// Taken shares, so that each is released once.
     taken: BTreeSet<(usize, Incarnation)>,
-    /// To whom a share is promised.
+    /// Promised shares.
     promised: BTreeSet<(usize, Incarnation)>,
     fulfilled: usize,
     /// The job's unplaced remainder, in tasks.
@@ -165,7 +165,7 @@ impl World {
 
     fn placement(&self, act: Act, incarnation: Incarnation) -> Option<Placement> {
         let node = NodeId(u64::from(act.arg) % NODES);
-        // A node that is lost takes nothing before all it has left is known again: what comes back always has its room.
+        // A lost node takes nothing before all of its old attempts are known again, so a returning attempt always fits.
         if self.rows.iter().any(|row| row.state == TaskState::Lost && row.node == Some(node)) {
             return None;
         }
@@ -181,7 +181,7 @@ impl World {
         Some(Placement { node, incarnation, ports, resources, spec_version: 1, gang })
     }
 
-    /// Carries out the effect on capacity; `false` where the node refuses the share and nothing commits.
+    /// Carries out the effect on capacity; `false` if the node refuses the share and nothing commits.
     fn capacity(&mut self, task: usize, transition: &Transition, returning: bool) -> bool {
         let effect = &transition.effects.capacity;
         let Some(share) = effect.share() else { return true };
@@ -304,7 +304,7 @@ fn assert_repeat_has_no_effect(row: &TaskRow, event: &TaskEvent, now_ms: i64) {
     }
 }
 
-/// Whatever the task is doing: its job is stopped, its agent confirms, and it is over with everything given back.
+/// Whatever the task is doing: its job is stopped, its agent confirms, and it is over with everything released.
 fn assert_stop_ends(mut world: World) {
     for task in 0..TASKS {
         let finish = |world: &mut World, event: TaskEvent| {
@@ -341,7 +341,7 @@ proptest! {
     }
 }
 
-/// The random walk is worth something only if it gets everywhere.
+/// The random walk is only useful if it reaches everything.
 #[test]
 fn the_random_walk_reaches_every_state_and_every_effect() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();

@@ -171,7 +171,7 @@ fn result_text(before: &TaskRow, result: &Result<Transition, TransitionRefused>)
 }
 
 #[test]
-fn every_state_with_every_event_is_as_the_golden_table_says() {
+fn every_state_with_every_event_matches_the_golden_table() {
     let mut table = String::from(
         "Every state of a task with every event, at the row's own attempt. `unchanged`: the result is already there.\n",
     );

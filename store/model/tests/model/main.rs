@@ -1,4 +1,4 @@
-//! What the model promises, as tests of its public interface: one program, so that it is linked once.
+//! The model's guarantees, as tests of its public interface: one program, so that it is linked once.
 
 #[cfg(test)]
 mod encoding;

@@ -1,4 +1,4 @@
-//! What is committed on a node, which ports are given, a node's attempt, and which delta is the newer.
+//! Commitments of nodes, assigned ports, the lifecycle of a node, and the order of deltas.
 
 use std::collections::BTreeMap;
 
@@ -93,7 +93,7 @@ fn giving_back_what_was_never_taken_is_refused() {
     assert_eq!(none, Err(NodeAllocError::NotKnown { port: None }));
 }
 
-/// A task of 700 runs; one of 600 is to take its place, and one of 300 would fit beside it.
+/// A task of 700 runs. One of 600 preempts it, and one of 300 would fit besides it.
 #[test]
 fn a_promised_share_is_neither_used_nor_free_until_the_victim_is_gone() {
     let capacity = facts().capacity;
@@ -120,7 +120,7 @@ fn a_promised_share_is_neither_used_nor_free_until_the_victim_is_gone() {
 }
 
 #[test]
-fn promises_are_kept_in_order_as_far_as_there_is_room() {
+fn promises_are_kept_in_order_while_capacity_lasts() {
     let held = |index, cpu_millis| {
         let placement = Placement { resources: cpu(cpu_millis), ports: vec![], ..placement(1) };
         let row = TaskRow::never_placed(TaskId { job: JobId(1), index });
@@ -139,7 +139,7 @@ fn promises_are_kept_in_order_as_far_as_there_is_room() {
 }
 
 #[test]
-fn a_promise_waits_for_what_gives_way_to_it_though_there_is_room() {
+fn a_promise_waits_for_its_victims_even_if_the_node_has_room() {
     let row = |index, event: TaskEvent| {
         let row = TaskRow::never_placed(TaskId { job: JobId(1), index });
         row_from(row, &[event])
@@ -155,7 +155,7 @@ fn a_promise_waits_for_what_gives_way_to_it_though_there_is_room() {
         let ready = holds_ready(&facts().capacity, &alloc, &rows);
         ready.into_iter().map(|task| task.index).collect::<Vec<_>>()
     };
-    // The other has room beside both, but not in the place of the one that waits.
+    // The other task has room besides both, but not in the place of the waiting one.
     assert_eq!(
         [ready(1, true, 700), ready(1, true, 800), ready(1, false, 700)],
         [vec![1], vec![], vec![0, 1]]
@@ -283,7 +283,7 @@ fn operators_close_and_open_a_node_and_repeats_change_nothing() {
 }
 
 #[test]
-fn what_is_said_of_a_node_is_bounded() {
+fn the_facts_of_a_node_are_bounded() {
     assert_eq!(node_facts_check(&facts()), Ok(()));
     let attribute = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
     let many = |count: u32| (0..count).map(|each| (format!("a{each}"), String::new())).collect();

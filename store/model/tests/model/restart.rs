@@ -1,4 +1,4 @@
-//! What follows an exit, how long it pauses, and when the steps of a stop are due.
+//! The consequences of an exit, the pause after it, and the timeline of a stop.
 
 use borough_model::id::NodeId;
 use borough_model::job::{JobKind, RestartMode, RestartSpec};

@@ -1,5 +1,5 @@
-//! Events an agent reports. It reports its full state, so any of them may be the first that arrives of an attempt, and
-//! all of them repeat.
+//! Events that an agent reports. It reports its full state, so any of them may be the first of an attempt, and all of
+//! them repeat.
 
 use super::event::{EndpointEffect, TaskRules, TransitionRefused};
 use super::operate::running_stop;
@@ -49,7 +49,7 @@ fn process_set(row: &mut TaskRow, (pid, started_ms): (u32, i64)) {
     row.started_ms = Some(started_ms);
 }
 
-/// The attempt runs, published where it is healthy.
+/// The attempt runs, and is published if it is healthy.
 fn running(step: TransitionDraft<'_>, process: (u32, i64), health: Health) -> TransitionDraft<'_> {
     let step = step.with(|row| process_set(row, process)).state(TaskState::Running);
     match health {
@@ -67,7 +67,7 @@ pub(super) fn health_changed(row: &TaskRow, health: Health, now_ms: i64) -> Deci
             Health::Healthy => {
                 step.with(|row| row.health = Health::Healthy).endpoint(EndpointEffect::Publish).done()
             }
-            // A restarted agent has not probed yet: not knowing is no news.
+            // A restarted agent has not probed yet: unknown health is no news.
             Health::Unknown => unchanged(row),
             Health::Unhealthy => running_stop(step, StopReason::Unhealthy).done(),
         },
@@ -98,7 +98,7 @@ pub(super) fn process_exited(
             exited(step, released).done()
         }
         TaskState::Releasing if released => step.attempt_end().done(),
-        // It ended while its node was away: what it did counts, and it takes nothing any more.
+        // It ended while its node was away: its result counts, and it has no share of the node any more.
         TaskState::Lost => {
             step.exit(exit.clone(), rules).endpoint(EndpointEffect::Withdraw).attempt_end().done()
         }
@@ -167,7 +167,7 @@ pub(super) fn node_returned(
 ) -> Decided {
     let step = TransitionDraft::new(row, now_ms);
     match row.state {
-        // Its endpoint may still be there, demoted: only the same process may go on under it.
+        // Its endpoint may still exist, demoted: only the same process may continue under it.
         TaskState::Lost
             if row.pid.is_some() && !process.is_some_and(|process| process_known(row, process)) =>
         {

@@ -1,20 +1,19 @@
-//! What is true of every task row, whatever happened to it: for tests, for checks over a whole store, for assertions.
+//! The invariants of every task row: for tests, for checks over a whole store, for assertions.
 
 use std::collections::BTreeSet;
 
 use crate::task::{ChargeOwner, Health, TaskRow, TaskState, Verdict};
 
-/// A task row that cannot be. Whoever wrote it has a defect.
+/// A task row that breaks an invariant. The code that wrote it has a defect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("task {task} is {state:?} at revision {revision}: {what}", task = row.id, state = row.state, revision = row.revision)]
 pub struct TaskInvariantBroken {
-    /// What is not true of it.
+    /// The broken invariant.
     pub what: &'static str,
-    /// The row.
     pub row: Box<TaskRow>,
 }
 
-/// Checks what is true of every task row.
+/// Checks the invariants of a task row.
 pub fn task_row_check(row: &TaskRow) -> Result<(), TaskInvariantBroken> {
     let everywhere = first_broken(&common_rules(row));
     let here = first_broken(&state_rules(row));

@@ -1,37 +1,33 @@
-//! What can happen to a task, what a transition asks the store to do besides, and why a transition is refused.
+//! The events of a task, the effects of a transition besides the row, and the reasons for refusals.
 
 use crate::id::{GangId, Incarnation, NodeId};
 use crate::job::{JobKind, JobSpec, RestartSpec};
 use crate::resource::Resources;
 use crate::task::{Evicted, Exit, Health, PortAssignment, StopReason, TaskState, Verdict};
 
-/// One attempt of a task on one node: what an agent speaks of.
+/// One attempt of a task on one node, as an agent names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// The node it is on.
     pub node: NodeId,
-    /// Its number.
     pub incarnation: Incarnation,
 }
 
 /// Where and how a task is placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// The node.
     pub node: NodeId,
     /// The new attempt: always the one after the row's.
     pub incarnation: Incarnation,
     /// A number for every port of the spec.
     pub ports: Vec<PortAssignment>,
-    /// What the attempt takes of the node; exactly this is given back.
+    /// What the attempt takes of the node. Exactly this is released.
     pub resources: Resources,
-    /// The spec version it runs.
     pub spec_version: u32,
-    /// The gang it belongs to and the gang's epoch, where its job is a gang.
+    /// The gang that it belongs to and the gang's epoch, if its job is a gang.
     pub gang: Option<(GangId, u64)>,
 }
 
-/// What of a job's spec decides what follows an exit.
+/// The parts of a job's spec that decide what follows an exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskRules {
     /// Until stopped, or until done.
@@ -46,106 +42,77 @@ impl From<&JobSpec> for TaskRules {
     }
 }
 
-/// Something that happened to a task or is asked of it.
+/// An event of a task, or a request about it.
 ///
-/// Events that carry a [`Attempt`] come from an agent or speak of one attempt; they are refused where that attempt is
-/// not the row's. Agents repeat their reports, so an event whose result is already in the row changes nothing.
+/// Events with an [`Attempt`] come from an agent or concern one attempt; they are refused if that attempt is not the
+/// row's. Agents repeat their reports, so an event whose result is already in the row changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskEvent {
     /// Capacity is taken, but nothing may start: victims still run there, or the gang is not complete.
     Hold(Placement),
-    /// As [`TaskEvent::Hold`], but its share is not free yet: victims that stop there will give it back. It is promised
-    /// to the task and taken when the hold is confirmed.
+    /// As [`TaskEvent::Hold`], but its share is not free yet: stopping victims will release it. It is promised to the
+    /// task and taken when the hold is confirmed.
     HoldPromised(Placement),
     /// Capacity is taken and the agent may start it.
     Place(Placement),
-    /// The victims are gone, or the gang was committed: the hold is a placement.
-    HoldConfirmed {
-        /// The attempt that holds.
-        attempt: Attempt,
-    },
-    /// The victims are gone, but others of its gang still wait: what was promised is taken, and the task stays held.
-    HoldFulfilled {
-        /// The attempt that holds.
-        attempt: Attempt,
-    },
+    /// The victims have exited, or the gang was committed: the hold is a placement.
+    HoldConfirmed { attempt: Attempt },
+    /// The victims have exited, but other members of its gang still wait: the promised share is taken, and the task
+    /// stays held.
+    HoldFulfilled { attempt: Attempt },
     /// The hold has expired or was given up.
-    HoldExpired {
-        /// The attempt that holds.
-        attempt: Attempt,
-    },
+    HoldExpired { attempt: Attempt },
     /// The agent has it on disk and prepares it.
-    AgentAccepted {
-        /// The attempt it accepted.
-        attempt: Attempt,
-    },
+    AgentAccepted { attempt: Attempt },
     /// The process runs.
     ProcessStarted {
-        /// The attempt it is of.
         attempt: Attempt,
         /// Its process id on the node.
         pid: u32,
         /// Wall time of its start, milliseconds since 1970.
         started_ms: i64,
-        /// [`Health::Healthy`] where the task has no health check, otherwise what the probes say.
+        /// [`Health::Healthy`] if the task has no health check, otherwise the result of the probes.
         health: Health,
-        /// The cores that are its own, where it has any.
+        /// The cores pinned to it, if any.
         cores: Vec<u32>,
     },
-    /// The probes say something. `Unhealthy` stops the attempt, to be placed again.
-    HealthChanged {
-        /// The attempt that was probed.
-        attempt: Attempt,
-        /// What they say.
-        health: Health,
-    },
-    /// Somebody wants the attempt, or the task, to end.
+    /// The health has changed. `Unhealthy` stops the attempt, to be placed again.
+    HealthChanged { attempt: Attempt, health: Health },
+    /// A request to end the attempt, or the task.
     StopRequested {
-        /// Why, and so what follows.
+        /// The reason, which decides what follows.
         reason: StopReason,
     },
-    /// A task of higher priority takes its place: as a stop for [`StopReason::Preempted`], and for whom.
+    /// A task of higher priority preempts it: as a stop for [`StopReason::Preempted`], with the preemptor.
     Evict(Evicted),
     /// The process has exited.
     ProcessExited {
-        /// The attempt it was of.
         attempt: Attempt,
-        /// How.
         exit: Exit,
-        /// Whether nothing of it is left on the node (cgroup empty and removed, ports closed).
+        /// Whether it is released on the node (cgroup empty and removed, ports closed).
         released: bool,
-        /// What follows.
         rules: TaskRules,
     },
-    /// It could not be started; nothing of it is left on the node.
+    /// It could not be started, and is released on the node.
     StartFailed {
-        /// The attempt that never ran.
         attempt: Attempt,
         /// For people: what could not be started, and why.
         message: String,
-        /// What follows.
         rules: TaskRules,
     },
-    /// Nothing of the attempt is left on its node.
-    ReleaseConfirmed {
-        /// The attempt that is gone.
-        attempt: Attempt,
-    },
+    /// The attempt is released on its node.
+    ReleaseConfirmed { attempt: Attempt },
     /// The node was silent for longer than its tolerance.
-    NodeDeclaredLost {
-        /// The node.
-        node: NodeId,
-    },
+    NodeDeclaredLost { node: NodeId },
     /// The node is back and still runs this attempt.
     NodeReturned {
-        /// The attempt it runs.
         attempt: Attempt,
-        /// The process id and wall time of start (milliseconds since 1970), where the process runs already.
+        /// The process id and wall time of start (milliseconds since 1970), if the process runs already.
         process: Option<(u32, i64)>,
         /// As with [`TaskEvent::ProcessStarted`].
         health: Health,
     },
-    /// It is the lost task's turn to be placed elsewhere.
+    /// The lost task is placed elsewhere now.
     RescheduleLost,
     /// The job has grown above the task's index again.
     JobGrown,
@@ -176,7 +143,7 @@ impl TaskEvent {
         }
     }
 
-    /// The attempt it speaks of, where it speaks of one.
+    /// The attempt that it concerns, if any.
     pub(super) fn attempt(&self) -> Option<Attempt> {
         match self {
             Self::HoldConfirmed { attempt }
@@ -201,42 +168,37 @@ impl TaskEvent {
     }
 }
 
-/// What an attempt takes of a node, or gives back.
+/// What an attempt takes of a node, or releases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CapacityShare {
-    /// The node.
     pub node: NodeId,
-    /// How much of it.
     pub resources: Resources,
-    /// The numbers of its ports.
     pub ports: Vec<u16>,
 }
 
-/// What happens to the node's commitment.
+/// The effect on the node's commitment.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum CapacityEffect {
-    /// Nothing.
     #[default]
     Keep,
     /// The attempt takes this of the node: see [`crate::node::NodeAlloc`].
     Take(CapacityShare),
-    /// The attempt gives this back.
+    /// The attempt releases its share.
     Release {
-        /// What.
         share: CapacityShare,
-        /// Wall time (milliseconds since 1970) until which its ports cool down; absent: nothing ever used them.
+        /// Wall time (milliseconds since 1970) until which its ports cool down; absent: they were never used.
         ports_cool_until_ms: Option<i64>,
     },
-    /// The share is promised to the attempt; its ports are given.
+    /// The share is promised to the attempt; its ports are assigned.
     Promise(CapacityShare),
-    /// What was promised is taken. Refused by the node while victims are still there: the hold is not confirmed then.
+    /// The promised share is taken. The node refuses this while victims still use it: the hold is not confirmed then.
     Fulfil(CapacityShare),
-    /// What was promised is no longer wanted; its ports were never used.
+    /// The promised share is no longer wanted; its ports were never used.
     Forgo(CapacityShare),
 }
 
 impl CapacityEffect {
-    /// What it is about; `None` where there is nothing.
+    /// The share that it concerns, if any.
     pub fn share(&self) -> Option<&CapacityShare> {
         match self {
             Self::Keep => None,
@@ -248,7 +210,7 @@ impl CapacityEffect {
         }
     }
 
-    /// Whether the attempt is no longer part of the node's commitment afterwards.
+    /// Returns true if the attempt is no longer part of the node's commitment afterwards.
     pub fn is_leaving(&self) -> bool {
         match self {
             Self::Release { .. } | Self::Forgo(_) => true,
@@ -257,39 +219,36 @@ impl CapacityEffect {
     }
 }
 
-/// What happens to the task's endpoint key.
+/// The effect on the task's endpoint key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum EndpointEffect {
-    /// Nothing.
     #[default]
     Keep,
     /// Write it from the new row (its node, incarnation, ports and health). Never follows a withdrawal of the same
     /// incarnation.
     Publish,
-    /// Set its health to unknown where it is there; never create it.
+    /// Set its health to unknown if it exists; never create it.
     Demote,
-    /// Clear it where it is there.
+    /// Clear it if it exists.
     Withdraw,
 }
 
-/// What happens to the owner of the task's charge.
+/// The effect on the owner of the task's charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum OwnerEffect {
-    /// Nothing.
     #[default]
     Keep,
     /// From the job's unplaced remainder to the row: the job's remainder is one task smaller.
     ToTask,
     /// From nobody to the job's unplaced remainder: admission has charged it with the job's growth.
     ToJob,
-    /// From its owner to nobody: give it back to the quota.
+    /// From its owner to nobody: release it to the quota.
     Release,
 }
 
 /// How a task ended for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TaskEnd {
-    /// It did what it was to do.
     Succeeded,
     /// It failed, and is not tried again.
     Failed,
@@ -298,7 +257,7 @@ pub enum TaskEnd {
 }
 
 impl Verdict {
-    /// How the task ends by it; `None` where it is placed again.
+    /// How the task ends by it; `None` if it is placed again.
     pub fn end(self) -> Option<TaskEnd> {
         match self {
             Self::Again => None,
@@ -309,14 +268,11 @@ impl Verdict {
     }
 }
 
-/// What a transition asks for besides the new row. All of it commits in the row's transaction, or none.
+/// The effects of a transition besides the new row. All of them commit in the row's transaction, or none.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Effects {
-    /// Of the node's commitment.
     pub capacity: CapacityEffect,
-    /// Of the endpoint key.
     pub endpoint: EndpointEffect,
-    /// Of the charge's owner.
     pub owner: OwnerEffect,
     /// The task is over: count it in its job.
     pub ended: Option<TaskEnd>,
@@ -325,40 +281,29 @@ pub struct Effects {
 /// Why an event does not apply to a row.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransitionRefused {
-    /// The attempt is over. An agent that still runs it must stop it; one that reports its end may forget it.
+    /// The attempt is over. An agent that still runs it must stop it; an agent that reports its end may forget it.
     #[error("attempt {reported} is over: the task is {state:?} in attempt {current}")]
     Stale {
-        /// The attempt the event speaks of.
+        /// The attempt of the event.
         reported: Incarnation,
-        /// The row's.
         current: Incarnation,
-        /// The row's state.
         state: TaskState,
     },
     /// The store has never given that attempt to that node (it was restored from an older copy). Park the process for
     /// adoption; do not end it.
     #[error("attempt {reported} on {node} is not known: the task is {state:?} in attempt {current}")]
     UnknownAttempt {
-        /// The attempt the event speaks of.
+        /// The attempt of the event.
         reported: Incarnation,
-        /// The node that speaks.
+        /// The node of the event.
         node: NodeId,
-        /// The row's.
         current: Incarnation,
-        /// The row's state.
         state: TaskState,
     },
     /// The node was declared lost in the meantime. Apply [`TaskEvent::NodeReturned`] first, then this one again.
     #[error("the node was declared lost; its return comes first")]
     NodeReturnFirst,
-    /// It cannot happen in this state: a defect of the caller, or a race its transaction should have caught.
+    /// It cannot happen in this state: a defect of the caller, or a race that its transaction should have detected.
     #[error("{event} is not possible while {state:?}: {why}")]
-    Illegal {
-        /// The row's state.
-        state: TaskState,
-        /// The event's name.
-        event: &'static str,
-        /// Why not.
-        why: &'static str,
-    },
+    Illegal { state: TaskState, event: &'static str, why: &'static str },
 }

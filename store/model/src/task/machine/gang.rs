@@ -1,36 +1,36 @@
-//! Gangs: members of a gang hold until enough do, then one key flips and their holds are placements.
+//! Gangs: members hold until enough do, then one key changes and their holds are placements.
 //!
-//! Where members wait for victims, all of them hold at once and the gang waits until each has its share.
+//! If members wait for victims, all of them hold at once and the gang waits until each has its share.
 //!
-//! Holds are fenced by the gang's epoch: whoever takes one reads the gang in the same transaction and records its
-//! epoch in the task's row; giving the holds up raises the epoch, which voids all of them at once.
+//! The gang's epoch fences holds. A transaction that takes a hold reads the gang and records its epoch in the task's
+//! row. Giving up the holds raises the epoch, which voids all of them at once.
 
 use crate::id::{GangId, JobId};
 use crate::task::{GangRow, GangState, TaskRow, TaskState};
 
-/// What happens to a gang.
+/// An event of a gang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GangEvent {
-    /// Gather (again), or have more time for it.
+    /// Gather (again), or get more time for it.
     Gather {
         /// Wall time at which its holds expire, milliseconds since 1970.
         expires_ms: i64,
     },
-    /// All its members hold, and some of them wait for victims: nobody joins any more, and it has no time of its own.
+    /// All its members hold, and some of them wait for victims. Nobody joins it any more, and it has no time limit.
     Wait {
-        /// The epoch the holds were taken at.
+        /// The epoch at which the holds were taken.
         epoch: u64,
-        /// Members whose hold stands at this epoch.
+        /// Members with a valid hold at this epoch.
         holding: u32,
     },
     /// Enough members hold: their holds become placements.
     Commit {
-        /// The epoch the holds were taken at.
+        /// The epoch at which the holds were taken.
         epoch: u64,
-        /// Members whose hold stands at this epoch, and waits for nobody.
+        /// Members with a valid hold at this epoch that wait for nobody.
         holding: u32,
     },
-    /// Its holds are past their time.
+    /// Its holds have expired.
     Expire,
     /// Its holds, or its members' attempts, are given up.
     GiveUp {
@@ -45,7 +45,7 @@ pub enum GangRefused {
     /// The holds were given up in between: plan again.
     #[error("epoch {epoch} of the gang is over; it is in epoch {current}")]
     StaleEpoch {
-        /// The epoch the caller knows.
+        /// The caller's epoch.
         epoch: u64,
         /// The gang's.
         current: u64,
@@ -58,7 +58,7 @@ pub enum GangRefused {
         /// Members that must.
         min_member: u32,
     },
-    /// The holds are past their time: expire them, then gather again.
+    /// The holds have expired: expire them, then gather again.
     #[error("the holds have expired")]
     Expired,
     /// There is time left: leave it alone.
@@ -75,12 +75,11 @@ pub enum GangRefused {
     Waiting,
 }
 
-/// What an event does to a gang.
+/// The effects of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GangTransition {
-    /// The new row; the old one where nothing has changed.
+    /// The new row; the old one if nothing has changed.
     pub row: GangRow,
-    /// Whether anything has changed.
     pub changed: bool,
 }
 
@@ -89,7 +88,7 @@ pub fn gang_gathering(id: GangId, job: JobId, min_member: u32, expires_ms: i64) 
     GangRow { id, job, min_member, state: GangState::Gathering, epoch: 1, expires_ms, revision: 1 }
 }
 
-/// What `event` does to `row` at wall time `now_ms` (milliseconds since 1970).
+/// Applies `event` to `row` at wall time `now_ms` (milliseconds since 1970).
 pub fn gang_transition(row: &GangRow, event: &GangEvent, now_ms: i64) -> Result<GangTransition, GangRefused> {
     match (*event, row.state) {
         (GangEvent::Gather { .. }, GangState::Gathering) if now_ms >= row.expires_ms => {
@@ -127,7 +126,7 @@ pub fn gang_transition(row: &GangRow, event: &GangEvent, now_ms: i64) -> Result<
         }
         (GangEvent::Expire, GangState::Gathering) if now_ms < row.expires_ms => Err(GangRefused::NotExpired),
         (GangEvent::Expire, GangState::Gathering) => Ok(gang_release(row)),
-        // A committed gang has no holds that could expire, and what waits does so for as long as its victims take.
+        // A committed gang has no holds that could expire, and one that waits does so for as long as its victims take.
         (GangEvent::Expire, GangState::Committed | GangState::Released | GangState::Waiting) => {
             Ok(gang_unchanged(row))
         }
@@ -161,7 +160,7 @@ fn gang_unchanged(row: &GangRow) -> GangTransition {
     GangTransition { row: row.clone(), changed: false }
 }
 
-/// What a held member's hold is worth.
+/// The status of a held member's hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldStatus {
     /// The gang still gathers, or waits for victims: wait.
@@ -172,7 +171,7 @@ pub enum HoldStatus {
     Void,
 }
 
-/// What the hold of `row` is worth, `gang` being the gang it names. `None` where the row holds nothing for that gang.
+/// The status of the hold of `row`; `gang` is the gang that it names. `None` if the row holds nothing for that gang.
 pub fn hold_standing(row: &TaskRow, gang: &GangRow, now_ms: i64) -> Option<HoldStatus> {
     if row.state != TaskState::Held || row.gang != Some(gang.id) {
         return None;

@@ -1,23 +1,23 @@
 //! The one state machine of a task, used by every role.
 //!
 //! `pending → (held) → assigned → starting → running → stopping → releasing → dead | pending`, and `lost` from any
-//! state that has a node. [`task_transition`] is pure: a row, an event and the time give the new row and what the
-//! store must do in the same transaction ([`Effects`]), or a refusal that tells the caller what to do. Every pair of
-//! state and event is decided by name; the whole table is the golden file of the crate's tests.
+//! state that has a node. [`task_transition`] is pure. From a row, an event and the time it computes the new row, and
+//! what the store must do in the same transaction ([`Effects`]). Or it returns a refusal that says what the caller must
+//! do. Every pair of state and event is decided by name; the whole table is the golden file of the crate's tests.
 //!
-//! What holds over any sequence of events (tested as properties):
+//! Invariants over any sequence of events (tested as properties):
 //!
-//! - Capacity, ports and charge stay with an attempt until its release is confirmed or its node is declared lost; they
-//!   are given back exactly once.
-//! - Nothing starts while held. A hold takes its share of the node at once, or has it promised from what victims give
-//!   back: then the node is never over capacity, nobody else gets the share, and the hold is confirmed only when it
-//!   is free. Victims stay charged until they are gone, whatever becomes of the hold.
+//! - Capacity, ports and charge stay with an attempt until its release is confirmed or its node is declared lost. They
+//!   are released exactly once.
+//! - Nothing starts while held. A hold takes its share of the node at once, or has it promised from what victims will
+//!   release. In the second case the node is never over capacity, nobody else gets the share, and the hold is confirmed
+//!   only when the share is free. Victims stay charged until they are released, even if the hold is given up.
 //! - An attempt whose endpoint was withdrawn is never published again. A lost attempt is therefore not withdrawn but
 //!   demoted (health unknown); it is withdrawn when the task is placed elsewhere. A node must not become ready again
 //!   while lost rows name it, or their ports could be given away under a published endpoint: see [`crate::node`].
 //! - Incarnations and revisions only grow; a revision grows with every change and with nothing else.
-//! - Dead is final, but for a task that died because its job shrank and is wanted again when it grows: it keeps its
-//!   incarnation, so that no attempt is numbered twice.
+//! - Dead is final, with one exception: a task that died because its job shrank is wanted again when the job grows. It
+//!   keeps its incarnation, so that no attempt number is used twice.
 
 mod agent;
 mod check;
@@ -43,25 +43,25 @@ pub use restart::{
 use crate::task::TaskRow;
 use step::Decided;
 
-/// Milliseconds for which a port is not given again after the attempt that used it is gone: longer than views and load
-/// balancers keep an endpoint they have seen withdrawn.
+/// Milliseconds for which a port is not assigned again after its attempt was released: longer than views and load
+/// balancers keep an endpoint after its withdrawal.
 pub const PORT_COOL_DOWN_MS: i64 = 10_000;
 
 /// Most bytes of an exit's message that are kept: a row stays small, whatever an agent reports.
 pub const EXIT_MESSAGE_BYTES_MAX: usize = 1024;
 
-/// What an event does.
+/// The result of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transition {
-    /// The new row; the old one where nothing has changed.
+    /// The new row; the old one if nothing has changed.
     pub row: TaskRow,
-    /// Whether anything has changed. Otherwise there is nothing to write.
+    /// Otherwise there is nothing to write.
     pub changed: bool,
     /// What commits with the row.
     pub effects: Effects,
 }
 
-/// What `event` does to `row` at wall time `now_ms` (milliseconds since 1970).
+/// Applies `event` to `row` at wall time `now_ms` (milliseconds since 1970).
 ///
 /// For a task without a row pass [`TaskRow::never_placed`].
 pub fn task_transition(row: &TaskRow, event: &TaskEvent, now_ms: i64) -> Decided {
@@ -101,7 +101,7 @@ pub fn task_transition(row: &TaskRow, event: &TaskEvent, now_ms: i64) -> Decided
     }
 }
 
-/// Refuses what speaks of another attempt than the row's.
+/// Refuses an event of another attempt than the row's.
 fn attempt_check(row: &TaskRow, attempt: Attempt) -> Result<(), TransitionRefused> {
     if attempt.incarnation < row.incarnation {
         return Err(TransitionRefused::Stale {

@@ -1,4 +1,4 @@
-//! Events that come from the scheduler, the controllers and owners.
+//! Events from the scheduler, the controllers and owners.
 
 use super::event::{EndpointEffect, Placement, TransitionRefused};
 use super::step::{Decided, TransitionDraft, illegal, stale, unchanged};
@@ -7,7 +7,7 @@ use crate::task::{EndReason, Evicted, Health, StopReason, TaskRow, TaskState, Ve
 
 const NOT_WANTED: &str = "only a pending task is placed";
 
-/// `promised`: its share is what victims will give back.
+/// `promised`: victims will release its share.
 pub(super) fn hold(row: &TaskRow, placement: &Placement, promised: bool, now_ms: i64) -> Decided {
     let event = if promised { "hold_promised" } else { "hold" };
     match row.state {
@@ -50,7 +50,7 @@ pub(super) fn place(row: &TaskRow, placement: &Placement, now_ms: i64) -> Decide
     }
 }
 
-/// The next attempt, and no other: a placement decided before the last attempt is refused as stale.
+/// Only the next attempt: a placement decided before the last attempt is refused as stale.
 fn placement_is_next(row: &TaskRow, placement: &Placement) -> bool {
     placement.incarnation == row.incarnation.next()
 }
@@ -144,13 +144,13 @@ pub(super) fn stop_requested(row: &TaskRow, reason: StopReason, now_ms: i64) -> 
             .endpoint(EndpointEffect::Withdraw)
             .stopped_for_good()
             .done(),
-        // The task leaves the lost node: by itself that is what every other stop asks for.
+        // The task leaves the lost node: that is what every other stop asks for.
         TaskState::Lost => reschedule_lost(row, now_ms),
         TaskState::Stopping | TaskState::Releasing | TaskState::Dead => unchanged(row),
     }
 }
 
-/// An attempt gives way once: one that ends already, or whose node is lost, frees nothing more by it.
+/// An attempt is evicted once: one that ends already, or whose node is lost, frees nothing more.
 pub(super) fn evict(row: &TaskRow, evicted: Evicted, now_ms: i64) -> Decided {
     let evicted_by = |row: &mut TaskRow| row.evicted = Some(evicted);
     let step = TransitionDraft::new(row, now_ms).with(evicted_by);
@@ -196,7 +196,7 @@ fn stop_is_final(row: &TaskRow) -> bool {
     row.stop.is_some_and(StopReason::is_final)
 }
 
-/// A running attempt ends: its endpoint goes with the same commit.
+/// A running attempt ends: the same commit withdraws its endpoint.
 pub(super) fn running_stop(step: TransitionDraft<'_>, reason: StopReason) -> TransitionDraft<'_> {
     step.with(|row| {
         row.stop = Some(reason);

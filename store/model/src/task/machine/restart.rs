@@ -1,4 +1,5 @@
-//! What follows the end of an attempt: again (after which pause) or over; and the timeline of a stop.
+//! Decides what follows the end of an attempt: a restart (after which pause) or the end of the task. Also the timeline
+//! of a stop.
 
 use super::event::TaskRules;
 use crate::id::NodeId;
@@ -11,21 +12,20 @@ pub const CRASHES_BEFORE_AVOIDED: u32 = 2;
 /// What follows the end of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RestartDecision {
-    /// Again, or over.
     pub verdict: Verdict,
     /// Whether the attempt counts as a failure of the task on its node.
     pub crashed: bool,
     /// Failures in a row, this one included.
     pub failures: u32,
-    /// Not before this wall time (milliseconds since 1970) may it be placed again; 0: at once.
+    /// Earliest wall time (milliseconds since 1970) of the next placement; 0: at once.
     pub not_before_ms: i64,
 }
 
 /// Decides what follows the end `exit` of `row`'s attempt.
 ///
-/// A task that is tried again is placed again through `Pending`, not restarted in place: the scheduler may choose the
-/// same node, and [`node_avoided`] tells it when it should not. A node that vanished or was rebooted, a stop that
-/// was asked for and a preemption are no failures of the task and cost it no pause.
+/// A retried task is placed again through `Pending`, not restarted in place. The scheduler may choose the same node,
+/// and [`node_avoided`] says when it should not. A node that vanished or was rebooted, a requested stop and a
+/// preemption are no failures of the task and cost it no pause.
 pub fn restart_decide(rules: &TaskRules, row: &TaskRow, exit: &Exit, now_ms: i64) -> RestartDecision {
     let done = exit.reason == EndReason::Exited && exit.code == Some(0);
     if done && rules.kind == JobKind::Batch {
@@ -59,8 +59,8 @@ fn decision_again(row: &TaskRow) -> RestartDecision {
     decision_over(Verdict::Again, row)
 }
 
-/// An end by itself: the mode says whether it is tried again, the count of failures in a row how soon. A service that
-/// exits with 0 again and again is paused like one that crashes.
+/// An end without a stop: the mode decides whether the task is retried, the count of failures in a row how soon. A
+/// service that exits with 0 again and again is paused like one that crashes.
 fn decision_by_mode(
     rules: &TaskRules,
     row: &TaskRow,
@@ -85,7 +85,7 @@ fn decision_by_mode(
     RestartDecision { verdict, crashed: !done, failures, not_before_ms }
 }
 
-/// Failures in a row with this one: 1 after an attempt that lasted long enough to be taken for a recovery.
+/// Failures in a row with this one: 1 after an attempt that lasted long enough to count as a recovery.
 fn failures_in_a_row(rules: &TaskRules, row: &TaskRow, exit: &Exit) -> u32 {
     let lasted_ms = row.started_ms.map_or(0, |started_ms| exit.at_ms.saturating_sub(started_ms));
     let recovered = u64::try_from(lasted_ms).is_ok_and(|lasted| lasted >= rules.restart.reset_after_ms);
@@ -100,7 +100,7 @@ pub fn restart_pause_ms(rules: &TaskRules, failures: u32) -> u64 {
     rules.restart.backoff_initial_ms.saturating_mul(factor).min(rules.restart.backoff_max_ms)
 }
 
-/// The node on which a pending task failed so often in a row that another should be preferred.
+/// The node on which a pending task failed so often in a row that another one should be preferred.
 pub fn node_avoided(row: &TaskRow) -> Option<NodeId> {
     if row.crashes_there >= CRASHES_BEFORE_AVOIDED { row.crashed_on } else { None }
 }
@@ -108,16 +108,16 @@ pub fn node_avoided(row: &TaskRow) -> Option<NodeId> {
 /// When the steps of a stop are due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StopTimeline {
-    /// The endpoint is withdrawn: with the commit of the stop. Wall time, milliseconds since 1970.
+    /// The endpoint is withdrawn, with the commit of the stop. Wall time, milliseconds since 1970.
     pub withdraw_at_ms: i64,
-    /// SIGTERM: the drain delay later. At once where nothing was published.
+    /// SIGTERM, after the drain delay. At once if nothing was published.
     pub term_at_ms: i64,
-    /// SIGKILL: the grace later.
+    /// SIGKILL, after the grace.
     pub kill_at_ms: i64,
 }
 
 /// When the steps of a stop that was committed at `stopped_ms` are due. `published` is whether the attempt may have
-/// been published: only then does anybody need the drain delay.
+/// been published: only then is the drain delay needed.
 pub fn stop_timeline(spec: &JobSpec, published: bool, stopped_ms: i64) -> StopTimeline {
     let drain_ms = if published { spec.drain_delay_ms } else { 0 };
     let term_at_ms = stopped_ms.saturating_add_unsigned(drain_ms);

@@ -1,4 +1,4 @@
-//! A transition under construction: the row as it becomes, and what it asks for besides.
+//! A transition under construction: the new row, and its effects.
 
 use super::event::{
     CapacityEffect, CapacityShare, Effects, EndpointEffect, OwnerEffect, Placement, TransitionRefused,
@@ -7,7 +7,7 @@ use super::restart::{RestartDecision, restart_decide};
 use super::{EXIT_MESSAGE_BYTES_MAX, PORT_COOL_DOWN_MS, TaskRules, Transition};
 use crate::task::{Charge, ChargeOwner, EndReason, Exit, Health, TaskRow, TaskState, Verdict};
 
-/// The answer of every handler.
+/// The result of every handler.
 pub(super) type Decided = Result<Transition, TransitionRefused>;
 
 /// The event's result is already in the row.
@@ -15,7 +15,7 @@ pub(super) fn unchanged(row: &TaskRow) -> Decided {
     Ok(Transition { row: row.clone(), changed: false, effects: Effects::default() })
 }
 
-/// The attempt the event speaks of is over.
+/// The attempt of the event is over.
 pub(super) fn stale(row: &TaskRow) -> Decided {
     Err(TransitionRefused::Stale { reported: row.incarnation, current: row.incarnation, state: row.state })
 }
@@ -38,7 +38,7 @@ impl<'a> TransitionDraft<'a> {
         Self { before, row: before.clone(), effects: Effects::default(), now_ms }
     }
 
-    /// Changes fields of the row that no other step names.
+    /// Changes fields of the row that no other step covers.
     pub(super) fn with(mut self, change: impl FnOnce(&mut TaskRow)) -> Self {
         change(&mut self.row);
         self
@@ -54,7 +54,7 @@ impl<'a> TransitionDraft<'a> {
         self
     }
 
-    /// A new attempt begins: it takes its share of the node, and its row owns the charge.
+    /// Begins a new attempt: it takes its share of the node, and its row owns the charge.
     pub(super) fn attempt_begin(mut self, placement: &Placement, state: TaskState) -> Self {
         if self.row.charge.owner == ChargeOwner::Job {
             self.effects.owner = OwnerEffect::ToTask;
@@ -71,7 +71,7 @@ impl<'a> TransitionDraft<'a> {
         self.take()
     }
 
-    /// Whether the attempt that begins takes its share, or has it promised.
+    /// Sets whether the beginning attempt takes its share, or has it promised.
     pub(super) fn promised_set(mut self, promised: bool) -> Self {
         self.row.promised = promised;
         self
@@ -85,7 +85,7 @@ impl<'a> TransitionDraft<'a> {
         self
     }
 
-    /// What was promised is taken.
+    /// The promised share is taken.
     pub(super) fn fulfil(mut self) -> Self {
         if self.before.promised {
             self.row.promised = false;
@@ -95,7 +95,7 @@ impl<'a> TransitionDraft<'a> {
         self
     }
 
-    /// The share is given back where the row was charged, its ports after the cool-down where they may have been used.
+    /// Releases the share if the row was charged, and its ports after the cool-down if they may have been used.
     pub(super) fn release(mut self) -> Self {
         if !self.before.state.is_charged() {
             return self;
@@ -130,7 +130,7 @@ impl<'a> TransitionDraft<'a> {
         self
     }
 
-    /// Records an end that needs no rules: nobody knows of an exit, and it was no failure of the task.
+    /// Records an end without rules: its exit is unknown, and it was no failure of the task.
     pub(super) fn exit_unseen(mut self, reason: EndReason) -> Self {
         let stopped = self.before.stop.is_some_and(|stop| stop.is_final());
         self.row.exit = Some(Exit {
@@ -157,7 +157,7 @@ impl<'a> TransitionDraft<'a> {
         }
     }
 
-    /// Nothing of the attempt is left: the verdict is carried out.
+    /// The attempt is released: carries out the verdict.
     pub(super) fn attempt_end(self) -> Self {
         match self.row.verdict {
             None | Some(Verdict::Again) => {
