@@ -1,4 +1,5 @@
-//! `borough-loadtest`: benchmarks of the production program, each result one line of JSON. See the README beside it.
+//! `borough-loadtest`: benchmarks of the production program. Each result is one line of JSON. See the README in this
+//! folder.
 
 mod conflicts;
 mod decide;
@@ -23,7 +24,7 @@ use clap::{Parser, Subcommand};
 use crate::result::Results;
 use crate::system::{SystemOptions, scratch};
 
-/// jemalloc instead of the C library's: many threads give back what others took, which that does under locks.
+/// jemalloc instead of the C library's allocator, which takes locks when a thread frees what another has allocated.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -99,7 +100,7 @@ fn main() -> anyhow::Result<()> {
         return scheduler_run(&runtime, &directory, scheduler, own.as_ref());
     }
     if let Bench::Hollow(hollow) = &arguments.bench {
-        // The cell's own nodes are none: all of them are hollow.
+        // The cell starts without nodes: all of them are hollow.
         let own =
             hollow::is_own(hollow).then(|| system(arguments.borough, arguments.schedulers)).transpose()?;
         let mut results = Results::begin("embedded", &scratch(&directory)?)?;
@@ -140,7 +141,7 @@ fn main() -> anyhow::Result<()> {
     })
 }
 
-/// Runs what keeps no store; `None` for the others.
+/// Runs a benchmark that keeps no store; `None` for the others.
 fn without_store(bench: &Bench) -> Option<anyhow::Result<()>> {
     let mut results = Results::without_store();
     let held = match bench {
@@ -153,7 +154,7 @@ fn without_store(bench: &Bench) -> Option<anyhow::Result<()>> {
     Some(held)
 }
 
-/// Runs what keeps a store in this process and needs no cell; `None` for the others.
+/// Runs a benchmark that keeps a store in this process and needs no cell; `None` for the others.
 fn with_store(
     runtime: &tokio::runtime::Runtime,
     directory: &Path,

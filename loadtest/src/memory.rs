@@ -1,5 +1,5 @@
-//! `memory`: resident memory, once the cell is idle, of the control process, of an agent that runs a few tasks, and of
-//! the largest shim.
+//! `memory`: resident memory of an idle cell: of the control process, of an agent that runs a few tasks, and of the
+//! largest shim.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::system::{System, SystemOptions};
 
 /// Tasks that run while agents and shims are measured.
 const TASKS: u32 = 6;
-/// How long the cell settles.
+/// Idle time before the measurement.
 const SETTLE: Duration = Duration::from_secs(3);
 
 /// Runs the benchmark.
@@ -56,11 +56,11 @@ pub async fn run(options: &SystemOptions, results: &mut Results) -> anyhow::Resu
     Ok(())
 }
 
-/// The largest resident memory among processes of this machine's cell that `wanted` finds by their arguments.
+/// The largest resident memory among the cell's processes whose arguments are `wanted`.
 fn rss_of(wanted: impl Fn(&[String]) -> bool, control: i32) -> anyhow::Result<Option<u64>> {
     let mut largest = None;
     for process in all_processes()? {
-        // A process may end while it is looked at.
+        // A process may end meanwhile.
         let Ok(process) = process else { continue };
         let (Ok(arguments), Ok(stat)) = (process.cmdline(), process.stat()) else { continue };
         if process.pid == control || stat.pid == 1 || !wanted(&arguments) {

@@ -1,4 +1,4 @@
-//! The task of the benchmarks: notes when it was started, listens, and waits for its end.
+//! The micro workload of the benchmarks: a task that records its start, listens, and waits for its end.
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, TcpListener};

@@ -1,5 +1,5 @@
-//! `recovery`: the control process is killed and started again; how long until it places? Measured from the start of
-//! the new process to the moment a client is told that a task submitted after the kill is assigned to a node.
+//! `recovery`: the control process is killed and started again. It measures the time from the start of the new process
+//! until a client sees that a task submitted after the kill is assigned to a node.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::result::{Results, percentiles};
 use crate::spec::tiny_service;
 use crate::system::{System, SystemOptions};
 
-/// How long a recovery may take.
+/// The time limit of a recovery.
 const RECOVERY_WAIT: Duration = Duration::from_secs(60);
 
 /// Arguments of the benchmark.

@@ -11,20 +11,20 @@ use hdrhistogram::Histogram;
 use procfs::Current as _;
 use serde_json::{Map, Value, json};
 
-/// How long the disk is measured.
+/// For how long the disk is measured.
 const FSYNC_TIME: Duration = Duration::from_millis(500);
 
 /// The commit that this program was built from.
 const COMMIT: &str = env!("BOROUGH_COMMIT");
 
-/// What the machine calls its processors.
+/// The model of the machine's processors.
 fn machine() -> String {
     let info = procfs::CpuInfo::current().ok();
     let model = info.as_ref().and_then(|info| info.model_name(0));
     model.unwrap_or("unknown").to_owned()
 }
 
-/// What every line says of the machine, and the lines so far.
+/// The facts of the machine for every line, and the lines so far.
 pub struct Results {
     engine: &'static str,
     cores: usize,
@@ -34,12 +34,12 @@ pub struct Results {
 }
 
 impl Results {
-    /// Measures the disk and takes note of the machine.
+    /// Measures the disk and reads the facts of the machine.
     pub fn begin(engine: &'static str, scratch: &Path) -> anyhow::Result<Self> {
         Ok(Self { engine, fsync_per_s: Some(fsync_measure(scratch)?), ..Self::without_store() })
     }
 
-    /// For a benchmark that stores nothing: the disk plays no part.
+    /// For a benchmark that stores nothing and so does not depend on the disk.
     pub fn without_store() -> Self {
         Self {
             engine: "none",
@@ -50,7 +50,7 @@ impl Results {
         }
     }
 
-    /// One result.
+    /// Adds a result.
     #[expect(clippy::print_stdout, reason = "result lines are what this program is for")]
     pub fn line(&mut self, bench: &str, workload: &str, stats: Map<String, Value>) {
         let mut line = json!({
@@ -71,7 +71,7 @@ impl Results {
         self.lines.push((bench.to_owned(), workload.to_owned(), stats));
     }
 
-    /// A table of its own for people.
+    /// Prints a separate table for people.
     #[expect(clippy::print_stderr, reason = "the table for people stands beside the lines for programs")]
     pub fn table(&self, title: &str, header: &[String], rows: &[Vec<String>]) {
         let mut table = Table::new();
@@ -82,7 +82,7 @@ impl Results {
         eprintln!("{title}\n{table}");
     }
 
-    /// The table, where a person looks.
+    /// Prints the table, on a terminal.
     #[expect(clippy::print_stderr, reason = "the table for people stands beside the lines for programs")]
     pub fn end(self) {
         if !std::io::stderr().is_terminal() {

@@ -1,4 +1,4 @@
-//! Specs of what the benchmarks run.
+//! Specs of the benchmarks' jobs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use borough_proto::v1;
 
-/// A service of one task that notes its start in `folder` and listens on a port of the scheduler.
+/// A service of one micro workload task: it records its start in `folder` and listens on a port of the scheduler.
 pub fn tiny_service(name: &str, folder: &Path) -> anyhow::Result<v1::JobSpec> {
     let program = std::env::current_exe()?;
     let text = |path: &Path| path.to_str().map(str::to_owned).context("a path is not UTF-8");

@@ -1,6 +1,7 @@
-//! `start-latency`: tiny tasks at a steady rate on real agents. Measured from just before the submission is sent: to
-//! the first instruction of the task's program, and to the moment a watcher of the names has its endpoint, healthy
-//! after its first good probe. Every task is stopped once it was seen, so that the cell does not fill up.
+//! `start-latency`: micro workload tasks at a steady rate on real agents. It measures two times from just before the
+//! submission. One ends with the first instruction of the task's program. The other ends when a watcher of the names
+//! has its endpoint, healthy after its first successful probe. Every task is stopped after that, so that the cell does
+//! not fill up.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ use crate::result::{Results, percentiles};
 use crate::spec::tiny_service;
 use crate::system::{System, SystemOptions};
 
-/// How long the last tasks are waited for.
+/// The time limit for the last tasks.
 const LAST_WAIT: Duration = Duration::from_secs(60);
 
 /// Arguments of the benchmark.
@@ -88,7 +89,7 @@ pub async fn run(
     Ok(())
 }
 
-/// Notes a first sight and stops the job behind it.
+/// Records the first sight of a name and stops its job.
 fn seen_note(
     client: &Client,
     published: &mut BTreeMap<String, u64>,
@@ -103,7 +104,7 @@ fn seen_note(
     bar.inc(1);
     let client = client.clone();
     tokio::spawn(async move {
-        // What is not stopped ends with the cell.
+        // A job that is not stopped ends with the cell.
         client.job_stop(&job).await.ok();
     });
 }

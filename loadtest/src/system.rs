@@ -9,17 +9,16 @@ use anyhow::{Context as _, bail};
 use borough_client::{Client, ClientConfig, ClientToken};
 use borough_kv::env::SeededRng;
 
-/// How long a cell may take to be ready.
+/// The time limit for a cell to be ready.
 const READY_WAIT: Duration = Duration::from_secs(60);
-/// Between two looks at what is waited for.
+/// Interval of checks of a condition.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What is started, and where.
+/// The parts of the system, and its place.
 #[derive(Clone, Debug)]
 pub struct SystemOptions {
-    /// The program.
     pub borough: PathBuf,
-    /// Where directories are made.
+    /// The parent of its directories.
     pub directory: PathBuf,
     /// Nodes of the cell.
     pub nodes: u32,
@@ -28,7 +27,7 @@ pub struct SystemOptions {
 }
 
 impl SystemOptions {
-    /// Looks for the program beside this one where none is given.
+    /// Without a given program, searches for it next to this one.
     pub fn new(
         borough: Option<PathBuf>,
         directory: PathBuf,
@@ -59,7 +58,7 @@ pub fn scratch(directory: &Path) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// A running cell; ended, with everything it started, when dropped.
+/// A running cell. Dropping it ends it with everything that it has started.
 pub struct System {
     options: SystemOptions,
     directory: PathBuf,
@@ -96,7 +95,7 @@ impl System {
         Ok(())
     }
 
-    /// Where its store is.
+    /// The directory of its store.
     pub fn store_directory(&self) -> PathBuf {
         self.directory.join("store")
     }
@@ -107,7 +106,7 @@ impl System {
         Ok(())
     }
 
-    /// A client of the cell that tries each call once: what repeats it is measured with it.
+    /// A client of the cell that tries each call once: a measurement includes the retries.
     pub fn client_once(&self) -> anyhow::Result<Client> {
         self.client_with(|config| config.retry.attempts_max = 1)
     }
@@ -117,7 +116,7 @@ impl System {
         self.client_with(|_| ())
     }
 
-    /// Addresses of its gateways, and the token they ask for.
+    /// Addresses of its gateways, and their token.
     pub fn access(&self) -> anyhow::Result<(Vec<String>, String)> {
         let (gateways, _) = self.client_file()?;
         let token = fs::read_to_string(self.directory.join("token"))?.trim().to_owned();
@@ -169,7 +168,7 @@ impl System {
 
 impl Drop for System {
     fn drop(&mut self) {
-        // The cell is ephemeral: a guard process of it ends agents and tasks once the control process is gone.
+        // The cell is ephemeral: its guard process ends agents and tasks after the control process.
         if matches!(self.control.try_wait(), Ok(None))
             && let Ok(pid) = i32::try_from(self.control.id())
             && let Some(pid) = rustix::process::Pid::from_raw(pid)

@@ -1,7 +1,9 @@
-//! `conflicts`: one to twelve workers over one cell of 10,000 nodes in simulated time. Each worker has a processor of
-//! its own, which takes as long as the production code takes here (of one thread's processor time); commits take as
-//! long as those of the embedded engine on this machine; whether a commit stands is decided by its guards, as in the
-//! store. What the workers do to each other is then seen without the cores to run them on.
+//! `conflicts`: one to twelve workers over one cell of 10,000 nodes in simulated time. It shows the cost of conflicts
+//! without as many cores.
+//!
+//! Each worker has a processor of its own, which takes as long as the production code takes here (of one thread's
+//! processor time). Commits take as long as those of the embedded engine on this machine. The guards decide whether a
+//! commit succeeds, as in the store.
 
 mod store;
 mod worker;
@@ -37,26 +39,26 @@ pub struct ConflictsArguments {
     whole: bool,
 }
 
-/// How long commits take.
+/// The durations of commits.
 pub struct Latencies {
-    /// Seconds of the smallest batches, one after the other.
+    /// Seconds of the smallest batches, measured one after the other.
     fixed_s: Vec<f64>,
-    /// Seconds that each placement adds, during which the store does nothing else.
+    /// Seconds that each placement adds. The store does nothing else in this time.
     placement_s: f64,
 }
 
 impl Latencies {
-    /// One of those measured.
+    /// One of the measured durations.
     fn fixed(&self, number: u64) -> f64 {
         let count = self.fixed_s.len().max(1) as u64;
         self.fixed_s.get(usize::try_from(number % count).unwrap_or(0)).copied().unwrap_or_default()
     }
 }
 
-/// Placements of the two sizes of batches that are measured, and how many of each.
+/// Placements of the two measured sizes of batches, and how many of each.
 const SIZES: (u64, u64) = (16, 512);
 const COMMITS: u64 = 150;
-/// Keys and bytes of a value that a placement writes, as its rows and its part of the journal's entry.
+/// Keys and bytes of a value that a placement writes, for its rows and its part of the journal's entry.
 const PLACEMENT_KEYS: u64 = 4;
 const VALUE_BYTES: usize = 130;
 

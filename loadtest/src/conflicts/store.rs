@@ -11,17 +11,16 @@ use crate::decide::drive::timed;
 
 /// An entry of the journal.
 pub struct ModelEntry {
-    /// What it says.
     pub entry: JournalEntry,
-    /// What it takes each reader to decode it.
+    /// Seconds that each reader needs to decode it.
     pub decode_s: f64,
 }
 
-/// The journal, and when each guard was last written. A version is the number of entries before it.
+/// The journal, and the last write of each guard. A version is the number of entries before it.
 pub struct ModelStore<'l> {
     /// Virtual time.
     pub now_s: f64,
-    /// How long it has worked.
+    /// For how long it has worked.
     pub busy_s: f64,
     pub journal: Vec<ModelEntry>,
     latencies: &'l Latencies,
@@ -32,6 +31,7 @@ pub struct ModelStore<'l> {
 }
 
 impl<'l> ModelStore<'l> {
+    /// An empty store whose commits take the measured time.
     pub fn new(latencies: &'l Latencies, seed: u64) -> Self {
         Self {
             now_s: 0.0,
@@ -50,7 +50,7 @@ impl<'l> ModelStore<'l> {
         self.journal.len()
     }
 
-    /// When a commit that is sent at a time is decided.
+    /// The time at which a commit sent at `sent_s` is decided.
     pub fn decided_at(&mut self, sent_s: f64, placements: usize) -> f64 {
         self.draws =
             self.draws.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -60,7 +60,7 @@ impl<'l> ModelStore<'l> {
         self.free_at_s + self.latencies.fixed(self.draws >> 33)
     }
 
-    /// Commits a batch that was decided at `version`, or tells which of its guards were overtaken.
+    /// Commits a batch that was decided at `version`, or returns the overwritten guards.
     pub fn commit(
         &mut self,
         batch: &PlacementBatch,

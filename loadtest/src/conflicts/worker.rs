@@ -1,4 +1,4 @@
-//! The workers of the simulation: the production code of a round, with its cost as the time that it takes.
+//! The workers of the simulation: the production code of a round, which takes its measured time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::decide::drive::timed;
 use crate::decide::workload::DecideCell;
 
 const NOW_MS: i64 = 1_700_000_000_000;
-/// Tasks in a batch at most, and attempts at what is left of one: as in production.
+/// The most tasks in a batch, and tries for the rest of one: as in production.
 const BATCH_TASKS_MAX: usize = 1_024;
 const SURVIVOR_ATTEMPTS: u32 = 3;
 
@@ -36,17 +36,17 @@ struct ModelWorker {
     placed: u64,
 }
 
-/// A batch on its way.
+/// A batch in flight.
 struct Flight {
     batch: PlacementBatch,
     version: usize,
-    /// Tasks of it at first, and attempts so far.
+    /// Its tasks at first, and tries so far.
     planned: usize,
     attempts: u32,
     more: bool,
 }
 
-/// What happens next to a worker.
+/// The next event of a worker.
 enum Next {
     Round,
     Decided(Box<Flight>),
@@ -55,7 +55,7 @@ enum Next {
 /// The workers.
 pub struct ModelPool {
     workers: Vec<ModelWorker>,
-    /// What happens when, by virtual nanoseconds and worker.
+    /// The next events, by virtual nanoseconds and worker.
     agenda: BTreeMap<(u64, usize), Next>,
     batches: u128,
     pub spent: Spent,
@@ -93,7 +93,7 @@ impl ModelPool {
         Self { workers, agenda, batches, spent, commits: 0, conflicts: 0, lost: 0 }
     }
 
-    /// How many tasks were placed.
+    /// Counts the placed tasks.
     pub fn placed(&self) -> u64 {
         self.workers.iter().map(|worker| worker.placed).sum()
     }
@@ -110,7 +110,7 @@ impl ModelPool {
         Ok(())
     }
 
-    /// Applies what the worker has not seen. Answers how long that takes.
+    /// Applies the entries that the worker has not read. Returns how long that takes.
     fn read(&mut self, store: &ModelStore<'_>, number: usize) -> f64 {
         let Some(worker) = self.workers.get_mut(number) else { return 0.0 };
         let unseen = store.journal.get(worker.cursor..).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The loop of a worker without its store: queue, plan, then the rows that the commit would have written.
+//! The loop of a worker without its store: queue, plan, then the rows that a commit would have written.
 
 use borough_model::task::task_transition;
 use borough_model::{Delta, TaskRow};
@@ -7,22 +7,21 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::workload::DecideCell;
 
-/// What it cost, in seconds of this thread's processor time: on a machine that does other things too, time on the wall
-/// says nothing of the code.
+/// The cost in seconds of this thread's processor time: wall time would include other work of the machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Driven {
     pub nodes: usize,
     pub tasks: u64,
     pub placed: u64,
     pub batches: u64,
-    /// Applying what there is at first.
+    /// Applying the initial rows.
     pub listing_s: f64,
-    /// Queue, plan and what is remembered of it.
+    /// Queueing, planning, and updating the cache.
     pub decide_s: f64,
     pub queue_s: f64,
     pub plan_s: f64,
     pub remember_s: f64,
-    /// Applying the rows of what was committed.
+    /// Applying the committed rows.
     pub follow_s: f64,
     pub counters: PlanCounters,
     /// Share of the cell's processors that is allocated in the end.
@@ -42,7 +41,7 @@ pub fn thread_cpu_s() -> f64 {
     spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9
 }
 
-/// Seconds of processor time that `work` takes are added to `spent`.
+/// Adds the seconds of processor time of `work` to `spent`.
 pub fn timed<T>(spent: &mut f64, work: impl FnOnce() -> T) -> T {
     let begin = thread_cpu_s();
     let answer = work();
@@ -53,7 +52,7 @@ pub fn timed<T>(spent: &mut f64, work: impl FnOnce() -> T) -> T {
 /// Wall time of the run: deciding takes it as an argument.
 const NOW_MS: i64 = 1_700_000_000_000;
 
-/// Places everything that can be placed.
+/// Places everything that fits.
 pub fn drive(workload: &DecideCell, batch: usize) -> anyhow::Result<Driven> {
     let mut driven = Driven { nodes: workload.nodes, tasks: workload.tasks, ..Driven::default() };
     let mut snapshot = Snapshot::new(workload.settings.clone());
@@ -95,7 +94,7 @@ pub fn drive(workload: &DecideCell, batch: usize) -> anyhow::Result<Driven> {
     Ok(driven)
 }
 
-/// What the journal would say once the plan is committed.
+/// The journal's deltas after a commit of the plan.
 pub fn committed(snapshot: &Snapshot, planned: &Plan) -> anyhow::Result<Vec<Delta>> {
     let mut deltas = Vec::with_capacity(planned.placements.len() + planned.changes.len());
     for placement in &planned.placements {

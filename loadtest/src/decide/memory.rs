@@ -1,4 +1,4 @@
-//! What a worker's picture of its cell costs in memory: resident memory of this process before and after.
+//! The memory of a worker's view of its cell: resident memory of this process before and after.
 
 use borough_scheduler::CellView;
 use procfs::process::Process;
@@ -12,8 +12,8 @@ fn resident_bytes() -> anyhow::Result<u64> {
     Ok(Process::myself()?.statm()?.resident * page_bytes)
 }
 
-/// Fills a worker's picture with nodes, then with tasks that run, and tells what each cost. Rows are made, applied and
-/// dropped one by one, so that nothing else stays behind.
+/// Fills a worker's view with nodes, then with running tasks, and returns the cost of each. Rows are made, applied and
+/// dropped one by one, so that nothing else stays in memory.
 pub fn measured(seed: u64) -> anyhow::Result<Map<String, Value>> {
     let mut view = CellView::new(workload::settings(), 1);
     let begin = resident_bytes()?;

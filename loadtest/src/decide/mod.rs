@@ -1,6 +1,6 @@
-//! `decide`: deciding alone, on one core and without a store: how fast the scheduler's core turns what waits into
-//! placements, and what its snapshot costs in memory. The loop is a worker's: batches of the same size, and every
-//! committed row applied before the next.
+//! `decide`: the scheduler's core alone, on one processor and without a store. It measures how fast the core places
+//! tasks, and how much memory its snapshot takes. The loop is a worker's: batches of the same size, and every committed
+//! row is applied before the next batch.
 
 pub mod drive;
 mod memory;
@@ -64,7 +64,7 @@ enum DecideWorkload {
 
 /// Sizes of the cells of `scale`.
 const SCALE_NODES: [u32; 3] = [1_000, 10_000, 100_000];
-/// Rounds over the sizes, and seconds of deciding of each that are enough.
+/// Fewest rounds over the sizes, and seconds of deciding of each that are enough.
 const SCALE_ROUNDS_MIN: u64 = 5;
 const SCALE_ROUNDS_MAX: u64 = 25;
 const SCALE_S_MIN: f64 = 0.5;
@@ -72,7 +72,7 @@ const SCALE_S_MIN: f64 = 0.5;
 /// Runs the benchmark.
 pub fn run(arguments: &DecideArguments, results: &mut Results) -> anyhow::Result<()> {
     let all = DecideWorkload::value_variants();
-    // Memory first: what is freed by the others would be used again and not be seen.
+    // Memory first: later it would reuse memory that the other workloads have freed.
     let chosen = all.iter().filter(|one| arguments.workload.is_empty() || arguments.workload.contains(one));
     for &one in chosen {
         match one {
@@ -112,9 +112,8 @@ fn line(
     Ok(())
 }
 
-/// One line per size, and one that compares them. One run takes milliseconds, which says little on a machine that does
-/// other things too: the sizes take turns, with other seeds, until there is enough of each, and what counts is the
-/// median.
+/// One line per size, and one that compares them. One run takes milliseconds, too short on a busy machine. The sizes
+/// therefore take turns, with other seeds, until each has enough runs, and the median counts.
 fn scale(arguments: &DecideArguments, results: &mut Results) -> anyhow::Result<()> {
     let mut samples: BTreeMap<u32, Vec<Driven>> = BTreeMap::new();
     for round in 0..SCALE_ROUNDS_MAX {

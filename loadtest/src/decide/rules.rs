@@ -1,5 +1,4 @@
-//! Workloads of tasks that are held against other tasks: the shapes of scheduler_perf's affinity and
-//! topology_spreading.
+//! Workloads of tasks with rules about other tasks: the shapes of scheduler_perf's affinity and topology_spreading.
 
 use borough_model::job::{Affinity, AffinityKind, Constraint, ConstraintOperator, JobKind, Spread};
 use borough_scheduler_core::CellSettings;
@@ -30,7 +29,7 @@ pub fn anti_affinity(seed: u64) -> DecideCell {
     maker.done(CellSettings::default())
 }
 
-/// One job whose tasks must all be in one zone, which every node is in.
+/// One job whose tasks must all be in one zone, which contains every node.
 pub fn affinity(seed: u64) -> DecideCell {
     let mut maker = maker(seed);
     maker.job(JobKind::Batch, 10_000, amounts(100, 500 * MIB), |spec| {
@@ -40,7 +39,7 @@ pub fn affinity(seed: u64) -> DecideCell {
     maker.done(CellSettings::default())
 }
 
-/// Forty jobs of as many users, none of whose tasks may share a node with another's.
+/// Forty jobs of as many users. No task may share a node with another user's.
 pub fn anti_affinity_users(seed: u64) -> DecideCell {
     let mut maker = maker(seed);
     let anybody = constraint("job.user", ConstraintOperator::Exists, &[]);

@@ -1,4 +1,4 @@
-//! The cells and jobs that are decided over.
+//! The cells and jobs of the benchmark.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use borough_model::{
 };
 use borough_scheduler_core::CellSettings;
 
-/// A cell and what wants to run in it.
+/// A cell and the jobs for it.
 pub struct DecideCell {
     pub settings: CellSettings,
     pub deltas: Vec<Delta>,
@@ -26,9 +26,10 @@ pub fn settings() -> CellSettings {
 }
 
 const GIB: u64 = 1 << 30;
+/// Bytes of a mebibyte.
 pub const MIB: u64 = 1 << 20;
 
-/// Makes a workload piece by piece.
+/// Builds a workload step by step.
 pub struct Maker {
     rng: Arc<dyn Rng>,
     deltas: Vec<Delta>,
@@ -37,7 +38,7 @@ pub struct Maker {
     jobs: u64,
 }
 
-/// Ids are random in a cell; these are spread as well, and the same for every run.
+/// A cell's ids are random. These are spread as well, and the same in every run.
 fn id_of(number: u64) -> u64 {
     (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -93,6 +94,7 @@ fn node_row(number: u64, cores: u64, gib: u64) -> NodeRow {
 }
 
 impl Maker {
+    /// An empty workload, whose random parts follow from `seed`.
     pub fn new(seed: u64) -> Self {
         Self { rng: SeededRng::shared(seed), deltas: Vec::new(), nodes: 0, tasks: 0, jobs: 0 }
     }
@@ -101,7 +103,7 @@ impl Maker {
         self.rng.next_u64() % end.max(1)
     }
 
-    /// A node on which so much is used already.
+    /// Adds a node with so much of it in use.
     pub fn node(&mut self, cores: u64, gib: u64, used_per_mille: u64) {
         self.node_of(node_row(self.nodes as u64, cores, gib), used_per_mille);
     }
@@ -120,6 +122,7 @@ impl Maker {
         self.nodes += 1;
     }
 
+    /// Adds a job.
     pub fn job(
         &mut self,
         kind: JobKind,
@@ -139,17 +142,19 @@ impl Maker {
         self.tasks += u64::from(count);
     }
 
+    /// Ends the workload.
     pub fn done(self, settings: CellSettings) -> DecideCell {
         DecideCell { settings, deltas: self.deltas, nodes: self.nodes, tasks: self.tasks }
     }
 }
 
+/// A request of processors and memory alone.
 pub fn amounts(cpu_millis: u64, memory_bytes: u64) -> Resources {
     Resources { cpu_millis, memory_bytes, ..Resources::default() }
 }
 
-/// 10,000 nodes of 4 cores and 32 GiB, 10 jobs of 10,000 tasks that each ask differently, about 100 m and 500 MiB (the
-/// node and task of scheduler_perf).
+/// 10,000 nodes of 4 cores and 32 GiB, and 10 jobs of 10,000 tasks. Each job has a shape of its own, about 100 m and
+/// 500 MiB (the node and task of scheduler_perf).
 pub fn ten_classes(seed: u64) -> DecideCell {
     let mut maker = Maker::new(seed);
     (0..10_000).for_each(|_| maker.node(4, 32, 0));
@@ -159,7 +164,7 @@ pub fn ten_classes(seed: u64) -> DecideCell {
     maker.done(CellSettings::default())
 }
 
-/// 10,000 nodes of 4 cores and 32 GiB, and so many tasks of ten classes in jobs of 50: for workers that divide the
+/// 10,000 nodes of 4 cores and 32 GiB, and so many tasks of ten classes in jobs of 50, for workers that divide the
 /// jobs.
 pub fn shared_out(seed: u64, tasks: u32) -> DecideCell {
     let mut maker = Maker::new(seed);
@@ -171,6 +176,7 @@ pub fn shared_out(seed: u64, tasks: u32) -> DecideCell {
     maker.done(CellSettings::default())
 }
 
+/// A hard constraint.
 pub fn constraint(attribute: &str, operator: ConstraintOperator, values: &[String]) -> Constraint {
     let (attribute, values) = (attribute.to_owned(), values.to_vec());
     Constraint { attribute, operator, values, preference: None }
@@ -213,8 +219,8 @@ pub fn thousand_classes(seed: u64) -> DecideCell {
     maker.done(CellSettings::default())
 }
 
-/// 10,000 nodes of four sizes and 150,000 tasks: large and small jobs, services with ports that spread and batch work,
-/// four bands of priority, a fifth with constraints. About nine tenths of the processors are asked for.
+/// 10,000 nodes of four sizes and 150,000 tasks: large and small jobs, services with ports that spread, batch work,
+/// four bands of priority, a fifth with constraints. They request about nine tenths of the processors.
 pub fn full_cell(seed: u64) -> DecideCell {
     let mut maker = Maker::new(seed);
     for _ in 0..10_000 {
@@ -260,8 +266,8 @@ fn domains_put(row: &mut NodeRow, domains: u32) {
     row.capacity = domains_counted(&row.capacity, &row.domains, 1000);
 }
 
-/// Nodes of which about half are too full for any of the tasks, and 20,000 tasks of 10 classes. With NUMA domains every
-/// second class asks to stay within one.
+/// Nodes of which about half are too full for any of the tasks, and 20,000 tasks of 10 classes. With NUMA domains,
+/// every second class must stay within one.
 pub fn scale(seed: u64, nodes: u32, numa_domains: u32) -> DecideCell {
     let mut maker = Maker::new(seed);
     for _ in 0..nodes {
@@ -281,8 +287,8 @@ pub fn scale(seed: u64, nodes: u32, numa_domains: u32) -> DecideCell {
     maker.done(CellSettings::default())
 }
 
-/// 15,000 nodes and two tasks for each, bound to it by its name: 30,000 classes (SchedulingDaemonset's narrowing, with
-/// every node as a target).
+/// 15,000 nodes and two tasks for each, bound to it by its name: 30,000 classes (SchedulingDaemonset with every node as
+/// a target).
 pub fn daemons(seed: u64) -> DecideCell {
     let mut maker = Maker::new(seed);
     (0..15_000).for_each(|_| maker.node(4, 32, 0));
@@ -294,7 +300,8 @@ pub fn daemons(seed: u64) -> DecideCell {
     maker.done(CellSettings::default())
 }
 
-/// 10,000 nodes; 200 jobs of 100 tasks that are too large for every node, each otherwise, before 50,000 tasks that fit.
+/// 10,000 nodes. 200 jobs of 100 tasks, each of its own shape and too large for every node, come before 50,000 tasks
+/// that fit.
 pub fn unschedulable(seed: u64) -> DecideCell {
     let mut maker = Maker::new(seed);
     (0..10_000).for_each(|_| maker.node(4, 32, 0));
@@ -312,7 +319,7 @@ const MEMORY_NODES: u32 = 20_000;
 /// Tasks per node of the memory workload.
 const MEMORY_TASKS: u32 = 20;
 
-/// Nodes with facts, labels and what is committed on them. Answers how many.
+/// Visits nodes with facts, labels and commitments. Returns how many.
 pub fn memory_nodes(_seed: u64, mut hear: impl FnMut(Delta)) -> u32 {
     for number in 0..MEMORY_NODES {
         let row = node_row(u64::from(number), 32, 128);
@@ -325,7 +332,7 @@ pub fn memory_nodes(_seed: u64, mut hear: impl FnMut(Delta)) -> u32 {
     MEMORY_NODES
 }
 
-/// Tasks that run on those nodes, in jobs of a hundred, half of them services that spread. Answers how many.
+/// Visits tasks that run on those nodes, in jobs of a hundred, half of them services that spread. Returns how many.
 pub fn memory_tasks(nodes: u32, mut hear: impl FnMut(Delta)) -> u32 {
     let tasks = nodes * MEMORY_TASKS;
     for job in 0..tasks / 100 {

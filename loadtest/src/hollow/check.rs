@@ -1,5 +1,5 @@
-//! What hollow nodes hold the control plane to: no task has two attempts at once, no attempt is begun after a later
-//! one, and no node is given more than it has or a port twice.
+//! Checks the control plane from the hollow nodes. No task may have two attempts at once, no attempt may begin after a
+//! later one, and no node may get more than its capacity or a port twice.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use borough_agent::AttemptId;
 use borough_proto::v1;
 use parking_lot::Mutex;
 
-/// Locks over which tasks are shared out.
+/// Locks that divide the tasks.
 const SHARDS: usize = 64;
-/// Violations that are kept word by word.
+/// Violations whose text is kept.
 const KEPT_MAX: usize = 20;
 
 type Task = (String, u32);
 
-/// What is known of a task in the whole cell.
+/// The state of a task in the whole cell.
 #[derive(Clone, Copy, Debug, Default)]
 struct KnownTask {
-    /// The latest attempt that was begun.
+    /// The latest begun attempt.
     latest: u64,
     /// The attempt that is not over, and its node.
     live: Option<(u64, usize)>,
@@ -31,7 +31,7 @@ pub struct Checker {
     tasks: Vec<Mutex<BTreeMap<Task, KnownTask>>>,
     /// When each node's session ended (microseconds, monotonic); 0 while it has one.
     away_since_us: Vec<AtomicU64>,
-    /// Silence after which a node's attempts may be given to others.
+    /// Silence after which other nodes may get a node's attempts.
     lost_after: Duration,
     violations: Mutex<Vec<String>>,
     count: AtomicU64,
@@ -49,7 +49,7 @@ impl Checker {
         }
     }
 
-    /// How many, and the first of them.
+    /// The number of violations, and the first of them.
     pub fn violations(&self) -> (u64, Vec<String>) {
         (self.count.load(Ordering::Relaxed), self.violations.lock().clone())
     }
@@ -69,7 +69,7 @@ impl Checker {
         look(self.tasks[place].lock().entry((id.job_id.clone(), id.index)).or_default())
     }
 
-    /// An attempt was begun on `node`.
+    /// Records that an attempt was begun on `node`.
     fn begun(&self, id: &AttemptId, node: usize, now: Duration) {
         let before = self.known(id, |known| {
             let before = *known;
@@ -89,7 +89,7 @@ impl Checker {
         }
     }
 
-    /// An attempt is over, or may be taken over by others because its node was away.
+    /// Records that an attempt is over, or that other nodes may get it because its node was away.
     fn over(&self, id: &AttemptId) {
         self.known(id, |known| {
             if known.live.is_some_and(|(incarnation, _)| incarnation == id.incarnation) {
@@ -104,7 +104,7 @@ impl Checker {
     }
 }
 
-/// What one node holds the control plane to.
+/// The checks of one node.
 pub struct Ledger {
     checker: Arc<Checker>,
     node: usize,
@@ -119,7 +119,7 @@ impl Ledger {
         Self { checker, node, capacity, attempts: BTreeMap::new(), used: v1::Resources::default() }
     }
 
-    /// The node has a session again. What was begun before a long silence is no longer its own alone.
+    /// The node has a session again. After a long silence, other nodes may have got its attempts.
     pub fn connected(&self, now: Duration) {
         if self.checker.is_lost(self.node, now) {
             self.attempts.keys().for_each(|id| self.checker.over(id));
@@ -172,8 +172,7 @@ fn charge(used: &mut v1::Resources, assignment: &v1::Assignment, step: fn(u64, u
     }
 }
 
-/// The first dimension of which more is used than there is. Rates of disks and networks are unlimited where a node
-/// does not know its own.
+/// The first dimension whose use exceeds the capacity. Unknown rates of disks and networks are unlimited.
 fn exceeded(used: &v1::Resources, capacity: &v1::Resources) -> Option<String> {
     let device = used
         .device_millis

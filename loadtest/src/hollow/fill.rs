@@ -1,4 +1,4 @@
-//! The tasks that nodes run while their connections break: a job spec that exactly so many of fit a node, submitted
+//! The tasks that nodes run while their connections break. Exactly so many of them fit a node. They are submitted
 //! through the public API until all of them run.
 
 use std::time::Duration;
@@ -14,14 +14,14 @@ use super::{CPU_MILLIS, MEMORY_BYTES};
 const USER: &str = "loadtest";
 /// Jobs submitted at once.
 const SUBMITTERS: usize = 16;
-/// Between two looks at what runs.
+/// Interval of checks of the running tasks.
 const LOOK: Duration = Duration::from_millis(200);
-/// Between two looks at what the gateway knows to run: each reads every task of the cell.
+/// Interval of listing the running tasks from the gateway: each reads every task of the cell.
 const LIST: Duration = Duration::from_secs(2);
-/// Processor time of a node that its tasks leave to those offered meanwhile.
+/// Processor time of a node that is left for tasks offered meanwhile.
 const CPU_MILLIS_LEFT: u64 = 1_000;
 
-/// Resources of which a node holds `per_node` and not one more: memory for nine tenths of another stays free.
+/// Resources of which exactly `per_node` fit a node: memory for nine tenths of another stays free.
 pub fn share(per_node: u32) -> v1::Resources {
     let per_node = u64::from(per_node.max(1));
     v1::Resources {
@@ -31,7 +31,7 @@ pub fn share(per_node: u32) -> v1::Resources {
     }
 }
 
-/// A service whose tasks only take `resources`; its environment has `spec_bytes` bytes.
+/// A service whose tasks only take `resources`. Its environment has `spec_bytes` bytes.
 pub fn service(
     user: &str,
     name: String,
@@ -75,10 +75,9 @@ pub fn jobs_of(tasks: u32, per_job: u32) -> impl Iterator<Item = (u32, u32)> {
     (0..tasks.div_ceil(each)).map(move |number| (number, each.min(tasks - number * each)))
 }
 
-/// What fills the nodes.
+/// The tasks that fill the nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct Fill {
-    /// Tasks of each node.
     pub per_node: u32,
     /// Tasks of a job.
     pub per_job: u32,
@@ -86,10 +85,10 @@ pub struct Fill {
     pub spec_bytes: usize,
 }
 
-/// Submits the jobs and waits until the gateway knows all their tasks to run; answers how long that took.
+/// Submits the jobs and waits until the gateway reports all their tasks as running. Returns how long that took.
 ///
 /// # Errors
-/// A refused job; tasks that do not run within `wait`.
+/// A refused job, or tasks that do not run within `wait`.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
 pub async fn nodes_fill(
     client: &Client,
@@ -136,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_holds_so_many_and_leaves_room_for_small_ones() {
+    fn a_node_holds_so_many_and_has_capacity_left_for_small_ones() {
         for per_node in [1, 7, 100, 1_000] {
             let share = share(per_node);
             let fits = MEMORY_BYTES / share.memory_bytes;

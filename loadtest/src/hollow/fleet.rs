@@ -1,4 +1,5 @@
-//! Simulated agents of one cell in this process: they share connections, and what they see is counted and checked.
+//! Simulated agents of one cell in this process. They share connections, and their observations are counted and
+//! checked.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,38 +25,35 @@ use super::traffic::Traffic;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// As an agent's.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
-/// Between two looks at what is waited for.
+/// Interval of checks of a condition.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Longest time that is told apart, in microseconds: ten minutes.
+/// The longest measurable time, in microseconds: ten minutes.
 const APPLIED_US_MAX: u64 = 600_000_000;
 
-/// What a fleet is made with.
+/// The configuration of a fleet.
 pub struct FleetOptions {
-    /// Gateways, as `http://HOST:PORT`; connections are shared out among them.
+    /// Gateways, as `http://HOST:PORT`. The connections are divided among them.
     pub gateways: Vec<String>,
-    /// Shown to them.
     pub token: Option<String>,
-    /// The nodes, by their first messages.
+    /// The first messages of the nodes.
     pub hellos: Vec<v1::Hello>,
     /// Sessions that share a connection; a real agent has its own.
     pub sessions_per_connection: usize,
-    /// How long what is simulated takes.
+    /// The durations of simulated steps.
     pub times: HollowTimes,
     /// Silence after which the cell may give a node's tasks to others.
     pub lost_after: Duration,
-    /// Time.
     pub clock: Arc<dyn Clock>,
-    /// Randomness.
     pub rng: Arc<dyn Rng>,
 }
 
-/// What all nodes have seen.
+/// Counters over all nodes.
 #[derive(Default)]
 pub struct Counters {
     /// Sessions that were begun.
     pub opened: AtomicU64,
-    /// Attempts that came to nothing, and sessions that the gateway ended.
+    /// Failed connections, and sessions that the gateway ended.
     pub broken: AtomicU64,
     /// Reports sent.
     pub reports: AtomicU64,
@@ -63,13 +61,11 @@ pub struct Counters {
     pub messages: AtomicU64,
     /// Attempts begun.
     pub begun: AtomicU64,
-    /// Attempts that have come to run.
     pub running: AtomicU64,
-    /// Attempts over.
     pub released: AtomicU64,
-    /// Attempts asked for after their end.
+    /// Attempts assigned after their end.
     pub late: AtomicU64,
-    /// What could not be understood.
+    /// Messages that were not understood.
     pub refused: AtomicU64,
 }
 
@@ -85,15 +81,13 @@ impl Counters {
     }
 }
 
-/// What the nodes share.
+/// State that the nodes share.
 pub struct FleetShared {
-    /// What they were made with.
     pub options: FleetOptions,
     /// The token, as it is sent.
     pub authorization: Option<MetadataValue<Ascii>>,
-    /// What they have seen.
     pub counters: Counters,
-    /// How far the sessions of the present generation of connections have come.
+    /// The stages of the sessions of the present generation of connections.
     pub tally: Mutex<GenerationCounts>,
     /// Messages to the gateways.
     pub sent: Traffic,
@@ -101,9 +95,8 @@ pub struct FleetShared {
     pub received: Traffic,
     /// Microseconds from a report to the answer that it is durable.
     pub applied_us: Mutex<Histogram<u64>>,
-    /// What they hold the control plane to.
     pub checker: Arc<Checker>,
-    /// Raised to have every node connect again.
+    /// Raised to make every node connect again.
     pub generation: watch::Sender<u64>,
     /// The end.
     pub cancelled: CancellationToken,
@@ -117,9 +110,8 @@ impl FleetShared {
     }
 }
 
-/// The nodes at work.
+/// A running fleet.
 pub struct Fleet {
-    /// What they share.
     pub shared: Arc<FleetShared>,
     nodes: JoinSet<()>,
 }
@@ -150,12 +142,12 @@ impl Fleet {
         Ok(Self { shared, nodes })
     }
 
-    /// Nodes whose session has come to `stage` or beyond.
+    /// Counts the nodes whose session is at `stage` or beyond.
     pub fn count(&self, stage: Stage) -> usize {
         self.shared.tally.lock().count(stage)
     }
 
-    /// Waits until the session of every node is open and its full report durable; answers how long that took.
+    /// Waits until the session of every node is open and its full report durable. Returns how long that took.
     ///
     /// # Errors
     /// It took longer than `patience`.
@@ -166,8 +158,7 @@ impl Fleet {
         Ok(took)
     }
 
-    /// Waits until every session has come to `stage`, for `patience` at most; answers how long that took, and how
-    /// many have.
+    /// Waits until every session is at `stage`, for `patience` at most. Returns how long that took, and how many are.
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
     pub async fn all_reached(&self, stage: Stage, patience: Duration) -> (Duration, usize) {
         let began = std::time::Instant::now();
@@ -181,7 +172,7 @@ impl Fleet {
         }
     }
 
-    /// Breaks every connection at once: each node connects again, paced as an agent does.
+    /// Breaks every connection at once. Each node connects again, with an agent's back-off.
     pub fn storm(&self) -> anyhow::Result<()> {
         *self.shared.channels.lock() = channels(&self.shared.options)?;
         let now = self.shared.options.clock.monotonic();

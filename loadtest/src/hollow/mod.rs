@@ -1,7 +1,7 @@
-//! `hollow`: simulated agents in one process that speak the real protocol through a real gateway. They hold sessions,
-//! run tasks that only seem to run, connect again in storms, and hold the control plane to its promises.
+//! `hollow`: simulated agents in one process that speak the real protocol with a real gateway. They hold sessions,
+//! simulate tasks, reconnect in storms, and check the control plane's guarantees.
 //!
-//! Against a cell of its own, or with `--gateway` against any cell.
+//! It runs against a cell of its own, or with `--gateway` against any cell.
 
 pub mod check;
 mod fill;
@@ -32,9 +32,9 @@ use fleet::{Counters, Fleet, FleetOptions};
 use storm::{StormArguments, storms_run};
 use usage::{ProcessUsage, process_usage};
 
-/// So long may all sessions take to come about.
+/// The time limit for opening all sessions.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Idle time measured after the sessions have come about.
+/// Idle time that is measured after all sessions are open.
 const SETTLE: Duration = Duration::from_secs(5);
 
 const GIB: u64 = 1 << 30;
@@ -94,7 +94,7 @@ pub struct SimulatedFleet {
 }
 
 impl SimulatedFleet {
-    /// How long things take.
+    /// The durations of simulated steps.
     pub fn times(&self) -> HollowTimes {
         HollowTimes {
             start_ms: self.start_ms.clone(),
@@ -136,7 +136,7 @@ pub fn hello(cell: &str, node: String, number: u32) -> v1::Hello {
         port_first: 20_000,
         port_last: 29_999,
         attributes: attributes.map(|(key, value)| (key.to_owned(), value)).into(),
-        // An address of its own: nodes of one address share its ports.
+        // An address of its own, since nodes of one address share its ports.
         host: std::net::Ipv4Addr::from(0x0a00_0000 + number).to_string(),
         agent_key: agent_key(cell, number),
         ..v1::Hello::default()
@@ -208,7 +208,7 @@ fn gateway_client(arguments: &HollowArguments) -> anyhow::Result<Client> {
     Ok(Client::new(config, rng)?)
 }
 
-/// Whether this run needs a cell of its own.
+/// Returns true if this run needs a cell of its own.
 pub fn is_own(arguments: &HollowArguments) -> bool {
     arguments.gateway.is_empty()
 }
@@ -262,7 +262,7 @@ fn per_second(count: usize, time: Duration) -> u64 {
     u64::try_from(count.saturating_mul(1_000_000) / time.as_micros().max(1)).unwrap_or(u64::MAX)
 }
 
-/// Processor time of the gateway per session between two looks.
+/// Processor time of the gateway per session between two measurements.
 fn cost(
     stats: &mut Map<String, Value>,
     name: &str,
@@ -277,7 +277,7 @@ fn cost(
     }
 }
 
-/// What the nodes have seen.
+/// Adds the nodes' counters.
 pub fn fleet_stats(stats: &mut Map<String, Value>, fleet: &Fleet) -> anyhow::Result<()> {
     let counters = &fleet.shared.counters;
     for (name, counter) in [
@@ -298,7 +298,7 @@ pub fn fleet_stats(stats: &mut Map<String, Value>, fleet: &Fleet) -> anyhow::Res
     Ok(())
 }
 
-/// Holds the sessions for as long as was asked.
+/// Keeps the sessions open for the requested time.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
 async fn hold(arguments: &HollowArguments) -> anyhow::Result<Duration> {
     let began = std::time::Instant::now();

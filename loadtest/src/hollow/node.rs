@@ -1,4 +1,4 @@
-//! One simulated node: the session of its agent with a gateway, again and again, paced as an agent paces it.
+//! One simulated node: its agent's session with a gateway, again and again, with an agent's back-off.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,9 +19,9 @@ use super::check::Ledger;
 use super::fleet::{Counters, FleetShared};
 use super::tally::Stage;
 
-/// Messages on their way to the gateway.
+/// Messages that wait for the gateway.
 const OUTBOX: usize = 16;
-/// Messages taken in before what follows from them is done.
+/// Messages that are handled before the node acts on them.
 const MESSAGES_MAX: usize = 64;
 
 /// A node.
@@ -36,10 +36,10 @@ struct HollowNode {
     generation: u64,
     /// The revision of the full report of the session.
     full: Option<u64>,
-    /// Whether it is durable, and whether everything that the node should run has come.
+    /// Whether it is durable, and whether the full desired state has arrived.
     reported: bool,
     desired: bool,
-    /// What the session counts as.
+    /// The stage that the session is counted in.
     stage: Stage,
 }
 
@@ -89,7 +89,7 @@ impl HollowNode {
             }
             (self.full, self.reported, self.desired) = (None, false, false);
             self.stage_set();
-            // At least half of the pause, as an agent.
+            // At least half of the pause, as in an agent.
             let half = u64::try_from(pause.as_micros() / 2).unwrap_or(1).max(1);
             let jitter = Duration::from_micros(self.shared.options.rng.next_u64() % half);
             tokio::time::sleep(pause / 2 + jitter).await;
@@ -110,7 +110,7 @@ impl HollowNode {
         }
         self.hollow.opened();
         self.waiting = None;
-        // Before the answer, as an agent.
+        // Before the answer, as in an agent.
         self.step(&outbox);
         Counters::add(&self.shared.counters.opened);
         let mut client = AgentServiceClient::new(channel)
@@ -131,7 +131,7 @@ impl HollowNode {
         }
     }
 
-    /// Takes in what has already arrived.
+    /// Handles the messages that have already arrived.
     fn messages_ready(&mut self, received: &mut Streaming<v1::GatewayMessage>) -> Result<(), Status> {
         for _ in 0..MESSAGES_MAX {
             match received.message().now_or_never() {
@@ -164,7 +164,7 @@ impl HollowNode {
         self.reported |= self.full.is_some_and(|full| revision >= full);
     }
 
-    /// Counts the session as far as it has come.
+    /// Counts the session at its present stage.
     fn stage_set(&mut self) {
         let stage = Stage::of(self.reported, self.desired);
         if stage != self.stage {
@@ -174,7 +174,7 @@ impl HollowNode {
         }
     }
 
-    /// What is due, and what is to be told.
+    /// Does what is due and sends the reports.
     fn step(&mut self, outbox: &mpsc::Sender<v1::AgentMessage>) {
         let clock = &self.shared.options.clock;
         let (now, wall_ms) = (clock.monotonic(), clock.wall_ms());
@@ -192,7 +192,7 @@ impl HollowNode {
             }
             let message = v1::AgentMessage { message: Some(message) };
             self.shared.sent.note(&message);
-            // There is room: nobody else sends, and the end of a session is seen where messages are received.
+            // The channel has room, since nobody else sends. The end of a session shows in the received stream.
             outbox.try_send(message).ok();
         }
     }

@@ -1,5 +1,5 @@
-//! Small jobs that a client submits at a steady rate through the public API while connections break: how many of their
-//! tasks the cell places, and how long each waits, as a watcher of the public API sees it.
+//! Small jobs that a client submits at a steady rate through the public API while connections break. A watcher of the
+//! public API measures how many of their tasks the cell places, and how long each waits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,10 +25,10 @@ const USER: &str = "offered";
 const TASKS: u32 = 20;
 /// Jobs submitted at once.
 const SUBMITTERS: usize = 64;
-/// Longest wait that is told apart, in microseconds: ten minutes.
+/// The longest measurable wait, in microseconds: ten minutes.
 const WAIT_US_MAX: u64 = 600_000_000;
 
-/// What was submitted and placed since the last look.
+/// Submissions and placements since the last measurement.
 #[derive(Debug)]
 struct Window {
     began: Instant,
@@ -57,11 +57,11 @@ impl Window {
     }
 }
 
-/// What submitter and watcher share.
+/// State that submitter and watcher share.
 struct Book {
     /// When each job was sent, by its name.
     sent: BTreeMap<String, Instant>,
-    /// Tasks seen placed, by job id and index: a restart is no placement of its own.
+    /// Placed tasks, by job id and index: a restart is no new placement.
     seen: BTreeSet<(String, u32)>,
     window: Window,
 }
@@ -80,7 +80,7 @@ impl Book {
     }
 }
 
-/// The load at work; it ends when dropped.
+/// The running load; it ends when dropped.
 pub struct Offered {
     book: Arc<Mutex<Book>>,
     cancelled: CancellationToken,
@@ -116,10 +116,10 @@ impl Offered {
         Ok(Self { book, cancelled, work })
     }
 
-    /// Rates and waits since the last look, or the start; begins the next window.
+    /// Rates and waits since the last call, or the start. Begins the next window.
     ///
     /// # Errors
-    /// Submitting or watching has failed since the last look.
+    /// Submitting or watching has failed since the last call.
     pub fn look(&mut self) -> anyhow::Result<Map<String, Value>> {
         if let Some(ended) = self.work.try_join_next() {
             ended?.context("the offered load ended")?;

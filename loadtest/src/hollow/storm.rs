@@ -1,5 +1,5 @@
-//! Storms: every connection breaks at once, and every node comes back with a full report. Measured until all sessions
-//! are current: their reports are durable, and the nodes have received everything that they should run.
+//! Storms: every connection breaks at once, and every node comes back with a full report. A storm lasts until all
+//! sessions are current: their reports are durable, and the nodes have received their full desired state.
 
 use std::time::Duration;
 
@@ -44,19 +44,19 @@ pub struct StormArguments {
 }
 
 impl StormArguments {
-    /// How long the tasks may take to run, the sessions to be current, and a call of the client to be answered: a
-    /// slow machine must not end the run.
+    /// The time limit for tasks to run, for sessions to be current after a storm, and for a call of the client. It is
+    /// long enough for a slow machine.
     pub fn wait(&self) -> Duration {
         Duration::from_secs(self.wait_s)
     }
 
-    /// Whether jobs are submitted.
+    /// Returns true if jobs are submitted.
     pub fn submits(&self) -> bool {
         self.tasks_per_node > 0 || self.offered_per_s > 0
     }
 }
 
-/// What the storms of a run share.
+/// State that the storms of a run share.
 struct Storms<'a> {
     arguments: &'a StormArguments,
     fleet: &'a Fleet,
@@ -64,7 +64,7 @@ struct Storms<'a> {
     offered: Option<Offered>,
 }
 
-/// Fills the nodes and has every storm; each gives a line of results.
+/// Fills the nodes and runs every storm. Each adds a line of results.
 ///
 /// # Errors
 /// Jobs were refused; tasks did not run, or sessions were not current, within the time.
@@ -184,7 +184,7 @@ fn own_pid() -> anyhow::Result<i32> {
     Ok(i32::try_from(std::process::id())?)
 }
 
-/// To a hundredth.
+/// Rounds to a hundredth.
 fn seconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 100.0).round() / 100.0
 }

@@ -1,26 +1,26 @@
-//! How many sessions of the present generation of connections are open and current. A storm begins a new generation:
-//! what nodes of an older one have reached counts no more.
+//! Counts how many sessions of the present generation of connections are open and current. A storm begins a new
+//! generation, and sessions of an older one no longer count.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// Longest time that is told apart, in microseconds: ten minutes.
+/// The longest measurable time, in microseconds: ten minutes.
 const SPREAD_US_MAX: u64 = 600_000_000;
 
-/// What the session of one node has reached.
+/// The stage of one node's session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     /// The gateway has not made its full report durable.
     Opening,
     /// Its full report is durable.
     Connected,
-    /// Its full report is durable, and it has received everything that it should run.
+    /// Its full report is durable, and it has received its full desired state.
     Current,
 }
 
 impl Stage {
-    /// Of a session whose full report is `reported`, and which has received the desired state where `desired`.
+    /// The stage of a session. `reported`: its full report is durable. `desired`: it has received the desired state.
     pub fn of(reported: bool, desired: bool) -> Self {
         match (reported, desired) {
             (true, true) => Self::Current,
@@ -41,13 +41,13 @@ pub struct GenerationCounts {
 }
 
 impl GenerationCounts {
-    /// No session at `now` (monotonic).
+    /// Starts at `now` (monotonic) without sessions.
     pub fn new(now: Duration) -> anyhow::Result<Self> {
         let current_us = Histogram::new_with_bounds(1, SPREAD_US_MAX, 3)?;
         Ok(Self { generation: 0, began: now, connected: 0, current: 0, current_us })
     }
 
-    /// Begins a generation: all sessions are broken at `now` (monotonic). Answers its number.
+    /// Begins a generation: all sessions are broken at `now` (monotonic). Returns its number.
     pub fn generation_begin(&mut self, now: Duration) -> u64 {
         self.generation += 1;
         (self.began, self.connected, self.current) = (now, 0, 0);
@@ -55,7 +55,7 @@ impl GenerationCounts {
         self.generation
     }
 
-    /// A session of `generation` went from one stage to another, at `now` (monotonic).
+    /// Records that a session of `generation` changed from one stage to another, at `now` (monotonic).
     pub fn moved(&mut self, generation: u64, from: Stage, to: Stage, now: Duration) {
         if generation != self.generation {
             return;

@@ -12,7 +12,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// One more message.
+    /// Counts a message.
     pub fn note(&self, message: &impl Message) {
         let bytes = u64::try_from(message.encoded_len()).unwrap_or(u64::MAX);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What a process takes of the machine.
+//! The resources that a process uses.
 
 use std::time::Duration;
 
@@ -9,11 +9,10 @@ use procfs::process::Process;
 pub struct ProcessUsage {
     /// Resident, in bytes.
     pub rss_bytes: u64,
-    /// Since its start.
     pub cpu: Duration,
 }
 
-/// What the process takes now.
+/// The present use of a process.
 pub fn process_usage(pid: i32) -> anyhow::Result<ProcessUsage> {
     let process = Process::new(pid)?;
     let stat = process.stat()?;
@@ -23,7 +22,7 @@ pub fn process_usage(pid: i32) -> anyhow::Result<ProcessUsage> {
     Ok(ProcessUsage { rss_bytes, cpu })
 }
 
-/// Has the kernel forget the most memory that the process ever had: [`process_peak`] is of the time since.
+/// Resets the kernel's record of the process's peak memory: [`process_peak`] then covers the time since.
 ///
 /// # Errors
 /// The process is another user's, or gone.
@@ -32,7 +31,7 @@ pub fn peak_reset(pid: i32) -> anyhow::Result<()> {
     Ok(std::fs::write(format!("/proc/{pid}/clear_refs"), "5")?)
 }
 
-/// The most memory that the process had at once, resident, in bytes.
+/// The peak of the process's resident memory, in bytes.
 pub fn process_peak(pid: i32) -> anyhow::Result<u64> {
     Ok(Process::new(pid)?.status()?.vmhwm.unwrap_or_default() * 1024)
 }

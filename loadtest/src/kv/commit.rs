@@ -9,7 +9,7 @@ use super::{Bench, key, load, scatter, value};
 const KEYS: [u64; 3] = [1, 10, 200];
 /// Clients at once.
 const CLIENTS: [u64; 4] = [1, 16, 64, 256];
-/// Keys written to, over and over.
+/// Number of keys, which are overwritten again and again.
 const KEY_COUNT: u64 = 200_000;
 /// Bytes of a value.
 const VALUE_BYTES: usize = 100;

@@ -1,7 +1,7 @@
 //! `kv`: the store's engine alone, as every role uses it: through the runner, with durable commits.
 //!
-//! Nothing of it is the layer's, so the figures say what the engine allows. Keys lie below one prefix, which is
-//! cleared at the beginning and at the end.
+//! The layer is not involved, so the results show what the engine allows. Keys lie below one prefix, which is cleared
+//! at the beginning and at the end.
 
 mod commit;
 mod placement;
@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 
 use crate::result::Results;
 
-/// Every key of the benchmark begins with it.
+/// The prefix of every key of the benchmark.
 const PREFIX: &[u8] = b"borough-loadtest/";
 
 /// Which engine is measured.
@@ -147,11 +147,11 @@ fn key(kind: u64, number: u64) -> Vec<u8> {
     [PREFIX, &kind.to_be_bytes(), &number.to_be_bytes()].concat()
 }
 
-/// What a load did.
+/// The result of a load.
 struct LoadOutcome {
-    /// How long each operation took, microseconds, of all clients.
+    /// The duration of each operation of all clients, in microseconds.
     samples_us: Vec<u64>,
-    /// How long the load lasted.
+    /// The duration of the load.
     elapsed: Duration,
 }
 
@@ -163,7 +163,7 @@ impl LoadOutcome {
         u64::try_from(per_second).unwrap_or(u64::MAX)
     }
 
-    /// The figures of a load whose operations are `noun`s of `items` `item`s each.
+    /// The results of a load whose operations are `noun`s of `items` `item`s each.
     fn stats(&self, noun: &str, clients: u64) -> anyhow::Result<Map<String, serde_json::Value>> {
         let mut stats = Map::new();
         stats.insert("clients".to_owned(), json!(clients));
@@ -192,7 +192,7 @@ where
                 operation(client, number).await?;
                 samples.push(u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX));
                 number += 1;
-                // Reads of an engine in memory never wait; others must get their turn all the same.
+                // Reads of an engine in memory never wait, so they must yield to other tasks.
                 tokio::task::coop::consume_budget().await;
             }
             Ok::<_, KvError>(samples)
@@ -209,7 +209,7 @@ where
     Ok(LoadOutcome { samples_us, elapsed })
 }
 
-/// A value of `bytes` bytes that no compression makes smaller, different for every number.
+/// A value of `bytes` bytes that cannot be compressed, different for every number.
 fn value(number: u64, bytes: usize) -> Vec<u8> {
     let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut value = Vec::with_capacity(bytes + 8);

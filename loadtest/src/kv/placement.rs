@@ -1,9 +1,9 @@
 //! The scheduler's commit as keys: at a given read version, two guards and three blind writes for each placement, and
 //! one journal entry, with conflicting keys reported.
 //!
-//! Twice: with every transaction in flight on nodes of its own, as of workers that keep to their partitions, and with
-//! nodes drawn at random, as of workers that do not know of each other. The second shows what conflicts cost; a lost
-//! batch is not tried again here, where a scheduler would commit its survivors.
+//! The load runs twice. First every transaction in flight has nodes of its own, like workers that keep to their
+//! partitions. Then nodes are drawn at random, like workers that do not know each other. The second run shows the cost
+//! of conflicts. A lost batch is not tried again here, whereas a scheduler would commit its survivors.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::{Bench, key, load, scatter, value};
 
-/// Nodes that placements are spread over.
+/// Nodes that get placements.
 const NODES: u64 = 10_000;
 /// Placements of one transaction, and transactions in flight.
 const SHAPES: [(u64, u64); 8] = [(1, 1), (1, 64), (16, 1), (16, 16), (64, 1), (64, 4), (64, 8), (256, 4)];

@@ -1,11 +1,11 @@
-//! Reads: points by ten in a transaction, and ranges of 100 rows.
+//! Reads: points, ten per transaction, and ranges of 100 rows.
 
 use borough_kv::{Idempotency, KvError, RangeRequest};
 use serde_json::json;
 
 use super::{Bench, key, load, scatter, value};
 
-/// Rows that are there.
+/// Number of rows.
 const ROWS: u64 = 100_000;
 /// Rows written in one transaction.
 const ROWS_PER_COMMIT: u64 = 1_000;

@@ -1,4 +1,5 @@
-//! From a commit to a tail that has read its journal entry: a watch of the head key, then a read from the cursor.
+//! The time from a commit to a tail that has read its journal entry: a watch of the head key, then a read from the
+//! cursor.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ const HEAD: u64 = 31;
 const PACE: Duration = Duration::from_millis(10);
 /// Entries appended one after the other by all producers.
 const PRODUCERS: u64 = 4;
-/// How long a tail waits for its watch before it looks all the same.
+/// How long a tail waits for its watch before it reads anyway.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// When each entry was sent, and when its commit was answered.
@@ -59,7 +60,7 @@ pub async fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Appends entries at a pace, each with its number.
+/// Appends numbered entries at a steady rate.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
 async fn produce(db: Database, producer: u64, until: Instant, times: EntryTimes) -> anyhow::Result<()> {
     let mut number = producer << 32;
@@ -83,7 +84,7 @@ async fn produce(db: Database, producer: u64, until: Instant, times: EntryTimes)
     Ok(())
 }
 
-/// Follows the journal: every entry's number, with when it was seen.
+/// Follows the journal. Returns every entry's number, with the time at which it was seen.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
 async fn follow(db: Database, until: Instant) -> anyhow::Result<Vec<(u64, Instant)>> {
     let mut seen = Vec::new();
@@ -103,7 +104,7 @@ async fn follow(db: Database, until: Instant) -> anyhow::Result<Vec<(u64, Instan
             seen.push((u64::from_be_bytes(number), now));
             cursor = borough_kv::database::key_after(&row_key);
         }
-        // A watch that ends with an error, or not at all, is followed by a look as well.
+        // A read also follows a watch that ends with an error, or not at all.
         tokio::time::timeout(LOOK.min(until.saturating_duration_since(Instant::now())), watch).await.ok();
     }
     Ok(seen)

@@ -1,4 +1,4 @@
-//! 10,000 watches at once, and how long after a commit they fire.
+//! 10,000 watches at once, and the time from a commit until they fire.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use super::{Bench, key, value};
 
-/// Watches at once: what FoundationDB allows one client by default.
+/// Number of watches: what FoundationDB allows one client by default.
 const WATCHES: u64 = 10_000;
 /// Watches opened in one transaction.
 const WATCHES_PER_COMMIT: u64 = 100;

@@ -11,7 +11,7 @@ pub struct BatchRow {
     pub submit_s: f64,
     pub duration_s: f64,
     pub cpu_millis: u64,
-    /// Of one machine.
+    /// Fraction of one machine's.
     pub memory_fraction: f64,
     pub job: u64,
     pub task: u64,
@@ -20,7 +20,7 @@ pub struct BatchRow {
 
 /// Cores of a machine of the trace.
 pub const MACHINE_CORES: u64 = 96;
-/// What a machine's memory is taken to be: the trace gives fractions of it only.
+/// The assumed memory of a machine: the trace only gives fractions of it.
 pub const MACHINE_MEMORY_MIB: u64 = 512 * 1024;
 
 const ROWS: &str = "batch_jobs.csv";

@@ -1,10 +1,10 @@
-//! In which order tasks of a trace arrive.
+//! The order in which tasks of a trace arrive.
 
 use borough_kv::env::SeededRng;
 
 use super::openb::OpenbTask;
 
-/// How arrivals are drawn.
+/// How the order of arrival is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum TaskOrder {
     /// Every task of the trace once, shuffled, then tasks drawn at random, as the authors of the experiment do
@@ -13,8 +13,8 @@ pub enum TaskOrder {
     Drawn,
 }
 
-/// The numbers of the tasks that arrive, in order: as many as keep the demand for cards within `per_mille` thousandths
-/// of `capacity_millis`, of which the first that would exceed it is the end.
+/// The numbers of the arriving tasks, in order. They end before the first task that would raise the demand for cards
+/// above `per_mille` thousandths of `capacity_millis`.
 pub fn arrivals(
     tasks: &[OpenbTask],
     order: TaskOrder,

@@ -1,4 +1,4 @@
-//! A cell in memory that is filled by the production core: the loop of a worker without its store.
+//! A cell in memory that the production core fills: the loop of a worker without its store.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,12 @@ use crate::decide::drive::committed;
 
 /// Wall time of the run: deciding takes it as an argument.
 pub const NOW_MS: i64 = 1_700_000_000_000;
+/// Bytes of a mebibyte.
 pub const MIB: u64 = 1 << 20;
-/// What cards are called.
+/// The kind of cards.
 pub const GPU: &str = "gpu";
 
-/// A cell and what plans of it have found.
+/// A cell, with the search results of its plans.
 pub struct ExperimentCell {
     pub snapshot: Snapshot,
     pub counters: PlanCounters,
@@ -30,7 +31,7 @@ pub struct ExperimentCell {
     jobs: u64,
 }
 
-/// Ids are random in a cell; these are spread as well, and the same for every run.
+/// A cell's ids are random. These are spread as well, and the same in every run.
 fn id_of(number: u64) -> u64 {
     (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -82,7 +83,7 @@ fn job_spec(user: &Name, task: &OpenbTask) -> anyhow::Result<JobSpec> {
     let kind = if task.service { JobKind::Service } else { JobKind::Batch };
     let mut spec = JobSpec::defaults(user.clone(), Name::new("task")?, kind, vec!["/bin/true".to_owned()]);
     spec.count = 1;
-    // One priority for all: nobody evicts anybody, and a batch is decided in the order of arrival.
+    // One priority for all: nobody is evicted, and a batch is decided in the order of arrival.
     spec.priority = PRIORITY;
     let resources = &mut spec.task.resources;
     (resources.cpu_millis, resources.memory_bytes) = (task.cpu_millis, task.memory_mib * MIB);
@@ -98,7 +99,7 @@ fn job_spec(user: &Name, task: &OpenbTask) -> anyhow::Result<JobSpec> {
 
 impl ExperimentCell {
     /// An empty cell with these nodes. Every node that fits is a candidate of every task, whatever the size of the
-    /// cell: what is compared is the policy, not how far the search goes.
+    /// cell: the comparison is of policies, not of search depth.
     pub fn new(settings: CellSettings, nodes: &[OpenbNode], seed: u64) -> anyhow::Result<Self> {
         let mut snapshot = Snapshot::new(settings);
         for (number, node) in (0..).zip(nodes) {
@@ -120,7 +121,7 @@ impl ExperimentCell {
         })
     }
 
-    /// Lets tasks arrive, one after the other, and answers which node each got. What gets none is dropped.
+    /// Lets tasks arrive, one after the other, and returns the node of each. Tasks without a node are dropped.
     pub fn arrive(&mut self, tasks: &[&OpenbTask]) -> anyhow::Result<Vec<Option<NodeId>>> {
         let first = self.jobs;
         for task in tasks {
@@ -157,7 +158,7 @@ impl ExperimentCell {
         Ok(())
     }
 
-    /// Thousandths of cards that nodes have.
+    /// Thousandths of cards in the nodes' capacity.
     pub fn gpu_capacity_millis(&self) -> u64 {
         self.snapshot
             .tables()
@@ -166,7 +167,7 @@ impl ExperimentCell {
             .sum()
     }
 
-    /// Thousandths of cards that are taken.
+    /// Thousandths of cards in use.
     pub fn gpu_used_millis(&self) -> u64 {
         self.snapshot
             .tables()
@@ -175,7 +176,7 @@ impl ExperimentCell {
             .sum()
     }
 
-    /// Processors and memory that are taken, in per cent of what nodes have.
+    /// Processors and memory in use, in per cent of the nodes' capacity.
     pub fn fixed_percent(&self) -> (f64, f64) {
         let mut sums = [0_u64; 4];
         for node in self.snapshot.tables().nodes() {

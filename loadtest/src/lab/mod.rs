@@ -1,5 +1,5 @@
-//! The policy lab: the same work placed by the production core under each scoring policy, on traces that others
-//! recorded. Nothing here runs tasks or keeps a store, except `replay`, which is about the whole scheduler.
+//! The policy lab: the production core places the same work under each scoring policy, on recorded traces of other
+//! clusters. No tasks run and no store is used, except in `replay`, which covers the whole scheduler.
 
 mod alibaba;
 mod arrival;

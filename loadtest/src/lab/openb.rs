@@ -14,20 +14,20 @@ pub struct OpenbNode {
     pub cpu_millis: u64,
     pub memory_mib: u64,
     pub cards: u32,
-    /// The model of its cards; empty where it has none.
+    /// The model of its cards; empty without cards.
     pub model: String,
 }
 
-/// What a task of the trace asks for.
+/// A task of the trace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OpenbTask {
     pub cpu_millis: u64,
     pub memory_mib: u64,
     /// Thousandths: a share of one card, or whole ones.
     pub gpu_millis: u64,
-    /// Models that will do; none: any.
+    /// Acceptable models; empty: any.
     pub models: Vec<String>,
-    /// Whether it serves somebody who waits, rather than being done at some time.
+    /// Whether it serves users, rather than being batch work.
     pub service: bool,
 }
 
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_without_a_trace_is_said_to_be_one() {
+    fn a_directory_without_a_trace_is_reported() {
         let directory = tempfile::tempdir().unwrap();
         assert!(variants(directory.path()).unwrap_err().to_string().contains("openb_pod_list_"));
         assert!(variants(Path::new("/nowhere")).unwrap_err().to_string().contains("--trace"));

@@ -1,4 +1,4 @@
-//! The policies that are compared: those of the core, by their names.
+//! The compared policies: those of the core, by their names.
 
 use anyhow::Context as _;
 use borough_scheduler_core::{CellSettings, ScoringProfile};
@@ -8,7 +8,7 @@ pub fn policies() -> Vec<&'static str> {
     ScoringProfile::names()
 }
 
-/// Those that were asked for: `all`, or names with commas between them.
+/// The requested policies: `all`, or names separated by commas.
 pub fn policies_asked(asked: &str) -> anyhow::Result<Vec<&'static str>> {
     if asked == "all" {
         return Ok(policies());
@@ -20,7 +20,7 @@ pub fn policies_asked(asked: &str) -> anyhow::Result<Vec<&'static str>> {
     asked.split(',').map(known).collect()
 }
 
-/// The settings of a cell that is filled by a policy.
+/// The settings of a cell that a policy fills.
 pub fn settings(policy: &str) -> anyhow::Result<CellSettings> {
     let profile: ScoringProfile = policy.parse()?;
     Ok(CellSettings { profile, ..CellSettings::default() })

@@ -51,7 +51,7 @@ impl ResultTable {
 }
 
 impl<'t> Row<'t> {
-    /// A value as it stands; empty where the table has no such column.
+    /// A value as text; empty if the table has no such column.
     pub fn text(self, column: &str) -> &'t str {
         let place = self.table.columns.get(column);
         let row = self.table.rows.get(self.number);

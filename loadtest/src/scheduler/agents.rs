@@ -1,5 +1,5 @@
-//! The same workloads through a real control process (gateway, workers, controllers), whose nodes are simulated agents:
-//! how many tasks per second come to run, as a watcher behind the public API sees it.
+//! The same workloads through a real control process (gateway, workers, controllers), with simulated agents as nodes. A
+//! watcher of the public API measures how many tasks per second begin to run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +30,7 @@ use crate::hollow::usage::process_usage;
 use crate::hollow::{fleet_options, fleet_stats};
 use crate::system::{System, SystemOptions};
 
-/// The cell of a control process that was started here.
+/// The cell of a control process that the benchmark starts.
 pub(super) const CELL: &str = "bench";
 
 /// What the watcher has seen.
@@ -40,7 +40,7 @@ struct WatchedTasks {
     running: Arc<SeenTasks>,
 }
 
-/// Runs a workload to running.
+/// Runs a workload until its tasks run.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
 pub async fn workload_run(
     options: &SystemOptions,
@@ -69,7 +69,7 @@ pub async fn workload_run(
     let late = match workload.background.nodes_late {
         0 => None,
         nodes => {
-            // They wait: what is measured is how fast the nodes wake them.
+            // They wait: the measurement is how fast new nodes requeue them.
             tokio::time::sleep(Duration::from_secs(2)).await;
             began = Instant::now();
             Some(beside.nodes_late(nodes)?)
@@ -193,7 +193,7 @@ impl WatchedTasks {
     }
 }
 
-/// Brings to running what is there before: how many tasks, and the jobs of what runs.
+/// Runs the tasks that exist before the measurement. Returns how many, and the jobs of the running ones.
 async fn before_run(
     client: &Client,
     arguments: &SchedulerBenchArguments,
@@ -227,7 +227,7 @@ fn job_submit(client: &Client, spec: JobSpec) -> impl Future<Output = anyhow::Re
     }
 }
 
-/// Opens the store that the control process has left.
+/// Checks the store that the control process has left.
 async fn store_check(system: &System, stats: &mut Map<String, Value>) -> anyhow::Result<()> {
     let (rng, _) = SeededRng::from_kernel();
     let options = OpenOptions::new(system.store_directory(), SystemClock::shared(), rng);

@@ -1,4 +1,4 @@
-//! What goes on while a workload is measured: work that fits nowhere, nodes that come and go, tasks that are stopped.
+//! The background load of a measured workload: unschedulable work, nodes that come and go, tasks that are stopped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use super::world::BenchCell;
 /// As `scheduler_perf`'s churn.
 pub const CHURN: Duration = Duration::from_secs(1);
 
-/// Runs all of it until it is `over`.
+/// Runs all background load until it is `over`.
 pub async fn background_run(
     world: Arc<BenchCell>,
     workload: Workload,
@@ -50,7 +50,7 @@ async fn confirm(world: &Arc<BenchCell>, confirms: bool, over: &AtomicBool) -> a
     if confirms { victims_confirm(world, over).await } else { Ok(()) }
 }
 
-/// The last node is lost and the last hopeless job stopped when the next ones come.
+/// Each round first declares the last node lost and stops the last unschedulable job.
 async fn churn(world: &BenchCell, workload: &Workload, over: &AtomicBool) -> anyhow::Result<()> {
     let mut number = 0_u32;
     while workload.background.churn && !over.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! What goes on while a workload is measured with agents: through the public API, and by agents that come and go.
+//! The background load of a workload measured with agents: through the public API, and by agents that come and go.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,27 +19,27 @@ use crate::hollow::fleet::Fleet;
 use crate::hollow::{SimulatedFleet, fleet_options};
 use crate::system::System;
 
-/// Requests at once where many nodes are tainted.
+/// Concurrent requests when many nodes are tainted.
 const TAINTS_AT_ONCE: usize = 64;
 
-/// User, name and tasks of the jobs that were there before.
+/// User, name and tasks of the earlier jobs.
 pub type JobsBefore = Vec<(String, String, u32)>;
 
-/// A cell and what is done to it besides the workload.
+/// A cell with its background load.
 pub struct BackgroundCell {
     client: Client,
     workload: Workload,
     gateways: Vec<String>,
     token: String,
     simulated: SimulatedFleet,
-    /// What agents that came later have found.
+    /// Violations that agents of the background load have found.
     violations: AtomicU64,
     nodes_gone: AtomicU64,
     jobs_stopped: AtomicU64,
 }
 
 impl BackgroundCell {
-    /// Besides `workload`, in the cell of `system`.
+    /// The background load of `workload`, in the cell of `system`.
     pub fn new(
         system: &System,
         client: &Client,
@@ -85,14 +85,14 @@ impl BackgroundCell {
         self.fleet((0..count).map(node))
     }
 
-    /// Ends agents that came later, and keeps what they have found.
+    /// Ends agents of the background load, and keeps the violations that they have found.
     pub async fn left(&self, fleet: Fleet) {
         let (violations, _) = fleet.shared.checker.violations();
         self.violations.fetch_add(violations, Ordering::Relaxed);
         fleet.end().await;
     }
 
-    /// Runs all of it until it is `over`.
+    /// Runs all background load until it is `over`.
     pub async fn run(self: Arc<Self>, jobs: JobsBefore, over: Arc<AtomicBool>) -> anyhow::Result<()> {
         tokio::try_join!(self.hopeless(&over), self.churn(&over), self.stop(jobs, &over))?;
         Ok(())
@@ -113,8 +113,8 @@ impl BackgroundCell {
         Ok(())
     }
 
-    /// The agent of the last node ends and the last hopeless job is stopped when the next ones come. The cell takes the
-    /// node for lost after its tolerance.
+    /// Each round first ends the agent of the last node and stops the last unschedulable job. The cell declares the
+    /// node lost after its tolerance.
     async fn churn(&self, over: &AtomicBool) -> anyhow::Result<()> {
         let (mut number, mut last) = (0_u32, None);
         while self.workload.background.churn && !over.load(Ordering::Relaxed) {
@@ -153,7 +153,7 @@ impl BackgroundCell {
         Ok(())
     }
 
-    /// Adds what was done, and what the agents that came later have found.
+    /// Adds the counters, and the violations that agents of the background load have found.
     pub fn stats(&self, stats: &mut Map<String, Value>) {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let known = stats.get("node_violations").and_then(Value::as_u64).unwrap_or(0);

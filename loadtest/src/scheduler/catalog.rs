@@ -1,5 +1,5 @@
 //! The workloads by name. Node and task shapes are those of the published benchmark of the same name (Kubernetes'
-//! `scheduler_perf`, Gödel's and others' papers); namespaces are users here, and a pod's labels are its job's.
+//! `scheduler_perf`, Gödel's and others' papers). Namespaces are users here, and a pod's labels are its job's.
 
 use borough_model::job::{AffinityKind, Spread};
 use clap::ValueEnum;
@@ -153,27 +153,27 @@ const RED: (&str, &str) = ("color", "red");
 const YELLOW: (&str, &str) = ("color", "yellow");
 const NODE: &str = "node.name";
 
-/// Each alone on its node.
+/// With each task alone on its node.
 fn alone(batch: Batch) -> Batch {
     batch.label(GREEN.0, GREEN.1).affinity(AffinityKind::Apart, NODE, GREEN, None)
 }
 
-/// All in one zone.
+/// With all tasks in one zone.
 fn zonal(batch: Batch) -> Batch {
     batch.label(BLUE.0, BLUE.1).affinity(AffinityKind::Near, "zone", BLUE, None)
 }
 
-/// Rather together.
+/// With a preference for nodes near each other.
 fn rather_near(batch: Batch) -> Batch {
     batch.label(RED.0, RED.1).affinity(AffinityKind::Near, NODE, RED, Some(1))
 }
 
-/// Rather alone.
+/// With a preference for nodes apart from each other.
 fn rather_apart(batch: Batch) -> Batch {
     batch.label(YELLOW.0, YELLOW.1).affinity(AffinityKind::Apart, NODE, YELLOW, Some(1))
 }
 
-/// Of a hundred users.
+/// Divided among a hundred users.
 fn of_users(batch: Batch) -> Batch {
     Batch { users: 100, ..batch }
 }
@@ -231,12 +231,12 @@ fn gated(
     Workload { vast_node: true, background, ..shaped(reference, 0, before, measured) }
 }
 
-/// Tasks of batch of which four fill a node of four cores but for a tenth.
+/// Batch tasks. Four of them fill a node of four cores except for a tenth.
 fn low(tasks: u32) -> Batch {
     Batch { cpu_millis: 900, priority: Some(100), ..Batch::plain("before", tasks) }
 }
 
-/// Nodes full of tasks of batch; each measured task has room where three of them give way. They have no grace.
+/// Nodes full of batch tasks. Each measured task needs three of them evicted. They have no grace.
 fn preempting(reference: &'static str, nodes: u32) -> Workload {
     let measured = Batch { cpu_millis: 3_000, ..Batch::plain("measured", nodes) };
     let background = BackgroundLoad { confirms: true, ..BackgroundLoad::default() };
@@ -257,7 +257,7 @@ impl WorkloadName {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// Its parts.
+    /// Its composition.
     pub fn workload(self) -> Workload {
         workload_of_gangs(self).unwrap_or_else(|| self.workload_of_tasks())
     }
@@ -323,7 +323,7 @@ impl WorkloadName {
         }
     }
 
-    /// Those of tasks that are held against other tasks, and of tasks that are not to be placed.
+    /// Workloads of tasks with rules about other tasks, and of tasks that must not be placed.
     fn between_tasks(self) -> Workload {
         match self {
             Self::SchedulingPodAntiAffinity => {

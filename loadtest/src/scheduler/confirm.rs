@@ -1,5 +1,4 @@
-//! Confirms the ends of tasks that give way, as the agents of nodes without any grace would: what their preemptors wait
-//! for.
+//! Confirms the ends of victims, for which preemptors wait, as the agents of nodes without any grace would.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use super::world::{BenchCell, SESSION};
 const PAGE_ENTRIES: usize = 256;
 /// Ends reported in one transaction: those of many nodes together, as a gateway does.
 const REPORTS_PER_COMMIT: usize = 256;
-/// Between two looks where nothing has come.
+/// Interval of checks while nothing has come.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Confirms until it is `over`.

@@ -1,6 +1,6 @@
 //! Workloads of gangs: those of `scheduler_perf` (podgroup/gangscheduling, podgroup/tas, cpg), and Gödel's mix of
-//! services and gangs. Its mean over a run is nobody's published floor: upstream measures them since 2026 and sets
-//! none.
+//! services and gangs. No threshold is published for their mean over a run: upstream has measured them since 2026 and
+//! sets none.
 
 use borough_model::Name;
 use borough_model::job::{GangSpec, GangTopology, JobSpec, Role, TaskOverride};
@@ -8,23 +8,24 @@ use borough_model::job::{GangSpec, GangTopology, JobSpec, Role, TaskOverride};
 use super::catalog::{WorkloadName, plain};
 use super::workload::{Batch, Workload};
 
-/// How the jobs of a batch are gangs.
+/// How the jobs of a batch form gangs.
 #[derive(Clone, Copy, Debug)]
 pub struct GangShape {
     /// Tasks of a job.
     pub members: u32,
     /// Per cent of the jobs that are gangs; the others are services of as many tasks.
     pub percent: u32,
-    /// All members in one rack.
+    /// Whether all members must be in one rack.
     pub one_rack: bool,
-    /// Roles of a job, each with as many of the members; 1: none are named.
+    /// Roles of a job, each with an equal part of the members; 1: no named roles.
     pub roles: u32,
 }
 
 impl GangShape {
-    /// Makes the job of a number a gang, if it is to be one.
+    /// Makes job `number` a gang, if it must be one.
     pub fn shape(self, number: u32, spec: &mut JobSpec) -> anyhow::Result<()> {
-        // 37 and 100 have no divisor in common: of any hundred jobs in a row as many as wanted, in turns.
+        // 37 and 100 have no common divisor: any hundred jobs in a row contain the wanted number of gangs, evenly
+        // mixed.
         if number.wrapping_mul(37) % 100 >= self.percent {
             return Ok(());
         }
@@ -47,7 +48,7 @@ impl GangShape {
 
 fn gangs(reference: &'static str, gangs: u32, shape: GangShape) -> Workload {
     let measured = Batch { gang: Some(shape), ..Batch::plain("measured", gangs * shape.members) };
-    // Racks of a hundred: fifty of them.
+    // Racks of a hundred nodes: fifty of them.
     Workload { measured, rack_nodes: 100, ..plain(reference, 5_000, 0, 0) }
 }
 

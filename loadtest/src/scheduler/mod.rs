@@ -1,9 +1,9 @@
-//! `scheduler`: the scheduler pool over a real store, with nodes as rows: how many tasks per second are admitted,
-//! decided, committed durably, and seen back by an independent watcher. With `--agents` the same through a real control
-//! process, until simulated agents have brought them to running.
+//! `scheduler`: the scheduler pool over a real store, with nodes as rows. It measures how many tasks per second are
+//! admitted, decided, committed durably, and seen by an independent watcher. With `--agents` it does the same through a
+//! real control process, until simulated agents run them.
 //!
-//! As in Kubernetes' `scheduler_perf` the creation of the work overlaps its measurement: the time runs from the first
-//! submission to the last placement seen.
+//! As in Kubernetes' `scheduler_perf`, the creation of the work overlaps its measurement: time runs from the first
+//! submission to the last observed placement.
 
 mod agents;
 mod background;
@@ -35,9 +35,9 @@ use catalog::WorkloadName;
 use workload::{Batch, GATE, Workload, hopeless_spec, node_of, vast_facts};
 use world::{BenchCell, SeenTasks};
 
-/// Between two looks at how many tasks are placed, for the rate by second.
+/// Interval of counting placed tasks, for the rate per second.
 const SAMPLE: Duration = Duration::from_secs(1);
-/// So long without a placement means that the rest never comes.
+/// If nothing is placed for so long, the rest never will be.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Jobs submitted at once.
 const SUBMITTERS: usize = 64;
@@ -74,7 +74,7 @@ pub struct SchedulerBenchArguments {
 }
 
 impl SchedulerBenchArguments {
-    /// How many workers.
+    /// The number of workers.
     pub fn workers(&self) -> u32 {
         self.workers
     }
@@ -145,7 +145,7 @@ async fn workload_run(
         .await?;
     let submitted = began.elapsed();
     if workload.background.nodes_late > 0 {
-        // They wait: what is measured is how fast the nodes wake them.
+        // They wait: the measurement is how fast new nodes requeue them.
         tokio::time::sleep(Duration::from_secs(2)).await;
         began = Instant::now();
         world.nodes_add(workload.background.nodes_late, node).await?;
@@ -177,7 +177,7 @@ async fn workload_run(
     Ok(stats)
 }
 
-/// Places what is there before: how many tasks, and the jobs of what was placed.
+/// Places the tasks that exist before the measurement. Returns how many, and the jobs of the placed ones.
 async fn before_place(
     world: &Arc<BenchCell>,
     arguments: &SchedulerBenchArguments,
@@ -235,7 +235,7 @@ fn rate_stats(
     stat("sampled_mean_per_s", json!(mean(samples)));
 }
 
-/// Submits the jobs of a batch with `submit`, as fast as they are taken or at a rate of tasks.
+/// Submits the jobs of a batch with `submit`, as fast as they are accepted or at a rate of tasks.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
 async fn jobs_submit<Fut>(
     arguments: &SchedulerBenchArguments,
@@ -288,7 +288,7 @@ async fn sampled(seen: Arc<SeenTasks>, over: Arc<AtomicBool>) -> Vec<usize> {
     samples
 }
 
-/// The mean of the samples but the first and the last, which are of broken seconds; 0 where there are too few.
+/// The mean of the samples without the first and the last, which cover parts of a second; 0 if there are too few.
 fn mean(samples: &[usize]) -> usize {
     let whole = samples.get(1..samples.len().saturating_sub(1)).unwrap_or_default();
     whole.iter().sum::<usize>().checked_div(whole.len()).unwrap_or_default()

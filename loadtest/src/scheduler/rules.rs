@@ -1,5 +1,5 @@
-//! Whether the tasks of a cell stand where their rules allow it: computed from the rows alone, by the words of the spec
-//! and by none of the scheduler's code.
+//! Checks whether the tasks of a cell are placed as their rules allow. It computes this from the rows alone, by the
+//! meaning of the spec and with none of the scheduler's code.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use borough_model::node::{Taint, TaintEffect};
 use borough_model::{JobId, JobRow, NodeRow, TaskRow, TaskState};
 use borough_store::mirror::MirrorState;
 
-/// Violations that are told word by word.
+/// Violations whose text is reported.
 const TOLD_MAX: usize = 10;
 
 /// A task that is placed.
@@ -25,10 +25,9 @@ struct CheckedJob {
     spec: Arc<JobSpec>,
 }
 
-/// What was found.
+/// The violations.
 #[derive(Default)]
 pub struct BrokenRules {
-    /// How many.
     pub count: usize,
     /// The first of them.
     pub texts: Vec<String>,
@@ -43,7 +42,7 @@ impl BrokenRules {
     }
 }
 
-/// Everything that stands where it must not.
+/// Finds every task that is placed where it must not be.
 pub fn rules_check(state: &MirrorState) -> BrokenRules {
     let mut found = BrokenRules::default();
     let jobs: BTreeMap<JobId, CheckedJob> = state
@@ -56,7 +55,7 @@ pub fn rules_check(state: &MirrorState) -> BrokenRules {
     let placed: Vec<CheckedPlacement<'_>> = state
         .tasks()
         .values()
-        // What has ended, or waits for its next attempt, keeps the name of its last node.
+        // A task that has ended, or waits for its next attempt, keeps the name of its last node.
         .filter(|row| !matches!(row.state, TaskState::Dead | TaskState::Pending))
         .filter_map(|row| {
             let (job, node) = (jobs.get(&row.id.job)?, state.nodes().get(&row.node?)?);
@@ -108,8 +107,8 @@ fn attribute<'a>(node: &'a NodeRow, key: &str) -> Option<&'a str> {
     }
 }
 
-/// Whether a node's taints let the tasks of a spec that tolerates nothing on it; one that tolerates anything is not
-/// judged.
+/// Returns true if a node's taints allow the tasks of a spec without tolerations. Specs with any toleration are not
+/// checked.
 fn is_tolerated(node: &NodeRow, spec: &JobSpec) -> bool {
     let keeps_away = |taint: &Taint| taint.effect != TaintEffect::PreferNoSchedule;
     !spec.tolerations.is_empty() || !node.taints.iter().any(keeps_away)
@@ -129,7 +128,7 @@ fn is_met(constraint: &Constraint, value: Option<&str>) -> bool {
     }
 }
 
-/// Whether an affinity of `owner` means the tasks of `other`.
+/// Returns true if an affinity of `owner` selects the tasks of `other`.
 fn means(affinity: &Affinity, owner: &CheckedJob, other: &CheckedJob) -> bool {
     let value = |key: &str| match key {
         "job.user" => Some(other.row.user.as_str()),
@@ -166,7 +165,7 @@ fn affinity_check(
             domain.and_then(|domain| by_domain.get(domain)).map_or(0, |count| count - usize::from(is_meant));
         let well = match affinity.kind {
             AffinityKind::Apart => others == 0,
-            // The first of its kind may stand anywhere.
+            // The first task of its kind may be anywhere.
             AffinityKind::Near => domain.is_some() && (others > 0 || (is_meant && total == 1)),
         };
         if !well {
@@ -178,8 +177,8 @@ fn affinity_check(
     }
 }
 
-/// No domain has more of the job's tasks than its skew allows above the emptiest domain there is a ready node in, and
-/// than its cap.
+/// Checks the limits of a spread. No domain may exceed its cap, or have more of the job's tasks than the skew allows
+/// above the emptiest domain with a ready node.
 fn skew_check(
     job: &CheckedJob,
     state: &MirrorState,

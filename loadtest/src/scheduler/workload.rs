@@ -1,4 +1,4 @@
-//! What a workload is made of: nodes, what is there before, what is measured, and what goes on meanwhile.
+//! The parts of a workload: nodes, earlier tasks, measured tasks, and background load.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub const GATE: &str = "gate";
 /// A workload.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// Where its shape is from.
+    /// The source of its shape.
     pub reference: &'static str,
     /// Nodes of the usual shape.
     pub nodes: u32,
@@ -28,11 +28,11 @@ pub struct Workload {
     pub rack_nodes: u32,
     /// Values of the attribute `zone` over them.
     pub zones: u32,
-    /// So many of the nodes, the first ones, are tainted: nothing new goes there.
+    /// The first so many nodes are tainted: no new task goes there.
     pub tainted: u32,
-    /// One more node, with room for every task.
+    /// Whether to add one node with room for every task.
     pub vast_node: bool,
-    /// Tasks placed before anything is measured, one batch after the other.
+    /// Batches placed before the measurement, one after the other.
     pub before: Vec<Batch>,
     /// What is measured.
     pub measured: Batch,
@@ -49,38 +49,33 @@ pub struct BackgroundLoad {
     pub hopeless_per_s: u32,
     /// A node and a task that fits nowhere come and go every second.
     pub churn: bool,
-    /// So many of the tasks placed before are stopped per second; without agents they stay stopping.
+    /// Earlier tasks that are stopped per second; without agents they stay stopping.
     pub stopped_per_s: u32,
-    /// Jobs per second of one task that takes the place of others.
+    /// Jobs per second of one task that preempts others.
     pub preempting_per_s: u32,
-    /// Ends of tasks that give way are confirmed, as agents would whose tasks have no grace.
+    /// Whether ends of victims are confirmed, as by agents whose tasks have no grace.
     pub confirms: bool,
-    /// So many nodes come only when the measured tasks are all waiting for them.
+    /// So many nodes are added only when all measured tasks wait for them.
     pub nodes_late: u32,
 }
 
 /// Tasks of one shape.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// Names of its jobs begin with this.
+    /// The prefix of its jobs' names.
     pub prefix: &'static str,
-    /// How many.
     pub tasks: u32,
-    /// Users the jobs are shared out among: what namespaces are elsewhere.
+    /// Users that its jobs are divided among: elsewhere these are namespaces.
     pub users: u32,
-    /// All tasks are of one job: its rule counts the job's own tasks.
+    /// Whether all tasks belong to one job, whose rule counts the job's own tasks.
     pub one_job: bool,
-    /// Its jobs are gangs, or some of them.
+    /// Whether its jobs, or some of them, are gangs.
     pub gang: Option<GangShape>,
-    /// Admitted and not to be placed: they wait for a job that never ends.
+    /// Whether they are admitted but not placed: they wait for a job that never ends.
     pub gated: bool,
-    /// Labels of its jobs.
     pub labels: Vec<(&'static str, &'static str)>,
-    /// Where tasks may go.
     pub constraints: Vec<Constraint>,
-    /// Over what they spread.
     pub spread: Vec<Spread>,
-    /// Near what, and apart from what.
     pub affinity: Vec<Affinity>,
     /// Thousandths of a core of each task.
     pub cpu_millis: u64,
@@ -89,7 +84,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Pods of `scheduler_perf` that ask for nothing but 100 thousandths of a core and 500 MiB.
+    /// Pods of `scheduler_perf` that only request 100 thousandths of a core and 500 MiB.
     pub fn plain(prefix: &'static str, tasks: u32) -> Self {
         Self {
             prefix,
@@ -107,13 +102,13 @@ impl Batch {
         }
     }
 
-    /// With a label.
+    /// Adds a label.
     pub fn label(mut self, key: &'static str, value: &'static str) -> Self {
         self.labels.push((key, value));
         self
     }
 
-    /// With an affinity to the tasks of any user's jobs that have a label.
+    /// Adds an affinity to the tasks of any user's jobs that have a label.
     pub fn affinity(
         mut self,
         kind: AffinityKind,
@@ -158,7 +153,7 @@ impl Batch {
     }
 }
 
-/// The attribute or label is one of these.
+/// Requires that the attribute or label is one of these.
 pub fn within(attribute: &str, values: &[&str]) -> Constraint {
     Constraint {
         attribute: attribute.to_owned(),
@@ -213,7 +208,7 @@ pub fn hopeless_spec(name: &str) -> anyhow::Result<JobSpec> {
     spec("loadtest", name, 1, resources)
 }
 
-/// A job of one task of production that has room where three of four tasks of batch give way.
+/// A job of one production task that needs three of four batch tasks evicted.
 pub fn preempting_spec(name: &str) -> anyhow::Result<JobSpec> {
     let resources = Resources { cpu_millis: 3_000, memory_bytes: 500 * MIB, ..Resources::default() };
     spec("loadtest-high", name, 1, resources)

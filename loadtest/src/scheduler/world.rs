@@ -1,5 +1,4 @@
-//! A cell for the scheduler alone: its store, nodes as rows, the production workers, and a watcher that is none of
-//! them.
+//! A cell for the scheduler alone: its store, nodes as rows, the production workers, and an independent watcher.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -41,11 +40,11 @@ use super::rules::rules_check;
 const NODES_PER_COMMIT: u32 = 200;
 /// Entries a watcher reads at once.
 const PAGE_ENTRIES: usize = 1_024;
-/// What a worker of the production configuration decides at once.
+/// The most tasks that a worker decides at once in production.
 const BATCH_TASKS_MAX: usize = 256;
 const LEASE_MS: u64 = 5_000;
 
-/// Tasks as the watcher has seen them placed.
+/// The tasks that the watcher has seen placed.
 #[derive(Default)]
 pub struct SeenTasks {
     placed: Mutex<BTreeSet<TaskId>>,
@@ -53,7 +52,7 @@ pub struct SeenTasks {
 }
 
 impl SeenTasks {
-    /// Takes note of a task.
+    /// Records a task.
     pub fn task(&self, task: TaskId) {
         let mut placed = self.placed.lock();
         placed.insert(task);
@@ -63,7 +62,7 @@ impl SeenTasks {
     fn note<'a>(&self, deltas: impl Iterator<Item = &'a Delta>) {
         let mut placed = self.placed.lock();
         for delta in deltas {
-            // What is only held for a preemptor or a gang that gathers is no placement yet, and may never be one.
+            // A task that is only held for victims or a gang is no placement yet, and may never be one.
             if let Delta::Task { row } = delta
                 && row.node.is_some()
                 && row.state != TaskState::Held
@@ -74,7 +73,7 @@ impl SeenTasks {
         self.count.store(placed.len(), Ordering::Relaxed);
     }
 
-    /// Waits until there are `count`.
+    /// Waits until the count is `count`.
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
     pub async fn reached(&self, count: usize, patience: Duration) -> anyhow::Result<()> {
         let mut known = (self.count(), Instant::now());
@@ -92,7 +91,7 @@ impl SeenTasks {
         Ok(())
     }
 
-    /// How many different tasks.
+    /// Counts the different tasks.
     pub fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
@@ -101,13 +100,10 @@ impl SeenTasks {
 /// The session of every node's agent.
 pub const SESSION: u64 = 1;
 
-/// The cell.
+/// A cell for the scheduler alone.
 pub struct BenchCell {
-    /// Its store.
     pub db: Database,
-    /// Its keys.
     pub space: CellSpace,
-    /// What the watcher has seen.
     pub seen: Arc<SeenTasks>,
     metrics: WorkerMetrics,
     clock: Arc<dyn Clock>,
@@ -135,7 +131,7 @@ impl BenchCell {
             }
         };
         let db = Database::new(engine);
-        // A name of its own: a cluster may be shared, and keeps what an earlier run left.
+        // A unique name: a cluster may be shared, and keeps the keys of an earlier run.
         let space = CellSpace::new(Name::new(format!("loadtest-{:016x}", rng.next_u64()))?);
         let meta = CellMeta {
             failure_domains: vec!["rack".to_owned()],
@@ -153,7 +149,7 @@ impl BenchCell {
         Ok(Self { db, space, seen, metrics, clock, rng, cancelled, tasks, embedded })
     }
 
-    /// What a transaction says of itself.
+    /// The author of a transaction.
     pub fn change(&self, action: &'static str) -> Change {
         let request = request_id_random(&*self.rng);
         Change { request, actor: "user/loadtest".to_owned(), action, at_ms: self.clock.wall_ms() }
@@ -250,13 +246,13 @@ impl BenchCell {
         Ok(lose.await?)
     }
 
-    /// Starts the watcher: it follows the journal as any client would, and knows nothing of the workers.
+    /// Starts the watcher: it follows the journal as any client would, and does not know the workers.
     pub async fn watcher_start(&mut self) -> anyhow::Result<()> {
         let seen = Arc::clone(&self.seen);
         self.follow(move |deltas| seen.note(deltas)).await
     }
 
-    /// Hears every delta from now on, page by page.
+    /// Visits every delta from now on, page by page.
     pub async fn follow(
         &mut self,
         hear: impl FnMut(&mut dyn Iterator<Item = &Delta>) + Send + 'static,
@@ -316,12 +312,12 @@ impl BenchCell {
         self.seen.reached(count, patience).await
     }
 
-    /// Holds the whole cell against the store's rules, and its tasks against their own.
+    /// Checks the whole cell against the store's rules, and its tasks against their own.
     pub async fn check(&self, stats: &mut Map<String, Value>) -> anyhow::Result<()> {
         cell_stats(&self.db, &self.space, stats).await
     }
 
-    /// Ends workers and watcher, and gives the store back.
+    /// Ends workers and watcher, and closes the store.
     pub async fn end(self) {
         self.cancelled.cancel();
         for task in self.tasks {
@@ -353,7 +349,7 @@ pub async fn cell_stats(
     Ok(())
 }
 
-/// Follows the journal for good; an error of the store is followed by another look.
+/// Follows the journal without end. After an error of the store it reads again.
 async fn watch(
     db: Database,
     space: CellSpace,
@@ -375,7 +371,7 @@ async fn watch(
         hear(&mut page.entries.iter().flat_map(|(_, entry)| &entry.deltas));
         after = page.next;
         if !page.more {
-            // A watch may be late: look all the same.
+            // A watch may be late: read anyway.
             tokio::time::timeout(Duration::from_millis(500), watch).await.ok();
         }
     }

@@ -1,22 +1,21 @@
-//! Whether a figure grows without bound: the verdict of a soak, as a function of its samples.
+//! Decides whether a value grows without bound: the verdict of a soak, as a function of its samples.
 
-/// What a figure may grow by for no lasting reason, beside a share of itself.
+/// Growth without meaning, besides a share of the value.
 const SLACK_BYTES: u64 = 32 << 20;
-/// Fewer samples say nothing.
+/// Fewer samples give no verdict.
 const SAMPLES_MIN: usize = 30;
 
-/// The most a figure reached in the middle third of a run and in the last one. The first third fills caches and the
-/// population. A figure that swings (a log that is cut at every checkpoint) has its peaks compared, not its moments.
+/// The maxima of a value in the middle third of a run and in the last one. The first third fills caches and the
+/// population. For a value that swings (a log that is cut at every checkpoint), peaks are comparable and single samples
+/// are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peaks {
-    /// The most of the middle third.
     pub middle: u64,
-    /// The most of the last third.
     pub last: u64,
 }
 
 impl Peaks {
-    /// Of the samples in their order; `None` where there are too few.
+    /// From the samples in their order; `None` if they are too few.
     pub fn of(samples: &[u64]) -> Option<Self> {
         if samples.len() < SAMPLES_MIN {
             return None;
@@ -27,7 +26,7 @@ impl Peaks {
         Some(Self { middle: most(middle), last: most(last) })
     }
 
-    /// Whether the last third went beyond the middle one by more than a fifth and the slack.
+    /// Returns true if the last third exceeds the middle one by more than a fifth and the slack.
     pub fn grows(self) -> bool {
         self.last.saturating_sub(self.middle) > self.middle / 5 + SLACK_BYTES
     }
@@ -40,7 +39,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn growth_is_told_from_swinging() {
+    fn growth_is_distinguished_from_swinging() {
         let flat: Vec<u64> = (0..90).map(|at| 100 * MIB + at % 7 * MIB).collect();
         assert!(!Peaks::of(&flat).unwrap().grows());
         let saw: Vec<u64> = (0..90).map(|at| 50 * MIB + at % 13 * 20 * MIB).collect();

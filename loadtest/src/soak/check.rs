@@ -1,4 +1,4 @@
-//! What must hold at every version of a soak, read at one version.
+//! The rules of every version of a soak, checked at one version.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,12 @@ use super::rows;
 
 type ImageRows = Vec<(Bytes, Bytes)>;
 
-/// What follows the kind in a key, and the value.
+/// The key after its kind, and the value.
 type Row<'a> = (&'a [u8], &'a [u8]);
 
 /// All rows at one version.
 pub struct StoreImage {
-    /// The version.
     pub version: Version,
-    /// Every row.
     pub rows: ImageRows,
 }
 
@@ -31,7 +29,8 @@ pub async fn image(database: &Database) -> Result<StoreImage, KvError> {
     database.run("soak_check", Idempotency::ReadOnly, read).await
 }
 
-/// Every rule: tasks are counted once on their node, in their job and over all; the journal's count is its length.
+/// Checks every rule: tasks are counted once on their node, in their job and in total; the journal's count is its
+/// length.
 pub fn image_check(image: &StoreImage) -> anyhow::Result<()> {
     let mut kinds: BTreeMap<&[u8], Vec<Row<'_>>> = BTreeMap::new();
     for (key, value) in &image.rows {

@@ -1,4 +1,4 @@
-//! The writers of a soak: jobs come and go with their tasks, nodes beat, the journal grows and is trimmed.
+//! The writers of a soak: jobs come and go with their tasks, nodes send heartbeats, the journal grows and is trimmed.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,15 +8,15 @@ use borough_kv::{Database, Idempotency, KvError, KvResult, RangeRequest, Transac
 
 use super::rows;
 
-/// Jobs a writer keeps, more or less.
+/// Roughly the jobs that a writer keeps.
 const JOBS: usize = 100;
 /// Most tasks of a job.
 const TASKS_MAX: u64 = 16;
-/// Rows of one bulk transaction, and how many such transactions there are before all are cleared at once.
+/// Rows of one bulk transaction, and how many such transactions come before all are cleared at once.
 const BULK_ROWS: u64 = 500;
 const BULK_PARTS: u64 = 40;
 
-/// One writer and the jobs that are its own.
+/// One writer with its own jobs.
 pub struct ChurnWriter {
     number: u64,
     next: u64,
@@ -29,7 +29,7 @@ impl ChurnWriter {
         Self { number, next: 0, jobs: VecDeque::new() }
     }
 
-    /// One step: a job comes, or one goes; about as many of each once there are enough.
+    /// One step: a job comes or goes, about equally often once there are enough.
     pub async fn step(&mut self, database: &Database, rng: &dyn Rng) -> KvResult<()> {
         let fills = self.jobs.len() < JOBS / 2;
         let full = self.jobs.len() > JOBS * 3 / 2;
@@ -105,14 +105,14 @@ pub async fn beat(database: &Database, round: u64) -> KvResult<()> {
     database.run("soak_beat", Idempotency::Natural, beat).await
 }
 
-/// Removes what the journal had when this was called before with the same trimmer.
+/// Removes the entries that the journal had at the previous call.
 #[derive(Default)]
 pub struct Trimmer {
     up_to: Option<Versionstamp>,
 }
 
 impl Trimmer {
-    /// Trims up to the last call's newest entry, and takes note of the newest one now.
+    /// Trims up to the previous call's newest entry, and records the present newest one.
     pub async fn trim(&mut self, database: &Database) -> KvResult<()> {
         let newest = |transaction: Transaction, _| async move {
             let last = RangeRequest { reverse: true, limit: 1, ..journal_request() };

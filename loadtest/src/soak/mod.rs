@@ -1,5 +1,6 @@
-//! `soak`: the embedded engine in its production configuration for a long time at a gentle pace, its rules checked
-//! throughout, reopened now and then. The run fails when a rule breaks or when memory or files grow without bound.
+//! `soak`: the embedded engine in its production configuration for a long time under a light load. Its rules are
+//! checked throughout, and it is reopened at intervals. The run fails when a rule breaks, or when memory or files grow
+//! without bound.
 
 pub mod bound;
 mod check;
@@ -20,7 +21,7 @@ use self::recurring::recurring_tasks;
 use self::store_run::StoreRun;
 use crate::result::Results;
 
-/// Between two samples of memory and files, each with a check of every rule.
+/// Interval of samples of memory and files, each with a check of every rule.
 const SAMPLE: Duration = Duration::from_secs(10);
 
 /// How long, and how hard.
@@ -37,7 +38,7 @@ pub struct SoakArguments {
     reopen_minutes: u64,
 }
 
-/// What was seen over the whole run.
+/// Totals of the whole run.
 #[derive(Default)]
 struct SoakTotals {
     resident: Vec<u64>,
@@ -48,8 +49,7 @@ struct SoakTotals {
     openings: u64,
 }
 
-/// Runs the soak in `scratch`, which is removed afterwards, unless something broke: then it is kept for whoever looks
-/// into it.
+/// Runs the soak in `scratch`, which is removed afterwards. If something broke, it is kept for analysis.
 pub async fn run(scratch: &Path, arguments: &SoakArguments, results: &mut Results) -> anyhow::Result<()> {
     soak(&scratch.join("store"), arguments, results).await?;
     std::fs::remove_dir_all(scratch).with_context(|| format!("cannot remove {}", scratch.display()))
@@ -143,13 +143,13 @@ fn verdict(
 /// Resident memory of this process.
 ///
 /// # Errors
-/// The kernel does not give it.
+/// The kernel does not show it.
 pub fn resident_bytes() -> anyhow::Result<u64> {
     let status = procfs::process::Process::myself()?.status()?;
     Ok(status.vmrss.context("no resident memory is given")?.saturating_mul(1024))
 }
 
-/// Room that the store takes on the disk, in bytes.
+/// Space that the store takes on the disk, in bytes.
 ///
 /// # Errors
 /// Its directory cannot be read.
@@ -157,7 +157,7 @@ pub fn files_bytes(store: &Path) -> anyhow::Result<u64> {
     use std::os::unix::fs::MetadataExt as _;
     let mut bytes = 0_u64;
     for entry in std::fs::read_dir(store)? {
-        // A segment may go away between the listing and the look.
+        // A segment may be removed between the listing and the read.
         let Ok(metadata) = entry?.metadata() else { continue };
         bytes = bytes.saturating_add(metadata.blocks().saturating_mul(512));
     }

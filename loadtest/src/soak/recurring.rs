@@ -1,4 +1,4 @@
-//! What is done again and again in a soak, each at its own pace.
+//! The recurring tasks of a soak, each with its own interval.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::churn::{ChurnWriter, Trimmer, beat, bulk};
 
-/// Writers at a time.
+/// Concurrent writers.
 const WRITERS: u32 = 8;
-/// Between two trims of the journal; an entry stays for one to two of these.
+/// Interval of trims of the journal; an entry stays for one to two of these.
 const TRIM: Duration = Duration::from_secs(20);
-/// Between two heartbeats of all nodes.
+/// Interval of heartbeats of all nodes.
 const BEAT: Duration = Duration::from_secs(1);
-/// Between two rounds of bulk rows.
+/// Interval of rounds of bulk rows.
 const BULK: Duration = Duration::from_secs(120);
-/// Between two transactions of a bulk round.
+/// Interval of transactions in a bulk round.
 const BULK_PAUSE: Duration = Duration::from_millis(200);
 
-/// One thing that is done again and again.
+/// A recurring task.
 pub struct RecurringTask {
     period: Duration,
     kind: RecurringKind,
@@ -50,13 +50,13 @@ pub fn recurring_tasks(rate: u32, rng: &Arc<dyn Rng>) -> Vec<RecurringTask> {
 }
 
 impl RecurringTask {
-    /// Does it at its pace until it is stopped, then gives itself back.
+    /// Runs at its interval until it is stopped, then returns itself.
     pub async fn run(mut self, database: Database, mut stop: watch::Receiver<bool>) -> KvResult<Self> {
         let mut ticks = interval(self.period);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                // An error says that whoever stops recurring tasks is gone.
+                // On an error the stopper is gone.
                 _ = stop.wait_for(|stop| *stop) => return Ok(self),
                 _ = ticks.tick() => {}
             }

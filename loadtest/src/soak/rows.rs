@@ -1,27 +1,27 @@
-//! The rows of a soak: the shapes of a cell's (jobs with a cold spec, tasks, counters per node, a journal at stamped
-//! keys with a count beside it), without their meaning, so that the store alone is under test.
+//! The rows of a soak, so that only the store is under test. They have the shapes of a cell's rows without their
+//! meaning: jobs with a cold spec, tasks, counters per node, and a journal at stamped keys with a count.
 
 use borough_kv::{AtomicOp, KvResult, Transaction, Versionstamp};
 
-/// Nodes that tasks are counted on.
+/// Nodes whose tasks are counted.
 pub const NODES: u64 = 200;
 
-/// `job/<job>`: how many tasks it has, as eight bytes.
+/// `job/<job>`: its number of tasks, as eight bytes.
 pub fn job(job: u64) -> Vec<u8> {
     key(b"job/", &[job])
 }
 
-/// `spec/<job>`: a few kilobytes nobody reads.
+/// `spec/<job>`: a few kilobytes that nobody reads.
 pub fn spec(job: u64) -> Vec<u8> {
     key(b"spec/", &[job])
 }
 
-/// `task/<job>/<index>`: the node it is counted on, and a state.
+/// `task/<job>/<index>`: the node that counts it, and a state.
 pub fn task(job: u64, index: u64) -> Vec<u8> {
     key(b"task/", &[job, index])
 }
 
-/// `node/<node>`: how many tasks are counted there, and an epoch.
+/// `node/<node>`: its count of tasks, and an epoch.
 pub fn node(node: u64) -> Vec<u8> {
     key(b"node/", &[node])
 }
@@ -31,17 +31,17 @@ pub fn live(node: u64) -> Vec<u8> {
     key(b"live/", &[node])
 }
 
-/// All tasks, added to without reading.
+/// The count of all tasks, changed without reading.
 pub const TASKS_COUNT: &[u8] = b"count/tasks";
-/// All entries of the journal, likewise.
+/// The count of all entries of the journal, likewise.
 pub const JOURNAL_COUNT: &[u8] = b"count/journal";
-/// Where the journal's entries are.
+/// The prefix of the journal's entries.
 pub const JOURNAL: &[u8] = b"journal/";
-/// Behind the journal's entries.
+/// The end of the journal's entries.
 pub const JOURNAL_END: &[u8] = b"journal0";
-/// Rows that come by the ten thousand and go at once.
+/// The prefix of rows that come by the ten thousand and are cleared at once.
 pub const BULK: &[u8] = b"bulk/";
-/// Behind them.
+/// The end of those rows.
 pub const BULK_END: &[u8] = b"bulk0";
 
 fn key(kind: &[u8], numbers: &[u64]) -> Vec<u8> {
@@ -50,7 +50,7 @@ fn key(kind: &[u8], numbers: &[u64]) -> Vec<u8> {
     key
 }
 
-/// The number at the start of a value; 0 where there is none.
+/// The number at the start of a value; 0 without one.
 pub fn number(value: &[u8]) -> u64 {
     value.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
@@ -58,7 +58,7 @@ pub fn number(value: &[u8]) -> u64 {
 /// A value that starts with `number` and has `bytes` bytes in all.
 pub fn value(number: u64, bytes: usize) -> Vec<u8> {
     let mut value = number.to_le_bytes().to_vec();
-    // Something that differs from row to row, so that no layer below can fold it.
+    // Content that differs from row to row, so that no layer below can fold it.
     let mut state = number | 1;
     while value.len() < bytes {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use super::recurring::RecurringTask;
 use super::{SoakTotals, check};
 
-/// An open store at work.
+/// An open store with its recurring tasks.
 pub struct StoreRun {
     engine: EmbeddedEngine,
     database: Database,
@@ -34,12 +34,12 @@ impl StoreRun {
         &self.database
     }
 
-    /// What the engine did in this attempt.
+    /// The counters of the engine since it was opened.
     pub fn stats(&self) -> EngineStats {
         self.engine.stats()
     }
 
-    /// Starts what is done all the time.
+    /// Starts the recurring tasks.
     pub fn recurring_tasks_begin(&mut self, recurring_tasks: Vec<RecurringTask>) {
         let run = |recurring: RecurringTask| {
             tokio::spawn(recurring.run(self.database.clone(), self.stop.subscribe()))
@@ -47,7 +47,7 @@ impl StoreRun {
         self.recurring_tasks = recurring_tasks.into_iter().map(run).collect();
     }
 
-    /// Whether nothing has ended in an error. The error is told by [`StoreRun::end`].
+    /// Returns true if nothing has ended in an error. [`StoreRun::end`] returns the error.
     pub fn works(&self) -> bool {
         !self.recurring_tasks.iter().any(JoinHandle::is_finished)
     }

@@ -1,15 +1,13 @@
-//! How many bytes the journal holds: entries as they were committed, less those that a trim has removed.
+//! Counts the bytes of the journal: committed entries less trimmed ones.
 
 use std::collections::BTreeMap;
 
 use borough_kv::Versionstamp;
 
-/// The journal at a moment.
+/// A sample of the journal's size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalSample {
-    /// Entries.
     pub entries: u64,
-    /// Their bytes.
     pub bytes: u64,
 }
 
@@ -21,14 +19,14 @@ pub struct JournalBook {
 }
 
 impl JournalBook {
-    /// An entry was committed.
+    /// Records a committed entry.
     pub fn appended(&mut self, stamp: Versionstamp, bytes: u64) {
         self.entries.insert(stamp, bytes);
         self.size.entries += 1;
         self.size.bytes += bytes;
     }
 
-    /// Everything up to `floor` was removed.
+    /// Records that everything up to `floor` was removed.
     pub fn trimmed(&mut self, floor: Versionstamp) {
         while let Some(entry) = self.entries.first_entry()
             && *entry.key() <= floor
@@ -38,7 +36,7 @@ impl JournalBook {
         }
     }
 
-    /// What is left.
+    /// The remaining entries.
     pub fn size(&self) -> JournalSample {
         self.size
     }

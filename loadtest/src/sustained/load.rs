@@ -1,4 +1,4 @@
-//! The writers: each changes rows of nodes of its own through the store layer, one journal entry per transaction, no
+//! The writers. Each changes rows of its own nodes through the store layer, with one journal entry per transaction, no
 //! faster than its share of the offered rate.
 
 use std::collections::BTreeSet;
@@ -29,24 +29,22 @@ const SESSION: u64 = 1;
 const PACKAGE_BYTES: usize = 100;
 /// Pause after a write that the store refused.
 const REFUSED_PAUSE: Duration = Duration::from_millis(100);
-/// Longest commit that is told apart, in microseconds: ten minutes.
+/// The longest measurable commit, in microseconds: ten minutes.
 const COMMIT_US_MAX: u64 = 600_000_000;
 
-/// How much is written.
+/// The amount of writes.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadShape {
-    /// Writers.
     pub writers: u32,
-    /// Bytes of an entry, about.
+    /// Roughly the bytes of an entry.
     pub entry_bytes: usize,
-    /// Bytes of entries per second of all writers, at most.
+    /// Most bytes of entries per second, of all writers.
     pub bytes_per_s: u64,
 }
 
-/// What was written since the last look.
+/// The writes since the last call.
 #[derive(Debug)]
 pub struct Window {
-    /// Transactions.
     pub commits: u64,
     /// Bytes of their entries.
     pub bytes: u64,
@@ -63,7 +61,7 @@ impl Window {
     }
 }
 
-/// What the writers share.
+/// State that the writers share.
 struct LoadShared {
     db: Database,
     space: CellSpace,
@@ -73,7 +71,7 @@ struct LoadShared {
     book: Mutex<JournalBook>,
 }
 
-/// The writers at work.
+/// The running writers.
 pub struct SustainedLoad {
     shared: Arc<LoadShared>,
     writers: Vec<JoinHandle<()>>,
@@ -83,7 +81,7 @@ impl SustainedLoad {
     /// Registers the nodes and starts the writers.
     ///
     /// # Errors
-    /// The store took no node.
+    /// The store accepted no node.
     pub async fn start(
         db: &Database,
         space: &CellSpace,
@@ -107,7 +105,7 @@ impl SustainedLoad {
         Ok(Self { shared, writers })
     }
 
-    /// Whether every writer goes on.
+    /// Checks that every writer is running.
     ///
     /// # Errors
     /// One has ended.
@@ -116,7 +114,7 @@ impl SustainedLoad {
         Ok(())
     }
 
-    /// What was written since the last call; begins the next window.
+    /// The writes since the last call; begins the next window.
     ///
     /// # Errors
     /// None in practice: the bounds of the histogram are fixed.
@@ -124,7 +122,7 @@ impl SustainedLoad {
         Ok(std::mem::replace(&mut *self.shared.window.lock(), Window::new()?))
     }
 
-    /// What the journal holds now.
+    /// The present size of the journal.
     ///
     /// # Errors
     /// The store could not be read.
@@ -216,7 +214,7 @@ impl LoadShared {
         }
     }
 
-    /// One transaction; answers the bytes of its entry.
+    /// One transaction. Returns the bytes of its entry.
     async fn entry_write(&self, node: NodeId, packages: &BTreeSet<String>) -> StoreResult<u64> {
         let (change, space) = (&self.change("packages_set"), &self.space);
         let write = self.db.run_committed("packages_set", Idempotency::Natural, |tx, _| async move {
@@ -239,7 +237,7 @@ impl LoadShared {
     }
 }
 
-/// Bytes of a delta as the journal has it.
+/// Bytes of a delta in the journal.
 fn delta_bytes(delta: &Delta) -> usize {
     minicbor::to_vec(delta).map_or(0, |bytes| bytes.len())
 }

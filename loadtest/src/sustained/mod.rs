@@ -1,7 +1,7 @@
-//! `sustained`: an engine under writes that do not end: the journal of a cell on the embedded engine in its production
-//! configuration, trimmed by the production controller. Does the memory stay within a bound?
+//! `sustained`: an engine under endless writes. It is the journal of a cell on the embedded engine in its production
+//! configuration, trimmed by the production controller. The benchmark checks that memory stays within a bound.
 //!
-//! The rows stay as many and as large as they are, so that only the journal can grow.
+//! The number and the size of the rows stay the same, so only the journal can grow.
 
 mod journal;
 mod load;
@@ -29,9 +29,9 @@ use crate::result::{Results, percentiles_of};
 use crate::soak::bound::Peaks;
 use crate::soak::{files_bytes, resident_bytes};
 
-/// Between two looks at the memory, for its peak within a sample.
+/// Interval of reading the memory, for its peak within a sample.
 const LOOK: Duration = Duration::from_millis(100);
-/// Nodes here have no agents: nobody declares them lost.
+/// Nodes here have no agents, and must not be declared lost.
 const LOST_AFTER_MS: u64 = 7 * 24 * 3_600_000;
 
 /// How long, and how hard.
@@ -67,7 +67,7 @@ struct SustainedPeaks {
 /// Runs the benchmark in `scratch`, which is removed afterwards.
 ///
 /// # Errors
-/// The store failed; the memory went beyond the given bound, or grew to the end.
+/// The store failed, or the memory exceeded the given bound or grew until the end.
 pub async fn run(
     scratch: &Path,
     arguments: &SustainedArguments,

@@ -1,5 +1,5 @@
-//! `balance`: the same work in the same order under every policy, and how evenly each of them loads the nodes on the
-//! way to full: mean and standard deviation of what is allocated on a node, dimension by dimension, over what has
+//! `balance`: the same work in the same order under every policy. It measures how evenly each policy loads the nodes
+//! until they are full: mean and standard deviation of the allocation per node and dimension, over the work that has
 //! arrived.
 
 mod plot;
@@ -40,12 +40,12 @@ pub struct BalanceArguments {
     svg: Option<PathBuf>,
 }
 
-/// Arrivals end when they have asked for so much of what there is most of a shortage of.
+/// Arrivals end when they have requested so much of the scarcest dimension.
 const UNTIL_PERCENT: u32 = 120;
 /// Tasks decided in one plan.
 const BATCH: usize = 32;
 
-/// Runs the comparison: a line per work and policy, a table per work, plots where asked for.
+/// Runs the comparison: a line per work and policy, a table per work, and plots on request.
 pub fn run(arguments: &BalanceArguments, results: &mut Results) -> anyhow::Result<()> {
     let policies = policies_asked(&arguments.policy)?;
     let works = work::works(&arguments.work, arguments.openb.as_deref(), arguments.alibaba.as_deref())?;

@@ -1,22 +1,22 @@
-//! What the nodes of a cell look like at a moment.
+//! Samples of a cell's nodes.
 
 use super::work::BalanceWorkload;
 use crate::lab::cell::{ExperimentCell, GPU, MIB};
 
-/// Shares of what nodes have, in per cent, at a moment.
+/// Shares of the nodes' capacity at a time, in per cent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Nodes {
-    /// Mean over nodes of what is allocated of processors, and its standard deviation.
+    /// Mean over nodes of the allocated processors, and its standard deviation.
     pub cpu: MeanSpread,
     pub memory: MeanSpread,
-    /// Of the mean of a node's processors and memory.
+    /// The same for the mean of a node's processors and memory.
     pub load: MeanSpread,
-    /// Mean over nodes of how far processors and memory of one node are apart.
+    /// Mean over nodes of the difference between a node's processors and memory.
     pub skew_mean: f64,
-    /// Processors and memory of the cell that are free where a task of mean size does not fit any more.
+    /// Free processors and memory of the cell on nodes that a task of mean size no longer fits.
     pub stranded_cpu: f64,
     pub stranded_memory: f64,
-    /// Allocated of all that the cell has.
+    /// Allocated part of the cell's processors and memory.
     pub cpu_of_cell: f64,
     pub memory_of_cell: f64,
     pub gpu_of_cell: f64,
@@ -24,7 +24,7 @@ pub struct Nodes {
     pub empty: f64,
 }
 
-/// A mean over nodes and what they lie away from it.
+/// A mean over nodes, with the standard deviation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MeanSpread {
     pub mean: f64,
@@ -46,7 +46,7 @@ fn percent(part: u64, whole: u64) -> f64 {
 }
 
 impl Nodes {
-    /// The nodes of a cell.
+    /// Samples the nodes of a cell.
     pub fn of(cell: &ExperimentCell, work: &BalanceWorkload) -> Self {
         let (mut cpu, mut memory, mut load) = (Vec::new(), Vec::new(), Vec::new());
         // Used and limit of processors, memory and cards; stranded processors and memory.
@@ -96,16 +96,16 @@ impl Nodes {
     }
 }
 
-/// Samples over what has arrived.
+/// Samples over the work that has arrived.
 #[derive(Clone, Debug, Default)]
 pub struct Curve {
-    /// Arrived, in per cent of the scarcest dimension; tasks that found no node by then; the nodes.
+    /// Arrived work, in per cent of the scarcest dimension; tasks without a node by then; the nodes.
     pub points: Vec<(f64, u64, Nodes)>,
     pub nodes_scored_per_decision: f64,
 }
 
 impl Curve {
-    /// One more.
+    /// Adds a sample.
     pub fn sampled(&mut self, arrived_percent: f64, refused: u64, nodes: &Nodes) {
         self.points.push((arrived_percent, refused, *nodes));
     }
@@ -120,7 +120,7 @@ impl Curve {
         self.points.last()
     }
 
-    /// Mean of a figure over all samples up to so much arrived.
+    /// Mean of a value over all samples until so much had arrived.
     pub fn mean_until(&self, arrived_percent: f64, stat: impl Fn(&Nodes) -> f64) -> f64 {
         let until = self.points.iter().filter(|(arrived, ..)| *arrived <= arrived_percent);
         let values: Vec<f64> = until.map(|(_, _, nodes)| stat(nodes)).collect();

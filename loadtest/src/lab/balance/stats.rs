@@ -1,19 +1,19 @@
-//! What is said of the curves: figures for programs, a table for people, and whether the claims of those who published
-//! two of the policies hold here.
+//! Results from the curves: values for programs, a table for people, and a test of the published claims about two of
+//! the policies.
 
 use serde_json::{Map, Value, json};
 
 use super::sample::{Curve, Nodes};
 use super::work::BalanceWorkload;
 
-/// Up to so much arrived every policy still places nearly everything: there they are compared.
+/// Policies are compared up to this point, where all of them still place nearly everything.
 const COMPARED_PERCENT: f64 = 80.0;
 
 fn rounded(value: f64) -> Value {
     json!((value * 100.0).round() / 100.0)
 }
 
-/// The figures of a policy.
+/// The values of a policy.
 pub fn stats(work: &BalanceWorkload, policy: &str, curve: &Curve) -> Map<String, Value> {
     let at = |percent: f64| curve.at(percent).map(|(.., nodes)| *nodes).unwrap_or_default();
     let (half, most, end) = (at(50.0), at(COMPARED_PERCENT), at(f64::INFINITY));
@@ -82,9 +82,9 @@ pub fn table(curves: &[(&str, Curve)]) -> (Vec<String>, Vec<Vec<String>>) {
     (header, ordered.iter().map(row).collect())
 }
 
-/// Whether the policies of 58 and of MRWS load nodes more evenly than Kubernetes' default and than chance, as
-/// published: the mean over the way to 80 % of the standard deviation of load over nodes, and that of a node's
-/// processors from its memory.
+/// Tests a published claim: the policies of 58 and of MRWS load nodes more evenly than Kubernetes' default and than
+/// chance. Two measures are compared, as means until 80 % have arrived. One is the standard deviation of load over
+/// nodes, the other is the difference between a node's processors and its memory.
 pub fn claims(curves: &[(&str, Curve)]) -> Map<String, Value> {
     let of = |policy: &str, stat: fn(&Nodes) -> f64| {
         let (_, curve) = curves.iter().find(|(name, _)| *name == policy)?;

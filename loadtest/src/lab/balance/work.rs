@@ -1,4 +1,4 @@
-//! The work that is placed, and the cell it is placed in.
+//! The work of the comparison, and its cell.
 
 use std::path::Path;
 
@@ -23,27 +23,27 @@ pub enum BalanceWorkloadName {
 /// Machines of Alibaba's work.
 const ALIBABA_MACHINES: u32 = 200;
 
-/// A cell and what arrives in it.
+/// A cell with its arriving work.
 pub struct BalanceWorkload {
     pub about: String,
     pub nodes: Vec<OpenbNode>,
     pub tasks: Vec<OpenbTask>,
     /// The tasks that arrive, in order.
     pub arriving: Vec<usize>,
-    /// What a task of this work asks for on average.
+    /// The mean request of a task of this work.
     pub cpu_millis_mean: u64,
     pub memory_mib_mean: u64,
     capacity: [f64; 3],
-    /// The dimension that is asked for most, measured by what there is of it.
+    /// The dimension with the most demand relative to its capacity.
     scarce: usize,
 }
 
-/// What is asked for: processors, memory, cards.
+/// The request: processors, memory, cards.
 fn asked(task: &OpenbTask) -> [f64; 3] {
     [task.cpu_millis as f64, task.memory_mib as f64, task.gpu_millis as f64]
 }
 
-/// The works that were asked for, or those whose trace is given.
+/// The requested works, or those whose trace is given.
 pub fn works(
     asked: &[BalanceWorkloadName],
     openb: Option<&Path>,
@@ -66,12 +66,12 @@ pub fn works(
 }
 
 impl BalanceWorkloadName {
-    /// As it is written.
+    /// Its name on the command line.
     pub fn text(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// The work of a trace: as much as asks for `until_percent` of the dimension that is asked for most.
+    /// The work of a trace: as much as requests `until_percent` of the scarcest dimension.
     pub fn work(self, directory: &Path, seed: u64, until_percent: u32) -> anyhow::Result<BalanceWorkload> {
         let (about, nodes, tasks) = match self {
             Self::Openb => {
@@ -105,7 +105,7 @@ fn alibaba_nodes() -> Vec<OpenbNode> {
     (0..ALIBABA_MACHINES).map(node).collect()
 }
 
-/// Instances drawn so that each instance of the trace is as likely as any other.
+/// Instances drawn so that each instance of the trace is equally likely.
 fn alibaba_tasks(rows: &[BatchRow], seed: u64) -> Vec<OpenbTask> {
     let mut ends = Vec::with_capacity(rows.len());
     let mut total = 0_u64;
@@ -162,7 +162,7 @@ impl BalanceWorkload {
         work
     }
 
-    /// What a task asks of the scarcest dimension, in per cent of what there is.
+    /// A task's request of the scarcest dimension, in per cent of its capacity.
     pub fn scarce_percent(&self, task: &OpenbTask) -> f64 {
         asked(task)[self.scarce] * 100.0 / self.capacity[self.scarce].max(1.0)
     }

@@ -1,6 +1,6 @@
-//! `packing`: the published experiment on the openb trace. Tasks arrive until they have asked for 130 % of the cards;
-//! none leaves, and what finds no node is dropped. The measure is the part of the cards, in thousandths, that is
-//! allocated when as much has arrived as there is, and at the end.
+//! `packing`: the published experiment on the openb trace. Tasks arrive until they have requested 130 % of the cards.
+//! None leaves, and a task without a node is dropped. The measure is the allocated part of the cards, in thousandths,
+//! once 100 % were requested, and at the end.
 
 mod run;
 
@@ -116,7 +116,7 @@ fn rounded(value: f64) -> Value {
     json!((value * 100.0).round() / 100.0)
 }
 
-/// The mean, and what the seeds lie away from it (standard deviation).
+/// The mean, and the standard deviation over the seeds.
 fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
     let count = values.len().max(1) as f64;
     let mean = values.iter().sum::<f64>() / count;

@@ -7,11 +7,11 @@ use crate::lab::arrival::{TaskOrder, arrivals};
 use crate::lab::cell::ExperimentCell;
 use crate::lab::openb::{OpenbNode, OpenbTask};
 
-/// What came out of one seed.
+/// The result of one seed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Packed {
     pub seed: u64,
-    /// Cards allocated, in per cent of all, when as much had arrived as there is.
+    /// Allocated cards, in per cent of all, once 100 % were requested.
     pub arrived_percent: f64,
     /// The same at the end.
     pub saturated_percent: f64,
@@ -20,12 +20,12 @@ pub struct Packed {
     pub cpu_s: f64,
     pub tasks: u64,
     pub dropped: u64,
-    /// Processors and memory allocated at the end.
+    /// Allocated processors and memory at the end.
     pub cpu_percent: f64,
     pub memory_percent: f64,
 }
 
-/// Mean of what is allocated while so much has arrived that it rounds to 100 %: so the authors sample their curves.
+/// Mean of the allocation while the requested part rounds to 100 %: the authors sample their curves the same way.
 struct AllocatedShare {
     sum: f64,
     count: u32,
@@ -74,7 +74,7 @@ pub fn pack(
             arrived.heard(percent(asked), percent(allocated));
         }
     }
-    // What the tasks were said to get, and what the nodes say that they gave.
+    // Compares the tasks' assignments with the nodes' commitments.
     anyhow::ensure!(
         allocated == cell.gpu_used_millis(),
         "the nodes gave other shares of cards than the tasks got"

@@ -1,4 +1,4 @@
-//! Ends attempts when they are due: as the gateway writes what agents report, many nodes in one transaction.
+//! Ends attempts when they are due, as a gateway writes agents' reports: many nodes in one transaction.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::scheduler::world::{BenchCell, SESSION};
 const PER_COMMIT: usize = 64;
 /// Transactions at once.
 const AT_ONCE: usize = 8;
-/// Between two looks where nothing is due.
+/// Interval of checks while nothing is due.
 const TICK: Duration = Duration::from_millis(2);
 
-/// Ends what is due until the stream is closed.
+/// Ends attempts as they are due, until the stream is closed.
 pub async fn ended(world: Arc<BenchCell>, stream: Arc<ReplayStream>) -> anyhow::Result<()> {
     let mut commits: JoinSet<StoreResult<()>> = JoinSet::new();
     while !stream.closed() {

@@ -1,6 +1,6 @@
-//! `replay`: the stream of Alibaba's batch work through a store and the production workers, with time compressed: each
-//! row is submitted at its time, its tasks end after their duration, and what is measured is how long they wait, what
-//! waits and what is allocated meanwhile. Nodes are rows; what ends is reported as a gateway reports it.
+//! `replay`: Alibaba's stream of batch work through a store and the production workers, with time compressed. Each row
+//! is submitted at its time, and its tasks end after their duration. It measures how long tasks wait, how many wait,
+//! and what is allocated meanwhile. Nodes are only rows; ends are reported as a gateway reports them.
 
 mod ending;
 mod stream;
@@ -50,16 +50,16 @@ pub struct ReplayArguments {
     check: bool,
 }
 
-/// Between two samples.
+/// Interval of samples.
 const SAMPLE: Duration = Duration::from_secs(1);
-/// So long without anything ending means that the rest never does.
+/// If nothing ends for so long, the rest never will.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Jobs submitted at once.
 const SUBMITTERS: usize = 64;
-/// Points of the curves that a line has at most.
+/// The most points of a curve in one line.
 const POINTS_MAX: usize = 60;
 
-/// What is replayed.
+/// The input of a replay.
 struct ReplayPlan {
     rows: Vec<BatchRow>,
     machines: u32,
@@ -162,7 +162,7 @@ async fn replayed(
     Ok(stats)
 }
 
-/// Submits each row at its time, or as soon after it as the cell takes it.
+/// Submits each row at its time, or as soon after it as the cell accepts it.
 async fn submitted(
     world: &Arc<BenchCell>,
     stream: &Arc<ReplayStream>,

@@ -1,4 +1,4 @@
-//! What is known of the stream while it runs: when each row was submitted, which attempts stand and when they end.
+//! The state of the stream while it runs: when each row was submitted, which attempts run and when they end.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -17,7 +17,7 @@ pub fn job_name(number: usize) -> String {
     format!("row-{number}")
 }
 
-/// An attempt that is to end.
+/// An attempt and its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReplayAttempt {
     pub node: NodeId,
@@ -25,7 +25,7 @@ pub struct ReplayAttempt {
     pub incarnation: Incarnation,
 }
 
-/// The cell at a moment.
+/// A sample of the cell.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReplaySample {
     /// Tasks submitted and not placed.
@@ -40,13 +40,13 @@ pub struct ReplayTotals {
     pub tasks: u64,
     pub placed: u64,
     pub ended: u64,
-    /// How late a row was submitted at most.
+    /// The longest delay of a row's submission.
     pub late_max_ms: u64,
     /// From the beginning to the last end.
     pub seconds: f64,
 }
 
-/// What a row asks for.
+/// The request of a row.
 struct RowRequest {
     tasks: u64,
     submit_s: f64,
@@ -70,21 +70,21 @@ struct ReplayState {
     latencies_first: Histogram<u64>,
 }
 
-/// The stream.
+/// The state of a replayed stream.
 pub struct ReplayStream {
     state: Mutex<ReplayState>,
     compress: f64,
     closed: AtomicBool,
 }
 
-/// A histogram of everything from a microsecond to a day, to three digits.
+/// A histogram from a microsecond to a day, to three digits.
 fn histogram() -> Histogram<u64> {
     #[expect(clippy::expect_used, reason = "these bounds are valid")]
     Histogram::new_with_bounds(1, 86_400_000_000, 3).expect("a histogram")
 }
 
 impl ReplayStream {
-    /// A stream of rows, `compress` times as fast as it was.
+    /// A stream of rows, replayed `compress` times as fast.
     pub fn new(rows: &[BatchRow], compress: f64, now: Instant) -> Self {
         let asked = |row: &BatchRow| RowRequest {
             tasks: u64::from(row.instances),
@@ -111,7 +111,7 @@ impl ReplayStream {
         Self { state: Mutex::new(state), compress, closed: AtomicBool::new(false) }
     }
 
-    /// The first row's time is `now`.
+    /// Begins: the first row's time is `now`.
     pub fn begin(&self, now: Instant) {
         self.state.lock().began = now;
     }
@@ -121,14 +121,14 @@ impl ReplayStream {
         state.began + Duration::from_secs_f64((submit_s - first_s).max(0.0) / self.compress)
     }
 
-    /// How long it is until a time of the trace.
+    /// The time left until a time of the trace.
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
     pub fn until(&self, submit_s: f64) -> Duration {
         let due = self.due_at(&self.state.lock(), submit_s);
         due.saturating_duration_since(Instant::now())
     }
 
-    /// A row is being submitted.
+    /// Records that a row is being submitted.
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
     pub fn submitting(&self, number: usize) {
         let now = Instant::now();
@@ -142,7 +142,7 @@ impl ReplayStream {
         state.totals.late_max_ms = state.totals.late_max_ms.max(late_ms);
     }
 
-    /// Takes note of what the journal says.
+    /// Applies deltas of the journal.
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
     pub fn heard(&self, deltas: &mut dyn Iterator<Item = &Delta>) {
         let now = Instant::now();
@@ -159,7 +159,7 @@ impl ReplayStream {
         }
     }
 
-    /// Attempts that are to end by now, at most so many.
+    /// Attempts that are due to end, at most so many.
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
     pub fn due(&self, most: usize) -> Vec<ReplayAttempt> {
         let now = Instant::now();
@@ -195,17 +195,17 @@ impl ReplayStream {
         }
     }
 
-    /// Nothing more is to end.
+    /// Closes the stream: nothing more will end.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was closed.
+    /// Returns true if it was closed.
     pub fn closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// The cell now.
+    /// A sample of the present state.
     pub fn sample(&self) -> ReplaySample {
         self.state.lock().now
     }
