@@ -1,8 +1,8 @@
-//! The auditor: replays a cell's journal, entry by entry in the order of its stamps, in a small model of its own, and
-//! notes whatever must never be, after whichever entry it first is.
+//! The auditor: replays a cell's journal, entry by entry in the order of its stamps, in a small model of its own. It
+//! records every broken rule with the first entry that breaks it.
 //!
-//! It shares the rows' types with the store and none of its decisions: sums, cool-downs, attempts and who may be placed
-//! are computed here again.
+//! It shares the rows' types with the store and none of its decisions. It computes sums, cool-downs, attempts and legal
+//! placements again.
 
 mod evicted;
 mod gang;
@@ -21,21 +21,21 @@ use borough_scheduler_core::shard_of;
 
 pub use quota::QUOTAS;
 
-/// Something that must not be.
+/// A broken rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// The rule.
+    /// The name of the rule.
     pub rule: &'static str,
-    /// The entry it was first seen after, counted from 1.
+    /// The first entry after which it was broken, counted from 1.
     pub entry: usize,
     /// What breaks it, and how.
     pub what: String,
 }
 
-/// So long a commit is under way at most, the slow ones included, milliseconds.
+/// The longest time for which a commit is in flight, the slow ones included, in milliseconds.
 const UNDER_WAY_MS: i64 = 3_500;
 
-/// A port that rests, and whose it was.
+/// A resting port, and its last owner.
 #[derive(Clone, Copy, Debug)]
 struct Cooling {
     until_ms: i64,
@@ -43,13 +43,13 @@ struct Cooling {
     attempt: Incarnation,
 }
 
-/// What the journal said so far.
+/// The journal so far.
 #[derive(Debug, Default)]
 pub struct Auditor {
     shards: u32,
-    /// Milliseconds by which an entry's time may be later than the time that its writer decided by.
+    /// Milliseconds by which an entry's time may be later than its writer's time of decision.
     pub late_ms: i64,
-    /// Queues that take back what they are guaranteed.
+    /// Queues that reclaim their guarantees.
     queues: Vec<QueueSpec>,
     nodes: BTreeMap<NodeId, NodeRow>,
     allocs: BTreeMap<NodeId, NodeAlloc>,
@@ -57,7 +57,7 @@ pub struct Auditor {
     min_members: BTreeMap<JobId, u32>,
     gangs: BTreeMap<GangId, GangRow>,
     tasks: BTreeMap<TaskId, TaskRow>,
-    /// The last attempt of every task there was, also of those whose rows are gone.
+    /// The last attempt of every task so far, also of those whose rows are gone.
     attempts: BTreeMap<TaskId, Incarnation>,
     endpoints: BTreeMap<TaskId, Endpoint>,
     withdrawn: BTreeMap<TaskId, Incarnation>,
@@ -66,13 +66,12 @@ pub struct Auditor {
     departed: BTreeMap<JobId, i64>,
     batches: BTreeSet<RequestId>,
     entries: usize,
-    /// What was found.
     pub broken: Vec<Broken>,
-    /// How often each action was seen, and a few things beside: so that a test knows what it has met.
+    /// How often each action and some other events were seen, so that a test knows its coverage.
     pub seen: BTreeMap<String, u64>,
 }
 
-/// What one entry touched.
+/// The rows that one entry touched.
 #[derive(Debug, Default)]
 struct Touched {
     nodes: BTreeSet<NodeId>,
@@ -80,25 +79,25 @@ struct Touched {
     allocs: BTreeSet<NodeId>,
     tasks: BTreeSet<TaskId>,
     placed: Vec<TaskRow>,
-    /// Those that have what they were promised.
+    /// Tasks that have taken their promised share.
     kept: Vec<TaskRow>,
     jobs: BTreeSet<JobId>,
-    /// Gangs that have come together.
+    /// Gangs that were committed.
     gathered: Vec<GangRow>,
-    /// Of those placed, the tasks that lost their last place to another.
+    /// Placed tasks whose last place another task has taken.
     displaced: BTreeSet<TaskId>,
-    /// Attempts that give way, as they were before, and to whom.
+    /// Evicted attempts, with their previous row and their preemptor.
     evicted: Vec<(TaskRow, TaskId)>,
 }
 
 impl Auditor {
-    /// An auditor of a cell whose jobs are divided into `shards`, before its first entry; with queues that take back
-    /// what they are guaranteed, or none.
+    /// An auditor of a cell whose jobs are divided into `shards`, before its first entry; with queues that reclaim
+    /// their guarantees, or none.
     pub fn new(shards: u32, queues: Vec<QueueSpec>) -> Self {
         Self { shards, queues, ..Self::default() }
     }
 
-    /// Entries replayed.
+    /// Counts the replayed entries.
     pub fn entries(&self) -> usize {
         self.entries
     }
@@ -113,7 +112,7 @@ impl Auditor {
         *self.seen.entry(what.to_owned()).or_default() += 1;
     }
 
-    /// Replays the next entry and looks at what has become of the cell.
+    /// Replays the next entry and checks the cell.
     pub fn entry(&mut self, entry: &JournalEntry) {
         self.entries += 1;
         self.note(&entry.action);
@@ -242,7 +241,7 @@ impl Auditor {
         self.jobs.remove(&job);
     }
 
-    /// One row: attempts and revisions only grow, one attempt at a time is charged.
+    /// One row: attempts and revisions only grow, and one attempt at a time is charged.
     fn task(&mut self, at_ms: i64, row: &TaskRow, touched: &mut Touched) {
         let task = row.id;
         let before = self.tasks.get(&task).cloned().unwrap_or_else(|| TaskRow::never_placed(task));
@@ -321,7 +320,7 @@ impl Auditor {
         }
     }
 
-    /// Whoever is placed is wanted, on a node that takes tasks, by whoever holds the job's shard.
+    /// A placed task is wanted, its node takes tasks, and the holder of the job's shard has placed it.
     fn placed_check(&mut self, row: &TaskRow, entry: &JournalEntry) {
         self.note("placed");
         let task = row.id;
@@ -352,7 +351,7 @@ impl Auditor {
         self.tasks.values().filter(move |row| row.charged_node() == Some(node))
     }
 
-    /// What is committed is the sum of what is charged, within what the node has; every port has one owner.
+    /// The commitment is the sum of the charges, within the node's capacity; every port has one owner.
     fn node_check(&mut self, node: NodeId) {
         let Some(row) = self.nodes.get(&node).cloned() else { return };
         let alloc = self.allocs.get(&node).cloned().unwrap_or_default();
@@ -398,7 +397,7 @@ impl Auditor {
         self.endpoints.insert(task, endpoint.clone());
     }
 
-    /// The withdrawal commits with whatever ends the attempt, the publication with the attempt it is of.
+    /// The withdrawal commits with the event that ends the attempt, the publication with its own attempt.
     fn endpoint_check(&mut self, task: TaskId) {
         let Some(endpoint) = self.endpoints.get(&task) else { return };
         let attempt = endpoint.incarnation;

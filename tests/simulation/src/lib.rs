@@ -1,8 +1,8 @@
-//! What simulations share: the audit of a journal against the rules that must hold whatever happens, and when a cell is at
-//! rest.
+//! Shared parts of simulations: the audit of a journal against the rules that must always hold, and the test whether a
+//! cell is at rest.
 //!
-//! `tests/contention` runs four workers at once over a small cell. `tests/system` runs every role, with agents and clients,
-//! over a simulated network. Neither needs the program: this package builds without it.
+//! `tests/contention` runs four workers at once over a small cell. `tests/system` runs every role, with agents and
+//! clients, over a simulated network. Neither needs the program: this package builds without it.
 
 pub mod audit;
 pub mod mutation;

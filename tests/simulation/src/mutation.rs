@@ -1,6 +1,6 @@
-//! The list of mutations in `tests/simulation/mutations/`: edits that take a fix out again, and who must notice.
+//! The list of mutations in `tests/simulation/mutations/`: edits that revert a fix, and the tests that must notice.
 //!
-//! A file has header lines `key: value`, then `=== before`, a text, `=== after`, a text. The text before stands exactly
+//! A file has header lines `key: value`, then `=== before`, a text, `=== after`, a text. The text before occurs exactly
 //! once in the source file. The last line break of a text is not part of it.
 
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 
-/// One defect that can be put back.
+/// A defect that can be restored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mutation {
     /// The file's name without its extension.
@@ -22,14 +22,14 @@ pub struct Mutation {
     pub file: String,
     /// Arguments of `cargo test` for the test that notices the defect; absent: the simulation of a whole system.
     pub test: Option<String>,
-    /// Kinds of trouble that the simulation is limited to; absent: all.
+    /// Kinds of faults that the simulation is limited to; absent: all.
     pub inject: Option<String>,
     before: String,
     after: String,
 }
 
 impl Mutation {
-    /// A mutation from the text of its file.
+    /// Parses the text of a mutation's file.
     ///
     /// # Errors
     /// A key or a mark is missing, or a key is unknown.
@@ -61,7 +61,7 @@ impl Mutation {
     /// The source file's text with the defect in it.
     ///
     /// # Errors
-    /// The text before is not in it, or more than once.
+    /// The text before is missing, or occurs more than once.
     pub fn apply(&self, source: &str) -> anyhow::Result<String> {
         match source.matches(&self.before).count() {
             1 => Ok(source.replacen(&self.before, &self.after, 1)),
@@ -70,11 +70,11 @@ impl Mutation {
     }
 }
 
-/// All mutations of a directory, or those `wanted` by name or finding. Those of one source file follow each other, so that
+/// All mutations of a directory, or those `wanted` by name or finding. Those of one source file are adjacent, so that
 /// little is compiled in between.
 ///
 /// # Errors
-/// A file is not readable or is no mutation, or nothing has a name that is wanted.
+/// A file cannot be read or is no mutation, or no file has a wanted name.
 pub fn mutations_read(directory: &Path, wanted: &[String]) -> anyhow::Result<Vec<Mutation>> {
     let mut mutations = Vec::new();
     for entry in fs::read_dir(directory).with_context(|| directory.display().to_string())? {
@@ -103,7 +103,7 @@ pub fn mutations_read(directory: &Path, wanted: &[String]) -> anyhow::Result<Vec
 mod tests {
     use super::*;
 
-    /// The list is run by hand: here it is only kept from going stale.
+    /// The mutations are run by hand: this test only keeps the list from going stale.
     #[test]
     fn every_finding_has_mutations_and_each_still_applies() {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,5 +1,4 @@
-//! What is true of a cell when nothing happens any more: every job has what was desired of it, or the scheduler says
-//! why not.
+//! The state of a cell at rest: every job has what it wants, or the scheduler says why not.
 
 use borough_model::job::JobState;
 use borough_model::node::NodeState;
@@ -8,7 +7,7 @@ use borough_model::{Delta, JobRow, TaskId, TaskState};
 use borough_scheduler_core::{CellSettings, Explanation, Snapshot, WaitReason, explain, explain_job};
 use borough_store::check::CellRows;
 
-/// What is still to come of the cell at `now_ms`, for people; empty where it is at rest.
+/// The unfinished work of the cell at `now_ms`, for people; empty if it is at rest.
 pub fn unsettled(rows: &CellRows, now_ms: i64) -> Vec<String> {
     let mut open: Vec<String> = Vec::new();
     let away = rows.nodes.values().filter(|row| row.state != NodeState::Ready);
@@ -56,7 +55,7 @@ fn job_unsettled(rows: &CellRows, snapshot: &Snapshot, job: &JobRow, now_ms: i64
     open.extend(alive.map(|(task, row)| format!("{task} of {name} is unwanted and {:?}", row.state)));
 }
 
-/// A wanted task that is neither at work nor over nor waiting for a node is on its way.
+/// A wanted task must run, be over, or wait for a node. In any other state it is not settled.
 fn task_unsettled(row: &TaskRow) -> Option<String> {
     match row.state {
         state if row.is_shrunk_away() => Some(format!("{} is wanted again and {state:?}", row.id)),
@@ -76,7 +75,7 @@ fn is_stuck(explained: &Explanation) -> bool {
     !waits && (gang || explained.nodes_fit == 0)
 }
 
-/// The rows as a worker knows them.
+/// The rows as a snapshot of a worker.
 fn snapshot_of(rows: &CellRows) -> Snapshot {
     let settings = CellSettings { failure_domains: vec!["rack".to_owned()], ..CellSettings::default() };
     let mut snapshot = Snapshot::new(settings);

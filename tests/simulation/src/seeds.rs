@@ -1,4 +1,4 @@
-//! Runs of many seeds, as many at once as there are processors, and what they met together.
+//! Runs many seeds, as many at once as there are processors, and adds up the events that they met.
 
 #![expect(clippy::print_stdout, reason = "a test says what its runs met")]
 
@@ -7,29 +7,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-/// How often each thing was met, by name. Names that end with `_max` hold the most of all runs.
+/// How often each event was met, by name. Names that end with `_max` have the maximum over all runs.
 pub type Met = BTreeMap<String, u64>;
 
-/// What one run came to.
+/// The result of one run.
 #[derive(Debug, Default)]
 pub struct Run {
-    /// What it met.
     pub met: Met,
-    /// What is wrong: the rule, a colon, and what broke it.
+    /// Broken rules: the rule, a colon, and what broke it.
     pub wrong: Vec<String>,
 }
 
-/// The number in an environment variable, where there is one.
+/// The number in an environment variable, if it is set.
 pub fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().and_then(|text| text.parse().ok())
 }
 
 /// Makes the runs of the test target `target` and returns what they met, with how many they were: `usual` of them, or
-/// `BOROUGH_SEEDS` from `BOROUGH_SEED` on. Where `BOROUGH_FIRST` is set, the first failure is the last run, and a line says
-/// which run it was and which rule it broke.
+/// `BOROUGH_SEEDS` from `BOROUGH_SEED` on. With `BOROUGH_FIRST`, the first failure is the last run, and a line names
+/// the run and the broken rule.
 ///
-/// # Panics
-/// Where something is wrong in a run, with the seed and the command of each.
+/// # Panics A run broke a rule. Names the seed and the command of each.
 pub fn runs_make(target: &str, usual: u64, run: impl Fn(u64) -> Run + Sync) -> (u64, Met) {
     let first = number("BOROUGH_SEED");
     let count = number("BOROUGH_SEEDS").unwrap_or_else(|| if first.is_some() { 1 } else { usual });
@@ -72,10 +70,9 @@ fn met_add(met: &mut Met, own: Met) {
     }
 }
 
-/// A run that meets nothing shows nothing.
+/// Fails if the runs did not meet everything that they should.
 ///
-/// # Panics
-/// Where something of `expected` was never met.
+/// # Panics An event of `expected` was never met.
 pub fn coverage_check<'a>(met: &Met, expected: impl IntoIterator<Item = &'a str>) {
     let is_met = |what: &&str| met.get(*what).is_some_and(|times| *times > 0);
     let never: Vec<&str> = expected.into_iter().filter(|what| !is_met(what)).collect();

@@ -1,4 +1,4 @@
-//! Evictions in the eyes of the auditor.
+//! The auditor's rules of evictions.
 
 use borough_model::TaskId;
 use borough_model::job::{Band, band};
@@ -8,9 +8,9 @@ use borough_model::task::{TaskRow, TaskState};
 use super::{Auditor, Touched};
 
 impl Auditor {
-    /// Whoever gives way does so for one of higher priority, once, in the commit that gives it the place; and never
-    /// within the bands that are spared, or for one that was displaced within its own band itself, unless its queue
-    /// takes back what it is guaranteed from another.
+    /// A task is evicted for one of higher priority, once, in the commit that places the preemptor. Tasks of the
+    /// protected bands are never evicted. A task that was displaced within its band evicts nobody there. A queue that
+    /// reclaims its guarantee is exempt from both.
     pub(super) fn evicted_check(&mut self, before: &TaskRow, by: TaskId, touched: &Touched) {
         let task = before.id;
         self.note(if before.state == TaskState::Held { "evicted_held" } else { "evicted" });
@@ -34,12 +34,12 @@ impl Auditor {
         self.require(!cascade || claimed, "evicted_cascade", told);
         self.require(stood, "evicted_twice", told);
         self.require(takes, "evicted_for_nobody", told);
-        // One that waits for its victims gives way, and its gang with it.
+        // A task that waits for victims may be evicted, and its gang with it.
         self.require(before.promised || !self.gathers(before), "evicted_gathering", told);
     }
 
-    /// Whether one may claim what another has: its queue, or one that it is in, is guaranteed something, and the
-    /// other's is another.
+    /// Returns true if one task may reclaim the other's place: its queue, or an ancestor of that, has a guarantee, and
+    /// the other one is in a different queue.
     fn claims(&self, by: TaskId, task: TaskId) -> bool {
         let queue = |task: TaskId| {
             let user = &self.jobs.get(&task.job)?.user;
@@ -55,7 +55,7 @@ impl Auditor {
         own.is_some_and(|own| guaranteed(own) && other.is_none_or(|other| other.path != own.path))
     }
 
-    /// What was promised to a task is not its own while one that gives way to it is still there.
+    /// A promised share is not the task's own while one of its victims still uses it.
     pub(super) fn promise_check(&mut self, row: &TaskRow) {
         let Some(node) = row.charged_node() else { return };
         let leaves = |other: &&TaskRow| {

@@ -1,5 +1,5 @@
-//! Gangs in the eyes of the auditor: those that are placed in one commit, and those that gather by holds, or wait for
-//! their victims, until one small transaction makes all of them placements.
+//! The auditor's rules of gangs. Some are placed in one commit. Others gather by holds, or wait for their victims,
+//! until one small transaction turns all holds into placements.
 
 use borough_model::task::{GangRow, GangState, TaskRow, TaskState};
 use borough_model::{JobId, JournalEntry, TaskId};
@@ -22,8 +22,8 @@ impl Auditor {
         self.gangs.insert(row.id, row.clone());
     }
 
-    /// Whether a row is that of a member whose gang has not come together, or that was let go: it has no place yet.
-    /// Those that wait for their victims are among them: a gang that takes the places of others starts whole.
+    /// Returns true if a row is that of a member without a place yet: its gang has not been committed, or it was given
+    /// up. Members that wait for victims are among them, since a gang that preempts others starts whole.
     pub(super) fn gathers(&self, row: &TaskRow) -> bool {
         let Some(gang) = row.gang.filter(|_| row.state == TaskState::Held) else { return false };
         let together = |gang: &GangRow| gang.state == GangState::Committed && gang.epoch == row.gang_epoch;
@@ -41,18 +41,18 @@ impl Auditor {
         self.tasks.range(all).map(|(_, row)| row)
     }
 
-    /// A gang whose member has just been placed, or that has come together, is whole.
+    /// A gang is complete after one of its members was placed, and after its commit.
     pub(super) fn gang_check(&mut self, job: JobId, entry: &JournalEntry) {
         let least = self.min_members.get(&job).copied().unwrap_or(1);
         let standing = self.standing(job);
-        // One that replaces a member while another is being lost: the scheduler could not know of that one yet.
+        // This one replaces a member while another is being lost: the scheduler could not know that yet.
         let lately = self.departed.get(&job).is_some_and(|at_ms| entry.at_ms - at_ms <= UNDER_WAY_MS);
         self.require(standing >= least || lately, "gang_short", || {
             format!("{job} is placed where {standing} of a gang of {least} have a node")
         });
     }
 
-    /// A gang comes together only with as many holds of its epoch as it needs.
+    /// A gang is committed only with as many holds of its epoch as it needs.
     pub(super) fn gathered_check(&mut self, gang: &GangRow, entry: &JournalEntry) {
         let holds = |row: &&TaskRow| {
             let held = row.state == TaskState::Held && !row.promised;

@@ -1,4 +1,4 @@
-//! Quotas in the eyes of the auditor: what jobs and tasks hold of them, counted again.
+//! The auditor's rules of quotas: it counts again what jobs and tasks hold.
 
 use borough_model::job::{Band, JobState, band};
 use borough_model::task::ChargeOwner;
@@ -6,12 +6,12 @@ use borough_model::{JobId, JobRow};
 
 use super::Auditor;
 
-/// How many tasks these users may have admitted in a band, from the first entry to the last.
+/// How many tasks these users may have admitted in a band, during the whole run.
 pub const QUOTAS: [(&str, Band, u64); 3] =
     [("eve", Band::Batch, 8), ("eve", Band::Production, 6), ("bob", Band::Batch, 10)];
 
 impl Auditor {
-    /// Nobody has more admitted than the quota allows, whatever has been submitted, grown or moved to another band at once.
+    /// Nobody has more admitted than the quota allows, whatever was submitted, grown or moved to another band at once.
     pub(super) fn quota_check(&mut self, job: JobId) {
         let Some(row) = self.jobs.get(&job) else { return };
         let line = (row.user.as_str().to_owned(), band(row.priority));
@@ -28,7 +28,7 @@ impl Auditor {
         }
     }
 
-    /// The tasks of a job that are charged: those that have no row while it wants them, and rows that have not ended.
+    /// The charged tasks of a job: wanted ones without a row, and rows that have not ended.
     fn tasks_held(&self, job: &JobRow) -> u64 {
         let charged = self.tasks_of(job.id).filter(|row| row.charge.owner != ChargeOwner::Released).count();
         let rows = self.tasks_of(job.id).filter(|row| row.id.index < job.count).count();

@@ -1,10 +1,10 @@
-//! Takes fixes out again, one at a time, and looks whether a test notices. Run by hand:
-//! `cargo run -p borough-simulation --bin mutations [NAME|FINDING…]`.
+//! Reverts fixes, one at a time, and checks whether a test notices. Run by hand: `cargo run -p borough-simulation --bin
+//! mutations [NAME|FINDING…]`.
 //!
 //! Each file of `tests/simulation/mutations/` is one mutation. It names the finding, the defect that comes back, the
-//! source file, the text before and after, and the test that must fail; without a test, the simulation of a whole
-//! system must. The runner prints a row per mutation, who noticed it, and the same again as one line of JSON each. It
-//! exits with 1 where a mutation was not noticed, does not build, or names a test of which nothing ran.
+//! source file, the text before and after, and the test that must fail. Without a test, the simulation of a whole
+//! system must fail. The runner prints a row per mutation with what noticed it, and then one line of JSON for each. It
+//! exits with 1 if a mutation was not noticed, does not build, or names a test of which nothing ran.
 //!
 //! | variable | what it sets | otherwise |
 //! |---|---|---|
@@ -25,33 +25,33 @@ use anyhow::{Context as _, bail};
 use borough_simulation::mutation::{Mutation, mutations_read};
 use serde_json::json;
 
-/// Seeds tried per mutation, unless told otherwise.
+/// Seeds tried per mutation by default.
 const SEEDS: &str = "40";
-/// The test that a mutation without one is tried with.
+/// The test for mutations that name none.
 const SIMULATION: &str = "-p borough-simulation --test system whole_systems";
-/// Seconds after which a test under a mutation is ended, unless told otherwise. A run that hangs has noticed as well.
+/// Seconds after which a test under a mutation is ended by default. A run that hangs counts as noticed.
 const SECONDS_MAX: &str = "900";
-/// What `timeout` exits with where it has ended the command.
+/// The exit code of `timeout` after it has ended the command.
 const TIMED_OUT: i32 = 124;
 
-/// Where mutations are tried.
+/// The place where mutations are tried.
 struct Workshop {
     root: PathBuf,
     tree: PathBuf,
     build: PathBuf,
-    /// The commit that mutations are tried on.
+    /// The commit on which mutations are tried.
     head: String,
-    /// Whether the worktree was there before.
+    /// Whether the worktree existed before.
     kept: bool,
 }
 
-/// What became of a mutation.
+/// The result of a mutation.
 enum Found {
-    /// By which tests or rule; and, of a simulation, how many seeds it took.
+    /// By which tests or rule; for a simulation, also after how many seeds.
     Noticed { by: String, seeds: Option<u64> },
     /// Every test passed.
     Unnoticed,
-    /// It shows nothing, and why.
+    /// It shows nothing, with the reason.
     Broken(String),
 }
 
@@ -104,7 +104,7 @@ impl Workshop {
         Ok(Self { root, tree, build, head, kept })
     }
 
-    /// Puts the worktree back, or away.
+    /// Restores the worktree, or removes it.
     fn close(&self) -> anyhow::Result<()> {
         if self.kept {
             return self.restore();
@@ -116,7 +116,7 @@ impl Workshop {
         git(&self.tree, &["checkout", "-q", "--force", "--detach", &self.head])
     }
 
-    /// Puts a defect into the worktree.
+    /// Applies a mutation to the worktree.
     fn apply(&self, mutation: &Mutation) -> anyhow::Result<()> {
         let path = self.tree.join(&mutation.file);
         let source = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -131,7 +131,7 @@ impl Workshop {
         }
     }
 
-    /// Looks whether the test of a mutation that is in the worktree notices it.
+    /// Runs the test of the applied mutation and reports whether it notices.
     fn scorer(&self, mutation: &Mutation) -> anyhow::Result<Found> {
         let built = self.cargo_test(mutation, &["--no-run"])?;
         if !built.status.success() {
@@ -180,7 +180,7 @@ fn git(directory: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a run of the tests shows.
+/// The result of a run of the tests.
 fn found_of(mutation: &Mutation, ran: &Output) -> Found {
     let (printed, errors) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
     let begun = printed.lines().filter_map(|line| line.strip_prefix("running ")?.split(' ').next());

@@ -1,5 +1,5 @@
-//! A node's agent without a node: follows the mirror, pretends to run what it is given, and reports as a gateway would
-//! have it, through silences and reboots.
+//! A node's agent without a node: follows the mirror, simulates its attempts, and reports as a gateway would, through
+//! silences and reboots.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,19 +25,19 @@ use crate::cell::{Cell, below, rng_of};
 /// An attempt of a task.
 type Attempt = (TaskId, Incarnation);
 
-/// What agents share with whoever disturbs them.
+/// State that agents share with the disturber.
 #[derive(Default)]
 pub struct Machines {
-    /// Nodes that neither beat nor report.
+    /// Nodes that neither renew their lease nor report.
     pub silent: Mutex<BTreeSet<usize>>,
-    /// Nodes that are to lose everything.
+    /// Nodes that will lose all processes.
     pub reboot: Mutex<BTreeSet<usize>>,
     /// From now on nothing crashes.
     pub calm: AtomicBool,
-    /// Which processes run, on which nodes.
+    /// The running processes, with their nodes.
     running: Mutex<BTreeMap<TaskId, BTreeSet<(NodeId, Incarnation)>>>,
     pids: AtomicU32,
-    /// What agents have seen that must not be.
+    /// Rules that agents have seen broken.
     pub wrong: Mutex<Vec<String>>,
 }
 
@@ -83,11 +83,11 @@ impl Agent {
         }
     }
 
-    /// Attempts until the test is over.
+    /// Runs until the test is over.
     pub async fn run(mut self) {
         self.cell.mirror.ready().await;
         loop {
-            // What the store does not take now it is told again; it has no other reason not to.
+            // What the store does not take now is sent again.
             match self.session().await {
                 Ok(()) => {}
                 Err(StoreError::Kv(_)) => self.pause(100).await,
@@ -117,7 +117,7 @@ impl Agent {
         let name = Name::new(format!("n{}", self.number)).unwrap();
         let durable = DurableId(u128::try_from(self.number).unwrap());
         let identity = AgentIdentity::new(durable, "machine").unwrap();
-        // Each boot has a process of its own, and whoever disturbs it has seen the one before end.
+        // Each boot has a process of its own, and the disturber has seen the earlier one end.
         let agent = Some(AgentProcess { identity, identity_before: None, instance: self.boot });
         let arrival = NodeRegistration::new(name, self.facts(), NodeId(self.cell.id()), self.session);
         let (arrival, before) = (NodeRegistration { agent, ..arrival }, self.node);
@@ -153,8 +153,8 @@ impl Agent {
                 self.beat().await?;
             }
             if self.is_lost() {
-                // Declared under this session, between its registration and its first beat for one: only another
-                // registration brings the node back, as a gateway has its agent begin again.
+                // It was declared lost during this session, between its registration and its first renewal. Only
+                // another registration brings the node back, as a gateway makes its agent begin again.
                 return Ok(());
             }
             self.processes_step();
@@ -174,7 +174,7 @@ impl Agent {
         self.cell.mirror.read(state) == Some(NodeState::Lost)
     }
 
-    /// Processes go on while nobody hears of them.
+    /// Processes continue without reports.
     async fn silence(&mut self) {
         while self.machines.silent.lock().contains(&self.number) {
             self.pause(200).await;
@@ -208,13 +208,13 @@ impl Agent {
         Ok(())
     }
 
-    /// What processes do by themselves.
+    /// Processes end by themselves.
     fn processes_step(&mut self) {
         let (now_ms, calm) = (self.now_ms(), self.machines.calm.load(Ordering::Relaxed));
         let due = self.processes.iter().filter(|(_, process)| process.next_ms <= now_ms);
         let due: Vec<Attempt> = due.map(|(attempt, _)| *attempt).collect();
         for attempt in due {
-            // As agents do: an attempt begins when the one before it is gone from the machine.
+            // As agents do: an attempt begins after the earlier one has left the machine.
             let earlier = self.processes.range((attempt.0, Incarnation(0))..attempt);
             let mut earlier = earlier.filter(|(_, process)| process.phase == ReportPhase::Stopping);
             if earlier.next().is_none() {
@@ -236,7 +236,7 @@ impl Agent {
                 process.next_ms = if chance < 7 { soon } else { later };
                 self.begun(attempt);
             }
-            // One without a health check is not stopped for what its agent says, and is healthy in the end.
+            // A task without a health check is not stopped for its agent's report, and is healthy in the end.
             ReportPhase::Running if process.health != Health::Healthy => {
                 let unhealthy = chance == 0 && !calm;
                 process.health = if unhealthy { Health::Unhealthy } else { Health::Healthy };
@@ -286,7 +286,7 @@ impl Agent {
         }
     }
 
-    /// What the rows want of this node: begins and ends processes.
+    /// The rows' desired state for this node: begins and ends processes.
     fn desired(&mut self) {
         let node = self.node;
         let (rows, known) = self.cell.mirror.read(|state| {
@@ -337,7 +337,7 @@ impl Agent {
         self.changed = true;
     }
 
-    /// Tells everything, and what the rows have here and this agent has not.
+    /// Reports everything, including attempts that the rows have here and this agent has not.
     async fn report(&mut self) -> StoreResult<()> {
         self.changed = false;
         self.reported_ms = self.after(800, 1_200);
@@ -393,7 +393,7 @@ impl Agent {
         Ok(())
     }
 
-    /// A node that is back takes tasks once nothing old is left on it.
+    /// A returned node takes tasks once it has no old attempts.
     async fn recovered(&mut self) -> StoreResult<()> {
         let fence = self.fence();
         let present = self.processes.iter().filter(|(_, process)| process.phase != ReportPhase::Released);
@@ -407,7 +407,7 @@ impl Agent {
     }
 }
 
-/// The writer of a session that nothing but this agent follows.
+/// The writer of a session that no other one replaces.
 async fn writer_of<'t>(
     tx: &'t Transaction,
     space: &CellSpace,

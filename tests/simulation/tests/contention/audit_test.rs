@@ -1,4 +1,4 @@
-//! The auditor itself: what is right passes, and each thing that must never be is caught when it is made by hand.
+//! The auditor itself: correct histories pass, and each broken rule is detected in a history made by hand.
 
 mod gang;
 
@@ -133,7 +133,7 @@ impl Hand {
         row
     }
 
-    /// The rules that are broken, each once, in the order they were found.
+    /// The broken rules, each once, in the order in which they were found.
     fn rules(&self) -> Vec<&'static str> {
         let mut auditor = Auditor::new(SHARDS, Vec::new());
         self.entries.iter().for_each(|entry| auditor.entry(entry));
@@ -240,7 +240,7 @@ fn a_port_given_twice_or_too_soon_is_caught() {
 }
 
 #[test]
-fn a_second_attempt_beside_the_first_and_an_old_attempt_are_caught() {
+fn a_second_concurrent_attempt_and_an_old_attempt_are_caught() {
     let mut hand = Hand::new();
     let first = attempt(0, NODE, 100, 20_000);
     hand.place(&first);
@@ -367,7 +367,7 @@ fn other_job(hand: &mut Hand, priority: u32, revision: u64) -> JobId {
     id
 }
 
-/// A task takes the place of another, and is held until that is gone.
+/// A task preempts another, and is held until that has exited.
 fn evict(hand: &mut Hand, victim: &TaskRow, preemptor: TaskRow) -> (TaskRow, TaskRow) {
     let evicted = Some(Evicted { by: preemptor.id, notice_max_ms: None, attempt: preemptor.incarnation });
     let stopping = TaskRow { state: TaskState::Stopping, evicted, ..next(victim) };
@@ -382,7 +382,7 @@ fn evict(hand: &mut Hand, victim: &TaskRow, preemptor: TaskRow) -> (TaskRow, Tas
     (stopping, held)
 }
 
-/// A running job of priority `higher` one of whose tasks takes the place of one of `lower`: the rules that breaks.
+/// A task of a running job of priority `higher` preempts one of `lower`. Returns the broken rules.
 fn rules_of_eviction(higher: u32, lower: u32) -> Vec<&'static str> {
     let mut hand = Hand::new();
     hand.job(|job| job.priority = higher);
@@ -394,7 +394,7 @@ fn rules_of_eviction(higher: u32, lower: u32) -> Vec<&'static str> {
 }
 
 #[test]
-fn an_eviction_of_whoever_is_not_lower_or_is_spared_is_caught() {
+fn an_eviction_of_an_equal_or_protected_task_is_caught() {
     for (higher, lower) in [(200, 100), (150, 100), (99, 98), (300, 299), (350, 0)] {
         assert_eq!(rules_of_eviction(higher, lower), Vec::<&str>::new(), "{higher} before {lower}");
     }
@@ -420,7 +420,7 @@ fn an_eviction_by_one_that_was_displaced_within_its_band_is_caught() {
             std::mem::swap(&mut alloc.used, &mut alloc.promised);
         });
         hand.push("task_report", vec![alloc, Delta::Task { row: assigned.clone() }]);
-        // It was of higher priority and is no longer: the one it displaced does not pay it back within the band.
+        // It was of higher priority and no longer is: its victim may not evict it within the band.
         other_job(&mut hand, lower, 2);
         evict(&mut hand, &assigned, again(&displaced, attempt(0, NODE, 500, 20_002)));
         assert_eq!(hand.rules(), broken);
@@ -428,7 +428,7 @@ fn an_eviction_by_one_that_was_displaced_within_its_band_is_caught() {
 }
 
 #[test]
-fn a_victim_of_two_or_of_nobody_is_caught() {
+fn a_victim_of_two_preemptors_or_of_none_is_caught() {
     let mut hand = Hand::new();
     let job = other_job(&mut hand, 100, 1);
     let victim = TaskRow { id: TaskId { job, index: 0 }, ..attempt(0, NODE, 800, 20_000) };
@@ -436,7 +436,7 @@ fn a_victim_of_two_or_of_nobody_is_caught() {
     let (stopping, _) = evict(&mut hand, &victim, attempt(0, NODE, 400, 20_001));
     evict(&mut hand, &stopping, attempt(1, NODE, 400, 20_002));
     assert_eq!(hand.rules(), ["evicted_twice"]);
-    // The preemptor is left out of the commit.
+    // The preemptor is missing in the commit.
     hand.entries.pop();
     hand.entries.last_mut().unwrap().deltas.pop();
     let alloc = hand.entries.last_mut().unwrap().deltas.remove(0);

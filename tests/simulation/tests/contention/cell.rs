@@ -23,7 +23,7 @@ use borough_simulation::audit::{Auditor, QUOTAS};
 
 /// Workers of the cell, and shards of its jobs.
 pub const WORKERS: u32 = 4;
-/// Milliseconds without a beat after which a worker or controller is succeeded.
+/// Milliseconds without a heartbeat after which another worker or controller takes over.
 const LEASE_MS: u64 = 1_500;
 /// Milliseconds of silence after which a node is lost.
 pub const LOST_AFTER_MS: u64 = 3_000;
@@ -32,7 +32,7 @@ const JOB_RETENTION_MS: u64 = 25_000;
 /// Entries of the journal per page.
 const PAGE_ENTRIES: usize = 1_024;
 
-/// The runtime's time, which moves on when everybody waits.
+/// The runtime's time, which advances while every task waits.
 struct VirtualClock(tokio::time::Instant);
 
 impl Clock for VirtualClock {
@@ -45,7 +45,7 @@ impl Clock for VirtualClock {
     }
 }
 
-/// A cell and everything it runs on.
+/// A cell with everything that it runs on.
 pub struct Cell {
     pub space: CellSpace,
     pub clock: Arc<dyn Clock>,
@@ -60,7 +60,7 @@ pub struct Cell {
     generation: u64,
     share: JournalShare,
     metrics: WorkerMetrics,
-    /// What the workers count.
+    /// The workers' metrics.
     pub registry: Registry,
 }
 
@@ -78,14 +78,14 @@ pub fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
 
-/// Most runs meet the standard faults, every fifth the heavy ones; in all of them commits are under way for a while, so
+/// Most runs have the standard faults, every fifth the heavy ones. In all of them commits are in flight for a while, so
 /// that others come between.
 fn plan_of(seed: u64) -> FaultPlan {
     let plan = if seed % 5 == 4 { FaultPlan::heavy() } else { FaultPlan::standard() };
     FaultPlan { commit_slow: 0.7, commit_delay_max: Duration::from_millis(25), ..plan }
 }
 
-/// The queues of a cell, which take back what they are guaranteed: each third has some.
+/// The queues of a cell, which reclaim their guarantees. Each third cell has some.
 fn queues_of(seed: u64) -> Vec<QueueSpec> {
     let queue = |path: &str, guaranteed_per_mille| QueueSpec {
         path: path.to_owned(),
@@ -155,14 +155,14 @@ impl Cell {
         self.ids.next_u64()
     }
 
-    /// A store handle of its own, on which commits are under way for up to `longest`.
+    /// A separate store handle, on which commits are in flight for up to `longest`.
     fn slow(&self, longest: Duration) -> Database {
         let plan = FaultPlan { commit_slow: 0.5, commit_delay_max: longest, ..plan_of(self.seed) };
         let rng = rng_of(self.seed, self.id());
         Database::new(Arc::new(FaultEngine::new(Arc::<EmbeddedEngine>::clone(&self.engine), plan, rng)))
     }
 
-    /// Starts a worker at `place`. A `slow` one has commits under way for longer than its lease lasts.
+    /// Starts worker `place`. A `slow` one has commits in flight for longer than its lease.
     pub fn worker(self: &Arc<Self>, place: u32, slow: bool) -> Role {
         let config = WorkerConfig {
             space: self.space.clone(),
@@ -209,8 +209,8 @@ impl Cell {
         Role { task, cancelled }
     }
 
-    /// Runs a transaction with its entry on the store with faults. Answers its value, and the position by which a
-    /// mirror has seen it.
+    /// Runs a transaction with its entry on the store with faults. Returns its value, and the position from which a
+    /// mirror shows it.
     pub async fn change<T>(
         &self,
         actor: &str,
@@ -223,7 +223,7 @@ impl Cell {
         let run = self.db.run_committed(action, Idempotency::Natural, |tx, _| async move {
             let mut changes = ChangeSet::begin(&tx, space, change).await?;
             let value = closure(&tx, &mut changes).await?;
-            // What an earlier attempt may have written is not in this one's stamp.
+            // This stamp does not cover writes of an earlier try.
             let head = match changes.deltas().is_empty() {
                 true => journal_head(&tx, space).await?,
                 false => Cursor::start(changes.store_epoch()),
@@ -260,7 +260,7 @@ impl Cell {
     }
 }
 
-/// An entry on one line, for whoever looks into a run.
+/// Prints an entry on one line, for the analysis of a run.
 #[expect(clippy::print_stdout, reason = "asked for by BOROUGH_JOURNAL")]
 fn entry_print(number: usize, entry: &JournalEntry) {
     let told = entry.deltas.iter().map(|delta| match delta {
@@ -279,17 +279,17 @@ fn entry_print(number: usize, entry: &JournalEntry) {
     println!("{number} {} {} {}: {}", entry.at_ms, entry.actor, entry.action, told.join("; "));
 }
 
-/// A role at work.
+/// A running role.
 pub struct Role {
     task: JoinHandle<()>,
     cancelled: CancellationToken,
 }
 
 impl Role {
-    /// Ends it as a crash does: nothing is given back.
+    /// Ends it as a crash does: it releases nothing.
     pub async fn kill(self) {
         self.task.abort();
-        // An abort is what is wanted.
+        // An abort is the expected result.
         self.task.await.ok();
     }
 
@@ -299,7 +299,7 @@ impl Role {
         self.task.await.unwrap();
     }
 
-    /// Whether it has ended by itself, which none does.
+    /// Returns true if it has ended by itself, which no role does.
     pub fn is_over(&self) -> bool {
         self.task.is_finished()
     }

@@ -1,4 +1,4 @@
-//! Everything that happens to the cell: owners and operators that change their minds, roles and nodes that go away.
+//! All disturbances of the cell: owners and operators that change their minds, roles and nodes that fail.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,10 +21,9 @@ use crate::cell::{Cell, LOST_AFTER_MS, Role, WORKERS, below, name, rng_of};
 
 /// Nodes of the cell.
 pub const NODES: usize = 6;
-/// Things that happen in one run.
+/// Disturbances in one run.
 const STEPS: u32 = 110;
 
-/// Who disturbs.
 pub struct Disturber {
     cell: Arc<Cell>,
     machines: Arc<Machines>,
@@ -50,7 +49,7 @@ impl Disturber {
         usize::try_from(self.below(u64::try_from(length).unwrap())).unwrap()
     }
 
-    /// A full cell, then one thing after another.
+    /// Fills the cell, then disturbs it step by step.
     pub async fn run(&mut self) {
         for _ in 0..8 {
             self.submit().await;
@@ -61,7 +60,7 @@ impl Disturber {
         }
     }
 
-    /// Every node is back, every role is there and as fast as it can.
+    /// Restores every node and role, at full speed.
     pub async fn calm(&mut self) {
         self.machines.silent.lock().clear();
         self.machines.calm.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -123,14 +122,14 @@ impl Disturber {
         }
     }
 
-    /// A worker dies with its leases; another begins in its place.
+    /// A worker dies with its leases; another one replaces it.
     async fn worker_replace(&mut self, place: u32, slow: bool) {
         let at = usize::try_from(place).unwrap();
         let new = self.cell.worker(place, slow);
         std::mem::replace(&mut self.workers[at], new).kill().await;
     }
 
-    /// A node is not heard of for a while, most often for long enough to be lost.
+    /// A node is silent for a while, usually long enough to be lost.
     fn node_silence(&self) {
         let node = self.index(NODES);
         let long = Duration::from_millis(LOST_AFTER_MS / 2 + self.below(2 * LOST_AFTER_MS));
@@ -167,7 +166,7 @@ impl Disturber {
         .await;
     }
 
-    /// Who may take whose place is another matter with each commit: evictions are decided by priorities that are no more.
+    /// Each commit may change who can preempt whom, so that evictions rest on outdated priorities.
     async fn priorities_shuffle(&self) {
         for _ in 0..12 {
             tokio::time::sleep(Duration::from_millis(self.below(40))).await;
@@ -224,8 +223,8 @@ impl Disturber {
         u32::try_from(50 + 50 * self.below(6)).unwrap()
     }
 
-    /// A random job: services and batches of three users, with and without ports and probes; now and then a gang, a
-    /// fixed port, a hard constraint, or one that waits for another.
+    /// A random job: services and batches of three users, with and without ports and probes. Some are gangs, have a
+    /// fixed port or a hard constraint, or wait for another job.
     fn spec(&self) -> JobSpec {
         let user = name(["ada", "bob", "eve"][self.index(3)]);
         let job = Name::new(format!("job-{}", self.below(5))).unwrap();
@@ -233,7 +232,7 @@ impl Disturber {
         let mut spec = JobSpec::defaults(user, job, kind, vec!["run".to_owned()]);
         spec.count = u32::try_from(self.below(8)).unwrap();
         spec.priority = self.priority();
-        // Some are patient, so that their tasks are still there when the node is back.
+        // Some are patient, so that their tasks still exist when the node is back.
         spec.lost_after_ms = (self.below(3) == 0).then_some(4 * LOST_AFTER_MS);
         spec.preemption = match self.below(6) {
             0 => Some(PreemptionSpec { never: true, ..PreemptionSpec::default() }),
@@ -281,7 +280,7 @@ fn rack_in(racks: &[&str]) -> Constraint {
     }
 }
 
-/// A refusal is as good as success: operations come at any time. So is not knowing.
+/// A refusal counts as success: operations come at any time. So does an unknown result.
 fn answered<T>(action: &str, result: StoreResult<T>) {
     match result {
         Ok(_)

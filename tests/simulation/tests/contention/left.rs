@@ -1,5 +1,5 @@
-//! A gang whose worker is gone for good: the controller gives back what it holds, or makes placements of it where the
-//! one transaction that decides had been made.
+//! A gang whose worker is gone for good. The controller releases its holds, or turns them into placements if the
+//! deciding transaction has committed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,9 +17,9 @@ use crate::cell::{Cell, name};
 
 const SEED: u64 = 7;
 const GANG: GangId = GangId(3);
-/// How long the gang has to come together.
+/// The time limit for gathering the gang.
 const GATHER_MS: i64 = 5_000;
-/// By then the controller has looked again, whatever the store's faults.
+/// By then the controller has made another pass, whatever the store's faults are.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn rows(cell: &Cell) -> CellRows {
@@ -30,7 +30,7 @@ async fn rows(cell: &Cell) -> CellRows {
     rows.await.unwrap()
 }
 
-/// Leaves one member of a gang of two that holds, as a worker does that dies; answers what becomes of it.
+/// Leaves one holding member of a gang of two, as a dying worker does. Returns its final state.
 async fn left(commits: bool) -> TaskState {
     let cell = Cell::new(SEED).await;
     let machines = Arc::new(Machines::default());

@@ -1,11 +1,13 @@
-//! Four workers decide at once over a small cell while jobs grow, shrink and stop, nodes are cordoned, drained, lost
-//! and rebooted, and roles die: the production code in one process, on a store with faults and a virtual clock. Whether
-//! every rule was kept is read from the store afterwards: the auditor replays the journal entry by entry, and once all
-//! is at rest the rows are checked against each other and against what was desired.
+//! Four workers decide at once over a small cell. Meanwhile jobs grow, shrink and stop, nodes are cordoned, drained,
+//! lost and rebooted, and roles die. It is the production code in one process, on a store with faults and a virtual
+//! clock.
+//!
+//! The rules are checked from the store afterwards. The auditor replays the journal entry by entry. Once all is at
+//! rest, the rows are checked against each other and against the desired state.
 //!
 //! One seed alone: `BOROUGH_SEED=<seed> cargo test -p borough-simulation --test contention`; more of them from there
-//! with `BOROUGH_SEEDS=<count>`, the journal of a run with `BOROUGH_JOURNAL=1`. The seed decides over everything but
-//! the order in which the runtime polls what is ready at one moment.
+//! with `BOROUGH_SEEDS=<count>`, the journal of a run with `BOROUGH_JOURNAL=1`. The seed decides everything except the
+//! order in which the runtime polls tasks that are ready at one moment.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
@@ -25,9 +27,9 @@ use agent::{Agent, Machines};
 use cell::Cell;
 use disturb::{Disturber, NODES};
 
-/// Runs, unless told otherwise.
+/// Runs by default.
 const SEEDS: u64 = 36;
-/// What must happen in some run.
+/// Events that must happen in some run.
 const EVENTS: &[&str] = &[
     "conflicts",
     "placed",

@@ -1,4 +1,4 @@
-//! What is true when nothing happens any more: every job has what was desired of it, or the scheduler says why not.
+//! Waits for a cell at rest: every job has what it wants, or the scheduler says why not.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use borough_store::check::{CheckMode, cell_rows_read, cell_violations};
 
 use crate::cell::Cell;
 
-/// How long a cell may take to come to rest: back-offs, leases, tolerances and cool-downs are all far below.
+/// The longest time for a cell to come to rest: back-offs, leases, tolerances and cool-downs are all far below.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Waits until the cell is at rest; then nothing that is stored may contradict anything else. Answers what is wrong.
+/// Waits until the cell is at rest. Then no stored rows may contradict each other. Returns the broken rules.
 pub async fn settled(cell: &Cell) -> Vec<String> {
     let began = cell.clock.monotonic();
     loop {

@@ -1,4 +1,4 @@
-//! What must never be, looked for after every step: in the journal, in the rows, and on the machines.
+//! Rules that are checked after every step: in the journal, in the rows, and on the machines.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,19 +20,19 @@ use crate::world::{WORKERS, World};
 
 /// Entries of the journal per page.
 const PAGE_ENTRIES: usize = 1_024;
-/// The longest message that is ever sent: what gRPC takes unless it is told otherwise.
+/// The longest allowed message: the default limit of gRPC.
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
-/// Milliseconds an endpoint may outlive its process while its node is there: the report, with a gateway that stands
-/// still and one after it.
+/// Milliseconds for which an endpoint may outlive its process while its node is there: the time of a report, over a
+/// paused gateway and its successor.
 const ENDPOINT_DEAD_MS: u64 = 20_000;
-/// Beats between two looks at a lease, at most, in one session: those that come late, and some.
+/// The most renewals of a lease between two checks in one session, with a margin for late ones.
 const BEATS_MAX: u64 = 10;
-/// What one request does in several transactions, each of which checks what it changes.
+/// Requests that run in several transactions, each of which checks what it changes.
 const IN_STEPS: [&str; 1] = ["node_drain_force"];
-/// Milliseconds by which commits come later than they were decided.
+/// Milliseconds by which commits may be later than their decisions.
 const COMMIT_MS: i64 = 4_000;
 
-/// A rule that was broken, and when that was first seen.
+/// A broken rule, and when it was first seen.
 #[derive(Clone, Debug)]
 pub struct Broken {
     pub rule: String,
@@ -49,13 +49,13 @@ pub struct Audit {
     tasks: BTreeMap<TaskId, TaskRow>,
     jobs: BTreeSet<JobId>,
     endpoints: BTreeMap<TaskId, Endpoint>,
-    /// Since when the process of a published endpoint is not there.
+    /// Since when the process of a published endpoint is missing.
     dead: BTreeMap<(TaskId, u64), u64>,
     requests: BTreeMap<(RequestId, String), u64>,
     /// The session and the beat of each node's lease.
     beats: BTreeMap<NodeId, (u64, u64)>,
     first_version: Option<Version>,
-    /// What was found, the first of each rule.
+    /// The first violation of each rule.
     pub broken: BTreeMap<String, Broken>,
 }
 
@@ -80,7 +80,7 @@ impl Audit {
         }
     }
 
-    /// Notes what breaks a rule.
+    /// Records a broken rule.
     pub fn note(&mut self, now_ms: u64, rule: &str, what: String) {
         let broken = Broken { rule: rule.to_owned(), at_ms: now_ms, what };
         self.broken.entry(rule.to_owned()).or_insert(broken);
@@ -91,7 +91,7 @@ impl Audit {
         &self.auditor.seen
     }
 
-    /// Looks at everything.
+    /// Checks everything.
     pub fn step(&mut self, world: &World) {
         self.journal(world);
         for twice in world.processes.twice_take() {
@@ -106,7 +106,7 @@ impl Audit {
         }
     }
 
-    /// The rows as they are, each against all others.
+    /// Checks the present rows, each against all others.
     pub fn rows(&mut self, world: &World) -> CellRows {
         let space = &world.space;
         let rows = world
@@ -119,7 +119,7 @@ impl Audit {
         rows
     }
 
-    /// What of the cell is not at rest yet.
+    /// The unfinished work of the cell.
     pub fn open(&mut self, world: &World) -> Vec<String> {
         let rows = self.rows(world);
         unsettled(&rows, WALL_BEGIN_MS.saturating_add_unsigned(world.now_ms))
@@ -205,11 +205,11 @@ impl Audit {
         self.nodes.values().find(|row| row.name.as_str() == name)
     }
 
-    /// A process that begins is alone of its task. Where one of the two is on a node that is lost, or that has not said
-    /// yet what runs on it since, nobody can know better: an agent that is cut off goes on with what it was given.
+    /// A new process is the only one of its task. The exception is a node that is lost, or has not reported since its
+    /// return. An agent that is cut off keeps its attempts running, and nobody can know better.
     fn processes(&mut self, world: &World) {
         for beside in world.processes.beside_take() {
-            // A copy of a machine gives itself out for the node of the first.
+            // A copy of a machine claims the node of the original.
             let ready = |machine: &str| {
                 let node = machine.strip_suffix("-twin").unwrap_or(machine);
                 self.node_by_name(node).is_some_and(|row| row.state == NodeState::Ready)
@@ -222,7 +222,7 @@ impl Audit {
         }
     }
 
-    /// An endpoint has a process, or its node is lost, or it has only just ended.
+    /// An endpoint has a process, or its node is lost, or its process has only just ended.
     fn published(&mut self, world: &World) {
         let mut dead = BTreeMap::new();
         self.addresses(world);
@@ -244,7 +244,7 @@ impl Audit {
         }
     }
 
-    /// The beats of a session count on: a leap is a beat of a session that another one has followed.
+    /// The beats of a session count up. A leap means that a session with a successor has renewed the lease.
     fn leases(&mut self, world: &World) {
         let space = &world.space;
         let read = world
@@ -281,7 +281,7 @@ impl Audit {
         }
     }
 
-    /// What was acknowledged is there.
+    /// Everything acknowledged is stored.
     pub fn acknowledged(&mut self, world: &World, ledger: &Ledger) {
         for id in &ledger.jobs {
             if !self.jobs.iter().any(|job| job.to_string() == *id) {

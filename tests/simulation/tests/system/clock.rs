@@ -1,4 +1,4 @@
-//! Time: one for the world, and clocks of roles that may be off.
+//! Time: one for the world, and clocks of roles that may be wrong.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use borough_kv::env::Clock;
 /// Wall time at the beginning of a run, milliseconds since 1970.
 pub const WALL_BEGIN_MS: i64 = 1_700_000_000_000;
 
-/// The world's time as the tick has it: for the store's engine, which belongs to no role.
+/// The world's time of the present tick: for the store's engine, which belongs to no role.
 #[derive(Debug, Default)]
 pub struct WorldClock(pub AtomicU64);
 
@@ -42,7 +42,7 @@ impl RoleTime {
         self.base_ms + u64::try_from(self.base.elapsed().as_millis()).unwrap()
     }
 
-    /// When the world's time is `at_ms`.
+    /// The instant at which the world's time is `at_ms`.
     pub fn instant(&self, at_ms: u64) -> tokio::time::Instant {
         self.base + Duration::from_millis(at_ms.saturating_sub(self.base_ms))
     }
@@ -54,9 +54,8 @@ pub type Skew = Arc<AtomicI64>;
 /// The clocks of one role. Its monotonic clock begins with the role.
 #[derive(Debug)]
 pub struct RoleClock {
-    /// The runtime's time.
     pub time: RoleTime,
-    /// How far its wall clock is off.
+    /// The error of its wall clock.
     pub skew: Skew,
 }
 

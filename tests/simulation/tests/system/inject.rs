@@ -1,4 +1,4 @@
-//! What happens to the world: everything that the plan allows, when the seed says so.
+//! Injects faults: everything that the plan allows, drawn from the seed.
 
 use std::sync::atomic::Ordering;
 
@@ -11,12 +11,13 @@ use crate::world::{
 
 /// An hour and a day, in milliseconds.
 const JUMPS_MS: [i64; 4] = [3_600_000, -3_600_000, 86_400_000, -86_400_000];
-/// Controllers of the cell, of which one leads.
+/// Controllers of the cell, one of which leads.
 pub const CONTROLLERS: usize = 2;
-/// Milliseconds that a machine is away which comes back after an hour. The hour is shorter here, as every tolerance is.
+/// How long a machine is away that stands for one away for an hour, in milliseconds. All tolerances are shorter here
+/// too.
 const AWAY_MS: u64 = 6 * LOST_AFTER_MS;
 
-/// Something that ends by itself at a time.
+/// A fault that ends by itself at a time.
 enum Undo {
     Mend(Host, Host),
     Room(Host),
@@ -26,17 +27,16 @@ enum Undo {
     GateOpen,
 }
 
-/// Who disturbs.
 pub struct Disturber {
     plan: Plan,
     next_ms: u64,
     undo: Vec<(u64, Undo)>,
-    /// How often each kind of trouble was made.
+    /// How often each kind of fault was injected.
     pub met: std::collections::BTreeMap<&'static str, u64>,
 }
 
 impl Disturber {
-    /// One who makes no trouble before all are there.
+    /// A disturber that waits until all roles are there.
     pub fn new(plan: &Plan) -> Self {
         Self { plan: plan.clone(), next_ms: 2_000, undo: Vec::new(), met: std::collections::BTreeMap::new() }
     }
@@ -50,7 +50,7 @@ impl Disturber {
         (0..NODES).for_each(|number| agent_begin(world, number));
     }
 
-    /// What is due.
+    /// Does what is due.
     pub fn step(&mut self, world: &mut World) {
         let (due, later) = self.undo.drain(..).partition(|(at_ms, _)| *at_ms <= world.now_ms);
         self.undo = later;
@@ -66,7 +66,7 @@ impl Disturber {
         }
     }
 
-    /// All trouble ends.
+    /// Ends all faults.
     pub fn calm(&mut self, world: &mut World) {
         for (_, undo) in std::mem::take(&mut self.undo) {
             undone(world, undo);
@@ -147,7 +147,7 @@ impl Disturber {
         }
     }
 
-    /// A second machine made from the image of the first, which begins an agent of the same name.
+    /// A second machine, made from the image of the first, starts an agent of the same name.
     fn clone(&mut self, world: &mut World, node: usize) {
         let (of, twin): (Host, Host) = (node_host(node), format!("{}-twin", node_host(node)).into());
         if world.roles.contains_key(&twin) || !world.roles.contains_key(&of) {

@@ -1,4 +1,4 @@
-//! The jobs that users submit: legal all of them, some of them nasty.
+//! The jobs of users: all of them legal, some of them hostile.
 
 use borough_kv::env::Rng;
 use borough_model::Name;
@@ -7,13 +7,13 @@ use borough_model::job::{Constraint, ConstraintOperator, HealthCheck, JobKind, J
 use crate::random::{below, index};
 use crate::world::LOST_AFTER_MS;
 
-/// Users, one of them as the client's own.
+/// Users. One of them is the client's own.
 pub const USERS: [&str; 2] = ["ada", "bob"];
-/// Names of jobs: few, so that jobs of one name follow each other.
+/// Number of names of jobs: few, so that jobs of one name follow each other.
 pub const NAMES: u64 = 4;
-/// Bytes of an environment that a spec may have at most, less what else a spec holds.
+/// Most bytes of an environment in a spec, less the rest of the spec.
 const LARGE_BYTES: usize = 85_000;
-/// Tasks of a job with such an environment: in one message they are above every bound.
+/// Tasks of a job with such an environment: one message with all of them would exceed every bound.
 const LARGE_TASKS: u32 = 60;
 
 pub fn name(text: &str) -> Name {
@@ -32,7 +32,7 @@ pub fn spec(rng: &dyn Rng) -> JobSpec {
     let mut spec = JobSpec::defaults(user, job, kind, command);
     spec.count = u32::try_from(below(rng, 7)).unwrap();
     spec.priority = u32::try_from(50 + 50 * below(rng, 6)).unwrap();
-    // Some are patient, so that their tasks are still there when the node is back.
+    // Some are patient, so that their tasks still exist when the node is back.
     spec.lost_after_ms = (below(rng, 3) == 0).then_some(4 * LOST_AFTER_MS);
     spec.restart.backoff_initial_ms = 100;
     spec.restart.backoff_max_ms = 1_000;

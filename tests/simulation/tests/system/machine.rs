@@ -1,5 +1,5 @@
-//! A machine without hardware: a disk that outlives the agent, and processes that outlive it too but no reboot. It
-//! takes the place of shims and of the file system; the agent above it is the production one.
+//! A machine without hardware: its disk outlives the agent and reboots, its processes outlive only the agent. It
+//! replaces shims and the file system; the agent above it is the production one.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -26,15 +26,15 @@ use crate::trace::Trace;
 
 /// SIGTERM.
 const SIGTERM: i32 = 15;
-/// Milliseconds after which a stopped process has ended at the latest, and is killed.
+/// Milliseconds after which a stopped process has ended, or is killed.
 const STOP_MAX_MS: u64 = 800;
-/// One group in so many takes so many milliseconds to go after its process has exited.
+/// One process group in so many takes a while to end after its process has exited.
 const RELEASED_LATE: u64 = 8;
 const RELEASED_LATE_MS: u64 = 1_500;
-/// Milliseconds after which an agent is told that files could not be set aside.
+/// Milliseconds after which the agent gets the report that files could not be set aside.
 const FORGET_AGAIN_MS: u64 = 1_000;
 
-/// What is on a disk.
+/// The content of a disk.
 #[derive(Clone, Default)]
 struct Disk {
     /// The id of the agent's state directory.
@@ -54,15 +54,15 @@ struct File {
     boot_id: String,
 }
 
-/// What becomes of a process, and when.
+/// The next step of a process, with its time.
 #[derive(Clone, Debug)]
 enum Due {
     Started,
     Exit(i32),
     Stopped,
-    /// Nothing of its group is left, and its files say so.
+    /// Its group has ended, and its files record that.
     Released,
-    /// Its shim was gone: somebody else has seen to that.
+    /// Its shim was gone: the agent has cleaned up.
     Cleaned,
     /// Its files could not be set aside.
     Kept,
@@ -75,11 +75,11 @@ struct State {
     sequence: u64,
     events: Option<MachineEvents>,
     now_ms: u64,
-    /// From now on no process ends by itself but batches.
+    /// From now on only batch processes end by themselves.
     calm: bool,
 }
 
-/// One machine. Clones are the same one.
+/// One machine. Clones share it.
 #[derive(Clone)]
 pub struct SimMachine {
     name: Arc<str>,
@@ -111,7 +111,7 @@ impl SimMachine {
         }
     }
 
-    /// Another machine with a copy of this one's disk and nothing running, as an image of it makes.
+    /// Another machine with a copy of this one's disk and nothing running, as from an image of it.
     pub fn cloned(&self, name: &str, rng: Arc<dyn Rng>) -> Self {
         let other = Self::new(name, &self.processes, rng, &self.trace);
         {
@@ -123,29 +123,29 @@ impl SimMachine {
         other
     }
 
-    /// Who its agent is: by its disk, which a copy of the machine has too, and by the machine, which no two are.
+    /// Its agent's proof of identity: by its disk, which a copy of the machine shares, and by the machine, which is
+    /// unique.
     pub fn credential(&self) -> Credential {
         let key = AgentKey(self.state.lock().disk.durable);
         Credential { key, machine: format!("machine-of-{}", self.name) }
     }
 
-    /// This boot.
     pub fn boot_id(&self) -> String {
         format!("boot-{:08x}", self.state.lock().boot)
     }
 
-    /// Its agent: what happens from now on is reported to `events`.
+    /// Its agent. Later events are reported to `events`.
     pub fn agent(&self, events: MachineEvents) -> Arc<dyn Machine> {
         self.state.lock().events = Some(events);
         Arc::new(self.clone())
     }
 
-    /// The agent has died; processes go on.
+    /// The agent has died; processes continue.
     pub fn agent_gone(&self) {
         self.state.lock().events = None;
     }
 
-    /// Its disk takes nothing more, or something again.
+    /// Its disk is full from now on, or has space again.
     pub fn disk_full(&self, full: bool) {
         self.state.lock().disk.full = full;
     }
@@ -155,7 +155,7 @@ impl SimMachine {
         self.state.lock().calm = true;
     }
 
-    /// Loses its processes and begins again; the disk stays. The agent is gone too.
+    /// Loses its processes and its agent, and begins again; the disk stays.
     pub fn reboot(&self) {
         let mut state = self.state.lock();
         state.boot += 1;
@@ -176,7 +176,7 @@ impl SimMachine {
         })
     }
 
-    /// What is due up to `now_ms` happens.
+    /// Carries out what is due up to `now_ms`.
     pub fn step(&self, now_ms: u64, wall_ms: i64) {
         loop {
             let (id, due) = {
@@ -279,7 +279,7 @@ fn is_batch(file: &File) -> bool {
 }
 
 impl File {
-    /// Whatever was left of it after its shim is gone.
+    /// Ends the remaining processes after the shim is gone.
     fn clean(&mut self, wall_ms: i64, boot_id: String) {
         let message = "its shim was gone".to_owned();
         let exit = ExitRecord { message, at_ms: wall_ms, ..ExitRecord::default() };
@@ -288,7 +288,7 @@ impl File {
         self.record.boot_id = boot_id;
     }
 
-    /// It has exited. What is left of its group goes later.
+    /// It has exited. The rest of its group ends later.
     fn end(&mut self, exit: ExitRecord) {
         self.record.exit = Some(exit);
     }

@@ -1,5 +1,5 @@
-//! A network without sockets: connections between hosts, whose bytes come late, are held up, are lost in one direction,
-//! or end with a reset. Each connection has its own delays, so that what goes over different connections overtakes.
+//! A network without sockets: connections between hosts, whose bytes may be late, delayed, lost in one direction, or
+//! end with a reset. Each connection has its own delays, so that messages on different connections overtake each other.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -25,12 +25,12 @@ use crate::wire::{Reader, Said};
 /// A host, by its name.
 pub type Host = Arc<str>;
 
-/// Bytes of one direction that are on their way; more has to wait.
+/// The most bytes in flight in one direction; more must wait.
 const WINDOW_BYTES: usize = 1 << 20;
-/// Between two looks at a link that is cut.
+/// Interval of checks of a cut link.
 const CUT_LOOK_MS: u64 = 50;
 
-/// The network. Clones are the same one.
+/// The network. Clones share it.
 #[derive(Clone)]
 pub struct Network(Arc<Mutex<State>>);
 
@@ -39,17 +39,17 @@ struct State {
     trace: Trace,
     delay_max_ms: u64,
     listeners: BTreeMap<String, Listener>,
-    /// Pairs of hosts between which nothing arrives, in alphabetical order.
+    /// Pairs of hosts without a connection, in alphabetical order.
     cut: BTreeSet<(Host, Host)>,
-    /// Hosts that take no more connections.
+    /// Hosts that accept no more connections.
     full: BTreeSet<Host>,
-    /// Hosts that have gone without a word.
+    /// Hosts that have vanished silently.
     gone: BTreeSet<Host>,
     connections: BTreeMap<u64, [Weak; 2]>,
     next: u64,
-    /// The longest gRPC message so far, and who sent it to whom.
+    /// The longest gRPC message so far, with its sender and receiver.
     pub message_max: (usize, String),
-    /// The most bytes on their way in one direction.
+    /// The most bytes in flight in one direction.
     pub flight_max: usize,
     met: BTreeMap<&'static str, u64>,
 }
@@ -72,7 +72,7 @@ struct Half {
     last_ms: u64,
     ended: Option<u64>,
     reset: bool,
-    /// Nothing of it arrives any more, and nobody is told.
+    /// None of its bytes arrive any more, and neither side notices.
     lost: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,
@@ -105,7 +105,7 @@ fn pair(one: &Host, other: &Host) -> (Host, Host) {
 }
 
 impl Network {
-    /// A network on which bytes are under way for up to `delay_max_ms`.
+    /// A network on which bytes are in flight for up to `delay_max_ms`.
     pub fn new(rng: Arc<dyn Rng>, trace: Trace, delay_max_ms: u64) -> Self {
         Self(Arc::new(Mutex::new(State {
             rng,
@@ -123,7 +123,7 @@ impl Network {
         })))
     }
 
-    /// Listens at `address`, in place of whoever did before.
+    /// Listens at `address`, and replaces an earlier listener.
     pub fn listen(
         &self,
         host: &Host,
@@ -138,7 +138,7 @@ impl Network {
         tokio_stream::wrappers::UnboundedReceiverStream::new(incoming)
     }
 
-    /// How a process on `host` reaches others.
+    /// The connector of a process on `host`.
     pub fn connector(&self, host: &Host, time: &RoleTime) -> Connector {
         let (network, host, time) = (self.clone(), host.clone(), time.clone());
         network.0.lock().gone.remove(&host);
@@ -230,13 +230,13 @@ impl Network {
         *self.0.lock().met.entry(what).or_default() += 1;
     }
 
-    /// From now on nothing arrives between the two; what is sent meanwhile arrives afterwards.
+    /// From now on nothing arrives between the two; bytes sent meanwhile arrive afterwards.
     pub fn cut(&self, one: &Host, other: &Host) {
         self.met("link_cut");
         self.0.lock().cut.insert(pair(one, other));
     }
 
-    /// Everything arrives again, and everybody takes connections.
+    /// Restores all links and hosts.
     pub fn heal(&self) {
         let mut state = self.0.lock();
         state.cut.clear();
@@ -245,12 +245,12 @@ impl Network {
         self.halves(|_| true).iter().for_each(|half| half.lock().wake());
     }
 
-    /// The two are connected again.
+    /// Connects the two again.
     pub fn mend(&self, one: &Host, other: &Host) {
         self.0.lock().cut.remove(&pair(one, other));
     }
 
-    /// Connections between the two end with a reset.
+    /// Resets the connections between the two.
     pub fn reset(&self, one: &Host, other: &Host) {
         self.met("link_reset");
         for half in self.halves(|half| pair(&half.from, &half.to) == pair(one, other)) {
@@ -260,7 +260,7 @@ impl Network {
         }
     }
 
-    /// Nothing more arrives from one at the other over the connections that are open; the other direction goes on.
+    /// Stops the bytes from one to the other over the open connections; the other direction continues.
     pub fn half_close(&self, from: &Host, to: &Host) {
         self.met("half_closed");
         for half in self.halves(|half| half.from == *from && half.to == *to) {
@@ -277,7 +277,7 @@ impl Network {
         };
     }
 
-    /// The host loses its power: nobody hears of it any more, not even that its connections are closed.
+    /// The host loses its power: others do not even see that its connections are closed.
     pub fn vanish(&self, host: &Host) {
         self.0.lock().gone.insert(host.clone());
         for half in self.halves(|half| half.from == *host || half.to == *host) {
@@ -285,13 +285,13 @@ impl Network {
         }
     }
 
-    /// The longest message so far, and who sent it; the most bytes that were on their way at once in one direction.
+    /// The longest message so far, with its sender; the most bytes that were in flight at once in one direction.
     pub fn most(&self) -> ((usize, String), usize) {
         let state = self.0.lock();
         (state.message_max.clone(), state.flight_max)
     }
 
-    /// How often each kind of trouble was met.
+    /// How often each kind of fault was met.
     pub fn met_all(&self) -> BTreeMap<&'static str, u64> {
         self.0.lock().met.clone()
     }
@@ -414,7 +414,7 @@ impl SimStream {
 impl Drop for SimStream {
     fn drop(&mut self) {
         self.end();
-        // Whoever still writes to it learns that nobody reads.
+        // A writer then notices that nobody reads.
         let mut half = self.rx.lock();
         if !half.lost {
             half.reset = true;

@@ -1,5 +1,5 @@
-//! People at work: they submit, scale, stop, restart, cordon and drain through the client library, repeat requests whose
-//! answer they had, and remember what was acknowledged.
+//! Operators: they submit, scale, stop, restart, cordon and drain through the client library, repeat answered requests,
+//! and remember what was acknowledged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::plan::Plan;
 use crate::random::{below, index};
 use crate::world::{NODES, Wrong, node_host};
 
-/// What was acknowledged, and what was seen.
+/// Acknowledged changes, and observations.
 #[derive(Default)]
 pub struct Ledger {
     /// Job ids that an acknowledged submit named.
@@ -30,13 +30,13 @@ pub struct Ledger {
     pub calls: BTreeMap<String, u64>,
 }
 
-/// What an operator needs.
+/// The surroundings of an operator.
 #[derive(Clone)]
 pub struct Desk {
     pub plan: Plan,
     pub ledger: Arc<Mutex<Ledger>>,
     pub wrong: Wrong,
-    /// Nothing more is asked for.
+    /// Operators make no more changes.
     pub calm: Arc<AtomicBool>,
 }
 
@@ -53,7 +53,7 @@ impl Operator {
         Self { client, desk, rng }
     }
 
-    /// Works until all is to be calm. The first job is a large one in some runs.
+    /// Works until the calm phase. In some runs the first job is a large one.
     pub async fn run(self, with_large: bool) {
         if with_large {
             tokio::time::sleep(Duration::from_millis(3_000 + below(&*self.rng, 5_000))).await;
@@ -107,7 +107,7 @@ impl Operator {
         }
     }
 
-    /// A request that was answered is answered alike when it comes again.
+    /// A repeated request gets the same answer.
     fn same(&self, what: &str, first: &str, again: Result<String, ClientError>) {
         match again {
             Ok(again) if again == first => {}
@@ -163,7 +163,7 @@ impl Operator {
         self.desk.wrong.lock().push(format!("{rule}: {what}"));
     }
 
-    /// A refusal is as good as success: requests come at any time. What a gateway calls its own fault is not.
+    /// A refusal counts as success: requests come at any time. An internal error of a gateway does not.
     fn noted<T>(&self, method: &str, result: &Result<T, ClientError>) {
         let outcome = match result {
             Ok(_) => "ok",
@@ -179,7 +179,7 @@ impl Operator {
     }
 }
 
-/// A load balancer: follows every endpoint of a user, through all that happens to gateways.
+/// A load balancer: follows every endpoint of a user, through all faults of gateways.
 pub async fn watch(client: Client, user: &'static str, desk: Desk) {
     let mut items = client.with_user(user).watch_endpoints(user, "", None);
     while let Some(item) = items.next().await {
@@ -197,7 +197,7 @@ pub async fn watch(client: Client, user: &'static str, desk: Desk) {
     }
 }
 
-/// Every node takes tasks again.
+/// Lets every node take tasks again.
 pub async fn uncordon_all(client: Client, done: Arc<AtomicBool>) {
     for node in 0..NODES {
         while !matches!(client.node_uncordon(&node_host(node)).await, Ok(_) | Err(ClientError::Refused(_))) {

@@ -1,4 +1,4 @@
-//! Every run is a process of its own: this test program again, asked for one seed.
+//! Runs every seed in a process of its own: this test program again, with one seed.
 
 use std::process::{Command, Stdio};
 
@@ -6,13 +6,13 @@ use borough_simulation::seeds::{Run, coverage_check, number, runs_make};
 
 use crate::run::{Outcome, run};
 
-/// Runs, unless told otherwise.
+/// Runs by default.
 const SEEDS: u64 = 12;
 /// The seed that a child runs.
 const CHILD: &str = "BOROUGH_SYSTEM_CHILD";
-/// Begins the line with a child's outcome.
+/// The first word of the line with a child's outcome.
 const MARK: &str = "OUTCOME ";
-/// What must happen in some run.
+/// Events that must happen in some run.
 const EVENTS: &[&str] = &[
     "placed",
     "returned",
@@ -39,7 +39,7 @@ const EVENTS: &[&str] = &[
     "drain ok",
 ];
 
-/// One run in a process of its own: its outcome, and all that it printed.
+/// One run in a process of its own: its outcome, and its output.
 fn child(seed: u64, traced: bool) -> (Outcome, Vec<u8>) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "parent::one_run", "--ignored", "--nocapture", "--test-threads=1"]);
@@ -61,15 +61,15 @@ fn child(seed: u64, traced: bool) -> (Outcome, Vec<u8>) {
     (outcome, output.stdout)
 }
 
-/// Asked for by [`child`] alone.
+/// Called by [`child`] alone.
 #[test]
 #[ignore = "a run of one seed, which the other tests start"]
 fn one_run() {
     let Some(seed) = number(CHILD) else { return };
-    // A run is of no use once nobody waits for it.
+    // A run is useless once nobody waits for it.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).unwrap();
     borough_entropy::fix(seed);
-    // A thread of its own: its hash seeds are taken after the line above.
+    // In a thread of its own, which takes its hash seeds after the line above.
     let outcome = std::thread::spawn(move || run(seed)).join().unwrap();
     println!("{MARK}{}", serde_json::to_string(&outcome).unwrap());
 }
@@ -108,7 +108,8 @@ fn a_seed_is_one_run_byte_for_byte() {
             );
         }
         assert_eq!((first.digest, first.lines, &first.wrong), (again.digest, again.lines, &again.wrong));
-        // hyper writes the date of the real clock into its answers: bytes under way differ where a second ends.
+        // hyper writes the date of the real clock into its answers, so the bytes in flight differ at the end of a
+        // second.
         let met = |outcome: &Outcome| {
             let mut met = outcome.met.clone();
             met.remove("flight_bytes_max");

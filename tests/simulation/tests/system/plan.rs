@@ -1,8 +1,8 @@
-//! What may happen in a run.
+//! The faults that may happen in a run.
 
 use std::collections::BTreeSet;
 
-/// Everything that is injected, by name.
+/// All faults, by name.
 pub const ALL: &[&str] = &[
     "pause_gateway",
     "pause_worker",
@@ -27,12 +27,12 @@ pub const ALL: &[&str] = &[
     "shared_address",
 ];
 
-/// What is on in a run.
+/// The faults of a run.
 #[derive(Clone, Debug)]
 pub struct Plan(BTreeSet<String>);
 
 impl Plan {
-    /// Everything; or exactly what `BOROUGH_INJECT` lists, separated by commas.
+    /// All faults, or exactly those that `BOROUGH_INJECT` lists, separated by commas.
     pub fn usual() -> Self {
         match std::env::var("BOROUGH_INJECT") {
             Ok(list) => Self(list.split(',').map(str::to_owned).collect()),
@@ -40,7 +40,7 @@ impl Plan {
         }
     }
 
-    /// Whether this may happen.
+    /// Returns true if this fault may happen.
     pub fn is_on(&self, name: &str) -> bool {
         self.0.contains(name)
     }

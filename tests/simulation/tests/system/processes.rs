@@ -1,5 +1,5 @@
-//! Which processes run where, over all machines: an attempt that runs twice, or beside another one of its task, is seen
-//! when it begins.
+//! The running processes of all machines. It detects at its begin an attempt that runs twice, or together with another
+//! one of its task.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use borough_agent::AttemptId;
 use parking_lot::Mutex;
 
-/// Every process of every machine, by attempt: so that one that runs twice is seen when it begins.
+/// Every process of every machine, by attempt.
 #[derive(Clone, Default)]
 pub struct Processes(Arc<Mutex<Running>>);
 
@@ -22,18 +22,14 @@ struct Running {
 /// A process that began while another attempt of its task ran on another machine.
 #[derive(Clone, Debug)]
 pub struct Beside {
-    /// What began.
     pub id: AttemptId,
-    /// Where.
     pub machine: String,
-    /// The other attempt.
     pub other: u64,
-    /// Where that one runs.
     pub other_machine: String,
 }
 
 impl Processes {
-    /// An attempt begins on a machine.
+    /// Records that an attempt begins on a machine.
     pub fn begun(&self, id: &AttemptId, machine: &str) {
         let mut state = self.0.lock();
         let on = state.running.entry(id.clone()).or_default();
@@ -55,7 +51,7 @@ impl Processes {
         state.beside.extend(beside);
     }
 
-    /// An attempt has ended on a machine.
+    /// Records that an attempt has ended on a machine.
     pub fn ended(&self, id: &AttemptId, machine: &str) {
         let mut state = self.0.lock();
         if let Some(on) = state.running.get_mut(id) {
@@ -66,17 +62,17 @@ impl Processes {
         }
     }
 
-    /// What ran twice since the last call.
+    /// The attempts that ran twice since the last call.
     pub fn twice_take(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock().twice)
     }
 
-    /// Whether something began beside another attempt since the last call of [`Processes::beside_take`].
+    /// Returns true if [`Processes::beside_take`] would return something.
     pub fn beside_any(&self) -> bool {
         !self.0.lock().beside.is_empty()
     }
 
-    /// What began beside another attempt since the last call.
+    /// The processes that began together with another attempt of their task since the last call.
     pub fn beside_take(&self) -> Vec<Beside> {
         std::mem::take(&mut self.0.lock().beside)
     }

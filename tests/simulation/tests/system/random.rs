@@ -14,7 +14,7 @@ pub fn below(rng: &dyn Rng, bound: u64) -> u64 {
     rng.next_u64() % bound.max(1)
 }
 
-/// A place in something of this length.
+/// A random index below this length.
 pub fn index(rng: &dyn Rng, length: usize) -> usize {
     usize::try_from(below(rng, u64::try_from(length).unwrap())).unwrap()
 }

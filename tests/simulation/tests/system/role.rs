@@ -1,6 +1,6 @@
-//! One role as a process: a runtime of its own with a clock of its own. It is run tick by tick; one that is not run stands
-//! still, and finds when it goes on that all its timers are late, as a process does that was stopped. One that is dropped
-//! has crashed.
+//! One role as a process: a runtime of its own with a clock of its own. The world runs it tick by tick. A role that is
+//! not run is paused; when it continues, all of its timers are late, as in a stopped process. Dropping a role crashes
+//! it.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::clock::RoleTime;
 
-/// A role at work.
+/// A running role.
 pub struct Role {
     runtime: Option<Runtime>,
     time: RoleTime,
     at_ms: u64,
-    /// Until when it stands still.
+    /// Until when it is paused.
     pub paused_until_ms: u64,
 }
 
 impl Role {
-    /// Begins a role at `now_ms`, whose work is what `main` makes. `main` is called inside the role's runtime.
+    /// Begins a role at `now_ms`. Calls `main` inside the role's runtime for the role's work.
     pub fn begin<F>(now_ms: u64, main: impl FnOnce(RoleTime) -> F) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -32,7 +32,7 @@ impl Role {
         Self { runtime: Some(runtime), time, at_ms: now_ms, paused_until_ms: 0 }
     }
 
-    /// Runs the role up to `now_ms`, in one tick of `tick_ms` unless it stood still before.
+    /// Runs the role up to `now_ms`, in one tick of `tick_ms` unless it was paused before.
     pub fn run(&mut self, now_ms: u64, tick_ms: u64) {
         let Some(runtime) = &self.runtime else { return };
         if now_ms < self.paused_until_ms {
@@ -49,7 +49,7 @@ impl Role {
         self.at_ms = now_ms;
     }
 
-    /// Ends the role as a crash does: nothing is given back.
+    /// Ends the role as a crash does: it releases nothing.
     pub fn kill(mut self) {
         drop(self.runtime.take());
     }

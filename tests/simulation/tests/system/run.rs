@@ -1,4 +1,4 @@
-//! One run: an hour of trouble in a minute, then calm, in which all must come to rest.
+//! One run: a phase of faults, then a calm phase, in which everything must come to rest.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,25 +14,25 @@ use crate::random::rng_of;
 use crate::trace::Trace;
 use crate::world::{TICK_MS, World};
 
-/// Milliseconds of trouble.
+/// Milliseconds of faults.
 const TROUBLE_MS: u64 = 25_000;
 /// Milliseconds after which a calm cell is at rest: back-offs, leases, tolerances and cool-downs are all below.
 const PATIENCE_MS: u64 = 90_000;
-/// Between two looks at everything.
+/// Interval of checks of everything.
 const LOOK_MS: u64 = 250;
 
-/// Each run of so many has a large job: its messages take longer than everything else.
+/// One run in so many has a large job: its messages take longer than everything else.
 const LARGE_EVERY: u64 = 8;
-/// Between two looks at all rows.
+/// Interval of checks of all rows.
 const ROWS_MS: u64 = 1_000;
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
     pub seed: u64,
-    /// What it met, by name.
+    /// Events that it met, by name.
     pub met: BTreeMap<String, u64>,
-    /// What is wrong, with the rule first.
+    /// Broken rules: the rule, and what broke it.
     pub wrong: Vec<(String, String)>,
     pub digest: u64,
     pub lines: u64,
@@ -75,7 +75,7 @@ pub fn run(seed: u64) -> Outcome {
 }
 
 fn look(world: &mut World, audit: &mut Audit) {
-    // What begins beside another attempt is held against the nodes as they are then, not as they are by the next look.
+    // A process that begins together with another attempt is judged by the nodes of this moment, not of the next check.
     if world.now_ms.is_multiple_of(LOOK_MS) || world.processes.beside_any() {
         audit.step(world);
     }
@@ -84,7 +84,7 @@ fn look(world: &mut World, audit: &mut Audit) {
     }
 }
 
-/// Runs on until the cell is at rest.
+/// Continues until the cell is at rest.
 fn rest(world: &mut World, audit: &mut Audit) {
     let (began_ms, done) = (world.now_ms, Arc::new(AtomicBool::new(false)));
     let uncordoned = done.clone();

@@ -1,4 +1,4 @@
-//! What happened in a run, line by line: the same seed writes the same lines, byte for byte.
+//! The trace of a run, line by line: the same seed writes the same lines, byte for byte.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hasher as _};
@@ -18,12 +18,12 @@ struct State {
 }
 
 impl Trace {
-    /// An empty trace, which prints its lines as they come where `printed`.
+    /// An empty trace. Prints its lines at once if `printed`.
     pub fn new(printed: bool) -> Self {
         Self(Arc::new(Mutex::new(State { now_ms: 0, lines: 0, digest: 0, printed })))
     }
 
-    /// Lines from here on are of this time.
+    /// Sets the time of the next lines.
     pub fn at(&self, now_ms: u64) {
         self.0.lock().now_ms = now_ms;
     }

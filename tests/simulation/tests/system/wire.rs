@@ -1,18 +1,18 @@
-//! What one direction of a connection says: HTTP/2 frames and the gRPC messages in them. Header blocks are not looked
-//! into: they hold the date, which is real.
+//! Decodes one direction of a connection: HTTP/2 frames and the gRPC messages in them. It skips header blocks, which
+//! contain the real date.
 
 use std::collections::BTreeMap;
 
-/// What a client says first (RFC 9113, section 3.4).
+/// The first bytes of a client (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const FRAME_HEADER: usize = 9;
 const DATA: u8 = 0;
 const MESSAGE_HEADER: usize = 5;
 
-/// Something that was said.
+/// A decoded part.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Said {
-    /// A frame that is no data: its type and stream.
+    /// A frame without data: its type and stream.
     Frame(u8, u32),
     /// A whole gRPC message of a stream.
     Message(u32, Vec<u8>),
@@ -27,7 +27,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Takes bytes in and returns what is complete.
+    /// Adds bytes and returns what is complete.
     pub fn read(&mut self, bytes: &[u8]) -> Vec<Said> {
         self.bytes.extend_from_slice(bytes);
         if !self.begun && self.bytes.len() >= FRAME_HEADER {

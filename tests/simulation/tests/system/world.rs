@@ -47,23 +47,19 @@ pub const GATEWAYS: usize = 2;
 pub const NODES: usize = 4;
 /// Milliseconds of silence after which a node is lost.
 pub const LOST_AFTER_MS: u64 = 4_000;
-/// Milliseconds without a beat after which a worker or controller is succeeded.
+/// Milliseconds without a heartbeat after which another worker or controller takes over.
 const LEASE_MS: u64 = 2_000;
 /// Milliseconds a job is kept after its end: longer than any node is away.
 const JOB_RETENTION_MS: u64 = 60_000;
 
 /// The world.
 pub struct World {
-    /// What everything follows from.
     pub seed: u64,
     /// Milliseconds since the beginning.
     pub now_ms: u64,
     clock: Arc<WorldClock>,
-    /// What has happened.
     pub trace: Trace,
-    /// The network.
     pub network: Network,
-    /// The cell's keys.
     pub space: CellSpace,
     engine: Arc<EmbeddedEngine>,
     /// The store without faults, for the audit.
@@ -72,11 +68,10 @@ pub struct World {
     pub gate_closed: Vec<(Version, Version)>,
     /// Whether two nodes have one address.
     pub shared_address: bool,
-    /// What everybody shows. It is the kernel's, and stands in no trace.
+    /// The token of all callers. The kernel makes it, so no trace contains it.
     token: Secret,
     generation: u64,
     started: AtomicU64,
-    /// Every process of every machine.
     pub processes: Processes,
     /// Machines by their name.
     pub machines: BTreeMap<Host, SimMachine>,
@@ -107,7 +102,7 @@ pub fn controller_host(number: usize) -> Host {
     format!("controller-{number}").into()
 }
 
-/// The time of the cell, as a control role has it over its machine's clock.
+/// The time of the cell, as a control role derives it from its machine's clock.
 async fn cell_clock(machine: &Arc<dyn Clock>, db: &Database, space: &CellSpace) -> Arc<dyn Clock> {
     let time = CellClock::new(Arc::clone(machine));
     while time.begin(db, space, StoreOpened::Shared).await.is_err() {
@@ -118,8 +113,8 @@ async fn cell_clock(machine: &Arc<dyn Clock>, db: &Database, space: &CellSpace) 
     time
 }
 
-/// What fails in the store of a run: in every seventh far more often than in any store. One failed read fails its whole
-/// transaction, and transactions of this size read hundreds of rows: so fewer of them fail than in tests of the layers.
+/// The faults of a run's store. Every seventh run has far more than any real store. One failed read fails its whole
+/// transaction, and transactions of this size read hundreds of rows. Fewer reads fail here than in tests of the layers.
 fn plan_of(seed: u64) -> FaultPlan {
     let plan = match seed % 7 {
         6 => FaultPlan { read_fails: 0.01, ..FaultPlan::heavy() },
@@ -134,7 +129,7 @@ pub fn gateways() -> Vec<String> {
 }
 
 impl World {
-    /// A new world with an empty cell and nobody in it.
+    /// A new world with an empty cell and no roles.
     pub fn new(seed: u64, trace: &Trace) -> Self {
         let clock = Arc::new(WorldClock::default());
         let shared: Arc<dyn Clock> = Arc::<WorldClock>::clone(&clock);
@@ -187,7 +182,7 @@ impl World {
         self.alone(prepared).unwrap()
     }
 
-    /// Runs something on the store while everybody else stands still. It takes no time.
+    /// Runs a future on the store while every role is paused. It takes no time.
     pub fn alone<T>(&self, future: impl Future<Output = T>) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         runtime.unwrap().block_on(future)
@@ -198,7 +193,7 @@ impl World {
         below(&*self.rng, bound)
     }
 
-    /// A store of one role, with the faults of the seed, and its other random numbers.
+    /// A store handle for one role, with the faults of the seed, and its other random numbers.
     fn of_role(&self) -> (Database, Arc<dyn Rng>) {
         let number = self.started.fetch_add(1, Ordering::Relaxed);
         let faults = FaultEngine::new(
@@ -312,7 +307,7 @@ impl World {
         });
     }
 
-    /// Starts the agent of a machine, which gives itself out for `node`.
+    /// Starts the agent of a machine that claims to be `node`.
     pub fn agent_begin(&mut self, host: &Host, node: &Host, number: usize) {
         let (_, rng) = self.of_role();
         let fresh =
@@ -343,12 +338,12 @@ impl World {
                 attributes: BTreeMap::from([("rack".to_owned(), ["a", "b", "c"][number % 3].to_owned())]),
             };
             let agent = machine.clone();
-            // It ends only where it cannot start, which the audit sees as a node that never comes.
+            // It ends only if it cannot start, which the audit sees as a node that never registers.
             let _ = run_on(config, facts, move |events| agent.agent(events), CancellationToken::new()).await;
         });
     }
 
-    /// Starts a role that is a caller of the cell's gateways.
+    /// Starts a role that calls the cell's gateways.
     pub fn operator_begin<F>(
         &mut self,
         host: &Host,
@@ -366,7 +361,7 @@ impl World {
         });
     }
 
-    /// The cell takes nothing new, or everything again: what an export that closes the cell begins with.
+    /// Closes the cell for new work, or opens it again, as an export with `--close` does.
     pub fn gate_set(&mut self, open: bool) {
         let (space, state) = (&self.space, if open { CellState::Open } else { CellState::Draining });
         let at_ms = WALL_BEGIN_MS.saturating_add_unsigned(self.now_ms);
@@ -382,7 +377,7 @@ impl World {
         }
     }
 
-    /// Time goes on by one tick: machines first, then every role, beginning with another one each time.
+    /// Advances time by one tick: machines first, then every role, beginning with another one each time.
     pub fn tick(&mut self) {
         self.now_ms += TICK_MS;
         self.clock.0.store(self.now_ms, Ordering::Relaxed);
@@ -401,5 +396,5 @@ impl World {
     }
 }
 
-/// The shared list of what is wrong.
+/// The shared list of broken rules.
 pub type Wrong = Arc<Mutex<Vec<String>>>;

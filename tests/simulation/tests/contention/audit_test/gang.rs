@@ -1,4 +1,4 @@
-//! Gangs that gather by holds, promises and quotas, made wrong by hand.
+//! Broken histories of gangs that gather by holds, of promises and of quotas, made by hand.
 
 use borough_model::task::{GangRow, GangState};
 use borough_model::{GangId, task};
@@ -36,7 +36,7 @@ fn hold(hand: &mut Hand, index: u32) -> TaskRow {
     row
 }
 
-/// A member begins, its hold carried out.
+/// A member begins: its hold becomes a placement.
 fn begin(hand: &mut Hand, held: &TaskRow) {
     let row = TaskRow { state: TaskState::Assigned, ..next(held) };
     hand.push("gang_settle", vec![Delta::Task { row }]);
@@ -78,7 +78,7 @@ fn an_eviction_of_a_member_that_gathers_is_caught() {
 }
 
 #[test]
-fn a_promise_that_is_kept_beside_a_victim_is_caught() {
+fn a_promise_that_is_kept_before_its_victim_left_is_caught() {
     for gone in [true, false] {
         let mut hand = Hand::new();
         let job = other_job(&mut hand, 100, 1);
@@ -110,7 +110,7 @@ fn more_than_a_quota_allows_is_caught() {
         });
         assert_eq!(hand.rules(), broken);
     }
-    // What has ended is charged no longer, though its row is there.
+    // An ended task is no longer charged, although its row exists.
     let mut hand = Hand::new();
     let charge = Charge { owner: task::ChargeOwner::Released, ..Charge::default() };
     let dead = TaskRow {
