@@ -3,7 +3,6 @@
 
 /// `borough.v1`: messages, clients and servers, documented in the `.proto` files.
 #[expect(
-    missing_docs,
     clippy::allow_attributes,
     clippy::allow_attributes_without_reason,
     clippy::too_many_lines,

@@ -1,5 +1,5 @@
-//! The house rules that the compiler does not know: sizes, depth, opening comments, shared lints. A rule with an
-//! exception has it here, with its reason.
+//! The house rules that the compiler does not check: sizes, depth, opening comments, shared lints. A rule with an
+//! exception lists it here, with its reason.
 
 #![expect(clippy::expect_used, reason = "a test says what it expected")]
 
@@ -12,6 +12,9 @@ use std::sync::LazyLock;
 use proc_macro2::Span;
 use syn::spanned::Spanned as _;
 use syn::visit::{self, Visit};
+
+#[path = "tidy/docs.rs"]
+mod docs;
 
 /// Lines of a file above its tests.
 const FILE_LINES_MAX: usize = 500;
@@ -186,16 +189,16 @@ impl<'ast> Visit<'ast> for Functions {
             visitor.visit_expr(&node.cond);
             visitor.visit_block(&node.then_branch);
         });
-        // An `else if` stands beside its `if`, not inside it.
+        // An `else if` is at the level of its `if`, not inside it.
         if let Some((_, otherwise)) = &node.else_branch {
             self.visit_expr(otherwise);
         }
     }
 }
 
-/// Names of what nobody may compute.
+/// Names of values that must not be computed.
 const SECRET_NAMES: &[&str] = &["token", "secret", "password", "bearer", "credential", "passphrase"];
-/// Names of what makes numbers from a seed, or of an instance of it.
+/// Names of generators of numbers from a seed, and of their instances.
 const GENERATORS: &[&str] = &["Rng", "SeededRng", "SystemRng", "rng", "next_u64", "from_kernel", "seed"];
 
 /// Finds functions, values and fields that are named for a secret and made with a generator.
@@ -219,7 +222,7 @@ impl ComputedSecrets {
     }
 }
 
-/// The first name of a generator that a visit comes to.
+/// The first name of a generator that a visit finds.
 struct Generator(Option<String>);
 
 impl Generator {
@@ -274,8 +277,7 @@ impl<'ast> Visit<'ast> for ComputedSecrets {
     }
 }
 
-/// The type `Secret` has no constructor that takes a generator; this finds texts that go around it.
-/// Words that a reader from another system would not search for, with what the docs' glossary has instead.
+/// Words that a reader from another system would not search for, each with the glossary's word.
 const RETIRED_WORDS: &[(&str, &str)] = &[
     ("life", "attempt"),
     ("lives", "attempts"),
@@ -328,7 +330,7 @@ impl<'ast> Visit<'ast> for TypeNames {
     }
 }
 
-/// The folder of the crate that a file belongs to.
+/// The folder of the crate that contains a file.
 fn crate_of(path: &str, crates: &[String]) -> String {
     let mine = crates.iter().filter(|folder| path.starts_with(folder.as_str()));
     mine.max_by_key(|folder| folder.len()).cloned().unwrap_or_default()
@@ -376,12 +378,13 @@ fn no_type_has_a_retired_word() {
     );
 }
 
+/// The type `Secret` has no constructor that takes a generator. This test finds plain texts that avoid the type.
 #[test]
 fn no_secret_is_computed() {
     let mut found = ComputedSecrets::default();
     for path in tracked("*.rs") {
         let text = fs::read_to_string(root().join(&path)).expect("readable");
-        // Reading a file's syntax takes long, and few files have both.
+        // Parsing a file takes long, and few files have both.
         let has = |names: &[&str]| names.iter().any(|name| text.contains(name));
         if !(has(SECRET_NAMES) && has(GENERATORS)) {
             continue;
