@@ -1,8 +1,8 @@
 //! The bound of every message: what a sender makes and a receiver accepts. Both sides of each call set their limits
 //! from here; the comments of the `.proto` files state the same numbers.
 //!
-//! A session of an agent lives as long as its node, so nothing in it may grow with the number of tasks: what may be
-//! long is sent in chunks, within a credit that the receiver renews as it takes them.
+//! A session of an agent lasts as long as its node, so no message may grow with the number of tasks. Long content is
+//! sent in chunks, within a credit that the receiver renews as it applies them.
 
 /// Most bytes of any message of an agent's session, in both directions. The longest single items fit: a hello with
 /// every card and processor (about 400,000 bytes), a spec ([`SPEC_BYTES_MAX`]).
@@ -10,7 +10,7 @@ pub const SESSION_MESSAGE_BYTES_MAX: usize = 512 * 1024;
 /// Bytes at which a chunk of a report or of the desired state is full. One longer item makes a chunk of its own.
 pub const CHUNK_BYTES_MAX: usize = 256 * 1024;
 /// Most bytes of one item of a chunk; the sender sets aside a longer one and reports it. The rest up to
-/// [`SESSION_MESSAGE_BYTES_MAX`] is for what stands around the items.
+/// [`SESSION_MESSAGE_BYTES_MAX`] is for the frame of the items.
 pub const CHUNK_ITEM_BYTES_MAX: usize = SESSION_MESSAGE_BYTES_MAX - 64 * 1024;
 
 /// Most items of one chunk of the desired state: assignments, stops, forgets, specs and dropped specs together.
@@ -29,8 +29,8 @@ pub const DESIRED_APPLIED_BYTES_MAX: usize = 128 * 1024;
 
 /// Most statuses of one report: as many rows as the gateway writes in one transaction.
 pub const REPORT_TASKS_MAX: usize = 512;
-/// Most attempts of one session, those that are over and not forgotten among them. A gateway ends a session with more;
-/// no agent keeps to it by itself.
+/// Most attempts of one session, including those that are over and not forgotten. A gateway ends a session with more;
+/// agents do not enforce it.
 pub const SESSION_ATTEMPTS_MAX: usize = 65_536;
 /// Most reports that wait for their `ReportApplied`.
 pub const REPORTS_UNAPPLIED_MAX: usize = 4;
@@ -38,7 +38,7 @@ pub const REPORTS_UNAPPLIED_MAX: usize = 4;
 pub const STATUS_BYTES_MAX: usize = 16 * 1024;
 /// Most cores that a status names.
 pub const STATUS_CORES_MAX: usize = 1_024;
-/// Most bytes of a text for people that an agent sends: why a task ended, why a command failed.
+/// Most bytes of an agent's text for people: why a task ended, why a command failed.
 pub const TEXT_BYTES_MAX: usize = 4_096;
 /// Most bytes of the reason why a session ended.
 pub const SESSION_ERROR_BYTES_MAX: usize = 1_024;
@@ -47,23 +47,23 @@ pub const SESSION_ERROR_BYTES_MAX: usize = 1_024;
 pub const STREAM_DATA_BYTES_MAX: usize = 32 * 1024;
 /// Most bytes of such a message.
 pub const STREAM_MESSAGE_BYTES_MAX: usize = 40 * 1024;
-/// Credit that a message of a stream costs beside its data, so that many short messages are bounded as well.
+/// Credit that a message of a stream costs besides its data, so that many short messages are bounded as well.
 pub const STREAM_MESSAGE_COST: usize = 128;
 /// Credit of one stream in one direction: the gateway holds at most so many bytes for one slow reader.
 pub const STREAM_WINDOW_BYTES: usize = 256 * 1024;
 /// Streams that one gateway serves at once: with their windows, 256 MiB for slow readers at most.
 pub const STREAMS_MAX: usize = 1_024;
-/// Most arguments of a command that runs beside a task.
+/// Most arguments of a command in a task's environment.
 pub const EXEC_ARGUMENTS_MAX: usize = 4_096;
-/// Most bytes of its arguments together: the kernel takes as many in one argument.
+/// Most bytes of its arguments together: the kernel accepts as many in one argument.
 pub const EXEC_COMMAND_BYTES_MAX: usize = 128 * 1024;
 
 /// Most bytes of the start of a command.
 pub const EXEC_START_BYTES_MAX: usize = 160 * 1024;
-/// Most bytes of the short messages: requests, stops, a welcome; and of those that have a few numbers.
+/// Most bytes of short messages: requests, stops, a welcome, and messages of a few numbers.
 pub const SHORT_MESSAGE_BYTES_MAX: usize = 256;
 
-/// Most bytes of a request of any other call: a spec with what stands around it, with room.
+/// Most bytes of a request of any other call: a spec, its frame, and a reserve.
 pub const REQUEST_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Most bytes of an answer of any other call: an explanation or a plan of a job with 100,000 tasks.
 pub const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;

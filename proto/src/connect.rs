@@ -1,4 +1,4 @@
-//! How a process reaches a gateway: over TCP, or over what a simulation puts in its place.
+//! How a process reaches a gateway: over TCP, or over a simulated network.
 
 use std::fmt;
 use std::future::Future;
@@ -32,12 +32,12 @@ impl fmt::Debug for Connector {
 }
 
 impl Connector {
-    /// A connector that asks `connect` for each connection, which gets the gateway's address as `http://HOST:PORT`.
+    /// A connector that calls `connect` for each connection with the gateway's address as `http://HOST:PORT`.
     pub fn simulated(connect: impl Fn(Uri) -> Connecting + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(connect)))
     }
 
-    /// Connects now. The endpoint's time limit holds for both kinds.
+    /// Connects now. The endpoint's time limit applies to both kinds.
     ///
     /// # Errors
     /// The connection could not be made.

@@ -1,4 +1,4 @@
-//! Tells the linker where `libfdb_c` is when it lies where a local build puts it: Rust's linker does not look there.
+//! Passes the directory of `libfdb_c` to the linker if a local build has put it where Rust's linker does not search.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! A cell under test: `borough dev` as a child process, and everything a test does to it.
+//! A cell under test: `borough dev` as a child process, with everything that a test does to it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -23,22 +23,22 @@ use crate::slot::PortSlot;
 use crate::store::TestStore;
 use crate::wait::{DEADLINE, until};
 
-/// On whose behalf tests act.
+/// The user of the tests' calls.
 const USER: &str = "tester";
-/// Lines of a log that are shown of a failed test.
+/// Lines of a log that a failed test shows.
 const LOG_LINES: usize = 60;
 
-/// A cell under test. It ends with everything it has started when it is dropped, and also when the test is killed.
+/// A cell under test. Dropping it, or killing the test, ends it with everything that it has started.
 pub struct TestCell {
     options: Options,
     ports: PortSlot,
     dev: Option<Child>,
     guard: Option<ProcessGuard>,
-    /// For the control process, which records itself before anything else: not on a disk that a test fills.
+    /// For the control process, which records itself first. Not on a disk that a test may fill.
     control_guard: Option<(ProcessGuard, tempfile::TempDir)>,
     store: TestStore,
     client: Client,
-    /// Where users of tasks can get to; the cell's own directory lets nobody through.
+    /// A directory that task users can reach; nobody else can pass through the cell's own.
     tasks: tempfile::TempDir,
     directory: tempfile::TempDir,
 }
@@ -53,8 +53,7 @@ impl TestCell {
 
     /// Starts a cell and waits until it answers.
     ///
-    /// # Panics
-    /// Where it does not.
+    /// # Panics It does not answer.
     pub async fn start_bare(options: Options) -> Self {
         let mut builder = tempfile::Builder::new();
         let builder = builder.prefix("borough-test-");
@@ -75,7 +74,7 @@ impl TestCell {
         let control_guard = ProcessGuard::new(control_directory.path()).expect("a guard");
         let control_guard = Some((control_guard, control_directory));
         let ports = PortSlot::take();
-        // What `dev` makes where it is missing; made here so that a client can be made before anything runs.
+        // `dev` makes it if it is missing. Made here so that a client can be made before anything runs.
         let token = Secret::create(&root.join("token"), "borough-operator").expect("the token");
         let mut config = ClientConfig::new(
             vec![format!("127.0.0.1:{}", ports.grpc())],
@@ -113,12 +112,12 @@ impl TestCell {
         self.root().join("records")
     }
 
-    /// Where the tasks have their own directories, where they run as other users than the agents.
+    /// The directory of tasks that run as other users than the agents.
     pub fn tasks_directory(&self) -> &Path {
         self.tasks.path()
     }
 
-    /// Its store: an embedded one may be opened only while no control process runs.
+    /// Its store. An embedded one may be opened only while no control process runs.
     pub fn store(&self) -> &TestStore {
         &self.store
     }
@@ -144,25 +143,24 @@ impl TestCell {
         TaskRef { job: self.job(name), index }
     }
 
-    /// Where gRPC is answered.
+    /// The address of gRPC.
     pub fn grpc(&self) -> String {
         format!("127.0.0.1:{}", self.ports.grpc())
     }
 
-    /// Where HTTP is answered.
+    /// The address of HTTP.
     pub fn http(&self) -> String {
         format!("127.0.0.1:{}", self.ports.http())
     }
 
     /// The token.
     ///
-    /// # Panics
-    /// Where the cell has none.
+    /// # Panics The cell has none.
     pub fn token(&self) -> String {
         fs::read_to_string(self.root().join("token")).expect("the token").trim().to_owned()
     }
 
-    /// What `dev` is started with.
+    /// The command that starts `dev`.
     pub fn dev_command(&self) -> Command {
         let options = &self.options;
         let mut command = match &options.prelude {
@@ -199,7 +197,7 @@ impl TestCell {
         command
     }
 
-    /// Where the control process writes.
+    /// The log of the control process.
     pub fn log(&self) -> PathBuf {
         self.directory.path().join("dev.log")
     }
@@ -211,17 +209,16 @@ impl TestCell {
         self.dev = Some(command.spawn().expect("the program starts"));
     }
 
-    /// Starts the control process again, on what the last one left, and waits until it answers.
+    /// Starts the control process again, on the files of the last one, and waits until it answers.
     ///
-    /// # Panics
-    /// Where it runs, or does not come up.
+    /// # Panics It runs already, or does not answer.
     pub async fn control_start(&mut self) {
         assert!(self.dev.is_none(), "the control process runs");
         self.control_spawn();
         self.answers().await;
     }
 
-    /// SIGKILL for the control process: agents and tasks go on.
+    /// Sends SIGKILL to the control process: agents and tasks keep running.
     pub fn control_kill(&mut self) {
         if let Some(mut dev) = self.dev.take() {
             dev.kill().expect("killed");
@@ -231,23 +228,21 @@ impl TestCell {
 
     /// The control process.
     ///
-    /// # Panics
-    /// Where there is none.
+    /// # Panics It does not run.
     pub fn control(&self) -> ProcessId {
         let pid = self.dev.as_ref().expect("the control process runs").id();
         ProcessId::find(pid).expect("the control process attempts")
     }
 
-    /// SIGTERM for the control process: it ends its agents and tasks, then itself.
+    /// Sends SIGTERM to the control process: it ends its agents and tasks, then itself.
     pub async fn control_stop(&mut self) -> ExitStatus {
         self.control().signal(Signal::TERM).expect("signalled");
         self.control_ended().await
     }
 
-    /// Waits for the end of the control process, which somebody has asked for.
+    /// Waits for the end of the control process, after a signal.
     ///
-    /// # Panics
-    /// Where it does not end.
+    /// # Panics It does not end.
     pub async fn control_ended(&mut self) -> ExitStatus {
         let dev = parking_lot::Mutex::new(self.dev.take().expect("the control process runs"));
         until("the end of the control process", || async { dev.lock().try_wait().expect("waited for") }).await
@@ -289,10 +284,9 @@ impl TestCell {
         until(&format!("the agent of {node}"), || async { self.agent(node) }).await
     }
 
-    /// Writes a job file and answers its path.
+    /// Writes a job file and returns its path.
     ///
-    /// # Panics
-    /// Where it cannot be written.
+    /// # Panics It cannot be written.
     pub fn file(&self, name: &str, text: &str) -> String {
         let path = self.directory.path().join(name);
         fs::write(&path, text).expect("the file is written");
@@ -316,8 +310,7 @@ impl TestCell {
 
     /// Runs a verb to its end.
     ///
-    /// # Panics
-    /// Where it does not end.
+    /// # Panics It does not end.
     pub async fn borough(&self, arguments: &[&str]) -> Ran {
         let line = arguments.join(" ");
         let ran = tokio::time::timeout(DEADLINE * 2, self.command(arguments).output()).await;
@@ -333,13 +326,12 @@ impl TestCell {
 
     /// The tasks of the test's job of this name.
     ///
-    /// # Panics
-    /// Where they cannot be listed.
+    /// # Panics They cannot be listed.
     pub async fn tasks(&self, job: &str) -> Vec<Task> {
         self.client.task_list_of_job(&self.job(job)).await.expect("tasks").0
     }
 
-    /// Waits until the tasks of a job are as `wanted` says, and answers them.
+    /// Waits until the tasks of a job are `wanted`, and returns them.
     pub async fn tasks_until(&self, job: &str, what: &str, wanted: impl Fn(&[Task]) -> bool) -> Vec<Task> {
         let job = self.job(job);
         until(&format!("{job}: {what}"), || async {
@@ -349,10 +341,9 @@ impl TestCell {
         .await
     }
 
-    /// Stops the cell and holds what it leaves behind against every rule of the store.
+    /// Stops the cell and checks the store that it leaves against every rule.
     ///
-    /// # Panics
-    /// Where a rule is broken.
+    /// # Panics A rule is broken.
     pub async fn finish(mut self) {
         if self.dev.is_some() {
             let status = self.control_stop().await;

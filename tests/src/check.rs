@@ -1,4 +1,4 @@
-//! What is to be true of the bytes a cell leaves behind.
+//! Checks the store that a cell leaves behind.
 
 use std::fs;
 use std::path::Path;
@@ -12,10 +12,9 @@ use borough_store::journal::{journal_trim, trim_cutoff};
 
 use crate::store::TestStore;
 
-/// What is wrong with the settled cells in a store, which nobody writes to; each on one line.
+/// The violations of the settled cells in a store without writers, each on one line.
 ///
-/// # Panics
-/// Where the store cannot be opened or read.
+/// # Panics The store cannot be opened or read.
 pub async fn store_violations(store: &TestStore, cells: &[String]) -> Vec<String> {
     let store = store.open();
     let mut found = Vec::new();
@@ -32,10 +31,9 @@ pub async fn store_violations(store: &TestStore, cells: &[String]) -> Vec<String
     found
 }
 
-/// Trims the whole journal of a cell in a store, which nobody writes to.
+/// Trims the whole journal of a cell in a store without writers.
 ///
-/// # Panics
-/// Where the store cannot be opened or written.
+/// # Panics The store cannot be opened or written.
 pub async fn journal_trim_all(store: &TestStore, cell: &str) {
     let at_ms = SystemClock::shared().wall_ms();
     let store = store.open();
@@ -52,8 +50,7 @@ pub async fn journal_trim_all(store: &TestStore, cell: &str) {
 
 /// Every file below `directory` with its bytes, by path.
 ///
-/// # Panics
-/// Where something cannot be read.
+/// # Panics A file cannot be read.
 pub fn bytes_of(directory: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     let mut folders = vec![directory.to_path_buf()];

@@ -1,4 +1,4 @@
-//! A watcher of endpoints that never forgets: whatever it is told is held against what may be published at all.
+//! A watcher of endpoints that never forgets: it checks every event against all earlier ones.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,12 +12,11 @@ use tokio::task::JoinHandle;
 
 use crate::wait::{now, until};
 
-/// Something a watcher was told.
+/// An event that a watcher has received.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// When, by [`now`].
+    /// The time, by [`now`].
     pub at: Duration,
-    /// What.
     pub item: EndpointItem,
 }
 
@@ -28,20 +27,20 @@ type Place = (String, u32);
 struct Told {
     seen: Vec<Seen>,
     current: BTreeMap<Place, Endpoint>,
-    /// The newest attempt of each task that was withdrawn.
+    /// The newest withdrawn attempt of each task.
     withdrawn: BTreeMap<Place, u64>,
     broken: Vec<String>,
 }
 
-/// A watcher of a user's endpoints, from its start until it is dropped, over breaks of its connection.
+/// A watcher of a user's endpoints, from its start until it is dropped, over broken connections.
 pub struct Watcher {
     told: Arc<Mutex<Told>>,
     task: JoinHandle<()>,
 }
 
 impl Watcher {
-    /// Watches the endpoints of the client's user, or of one of the user's jobs where `job` is not empty. Answers when
-    /// the first snapshot is there.
+    /// Watches the endpoints of the client's user, or of one of the user's jobs if `job` is not empty. Returns after
+    /// the first snapshot.
     pub async fn start(client: &Client, job: &str) -> Self {
         let told = Arc::new(Mutex::new(Told::default()));
         let mut items = client.watch_endpoints(client.user(), job, None);
@@ -61,13 +60,13 @@ impl Watcher {
         watcher
     }
 
-    /// What is published now, by task index. For watchers of one job.
+    /// The published endpoints, by task index. For watchers of one job.
     pub fn published(&self) -> BTreeMap<u32, Endpoint> {
         let told = self.told.lock();
         told.current.iter().map(|((_, index), endpoint)| (*index, endpoint.clone())).collect()
     }
 
-    /// Everything it was told but bookmarks.
+    /// Every event except bookmarks.
     pub fn seen(&self) -> Vec<Seen> {
         let told = self.told.lock();
         told.seen.iter().filter(|seen| !matches!(seen.item, EndpointItem::Bookmark(_))).cloned().collect()
@@ -91,10 +90,9 @@ impl Watcher {
         .await
     }
 
-    /// Nothing was published that must not be.
+    /// Asserts that no endpoint was published wrongly.
     ///
-    /// # Panics
-    /// Where something was.
+    /// # Panics One was.
     pub fn assert_sound(&self) {
         let told = self.told.lock();
         let history: Vec<String> =

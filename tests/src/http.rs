@@ -10,13 +10,13 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-/// How long one answer is waited for.
+/// The time limit for one answer.
 const ANSWER_WAIT: Duration = Duration::from_secs(10);
 
-/// Gets `path` from `address` (`host:port`), with a token where one is given: the status and the body.
+/// Gets `path` from `address` (`host:port`), with a token if given. Returns the status and the body.
 ///
 /// # Errors
-/// Whatever is in the way of an answer, for people.
+/// Why no answer came, for people.
 pub async fn http_get(address: &str, path: &str, token: Option<&str>) -> Result<(u16, String), String> {
     let asked = async {
         let response = request(address, path, token).await?;
@@ -44,7 +44,7 @@ async fn request(address: &str, path: &str, token: Option<&str>) -> Result<Respo
 /// Reads server-sent events: the kind and the data of each.
 ///
 /// # Errors
-/// Whatever is in the way of the stream, for people.
+/// Why the stream failed, for people.
 pub async fn sse_events(
     address: &str,
     path: &str,

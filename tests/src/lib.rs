@@ -1,9 +1,8 @@
-//! Whole-system tests: real processes, real clients, faults. This library holds what the tests share; the tests
-//! themselves are in `tests/tests/`, those of a cell one file per noun.
+//! Whole-system tests: real processes, real clients, faults. This library contains what the tests share. The tests
+//! themselves are in `tests/tests/`, those of a cell with one file per noun.
 //!
 //! A [`TestCell`] is `borough dev` as a child process in a directory of its own, with faults injected into its store
-//! from a seed that a failing test prints. Whatever is started is recorded and ended by a guard, even where the test
-//! itself is killed.
+//! from a seed that a failing test prints. A guard ends everything that was started, even if the test itself is killed.
 
 #![expect(clippy::expect_used, reason = "a test that cannot go on says why and fails")]
 #![expect(clippy::print_stderr, reason = "what a failing test saw is told where tests tell it")]

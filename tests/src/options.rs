@@ -1,45 +1,43 @@
-//! How a test's cell is to be.
+//! The options of a test's cell.
 
 use std::path::PathBuf;
 
 use borough_kv::env::SeededRng;
 
-/// Repeats a run: the seed of its faults.
+/// Sets the seed of the faults, to repeat a run.
 const SEED_VARIABLE: &str = "BOROUGH_TEST_SEED";
 
-/// A test is not to depend on how full the machine is that it runs on.
+/// Disables pressure taints, so that a test does not depend on the free resources of its machine.
 pub const NEVER_SHORT: [&str; 4] = ["--memory-low=0", "--memory-stalled=0", "--disk-low=0", "--pids-low=0"];
 
-/// How a test's cell is to be.
+/// The options of a test's cell.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The program under test.
     pub program: PathBuf,
-    /// The test target it is started from, as cargo names it.
+    /// The test target that starts it, by cargo's name.
     pub target: String,
-    /// Nodes of each cell.
     pub nodes: u32,
-    /// Scheduler workers of each cell.
     pub schedulers: u32,
-    /// Schedulers of each cell whose jobs they place.
+    /// Schedulers whose jobs they place.
     pub served: Vec<String>,
     /// Cells.
     pub cells: Vec<String>,
-    /// Milliseconds a silent node is waited for.
+    /// Milliseconds of silence after which a node is lost.
     pub lost_after_ms: u64,
-    /// Where the faults of the store come from.
+    /// The seed of the store's faults.
     pub seed: u64,
     /// Whether faults are injected.
     pub faults: bool,
     /// Cards of each node, as for `borough dev --card`.
     pub cards: Vec<String>,
-    /// Arguments of the agents besides, as for `borough dev --agent-argument`.
+    /// Additional arguments of the agents, as for `borough dev --agent-argument`.
     pub agent_arguments: Vec<String>,
-    /// Arguments of `borough dev` besides.
+    /// Additional arguments of `borough dev`.
     pub dev_arguments: Vec<String>,
-    /// What a shell does before it becomes the control process, such as `ulimit -n 160`.
+    /// A shell command before the shell becomes the control process, such as `ulimit -n 160`.
     pub prelude: Option<String>,
-    /// Where the cell's directory is made; absent: where temporary files are.
+    /// The parent of the cell's directory; absent: that of temporary files.
     pub below: Option<PathBuf>,
     /// Where the control process is recorded; absent: as `below`.
     pub control_below: Option<PathBuf>,
@@ -48,8 +46,7 @@ pub struct Options {
 impl Options {
     /// One cell of two nodes, with faults.
     ///
-    /// # Panics
-    /// Where `BOROUGH_TEST_SEED` is no number.
+    /// # Panics `BOROUGH_TEST_SEED` is not a number.
     pub fn new(program: &str, target: &str) -> Self {
         let given = std::env::var(SEED_VARIABLE).ok();
         let given = given.map(|text| text.parse().expect("BOROUGH_TEST_SEED is a number"));
@@ -73,31 +70,31 @@ impl Options {
         }
     }
 
-    /// The same with so many nodes.
+    /// Sets the number of nodes.
     #[must_use]
     pub fn nodes(self, nodes: u32) -> Self {
         Self { nodes, ..self }
     }
 
-    /// The same with this tolerance, in milliseconds.
+    /// Sets the tolerance of silence, in milliseconds.
     #[must_use]
     pub fn lost_after_ms(self, lost_after_ms: u64) -> Self {
         Self { lost_after_ms, ..self }
     }
 
-    /// The same with workers that place the jobs of these schedulers.
+    /// Sets the schedulers whose jobs the workers place.
     #[must_use]
     pub fn served(self, schedulers: &[&str]) -> Self {
         Self { served: schedulers.iter().map(|name| (*name).to_owned()).collect(), ..self }
     }
 
-    /// The same with these cards on each node.
+    /// Sets the cards of each node.
     #[must_use]
     pub fn cards(self, cards: &[&str]) -> Self {
         Self { cards: cards.iter().map(|card| (*card).to_owned()).collect(), ..self }
     }
 
-    /// The same with these arguments of the agents besides. One that is given already is given again.
+    /// Adds arguments of the agents. A repeated one is passed again.
     #[must_use]
     pub fn agent_arguments(mut self, arguments: &[&str]) -> Self {
         let name = |argument: &str| argument.split('=').next().map(str::to_owned);
@@ -106,13 +103,13 @@ impl Options {
         self
     }
 
-    /// The same with these arguments of `borough dev` besides.
+    /// Adds arguments of `borough dev`.
     #[must_use]
     pub fn dev_arguments(self, arguments: &[&str]) -> Self {
         Self { dev_arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect(), ..self }
     }
 
-    /// What repeats the test `name`.
+    /// The command that repeats the test `name`.
     pub fn repeat(&self, name: &str) -> String {
         let (seed, target) = (self.seed, &self.target);
         format!("{SEED_VARIABLE}={seed} cargo test -p borough-tests --test {target} -- --exact {name}")

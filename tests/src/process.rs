@@ -7,7 +7,7 @@ use borough_shim::file::json_read;
 use borough_shim::process::{descendants, stat_read};
 use borough_shim::record::ProcessRecord;
 
-/// Every process recorded in `records` that lives.
+/// Every running process that is recorded in `records`.
 pub fn recorded(records: &Path) -> Vec<ProcessRecord> {
     let read = |entry: fs::DirEntry| {
         let name = entry.file_name();
@@ -23,7 +23,7 @@ pub fn descendants_of(pid: u32) -> Vec<u32> {
     descendants(pid)
 }
 
-/// Whether SIGSTOP has stopped it.
+/// Returns true if SIGSTOP has stopped it.
 pub fn is_stopped(pid: u32) -> bool {
     stat_read(pid).is_ok_and(|stat| stat.state == 'T')
 }

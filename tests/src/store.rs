@@ -1,5 +1,5 @@
-//! The store of a cell under test: a directory of the embedded engine, or a FoundationDB server of the cell's own where
-//! `BOROUGH_TEST_ENGINE=fdb` asks for one.
+//! The store of a cell under test: a directory of the embedded engine. With `BOROUGH_TEST_ENGINE=fdb`, a FoundationDB
+//! server for the cell alone.
 
 use std::fs;
 use std::net::TcpListener;
@@ -15,12 +15,12 @@ use borough_shim::process::ProcessId;
 use borough_shim::record::{ProcessKind, process_record};
 use tempfile::TempDir;
 
-/// Says which engine cells under test are kept on.
+/// Selects the engine of cells under test.
 const ENGINE_VARIABLE: &str = "BOROUGH_TEST_ENGINE";
-/// Seconds a new server has to take its configuration.
+/// Seconds for a new server to accept its configuration.
 const CONFIGURE_SECONDS: &str = "60";
 
-/// Whether tests are to run on FoundationDB.
+/// Returns true if tests run on FoundationDB.
 pub fn is_fdb() -> bool {
     std::env::var(ENGINE_VARIABLE).is_ok_and(|engine| engine == "fdb")
 }
@@ -29,17 +29,16 @@ pub fn is_fdb() -> bool {
 pub enum TestStore {
     /// A directory, which `dev` makes.
     Embedded(PathBuf),
-    /// A server.
     Fdb(FdbServer),
 }
 
-/// A FoundationDB server of one process, in memory, on loopback. Ends when dropped, and when the test is killed.
+/// A FoundationDB server of one process, in memory, on loopback. Dropping it, or killing the test, ends it.
 pub struct FdbServer {
     cluster_file: PathBuf,
     process: Child,
-    /// Its own: the one of a cell ends what is recorded there also when the cell is only stopped.
+    /// A separate one: the guard of a cell also ends its processes when the cell is only stopped.
     _guard: ProcessGuard,
-    /// Its own, since a server refuses to work on the small disk that a cell may be given.
+    /// A separate one, since a server refuses to work on the small disk that a cell may be given.
     _directory: TempDir,
 }
 
@@ -50,7 +49,7 @@ impl FdbServer {
         let directory = temporary.path();
         let guard = ProcessGuard::new(directory).expect("a guard");
         let cluster_file = directory.join("fdb.cluster");
-        // Nobody holds it until the server does: whoever is faster makes the test fail, loudly.
+        // Nobody reserves it until the server has it: if another process is faster, the test fails.
         let port =
             TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
         fs::write(&cluster_file, format!("borough:test@127.0.0.1:{port}")).expect("the cluster file");
@@ -90,15 +89,14 @@ impl Drop for FdbServer {
     }
 }
 
-/// A store that is open in the test itself, for as long as nobody else needs an embedded one.
+/// A store that is open in the test itself, while nobody else needs an embedded one.
 pub struct OpenStore {
-    /// The store.
     pub db: Database,
     embedded: Option<Arc<EmbeddedEngine>>,
 }
 
 impl OpenStore {
-    /// Gives it back.
+    /// Closes it.
     pub async fn close(self) {
         drop(self.db);
         if let Some(embedded) = self.embedded {
@@ -110,17 +108,16 @@ impl OpenStore {
 impl TestStore {
     /// The store of a cell in `root`; a server has a directory of its own.
     ///
-    /// # Panics
-    /// Where a server is wanted and does not come up.
+    /// # Panics A server is needed and does not start.
     pub fn start(root: &Path) -> Self {
         match is_fdb() {
             true => Self::Fdb(FdbServer::start()),
-            // Where `borough dev` has it.
+            // The path that `borough dev` uses.
             false => Self::Embedded(root.join("dev").join("store")),
         }
     }
 
-    /// What `--store` is given; nothing where it is the default.
+    /// The value of `--store`; absent for the default.
     pub fn location(&self) -> Option<String> {
         match self {
             Self::Embedded(_) => None,
@@ -130,8 +127,7 @@ impl TestStore {
 
     /// Opens it.
     ///
-    /// # Panics
-    /// Where that fails: somebody has an embedded one, or it is damaged.
+    /// # Panics It cannot be opened: another process has an embedded one, or it is damaged.
     pub fn open(&self) -> OpenStore {
         match self {
             Self::Embedded(directory) => {

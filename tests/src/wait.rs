@@ -1,4 +1,4 @@
-//! Waiting for conditions: with a deadline, and never for a time.
+//! Waits for conditions: with a deadline, and never for a fixed time.
 
 use std::future::Future;
 use std::sync::{Arc, LazyLock};
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use borough_kv::env::{Clock, SystemClock};
 
-/// How long a condition is waited for. Far more than anything takes: machines that run tests are busy.
+/// The time limit of a condition. Far more than anything takes: machines that run tests are busy.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Between two looks.
+/// Interval of checks.
 const LOOK: Duration = Duration::from_millis(40);
 
 /// Time since an arbitrary moment.
@@ -18,7 +18,7 @@ pub fn now() -> Duration {
     CLOCK.monotonic()
 }
 
-/// The first `Some` of `look`; `what` names the condition where it does not come about.
+/// The first `Some` of `look`; `what` names the condition if it fails.
 pub async fn until<T, F, Fut>(what: &str, look: F) -> T
 where
     F: Fn() -> Fut,

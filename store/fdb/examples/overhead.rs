@@ -1,4 +1,5 @@
-//! What the wrapper costs: the same loads through the bare crate and through this one, by turns in one run, as JSON.
+//! Measures the cost of the wrapper: runs the same loads alternately through the bare crate and through this one, in
+//! one run, and prints JSON.
 //!
 //! `cargo run --release -p borough-fdb --features fdb --example overhead -- CLUSTER_FILE`
 
@@ -10,7 +11,7 @@ use borough_kv::{Database, Idempotency, KvError, Transaction};
 
 /// Clients at once.
 const CLIENTS: u64 = 64;
-/// How long each turn lasts, and how many each way gets.
+/// The duration of each turn, and the number of turns each way.
 const TURN: Duration = Duration::from_secs(2);
 const TURNS: usize = 5;
 /// Bytes of a value.

@@ -1,9 +1,9 @@
-//! Makes a test process repeat itself: with [`fix`], the standard library's hash maps and tokio's `select!` take the same
-//! seeds in every run. Linked by simulations alone.
+//! Makes a test process deterministic: with [`fix`], the standard library's hash maps and tokio's `select!` take the
+//! same seeds in every run. Only simulations link it.
 //!
-//! The standard library asks the C function `getrandom` for the seeds of `RandomState`, and looks it up so that a program
-//! may put its own in its place. Tokio seeds its generator from a `RandomState`. Without `tokio_unstable`, which would
-//! change the build of every crate, no other way leads to that seed.
+//! The standard library calls the C function `getrandom` for the seeds of `RandomState`, in a way that lets a program
+//! replace the function. Tokio seeds its generator from a `RandomState`. Without `tokio_unstable`, which would change
+//! the build of every crate, no other way leads to that seed.
 
 use std::cell::Cell;
 use std::io::Read as _;
@@ -16,7 +16,7 @@ thread_local! {
     static STATE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// From now on every new thread of this process sees the same bytes wherever the kernel is asked for randomness.
+/// From now on every new thread of this process gets the same bytes when it asks the kernel for randomness.
 pub fn fix(seed: u64) {
     SEED.store(seed | 1, Ordering::SeqCst);
 }
@@ -46,10 +46,9 @@ fn fill(bytes: &mut [u8]) -> std::io::Result<()> {
     }
 }
 
-/// Stands in for the C library's function of this name. Returns the number of bytes, or -1.
+/// Replaces the C library's function of this name. Returns the number of bytes, or -1.
 ///
-/// # Safety
-/// `buffer` has room for `length` bytes, as the C function requires.
+/// # Safety `buffer` has room for `length` bytes, as the C function requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn getrandom(buffer: *mut u8, length: usize, _flags: u32) -> isize {
     // SAFETY: the caller keeps the C function's contract; the bytes are written before they are read.

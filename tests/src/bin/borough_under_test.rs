@@ -1,6 +1,5 @@
-//! The `borough` program as whole-system tests run it: the same main as the shipped one. A control role (`dev` plays
-//! all of them) first records itself where its test says, so that the test's guard ends it whatever becomes of the
-//! test.
+//! The `borough` program as whole-system tests run it: the same main function as the shipped one. A control role (`dev`
+//! runs all of them) first records itself where its test says, so that the test's guard ends it in any case.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,7 +8,7 @@ use std::process::ExitCode;
 use borough_shim::process::ProcessId;
 use borough_shim::record::{ProcessKind, process_record};
 
-/// Verbs that run until they are told to end. Agents record themselves.
+/// Verbs that run until a signal ends them. Agents record themselves.
 const ROLES: [&str; 4] = ["dev", "gateway", "scheduler", "controller"];
 
 fn main() -> ExitCode {

@@ -1,4 +1,4 @@
-//! Agents that are killed: their tasks go on, and the next agent takes them over.
+//! Agents that are killed: their tasks keep running, and the next agent adopts them.
 
 use borough_shim::process::ProcessId;
 use borough_tests::{TestCell, Watcher, is_healthy, options, until};
@@ -28,7 +28,7 @@ async fn a_killed_agents_tasks_go_on_and_are_taken_over() {
     assert_eq!(after.iter().map(|task| (task.pid, task.incarnation)).collect::<Vec<_>>(), attempts);
     assert_eq!(watcher.published(), published);
 
-    // The next agent watches over what it has taken over, and stops it when it is told to.
+    // The next agent controls the adopted task, and stops it on order.
     processes[0].signal(Signal::KILL).unwrap();
     cell.tasks_until("served", "started again by the next agent", |tasks| {
         tasks.iter().all(is_healthy) && tasks[0].incarnation > attempts[0].1

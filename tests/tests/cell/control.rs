@@ -1,4 +1,4 @@
-//! The control process killed, and away: nothing is lost, nothing is doubled, nothing is declared lost that is not.
+//! The control process killed, and away: nothing is lost, doubled, or wrongly declared lost.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use borough_tests::{TestCell, Watcher, is_up, now, options, recorded, until};
 
 use crate::SERVICE;
 
-/// Waits until `time` has passed: the world under test has a tolerance of its own.
+/// Waits until `time` has passed: the system under test has a tolerance of its own.
 async fn passes(time: Duration) {
     let begun = now();
     until("time to pass", || async { (now().saturating_sub(begun) > time).then_some(()) }).await;
@@ -22,7 +22,7 @@ async fn a_killed_control_process_loses_and_doubles_nothing() {
     let published = watcher.until_published(2).await;
     let mut processes = Vec::new();
     for round in 0..3 {
-        // Something is under way when it is killed.
+        // A job is in progress at the kill.
         let name = format!("under-way-{round}");
         let text = format!("name: {name}\ncount: 2\ntask: {{command: [sleep, 600], grace: 500ms}}\n");
         let file = cell.file(&format!("{name}.yaml"), &text);
@@ -65,7 +65,7 @@ async fn a_control_process_away_for_longer_than_the_tolerance_declares_nothing_l
     cell.control_kill();
     passes(tolerance * 2).await;
     cell.control_start().await;
-    // Past the moment in which it would wrongly give up on its nodes, if it did.
+    // Past the moment at which it would wrongly give up its nodes.
     passes(tolerance * 2).await;
     cell.nodes_ready().await;
     let after = cell.tasks("served").await;

@@ -1,4 +1,4 @@
-//! Connections that say nothing: they keep nobody out, take no descriptor from the store, and go in time.
+//! Idle connections: they keep nobody out, take no descriptor from the store, and are closed in time.
 
 use std::io::Read as _;
 use std::net::TcpStream;
@@ -8,13 +8,13 @@ use borough_tests::{Options, TestCell, http_get, options, until};
 /// More than the process may have open files.
 const IDLE: usize = 280;
 
-/// `count` connections to the cell's listeners that say nothing, as far as they are taken.
+/// Opens `count` idle connections to the cell's listeners, as far as they are accepted.
 fn idle(cell: &TestCell, count: usize) -> Vec<TcpStream> {
     let addresses = [cell.grpc(), cell.http()];
     (0..count).filter_map(|number| TcpStream::connect(&addresses[number % 2]).ok()).collect()
 }
 
-/// Connections that the gateway has closed. Looks at each once, and waits for none.
+/// Counts connections that the gateway has closed. Checks each once, without waiting.
 fn closed(connections: &[TcpStream]) -> usize {
     let is_closed = |mut stream: &TcpStream| {
         stream.set_nonblocking(true).unwrap();
@@ -38,9 +38,9 @@ async fn metric(cell: &TestCell, name: &str) -> Option<u64> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn idle_connections_keep_nobody_out() {
+async fn idle_connections_keep_no_caller_out() {
     let prelude = Some("ulimit -n 160".to_owned());
-    // Long, so that they go because there are too many of them, and not because they are old.
+    // Long, so that they are closed because they are too many, and not because they are old.
     let dev_arguments = vec!["--unauthenticated-ms=600000".to_owned()];
     let cell = TestCell::start(Options { prelude, dev_arguments, ..options!() }).await;
     let connections = idle(&cell, IDLE);
@@ -53,7 +53,7 @@ async fn idle_connections_keep_nobody_out() {
         cell.borough(&["job", "run", "--detach", &file]).await.ended(0);
     }
     for path in ["/healthz", "/readyz"] {
-        // The look at the store is up to a second old, and the cell is young.
+        // The check of the store is up to a second old, and the cell is young.
         until(&format!("{path} to be ok"), || async {
             let answer = http_get(&cell.http(), path, None).await.unwrap();
             (answer == (200, "ok\n".to_owned())).then_some(())

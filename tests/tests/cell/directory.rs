@@ -1,4 +1,4 @@
-//! The directory of a cell: one process has it at a time, and what cannot be read is not touched.
+//! The directory of a cell: one process uses it at a time, and unreadable content is not touched.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use borough_kv::exercise::not_exercised;
 use borough_tests::{TestCell, bytes_of, is_fdb, options};
 
-/// Starts a cell that is to refuse: what it says.
+/// Starts a cell that must refuse. Returns its error.
 async fn refused(cell: &TestCell) -> String {
     let mut command = tokio::process::Command::from(cell.dev_command());
     let ran = tokio::time::timeout(borough_tests::DEADLINE, command.kill_on_drop(true).output()).await;
@@ -15,7 +15,7 @@ async fn refused(cell: &TestCell) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The same, and not a byte of the store has changed.
+/// The same, and no byte of the store has changed.
 async fn refused_untouched(cell: &TestCell, store: &Path) -> String {
     let before = bytes_of(store);
     let said = refused(cell).await;
@@ -62,7 +62,7 @@ async fn damaged_and_newer_directories_are_refused_untouched() {
     assert!(said.contains("nothing was touched"), "{said}");
     fs::write(&format, &known).unwrap();
 
-    // In the middle of what was acknowledged: not a torn end, but damage.
+    // Within acknowledged records: not a torn end, but damage.
     let log = fs::read_dir(&store).unwrap().flatten().map(|entry| entry.path());
     let log =
         log.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("log-")).min().unwrap();
@@ -82,7 +82,7 @@ async fn damaged_and_newer_directories_are_refused_untouched() {
     cell.finish().await;
 }
 
-/// A store that is gone is not taken for a new cell while tasks of the old one run, and there is a way out.
+/// A missing store is not replaced by a new cell while tasks of the old one run, and the error names a way out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_directory_without_its_store_is_refused_and_can_be_removed() {
     let mut cell = TestCell::start(options!().nodes(1)).await;

@@ -1,4 +1,4 @@
-//! A full disk: the cell says so and takes nothing more, loses nothing, and goes on when there is room.
+//! A full disk: the cell reports it and accepts nothing more, loses nothing, and recovers when space is free.
 
 use std::fs;
 use std::io::Write as _;
@@ -8,11 +8,11 @@ use std::process::Command;
 use borough_kv::exercise::not_exercised;
 use borough_tests::{Options, TestCell, is_fdb, options, until};
 
-/// A small file system of its own, for as long as it is held.
+/// A small file system of its own, while it is held.
 struct Mount(PathBuf);
 
 impl Mount {
-    /// Absent where this user may not mount.
+    /// Absent if this user may not mount.
     fn new(directory: &Path) -> Option<Self> {
         let mounted =
             Command::new("mount").args(["-t", "tmpfs", "-o", "size=56m", "none"]).arg(directory).status();
@@ -33,14 +33,14 @@ fn fill(path: &Path) {
     while file.write_all(&[7]).is_ok() {}
 }
 
-/// A job that runs nothing and takes some room.
+/// A job that runs nothing and takes some space.
 fn job(number: usize) -> String {
     let word = "room".repeat(12_000);
     format!("name: job-{number}\ncount: 0\ntask: {{command: [sleep, 1], environment: {{WORD: {word}}}}}\n")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_full_disk_is_told_and_loses_nothing() {
+async fn a_full_disk_is_reported_and_loses_nothing() {
     if is_fdb() {
         not_exercised("a full disk of a cell", "the cell is on FoundationDB");
         return;
@@ -72,7 +72,7 @@ async fn a_full_disk_is_told_and_loses_nothing() {
     assert!(refused.stderr.contains("disk") || refused.stderr.contains("space"), "{refused:?}");
     assert!(matches!(refused.code, Some(4 | 5)), "{refused:?}");
     let names = |jobs: Vec<borough_proto::v1::Job>| jobs.into_iter().map(|job| job.name).collect::<Vec<_>>();
-    // Still readable, and nothing that was acknowledged is gone: neither now nor after a crash with the disk full.
+    // Still readable, and nothing acknowledged is lost: neither now nor after a crash with the disk full.
     let mut expected = taken.clone();
     expected.sort();
     assert_eq!(names(cell.client().job_list("", false).await.unwrap()), expected);

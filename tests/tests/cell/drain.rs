@@ -1,4 +1,4 @@
-//! Drains: nothing is stopped that has room nowhere else, and the wait says why.
+//! Drains: tasks without room elsewhere keep running, and the wait says why.
 
 use std::process::Stdio;
 
@@ -10,7 +10,7 @@ async fn narrow() -> TestCell {
     TestCell::start(options!().agent_arguments(&["--cpu=1"])).await
 }
 
-/// A service of one that has a node nearly to itself.
+/// A service of one task that needs nearly a whole node.
 fn wide(name: &str, constraint: &str) -> String {
     format!(
         "name: {name}\ntask: {{command: [sleep, 600], resources: {{cpu: 600m, memory: 4MiB}}, grace: 300ms}}\n\
@@ -23,7 +23,7 @@ fn attempt(task: &Task) -> (Option<u32>, u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_drain_stops_nothing_that_has_room_nowhere_else() {
+async fn a_drain_stops_no_task_without_room_elsewhere() {
     let cell = narrow().await;
     cell.run("last.yaml", &wide("last", "")).await;
     let before = cell.tasks("last").await.remove(0);
@@ -45,7 +45,7 @@ async fn a_drain_stops_nothing_that_has_room_nowhere_else() {
     }
     assert_eq!(attempt(&cell.tasks("last").await[0]), attempt(&before), "it runs on");
 
-    // As soon as there is room, the drain that goes on takes it.
+    // As soon as there is room, the drain uses it.
     let mut waiting = cell.command(&["node", "drain", &from]);
     let waiting = waiting.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     cell.borough(&["job", "stop", "filler"]).await.ended(0);

@@ -1,4 +1,4 @@
-//! A store whose disk fails: the role ends with its code, and the next start goes on with all that was acknowledged.
+//! A store whose disk fails: the role ends with its code, and the next start continues with everything acknowledged.
 
 use borough_tests::{Options, TestCell, is_fdb, is_up, options};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
@@ -7,7 +7,7 @@ use crate::SERVICE;
 
 /// The code of a role whose store has stopped.
 const STORE_FAILED: i32 = 74;
-/// Writes behind this place in a file fail from now on: more than a log of the process has, and less than its store.
+/// Writes beyond this offset of a file fail from now on: more than the process's log has, and less than its store.
 const FILE_BYTES: u64 = 48 << 10;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -16,7 +16,7 @@ async fn a_control_process_whose_disk_fails_ends_and_is_started_again() {
         eprintln!("NOT EXERCISED: a failing disk; the cell is on FoundationDB");
         return;
     }
-    // The kernel ends a process that writes beyond its limit, unless that ignores the signal; then the write fails.
+    // The kernel ends a process that writes beyond its limit, unless it ignores the signal; then the write fails.
     let prelude = Some("trap '' XFSZ".to_owned());
     let mut cell = TestCell::start(Options { prelude, faults: false, ..options!() }).await;
     cell.run("served.yaml", SERVICE).await;
@@ -29,7 +29,7 @@ async fn a_control_process_whose_disk_fails_ends_and_is_started_again() {
     prlimit(control, Resource::Fsize, limit).unwrap();
     let word = "room".repeat(12_000);
     for number in 0..4 {
-        // What this answers is open; that it ends is what matters.
+        // The answer is open; only the end matters.
         let text = format!(
             "name: more-{number}\ncount: 0\ntask: {{command: [sleep, 1], environment: {{WORD: {word}}}}}\n"
         );

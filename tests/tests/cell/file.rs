@@ -1,8 +1,8 @@
-//! Job files that cannot be taken, from the file to the exit code: a clear line, and nothing has happened.
+//! Invalid job files, from the file to the exit code: a clear line, and no effect.
 
 use borough_tests::{TestCell, options};
 
-/// What is wrong, the file, and what is said of it.
+/// The error, the file, and the expected messages.
 const WRONG: [(&str, &str, &[&str]); 12] = [
     ("misspelt", "name: web\ntask:\n  comand: [sleep, 1]\n", &["misspelt.yaml:3", "comand", "command"]),
     ("unit", "name: web\ntask:\n  command: [a]\n  resources: {memory: 64MX}\n", &["unit.yaml:4", "64MX"]),
@@ -23,7 +23,7 @@ const WRONG: [(&str, &str, &[&str]); 12] = [
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn what_cannot_be_taken_is_told_and_changes_nothing() {
+async fn an_invalid_file_is_reported_and_changes_nothing() {
     let cell = TestCell::start(options!().nodes(1)).await;
     let mut silent = Vec::new();
     for (what, text, said) in WRONG {
@@ -42,7 +42,7 @@ async fn what_cannot_be_taken_is_told_and_changes_nothing() {
     cell.borough(&["job", "run", &looping]).await.ended(2);
     assert!(cell.client().job_list("", true).await.unwrap().is_empty());
 
-    // No tasks are legal; a job that is not there, a gateway that is not there and a wrong token have codes of their own.
+    // A count of 0 is legal. A missing job, a missing gateway and a wrong token have codes of their own.
     cell.run("none.yaml", "name: none\ncount: 0\ntask: {command: [a]}\n").await.says("0/0 healthy");
     cell.borough(&["job", "stop", "none"]).await.ended(0);
     cell.borough(&["job", "status", "other"]).await.ended(3);

@@ -51,7 +51,7 @@ async fn a_gang_waits_until_all_of_it_fits_and_then_starts_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_gang_stands_together_or_says_why_it_cannot() {
+async fn a_gang_is_placed_together_or_explains_why_not() {
     let cell = TestCell::start(options!().nodes(2)).await;
     let millis = more_than_half(&cell).await;
     let gang = |name: &str, millis: u64| {

@@ -1,4 +1,4 @@
-//! Tests own what they start: nothing outlives a test, however it ends.
+//! Tests own what they start: nothing outlives a test, in whatever way it ends.
 
 use std::process::{Child, Command, Stdio};
 
@@ -6,14 +6,14 @@ use borough_shim::process::ProcessId;
 use borough_shim::record::ProcessKind;
 use borough_tests::{Options, TestCell, options, recorded, until};
 
-/// Tells the inner test where to say what it has started.
+/// Names the file in which the inner test records what it has started.
 const SAID: &str = "BOROUGH_TEST_GUARD_SAID";
 
-/// Run by the test below in a process of its own, which is killed; by itself it does nothing.
+/// The test below runs it in a process of its own, which is killed. By itself it does nothing.
 #[tokio::test]
 async fn inner() {
     let Ok(said) = std::env::var(SAID) else { return };
-    // Its directory is left behind with it: there it goes away with ours.
+    // Its directory stays behind; there it is removed with ours.
     let below = std::path::Path::new(&said).parent().map(std::path::Path::to_path_buf);
     let cell = TestCell::start(Options { below, ..options!() }).await;
     cell.run("sleeper.yaml", "name: sleeper\ncount: 2\ntask: {command: [sh, -c, 'sleep 600 & sleep 600']}\n")

@@ -71,7 +71,7 @@ async fn a_second_agent_of_a_name_is_refused_and_moves_nothing() {
     let node = cell.client().node_get("alpha-1").await.unwrap();
     assert_eq!((node.state(), node.identity), (NodeState::Ready, recorded));
 
-    // As long as the first one reports, no operator gives its node away.
+    // While the first one reports, no operator can give its node away.
     let admit = cell.borough(&["node", "admit", "alpha-1", "--identity", &own]).await;
     assert!(admit.code != Some(0) && admit.stderr.contains("still reports"), "{admit:?}");
     cell.borough(&["node", "admit", "alpha-1", "--identity", "me"]).await.ended(2);
@@ -104,13 +104,13 @@ async fn a_copied_state_directory_runs_once_on_a_host() {
 async fn an_operator_gives_the_node_of_a_gone_machine_to_another_agent() {
     let cell = TestCell::start(options!().nodes(1).lost_after_ms(2_000)).await;
     let agent = cell.agent_found("alpha-1").await;
-    // A machine that is gone, as far as anybody can see.
+    // A machine that seems to be gone.
     agent.signal(Signal::STOP).unwrap();
     until("the stop", || async { is_stopped(agent.pid).then_some(()) }).await;
     let state = cell.root().join("new");
     let mut second = agent_start(&cell, "alpha-1", &state);
     let own = refused(&state).await;
-    // Its gateway renews its lease as long as it may only have missed some reports.
+    // Its gateway renews its lease while it may only have missed some reports.
     until("the operator's act", || async {
         let admit = cell.borough(&["node", "admit", "alpha-1", "--identity", &own]).await;
         (admit.code == Some(0)).then_some(())
@@ -121,7 +121,7 @@ async fn an_operator_gives_the_node_of_a_gone_machine_to_another_agent() {
         (node.state() == NodeState::Ready && node.identity == own && node.connected).then_some(())
     })
     .await;
-    // The machine of before comes back: its agent has no node any more.
+    // The former machine comes back: its agent has no node any more.
     agent.signal(Signal::CONT).unwrap();
     let job = "name: later\ncount: 1\ntask: {command: [sleep, 600], grace: 500ms}\n";
     cell.run("later.yaml", job).await;

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::example;
 
-/// Says when it is told to end and does not end.
+/// Writes when it gets SIGTERM, and does not end.
 const STUBBORN: &str =
     r#"trap 'echo "term $(date +%s%3N)"' TERM; echo ready; while true; do sleep 0.05; done"#;
 
@@ -45,7 +45,7 @@ async fn a_stop_withdraws_waits_asks_waits_and_kills_in_this_order() {
     let (_, cursor) = cell.client().task_list_of_job(&cell.job("stubborn")).await.unwrap();
     cell.borough(&["job", "stop", "--detach", "stubborn"]).await.ended(0);
 
-    // Wants the same port and more than is left beside it: it waits for the end of the other.
+    // It needs the same port and more than is free besides: it waits for the end of the other.
     let heir = json!({
         "name": "heir",
         "task": {"command": ["sleep", "600"], "ports": [{"name": "http", "number": port}], "resources": {"cpu": "1500m"}, "grace": "100ms"},
@@ -88,8 +88,8 @@ async fn a_stop_withdraws_waits_asks_waits_and_kills_in_this_order() {
     let task = cell.tasks("stubborn").await.remove(0);
     let exit = task.exit.unwrap();
     assert_eq!(exit.signal, Some(9), "{exit:?}");
-    // The task says when it came to its trap, which a busy machine makes later than the signal: the whole way is what
-    // has a least length.
+    // The task writes when its trap runs, which on a busy machine is later than the signal: only the whole duration has
+    // a minimum.
     assert!(exit.at_ms > term_ms, "SIGKILL {} ms before SIGTERM was heard", term_ms - exit.at_ms);
     let whole_ms = exit.at_ms - withdrawn_ms;
     assert!(whole_ms >= 700 + 900, "SIGKILL {whole_ms} ms after the withdrawal");
@@ -116,7 +116,7 @@ async fn the_batch_example_runs_all_of_its_tasks() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn the_crash_and_after_examples_end_as_they_say() {
+async fn the_crash_and_after_examples_end_as_described() {
     let cell = TestCell::start(options!()).await;
     // The second of two, submitted first.
     let after = cell.borough(&["job", "run", "--detach", example!("after.yaml")]).await;

@@ -1,14 +1,14 @@
-//! Jobs whose specs no message between gateway and agent holds together.
+//! Jobs whose specs no single message between gateway and agent can hold.
 
 use borough_tests::{TestCell, is_running, options, until};
 
 /// Bytes of one environment variable.
 const LARGE_BYTES: usize = 85_000;
 
-/// Sixty tasks with 85 kilobytes of environment each on one node: five megabytes of specs, were each sent with its task.
-/// All come to run, and the stop of another user's task on the same node comes through meanwhile.
+/// Sixty tasks with 85 kilobytes of environment each on one node: five megabytes of specs if each was sent with its
+/// task. All of them run, and the stop of another user's task on the same node arrives meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn sixty_tasks_with_a_large_environment_run_and_stop_nobody_else() {
+async fn sixty_tasks_with_a_large_environment_run_and_stop_no_other() {
     let cell = TestCell::start(options!().nodes(1)).await;
     let other = cell.file(
         "other.yaml",
@@ -27,7 +27,7 @@ async fn sixty_tasks_with_a_large_environment_run_and_stop_nobody_else() {
     let large = cell.file("large.yaml", &text);
     let begin = async {
         cell.borough(&["job", "run", "--detach", &large]).await.ended(0);
-        // Some are on their way, not all.
+        // Some have started, not all.
         cell.tasks_until("large", "a first task that runs", |tasks| tasks.iter().any(is_running)).await;
         as_other(&["job", "stop", "other"]).await;
     };

@@ -1,4 +1,4 @@
-//! The real load of nodes: made-up figures of machines, on which real processes run.
+//! The measured load of nodes: simulated machines, on which real processes run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use borough_tests::{TestCell, options, until};
 
-/// Keeps writing the figures of a machine of four processors that is busy so many hundredths of the time.
+/// Keeps writing the load of a machine of four processors that is busy for so many hundredths of the time.
 struct Machine {
     root: tempfile::TempDir,
     writer: tokio::task::JoinHandle<()>,
@@ -50,7 +50,7 @@ fn figures_write(root: &Path, busy_percent: u64, round: u64) {
     }
 }
 
-/// By what is promised `alpha-1` is empty and `alpha-2` is not; by what is measured it is the other way round.
+/// By promises `alpha-1` is empty and `alpha-2` is not; by measurements it is the other way round.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_busy_node_is_avoided_by_the_profile_that_knows_of_it() {
     let (busy, idle) = (Machine::new(97), Machine::new(0));

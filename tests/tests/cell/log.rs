@@ -1,4 +1,4 @@
-//! Output that cannot be written: no role ends because of its log, and a verb says that its answer is lost.
+//! Output that cannot be written: no role ends because of its log, and a verb reports that its answer is lost.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,12 +13,12 @@ use tokio::net::TcpListener;
 
 const BATCH: &str = crate::example!("batch.yaml");
 
-/// A device that takes nothing, as a full disk does.
+/// A device that accepts nothing, like a full disk.
 fn full() -> Stdio {
     Stdio::from(fs::OpenOptions::new().write(true).open("/dev/full").unwrap())
 }
 
-/// A role whose output and log go nowhere.
+/// A role whose output and log are lost.
 fn role(directory: &Path, arguments: &[&str]) -> Child {
     let mut command = Command::new(options!().program);
     command.args(arguments).env(RECORDS_VARIABLE, directory.join("records")).env("BOROUGH_LOG", "debug");
@@ -26,7 +26,7 @@ fn role(directory: &Path, arguments: &[&str]) -> Child {
     command.stdin(Stdio::null()).stdout(full()).stderr(full()).spawn().unwrap()
 }
 
-/// Ends a role as its supervisor does; it must have been there to be ended.
+/// Ends a role as its supervisor does; it must still run.
 async fn role_end(name: &str, child: Child) {
     let process = ProcessId::find(child.id());
     let child = parking_lot::Mutex::new(child);
@@ -81,7 +81,7 @@ async fn an_agent_goes_on_where_its_log_cannot_be_written() {
     let (state, records) = (state.display().to_string(), records.display().to_string());
     let who = ["agent", "--cell", "alpha", "--node", "n1", "--gateway", &gateway];
     let child = role(root, &[&who[..], &["--state-dir", &state, "--record-dir", &records]].concat());
-    // Each connection that breaks off is a line of the log.
+    // Each connection that is aborted is a line of the log.
     for _ in 0..4 {
         let accepted = tokio::time::timeout(borough_tests::DEADLINE, listener.accept()).await;
         drop(accepted.expect("the agent tries again").unwrap());
@@ -89,7 +89,7 @@ async fn an_agent_goes_on_where_its_log_cannot_be_written() {
     role_end("agent", child).await;
 }
 
-/// A verb's exit code and what it wrote to standard error, its answer going to `stdout`.
+/// A verb's exit code and its standard error; its answer goes to `stdout`.
 fn verb(arguments: &[&str], stdout: Stdio) -> (Option<i32>, String) {
     let mut command = Command::new(options!().program);
     let child = command.args(arguments).stdin(Stdio::null()).stdout(stdout).stderr(Stdio::piped()).spawn();

@@ -1,4 +1,4 @@
-//! What agents tell of their machines: made-up ones, below which real processes run.
+//! Agents' reports about their machines: simulated ones, on which real processes run.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use borough_tests::{TestCell, descendants_of, is_up, options, until};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-/// Figures of a machine of which so many thousandths of its memory are left.
+/// Writes the state of a machine with so many thousandths of its memory free.
 fn machine_write(root: &Path, memory_left: u64) {
     let text = format!("MemTotal:  1000 kB\nMemFree: 1 kB\nMemAvailable: {memory_left} kB\n");
     // In one step: the agent may read it at any moment.
@@ -98,7 +98,7 @@ async fn tasks_go_where_their_packages_are_installed() {
     cell.finish().await;
 }
 
-/// The two cores of this machine as a machine of two NUMA nodes; `None` where it has not got the two.
+/// The two cores of this machine as a machine of two NUMA nodes; `None` if it does not have two.
 fn topology_write(root: &Path) -> Option<()> {
     let own = sched_getaffinity(None).unwrap();
     if !(0..2).all(|core| own.is_set(core)) {
@@ -134,7 +134,7 @@ async fn tasks_are_kept_within_numa_nodes_and_off_the_cores_of_others() {
     let sysfs = format!("--sysfs={}", machine.path().display());
     let cell = TestCell::start(options!().nodes(1).agent_arguments(&[&sysfs, "--sample-ms=50"])).await;
     let file = |name: &str, cpu: &str, more: &str| {
-        // A child of the task's own, so that what it starts is seen to stay too.
+        // A child of the task, to check that it stays on the cores too.
         format!(
             "name: {name}\ntask: {{command: [sh, -c, 'sleep 600 & wait'], resources: {{cpu: {cpu}, memory: 4MiB}}, \
              grace: 300ms{more}}}\n"
@@ -156,7 +156,7 @@ async fn tasks_are_kept_within_numa_nodes_and_off_the_cores_of_others() {
     until_cores("floats", &[0, 1]).await;
     cell.run("inside.yaml", &file("inside", "100m", ", within: one_numa_node")).await;
     until_cores("inside", &[0]).await;
-    // Of the first domain a tenth is taken, so the core of the other one is the one that is free.
+    // A tenth of the first domain is taken, so the free core is in the other one.
     cell.run("alone.yaml", &file("alone", "1", ", exclusive_cores: true")).await;
     until_cores("alone", &[1]).await;
     until_cores("floats", &[0]).await;
@@ -178,7 +178,7 @@ async fn tasks_are_kept_within_numa_nodes_and_off_the_cores_of_others() {
     cell.run("later.yaml", &file("later", "100m", "")).await;
     until_cores("later", &[0]).await;
 
-    // A restarted agent knows whose they are, and gives them back when nothing is left of their owner.
+    // A restarted agent knows their owners, and frees them when an owner is released.
     let agent = cell.agent_found("alpha-1").await;
     agent.signal(rustix::process::Signal::KILL).unwrap();
     until("the next agent", || async { cell.agent("alpha-1").filter(|next| *next != agent) }).await;

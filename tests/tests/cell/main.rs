@@ -1,4 +1,4 @@
-//! A cell as its users meet it: real processes, real clients, faults in the store. One file per noun.
+//! A cell as its users see it: real processes, real clients, faults in the store. One file per noun.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 

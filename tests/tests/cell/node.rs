@@ -39,7 +39,7 @@ async fn a_vanished_nodes_tasks_go_elsewhere_and_never_live_twice() {
     agent.signal(Signal::CONT).unwrap();
     until("the end of the old attempt", || async { (!old.alive()).then_some(()) }).await;
     cell.nodes_ready().await;
-    // Back in service: what is told to go there goes there.
+    // Back in service: a job that must run there does.
     let text = format!(
         "name: back\ncount: 1\ntask: {{command: [sleep, 600], grace: 500ms}}\nconstraints: ['node.name == {}']\n",
         gone.node
@@ -71,7 +71,7 @@ async fn tainted_nodes_keep_tasks_away_and_drive_them_out() {
     let db = cell.tasks("db").await;
     assert!(db.iter().any(|task| task.node == "alpha-1"), "it is tolerated: {db:?}");
 
-    // Another taint drives away what does not tolerate it, a while later what tolerates it a while.
+    // Another taint moves tasks that do not tolerate it at once, and tasks that tolerate it for a while later.
     let patient = "[own, {taint: worn, effect: no_execute, evict_after: 2s}]";
     cell.run("patient.yaml", &file("patient", 2, patient)).await;
     let before = cell.tasks("patient").await;

@@ -1,4 +1,4 @@
-//! What is said before anything happens, and of what cannot happen.
+//! Plans: effects of a job file before they happen, and explanations of what is impossible.
 
 use borough_proto::v1::TaskState;
 use borough_tests::{TestCell, options};
@@ -38,7 +38,7 @@ async fn a_plan_shows_exactly_what_run_then_does() {
         assert_eq!(done, planned, "{name}");
         cell.borough(&["job", "plan", &file]).await.ended(0).says("no change");
     }
-    // Of a shrink: which tasks stop. Of what is refused: why.
+    // For a shrink: which tasks stop. For a refusal: why.
     let fewer = "name: four\ncount: 2\ntask:\n  command: [sleep, 600]\n  ports: [http, admin]\n  grace: 200ms\n  \
         resources: {cpu: 20m, memory: 4MiB}\nspread: [rack, node.name]\n";
     let plan =
@@ -58,7 +58,7 @@ async fn a_plan_shows_exactly_what_run_then_does() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn what_fits_nowhere_is_told_why_and_what_would_fit() {
+async fn an_unschedulable_task_is_explained_with_what_would_fit() {
     let cell = TestCell::start(options!().nodes(3)).await;
     let planned = cell.borough(&["job", "plan", example!("nowhere.yaml")]).await.ended(1);
     let ran = cell.borough(&["job", "run", example!("nowhere.yaml"), "--timeout", "3s"]).await.ended(1);
@@ -73,7 +73,7 @@ async fn what_fits_nowhere_is_told_why_and_what_would_fit() {
             said.stdout
         );
     }
-    // Each filter is told with its count of nodes.
+    // Each filter is shown with its count of nodes.
     let big = "name: big\ntask: {command: [sleep, 600], resources: {cpu: 500}}\nconstraints: ['node.name != alpha-2']\n";
     cell.borough(&["job", "run", "--detach", &cell.file("big.yaml", big)]).await.ended(0);
     let why = cell.borough(&["why", "big", "-o", "json"]).await.ended(0).json();

@@ -1,4 +1,4 @@
-//! Ports: one per address, none that somebody else has, and no health that somebody else's server shows.
+//! Ports: one task per address and port, no port of another process, and no health from another process's server.
 
 use std::net::TcpListener;
 
@@ -33,7 +33,7 @@ async fn nodes_of_one_address_give_a_fixed_port_once() {
     assert!(tasks.iter().all(|task| task.failures == 0), "none crashed: {tasks:?}");
     let (endpoints, _) = cell.client().endpoint_list("tester", "fixed").await.unwrap();
     assert_eq!(endpoints.len(), 1, "{endpoints:?}");
-    // The port goes to another one once it is free.
+    // Another task gets the port once it is free.
     let first = tasks.iter().find(|task| is_running(task)).unwrap().index;
     cell.borough(&["task", "restart", &format!("fixed/{first}")]).await.ended(0);
     cell.tasks_until("fixed", "one healthy again", |tasks| {
@@ -46,7 +46,7 @@ async fn nodes_of_one_address_give_a_fixed_port_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_port_that_somebody_else_has_fails_the_start_and_shows_no_health() {
+async fn a_port_of_another_process_fails_the_start_and_shows_no_health() {
     let cell = TestCell::start(options!().nodes(1)).await;
     let slot = PortSlot::take();
     let server = TcpListener::bind(("127.0.0.1", slot.http())).unwrap();

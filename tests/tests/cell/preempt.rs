@@ -1,4 +1,4 @@
-//! A full node: who gives way to whom, with what notice, and who comes back.
+//! A full node: which task is evicted for which, with what notice, and which comes back.
 
 use borough_proto::v1::{StopReason, Task, TaskState};
 use borough_tests::{TestCell, Watcher, is_up, options, until};
@@ -12,11 +12,11 @@ fn job(name: &str, band: &str, count: u32, more: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_production_job_takes_the_place_of_batch_tasks_which_come_back_when_there_is_room() {
+async fn a_production_job_preempts_batch_tasks_which_return_with_free_capacity() {
     let cell = TestCell::start(options!().nodes(1).cards(&["gpu=GPU-a", "gpu=GPU-b"])).await;
     cell.run("low.yaml", &job("low", "batch", 2, "preemption: {down_max: 1}\n")).await;
     cell.tasks_until("low", "running", |tasks| is_up(tasks, 2)).await;
-    // What is shown before it happens: one task of the two gives way.
+    // The plan shows it before it happens: one task of the two is evicted.
     let file = cell.file("high.yaml", &job("high", "production", 1, ""));
     let plan = cell.borough(&["job", "plan", &file, "-o", "json"]).await.ended(1).json();
     let placed = &plan["placements"][0];
@@ -27,7 +27,7 @@ async fn a_production_job_takes_the_place_of_batch_tasks_which_come_back_when_th
 
     cell.borough(&["job", "run", &file, "--detach"]).await.ended(0);
     let index: usize = shown.rsplit('/').next().unwrap().parse().unwrap();
-    // It is held until its victim, which ignores SIGTERM, is killed at the end of its grace: both are never there at once.
+    // It is held until its victim, which ignores SIGTERM, is killed at the end of its grace: both never run at once.
     let seen = until("the victim being stopped", || async {
         let (low, high) = (cell.tasks("low").await, cell.tasks("high").await);
         let victim = low.get(index).filter(|task| task.state() == TaskState::Stopping).cloned();
@@ -40,10 +40,10 @@ async fn a_production_job_takes_the_place_of_batch_tasks_which_come_back_when_th
     let low = cell.tasks("low").await;
     let waits = |task: &Task| task.state() == TaskState::Pending;
     assert!(waits(&low[index]) && low[1 - index].incarnation == 1, "{low:?}");
-    // Nothing of lower priority is left that it could take: the explanation says so, and nobody else is evicted.
+    // No task of lower priority is left to evict: the explanation says so, and nobody else is evicted.
     let why = cell.borough(&["why", &format!("low/{index}")]).await.ended(0);
     why.says("fits on none");
-    // Room returns, and with it the task that gave way: the eviction was no failure of it.
+    // Capacity is free again, and the evicted task returns: the eviction was no failure of it.
     cell.borough(&["job", "stop", "high"]).await.ended(0);
     let low = cell.tasks_until("low", "both running again", |tasks| is_up(tasks, 2)).await;
     assert_eq!((low[index].incarnation, low[index].failures), (2, 0), "{low:?}");
@@ -59,7 +59,7 @@ async fn a_preemptor_bounds_the_notice_and_the_victim_is_withdrawn_at_once() {
     cell.run("low.yaml", &served).await;
     let watcher = Watcher::start(cell.client(), "low").await;
     watcher.until_published(1).await;
-    // Without the bound it would wait for ten minutes, longer than this test has patience.
+    // Without the bound it would wait for ten minutes, longer than this test does.
     let bounded = job("high", "production", 1, "preemption: {notice_max: 100ms}\n");
     cell.borough(&["job", "run", &cell.file("high.yaml", &bounded)]).await.ended(0);
     watcher.until_published(0).await;
@@ -70,12 +70,12 @@ async fn a_preemptor_bounds_the_notice_and_the_victim_is_withdrawn_at_once() {
     let plan =
         cell.borough(&["job", "plan", &cell.file("meek.yaml", &meek), "-o", "json"]).await.ended(1).json();
     assert_eq!(plan["placements"], serde_json::json!([]), "{plan}");
-    // Nor does production within production.
+    // A production task evicts no other production task.
     let equal = job("equal", "299", 1, "");
     let plan =
         cell.borough(&["job", "plan", &cell.file("equal.yaml", &equal), "-o", "json"]).await.ended(1).json();
     assert_eq!(plan["placements"], serde_json::json!([]), "{plan}");
-    // First the one that waits: once the card is free it would run again, and take its ten minutes.
+    // First the waiting one: once the card is free it would run again, and take its ten minutes.
     for job in ["low", "high"] {
         cell.borough(&["job", "stop", job]).await.ended(0);
     }
@@ -83,7 +83,7 @@ async fn a_preemptor_bounds_the_notice_and_the_victim_is_withdrawn_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_task_that_began_only_just_now_is_left_alone_until_the_operator_says_otherwise() {
+async fn a_freshly_started_task_is_protected_until_the_operator_changes_that() {
     let cell = TestCell::start(options!().nodes(1).cards(&["gpu=GPU-a"])).await;
     cell.borough(&["cell", "set", "--fresh-start", "25h"]).await.ended(2).warns("86400000 milliseconds");
     cell.borough(&["cell", "set", "--fresh-start", "1h"]).await.ended(0).says("fresh start");
@@ -95,7 +95,7 @@ async fn a_task_that_began_only_just_now_is_left_alone_until_the_operator_says_o
     cell.borough(&["job", "run", &high, "--detach"]).await.ended(0);
     let why = cell.borough(&["why", "high"]).await;
     why.says("waits for tasks of lower priority that have only just started");
-    // Workers and gateways go by what is set now, without a restart.
+    // Workers and gateways use the present settings, without a restart.
     cell.borough(&["cell", "set", "--fresh-start", "0s"]).await.ended(0);
     cell.tasks_until("high", "running in the freed place", |tasks| is_up(tasks, 1)).await;
     assert_eq!(cell.tasks("low").await[0].incarnation, 1);
@@ -106,7 +106,7 @@ async fn a_task_that_began_only_just_now_is_left_alone_until_the_operator_says_o
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_queue_takes_back_what_it_is_guaranteed_once_the_operator_says_so() {
+async fn a_queue_reclaims_its_guarantee_once_the_operator_allows_it() {
     let running = |tasks: &[Task]| tasks.iter().filter(|task| task.state() == TaskState::Running).count();
     let cards = ["gpu=GPU-a", "gpu=GPU-b", "gpu=GPU-c", "gpu=GPU-d"];
     let cell = TestCell::start(options!().nodes(1).cards(&cards)).await;
@@ -132,7 +132,7 @@ async fn a_queue_takes_back_what_it_is_guaranteed_once_the_operator_says_so() {
     assert!(evicted.clone().count() == 2 && evicted.clone().all(|task| task.incarnation == 1), "{spare:?}");
     let why = cell.borough(&["why", "owed"]).await.ended(0);
     why.says("queue research has 50% of the cell and is guaranteed 50%: it takes no more back");
-    // Who gave way takes nothing back in turn, and comes back with room.
+    // The evicted task evicts nobody, and returns when capacity is free.
     cell.borough(&["job", "stop", "owed"]).await.ended(0);
     cell.tasks_until("spare", "all running again", |tasks| is_up(tasks, 4)).await;
     let later = cell.file("later.yaml", &job("later", "research", 1));

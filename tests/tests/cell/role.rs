@@ -1,4 +1,4 @@
-//! Control roles as processes of their own over one FoundationDB server: each can be killed, and the others go on.
+//! Control roles as separate processes over one FoundationDB server: each can be killed, and the others continue.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +21,7 @@ const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 /// Processes of one cell, by name.
 struct Roles {
     children: BTreeMap<String, Child>,
-    /// Of the faults in every role's store.
+    /// The seed of the faults in every role's store.
     seed: String,
     store: TestStore,
     ports: PortSlot,
@@ -132,7 +132,7 @@ impl Drop for Roles {
         if std::thread::panicking() {
             eprintln!("--- seed of the faults: {}\n{}", self.seed, self.logs());
         }
-        // Agents first would leave their tasks to the guard, which ends them by what they recorded.
+        // If the agents ended first, the guard would have to end their tasks by their records.
         for child in self.children.values_mut() {
             child.kill().ok();
             child.wait().ok();
@@ -174,7 +174,7 @@ async fn roles_are_processes_of_their_own_and_any_of_them_may_die() {
     until("the first controller leads", || async { roles.logs().contains("leads the cell").then_some(()) })
         .await;
     roles.control("controller-2", &["--http-listen", &wait]);
-    // Each agent begins with a gateway of its own, and goes to the other one when that is gone.
+    // Each agent begins with a gateway of its own, and uses the other one when that is gone.
     let range = |from: u16| format!("{}-{}", first + from, first + from + 9);
     roles.agent("node-1", &format!("{grpc_a},{grpc_b}"), &range(20));
     roles.agent("node-2", &format!("{grpc_b},{grpc_a}"), &range(40));
@@ -186,7 +186,7 @@ async fn roles_are_processes_of_their_own_and_any_of_them_may_die() {
         tasks.iter().filter(|task| is_running(task)).count() == 2
     });
     let tasks = up.await;
-    // The agents hold sessions with different gateways, and each gateway reaches both.
+    // The agents have sessions with different gateways, and each gateway reaches both.
     for client in [&a, &b] {
         for task in &tasks {
             let task = TaskRef { job: job.clone(), index: task.index };
@@ -202,8 +202,8 @@ async fn roles_are_processes_of_their_own_and_any_of_them_may_die() {
         }
     }
 
-    // Whoever dies, the others do its work: a scheduler after its lease, a controller after its lease, an agent with
-    // the gateway that is left.
+    // Another role takes over from each dead one: a scheduler or controller after its lease, an agent's session at the
+    // remaining gateway.
     roles.kill("scheduler-1");
     roles.kill("controller-1");
     roles.kill("gateway-a");

@@ -1,4 +1,4 @@
-//! What a cell keeps from other users of the machine, and from its own tasks.
+//! Secrets of a cell: kept from other users of the machine, and from the cell's own tasks.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -18,7 +18,7 @@ task:
   grace: 200ms
 "#;
 
-/// Every file and directory below `directory` that group or others may use in some way.
+/// Every file and directory below `directory` with permissions for group or others.
 fn open_to_others(directory: &Path) -> Vec<String> {
     let mut open = Vec::new();
     let mut left = vec![directory.to_owned()];
@@ -41,7 +41,7 @@ fn open_to_others(directory: &Path) -> Vec<String> {
     open
 }
 
-/// A task's own directory: its mode is the task's business, and the directories above it keep others out.
+/// A task's own directory: the task decides its mode, and the directories above keep others out.
 fn is_the_tasks_own(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name == "work")
 }
@@ -55,10 +55,10 @@ async fn no_file_of_a_cell_is_for_others() {
     assert_eq!(open_to_others(&root), [""; 0]);
     let logs = root.join("nodes/alpha-1/attempts");
     assert!(fs::read_dir(logs).unwrap().count() > 0, "there is something to look at");
-    // As versions before this one left it.
+    // As earlier versions left it.
     assert!(cell.control_stop().await.success());
     let kept = ["log", "records", "nodes/alpha-1", "nodes/alpha-1/attempts", "nodes/alpha-1/ended"];
-    // There is no such directory where the cell is on FoundationDB.
+    // With FoundationDB this directory does not exist.
     let store = Some(root.join("store")).filter(|store| store.exists());
     for path in kept.iter().map(|path| root.join(path)).chain(store) {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -74,7 +74,7 @@ async fn no_file_of_a_cell_is_for_others() {
     cell.finish().await;
 }
 
-/// A client of the cell with the token that its agents have.
+/// A client of the cell with the token of its agents.
 fn client_of_a_node(cell: &TestCell) -> (Client, String) {
     let token = fs::read_to_string(cell.root().join("node-token-alpha")).unwrap().trim().to_owned();
     let mut config = ClientConfig::new(vec![cell.grpc()], "tester", "alpha");
@@ -107,7 +107,7 @@ async fn a_nodes_token_opens_nothing_but_sessions() {
     cell.finish().await;
 }
 
-/// Tries to read each file of `FILES`, to plant a link, and says what it is.
+/// Tries to read each file of `FILES` and to plant a link, and writes the results.
 const SPY: &str = r#"
 name: spy
 task:
@@ -130,7 +130,7 @@ task:
   grace: 200ms
 "#;
 
-/// What the task of a job has written so far, once it is `done`.
+/// The output of a job's task, once it has written `done`.
 async fn said(cell: &TestCell, job: &str) -> String {
     until("what the spy says", || async {
         let logs = cell.borough(&["task", "logs", &format!("{job}/0")]).await.ended(0);
@@ -191,7 +191,7 @@ async fn a_task_reads_no_token_no_state_and_nothing_of_another_owner() {
     let uid = users.split(' ').next().unwrap().to_owned();
     assert_eq!(users, format!("{uid} gid {uid} groups {uid}"));
     assert_ne!(uid, "0");
-    // A command beside it is the same user; the other owner's task is another.
+    // A command in its environment is the same user; the other owner's task is another.
     cell.borough(&["task", "exec", "spy/0", "--", "id", "-u"]).await.ended(0).says(&uid);
     let token = root.join("token").display().to_string();
     let read = cell.borough(&["task", "exec", "spy/0", "--", "cat", &token]).await;
@@ -199,7 +199,7 @@ async fn a_task_reads_no_token_no_state_and_nothing_of_another_owner() {
     let other = fs::read_to_string(format!("/proc/{}/status", keeper.pid.unwrap())).unwrap();
     let other = other.lines().find_map(|line| line.strip_prefix("Uid:\t")).unwrap().to_owned();
     assert!(!other.starts_with("0\t") && !other.starts_with(&uid), "{other}");
-    // Nothing of a task is left when it is forgotten.
+    // Nothing of a task is left after it is forgotten.
     let process = ProcessId::find(keeper.pid.unwrap()).unwrap();
     cell.borough(&["--user", "other", "job", "stop", "keeper"]).await.ended(0);
     until("the end of the keeper", || async { (!process.alive() && !own.exists()).then_some(()) }).await;

@@ -12,7 +12,7 @@ fn file(name: &str, profile: &str) -> String {
     )
 }
 
-/// Where the only task of a job runs.
+/// The node of the only task of a job.
 async fn node_of(cell: &TestCell, name: &str, profile: &str) -> String {
     cell.run(&format!("{name}.yaml"), &file(name, profile)).await;
     let tasks = cell
@@ -34,14 +34,14 @@ async fn a_cell_is_filled_by_the_profile_that_it_was_given_last() {
     set.ended(0).says("swarm-spread").says("rack");
     let third = node_of(&cell, "third", "").await;
     assert_ne!(third, first, "the one with fewer tasks, without a restart");
-    // A job's own profile goes before the cell's.
+    // A job's own profile overrides the cell's.
     let own = node_of(&cell, "own", "profile: swarm-binpack\n").await;
     assert_eq!(own, first);
     let plan = cell.file("planned.yaml", &file("planned", ""));
     cell.borough(&["job", "plan", &plan]).await.says(&third);
     let unknown = cell.file("unknown.yaml", &file("unknown", "profile: \"kubernetes:spread=NaN\"\n"));
     cell.borough(&["job", "run", &unknown]).await.ended(2).warns("from 0 to 100");
-    // Queues: a job names one that is there, and waits where it is full.
+    // Queues: a job names an existing one, and waits if it is full.
     let queues = [
         "cell",
         "set",
@@ -94,7 +94,7 @@ async fn batch_work_and_services_have_schedulers_of_their_own_by_a_rule_of_the_c
     assert_eq!(placers(&cell, "sums").await, BTreeSet::from(["scheduler/fast".to_owned()]));
     cell.borough(&["job", "plan", &cell.file("again.yaml", &batch("sums"))]).await.ended(0).says("no change");
 
-    // A scheduler that nobody serves: the job is admitted, and everybody who asks is told why it waits.
+    // A scheduler without a worker: the job is admitted, and every view says why it waits.
     let spare = cell.file("spare.yaml", &format!("{}priority: 50\n", batch("spare")));
     let unserved = "no worker serves scheduler spare, and none ever has";
     let plan = cell.borough(&["job", "plan", &spare]).await.ended(1);
@@ -103,7 +103,7 @@ async fn batch_work_and_services_have_schedulers_of_their_own_by_a_rule_of_the_c
     cell.borough(&["why", "spare"]).await.ended(0).says(unserved);
     cell.borough(&["cell", "status"]).await.ended(0).says(&format!("warning: {unserved}; 1 job is its"));
     assert!(cell.tasks("spare").await.iter().all(|task| task.state() == TaskState::Pending));
-    // It stays where it was admitted; a job of its name after it is a new one.
+    // It keeps its scheduler; a later job of its name is a new one.
     cell.borough(&["cell", "set", "--no-schedulers"]).await.ended(0);
     cell.borough(&["job", "plan", &spare]).await.ended(0).says("no change");
     cell.borough(&["job", "stop", "spare"]).await.ended(0);

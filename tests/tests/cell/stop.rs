@@ -8,7 +8,7 @@ use borough_proto::v1::{EndReason, Task};
 use borough_tests::{TestCell, is_up, options, until};
 use rustix::process::Signal;
 
-/// A service of one that writes down that it has seen SIGTERM, and then ends or not.
+/// A service of one task that records SIGTERM, and then ends or not.
 fn job(seen: &Path, then: &str, grace: &str) -> String {
     let script = format!("trap 'echo seen >> {}; {then}' TERM; while :; do sleep 0.05; done", seen.display());
     format!("name: last\ntask:\n  command: [sh, -c, {script:?}]\n  grace: {grace}\n")
@@ -23,7 +23,7 @@ struct Scene {
 impl Scene {
     async fn new(then: &str, grace: &str, dev_arguments: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        // Where the test runs as root the task does not: what it writes down goes where everybody may write.
+        // If the test runs as root, the task does not: its file must be writable for everybody.
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
         let seen = directory.path().join("seen");
         let cell = TestCell::start(options!().nodes(1).dev_arguments(dev_arguments)).await;
@@ -31,7 +31,7 @@ impl Scene {
         Self { cell, seen, _directory: directory }
     }
 
-    /// How often the task has seen SIGTERM.
+    /// How often the task got SIGTERM.
     fn terms(&self) -> usize {
         fs::read_to_string(&self.seen).unwrap_or_default().lines().count()
     }
@@ -50,7 +50,7 @@ impl Scene {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn an_interrupted_cell_stops_its_tasks_as_their_jobs_say() {
+async fn an_interrupted_cell_stops_its_tasks_as_their_jobs_specify() {
     for signal in [Signal::INT, Signal::TERM] {
         let mut scene = Scene::new("exit 0", "1m", &[]).await;
         scene.signal(signal);
@@ -82,7 +82,7 @@ async fn a_second_interrupt_cuts_the_wait_short() {
     let task = scene.next().await;
     let exit = task.exit.unwrap();
     assert_eq!((exit.signal, exit.message.as_str()), (Some(9), "its cell was shut down"), "{exit:?}");
-    // Nothing but SIGKILL ends this one.
+    // Only SIGKILL ends this one.
     scene.signal(Signal::INT);
     until("SIGTERM for the task", || async { (scene.terms() == 2).then_some(()) }).await;
     scene.signal(Signal::TERM);

@@ -1,4 +1,4 @@
-//! Single tasks: killed, restarted, signalled, looked into.
+//! Single tasks: killed, restarted, signalled, inspected.
 
 use borough_proto::v1::Health;
 use borough_shim::process::ProcessId;
@@ -49,7 +49,7 @@ async fn people_look_into_tasks_signal_and_restart_them() {
         "restart": {"mode": "always", "backoff": "100ms"},
     });
     cell.run("spoken.json", &job.to_string()).await;
-    // exec: the task's environment and directory, the command's own end.
+    // exec: the task's environment and directory, and the command's exit code.
     cell.borough(&["task", "exec", "spoken/0", "--", "sh", "-c", "echo $WORD $BOROUGH_JOB; exit 7"])
         .await
         .ended(7)
@@ -77,7 +77,7 @@ async fn people_look_into_tasks_signal_and_restart_them() {
         .remove(0);
     assert_ne!(next.pid, first.pid);
     assert_eq!(next.failures, 0, "a restart is no failure");
-    // The followed output ends with the attempt it is of, and is all of it.
+    // The followed output ends with its attempt, and is complete.
     let (attempt, status) = (first.incarnation, follow.wait());
     assert!(tokio::time::timeout(borough_tests::DEADLINE, status).await.unwrap().unwrap().success());
     let output = follow.wait_with_output().await.unwrap();
@@ -94,7 +94,7 @@ async fn people_look_into_tasks_signal_and_restart_them() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn what_cannot_start_or_is_never_healthy_says_so() {
+async fn a_failed_start_and_a_missing_health_are_reported() {
     let cell = TestCell::start(options!().nodes(1)).await;
     let missing = cell.file(
         "missing.yaml",

@@ -1,11 +1,11 @@
-//! Watches from where nobody can go on: the watcher is told to list again.
+//! Watches from positions that cannot be resumed: the watcher gets an error and must list again.
 
 use borough_client::{CellItem, EndpointItem};
 use borough_proto::v1::{Cursor, WatchFilter};
 use borough_tests::{TestCell, http_get, journal_trim_all, options};
 use futures::StreamExt as _;
 
-/// Whether a watch of the cell from `cursor` says that it cannot go on.
+/// The error of a watch of the cell from `cursor` that cannot be resumed.
 async fn is_told(cell: &TestCell, cursor: Cursor) -> Option<String> {
     let mut changes = cell.client().watch_cell(WatchFilter::default(), Some(cursor));
     match tokio::time::timeout(borough_tests::DEADLINE, changes.next()).await.unwrap() {
@@ -15,7 +15,7 @@ async fn is_told(cell: &TestCell, cursor: Cursor) -> Option<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn trimmed_and_foreign_cursors_are_told_to_list_again() {
+async fn watchers_with_trimmed_or_foreign_cursors_must_list_again() {
     let mut cell = TestCell::start(options!().nodes(1)).await;
     let begin = cell.client().cell_get().await.unwrap().1.unwrap();
     cell.run("one.yaml", "name: one\ntask: {command: [sleep, 600], ports: [http], grace: 200ms}\n").await;
@@ -23,7 +23,7 @@ async fn trimmed_and_foreign_cursors_are_told_to_list_again() {
     let foreign = Cursor { store_epoch: begin.store_epoch + 1, ..begin.clone() };
     assert!(is_told(&cell, foreign.clone()).await.is_some());
 
-    // A watch of endpoints is told, and then gets everything again.
+    // A watch of endpoints gets a resync, and then everything again.
     let mut endpoints = cell.client().watch_endpoints("tester", "one", Some(foreign));
     let first = endpoints.next().await.unwrap().unwrap();
     assert!(matches!(first, EndpointItem::Resync(_)), "{first:?}");
@@ -39,7 +39,7 @@ async fn trimmed_and_foreign_cursors_are_told_to_list_again() {
     journal_trim_all(cell.store(), "alpha").await;
     cell.control_start().await;
     assert!(is_told(&cell, begin).await.is_some(), "trimmed");
-    // What is newer goes on as before.
+    // Newer changes arrive as before.
     let now = cell.client().cell_get().await.unwrap().1.unwrap();
     cell.run("two.yaml", "name: two\ncount: 0\ntask: {command: [sleep, 1]}\n").await;
     assert!(is_told(&cell, now).await.is_none());

@@ -1,4 +1,4 @@
-//! The web example: from its job file to endpoints that answer, and every view of them.
+//! The web example: from its job file to endpoints that answer, in every view.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
