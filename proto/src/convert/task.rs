@@ -124,22 +124,6 @@ pub fn stop_reason_to_message(reason: StopReason) -> v1::StopReason {
     }
 }
 
-/// Why a task is stopped; `None` where the message does not say.
-pub fn stop_reason_from_message(reason: i32) -> Option<StopReason> {
-    match v1::StopReason::try_from(reason).ok()? {
-        v1::StopReason::Unspecified => None,
-        v1::StopReason::JobStopped => Some(StopReason::JobStopped),
-        v1::StopReason::JobShrunk => Some(StopReason::JobShrunk),
-        v1::StopReason::Restart => Some(StopReason::Restart),
-        v1::StopReason::Unhealthy => Some(StopReason::Unhealthy),
-        v1::StopReason::Drained => Some(StopReason::Drained),
-        v1::StopReason::Preempted => Some(StopReason::Preempted),
-        v1::StopReason::Updated => Some(StopReason::Updated),
-        v1::StopReason::Tainted => Some(StopReason::Tainted),
-        v1::StopReason::Shutdown => Some(StopReason::Shutdown),
-    }
-}
-
 /// Why an attempt ended.
 pub fn end_reason_to_message(reason: EndReason) -> v1::EndReason {
     match reason {

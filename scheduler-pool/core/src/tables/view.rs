@@ -48,13 +48,6 @@ pub struct SnapshotTask {
     pub assumed: bool,
 }
 
-impl SnapshotTask {
-    /// Whether it wants a node, now or after its back-off.
-    pub fn state_open(&self) -> bool {
-        self.state == TaskState::Pending
-    }
-}
-
 fn task_view(id: TaskId, slot: &TaskSlot) -> Option<SnapshotTask> {
     Some(SnapshotTask {
         id,

@@ -6,8 +6,8 @@ use borough_model::job::{
     Affinity, AffinityKind, Constraint, ConstraintOperator, JobState, Spread, band, taint_tolerated,
 };
 use borough_model::node::{
-    Within, confinement, core_speed, node_alloc_add, node_alloc_promise, node_attribute, node_free,
-    node_open, ports_pick, tolerations_in_force,
+    Within, confinement, core_speed, node_alloc_add, node_alloc_promise, node_free, node_open,
+    package_attribute, tolerations_in_force,
 };
 use borough_model::resource::shortfall;
 use borough_model::task::task_transition;
@@ -18,6 +18,26 @@ use borough_scheduler_core::{PendingQueue, PendingTask, Plan};
 
 use crate::preempt;
 use crate::world::World;
+
+/// The value that a constraint compares: `node.name`, else a label, else an installed package, else an attribute.
+fn node_attribute<'a>(row: &'a NodeRow, key: &str) -> Option<&'a str> {
+    if key == "node.name" {
+        return Some(row.name.as_str());
+    }
+    let of_package =
+        || row.packages.iter().any(|package| package_attribute(package) == key).then_some("installed");
+    let label = row.labels.get(key).map(String::as_str);
+    label.or_else(of_package).or_else(|| row.attributes.get(key).map(String::as_str))
+}
+
+/// Whether a node has free ports for a spec.
+fn ported(world: &World, spec: &JobSpec, row: &NodeRow, alloc: &NodeAlloc) -> bool {
+    let cooling = |port: &u16| alloc.ports_cooling.get(port).is_some_and(|&until_ms| until_ms > world.now_ms);
+    let free = |port: &u16| !alloc.ports.contains(port) && !cooling(port);
+    let fixed: Vec<u16> = spec.task.ports.iter().filter_map(|port| port.number).collect();
+    let open = (row.port_first..=row.port_last).filter(|port| free(port) && !fixed.contains(port));
+    fixed.iter().all(free) && open.count() >= spec.task.ports.len() - fixed.len()
+}
 
 /// Whether a node meets a constraint.
 pub fn met(row: &NodeRow, constraint: &Constraint) -> bool {
@@ -217,7 +237,7 @@ pub fn fits(world: &World, spec: &JobSpec, index: u32, row: &NodeRow, alloc: &No
             .filter(|constraint| constraint.preference.is_none())
             .all(|hard| met(row, hard))
         && constrained(world, spec, row)
-        && ports_pick(row, alloc, &spec.task.ports, 0, world.now_ms).is_ok()
+        && ported(world, spec, row, alloc)
         && shortfall(spec.resources_for(index), &free).is_empty()
         && carded(spec, index, row, &free)
         && contained(spec, index, row, &free)

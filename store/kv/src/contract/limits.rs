@@ -8,8 +8,6 @@ pub const VALUE_BYTES_MAX: usize = 100_000;
 pub const TRANSACTION_BYTES_MAX: usize = 10_000_000;
 /// Versions a transaction may span between its read version and its commit (1007 beyond): five seconds.
 pub const TRANSACTION_LIFE_VERSIONS: i64 = 5_000_000;
-/// Versions that pass in a second.
-pub const VERSIONS_PER_SECOND: i64 = 1_000_000;
 /// How far versions jump at a restart: further than any version that a client may have seen.
 pub const RECOVERY_VERSION_JUMP: i64 = 100_000_000;
 /// Transactions in one commit batch: the batch index has two bytes.

@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use borough_kv::{Transaction, Versionstamp};
 use borough_model::{Delta, JournalEntry, RequestId};
 
-use super::{Cursor, JournalPart, PART_BYTES_MAX};
+use super::{JournalPart, PART_BYTES_MAX};
 use crate::cell::{CellGate, CellState, GateOpen, gate_check_open};
 use crate::error::{StoreError, StoreResult};
 use crate::keys::{self, CellGateKey, CellSpace, JournalHeadKey, JournalKey, KeyKind};
@@ -119,11 +119,6 @@ impl ChangeSet {
             keys::write_stamped_key(tx, &self.space, &key, value)?;
         }
         keys::write_stamped_value(tx, &self.space, &JournalHeadKey {})
-    }
-
-    /// The cursor of this change's entry, given the stamp of its commit.
-    pub fn cursor_at(store_epoch: u64, stamp: Versionstamp) -> Cursor {
-        Cursor { store_epoch, stamp }
     }
 }
 

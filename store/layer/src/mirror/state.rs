@@ -113,11 +113,6 @@ impl MirrorState {
         self.tasks.range(tasks_of(job)).map(|(_, row)| row)
     }
 
-    /// Endpoints of a job's tasks, by index.
-    pub fn job_endpoints(&self, job: JobId) -> impl Iterator<Item = &MirroredEndpoint> {
-        self.endpoints.range(tasks_of(job)).map(|(_, endpoint)| endpoint)
-    }
-
     /// Tasks that take capacity of a node, and those that were lost with it and not yet rescheduled: the same as the
     /// store's own index.
     pub fn node_tasks(&self, node: NodeId) -> impl Iterator<Item = &Arc<TaskRow>> {

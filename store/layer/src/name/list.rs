@@ -39,17 +39,6 @@ pub async fn endpoint_list(
     endpoint_page(tx, space, &Prefix::of_two(user, job), after, limit).await
 }
 
-/// The endpoints of all jobs of a user, or of everyone, after a key, at most `limit`.
-pub async fn endpoint_list_user(
-    tx: &Transaction,
-    space: &CellSpace,
-    user: Option<&Name>,
-    after: Option<EndpointKey>,
-    limit: usize,
-) -> StoreResult<EndpointPage> {
-    endpoint_page(tx, space, &user.map_or_else(Prefix::all, Prefix::of), after, limit).await
-}
-
 async fn endpoint_page(
     tx: &Transaction,
     space: &CellSpace,

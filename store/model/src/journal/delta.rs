@@ -60,28 +60,4 @@ impl Delta {
             Self::Gang { row } => row.revision,
         }
     }
-
-    /// Returns true if its row is removed.
-    pub fn is_removal(&self) -> bool {
-        match self {
-            Self::NodeRemoved { .. }
-            | Self::JobRemoved { .. }
-            | Self::TaskRemoved { .. }
-            | Self::EndpointWithdrawn { .. } => true,
-            Self::Node { .. }
-            | Self::NodeAlloc { .. }
-            | Self::NodeLoad { .. }
-            | Self::Job { .. }
-            | Self::Task { .. }
-            | Self::Endpoint { .. }
-            | Self::Gang { .. }
-            | Self::CellSettings { .. } => false,
-        }
-    }
-}
-
-/// Returns true if `new` replaces `old` in a cache: it is of the same row and of a later revision. Of two deltas with
-/// one revision the applied one stays: they are the same.
-pub fn delta_supersedes(old: &Delta, new: &Delta) -> bool {
-    old.key() == new.key() && new.revision() > old.revision()
 }

@@ -10,7 +10,7 @@ use crate::task::{Endpoint, GangRow, TaskRow};
 
 mod delta;
 
-pub use delta::{DeltaKey, delta_supersedes};
+pub use delta::DeltaKey;
 
 /// The entry of one transaction.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Serialize, Deserialize)]

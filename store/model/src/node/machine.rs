@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::package::package_value;
 use super::pressure::pressure_applied;
 use super::{
     AgentIdentity, Card, NodeRow, NodeState, NumaDomain, Pressure, Taint, cards_counted, core_speed,
@@ -199,15 +198,4 @@ pub fn node_open(row: &NodeRow) -> Result<(), NodeClosed> {
         NodeState::Ready if !row.schedulable => Err(NodeClosed::Cordoned),
         NodeState::Ready => Ok(()),
     }
-}
-
-/// The value that a constraint compares: `node.name`, else a label, else an installed package (`package/web/1.4.2`),
-/// else an attribute. Operators set labels, so those override what the agent found.
-pub fn node_attribute<'a>(row: &'a NodeRow, key: &str) -> Option<&'a str> {
-    if key == "node.name" {
-        return Some(row.name.as_str());
-    }
-    let of_package = || package_value(&row.packages, key);
-    let label = row.labels.get(key).map(String::as_str);
-    label.or_else(of_package).or_else(|| row.attributes.get(key).map(String::as_str))
 }

@@ -35,12 +35,10 @@ pub use identity::{
     node_admit, session_next,
 };
 pub use load::{LoadMeasured, NodeLoad, node_load_next};
-pub use machine::{
-    NodeClosed, NodeEvent, NodeFacts, NodeTransition, node_attribute, node_new, node_open, node_transition,
-};
+pub use machine::{NodeClosed, NodeEvent, NodeFacts, NodeTransition, node_new, node_open, node_transition};
 pub(crate) use package::task_packages_check;
 pub use package::{NODE_PACKAGES_MAX, node_packages_kept, package_attribute, package_attributes};
-pub use port::{PortsShort, port_space, ports_pick};
+pub use port::port_space;
 pub use pressure::{PRESSURE_PREFIX, Pressure, pressure_of, tolerations_in_force};
 pub use promise::{
     LEAVE_MARGIN_MS, holds_ready, leave_due_ms, node_alloc_forgo, node_alloc_fulfil, node_alloc_promise,

@@ -47,12 +47,6 @@ pub fn package_attributes(packages: &BTreeSet<String>) -> impl Iterator<Item = (
     packages.iter().map(|package| (package_attribute(package), INSTALLED))
 }
 
-/// The value of the attribute `key` of a node that has these packages.
-pub(super) fn package_value<'a>(packages: &BTreeSet<String>, key: &str) -> Option<&'a str> {
-    let package = key.strip_prefix(ATTRIBUTE_PREFIX)?;
-    packages.contains(package).then_some(INSTALLED)
-}
-
 /// Checks the packages that a task asks for.
 pub(crate) fn task_packages_check(fields: &mut FieldErrors, packages: &[String]) {
     let count = format!("{} packages", packages.len());
@@ -79,6 +73,7 @@ mod tests {
         let long = (0..500).map(|number| format!("{number:0>100}/1"));
         let kept = node_packages_kept(long);
         assert_eq!(kept.len(), NODE_PACKAGES_BYTES_MAX / 102);
-        assert_eq!(package_value(&kept, &package_attribute(kept.first().unwrap())), Some("installed"));
+        let attribute = package_attribute(kept.first().unwrap());
+        assert_eq!(package_attributes(&kept).next(), Some((attribute, "installed")));
     }
 }

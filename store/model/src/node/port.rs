@@ -1,11 +1,8 @@
-//! Assigns a task's ports on a node: fixed ones as they are, the others from the node's range.
+//! Which nodes share the ports of one address.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use super::{NodeAlloc, NodeRow};
-use crate::job::PortSpec;
-use crate::task::PortAssignment;
+use super::NodeRow;
 
 /// The port space of a node: nodes of one space cannot assign the same port twice. It is the node's address, in one
 /// spelling. A loopback address means its machine's, and so counts within one boot only. `None` if the node shares no
@@ -19,64 +16,6 @@ pub fn port_space(row: &NodeRow) -> Option<String> {
         (Some(address), false) => Some(address.to_string()),
         (None, false) => (!host.is_empty()).then(|| host.trim_end_matches('.').to_owned()),
     }
-}
-
-/// Why a node has no ports for a task.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PortsShort {
-    /// Another task has the fixed port, or it cools down.
-    #[error("port {port} is taken")]
-    FixedTaken { port: u16 },
-    /// The range has no free port left.
-    #[error("{wanted} ports wanted, {free} free from {first} to {last}")]
-    RangeFull {
-        /// The number of ports to assign.
-        wanted: usize,
-        /// Free ports of the range.
-        free: usize,
-        /// First port of the range.
-        first: u16,
-        /// Last port of the range.
-        last: u16,
-    },
-}
-
-/// A number for every port of `wanted`, in its order. `seed` selects where in the range the search begins, so that
-/// concurrent workers rarely choose the same numbers. The same arguments give the same answer.
-pub fn ports_pick(
-    row: &NodeRow,
-    alloc: &NodeAlloc,
-    wanted: &[PortSpec],
-    seed: u64,
-    now_ms: i64,
-) -> Result<Vec<PortAssignment>, PortsShort> {
-    let cooling = |port: &u16| alloc.ports_cooling.get(port).is_some_and(|&until_ms| until_ms > now_ms);
-    let taken = |port: &u16| alloc.ports.contains(port) || cooling(port);
-    let fixed: BTreeSet<u16> = wanted.iter().filter_map(|port| port.number).collect();
-    if let Some(&port) = fixed.iter().find(|port| taken(port)) {
-        return Err(PortsShort::FixedTaken { port });
-    }
-    let open = wanted.iter().filter(|port| port.number.is_none()).count();
-    let free = |port: &u16| !taken(port) && !fixed.contains(port);
-    let picked: Vec<u16> = range_from(row.port_first, row.port_last, seed).filter(free).take(open).collect();
-    if picked.len() < open {
-        let (first, last) = (row.port_first, row.port_last);
-        return Err(PortsShort::RangeFull { wanted: open, free: picked.len(), first, last });
-    }
-    let mut picked = picked.into_iter();
-    let numbers = wanted.iter().filter_map(|port| Some((port, port.number.or_else(|| picked.next())?)));
-    Ok(numbers.map(|(port, number)| PortAssignment { name: port.name.clone(), number }).collect())
-}
-
-/// The whole range once, beginning at the place that the seed selects.
-fn range_from(first: u16, last: u16, seed: u64) -> impl Iterator<Item = u16> {
-    let size = u64::from(last.saturating_sub(first)) + u64::from(first <= last);
-    let begin = if size == 0 { 0 } else { seed % size };
-    let at = move |step: u64| {
-        let offset = (begin + step) % size.max(1);
-        u16::try_from(offset).ok().and_then(|offset| first.checked_add(offset))
-    };
-    (0..size).filter_map(at)
 }
 
 #[cfg(test)]

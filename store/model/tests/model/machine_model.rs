@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use borough_model::id::{GangId, Incarnation, JobId, NodeId, TaskId};
-use borough_model::job::{JobKind, PortSpec};
+use borough_model::job::JobKind;
 use borough_model::node::{
-    NodeAlloc, NodeRow, NodeState, node_alloc_apply, node_alloc_check, node_alloc_sum, ports_pick,
+    NodeAlloc, NodeRow, NodeState, node_alloc_apply, node_alloc_check, node_alloc_sum,
 };
 use borough_model::resource::Resources;
 use borough_model::task::machine::task_row_check;
 use borough_model::task::{
     Attempt, CapacityEffect, ChargeOwner, Effects, EndReason, EndpointEffect, Evicted, Health, OwnerEffect,
-    Placement, StopReason, TaskEvent, TaskRow, TaskState, Transition, task_transition,
+    Placement, PortAssignment, StopReason, TaskEvent, TaskRow, TaskState, Transition, task_transition,
 };
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -169,9 +169,8 @@ impl World {
         if self.rows.iter().any(|row| row.state == TaskState::Lost && row.node == Some(node)) {
             return None;
         }
-        let wanted = [PortSpec { name: name("http"), number: None }];
-        let seed = u64::from(act.arg);
-        let ports = ports_pick(&node_row(node.0), &self.allocs[&node], &wanted, seed, self.now_ms).ok()?;
+        let number = self.port_free(node, u16::from(act.arg))?;
+        let ports = vec![PortAssignment { name: name("http"), number }];
         let resources = Resources {
             cpu_millis: 100 * (1 + u64::from(act.arg % 4)),
             memory_bytes: 1 << 20,
@@ -179,6 +178,16 @@ impl World {
         };
         let gang = (act.arg & 8 == 0).then_some((GangId(1), 1));
         Some(Placement { node, incarnation, ports, resources, spec_version: 1, gang })
+    }
+
+    /// A free port of a node, the first at or after a place in its range.
+    fn port_free(&self, node: NodeId, from: u16) -> Option<u16> {
+        let (row, alloc) = (node_row(node.0), &self.allocs[&node]);
+        let size = row.port_last - row.port_first + 1;
+        let mut ports = (0..size).map(|step| row.port_first + (from + step) % size);
+        let cooling =
+            |port: &u16| alloc.ports_cooling.get(port).is_some_and(|&until_ms| until_ms > self.now_ms);
+        ports.find(|port| !alloc.ports.contains(port) && !cooling(port))
     }
 
     /// Carries out the effect on capacity; `false` if the node refuses the share and nothing commits.

@@ -3,20 +3,16 @@
 use std::collections::BTreeMap;
 
 use borough_model::id::{Incarnation, JobId, NodeId, TaskId};
-use borough_model::job::PortSpec;
-use borough_model::journal::{Delta, DeltaKey, delta_supersedes};
 use borough_model::node::{
     NodeAlloc, NodeAllocBroken, NodeAllocError, NodeClosed, NodeEvent, NodeFacts, NodeRow, NodeState,
-    PortsShort, holds_ready, node_alloc_add, node_alloc_check, node_alloc_cooled, node_alloc_forgo,
-    node_alloc_fulfil, node_alloc_promise, node_alloc_release, node_alloc_retake, node_alloc_sum,
-    node_attribute, node_facts_check, node_free, node_labels_check, node_new, node_open, node_transition,
-    ports_pick,
+    holds_ready, node_alloc_add, node_alloc_check, node_alloc_cooled, node_alloc_forgo, node_alloc_fulfil,
+    node_alloc_promise, node_alloc_release, node_alloc_retake, node_alloc_sum, node_facts_check, node_free,
+    node_labels_check, node_new, node_open, node_transition,
 };
 use borough_model::resource::Resources;
-use borough_model::task::{Evicted, Health, Placement, TaskEvent, TaskRow, task_transition};
-use proptest::prelude::*;
+use borough_model::task::{Evicted, Placement, TaskEvent, TaskRow, task_transition};
 
-use crate::sample::{NOW, name, placement, row_from, running};
+use crate::sample::{NOW, name, placement, row_from};
 
 fn facts() -> NodeFacts {
     NodeFacts {
@@ -43,10 +39,6 @@ fn cpu(cpu_millis: u64) -> Resources {
 
 fn add(alloc: &NodeAlloc, cpu_millis: u64, ports: &[u16]) -> Result<NodeAlloc, NodeAllocError> {
     node_alloc_add(alloc, &facts().capacity, &cpu(cpu_millis), ports, NOW)
-}
-
-fn open_ports(names: &[&str]) -> Vec<PortSpec> {
-    names.iter().map(|each| PortSpec { name: name(each), number: None }).collect()
 }
 
 #[test]
@@ -175,76 +167,6 @@ fn broken_commitments_are_found() {
 }
 
 #[test]
-fn ports_are_picked_from_the_seed_round_the_range() {
-    let row = ready();
-    let pick = |alloc: &NodeAlloc, names: &[&str], seed| {
-        let picked = ports_pick(&row, alloc, &open_ports(names), seed, NOW)?;
-        Ok(picked.into_iter().map(|port| port.number).collect::<Vec<_>>())
-    };
-    let free = NodeAlloc::default();
-    assert_eq!(pick(&free, &["a", "b"], 3), Ok(vec![20_003, 20_000]));
-    assert_eq!(pick(&free, &["a", "b"], 7), Ok(vec![20_003, 20_000]));
-    let busy = NodeAlloc {
-        ports: [20_003].into(),
-        ports_cooling: [(20_000, NOW + 1), (20_001, NOW)].into(),
-        ..NodeAlloc::default()
-    };
-    assert_eq!(pick(&busy, &["a", "b"], 3), Ok(vec![20_001, 20_002]));
-    let short = PortsShort::RangeFull { wanted: 3, free: 2, first: 20_000, last: 20_003 };
-    assert_eq!(pick(&busy, &["a", "b", "c"], 3), Err(short));
-}
-
-#[test]
-fn fixed_ports_are_given_as_they_are_and_never_twice() {
-    let row = ready();
-    let mut wanted = open_ports(&["a", "b", "c"]);
-    wanted[1].number = Some(20_000);
-    let numbers = |alloc: &NodeAlloc| {
-        let picked = ports_pick(&row, alloc, &wanted, 0, NOW)?;
-        Ok(picked.into_iter().map(|port| (port.name.to_string(), port.number)).collect::<Vec<_>>())
-    };
-    let named = |name: &str, number| (name.to_owned(), number);
-    let free = numbers(&NodeAlloc::default());
-    assert_eq!(free, Ok(vec![named("a", 20_001), named("b", 20_000), named("c", 20_002)]));
-    let used = NodeAlloc { ports: [20_000].into(), ..NodeAlloc::default() };
-    assert_eq!(numbers(&used), Err(PortsShort::FixedTaken { port: 20_000 }));
-    let cooling = NodeAlloc { ports_cooling: [(20_000, NOW + 1)].into(), ..NodeAlloc::default() };
-    assert_eq!(numbers(&cooling), Err(PortsShort::FixedTaken { port: 20_000 }));
-}
-
-#[test]
-fn an_empty_or_reversed_range_gives_nothing() {
-    let row = NodeRow { port_first: 5, port_last: 4, ..ready() };
-    let picked = ports_pick(&row, &NodeAlloc::default(), &open_ports(&["a"]), 9, NOW);
-    assert!(matches!(picked, Err(PortsShort::RangeFull { free: 0, .. })));
-    assert_eq!(ports_pick(&row, &NodeAlloc::default(), &[], 9, NOW), Ok(vec![]));
-    let whole = NodeRow { port_first: 0, port_last: u16::MAX, ..ready() };
-    assert!(ports_pick(&whole, &NodeAlloc::default(), &open_ports(&["a"]), u64::MAX, NOW).is_ok());
-}
-
-proptest! {
-    #[test]
-    fn picked_ports_can_always_be_added(
-        used in prop::collection::btree_set(20_000u16..20_010, 0..10),
-        cooling in prop::collection::btree_map(20_000u16..20_010, NOW - 5..NOW + 5, 0..10),
-        fixed in prop::option::of(19_998u16..20_012),
-        open in 0usize..4,
-        seed in any::<u64>(),
-    ) {
-        let row = NodeRow { port_last: 20_009, ..ready() };
-        let tasks = u32::from(!used.is_empty());
-        let alloc = NodeAlloc { ports: used, ports_cooling: cooling, tasks, ..NodeAlloc::default() };
-        let mut wanted = open_ports(&["a", "b", "c", "d"][..open]);
-        wanted.extend(fixed.map(|number| PortSpec { name: name("z"), number: Some(number) }));
-        if let Ok(picked) = ports_pick(&row, &alloc, &wanted, seed, NOW) {
-            let numbers: Vec<u16> = picked.iter().map(|port| port.number).collect();
-            prop_assert_eq!(numbers.len(), wanted.len());
-            prop_assert!(node_alloc_add(&alloc, &row.capacity, &cpu(1), &numbers, NOW).is_ok());
-        }
-    }
-}
-
-#[test]
 fn a_new_node_takes_tasks_once_it_has_reported() {
     let row = node_new(NodeId(7), name("alpha"), facts(), NOW);
     assert_eq!(node_open(&row), Err(NodeClosed::Recovering));
@@ -304,34 +226,4 @@ fn the_facts_of_a_node_are_bounded() {
     assert_eq!(node_labels_check(&many(128)), Ok(()));
     assert_eq!(node_labels_check(&many(129)).unwrap_err()[0].path, "labels");
     assert!(node_labels_check(&attribute("a", "\n")).is_err());
-}
-
-#[test]
-fn labels_go_before_attributes() {
-    let labels = BTreeMap::from([("rack".to_owned(), "r9".to_owned())]);
-    let row = ready();
-    assert_eq!(node_attribute(&row, "rack"), Some("r1"));
-    let row = node_transition(&row, &NodeEvent::LabelsSet(labels), NOW).row;
-    assert_eq!(node_attribute(&row, "rack"), Some("r9"));
-    assert_eq!(node_attribute(&row, "node.name"), Some("alpha"));
-    assert_eq!(node_attribute(&row, "zone"), None);
-}
-
-#[test]
-fn a_later_revision_of_the_same_row_supersedes_and_nothing_else_does() {
-    let task = |revision| Delta::Task { row: TaskRow { revision, ..running(Health::Healthy) } };
-    let removed = |revision| Delta::TaskRemoved { task: TaskId { job: JobId(1), index: 0 }, revision };
-    assert!(delta_supersedes(&task(1), &task(2)) && !delta_supersedes(&task(2), &task(1)));
-    assert!(!delta_supersedes(&task(2), &task(2)));
-    assert!(delta_supersedes(&task(1), &removed(2)) && !delta_supersedes(&removed(2), &task(1)));
-    let other = Delta::TaskRemoved { task: TaskId { job: JobId(1), index: 1 }, revision: 9 };
-    assert!(!delta_supersedes(&task(1), &other));
-    let node = |revision| Delta::Node { row: NodeRow { revision, ..ready() } };
-    let alloc =
-        |epoch| Delta::NodeAlloc { node: NodeId(7), alloc: NodeAlloc { epoch, ..NodeAlloc::default() } };
-    assert!(!delta_supersedes(&node(1), &alloc(5)) && delta_supersedes(&alloc(4), &alloc(5)));
-    assert!(delta_supersedes(&node(5), &Delta::NodeRemoved { node: NodeId(7) }));
-    assert!(!delta_supersedes(&Delta::NodeRemoved { node: NodeId(7) }, &node(6)));
-    assert_eq!(alloc(5).key(), DeltaKey::NodeAlloc(NodeId(7)));
-    assert!(removed(1).is_removal() && !task(1).is_removal());
 }

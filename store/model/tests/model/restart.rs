@@ -2,13 +2,11 @@
 
 use borough_model::id::NodeId;
 use borough_model::job::{JobKind, RestartMode, RestartSpec};
-use borough_model::task::machine::{
-    RestartDecision, StopTimeline, node_avoided, restart_decide, restart_pause_ms, stop_timeline,
-};
+use borough_model::task::machine::{RestartDecision, node_avoided, restart_decide, restart_pause_ms};
 use borough_model::task::{EndReason, Exit, Health, StopReason, TaskEvent, TaskRow, TaskRules, Verdict};
 use proptest::prelude::*;
 
-use crate::sample::{NODE, NOW, STARTED, attempt, exit, placement, row_from, rules, running, spec};
+use crate::sample::{NODE, NOW, STARTED, attempt, exit, placement, row_from, rules, running};
 
 fn mode(kind: JobKind, mode: RestartMode) -> TaskRules {
     TaskRules { kind, restart: RestartSpec { mode, ..RestartSpec::for_kind(kind) } }
@@ -132,22 +130,11 @@ fn a_message_is_cut_between_characters() {
     assert_eq!(row.exit.unwrap().message.len(), 1023);
 }
 
-#[test]
-fn a_stop_withdraws_then_drains_then_terminates_then_kills() {
-    let mut spec = spec(JobKind::Service);
-    spec.drain_delay_ms = 3_000;
-    spec.task.grace_ms = 700;
-    let published = StopTimeline { withdraw_at_ms: NOW, term_at_ms: NOW + 3_000, kill_at_ms: NOW + 3_700 };
-    assert_eq!(stop_timeline(&spec, true, NOW), published);
-    let private = StopTimeline { withdraw_at_ms: NOW, term_at_ms: NOW, kill_at_ms: NOW + 700 };
-    assert_eq!(stop_timeline(&spec, false, NOW), private);
-}
-
 proptest! {
     #[test]
     fn no_numbers_overflow_and_pauses_never_shrink(
         initial in any::<u64>(), longest in any::<u64>(), reset in any::<u64>(), failures in any::<u32>(),
-        started in any::<i64>(), ended in any::<i64>(), now in any::<i64>(), drain in any::<u64>(), grace in any::<u64>(),
+        started in any::<i64>(), ended in any::<i64>(), now in any::<i64>(),
     ) {
         let service = rules(JobKind::Service);
         let restart = RestartSpec {
@@ -159,10 +146,5 @@ proptest! {
         let row = TaskRow { failures, started_ms: Some(started), ..running(Health::Healthy) };
         let exit = Exit { at_ms: ended, ..exit(EndReason::Signaled, None) };
         restart_decide(&rules, &row, &exit, now);
-        let mut spec = spec(JobKind::Service);
-        spec.drain_delay_ms = drain;
-        spec.task.grace_ms = grace;
-        let timeline = stop_timeline(&spec, true, now);
-        prop_assert!(timeline.withdraw_at_ms <= timeline.term_at_ms && timeline.term_at_ms <= timeline.kill_at_ms);
     }
 }

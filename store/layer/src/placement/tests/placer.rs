@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use borough_kv::{ErrorCode, Retryable};
-use borough_model::job::{JobRow, JobState};
-use borough_model::node::{NodeAlloc, node_alloc_add, node_alloc_promise, node_open, ports_pick};
-use borough_model::task::{self, StopReason, TaskEvent, TaskRow, TaskState, task_transition};
+use borough_model::job::{JobRow, JobState, PortSpec};
+use borough_model::node::{NodeAlloc, NodeRow, node_alloc_add, node_alloc_promise, node_open};
+use borough_model::task::{self, PortAssignment, StopReason, TaskEvent, TaskRow, TaskState, task_transition};
 use borough_model::{JobId, NodeId, TaskId};
 
 use super::super::*;
@@ -43,6 +43,25 @@ pub(crate) enum Fate {
     Found,
     Survived,
     Lost,
+}
+
+/// A number for every port of a spec: fixed ones as they are, the others the lowest that are free.
+fn ports_of(
+    row: &NodeRow,
+    alloc: &NodeAlloc,
+    wanted: &[PortSpec],
+    now_ms: i64,
+) -> Option<Vec<PortAssignment>> {
+    let cooling = |port: &u16| alloc.ports_cooling.get(port).is_some_and(|&until_ms| until_ms > now_ms);
+    let free = |port: &u16| !alloc.ports.contains(port) && !cooling(port);
+    let fixed: BTreeSet<u16> = wanted.iter().filter_map(|port| port.number).collect();
+    let mut open = (row.port_first..=row.port_last).filter(|port| free(port) && !fixed.contains(port));
+    let numbered = wanted.iter().map(|port| {
+        let number =
+            port.number.filter(free).or_else(|| if port.number.is_none() { open.next() } else { None })?;
+        Some(PortAssignment { name: port.name.clone(), number })
+    });
+    numbered.collect()
 }
 
 impl World {
@@ -92,7 +111,7 @@ impl World {
         let node = NodeId(1 + self.below(super::world::NODES));
         let row = rows.nodes.get(&node).filter(|row| node_open(row).is_ok())?;
         let alloc = allocs.get(&node)?;
-        let ports = ports_pick(row, alloc, &spec.task.ports, 0, self.now_ms).ok()?;
+        let ports = ports_of(row, alloc, &spec.task.ports, self.now_ms)?;
         let resources = spec.resources_for(task.index).clone();
         let numbers: Vec<u16> = ports.iter().map(|port| port.number).collect();
         let fits = node_alloc_add(alloc, &row.capacity, &resources, &numbers, self.now_ms);

@@ -35,10 +35,7 @@ pub use event::{
 pub use gang::{
     GangEvent, GangRefused, GangTransition, HoldStatus, gang_gathering, gang_transition, hold_standing,
 };
-pub use restart::{
-    CRASHES_BEFORE_AVOIDED, RestartDecision, StopTimeline, node_avoided, restart_decide, restart_pause_ms,
-    stop_timeline,
-};
+pub use restart::{CRASHES_BEFORE_AVOIDED, RestartDecision, node_avoided, restart_decide, restart_pause_ms};
 
 use crate::task::TaskRow;
 use step::Decided;

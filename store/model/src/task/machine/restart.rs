@@ -3,7 +3,7 @@
 
 use super::event::TaskRules;
 use crate::id::NodeId;
-use crate::job::{JobKind, JobSpec, RestartMode};
+use crate::job::{JobKind, RestartMode};
 use crate::task::{EndReason, Exit, StopReason, TaskRow, Verdict};
 
 /// Failed attempts in a row on one node after which [`node_avoided`] names it.
@@ -103,24 +103,4 @@ pub fn restart_pause_ms(rules: &TaskRules, failures: u32) -> u64 {
 /// The node on which a pending task failed so often in a row that another one should be preferred.
 pub fn node_avoided(row: &TaskRow) -> Option<NodeId> {
     if row.crashes_there >= CRASHES_BEFORE_AVOIDED { row.crashed_on } else { None }
-}
-
-/// When the steps of a stop are due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StopTimeline {
-    /// The endpoint is withdrawn, with the commit of the stop. Wall time, milliseconds since 1970.
-    pub withdraw_at_ms: i64,
-    /// SIGTERM, after the drain delay. At once if nothing was published.
-    pub term_at_ms: i64,
-    /// SIGKILL, after the grace.
-    pub kill_at_ms: i64,
-}
-
-/// When the steps of a stop that was committed at `stopped_ms` are due. `published` is whether the attempt may have
-/// been published: only then is the drain delay needed.
-pub fn stop_timeline(spec: &JobSpec, published: bool, stopped_ms: i64) -> StopTimeline {
-    let drain_ms = if published { spec.drain_delay_ms } else { 0 };
-    let term_at_ms = stopped_ms.saturating_add_unsigned(drain_ms);
-    let kill_at_ms = term_at_ms.saturating_add_unsigned(spec.task.grace_ms);
-    StopTimeline { withdraw_at_ms: stopped_ms, term_at_ms, kill_at_ms }
 }

@@ -1,0 +1,47 @@
+# Everyday commands (https://just.systems). Each also works when it is typed by hand.
+
+# List the commands.
+default:
+    @just --list
+
+# Build a cell on this machine and run it, with one agent, in the foreground.
+dev *ARGS:
+    cargo run --release -- dev {{ARGS}}
+
+# What takes seconds and finds most: formatting, lints, the house rules.
+check:
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets -- -D warnings
+    cargo test -p borough-tests --test tidy --test layers
+
+# Every test of the workspace.
+test *ARGS:
+    cargo test --workspace {{ARGS}}
+
+# One area of the whole-system tests, for example: just cell drain
+cell AREA:
+    cargo test -p borough-tests --test cell {{AREA}}::
+
+# Simulated runs of the whole system: COUNT seeds from FIRST on. A failure prints its seed and command.
+simulate FIRST="0" COUNT="100":
+    BOROUGH_SEED={{FIRST}} BOROUGH_SEEDS={{COUNT}} cargo test --profile simulation -p borough-simulation --test system whole
+
+# Break the code in one of the ways of docs/simulation.md and see that its test notices. Without NAME: every way.
+mutate *NAME:
+    cargo run -p borough-simulation --bin mutations -- {{NAME}}
+
+# Rewrite the golden files that changed. Read the difference before you commit it: no stored byte may change.
+golden CRATE:
+    UPDATE_EXPECT=1 cargo test -p {{CRATE}}
+
+# The documentation of every crate.
+doc:
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+# The benchmarks of hot paths, or one crate's.
+bench *ARGS:
+    cargo bench {{ARGS}}
+
+# Everything that a change must pass, as it is checked before it is merged.
+ci:
+    .ci/run
