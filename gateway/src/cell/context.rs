@@ -42,7 +42,6 @@ pub struct CellContext {
     pub sessions: Sessions,
     /// Writes what agents report.
     pub reports: ReportWriter,
-    /// Writes node registrations.
     pub registrations: Registrations,
     /// Counts what the gateway did not write for nodes.
     pub session_metrics: SessionMetrics,

@@ -129,8 +129,8 @@ mod tests {
     #[tokio::test]
     async fn what_else_a_gateway_does_waits_for_no_question() {
         let view = SchedulerMirror::default();
-        let (go_on, told) = mpsc::channel();
-        let long = view.ask(move |_| told.recv_timeout(Duration::from_secs(30)));
+        let (go_on, receiver) = mpsc::channel();
+        let long = view.ask(move |_| receiver.recv_timeout(Duration::from_secs(30)));
         let second = async {
             tokio::task::yield_now().await;
             view.ask(|_| ()).await

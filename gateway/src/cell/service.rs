@@ -171,7 +171,7 @@ fn schedulers_unserved(
     wanted: &BTreeMap<String, usize>,
     now_ms: i64,
 ) -> Vec<String> {
-    let told = wanted.iter().filter_map(|(scheduler, jobs)| {
+    let warnings = wanted.iter().filter_map(|(scheduler, jobs)| {
         let unserved = scheduler_unserved(shards, scheduler, now_ms)?;
         Some(match jobs {
             0 => format!("{unserved}; a rule of the cell gives it jobs"),
@@ -179,7 +179,7 @@ fn schedulers_unserved(
             jobs => format!("{unserved}; {jobs} jobs are its"),
         })
     });
-    told.collect()
+    warnings.collect()
 }
 
 fn scheduler_message(shard: SchedulerShard) -> v1::SchedulerWorker {
@@ -225,8 +225,8 @@ pub(crate) fn scheduler_unserved(shards: &[SchedulerShard], scheduler: &str, now
     if of_it().any(serves) {
         return None;
     }
-    let heard_ms = of_it().filter_map(|shard| shard.status_last_ms).max();
-    Some(match heard_ms {
+    let reported_last_ms = of_it().filter_map(|shard| shard.status_last_ms).max();
+    Some(match reported_last_ms {
         Some(at_ms) => {
             format!("no worker serves scheduler {scheduler} since {}s ago", silent_ms(at_ms) / 1000)
         }
@@ -242,28 +242,31 @@ mod tests {
 
     #[test]
     fn a_scheduler_without_a_worker_is_reported() {
-        let shard = |scheduler: &str, holder: &str, said_ms: Option<i64>| SchedulerShard {
+        let shard = |scheduler: &str, holder: &str, reported_ms: Option<i64>| SchedulerShard {
             scheduler: scheduler.to_owned(),
             shard: 0,
             lease: LeaseRow { holder: holder.to_owned(), duration_ms: 5_000, ..LeaseRow::default() },
-            status: said_ms
+            status: reported_ms
                 .filter(|_| !holder.is_empty())
                 .map(|at_ms| WorkerStatus { at_ms, ..WorkerStatus::default() }),
             age_versions: 0,
-            status_last_ms: said_ms,
+            status_last_ms: reported_ms,
         };
-        let told = |shards: &[SchedulerShard]| scheduler_unserved(shards, "gpu", 100_000);
-        assert_eq!(told(&[shard("gpu", "w1", Some(99_000))]), None);
-        assert_eq!(told(&[shard("gpu", "w1", None)]), None, "it has only just begun");
-        assert_eq!(told(&[shard("gpu", "", Some(9_000)), shard("gpu", "w2", Some(99_000))]), None);
-        let never = told(&[shard("default", "w1", Some(99_000))]).unwrap();
+        let warnings = |shards: &[SchedulerShard]| scheduler_unserved(shards, "gpu", 100_000);
+        assert_eq!(warnings(&[shard("gpu", "w1", Some(99_000))]), None);
+        assert_eq!(warnings(&[shard("gpu", "w1", None)]), None, "it has only just begun");
+        assert_eq!(warnings(&[shard("gpu", "", Some(9_000)), shard("gpu", "w2", Some(99_000))]), None);
+        let never = warnings(&[shard("default", "w1", Some(99_000))]).unwrap();
         assert_eq!(never, "no worker serves scheduler gpu, and none ever has");
-        let dead = told(&[shard("gpu", "w1", Some(60_000)), shard("gpu", "", Some(70_000))]).unwrap();
+        let dead = warnings(&[shard("gpu", "w1", Some(60_000)), shard("gpu", "", Some(70_000))]).unwrap();
         assert_eq!(dead, "no worker serves scheduler gpu since 30s ago");
         let wanted = [("default", 3), ("gpu", 2), ("fast", 0)].map(|(name, jobs)| (name.to_owned(), jobs));
-        let told = schedulers_unserved(&[shard("default", "w1", Some(99_000))], &wanted.into(), 100_000);
+        let warnings = schedulers_unserved(&[shard("default", "w1", Some(99_000))], &wanted.into(), 100_000);
         let never =
             |scheduler, more| format!("no worker serves scheduler {scheduler}, and none ever has; {more}");
-        assert_eq!(told, [never("fast", "a rule of the cell gives it jobs"), never("gpu", "2 jobs are its")]);
+        assert_eq!(
+            warnings,
+            [never("fast", "a rule of the cell gives it jobs"), never("gpu", "2 jobs are its")]
+        );
     }
 }

@@ -18,7 +18,6 @@ use super::context::{Caller, CellContext};
 use super::keyed::{Admission, keyed_run};
 use crate::status::{status_from_field, status_from_profile, status_from_store, status_from_validation};
 
-/// Most failure domains.
 const DOMAINS_MAX: usize = 8;
 /// Most bytes in the key of a failure domain.
 const DOMAIN_BYTES_MAX: usize = 128;

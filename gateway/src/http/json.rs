@@ -19,8 +19,8 @@ pub fn endpoints(cell: &Name, endpoints: &[Arc<Endpoint>], cursor: Cursor) -> St
 }
 
 /// One event: its kind, its data and its id. The id is the position that a reader sends when it reconnects.
-pub fn event(cell: &Name, told: &StampedEvent) -> String {
-    let (kind, data) = match &told.change {
+pub fn event(cell: &Name, stamped: &StampedEvent) -> String {
+    let (kind, data) = match &stamped.change {
         EndpointEvent::Published(row) => ("published", endpoint(cell, row)),
         EndpointEvent::Withdrawn { user, job, index, incarnation } => {
             let name = format!("{index}.{job}.{user}.{cell}");
@@ -31,7 +31,7 @@ pub fn event(cell: &Name, told: &StampedEvent) -> String {
         EndpointEvent::Bookmark => ("bookmark", json!({})),
     };
     // Within a commit the id stays empty, so that a reader that reconnects receives the whole commit again.
-    let id = if told.more { String::new() } else { format!("id: {}\n", told.cursor) };
+    let id = if stamped.more { String::new() } else { format!("id: {}\n", stamped.cursor) };
     format!("event: {kind}\ndata: {data}\n{id}\n")
 }
 

@@ -34,7 +34,6 @@ type Body = UnsyncBoxBody<Bytes, Infallible>;
 /// The HTTP service.
 pub struct HttpServer {
     pub cells: Arc<Cells>,
-    /// The accepted tokens.
     pub credentials: Credentials,
     pub registry: Arc<Mutex<Registry>>,
     pub health: Arc<ProcessHealth>,
@@ -127,8 +126,8 @@ impl HttpServer {
             Status::invalid_argument(format!("last-event-id: {error}"))
         })?;
         let name = cell.name.clone();
-        let events = endpoint_changes(cell, filter, resume)?.map(move |told| match told {
-            Ok(told) => json::event(&name, &told),
+        let events = endpoint_changes(cell, filter, resume)?.map(move |event| match event {
+            Ok(event) => json::event(&name, &event),
             Err(status) => json::error_event(&status),
         });
         let body = StreamBody::new(kept_alive(Box::pin(events)));

@@ -73,22 +73,22 @@ pub fn endpoint_changes(
     let (snapshot, after) = match resume {
         Some(after) => (Vec::new(), after),
         None => {
-            let told = |change, more| Ok(StampedEvent { change, cursor, more });
-            let published = now.into_iter().map(|endpoint| told(EndpointEvent::Published(endpoint), true));
-            let complete = std::iter::once(told(EndpointEvent::Bookmark, false));
+            let stamped = |change, more| Ok(StampedEvent { change, cursor, more });
+            let published = now.into_iter().map(|endpoint| stamped(EndpointEvent::Published(endpoint), true));
+            let complete = std::iter::once(stamped(EndpointEvent::Bookmark, false));
             (published.chain(complete).collect(), cursor)
         }
     };
     let follower = Arc::clone(&cell);
     let changes = feed(cell, after).flat_map(move |item| {
-        let told: Vec<Result<StampedEvent, Status>> = match item {
+        let stamped: Vec<Result<StampedEvent, Status>> = match item {
             Ok(FeedItem::Bookmark(cursor)) => {
                 vec![Ok(StampedEvent { change: EndpointEvent::Bookmark, cursor, more: false })]
             }
             Ok(FeedItem::Entry(cursor, entry)) => changes_of(&follower, &filter, &entry.deltas, cursor),
             Err(status) => vec![Err(status)],
         };
-        futures::stream::iter(told)
+        futures::stream::iter(stamped)
     });
     Ok(futures::stream::iter(snapshot).chain(changes))
 }
@@ -120,6 +120,6 @@ fn changes_of(
     };
     let changes: Vec<EndpointEvent> = deltas.iter().filter_map(change).collect();
     let last = changes.len().saturating_sub(1);
-    let told = |(place, change)| Ok(StampedEvent { change, cursor, more: place < last });
-    changes.into_iter().enumerate().map(told).collect()
+    let stamped = |(place, change)| Ok(StampedEvent { change, cursor, more: place < last });
+    changes.into_iter().enumerate().map(stamped).collect()
 }

@@ -84,7 +84,7 @@ impl Peers {
             status_unavailable("PEER_UNKNOWN", format!("the gateway that holds the agent's session, {why}"))
         };
         let bearer = MetadataValue::try_from(self.token.bearer());
-        let bearer = bearer.map_err(|error| wrong(format!("cannot be told the token: {error}")))?;
+        let bearer = bearer.map_err(|error| wrong(format!("the token cannot be sent: {error}")))?;
         let channel = match self.channels.get(gateway) {
             Some(channel) => channel,
             None => {

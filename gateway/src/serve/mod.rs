@@ -70,7 +70,6 @@ pub struct GatewayConfig {
     pub http: SocketAddr,
     /// The address for other gateways, as HOST:PORT. The default is the gRPC address.
     pub advertise: Option<String>,
-    /// The accepted tokens.
     pub credentials: Credentials,
     pub cells: Vec<CellConnection>,
     /// How often agents report when nothing changes.

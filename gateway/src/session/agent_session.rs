@@ -100,7 +100,7 @@ impl AgentSession {
         }
         // A change after this is noticed again.
         self.session.notices.take();
-        self.full_tell();
+        self.full_send();
         let mut acknowledged = self.session.acknowledged();
         while self.deliver().await.is_some() {
             let session = Arc::clone(&self.session);
@@ -118,7 +118,7 @@ impl AgentSession {
                 },
                 noticed = session.notices.next() => {
                     match noticed.all {
-                        true => self.full_tell(),
+                        true => self.full_send(),
                         false => self.changed(noticed.tasks),
                     }
                     Some(())
@@ -166,7 +166,7 @@ impl AgentSession {
                 Err(refused) => left_out.note(|| refused.to_string()),
             }
         }
-        if let Some((count, first)) = left_out.told() {
+        if let Some((count, first)) = left_out.first_and_count() {
             tracing::warn!(node = %self.name, count, first, "statuses of a report were left out");
         }
         if report.full_begin {
@@ -195,7 +195,7 @@ impl AgentSession {
         self.noted(&report).await?;
         self.session.report_applied(report.revision);
         self.worked();
-        self.say(ToAgent::ReportApplied(v1::ReportApplied { revision: report.revision })).await?;
+        self.answer_send(ToAgent::ReportApplied(v1::ReportApplied { revision: report.revision })).await?;
         // A node accepts tasks again only after its agent has applied its full desired state.
         if self.delivery.is_complete() { self.recovered().await } else { Some(()) }
     }
@@ -206,12 +206,12 @@ impl AgentSession {
             return Some(());
         }
         let (attempts, reports): (Vec<DesiredAttempt>, Vec<TaskReport>) = items.into_iter().unzip();
-        let said: Vec<Option<SentStatus>> = reports.iter().map(SentStatus::of).collect();
+        let sent_status: Vec<Option<SentStatus>> = reports.iter().map(SentStatus::of).collect();
         let applied = self.written(self.cell.reports.apply(self.session.fence(), reports).await?)?;
         self.cell.mirror.wait_for(applied.cursor).await.ok()?;
-        for ((attempt, said), answer) in attempts.iter().zip(said).zip(&applied.answers) {
-            match said.filter(|_| *answer == ReportAnswer::Applied) {
-                Some(said) => drop(self.applied.insert(*attempt, said)),
+        for ((attempt, sent_status), answer) in attempts.iter().zip(sent_status).zip(&applied.answers) {
+            match sent_status.filter(|_| *answer == ReportAnswer::Applied) {
+                Some(sent_status) => drop(self.applied.insert(*attempt, sent_status)),
                 None => drop(self.applied.remove(attempt)),
             }
         }
@@ -264,7 +264,7 @@ impl AgentSession {
             }
             self.forgotten(&chunk.forgotten);
             if chunk.message.sequence > 0 {
-                self.say(ToAgent::Desired(chunk.message)).await?;
+                self.answer_send(ToAgent::Desired(chunk.message)).await?;
             }
         }
     }
@@ -325,15 +325,15 @@ impl AgentSession {
     /// Queues the reported load to be written if it differs from the row. A first report without a load removes what
     /// earlier sessions reported: a load belongs to its session, and is as fresh as the node's lease.
     fn load_noted(&self, report: &v1::Report) {
-        let told = match &report.load {
-            Some(told) => told.load.as_ref().map(measured_from_message),
+        let measured = match &report.load {
+            Some(load) => load.load.as_ref().map(measured_from_message),
             None if report.full_begin => None,
             None => return,
         };
         let node = self.session.node;
         let known = self.cell.mirror.read(|state| state.loads().get(&node).and_then(|load| load.measured));
-        if told != known {
-            self.session.load_note(told);
+        if measured != known {
+            self.session.load_note(measured);
         }
     }
 
@@ -353,16 +353,16 @@ impl AgentSession {
                 ReportAnswer::Applied => {}
             }
         }
-        if let Some((count, first)) = contradicting.told() {
+        if let Some((count, first)) = contradicting.first_and_count() {
             tracing::warn!(node = %self.name, count, first, "reports contradict the store");
         }
-        if let Some((count, first)) = parked.told() {
+        if let Some((count, first)) = parked.first_and_count() {
             tracing::warn!(node = %self.name, count, first, "attempts that the store does not know are parked");
         }
     }
 
     fn missing(&self) -> Vec<DesiredAttempt> {
-        let sent: BTreeSet<DesiredAttempt> = self.delivery.told().collect();
+        let sent: BTreeSet<DesiredAttempt> = self.delivery.commands_sent().collect();
         self.cell.mirror.read(|state| {
             let rows = state.node_tasks(self.session.node).map(|row| &**row);
             attempts_missing(rows, &self.reported, &sent)
@@ -378,7 +378,7 @@ impl AgentSession {
     }
 
     /// Sends the full desired state.
-    fn full_tell(&mut self) {
+    fn full_send(&mut self) {
         let (node, reported) = (self.session.node, &self.reported);
         let commands = self.cell.mirror.read(|state| {
             let rows = state.node_tasks(node).map(|row| &**row);
@@ -413,7 +413,7 @@ impl AgentSession {
         }
     }
 
-    async fn say(&self, message: ToAgent) -> Option<()> {
+    async fn answer_send(&self, message: ToAgent) -> Option<()> {
         (self.session.is_current() && self.session.send(message).await).then_some(())
     }
 

@@ -30,7 +30,6 @@ pub type DeliverySpecKey = (JobId, u32);
 pub enum DeliveryItem {
     /// Run an attempt, by this spec.
     Run(DeliverySpecKey, Box<v1::Assignment>),
-    /// End an attempt.
     Stop(v1::StopCommand),
     /// Drop an attempt's record.
     Forget(v1::TaskAttempt),
@@ -95,7 +94,7 @@ pub struct Delivery {
     full_left: usize,
     full: Option<Full>,
     /// The last command that the agent was sent, per attempt.
-    told: BTreeMap<DesiredAttempt, Command>,
+    commands_sent: BTreeMap<DesiredAttempt, Command>,
     /// The specs that the agent has, with the attempts that refer to them.
     specs: BTreeMap<DeliverySpecKey, BTreeSet<DesiredAttempt>>,
     spec_of: BTreeMap<DesiredAttempt, DeliverySpecKey>,
@@ -108,7 +107,7 @@ impl Delivery {
     /// Sends the full state, which is exactly these commands. It replaces whatever was sent or waited before.
     pub fn full(&mut self, commands: impl IntoIterator<Item = (DesiredAttempt, Command)>) {
         (self.urgent, self.runs) = (BTreeMap::new(), BTreeMap::new());
-        self.told.clear();
+        self.commands_sent.clear();
         self.full_left = 0;
         self.full = Some(Full::Begin);
         for (attempt, command) in commands {
@@ -120,7 +119,7 @@ impl Delivery {
     /// Sends a command, unless the agent was sent the same before. It replaces a waiting command of the attempt.
     pub fn command(&mut self, attempt: DesiredAttempt, command: Command) {
         let before = self.urgent.remove(&attempt).or_else(|| self.runs.remove(&attempt));
-        if before.is_none() && self.told.get(&attempt) == Some(&command) {
+        if before.is_none() && self.commands_sent.get(&attempt) == Some(&command) {
             return;
         }
         self.wait(attempt, WaitingItems { command, full: before.is_some_and(|before| before.full) });
@@ -134,8 +133,8 @@ impl Delivery {
     }
 
     /// The attempts about which this session has sent a command.
-    pub fn told(&self) -> impl Iterator<Item = DesiredAttempt> + '_ {
-        self.told.keys().copied()
+    pub fn commands_sent(&self) -> impl Iterator<Item = DesiredAttempt> + '_ {
+        self.commands_sent.keys().copied()
     }
 
     /// Returns true if the agent has acknowledged a full state to its end.
@@ -217,38 +216,38 @@ impl Delivery {
             DeliveryItem::Run(key, assignment) => {
                 if !self.specs.contains_key(&key) {
                     let Some(spec) = rows.spec(key) else { return true };
-                    match chunk.room(spec.encoded_len()) {
+                    match chunk.fit(spec.encoded_len()) {
                         ItemFit::Fits => chunk.message.specs.push(spec),
                         ItemFit::Full => return false,
                         ItemFit::Never(bytes) => return chunk.set_aside(attempt, bytes),
                     }
                     self.spec_use(attempt, key);
                 }
-                match chunk.room(assignment.encoded_len()) {
+                match chunk.fit(assignment.encoded_len()) {
                     ItemFit::Fits => chunk.message.assignments.push(*assignment),
                     ItemFit::Full => return false,
                     ItemFit::Never(bytes) => return chunk.set_aside(attempt, bytes),
                 }
                 self.spec_use(attempt, key);
             }
-            DeliveryItem::Stop(stop) => match chunk.room(stop.encoded_len()) {
+            DeliveryItem::Stop(stop) => match chunk.fit(stop.encoded_len()) {
                 ItemFit::Fits => chunk.message.stops.push(stop),
                 ItemFit::Full => return false,
                 ItemFit::Never(bytes) => return chunk.set_aside(attempt, bytes),
             },
             DeliveryItem::Forget(forget) => {
-                match chunk.room(forget.encoded_len().saturating_mul(2)) {
+                match chunk.fit(forget.encoded_len().saturating_mul(2)) {
                     ItemFit::Fits => chunk.message.forget.push(forget),
                     ItemFit::Full => return false,
                     ItemFit::Never(bytes) => return chunk.set_aside(attempt, bytes),
                 }
                 chunk.message.specs_dropped.extend(self.spec_unuse(attempt));
                 chunk.forgotten.push(attempt);
-                self.told.remove(&attempt);
+                self.commands_sent.remove(&attempt);
                 return true;
             }
         }
-        self.told.insert(attempt, command);
+        self.commands_sent.insert(attempt, command);
         true
     }
 
@@ -285,7 +284,7 @@ enum ItemFit {
 
 impl DeliveryChunk {
     /// Counts an item of so many bytes if it fits.
-    fn room(&mut self, item: usize) -> ItemFit {
+    fn fit(&mut self, item: usize) -> ItemFit {
         if item > CHUNK_ITEM_BYTES_MAX {
             return ItemFit::Never(item);
         }

@@ -27,16 +27,17 @@ pub async fn loads_write(cell: Arc<CellContext>, cancelled: CancellationToken) {
             () = cancelled.cancelled() => return,
         }
         let sessions = cell.sessions.all();
-        let told: Vec<(Arc<RegisteredSession>, ReportedLoad)> = sessions
+        let measured: Vec<(Arc<RegisteredSession>, ReportedLoad)> = sessions
             .into_iter()
-            .filter_map(|session| session.load_take().map(|told| (session, told)))
+            .filter_map(|session| session.load_take().map(|measured| (session, measured)))
             .collect();
-        for chunk in told.chunks(LOADS_MAX) {
-            let report = |(session, told): &(Arc<RegisteredSession>, ReportedLoad)| (session.fence(), *told);
+        for chunk in measured.chunks(LOADS_MAX) {
+            let report =
+                |(session, measured): &(Arc<RegisteredSession>, ReportedLoad)| (session.fence(), *measured);
             let reports: BTreeMap<SessionFence, ReportedLoad> = chunk.iter().map(report).collect();
             if let Err(error) = reports_write(&cell, &reports).await {
                 tracing::warn!(cell = %cell.name, error = %error_chain(&error), "loads of nodes wait");
-                chunk.iter().for_each(|(session, told)| session.load_return(*told));
+                chunk.iter().for_each(|(session, measured)| session.load_return(*measured));
             }
         }
     }

@@ -86,8 +86,11 @@ pub fn notes_of(report: &v1::Report) -> NodeNotes {
         v1::NodePressure::Pids => Some(Pressure::Pids),
     };
     NodeNotes {
-        short_of: report.pressure.as_ref().map(|told| told.short_of().filter_map(kind).collect()),
-        packages: report.packages.as_ref().map(|told| node_packages_kept(told.installed.iter().cloned())),
+        short_of: report.pressure.as_ref().map(|reported| reported.short_of().filter_map(kind).collect()),
+        packages: report
+            .packages
+            .as_ref()
+            .map(|reported| node_packages_kept(reported.installed.iter().cloned())),
     }
 }
 

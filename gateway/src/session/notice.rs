@@ -26,7 +26,7 @@ pub struct Noticed {
 #[derive(Debug, Default)]
 pub struct Notices {
     noticed: Mutex<Noticed>,
-    woken: Notify,
+    notified: Notify,
 }
 
 impl Notices {
@@ -39,14 +39,14 @@ impl Notices {
             idle
         };
         if fresh {
-            self.woken.notify_one();
+            self.notified.notify_one();
         }
     }
 
     /// Notes that anything may have changed.
     pub fn all(&self) {
         self.noticed.lock().all = true;
-        self.woken.notify_one();
+        self.notified.notify_one();
     }
 
     /// Takes what was noted.
@@ -61,7 +61,7 @@ impl Notices {
             if noticed != Noticed::default() {
                 return noticed;
             }
-            self.woken.notified().await;
+            self.notified.notified().await;
         }
     }
 }

@@ -39,7 +39,7 @@ const QUEUE_MAX: usize = 1_024;
 pub type RegistrationResult = Result<(Registered, Cursor), Arc<StoreError>>;
 
 enum Pending {
-    Arrival(Box<NodeRegistration>, oneshot::Sender<RegistrationResult>),
+    Registration(Box<NodeRegistration>, oneshot::Sender<RegistrationResult>),
     Noted(SessionFence, Noted, oneshot::Sender<Result<(), NotWritten>>),
 }
 
@@ -53,7 +53,7 @@ enum Noted {
 impl Pending {
     fn what(&self) -> &'static str {
         match self {
-            Self::Arrival(..) => "registration",
+            Self::Registration(..) => "registration",
             Self::Noted(_, Noted::Reported(_), _) => "return",
             Self::Noted(_, Noted::Notes(_), _) => "note",
         }
@@ -61,14 +61,14 @@ impl Pending {
 
     fn node(&self) -> String {
         match self {
-            Self::Arrival(registration, _) => registration.name.to_string(),
+            Self::Registration(registration, _) => registration.name.to_string(),
             Self::Noted(fence, ..) => fence.node.to_string(),
         }
     }
 
     fn is_waited_for(&self) -> bool {
         match self {
-            Self::Arrival(_, done) => !done.is_closed(),
+            Self::Registration(_, done) => !done.is_closed(),
             Self::Noted(_, _, done) => !done.is_closed(),
         }
     }
@@ -77,7 +77,7 @@ impl Pending {
     fn bytes(&self) -> usize {
         let text = |(key, value): (&String, &String)| key.len().saturating_add(value.len());
         match self {
-            Self::Arrival(registration, _) => registration.facts.attributes.iter().map(text).sum(),
+            Self::Registration(registration, _) => registration.facts.attributes.iter().map(text).sum(),
             Self::Noted(_, Noted::Notes(notes), _) => notes.packages.iter().flatten().map(String::len).sum(),
             Self::Noted(_, Noted::Reported(_), _) => 0,
         }
@@ -127,7 +127,7 @@ impl Registrations {
     /// Registers a node and puts the session of `registration` in force. `None` if this process is ending.
     pub async fn register(&self, registration: NodeRegistration) -> Option<RegistrationResult> {
         let (done, registered) = oneshot::channel();
-        self.queue.send(Pending::Arrival(Box::new(registration), done)).await.ok()?;
+        self.queue.send(Pending::Registration(Box::new(registration), done)).await.ok()?;
         registered.await.ok()
     }
 
@@ -218,7 +218,7 @@ impl RegistrationWriter {
                 // The writes of a session count as made before the registrations in the same batch.
                 let mut outcomes = noted_write(&tx, space, &mut changes, batch).await?;
                 for (pending, outcome) in batch.iter().zip(&mut outcomes) {
-                    if let Pending::Arrival(registration, _) = pending {
+                    if let Pending::Registration(registration, _) = pending {
                         let (registered, writer) = node_register(&tx, &mut changes, registration).await?;
                         node_live_renew(&writer, space, REGISTERED, 0)?;
                         *outcome = RegistrationOutcome::Registered(Box::new(registered));
@@ -240,7 +240,7 @@ impl RegistrationWriter {
             self.context.metrics.superseded(pending.what());
         }
         match (pending, outcome) {
-            (Pending::Arrival(_, done), RegistrationOutcome::Registered(registered)) => {
+            (Pending::Registration(_, done), RegistrationOutcome::Registered(registered)) => {
                 drop(done.send(Ok((*registered, cursor))));
             }
             (Pending::Noted(_, _, done), RegistrationOutcome::Written) => drop(done.send(Ok(()))),
@@ -248,7 +248,7 @@ impl RegistrationWriter {
                 drop(done.send(Err(NotWritten::Superseded)))
             }
             // Outcomes are in the order of the items.
-            (Pending::Arrival(..), _) | (Pending::Noted(..), RegistrationOutcome::Registered(_)) => {}
+            (Pending::Registration(..), _) | (Pending::Noted(..), RegistrationOutcome::Registered(_)) => {}
         }
     }
 
@@ -264,7 +264,7 @@ impl RegistrationWriter {
             );
         }
         match pending {
-            Pending::Arrival(_, done) => drop(done.send(Err(Arc::clone(error)))),
+            Pending::Registration(_, done) => drop(done.send(Err(Arc::clone(error)))),
             Pending::Noted(_, _, done) => drop(done.send(Err(NotWritten::of(error)))),
         }
     }
@@ -279,14 +279,14 @@ async fn noted_write(
 ) -> StoreResult<Vec<RegistrationOutcome>> {
     let fences = batch.iter().filter_map(|pending| match pending {
         Pending::Noted(fence, ..) => Some(*fence),
-        Pending::Arrival(..) => None,
+        Pending::Registration(..) => None,
     });
     let writers = node_writers(tx, space, fences.collect::<BTreeSet<_>>()).await?;
     let mut outcomes = Vec::with_capacity(batch.len());
     for pending in batch {
         let (writer, noted) = match pending {
             Pending::Noted(fence, noted, _) => (writers.get(fence), Some(noted)),
-            Pending::Arrival(..) => (None, None),
+            Pending::Registration(..) => (None, None),
         };
         let Some((writer, noted)) = writer.zip(noted) else {
             outcomes.push(RegistrationOutcome::Superseded);
@@ -358,7 +358,7 @@ mod tests {
 
     fn pending(registration: NodeRegistration) -> (Pending, oneshot::Receiver<RegistrationResult>) {
         let (done, registered) = oneshot::channel();
-        (Pending::Arrival(Box::new(registration), done), registered)
+        (Pending::Registration(Box::new(registration), done), registered)
     }
 
     /// The transaction refuses one of two registrations, whose agent has hung up. The other agent must not get its

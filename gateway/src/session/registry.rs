@@ -110,7 +110,6 @@ pub struct End {
 
 /// One agent's session.
 pub struct RegisteredSession {
-    /// The node.
     pub node: NodeId,
     /// A number that is new with each connection.
     pub id: u64,
@@ -145,8 +144,8 @@ pub type ReportedLoad = Option<LoadMeasured>;
 
 impl RegisteredSession {
     /// Records the agent's measurement of its node, to be written.
-    pub fn load_note(&self, told: ReportedLoad) {
-        *self.load.lock() = Some(told);
+    pub fn load_note(&self, load: ReportedLoad) {
+        *self.load.lock() = Some(load);
     }
 
     /// Takes the measurement to be written.
@@ -155,8 +154,8 @@ impl RegisteredSession {
     }
 
     /// Returns a measurement that could not be written, unless a newer one has arrived.
-    pub fn load_return(&self, told: ReportedLoad) {
-        self.load.lock().get_or_insert(told);
+    pub fn load_return(&self, load: ReportedLoad) {
+        self.load.lock().get_or_insert(load);
     }
 
     /// Records that a report was applied or a chunk acknowledged at `now` (monotonic). `complete` says that the full
@@ -250,8 +249,8 @@ impl RegisteredSession {
     pub fn input_taken(&self, credit: v1::StreamCredit) {
         let waiters = self.waiters.lock();
         let Some(waiter) = waiters.get(&credit.id) else { return };
-        let room = STREAM_WINDOW_BYTES.saturating_sub(waiter.input.available_permits());
-        waiter.input.add_permits(usize::try_from(credit.bytes).unwrap_or(usize::MAX).min(room));
+        let space = STREAM_WINDOW_BYTES.saturating_sub(waiter.input.available_permits());
+        waiter.input.add_permits(usize::try_from(credit.bytes).unwrap_or(usize::MAX).min(space));
     }
 
     /// The agent's last measurement of an attempt.

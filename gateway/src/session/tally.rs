@@ -18,7 +18,7 @@ impl FirstAndCount {
     }
 
     /// The number of events and the first of them, if any.
-    pub fn told(&self) -> Option<(usize, &str)> {
+    pub fn first_and_count(&self) -> Option<(usize, &str)> {
         (self.count > 0).then_some((self.count, &*self.first))
     }
 }
@@ -30,10 +30,10 @@ mod tests {
     #[test]
     fn the_first_is_logged_and_the_others_are_counted() {
         let mut tally = FirstAndCount::default();
-        assert_eq!(tally.told(), None);
+        assert_eq!(tally.first_and_count(), None);
         for number in 1..=1_000 {
             tally.note(|| format!("number {number}"));
         }
-        assert_eq!(tally.told(), Some((1_000, "number 1")));
+        assert_eq!(tally.first_and_count(), Some((1_000, "number 1")));
     }
 }

@@ -89,7 +89,7 @@ pub fn fault_of(error: &StoreError) -> WriteFault {
     }
 }
 
-/// What was refused.
+/// The label of a counter: what was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct What {
     what: &'static str,

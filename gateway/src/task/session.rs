@@ -23,7 +23,7 @@ pub struct FoundAttempt {
 
 /// Which gateway can reach the agent.
 pub enum AgentReached {
-    /// This gateway.
+    /// This gateway holds the session.
     Here(FoundAttempt),
     /// The gateway with this address.
     Elsewhere(String),

@@ -270,7 +270,7 @@ mod tests {
         let before = gateway.cells.get("alpha").unwrap().mirror.cursor();
         job_forget(&gateway).await;
         let Change::JobRemoved(gone) = first_change(&gateway, "ada", before).await else {
-            panic!("not heard")
+            panic!("the watch yields nothing")
         };
         let id = TASK.job.to_string();
         assert_eq!(gone, v1::JobRemoved { id, user: "ada".to_owned(), job: "web".to_owned() });

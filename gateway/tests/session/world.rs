@@ -167,7 +167,6 @@ impl World {
         stopped.await.unwrap();
     }
 
-    /// The node's lease.
     pub async fn live(&self, node: NodeId) -> NodeLive {
         let space = &self.space;
         let live = self.db.run("test", Idempotency::ReadOnly, |tx, _| async move {
@@ -293,7 +292,6 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Sends a message.
     pub fn send(&self, from_agent: FromAgent) {
         self.outbox.send(message(from_agent)).unwrap();
     }
