@@ -139,7 +139,7 @@ impl Rng for SeededRng {
 }
 
 /// A number in [0, 1) from random bits.
-pub(crate) fn unit(bits: u64) -> f64 {
+pub(crate) fn fraction(bits: u64) -> f64 {
     let mantissa = u32::try_from(bits >> 32).unwrap_or(0);
     f64::from(mantissa) / (f64::from(u32::MAX) + 1.0)
 }

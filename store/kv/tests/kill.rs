@@ -21,28 +21,28 @@ const ROUNDS: u32 = 12;
 
 /// The machine's disk, which prints when a checkpoint is being written.
 #[derive(Debug)]
-struct TellingDisk(DirectoryDisk);
+struct PrintingDisk(DirectoryDisk);
 
 #[derive(Debug)]
-struct TellingFile(Arc<dyn DiskFile>, &'static str);
+struct PrintingFile(Arc<dyn DiskFile>, &'static str);
 
-fn tell(line: &str) {
+fn line_print(line: &str) {
     let mut out = io::stdout().lock();
     // The parent may not read any more.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-impl TellingDisk {
+impl PrintingDisk {
     fn file(file: Arc<dyn DiskFile>, name: &str) -> Arc<dyn DiskFile> {
         match name {
-            "checkpoint" => Arc::new(TellingFile(file, "into the checkpoint")),
-            "checkpoint.new" => Arc::new(TellingFile(file, "into a new checkpoint")),
+            "checkpoint" => Arc::new(PrintingFile(file, "into the checkpoint")),
+            "checkpoint.new" => Arc::new(PrintingFile(file, "into a new checkpoint")),
             _ => file,
         }
     }
 }
 
-impl Disk for TellingDisk {
+impl Disk for PrintingDisk {
     fn directory_create(&self) -> io::Result<()> {
         self.0.directory_create()
     }
@@ -68,13 +68,13 @@ impl Disk for TellingDisk {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        tell("removed");
+        line_print("removed");
         self.0.remove(name)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.0.rename(from, to)?;
-        tell("renamed");
+        line_print("renamed");
         Ok(())
     }
 
@@ -91,7 +91,7 @@ impl Disk for TellingDisk {
     }
 }
 
-impl DiskFile for TellingFile {
+impl DiskFile for PrintingFile {
     fn length(&self) -> io::Result<u64> {
         self.0.length()
     }
@@ -101,7 +101,7 @@ impl DiskFile for TellingFile {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        tell(self.1);
+        line_print(self.1);
         self.0.write_at(offset, bytes)
     }
 
@@ -118,13 +118,13 @@ impl DiskFile for TellingFile {
     }
 }
 
-fn open(directory: &Path, telling: bool) -> (EmbeddedEngine, Database) {
+fn open(directory: &Path, printing: bool) -> (EmbeddedEngine, Database) {
     let options = OpenOptions::new(directory, SystemClock::shared(), SeededRng::shared(1));
     // A killed process loses no page that it has written, so this needs no flushes. Small segments and checkpoints are
     // in all phases when it dies.
     let options = OpenOptions { fsync: false, segment_bytes: 1 << 14, checkpoint_bytes: 1 << 16, ..options };
-    let disk = || Arc::new(TellingDisk(DirectoryDisk::new(directory, false))) as Arc<dyn Disk>;
-    let options = OpenOptions { disk: telling.then(disk), ..options };
+    let disk = || Arc::new(PrintingDisk(DirectoryDisk::new(directory, false))) as Arc<dyn Disk>;
+    let options = OpenOptions { disk: printing.then(disk), ..options };
     let engine = EmbeddedEngine::open(options).expect("the store opens after a kill");
     (engine.clone(), Database::new(Arc::new(engine)))
 }
@@ -149,7 +149,7 @@ async fn child() {
                     }
                 };
                 database.run::<_, KvError, _, _>("set", Idempotency::Natural, set).await.expect("a commit");
-                tell(&format!("ack {writer} {number}"));
+                line_print(&format!("ack {writer} {number}"));
             }
         }
     });

@@ -37,7 +37,6 @@ pub(crate) fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
 
-/// A small spec.
 pub(crate) fn job_spec(user: Name, name: Name) -> JobSpec {
     JobSpec {
         user,
@@ -109,7 +108,6 @@ impl TestCell {
         Self { db: Database::new(Arc::new(faults)), ..cell }
     }
 
-    /// Runs a transaction.
     pub(crate) async fn run<T>(
         &self,
         closure: impl AsyncFn(Transaction) -> StoreResult<T>,

@@ -45,7 +45,7 @@ struct HistoryTry {
     read_version: Version,
     seen: Vec<SeenWrite>,
     written: Vec<Vec<u8>>,
-    told: TryOutcome,
+    outcome: TryOutcome,
 }
 
 /// State that the workers share.
@@ -90,15 +90,16 @@ impl HistoryShared {
         let offset = u32::try_from(prefix.len()).unwrap_or(0).to_le_bytes();
         let log = [prefix.as_slice(), &Versionstamp::INCOMPLETE, &offset].concat();
         transaction.atomic(AtomicOp::SetVersionstampedKey, &log, &id.to_be_bytes()).ok()?;
-        let told = told(transaction.commit().await.map(|committed| committed.stamp.unwrap_or_default()));
-        if let TryOutcome::Committed(stamp) = told {
+        let outcome =
+            outcome(transaction.commit().await.map(|committed| committed.stamp.unwrap_or_default()));
+        if let TryOutcome::Committed(stamp) = outcome {
             self.acknowledged.fetch_max(stamp.version(), Ordering::SeqCst);
         }
-        Some(HistoryTry { id, acknowledged, read_version, seen, written, told })
+        Some(HistoryTry { id, acknowledged, read_version, seen, written, outcome })
     }
 }
 
-fn told(result: KvResult<Versionstamp>) -> TryOutcome {
+fn outcome(result: KvResult<Versionstamp>) -> TryOutcome {
     match result {
         Ok(stamp) => TryOutcome::Committed(stamp),
         Err(KvError { code, .. }) if code.is_maybe_committed() || code == ErrorCode::TransactionTimedOut => {
@@ -130,7 +131,7 @@ fn committed(
     let mut happened = Vec::new();
     for attempt in attempts {
         let logged = log.get(&attempt.id).copied();
-        let agrees = match attempt.told {
+        let agrees = match attempt.outcome {
             TryOutcome::Committed(stamp) => logged == Some(stamp),
             TryOutcome::Refused => logged.is_none(),
             TryOutcome::Unknown => true,

@@ -25,7 +25,6 @@ pub(super) async fn check(context: Context) -> Check {
     watched(&context).await
 }
 
-/// Commits a touch.
 async fn touch(context: &Context) -> Result<Versionstamp, Wrong> {
     let transaction = context.begin();
     transaction.atomic(TOUCH, KEY, &OPERAND)?;
@@ -90,11 +89,11 @@ async fn refused(context: &Context) -> Check {
     expect("a read conflict", conflict(ConflictKind::Read, &after), None)?;
     expect("a write conflict", conflict(ConflictKind::Write, &after), outside)?;
     expect("a wider read conflict", conflict(ConflictKind::Read, &key_after(&after)), outside)?;
-    let beside = &KEY[..KEY.len() - 1];
-    expect("reading before it", transaction.get(beside, true).await, outside)?;
+    let neighbour = &KEY[..KEY.len() - 1];
+    expect("reading before it", transaction.get(neighbour, true).await, outside)?;
     expect("reading behind it", transaction.get(&after, true).await, outside)?;
     expect("watching behind it", transaction.watch(&after).await.map(drop), outside)?;
-    expect("touching beside it", transaction.atomic(TOUCH, beside, &OPERAND), outside)?;
+    expect("touching beside it", transaction.atomic(TOUCH, neighbour, &OPERAND), outside)?;
     let selector = KeySelector::last_less_or_equal(KEY);
     expect("selecting it", transaction.get_key(&selector, true).await, outside)?;
     let range = RangeRequest::between(KEY, after);
@@ -227,9 +226,9 @@ pub async fn run_old(
     if version != Some(first) {
         return Err(format!("{found:?}, not the stamp of {first}"));
     }
-    let beside = plain.get(b"beside", true).await.err().map(|error| error.code);
-    if beside != Some(ErrorCode::TransactionTooOld) {
-        return Err(format!("another key in a transaction as old: {beside:?}"));
+    let neighbour = plain.get(b"beside", true).await.err().map(|error| error.code);
+    if neighbour != Some(ErrorCode::TransactionTooOld) {
+        return Err(format!("another key in a transaction as old: {neighbour:?}"));
     }
     reader.set(b"beside", b"").map_err(text)?;
     let commit = reader.commit().await.err().map(|error| error.code);

@@ -169,7 +169,7 @@ const TOLERANT: &[(&str, CheckFunction)] = &[
     ("cycle", |context| Box::pin(cycle::check(context))),
     ("history", |context| Box::pin(history::check(context))),
     ("all or nothing", |context| Box::pin(whole::check(context))),
-    ("watch is woken", |context| Box::pin(watches::woken(context))),
+    ("watch fires", |context| Box::pin(watches::fired(context))),
 ];
 
 async fn run(

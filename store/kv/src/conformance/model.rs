@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use crate::contract::{AtomicOp, KeySelector};
 
-/// Rows by key.
 pub(super) type ModelRows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// The value after an operation, for operands of at most sixteen bytes.

@@ -18,7 +18,7 @@ fn ephemeral(seed: u64) -> Arc<dyn Engine> {
     Arc::new(EmbeddedEngine::ephemeral(SystemClock::shared(), SeededRng::shared(seed)))
 }
 
-fn say<T>(result: Result<T, super::CheckFailure>) {
+fn report<T>(result: Result<T, super::CheckFailure>) {
     if let Err(failure) = result {
         panic!("{failure}\nagain with: BOROUGH_SEED={} cargo test -p borough-kv conformance", failure.seed);
     }
@@ -27,7 +27,7 @@ fn say<T>(result: Result<T, super::CheckFailure>) {
 #[tokio::test]
 async fn in_memory() {
     let seed = seed();
-    say(run_all(|| ephemeral(seed), seed).await);
+    report(run_all(|| ephemeral(seed), seed).await);
 }
 
 #[tokio::test]
@@ -36,7 +36,7 @@ async fn on_a_disk() {
     let directory = tempfile::tempdir().unwrap();
     let options = OpenOptions::new(directory.path(), SystemClock::shared(), SeededRng::shared(seed));
     let engine = EmbeddedEngine::open(OpenOptions { fsync: false, ..options }).unwrap();
-    say(run_all(|| Arc::new(engine.clone()), seed).await);
+    report(run_all(|| Arc::new(engine.clone()), seed).await);
 }
 
 #[tokio::test(start_paused = true)]
@@ -47,19 +47,19 @@ async fn with_faults() {
             let engine = FaultEngine::new(ephemeral(seed), plan.clone(), SeededRng::shared(seed ^ 1));
             Arc::new(engine) as Arc<dyn Engine>
         };
-        say(run_tolerant(faulty, seed).await);
+        report(run_tolerant(faulty, seed).await);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn in_parallel() {
     let seed = seed();
-    say(run_tolerant(|| ephemeral(seed), seed).await);
+    report(run_tolerant(|| ephemeral(seed), seed).await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn at_every_edge_of_what_is_read() {
-    say(super::edges_checked(&ephemeral(1), true).await);
+    report(super::edges_checked(&ephemeral(1), true).await);
 }
 
 /// The number of whole-store programs in a run; `BOROUGH_PROGRAMS` sets it.
@@ -72,13 +72,13 @@ async fn programs_in_stores_of_their_own() {
     let first = seed() >> 16;
     let ran = super::programs_whole(|| Ok(ephemeral(first)), first..first + programs()).await;
     // The number of a program is the lower part of a seed.
-    say(ran.map_err(|failure| super::CheckFailure { seed: failure.seed << 16, ..failure }));
+    report(ran.map_err(|failure| super::CheckFailure { seed: failure.seed << 16, ..failure }));
 }
 
 /// Programs that once failed: 6570249556006 reads the metadata version without its own writes.
 #[tokio::test(start_paused = true)]
 async fn programs_that_failed_once() {
     for number in [6_570_249_556_006] {
-        say(super::programs_whole(|| Ok(ephemeral(number)), number..number + 1).await);
+        report(super::programs_whole(|| Ok(ephemeral(number)), number..number + 1).await);
     }
 }

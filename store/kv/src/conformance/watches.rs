@@ -13,7 +13,9 @@ use crate::database::{Idempotency, Transaction};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 async fn ended(watch: Watch) -> Result<KvResult<()>, Wrong> {
-    tokio::time::timeout(PATIENCE, watch).await.map_err(|_| Wrong::Differs("a watch sleeps on".to_owned()))
+    tokio::time::timeout(PATIENCE, watch)
+        .await
+        .map_err(|_| Wrong::Differs("a watch has not fired".to_owned()))
 }
 
 /// Commits one write of `key`.
@@ -86,7 +88,7 @@ async fn errors(context: &Context) -> Check {
 }
 
 /// With faults: a watch, paired with a timer and followed by a read, notices every change.
-pub(super) async fn woken(context: Context) -> Check {
+pub(super) async fn fired(context: Context) -> Check {
     let key = context.key(b"head");
     for value in 0..30u32 {
         let open = |transaction: Transaction, _| {

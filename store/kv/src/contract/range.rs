@@ -7,7 +7,6 @@ use bytes::Bytes;
 /// Resolution stops at the ends of the user's keyspace. Each step of the offset costs time: keep it small.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeySelector {
-    /// The reference key.
     pub key: Bytes,
     /// Whether the reference key itself counts as before the selection point.
     pub or_equal: bool,

@@ -31,7 +31,6 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    /// Ends the watch.
     pub(crate) fn end(self, result: KvResult<()>) {
         // The other side may be gone; nobody waits then.
         let _ = self.sender.send(result);

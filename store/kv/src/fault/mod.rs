@@ -35,7 +35,7 @@ impl Faults {
     /// Returns true if a fault of this probability happens now, and counts it under `name`.
     pub(crate) fn strikes(&self, name: &'static str, probability: f64) -> bool {
         // An impossible fault draws nothing, so that two plans with the same faults draw the same numbers.
-        let struck = probability > 0.0 && crate::env::unit(self.rng.next_u64()) < probability;
+        let struck = probability > 0.0 && crate::env::fraction(self.rng.next_u64()) < probability;
         if struck {
             let mut counts = self.counts.lock();
             let count = counts.entry(name).or_default();
@@ -51,7 +51,7 @@ impl Faults {
 
     /// A time up to `most`.
     pub(crate) fn delay(&self, most: Duration) -> Duration {
-        most.mul_f64(crate::env::unit(self.rng.next_u64()))
+        most.mul_f64(crate::env::fraction(self.rng.next_u64()))
     }
 }
 

@@ -188,9 +188,9 @@ async fn maybe_committed_sticks_over_every_later_error() {
         for later in ErrorCode::ALL.iter().copied().filter(|code| code.is_retryable()) {
             let (result, attempts) = attempts_of(&[later, unknown, later, later]).await;
             result.unwrap();
-            let told: Vec<bool> = attempts.iter().map(|attempt| attempt.maybe_committed).collect();
+            let marks: Vec<bool> = attempts.iter().map(|attempt| attempt.maybe_committed).collect();
             let first = later.is_maybe_committed();
-            assert_eq!(told, [false, first, true, true, true], "{unknown:?} then {later:?}");
+            assert_eq!(marks, [false, first, true, true, true], "{unknown:?} then {later:?}");
         }
     }
 }
@@ -215,19 +215,19 @@ async fn every_code_is_retried_or_returned_by_its_kind() {
 async fn every_code_that_a_closure_wraps_is_retried_or_returned_by_its_kind() {
     for code in ErrorCode::ALL.iter().copied() {
         let (database, _) = Scripted::database(&[]);
-        let mut told = Vec::new();
+        let mut marks = Vec::new();
         let closure = |_: Transaction, attempt: TransactionTry| {
-            told.push(attempt.maybe_committed);
+            marks.push(attempt.maybe_committed);
             async move { if attempt.number == 1 { Err(Layer(Middle::Store(code.into()))) } else { Ok(()) } }
         };
         let result = database.run("test", Idempotency::Natural, closure).await;
         if code.is_retryable() {
             result.unwrap();
-            assert_eq!(told, [false, code.is_maybe_committed()], "{code:?}");
+            assert_eq!(marks, [false, code.is_maybe_committed()], "{code:?}");
         } else {
             let error = result.unwrap_err();
             assert!(matches!(&error, Layer(Middle::Store(kept)) if kept.code == code), "{error:?}");
-            assert_eq!(told, [false], "{code:?} must not be repeated");
+            assert_eq!(marks, [false], "{code:?} must not be repeated");
         }
     }
 }

@@ -131,7 +131,7 @@ pub struct CellGate {
 #[cbor(index_only)]
 #[serde(rename_all = "snake_case")]
 pub enum CellState {
-    /// All changes.
+    /// The cell accepts all changes.
     #[n(0)]
     Open,
     /// No new jobs and no placements. Running tasks are still controlled.

@@ -24,9 +24,9 @@ async fn creating_a_cell_twice_is_creating_it_once() {
         let editing = cell.run(async |tx| {
             let mut changes = ChangeSet::begin(&tx, &cell.space, &change(1, "edit")).await?;
             let meta = cell_meta_change(&tx, &mut changes, |meta| meta.profile = text.to_owned()).await?;
-            let told = changes.deltas().to_vec();
+            let deltas = changes.deltas().to_vec();
             changes.append(&tx)?;
-            Ok((meta.revision, told))
+            Ok((meta.revision, deltas))
         });
         editing.await.unwrap()
     };
@@ -71,7 +71,7 @@ async fn closing_the_gate_fails_what_is_in_flight() {
     let error = committing.await.unwrap_err().error;
     assert!(matches!(error, StoreError::Kv(error) if error.code == borough_kv::ErrorCode::NotCommitted));
     let head = cell.run(async |tx| journal_head(&tx, &cell.space).await).await.unwrap();
-    assert_eq!(head, Cursor::start(1), "nothing was told");
+    assert_eq!(head, Cursor::start(1), "nothing was recorded");
 }
 
 #[tokio::test]

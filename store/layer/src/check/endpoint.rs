@@ -30,7 +30,7 @@ pub(super) fn check(found: &mut Violations, rows: &CellRows) {
             wrong(name.unwrap_or_else(|| format!("name of task/{}", row.id)), "nothing", expected)
         });
     }
-    for (key, last) in &rows.told.names {
+    for (key, last) in &rows.journal_record.names {
         let stored = rows.name_revisions.get(key);
         // An endpoint that was withdrawn since has a later stamp.
         found.require(stored.is_some_and(|stored| stored >= last), "name_rev", || {

@@ -9,7 +9,7 @@ use super::{CellRows, Violations, wrong};
 use crate::journal::Cursor;
 
 pub(super) fn check(found: &mut Violations, rows: &CellRows) {
-    for (key, before, after) in &rows.told.back {
+    for (key, before, after) in &rows.journal_record.back {
         found.require(false, "journal_order", || {
             wrong(key_text(rows, *key), format!("revision {after} after {before}"), "revisions that rise")
         });
@@ -28,18 +28,18 @@ pub(super) fn suspects(rows: &CellRows) -> Vec<DeltaKey> {
 }
 
 fn each_disagreement(rows: &CellRows, mut each: impl FnMut(DeltaKey)) {
-    let complete = rows.told.complete;
+    let complete = rows.journal_record.complete;
     each_row(rows, |key, digest| {
-        let agrees = match rows.told.last.get(&key) {
-            Some(told) => told.digest == Some(digest),
+        let agrees = match rows.journal_record.last.get(&key) {
+            Some(record) => record.digest == Some(digest),
             None => !complete,
         };
         if !agrees {
             each(key);
         }
     });
-    let told = rows.told.last.iter().filter(|(_, told)| told.digest.is_some());
-    told.filter(|(key, _)| !is_stored(rows, **key)).for_each(|(key, _)| each(*key));
+    let recorded = rows.journal_record.last.iter().filter(|(_, recorded)| recorded.digest.is_some());
+    recorded.filter(|(key, _)| !is_stored(rows, **key)).for_each(|(key, _)| each(*key));
 }
 
 /// Visits every row that the journal records, with its digest.
@@ -54,8 +54,8 @@ fn each_row(rows: &CellRows, mut each: impl FnMut(DeltaKey, u64)) {
         each(DeltaKey::Endpoint(row.endpoint.task), endpoint_digest(&row.endpoint, row.revision));
     }
     // The journal has no record of settings that never changed.
-    let told = rows.told.last.contains_key(&DeltaKey::CellSettings);
-    let settings = rows.meta.as_ref().filter(|_| told);
+    let is_recorded = rows.journal_record.last.contains_key(&DeltaKey::CellSettings);
+    let settings = rows.meta.as_ref().filter(|_| is_recorded);
     settings.iter().for_each(|meta| each(DeltaKey::CellSettings, meta.revision));
 }
 
@@ -82,13 +82,13 @@ fn stored_text(rows: &CellRows, key: DeltaKey) -> Option<String> {
 
 fn disagreement(rows: &CellRows, key: DeltaKey) -> super::BrokenRow {
     let stored = stored_text(rows, key).unwrap_or_else(|| "nothing".to_owned());
-    let told = match (rows.told.words.get(&key), rows.told.last.get(&key)) {
+    let expected = match (rows.journal_record.records.get(&key), rows.journal_record.last.get(&key)) {
         (Some(Delta::Task { row }), _) => format!("{row:?}"),
         (Some(delta), _) => format!("{delta:?}"),
-        (None, Some(told)) => format!("revision {}, as the journal says", told.revision),
+        (None, Some(record)) => format!("revision {}, as the journal says", record.revision),
         (None, None) => "nothing: the journal does not have it".to_owned(),
     };
-    wrong(key_text(rows, key), stored, told)
+    wrong(key_text(rows, key), stored, expected)
 }
 
 fn key_text(rows: &CellRows, key: DeltaKey) -> String {
@@ -112,7 +112,7 @@ fn ends_check(found: &mut Violations, rows: &CellRows) {
     let head = rows.journal_head.map(|stamp| Cursor { store_epoch: epoch, stamp });
     let floor = rows.journal_floor.map(|floor| floor.trimmed_to);
     // A trim that took every entry leaves the head at the floor.
-    let end = rows.told.end.or(floor);
+    let end = rows.journal_record.end.or(floor);
     found.require(head == end, "journal_head", || {
         wrong("journal_head", format!("{head:?}"), format!("{end:?}, the last entry"))
     });

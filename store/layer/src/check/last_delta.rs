@@ -30,8 +30,8 @@ pub struct JournalRecord {
     pub(super) names: BTreeMap<(Name, Name), Versionstamp>,
     /// The position of the last entry.
     pub(super) end: Option<Cursor>,
-    /// The records that differ from their rows; filled in by [`JournalRecord::words_keep`].
-    pub(super) words: BTreeMap<DeltaKey, Delta>,
+    /// The records that differ from their rows; filled in by [`JournalRecord::records_keep`].
+    pub(super) records: BTreeMap<DeltaKey, Delta>,
     gang_jobs: BTreeMap<GangId, JobId>,
 }
 
@@ -76,10 +76,10 @@ impl JournalRecord {
 
     fn delta(&mut self, delta: &Delta) {
         let key = delta.key();
-        let told = LastDelta { revision: delta.revision(), digest: delta_digest(delta) };
-        let before = self.last.insert(key, told);
-        if let Some(before) = before.filter(|before| before.revision > told.revision) {
-            self.back.push((key, before.revision, told.revision));
+        let record = LastDelta { revision: delta.revision(), digest: delta_digest(delta) };
+        let before = self.last.insert(key, record);
+        if let Some(before) = before.filter(|before| before.revision > record.revision) {
+            self.back.push((key, before.revision, record.revision));
         }
         match delta {
             Delta::Gang { row } => {
@@ -109,10 +109,10 @@ impl JournalRecord {
     }
 
     /// Keeps an entry's deltas about `suspects` for the report. The journal is read a second time for this.
-    pub(super) fn words_keep(&mut self, suspects: &[DeltaKey], entry: &JournalEntry) {
+    pub(super) fn records_keep(&mut self, suspects: &[DeltaKey], entry: &JournalEntry) {
         for delta in &entry.deltas {
             if suspects.contains(&delta.key()) {
-                self.words.insert(delta.key(), delta.clone());
+                self.records.insert(delta.key(), delta.clone());
             }
         }
     }

@@ -41,7 +41,6 @@ pub struct Violation {
     pub rule: &'static str,
     /// The wrong key, in the form of the table in `docs/mechanisms/store.md`.
     pub key: String,
-    /// The stored value.
     pub stored: String,
     /// The value that follows from the other rows.
     pub expected: String,
@@ -83,7 +82,6 @@ pub fn cell_violations(rows: &CellRows, mode: CheckMode) -> Vec<Violation> {
     found.0
 }
 
-/// Collects violations.
 #[derive(Debug, Default)]
 struct Violations(Vec<Violation>);
 

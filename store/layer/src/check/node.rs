@@ -41,7 +41,7 @@ fn known_check(found: &mut Violations, rows: &CellRows, charged: &BTreeMap<NodeI
         .allocs
         .keys()
         .map(|node| ("node_alloc", node))
-        .chain(rows.node_attempts.iter().map(|node| ("node_live", node)))
+        .chain(rows.node_leases.iter().map(|node| ("node_live", node)))
         .chain(rows.node_sessions.iter().map(|node| ("node_session", node)))
         .chain(rows.loads.keys().map(|node| ("node_load", node)))
     {
@@ -82,11 +82,11 @@ fn sum_check(found: &mut Violations, node: NodeId, alloc: &NodeAlloc, tasks: &[&
     });
     found.require(holds, "node_alloc_sum", || {
         let ids: Vec<TaskId> = tasks.iter().map(|row| row.id).collect();
-        let said = |alloc: &NodeAlloc| {
+        let text = |alloc: &NodeAlloc| {
             format!("{} tasks with {}, promised {}", alloc.tasks, alloc.used, alloc.promised)
         };
-        let sum = sum.as_ref().map_or_else(ToString::to_string, said);
-        wrong(format!("node_alloc/{node}"), said(alloc), format!("{sum}, the sum over {ids:?}"))
+        let sum = sum.as_ref().map_or_else(ToString::to_string, text);
+        wrong(format!("node_alloc/{node}"), text(alloc), format!("{sum}, the sum over {ids:?}"))
     });
     let mut ports = BTreeSet::new();
     for (row, port) in

@@ -27,10 +27,9 @@ pub struct CellRows {
     pub allocs: BTreeMap<NodeId, NodeAlloc>,
     /// The index of tasks by node.
     pub node_tasks: BTreeSet<(NodeId, TaskId)>,
-    /// Nodes by name.
     pub node_names: BTreeMap<Name, NodeId>,
     /// Nodes that have a coarse lease.
-    pub node_attempts: BTreeSet<NodeId>,
+    pub node_leases: BTreeSet<NodeId>,
     /// Nodes whose agent has, or had, a session.
     pub node_sessions: BTreeSet<NodeId>,
     /// The measured load of nodes.
@@ -69,7 +68,7 @@ pub struct CellRows {
     /// The stamp of its last entry.
     pub journal_head: Option<Versionstamp>,
     /// What the kept part of the journal records of the rows.
-    pub told: JournalRecord,
+    pub journal_record: JournalRecord,
     /// Keys and values that cannot be decoded.
     pub damage: Vec<Violation>,
 }

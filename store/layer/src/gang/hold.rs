@@ -3,7 +3,7 @@
 use borough_kv::Transaction;
 use borough_model::job::JobState;
 use borough_model::node::node_open;
-use borough_model::task::machine::{HoldStatus, hold_standing};
+use borough_model::task::machine::{HoldStatus, hold_status};
 use borough_model::task::{Attempt, GangState, Placement, TaskEvent, TaskRow};
 use borough_model::{GangId, TaskId};
 
@@ -79,19 +79,19 @@ pub async fn gang_holds_settle(
         RangeOptions { after: after.map(TaskKey::of), limit: limit.max(1), ..RangeOptions::default() };
     let rows = keys::range(tx, changes.space(), &Prefix::<TaskKey>::of(&row.job), options).await?;
     let next = rows.last().filter(|_| rows.len() >= limit.max(1)).map(|(_, row)| row.id);
-    let standing = rows.into_iter().filter_map(|(_, task)| {
-        let standing = hold_standing(&task, &row, changes.at_ms())?;
-        Some((task, standing))
+    let settled = rows.into_iter().filter_map(|(_, task)| {
+        let status = hold_status(&task, &row, changes.at_ms())?;
+        Some((task, status))
     });
-    let standing: Vec<(TaskRow, HoldStatus)> = standing.collect();
+    let settled: Vec<(TaskRow, HoldStatus)> = settled.collect();
     let mut book = TaskBook::default();
-    let known = standing.iter().map(|(task, _)| (task.id, Some(task.clone())));
+    let known = settled.iter().map(|(task, _)| (task.id, Some(task.clone())));
     book.extend_rows(tx, changes.space(), known).await?;
     let mut changed = 0_usize;
-    for (task, standing) in &standing {
+    for (task, status) in &settled {
         let Some(node) = task.node else { continue };
         let attempt = Attempt { node, incarnation: task.incarnation };
-        let event = match standing {
+        let event = match status {
             HoldStatus::Waits => continue,
             HoldStatus::Placed => TaskEvent::HoldConfirmed { attempt },
             HoldStatus::Void => TaskEvent::HoldExpired { attempt },

@@ -18,7 +18,7 @@ use crate::quota::{job_remainder, overflow, quota_give_back};
 /// Whether a stopping job has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobEnding {
-    /// It is over.
+    /// The job has ended.
     Ended(JobRow),
     /// Some of its tasks are not dead yet.
     Left { tasks: usize },

@@ -13,7 +13,6 @@ pub struct JournalPart {
     /// The number of parts of the entry.
     #[n(0)]
     pub parts: u32,
-    /// The piece.
     #[n(1)]
     #[cbor(with = "minicbor::bytes")]
     pub bytes: Vec<u8>,

@@ -43,13 +43,13 @@ struct Reader {
     after: Cursor,
     seen: BTreeMap<NodeId, u64>,
     /// Producers of which entries may be missing, by the reports to the reader.
-    told: Vec<NodeId>,
+    reported_gaps: Vec<NodeId>,
 }
 
 impl Reader {
     fn missed(&mut self, after: Cursor) {
         self.after = after;
-        self.told = (0..PRODUCERS).map(NodeId).collect();
+        self.reported_gaps = (0..PRODUCERS).map(NodeId).collect();
     }
 
     /// Reads a page. Returns true if it was the last.
@@ -75,9 +75,9 @@ impl Reader {
                 let Delta::NodeAlloc { node, alloc } = delta else { continue };
                 let before = self.seen.insert(*node, alloc.epoch).unwrap_or_default();
                 let next = alloc.epoch == before + 1;
-                let jump = alloc.epoch > before && self.told.contains(node);
+                let jump = alloc.epoch > before && self.reported_gaps.contains(node);
                 assert!(next || jump, "seed {seed}: {node} counts {} after {before}", alloc.epoch);
-                self.told.retain(|told| told != node);
+                self.reported_gaps.retain(|gap| gap != node);
             }
         }
         !page.more
@@ -128,11 +128,11 @@ async fn every_gap_is_reported_to_its_reader() {
                 disturb(&disturbed, round).await;
             }
         });
-        let mut reader = Reader { after: Cursor::start(1), seen: BTreeMap::new(), told: Vec::new() };
+        let mut reader = Reader { after: Cursor::start(1), seen: BTreeMap::new(), reported_gaps: Vec::new() };
         let reading = everybody.run_until(async {
             for _ in 0..40 {
                 reader.read(&cell, seed).await;
-                gaps += usize::from(!reader.told.is_empty());
+                gaps += usize::from(!reader.reported_gaps.is_empty());
                 tokio::time::sleep(std::time::Duration::from_millis(2)).await;
             }
         });
@@ -151,9 +151,9 @@ async fn every_gap_is_reported_to_its_reader() {
             // The reader was informed of everything trimmed before it was read. That may include a producer's last
             // entry.
             let seen = reader.seen.get(&NodeId(producer)).copied().unwrap_or_default();
-            let told = reader.told.contains(&NodeId(producer));
+            let is_reported = reader.reported_gaps.contains(&NodeId(producer));
             assert!(
-                seen == stored || (told && seen < stored),
+                seen == stored || (is_reported && seen < stored),
                 "seed {seed}: {producer} is at {stored}, seen {seen}"
             );
         }

@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(removed, None, "the last entry is kept until another follows");
     }
 
-    async fn told(cell: &TestCell, request: u128) {
+    async fn delta_append(cell: &TestCell, request: u128) {
         let at = Change { request: RequestId(request), actor: "test".to_owned(), action: "test", at_ms: 0 };
         let telling = cell.change(at, async |_, changes| {
             changes.push(Delta::NodeRemoved { node: NodeId(1) });
@@ -263,14 +263,14 @@ mod tests {
     #[tokio::test]
     async fn a_trim_that_commits_late_does_not_take_the_floor_back() {
         let cell = TestCell::new().await;
-        told(&cell, 1).await;
+        delta_append(&cell, 1).await;
         let attempts = std::sync::atomic::AtomicU32::new(0);
         let late = cell.run(async |tx| {
             let trimmed = journal_trim(&tx, &cell.space, Versionstamp::MAX, 1).await?;
             if attempts.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0 {
-                told(&cell, 2).await;
+                delta_append(&cell, 2).await;
                 cell.run(async |tx| journal_trim(&tx, &cell.space, Versionstamp::MAX, 1).await).await?;
-                told(&cell, 3).await;
+                delta_append(&cell, 3).await;
             }
             Ok(trimmed)
         });
@@ -284,12 +284,12 @@ mod tests {
     #[tokio::test]
     async fn what_is_appended_while_a_trim_commits_stays() {
         let cell = TestCell::new().await;
-        told(&cell, 1).await;
+        delta_append(&cell, 1).await;
         let appended = std::sync::atomic::AtomicBool::new(false);
         let trimming = cell.run(async |tx| {
             let trimmed = journal_trim(&tx, &cell.space, Versionstamp::MAX, 1).await?;
             if !appended.swap(true, std::sync::atomic::Ordering::SeqCst) {
-                told(&cell, 2).await;
+                delta_append(&cell, 2).await;
             }
             Ok(trimmed)
         });

@@ -145,7 +145,6 @@ pub struct RangeOptions<K> {
     pub limit: usize,
     /// Without read conflicts.
     pub snapshot: bool,
-    /// From the end.
     pub reverse: bool,
 }
 

@@ -139,10 +139,11 @@ pub async fn scheduler_shards(tx: &Transaction, space: &CellSpace) -> StoreResul
     let mut shards = Vec::new();
     for (key, lease) in leases {
         let Some(scheduler) = scheduler_of_role(&key.role).map(str::to_owned) else { continue };
-        let said = LeaseStatusKey { role: key.role, shard: key.shard };
-        let said = keys::read_snapshot(tx, space, &said).await?;
-        let status_last_ms = said.as_ref().map(|status| status.at_ms);
-        let status = said.filter(|status| status.epoch == lease.epoch && status.holder == lease.holder);
+        let last_status = LeaseStatusKey { role: key.role, shard: key.shard };
+        let last_status = keys::read_snapshot(tx, space, &last_status).await?;
+        let status_last_ms = last_status.as_ref().map(|status| status.at_ms);
+        let status =
+            last_status.filter(|status| status.epoch == lease.epoch && status.holder == lease.holder);
         let known = status.as_ref().map_or(now, |status| status.read_version);
         let age_versions = now.saturating_sub(known);
         shards.push(SchedulerShard {

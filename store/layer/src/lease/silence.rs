@@ -110,17 +110,17 @@ mod tests {
         #[test]
         fn silence_is_never_more_than_what_was_observed(steps in prop::collection::vec((0..6_u64, any::<bool>()), 1..40)) {
             let mut silence = Silence::default();
-            let (mut now, mut beat, mut heard_at, mut counted) = (0, 0, 0, 0);
+            let (mut now, mut beat, mut seen_at, mut counted) = (0, 0, 0, 0);
             for (step, beats) in steps {
                 now += step;
                 if beats {
                     beat += 1;
-                    (heard_at, counted) = (now, 0);
+                    (seen_at, counted) = (now, 0);
                 } else if step <= 3 {
                     counted += step;
                 }
                 let silent = silence.observe(Duration::from_secs(now), beat, GAP).as_secs();
-                prop_assert!(silent <= now - heard_at);
+                prop_assert!(silent <= now - seen_at);
                 prop_assert!(silent <= counted);
             }
         }

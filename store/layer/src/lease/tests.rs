@@ -91,7 +91,6 @@ enum Step {
     Renew(usize),
     /// Makes a protected write, if it believes to hold the lease.
     Work(usize),
-    /// Gives it up.
     Release(usize),
     /// Time passes, in seconds.
     Wait(u64),

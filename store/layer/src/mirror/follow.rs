@@ -158,13 +158,13 @@ impl MirrorFollower {
     /// Waits until the watch ends, in any way, or the timer does.
     async fn wait(&self, watch: Watch) {
         let poll = self.options.poll;
-        let timer = tokio::time::sleep(poll.mul_f64(0.75 + 0.5 * self.gang()));
+        let timer = tokio::time::sleep(poll.mul_f64(0.75 + 0.5 * self.fraction()));
         tokio::select! {
             ended = watch => {
                 if let Err(error) = ended {
                     // The watch is only a hint. If it fails at once, it must not cause a busy loop.
                     tracing::debug!(%error, "journal watch failed");
-                    tokio::time::sleep(poll.mul_f64(0.1 * self.gang())).await;
+                    tokio::time::sleep(poll.mul_f64(0.1 * self.fraction())).await;
                 }
             }
             () = timer => {}
@@ -173,11 +173,11 @@ impl MirrorFollower {
 
     fn pause(&self, failures: u32) -> Duration {
         let doubled = Duration::from_millis(50).saturating_mul(1 << failures.min(10));
-        doubled.min(self.options.pause_max).mul_f64(0.5 + 0.5 * self.gang())
+        doubled.min(self.options.pause_max).mul_f64(0.5 + 0.5 * self.fraction())
     }
 
     /// A number from 0 to 1.
-    fn gang(&self) -> f64 {
+    fn fraction(&self) -> f64 {
         f64::from(u32::try_from(self.rng.next_u64() >> 32).unwrap_or(u32::MAX)) / f64::from(u32::MAX)
     }
 }

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_waiter_is_woken_at_its_position_and_not_before() {
+    async fn each_waiter_is_notified_at_its_position_and_not_before() {
         let waiters = Waiters::default();
         let early = waiters.wait(at(2));
         let late = waiters.wait(at(4));

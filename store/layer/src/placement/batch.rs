@@ -33,7 +33,6 @@ pub struct PlacementNode {
     /// The revision of its row.
     pub revision: u64,
     pub capacity: Resources,
-    /// Its commitment.
     pub alloc: NodeAlloc,
 }
 

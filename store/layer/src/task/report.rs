@@ -28,11 +28,8 @@ pub struct TaskReport {
 pub enum ReportPhase {
     /// Recorded there, not started.
     Accepted,
-    /// Being started.
     Starting,
-    /// Its process runs.
     Running,
-    /// Being ended.
     Stopping,
     /// The process has exited; parts of the attempt may be left.
     Exited,

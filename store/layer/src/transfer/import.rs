@@ -45,7 +45,7 @@ pub(super) fn row_check(space: &CellSpace, key: &[u8], value: &[u8]) -> StoreRes
 }
 
 /// The progress of an import into `space`; `None` without one.
-pub async fn cell_import_standing(tx: &Transaction, space: &CellSpace) -> StoreResult<Option<ImportRow>> {
+pub async fn cell_import_progress(tx: &Transaction, space: &CellSpace) -> StoreResult<Option<ImportRow>> {
     keys::read(tx, space, &ImportKey {}).await
 }
 
@@ -61,7 +61,7 @@ pub async fn cell_import_begin(
     at_ms: i64,
 ) -> StoreResult<ImportBegun> {
     let gate = keys::read(tx, space, &CellGateKey {}).await?;
-    let import = cell_import_standing(tx, space).await?;
+    let import = cell_import_progress(tx, space).await?;
     let own = import.filter(|import| import.export == header.id);
     match (&gate, own) {
         (Some(CellGate { state: CellState::Importing, .. }), Some(import)) => {
@@ -127,10 +127,10 @@ pub async fn cell_import_run<R: Read>(
 ) -> Result<Imported, ImportError> {
     let (mut number, mut stored) = (0_u64, 0_u64);
     let id = reader.header().id;
-    let standing = db.run("cell_import_standing", Idempotency::ReadOnly, |tx, _| async move {
-        cell_import_standing(&tx, space).await
+    let import = db.run("cell_import_standing", Idempotency::ReadOnly, |tx, _| async move {
+        cell_import_progress(&tx, space).await
     });
-    let before = standing.await?.map_or(0, |import| import.blocks);
+    let before = import.await?.map_or(0, |import| import.blocks);
     let end = loop {
         let (rows, at) = match reader.block()? {
             FileBlock::End(end) => break end,
@@ -179,7 +179,7 @@ async fn block_store(
     (export, number): ([u8; 16], u64),
     rows: &[FileRow],
 ) -> StoreResult<()> {
-    let Some(mut import) = cell_import_standing(tx, space).await?.filter(|row| row.export == export) else {
+    let Some(mut import) = cell_import_progress(tx, space).await?.filter(|row| row.export == export) else {
         return Err(StoreError::refused(format!("the import of cell {space} was replaced by another")));
     };
     if import.blocks >= number {
@@ -215,7 +215,7 @@ async fn cell_open(
     if gate.state != CellState::Importing {
         return Ok(gate);
     }
-    let import = cell_import_standing(tx, space).await?;
+    let import = cell_import_progress(tx, space).await?;
     if import.is_none_or(|import| import.export != export || import.blocks != blocks) {
         return Err(StoreError::refused(format!("the import of cell {space} was replaced by another")));
     }

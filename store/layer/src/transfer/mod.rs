@@ -22,6 +22,6 @@ pub use error::ExportFileError;
 pub use export::{ExportSummary, cell_export, rows_export};
 pub use file::{ExportEnd, ExportHeader, ExportReader, ExportWriter, FileBlock, FileRow, file_verify};
 pub use import::{
-    ImportBegun, ImportError, Imported, cell_import_begin, cell_import_run, cell_import_standing,
+    ImportBegun, ImportError, Imported, cell_import_begin, cell_import_progress, cell_import_run,
 };
 pub use row::ImportRow;

@@ -27,7 +27,7 @@ const ABREAST: usize = 16;
 /// A case takes milliseconds, and no transaction is too old before five seconds. The margin allows for a store whose
 /// version clock runs a little ahead.
 const STANDSTILL: Duration = Duration::from_secs(4);
-/// For one case.
+/// The most standstills of one case.
 const STANDSTILLS_MAX: usize = 3;
 
 /// The reader, the transaction that writes the rows, and the other transaction.

@@ -171,7 +171,6 @@ fn control() -> BoxedStrategy<ProgramAction> {
     .boxed()
 }
 
-/// A random program.
 pub(super) fn program() -> BoxedStrategy<Vec<ProgramStep>> {
     let action = prop_oneof![
         12 => write(),

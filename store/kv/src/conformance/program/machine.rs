@@ -114,7 +114,6 @@ impl ProgramMachine {
         SlotName(bytes)
     }
 
-    /// Runs one step.
     pub(super) async fn step(&mut self, step: &ProgramStep) -> ProgramOutcome {
         let Some(transaction) = self.slots.get(step.slot).cloned() else { return ProgramOutcome::Done };
         match &step.action {

@@ -449,8 +449,8 @@ impl Transaction {
         self.own.clear(begin, end);
         if self.own_writes {
             // A pending stamped key is cleared at its present place, wherever its final key is.
-            let stands = |write: &Write| matches!(write, Write::StampedKey(_, placed, _) if begin <= placed.as_slice() && placed.as_slice() < end);
-            self.writes.retain(|write| !stands(write));
+            let is_pending = |write: &Write| matches!(write, Write::StampedKey(_, placed, _) if begin <= placed.as_slice() && placed.as_slice() < end);
+            self.writes.retain(|write| !is_pending(write));
         }
         self.writes.push(Write::Clear(span));
     }

@@ -112,7 +112,6 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// The whole store.
     pub(super) fn whole() -> Self {
         Self { prefix: Vec::new() }
     }

@@ -161,15 +161,15 @@ fn checkpoint_choose(
     }
     rows_commit(&database, order, rows_changed)?;
     database.close()?;
-    room_take(&file);
+    space_reserve(&file);
     Ok(())
 }
 
 /// Reserves the space of the whole file. redb writes a change next to what it replaces, into pages of the file that may
 /// never have been written. On a full disk the next checkpoint, which frees space, needs those pages.
-fn room_take(file: &Arc<dyn DiskFile>) {
+fn space_reserve(file: &Arc<dyn DiskFile>) {
     if let Err(error) = file.length().and_then(|length| file.reserve(length)) {
-        tracing::debug!(%error, "the checkpoint's file has not all the room it may need");
+        tracing::debug!(%error, "the file system has not reserved the space that the checkpoint may need");
     }
 }
 
@@ -196,7 +196,7 @@ fn whole_replace(
         let _ = disk.remove(NAME_NEW);
         return Err(error);
     }
-    room_take(&file);
+    space_reserve(&file);
     disk.rename(NAME_NEW, NAME)?;
     Ok(disk.directory_sync().inspect_err(|_| sync_failed.store(true, Ordering::SeqCst))?)
 }

@@ -170,7 +170,7 @@ impl Log {
         buffer.clear();
         // Space first, since a record belongs to one segment.
         let size = record_bytes(mutations);
-        let result = self.room_make(size, mutations.is_empty()).map_err(|error| append_error(&error));
+        let result = self.space_make(size, mutations.is_empty()).map_err(|error| append_error(&error));
         let result = result.and_then(|()| {
             record_encode(&mut buffer, self.segment.salt, self.last_version, version, ceiling, mutations);
             self.record_append(version, &mut buffer)
@@ -198,7 +198,7 @@ impl Log {
     }
 
     /// Makes space for a record of `size`: in this segment, in a new one, or in the space kept for a start.
-    fn room_make(&mut self, size: u64, empty: bool) -> io::Result<()> {
+    fn space_make(&mut self, size: u64, empty: bool) -> io::Result<()> {
         let reserve = self.reserve_bytes();
         let kept = if empty { 0 } else { reserve.saturating_add(self.start_kept_bytes()) };
         if self.fits(size, kept) {
@@ -391,10 +391,10 @@ fn segment_resume(disk: &dyn Disk, tail: SegmentTail) -> io::Result<Option<Segme
     }
     file.sync_data()?;
     let reserved = file.length()?;
-    let room = reserved.saturating_sub(tail.length) >= RECORD_EMPTY_BYTES;
+    let has_space = reserved.saturating_sub(tail.length) >= RECORD_EMPTY_BYTES;
     let SegmentTail { sequence, length: offset, salt, .. } = tail;
     let written = tail.used.max(offset);
-    Ok(room.then_some(Segment { file, sequence, offset, reserved, length: reserved, written, salt }))
+    Ok(has_space.then_some(Segment { file, sequence, offset, reserved, length: reserved, written, salt }))
 }
 
 /// Makes a segment durably: its space, its header, its name.

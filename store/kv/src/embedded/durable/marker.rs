@@ -26,7 +26,6 @@ use super::record::IntegerReader;
 use super::recover::LogEnd;
 use crate::contract::Version;
 
-/// The marker's name.
 pub(super) const NAME: &str = "DURABLE";
 
 const MAGIC: [u8; 8] = *b"borodur\x01";
@@ -81,7 +80,6 @@ impl Marker {
 /// The content of the file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MarkerRead {
-    /// The latest marker.
     pub(super) marker: Marker,
     number: u64,
     /// The slot that the next flush overwrites: not the one that the last flush has confirmed.
@@ -113,7 +111,6 @@ pub(super) fn marker_read(disk: &dyn Disk, names: &[String]) -> io::Result<Optio
     Ok(newest.map(|(number, marker)| MarkerRead { marker, number, next_slot }))
 }
 
-/// The open file.
 pub(super) struct MarkerFile {
     file: Arc<dyn DiskFile>,
     marker: Marker,

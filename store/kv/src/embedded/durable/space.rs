@@ -20,7 +20,6 @@ pub(super) struct Space {
 }
 
 impl Space {
-    /// From its row.
     pub(super) fn from_row((whole_payload, whole_file, payload, _): SpaceRow) -> Self {
         let count = |stored: i64| u64::try_from(stored).unwrap_or(0);
         Self { whole_payload: count(whole_payload), whole_file: count(whole_file), payload }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::EmbeddedTransaction;
 use super::state::{Options, Phase};
 use crate::contract::{ErrorCode, KvError, KvResult};
-use crate::env::unit;
+use crate::env::fraction;
 
 /// The pause if the cause is a version and not load: it does not grow.
 const VERSION_PAUSE: Duration = Duration::from_millis(10);
@@ -48,7 +48,7 @@ impl EmbeddedTransaction {
                 retry_delay_max: state.options.retry_delay_max,
                 ..Options::default()
             };
-            let pause = base.mul_f64(unit(self.engine.shared.rng.next_u64()));
+            let pause = base.mul_f64(fraction(self.engine.shared.rng.next_u64()));
             let pause = state.time_left(now).map_or(pause, |left| pause.min(left));
             state.restart(keep);
             pause

@@ -28,7 +28,7 @@ pub(crate) enum Phase {
     GivenUp,
 }
 
-/// Options as set.
+/// The options as the caller has set them.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     /// Survives `on_error`.

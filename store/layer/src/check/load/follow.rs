@@ -23,7 +23,7 @@ pub(super) struct JournalFollower<'a, P> {
     space: &'a CellSpace,
     chunk_rows: usize,
     progress: P,
-    told: LoadProgress,
+    so_far: LoadProgress,
     /// The journal is read up to here.
     cursor: Cursor,
     complete: bool,
@@ -50,7 +50,7 @@ impl<'a, P: FnMut(LoadProgress)> JournalFollower<'a, P> {
             space,
             chunk_rows: chunk_rows.max(1),
             progress,
-            told: LoadProgress::default(),
+            so_far: LoadProgress::default(),
             cursor,
             complete,
             again: Again::default(),
@@ -71,17 +71,17 @@ impl<'a, P: FnMut(LoadProgress)> JournalFollower<'a, P> {
             });
             match page.await {
                 Ok(page) => {
-                    self.told.entries = self.told.entries.saturating_add(count(page.entries.len()));
-                    page.entries.iter().for_each(|(at, entry)| rows.told.entry(*at, entry));
+                    self.so_far.entries = self.so_far.entries.saturating_add(count(page.entries.len()));
+                    page.entries.iter().for_each(|(at, entry)| rows.journal_record.entry(*at, entry));
                     self.cursor = page.next;
-                    (self.progress)(self.told);
+                    (self.progress)(self.so_far);
                     if !page.more {
                         return Ok(());
                     }
                 }
                 // Trimmed while it was read: the rest is enough.
                 Err(StoreError::JournalTrimmed { floor, .. }) => {
-                    rows.told.complete = false;
+                    rows.journal_record.complete = false;
                     self.cursor = floor;
                 }
                 Err(error) => return Err(error),
@@ -91,9 +91,9 @@ impl<'a, P: FnMut(LoadProgress)> JournalFollower<'a, P> {
 
     /// Brings the rows forward to the version of a page.
     fn page_apply(&mut self, rows: &mut CellRows, page: Page) {
-        self.told.entries = self.told.entries.saturating_add(count(page.entries.len()));
+        self.so_far.entries = self.so_far.entries.saturating_add(count(page.entries.len()));
         for (at, entry) in page.entries {
-            rows.told.entry(at, &entry);
+            rows.journal_record.entry(at, &entry);
             again_note(&mut self.again, self.requests_begun, &entry);
             for delta in entry.deltas {
                 delta_apply(rows, at, delta);
@@ -128,7 +128,7 @@ impl<'a, P: FnMut(LoadProgress)> JournalFollower<'a, P> {
                 reread.put(rows);
             }
             self.again.forget(&part);
-            (self.progress)(self.told);
+            (self.progress)(self.so_far);
             if let Some(last) = last {
                 last.put(rows);
                 return Ok(self.cursor);
@@ -152,8 +152,8 @@ impl<P: FnMut(LoadProgress)> RowSource for JournalFollower<'_, P> {
             let (page, chunk) = read.await?;
             self.page_apply(rows, page);
             if let Some(chunk) = chunk {
-                self.told.rows = self.told.rows.saturating_add(count(chunk.rows.len()));
-                (self.progress)(self.told);
+                self.so_far.rows = self.so_far.rows.saturating_add(count(chunk.rows.len()));
+                (self.progress)(self.so_far);
                 return Ok(chunk);
             }
         }
@@ -177,7 +177,7 @@ async fn chunk_with_tail<K: Key>(
 }
 
 /// Reads the journal once more, up to `at`, for its records of `suspects`.
-pub(super) async fn words_read(
+pub(super) async fn records_read(
     db: &Database,
     space: &CellSpace,
     at: Cursor,
@@ -203,7 +203,7 @@ pub(super) async fn words_read(
             Err(error) => return Err(error),
         };
         let known = page.entries.iter().filter(|(cursor, _)| *cursor <= at);
-        known.for_each(|(_, entry)| rows.told.words_keep(suspects, entry));
+        known.for_each(|(_, entry)| rows.journal_record.records_keep(suspects, entry));
         after = page.next;
         if !page.more {
             return Ok(());

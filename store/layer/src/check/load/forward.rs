@@ -47,7 +47,7 @@ fn node_remove(rows: &mut CellRows, node: NodeId) {
         rows.node_names.remove(&row.name);
     }
     rows.allocs.remove(&node);
-    rows.node_attempts.remove(&node);
+    rows.node_leases.remove(&node);
     rows.node_sessions.remove(&node);
     rows.loads.remove(&node);
 }

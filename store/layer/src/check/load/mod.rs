@@ -33,7 +33,7 @@ pub const LOAD_CHUNK_ROWS: usize = 2_000;
 /// Entries of the journal per page.
 const PAGE_ENTRIES: usize = 1_024;
 /// The most differing rows that are reported with their journal record.
-const WORDS_MAX: usize = 100;
+const RECORDS_MAX: usize = 100;
 
 /// The progress of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,12 +71,16 @@ impl RowSource for SnapshotSource<'_> {
 /// Reads everything in one transaction, without conflicts: for cells that can be read in five seconds.
 pub async fn cell_rows_read(tx: &Transaction, space: &CellSpace) -> StoreResult<CellRows> {
     let mut rows = CellRows::default();
-    journal_read(tx, space, &mut rows, |rows, cursor, entry| rows.told.entry(cursor, entry)).await?;
+    journal_read(tx, space, &mut rows, |rows, cursor, entry| rows.journal_record.entry(cursor, entry))
+        .await?;
     tables_read(&mut SnapshotSource { tx, space }, &mut rows).await?;
     last_read(tx, space).await?.put(&mut rows);
     let suspects = suspects(&rows);
     if !suspects.is_empty() {
-        journal_read(tx, space, &mut rows, |rows, _, entry| rows.told.words_keep(&suspects, entry)).await?;
+        journal_read(tx, space, &mut rows, |rows, _, entry| {
+            rows.journal_record.records_keep(&suspects, entry)
+        })
+        .await?;
     }
     Ok(rows)
 }
@@ -94,13 +98,13 @@ pub async fn cell_rows_load(
 ) -> StoreResult<(CellRows, Cursor)> {
     let mut rows = CellRows::default();
     let mut follower = JournalFollower::begin(db, space, chunk_rows, progress).await?;
-    rows.told.complete = follower.is_complete();
+    rows.journal_record.complete = follower.is_complete();
     follower.history_read(&mut rows).await?;
     tables_read(&mut follower, &mut rows).await?;
     let at = follower.finish(&mut rows).await?;
-    let suspects: Vec<_> = suspects(&rows).into_iter().take(WORDS_MAX).collect();
+    let suspects: Vec<_> = suspects(&rows).into_iter().take(RECORDS_MAX).collect();
     if !suspects.is_empty() {
-        follow::words_read(db, space, at, &mut rows, &suspects).await?;
+        follow::records_read(db, space, at, &mut rows, &suspects).await?;
     }
     Ok((rows, at))
 }
@@ -123,7 +127,7 @@ async fn journal_read(
     each: impl Fn(&mut CellRows, Cursor, &borough_model::JournalEntry),
 ) -> StoreResult<()> {
     let Some((mut after, complete)) = journal_begin(tx, space).await? else { return Ok(()) };
-    rows.told.complete = complete;
+    rows.journal_record.complete = complete;
     loop {
         let page = journal_tail(tx, space, after, PAGE_ENTRIES).await?;
         page.entries.iter().for_each(|(cursor, entry)| each(rows, *cursor, entry));

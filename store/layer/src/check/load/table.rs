@@ -18,7 +18,6 @@ use crate::keys::{
 pub(super) trait ChunkedKind: Key {
     /// Removes the rows between two keys, the first exclusive, the last inclusive.
     fn cut(rows: &mut CellRows, after: Option<&Self>, upto: Option<&Self>);
-    /// Adds a row.
     fn put(rows: &mut CellRows, key: Self, value: Self::Value);
 }
 
@@ -76,7 +75,7 @@ tables! {
     NodeAllocKey: allocs at |key| key.node, put |rows, at, row| rows.allocs.insert(at, row);
     NodeTaskKey: node_tasks at |key| (key.node, key.task()), put |rows, at, _row| rows.node_tasks.insert(at);
     NodeNameKey: node_names at |key| key.name.clone(), put |rows, at, row| rows.node_names.insert(at, row);
-    NodeLiveKey: node_attempts at |key| key.node, put |rows, at, _row| rows.node_attempts.insert(at);
+    NodeLiveKey: node_leases at |key| key.node, put |rows, at, _row| rows.node_leases.insert(at);
     NodeSessionKey: node_sessions at |key| key.node, put |rows, at, _row| rows.node_sessions.insert(at);
     NodeLoadKey: loads at |key| key.node, put |rows, at, row| rows.loads.insert(at, row);
     JobRowKey: jobs at |key| key.job, put |rows, at, row| rows.jobs.insert(at, row);

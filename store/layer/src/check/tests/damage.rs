@@ -146,11 +146,11 @@ async fn a_missing_row_is_reported_by_its_key() {
         let history = [KeyKind::JobName, KeyKind::NameRevision, KeyKind::JobSpec].contains(&kind);
         put(&world, &key, None).await;
         let violations = found(&world).await;
-        let told = violations.iter().any(|one| {
+        let reported = violations.iter().any(|one| {
             one.key.starts_with(kind.name()) || (kind == KeyKind::QuotaReleased && one.rule == "quota_sum")
         });
-        assert!(told || zero || history, "{kind} {key:?}: {violations:?}");
-        if told {
+        assert!(reported || zero || history, "{kind} {key:?}: {violations:?}");
+        if reported {
             kinds.insert(kind);
         }
         put(&world, &key, Some(&value)).await;
@@ -180,7 +180,7 @@ async fn a_missing_row_is_reported_by_its_key() {
         KeyKind::Request,
         KeyKind::RequestExpiry,
     ] {
-        assert!(kinds.contains(&kind), "no missing {kind} was told");
+        assert!(kinds.contains(&kind), "no missing {kind} was reported");
     }
 }
 
@@ -218,9 +218,9 @@ async fn a_flipped_bit_is_reported_with_both_values() {
         }
         put(&world, &key, Some(&turned)).await;
         let violations = found(&world).await;
-        let told = violations.iter().find(|one| one.key.starts_with(kind.name()));
-        let told = told.unwrap_or_else(|| panic!("{kind} byte {byte}: {violations:?}"));
-        assert!(!told.stored.is_empty() && told.stored != told.expected, "{told}");
+        let reported = violations.iter().find(|one| one.key.starts_with(kind.name()));
+        let reported = reported.unwrap_or_else(|| panic!("{kind} byte {byte}: {violations:?}"));
+        assert!(!reported.stored.is_empty() && reported.stored != reported.expected, "{reported}");
         put(&world, &key, Some(&value)).await;
     }
     assert!(at > 20, "{at}");

@@ -99,7 +99,7 @@ async fn a_load_needs_no_more_of_the_journal_than_is_kept() {
     let cutoff = half[half.len() / 2].0.stamp;
     world.read(async |tx, space| journal_trim(tx, space, cutoff, 1).await).await.unwrap();
     let (loaded, _) = cell_rows_load(&world.db, &world.space, 5, |_| {}).await.unwrap();
-    assert!(!loaded.told.complete && !loaded.told.last.is_empty());
+    assert!(!loaded.journal_record.complete && !loaded.journal_record.last.is_empty());
     assert_eq!(cell_violations(&loaded, CheckMode::Always), []);
     let everything = world.rows().await;
     assert_eq!(loaded.tasks, everything.tasks);

@@ -78,18 +78,18 @@ fn entry_check(before: &CellRows, deltas: &[Delta], seed: u64) -> bool {
 
 fn task_check(old: Option<&TaskRow>, row: &TaskRow, gang: Option<&GangRow>, seed: u64) {
     let held = old.filter(|old| old.state == TaskState::Held);
-    let standing = gang.map(|gang| (gang.state, gang.epoch));
+    let gang_state = gang.map(|gang| (gang.state, gang.epoch));
     match (held, row.state) {
         (None, TaskState::Held) => {
             assert_eq!(
-                standing,
+                gang_state,
                 Some((GangState::Gathering, row.gang_epoch)),
                 "seed {seed}: a hold for nothing"
             );
         }
         (Some(held), TaskState::Assigned) => {
             assert_eq!(
-                standing,
+                gang_state,
                 Some((GangState::Committed, held.gang_epoch)),
                 "seed {seed}: placed too early"
             );

@@ -74,7 +74,7 @@ async fn converge(seed: u64, trims: bool) -> u32 {
     while seen.cursor() < head {
         match timeout(Duration::from_secs(60), subscription.next()).await.unwrap().unwrap() {
             MirrorEvent::Entry { cursor, entry } => {
-                assert!(seen.apply(cursor, &entry), "seed {seed}: told twice");
+                assert!(seen.apply(cursor, &entry), "seed {seed}: delivered twice");
             }
             MirrorEvent::Resync => {
                 assert!(trims, "seed {seed}: nothing was trimmed");
@@ -83,7 +83,7 @@ async fn converge(seed: u64, trims: bool) -> u32 {
             }
         }
     }
-    assert!(seen == shown, "seed {seed}: what subscribers are told is not the state");
+    assert!(seen == shown, "seed {seed}: what subscribers have seen is not the state");
     resyncs
 }
 

@@ -62,7 +62,7 @@ async fn a_mirror_keeps_up_and_sends_every_entry_once() {
     while seen.cursor() < last {
         let event = timeout(PATIENCE, subscription.next()).await.unwrap().unwrap();
         let MirrorEvent::Entry { cursor, entry } = event else { panic!("nothing was missed") };
-        assert!(seen.apply(cursor, &entry), "told twice or out of order: {cursor}");
+        assert!(seen.apply(cursor, &entry), "delivered twice or out of order: {cursor}");
     }
     assert_eq!(seen, mirror.read(MirrorState::clone));
 }

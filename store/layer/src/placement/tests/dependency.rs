@@ -15,7 +15,7 @@ use crate::keys::{self, JobNameKey, LeaseKey, TaskKey};
 use crate::testing::TestCell;
 
 const NEAR: TaskId = TaskId { job: JobId(2), index: 0 };
-const STANDS: TaskId = TaskId { job: JobId(1), index: 7 };
+const RESIDENT: TaskId = TaskId { job: JobId(1), index: 7 };
 
 fn placed(task: TaskId, node: NodeId) -> TaskRow {
     let place = Place {
@@ -31,7 +31,7 @@ fn placed(task: TaskId, node: NodeId) -> TaskRow {
 
 /// A published task of job `ada/web` is evicted for the other one.
 fn eviction() -> Eviction {
-    let before = placed(STANDS, NodeId(5));
+    let before = placed(RESIDENT, NodeId(5));
     let attempt = Attempt { node: NodeId(5), incarnation: before.incarnation };
     let (health, cores) = (Health::Healthy, Vec::new());
     let started = TaskEvent::ProcessStarted { attempt, pid: 1, started_ms: 1_000, health, cores };
@@ -63,7 +63,7 @@ fn batch() -> PlacementBatch {
             revision_before: 0,
             row,
             terms: Vec::new(),
-            dependencies: vec![STANDS],
+            dependencies: vec![RESIDENT],
             constrained: true,
         }],
         evictions: Vec::new(),
@@ -74,7 +74,8 @@ fn batch() -> PlacementBatch {
 #[tokio::test]
 async fn a_placement_falls_with_the_task_that_it_was_placed_near_to() {
     let cell = TestCell::new().await;
-    for (written, lost) in [(None, false), (Some(TaskId { index: 8, ..STANDS }), false), (Some(STANDS), true)]
+    for (written, lost) in
+        [(None, false), (Some(TaskId { index: 8, ..RESIDENT }), false), (Some(RESIDENT), true)]
     {
         let gate = cell.run(async |tx| cell_gate_at(&tx, &cell.space).await?.open()).await.unwrap();
         if let Some(task) = written {
@@ -87,7 +88,7 @@ async fn a_placement_falls_with_the_task_that_it_was_placed_near_to() {
         assert_eq!(commit.is_err(), lost, "{written:?}: {commit:?}");
         let Err(CommitAtError { conflicting, .. }) = commit else { continue };
         let conflicts = placement_conflicts(&cell.space, &conflicting, &batch);
-        assert_eq!(conflicts.tasks.into_iter().collect::<Vec<_>>(), [STANDS]);
+        assert_eq!(conflicts.tasks.into_iter().collect::<Vec<_>>(), [RESIDENT]);
         let conflicts = placement_conflicts(&cell.space, &conflicting, &batch);
         assert_eq!(placement_losers(&conflicts, &batch).into_iter().collect::<Vec<_>>(), [NEAR]);
     }
@@ -109,7 +110,7 @@ async fn a_placement_falls_with_the_name_of_the_job_that_gives_way() {
         assert_eq!(commit.is_err(), lost, "{written:?}: {commit:?}");
         let Err(CommitAtError { conflicting, .. }) = commit else { continue };
         let conflicts = placement_conflicts(&cell.space, &conflicting, &batch);
-        assert_eq!(conflicts.jobs.iter().copied().collect::<Vec<_>>(), [STANDS.job]);
+        assert_eq!(conflicts.jobs.iter().copied().collect::<Vec<_>>(), [RESIDENT.job]);
         assert_eq!(placement_losers(&conflicts, &batch).into_iter().collect::<Vec<_>>(), [NEAR]);
     }
 }

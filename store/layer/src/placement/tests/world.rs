@@ -81,7 +81,6 @@ impl World {
         self.rng.next_u64() % bound.max(1)
     }
 
-    /// One of `items`.
     pub(crate) fn one_of<T: Clone>(&self, items: &[T]) -> Option<T> {
         let at = usize::try_from(self.below(u64::try_from(items.len()).unwrap_or(0))).unwrap_or(0);
         items.get(at).cloned()
@@ -131,7 +130,6 @@ impl World {
         }
     }
 
-    /// All stored rows.
     pub(crate) async fn rows(&self) -> CellRows {
         self.read(async |tx, space| cell_rows_read(tx, space).await).await.unwrap()
     }

@@ -7,7 +7,7 @@ use super::*;
 /// The node has room for both. The victim has to leave since a rule keeps the preemptor away from it, not for its
 /// capacity.
 #[tokio::test]
-async fn a_preemptor_waits_for_its_victim_even_if_the_node_has_room() {
+async fn a_preemptor_waits_for_its_victim_even_if_the_node_has_space() {
     let cell = world_of(4_000).await;
     place(&cell, 0).await;
     apply(&cell, SOURCE, &[report(0, 1, ReportPhase::Running)]).await;

@@ -44,11 +44,11 @@ fn every_cut_is_found() {
     let file = file();
     for length in 0..file.len() {
         let error = file_verify(&file[..length]).expect_err("a part");
-        let told = match length {
+        let matches = match length {
             0 => matches!(error, ExportFileError::NotExport),
             _ => matches!(error, ExportFileError::Truncated { at } if at == length as u64),
         };
-        assert!(told, "{length}: {error:?}");
+        assert!(matches, "{length}: {error:?}");
     }
     let longer = [&file[..], b"x"].concat();
     let error = file_verify(&longer[..]).unwrap_err();
@@ -62,12 +62,12 @@ fn every_bit_counts() {
         let mut turned = file.clone();
         turned[at / 8] ^= 1 << (at % 8);
         let error = file_verify(&turned[..]).expect_err("altered");
-        let told = match at / 8 {
+        let matches = match at / 8 {
             0..8 => matches!(error, ExportFileError::NotExport),
             8..12 => matches!(error, ExportFileError::Newer { .. } | ExportFileError::Altered { .. }),
             _ => matches!(error, ExportFileError::Altered { .. } | ExportFileError::Truncated { .. }),
         };
-        assert!(told, "bit {at}: {error:?}");
+        assert!(matches, "bit {at}: {error:?}");
     }
 }
 
@@ -115,11 +115,11 @@ fn rows_that_no_export_has_are_refused() {
         (vec![named("n2"), named("n1")], "not in order"),
         (vec![named("n1"), named("n1")], "not in order"),
     ];
-    for (rows, told) in cases {
+    for (rows, expected) in cases {
         let mut writer = ExportWriter::begin(Vec::new(), &header(1, at())).unwrap();
         rows.into_iter().for_each(|(key, value)| writer.row(key, value).unwrap());
         let (file, _) = writer.end().unwrap();
-        let error = file_verify(&file[..]).expect_err(told);
-        assert!(format!("{error:?}").contains(told), "{told}: {error:?}");
+        let error = file_verify(&file[..]).expect_err(expected);
+        assert!(format!("{error:?}").contains(expected), "{expected}: {error:?}");
     }
 }

@@ -39,7 +39,7 @@ fn assert_copy(copy: &CellRows, exported: &CellRows, seed: u64) {
     assert_eq!(copy.quota_released, exported.quota_released, "seed {seed}");
     assert_eq!(copy.requests, exported.requests, "seed {seed}");
     assert_eq!(copy.request_expiries, exported.request_expiries, "seed {seed}");
-    assert!(copy.leases.is_empty() && copy.node_attempts.is_empty() && copy.journal_head.is_none());
+    assert!(copy.leases.is_empty() && copy.node_leases.is_empty() && copy.journal_head.is_none());
 }
 
 /// Exports while the world changes, imports elsewhere, and compares with the journal's records of the position.
@@ -168,8 +168,8 @@ async fn an_import_that_is_interrupted_anywhere_goes_on_and_shows_nothing_before
                 other => panic!("{other:?}"),
             }
         }
-        let standing = run(&target, async |tx| cell_import_standing(tx, &space).await).await.unwrap();
-        assert_eq!(standing.map(|import| import.blocks), Some(at as u64), "the blocks that were read whole");
+        let progress = run(&target, async |tx| cell_import_progress(tx, &space).await).await.unwrap();
+        assert_eq!(progress.map(|import| import.blocks), Some(at as u64), "the blocks that were read whole");
         let closed = run_change(&target, &space).await;
         assert!(matches!(closed, Err(StoreError::CellClosed { state: "importing", .. })), "{closed:?}");
         let export = cell_export(&target, &space, 50, |_| {}).await;

@@ -7,7 +7,7 @@ const NAMED_BYTES: usize = 500;
 
 /// The reads of a refused commit that were overwritten, in the program's keys.
 struct Overwritten {
-    /// The certain reads.
+    /// The ranges that were certainly read.
     least: Vec<(SlotName, SlotName)>,
     /// These and what a watch may have read.
     most: Vec<(SlotName, SlotName)>,

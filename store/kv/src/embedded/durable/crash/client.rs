@@ -110,7 +110,7 @@ pub(super) fn batch_run(
     engine: &EmbeddedEngine,
     rng: &mut ChaCha8Rng,
     model: &mut Model,
-    told: &mut Vec<Option<ErrorCode>>,
+    codes: &mut Vec<Option<ErrorCode>>,
 ) -> bool {
     let count = if rng.random_bool(0.5) { 1 } else { rng.random_range(2..8) };
     let prepared: KvResult<Vec<_>> = (0..count).map(|_| prepare(engine, rng, rng.clone().random())).collect();
@@ -123,20 +123,20 @@ pub(super) fn batch_run(
     let mut runs = true;
     for ((own, commit), early) in commits.iter_mut().zip(early) {
         let outcome = early.unwrap_or_else(|| now(commit));
-        told.push(outcome.as_ref().err().map(|error| error.code));
+        codes.push(outcome.as_ref().err().map(|error| error.code));
         let fate = match outcome {
             Ok(committed) => {
-                model.version_told(committed.version.unwrap_or_default());
+                model.version_seen(committed.version.unwrap_or_default());
                 Fate::Committed
             }
             Err(error) => match error.code {
                 ErrorCode::NotCommitted | ErrorCode::NoSpace | ErrorCode::TransactionTooOld => Fate::Refused,
                 ErrorCode::CommitUnknownResult => Fate::Open,
                 ErrorCode::IoError => Fate::Refused,
-                code => panic!("a commit was told {code:?}"),
+                code => panic!("a commit ended with {code:?}"),
             },
         };
-        runs &= !matches!(fate, Fate::Open) && told.last() != Some(&Some(ErrorCode::IoError));
+        runs &= !matches!(fate, Fate::Open) && codes.last() != Some(&Some(ErrorCode::IoError));
         model.fate_set((*own).clone(), fate);
     }
     runs

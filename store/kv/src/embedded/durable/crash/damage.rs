@@ -26,11 +26,11 @@ struct KilledStore {
 fn store(seed: u64, batches: u32, clean: bool) -> KilledStore {
     let mut world = CrashWorld::new(seed);
     let attempt = world.try_open().expect("an empty disk");
-    let (mut states, mut markers, mut told) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut states, mut markers, mut codes) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..batches {
         markers.extend(world.disk.shown().get(marker::NAME).cloned());
         states.push(world.model.rows());
-        batch_run(&attempt.engine, &mut world.rng, &mut world.model, &mut told);
+        batch_run(&attempt.engine, &mut world.rng, &mut world.model, &mut codes);
         world.disk.turns().grant(1000);
     }
     if clean {

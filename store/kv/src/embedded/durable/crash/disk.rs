@@ -60,8 +60,8 @@ struct DiskState {
 }
 
 impl DiskState {
-    fn room_free(&self) -> usize {
-        let used = self.names.shown.values().map(|inode| self.inodes[*inode].room());
+    fn free_bytes(&self) -> usize {
+        let used = self.names.shown.values().map(|inode| self.inodes[*inode].allocated_bytes());
         self.capacity.saturating_sub(used.sum())
     }
 
@@ -155,7 +155,6 @@ impl SimDisk {
         state.fault = Some((state.calls + calls, fault));
     }
 
-    /// Cancels scheduled faults.
     pub(super) fn fault_cancel(&self) {
         self.state.lock().fault = None;
     }
@@ -166,10 +165,10 @@ impl SimDisk {
     }
 
     /// Leaves `bytes` of free space.
-    pub(super) fn room_set(&self, bytes: usize) {
+    pub(super) fn free_set(&self, bytes: usize) {
         let mut state = self.state.lock();
         state.capacity = usize::MAX / 2;
-        state.capacity -= state.room_free() - bytes.min(state.room_free());
+        state.capacity -= state.free_bytes() - bytes.min(state.free_bytes());
     }
 
     /// Returns true if the power is off, or the process is gone.
@@ -319,7 +318,7 @@ impl Disk for SimDisk {
     }
 
     fn available_bytes(&self) -> io::Result<u64> {
-        self.look(|state| Ok(u64::try_from(state.room_free()).unwrap()))
+        self.look(|state| Ok(u64::try_from(state.free_bytes()).unwrap()))
     }
 
     fn location(&self) -> String {
@@ -359,9 +358,9 @@ impl DiskFile for SimFile {
             if fault == Some(DiskFault::Write) {
                 length = state.rng.random_range(0..=length);
             }
-            let fits = state.inodes[self.inode].room_needed(begin, length) <= state.room_free();
+            let fits = state.inodes[self.inode].bytes_needed(begin, length) <= state.free_bytes();
             if !fits {
-                length = state.rng.random_range(0..=length.min(state.room_free()));
+                length = state.rng.random_range(0..=length.min(state.free_bytes()));
             }
             state.inodes[self.inode].write(begin, &bytes[..length]);
             match fault {
@@ -382,11 +381,11 @@ impl DiskFile for SimFile {
     fn reserve(&self, bytes: u64) -> io::Result<()> {
         self.disk.change(Call::Length, &self.name, |state, _| {
             let bytes = index(bytes);
-            if state.inodes[self.inode].room_needed(0, bytes) > state.room_free() {
+            if state.inodes[self.inode].bytes_needed(0, bytes) > state.free_bytes() {
                 return Err(full());
             }
             state.inodes[self.inode].length_set(bytes);
-            state.inodes[self.inode].room_take(0, bytes);
+            state.inodes[self.inode].space_reserve(0, bytes);
             Ok(())
         })
     }

@@ -15,9 +15,9 @@ fn rows(attempt: &StoreOpening) -> ExpectedRows {
 /// Writes batches until one is refused for lack of space.
 fn fill(world: &mut CrashWorld, attempt: &StoreOpening) {
     for _ in 0..10_000 {
-        let mut told = Vec::new();
-        assert!(batch_run(&attempt.engine, &mut world.rng, &mut world.model, &mut told));
-        if told.contains(&Some(ErrorCode::NoSpace)) {
+        let mut codes = Vec::new();
+        assert!(batch_run(&attempt.engine, &mut world.rng, &mut world.model, &mut codes));
+        if codes.contains(&Some(ErrorCode::NoSpace)) {
             return;
         }
     }
@@ -29,16 +29,16 @@ fn a_store_opens_on_a_full_disk_and_is_read() {
     each_seed(40, |seed| {
         let mut world = CrashWorld::without_checkpoints(seed);
         let mut attempt = world.try_open().expect("an empty disk");
-        let mut told = Vec::new();
+        let mut codes = Vec::new();
         for _ in 0..world.rng.random_range(0..20) {
-            assert!(batch_run(&attempt.engine, &mut world.rng, &mut world.model, &mut told));
+            assert!(batch_run(&attempt.engine, &mut world.rng, &mut world.model, &mut codes));
         }
-        world.disk.room_set(0);
+        world.disk.free_set(0);
         for round in 0..6 {
             // Even the last segment is full, except for its reserve.
             fill(&mut world, &attempt);
             assert_eq!(rows(&attempt), world.model.rows());
-            world.model.version_told(rows_read(&attempt.engine).expect("a read").0);
+            world.model.version_seen(rows_read(&attempt.engine).expect("a read").0);
             match round % 3 {
                 0 => world.disk = world.disk.kill(),
                 1 => world.power_cut(),
@@ -47,15 +47,15 @@ fn a_store_opens_on_a_full_disk_and_is_read() {
                     world.disk = world.disk.kill();
                 }
             }
-            world.disk.room_set(0);
+            world.disk.free_set(0);
             attempt = world.try_open().expect("a full disk is no reason not to open");
             let (version, found) = rows_read(&attempt.engine).expect("an open store is read");
             world.model.version_reopened(version);
             world.model.recovered(&found);
         }
-        world.disk.room_set(1 << 30);
-        assert!(batch_run(&attempt.engine, &mut world.rng, &mut world.model, &mut told));
-        assert!(told.contains(&None), "with room again commits go on: {told:?}");
+        world.disk.free_set(1 << 30);
+        assert!(batch_run(&attempt.engine, &mut world.rng, &mut world.model, &mut codes));
+        assert!(codes.contains(&None), "with space again commits go on: {codes:?}");
         assert_eq!(rows(&attempt), world.model.rows());
     });
 }
@@ -65,7 +65,7 @@ fn a_program_notes_its_start_on_a_full_disk() {
     each_seed(20, |seed| {
         let mut world = CrashWorld::with_sizes(seed, 1 << 16, 1 << 30);
         let mut attempt = world.try_open().expect("an empty disk");
-        world.disk.room_set(0);
+        world.disk.free_set(0);
         for opening in 0..20_u8 {
             fill(&mut world, &attempt);
             world.disk = world.disk.kill();
@@ -97,7 +97,7 @@ fn a_checkpoint_frees_space_on_a_full_disk() {
             world.disk.turns().grant(50);
         }
         // From now on the log may use only a few segments besides the checkpoint.
-        world.disk.room_set(1 << 18);
+        world.disk.free_set(1 << 18);
         for _ in 0..5 {
             // A checkpoint that makes no progress, until the disk is full.
             let filled = (0..4000).find(|round| !put(*round));
@@ -106,7 +106,7 @@ fn a_checkpoint_frees_space_on_a_full_disk() {
                 world.disk.turns().grant(world.rng.random_range(1..50));
                 put(*round)
             });
-            assert!(again.is_some(), "the room does not come back");
+            assert!(again.is_some(), "the space does not come back");
         }
         assert_eq!(rows(&attempt), world.model.rows());
     });

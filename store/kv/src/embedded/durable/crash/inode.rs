@@ -19,9 +19,7 @@ type Sector = [u8; SECTOR_BYTES];
 /// Which of the unflushed writes a power cut leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Survival {
-    /// Nothing.
     Nothing,
-    /// Everything.
     Everything,
     /// Everything but parts of the last write.
     LastTorn,
@@ -61,22 +59,22 @@ impl Inode {
     }
 
     /// Bytes that it occupies.
-    pub(super) fn room(&self) -> usize {
+    pub(super) fn allocated_bytes(&self) -> usize {
         self.pages.len() * PAGE_BYTES
     }
 
     /// Unallocated pages that a write there would need.
-    pub(super) fn room_needed(&self, offset: usize, length: usize) -> usize {
+    pub(super) fn bytes_needed(&self, offset: usize, length: usize) -> usize {
         let pages = offset / PAGE_BYTES..(offset + length).div_ceil(PAGE_BYTES);
         pages.filter(|page| !self.pages.contains(page)).count() * PAGE_BYTES
     }
 
-    pub(super) fn room_take(&mut self, offset: usize, length: usize) {
+    pub(super) fn space_reserve(&mut self, offset: usize, length: usize) {
         self.pages.extend(offset / PAGE_BYTES..(offset + length).div_ceil(PAGE_BYTES));
     }
 
     pub(super) fn write(&mut self, offset: usize, bytes: &[u8]) {
-        self.room_take(offset, bytes.len());
+        self.space_reserve(offset, bytes.len());
         let end = offset + bytes.len();
         if end > self.shown.len() {
             resize(&mut self.shown, end);

@@ -33,7 +33,6 @@ struct Batches {
     open: Option<Vec<Mutation>>,
 }
 
-/// The model.
 #[derive(Debug, Default)]
 pub(super) struct Model {
     batches: Arc<Mutex<Batches>>,
@@ -57,7 +56,7 @@ impl Model {
         self.fates.insert(row, fate);
     }
 
-    pub(super) fn version_told(&mut self, version: Version) {
+    pub(super) fn version_seen(&mut self, version: Version) {
         self.newest = self.newest.max(version);
     }
 

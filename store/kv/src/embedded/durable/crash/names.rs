@@ -38,7 +38,6 @@ impl NameChange {
     }
 }
 
-/// The directory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
     /// As the machine shows them.

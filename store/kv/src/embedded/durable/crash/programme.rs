@@ -194,7 +194,7 @@ impl CrashWorld {
             let fault = self.fault_draw();
             self.disk.fault_after(self.rng.random_range(1..250), fault);
         }
-        let mut told = Vec::new();
+        let mut codes = Vec::new();
         for _ in 0..self.rng.random_range(0..40) {
             let pause = if self.rng.random_range(0..8) == 0 { 6_000_000 } else { 20_000 };
             attempt.clock.advance(Duration::from_micros(self.rng.random_range(0..pause)));
@@ -203,11 +203,11 @@ impl CrashWorld {
                 attempt.engine.step();
             }
             if self.rng.random_range(0..25) == 0 {
-                let room =
+                let free_bytes =
                     if self.rng.random_bool(0.5) { self.rng.random_range(0..1 << 14) } else { 1 << 30 };
-                self.disk.room_set(room);
+                self.disk.free_set(free_bytes);
             }
-            if !batch_run(&attempt.engine, &mut self.rng, &mut self.model, &mut told) {
+            if !batch_run(&attempt.engine, &mut self.rng, &mut self.model, &mut codes) {
                 break;
             }
             let calls = self.rng.random_range(0..60);
@@ -216,13 +216,13 @@ impl CrashWorld {
                 break;
             }
         }
-        for code in told {
+        for code in codes {
             reached.commits += u64::from(code.is_none());
             reached.conflicts += u64::from(code == Some(ErrorCode::NotCommitted));
             reached.no_space += u64::from(code == Some(ErrorCode::NoSpace));
         }
         if let Ok((version, rows)) = rows_read(&attempt.engine) {
-            self.model.version_told(version);
+            self.model.version_seen(version);
             differ(&self.model.rows(), &rows);
         }
     }
@@ -245,7 +245,7 @@ impl CrashWorld {
         self.disk_after_crash();
         // Only now, so that the engine's remaining work belongs to a process that is gone.
         drop(attempt);
-        self.disk.room_set(1 << 30);
+        self.disk.free_set(1 << 30);
     }
 }
 

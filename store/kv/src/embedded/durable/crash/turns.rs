@@ -90,7 +90,6 @@ impl Drop for TurnGuard {
     }
 }
 
-/// Checkpoints in turns.
 pub(super) struct InTurns(pub(super) Arc<Turns>);
 
 impl Background for InTurns {
