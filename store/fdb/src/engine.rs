@@ -21,7 +21,6 @@ const TRANSACTION_TIMEOUT_MS: i32 = 30_000;
 /// Tries of one transaction.
 const TRANSACTION_RETRIES: i32 = 200;
 
-/// A FoundationDB cluster.
 pub(crate) struct FdbEngine {
     database: Arc<Database>,
     location: String,

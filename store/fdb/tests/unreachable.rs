@@ -11,7 +11,7 @@ mod cases {
 
     use borough_kv::{Database, ErrorCode, Idempotency, KvError, Transaction, TransactionOption};
 
-    async fn nobody_answers() {
+    async fn no_cluster_answers() {
         let engine =
             borough_fdb::open("nobody:nothing@127.0.0.1:1").expect("opening asks nothing of the cluster");
         let database = Database::new(engine);
@@ -64,18 +64,18 @@ mod cases {
                 hurry(&transaction)?;
                 transaction.set(b"k", b"v")
             };
-            let mut said = String::new();
+            let mut message = String::new();
             for _ in 0..30 {
                 let error = database.run::<_, KvError, _, _>("read", Idempotency::ReadOnly, read).await;
                 let error = error.expect_err("another version");
-                said = error.to_string();
+                message = error.to_string();
                 match error.code {
                     ErrorCode::IncompatibleClient => break,
-                    code => assert_eq!(code, ErrorCode::TransactionTimedOut, "{said}"),
+                    code => assert_eq!(code, ErrorCode::TransactionTimedOut, "{message}"),
                 }
             }
             let of_version = format!("speaks protocol {protocol:x}");
-            assert!(said.contains("another version") && said.contains(&of_version), "{said}");
+            assert!(message.contains("another version") && message.contains(&of_version), "{message}");
             let error = database.run::<_, KvError, _, _>("write", Idempotency::Natural, write).await;
             let error = error.expect_err("another version");
             assert_eq!(error.code, ErrorCode::TransactionTimedOut, "{error}");
@@ -85,8 +85,8 @@ mod cases {
     }
 
     async fn with_shutdown() {
-        nobody_answers().await;
-        nobody_answers().await;
+        no_cluster_answers().await;
+        no_cluster_answers().await;
         borough_fdb::shutdown();
         assert!(
             borough_fdb::open("nobody:nothing@127.0.0.1:1").is_err(),
@@ -115,7 +115,7 @@ mod cases {
         let runtime = runtime.expect("a runtime");
         match name {
             "with_shutdown" => runtime.block_on(with_shutdown()),
-            "without_shutdown" => runtime.block_on(nobody_answers()),
+            "without_shutdown" => runtime.block_on(no_cluster_answers()),
             "a_server_of_another_version" => runtime.block_on(a_server_of_another_version()),
             "a_missing_cluster_file_is_an_error" => a_missing_cluster_file_is_an_error(),
             "a_malformed_cluster_file_is_an_error_of_its_own" => {

@@ -6,21 +6,14 @@ use crate::id::{GangId, JobId, NodeId, TaskId};
 /// The row of a delta. A cache keeps one value per key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DeltaKey {
-    /// A node's row.
     Node(NodeId),
-    /// A node's commitment.
     NodeAlloc(NodeId),
-    /// A job's row.
     Job(JobId),
-    /// A task's row.
     Task(TaskId),
-    /// A task's endpoint.
     Endpoint(TaskId),
-    /// A gang's row.
     Gang(GangId),
     /// A node's measured load.
     NodeLoad(NodeId),
-    /// The cell's settings.
     CellSettings,
 }
 

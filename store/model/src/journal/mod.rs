@@ -44,7 +44,6 @@ pub struct JobName {
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Delta {
-    /// A node's row.
     #[n(0)]
     Node {
         #[n(0)]
@@ -56,7 +55,6 @@ pub enum Delta {
         #[n(0)]
         node: NodeId,
     },
-    /// A node's commitment.
     #[n(2)]
     NodeAlloc {
         #[n(0)]
@@ -83,7 +81,6 @@ pub enum Delta {
         #[n(1)]
         name: Option<JobName>,
     },
-    /// A task's row.
     #[n(5)]
     Task {
         #[n(0)]
@@ -120,7 +117,6 @@ pub enum Delta {
         #[n(3)]
         revision: u64,
     },
-    /// A gang's row.
     #[n(9)]
     Gang {
         #[n(0)]

@@ -37,7 +37,6 @@ pub enum NodeAllocError {
         /// The unknown port; absent: it had no task at all.
         port: Option<u16>,
     },
-    /// The amounts overflow.
     #[error("the amounts cannot be added")]
     Overflow {
         #[source]

@@ -66,7 +66,6 @@ impl CardSelector {
 /// A request for cards of one kind: a share of one, or several whole ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CardNeed {
-    /// How many cards.
     pub count: u64,
     pub millis: u64,
 }

@@ -193,7 +193,6 @@ pub struct NodeRefusal {
     pub node: String,
     /// The owner of the node.
     pub recorded: AgentFace,
-    /// The refused agent.
     pub presented: AgentFace,
 }
 

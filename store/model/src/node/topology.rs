@@ -31,8 +31,8 @@ pub const CORE_SPEEDS: std::ops::RangeInclusive<u64> = 10..=100_000;
 /// The speed of a core of a node with these attributes, in thousandths of the reference core's. Processor time is
 /// requested, promised and counted in thousandths of a core of the reference: a core of 1500 has 1500 of them.
 pub fn core_speed(attributes: &BTreeMap<String, String>) -> u64 {
-    let told = attributes.get(CORE_SPEED).and_then(|speed| speed.parse().ok());
-    told.filter(|speed| CORE_SPEEDS.contains(speed)).unwrap_or(CORE_SPEED_REFERENCE)
+    let speed = attributes.get(CORE_SPEED).and_then(|speed| speed.parse().ok());
+    speed.filter(|speed| CORE_SPEEDS.contains(speed)).unwrap_or(CORE_SPEED_REFERENCE)
 }
 
 /// How many whole cores of that speed have exactly this much processor time; `None` if no number has.
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn cores_are_as_fast_as_the_reference_by_default() {
-        let speed = |told: &str| core_speed(&[(CORE_SPEED.to_owned(), told.to_owned())].into());
+        let speed = |speed: &str| core_speed(&[(CORE_SPEED.to_owned(), speed.to_owned())].into());
         assert_eq!(core_speed(&BTreeMap::new()), 1000);
         assert_eq!((speed("1500"), speed("0"), speed("fast"), speed("1e9")), (1500, 1000, 1000, 1000));
         assert_eq!(cores_whole(3000, 1500), Some(2));

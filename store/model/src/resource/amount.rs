@@ -15,7 +15,6 @@ pub struct AmountError {
 /// Why an amount is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AmountProblem {
-    /// There is none.
     #[error("is empty")]
     Empty,
     /// It is less than zero.

@@ -96,7 +96,6 @@ pub struct Shortfall {
     pub dimension: Dimension,
     /// What is needed, in the dimension's unit.
     pub needed: u64,
-    /// The available amount.
     pub free: u64,
 }
 

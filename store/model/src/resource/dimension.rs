@@ -12,7 +12,6 @@ use super::{Resources, bytes_display, cpu_display, device_display, rate_display}
 pub enum Dimension {
     /// Thousandths of a core.
     Cpu,
-    /// Bytes of memory.
     Memory,
     /// Bytes of local disk.
     Disk,

@@ -28,7 +28,6 @@ pub struct Resources {
     /// Thousandths of a core, normalised over processor types by the node's `cpu_speed`.
     #[n(0)]
     pub cpu_millis: u64,
-    /// Bytes of memory.
     #[n(1)]
     pub memory_bytes: u64,
     /// Bytes of local disk.

@@ -25,7 +25,6 @@ pub enum TaskState {
     /// Its agent prepares and starts it.
     #[n(3)]
     Starting,
-    /// Its process runs.
     #[n(4)]
     Running,
     /// Its endpoint is withdrawn; drain delay, SIGTERM, grace, SIGKILL.
@@ -133,7 +132,6 @@ pub struct TaskRow {
 /// An eviction of a task for one of higher priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
 pub struct Evicted {
-    /// The preemptor.
     #[n(0)]
     pub by: TaskId,
     /// Most milliseconds between SIGTERM and SIGKILL, whatever its own grace: the longest wait of the preemptor.

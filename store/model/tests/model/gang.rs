@@ -2,7 +2,7 @@
 
 use borough_model::id::{GangId, JobId};
 use borough_model::task::machine::{
-    GangEvent, GangRefused, HoldStatus, gang_gathering, gang_transition, hold_standing,
+    GangEvent, GangRefused, HoldStatus, gang_gathering, gang_transition, hold_status,
 };
 use borough_model::task::{GangRow, GangState, Placement, TaskEvent};
 use proptest::prelude::*;
@@ -85,14 +85,14 @@ fn a_gang_that_waits_for_victims_has_no_time_limit_and_no_new_members() {
     assert_eq!(gang_transition(&waiting, &gather, NOW), Err(GangRefused::Waiting));
     let hold =
         row_after(&[TaskEvent::HoldPromised(Placement { gang: Some((GangId(3), 1)), ..placement(1) })]);
-    assert_eq!(hold_standing(&hold, &waiting, EXPIRES + 1), Some(HoldStatus::Waits));
+    assert_eq!(hold_status(&hold, &waiting, EXPIRES + 1), Some(HoldStatus::Waits));
     let short = gang_transition(&waiting, &commit(1, 3), EXPIRES + 1);
     assert_eq!(short, Err(GangRefused::TooFew { holding: 3, min_member: 4 }));
     let whole = gang_transition(&waiting, &commit(1, 4), EXPIRES + 1).unwrap().row;
     assert_eq!((whole.state, whole.epoch), (GangState::Committed, 1));
     let given_up = after(&waiting, GangEvent::GiveUp { epoch: 1 });
     assert_eq!((given_up.state, given_up.epoch), (GangState::Released, 2));
-    assert_eq!(hold_standing(&hold, &given_up, NOW), Some(HoldStatus::Void));
+    assert_eq!(hold_status(&hold, &given_up, NOW), Some(HoldStatus::Void));
     assert_eq!(gang_transition(&given_up, &wait(2, 4), NOW), Err(GangRefused::Released));
 }
 
@@ -106,14 +106,14 @@ fn a_hold_is_worth_what_its_gangs_epoch_allows() {
     let committed = after(&gang, commit(1, 4));
     let released = after(&gang, GangEvent::GiveUp { epoch: 1 });
     let again = after(&released, GangEvent::Gather { expires_ms: EXPIRES });
-    let standing = |gang: &GangRow, now_ms| hold_standing(&hold(1), gang, now_ms);
-    assert_eq!(standing(&gang, NOW), Some(HoldStatus::Waits));
-    assert_eq!(standing(&gang, EXPIRES), Some(HoldStatus::Void));
-    assert_eq!(standing(&committed, EXPIRES), Some(HoldStatus::Placed));
-    assert_eq!(standing(&released, NOW), Some(HoldStatus::Void));
-    assert_eq!(standing(&again, NOW), Some(HoldStatus::Void));
-    assert_eq!(hold_standing(&hold(3), &again, NOW), Some(HoldStatus::Waits));
-    assert_eq!(hold_standing(&placed(), &gang, NOW), None);
+    let status = |gang: &GangRow, now_ms| hold_status(&hold(1), gang, now_ms);
+    assert_eq!(status(&gang, NOW), Some(HoldStatus::Waits));
+    assert_eq!(status(&gang, EXPIRES), Some(HoldStatus::Void));
+    assert_eq!(status(&committed, EXPIRES), Some(HoldStatus::Placed));
+    assert_eq!(status(&released, NOW), Some(HoldStatus::Void));
+    assert_eq!(status(&again, NOW), Some(HoldStatus::Void));
+    assert_eq!(hold_status(&hold(3), &again, NOW), Some(HoldStatus::Waits));
+    assert_eq!(hold_status(&placed(), &gang, NOW), None);
 }
 
 fn events() -> impl Strategy<Value = Vec<(GangEvent, i64)>> {

@@ -255,8 +255,9 @@ fn an_answer_has_a_size_however_much_is_wrong() {
 fn of_roles() -> JobSpec {
     let role = |role: &str, count, min_member, task| Role { name: name(role), count, min_member, task };
     let big = TaskOverride { resources: Some(gpu(1000)), weight: Some(9), ..TaskOverride::default() };
-    let told = TaskOverride { arguments: vec!["--worker".to_owned()], ..TaskOverride::default() };
-    let roles = vec![role("server", 1, 1, big), role("worker", 4, 3, told)];
+    let arguments_override =
+        TaskOverride { arguments: vec!["--worker".to_owned()], ..TaskOverride::default() };
+    let roles = vec![role("server", 1, 1, big), role("worker", 4, 3, arguments_override)];
     let gang = Some(GangSpec { roles, ..GangSpec::default() });
     JobSpec { count: 5, min_member: 4, gang, ..spec(JobKind::Batch) }
 }

@@ -73,7 +73,6 @@ struct World {
     withdrawn: BTreeSet<(usize, Incarnation)>,
     /// Taken shares, so that each is released once.
     taken: BTreeSet<(usize, Incarnation)>,
-    /// Promised shares.
     promised: BTreeSet<(usize, Incarnation)>,
     fulfilled: usize,
     /// The job's unplaced remainder, in tasks.

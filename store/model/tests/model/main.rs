@@ -7,7 +7,7 @@ mod gang;
 #[cfg(test)]
 mod identity;
 #[cfg(test)]
-mod job_life;
+mod job_lifecycle;
 #[cfg(test)]
 mod job_spec;
 #[cfg(test)]

@@ -131,7 +131,7 @@ fn promises_are_kept_in_order_while_capacity_lasts() {
 }
 
 #[test]
-fn a_promise_waits_for_its_victims_even_if_the_node_has_room() {
+fn a_promise_waits_for_its_victims_even_if_the_node_has_space() {
     let row = |index, event: TaskEvent| {
         let row = TaskRow::never_placed(TaskId { job: JobId(1), index });
         row_from(row, &[event])

@@ -8,7 +8,6 @@ use crate::task::{ChargeOwner, Health, TaskRow, TaskState, Verdict};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("task {task} is {state:?} at revision {revision}: {what}", task = row.id, state = row.state, revision = row.revision)]
 pub struct TaskInvariantBroken {
-    /// The broken invariant.
     pub what: &'static str,
     pub row: Box<TaskRow>,
 }

@@ -64,7 +64,6 @@ pub enum TaskEvent {
     HoldExpired { attempt: Attempt },
     /// The agent has it on disk and prepares it.
     AgentAccepted { attempt: Attempt },
-    /// The process runs.
     ProcessStarted {
         attempt: Attempt,
         /// Its process id on the node.

@@ -47,7 +47,7 @@ pub enum GangRefused {
     StaleEpoch {
         /// The caller's epoch.
         epoch: u64,
-        /// The gang's.
+        /// The epoch of the gang.
         current: u64,
     },
     /// Hold more members first.
@@ -55,7 +55,7 @@ pub enum GangRefused {
     TooFew {
         /// Members that hold.
         holding: u32,
-        /// Members that must.
+        /// The members that the gang needs.
         min_member: u32,
     },
     /// The holds have expired: expire them, then gather again.
@@ -172,16 +172,16 @@ pub enum HoldStatus {
 }
 
 /// The status of the hold of `row`; `gang` is the gang that it names. `None` if the row holds nothing for that gang.
-pub fn hold_standing(row: &TaskRow, gang: &GangRow, now_ms: i64) -> Option<HoldStatus> {
+pub fn hold_status(row: &TaskRow, gang: &GangRow, now_ms: i64) -> Option<HoldStatus> {
     if row.state != TaskState::Held || row.gang != Some(gang.id) {
         return None;
     }
-    let standing = match gang.state {
+    let status = match gang.state {
         _ if row.gang_epoch != gang.epoch => HoldStatus::Void,
         GangState::Gathering if now_ms >= gang.expires_ms => HoldStatus::Void,
         GangState::Gathering | GangState::Waiting => HoldStatus::Waits,
         GangState::Committed => HoldStatus::Placed,
         GangState::Released => HoldStatus::Void,
     };
-    Some(standing)
+    Some(status)
 }

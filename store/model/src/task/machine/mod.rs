@@ -33,7 +33,7 @@ pub use event::{
     TaskEvent, TaskRules, TransitionRefused,
 };
 pub use gang::{
-    GangEvent, GangRefused, GangTransition, HoldStatus, gang_gathering, gang_transition, hold_standing,
+    GangEvent, GangRefused, GangTransition, HoldStatus, gang_gathering, gang_transition, hold_status,
 };
 pub use restart::{CRASHES_BEFORE_AVOIDED, RestartDecision, node_avoided, restart_decide, restart_pause_ms};
 
