@@ -50,7 +50,6 @@ pub enum AgentError {
     /// The machine does not show a fact that the agent needs. See the cause.
     #[error("cannot read {what}")]
     Machine {
-        /// The fact.
         what: &'static str,
         #[source]
         source: io::Error,

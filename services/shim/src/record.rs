@@ -23,7 +23,6 @@ pub const STATE_FILE: &str = "state.json";
 pub struct AttemptRecord {
     /// The boot in which it ran: in another one, none of its processes is left.
     pub boot_id: String,
-    /// The shim.
     pub shim: Option<ProcessId>,
     /// The task's own process, once it executes the program.
     pub task: Option<ProcessId>,
@@ -74,7 +73,6 @@ pub struct ProcessRecord {
     pub process: ProcessId,
     /// The boot it ran in.
     pub boot_id: String,
-    /// Its cgroup's directories.
     pub cgroups: Vec<PathBuf>,
     /// The directory that the record was written into. In a copy of that directory, the record is no order to end
     /// anything. `None`: an older version wrote it.

@@ -29,9 +29,7 @@ pub struct Spec {
     pub boot_id: String,
     /// Program and arguments, with all variables expanded.
     pub command: Vec<String>,
-    /// The whole environment.
     pub environment: BTreeMap<String, String>,
-    /// Where it starts.
     pub working_directory: PathBuf,
     pub log: LogLimits,
     /// How to end it if no order could be written: a full disk must not keep a task running.

@@ -7,7 +7,6 @@ use borough_proto::v1;
 /// The part of the agent's own environment that tasks inherit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inherited {
-    /// `PATH`.
     pub path: String,
     /// `HOME`; absent: the task's own directory. A task that runs as another user never gets it, since that user could
     /// not use it.

@@ -124,16 +124,16 @@ impl MachineLoad {
 
     /// The load to report, if it must be reported again: it became known or unknown, or changed by a large part, and
     /// the last report is old enough.
-    pub fn told_next(&self, told: Option<&SentLoad>, now: Duration, pause: Duration) -> Option<SentLoad> {
+    pub fn next_report(&self, sent: Option<&SentLoad>, now: Duration, pause: Duration) -> Option<SentLoad> {
         let known = self.known(now);
-        let tell = match told.map(|told| (told.load, told.at)) {
+        let due = match sent.map(|sent| (sent.load, sent.at)) {
             None => true,
             Some((None, _)) => known.is_some(),
             Some((Some(before), at)) => known.is_none_or(|known| {
                 now.saturating_sub(at) >= pause && known.differs(&before, &self.capacity)
             }),
         };
-        tell.then_some(SentLoad { load: known, at: now })
+        due.then_some(SentLoad { load: known, at: now })
     }
 }
 
@@ -280,21 +280,21 @@ mod tests {
     #[test]
     fn only_a_large_change_is_reported_and_not_too_often() {
         let (none, pause) = (OwnTasks::default(), at(15));
-        let unknown = machine().told_next(None, at(0), pause).unwrap();
+        let unknown = machine().next_report(None, at(0), pause).unwrap();
         assert_eq!(unknown.report(), v1::LoadReport::default());
-        assert_eq!(machine().told_next(Some(&unknown), at(100), pause), None);
+        assert_eq!(machine().next_report(Some(&unknown), at(100), pause), None);
         let known = next(next(machine(), reading(0, 0, GIB), none, 0), reading(300, 300, GIB), none, 5);
-        let told = known.told_next(Some(&unknown), at(5), pause).unwrap();
-        assert_eq!(told.report().load.unwrap().cpu_millis, 2_000);
+        let sent = known.next_report(Some(&unknown), at(5), pause).unwrap();
+        assert_eq!(sent.report().load.unwrap().cpu_millis, 2_000);
         // 4,000 thousandths in 64 steps: 62 each.
         let moved = |cpu_millis| MachineLoad {
             mean: known.mean.map(|mean| LoadMeasured { cpu_millis, ..mean }),
             ..known.clone()
         };
-        assert_eq!(moved(2_061).told_next(Some(&told), at(40), pause), None);
-        assert!(moved(2_062).told_next(Some(&told), at(40), pause).is_some());
-        assert_eq!(moved(4_000).told_next(Some(&told), at(19), pause), None, "told a moment ago");
-        assert!(known.told_next(Some(&told), at(66), pause).unwrap().load.is_none(), "told at once");
+        assert_eq!(moved(2_061).next_report(Some(&sent), at(40), pause), None);
+        assert!(moved(2_062).next_report(Some(&sent), at(40), pause).is_some());
+        assert_eq!(moved(4_000).next_report(Some(&sent), at(19), pause), None, "reported a moment ago");
+        assert!(known.next_report(Some(&sent), at(66), pause).unwrap().load.is_none(), "reported at once");
     }
 
     proptest::proptest! {

@@ -13,7 +13,7 @@ pub struct PressureReading {
     pub memory_stalled: Option<u64>,
     /// The disk of the agent's state.
     pub disk_free: Option<u64>,
-    /// Process numbers.
+    /// Process ids that are not in use.
     pub pids_free: Option<u64>,
 }
 

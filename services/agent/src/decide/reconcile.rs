@@ -25,7 +25,6 @@ pub enum Effect {
     Forget(AttemptId),
     /// Begin to probe its health.
     Probe(AttemptId),
-    /// Stop probing it.
     ProbeEnd(AttemptId),
 }
 

@@ -61,7 +61,7 @@ impl Default for Sent {
 
 /// A start is reported only if it takes longer than this. Most tasks run by then, and one report, which is one commit,
 /// covers both.
-const START_TOLD_AFTER: Duration = Duration::from_millis(100);
+const START_REPORTED_AFTER: Duration = Duration::from_millis(100);
 
 /// Shortest time between two reports of the load.
 const LOAD_PAUSE: Duration = Duration::from_secs(15);
@@ -93,7 +93,7 @@ impl Sent {
         self.full.is_some() || self.after.is_some()
     }
 
-    fn told(&mut self, report: &v1::Report, now: Duration) {
+    fn record(&mut self, report: &v1::Report, now: Duration) {
         self.revision = report.revision;
         self.at = now;
         if report.pressure.is_some() {
@@ -140,8 +140,8 @@ fn report_full(state: &AgentState, sent: &mut Sent, now: Duration, after: Option
         report.usage = Some(usage_sum(state));
         report.pressure = Some(state.pressure.report());
         report.packages = Some(packages_report(state));
-        sent.load = state.load.told_next(None, now, LOAD_PAUSE);
-        report.load = sent.load.map(|told| told.report());
+        sent.load = state.load.next_report(None, now, LOAD_PAUSE);
+        report.load = sent.load.map(|load| load.report());
     }
     let mut chunk = ReportChunk::new(&report);
     let from = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -155,7 +155,7 @@ fn report_full(state: &AgentState, sent: &mut Sent, now: Duration, after: Option
     }
     report.tasks = chunk.tasks;
     report.full_end = sent.full.is_none();
-    sent.told(&report, now);
+    sent.record(&report, now);
     report
 }
 
@@ -170,7 +170,7 @@ fn report_changes(
     sent.usage_since = if due { Some(now) } else { sent.usage_since };
     let pressure = Some(state.pressure.report()).filter(|now| sent.pressure.as_ref() != Some(now));
     let packages = packages_changed(state, sent);
-    let load = state.load.told_next(sent.load.as_ref(), now, LOAD_PAUSE);
+    let load = state.load.next_report(sent.load.as_ref(), now, LOAD_PAUSE);
     let usage = due.then(|| usage_sum(state));
     let revision = sent.revision.saturating_add(1);
     let report = v1::Report { revision, usage, pressure, packages, ..v1::Report::default() };
@@ -182,8 +182,8 @@ fn report_changes(
         return None;
     }
     sent.load = load.or(sent.load);
-    let report = v1::Report { tasks, load: load.map(|told| told.report()), ..report };
-    sent.told(&report, now);
+    let report = v1::Report { tasks, load: load.map(|load| load.report()), ..report };
+    sent.record(&report, now);
     Some(report)
 }
 
@@ -206,12 +206,14 @@ fn changes_chunk(
         if start_withheld(id, &status, sent, now) {
             continue;
         }
-        let tell = sent.attempts.get(id).is_none_or(|told| {
-            let unapplied = told.revision > sent.applied && now.saturating_sub(told.at) >= repeat;
-            let usage = sent.usage_since.is_some_and(|since| told.at < since);
-            unapplied || differs(&told.status, &status) || (usage && told.status.usage != status.usage)
+        let due = sent.attempts.get(id).is_none_or(|previous| {
+            let unapplied = previous.revision > sent.applied && now.saturating_sub(previous.at) >= repeat;
+            let usage = sent.usage_since.is_some_and(|since| previous.at < since);
+            unapplied
+                || differs(&previous.status, &status)
+                || (usage && previous.status.usage != status.usage)
         });
-        if tell && !chunk.take(status) {
+        if due && !chunk.take(status) {
             sent.after = last;
             return chunk.tasks;
         }
@@ -259,7 +261,7 @@ fn packages_report(state: &AgentState) -> v1::PackageReport {
 }
 
 fn packages_changed(state: &AgentState, sent: &Sent) -> Option<v1::PackageReport> {
-    let same = |told: &v1::PackageReport| told.installed.iter().eq(&state.packages);
+    let same = |previous: &v1::PackageReport| previous.installed.iter().eq(&state.packages);
     (!sent.packages.as_ref().is_some_and(same)).then(|| packages_report(state))
 }
 
@@ -270,7 +272,7 @@ fn start_withheld(id: &AttemptId, status: &v1::TaskStatus, sent: &mut Sent, now:
         return false;
     }
     let since = *sent.starting.entry(id.clone()).or_insert(now);
-    now.saturating_sub(since) < START_TOLD_AFTER
+    now.saturating_sub(since) < START_REPORTED_AFTER
 }
 
 /// Returns true if the statuses differ in more than the usage.

@@ -62,9 +62,9 @@ fn a_full_report_of_twenty_thousand_attempts_is_chunks_with_a_beginning_and_an_e
     assert_eq!(flags.iter().filter(|(begin, _)| *begin).count(), 1);
     assert!(flags[0] == (true, false) && flags[flags.len() - 1] == (false, true), "{flags:?}");
     assert!(flags[..flags.len() - 1].iter().all(|(_, end)| !end));
-    let told: BTreeMap<u32, ()> =
+    let reported: BTreeMap<u32, ()> =
         reports.iter().flat_map(|report| &report.tasks).map(|task| (task.index, ())).collect();
-    assert_eq!(told.len(), 20_000);
+    assert_eq!(reported.len(), 20_000);
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn every_attempt_has_its_turn() {
     all(&known, &mut sent, 1);
     let many = REPORT_TASKS_MAX as u32 * 3;
     known.attempts = state(many, &largest(1)).attempts;
-    let mut told = BTreeMap::new();
+    let mut reported = BTreeMap::new();
     for pid in 0..12 {
         // All attempts change between two reports.
         for attempt in known.attempts.values_mut() {
@@ -108,9 +108,9 @@ fn every_attempt_has_its_turn() {
         }
         let report = next(&known, &mut sent, 2).unwrap();
         sent.applied(report.revision);
-        told.extend(report.tasks.into_iter().map(|task| (task.index, ())));
+        reported.extend(report.tasks.into_iter().map(|task| (task.index, ())));
     }
-    let first = told.len();
+    let first = reported.len();
     assert!(first > 0);
     let chunks = (known.attempts.len() / first).saturating_add(1) * 12;
     for pid in 0..i32::try_from(chunks).unwrap() {
@@ -120,9 +120,9 @@ fn every_attempt_has_its_turn() {
             .for_each(|attempt| attempt.record.exit.as_mut().unwrap().code = Some(100 + pid));
         let report = next(&known, &mut sent, 3).unwrap();
         sent.applied(report.revision);
-        told.extend(report.tasks.into_iter().map(|task| (task.index, ())));
+        reported.extend(report.tasks.into_iter().map(|task| (task.index, ())));
     }
-    assert_eq!(told.len(), known.attempts.len());
+    assert_eq!(reported.len(), known.attempts.len());
 }
 
 /// The usage of every attempt is reported once an interval, over as many reports as needed.
@@ -135,8 +135,8 @@ fn usage_of_every_attempt_is_reported_over_several_reports() {
     let usage = |bytes| Some(v1::Usage { memory_bytes: bytes, ..v1::Usage::default() });
     known.attempts.values_mut().for_each(|attempt| attempt.usage = usage(7));
     assert_eq!(next(&known, &mut sent, 2), None, "not before the interval");
-    let told: usize = all(&known, &mut sent, 6).iter().map(|report| report.tasks.len()).sum();
-    assert_eq!(told, 2_000);
+    let reported: usize = all(&known, &mut sent, 6).iter().map(|report| report.tasks.len()).sum();
+    assert_eq!(reported, 2_000);
     known.attempts.values_mut().for_each(|attempt| attempt.usage = usage(8));
     assert_eq!(next(&known, &mut sent, 7), None);
 }

@@ -48,7 +48,6 @@ pub const SHIMS_LEAF: &str = "shims";
 pub struct PlacedTask<'a> {
     /// Its cores; empty: any.
     pub cpus: &'a [u32],
-    /// Its own directory.
     pub work: &'a Path,
     /// Its user; absent: the agent's.
     pub user: Option<TaskUser>,

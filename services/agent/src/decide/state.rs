@@ -47,7 +47,6 @@ pub struct AttemptState {
     pub parked: bool,
     /// An action is in progress; no other begins before it is done.
     pub busy: bool,
-    /// Probes are running.
     pub probed: bool,
 }
 

@@ -103,10 +103,10 @@ fn a_stop_is_ordered_once_and_again_if_it_changes() {
     let wanted = desired(v1::Desired { stops: vec![stop(0, 50)], ..v1::Desired::default() });
     let order = StopOrder { drain_delay_ms: 0, grace_ms: 50 };
     assert_eq!(effects(&state([(0, running())]), &wanted), [Effect::Stop(id(0), order)]);
-    let told = AttemptState { stop: Some(order), probed: false, ..running() };
-    assert_eq!(effects(&state([(0, told.clone())]), &wanted), []);
+    let reported = AttemptState { stop: Some(order), probed: false, ..running() };
+    assert_eq!(effects(&state([(0, reported.clone())]), &wanted), []);
     let harder = desired(v1::Desired { stops: vec![stop(0, 1)], ..v1::Desired::default() });
-    assert_eq!(effects(&state([(0, told)]), &harder).len(), 1);
+    assert_eq!(effects(&state([(0, reported)]), &harder).len(), 1);
     assert_eq!(effects(&state([(0, released())]), &wanted), []);
     assert_eq!(effects(&state([]), &wanted), [Effect::Decline(id(0))]);
     assert_eq!(effects(&state([(0, AttemptState::default())]), &wanted), [Effect::Decline(id(0))]);
@@ -114,9 +114,9 @@ fn a_stop_is_ordered_once_and_again_if_it_changes() {
 
 #[test]
 fn an_attempt_is_forgotten_on_order_or_after_a_long_time_unnamed() {
-    let told = desired(v1::Desired { forget: vec![wire(0)], ..v1::Desired::default() });
-    assert_eq!(effects(&state([(0, released())]), &told), [Effect::Forget(id(0))]);
-    assert_eq!(effects(&state([(0, running())]), &told), [], "not before it is over");
+    let reported = desired(v1::Desired { forget: vec![wire(0)], ..v1::Desired::default() });
+    assert_eq!(effects(&state([(0, released())]), &reported), [Effect::Forget(id(0))]);
+    assert_eq!(effects(&state([(0, running())]), &reported), [], "not before it is over");
     let unknown = desired(v1::Desired { full_begin: true, full_end: true, ..v1::Desired::default() });
     assert_eq!(reconcile(&state([(0, released())]), &unknown, 9 + KEPT_MS, KEPT_MS), []);
     assert_eq!(
@@ -233,11 +233,11 @@ fn a_start_is_reported_alone_only_if_it_takes_long() {
     }
     assert_eq!(changes(&known, 10), None);
     known.attempts.insert(id(0), running());
-    let told = changes(&known, 20).unwrap();
-    assert_eq!((told.len(), told[0].phase()), (1, Phase::Running));
+    let reported = changes(&known, 20).unwrap();
+    assert_eq!((reported.len(), reported[0].phase()), (1, Phase::Running));
     assert_eq!(changes(&known, 109), None);
-    let told = changes(&known, 110).unwrap();
-    assert_eq!((told.len(), told[0].index, told[0].phase()), (1, 1, Phase::Accepted));
+    let reported = changes(&known, 110).unwrap();
+    assert_eq!((reported.len(), reported[0].index, reported[0].phase()), (1, 1, Phase::Accepted));
     assert_eq!(changes(&known, 111), None);
 }
 
@@ -263,7 +263,7 @@ proptest! {
         steps in prop::collection::vec((0u32..4, 0u8..8, 0u64..7, any::<bool>()), 1..40),
     ) {
         let (mut known, mut sent) = (state([]), Sent::default());
-        let mut told: BTreeMap<u32, v1::TaskStatus> = BTreeMap::new();
+        let mut reported: BTreeMap<u32, v1::TaskStatus> = BTreeMap::new();
         report_full(&known, &mut sent, Duration::ZERO);
         let (mut now, mut revision) = (0, 1);
         for (index, step, wait, applied) in steps {
@@ -273,14 +273,14 @@ proptest! {
             if let Some(report) = changes(&known, &mut sent, now) {
                 prop_assert_eq!(report.revision, revision + 1);
                 revision = report.revision;
-                told.extend(report.tasks.into_iter().map(|task| (task.index, task)));
+                reported.extend(report.tasks.into_iter().map(|task| (task.index, task)));
                 if applied || sent.is_full() {
                     sent.applied(revision);
                 }
             }
             for (id, attempt) in &known.attempts {
                 let expect = v1::TaskStatus { usage: None, ..super::state::status(id, attempt, "n") };
-                let have = told.get(&id.index).map(|task| v1::TaskStatus { usage: None, ..task.clone() });
+                let have = reported.get(&id.index).map(|task| v1::TaskStatus { usage: None, ..task.clone() });
                 prop_assert_eq!(have, Some(expect));
             }
         }
@@ -334,12 +334,12 @@ fn shortages_and_packages_are_reported_at_once_and_once() {
     assert_eq!(changes(&known), None);
     let short = PressureReading { disk_free: Some(1), ..PressureReading::default() };
     known.pressure = known.pressure.next(&short, &limits).next(&short, &limits);
-    let told = changes(&known).unwrap().pressure.unwrap();
-    assert_eq!(told.short_of, [i32::from(v1::NodePressure::Disk)]);
+    let reported = changes(&known).unwrap().pressure.unwrap();
+    assert_eq!(reported.short_of, [i32::from(v1::NodePressure::Disk)]);
     assert_eq!(changes(&known), None);
     known.packages.insert("web/1".to_owned());
-    let told = changes(&known).unwrap();
-    assert_eq!((told.packages.unwrap().installed, told.pressure), (vec!["web/1".to_owned()], None));
+    let reported = changes(&known).unwrap();
+    assert_eq!((reported.packages.unwrap().installed, reported.pressure), (vec!["web/1".to_owned()], None));
     assert_eq!(changes(&known), None);
 }
 
@@ -369,5 +369,5 @@ fn the_load_of_the_machine_is_reported_after_a_large_change() {
     look(&mut known, 1_050, 50, 30);
     assert!(cpu(changes(&known, &mut sent, 30)).is_some_and(|cpu| cpu > 2_500));
     let again = report_full(&known, &mut sent, Duration::from_secs(31));
-    assert!(cpu(Some(again)).is_some_and(|cpu| cpu > 2_500), "a new session is told all");
+    assert!(cpu(Some(again)).is_some_and(|cpu| cpu > 2_500), "a new session gets all of it");
 }

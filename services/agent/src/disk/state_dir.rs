@@ -145,8 +145,8 @@ impl StateDir {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             other => other?,
         }
-        let beside = self.tasks.as_ref().map(|tasks| tasks.join(id.to_string()));
-        for work in [target.join(WORK_DIR)].into_iter().chain(beside) {
+        let task_directory = self.tasks.as_ref().map(|tasks| tasks.join(id.to_string()));
+        for work in [target.join(WORK_DIR)].into_iter().chain(task_directory) {
             if let Err(error) = tree_remove(&work) {
                 tracing::warn!(attempt = %id, path = %work.display(), %error, "not removed yet");
             }
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_was_let_go_is_free_whoever_has_inherited_its_lock() {
+    fn a_released_directory_is_free_even_if_a_child_inherited_its_lock() {
         let dir = tempfile::tempdir().unwrap();
         let (_, lock) = StateDir::open(dir.path()).unwrap();
         // A child inherits this between fork and exec.

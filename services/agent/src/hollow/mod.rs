@@ -126,9 +126,9 @@ impl Hollow {
         step
     }
 
-    /// Does what is due at `now` (monotonic) and what follows from the state. Reports it in at most `room` messages; 0:
-    /// no session is open, or its channel is full.
-    pub fn step(&mut self, now: Duration, wall_ms: i64, room: usize) -> HollowStep {
+    /// Does what is due at `now` (monotonic) and what follows from the state. Reports it in at most `messages_max`
+    /// messages; 0: no session is open, or its channel is full.
+    pub fn step(&mut self, now: Duration, wall_ms: i64, messages_max: usize) -> HollowStep {
         let mut step = HollowStep::default();
         while let Some(entry) = self.due.first_entry()
             && entry.key().0 <= now
@@ -145,11 +145,11 @@ impl Hollow {
             }
         }
         self.changed = false;
-        if room > 0 {
+        if messages_max > 0 {
             self.sample(now, wall_ms);
             step.messages.extend(self.desired.acknowledgement().map(Outgoing::DesiredApplied));
         }
-        while step.messages.len() < room {
+        while step.messages.len() < messages_max {
             let Some(report) = self.report(now) else { break };
             step.messages.push(Outgoing::Report(report));
         }

@@ -12,7 +12,6 @@ use super::{ENDED_MAX, Hollow, HollowEvent};
 use crate::attempt::AttemptId;
 use crate::decide::{AttemptState, Effect, ShimState};
 
-/// SIGTERM.
 const SIGTERM: i32 = 15;
 
 /// What happens to an attempt at a time.
@@ -74,7 +73,6 @@ impl Hollow {
         }
     }
 
-    /// Simulated probes succeed.
     fn probe(&mut self, id: &AttemptId, on: bool) {
         if let Some(attempt) = self.state.attempts.get_mut(id) {
             attempt.probed = on;

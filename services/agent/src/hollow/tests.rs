@@ -5,7 +5,7 @@ use borough_proto::v1::task_status::Phase;
 use super::*;
 
 /// Free places for messages in a session.
-const ROOM: usize = 8;
+const MESSAGES_MAX: usize = 8;
 
 const TIMES: HollowTimes =
     HollowTimes { start_ms: 10..=10, run_ms: None, stop_ms: 20..=20, failed_percent: 0 };
@@ -19,7 +19,7 @@ fn assign(incarnation: u64) -> v1::Desired {
     v1::Desired { assignments: vec![assignment], ..v1::Desired::default() }
 }
 
-fn tell(hollow: &mut Hollow, desired: v1::Desired) {
+fn send(hollow: &mut Hollow, desired: v1::Desired) {
     hollow.message(v1::GatewayMessage { message: Some(Message::Desired(desired)) });
 }
 
@@ -57,7 +57,7 @@ fn phases(step: &HollowStep) -> Vec<Phase> {
 fn hollow(times: HollowTimes) -> Hollow {
     let mut hollow = Hollow::new("n1", "boot", times, 7);
     hollow.opened();
-    let step = hollow.step(at(0), 0, ROOM);
+    let step = hollow.step(at(0), 0, MESSAGES_MAX);
     let first = applied(&mut hollow, step).unwrap();
     assert!(first.full_begin && first.full_end && first.tasks.is_empty());
     hollow
@@ -66,25 +66,25 @@ fn hollow(times: HollowTimes) -> Hollow {
 #[test]
 fn an_attempt_runs_until_it_is_stopped_and_is_forgotten_then() {
     let mut hollow = hollow(TIMES);
-    tell(&mut hollow, assign(1));
-    let begun = hollow.step(at(1), 1, ROOM);
+    send(&mut hollow, assign(1));
+    let begun = hollow.step(at(1), 1, MESSAGES_MAX);
     assert!(matches!(begun.events[..], [HollowEvent::Begun(..)]));
     assert!(phases(&begun).is_empty(), "a quick start is one report");
     assert_eq!(hollow.wait(at(1)), at(10));
-    assert_eq!(phases(&hollow.step(at(11), 11, ROOM)), [Phase::Running]);
+    assert_eq!(phases(&hollow.step(at(11), 11, MESSAGES_MAX)), [Phase::Running]);
     let stop = v1::StopCommand { attempt: Some(attempt(1)), drain_delay_ms: 5, ..v1::StopCommand::default() };
-    tell(&mut hollow, v1::Desired { stops: vec![stop], ..v1::Desired::default() });
-    assert_eq!(phases(&hollow.step(at(12), 12, ROOM)), [Phase::Stopping]);
-    assert_eq!(phases(&hollow.step(at(36), 36, ROOM)), []);
-    let ended = hollow.step(at(37), 37, ROOM);
+    send(&mut hollow, v1::Desired { stops: vec![stop], ..v1::Desired::default() });
+    assert_eq!(phases(&hollow.step(at(12), 12, MESSAGES_MAX)), [Phase::Stopping]);
+    assert_eq!(phases(&hollow.step(at(36), 36, MESSAGES_MAX)), []);
+    let ended = hollow.step(at(37), 37, MESSAGES_MAX);
     assert_eq!(phases(&ended), [Phase::Released]);
     assert!(matches!(ended.events[..], [HollowEvent::Released(_)]));
     assert_eq!(hollow.live(), 0);
-    tell(&mut hollow, v1::Desired { forget: vec![attempt(1)], ..v1::Desired::default() });
-    hollow.step(at(38), 38, ROOM);
+    send(&mut hollow, v1::Desired { forget: vec![attempt(1)], ..v1::Desired::default() });
+    hollow.step(at(38), 38, MESSAGES_MAX);
     // A start that arrives late finds it over.
-    tell(&mut hollow, assign(1));
-    let late = hollow.step(at(39), 39, ROOM);
+    send(&mut hollow, assign(1));
+    let late = hollow.step(at(39), 39, MESSAGES_MAX);
     assert!(matches!(late.events[..], [HollowEvent::Late(_)]));
     assert_eq!(phases(&late), [Phase::Released]);
 }
@@ -92,10 +92,10 @@ fn an_attempt_runs_until_it_is_stopped_and_is_forgotten_then() {
 #[test]
 fn an_attempt_that_ends_by_itself_exits_as_it_was_drawn() {
     let mut hollow = hollow(HollowTimes { run_ms: Some(5..=5), failed_percent: 100, ..TIMES });
-    tell(&mut hollow, assign(1));
-    hollow.step(at(1), 1, ROOM);
-    hollow.step(at(11), 11, ROOM);
-    let report = report(hollow.step(at(16), 16, ROOM)).unwrap();
+    send(&mut hollow, assign(1));
+    hollow.step(at(1), 1, MESSAGES_MAX);
+    hollow.step(at(11), 11, MESSAGES_MAX);
+    let report = report(hollow.step(at(16), 16, MESSAGES_MAX)).unwrap();
     assert_eq!(report.tasks[0].exit.as_ref().unwrap().code, Some(1));
 }
 
@@ -103,14 +103,14 @@ fn an_attempt_that_ends_by_itself_exits_as_it_was_drawn() {
 fn a_new_session_gets_a_full_report_and_an_idle_one_reports_at_intervals() {
     let mut hollow = hollow(TIMES);
     assert_eq!(hollow.wait(at(0)), REPORT_INTERVAL);
-    tell(&mut hollow, assign(1));
+    send(&mut hollow, assign(1));
     hollow.step(at(1), 1, 0);
     assert!(hollow.step(at(11), 11, 0).messages.is_empty(), "there is no session");
     hollow.opened();
-    let full = report(hollow.step(at(12), 12, ROOM)).unwrap();
+    let full = report(hollow.step(at(12), 12, MESSAGES_MAX)).unwrap();
     assert!(full.full_begin && full.full_end && full.tasks[0].phase() == Phase::Running);
-    assert!(hollow.step(at(13), 13, ROOM).messages.is_empty());
-    let beat = report(hollow.step(at(12) + REPORT_INTERVAL, 0, ROOM)).unwrap();
+    assert!(hollow.step(at(13), 13, MESSAGES_MAX).messages.is_empty());
+    let beat = report(hollow.step(at(12) + REPORT_INTERVAL, 0, MESSAGES_MAX)).unwrap();
     assert!(
         !beat.full_begin && beat.tasks.len() == 1 && beat.tasks[0].usage.is_some(),
         "a sample of what it uses"

@@ -33,7 +33,6 @@ pub struct ProbeTarget {
     /// How long it must run before it is healthy; 0: [`HEALTHY_AFTER_MS`].
     pub healthy_after_ms: u64,
     pub ports: Vec<v1::Port>,
-    /// Its address.
     pub host: String,
     pub directory: PathBuf,
     /// The shim's program, for commands.

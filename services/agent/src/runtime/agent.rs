@@ -24,7 +24,6 @@ use crate::session::{Outbox, SessionSettings};
 /// The interval of reports until the gateway has set one.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// A running agent.
 pub(super) struct Agent {
     pub(super) config: AgentConfig,
     pub(super) starter: Starter,

@@ -103,7 +103,7 @@ fn program_install(bin: &Path) -> Result<PathBuf, AgentError> {
     match shim_install(bin) {
         // Running attempts are adopted anyway. Every start tries to write the program again.
         Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-            tracing::error!(path = %bin.display(), %error, "no room for the shim's program: no task starts");
+            tracing::error!(path = %bin.display(), %error, "no space for the shim's program: no task starts");
             Ok(shim_path(bin))
         }
         installed => installed.map_err(|source| AgentError::State { path: bin.to_owned(), source }),

@@ -16,7 +16,6 @@ const TICKS_PER_S: u64 = 100;
 #[derive(Clone, Debug)]
 pub struct SamplePlace {
     pub id: AttemptId,
-    /// Its cgroup.
     pub leaf: Leaf,
     /// Its shim's process number, for hosts without cgroups.
     pub shim: Option<u32>,

@@ -34,9 +34,7 @@ pub(super) const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Starts attempts.
 #[derive(Clone, Debug)]
 pub struct Starter {
-    /// The state directory.
     pub state: std::sync::Arc<StateDir>,
-    /// The shim's program.
     pub program: PathBuf,
     /// The settings that all attempts share.
     pub context: std::sync::Arc<NodeContext>,

@@ -17,8 +17,8 @@ impl Credit {
 
     /// Adds the bytes that the reader has taken.
     pub fn add(&self, bytes: u64) {
-        let room = Semaphore::MAX_PERMITS.saturating_sub(self.0.available_permits());
-        self.0.add_permits(permits(bytes).min(room));
+        let space = Semaphore::MAX_PERMITS.saturating_sub(self.0.available_permits());
+        self.0.add_permits(permits(bytes).min(space));
     }
 
     /// Waits until a message with so much data may be sent; `false` if the reader is gone.

@@ -44,12 +44,10 @@ struct LogServing {
     credit: Credit,
 }
 
-/// A running command.
 struct CommandServing {
     inputs: mpsc::Sender<v1::exec_input::Input>,
     /// Credit of its output.
     credit: Credit,
-    /// Ends the command.
     cancelled: CancellationToken,
 }
 

@@ -37,11 +37,9 @@ const KEEP_ALIVE: Duration = Duration::from_secs(5);
 pub(crate) struct SessionSettings {
     /// The agent may use any of them.
     pub gateways: Vec<String>,
-    /// Connects to gateways.
     pub connector: Connector,
     pub token: Option<Secret>,
     pub hello: v1::Hello,
-    /// Pauses between attempts.
     pub intervals: Intervals,
     /// Spreads the attempts of many agents.
     pub rng: Arc<dyn Rng>,
@@ -81,7 +79,7 @@ impl SessionError {
 
     /// Returns true if an operator must act before another try can succeed: a token or a setting is wrong, or the node
     /// is another one's.
-    fn needs_somebody(&self) -> bool {
+    fn needs_operator(&self) -> bool {
         let of = |status: &Status| {
             matches!(status.code(), Code::PermissionDenied | Code::Unauthenticated | Code::InvalidArgument)
         };
@@ -118,7 +116,7 @@ pub(crate) async fn run(
         let outcome = progress.ended(settings.clock.monotonic());
         failures = failures.next(outcome);
         let refused = ended.as_ref().is_err_and(SessionError::is_refusal);
-        needing_help = match ended.as_ref().is_err_and(SessionError::needs_somebody) {
+        needing_help = match ended.as_ref().is_err_and(SessionError::needs_operator) {
             true => needing_help.saturating_add(1),
             false => 0,
         };

@@ -133,13 +133,15 @@ async fn unapplied_reports_are_sent_again() {
     cell.gateway.run(script(&attempt, "exit 4"));
     cell.gateway.phase(&attempt, Phase::Released).await;
     // The gateway dies before any of that was durable.
-    let told = cell.gateway.look(|seen| seen.history.len());
+    let reported_before = cell.gateway.look(|seen| seen.history.len());
     cell.gateway.hang_up();
     let again = |status: &borough_proto::v1::TaskStatus| {
         status.exit.as_ref().is_some_and(|exit| exit.code == Some(4))
     };
     cell.gateway
-        .wait("the exit again", |seen| seen.history[told..].iter().find(|status| again(status)).cloned())
+        .wait("the exit again", |seen| {
+            seen.history[reported_before..].iter().find(|status| again(status)).cloned()
+        })
         .await;
 }
 

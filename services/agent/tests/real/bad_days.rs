@@ -136,7 +136,9 @@ async fn a_full_disk_ends_neither_task_nor_agent_and_prevents_no_stop() {
     drop(fill);
     std::fs::remove_file(state.join("fill")).unwrap();
     until("the note", || output(&directory).contains("bytes of output lost").then_some(())).await;
-    cell.gateway.wait("the report of room", |seen| (!short_of_disk(seen)).then_some(())).await;
+    cell.gateway
+        .wait("the report that the disk has space", |seen| (!short_of_disk(seen)).then_some(()))
+        .await;
     let taken = attempt(3, 1);
     cell.gateway.run(script(&taken, "exec sleep 600"));
     cell.gateway.phase(&taken, Phase::Running).await;

@@ -37,14 +37,14 @@ pub struct Seen {
 
 /// Messages are sent under the lock of their content. Sent after it, an older full list would undo a newer stop.
 impl Seen {
-    fn tell(&self, message: ToAgent) {
+    fn send(&self, message: ToAgent) {
         if let Some(to_agent) = &self.to_agent {
             let _ = to_agent.send(Ok(v1::GatewayMessage { message: Some(message) }));
         }
     }
 
     fn desire(&self, desired: v1::Desired) {
-        self.tell(ToAgent::Desired(desired));
+        self.send(ToAgent::Desired(desired));
     }
 
     fn desire_all(&self) {
@@ -133,8 +133,8 @@ impl Gateway {
         self.seen.lock().silent = silent;
     }
 
-    pub fn tell(&self, message: ToAgent) {
-        self.seen.lock().tell(message);
+    pub fn send(&self, message: ToAgent) {
+        self.seen.lock().send(message);
     }
 
     /// Ends the open session.
@@ -161,7 +161,7 @@ impl Gateway {
                 let first = report.full_end;
                 seen.reports.push(report);
                 if !seen.silent {
-                    seen.tell(ToAgent::ReportApplied(applied));
+                    seen.send(ToAgent::ReportApplied(applied));
                     if first {
                         seen.desire_all();
                     }

@@ -63,10 +63,10 @@ async fn a_task_is_kept_on_the_processors_of_its_domain() {
     work.cpus = vec![u32::try_from(last).unwrap()];
     cell.gateway.run(work);
     let exit = cell.gateway.phase(&attempt, Phase::Released).await.exit.unwrap();
-    let said = output(&cell.attempt_dir(&attempt));
-    assert_eq!((exit.reason(), exit.code), (EndReason::Exited, Some(0)), "{exit:?}\n{said}");
-    let words: Vec<&str> = said.split_ascii_whitespace().collect();
-    assert_eq!(words, ["Cpus_allowed_list:", last.to_string().as_str(), "1"], "and what it starts too");
+    let printed = output(&cell.attempt_dir(&attempt));
+    assert_eq!((exit.reason(), exit.code), (EndReason::Exited, Some(0)), "{exit:?}\n{printed}");
+    let fields: Vec<&str> = printed.split_ascii_whitespace().collect();
+    assert_eq!(fields, ["Cpus_allowed_list:", last.to_string().as_str(), "1"], "and what it starts too");
 }
 
 #[tokio::test(flavor = "multi_thread")]

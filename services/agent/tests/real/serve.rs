@@ -61,7 +61,7 @@ async fn logs_are_followed_over_rotations_to_the_end_of_the_attempt() {
     work.spec.as_mut().unwrap().log = Some(v1::LogSpec { file_bytes_max: 1000, files_max: 100 });
     cell.gateway.run(work);
     cell.gateway.phase(&attempt, Phase::Running).await;
-    cell.gateway.tell(request(1, &attempt, None, true));
+    cell.gateway.send(request(1, &attempt, None, true));
     cell.gateway.wait("the first half", |seen| log(seen, 1).0.contains("line 399\n").then_some(())).await;
     std::fs::write(cell.attempt_dir(&attempt).join("work/go"), "").unwrap();
     let (followed, error) = log_end(&cell, 1).await;
@@ -77,9 +77,9 @@ async fn logs_are_followed_over_rotations_to_the_end_of_the_attempt() {
         cell.attempt_dir(&attempt).parent()?.ends_with("ended").then_some(())
     })
     .await;
-    cell.gateway.tell(request(2, &attempt, Some(3), false));
+    cell.gateway.send(request(2, &attempt, Some(3), false));
     assert_eq!(log_end(&cell, 2).await.0, "line 798\nline 799\nlast");
-    cell.gateway.tell(request(3, &crate::harness::attempt(9, 1), None, false));
+    cell.gateway.send(request(3, &crate::harness::attempt(9, 1), None, false));
     assert!(log_end(&cell, 3).await.1.contains("no logs"));
 }
 
@@ -91,12 +91,12 @@ async fn a_cancelled_log_ends() {
         .run(script(&attempt, "echo one; until test -e go; do sleep 0.01; done; echo two; sleep 600"));
     cell.gateway.phase(&attempt, Phase::Running).await;
     for id in [1, 2] {
-        cell.gateway.tell(request(id, &attempt, None, true));
+        cell.gateway.send(request(id, &attempt, None, true));
         cell.gateway.wait("its output", |seen| (log(seen, id).0 == "one\n").then_some(())).await;
     }
-    cell.gateway.tell(ToAgent::LogCancel(v1::LogCancel { id: 1 }));
+    cell.gateway.send(ToAgent::LogCancel(v1::LogCancel { id: 1 }));
     // Requests are answered in order: the first one would have its output before the second.
-    cell.gateway.tell(request(3, &attempt, None, false));
+    cell.gateway.send(request(3, &attempt, None, false));
     log_end(&cell, 3).await;
     std::fs::write(cell.attempt_dir(&attempt).join("work/go"), "").unwrap();
     cell.gateway.wait("its output", |seen| (log(seen, 2).0 == "one\ntwo\n").then_some(())).await;
@@ -158,9 +158,9 @@ async fn a_command_runs_in_the_tasks_environment_directory_and_cgroup() {
     let (attempt, pid) = sleeper(&cell).await;
     let text =
         "echo $SECRET; pwd; cat /proc/self/cgroup; read line; echo got $line >&2; cat >/dev/null; exit 9";
-    cell.gateway.tell(exec(1, &attempt, text, None));
-    cell.gateway.tell(input(1, Input::Stdin("word\nmore".into())));
-    cell.gateway.tell(input(1, Input::StdinClosed(true)));
+    cell.gateway.send(exec(1, &attempt, text, None));
+    cell.gateway.send(input(1, Input::Stdin("word\nmore".into())));
+    cell.gateway.send(input(1, Input::StdinClosed(true)));
     let (out, err, end) = command_end(&cell, 1).await;
     let work = cell.attempt_dir(&attempt).join("work").canonicalize().unwrap();
     let cgroup = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
@@ -174,12 +174,12 @@ async fn a_terminal_has_its_size_and_takes_keys() {
     let (attempt, _) = sleeper(&cell).await;
     let size = |rows, columns| v1::WindowSize { rows, columns };
     let text = "test -t 0 && test -t 1 && echo terminal; stty size; read x; stty size; cat; exit 3";
-    cell.gateway.tell(exec(1, &attempt, text, Some(size(24, 80))));
+    cell.gateway.send(exec(1, &attempt, text, Some(size(24, 80))));
     cell.gateway.wait("the first size", |seen| command(seen, 1).0.contains("24 80").then_some(())).await;
-    cell.gateway.tell(input(1, Input::Window(size(50, 132))));
-    cell.gateway.tell(input(1, Input::Stdin("x\n".into())));
+    cell.gateway.send(input(1, Input::Window(size(50, 132))));
+    cell.gateway.send(input(1, Input::Stdin("x\n".into())));
     cell.gateway.wait("the second size", |seen| command(seen, 1).0.contains("50 132").then_some(())).await;
-    cell.gateway.tell(input(1, Input::StdinClosed(true)));
+    cell.gateway.send(input(1, Input::StdinClosed(true)));
     let (out, _, end) = command_end(&cell, 1).await;
     assert!(out.starts_with("terminal\r\n"), "{out}");
     assert_eq!(end.unwrap().code, Some(3));
@@ -191,17 +191,17 @@ async fn a_command_ends_with_its_caller() {
     let (attempt, _) = sleeper(&cell).await;
     let work = cell.attempt_dir(&attempt).join("work");
     for (id, how) in [(1, "cancelled"), (2, "hung up")] {
-        cell.gateway.tell(exec(id, &attempt, &format!("echo $$ > pid{id}; exec sleep 600"), None));
+        cell.gateway.send(exec(id, &attempt, &format!("echo $$ > pid{id}; exec sleep 600"), None));
         let pid = number_in(work.join(format!("pid{id}"))).await;
         match how {
-            "cancelled" => cell.gateway.tell(input(id, Input::Cancelled(true))),
+            "cancelled" => cell.gateway.send(input(id, Input::Cancelled(true))),
             _ => cell.gateway.hang_up(),
         }
         until("its end", || (!runs(pid)).then_some(())).await;
     }
     // It ends with its task: it is in the task's cgroup.
     cell.gateway.wait("a second session", |seen| (seen.sessions >= 2).then_some(())).await;
-    cell.gateway.tell(exec(3, &attempt, "echo $$ > pid3; exec sleep 600", None));
+    cell.gateway.send(exec(3, &attempt, "echo $$ > pid3; exec sleep 600", None));
     let pid = number_in(work.join("pid3")).await;
     cell.gateway.stop(stop(&attempt, 1000));
     cell.gateway.phase(&attempt, Phase::Released).await;
@@ -219,10 +219,10 @@ async fn a_command_that_cannot_run_reports_why() {
         terminal: None,
         window_bytes: ENDLESS,
     };
-    cell.gateway.tell(ToAgent::ExecStart(start));
+    cell.gateway.send(ToAgent::ExecStart(start));
     let (_, err, end) = command_end(&cell, 1).await;
     assert!(err.contains("no-such") && end.unwrap().code == Some(127), "{err}");
-    cell.gateway.tell(exec(2, &crate::harness::attempt(5, 1), "true", None));
+    cell.gateway.send(exec(2, &crate::harness::attempt(5, 1), "true", None));
     assert!(command_end(&cell, 2).await.2.unwrap_err().contains("not on this node"));
 }
 
@@ -241,10 +241,10 @@ async fn signals_reach_the_task_and_refusals_name_the_reason() {
             request_id: format!("{id:032x}"),
         })
     };
-    cell.gateway.tell(signal(1, &attempt, 1));
+    cell.gateway.send(signal(1, &attempt, 1));
     until("its answer", || output(&cell.attempt_dir(&attempt)).contains("hup").then_some(())).await;
-    cell.gateway.tell(signal(2, &attempt, 40));
-    cell.gateway.tell(signal(3, &crate::harness::attempt(7, 1), 1));
+    cell.gateway.send(signal(2, &attempt, 40));
+    cell.gateway.send(signal(3, &crate::harness::attempt(7, 1), 1));
     for (id, expect) in [(1, ""), (2, "signal 40"), (3, "not on this node")] {
         let error = cell
             .gateway
@@ -282,16 +282,16 @@ async fn a_slow_reader_of_logs_waits_in_the_files() {
     until("its output", || output(&cell.attempt_dir(&attempt)).len().ge(&1_000_001).then_some(())).await;
     let ToAgent::LogRequest(ask) = request(1, &attempt, None, false) else { unreachable!() };
     let window = 4 * stream_cost(STREAM_DATA_BYTES_MAX);
-    cell.gateway.tell(ToAgent::LogRequest(v1::LogRequest { window_bytes: window as u64, ..ask }));
+    cell.gateway.send(ToAgent::LogRequest(v1::LogRequest { window_bytes: window as u64, ..ask }));
     cell.gateway
         .wait("one window", |seen| (log_bytes(seen, 1) >= 4 * STREAM_DATA_BYTES_MAX).then_some(()))
         .await;
     // Another reader's whole log arrives meanwhile.
-    cell.gateway.tell(request(2, &attempt, None, false));
+    cell.gateway.send(request(2, &attempt, None, false));
     assert_eq!(log_end(&cell, 2).await.0.len(), 1_000_001);
     let held = cell.gateway.look(|seen| log_bytes(seen, 1));
     assert_eq!(held, 4 * STREAM_DATA_BYTES_MAX, "no more than its credit");
-    cell.gateway.tell(credit(1, 2_000_000));
+    cell.gateway.send(credit(1, 2_000_000));
     let (text, error) = log_end(&cell, 1).await;
     assert_eq!((text.len(), error.as_str()), (1_000_001, ""));
 }
@@ -308,15 +308,15 @@ async fn a_slow_reader_of_a_command_slows_the_command() {
         unreachable!()
     };
     let window = 4 * stream_cost(STREAM_DATA_BYTES_MAX);
-    cell.gateway.tell(ToAgent::ExecStart(v1::ExecStart { window_bytes: window as u64, ..start }));
+    cell.gateway.send(ToAgent::ExecStart(v1::ExecStart { window_bytes: window as u64, ..start }));
     cell.gateway.wait("some output", |seen| (command(seen, 1).0.len() > window / 2).then_some(())).await;
     // Requests are answered in order: everything that the first could send it has sent by then.
-    cell.gateway.tell(exec(2, &attempt, "true", None));
+    cell.gateway.send(exec(2, &attempt, "true", None));
     command_end(&cell, 2).await.2.unwrap();
     assert!(cell.gateway.look(|seen| command(seen, 1).0.len()) <= window && !done.exists(), "it waits");
-    cell.gateway.tell(credit(1, 900_000));
+    cell.gateway.send(credit(1, 900_000));
     until("its end", || done.exists().then_some(())).await;
-    cell.gateway.tell(credit(1, 900_000));
+    cell.gateway.send(credit(1, 900_000));
     let (out, _, end) = command_end(&cell, 1).await;
     assert_eq!((out.len(), end.unwrap().code), (1_000_000, Some(0)));
 }
@@ -326,11 +326,11 @@ async fn a_slow_reader_of_a_command_slows_the_command() {
 async fn input_waits_for_a_command_that_does_not_read_and_comes_back_as_credit() {
     let cell = Cell::with_agent().await;
     let (attempt, _) = sleeper(&cell).await;
-    cell.gateway.tell(exec(1, &attempt, "until test -e go; do sleep 0.01; done; wc -c", None));
+    cell.gateway.send(exec(1, &attempt, "until test -e go; do sleep 0.01; done; wc -c", None));
     let piece = vec![b'x'; STREAM_DATA_BYTES_MAX];
     let pieces = STREAM_WINDOW_BYTES / stream_cost(piece.len());
     for _ in 0..pieces {
-        cell.gateway.tell(input(1, Input::Stdin(piece.clone().into())));
+        cell.gateway.send(input(1, Input::Stdin(piece.clone().into())));
     }
     std::fs::write(cell.attempt_dir(&attempt).join("work/go"), "").unwrap();
     let given = |seen: &Seen| {
@@ -342,7 +342,7 @@ async fn input_waits_for_a_command_that_does_not_read_and_comes_back_as_credit()
     };
     let least = (STREAM_WINDOW_BYTES / 2) as u64;
     cell.gateway.wait("credit", |seen| (given(seen) >= least).then_some(())).await;
-    cell.gateway.tell(input(1, Input::StdinClosed(true)));
+    cell.gateway.send(input(1, Input::StdinClosed(true)));
     let (out, _, end) = command_end(&cell, 1).await;
     assert_eq!((out.trim(), end.unwrap().code), ((pieces * piece.len()).to_string().as_str(), Some(0)));
 }

@@ -36,7 +36,7 @@ impl CgroupVersion {
 /// The mount points of the hierarchies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Host {
-    /// Version 2.
+    /// The directory of cgroup version 2.
     pub unified: Option<PathBuf>,
     /// Version 1, by controller; several may be mounted together.
     pub v1: BTreeMap<String, PathBuf>,
@@ -80,7 +80,7 @@ fn octal_unescape(text: &str) -> PathBuf {
 /// The cgroups of a node. Each attempt has its leaf below them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CgroupRoot {
-    /// In version 2.
+    /// The directory in cgroup version 2.
     pub unified: Option<PathBuf>,
     /// In version 1, by controller.
     pub v1: BTreeMap<String, PathBuf>,
