@@ -11,7 +11,6 @@ pub struct RetryPolicy {
     pub attempts_max: u32,
     /// The pause before the second try; doubled for each further one.
     pub backoff_initial: Duration,
-    /// The longest pause.
     pub backoff_max: Duration,
 }
 

@@ -241,9 +241,7 @@ fn is_moving(task: &TaskRow) -> bool {
 /// Jobs and nodes to examine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dirty {
-    /// Jobs.
     pub jobs: BTreeSet<JobId>,
-    /// Nodes.
     pub nodes: BTreeSet<NodeId>,
     /// Users with newly ended jobs: other jobs of theirs may have waited for those.
     users: BTreeSet<Name>,
@@ -518,7 +516,8 @@ mod tests {
 
     #[test]
     fn only_attempts_without_a_stop_are_stopped() {
-        let told: Vec<TaskState> = TaskState::ALL.into_iter().filter(|state| !unasked(*state)).collect();
-        assert_eq!(told, [TaskState::Stopping, TaskState::Releasing, TaskState::Dead]);
+        let stopped_states: Vec<TaskState> =
+            TaskState::ALL.into_iter().filter(|state| !unasked(*state)).collect();
+        assert_eq!(stopped_states, [TaskState::Stopping, TaskState::Releasing, TaskState::Dead]);
     }
 }

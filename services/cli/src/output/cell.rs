@@ -11,7 +11,6 @@ use super::table::{Tabular, table};
 use super::text::{ResourcesView, facts, word};
 use super::{Foreign, Style};
 
-/// A cell.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct CellOutput {
     pub(crate) name: Foreign,
@@ -145,22 +144,22 @@ pub(crate) struct WorkerStatsOutput {
 
 impl From<v1::SchedulerWorker> for SchedulerOutput {
     fn from(worker: v1::SchedulerWorker) -> Self {
-        let stats = |told: v1::WorkerStats| WorkerStatsOutput {
-            at_ms: told.at_ms,
-            waiting: told.waiting,
-            unschedulable: told.unschedulable,
-            rate_per_s: told.rate_per_s,
-            placed: told.placed,
-            commits: told.commits,
-            conflicts: told.conflicts,
-            scored_per_task: told.scored_per_task,
-            cached_share: told.cached_share,
-            age_versions: told.age_versions,
-            age_ms: told.age_ms,
-            part_first: told.part_first,
-            part_nodes: told.part_nodes,
-            batch_tasks: told.batch_tasks,
-            shards: told.shards,
+        let stats = |stats: v1::WorkerStats| WorkerStatsOutput {
+            at_ms: stats.at_ms,
+            waiting: stats.waiting,
+            unschedulable: stats.unschedulable,
+            rate_per_s: stats.rate_per_s,
+            placed: stats.placed,
+            commits: stats.commits,
+            conflicts: stats.conflicts,
+            scored_per_task: stats.scored_per_task,
+            cached_share: stats.cached_share,
+            age_versions: stats.age_versions,
+            age_ms: stats.age_ms,
+            part_first: stats.part_first,
+            part_nodes: stats.part_nodes,
+            batch_tasks: stats.batch_tasks,
+            shards: stats.shards,
         };
         Self {
             shard: worker.shard,
@@ -197,27 +196,27 @@ impl Tabular for SchedulerOutput {
         let owner = if self.owner.is_empty() { "nobody".to_owned() } else { self.owner.to_string() };
         let mut cells = vec![self.scheduler.to_string(), self.shard.to_string(), owner];
         let mut more = vec![self.epoch.to_string()];
-        let Some(told) = &self.stats else {
+        let Some(stats) = &self.stats else {
             cells.resize(12, String::new());
             more.resize(5, String::new());
             return (cells, more);
         };
         cells.extend([
-            told.waiting.to_string(),
-            told.unschedulable.to_string(),
-            format!("{:.0}", told.rate_per_s),
-            told.conflicts.to_string(),
-            format!("{:.1}", told.scored_per_task),
-            format!("{:.0}%", told.cached_share * 100.0),
-            format!("{}ms", told.age_ms),
-            format!("{}+{}", told.part_first, told.part_nodes),
-            told.batch_tasks.to_string(),
+            stats.waiting.to_string(),
+            stats.unschedulable.to_string(),
+            format!("{:.0}", stats.rate_per_s),
+            stats.conflicts.to_string(),
+            format!("{:.1}", stats.scored_per_task),
+            format!("{:.0}%", stats.cached_share * 100.0),
+            format!("{}ms", stats.age_ms),
+            format!("{}+{}", stats.part_first, stats.part_nodes),
+            stats.batch_tasks.to_string(),
         ]);
         more.extend([
-            told.placed.to_string(),
-            told.commits.to_string(),
-            told.age_versions.to_string(),
-            told.shards.to_string(),
+            stats.placed.to_string(),
+            stats.commits.to_string(),
+            stats.age_versions.to_string(),
+            stats.shards.to_string(),
         ]);
         (cells, more)
     }

@@ -8,7 +8,6 @@ use super::table::Tabular;
 use super::text::{time, word};
 use super::{EndpointView, Foreign, JobView, NodeOutput, TaskOutput};
 
-/// An event.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct EventView {
     pub(crate) at_ms: i64,

@@ -72,7 +72,6 @@ impl From<v1::Explanation> for ExplanationView {
     }
 }
 
-/// Explanations for people.
 pub(crate) fn explanations_text(explanations: &[ExplanationView]) -> String {
     let mut text = String::new();
     for explanation in explanations {

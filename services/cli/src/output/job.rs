@@ -12,7 +12,6 @@ use super::task::TaskOutput;
 use super::text::{facts, time, word};
 use super::{ExplanationView, Foreign, Style, explanations_text};
 
-/// A job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct JobView {
     pub(crate) cell: Foreign,
@@ -298,10 +297,10 @@ mod tests {
             spec: SpecView(Some(spec_value(&spec))),
         };
         let text = view.text(&Style::default());
-        for told in
+        for expected in
             ["gang       at least 4 of 5", "queue      research/vision", "scheduler  gangs", "profile    fgd"]
         {
-            assert!(text.contains(told), "{told:?} in {text}");
+            assert!(text.contains(expected), "{expected:?} in {text}");
         }
         spec.min_member = 1;
         assert_eq!(gang_text(&spec), "");

@@ -9,7 +9,6 @@ use super::Foreign;
 use super::table::Tabular;
 use super::text::word;
 
-/// An endpoint.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct EndpointView {
     pub(crate) name: Foreign,

@@ -61,7 +61,7 @@ impl From<v1::NodeLoad> for LoadView {
 /// Failed sessions of a node's agent.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct SessionFailureView {
-    /// In a row.
+    /// The number of sessions that have failed in a row.
     pub(crate) sessions: u32,
     /// Why the last one ended.
     pub(crate) error: Foreign,
@@ -74,7 +74,6 @@ impl From<v1::SessionFailure> for SessionFailureView {
     }
 }
 
-/// A node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct NodeOutput {
     pub(crate) cell: Foreign,

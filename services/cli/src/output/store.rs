@@ -30,7 +30,6 @@ pub(crate) struct CellCheckView {
     pub(crate) violations: Vec<ViolationView>,
 }
 
-/// A violation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct ViolationView {
     pub(crate) rule: String,
@@ -93,7 +92,6 @@ impl StoreCheckView {
 pub(crate) struct StoreLossView {
     pub(crate) store: String,
     pub(crate) accepted: bool,
-    /// What is missing.
     pub(crate) lost: Option<String>,
 }
 

@@ -10,7 +10,6 @@ use super::table::Tabular;
 use super::text::{bytes, time, word};
 use crate::args::signal_name;
 
-/// A task.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct TaskOutput {
     pub(crate) user: Foreign,
@@ -24,7 +23,6 @@ pub(crate) struct TaskOutput {
     pub(crate) incarnation: u64,
     pub(crate) ports: BTreeMap<Foreign, u32>,
     pub(crate) pid: Option<u32>,
-    /// Its exclusive cores.
     pub(crate) cores: Vec<u32>,
     pub(crate) restarts: u32,
     /// Failures in a row.

@@ -121,17 +121,17 @@ mod tests {
     /// A disk with so many free bytes.
     #[derive(Default)]
     struct Disk {
-        room: usize,
+        free_bytes: usize,
         written: Vec<u8>,
     }
 
     impl Write for Disk {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let taken = bytes.len().min(self.room);
+            let taken = bytes.len().min(self.free_bytes);
             if taken == 0 {
                 return Err(io::ErrorKind::StorageFull.into());
             }
-            self.room -= taken;
+            self.free_bytes -= taken;
             self.written.extend_from_slice(&bytes[..taken]);
             Ok(taken)
         }
@@ -144,12 +144,12 @@ mod tests {
     #[test]
     fn lines_that_a_full_disk_refuses_are_counted_and_reported_later() {
         let lost = Counter::default();
-        let mut log = LossyWriter::new(Disk { room: 8, ..Disk::default() }, lost.clone());
+        let mut log = LossyWriter::new(Disk { free_bytes: 8, ..Disk::default() }, lost.clone());
         for line in ["first\n", "second\n", "third\n"] {
             log.append(line.as_bytes());
         }
         assert_eq!(lost.get(), 2);
-        log.out.room = 1000;
+        log.out.free_bytes = 1000;
         log.append(b"fourth\n");
         log.append(b"fifth\n");
         let text = String::from_utf8(log.out.written).unwrap();

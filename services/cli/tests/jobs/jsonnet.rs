@@ -74,47 +74,50 @@ fn variables_and_imports_from_the_files_folder_work() {
 
 #[test]
 fn recursion_without_end_is_a_clear_error() {
-    let said = refused("local f(x) = f(x + 1); f(0)");
-    assert!(said.contains("job.jsonnet: ") && said.contains("recurses more than 400 levels deep"), "{said}");
+    let printed = refused("local f(x) = f(x + 1); f(0)");
+    assert!(
+        printed.contains("job.jsonnet: ") && printed.contains("recurses more than 400 levels deep"),
+        "{printed}"
+    );
 }
 
 #[test]
 fn a_loop_without_end_is_a_clear_error() {
     // Strict arithmetic over a list that takes far too long.
-    let said = refused("std.foldl(function(a, b) a + b, std.range(1, 1000000000), 0)");
-    let bounded = said.contains("processor time") || said.contains("of memory");
-    assert!(bounded, "{said}");
+    let printed = refused("std.foldl(function(a, b) a + b, std.range(1, 1000000000), 0)");
+    let bounded = printed.contains("processor time") || printed.contains("of memory");
+    assert!(bounded, "{printed}");
 }
 
 #[test]
 fn memory_without_end_is_a_clear_error() {
-    let said = refused("local d(s, n) = if n == 0 then s else d(s + s, n - 1); d('xxxxxxxxxxxxxxxx', 40)");
-    assert!(said.contains("of memory") || said.contains("MiB"), "{said}");
+    let printed = refused("local d(s, n) = if n == 0 then s else d(s + s, n - 1); d('xxxxxxxxxxxxxxxx', 40)");
+    assert!(printed.contains("of memory") || printed.contains("MiB"), "{printed}");
 }
 
 #[test]
 fn nesting_without_end_is_a_clear_error() {
-    let said = refused(&format!("{}1{}", "[".repeat(200_000), "]".repeat(200_000)));
-    assert!(said.contains("nested too deeply") || said.contains("levels"), "{said}");
+    let printed = refused(&format!("{}1{}", "[".repeat(200_000), "]".repeat(200_000)));
+    assert!(printed.contains("nested too deeply") || printed.contains("levels"), "{printed}");
 }
 
 #[test]
 fn mistakes_are_reported_with_their_place() {
-    let said = refused("{\n  name: 'web',\n  task: { command: ['x'], resources: { memroy: '1GiB' } },\n}");
+    let printed = refused("{\n  name: 'web',\n  task: { command: ['x'], resources: { memroy: '1GiB' } },\n}");
     let expected =
         "error: job.jsonnet:3:40: unknown field \"memroy\" in task.resources, did you mean \"memory\"?\n";
-    assert_eq!(said, expected);
-    let said = refused("{ name: 'web', task: error 'no task yet' }");
-    assert!(said.contains("no task yet") && said.contains("job.jsonnet:1:"), "{said}");
-    let said = refused("{ name: 'web' ");
-    assert!(said.contains("job.jsonnet"), "{said}");
+    assert_eq!(printed, expected);
+    let printed = refused("{ name: 'web', task: error 'no task yet' }");
+    assert!(printed.contains("no task yet") && printed.contains("job.jsonnet:1:"), "{printed}");
+    let printed = refused("{ name: 'web' ");
+    assert!(printed.contains("job.jsonnet"), "{printed}");
 }
 
 #[test]
 fn imports_from_elsewhere_are_refused() {
     for source in ["importstr '/etc/hostname'", "import '../secret.libsonnet'"] {
-        let said = refused(source);
-        assert!(said.contains("which is outside; accepted: relative paths"), "{said}");
+        let printed = refused(source);
+        assert!(printed.contains("which is outside; accepted: relative paths"), "{printed}");
     }
 }
 
@@ -131,12 +134,12 @@ fn a_file_that_is_none_is_named() {
 fn without_a_gateway_the_error_names_the_next_step() {
     let output = borough(&["job", "status"]);
     assert_eq!(output.status.code(), Some(5));
-    let said = text(&output.stderr);
-    assert!(said.contains("no dev cell is in /nonexistent/.local/state/borough/dev"), "{said}");
-    assert!(said.contains("borough dev") && said.contains("--gateway HOST:PORT"), "{said}");
+    let printed = text(&output.stderr);
+    assert!(printed.contains("no dev cell is in /nonexistent/.local/state/borough/dev"), "{printed}");
+    assert!(printed.contains("borough dev") && printed.contains("--gateway HOST:PORT"), "{printed}");
     // Port 1 is reserved: nothing listens there.
     let output = borough(&["cell", "list", "--gateway", "127.0.0.1:1"]);
     assert_eq!(output.status.code(), Some(5));
-    let said = text(&output.stderr);
-    assert!(said.contains("no gateway answers at 127.0.0.1:1 (Connection refused"), "{said}");
+    let printed = text(&output.stderr);
+    assert!(printed.contains("no gateway answers at 127.0.0.1:1 (Connection refused"), "{printed}");
 }

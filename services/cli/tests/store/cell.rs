@@ -95,7 +95,6 @@ pub fn store_with_cell(directory: &Path) {
     with_store(directory, |db| async move { cell_fill(&db, "alpha").await });
 }
 
-/// Runs `borough`.
 pub fn borough(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_borough"));
     command.env_clear().env("USER", "alice").env("HOME", "/nonexistent");

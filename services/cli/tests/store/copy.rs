@@ -116,7 +116,7 @@ fn a_file_that_is_not_whole_changes_nothing() {
     turned[bytes.len() / 2] ^= 1;
     let newer = [&bytes[..8], &2_u32.to_le_bytes(), &bytes[12..]].concat();
     let bad = place.text("bad.export");
-    for (content, told) in [
+    for (content, expected) in [
         (&bytes[..bytes.len() - 3], "cut off"),
         (&turned[..], "altered at byte"),
         (&newer[..], "format 2"),
@@ -126,8 +126,8 @@ fn a_file_that_is_not_whole_changes_nothing() {
         std::fs::write(&bad, content).unwrap();
         let refused = borough(&["store", "import", "--store", &place.store("two"), "--from", &bad]);
         assert_eq!(refused.status.code(), Some(2), "{}", errors(&refused));
-        assert!(errors(&refused).contains(told), "{told}: {}", errors(&refused));
-        assert!(!place.path("two").exists(), "{told}: nothing was made");
+        assert!(errors(&refused).contains(expected), "{expected}: {}", errors(&refused));
+        assert!(!place.path("two").exists(), "{expected}: nothing was made");
     }
 }
 

@@ -112,7 +112,7 @@ fn marked(stamp: u8) -> Result<WatchEndpointsResponse, Status> {
 }
 
 /// The indexes of an item, with its kind.
-fn told(item: EndpointItem) -> (&'static str, Vec<u32>) {
+fn summary(item: EndpointItem) -> (&'static str, Vec<u32>) {
     match item {
         EndpointItem::Snapshot { endpoints, .. } => {
             ("snapshot", endpoints.iter().map(|endpoint| endpoint.index).collect())
@@ -134,7 +134,7 @@ async fn a_snapshot_that_broke_starts_again_and_is_seen_whole() {
         vec![published(6, 2)],
     ]);
     let watch = client(&[&fake.address], |_| {}).watch_endpoints("alice", "web", None);
-    let seen: Vec<_> = watch.take(3).map(|item| told(item.unwrap())).collect().await;
+    let seen: Vec<_> = watch.take(3).map(|item| summary(item.unwrap())).collect().await;
     assert_eq!(seen, [("snapshot", vec![0, 1]), ("withdrawn", vec![1]), ("published", vec![2])]);
     let resumes = fake.script.endpoint_resumes.lock().clone();
     assert_eq!(resumes, [None, None, Some(fake::cursor(5))]);
@@ -150,7 +150,7 @@ async fn trimmed_endpoints_come_again_as_a_snapshot() {
         vec![marked(9)],
     ]);
     let watch = client(&[&fake.address], |_| {}).watch_endpoints("alice", "", Some(fake::cursor(2)));
-    let seen: Vec<_> = watch.take(4).map(|item| told(item.unwrap())).collect().await;
+    let seen: Vec<_> = watch.take(4).map(|item| summary(item.unwrap())).collect().await;
     let expected = [("resync", vec![]), ("snapshot", vec![3]), ("resync", vec![]), ("snapshot", vec![])];
     assert_eq!(seen, expected);
     let resumes = fake.script.endpoint_resumes.lock().clone();

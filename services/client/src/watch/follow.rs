@@ -22,7 +22,6 @@ pub(crate) trait WatchFeed: Send + Sync + 'static {
         resume: Option<Cursor>,
     ) -> impl Future<Output = Result<Streaming<Self::Message>, Status>> + Send;
 
-    /// The message's cursor.
     fn cursor(message: &Self::Message) -> Option<&Cursor>;
 
     /// Returns true if more changes of the same commit follow, with the same cursor.
@@ -44,7 +43,6 @@ pub(crate) enum Followed<M> {
     Trimmed(String),
 }
 
-/// One watch.
 pub(crate) struct WatchFollower<F: WatchFeed> {
     client: Client,
     feed: Arc<F>,

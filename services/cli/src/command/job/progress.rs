@@ -18,9 +18,7 @@ pub(super) enum Goal {
 /// The progress towards a goal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum JobProgress {
-    /// Not there yet.
     Underway,
-    /// There.
     Reached,
     /// It can no longer be reached; the text says why.
     Lost(String),

@@ -13,7 +13,6 @@ use crate::output::{ExplanationView, Printer, Progress, explanations_text};
 /// After so long without a change, tasks that are not placed are explained.
 const EXPLAIN_AFTER: Duration = Duration::from_millis(1500);
 
-/// A successful wait.
 pub(super) struct Waited {
     pub(super) job: Job,
     pub(super) spec: Option<JobSpec>,
@@ -44,11 +43,11 @@ pub(super) async fn wait(
     let Some(timeout) = timeout else { return waited.await };
     let outcome = tokio::time::timeout(timeout, waited).await;
     outcome.unwrap_or_else(|_| {
-        let stands = match progress.last() {
+        let status = match progress.last() {
             "" => job.to_string(),
             last => last.to_owned(),
         };
-        let message = format!("{stands} after {}; the job goes on", humantime::format_duration(timeout));
+        let message = format!("{status} after {}; the job goes on", humantime::format_duration(timeout));
         Err(Failure::new(Code::Failed, message).with_hint(format!("borough job status {job}")))
     })
 }

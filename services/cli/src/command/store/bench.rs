@@ -200,9 +200,9 @@ fn stat(what: &str, at_a_time: u32, took: Duration, times: Option<OperationTimes
 fn fsync_stat(store: &StoreArgument, opened: &OpenedStore, time: Duration) -> Option<OperationStats> {
     let StoreLocation::Embedded(directory) = &store.store else { return None };
     // Next to the store, not in it: a foreign file there would count as damage.
-    let beside = directory.join("..").join(format!(".borough-bench-{:016x}", opened.rng.next_u64()));
-    let measured = fsync_measure(&beside, opened, time);
-    std::fs::remove_file(&beside).ok();
+    let probe_file = directory.join("..").join(format!(".borough-bench-{:016x}", opened.rng.next_u64()));
+    let measured = fsync_measure(&probe_file, opened, time);
+    std::fs::remove_file(&probe_file).ok();
     measured.ok()
 }
 

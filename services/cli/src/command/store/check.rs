@@ -50,8 +50,8 @@ async fn stores_check(
     let mut views = Vec::new();
     for cell in cells {
         let space = CellSpace::new(cell.clone());
-        let told = load_shown(&cell, &mut progress);
-        views.push(match cell_rows_load(&opened.db, &space, LOAD_CHUNK_ROWS, told).await {
+        let shown = load_shown(&cell, &mut progress);
+        views.push(match cell_rows_load(&opened.db, &space, LOAD_CHUNK_ROWS, shown).await {
             Ok((rows, at)) => cell_view(&cell, &rows, Some(at), mode, found)?,
             // Keys of a cell without its gate: an unknown cell if it was named, a violation if it was found.
             Err(StoreError::CellUnknown { .. }) if found => {

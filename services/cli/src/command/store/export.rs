@@ -51,8 +51,8 @@ async fn export(
     let failed = |error: StoreError| store_failure(&format!("cannot export cell {cell}"), &error);
     let state = cell_close(opened, &space, arguments.close).await.map_err(failed)?;
     let mut progress = Progress::new(printer);
-    let told = load_shown(cell, &mut progress);
-    let exported = cell_export(&opened.db, &space, LOAD_CHUNK_ROWS, told).await.map_err(failed)?;
+    let shown = load_shown(cell, &mut progress);
+    let exported = cell_export(&opened.db, &space, LOAD_CHUNK_ROWS, shown).await.map_err(failed)?;
     progress.stand(&format!("{cell}: writing"));
     let header = ExportHeader {
         id: id_new(opened),

@@ -66,12 +66,12 @@ async fn import(
         ));
     }
     let step = end.blocks.div_ceil(SHOWN_STEPS).max(1);
-    let told = |blocks: u64| {
+    let shown = |blocks: u64| {
         if blocks.is_multiple_of(step) {
             progress.step(&format!("{space}: {blocks} of {} blocks", end.blocks));
         }
     };
-    let run = cell_import_run(&opened.db, space, &mut reader, at_ms, told).await;
+    let run = cell_import_run(&opened.db, space, &mut reader, at_ms, shown).await;
     let Imported { gate, rows, blocks_stored } = run.map_err(|error| match error {
         ImportError::File(error) => file_failure(&arguments.from, &error),
         ImportError::Store(error) => failed(error),
