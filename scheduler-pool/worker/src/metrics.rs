@@ -115,7 +115,7 @@ impl WorkerMetrics {
     }
 
     /// Sets a worker's gauges for a shard, with the reasons why its tasks wait.
-    pub(crate) fn told(
+    pub(crate) fn status_set(
         &self,
         cell: &str,
         queue: &OpenQueue,

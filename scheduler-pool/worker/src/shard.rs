@@ -25,7 +25,6 @@ const LOOK_MAX: Duration = Duration::from_millis(250);
 /// A shard that the worker holds at a read version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardHeld {
-    /// Its jobs.
     pub queue: OpenQueue,
     /// The key of its lease, for the guard of a batch.
     pub key: LeaseKey,

@@ -92,7 +92,7 @@ pub struct Worker {
     read_last: (Version, Duration),
     /// Whether the cell's settings have changed since the last listing.
     settings_changed: bool,
-    /// Counts rounds.
+    /// The number of rounds so far.
     turn: usize,
     /// Conflicts in a row. They change the search seed, so that workers that collided search elsewhere.
     collisions: u64,
@@ -241,7 +241,7 @@ impl Worker {
                 shards: small(held),
                 ..stats.status(now)
             };
-            metrics.told(&config.space.to_string(), queue, &status, &reasons);
+            metrics.status_set(&config.space.to_string(), queue, &status, &reasons);
             status
         };
         shards.tend(&self.db, &**clock, &mut status).await

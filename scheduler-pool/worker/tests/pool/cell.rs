@@ -67,7 +67,6 @@ pub fn in_simulated_time(test: impl Future<Output = ()>) {
     runtime.block_on(test);
 }
 
-/// A running worker.
 pub struct Role {
     task: JoinHandle<()>,
     cancelled: CancellationToken,
@@ -86,7 +85,6 @@ impl Role {
     }
 }
 
-/// The cell.
 pub struct Cell {
     db: Database,
     /// The store as workers see it.
@@ -159,7 +157,6 @@ impl Cell {
         }
     }
 
-    /// Starts a worker.
     pub fn worker(&self, place: u32, shards: u32, schedulers: &[&str]) -> Role {
         self.worker_of(place, shards, schedulers, GANG_COMMIT_MAX)
     }
@@ -288,7 +285,6 @@ impl Cell {
         rows.await.unwrap().into_iter().filter(|(_, row)| row.state == TaskState::Assigned).count()
     }
 
-    /// Everything that happened.
     pub async fn journal(&self) -> Vec<Arc<JournalEntry>> {
         let space = &self.space;
         let page = self.db.run("journal", Idempotency::ReadOnly, |tx, _| async move {
@@ -427,7 +423,6 @@ impl Cell {
         Change { request, actor: "user/test".to_owned(), action, at_ms: self.stamps.wall_ms() }
     }
 
-    /// Adds a node.
     pub async fn node_add(&self) {
         let id = NodeId(self.rng.next_u64().max(1));
         let facts = NodeFacts {
@@ -473,7 +468,6 @@ impl Cell {
         self.spec_submit(&spec).await;
     }
 
-    /// The nodes' names.
     pub async fn node_names(&self) -> Vec<String> {
         let space = &self.space;
         let nodes =
@@ -481,7 +475,6 @@ impl Cell {
         nodes.await.unwrap().into_iter().map(|row| row.name.to_string()).collect()
     }
 
-    /// Admits a job.
     pub async fn spec_submit(&self, spec: &JobSpec) {
         let (change, space) = (&self.change_of("job"), &self.space);
         let candidate = JobId(self.rng.next_u64().max(1));

@@ -54,9 +54,9 @@ fn a_dead_workers_shard_is_taken_over_within_its_lease_and_a_second() {
             cell.until("all is placed", async || cell.placed().await == 12).await;
             // The nodes are divided among the running workers.
             cell.until("two parts", async || {
-                let told = cell.statuses().await;
-                told.iter().all(|status| status.part_nodes <= 1)
-                    && told.iter().any(|status| status.shards == 2)
+                let statuses = cell.statuses().await;
+                statuses.iter().all(|status| status.part_nodes <= 1)
+                    && statuses.iter().any(|status| status.shards == 2)
             })
             .await;
             assert!(
@@ -142,22 +142,25 @@ fn workers_report_what_they_do() {
         }
         cell.job_submit_sized("vast", None, 1_000_000).await;
         cell.until("all that fits is placed", async || cell.placed().await == 40).await;
-        cell.until("it is told", async || {
-            let told = cell.statuses().await;
-            told.len() == 2 && told.iter().map(|status| status.placed).sum::<u64>() == 40
+        cell.until("the statuses are stored", async || {
+            let statuses = cell.statuses().await;
+            statuses.len() == 2 && statuses.iter().map(|status| status.placed).sum::<u64>() == 40
         })
         .await;
-        let told = cell.statuses().await;
+        let statuses = cell.statuses().await;
         assert_eq!(
-            told.iter().map(|status| (status.part_first, status.part_nodes)).collect::<Vec<_>>(),
+            statuses.iter().map(|status| (status.part_first, status.part_nodes)).collect::<Vec<_>>(),
             [(0, 2), (2, 2)]
         );
-        assert_eq!(told.iter().map(|status| status.unschedulable).sum::<u64>(), 1);
+        assert_eq!(statuses.iter().map(|status| status.unschedulable).sum::<u64>(), 1);
         assert!(
-            told.iter().all(|status| status.waiting == 0 && status.age_ms < 2_000 && status.shards == 1),
-            "{told:?}"
+            statuses.iter().all(|status| status.waiting == 0 && status.age_ms < 2_000 && status.shards == 1),
+            "{statuses:?}"
         );
-        assert!(told.iter().all(|status| status.commits > 0 && status.scored_per_mille > 0), "{told:?}");
+        assert!(
+            statuses.iter().all(|status| status.commits > 0 && status.scored_per_mille > 0),
+            "{statuses:?}"
+        );
         workers.into_iter().for_each(|worker| worker.abort());
         // Its report expires with its lease.
         let third = cell.worker(0, 2, &["default"]);

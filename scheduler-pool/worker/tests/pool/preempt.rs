@@ -267,8 +267,8 @@ fn gangs_that_wait_for_their_victims_come_together_or_not_at_all_whatever_happen
                 let all = cell.tasks().await;
                 let held = all.iter().any(|row| row.state == TaskState::Held);
                 let members = all.iter().filter(|row| row.charge.resources.cpu_millis == MEMBER_MILLIS);
-                let stands = |row: &&TaskRow| matches!(row.state, TaskState::Assigned | TaskState::Lost);
-                !held && members.filter(stands).count() == 9
+                let is_placed = |row: &&TaskRow| matches!(row.state, TaskState::Assigned | TaskState::Lost);
+                !held && members.filter(is_placed).count() == 9
             })
             .await;
             worker.end().await;
