@@ -19,6 +19,6 @@ fn main() {
 /// The output of git; `None` without git or a checkout.
 fn git(root: &Path, arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").current_dir(root).args(arguments).output().ok()?;
-    let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    (output.status.success() && !said.is_empty()).then_some(said)
+    let printed = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    (output.status.success() && !printed.is_empty()).then_some(printed)
 }

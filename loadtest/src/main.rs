@@ -3,9 +3,9 @@
 
 mod conflicts;
 mod decide;
+mod experiment;
 mod hollow;
 mod kv;
-mod lab;
 mod memory;
 mod micro_task;
 mod recovery;
@@ -50,7 +50,7 @@ struct LoadtestArguments {
 
 #[derive(Debug, Subcommand)]
 enum Bench {
-    /// Submit to exec, and to the endpoint seen by a watcher, of tiny tasks on real agents
+    /// Submit to exec, and to the endpoint seen by a watcher, of micro tasks on real agents
     StartLatency(start_latency::StartLatencyArguments),
     /// From the start of a killed control process to its first placement
     Recovery(recovery::RecoveryArguments),
@@ -65,11 +65,11 @@ enum Bench {
     /// Deciding alone, on one core and without a store
     Decide(decide::DecideArguments),
     /// The published packing experiment on the openb trace, under each scoring policy
-    Packing(lab::packing::PackingArguments),
+    Packing(experiment::packing::PackingArguments),
     /// The same work under each scoring policy: how evenly the nodes are loaded, what is stranded
-    Balance(lab::balance::BalanceArguments),
+    Balance(experiment::balance::BalanceArguments),
     /// Alibaba's stream of batch work through a store and the scheduler's workers, with time compressed
-    Replay(lab::replay::ReplayArguments),
+    Replay(experiment::replay::ReplayArguments),
     /// One to twelve workers over one cell in simulated time: what their conflicts cost
     Conflicts(conflicts::ConflictsArguments),
     /// The embedded engine alone for a long time: its rules, its memory, its files
@@ -78,13 +78,13 @@ enum Bench {
     Sustained(sustained::SustainedArguments),
     /// What the benchmarks run as a task: notes its start, listens, ends with SIGTERM
     #[command(hide = true)]
-    TinyTask(micro_task::MicroTaskArguments),
+    MicroTask(micro_task::MicroTaskArguments),
 }
 
 fn main() -> anyhow::Result<()> {
     let arguments = LoadtestArguments::parse();
-    if let Bench::TinyTask(tiny) = &arguments.bench {
-        return micro_task::run(tiny);
+    if let Bench::MicroTask(task) = &arguments.bench {
+        return micro_task::run(task);
     }
     if let Some(held) = without_store(&arguments.bench) {
         return held;
@@ -134,7 +134,7 @@ fn main() -> anyhow::Result<()> {
             | Bench::Balance(_)
             | Bench::Replay(_)
             | Bench::Hollow(_)
-            | Bench::TinyTask(_) => Ok(()),
+            | Bench::MicroTask(_) => Ok(()),
         }?;
         results.end();
         Ok(())
@@ -146,8 +146,8 @@ fn without_store(bench: &Bench) -> Option<anyhow::Result<()>> {
     let mut results = Results::without_store();
     let held = match bench {
         Bench::Decide(decide) => decide::run(decide, &mut results),
-        Bench::Packing(packing) => lab::packing::run(packing, &mut results),
-        Bench::Balance(balance) => lab::balance::run(balance, &mut results),
+        Bench::Packing(packing) => experiment::packing::run(packing, &mut results),
+        Bench::Balance(balance) => experiment::balance::run(balance, &mut results),
         _ => return None,
     };
     results.end();
@@ -174,7 +174,7 @@ fn with_store(
             Bench::Sustained(sustained) => {
                 runtime.block_on(sustained::run(&scratch, sustained, &mut results))
             }
-            Bench::Replay(replay) => runtime.block_on(lab::replay::run(scratch, replay, &mut results)),
+            Bench::Replay(replay) => runtime.block_on(experiment::replay::run(scratch, replay, &mut results)),
             _ => Ok(()),
         };
         results.end();

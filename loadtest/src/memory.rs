@@ -10,7 +10,7 @@ use procfs::process::{Process, all_processes};
 use serde_json::{Map, json};
 
 use crate::result::Results;
-use crate::spec::tiny_service;
+use crate::spec::micro_service;
 use crate::system::{System, SystemOptions};
 
 /// Tasks that run while agents and shims are measured.
@@ -28,7 +28,7 @@ pub async fn run(options: &SystemOptions, results: &mut Results) -> anyhow::Resu
     std::fs::create_dir_all(&notes)?;
     let client = system.client()?;
     for number in 0..TASKS {
-        let spec = tiny_service(&format!("memory-{number}"), &notes)?;
+        let spec = micro_service(&format!("memory-{number}"), &notes)?;
         let job = JobRef::new(spec.user.clone(), spec.name.clone());
         client.job_submit(spec, 0).await?;
         loop {

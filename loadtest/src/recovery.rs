@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::{Map, json};
 
 use crate::result::{Results, percentiles};
-use crate::spec::tiny_service;
+use crate::spec::micro_service;
 use crate::system::{System, SystemOptions};
 
 /// The time limit of a recovery.
@@ -39,14 +39,14 @@ pub async fn run(
     std::fs::create_dir_all(&notes)?;
     let client = system.client()?;
     for number in 0..arguments.jobs {
-        client.job_submit(tiny_service(&format!("there-{number}"), &notes)?, 0).await?;
+        client.job_submit(micro_service(&format!("there-{number}"), &notes)?, 0).await?;
     }
     let mut samples = Vec::new();
     for number in 0..arguments.kills {
         system.control_kill()?;
         let begin = Instant::now();
         system.control_restart()?;
-        let spec = tiny_service(&format!("after-{number}"), &notes)?;
+        let spec = micro_service(&format!("after-{number}"), &notes)?;
         placed(&system, spec, begin).await?;
         samples.push(u64::try_from(begin.elapsed().as_micros())?);
     }

@@ -7,12 +7,12 @@ use anyhow::Context as _;
 use borough_proto::v1;
 
 /// A service of one micro workload task: it records its start in `folder` and listens on a port of the scheduler.
-pub fn tiny_service(name: &str, folder: &Path) -> anyhow::Result<v1::JobSpec> {
+pub fn micro_service(name: &str, folder: &Path) -> anyhow::Result<v1::JobSpec> {
     let program = std::env::current_exe()?;
     let text = |path: &Path| path.to_str().map(str::to_owned).context("a path is not UTF-8");
     let command = vec![
         text(&program)?,
-        "tiny-task".to_owned(),
+        "micro-task".to_owned(),
         "--note".to_owned(),
         text(&folder.join(name))?,
         "--port".to_owned(),

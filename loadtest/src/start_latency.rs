@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 use crate::micro_task::wall_us;
 use crate::result::{Results, percentiles};
-use crate::spec::tiny_service;
+use crate::spec::micro_service;
 use crate::system::{System, SystemOptions};
 
 /// The time limit for the last tasks.
@@ -61,7 +61,7 @@ pub async fn run(
     for number in 0..arguments.tasks {
         ticks.tick().await;
         let name = format!("tiny-{number}");
-        let spec = tiny_service(&name, &notes)?;
+        let spec = micro_service(&name, &notes)?;
         submitted.insert(name, wall_us());
         let submitter = Arc::clone(&client);
         submissions.push(tokio::spawn(async move { submitter.job_submit(spec, 0).await }));

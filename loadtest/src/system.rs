@@ -34,8 +34,8 @@ impl SystemOptions {
         nodes: u32,
         schedulers: u32,
     ) -> anyhow::Result<Self> {
-        let beside = || std::env::current_exe().ok()?.parent().map(|folder| folder.join("borough"));
-        let borough = borough.or_else(beside).context("give the program with --borough")?;
+        let sibling = || std::env::current_exe().ok()?.parent().map(|folder| folder.join("borough"));
+        let borough = borough.or_else(sibling).context("give the program with --borough")?;
         if !borough.exists() {
             bail!(
                 "{} is not there: build it first (cargo build --release -p borough-cli)",

@@ -18,7 +18,7 @@ pub struct ModelEntry {
 
 /// The journal, and the last write of each guard. A version is the number of entries before it.
 pub struct ModelStore<'l> {
-    /// Virtual time.
+    /// The virtual time in seconds.
     pub now_s: f64,
     /// For how long it has worked.
     pub busy_s: f64,

@@ -30,7 +30,7 @@ struct ModelWorker {
     view: CellView,
     queue: OpenQueue,
     start_offset: StartOffset,
-    pace: BatchSize,
+    batch_size: BatchSize,
     cursor: usize,
     collisions: u64,
     placed: u64,
@@ -79,7 +79,7 @@ impl ModelPool {
                 view,
                 queue: OpenQueue { shard: part, ..OpenQueue::default() },
                 start_offset: StartOffset { part, parts, ..StartOffset::whole(PLAN_SEED) },
-                pace: BatchSize::new(BATCH_TASKS_MAX),
+                batch_size: BatchSize::new(BATCH_TASKS_MAX),
                 cursor: 0,
                 collisions: 0,
                 placed: 0,
@@ -134,9 +134,9 @@ impl ModelPool {
         let Some(worker) = self.workers.get_mut(number) else { return };
         let mut decide_s = 0.0;
         let flight = timed(&mut decide_s, || {
-            let queue = worker.view.snapshot.pending_in(&worker.queue, NOW_MS, worker.pace.batch());
+            let queue = worker.view.snapshot.pending_in(&worker.queue, NOW_MS, worker.batch_size.batch());
             let seed = PLAN_SEED.wrapping_add(worker.collisions);
-            let start_offset = StartOffset { seed, beyond: worker.pace.beyond(), ..worker.start_offset };
+            let start_offset = StartOffset { seed, beyond: worker.batch_size.beyond(), ..worker.start_offset };
             let plan = plan_from(
                 worker.view.snapshot.tables(),
                 &queue,
@@ -218,7 +218,7 @@ impl ModelPool {
             if placed > 0 {
                 worker.collisions = 0;
             }
-            worker.pace.committed(flight.planned, lost, flight.more);
+            worker.batch_size.committed(flight.planned, lost, flight.more);
         }
         self.happens(at_s, number, Next::Round);
     }

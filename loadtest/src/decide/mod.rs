@@ -33,7 +33,6 @@ pub struct DecideArguments {
     numa_domains: u32,
 }
 
-/// What is decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum DecideWorkload {
     /// Bytes of the snapshot per node and per task

@@ -320,20 +320,20 @@ const MEMORY_NODES: u32 = 20_000;
 const MEMORY_TASKS: u32 = 20;
 
 /// Visits nodes with facts, labels and commitments. Returns how many.
-pub fn memory_nodes(_seed: u64, mut hear: impl FnMut(Delta)) -> u32 {
+pub fn memory_nodes(_seed: u64, mut visit: impl FnMut(Delta)) -> u32 {
     for number in 0..MEMORY_NODES {
         let row = node_row(u64::from(number), 32, 128);
         let ports = (0..MEMORY_TASKS as u16 / 2).map(|port| 20_000 + port).collect();
         let used = amounts(u64::from(MEMORY_TASKS) * 1000, u64::from(MEMORY_TASKS) * GIB);
         let alloc = NodeAlloc { epoch: 1, used, tasks: MEMORY_TASKS, ports, ..NodeAlloc::default() };
-        hear(Delta::NodeAlloc { node: row.id, alloc });
-        hear(Delta::Node { row });
+        visit(Delta::NodeAlloc { node: row.id, alloc });
+        visit(Delta::Node { row });
     }
     MEMORY_NODES
 }
 
 /// Visits tasks that run on those nodes, in jobs of a hundred, half of them services that spread. Returns how many.
-pub fn memory_tasks(nodes: u32, mut hear: impl FnMut(Delta)) -> u32 {
+pub fn memory_tasks(nodes: u32, mut visit: impl FnMut(Delta)) -> u32 {
     let tasks = nodes * MEMORY_TASKS;
     for job in 0..tasks / 100 {
         let kind = if job.is_multiple_of(2) { JobKind::Service } else { JobKind::Batch };
@@ -347,14 +347,14 @@ pub fn memory_tasks(nodes: u32, mut hear: impl FnMut(Delta)) -> u32 {
         let id = JobId(id_of(u64::from(job)));
         let mut row = job_new(id, &spec, RequestId::default(), 0);
         row.state = JobState::Running;
-        hear(Delta::Job { row, spec: Some(Box::new(spec)) });
+        visit(Delta::Job { row, spec: Some(Box::new(spec)) });
         for index in 0..100 {
             let node = u64::from((job * 100 + index) % nodes);
             let mut row = TaskRow::never_placed(TaskId { job: id, index });
             row.state = TaskState::Running;
             row.node = Some(NodeId(id_of(node)));
             (row.incarnation, row.spec_version, row.revision) = (Incarnation(1), 1, 4);
-            hear(Delta::Task { row });
+            visit(Delta::Task { row });
         }
     }
     tasks

@@ -21,9 +21,9 @@ use super::node::node_run;
 use super::tally::{GenerationCounts, Stage};
 use super::traffic::Traffic;
 
-/// As an agent's.
+/// The agent has the same limit.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// As an agent's.
+/// The agent has the same interval.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// Interval of checks of a condition.
 const LOOK: Duration = Duration::from_millis(20);
@@ -98,7 +98,7 @@ pub struct FleetShared {
     pub checker: Arc<Checker>,
     /// Raised to make every node connect again.
     pub generation: watch::Sender<u64>,
-    /// The end.
+    /// Ends every session.
     pub cancelled: CancellationToken,
     channels: Mutex<Vec<Channel>>,
 }

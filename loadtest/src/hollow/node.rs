@@ -24,7 +24,6 @@ const OUTBOX: usize = 16;
 /// Messages that are handled before the node acts on them.
 const MESSAGES_MAX: usize = 64;
 
-/// A node.
 struct HollowNode {
     shared: Arc<FleetShared>,
     number: usize,
@@ -71,9 +70,9 @@ pub async fn node_run(shared: Arc<FleetShared>, number: usize) {
 
 impl HollowNode {
     async fn sessions(&mut self) {
-        let pace = Intervals::default();
+        let intervals = Intervals::default();
         let mut generation = self.shared.generation.subscribe();
-        let mut pause = pace.reconnect_first;
+        let mut pause = intervals.reconnect_first;
         loop {
             self.generation = *generation.borrow_and_update();
             let ended = tokio::select! {
@@ -85,7 +84,7 @@ impl HollowNode {
                 Counters::add(&self.shared.counters.broken);
             }
             if self.stage >= Stage::Connected {
-                pause = pace.reconnect_first;
+                pause = intervals.reconnect_first;
             }
             (self.full, self.reported, self.desired) = (None, false, false);
             self.stage_set();
@@ -93,7 +92,7 @@ impl HollowNode {
             let half = u64::try_from(pause.as_micros() / 2).unwrap_or(1).max(1);
             let jitter = Duration::from_micros(self.shared.options.rng.next_u64() % half);
             tokio::time::sleep(pause / 2 + jitter).await;
-            pause = pause.saturating_mul(2).min(pace.reconnect_max);
+            pause = pause.saturating_mul(2).min(intervals.reconnect_max);
         }
     }
 

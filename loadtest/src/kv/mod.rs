@@ -156,7 +156,6 @@ struct LoadOutcome {
 }
 
 impl LoadOutcome {
-    /// `count` per second.
     fn per_second(&self, count: usize) -> u64 {
         let count = u128::try_from(count).unwrap_or(u128::MAX);
         let per_second = count.saturating_mul(1_000_000) / self.elapsed.as_micros().max(1);

@@ -5,7 +5,6 @@ use serde_json::json;
 
 use super::{Bench, key, load, scatter, value};
 
-/// Number of rows.
 const ROWS: u64 = 100_000;
 /// Rows written in one transaction.
 const ROWS_PER_COMMIT: u64 = 1_000;

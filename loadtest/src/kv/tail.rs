@@ -15,7 +15,7 @@ use super::{Bench, key, value};
 const ENTRY: u64 = 30;
 const HEAD: u64 = 31;
 /// Between two entries of one producer.
-const PACE: Duration = Duration::from_millis(10);
+const INTERVAL: Duration = Duration::from_millis(10);
 /// Entries appended one after the other by all producers.
 const PRODUCERS: u64 = 4;
 /// How long a tail waits for its watch before it reads anyway.
@@ -79,7 +79,7 @@ async fn produce(db: Database, producer: u64, until: Instant, times: EntryTimes)
             *answered = Some(Instant::now());
         }
         number += 1;
-        tokio::time::sleep(PACE).await;
+        tokio::time::sleep(INTERVAL).await;
     }
     Ok(())
 }

@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 use tokio::task::JoinHandle;
 
 use super::background_load::{BackgroundCell, JobsBefore};
-use super::workload::{GATE, Workload, hopeless_spec, node_of, vast_facts};
+use super::workload::{GATE, Workload, node_of, unschedulable_spec, vast_facts};
 use super::world::{SeenTasks, cell_stats};
 use super::{PATIENCE, SchedulerBenchArguments, jobs_of, jobs_submit, mean, sampled, shape_stats};
 use crate::hollow::fleet::Fleet;
@@ -53,13 +53,13 @@ pub async fn workload_run(
     let fleet = fleet_start(&system, arguments, workload).await?;
     let registered = fleet.all_connected(PATIENCE).await?;
     nodes_ready(&client, fleet.shared.options.hellos.len()).await?;
-    let beside = Arc::new(BackgroundCell::new(&system, &client, arguments, workload)?);
-    beside.nodes_taint().await?;
+    let background = Arc::new(BackgroundCell::new(&system, &client, arguments, workload)?);
+    background.nodes_taint().await?;
     let (watched, watcher) = watch(&client);
     let (before, jobs_before) = before_run(&client, arguments, workload, &watched).await?;
 
     let over = Arc::new(AtomicBool::new(false));
-    let background = tokio::spawn(Arc::clone(&beside).run(jobs_before, Arc::clone(&over)));
+    let background_run = tokio::spawn(Arc::clone(&background).run(jobs_before, Arc::clone(&over)));
     let samples = tokio::spawn(sampled(Arc::clone(&watched.running), Arc::clone(&over)));
     let cpu = process_usage(pid)?.cpu;
     let mut began = Instant::now();
@@ -72,7 +72,7 @@ pub async fn workload_run(
             // They wait: the measurement is how fast new nodes requeue them.
             tokio::time::sleep(Duration::from_secs(2)).await;
             began = Instant::now();
-            Some(beside.nodes_late(nodes)?)
+            Some(background.nodes_late(nodes)?)
         }
     };
     let all = usize::try_from(before + workload.measured.tasks)?;
@@ -82,7 +82,7 @@ pub async fn workload_run(
     let running = began.elapsed();
     let usage = process_usage(pid)?;
     over.store(true, Ordering::Relaxed);
-    background.await??;
+    background_run.await??;
 
     let mut stats = shape_stats(arguments, workload);
     let mut stat = |name: &str, value: Value| stats.insert(name.to_owned(), value);
@@ -101,9 +101,9 @@ pub async fn workload_run(
     watcher.abort();
     fleet.end().await;
     if let Some(late) = late {
-        beside.left(late).await;
+        background.left(late).await;
     }
-    beside.stats(&mut stats);
+    background.stats(&mut stats);
     system.control_end()?;
     if arguments.check {
         store_check(&system, &mut stats).await?;
@@ -202,7 +202,7 @@ async fn before_run(
 ) -> anyhow::Result<(u32, JobsBefore)> {
     let (mut placed, mut jobs) = (0, Vec::new());
     if workload.before.iter().any(|batch| batch.gated) {
-        client.job_submit(job_spec_to_message(&hopeless_spec(GATE)?), 0).await?;
+        client.job_submit(job_spec_to_message(&unschedulable_spec(GATE)?), 0).await?;
     }
     for batch in &workload.before {
         jobs_submit(arguments, batch, None, |spec| job_submit(client, spec)).await?;

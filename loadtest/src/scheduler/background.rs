@@ -7,7 +7,7 @@ use std::time::Duration;
 use borough_model::job::JobSpec;
 
 use super::confirm::victims_confirm;
-use super::workload::{Workload, hopeless_spec, node_facts, preempting_spec};
+use super::workload::{Workload, node_facts, preempting_spec, unschedulable_spec};
 use super::world::BenchCell;
 
 /// As `scheduler_perf`'s churn.
@@ -21,7 +21,7 @@ pub async fn background_run(
     over: Arc<AtomicBool>,
 ) -> anyhow::Result<()> {
     tokio::try_join!(
-        jobs(&world, workload.background.hopeless_per_s, hopeless_spec, &over),
+        jobs(&world, workload.background.unschedulable_per_s, unschedulable_spec, &over),
         jobs(&world, workload.background.preempting_per_s, preempting_spec, &over),
         confirm(&world, workload.background.confirms, &over),
         churn(&world, &workload, &over),
@@ -60,7 +60,7 @@ async fn churn(world: &BenchCell, workload: &Workload, over: &AtomicBool) -> any
         }
         let (name, zones) = (format!("churn-{number}"), workload.zones);
         world.nodes_add(1, |_| (name.clone(), node_facts(number, zones))).await?;
-        world.job_submit(&hopeless_spec(&name)?).await?;
+        world.job_submit(&unschedulable_spec(&name)?).await?;
         number += 1;
         tokio::time::sleep(CHURN).await;
     }

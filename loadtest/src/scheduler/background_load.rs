@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::SchedulerBenchArguments;
 use super::agents::hello;
 use super::background::CHURN;
-use super::workload::{Workload, hopeless_spec, node_facts, node_of};
+use super::workload::{Workload, node_facts, node_of, unschedulable_spec};
 use crate::hollow::fleet::Fleet;
 use crate::hollow::{SimulatedFleet, fleet_options};
 use crate::system::System;
@@ -94,22 +94,22 @@ impl BackgroundCell {
 
     /// Runs all background load until it is `over`.
     pub async fn run(self: Arc<Self>, jobs: JobsBefore, over: Arc<AtomicBool>) -> anyhow::Result<()> {
-        tokio::try_join!(self.hopeless(&over), self.churn(&over), self.stop(jobs, &over))?;
+        tokio::try_join!(self.unschedulable(&over), self.churn(&over), self.stop(jobs, &over))?;
         Ok(())
     }
 
-    async fn hopeless(&self, over: &AtomicBool) -> anyhow::Result<()> {
-        let (mut number, per_s) = (0_u32, self.workload.background.hopeless_per_s);
+    async fn unschedulable(&self, over: &AtomicBool) -> anyhow::Result<()> {
+        let (mut number, per_s) = (0_u32, self.workload.background.unschedulable_per_s);
         while per_s > 0 && !over.load(Ordering::Relaxed) {
-            self.hopeless_submit(&format!("hopeless-{number}")).await?;
+            self.unschedulable_submit(&format!("hopeless-{number}")).await?;
             number += 1;
             tokio::time::sleep(Duration::from_secs(1) / per_s).await;
         }
         Ok(())
     }
 
-    async fn hopeless_submit(&self, name: &str) -> anyhow::Result<()> {
-        self.client.job_submit(job_spec_to_message(&hopeless_spec(name)?), 0).await?;
+    async fn unschedulable_submit(&self, name: &str) -> anyhow::Result<()> {
+        self.client.job_submit(job_spec_to_message(&unschedulable_spec(name)?), 0).await?;
         Ok(())
     }
 
@@ -122,7 +122,7 @@ impl BackgroundCell {
             let name = format!("churn-{number}");
             let node = (name.clone(), node_facts(number, self.workload.zones));
             let fleet = self.fleet(std::iter::once(node))?;
-            self.hopeless_submit(&name).await?;
+            self.unschedulable_submit(&name).await?;
             last = Some((name, fleet));
             number += 1;
             tokio::time::sleep(CHURN).await;

@@ -272,7 +272,7 @@ impl WorkloadName {
                 Workload { vast_node: true, ..workload }
             }
             Self::Unschedulable => with(
-                BackgroundLoad { hopeless_per_s: 5, ..BackgroundLoad::default() },
+                BackgroundLoad { unschedulable_per_s: 5, ..BackgroundLoad::default() },
                 plain("Unschedulable/5kNodes/20kInit/10kPods", 5_000, 20_000, 10_000),
             ),
             Self::SchedulingWithMixedChurn => with(

@@ -32,7 +32,7 @@ use crate::result::Results;
 use crate::system::SystemOptions;
 use background::background_run;
 use catalog::WorkloadName;
-use workload::{Batch, GATE, Workload, hopeless_spec, node_of, vast_facts};
+use workload::{Batch, GATE, Workload, node_of, unschedulable_spec, vast_facts};
 use world::{BenchCell, SeenTasks};
 
 /// Interval of counting placed tasks, for the rate per second.
@@ -185,7 +185,7 @@ async fn before_place(
 ) -> anyhow::Result<(u32, Vec<(String, String, u32)>)> {
     let (mut placed, mut jobs) = (0, Vec::new());
     if workload.before.iter().any(|batch| batch.gated) {
-        world.job_submit(&hopeless_spec(GATE)?).await?;
+        world.job_submit(&unschedulable_spec(GATE)?).await?;
     }
     for batch in &workload.before {
         jobs_submit(arguments, batch, None, |spec| job_submit(world, spec)).await?;

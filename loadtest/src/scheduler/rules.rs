@@ -10,7 +10,7 @@ use borough_model::{JobId, JobRow, NodeRow, TaskRow, TaskState};
 use borough_store::mirror::MirrorState;
 
 /// Violations whose text is reported.
-const TOLD_MAX: usize = 10;
+const TEXTS_MAX: usize = 10;
 
 /// A task that is placed.
 struct CheckedPlacement<'a> {
@@ -36,7 +36,7 @@ pub struct BrokenRules {
 impl BrokenRules {
     fn add(&mut self, text: String) {
         self.count += 1;
-        if self.texts.len() < TOLD_MAX {
+        if self.texts.len() < TEXTS_MAX {
             self.texts.push(text);
         }
     }
@@ -135,8 +135,8 @@ fn means(affinity: &Affinity, owner: &CheckedJob, other: &CheckedJob) -> bool {
         "job.name" => Some(other.row.name.as_str()),
         _ => other.spec.labels.get(key).map(String::as_str),
     };
-    let says_user = affinity.jobs.iter().any(|one| one.attribute == "job.user");
-    (says_user || other.row.user == owner.row.user)
+    let names_user = affinity.jobs.iter().any(|one| one.attribute == "job.user");
+    (names_user || other.row.user == owner.row.user)
         && affinity.jobs.iter().all(|one| is_met(one, value(&one.attribute)))
 }
 

@@ -34,7 +34,6 @@ pub struct Workload {
     pub vast_node: bool,
     /// Batches placed before the measurement, one after the other.
     pub before: Vec<Batch>,
-    /// What is measured.
     pub measured: Batch,
     /// Tasks offered per second; `None` is as fast as they can be admitted.
     pub offered_per_s: Option<u32>,
@@ -46,7 +45,7 @@ pub struct Workload {
 #[derive(Clone, Debug, Default)]
 pub struct BackgroundLoad {
     /// Jobs per second of one task that fits nowhere.
-    pub hopeless_per_s: u32,
+    pub unschedulable_per_s: u32,
     /// A node and a task that fits nowhere come and go every second.
     pub churn: bool,
     /// Earlier tasks that are stopped per second; without agents they stay stopping.
@@ -203,7 +202,7 @@ fn facts(cpu_millis: u64, memory_bytes: u64, attributes: BTreeMap<String, String
 }
 
 /// A job of one task that no node has room for.
-pub fn hopeless_spec(name: &str) -> anyhow::Result<JobSpec> {
+pub fn unschedulable_spec(name: &str) -> anyhow::Result<JobSpec> {
     let resources = Resources { cpu_millis: 9_000, memory_bytes: 500 * MIB, ..Resources::default() };
     spec("loadtest", name, 1, resources)
 }

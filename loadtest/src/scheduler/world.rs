@@ -255,7 +255,7 @@ impl BenchCell {
     /// Visits every delta from now on, page by page.
     pub async fn follow(
         &mut self,
-        hear: impl FnMut(&mut dyn Iterator<Item = &Delta>) + Send + 'static,
+        visit: impl FnMut(&mut dyn Iterator<Item = &Delta>) + Send + 'static,
     ) -> anyhow::Result<()> {
         let space = &self.space;
         let head = self.db.run("journal_head", Idempotency::ReadOnly, |tx, _| async move {
@@ -266,7 +266,7 @@ impl BenchCell {
         let cancelled = self.cancelled.clone();
         self.tasks.push(tokio::spawn(async move {
             tokio::select! {
-                () = watch(db, space, cursor, hear) => {}
+                () = watch(db, space, cursor, visit) => {}
                 () = cancelled.cancelled() => {}
             }
         }));
@@ -354,7 +354,7 @@ async fn watch(
     db: Database,
     space: CellSpace,
     cursor: Cursor,
-    mut hear: impl FnMut(&mut dyn Iterator<Item = &Delta>) + Send,
+    mut visit: impl FnMut(&mut dyn Iterator<Item = &Delta>) + Send,
 ) {
     let mut after = cursor;
     loop {
@@ -368,7 +368,7 @@ async fn watch(
             tokio::time::sleep(Duration::from_millis(20)).await;
             continue;
         };
-        hear(&mut page.entries.iter().flat_map(|(_, entry)| &entry.deltas));
+        visit(&mut page.entries.iter().flat_map(|(_, entry)| &entry.deltas));
         after = page.next;
         if !page.more {
             // A watch may be late: read anyway.

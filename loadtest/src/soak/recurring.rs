@@ -10,7 +10,6 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::churn::{ChurnWriter, Trimmer, beat, bulk};
 
-/// Concurrent writers.
 const WRITERS: u32 = 8;
 /// Interval of trims of the journal; an entry stays for one to two of these.
 const TRIM: Duration = Duration::from_secs(20);

@@ -50,7 +50,6 @@ pub struct ReplayArguments {
     check: bool,
 }
 
-/// Interval of samples.
 const SAMPLE: Duration = Duration::from_secs(1);
 /// If nothing ends for so long, the rest never will.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -138,8 +137,8 @@ async fn replayed(
     let mut world = BenchCell::new(directory, None, ScoringProfile::default()).await?;
     world.nodes_add(plan.machines, |number| (format!("machine-{number}"), machine_facts())).await?;
     let stream = Arc::new(ReplayStream::new(&plan.rows, plan.compress, Instant::now()));
-    let heard = Arc::clone(&stream);
-    world.follow(move |deltas| heard.heard(deltas)).await?;
+    let follower = Arc::clone(&stream);
+    world.follow(move |deltas| follower.deltas_apply(deltas)).await?;
     world.workers_start(arguments.workers).await?;
     let world = Arc::new(world);
     stream.begin(Instant::now());

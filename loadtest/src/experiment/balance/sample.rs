@@ -1,7 +1,7 @@
 //! Samples of a cell's nodes.
 
 use super::work::BalanceWorkload;
-use crate::lab::cell::{ExperimentCell, GPU, MIB};
+use crate::experiment::cell::{ExperimentCell, GPU, MIB};
 
 /// Shares of the nodes' capacity at a time, in per cent.
 #[derive(Clone, Copy, Debug, Default)]

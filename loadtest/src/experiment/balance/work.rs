@@ -6,8 +6,8 @@ use anyhow::bail;
 use borough_kv::env::SeededRng;
 use clap::ValueEnum;
 
-use crate::lab::alibaba::{self, BatchRow, MACHINE_CORES, MACHINE_MEMORY_MIB};
-use crate::lab::openb::{self, OpenbNode, OpenbTask};
+use crate::experiment::alibaba::{self, BatchRow, MACHINE_CORES, MACHINE_MEMORY_MIB};
+use crate::experiment::openb::{self, OpenbNode, OpenbTask};
 
 /// What is placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -3,9 +3,9 @@
 use borough_scheduler_core::CellSettings;
 
 use crate::decide::drive::thread_cpu_s;
-use crate::lab::arrival::{TaskOrder, arrivals};
-use crate::lab::cell::ExperimentCell;
-use crate::lab::openb::{OpenbNode, OpenbTask};
+use crate::experiment::arrival::{TaskOrder, arrivals};
+use crate::experiment::cell::ExperimentCell;
+use crate::experiment::openb::{OpenbNode, OpenbTask};
 
 /// The result of one seed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,7 +33,7 @@ struct AllocatedShare {
 }
 
 impl AllocatedShare {
-    fn heard(&mut self, arrived_percent: f64, allocated_percent: f64) {
+    fn record(&mut self, arrived_percent: f64, allocated_percent: f64) {
         if (99.5..100.5).contains(&arrived_percent) {
             self.sum += allocated_percent;
             self.count += 1;
@@ -71,7 +71,7 @@ pub fn pack(
             asked += task.gpu_millis;
             allocated += if node.is_some() { task.gpu_millis } else { 0 };
             packed.dropped += u64::from(node.is_none());
-            arrived.heard(percent(asked), percent(allocated));
+            arrived.record(percent(asked), percent(allocated));
         }
     }
     // Compares the tasks' assignments with the nodes' commitments.
@@ -91,7 +91,7 @@ pub fn pack(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::policy::{policies, settings};
+    use crate::experiment::policy::{policies, settings};
 
     /// Two nodes of two cards, and tasks for half a card and for two whole ones.
     fn small() -> (Vec<OpenbNode>, Vec<OpenbTask>) {

@@ -109,7 +109,7 @@ pub fn claims(curves: &[(&str, Curve)]) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::balance::sample::MeanSpread;
+    use crate::experiment::balance::sample::MeanSpread;
 
     fn curve(deviation: f64) -> Curve {
         let mut curve = Curve::default();

@@ -10,7 +10,7 @@ use borough_model::{Delta, Incarnation, JobId, NodeId, TaskId};
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 
-use crate::lab::alibaba::BatchRow;
+use crate::experiment::alibaba::BatchRow;
 
 /// The name of the job of a row.
 pub fn job_name(number: usize) -> String {
@@ -61,7 +61,7 @@ struct ReplayState {
     began: Instant,
     rows: Vec<RowRequest>,
     jobs: BTreeMap<JobId, usize>,
-    standing: BTreeMap<TaskId, usize>,
+    running: BTreeMap<TaskId, usize>,
     due: BinaryHeap<Reverse<(Instant, ReplayAttempt)>>,
     now: ReplaySample,
     totals: ReplayTotals,
@@ -101,7 +101,7 @@ impl ReplayStream {
             began: now,
             rows,
             jobs: BTreeMap::new(),
-            standing: BTreeMap::new(),
+            running: BTreeMap::new(),
             due: BinaryHeap::new(),
             now: ReplaySample::default(),
             totals: ReplayTotals { tasks, ..ReplayTotals::default() },
@@ -144,7 +144,7 @@ impl ReplayStream {
 
     /// Applies deltas of the journal.
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-    pub fn heard(&self, deltas: &mut dyn Iterator<Item = &Delta>) {
+    pub fn deltas_apply(&self, deltas: &mut dyn Iterator<Item = &Delta>) {
         let now = Instant::now();
         let mut state = self.state.lock();
         for delta in deltas {
@@ -153,7 +153,7 @@ impl ReplayStream {
                     let number = row.name.as_str().strip_prefix("row-").and_then(|text| text.parse().ok());
                     state.jobs.extend(number.map(|number: usize| (row.id, number)));
                 }
-                Delta::Task { row } => state.task_heard(row, now),
+                Delta::Task { row } => state.task_apply(row, now),
                 _ => {}
             }
         }
@@ -227,19 +227,19 @@ impl ReplayStream {
 }
 
 impl ReplayState {
-    fn task_heard(&mut self, task: &TaskRow, now: Instant) {
+    fn task_apply(&mut self, task: &TaskRow, now: Instant) {
         let gone = matches!(task.state, TaskState::Dead | TaskState::Pending);
-        match (self.standing.get(&task.id).copied(), task.node) {
+        match (self.running.get(&task.id).copied(), task.node) {
             (None, Some(node)) if !gone => {
                 let Some(number) = self.jobs.get(&task.id.job).copied() else { return };
-                self.standing.insert(task.id, number);
+                self.running.insert(task.id, number);
                 self.placed(number, now);
                 let lasts = self.rows.get(number).map_or(Duration::ZERO, |row| row.lasts);
                 let attempt = ReplayAttempt { node, task: task.id, incarnation: task.incarnation };
                 self.due.push(Reverse((now + lasts, attempt)));
             }
             (Some(number), _) if gone => {
-                self.standing.remove(&task.id);
+                self.running.remove(&task.id);
                 if let Some(row) = self.rows.get(number) {
                     self.now.cpu_millis = self.now.cpu_millis.saturating_sub(row.cpu_millis);
                     self.now.memory_mib = self.now.memory_mib.saturating_sub(row.memory_mib);
@@ -295,8 +295,8 @@ mod tests {
         let mut task = TaskRow::never_placed(TaskId { job: JobId(7), index: 0 });
         (task.state, task.node, task.incarnation) = (TaskState::Assigned, Some(NodeId(3)), Incarnation(1));
         let placed = [Delta::Job { row: job, spec: None }, Delta::Task { row: task.clone() }];
-        stream.heard(&mut placed.iter());
-        stream.heard(&mut placed.iter());
+        stream.deltas_apply(&mut placed.iter());
+        stream.deltas_apply(&mut placed.iter());
         assert_eq!(
             (stream.totals().placed, stream.sample().waiting, stream.sample().cpu_millis),
             (1, 1, 500)
@@ -306,8 +306,8 @@ mod tests {
         assert!(stream.due(8).is_empty());
         task.state = TaskState::Dead;
         let ended = [Delta::Task { row: task }];
-        stream.heard(&mut ended.iter());
-        stream.heard(&mut ended.iter());
+        stream.deltas_apply(&mut ended.iter());
+        stream.deltas_apply(&mut ended.iter());
         assert_eq!((stream.totals().ended, stream.sample().cpu_millis), (1, 0));
         assert_eq!(stream.latencies().len(), 1);
         let hour_us = 3_600_000_000;

@@ -7,10 +7,10 @@ use plotters::prelude::*;
 
 use super::sample::{Curve, Nodes};
 
-/// File, title, figure.
-type PlotFigure = (&'static str, &'static str, fn(&Nodes) -> f64);
+/// The name of the file, the title, and the value to draw.
+type Plot = (&'static str, &'static str, fn(&Nodes) -> f64);
 
-const FIGURES: [PlotFigure; 5] = [
+const PLOTS: [Plot; 5] = [
     ("load-deviation", "standard deviation of load over nodes, % points", |nodes| nodes.load.deviation),
     ("cpu-deviation", "standard deviation of allocated processors over nodes, % points", |nodes| {
         nodes.cpu.deviation
@@ -29,7 +29,7 @@ const SIZE: (u32, u32) = (900, 560);
 /// Writes the plots of a work into `directory`.
 pub fn written(directory: &Path, work: &str, curves: &[(&str, Curve)]) -> anyhow::Result<()> {
     std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
-    for (file, title, stat) in FIGURES {
+    for (file, title, stat) in PLOTS {
         let path = directory.join(format!("balance-{work}-{file}.svg"));
         let lines: Vec<(&str, Vec<(f64, f64)>)> = curves
             .iter()
@@ -89,7 +89,7 @@ mod tests {
         curve.sampled(1.0, 0, &Nodes::default());
         curve.sampled(2.0, 0, &Nodes::default());
         written(directory.path(), "w", &[("best-fit", curve.clone()), ("fgd", curve)]).unwrap();
-        for (file, ..) in FIGURES {
+        for (file, ..) in PLOTS {
             let path = directory.path().join(format!("balance-w-{file}.svg"));
             let text = std::fs::read_to_string(path).unwrap();
             assert!(text.starts_with("<svg") && text.contains("best-fit") && text.contains("fgd"), "{text}");

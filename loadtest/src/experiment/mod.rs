@@ -1,0 +1,12 @@
+//! Experiments with scoring policies: the production core places the same work under each scoring policy, on recorded
+//! traces of other clusters. No tasks run and no store is used, except in `replay`, which covers the whole scheduler.
+
+mod alibaba;
+mod arrival;
+pub mod balance;
+mod cell;
+mod openb;
+pub mod packing;
+mod policy;
+pub mod replay;
+mod table;
