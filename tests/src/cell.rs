@@ -53,7 +53,8 @@ impl TestCell {
 
     /// Starts a cell and waits until it answers.
     ///
-    /// # Panics It does not answer.
+    /// # Panics
+    /// It does not answer.
     pub async fn start_bare(options: Options) -> Self {
         let mut builder = tempfile::Builder::new();
         let builder = builder.prefix("borough-test-");
@@ -155,7 +156,8 @@ impl TestCell {
 
     /// The token.
     ///
-    /// # Panics The cell has none.
+    /// # Panics
+    /// The cell has none.
     pub fn token(&self) -> String {
         fs::read_to_string(self.root().join("token")).expect("the token").trim().to_owned()
     }
@@ -211,7 +213,8 @@ impl TestCell {
 
     /// Starts the control process again, on the files of the last one, and waits until it answers.
     ///
-    /// # Panics It runs already, or does not answer.
+    /// # Panics
+    /// It runs already, or does not answer.
     pub async fn control_start(&mut self) {
         assert!(self.dev.is_none(), "the control process runs");
         self.control_spawn();
@@ -228,7 +231,8 @@ impl TestCell {
 
     /// The control process.
     ///
-    /// # Panics It does not run.
+    /// # Panics
+    /// It does not run.
     pub fn control(&self) -> ProcessId {
         let pid = self.dev.as_ref().expect("the control process runs").id();
         ProcessId::find(pid).expect("the control process attempts")
@@ -242,7 +246,8 @@ impl TestCell {
 
     /// Waits for the end of the control process, after a signal.
     ///
-    /// # Panics It does not end.
+    /// # Panics
+    /// It does not end.
     pub async fn control_ended(&mut self) -> ExitStatus {
         let dev = parking_lot::Mutex::new(self.dev.take().expect("the control process runs"));
         until("the end of the control process", || async { dev.lock().try_wait().expect("waited for") }).await
@@ -286,7 +291,8 @@ impl TestCell {
 
     /// Writes a job file and returns its path.
     ///
-    /// # Panics It cannot be written.
+    /// # Panics
+    /// It cannot be written.
     pub fn file(&self, name: &str, text: &str) -> String {
         let path = self.directory.path().join(name);
         fs::write(&path, text).expect("the file is written");
@@ -310,7 +316,8 @@ impl TestCell {
 
     /// Runs a verb to its end.
     ///
-    /// # Panics It does not end.
+    /// # Panics
+    /// It does not end.
     pub async fn borough(&self, arguments: &[&str]) -> Ran {
         let line = arguments.join(" ");
         let ran = tokio::time::timeout(DEADLINE * 2, self.command(arguments).output()).await;
@@ -326,7 +333,8 @@ impl TestCell {
 
     /// The tasks of the test's job of this name.
     ///
-    /// # Panics They cannot be listed.
+    /// # Panics
+    /// They cannot be listed.
     pub async fn tasks(&self, job: &str) -> Vec<Task> {
         self.client.task_list_of_job(&self.job(job)).await.expect("tasks").0
     }
@@ -343,7 +351,8 @@ impl TestCell {
 
     /// Stops the cell and checks the store that it leaves against every rule.
     ///
-    /// # Panics A rule is broken.
+    /// # Panics
+    /// A rule is broken.
     pub async fn finish(mut self) {
         if self.dev.is_some() {
             let status = self.control_stop().await;
@@ -353,7 +362,7 @@ impl TestCell {
         assert!(violations.is_empty(), "the store is broken:\n  {}", violations.join("\n  "));
     }
 
-    fn story_tell(&self) {
+    fn history_print(&self) {
         let name = std::thread::current().name().unwrap_or("?").to_owned();
         eprintln!("--- {name} failed; repeat it with\n{}", self.options.repeat(&name));
         let logs = fs::read_dir(self.root().join("log")).into_iter().flatten().flatten();
@@ -367,7 +376,7 @@ impl TestCell {
 impl Drop for TestCell {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.story_tell();
+            self.history_print();
         }
         drop(self.control_guard.take());
         drop(self.guard.take());

@@ -14,7 +14,8 @@ use crate::store::TestStore;
 
 /// The violations of the settled cells in a store without writers, each on one line.
 ///
-/// # Panics The store cannot be opened or read.
+/// # Panics
+/// The store cannot be opened or read.
 pub async fn store_violations(store: &TestStore, cells: &[String]) -> Vec<String> {
     let store = store.open();
     let mut found = Vec::new();
@@ -33,7 +34,8 @@ pub async fn store_violations(store: &TestStore, cells: &[String]) -> Vec<String
 
 /// Trims the whole journal of a cell in a store without writers.
 ///
-/// # Panics The store cannot be opened or written.
+/// # Panics
+/// The store cannot be opened or written.
 pub async fn journal_trim_all(store: &TestStore, cell: &str) {
     let at_ms = SystemClock::shared().wall_ms();
     let store = store.open();
@@ -50,7 +52,8 @@ pub async fn journal_trim_all(store: &TestStore, cell: &str) {
 
 /// Every file below `directory` with its bytes, by path.
 ///
-/// # Panics A file cannot be read.
+/// # Panics
+/// A file cannot be read.
 pub fn bytes_of(directory: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     let mut folders = vec![directory.to_path_buf()];

@@ -23,7 +23,8 @@ impl Ran {
 
     /// Asserts that it ended with `code`.
     ///
-    /// # Panics It did not; shows what it wrote.
+    /// # Panics
+    /// The command ended otherwise. The message shows what it wrote.
     #[track_caller]
     pub fn ended(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "borough {}\n{}{}", self.line, self.stdout, self.stderr);
@@ -32,16 +33,18 @@ impl Ran {
 
     /// Asserts that its answer contains `text`.
     ///
-    /// # Panics It does not.
+    /// # Panics
+    /// The answer does not contain `text`.
     #[track_caller]
-    pub fn says(self, text: &str) -> Self {
+    pub fn prints(self, text: &str) -> Self {
         assert!(self.stdout.contains(text), "no {text:?} in\nborough {}\n{}", self.line, self.stdout);
         self
     }
 
     /// Asserts that its remarks contain `text`.
     ///
-    /// # Panics They do not.
+    /// # Panics
+    /// The remarks do not contain `text`.
     #[track_caller]
     pub fn warns(self, text: &str) -> Self {
         assert!(self.stderr.contains(text), "no {text:?} in\nborough {}\n{}", self.line, self.stderr);
@@ -50,7 +53,8 @@ impl Ran {
 
     /// Its answer as JSON.
     ///
-    /// # Panics It is not JSON.
+    /// # Panics
+    /// The answer is not JSON.
     #[track_caller]
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.stdout)

@@ -24,7 +24,7 @@ pub struct Seen {
 type Place = (String, u32);
 
 #[derive(Debug, Default)]
-struct Told {
+struct EndpointHistory {
     seen: Vec<Seen>,
     current: BTreeMap<Place, Endpoint>,
     /// The newest withdrawn attempt of each task.
@@ -34,7 +34,7 @@ struct Told {
 
 /// A watcher of a user's endpoints, from its start until it is dropped, over broken connections.
 pub struct Watcher {
-    told: Arc<Mutex<Told>>,
+    history: Arc<Mutex<EndpointHistory>>,
     task: JoinHandle<()>,
 }
 
@@ -42,34 +42,36 @@ impl Watcher {
     /// Watches the endpoints of the client's user, or of one of the user's jobs if `job` is not empty. Returns after
     /// the first snapshot.
     pub async fn start(client: &Client, job: &str) -> Self {
-        let told = Arc::new(Mutex::new(Told::default()));
+        let history = Arc::new(Mutex::new(EndpointHistory::default()));
         let mut items = client.watch_endpoints(client.user(), job, None);
-        let own = Arc::clone(&told);
+        let own = Arc::clone(&history);
         let task = tokio::spawn(async move {
             while let Some(item) = items.next().await {
-                let mut told = own.lock();
+                let mut history = own.lock();
                 match item {
-                    Ok(item) => told.take(item),
-                    Err(error) => told.broken.push(format!("the watch ended: {error}")),
+                    Ok(item) => history.take(item),
+                    Err(error) => history.broken.push(format!("the watch ended: {error}")),
                 }
             }
         });
-        let watcher = Self { told, task };
-        until("a snapshot of endpoints", || async { (!watcher.told.lock().seen.is_empty()).then_some(()) })
-            .await;
+        let watcher = Self { history, task };
+        until("a snapshot of endpoints", || async {
+            (!watcher.history.lock().seen.is_empty()).then_some(())
+        })
+        .await;
         watcher
     }
 
     /// The published endpoints, by task index. For watchers of one job.
     pub fn published(&self) -> BTreeMap<u32, Endpoint> {
-        let told = self.told.lock();
-        told.current.iter().map(|((_, index), endpoint)| (*index, endpoint.clone())).collect()
+        let history = self.history.lock();
+        history.current.iter().map(|((_, index), endpoint)| (*index, endpoint.clone())).collect()
     }
 
     /// Every event except bookmarks.
     pub fn seen(&self) -> Vec<Seen> {
-        let told = self.told.lock();
-        told.seen.iter().filter(|seen| !matches!(seen.item, EndpointItem::Bookmark(_))).cloned().collect()
+        let history = self.history.lock();
+        history.seen.iter().filter(|seen| !matches!(seen.item, EndpointItem::Bookmark(_))).cloned().collect()
     }
 
     /// When the attempt `incarnation` of the task `index` was withdrawn, or replaced by a snapshot without it.
@@ -78,7 +80,7 @@ impl Watcher {
             EndpointItem::Withdrawn(gone) => gone.index == index && gone.incarnation == incarnation,
             _ => false,
         };
-        self.told.lock().seen.iter().find(gone).map(|seen| seen.at)
+        self.history.lock().seen.iter().find(gone).map(|seen| seen.at)
     }
 
     /// Waits until `count` tasks of the one job are published.
@@ -92,12 +94,18 @@ impl Watcher {
 
     /// Asserts that no endpoint was published wrongly.
     ///
-    /// # Panics One was.
+    /// # Panics
+    /// An endpoint was published wrongly.
     pub fn assert_sound(&self) {
-        let told = self.told.lock();
-        let history: Vec<String> =
-            told.seen.iter().map(|seen| format!("{:?} {:?}", seen.at, seen.item)).collect();
-        assert!(told.broken.is_empty(), "{:#?}\nof all that was told:\n{}", told.broken, history.join("\n"));
+        let history = self.history.lock();
+        let seen: Vec<String> =
+            history.seen.iter().map(|seen| format!("{:?} {:?}", seen.at, seen.item)).collect();
+        assert!(
+            history.broken.is_empty(),
+            "{:#?}\nof all that the watch sent:\n{}",
+            history.broken,
+            seen.join("\n")
+        );
     }
 }
 
@@ -107,7 +115,7 @@ impl Drop for Watcher {
     }
 }
 
-impl Told {
+impl EndpointHistory {
     fn take(&mut self, item: EndpointItem) {
         match &item {
             EndpointItem::Snapshot { endpoints, .. } => {

@@ -5,7 +5,7 @@
 //! from a seed that a failing test prints. A guard ends everything that was started, even if the test itself is killed.
 
 #![expect(clippy::expect_used, reason = "a test that cannot go on says why and fails")]
-#![expect(clippy::print_stderr, reason = "what a failing test saw is told where tests tell it")]
+#![expect(clippy::print_stderr, reason = "a failing test prints what it saw")]
 
 mod cell;
 mod check;

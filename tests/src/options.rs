@@ -21,7 +21,6 @@ pub struct Options {
     pub schedulers: u32,
     /// Schedulers whose jobs they place.
     pub served: Vec<String>,
-    /// Cells.
     pub cells: Vec<String>,
     /// Milliseconds of silence after which a node is lost.
     pub lost_after_ms: u64,
@@ -46,7 +45,8 @@ pub struct Options {
 impl Options {
     /// One cell of two nodes, with faults.
     ///
-    /// # Panics `BOROUGH_TEST_SEED` is not a number.
+    /// # Panics
+    /// `BOROUGH_TEST_SEED` is not a number.
     pub fn new(program: &str, target: &str) -> Self {
         let given = std::env::var(SEED_VARIABLE).ok();
         let given = given.map(|text| text.parse().expect("BOROUGH_TEST_SEED is a number"));

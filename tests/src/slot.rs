@@ -22,7 +22,8 @@ pub struct PortSlot {
 impl PortSlot {
     /// Reserves free ports.
     ///
-    /// # Panics None are free.
+    /// # Panics
+    /// None are free.
     pub fn take() -> Self {
         let directory = std::env::temp_dir().join("borough-test-ports");
         fs::create_dir_all(&directory).expect("the directory of port locks");

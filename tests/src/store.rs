@@ -108,7 +108,8 @@ impl OpenStore {
 impl TestStore {
     /// The store of a cell in `root`; a server has a directory of its own.
     ///
-    /// # Panics A server is needed and does not start.
+    /// # Panics
+    /// A server is needed and does not start.
     pub fn start(root: &Path) -> Self {
         match is_fdb() {
             true => Self::Fdb(FdbServer::start()),
@@ -127,7 +128,8 @@ impl TestStore {
 
     /// Opens it.
     ///
-    /// # Panics It cannot be opened: another process has an embedded one, or it is damaged.
+    /// # Panics
+    /// It cannot be opened: another process has an embedded one, or it is damaged.
     pub fn open(&self) -> OpenStore {
         match self {
             Self::Embedded(directory) => {

@@ -9,7 +9,6 @@ use borough_kv::env::{Clock, SystemClock};
 /// The time limit of a condition. Far more than anything takes: machines that run tests are busy.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Interval of checks.
 const LOOK: Duration = Duration::from_millis(40);
 
 /// Time since an arbitrary moment.

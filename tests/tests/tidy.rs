@@ -65,7 +65,7 @@ fn is_test_file(path: &str) -> bool {
 }
 
 #[test]
-fn every_source_file_says_what_lives_there() {
+fn every_source_file_states_its_purpose() {
     let silent = |path: &String| !fs::read_to_string(root().join(path)).expect("readable").starts_with("//!");
     let broken: Vec<String> = tracked("*.rs").into_iter().filter(silent).collect();
     assert_none("these files do not open with `//!`", &broken);

@@ -48,7 +48,8 @@ fn fill(bytes: &mut [u8]) -> std::io::Result<()> {
 
 /// Replaces the C library's function of this name. Returns the number of bytes, or -1.
 ///
-/// # Safety `buffer` has room for `length` bytes, as the C function requires.
+/// # Safety
+/// `buffer` has space for `length` bytes, as the C function requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn getrandom(buffer: *mut u8, length: usize, _flags: u32) -> isize {
     // SAFETY: the caller keeps the C function's contract; the bytes are written before they are read.

@@ -27,7 +27,8 @@ pub fn number(variable: &str) -> Option<u64> {
 /// `BOROUGH_SEEDS` from `BOROUGH_SEED` on. With `BOROUGH_FIRST`, the first failure is the last run, and a line names
 /// the run and the broken rule.
 ///
-/// # Panics A run broke a rule. Names the seed and the command of each.
+/// # Panics
+/// A run broke a rule. Names the seed and the command of each.
 pub fn runs_make(target: &str, usual: u64, run: impl Fn(u64) -> Run + Sync) -> (u64, Met) {
     let first = number("BOROUGH_SEED");
     let count = number("BOROUGH_SEEDS").unwrap_or_else(|| if first.is_some() { 1 } else { usual });
@@ -72,7 +73,8 @@ fn met_add(met: &mut Met, own: Met) {
 
 /// Fails if the runs did not meet everything that they should.
 ///
-/// # Panics An event of `expected` was never met.
+/// # Panics
+/// An event of `expected` was never met.
 pub fn coverage_check<'a>(met: &Met, expected: impl IntoIterator<Item = &'a str>) {
     let is_met = |what: &&str| met.get(*what).is_some_and(|times| *times > 0);
     let never: Vec<&str> = expected.into_iter().filter(|what| !is_met(what)).collect();

@@ -18,23 +18,23 @@ async fn refused(cell: &TestCell) -> String {
 /// The same, and no byte of the store has changed.
 async fn refused_untouched(cell: &TestCell, store: &Path) -> String {
     let before = bytes_of(store);
-    let said = refused(cell).await;
+    let printed = refused(cell).await;
     let after = bytes_of(store);
     let names = |files: &[(String, Vec<u8>)]| files.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
-    assert_eq!(names(&after), names(&before), "{said}");
+    assert_eq!(names(&after), names(&before), "{printed}");
     for (before, after) in before.iter().zip(&after) {
-        assert!(before == after, "{} has changed: {said}", before.0);
+        assert!(before == after, "{} has changed: {printed}", before.0);
     }
-    said
+    printed
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_second_cell_is_refused_and_the_first_unharmed() {
     let cell = TestCell::start(options!().nodes(1)).await;
     cell.run("kept.yaml", "name: kept\ntask: {command: [sleep, 600], grace: 200ms}\n").await;
-    let said = refused(&cell).await;
+    let printed = refused(&cell).await;
     let pid = cell.control().pid;
-    assert!(said.contains("`borough dev`") && said.contains(&pid.to_string()), "{said}");
+    assert!(printed.contains("`borough dev`") && printed.contains(&pid.to_string()), "{printed}");
     cell.run("more.yaml", "name: more\ntask: {command: [sleep, 600], grace: 200ms}\n").await;
     let jobs = cell.client().job_list("", false).await.unwrap();
     assert_eq!(jobs.len(), 2);
@@ -55,11 +55,11 @@ async fn damaged_and_newer_directories_are_refused_untouched() {
     let format = store.join("FORMAT");
     let known = fs::read(&format).unwrap();
     fs::write(&format, "borough-kv format 9999\n").unwrap();
-    let said = refused_untouched(&cell, &store).await;
-    assert!(said.contains("9999") && said.contains("nothing was touched"), "{said}");
+    let printed = refused_untouched(&cell, &store).await;
+    assert!(printed.contains("9999") && printed.contains("nothing was touched"), "{printed}");
     fs::write(&format, "something else\n").unwrap();
-    let said = refused_untouched(&cell, &store).await;
-    assert!(said.contains("nothing was touched"), "{said}");
+    let printed = refused_untouched(&cell, &store).await;
+    assert!(printed.contains("nothing was touched"), "{printed}");
     fs::write(&format, &known).unwrap();
 
     // Within acknowledged records: not a torn end, but damage.
@@ -72,8 +72,8 @@ async fn damaged_and_newer_directories_are_refused_untouched() {
         *byte ^= 0x5a;
     }
     fs::write(&log, &damaged).unwrap();
-    let said = refused_untouched(&cell, &store).await;
-    assert!(said.contains("nothing was touched"), "{said}");
+    let printed = refused_untouched(&cell, &store).await;
+    assert!(printed.contains("nothing was touched"), "{printed}");
 
     // Restored, everything is there again.
     fs::write(&log, &sound).unwrap();
@@ -92,9 +92,9 @@ async fn a_directory_without_its_store_is_refused_and_can_be_removed() {
     cell.control_kill();
     if !is_fdb() {
         fs::remove_dir_all(cell.root().join("store")).unwrap();
-        let said = refused(&cell).await;
-        assert!(said.contains("is gone") && said.contains("borough dev --remove"), "{said}");
-        assert!(!cell.root().join("store").exists() && task.alive(), "{said}");
+        let printed = refused(&cell).await;
+        assert!(printed.contains("is gone") && printed.contains("borough dev --remove"), "{printed}");
+        assert!(!cell.root().join("store").exists() && task.alive(), "{printed}");
     }
     let root = cell.root();
     fs::write(root.join("mine.txt"), "mine").unwrap();

@@ -26,13 +26,13 @@ const WRONG: [(&str, &str, &[&str]); 12] = [
 async fn an_invalid_file_is_reported_and_changes_nothing() {
     let cell = TestCell::start(options!().nodes(1)).await;
     let mut silent = Vec::new();
-    for (what, text, said) in WRONG {
+    for (what, text, printed) in WRONG {
         let file = cell.file(&format!("{what}.yaml"), text);
         let ran = cell.borough(&["job", "run", "--detach", &file]).await;
-        let told = said.iter().all(|part| ran.stderr.contains(part));
-        if ran.code != Some(2) || !told {
+        let explained = printed.iter().all(|part| ran.stderr.contains(part));
+        if ran.code != Some(2) || !explained {
             silent.push(format!(
-                "{what}: {:?} without all of {said:?}\n{}{}",
+                "{what}: {:?} without all of {printed:?}\n{}{}",
                 ran.code, ran.stdout, ran.stderr
             ));
         }
@@ -43,7 +43,7 @@ async fn an_invalid_file_is_reported_and_changes_nothing() {
     assert!(cell.client().job_list("", true).await.unwrap().is_empty());
 
     // A count of 0 is legal. A missing job, a missing gateway and a wrong token have codes of their own.
-    cell.run("none.yaml", "name: none\ncount: 0\ntask: {command: [a]}\n").await.says("0/0 healthy");
+    cell.run("none.yaml", "name: none\ncount: 0\ntask: {command: [a]}\n").await.prints("0/0 healthy");
     cell.borough(&["job", "stop", "none"]).await.ended(0);
     cell.borough(&["job", "status", "other"]).await.ended(3);
     let gone = cell.borough(&["--gateway", "127.0.0.1:9", "cell", "list"]).await.ended(5);

@@ -20,7 +20,7 @@ async fn a_gang_waits_until_all_of_it_fits_and_then_starts_whole() {
          {millis}m, memory: 4MiB}}\n"
     );
     cell.borough(&["job", "run", "--detach", &cell.file("gang.yaml", &gang)]).await.ended(0);
-    until("it is told why the gang waits", || async {
+    until("the reason why the gang waits", || async {
         let why = cell.borough(&["why", "gang"]).await;
         why.stdout.contains("3 tasks must be placed together and 2 fit").then_some(())
     })
@@ -34,11 +34,11 @@ async fn a_gang_waits_until_all_of_it_fits_and_then_starts_whole() {
     let mut nodes: Vec<&str> = tasks.iter().map(|task| task.node.as_str()).collect();
     nodes.sort_unstable();
     assert_eq!(nodes, ["alpha-1", "alpha-2", "alpha-3"]);
-    for (index, said) in ["I am server 0", "I am worker 0", "I am worker 1"].into_iter().enumerate() {
+    for (index, line) in ["I am server 0", "I am worker 0", "I am worker 1"].into_iter().enumerate() {
         let task = format!("gang/{index}");
-        until(said, || async {
+        until(line, || async {
             let logs = cell.borough(&["task", "logs", &task]).await;
-            logs.stdout.contains(said).then_some(())
+            logs.stdout.contains(line).then_some(())
         })
         .await;
     }

@@ -7,14 +7,14 @@ use borough_shim::record::ProcessKind;
 use borough_tests::{Options, TestCell, options, recorded, until};
 
 /// Names the file in which the inner test records what it has started.
-const SAID: &str = "BOROUGH_TEST_GUARD_SAID";
+const RECORD_VARIABLE: &str = "BOROUGH_TEST_GUARD_RECORD";
 
 /// The test below runs it in a process of its own, which is killed. By itself it does nothing.
 #[tokio::test]
 async fn inner() {
-    let Ok(said) = std::env::var(SAID) else { return };
+    let Ok(record) = std::env::var(RECORD_VARIABLE) else { return };
     // Its directory stays behind; there it is removed with ours.
-    let below = std::path::Path::new(&said).parent().map(std::path::Path::to_path_buf);
+    let below = std::path::Path::new(&record).parent().map(std::path::Path::to_path_buf);
     let cell = TestCell::start(Options { below, ..options!() }).await;
     cell.run("sleeper.yaml", "name: sleeper\ncount: 2\ntask: {command: [sh, -c, 'sleep 600 & sleep 600']}\n")
         .await;
@@ -27,8 +27,8 @@ async fn inner() {
             lines.extend(below.map(|process| format!("Below {} {}", process.pid, process.start_ticks)));
         }
     }
-    std::fs::write(format!("{said}.new"), lines.join("\n")).unwrap();
-    std::fs::rename(format!("{said}.new"), &said).unwrap();
+    std::fs::write(format!("{record}.new"), lines.join("\n")).unwrap();
+    std::fs::rename(format!("{record}.new"), &record).unwrap();
     std::future::pending::<()>().await;
 }
 
@@ -45,18 +45,18 @@ impl Drop for Killed {
 #[tokio::test]
 async fn a_killed_test_leaves_nothing_behind() {
     let directory = tempfile::tempdir().unwrap();
-    let said = directory.path().join("said");
+    let record = directory.path().join("record");
     let inner = Killed(
         Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "guard::inner", "--nocapture"])
-            .env(SAID, &said)
+            .env(RECORD_VARIABLE, &record)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::inherit())
             .spawn()
             .unwrap(),
     );
-    let text = until("the inner test's processes", || async { std::fs::read_to_string(&said).ok() }).await;
+    let text = until("the inner test's processes", || async { std::fs::read_to_string(&record).ok() }).await;
     drop(inner);
     let process = |line: &str| {
         let mut parts = line.split(' ').skip(1).map(|part| part.parse::<u64>().unwrap());

@@ -81,8 +81,8 @@ async fn a_stop_withdraws_waits_asks_waits_and_kills_in_this_order() {
     watcher.assert_sound();
 
     // Readable after the end, and in this order by the task's own clock.
-    let said = logs("term").await;
-    let term_ms: i64 = said.trim().rsplit(' ').next().unwrap().parse().unwrap();
+    let printed = logs("term").await;
+    let term_ms: i64 = printed.trim().rsplit(' ').next().unwrap().parse().unwrap();
     let withdrawn_ms = order[place("withdrawn")].1;
     assert!(term_ms - withdrawn_ms >= 700, "SIGTERM {} ms after the withdrawal", term_ms - withdrawn_ms);
     let task = cell.tasks("stubborn").await.remove(0);
@@ -90,7 +90,7 @@ async fn a_stop_withdraws_waits_asks_waits_and_kills_in_this_order() {
     assert_eq!(exit.signal, Some(9), "{exit:?}");
     // The task writes when its trap runs, which on a busy machine is later than the signal: only the whole duration has
     // a minimum.
-    assert!(exit.at_ms > term_ms, "SIGKILL {} ms before SIGTERM was heard", term_ms - exit.at_ms);
+    assert!(exit.at_ms > term_ms, "SIGKILL {} ms before SIGTERM arrived", term_ms - exit.at_ms);
     let whole_ms = exit.at_ms - withdrawn_ms;
     assert!(whole_ms >= 700 + 900, "SIGKILL {whole_ms} ms after the withdrawal");
     let heir = cell.tasks("heir").await.remove(0);
@@ -103,7 +103,7 @@ async fn a_stop_withdraws_waits_asks_waits_and_kills_in_this_order() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn the_batch_example_runs_all_of_its_tasks() {
     let cell = TestCell::start(options!()).await;
-    cell.borough(&["job", "run", example!("batch.yaml")]).await.ended(0).says("200/200 done");
+    cell.borough(&["job", "run", example!("batch.yaml")]).await.ended(0).prints("200/200 done");
     let tasks = cell.tasks("batch").await;
     assert_eq!(tasks.len(), 200);
     assert!(tasks.iter().all(|task| task.state() == TaskState::Dead));
@@ -130,8 +130,8 @@ async fn the_crash_and_after_examples_end_as_described() {
     assert!(ran.stderr.contains("exit code 3"), "{}", ran.stderr);
     let task = cell.tasks("crash").await.remove(0);
     assert_eq!((task.state(), task.failures), (TaskState::Dead, 6), "once, and five times again: {task:?}");
-    let said = cell.borough(&["task", "logs", "--stderr", "crash/0"]).await.ended(0);
-    assert_eq!(said.stdout, "about to fail\n");
+    let printed = cell.borough(&["task", "logs", "--stderr", "crash/0"]).await.ended(0);
+    assert_eq!(printed.stdout, "about to fail\n");
 
     cell.borough(&["job", "run", example!("prepare.yaml")]).await.ended(0);
     let prepared = cell.tasks("prepare").await.remove(0).exit.unwrap();
@@ -143,6 +143,6 @@ async fn the_crash_and_after_examples_end_as_described() {
     .await;
     let task = cell.tasks("after").await.remove(0);
     assert!(task.started_ms.unwrap_or_else(|| task.exit.as_ref().unwrap().at_ms) >= prepared.at_ms);
-    cell.borough(&["task", "logs", "after/0"]).await.ended(0).says("prepare has succeeded");
+    cell.borough(&["task", "logs", "after/0"]).await.ended(0).prints("prepare has succeeded");
     cell.finish().await;
 }

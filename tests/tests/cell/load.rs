@@ -16,10 +16,10 @@ impl Machine {
     fn new(busy_percent: u64) -> Self {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().to_owned();
-        figures_write(&path, busy_percent, 1);
+        load_write(&path, busy_percent, 1);
         let writer = tokio::spawn(async move {
             for round in 2.. {
-                figures_write(&path, busy_percent, round);
+                load_write(&path, busy_percent, round);
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         });
@@ -37,7 +37,7 @@ impl Drop for Machine {
     }
 }
 
-fn figures_write(root: &Path, busy_percent: u64, round: u64) {
+fn load_write(root: &Path, busy_percent: u64, round: u64) {
     let (busy, idle) = (busy_percent * round, (100 - busy_percent) * round);
     let mut stat = format!("cpu  {busy} 0 0 {idle} 0 0 0 0 0 0\n");
     (0..4).for_each(|cpu| stat.push_str(&format!("cpu{cpu} 0 0 0 0\n")));
@@ -67,7 +67,7 @@ async fn a_busy_node_is_avoided_by_the_profile_that_knows_of_it() {
         })
         .await;
     }
-    cell.borough(&["node", "status", "alpha-1"]).await.ended(0).says("load ");
+    cell.borough(&["node", "status", "alpha-1"]).await.ended(0).prints("load ");
     let file = |name: &str, profile: &str, more: &str| {
         format!(
             "name: {name}\npriority: 150\nprofile: {profile}\ntask: {{command: [sleep, 600], resources: {{cpu: 200m, \

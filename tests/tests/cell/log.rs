@@ -101,12 +101,12 @@ fn verb(arguments: &[&str], stdout: Stdio) -> (Option<i32>, String) {
 fn an_answer_that_is_lost_is_a_failure_and_a_reader_that_has_gone_is_none() {
     for arguments in [&["completion", "bash"][..], &["job", "validate", "--user", "ann", BATCH], &["--help"]]
     {
-        let (code, said) = verb(arguments, full());
-        assert_eq!(code, Some(1), "{arguments:?}: {said}");
+        let (code, printed) = verb(arguments, full());
+        assert_eq!(code, Some(1), "{arguments:?}: {printed}");
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         assert_eq!(verb(arguments, writer.into()), (Some(0), String::new()), "{arguments:?}");
     }
-    let (_, said) = verb(&["completion", "bash"], full());
-    assert!(said.contains("cannot write the answer: No space left"), "{said}");
+    let (_, printed) = verb(&["completion", "bash"], full());
+    assert!(printed.contains("cannot write the answer: No space left"), "{printed}");
 }

@@ -40,7 +40,7 @@ async fn a_node_short_of_memory_is_left_to_production_until_it_has_recovered() {
     machine_write(machine.path(), 20);
     let both = ["pressure/memory", "pressure/memory"];
     until_taints(&cell, "alpha-1", &both).await;
-    cell.borough(&["node", "status", "alpha-1"]).await.ended(0).says("pressure/memory:no_schedule");
+    cell.borough(&["node", "status", "alpha-1"]).await.ended(0).prints("pressure/memory:no_schedule");
     let late = cell.file("late.yaml", &file("late", 150, "alpha-1"));
     cell.borough(&["job", "run", &late, "--detach"]).await.ended(0);
     cell.run("other.yaml", &file("other", 150, "\"alpha-1\", \"alpha-2\"")).await;
@@ -49,7 +49,7 @@ async fn a_node_short_of_memory_is_left_to_production_until_it_has_recovered() {
     assert_eq!(cell.tasks("served").await[0].node, "alpha-1", "what it asks for is its own");
     cell.run("choosing.yaml", &file("choosing", 200, "\"alpha-1\", \"alpha-2\"")).await;
     assert_eq!(cell.tasks("choosing").await[0].node, "alpha-2", "where there is a better one");
-    cell.borough(&["why", "late"]).await.ended(0).says("short of memory");
+    cell.borough(&["why", "late"]).await.ended(0).prints("short of memory");
 
     machine_write(machine.path(), 600);
     cell.tasks_until("late", "up when the node has recovered", |tasks| is_up(tasks, 1)).await;
@@ -57,7 +57,7 @@ async fn a_node_short_of_memory_is_left_to_production_until_it_has_recovered() {
     cell.borough(&["event", "list", "--node", "alpha-1"])
         .await
         .ended(0)
-        .says("tainted pressure/memory:prefer_no_schedule");
+        .prints("tainted pressure/memory:prefer_no_schedule");
     let refused = cell.borough(&["node", "taint", "alpha-1", "pressure/disk:no_schedule"]).await;
     refused.ended(2).warns("set by the node's agent");
     for job in ["late", "other", "served", "choosing"] {
@@ -87,7 +87,7 @@ async fn tasks_go_where_their_packages_are_installed() {
     .await;
     fs::create_dir_all(packages.path().join("web/1.4.2")).unwrap();
     cell.tasks_until("needs", "up once it is installed", |tasks| is_up(tasks, 3)).await;
-    cell.borough(&["node", "status", "alpha-2"]).await.ended(0).says("web/1.4.2");
+    cell.borough(&["node", "status", "alpha-2"]).await.ended(0).prints("web/1.4.2");
     cell.run("likes.yaml", &file("likes", "")).await;
     for job in ["needs", "likes"] {
         assert!(cell.tasks(job).await.iter().all(|task| task.node == "alpha-2"), "{job}");

@@ -63,7 +63,7 @@ async fn tainted_nodes_keep_tasks_away_and_drive_them_out() {
              grace: 300ms}}\nspread: [node.name]\ntolerations: {tolerations}\n"
         )
     };
-    cell.borough(&["node", "taint", "alpha-1", "own=db:no_schedule"]).await.ended(0).says("tainted");
+    cell.borough(&["node", "taint", "alpha-1", "own=db:no_schedule"]).await.ended(0).prints("tainted");
     cell.run("plain.yaml", &file("plain", 2, "[]")).await;
     cell.run("db.yaml", &file("db", 2, "[{taint: own, value: db}]")).await;
     let plain = cell.tasks("plain").await;
@@ -111,10 +111,10 @@ async fn tasks_share_cards_and_know_which_they_have() {
     };
     cell.run("share.yaml", &job("share", 2, "0.5")).await;
     for index in ["share/0", "share/1"] {
-        cell.borough(&["task", "logs", index]).await.ended(0).says("cards GPU-a 500 GPU-a");
+        cell.borough(&["task", "logs", index]).await.ended(0).prints("cards GPU-a 500 GPU-a");
     }
     cell.run("whole.yaml", &job("whole", 1, "{memory: 20GiB}")).await;
-    cell.borough(&["task", "logs", "whole/0"]).await.ended(0).says("cards GPU-b 1000 GPU-b");
+    cell.borough(&["task", "logs", "whole/0"]).await.ended(0).prints("cards GPU-b 1000 GPU-b");
     let more = cell.file("more.yaml", &job("more", 1, "{count: 0.25, model: A100}"));
     cell.borough(&["job", "run", &more, "--detach"]).await.ended(0);
     until("the explanation", || async {
@@ -141,7 +141,7 @@ async fn nodes_are_taken_out_of_service_and_back() {
     };
     cell.run("moved.yaml", &file(2)).await;
     cell.borough(&["node", "cordon", "alpha-1"]).await.ended(0);
-    cell.borough(&["job", "scale", "moved", "5"]).await.ended(0).says("5/5 healthy");
+    cell.borough(&["job", "scale", "moved", "5"]).await.ended(0).prints("5/5 healthy");
     let tasks = cell.tasks("moved").await;
     assert!(tasks.iter().skip(2).all(|task| task.node == "alpha-2"), "placed on a cordoned node: {tasks:?}");
     assert_eq!(tasks.iter().filter(|task| task.node == "alpha-1").count(), 1, "a cordon moves nothing");
@@ -165,7 +165,7 @@ async fn nodes_are_taken_out_of_service_and_back() {
     cell.tasks_until("moved", "one left", |tasks| left(tasks) == 1).await;
     cell.borough(&["job", "scale", "moved", "0"]).await.ended(0);
     cell.tasks_until("moved", "none left", |tasks| left(tasks) == 0).await;
-    cell.borough(&["job", "scale", "moved", "2"]).await.ended(0).says("2/2 healthy");
+    cell.borough(&["job", "scale", "moved", "2"]).await.ended(0).prints("2/2 healthy");
     cell.borough(&["job", "stop", "moved"]).await.ended(0);
     cell.finish().await;
 }

@@ -36,7 +36,7 @@ async fn a_plan_shows_exactly_what_run_then_does() {
             })
             .collect();
         assert_eq!(done, planned, "{name}");
-        cell.borough(&["job", "plan", &file]).await.ended(0).says("no change");
+        cell.borough(&["job", "plan", &file]).await.ended(0).prints("no change");
     }
     // For a shrink: which tasks stop. For a refusal: why.
     let fewer = "name: four\ncount: 2\ntask:\n  command: [sleep, 600]\n  ports: [http, admin]\n  grace: 200ms\n  \
@@ -64,13 +64,17 @@ async fn an_unschedulable_task_is_explained_with_what_would_fit() {
     let ran = cell.borough(&["job", "run", example!("nowhere.yaml"), "--timeout", "3s"]).await.ended(1);
     assert!(ran.stderr.contains("0/1 healthy, 1 pending"), "{}", ran.stderr);
     let why = cell.borough(&["why", "nowhere"]).await.ended(0);
-    for said in [&planned, &why] {
-        assert!(said.stdout.contains("fits on none of 3 nodes"), "{}", said.stdout);
-        assert!(said.stdout.contains("3 of 3 nodes refused by: constraint gpu.model"), "{}", said.stdout);
+    for printed in [&planned, &why] {
+        assert!(printed.stdout.contains("fits on none of 3 nodes"), "{}", printed.stdout);
         assert!(
-            said.stdout.contains("would fit on 3 nodes") && said.stdout.contains("cpu <="),
+            printed.stdout.contains("3 of 3 nodes refused by: constraint gpu.model"),
             "{}",
-            said.stdout
+            printed.stdout
+        );
+        assert!(
+            printed.stdout.contains("would fit on 3 nodes") && printed.stdout.contains("cpu <="),
+            "{}",
+            printed.stdout
         );
     }
     // Each filter is shown with its count of nodes.

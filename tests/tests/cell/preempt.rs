@@ -23,7 +23,7 @@ async fn a_production_job_preempts_batch_tasks_which_return_with_free_capacity()
     assert_eq!((&placed["held"], placed["victims"].as_array().unwrap().len()), (&true.into(), 1), "{plan}");
     let shown = placed["victims"][0]["task"].as_str().unwrap().to_owned();
     let text = cell.borough(&["job", "plan", &file]).await.ended(1);
-    text.says(&format!("evicts task {shown} (priority 100)"));
+    text.prints(&format!("evicts task {shown} (priority 100)"));
 
     cell.borough(&["job", "run", &file, "--detach"]).await.ended(0);
     let index: usize = shown.rsplit('/').next().unwrap().parse().unwrap();
@@ -42,7 +42,7 @@ async fn a_production_job_preempts_batch_tasks_which_return_with_free_capacity()
     assert!(waits(&low[index]) && low[1 - index].incarnation == 1, "{low:?}");
     // No task of lower priority is left to evict: the explanation says so, and nobody else is evicted.
     let why = cell.borough(&["why", &format!("low/{index}")]).await.ended(0);
-    why.says("fits on none");
+    why.prints("fits on none");
     // Capacity is free again, and the evicted task returns: the eviction was no failure of it.
     cell.borough(&["job", "stop", "high"]).await.ended(0);
     let low = cell.tasks_until("low", "both running again", |tasks| is_up(tasks, 2)).await;
@@ -86,7 +86,7 @@ async fn a_preemptor_bounds_the_notice_and_the_victim_is_withdrawn_at_once() {
 async fn a_freshly_started_task_is_protected_until_the_operator_changes_that() {
     let cell = TestCell::start(options!().nodes(1).cards(&["gpu=GPU-a"])).await;
     cell.borough(&["cell", "set", "--fresh-start", "25h"]).await.ended(2).warns("86400000 milliseconds");
-    cell.borough(&["cell", "set", "--fresh-start", "1h"]).await.ended(0).says("fresh start");
+    cell.borough(&["cell", "set", "--fresh-start", "1h"]).await.ended(0).prints("fresh start");
     cell.run("low.yaml", &job("low", "batch", 1, "").replace("2s", "100ms")).await;
     cell.tasks_until("low", "running", |tasks| is_up(tasks, 1)).await;
     let high = cell.file("high.yaml", &job("high", "production", 1, "").replace("2s", "100ms"));
@@ -94,7 +94,7 @@ async fn a_freshly_started_task_is_protected_until_the_operator_changes_that() {
     assert_eq!(plan["placements"], serde_json::json!([]), "{plan}");
     cell.borough(&["job", "run", &high, "--detach"]).await.ended(0);
     let why = cell.borough(&["why", "high"]).await;
-    why.says("waits for tasks of lower priority that have only just started");
+    why.prints("waits for tasks of lower priority that have only just started");
     // Workers and gateways use the present settings, without a restart.
     cell.borough(&["cell", "set", "--fresh-start", "0s"]).await.ended(0);
     cell.tasks_until("high", "running in the freed place", |tasks| is_up(tasks, 1)).await;
@@ -122,24 +122,24 @@ async fn a_queue_reclaims_its_guarantee_once_the_operator_allows_it() {
     let plan = cell.borough(&["job", "plan", &owed, "-o", "json"]).await.ended(1).json();
     assert_eq!(plan["placements"], serde_json::json!([]), "{plan}");
     cell.borough(&["job", "run", &owed, "--detach"]).await.ended(0);
-    cell.borough(&["why", "owed"]).await.ended(0).says("fits on none");
+    cell.borough(&["why", "owed"]).await.ended(0).prints("fits on none");
 
-    cell.borough(&["cell", "set", "--reclaim"]).await.ended(0).says("queues take back their guarantee");
+    cell.borough(&["cell", "set", "--reclaim"]).await.ended(0).prints("queues take back their guarantee");
     let owed = cell.tasks_until("owed", "two running", |tasks| running(tasks) == 2).await;
     assert!(owed.iter().any(|task| task.state() == TaskState::Pending), "{owed:?}");
     let spare = cell.tasks_until("spare", "what is left running", |tasks| running(tasks) == 2).await;
     let evicted = spare.iter().filter(|task| task.state() == TaskState::Pending);
     assert!(evicted.clone().count() == 2 && evicted.clone().all(|task| task.incarnation == 1), "{spare:?}");
     let why = cell.borough(&["why", "owed"]).await.ended(0);
-    why.says("queue research has 50% of the cell and is guaranteed 50%: it takes no more back");
+    why.prints("queue research has 50% of the cell and is guaranteed 50%: it takes no more back");
     // The evicted task evicts nobody, and returns when capacity is free.
     cell.borough(&["job", "stop", "owed"]).await.ended(0);
     cell.tasks_until("spare", "all running again", |tasks| is_up(tasks, 4)).await;
     let later = cell.file("later.yaml", &job("later", "research", 1));
     let plan = cell.borough(&["job", "plan", &later]).await.ended(1);
-    plan.says("(priority 100, beyond the guarantee of queue ops)");
+    plan.prints("(priority 100, beyond the guarantee of queue ops)");
     let idle = cell.borough(&["cell", "set", "--queueing", "fifo"]).await.ended(0);
-    idle.says("warning: reclaim is set, and does nothing with queueing fifo");
+    idle.prints("warning: reclaim is set, and does nothing with queueing fifo");
     cell.borough(&["job", "stop", "spare"]).await.ended(0);
     cell.finish().await;
 }

@@ -88,7 +88,6 @@ impl Roles {
         self.start(node, &[cell.as_slice(), &own, &capacity, &NEVER_SHORT].concat());
     }
 
-    /// SIGKILL.
     fn kill(&mut self, name: &str) {
         let mut child = self.children.remove(name).unwrap();
         child.kill().unwrap();
@@ -127,7 +126,7 @@ impl Roles {
 }
 
 impl Drop for Roles {
-    #[expect(clippy::print_stderr, reason = "what a failing test saw is told where tests tell it")]
+    #[expect(clippy::print_stderr, reason = "a failing test prints what it saw")]
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("--- seed of the faults: {}\n{}", self.seed, self.logs());

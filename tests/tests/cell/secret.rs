@@ -131,7 +131,7 @@ task:
 "#;
 
 /// The output of a job's task, once it has written `done`.
-async fn said(cell: &TestCell, job: &str) -> String {
+async fn printed(cell: &TestCell, job: &str) -> String {
     until("what the spy says", || async {
         let logs = cell.borough(&["task", "logs", &format!("{job}/0")]).await.ended(0);
         logs.stdout.contains("\ndone\n").then(|| logs.stdout.clone())
@@ -173,26 +173,30 @@ async fn a_task_reads_no_token_no_state_and_nothing_of_another_owner() {
     let list = files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" ");
     let spy = SPY.replace("FILES_HERE", &list).replace("LOGS_HERE", &attempt.display().to_string());
     cell.run("spy.yaml", &spy).await;
-    let said = said(&cell, "spy").await;
+    let printed = printed(&cell, "spy").await;
     for file in &files {
         let kept = format!("kept {}: ", file.display());
-        let line = said.lines().find(|line| line.starts_with(&kept));
-        assert!(line.is_some_and(|line| line.contains("Permission denied")), "{}:\n{said}", file.display());
+        let line = printed.lines().find(|line| line.starts_with(&kept));
+        assert!(
+            line.is_some_and(|line| line.contains("Permission denied")),
+            "{}:\n{printed}",
+            file.display()
+        );
     }
-    assert!(!said.contains("READ") && !said.contains("PLANTED"), "{said}");
+    assert!(!printed.contains("READ") && !printed.contains("PLANTED"), "{printed}");
     for expected in
         ["NoNewPrivs:\t1", "CapEff:\t0000000000000000", "CapPrm:\t0000000000000000", "writable /", "by name"]
     {
-        assert!(said.contains(expected), "{expected}:\n{said}");
+        assert!(printed.contains(expected), "{expected}:\n{printed}");
     }
     // The three streams, and the directory that `ls` itself reads.
-    assert!(said.contains("files 0 1 2 3 \n"), "{said}");
-    let users = said.lines().find_map(|line| line.strip_prefix("uid ")).unwrap().to_owned();
+    assert!(printed.contains("files 0 1 2 3 \n"), "{printed}");
+    let users = printed.lines().find_map(|line| line.strip_prefix("uid ")).unwrap().to_owned();
     let uid = users.split(' ').next().unwrap().to_owned();
     assert_eq!(users, format!("{uid} gid {uid} groups {uid}"));
     assert_ne!(uid, "0");
     // A command in its environment is the same user; the other owner's task is another.
-    cell.borough(&["task", "exec", "spy/0", "--", "id", "-u"]).await.ended(0).says(&uid);
+    cell.borough(&["task", "exec", "spy/0", "--", "id", "-u"]).await.ended(0).prints(&uid);
     let token = root.join("token").display().to_string();
     let read = cell.borough(&["task", "exec", "spy/0", "--", "cat", &token]).await;
     assert!(!read.stdout.contains(&cell.token()), "a command beside a task reads the token");

@@ -24,21 +24,21 @@ async fn node_of(cell: &TestCell, name: &str, profile: &str) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_cell_is_filled_by_the_profile_that_it_was_given_last() {
     let cell = TestCell::start(options!()).await;
-    cell.borough(&["cell", "status"]).await.ended(0).says("best-fit");
+    cell.borough(&["cell", "status"]).await.ended(0).prints("best-fit");
     let first = node_of(&cell, "first", "").await;
     assert_eq!(node_of(&cell, "second", "").await, first, "the fuller node");
 
     let refused = cell.borough(&["cell", "set", "--profile", "fastest"]).await;
     refused.ended(2).warns("there are best-fit, borg-hybrid,");
     let set = cell.borough(&["cell", "set", "--profile", "swarm-spread", "--failure-domains", "rack"]).await;
-    set.ended(0).says("swarm-spread").says("rack");
+    set.ended(0).prints("swarm-spread").prints("rack");
     let third = node_of(&cell, "third", "").await;
     assert_ne!(third, first, "the one with fewer tasks, without a restart");
     // A job's own profile overrides the cell's.
     let own = node_of(&cell, "own", "profile: swarm-binpack\n").await;
     assert_eq!(own, first);
     let plan = cell.file("planned.yaml", &file("planned", ""));
-    cell.borough(&["job", "plan", &plan]).await.says(&third);
+    cell.borough(&["job", "plan", &plan]).await.prints(&third);
     let unknown = cell.file("unknown.yaml", &file("unknown", "profile: \"kubernetes:spread=NaN\"\n"));
     cell.borough(&["job", "run", &unknown]).await.ended(2).warns("from 0 to 100");
     // Queues: a job names an existing one, and waits if it is full.
@@ -52,13 +52,13 @@ async fn a_cell_is_filled_by_the_profile_that_it_was_given_last() {
         "--queue",
         "default:weight=3",
     ];
-    cell.borough(&queues).await.ended(0).says("ops (weight 1, guaranteed 0%, limit 0.1%)");
+    cell.borough(&queues).await.ended(0).prints("ops (weight 1, guaranteed 0%, limit 0.1%)");
     cell.borough(&["cell", "set", "--queue", "a/b"]).await.ended(2).warns("\"a\" is not");
     let elsewhere = cell.file("elsewhere.yaml", &file("elsewhere", "queue: research\n"));
     cell.borough(&["job", "run", &elsewhere]).await.ended(2).warns("default, ops");
     let full = cell.file("full.yaml", &file("full", "queue: ops\n").replace("10m", "100m"));
     cell.borough(&["job", "run", "--detach", &full]).await.ended(0);
-    cell.borough(&["why", "full"]).await.says("queue ops has 0% of the cell and may have 0.1%");
+    cell.borough(&["why", "full"]).await.prints("queue ops has 0% of the cell and may have 0.1%");
     for job in ["first", "second", "third", "own", "full"] {
         cell.borough(&["job", "stop", job]).await.ended(0);
     }
@@ -80,8 +80,8 @@ async fn batch_work_and_services_have_schedulers_of_their_own_by_a_rule_of_the_c
     refused.ended(2).warns("rules for gang, band:monitoring").warns("service, batch");
     let set = ["cell", "set", "--scheduler", "batch=fast", "--scheduler", "band:best_effort=spare"];
     let set = cell.borough(&set).await.ended(0);
-    set.says("band:best_effort=spare, batch=fast")
-        .says("warning: no worker serves scheduler spare, and none ever has");
+    set.prints("band:best_effort=spare, batch=fast")
+        .prints("warning: no worker serves scheduler spare, and none ever has");
 
     let batch = |name: &str| format!("{}kind: batch\n", file(name, ""));
     for (name, text) in [("web", file("web", "")), ("sums", batch("sums"))] {
@@ -92,22 +92,25 @@ async fn batch_work_and_services_have_schedulers_of_their_own_by_a_rule_of_the_c
     }
     assert_eq!(placers(&cell, "web").await, BTreeSet::from(["scheduler".to_owned()]));
     assert_eq!(placers(&cell, "sums").await, BTreeSet::from(["scheduler/fast".to_owned()]));
-    cell.borough(&["job", "plan", &cell.file("again.yaml", &batch("sums"))]).await.ended(0).says("no change");
+    cell.borough(&["job", "plan", &cell.file("again.yaml", &batch("sums"))])
+        .await
+        .ended(0)
+        .prints("no change");
 
     // A scheduler without a worker: the job is admitted, and every view says why it waits.
     let spare = cell.file("spare.yaml", &format!("{}priority: 50\n", batch("spare")));
     let unserved = "no worker serves scheduler spare, and none ever has";
     let plan = cell.borough(&["job", "plan", &spare]).await.ended(1);
-    plan.says("scheduler spare decides over it").says(&format!("warning: {unserved}"));
+    plan.prints("scheduler spare decides over it").prints(&format!("warning: {unserved}"));
     cell.borough(&["job", "run", "--detach", &spare]).await.ended(0).warns(unserved);
-    cell.borough(&["why", "spare"]).await.ended(0).says(unserved);
-    cell.borough(&["cell", "status"]).await.ended(0).says(&format!("warning: {unserved}; 1 job is its"));
+    cell.borough(&["why", "spare"]).await.ended(0).prints(unserved);
+    cell.borough(&["cell", "status"]).await.ended(0).prints(&format!("warning: {unserved}; 1 job is its"));
     assert!(cell.tasks("spare").await.iter().all(|task| task.state() == TaskState::Pending));
     // It keeps its scheduler; a later job of its name is a new one.
     cell.borough(&["cell", "set", "--no-schedulers"]).await.ended(0);
-    cell.borough(&["job", "plan", &spare]).await.ended(0).says("no change");
+    cell.borough(&["job", "plan", &spare]).await.ended(0).prints("no change");
     cell.borough(&["job", "stop", "spare"]).await.ended(0);
-    cell.borough(&["job", "plan", &spare]).await.ended(1).says("a new job").says("place task 0 on");
+    cell.borough(&["job", "plan", &spare]).await.ended(1).prints("a new job").prints("place task 0 on");
     for job in ["web", "sums"] {
         cell.borough(&["job", "stop", job]).await.ended(0);
     }

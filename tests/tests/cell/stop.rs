@@ -14,13 +14,13 @@ fn job(seen: &Path, then: &str, grace: &str) -> String {
     format!("name: last\ntask:\n  command: [sh, -c, {script:?}]\n  grace: {grace}\n")
 }
 
-struct Scene {
+struct StoppedSystem {
     cell: TestCell,
     seen: PathBuf,
     _directory: tempfile::TempDir,
 }
 
-impl Scene {
+impl StoppedSystem {
     async fn new(then: &str, grace: &str, dev_arguments: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         // If the test runs as root, the task does not: its file must be writable for everybody.
@@ -52,10 +52,10 @@ impl Scene {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn an_interrupted_cell_stops_its_tasks_as_their_jobs_specify() {
     for signal in [Signal::INT, Signal::TERM] {
-        let mut scene = Scene::new("exit 0", "1m", &[]).await;
-        scene.signal(signal);
-        let task = scene.next().await;
-        assert_eq!(scene.terms(), 1, "the task has seen SIGTERM once");
+        let mut system = StoppedSystem::new("exit 0", "1m", &[]).await;
+        system.signal(signal);
+        let task = system.next().await;
+        assert_eq!(system.terms(), 1, "the task has seen SIGTERM once");
         let exit = task.exit.unwrap();
         assert_eq!(
             (exit.reason(), exit.message.as_str()),
@@ -63,40 +63,40 @@ async fn an_interrupted_cell_stops_its_tasks_as_their_jobs_specify() {
             "{exit:?}"
         );
         assert_eq!((task.incarnation, task.failures), (2, 0));
-        scene.cell.finish().await;
+        system.cell.finish().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_second_interrupt_cuts_the_wait_short() {
-    let mut scene = Scene::new("true", "30m", &["--stop-timeout", "30m"]).await;
-    scene.signal(Signal::INT);
-    until("SIGTERM for the task", || async { (scene.terms() == 1).then_some(()) }).await;
-    let log = scene.cell.log();
+    let mut system = StoppedSystem::new("true", "30m", &["--stop-timeout", "30m"]).await;
+    system.signal(Signal::INT);
+    until("SIGTERM for the task", || async { (system.terms() == 1).then_some(()) }).await;
+    let log = system.cell.log();
     assert!(fs::read_to_string(&log).unwrap().contains("stopping 1 task within 30m"));
     until("what is waited for", || async {
         fs::read_to_string(&log).unwrap().contains("still stopping: alpha: tester/last/0").then_some(())
     })
     .await;
-    scene.signal(Signal::INT);
-    let task = scene.next().await;
+    system.signal(Signal::INT);
+    let task = system.next().await;
     let exit = task.exit.unwrap();
     assert_eq!((exit.signal, exit.message.as_str()), (Some(9), "its cell was shut down"), "{exit:?}");
     // Only SIGKILL ends this one.
-    scene.signal(Signal::INT);
-    until("SIGTERM for the task", || async { (scene.terms() == 2).then_some(()) }).await;
-    scene.signal(Signal::TERM);
-    assert_eq!(scene.cell.control_ended().await.code(), Some(0));
-    scene.cell.finish().await;
+    system.signal(Signal::INT);
+    until("SIGTERM for the task", || async { (system.terms() == 2).then_some(()) }).await;
+    system.signal(Signal::TERM);
+    assert_eq!(system.cell.control_ended().await.code(), Some(0));
+    system.cell.finish().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn the_end_of_a_cell_is_bounded() {
-    let mut scene = Scene::new("true", "30m", &["--stop-timeout", "500ms"]).await;
-    scene.signal(Signal::TERM);
-    let task = scene.next().await;
-    assert_eq!(scene.terms(), 1);
+    let mut system = StoppedSystem::new("true", "30m", &["--stop-timeout", "500ms"]).await;
+    system.signal(Signal::TERM);
+    let task = system.next().await;
+    assert_eq!(system.terms(), 1);
     let exit = task.exit.unwrap();
     assert_eq!((exit.signal, exit.message.as_str()), (Some(9), "its cell was shut down"), "{exit:?}");
-    scene.cell.finish().await;
+    system.cell.finish().await;
 }

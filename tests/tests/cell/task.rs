@@ -53,7 +53,7 @@ async fn people_look_into_tasks_signal_and_restart_them() {
     cell.borough(&["task", "exec", "spoken/0", "--", "sh", "-c", "echo $WORD $BOROUGH_JOB; exit 7"])
         .await
         .ended(7)
-        .says("mellon spoken\n");
+        .prints("mellon spoken\n");
     cell.borough(&["task", "exec", "spoken/0", "--", "no-such-program"]).await.ended(127);
     cell.borough(&["task", "exec", "spoken/1", "--", "true"]).await.ended(255);
 

@@ -23,7 +23,7 @@ fn addresses(list: &Value) -> BTreeSet<String> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn the_web_example_comes_up_and_is_seen_the_same_everywhere() {
     let cell = TestCell::start(options!()).await;
-    let ran = cell.borough(&["job", "run", WEB]).await.ended(0).says("3/3 healthy");
+    let ran = cell.borough(&["job", "run", WEB]).await.ended(0).prints("3/3 healthy");
     let (endpoints, _) = cell.client().endpoint_list("tester", "web").await.unwrap();
     assert_eq!(endpoints.len(), 3);
     let grpc: BTreeSet<String> =

@@ -24,18 +24,19 @@ impl Auditor {
             TaskState::Held | TaskState::Assigned | TaskState::Starting | TaskState::Running
         );
         let takes = touched.placed.iter().any(|row| row.id == by && row.node == before.node);
-        let told = || format!("{task} (priority {own}, {:?}) gives way to {by} ({higher})", before.state);
+        let description =
+            || format!("{task} (priority {own}, {:?}) gives way to {by} ({higher})", before.state);
         let claimed = (own == higher || cascade) && within && !spared && self.claims(by, task);
         if claimed {
             self.note("reclaimed");
         }
-        self.require(own < higher || (claimed && own == higher), "evicted_priority", told);
-        self.require(!spared, "evicted_band", told);
-        self.require(!cascade || claimed, "evicted_cascade", told);
-        self.require(stood, "evicted_twice", told);
-        self.require(takes, "evicted_for_nobody", told);
+        self.require(own < higher || (claimed && own == higher), "evicted_priority", description);
+        self.require(!spared, "evicted_band", description);
+        self.require(!cascade || claimed, "evicted_cascade", description);
+        self.require(stood, "evicted_twice", description);
+        self.require(takes, "evicted_for_nobody", description);
         // A task that waits for victims may be evicted, and its gang with it.
-        self.require(before.promised || !self.gathers(before), "evicted_gathering", told);
+        self.require(before.promised || !self.gathers(before), "evicted_gathering", description);
     }
 
     /// Returns true if one task may reclaim the other's place: its queue, or an ancestor of that, has a guarantee, and
@@ -61,10 +62,10 @@ impl Auditor {
         let leaves = |other: &&TaskRow| {
             other.evicted.is_some_and(|evicted| evicted.by == row.id && evicted.attempt == row.incarnation)
         };
-        let beside = self.charged_on(node).find(leaves).map(|other| (other.id, other.state));
+        let conflicting = self.charged_on(node).find(leaves).map(|other| (other.id, other.state));
         self.note("promise_kept");
-        self.require(beside.is_none(), "promise_early", || {
-            format!("{} is {:?} on {node} beside {beside:?}", row.id, row.state)
+        self.require(conflicting.is_none(), "promise_early", || {
+            format!("{} is {:?} on {node} beside {conflicting:?}", row.id, row.state)
         });
     }
 }

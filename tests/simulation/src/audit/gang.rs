@@ -31,9 +31,9 @@ impl Auditor {
     }
 
     /// Members of a job that have a node, or had one and ended.
-    fn standing(&self, job: JobId) -> u32 {
-        let stands = |row: &&TaskRow| row.state != TaskState::Pending && !self.gathers(row);
-        u32::try_from(self.tasks_of(job).filter(stands).count()).unwrap_or(u32::MAX)
+    fn placed_members(&self, job: JobId) -> u32 {
+        let has_place = |row: &&TaskRow| row.state != TaskState::Pending && !self.gathers(row);
+        u32::try_from(self.tasks_of(job).filter(has_place).count()).unwrap_or(u32::MAX)
     }
 
     pub(super) fn tasks_of(&self, job: JobId) -> impl Iterator<Item = &TaskRow> {
@@ -44,11 +44,12 @@ impl Auditor {
     /// A gang is complete after one of its members was placed, and after its commit.
     pub(super) fn gang_check(&mut self, job: JobId, entry: &JournalEntry) {
         let least = self.min_members.get(&job).copied().unwrap_or(1);
-        let standing = self.standing(job);
+        let placed_members = self.placed_members(job);
         // This one replaces a member while another is being lost: the scheduler could not know that yet.
-        let lately = self.departed.get(&job).is_some_and(|at_ms| entry.at_ms - at_ms <= UNDER_WAY_MS);
-        self.require(standing >= least || lately, "gang_short", || {
-            format!("{job} is placed where {standing} of a gang of {least} have a node")
+        let recently_departed =
+            self.departed.get(&job).is_some_and(|at_ms| entry.at_ms - at_ms <= UNDER_WAY_MS);
+        self.require(placed_members >= least || recently_departed, "gang_short", || {
+            format!("{job} is placed where {placed_members} of a gang of {least} have a node")
         });
     }
 

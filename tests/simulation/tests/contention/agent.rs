@@ -50,7 +50,6 @@ struct Process {
     next_ms: i64,
 }
 
-/// One agent.
 pub struct Agent {
     cell: Arc<Cell>,
     machines: Arc<Machines>,
@@ -92,7 +91,7 @@ impl Agent {
                 Ok(()) => {}
                 Err(StoreError::Kv(_)) => self.pause(100).await,
                 Err(error) => {
-                    self.machines.wrong.lock().push(format!("{} hears {error:?}", self.node));
+                    self.machines.wrong.lock().push(format!("{} gets {error:?}", self.node));
                     self.pause(1_000).await;
                 }
             }
@@ -269,13 +268,16 @@ impl Agent {
     fn begun(&self, attempt: Attempt) {
         let mut running = self.machines.running.lock();
         let others = running.entry(attempt.0).or_default();
-        let beside = others.iter().find(|(node, _)| {
+        let conflicting = others.iter().find(|(node, _)| {
             self.cell
                 .mirror
                 .read(|state| state.nodes().get(node).is_some_and(|row| row.state == NodeState::Ready))
         });
-        if let Some(beside) = beside {
-            self.machines.wrong.lock().push(format!("{attempt:?} starts on {} beside {beside:?}", self.node));
+        if let Some(conflicting) = conflicting {
+            self.machines
+                .wrong
+                .lock()
+                .push(format!("{attempt:?} starts on {} beside {conflicting:?}", self.node));
         }
         others.insert((self.node, attempt.1));
     }
@@ -385,7 +387,7 @@ impl Agent {
                 ReportAnswer::Stop => self.stop(attempt),
                 ReportAnswer::Forget => drop(self.processes.remove(&attempt)),
                 ReportAnswer::Park | ReportAnswer::Refused(_) => {
-                    let text = format!("{} reports {report:?} and hears {answer:?}", self.node);
+                    let text = format!("{} reports {report:?} and gets {answer:?}", self.node);
                     self.machines.wrong.lock().push(text);
                 }
             }
@@ -398,10 +400,10 @@ impl Agent {
         let fence = self.fence();
         let present = self.processes.iter().filter(|(_, process)| process.phase != ReportPhase::Released);
         let present: Vec<Attempt> = present.map(|(attempt, _)| *attempt).collect();
-        let told = self.cell.change("node", "node_reported", async |tx, changes| {
+        let reported = self.cell.change("node", "node_reported", async |tx, changes| {
             node_reported(&writer_of(tx, changes.space(), fence).await?, changes, &present).await
         });
-        told.await?;
+        reported.await?;
         self.reported_ms = self.after(100, 300);
         Ok(())
     }

@@ -60,7 +60,6 @@ pub struct Cell {
     generation: u64,
     share: JournalShare,
     metrics: WorkerMetrics,
-    /// The workers' metrics.
     pub registry: Registry,
 }
 
@@ -100,7 +99,6 @@ fn queues_of(seed: u64) -> Vec<QueueSpec> {
 }
 
 impl Cell {
-    /// A new cell.
     pub async fn new(seed: u64) -> Arc<Self> {
         #[expect(clippy::disallowed_methods, reason = "the runtime's clock is the test's")]
         let clock: Arc<dyn Clock> = Arc::new(VirtualClock(tokio::time::Instant::now()));
@@ -150,7 +148,6 @@ impl Cell {
         })
     }
 
-    /// A new number.
     pub fn id(&self) -> u64 {
         self.ids.next_u64()
     }
@@ -193,7 +190,6 @@ impl Cell {
         Role { task, cancelled }
     }
 
-    /// Starts a controller.
     pub fn controller(self: &Arc<Self>) -> Role {
         let config = ControllerConfig {
             space: self.space.clone(),
@@ -263,7 +259,7 @@ impl Cell {
 /// Prints an entry on one line, for the analysis of a run.
 #[expect(clippy::print_stdout, reason = "asked for by BOROUGH_JOURNAL")]
 fn entry_print(number: usize, entry: &JournalEntry) {
-    let told = entry.deltas.iter().map(|delta| match delta {
+    let deltas = entry.deltas.iter().map(|delta| match delta {
         Delta::Task { row } => {
             format!("{} {:?} attempt {} on {:?}", row.id, row.state, row.incarnation, row.node)
         }
@@ -275,11 +271,10 @@ fn entry_print(number: usize, entry: &JournalEntry) {
         }
         other => format!("{:?}", other.key()),
     });
-    let told: Vec<String> = told.collect();
-    println!("{number} {} {} {}: {}", entry.at_ms, entry.actor, entry.action, told.join("; "));
+    let deltas: Vec<String> = deltas.collect();
+    println!("{number} {} {} {}: {}", entry.at_ms, entry.actor, entry.action, deltas.join("; "));
 }
 
-/// A running role.
 pub struct Role {
     task: JoinHandle<()>,
     cancelled: CancellationToken,

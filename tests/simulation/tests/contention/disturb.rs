@@ -33,7 +33,6 @@ pub struct Disturber {
 }
 
 impl Disturber {
-    /// Starts every role.
     pub fn new(cell: &Arc<Cell>, machines: &Arc<Machines>, seed: u64) -> Self {
         let workers = (0..WORKERS).map(|place| cell.worker(place, false)).collect();
         let controllers = vec![cell.controller(), cell.controller()];

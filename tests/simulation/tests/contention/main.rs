@@ -27,7 +27,7 @@ use agent::{Agent, Machines};
 use cell::Cell;
 use disturb::{Disturber, NODES};
 
-/// Runs by default.
+/// Seeds that a run without arguments tries.
 const SEEDS: u64 = 36;
 /// Events that must happen in some run.
 const EVENTS: &[&str] = &[
@@ -87,7 +87,6 @@ async fn run(seed: u64) -> Run {
     Run { met, wrong }
 }
 
-/// The workers' counters.
 fn stats(cell: &Cell) -> Met {
     let mut text = String::new();
     encode(&mut text, &cell.registry).unwrap();
@@ -106,7 +105,7 @@ fn run_alone(seed: u64) -> Run {
 #[test]
 fn four_workers_at_once_keep_every_rule() {
     let (count, met) = runs_make("contention", SEEDS, |seed| {
-        let panicked = |_| Run { met: Met::new(), wrong: vec!["panic: as told above".to_owned()] };
+        let panicked = |_| Run { met: Met::new(), wrong: vec!["panic: as printed above".to_owned()] };
         std::panic::catch_unwind(|| run_alone(seed)).unwrap_or_else(panicked)
     });
     if count >= 10 {

@@ -15,7 +15,7 @@ use borough_store::node::node_live_list;
 
 use crate::clock::WALL_BEGIN_MS;
 use crate::operator::Ledger;
-use crate::processes::Beside;
+use crate::processes::ConcurrentAttempt;
 use crate::world::{WORKERS, World};
 
 /// Entries of the journal per page.
@@ -91,7 +91,6 @@ impl Audit {
         &self.auditor.seen
     }
 
-    /// Checks everything.
     pub fn step(&mut self, world: &World) {
         self.journal(world);
         for twice in world.processes.twice_take() {
@@ -208,14 +207,14 @@ impl Audit {
     /// A new process is the only one of its task. The exception is a node that is lost, or has not reported since its
     /// return. An agent that is cut off keeps its attempts running, and nobody can know better.
     fn processes(&mut self, world: &World) {
-        for beside in world.processes.beside_take() {
+        for concurrent in world.processes.concurrent_take() {
             // A copy of a machine claims the node of the original.
             let ready = |machine: &str| {
                 let node = machine.strip_suffix("-twin").unwrap_or(machine);
                 self.node_by_name(node).is_some_and(|row| row.state == NodeState::Ready)
             };
-            if ready(&beside.machine) && ready(&beside.other_machine) {
-                let Beside { id, machine, other, other_machine } = beside;
+            if ready(&concurrent.machine) && ready(&concurrent.other_machine) {
+                let ConcurrentAttempt { id, machine, other, other_machine } = concurrent;
                 let what = format!("{id} begins on {machine} while attempt {other} runs on {other_machine}");
                 self.note(world.now_ms, "task_twice", what);
             }

@@ -20,8 +20,8 @@ const AWAY_MS: u64 = 6 * LOST_AFTER_MS;
 /// A fault that ends by itself at a time.
 enum Undo {
     Mend(Host, Host),
-    Room(Host),
-    DiskRoom(Host),
+    Descriptors(Host),
+    DiskSpace(Host),
     Begin(Host),
     CloneGone(Host),
     GateOpen,
@@ -41,7 +41,6 @@ impl Disturber {
         Self { plan: plan.clone(), next_ms: 2_000, undo: Vec::new(), met: std::collections::BTreeMap::new() }
     }
 
-    /// Begins every role.
     pub fn begin(&self, world: &mut World) {
         world.shared_address = self.plan.is_on("shared_address");
         (0..GATEWAYS).for_each(|number| world.gateway_begin(number));
@@ -66,7 +65,6 @@ impl Disturber {
         }
     }
 
-    /// Ends all faults.
     pub fn calm(&mut self, world: &mut World) {
         for (_, undo) in std::mem::take(&mut self.undo) {
             undone(world, undo);
@@ -129,12 +127,12 @@ impl Disturber {
             "half_close" => world.network.half_close(&node_at, &gateway_at),
             "descriptors" => {
                 world.network.full_set(&gateway_at, true);
-                self.later(world, long_ms, Undo::Room(gateway_at));
+                self.later(world, long_ms, Undo::Descriptors(gateway_at));
             }
             "agent_disk_full" => {
                 if let Some(machine) = world.machines.get(&node_at) {
                     machine.disk_full(true);
-                    self.later(world, long_ms, Undo::DiskRoom(node_at));
+                    self.later(world, long_ms, Undo::DiskSpace(node_at));
                 }
             }
             "clock_jump" => clock_jump(world),
@@ -186,8 +184,8 @@ fn clock_jump(world: &mut World) {
 fn undone(world: &mut World, undo: Undo) {
     match undo {
         Undo::Mend(one, other) => world.network.mend(&one, &other),
-        Undo::Room(host) => world.network.full_set(&host, false),
-        Undo::DiskRoom(host) => {
+        Undo::Descriptors(host) => world.network.full_set(&host, false),
+        Undo::DiskSpace(host) => {
             world.machines.get(&host).into_iter().for_each(|machine| machine.disk_full(false))
         }
         Undo::GateOpen => world.gate_set(true),

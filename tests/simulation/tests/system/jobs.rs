@@ -20,7 +20,6 @@ pub fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
 
-/// A random job.
 pub fn spec(rng: &dyn Rng) -> JobSpec {
     let user = name(USERS[index(rng, USERS.len())]);
     let job = name(&format!("job-{}", below(rng, NAMES)));

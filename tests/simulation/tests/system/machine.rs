@@ -24,7 +24,6 @@ use crate::processes::Processes;
 use crate::random::below;
 use crate::trace::Trace;
 
-/// SIGTERM.
 const SIGTERM: i32 = 15;
 /// Milliseconds after which a stopped process has ended, or is killed.
 const STOP_MAX_MS: u64 = 800;

@@ -20,7 +20,7 @@ use tonic::transport::server::Connected;
 use crate::clock::RoleTime;
 use crate::random::below;
 use crate::trace::{Trace, hash};
-use crate::wire::{Reader, Said};
+use crate::wire::{Decoded, Reader};
 
 /// A host, by its name.
 pub type Host = Arc<str>;
@@ -296,14 +296,14 @@ impl Network {
         self.0.lock().met.clone()
     }
 
-    fn said(&self, name: &str, said: &[Said]) {
+    fn decoded(&self, name: &str, decoded: &[Decoded]) {
         let mut state = self.0.lock();
-        for said in said {
-            match said {
-                Said::Frame(kind, stream) => {
+        for decoded in decoded {
+            match decoded {
+                Decoded::Frame(kind, stream) => {
                     state.trace.note(format_args!("{name} frame {kind} of {stream}"))
                 }
-                Said::Message(stream, bytes) => {
+                Decoded::Message(stream, bytes) => {
                     let length = bytes.len();
                     state
                         .trace
@@ -377,7 +377,7 @@ impl AsyncWrite for SimStream {
             half.writer = Some(context.waker().clone());
             return Poll::Pending;
         }
-        let said = half.wire.read(bytes);
+        let decoded = half.wire.read(bytes);
         let at_ms = (self.time.now_ms() + delay_ms).max(half.last_ms);
         half.last_ms = at_ms;
         half.bytes += bytes.len();
@@ -385,7 +385,7 @@ impl AsyncWrite for SimStream {
         half.reader.take().into_iter().for_each(Waker::wake);
         let (name, flight) = (half.name.clone(), half.bytes);
         drop(half);
-        self.network.said(&name, &said);
+        self.network.decoded(&name, &decoded);
         let mut state = self.network.0.lock();
         state.flight_max = state.flight_max.max(flight);
         Poll::Ready(Ok(bytes.len()))

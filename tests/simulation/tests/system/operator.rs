@@ -40,7 +40,6 @@ pub struct Desk {
     pub calm: Arc<AtomicBool>,
 }
 
-/// One operator.
 pub struct Operator {
     client: Client,
     desk: Desk,

@@ -6,7 +6,7 @@ use borough_simulation::seeds::{Run, coverage_check, number, runs_make};
 
 use crate::run::{Outcome, run};
 
-/// Runs by default.
+/// Seeds that a run without arguments tries.
 const SEEDS: u64 = 12;
 /// The seed that a child runs.
 const CHILD: &str = "BOROUGH_SYSTEM_CHILD";

@@ -16,12 +16,12 @@ struct Running {
     running: BTreeMap<AttemptId, BTreeSet<String>>,
     /// Attempts that began on a second machine while they ran on the first.
     twice: Vec<String>,
-    beside: Vec<Beside>,
+    concurrent: Vec<ConcurrentAttempt>,
 }
 
 /// A process that began while another attempt of its task ran on another machine.
 #[derive(Clone, Debug)]
-pub struct Beside {
+pub struct ConcurrentAttempt {
     pub id: AttemptId,
     pub machine: String,
     pub other: u64,
@@ -41,14 +41,11 @@ impl Processes {
         let of_task = state.running.iter();
         let of_task = of_task.filter(|(other, _)| other.job_id == id.job_id && other.index == id.index);
         let elsewhere = of_task.flat_map(|(other, on)| on.iter().map(|at| (other.incarnation, at.clone())));
-        let beside = elsewhere.filter(|(_, at)| at != machine).map(|(other, other_machine)| Beside {
-            id: id.clone(),
-            machine: machine.to_owned(),
-            other,
-            other_machine,
+        let concurrent = elsewhere.filter(|(_, at)| at != machine).map(|(other, other_machine)| {
+            ConcurrentAttempt { id: id.clone(), machine: machine.to_owned(), other, other_machine }
         });
-        let beside: Vec<Beside> = beside.collect();
-        state.beside.extend(beside);
+        let concurrent: Vec<ConcurrentAttempt> = concurrent.collect();
+        state.concurrent.extend(concurrent);
     }
 
     /// Records that an attempt has ended on a machine.
@@ -67,13 +64,13 @@ impl Processes {
         std::mem::take(&mut self.0.lock().twice)
     }
 
-    /// Returns true if [`Processes::beside_take`] would return something.
-    pub fn beside_any(&self) -> bool {
-        !self.0.lock().beside.is_empty()
+    /// Returns true if [`Processes::concurrent_take`] would return something.
+    pub fn concurrent_any(&self) -> bool {
+        !self.0.lock().concurrent.is_empty()
     }
 
     /// The processes that began together with another attempt of their task since the last call.
-    pub fn beside_take(&self) -> Vec<Beside> {
-        std::mem::take(&mut self.0.lock().beside)
+    pub fn concurrent_take(&self) -> Vec<ConcurrentAttempt> {
+        std::mem::take(&mut self.0.lock().concurrent)
     }
 }

@@ -8,7 +8,6 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::clock::RoleTime;
 
-/// A running role.
 pub struct Role {
     runtime: Option<Runtime>,
     time: RoleTime,

@@ -14,7 +14,7 @@ use crate::random::rng_of;
 use crate::trace::Trace;
 use crate::world::{TICK_MS, World};
 
-/// Milliseconds of faults.
+/// How long a run injects faults, in milliseconds.
 const TROUBLE_MS: u64 = 25_000;
 /// Milliseconds after which a calm cell is at rest: back-offs, leases, tolerances and cool-downs are all below.
 const PATIENCE_MS: u64 = 90_000;
@@ -39,7 +39,6 @@ pub struct Outcome {
     pub simulated_ms: u64,
 }
 
-/// Makes one run.
 pub fn run(seed: u64) -> Outcome {
     let trace = Trace::new(std::env::var_os("BOROUGH_TRACE").is_some());
     let plan = Plan::usual();
@@ -76,7 +75,7 @@ pub fn run(seed: u64) -> Outcome {
 
 fn look(world: &mut World, audit: &mut Audit) {
     // A process that begins together with another attempt is judged by the nodes of this moment, not of the next check.
-    if world.now_ms.is_multiple_of(LOOK_MS) || world.processes.beside_any() {
+    if world.now_ms.is_multiple_of(LOOK_MS) || world.processes.concurrent_any() {
         audit.step(world);
     }
     if world.now_ms.is_multiple_of(ROWS_MS) {

@@ -28,7 +28,6 @@ impl Trace {
         self.0.lock().now_ms = now_ms;
     }
 
-    /// Writes a line.
     #[expect(clippy::print_stdout, reason = "asked for by BOROUGH_TRACE")]
     pub fn note(&self, what: fmt::Arguments<'_>) {
         let mut state = self.0.lock();

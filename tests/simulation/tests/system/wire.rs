@@ -9,16 +9,14 @@ const FRAME_HEADER: usize = 9;
 const DATA: u8 = 0;
 const MESSAGE_HEADER: usize = 5;
 
-/// A decoded part.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum Decoded {
     /// A frame without data: its type and stream.
     Frame(u8, u32),
     /// A whole gRPC message of a stream.
     Message(u32, Vec<u8>),
 }
 
-/// Reads one direction.
 #[derive(Debug, Default)]
 pub struct Reader {
     begun: bool,
@@ -28,7 +26,7 @@ pub struct Reader {
 
 impl Reader {
     /// Adds bytes and returns what is complete.
-    pub fn read(&mut self, bytes: &[u8]) -> Vec<Said> {
+    pub fn read(&mut self, bytes: &[u8]) -> Vec<Decoded> {
         self.bytes.extend_from_slice(bytes);
         if !self.begun && self.bytes.len() >= FRAME_HEADER {
             if self.bytes.starts_with(&PREFACE[..FRAME_HEADER]) {
@@ -39,7 +37,7 @@ impl Reader {
             }
             self.begun = true;
         }
-        let mut said = Vec::new();
+        let mut decoded = Vec::new();
         let mut read = 0;
         while self.begun && self.bytes.len() - read >= FRAME_HEADER {
             let head = &self.bytes[read..read + FRAME_HEADER];
@@ -51,9 +49,9 @@ impl Reader {
             }
             let payload = &self.bytes[read + FRAME_HEADER..read + FRAME_HEADER + length];
             if kind == DATA {
-                data(self.messages.entry(stream).or_default(), stream, payload, &mut said);
+                data(self.messages.entry(stream).or_default(), stream, payload, &mut decoded);
             } else {
-                said.push(Said::Frame(kind, stream));
+                decoded.push(Decoded::Frame(kind, stream));
             }
             // RST_STREAM, or the end of the stream.
             if kind == 3 || (kind <= 1 && flags & 1 != 0) {
@@ -62,11 +60,11 @@ impl Reader {
             read += FRAME_HEADER + length;
         }
         self.bytes.drain(..read);
-        said
+        decoded
     }
 }
 
-fn data(message: &mut Vec<u8>, stream: u32, payload: &[u8], said: &mut Vec<Said>) {
+fn data(message: &mut Vec<u8>, stream: u32, payload: &[u8], decoded: &mut Vec<Decoded>) {
     message.extend_from_slice(payload);
     while message.len() >= MESSAGE_HEADER {
         let length = u32::from_be_bytes([message[1], message[2], message[3], message[4]]);
@@ -75,6 +73,6 @@ fn data(message: &mut Vec<u8>, stream: u32, payload: &[u8], said: &mut Vec<Said>
             return;
         }
         let rest = message.split_off(whole);
-        said.push(Said::Message(stream, std::mem::replace(message, rest)));
+        decoded.push(Decoded::Message(stream, std::mem::replace(message, rest)));
     }
 }

@@ -52,7 +52,6 @@ const LEASE_MS: u64 = 2_000;
 /// Milliseconds a job is kept after its end: longer than any node is away.
 const JOB_RETENTION_MS: u64 = 60_000;
 
-/// The world.
 pub struct World {
     pub seed: u64,
     /// Milliseconds since the beginning.
@@ -230,7 +229,6 @@ impl World {
         }
     }
 
-    /// Starts gateway `number`.
     pub fn gateway_begin(&mut self, number: usize) {
         let host = gateway_host(number);
         let (db, rng) = self.of_role();
@@ -288,7 +286,6 @@ impl World {
         });
     }
 
-    /// Starts controller `number`.
     pub fn controller_begin(&mut self, number: usize) {
         let (db, rng) = self.of_role();
         let config = ControllerConfig {
