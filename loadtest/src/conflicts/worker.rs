@@ -136,7 +136,8 @@ impl ModelPool {
         let flight = timed(&mut decide_s, || {
             let queue = worker.view.snapshot.pending_in(&worker.queue, NOW_MS, worker.batch_size.batch());
             let seed = PLAN_SEED.wrapping_add(worker.collisions);
-            let start_offset = StartOffset { seed, beyond: worker.batch_size.beyond(), ..worker.start_offset };
+            let start_offset =
+                StartOffset { seed, beyond: worker.batch_size.beyond(), ..worker.start_offset };
             let plan = plan_from(
                 worker.view.snapshot.tables(),
                 &queue,
