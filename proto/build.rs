@@ -7,8 +7,8 @@ use std::{env, fs};
 use prost::Message as _;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let services = ["agent", "cell", "common", "job", "name", "node", "task", "watch"];
-    let files: Vec<String> = services.iter().map(|name| format!("borough/v1/{name}.proto")).collect();
+    let names = ["agent", "cell", "common", "job", "name", "node", "task", "watch"];
+    let files: Vec<String> = names.iter().map(|name| format!("borough/v1/{name}.proto")).collect();
     println!("cargo:rerun-if-changed=borough");
     let descriptors = protox::compile(&files, ["."])?;
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);

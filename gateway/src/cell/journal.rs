@@ -74,11 +74,11 @@ pub(super) async fn journal_follow(cell: Arc<CellContext>) {
             Ok((kept, most)) => {
                 cell.journal.note(kept, most);
                 if kept >= most {
-                    tracing::warn!(cell = %cell.name, kept, most, "no work is admitted: nobody trims the journal");
+                    tracing::warn!(cell = %cell.name, kept, most, "the gateway admits no work: no controller trims the journal");
                 }
             }
             Err(error) => {
-                tracing::debug!(cell = %cell.name, error = %error_chain(&error), "journal not measured")
+                tracing::debug!(cell = %cell.name, error = %error_chain(&error), "the size of the journal cannot be read")
             }
         }
         tokio::time::sleep(LOOK).await;

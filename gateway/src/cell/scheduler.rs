@@ -43,7 +43,7 @@ impl SchedulerMirror {
         let snapshot = Arc::clone(&self.snapshot).lock_owned().await;
         let answered = tokio::task::spawn_blocking(move || question(&snapshot)).await;
         answered.map_err(|error| {
-            tracing::error!(%error, "a question to the scheduler was not answered");
+            tracing::error!(%error, "the scheduler's code has failed on a question");
             Status::internal("the scheduler's code has failed on this question: see the gateway's log")
         })
     }

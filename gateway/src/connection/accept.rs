@@ -34,7 +34,7 @@ pub(crate) fn connections_accept(
                     let Some((mark, evicted)) = connections.admit(peer.ip()) else { continue };
                     // Without this, a small message waits up to 40 ms for the acknowledgement of the one before.
                     if let Err(error) = stream.set_nodelay(true) {
-                        tracing::debug!(%error, "a connection has gone before it was answered");
+                        tracing::debug!(%error, "the client has closed a connection already");
                     }
                     let deadline = tokio::time::sleep(connections.0.limits.unauthenticated_for);
                     let evicted = Some(Box::pin(evicted.cancelled_owned()));
@@ -42,7 +42,7 @@ pub(crate) fn connections_accept(
                 }
                 Err(error) => {
                     if !std::mem::replace(&mut failing, true) {
-                        tracing::warn!(%error, "a connection was not accepted; those without a token give way");
+                        tracing::warn!(%error, "the gateway cannot accept a connection; it closes connections without a token");
                     }
                     connections.shed();
                     tokio::time::sleep(ACCEPT_PAUSE).await;

@@ -183,7 +183,7 @@ impl Gateway {
             let router = match reflection_service() {
                 Ok(reflection) => router.add_service(reflection),
                 Err(error) => {
-                    tracing::error!(%error, "the descriptors of the API cannot be read; there is no reflection");
+                    tracing::error!(%error, "the descriptors of the API cannot be read; the gateway offers no reflection");
                     router
                 }
             };
@@ -266,7 +266,7 @@ async fn grpc_answer<I, C>(
     tokio::select! {
         outcome = router.serve_with_incoming(incoming) => {
             // The stream of connections has no end and no errors, so this future has none either.
-            tracing::error!(?outcome, "gRPC is no longer answered");
+            tracing::error!(?outcome, "the gateway no longer answers gRPC");
         }
         () = cancelled.cancelled() => {}
     }

@@ -260,7 +260,7 @@ impl AgentSession {
             let Some(chunk) = chunk else { return Some(()) };
             for (attempt, bytes) in &chunk.set_aside {
                 self.cell.sessions.metrics.set_aside(&self.cell.name);
-                tracing::error!(node = %self.name, ?attempt, bytes, "too long for any message: set aside");
+                tracing::error!(node = %self.name, ?attempt, bytes, "an attempt that is too long for any message is left out");
             }
             self.forgotten(&chunk.forgotten);
             if chunk.message.sequence > 0 {

@@ -40,7 +40,7 @@ pub async fn live_renew(
             match beats_write(&cell, chunk).await {
                 Ok(renewed) => superseded_end(&cell, chunk, &renewed),
                 Err(error) => {
-                    tracing::warn!(cell = %cell.name, error = %error_chain(&error), "leases of nodes were not renewed");
+                    tracing::warn!(cell = %cell.name, error = %error_chain(&error), "the gateway cannot renew the leases of nodes");
                 }
             }
         }

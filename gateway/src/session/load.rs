@@ -36,7 +36,7 @@ pub async fn loads_write(cell: Arc<CellContext>, cancelled: CancellationToken) {
                 |(session, measured): &(Arc<RegisteredSession>, ReportedLoad)| (session.fence(), *measured);
             let reports: BTreeMap<SessionFence, ReportedLoad> = chunk.iter().map(report).collect();
             if let Err(error) = reports_write(&cell, &reports).await {
-                tracing::warn!(cell = %cell.name, error = %error_chain(&error), "loads of nodes wait");
+                tracing::warn!(cell = %cell.name, error = %error_chain(&error), "the gateway cannot write the loads of nodes yet");
                 chunk.iter().for_each(|(session, measured)| session.load_return(*measured));
             }
         }

@@ -260,7 +260,7 @@ impl RegistrationWriter {
                 node = pending.node(),
                 what = pending.what(),
                 error = %error_chain(&**error),
-                "refused and set aside"
+                "the store refused an item; the gateway has dropped it"
             );
         }
         match pending {

@@ -222,7 +222,7 @@ impl ReportBatches {
             node = %fence.node,
             session = fence.session,
             error = %error_chain(&**error),
-            "a report was refused and set aside"
+            "the store refused a report; the session ends"
         );
         applied.send(Err(Unapplied::NotWritten(NotWritten::Refused(Arc::clone(error))))).ok();
     }

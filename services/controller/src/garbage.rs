@@ -101,7 +101,9 @@ pub async fn tidy(executor: &ActionExecutor, jobs: Vec<JobId>) -> StoreResult<()
     for job in jobs {
         match executor.job_forget(job).await {
             // Its last tasks are not gone yet: the next pass finds it again.
-            Err(StoreError::Refused { reason }) => tracing::debug!(reason, "a job is not forgotten yet"),
+            Err(StoreError::Refused { reason }) => {
+                tracing::debug!(reason, "the controller cannot forget a job yet")
+            }
             other => other?,
         }
     }

@@ -65,7 +65,7 @@ pub fn machine_id(path: &Path) -> String {
     match AgentIdentity::new(DurableId(0), &text) {
         Ok(_) => text,
         Err(_) => {
-            tracing::warn!(path = %path.display(), "is no machine id: the machine counts as one without");
+            tracing::warn!(path = %path.display(), "the file contains no machine id: the agent goes on without one");
             String::new()
         }
     }

@@ -148,7 +148,7 @@ impl StateDir {
         let task_directory = self.tasks.as_ref().map(|tasks| tasks.join(id.to_string()));
         for work in [target.join(WORK_DIR)].into_iter().chain(task_directory) {
             if let Err(error) = tree_remove(&work) {
-                tracing::warn!(attempt = %id, path = %work.display(), %error, "not removed yet");
+                tracing::warn!(attempt = %id, path = %work.display(), %error, "a directory of an ended attempt cannot be removed yet");
             }
         }
         for name in [SPEC_FILE, ASSIGNMENT_FILE, SIGNALS_FILE] {

@@ -208,7 +208,7 @@ impl Agent {
                 self.desired.forgotten(id);
             }
             OrderDone::Forget(Err(error)) => {
-                tracing::warn!(attempt = %id, %error, "cannot set its files aside yet")
+                tracing::warn!(attempt = %id, %error, "the files of an attempt cannot be moved aside yet")
             }
         }
     }
@@ -273,7 +273,7 @@ impl Agent {
         for (id, attempt) in &mut self.state.attempts {
             let now = parked.contains(id);
             if now && !attempt.parked {
-                tracing::warn!(attempt = %id, "parked: it runs, and the control plane does not know it");
+                tracing::warn!(attempt = %id, "an attempt runs that the control plane does not know: the agent parks it");
             }
             attempt.parked = now;
         }

@@ -51,7 +51,7 @@ pub(super) fn confine_begin(agent: &mut Agent) {
 /// Moves an attempt and returns its cores. A refused move (say, of an attempt that has just ended) is not tried again.
 fn attempt_move(attempt: CgroupMove) -> (AttemptId, Vec<u32>) {
     if let Err(error) = attempt.leaf.cpus_set(&list_text(&attempt.cores)) {
-        tracing::warn!(attempt = %attempt.id, %error, "its cgroup stays on its cores");
+        tracing::warn!(attempt = %attempt.id, %error, "the cgroup of an attempt stays on its cores");
     }
     let pinned = Pinned { cpus: attempt.cores.clone() };
     let mut seen = BTreeSet::new();

@@ -214,7 +214,7 @@ impl Machine for Real {
             let signal = match written {
                 Ok(()) => Signal::USR1,
                 Err(error) => {
-                    tracing::warn!(attempt = %id, %error, "cannot write how it is to stop: it stops as its spec says");
+                    tracing::warn!(attempt = %id, %error, "the order to stop cannot be written: the attempt stops by its spec");
                     Signal::USR2
                 }
             };
@@ -279,7 +279,7 @@ impl Machine for Real {
             let ended = state.ended_list().unwrap_or_default();
             for id in decide::retention::excess(ended, limits, now_ms) {
                 if let Err(error) = state.ended_remove(&id) {
-                    tracing::warn!(attempt = %id, %error, "cannot remove its logs");
+                    tracing::warn!(attempt = %id, %error, "the logs of an attempt cannot be removed");
                 }
             }
         });

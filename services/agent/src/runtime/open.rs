@@ -251,7 +251,7 @@ fn base_prepare(host: &Host, relative: &Path, cpu_millis: u64) -> CgroupRoot {
         tracing::warn!(missing, "a cgroup hierarchy cannot be used");
     }
     if let Err(error) = base.leaf(SHIMS_LEAF, CgroupLimits::default()).create() {
-        tracing::warn!(%error, "no cgroup for shims: they stay in that of the agent");
+        tracing::warn!(%error, "no cgroup for shims: they stay in the agent's cgroup");
     }
     base
 }
@@ -298,7 +298,7 @@ fn attempt_adopt(agent: &mut Agent, id: AttemptId) {
         let at_ms = agent.config.clock.wall_ms();
         let exit = ExitRecord { message: REBOOTED.to_owned(), at_ms, ..ExitRecord::default() };
         if let Err(error) = agent.machine.end_write(&id, &mut attempt.record, exit) {
-            tracing::warn!(attempt = %id, %error, "cannot write down its end");
+            tracing::warn!(attempt = %id, %error, "the end of an attempt cannot be recorded");
         }
     } else if open && let Some(shim) = attempt.record.shim {
         let alive = agent.machine.adopt(shim, &id);

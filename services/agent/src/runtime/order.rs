@@ -27,7 +27,7 @@ pub(super) fn perform(agent: &mut Agent, effect: Effect) {
         Effect::Clean(id) => {
             let Some(attempt) = agent.state.attempts.get_mut(&id) else { return };
             attempt.busy = true;
-            tracing::warn!(attempt = %id, "its shim is gone; ending what is left of it");
+            tracing::warn!(attempt = %id, "the shim is gone; the agent ends the attempt's processes");
             agent.machine.clean(id);
         }
         Effect::Forget(id) => forget(agent, id),
@@ -74,7 +74,7 @@ fn start(agent: &mut Agent, id: AttemptId, assignment: Arc<v1::Assignment>) {
 fn decline(agent: &mut Agent, id: &AttemptId, reason: Option<String>) {
     if agent.state.attempts.get(id).is_none_or(|attempt| attempt.shim == ShimState::None) {
         if let Err(error) = agent.machine.decline(id) {
-            tracing::warn!(attempt = %id, %error, "cannot write down that it was stopped before it was started");
+            tracing::warn!(attempt = %id, %error, "the stop of an attempt before its start cannot be recorded");
         }
         agent.state.attempts.insert(id.clone(), AttemptState::default());
     }
@@ -93,7 +93,7 @@ pub(super) fn attempt_end(agent: &mut Agent, id: &AttemptId, start_error: Option
     attempt.shim = ShimState::Gone;
     // A record that cannot be written is kept in memory until this agent ends, and is reported before that.
     if let Err(error) = agent.machine.end_write(id, &mut attempt.record, exit) {
-        tracing::warn!(attempt = %id, %error, "cannot write down its end");
+        tracing::warn!(attempt = %id, %error, "the end of an attempt cannot be recorded");
     }
 }
 

@@ -37,7 +37,7 @@ impl OwnRecord {
         match process_record(directory, ProcessKind::Agent, *process, cgroups.clone()) {
             Ok(made) => (self.made, self.wanted) = (Some(made), None),
             Err(error) => {
-                tracing::warn!(%error, "not recorded for the guard yet: if that ends now, this agent goes on");
+                tracing::warn!(%error, "the guard has no record of this agent yet: if the guard ends now, the agent goes on");
             }
         }
     }

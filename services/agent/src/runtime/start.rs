@@ -109,7 +109,7 @@ impl Starter {
     }
 
     async fn clean_failed(&self, id: &AttemptId, reason: &str) {
-        tracing::error!(attempt = %id, reason, "cannot clean up; trying again");
+        tracing::error!(attempt = %id, reason, "the processes of an attempt cannot be ended; the agent tries again");
         tokio::time::sleep(RETRY_PAUSE).await;
     }
 }

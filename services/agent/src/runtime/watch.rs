@@ -38,7 +38,7 @@ impl DirectoryWatch {
                 Self(Some(shared))
             }
             Err(error) => {
-                tracing::warn!(%error, "no inotify: changes of tasks are seen later");
+                tracing::warn!(%error, "no inotify: the agent notices changes of tasks later");
                 Self(None)
             }
         }
@@ -57,7 +57,9 @@ impl DirectoryWatch {
         let what = WatchFlags::MOVED_TO | WatchFlags::CLOSE_WRITE;
         match inotify::add_watch(shared.inotify.get_ref(), directory, what) {
             Ok(number) => drop(attempts.insert(number, id.clone())),
-            Err(error) => tracing::warn!(attempt = %id, %error, "not watched: its changes are seen later"),
+            Err(error) => {
+                tracing::warn!(attempt = %id, %error, "an attempt is not watched: the agent notices its changes later")
+            }
         }
     }
 

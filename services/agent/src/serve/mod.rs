@@ -112,7 +112,7 @@ impl Serving {
                 let control = outbox.control.clone();
                 tokio::spawn(async move { control.send(answer(Answer::Result(result))).await });
             }
-            _ => tracing::warn!("a message of the gateway that this version does not know"),
+            _ => tracing::warn!("the gateway has sent a message that this version does not know"),
         }
     }
 

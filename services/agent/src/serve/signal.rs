@@ -85,7 +85,7 @@ fn send_once(
     let remember = |sent: &[SignalSent]| {
         if let Err(error) = write(sent) {
             // Memory has it. Only a restarted agent would send it again.
-            tracing::warn!(%error, "the signals of an attempt cannot be written");
+            tracing::warn!(%error, "the order to signal an attempt cannot be written");
         }
     };
     remember(sent);

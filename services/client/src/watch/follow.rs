@@ -135,7 +135,7 @@ impl<F: WatchFeed> WatchFollower<F> {
         if self.client.config().watch_attempts_max.is_some_and(|most| self.attempts >= most) {
             return Err(self.client.unreachable_after(self.attempts, status));
         }
-        tracing::debug!(attempts = self.attempts, status = ?status, "watch broken, opening it again");
+        tracing::debug!(attempts = self.attempts, status = ?status, "a watch has failed; the client opens it again");
         self.pause().await;
         Ok(self.resumption.in_snapshot().then_some(Followed::SnapshotVoid))
     }

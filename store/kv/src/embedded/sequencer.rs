@@ -328,7 +328,7 @@ impl Sequencer {
             }
         };
         if !std::mem::replace(&mut self.refusing, true) {
-            tracing::warn!(%error, "the store refuses commits until it has what it is short of");
+            tracing::warn!(%error, "the store refuses commits until the shortage ends");
         }
         self.shared.state_set(EngineState::Refusing(error.clone()));
         if let Some(durable) = &mut self.durable {

@@ -184,5 +184,5 @@ impl MirrorFollower {
 
 fn failure_log(cell: &CellSpace, failures: u32, error: &StoreError) {
     let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
-    tracing::warn!(%cell, failures, %error, cause, "mirror cannot read the store; serving what it last knew");
+    tracing::warn!(%cell, failures, %error, cause, "the mirror cannot read the store; it serves its last state");
 }
