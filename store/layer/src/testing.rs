@@ -1,12 +1,11 @@
 //! A store in memory for the crate's own tests, and shorthands for what every test needs.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use borough_kv::env::{Clock, ManualClock, SeededRng};
 use borough_kv::{Database, EmbeddedEngine, FaultEngine, FaultPlan, Idempotency, Transaction};
-use borough_model::job::{JobKind, JobSpec, LogSpec, RestartMode, RestartSpec, TaskSpec};
+use borough_model::job::{JobKind, JobSpec, LogSpec, RestartMode, RestartSpec};
 use borough_model::{Name, RequestId, Resources};
 
 use crate::cell::{CellMeta, cell_create};
@@ -38,50 +37,14 @@ pub(crate) fn name(text: &str) -> Name {
 }
 
 pub(crate) fn job_spec(user: Name, name: Name) -> JobSpec {
-    JobSpec {
-        user,
-        name,
-        kind: JobKind::Service,
-        priority: 200,
-        count: 1,
-        min_member: 1,
-        after: Vec::new(),
-        constraints: Vec::new(),
-        spread: Vec::new(),
-        affinity: Vec::new(),
-        tolerations: Vec::new(),
-        scheduler: None,
-        profile: None,
-        gang: None,
-        queue: None,
-        preemption: None,
-        task: TaskSpec {
-            command: vec!["true".to_owned()],
-            environment: BTreeMap::new(),
-            working_directory: None,
-            resources: Resources::default(),
-            ports: Vec::new(),
-            health: None,
-            grace_ms: 0,
-            log: LogSpec { file_bytes_max: 1, files_max: 1 },
-            weight: 1,
-            device_selectors: BTreeMap::new(),
-            within: None,
-            packages: Vec::new(),
-            exclusive_cores: false,
-        },
-        overrides: BTreeMap::new(),
-        restart: RestartSpec {
-            mode: RestartMode::Never,
-            attempts_max: None,
-            backoff_initial_ms: 1,
-            backoff_max_ms: 1,
-            reset_after_ms: 1,
-        },
-        drain_delay_ms: 0,
-        lost_after_ms: None,
-        labels: BTreeMap::new(),
-    }
+    let mut spec = JobSpec::defaults(user, name, JobKind::Service, vec!["true".to_owned()]);
+    spec.task.resources = Resources::default();
+    spec.task.grace_ms = 0;
+    spec.task.log = LogSpec { file_bytes_max: 1, files_max: 1 };
+    let mode = RestartMode::Never;
+    spec.restart =
+        RestartSpec { mode, attempts_max: None, backoff_initial_ms: 1, backoff_max_ms: 1, reset_after_ms: 1 };
+    spec
 }
 
 /// A change by a test.

@@ -18,6 +18,8 @@ pub enum JobVerb {
     },
     /// Check a job file without asking a cell
     Validate(FileArguments),
+    /// Print the JSON Schema of job files, for editors
+    Schema,
     /// Show what `job run` would change, and where tasks would go
     #[command(after_help = "Exit codes: 0 no change, 1 change, 255 error")]
     Plan(FileArguments),
@@ -106,7 +108,7 @@ pub struct StopArguments {
 
 /// A duration as in job files.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    crate::jobfile::duration_ms(text).map(Duration::from_millis)
+    borough_model::job::file::duration_ms(text).map(Duration::from_millis)
 }
 
 pub(crate) fn pair(text: &str) -> Result<(String, String), String> {

@@ -31,6 +31,7 @@ fn the_definition_is_consistent() {
 fn every_verb_of_the_documentation_is_there() {
     for line in [
         "borough job init",
+        "borough job schema",
         "borough job validate web.yaml",
         "borough job plan web.jsonnet --ext-str a=b --tla-str c=d",
         "borough job run web.yaml --detach",

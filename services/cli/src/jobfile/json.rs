@@ -1,7 +1,8 @@
 //! JSON with places: what serde does not keep. RFC 8259, nothing more: no comments, no trailing commas, no NaN.
 
-use super::problem::{Position, Problem};
-use super::tree::{DEPTH_MAX, NODES_MAX, TreeKey, TreeNode, TreeValue, duplicates};
+use borough_model::job::file::{
+    DEPTH_MAX, NODES_MAX, Position, Problem, TreeKey, TreeNode, TreeValue, duplicates,
+};
 
 /// The tree of a JSON text, or the first thing that is wrong with it. Duplicate keys are reported all at once.
 pub(super) fn json_read(text: &str) -> Result<TreeNode, Vec<Problem>> {

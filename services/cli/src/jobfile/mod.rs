@@ -1,26 +1,19 @@
-//! Job files: YAML, JSON and Jsonnet, read into one tree with places, from there into the model's spec.
+//! Job files: YAML, JSON and Jsonnet, read into one tree with places. The model makes the spec of it.
 //!
-//! Amounts and durations carry units, every field that is unknown or cannot be taken is named with its place, and all
-//! problems of a file are reported at once. Jsonnet is evaluated in a bounded process of its own.
+//! All problems of a file are reported at once. Jsonnet is evaluated in a bounded process of its own.
 
-mod decode;
-mod duration;
 mod json;
 mod jsonnet;
 mod problem;
-mod reader;
 mod starter;
-mod suggest;
-mod tree;
 mod yaml;
 
 #[cfg(test)]
 mod tests;
 
-pub use duration::duration_ms;
 pub use jsonnet::{EvaluateArguments, evaluate};
-pub use problem::{JobFileError, Position, Problem};
-pub use starter::STARTER;
+pub use problem::JobFileError;
+pub use starter::starter;
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -67,7 +60,7 @@ pub async fn load(path: &Path, options: &LoadOptions) -> Result<LoadedFile, JobF
         _ if path == Path::new("-") => yaml::yaml_read(&text_read(path)?).map_err(problems)?,
         _ => return Err(JobFileError::Extension { path: path.to_owned() }),
     };
-    let (spec, notes) = decode::spec_decode(&tree, &options.caller).map_err(problems)?;
+    let (spec, notes) = JobSpec::from_file(&tree, &options.caller).map_err(problems)?;
     Ok(LoadedFile { spec, notes })
 }
 

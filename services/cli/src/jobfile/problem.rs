@@ -1,49 +1,8 @@
 //! What is wrong with a job file: one line each, with the place, the value, and what would be accepted.
 
-use std::fmt;
 use std::path::PathBuf;
 
-use super::tree::TreeNode;
-
-/// A place in a file, both numbers from 1; columns count characters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position {
-    /// Line.
-    pub line: u32,
-    /// Column.
-    pub column: u32,
-}
-
-impl Position {
-    /// The place of byte `offset` of `text`.
-    pub(super) fn of(text: &str, offset: usize) -> Self {
-        let before = text.get(..offset).unwrap_or(text);
-        let line_start = before.rfind('\n').map_or(0, |end| end + 1);
-        let line = before.bytes().filter(|&byte| byte == b'\n').count();
-        let column = before.get(line_start..).unwrap_or_default().chars().count();
-        let number = |count: usize| u32::try_from(count + 1).unwrap_or(u32::MAX);
-        Self { line: number(line), column: number(column) }
-    }
-}
-
-/// One thing that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// Where; absent where it cannot be told.
-    pub at: Option<Position>,
-    /// What, and what would be accepted.
-    pub message: String,
-}
-
-impl Problem {
-    pub(super) fn at(at: Option<Position>, message: impl Into<String>) -> Self {
-        Self { at, message: message.into() }
-    }
-
-    pub(super) fn of(node: &TreeNode, message: impl Into<String>) -> Self {
-        Self::at(node.at, message)
-    }
-}
+use borough_model::job::file::Problem;
 
 /// Why a job file gives no spec.
 #[derive(Debug, thiserror::Error)]
@@ -113,10 +72,4 @@ fn lines(path: &std::path::Path, problems: &[Problem]) -> Vec<String> {
 
 fn list(path: &std::path::Path, problems: &[Problem]) -> String {
     lines(path, problems).join("\n")
-}
-
-impl fmt::Display for Position {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.line, self.column)
-    }
 }

@@ -1,7 +1,35 @@
 //! The file `job init` writes: small, complete, and with every field there is.
 
-/// A commented job file that runs as it is.
-pub const STARTER: &str = r#"# A job of Borough. Check it with `borough job validate FILE`, preview it with
+use borough_model::job::JobSpec;
+use borough_model::job::file::{FieldInfo, fields_flat};
+
+/// Where further fields of the task are added.
+const TASK_MARK: &str = "  # (task)\n";
+
+/// A commented job file that runs as it is. Fields that its text does not name follow from their definition.
+pub fn starter() -> String {
+    let fields = JobSpec::file_fields();
+    let task = fields.iter().find(|field| field.file == "task").and_then(|task| task.inner);
+    let text = TEXT.replace(TASK_MARK, &others(task.unwrap_or_default(), "  "));
+    format!("{text}\n# Other fields.\n{}", others(fields, ""))
+}
+
+/// A comment for each field that the text does not name.
+fn others(fields: &'static [FieldInfo], indent: &str) -> String {
+    let named = |field: &&FieldInfo| {
+        TEXT.lines().any(|line| {
+            let line = line.strip_prefix(indent).unwrap_or_default();
+            line.strip_prefix("# ").unwrap_or(line).starts_with(&format!("{}:", field.file))
+        })
+    };
+    let line = |field: &FieldInfo| {
+        let example = field.example.map_or_else(String::new, |example| example().to_string());
+        format!("{indent}# {}: {example}  # {}\n", field.file, field.value.replace('`', ""))
+    };
+    fields_flat(fields).into_iter().filter(|field| !named(field)).map(line).collect()
+}
+
+const TEXT: &str = r#"# A job of Borough. Check it with `borough job validate FILE`, preview it with
 # `borough job plan FILE`, and run it with `borough job run FILE`.
 
 name: hello            # unique among your jobs in the cell
@@ -38,6 +66,7 @@ task:
   grace: 5s            # between SIGTERM and SIGKILL
   # log: {file_bytes: 10MiB, files: 3}
   # weight: 1          # share of traffic, 1 to 255
+  # (task)
 
 # What single tasks replace, by their index.
 # overrides:
@@ -61,4 +90,5 @@ drain_delay: 1s        # between the withdrawal of an endpoint and SIGTERM
 # lost_after: 30s      # how long its node may be silent before its tasks move
 # labels: {team: web}
 # preemption: {never: true, notice_max: 2s, down_max: 1} # evicts nobody; grace of its victims; how many of its tasks may be down
+# roles: [{name: server}, {name: worker}] # tasks that differ, placed together
 "#;

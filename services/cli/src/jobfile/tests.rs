@@ -2,8 +2,13 @@
 
 use expect_test::{Expect, expect, expect_file};
 use proptest::prelude::*;
+use serde_json::Value;
 
-use super::decode::spec_decode;
+use std::collections::BTreeMap;
+
+use borough_model::job::file::{FieldInfo, fields_flat};
+use borough_model::job::spec_diff;
+
 use super::json::json_read;
 use super::yaml::yaml_read;
 use super::*;
@@ -15,19 +20,19 @@ fn caller() -> Name {
 /// What is wrong with a YAML text, as it is shown.
 fn yaml_problems(text: &str) -> String {
     let tree = yaml_read(text);
-    let problems = tree.and_then(|tree| spec_decode(&tree, &caller())).expect_err("a bad file");
+    let problems = tree.and_then(|tree| JobSpec::from_file(&tree, &caller())).expect_err("a bad file");
     JobFileError::Problems { path: "job.yaml".into(), problems }.lines().join("\n")
 }
 
 fn json_problems(text: &str) -> String {
     let tree = json_read(text);
-    let problems = tree.and_then(|tree| spec_decode(&tree, &caller())).expect_err("a bad file");
+    let problems = tree.and_then(|tree| JobSpec::from_file(&tree, &caller())).expect_err("a bad file");
     JobFileError::Problems { path: "job.json".into(), problems }.lines().join("\n")
 }
 
 fn yaml_spec(text: &str) -> JobSpec {
     let tree = yaml_read(text).expect("good YAML");
-    match spec_decode(&tree, &caller()) {
+    match JobSpec::from_file(&tree, &caller()) {
         Ok((spec, _)) => spec,
         Err(problems) => panic!("{problems:#?}"),
     }
@@ -213,18 +218,13 @@ fn missing_fields_are_named() {
             r#"job.yaml:2:7: field "command" is missing in task; accepted: a list of the program and its arguments, such as [sleep, 60]"#
         ]],
     );
-    check(
-        &yaml_problems(""),
-        &expect![
-            "job.yaml:1:1: the file: nothing; accepted: a map with user, name, kind, priority, count, min_member, roles, gang_topology, after, constraints, spread, affinity, tolerations, task, overrides, restart, drain_delay, lost_after, labels, scheduler, profile, queue, preemption"
-        ],
-    );
-    check(
-        &yaml_problems("[1, 2]"),
-        &expect![
-            "job.yaml:1:1: the file: a list; accepted: a map with user, name, kind, priority, count, min_member, roles, gang_topology, after, constraints, spread, affinity, tolerations, task, overrides, restart, drain_delay, lost_after, labels, scheduler, profile, queue, preemption"
-        ],
-    );
+    for (text, given) in [("", "nothing"), ("[1, 2]", "a list")] {
+        let problems = yaml_problems(text);
+        let begin = format!("job.yaml:1:1: the file: {given}; accepted: a map with user, name, kind, ");
+        assert!(problems.starts_with(&begin), "{problems}");
+        let named = |field: &FieldInfo| problems.contains(field.file);
+        assert!(fields_flat(JobSpec::file_fields()).into_iter().all(named), "{problems}");
+    }
     check(
         &json_problems("{\"name\": \"web\", \"task\": {\"command\": []}}"),
         &expect!["job.json:1:37: task.command: []; accepted: a program and its arguments"],
@@ -300,33 +300,29 @@ fn an_alias_bomb_is_refused() {
 
 #[test]
 fn every_field_is_read() {
-    let spec = serde_json::to_string_pretty(&yaml_spec(include_str!("golden/every_field.yaml"))).unwrap();
+    let spec = yaml_spec(include_str!("golden/every_field.yaml"));
+    let plain = JobSpec::defaults(caller(), caller(), spec.kind, Vec::new());
+    let changes = spec_diff(&plain, &spec).into_iter();
+    let changes: BTreeMap<String, Option<Value>> = changes.map(|change| (change.path, change.new)).collect();
+    let spec = serde_json::to_string_pretty(&changes).unwrap();
     expect_file!["golden/every_field.json"].assert_eq(&spec);
 }
 
 #[test]
 fn the_starter_is_a_good_job() {
-    let spec = yaml_spec(STARTER);
+    let text = starter();
+    let spec = yaml_spec(&text);
     assert_eq!(spec.count, 2);
     // What is only a comment in it is right as well, apart from being in conflict with what is not.
     let field = |line: &str| {
         let line = line.strip_prefix("# ").unwrap_or(line);
         line.split_once("# ").map_or(line, |(before, _)| before).to_owned()
     };
-    for line in STARTER.lines().filter(|line| line.starts_with("# ") && line.contains(": ")) {
+    for line in text.lines().filter(|line| line.starts_with("# ") && line.contains(": ")) {
         let line = field(line);
-        let known = [
-            "user",
-            "priority",
-            "after",
-            "constraints",
-            "restart",
-            "lost_after",
-            "labels",
-            "min_member",
-            "gang_topology",
-        ];
-        if known.iter().any(|name| line.starts_with(&format!("{name}:"))) {
+        let known = fields_flat(JobSpec::file_fields());
+        let stands = |name: &str| text.lines().any(|line| line.starts_with(&format!("{name}:")));
+        if known.iter().any(|field| line.starts_with(&format!("{}:", field.file)) && !stands(field.file)) {
             yaml_spec(&with_task(&format!("count: 2\n{line}\n")));
         }
     }
@@ -338,18 +334,18 @@ proptest! {
     #[test]
     fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let text = String::from_utf8_lossy(&bytes);
-        let _yaml = yaml_read(&text).and_then(|tree| spec_decode(&tree, &caller()));
-        let _json = json_read(&text).and_then(|tree| spec_decode(&tree, &caller()));
+        let _yaml = yaml_read(&text).and_then(|tree| JobSpec::from_file(&tree, &caller()));
+        let _json = json_read(&text).and_then(|tree| JobSpec::from_file(&tree, &caller()));
     }
 
     /// A good file with one stretch replaced: never a panic, and what is refused has a message.
     #[test]
     fn no_mutation_panics(at in 0_usize..2000, length in 0_usize..8, with in "[ -~\\n]{0,6}") {
-        let at = at % STARTER.len();
-        let end = (at + length).min(STARTER.len());
-        let mut text = STARTER.to_owned();
+        let mut text = starter();
+        let at = at % text.len();
+        let end = (at + length).min(text.len());
         text.replace_range(at..end, &with);
-        if let Err(problems) = yaml_read(&text).and_then(|tree| spec_decode(&tree, &caller())) {
+        if let Err(problems) = yaml_read(&text).and_then(|tree| JobSpec::from_file(&tree, &caller())) {
             prop_assert!(!problems.is_empty());
             prop_assert!(problems.iter().all(|problem| !problem.message.is_empty()));
         }

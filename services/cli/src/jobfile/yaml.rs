@@ -6,8 +6,9 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
 use serde_saphyr::{Location, Options, Spanned};
 
-use super::problem::{Position, Problem};
-use super::tree::{DEPTH_MAX, NODES_MAX, TreeKey, TreeNode, TreeValue, duplicates};
+use borough_model::job::file::{
+    DEPTH_MAX, NODES_MAX, Position, Problem, TreeKey, TreeNode, TreeValue, duplicates,
+};
 
 /// The tree of a YAML text, or the first thing that is wrong with it.
 pub(super) fn yaml_read(text: &str) -> Result<TreeNode, Vec<Problem>> {

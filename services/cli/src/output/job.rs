@@ -1,7 +1,7 @@
 //! Jobs and their specs.
 
+use borough_model::JobSpec;
 use borough_model::job::{Role, spec_value};
-use borough_model::{JobSpec, Name};
 use borough_proto::convert::job_spec_from_message;
 use borough_proto::v1;
 use serde::Serialize;
@@ -194,21 +194,26 @@ impl JobStatusView {
             _ => job.state.clone(),
         };
         let spec = self.spec.read();
-        let named = |of: fn(&JobSpec) -> Option<String>| spec.as_ref().and_then(of).unwrap_or_default();
-        let mut text = facts(&[
+        let gang = spec.as_ref().map(gang_text).unwrap_or_default();
+        let mut shown = vec![
             ("job", format!("{}/{} in cell {}", job.user, job.name, job.cell)),
             ("kind", job.kind.clone()),
             ("state", state),
             ("priority", job.priority.to_string()),
-            ("queue", named(|spec| spec.queue.clone())),
-            ("scheduler", named(|spec| spec.scheduler.as_ref().map(Name::to_string))),
-            ("profile", named(|spec| spec.profile.clone())),
+        ];
+        // The texts are somebody else's: they are shown as such.
+        let of_spec = spec.as_ref().map(JobSpec::status_fields).unwrap_or_default();
+        shown.extend(of_spec.into_iter().map(|(name, text)| (name, Foreign::from(text).to_string())));
+        shown.extend([
             ("tasks", format!("{} wanted: {}", job.count, job.tasks.text())),
-            ("gang", named(|spec| Some(gang_text(spec)))),
+            ("gang", gang),
             ("submitted", time(job.submitted_ms)),
             ("changed", time(job.changed_ms)),
             ("version", format!("{} (revision {})", job.spec_version, job.revision)),
         ]);
+        // Labels that do not show do not widen the column.
+        shown.retain(|(_, text)| !text.is_empty());
+        let mut text = facts(&shown);
         if !self.tasks.is_empty() {
             text.push('\n');
             text.push_str(&table(&self.tasks, style.wide, style.color));
@@ -262,6 +267,7 @@ impl Tabular for JobVersionView {
 
 #[cfg(test)]
 mod tests {
+    use borough_model::Name;
     use borough_model::job::{GangSpec, GangTopology, JobKind, TaskOverride};
 
     use super::*;

@@ -63,59 +63,30 @@ impl HealthCheck {
     }
 }
 
+/// What a task gets where its job says nothing of resources.
+pub(super) fn resources() -> Resources {
+    Resources { cpu_millis: CPU_MILLIS, memory_bytes: MEMORY_BYTES, ..Resources::default() }
+}
+
+/// The priority of a job that names none.
+pub(super) fn priority(kind: JobKind) -> u32 {
+    match kind {
+        JobKind::Service => PRIORITY_SERVICE,
+        JobKind::Batch => PRIORITY_BATCH,
+    }
+}
+
 impl TaskSpec {
     /// A task that runs `command` with every default: a tenth of a core, 64 MiB, no ports, no health check.
     pub fn of(command: Vec<String>) -> Self {
-        let resources =
-            Resources { cpu_millis: CPU_MILLIS, memory_bytes: MEMORY_BYTES, ..Resources::default() };
-        Self {
-            command,
-            environment: Default::default(),
-            working_directory: None,
-            resources,
-            ports: Vec::new(),
-            health: None,
-            grace_ms: GRACE_MS,
-            log: LogSpec::default(),
-            weight: WEIGHT,
-            device_selectors: Default::default(),
-            within: None,
-            packages: Vec::new(),
-            exclusive_cores: false,
-        }
+        Self::initial(command)
     }
 }
 
 impl JobSpec {
     /// A job of one task that runs `command`, with every default.
     pub fn defaults(user: Name, name: Name, kind: JobKind, command: Vec<String>) -> Self {
-        Self {
-            user,
-            name,
-            kind,
-            priority: match kind {
-                JobKind::Service => PRIORITY_SERVICE,
-                JobKind::Batch => PRIORITY_BATCH,
-            },
-            count: 1,
-            min_member: 1,
-            after: Vec::new(),
-            constraints: Vec::new(),
-            spread: Vec::new(),
-            task: TaskSpec::of(command),
-            overrides: Default::default(),
-            restart: RestartSpec::for_kind(kind),
-            drain_delay_ms: DRAIN_DELAY_MS,
-            lost_after_ms: None,
-            labels: Default::default(),
-            affinity: Vec::new(),
-            tolerations: Vec::new(),
-            scheduler: None,
-            profile: None,
-            gang: None,
-            queue: None,
-            preemption: None,
-        }
+        Self::initial(user, name, kind, TaskSpec::of(command))
     }
 }
 

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::job::JobSpec;
+use crate::job::file::FileMessage as _;
 
 /// A field that differs.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,6 +58,13 @@ fn path_field(path: &str, key: &str) -> String {
     }
 }
 
+/// What a running job takes without an update of its tasks: the `change` of a field's definition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SpecChange {
+    /// The count and the priority. The job's row has them.
+    CountOrPriority,
+}
+
 /// What kind of change a new spec is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChangeClass {
@@ -73,6 +81,7 @@ pub fn change_class(old: &JobSpec, new: &JobSpec) -> ChangeClass {
     if old == new {
         return ChangeClass::Nothing;
     }
-    let adapted = JobSpec { count: new.count, priority: new.priority, ..old.clone() };
+    let mut adapted = old.clone();
+    adapted.adopt(new, SpecChange::CountOrPriority);
     if adapted == *new { ChangeClass::CountOrPriorityOnly } else { ChangeClass::NeedsUpdate }
 }

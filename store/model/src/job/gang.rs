@@ -1,24 +1,36 @@
 //! How the tasks of a job belong together: which of them must fit before any is placed, in which roles they are, and
 //! within how many failure domains they stand.
 
-use minicbor::{Decode, Encode};
-use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
+use borough_model_derive::FileMessage;
+use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
+
+use super::file::read::{gang_topology_schema, roles_schema};
 use super::{JobSpec, TaskOverride};
 use crate::id::Name;
 
 /// What makes a job more than a number of tasks that are alike. A job without it has `min_member` alone.
-#[derive(Clone, Debug, PartialEq, Default, Encode, Decode, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Default, Encode, Decode, Serialize, Deserialize, FileMessage)]
 pub struct GangSpec {
     /// Within how many failure domains the members of the gang stand; absent: anywhere.
     #[n(0)]
+    #[field(
+        by_hand,
+        file = "gang_topology",
+        schema = gang_topology_schema,
+        value = "the members of a gang stand in one domain: `rack`; or in few: `{attribute: rack, at_most: 2}`, \
+                 `{attribute: rack, exactly: 2}`, with `prefer: true` where they may stand elsewhere. See below",
+        default = "anywhere"
+    )]
     pub topology: Option<GangTopology>,
     /// The roles, in the order of their indexes: the first has the indexes from 0, each other one those that follow.
     /// Empty: all tasks have one role.
     #[n(1)]
     #[cbor(default)]
     #[serde(default)]
+    #[field(by_hand, schema = roles_schema, value = "see below", default = "all tasks alike")]
     pub roles: Vec<Role>,
 }
 

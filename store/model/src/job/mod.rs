@@ -3,31 +3,34 @@
 pub mod defaults;
 mod diff;
 mod effective;
+pub mod file;
 mod gang;
 mod machine;
+mod placement;
 mod preemption;
 mod row;
 mod select;
 mod spec;
+mod task;
 mod toleration;
 mod validate;
 mod work;
 
 pub use defaults::band;
-pub use diff::{ChangeClass, FieldChange, change_class, spec_diff, spec_value};
+pub use diff::{ChangeClass, FieldChange, SpecChange, change_class, spec_diff, spec_value};
 pub use gang::{GangSpec, GangTopology, Role};
 pub use machine::{
     AfterDecision, JobEvent, JobRefused, JobTransition, after_decide, job_new, job_transition,
 };
+pub use placement::{Affinity, AffinityKind, Constraint, ConstraintOperator, Spread};
 pub use preemption::{PreemptionSpec, claims_below, victims_below};
 pub use row::{JobOutcome, JobRow, JobState};
 pub use select::{JobIdentity, LABEL_JOB_NAME, LABEL_JOB_USER, job_selected};
-pub use spec::{
-    Affinity, AffinityKind, After, AfterCondition, Band, Constraint, ConstraintOperator, HealthCheck,
-    JobKind, JobSpec, LogSpec, PortSpec, Probe, RestartMode, RestartSpec, Spread, TaskOverride, TaskSpec,
-};
+pub use spec::{After, AfterCondition, Band, JobKind, JobSpec, RestartMode, RestartSpec};
+pub use task::{HealthCheck, LogSpec, PortSpec, Probe, TaskOverride, TaskSpec};
 pub use toleration::{Toleration, TolerationOperator, eviction_due_ms, taint_tolerated};
 pub(crate) use validate::FieldErrors;
+pub(crate) use validate::PORTS_MAX;
 pub use validate::{
     COUNT_MAX, FieldError, Note, ROLES_MAX, SPEC_BYTES_MAX, TOGETHER_DOMAINS_MAX, count_check, priority_check,
 };

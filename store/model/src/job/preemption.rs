@@ -1,27 +1,35 @@
 //! Preemption as a job's owner sees it: whether its tasks take the places of others, and how its own give way.
 
+use borough_model_derive::FileMessage;
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
 use super::Band;
 use super::defaults::band;
+use super::file::kind::{Delay, Truth, Whole};
+use super::validate::DELAY_MS_MAX;
 
 /// What a job says of preemption.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Encode, Decode, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Encode, Decode, Serialize, Deserialize, FileMessage,
+)]
 pub struct PreemptionSpec {
     /// Its tasks wait for room and evict nobody.
     #[n(0)]
     #[serde(default)]
+    #[field(kind = Truth)]
     pub never: bool,
     /// Most milliseconds that a task which gives way to one of this job has between SIGTERM and SIGKILL; absent: its own
     /// grace.
     #[n(1)]
     #[serde(default)]
+    #[field(file = "notice_max", kind = Delay::of(0, DELAY_MS_MAX))]
     pub notice_max_ms: Option<u64>,
     /// Its disruption budget: an eviction that leaves more than so many of its tasks without a place is chosen only where
     /// nothing else would do. Absent: there is none.
     #[n(2)]
     #[serde(default)]
+    #[field(kind = Whole::any("a whole number of tasks that may be without a place"))]
     pub down_max: Option<u32>,
 }
 

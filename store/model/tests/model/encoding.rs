@@ -8,7 +8,7 @@ use borough_model::id::{GangId, Incarnation, JobId, NodeId, RequestId, TaskId};
 use borough_model::job::{
     Affinity, AffinityKind, After, AfterCondition, Band, Constraint, ConstraintOperator, GangSpec,
     GangTopology, HealthCheck, JobKind, JobOutcome, JobRow, JobSpec, JobState, PortSpec, PreemptionSpec,
-    Probe, RestartMode, Role, Spread, TaskOverride, Toleration, TolerationOperator,
+    Probe, RestartMode, Role, Spread, TaskOverride, Toleration, TolerationOperator, spec_value,
 };
 use borough_model::journal::{Delta, JobName, JournalEntry};
 use borough_model::node::{
@@ -23,7 +23,9 @@ use borough_model::task::{
 };
 use minicbor::{Decode, Encode};
 
-use crate::sample::{name, spec};
+use serde_json::Value;
+
+use crate::sample::{example_file, file_spec, name, spec};
 
 const TASK: TaskId = TaskId { job: JobId(0x11), index: 2 };
 
@@ -141,7 +143,27 @@ fn spec_full() -> JobSpec {
     full.overrides = BTreeMap::from([(1, own)]);
     full.lost_after_ms = Some(30_000);
     full.labels = text_map("team", "a");
-    full
+    with_examples(full)
+}
+
+/// The spec with the example of every field that it leaves at its default.
+fn with_examples(spec: JobSpec) -> JobSpec {
+    let mut file = example_file();
+    file["kind"] = "batch".into();
+    let [example, default] =
+        [file_spec(&file).unwrap(), crate::sample::spec(spec.kind)].map(|spec| spec_value(&spec));
+    let mut value = spec_value(&spec);
+    fill(&mut value, &example, &default);
+    fill(&mut value["task"], &example["task"], &default["task"]);
+    serde_json::from_value(value).unwrap()
+}
+
+fn fill(value: &mut Value, example: &Value, default: &Value) {
+    for (key, example) in example.as_object().unwrap() {
+        if value[key] == default[key] {
+            value[key] = example.clone();
+        }
+    }
 }
 
 fn spec_gang() -> JobSpec {

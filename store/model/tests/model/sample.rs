@@ -1,12 +1,14 @@
 //! Rows, events and specs the tests begin with.
 
 use borough_model::id::{Incarnation, JobId, Name, NodeId, TaskId};
+use borough_model::job::file::{FieldInfo, TreeNode, fields_flat};
 use borough_model::job::{JobKind, JobSpec};
 use borough_model::resource::Resources;
 use borough_model::task::{
     Attempt, EndReason, Exit, Health, Placement, PortAssignment, StopReason, TaskEvent, TaskRow, TaskRules,
     task_transition,
 };
+use serde_json::Value;
 
 pub const NOW: i64 = 1_000_000;
 pub const NODE: NodeId = NodeId(7);
@@ -18,6 +20,26 @@ pub fn name(text: &str) -> Name {
 
 pub fn spec(kind: JobKind) -> JobSpec {
     JobSpec::defaults(name("ada"), name("web"), kind, vec!["/bin/serve".to_owned()])
+}
+
+/// A job file with the example of every field that has one.
+pub fn example_file() -> Value {
+    let mut file = examples(JobSpec::file_fields());
+    let task = JobSpec::file_fields().iter().find(|field| field.file == "task").unwrap();
+    file["task"] = examples(task.inner.unwrap());
+    file
+}
+
+fn examples(fields: &'static [FieldInfo]) -> Value {
+    let fields = fields_flat(fields);
+    let examples = fields.iter().filter_map(|field| Some((field.file.to_owned(), field.example?())));
+    Value::Object(examples.collect())
+}
+
+/// The spec of a file.
+pub fn file_spec(file: &Value) -> Result<JobSpec, Vec<String>> {
+    let read = JobSpec::from_file(&TreeNode::from(file), &name("ada"));
+    read.map(|(spec, _)| spec).map_err(|problems| problems.into_iter().map(|one| one.message).collect())
 }
 
 pub fn rules(kind: JobKind) -> TaskRules {

@@ -1,16 +1,17 @@
-//! `job init` and `job validate`, and how every verb reads a job file.
+//! `job init`, `job schema` and `job validate`, and how every verb reads a job file.
 
 use std::io::Write as _;
 use std::path::Path;
 
 use borough_model::Name;
+use borough_model::job::file::job_file_schema;
 use borough_proto::convert::job_spec_to_message;
 use borough_proto::v1;
 
 use crate::args::{FileArguments, Global};
 use crate::connect;
 use crate::exit::{Code, Failure};
-use crate::jobfile::{JobFileError, LoadOptions, LoadedFile, STARTER, load};
+use crate::jobfile::{JobFileError, LoadOptions, LoadedFile, load, starter};
 use crate::output::{Printer, SpecView, tally};
 
 pub(super) fn init(path: &Path, printer: &Printer) -> Result<Code, Failure> {
@@ -19,7 +20,7 @@ pub(super) fn init(path: &Path, printer: &Printer) -> Result<Code, Failure> {
         let message = format!("{} does not end in .yaml: the file to start from is YAML", path.display());
         return Err(Failure::new(Code::Usage, message));
     }
-    let written = std::fs::File::create_new(path).and_then(|mut file| file.write_all(STARTER.as_bytes()));
+    let written = std::fs::File::create_new(path).and_then(|mut file| file.write_all(starter().as_bytes()));
     written.map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => {
             Failure::new(Code::Refused, format!("{} exists already", path.display()))
@@ -28,6 +29,11 @@ pub(super) fn init(path: &Path, printer: &Printer) -> Result<Code, Failure> {
         _ => Failure::new(Code::Failed, format!("cannot write {}: {error}", path.display())),
     })?;
     printer.remark(&format!("wrote {0}; run it with: borough job run {0}", path.display()));
+    Ok(Code::Done)
+}
+
+pub(super) fn schema(printer: &Printer) -> Result<Code, Failure> {
+    printer.text(&format!("{:#}\n", job_file_schema()))?;
     Ok(Code::Done)
 }
 

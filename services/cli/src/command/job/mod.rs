@@ -16,6 +16,7 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
     match verb {
         JobVerb::Init { file } => file::init(&file, printer),
         JobVerb::Validate(arguments) => file::validate(global, &arguments, printer).await,
+        JobVerb::Schema => file::schema(printer),
         JobVerb::Plan(arguments) => plan::plan(global, &arguments, printer).await,
         JobVerb::Run(arguments) => run::run(global, arguments, printer).await,
         JobVerb::Scale { target, count, detach, timeout } => {

@@ -10,11 +10,11 @@ use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use borough_model::job::file::{Position, TreeKey, TreeNode, TreeValue};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 
-use super::problem::{JobFileError, Position};
-use super::tree::{TreeKey, TreeNode, TreeValue};
+use super::problem::JobFileError;
 use super::{LoadOptions, json};
 
 /// Wall time of an evaluation.

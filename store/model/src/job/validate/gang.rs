@@ -23,14 +23,18 @@ pub fn count_check(count: u32, spec: &JobSpec) -> Result<(), Vec<FieldError>> {
     fields.done()
 }
 
-pub(super) fn count_fields(fields: &mut FieldErrors, count: u32, min_member: u32) {
+fn count_fields(fields: &mut FieldErrors, count: u32, min_member: u32) {
     let accepted = format!("0 to {COUNT_MAX} tasks; larger work is several jobs");
     fields.require(count <= COUNT_MAX, "count", count, accepted);
     let fits = count == 0 || min_member <= count.max(1);
     fields.require(fits, "min_member", min_member, format!("at most the count, {count}; 0 or 1 is no gang"));
 }
 
-pub(super) fn gang_check(fields: &mut FieldErrors, spec: &JobSpec) {
+pub(in crate::job) fn count_of_spec_check(fields: &mut FieldErrors, _: &str, spec: &JobSpec) {
+    count_fields(fields, spec.count, spec.min_member);
+}
+
+pub(in crate::job) fn gang_check(fields: &mut FieldErrors, _: &str, spec: &JobSpec) {
     if let Some(topology) = spec.gang_topology() {
         gang_topology_check(fields, topology, spec.min_member);
     }

@@ -9,13 +9,23 @@ mod task;
 
 use std::fmt;
 
-use super::defaults::PRIORITY_MAX;
-use super::{JobSpec, RestartMode, RestartSpec};
+use super::file::FileMessage as _;
+use super::file::kind::{FieldKind, Priority};
+use super::{JobSpec, RestartMode};
 use crate::id::Name;
 use crate::queue::LEVELS_MAX;
 use crate::resource::resources_multiply;
 pub(crate) use field::FieldErrors;
 pub use gang::{ROLES_MAX, TOGETHER_DOMAINS_MAX, count_check};
+pub(super) use gang::{count_of_spec_check, gang_check};
+pub(super) use placement::{
+    affinities_check, after_check, constraints_check, spread_check, tolerations_check,
+};
+pub(crate) use task::PORTS_MAX;
+pub(super) use task::{
+    command_of_task_check, cores_of_task_check, directory_check, environment_of_task_check, health_check,
+    overrides_check, packages_check, ports_check, resources_of_task_check, selectors_check,
+};
 
 /// Most tasks of a job. A job's rows are listed, stopped and counted together; ten transactions of ten thousand rows
 /// still do that. Larger work is several jobs.
@@ -62,19 +72,7 @@ impl JobSpec {
     /// Checks everything an admission needs that follows from the spec alone.
     pub fn validate(&self) -> Result<(), Vec<FieldError>> {
         let mut fields = FieldErrors::default();
-        job_check(&mut fields, self);
-        gang::count_fields(&mut fields, self.count, self.min_member);
-        gang::gang_check(&mut fields, self);
-        restart_check(&mut fields, &self.restart);
-        placement::after_check(&mut fields, self);
-        placement::constraints_check(&mut fields, &self.constraints);
-        placement::spread_check(&mut fields, &self.spread);
-        placement::affinity_check(&mut fields, &self.affinity);
-        placement::tolerations_check(&mut fields, &self.tolerations);
-        profile_check(&mut fields, self.profile.as_deref());
-        queue_check(&mut fields, self.queue.as_deref());
-        task::task_check(&mut fields, &self.task);
-        task::overrides_check(&mut fields, self);
+        self.fields_check(&mut fields, "");
         size_check(&mut fields, self);
         fields.done()
     }
@@ -96,63 +94,43 @@ impl JobSpec {
 /// Checks a priority alone.
 pub fn priority_check(priority: u32) -> Result<(), Vec<FieldError>> {
     let mut fields = FieldErrors::default();
-    priority_field(&mut fields, priority);
+    FieldKind::<u32>::check(&Priority, &mut fields, "priority", &priority);
     fields.done()
 }
 
-fn priority_field(fields: &mut FieldErrors, priority: u32) {
-    let accepted = "0 to 399 (best effort 0–99, batch 100–199, production 200–299, monitoring 300–399)";
-    fields.require(priority <= PRIORITY_MAX, "priority", priority, accepted);
-}
-
-fn job_check(fields: &mut FieldErrors, spec: &JobSpec) {
-    priority_field(fields, spec.priority);
-    fields.delay("drain_delay_ms", spec.drain_delay_ms, 0);
-    if let Some(lost_after_ms) = spec.lost_after_ms {
-        fields.require(
-            (1_000..=24 * DELAY_MS_MAX).contains(&lost_after_ms),
-            "lost_after_ms",
-            lost_after_ms,
-            "1,000 to 86,400,000 milliseconds",
-        );
-    }
-    if let Some(notice_max_ms) = spec.preemption.and_then(|preemption| preemption.notice_max_ms) {
-        fields.delay("preemption.notice_max_ms", notice_max_ms, 0);
-    }
-    fields.labels("labels", &spec.labels, LABELS_MAX);
-}
-
-fn restart_check(fields: &mut FieldErrors, restart: &RestartSpec) {
+pub(super) fn restart_check(fields: &mut FieldErrors, path: &str, spec: &JobSpec) {
+    let restart = &spec.restart;
     if restart.mode == RestartMode::Never {
         return;
     }
-    fields.delay("restart.backoff_initial_ms", restart.backoff_initial_ms, 10);
-    fields.delay("restart.backoff_max_ms", restart.backoff_max_ms, 10);
+    let longest = format!("{path}.backoff_max_ms");
+    fields.delay(&format!("{path}.backoff_initial_ms"), restart.backoff_initial_ms, 10);
+    fields.delay(&longest, restart.backoff_max_ms, 10);
     fields.require(
         restart.backoff_initial_ms <= restart.backoff_max_ms,
-        "restart.backoff_max_ms",
+        &longest,
         restart.backoff_max_ms,
         format!("at least backoff_initial_ms, {}", restart.backoff_initial_ms),
     );
 }
 
 /// A queue is a path of names; which queues there are, the cell's settings say.
-fn queue_check(fields: &mut FieldErrors, queue: Option<&str>) {
-    let Some(queue) = queue else { return };
+pub(super) fn queue_check(fields: &mut FieldErrors, path: &str, spec: &JobSpec) {
+    let Some(queue) = &spec.queue else { return };
     let names: Vec<&str> = queue.split('/').collect();
     let fine = names.len() <= LEVELS_MAX && names.iter().all(|name| Name::new(*name).is_ok());
     let accepted = format!("the path of a queue: names with slashes between, {LEVELS_MAX} at most");
-    fields.require(fine, "queue", queue, accepted);
+    fields.require(fine, path, queue, accepted);
 }
 
 /// A profile is a name, perhaps with weights; which names there are, the scheduler knows.
-fn profile_check(fields: &mut FieldErrors, profile: Option<&str>) {
-    let Some(profile) = profile else { return };
+pub(super) fn profile_check(fields: &mut FieldErrors, path: &str, spec: &JobSpec) {
+    let Some(profile) = &spec.profile else { return };
     let fine =
         !profile.is_empty() && profile.len() <= PROFILE_BYTES_MAX && !profile.contains(char::is_control);
     let accepted =
         format!("the name of a scoring profile, perhaps with weights, in {PROFILE_BYTES_MAX} bytes at most");
-    fields.require(fine, "profile", profile, accepted);
+    fields.require(fine, path, profile, accepted);
 }
 
 fn size_check(fields: &mut FieldErrors, spec: &JobSpec) {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::AFTER_MAX;
 use super::contradiction::contradiction;
 use super::field::FieldErrors;
-use crate::job::{Affinity, Constraint, ConstraintOperator, JobSpec, Spread, Toleration, TolerationOperator};
+use crate::job::{Affinity, Constraint, ConstraintOperator, JobSpec, TolerationOperator};
 use crate::node::TaintEffect;
 
 const CONSTRAINTS_MAX: usize = 32;
@@ -17,7 +17,7 @@ const TOLERATIONS_MAX: usize = 32;
 /// Longest time that a task stays on a node that it has to leave: a week, in milliseconds.
 const EVICT_AFTER_MS_MAX: u64 = 604_800_000;
 
-pub(super) fn after_check(fields: &mut FieldErrors, spec: &JobSpec) {
+pub(in crate::job) fn after_check(fields: &mut FieldErrors, _: &str, spec: &JobSpec) {
     fields.require(
         spec.after.len() <= AFTER_MAX,
         "after",
@@ -32,7 +32,8 @@ pub(super) fn after_check(fields: &mut FieldErrors, spec: &JobSpec) {
     }
 }
 
-pub(super) fn constraints_check(fields: &mut FieldErrors, constraints: &[Constraint]) {
+pub(in crate::job) fn constraints_check(fields: &mut FieldErrors, _: &str, spec: &JobSpec) {
+    let constraints = &spec.constraints;
     fields.require(
         constraints.len() <= CONSTRAINTS_MAX,
         "constraints",
@@ -45,7 +46,8 @@ pub(super) fn constraints_check(fields: &mut FieldErrors, constraints: &[Constra
     contradiction_check(fields, "constraints", "node", constraints);
 }
 
-pub(super) fn tolerations_check(fields: &mut FieldErrors, tolerations: &[Toleration]) {
+pub(in crate::job) fn tolerations_check(fields: &mut FieldErrors, _: &str, spec: &JobSpec) {
+    let tolerations = &spec.tolerations;
     let given = format!("{} tolerations", tolerations.len());
     let accepted = format!("at most {TOLERATIONS_MAX}");
     fields.require(tolerations.len() <= TOLERATIONS_MAX, "tolerations", given, accepted);
@@ -73,7 +75,8 @@ pub(super) fn tolerations_check(fields: &mut FieldErrors, tolerations: &[Tolerat
     }
 }
 
-pub(super) fn affinity_check(fields: &mut FieldErrors, affinity: &[Affinity]) {
+pub(in crate::job) fn affinities_check(fields: &mut FieldErrors, _: &str, spec: &JobSpec) {
+    let affinity = &spec.affinity;
     let given = format!("{} affinities", affinity.len());
     fields.require(affinity.len() <= AFFINITY_MAX, "affinity", given, format!("at most {AFFINITY_MAX}"));
     for (at, one) in affinity.iter().enumerate() {
@@ -152,7 +155,8 @@ fn constraint_check(fields: &mut FieldErrors, path: &str, constraint: &Constrain
     }
 }
 
-pub(super) fn spread_check(fields: &mut FieldErrors, spread: &[Spread]) {
+pub(in crate::job) fn spread_check(fields: &mut FieldErrors, _: &str, spec: &JobSpec) {
+    let spread = &spec.spread;
     fields.require(
         spread.len() <= SPREAD_MAX,
         "spread",

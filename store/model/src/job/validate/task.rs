@@ -4,40 +4,46 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::field::FieldErrors;
 use crate::id::Name;
-use crate::job::{HealthCheck, JobSpec, LogSpec, PortSpec, Probe, TaskOverride, TaskSpec};
+use crate::job::{JobSpec, PortSpec, Probe, TaskOverride, TaskSpec};
 use crate::node::{CORE_SPEED_REFERENCE, task_packages_check};
 use crate::resource::{Resources, cpu_display};
 
 /// Lowest fixed port: those below need privileges.
 pub(super) const FIXED_PORT_MIN: u16 = 1024;
 /// Most ports of a task.
-const PORTS_MAX: usize = 32;
+pub(crate) const PORTS_MAX: usize = 32;
 /// Most models of a device that will do.
 const MODELS_MAX: usize = 16;
 /// Least memory of a task, in bytes: with less, the kernel ends a process before it has begun.
 const MEMORY_BYTES_MIN: u64 = 1 << 20;
 
-pub(super) fn task_check(fields: &mut FieldErrors, task: &TaskSpec) {
-    command_check(fields, "task.command", &task.command);
-    environment_check(fields, "task.environment", &task.environment);
-    if let Some(directory) = &task.working_directory {
-        let fine = directory.starts_with('/') && !directory.contains('\0');
-        fields.require(fine, "task.working_directory", format!("{directory:?}"), "an absolute path");
-    }
-    resources_check(fields, "task.resources", &task.resources);
-    selectors_check(fields, task);
-    task_packages_check(fields, &task.packages);
-    cores_check(fields, task, "task.resources", &task.resources);
-    ports_check(fields, &task.ports);
-    if let Some(health) = &task.health {
-        health_check(fields, health, &task.ports);
-    }
-    fields.delay("task.grace_ms", task.grace_ms, 0);
-    log_check(fields, &task.log);
-    weight_check(fields, "task.weight", task.weight);
+pub(in crate::job) fn command_of_task_check(fields: &mut FieldErrors, path: &str, task: &TaskSpec) {
+    command_check(fields, path, &task.command);
 }
 
-pub(super) fn overrides_check(fields: &mut FieldErrors, spec: &JobSpec) {
+pub(in crate::job) fn environment_of_task_check(fields: &mut FieldErrors, path: &str, task: &TaskSpec) {
+    environment_check(fields, path, &task.environment);
+}
+
+pub(in crate::job) fn directory_check(fields: &mut FieldErrors, path: &str, task: &TaskSpec) {
+    let Some(directory) = &task.working_directory else { return };
+    let fine = directory.starts_with('/') && !directory.contains('\0');
+    fields.require(fine, path, format!("{directory:?}"), "an absolute path");
+}
+
+pub(in crate::job) fn resources_of_task_check(fields: &mut FieldErrors, path: &str, task: &TaskSpec) {
+    resources_check(fields, path, &task.resources);
+}
+
+pub(in crate::job) fn packages_check(fields: &mut FieldErrors, _: &str, task: &TaskSpec) {
+    task_packages_check(fields, &task.packages);
+}
+
+pub(in crate::job) fn cores_of_task_check(fields: &mut FieldErrors, _: &str, task: &TaskSpec) {
+    cores_check(fields, task, "task.resources", &task.resources);
+}
+
+pub(in crate::job) fn overrides_check(fields: &mut FieldErrors, _: &str, spec: &JobSpec) {
     for (&index, own) in &spec.overrides {
         let path = format!("overrides[{index}]");
         let accepted = format!("indexes below the count, {}", spec.count);
@@ -102,7 +108,7 @@ fn resources_check(fields: &mut FieldErrors, path: &str, resources: &Resources) 
     }
 }
 
-fn selectors_check(fields: &mut FieldErrors, task: &TaskSpec) {
+pub(in crate::job) fn selectors_check(fields: &mut FieldErrors, _: &str, task: &TaskSpec) {
     for (kind, selector) in &task.device_selectors {
         let path = |field: &str| format!("task.device_selectors[{kind:?}]{field}");
         let asked = task.resources.device_millis.contains_key(kind);
@@ -124,7 +130,8 @@ fn selectors_check(fields: &mut FieldErrors, task: &TaskSpec) {
     }
 }
 
-fn ports_check(fields: &mut FieldErrors, ports: &[PortSpec]) {
+pub(in crate::job) fn ports_check(fields: &mut FieldErrors, _: &str, task: &TaskSpec) {
+    let ports = &task.ports;
     let count = format!("{} ports", ports.len());
     fields.require(ports.len() <= PORTS_MAX, "task.ports", count, format!("at most {PORTS_MAX}"));
     let mut names = BTreeSet::new();
@@ -140,7 +147,8 @@ fn ports_check(fields: &mut FieldErrors, ports: &[PortSpec]) {
     }
 }
 
-fn health_check(fields: &mut FieldErrors, health: &HealthCheck, ports: &[PortSpec]) {
+pub(in crate::job) fn health_check(fields: &mut FieldErrors, _: &str, task: &TaskSpec) {
+    let (Some(health), ports) = (&task.health, &task.ports) else { return };
     match &health.probe {
         Probe::Http { port, path } => {
             probe_port_check(fields, port, ports);
@@ -167,14 +175,6 @@ fn probe_port_check(fields: &mut FieldErrors, port: &Name, ports: &[PortSpec]) {
         false => format!("one of the task's ports: {}", declared.join(", ")),
     };
     fields.require(declared.contains(&port.as_str()), "task.health.port", port, accepted);
-}
-
-fn log_check(fields: &mut FieldErrors, log: &LogSpec) {
-    let bytes = log.file_bytes_max;
-    let fine = (4 << 10..=1 << 30).contains(&bytes);
-    fields.require(fine, "task.log.file_bytes_max", bytes, "4KiB to 1GiB");
-    let files = log.files_max;
-    fields.require((1..=100).contains(&files), "task.log.files_max", files, "1 to 100");
 }
 
 fn weight_check(fields: &mut FieldErrors, path: &str, weight: u32) {

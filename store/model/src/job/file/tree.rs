@@ -5,41 +5,69 @@ use std::collections::BTreeMap;
 use super::problem::{Position, Problem};
 
 /// Most levels of lists and maps in one another.
-pub(super) const DEPTH_MAX: usize = 64;
+pub const DEPTH_MAX: usize = 64;
 /// Most nodes of a tree; aliases count as often as they are used.
-pub(super) const NODES_MAX: usize = 200_000;
+pub const NODES_MAX: usize = 200_000;
 
 /// A value with its place.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct TreeNode {
+pub struct TreeNode {
     /// Where it stands; absent where the language does not say.
-    pub(super) at: Option<Position>,
-    pub(super) value: TreeValue,
+    pub at: Option<Position>,
+    /// What stands there.
+    pub value: TreeValue,
 }
 
 /// What stands there.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum TreeValue {
+pub enum TreeValue {
+    /// A field without a value counts as absent.
     Null,
+    /// True or false.
     Bool(bool),
     /// As it was written: amounts are read exactly, not through floating point.
     Number(String),
+    /// A text.
     Text(String),
+    /// A list.
     List(Vec<TreeNode>),
     /// In the order of the file; no key twice.
     Map(Vec<(TreeKey, TreeNode)>),
 }
 
+/// A value of JSON, without places.
+impl From<&serde_json::Value> for TreeNode {
+    fn from(value: &serde_json::Value) -> Self {
+        use serde_json::Value;
+        let value = match value {
+            Value::Null => TreeValue::Null,
+            Value::Bool(value) => TreeValue::Bool(*value),
+            Value::Number(number) => TreeValue::Number(number.to_string()),
+            Value::String(text) => TreeValue::Text(text.clone()),
+            Value::Array(values) => TreeValue::List(values.iter().map(Self::from).collect()),
+            Value::Object(entries) => {
+                let entry = |(key, value): (&String, &Value)| {
+                    (TreeKey { at: None, text: key.clone() }, Self::from(value))
+                };
+                TreeValue::Map(entries.iter().map(entry).collect())
+            }
+        };
+        Self { at: None, value }
+    }
+}
+
 /// The key of a map's entry with its place.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct TreeKey {
-    pub(super) at: Option<Position>,
-    pub(super) text: String,
+pub struct TreeKey {
+    /// Where it stands; absent where the language does not say.
+    pub at: Option<Position>,
+    /// The key itself.
+    pub text: String,
 }
 
 impl TreeValue {
     /// What people call it, with the value where it is short.
-    pub(super) fn described(&self) -> String {
+    pub fn described(&self) -> String {
         let short = |text: &str| text.chars().take(40).collect::<String>();
         match self {
             Self::Null => "nothing".to_owned(),
@@ -53,7 +81,7 @@ impl TreeValue {
 }
 
 /// Refuses every key that stands in a map before.
-pub(super) fn duplicates(entries: &[(TreeKey, TreeNode)]) -> Vec<Problem> {
+pub fn duplicates(entries: &[(TreeKey, TreeNode)]) -> Vec<Problem> {
     let mut seen: BTreeMap<&str, &TreeKey> = BTreeMap::new();
     let mut problems = Vec::new();
     for (key, _) in entries {

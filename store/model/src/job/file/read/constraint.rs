@@ -1,9 +1,12 @@
 //! Constraints: short texts such as `rack in [r1, r2]`, with `prefer 50` at the end where they are wishes.
 
-use borough_model::job::{Constraint, ConstraintOperator};
+use serde_json::{Value, json};
 
+use super::super::kind::{text_schema, words_schema};
 use super::super::reader::{FieldReader, FileItem};
 use super::super::tree::TreeValue;
+use super::{any_of, map_of, weight_schema};
+use crate::job::{Constraint, ConstraintOperator, JobSpec};
 
 const ACCEPTED: &str = "ATTRIBUTE in [A, B], not in [A, B], == A, != A, > 1, < 1, exists or absent, \
     and at the end `prefer 1` to `prefer 100` where it is a wish";
@@ -16,6 +19,25 @@ const OPERATORS: [(&str, ConstraintOperator); 6] = [
     ("greater_than", ConstraintOperator::GreaterThan),
     ("less_than", ConstraintOperator::LessThan),
 ];
+
+pub(crate) fn constraints_read(
+    reader: &mut FieldReader,
+    list: &FileItem<'_>,
+    _: &JobSpec,
+) -> Option<Vec<Constraint>> {
+    Some(constraints_decode(reader, list))
+}
+
+pub(crate) fn constraints_schema() -> Value {
+    let form = json!({
+        "attribute": {"type": "string"},
+        "operator": words_schema(&OPERATORS),
+        "values": {"type": "array", "items": text_schema()},
+        "prefer": weight_schema(),
+    });
+    let forms = [json!({"type": "string"}), map_of(form, &["attribute", "operator"])];
+    json!({"type": "array", "items": any_of(&forms)})
+}
 
 pub(super) fn constraints_decode(reader: &mut FieldReader, list: &FileItem<'_>) -> Vec<Constraint> {
     let items = reader.items(list, "a list of constraints such as [\"rack in [r1]\"]");

@@ -1,15 +1,17 @@
 //! Over which failure domains a job spreads.
 
-use borough_model::job::Spread;
+use serde_json::{Value, json};
 
 use super::super::reader::{FieldReader, FileItem};
 use super::super::tree::TreeValue;
+use super::{any_of, map_of, weight_schema};
+use crate::job::{JobSpec, Spread};
 
 /// The weights of attributes that are only listed: earlier ones weigh more.
 const WEIGHTS: [u32; 6] = [100, 50, 25, 12, 6, 3];
 
 /// `[rack, node.name]`, `{rack: 100}`, or a list with maps such as `{attribute: rack, max_skew: 1, percent_max: 25}`.
-pub(super) fn spread_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Vec<Spread> {
+pub(crate) fn spread_read(reader: &mut FieldReader, item: &FileItem<'_>, _: &JobSpec) -> Option<Vec<Spread>> {
     if let TreeValue::Map(_) = item.node.value {
         let entries = reader.entries(item, "a map of attributes and weights");
         let spread = entries.into_iter().enumerate().filter_map(|(at, (key, weight))| {
@@ -17,11 +19,25 @@ pub(super) fn spread_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Ve
             let weight = reader.whole(&weight, "a weight of 1 to 100")?;
             Some(Spread::preferred(key.text.clone(), weight))
         });
-        return spread.collect();
+        return Some(spread.collect());
     }
     let items = reader.items(item, "a list of attributes such as [rack, node.name], or a map with weights");
     let weights = WEIGHTS.into_iter().chain(std::iter::repeat(1));
-    items.iter().zip(weights).filter_map(|(item, weight)| spread_one(reader, item, weight)).collect()
+    Some(items.iter().zip(weights).filter_map(|(item, weight)| spread_one(reader, item, weight)).collect())
+}
+
+pub(crate) fn spread_schema() -> Value {
+    let tasks = json!({"type": "integer", "minimum": 1});
+    let form = json!({
+        "attribute": {"type": "string"},
+        "weight": weight_schema(),
+        "max_skew": tasks,
+        "tasks_max": tasks,
+        "percent_max": weight_schema(),
+    });
+    let one = any_of(&[json!({"type": "string"}), map_of(form, &["attribute"])]);
+    let weights = json!({"type": "object", "additionalProperties": weight_schema()});
+    any_of(&[json!({"type": "array", "items": one}), weights])
 }
 
 fn spread_one(reader: &mut FieldReader, item: &FileItem<'_>, weight: u32) -> Option<Spread> {

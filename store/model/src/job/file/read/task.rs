@@ -2,74 +2,53 @@
 
 use std::collections::BTreeMap;
 
-use borough_model::job::{LogSpec, PortSpec, TaskOverride, TaskSpec};
-use borough_model::node::{CardSelector, Within};
-use borough_model::resource::{Resources, bytes_parse, cpu_parse, device_parse, rate_parse};
+use serde_json::{Value, json};
 
+use super::super::kind::{amount_schema, bytes_schema, text_schema};
 use super::super::reader::{FieldReader, FileItem, MapFields};
 use super::super::tree::{TreeNode, TreeValue};
-use super::health::health_decode;
+use super::{any_of, map_of};
+use crate::job::{PORTS_MAX, PortSpec, TaskOverride, TaskSpec};
+use crate::node::CardSelector;
+use crate::resource::{Resources, bytes_parse, cpu_parse, device_parse, rate_parse};
 
-const TASK_FIELDS: [&str; 12] = [
-    "command",
-    "environment",
-    "working_directory",
-    "resources",
-    "within",
-    "exclusive_cores",
-    "packages",
-    "ports",
-    "health",
-    "grace",
-    "log",
-    "weight",
-];
 const RESOURCE_FIELDS: [&str; 6] = ["cpu", "memory", "disk", "disk_rate", "network_rate", "devices"];
-pub(super) const COMMAND: &str = "a list of the program and its arguments, such as [sleep, 60]";
+pub(crate) const COMMAND: &str = "a list of the program and its arguments, such as [sleep, 60]";
 const PORT: &str = "1024 to 65535, or auto: the scheduler hands one out";
 
-pub(super) fn task_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<TaskSpec> {
-    let fields = reader.fields(item, &TASK_FIELDS)?;
-    let mut task = TaskSpec::of(Vec::new());
-    match fields.get("command") {
-        Some(command) => task.command = reader.texts(&command, COMMAND),
-        None => reader.missing(item, "command", COMMAND),
-    }
-    if let Some(item) = fields.get("environment") {
-        task.environment = reader.text_map(&item);
-    }
-    if let Some(item) = fields.get("working_directory") {
-        task.working_directory = reader.text(&item);
-    }
+/// What the file does not name stays the default.
+pub(crate) fn resources_read(
+    reader: &mut FieldReader,
+    item: &FileItem<'_>,
+    task: &TaskSpec,
+) -> Option<Resources> {
+    let mut resources = task.resources.clone();
+    resources_decode(reader, item, &mut resources);
+    Some(resources)
+}
+
+/// Which devices will do stands beside their amounts.
+pub(crate) fn selectors_read(reader: &mut FieldReader, fields: &MapFields<'_>, task: &mut TaskSpec) {
     if let Some(item) = fields.get("resources") {
-        resources_decode(reader, &item, &mut task.resources);
         task.device_selectors = selectors_decode(reader, &item);
     }
-    if let Some(item) = fields.get("within") {
-        task.within = reader.word(&item, &Within::NAMES);
-    }
-    if let Some(item) = fields.get("exclusive_cores") {
-        task.exclusive_cores = reader.truth(&item).unwrap_or_default();
-    }
-    if let Some(item) = fields.get("packages") {
-        task.packages = reader.texts(&item, "a list of names and versions such as [web/1.4.2]");
-    }
-    if let Some(item) = fields.get("ports") {
-        task.ports = ports_decode(reader, &item);
-    }
-    if let Some(item) = fields.get("health") {
-        task.health = health_decode(reader, &item);
-    }
-    if let Some(item) = fields.get("grace") {
-        task.grace_ms = reader.duration(&item).unwrap_or(task.grace_ms);
-    }
-    if let Some(item) = fields.get("log") {
-        log_decode(reader, &item, &mut task.log);
-    }
-    if let Some(item) = fields.get("weight") {
-        task.weight = reader.whole(&item, "1 to 255").unwrap_or(task.weight);
-    }
-    Some(task)
+}
+
+pub(crate) fn resources_schema() -> Value {
+    let cores = amount_schema("m?");
+    let rate = amount_schema("([kMGTP]|[KMGTP]i)?B?(/s)?");
+    let count = amount_schema("");
+    let models = any_of(&[text_schema(), json!({"type": "array", "items": text_schema()})]);
+    let device = map_of(json!({"count": count, "model": models, "memory": bytes_schema()}), &[]);
+    let form = json!({
+        "cpu": cores,
+        "memory": bytes_schema(),
+        "disk": bytes_schema(),
+        "disk_rate": rate,
+        "network_rate": rate,
+        "devices": {"type": "object", "additionalProperties": any_of(&[count, device])},
+    });
+    map_of(form, &[])
 }
 
 /// Sets what the file names; the rest stays.
@@ -136,8 +115,22 @@ fn selectors_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> BTreeMap<S
     selectors
 }
 
+pub(crate) fn ports_schema() -> Value {
+    let number =
+        json!({"anyOf": [{"type": "integer", "minimum": 1024, "maximum": 65535}, {"const": "auto"}]});
+    let name = json!({"type": "string"});
+    let one = map_of(json!({"name": name, "number": number}), &["name"]);
+    let list = json!({"type": "array", "maxItems": PORTS_MAX, "items": any_of(&[name, one])});
+    let auto = any_of(&[number, json!({"type": "null"})]);
+    any_of(&[list, json!({"type": "object", "additionalProperties": auto})])
+}
+
 /// `[http, {name: admin, number: 8081}]` or `{http: auto, admin: 8081}`.
-fn ports_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Vec<PortSpec> {
+pub(crate) fn ports_read(
+    reader: &mut FieldReader,
+    item: &FileItem<'_>,
+    _: &TaskSpec,
+) -> Option<Vec<PortSpec>> {
     if let TreeValue::Map(_) = item.node.value {
         let entries = reader.entries(item, "a map of ports");
         let ports = entries.into_iter().enumerate().filter_map(|(at, (key, number))| {
@@ -146,10 +139,10 @@ fn ports_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Vec<PortSpec> 
             let number = port_number(reader, &number);
             Some(PortSpec { name: name?, number })
         });
-        return ports.collect();
+        return Some(ports.collect());
     }
     let items = reader.items(item, "a list of names such as [http], or a map such as {http: auto}");
-    items.iter().filter_map(|item| port_decode(reader, item)).collect()
+    Some(items.iter().filter_map(|item| port_decode(reader, item)).collect())
 }
 
 fn port_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<PortSpec> {
@@ -173,18 +166,19 @@ fn port_number(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<u16> {
     }
 }
 
-fn log_decode(reader: &mut FieldReader, item: &FileItem<'_>, log: &mut LogSpec) {
-    let Some(fields) = reader.fields(item, &["file_bytes", "files"]) else { return };
-    if let Some(item) = fields.get("file_bytes") {
-        log.file_bytes_max = reader.amount(&item, bytes_parse).unwrap_or(log.file_bytes_max);
-    }
-    if let Some(item) = fields.get("files") {
-        log.files_max = reader.whole(&item, "1 to 100").unwrap_or(log.files_max);
-    }
-}
-
 /// The fields of an override.
 pub(super) const OVERRIDE_FIELDS: [&str; 5] = ["command", "arguments", "environment", "resources", "weight"];
+
+pub(super) fn override_properties() -> Value {
+    let texts = json!({"type": "array", "items": text_schema()});
+    json!({
+        "command": texts,
+        "arguments": texts,
+        "environment": {"type": "object", "additionalProperties": text_schema()},
+        "resources": resources_schema(),
+        "weight": {"type": "integer", "minimum": 1, "maximum": 255},
+    })
+}
 
 pub(super) fn override_decode(
     reader: &mut FieldReader,

@@ -1,16 +1,18 @@
 //! How the tasks of a job belong together: how many must fit at once, roles, failure domains.
 
-use borough_model::job::{GangSpec, GangTopology, JobSpec, Role};
+use serde_json::{Value, json};
 
 use super::super::reader::{FieldReader, FileItem, MapFields};
 use super::super::tree::TreeValue;
-use super::task::override_decode;
+use super::task::{override_decode, override_properties};
+use super::{any_of, map_of};
+use crate::job::{GangSpec, GangTopology, JobSpec, ROLES_MAX, Role, TOGETHER_DOMAINS_MAX};
 
 const MEMBERS: &str = "a whole number of tasks that must fit together, or all";
 
 /// Reads `roles`, `gang_topology` and `min_member`, whose defaults follow from each other. The count has been read
 /// before.
-pub(super) fn gang_decode(reader: &mut FieldReader, fields: &MapFields<'_>, spec: &mut JobSpec) {
+pub(crate) fn gang_read(reader: &mut FieldReader, fields: &MapFields<'_>, spec: &mut JobSpec) {
     let roles = fields.get("roles").map(|item| roles_decode(reader, &item, spec)).unwrap_or_default();
     let topology = fields.get("gang_topology").and_then(|item| gang_topology_decode(reader, &item));
     if topology.is_some() || !roles.is_empty() {
@@ -27,6 +29,29 @@ pub(super) fn gang_decode(reader: &mut FieldReader, fields: &MapFields<'_>, spec
             None => spec.min_member,
         },
     };
+}
+
+pub(crate) fn members_schema() -> Value {
+    any_of(&[json!({"type": "integer", "minimum": 0}), json!({"const": "all"})])
+}
+
+pub(crate) fn roles_schema() -> Value {
+    let mut form = override_properties();
+    form["name"] = json!({"type": "string"});
+    form["count"] = json!({"type": "integer", "minimum": 1});
+    form["min_member"] = members_schema();
+    json!({"type": "array", "maxItems": ROLES_MAX, "items": map_of(form, &["name"])})
+}
+
+pub(crate) fn gang_topology_schema() -> Value {
+    let domains = json!({"type": "integer", "minimum": 1, "maximum": TOGETHER_DOMAINS_MAX});
+    let form = json!({
+        "attribute": {"type": "string"},
+        "at_most": domains,
+        "exactly": domains,
+        "prefer": {"type": "boolean"},
+    });
+    any_of(&[json!({"type": "string"}), map_of(form, &["attribute"])])
 }
 
 enum Members {

@@ -1,17 +1,36 @@
 //! Which taints of nodes a job's tasks tolerate.
 
-use borough_model::job::{Toleration, TolerationOperator};
-use borough_model::node::TaintEffect;
+use serde_json::{Value, json};
 
+use super::super::kind::{delay_schema, text_schema, words_schema};
 use super::super::reader::{FieldReader, FileItem};
 use super::super::tree::TreeValue;
+use super::{any_of, map_of};
+use crate::job::{JobSpec, Toleration, TolerationOperator};
+use crate::node::TaintEffect;
 
 const ACCEPTED: &str = "a taint's key, or a map with taint, value, operator, effect and evict_after";
 
 /// A list of keys, or of maps such as `{taint: dedicated, value: db, effect: no_schedule}`.
-pub(super) fn tolerations_decode(reader: &mut FieldReader, list: &FileItem<'_>) -> Vec<Toleration> {
+pub(crate) fn tolerations_read(
+    reader: &mut FieldReader,
+    list: &FileItem<'_>,
+    _: &JobSpec,
+) -> Option<Vec<Toleration>> {
     let items = reader.items(list, "a list such as [dedicated, {taint: dedicated, value: db}]");
-    items.iter().filter_map(|item| toleration_one(reader, item)).collect()
+    Some(items.iter().filter_map(|item| toleration_one(reader, item)).collect())
+}
+
+pub(crate) fn tolerations_schema() -> Value {
+    let form = json!({
+        "taint": {"type": "string"},
+        "value": text_schema(),
+        "operator": {"enum": ["equal", "exists"]},
+        "effect": words_schema(&TaintEffect::NAMES),
+        "evict_after": delay_schema(),
+    });
+    let forms = [json!({"type": "string"}), map_of(form, &[])];
+    json!({"type": "array", "items": any_of(&forms)})
 }
 
 fn toleration_one(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Toleration> {

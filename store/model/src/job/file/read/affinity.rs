@@ -1,16 +1,34 @@
 //! Near which other tasks a job's tasks run, and from which they keep apart.
 
-use borough_model::job::{Affinity, AffinityKind};
+use serde_json::{Value, json};
 
 use super::super::reader::{FieldReader, FileItem};
-use super::constraint::constraints_decode;
+use super::constraint::{constraints_decode, constraints_schema};
+use super::{map_of, weight_schema};
+use crate::job::{Affinity, AffinityKind, JobSpec};
 
 const ACCEPTED: &str = "near or apart with an attribute such as rack, jobs, and prefer where it is a wish";
 
 /// A list of maps such as `{apart: node.name, jobs: ["app == cache"]}`.
-pub(super) fn affinity_decode(reader: &mut FieldReader, list: &FileItem<'_>) -> Vec<Affinity> {
+pub(crate) fn affinities_read(
+    reader: &mut FieldReader,
+    list: &FileItem<'_>,
+    _: &JobSpec,
+) -> Option<Vec<Affinity>> {
     let items = reader.items(list, "a list such as [{apart: node.name, jobs: [\"app == cache\"]}]");
-    items.iter().filter_map(|item| affinity_one(reader, item)).collect()
+    Some(items.iter().filter_map(|item| affinity_one(reader, item)).collect())
+}
+
+pub(crate) fn affinity_schema() -> Value {
+    let form = json!({
+        "near": {"type": "string"},
+        "apart": {"type": "string"},
+        "jobs": constraints_schema(),
+        "prefer": weight_schema(),
+    });
+    let mut one = map_of(form, &["jobs"]);
+    one["oneOf"] = json!([{"required": ["near"]}, {"required": ["apart"]}]);
+    json!({"type": "array", "items": one})
 }
 
 fn affinity_one(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Affinity> {

@@ -1,15 +1,43 @@
 //! Health checks: one probe, and its timing.
 
-use borough_model::job::{HealthCheck, Probe};
+use serde_json::{Value, json};
 
+use super::super::kind::{delay_schema, text_schema};
 use super::super::reader::{FieldReader, FileItem};
 use super::super::tree::TreeValue;
 use super::task::COMMAND;
+use super::{any_of, map_of};
+use crate::job::{HealthCheck, Probe, TaskSpec};
 
 const FIELDS: [&str; 7] = ["http", "tcp", "command", "interval", "timeout", "failures", "initial_grace"];
 const PORT: &str = "the name of a port of the task";
 
-pub(super) fn health_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<HealthCheck> {
+pub(crate) fn health_schema() -> Value {
+    let port = json!({"type": "string"});
+    let http = map_of(json!({"port": port, "path": {"type": "string"}}), &["port"]);
+    let form = json!({
+        "http": any_of(&[port.clone(), http]),
+        "tcp": any_of(&[port.clone(), map_of(json!({"port": port}), &["port"])]),
+        "command": {"type": "array", "minItems": 1, "items": text_schema()},
+        "interval": delay_schema(),
+        "timeout": delay_schema(),
+        "failures": {"type": "integer", "minimum": 1, "maximum": 1000},
+        "initial_grace": delay_schema(),
+    });
+    let mut schema = map_of(form, &[]);
+    schema["oneOf"] = json!(["http", "tcp", "command"].map(|probe| json!({"required": [probe]})));
+    schema
+}
+
+pub(crate) fn health_read(
+    reader: &mut FieldReader,
+    item: &FileItem<'_>,
+    _: &TaskSpec,
+) -> Option<Option<HealthCheck>> {
+    health_decode(reader, item).map(Some)
+}
+
+fn health_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<HealthCheck> {
     let fields = reader.fields(item, &FIELDS)?;
     let probes = ["http", "tcp", "command"].map(|kind| fields.get(kind));
     let probe = match probes {

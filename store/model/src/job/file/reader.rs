@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use borough_model::Name;
-use borough_model::resource::AmountError;
+use crate::id::Name;
+use crate::resource::AmountError;
 
 use super::duration::duration_ms;
 use super::problem::{Position, Problem};
@@ -13,28 +13,28 @@ use super::tree::{TreeKey, TreeNode, TreeValue};
 
 /// What has been found out so far.
 #[derive(Default)]
-pub(super) struct FieldReader {
-    pub(super) problems: Vec<Problem>,
+pub(crate) struct FieldReader {
+    pub(crate) problems: Vec<Problem>,
     /// Where each path stood, for what is found wrong later.
     places: BTreeMap<String, Option<Position>>,
 }
 
 /// A value with its path in the file.
 #[derive(Clone, Debug)]
-pub(super) struct FileItem<'n> {
-    pub(super) node: &'n TreeNode,
-    pub(super) path: String,
+pub(crate) struct FileItem<'n> {
+    pub(crate) node: &'n TreeNode,
+    pub(crate) path: String,
 }
 
 /// The fields of a map whose keys are known.
-pub(super) struct MapFields<'n> {
+pub(crate) struct MapFields<'n> {
     entries: &'n [(TreeKey, TreeNode)],
     path: String,
 }
 
 impl<'n> MapFields<'n> {
     /// A field; one without a value counts as absent.
-    pub(super) fn get(&self, name: &str) -> Option<FileItem<'n>> {
+    pub(crate) fn get(&self, name: &str) -> Option<FileItem<'n>> {
         let (_, node) = self.entries.iter().find(|(key, _)| key.text == name)?;
         let path = if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) };
         (node.value != TreeValue::Null).then_some(FileItem { node, path })
@@ -49,26 +49,26 @@ impl FileItem<'_> {
 
 impl FieldReader {
     /// Notes a problem with an item: its path, what it has, and what would be accepted.
-    pub(super) fn refuse(&mut self, item: &FileItem<'_>, accepted: &str) {
+    pub(crate) fn refuse(&mut self, item: &FileItem<'_>, accepted: &str) {
         let what = if item.path.is_empty() { "the file" } else { &item.path };
         let message = format!("{what}: {}; accepted: {accepted}", item.given());
         self.problems.push(Problem::of(item.node, message));
     }
 
     /// Notes a problem with a text that says itself what is accepted.
-    pub(super) fn refuse_as(&mut self, item: &FileItem<'_>, problem: &str) {
+    pub(crate) fn refuse_as(&mut self, item: &FileItem<'_>, problem: &str) {
         self.problems.push(Problem::of(item.node, format!("{}: {problem}", item.path)));
     }
 
     /// Notes a field that must be there.
-    pub(super) fn missing(&mut self, outer: &FileItem<'_>, field: &str, accepted: &str) {
+    pub(crate) fn missing(&mut self, outer: &FileItem<'_>, field: &str, accepted: &str) {
         let within = if outer.path.is_empty() { String::new() } else { format!(" in {}", outer.path) };
         let message = format!("field {field:?} is missing{within}; accepted: {accepted}");
         self.problems.push(Problem::of(outer.node, message));
     }
 
     /// Where `path` stood, or the nearest thing around it that is known.
-    pub(super) fn place(&self, path: &str) -> Option<Position> {
+    pub(crate) fn place(&self, path: &str) -> Option<Position> {
         let mut path = path;
         loop {
             if let Some(place) = self.places.get(path) {
@@ -79,12 +79,12 @@ impl FieldReader {
     }
 
     /// Notes where a path stood.
-    pub(super) fn placed(&mut self, path: impl Into<String>, node: &TreeNode) {
+    pub(crate) fn placed(&mut self, path: impl Into<String>, node: &TreeNode) {
         self.places.insert(path.into(), node.at);
     }
 
     /// The fields of a map, none of them unknown.
-    pub(super) fn fields<'n>(&mut self, item: &FileItem<'n>, accepted: &[&str]) -> Option<MapFields<'n>> {
+    pub(crate) fn fields<'n>(&mut self, item: &FileItem<'n>, accepted: &[&str]) -> Option<MapFields<'n>> {
         let TreeValue::Map(entries) = &item.node.value else {
             self.refuse(item, &format!("a map with {}", accepted.join(", ")));
             return None;
@@ -113,7 +113,7 @@ impl FieldReader {
     }
 
     /// The entries of a map with free keys.
-    pub(super) fn entries<'n>(
+    pub(crate) fn entries<'n>(
         &mut self,
         item: &FileItem<'n>,
         what: &str,
@@ -131,7 +131,7 @@ impl FieldReader {
     }
 
     /// The items of a list.
-    pub(super) fn items<'n>(&mut self, item: &FileItem<'n>, what: &str) -> Vec<FileItem<'n>> {
+    pub(crate) fn items<'n>(&mut self, item: &FileItem<'n>, what: &str) -> Vec<FileItem<'n>> {
         let TreeValue::List(nodes) = &item.node.value else {
             self.refuse(item, what);
             return Vec::new();
@@ -145,7 +145,7 @@ impl FieldReader {
     }
 
     /// A text. Numbers are taken as they are written; words that YAML reads as something else must be quoted.
-    pub(super) fn text(&mut self, item: &FileItem<'_>) -> Option<String> {
+    pub(crate) fn text(&mut self, item: &FileItem<'_>) -> Option<String> {
         match &item.node.value {
             TreeValue::Text(text) | TreeValue::Number(text) => Some(text.clone()),
             TreeValue::Bool(value) => {
@@ -160,20 +160,20 @@ impl FieldReader {
     }
 
     /// A list of texts, such as a command.
-    pub(super) fn texts(&mut self, item: &FileItem<'_>, what: &str) -> Vec<String> {
+    pub(crate) fn texts(&mut self, item: &FileItem<'_>, what: &str) -> Vec<String> {
         let items = self.items(item, what);
         items.iter().filter_map(|item| self.text(item)).collect()
     }
 
     /// A map of texts.
-    pub(super) fn text_map(&mut self, item: &FileItem<'_>) -> BTreeMap<String, String> {
+    pub(crate) fn text_map(&mut self, item: &FileItem<'_>) -> BTreeMap<String, String> {
         let entries = self.entries(item, "a map of texts");
         let texts = entries.into_iter().filter_map(|(key, item)| Some((key.text.clone(), self.text(&item)?)));
         texts.collect()
     }
 
     /// A name.
-    pub(super) fn name(&mut self, item: &FileItem<'_>) -> Option<Name> {
+    pub(crate) fn name(&mut self, item: &FileItem<'_>) -> Option<Name> {
         let text = self.text(item)?;
         match Name::new(text.as_str()) {
             Ok(name) => Some(name),
@@ -185,14 +185,14 @@ impl FieldReader {
     }
 
     /// A key that is a name.
-    pub(super) fn key_name(&mut self, key: &TreeKey) -> Option<Name> {
+    pub(crate) fn key_name(&mut self, key: &TreeKey) -> Option<Name> {
         let name = Name::new(key.text.as_str());
         let refused = |error| Problem::at(key.at, format!("the name {:?} {error}", key.text));
         name.map_err(|error| self.problems.push(refused(error))).ok()
     }
 
     /// A whole number from 0.
-    pub(super) fn whole<T: std::str::FromStr>(&mut self, item: &FileItem<'_>, accepted: &str) -> Option<T> {
+    pub(crate) fn whole<T: std::str::FromStr>(&mut self, item: &FileItem<'_>, accepted: &str) -> Option<T> {
         let parsed = match &item.node.value {
             TreeValue::Number(text) => text.parse().ok(),
             _ => None,
@@ -204,7 +204,7 @@ impl FieldReader {
     }
 
     /// True or false.
-    pub(super) fn truth(&mut self, item: &FileItem<'_>) -> Option<bool> {
+    pub(crate) fn truth(&mut self, item: &FileItem<'_>) -> Option<bool> {
         let truth = if let TreeValue::Bool(value) = item.node.value { Some(value) } else { None };
         if truth.is_none() {
             self.refuse(item, "true or false");
@@ -213,7 +213,7 @@ impl FieldReader {
     }
 
     /// A duration in milliseconds.
-    pub(super) fn duration(&mut self, item: &FileItem<'_>) -> Option<u64> {
+    pub(crate) fn duration(&mut self, item: &FileItem<'_>) -> Option<u64> {
         let text = match &item.node.value {
             TreeValue::Text(text) | TreeValue::Number(text) => text,
             _ => {
@@ -225,7 +225,7 @@ impl FieldReader {
     }
 
     /// An amount with its unit.
-    pub(super) fn amount(
+    pub(crate) fn amount(
         &mut self,
         item: &FileItem<'_>,
         parse: fn(&str) -> Result<u64, AmountError>,
@@ -241,7 +241,7 @@ impl FieldReader {
     }
 
     /// One of a few words.
-    pub(super) fn word<T: Copy>(&mut self, item: &FileItem<'_>, words: &[(&str, T)]) -> Option<T> {
+    pub(crate) fn word<T: Copy>(&mut self, item: &FileItem<'_>, words: &[(&str, T)]) -> Option<T> {
         let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
         let TreeValue::Text(text) = &item.node.value else {
             self.refuse(item, &names.join(", "));

@@ -1,7 +1,7 @@
 //! What somebody who misspelt a word may have meant.
 
 /// The candidate nearest to `word`, where one is near enough to be meant.
-pub(super) fn nearest<'c>(word: &str, candidates: &[&'c str]) -> Option<&'c str> {
+pub(crate) fn nearest<'c>(word: &str, candidates: &[&'c str]) -> Option<&'c str> {
     let plain = |text: &str| text.to_lowercase().replace(['-', ' '], "_");
     let word = plain(word);
     let scored =

@@ -1,0 +1,283 @@
+//! Kinds of fields: each reads a value of a job file, checks it, and describes it as JSON Schema.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::super::FieldErrors;
+use super::super::defaults::PRIORITY_MAX;
+use super::reader::{FieldReader, FileItem};
+use super::tree::TreeValue;
+use crate::id::Name;
+use crate::node::Within;
+use crate::resource::bytes_parse;
+
+/// How the values of a field are read, checked and described.
+pub(crate) trait FieldKind<T> {
+    /// The value of an item. Without one, the problem has been noted.
+    fn read(&self, reader: &mut FieldReader, item: &FileItem<'_>) -> Option<T>;
+
+    /// Refuses what cannot be admitted.
+    fn check(&self, errors: &mut FieldErrors, path: &str, value: &T) {
+        let _ = (errors, path, value);
+    }
+
+    /// What a job file may have here.
+    fn schema(&self) -> Value;
+}
+
+/// A field that may be absent.
+impl<T, K: FieldKind<T>> FieldKind<Option<T>> for K {
+    fn read(&self, reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Option<T>> {
+        FieldKind::<T>::read(self, reader, item).map(Some)
+    }
+
+    fn check(&self, errors: &mut FieldErrors, path: &str, value: &Option<T>) {
+        if let Some(value) = value {
+            FieldKind::<T>::check(self, errors, path, value);
+        }
+    }
+
+    fn schema(&self) -> Value {
+        FieldKind::<T>::schema(self)
+    }
+}
+
+/// A name.
+pub(crate) struct Named;
+
+impl FieldKind<Name> for Named {
+    fn read(&self, reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Name> {
+        reader.name(item)
+    }
+
+    fn schema(&self) -> Value {
+        json!({"type": "string", "pattern": "^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$"})
+    }
+}
+
+/// A text. YAML numbers are texts as well, as they are written.
+pub(crate) struct AnyText;
+
+impl FieldKind<String> for AnyText {
+    fn read(&self, reader: &mut FieldReader, item: &FileItem<'_>) -> Option<String> {
+        reader.text(item)
+    }
+
+    fn schema(&self) -> Value {
+        text_schema()
+    }
+}
+
+/// What a text may be written as.
+pub(crate) fn text_schema() -> Value {
+    json!({"type": ["string", "number"]})
+}
+
+/// Texts, as in a command; the text says what is accepted.
+pub(crate) struct Texts(pub(crate) &'static str);
+
+impl FieldKind<Vec<String>> for Texts {
+    fn read(&self, reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Vec<String>> {
+        Some(reader.texts(item, self.0))
+    }
+
+    fn schema(&self) -> Value {
+        json!({"type": "array", "items": text_schema()})
+    }
+}
+
+/// A map of texts.
+pub(crate) struct TextMap;
+
+impl FieldKind<BTreeMap<String, String>> for TextMap {
+    fn read(&self, reader: &mut FieldReader, item: &FileItem<'_>) -> Option<BTreeMap<String, String>> {
+        Some(reader.text_map(item))
+    }
+
+    fn schema(&self) -> Value {
+        json!({"type": "object", "additionalProperties": text_schema()})
+    }
+}
+
+/// Keys and values on one line each.
+pub(crate) struct Labels {
+    pub(crate) most: usize,
+}
+
+impl FieldKind<BTreeMap<String, String>> for Labels {
+    fn read(&self, reader: &mut FieldReader, item: &FileItem<'_>) -> Option<BTreeMap<String, String>> {
+        TextMap.read(reader, item)
+    }
+
+    fn check(&self, errors: &mut FieldErrors, path: &str, value: &BTreeMap<String, String>) {
+        errors.labels(path, value, self.most);
+    }
+
+    fn schema(&self) -> Value {
+        json!({
+            "type": "object",
+            "maxProperties": self.most,
+            "propertyNames": {"pattern": "^[a-zA-Z0-9][a-zA-Z0-9._/-]{0,127}$"},
+            "additionalProperties": text_schema(),
+        })
+    }
+}
+
+/// A duration with its unit, in milliseconds.
+pub(crate) struct Delay {
+    least_ms: u64,
+    most_ms: u64,
+}
+
+impl Delay {
+    pub(crate) const fn of(least_ms: u64, most_ms: u64) -> Self {
+        Self { least_ms, most_ms }
+    }
+}
+
+impl FieldKind<u64> for Delay {
+    fn read(&self, reader: &mut FieldReader, item: &FileItem<'_>) -> Option<u64> {
+        reader.duration(item)
+    }
+
+    fn check(&self, errors: &mut FieldErrors, path: &str, value: &u64) {
+        let Self { least_ms, most_ms } = self;
+        let accepted = format!("{least_ms} to {most_ms} milliseconds");
+        errors.require((least_ms..=most_ms).contains(&value), path, value, accepted);
+    }
+
+    fn schema(&self) -> Value {
+        delay_schema()
+    }
+}
+
+/// A duration as people write it.
+pub(crate) fn delay_schema() -> Value {
+    json!({"type": "string", "pattern": "^\\s*([0-9]+(\\.[0-9]+)?\\s*(ms|s|m|min|h|d)\\s*)+$"})
+}
+
+/// A whole number.
+pub(crate) struct Whole {
+    least: u32,
+    most: u32,
+    accepted: &'static str,
+}
+
+impl Whole {
+    /// Within bounds.
+    pub(crate) const fn of(least: u32, most: u32, accepted: &'static str) -> Self {
+        Self { least, most, accepted }
+    }
+
+    /// Of any size, or bounded by a check of the field's own.
+    pub(crate) const fn any(accepted: &'static str) -> Self {
+        Self::of(0, u32::MAX, accepted)
+    }
+}
+
+impl FieldKind<u32> for Whole {
+    fn read(&self, reader: &mut FieldReader, item: &FileItem<'_>) -> Option<u32> {
+        reader.whole(item, self.accepted)
+    }
+
+    fn check(&self, errors: &mut FieldErrors, path: &str, value: &u32) {
+        errors.require((self.least..=self.most).contains(value), path, value, self.accepted);
+    }
+
+    fn schema(&self) -> Value {
+        json!({"type": "integer", "minimum": self.least, "maximum": self.most})
+    }
+}
+
+/// An amount of bytes with its unit.
+pub(crate) struct Bytes {
+    pub(crate) least: u64,
+    pub(crate) most: u64,
+    pub(crate) accepted: &'static str,
+}
+
+impl FieldKind<u64> for Bytes {
+    fn read(&self, reader: &mut FieldReader, item: &FileItem<'_>) -> Option<u64> {
+        reader.amount(item, bytes_parse)
+    }
+
+    fn check(&self, errors: &mut FieldErrors, path: &str, value: &u64) {
+        errors.require((self.least..=self.most).contains(value), path, value, self.accepted);
+    }
+
+    fn schema(&self) -> Value {
+        bytes_schema()
+    }
+}
+
+/// Bytes as people write them.
+pub(crate) fn bytes_schema() -> Value {
+    amount_schema("([kMGTP]|[KMGTP]i)?B?")
+}
+
+/// A number with a unit of the pattern `unit`, or without one.
+pub(crate) fn amount_schema(unit: &str) -> Value {
+    let pattern = format!("^\\s*[0-9]+(\\.[0-9]+)?\\s*{unit}\\s*$");
+    json!({"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": pattern}]})
+}
+
+/// True or false.
+pub(crate) struct Truth;
+
+impl FieldKind<bool> for Truth {
+    fn read(&self, reader: &mut FieldReader, item: &FileItem<'_>) -> Option<bool> {
+        reader.truth(item)
+    }
+
+    fn schema(&self) -> Value {
+        json!({"type": "boolean"})
+    }
+}
+
+/// One of a few words.
+pub(crate) struct Words<T: 'static>(pub(crate) &'static [(&'static str, T)]);
+
+/// A type whose values a job file names by words.
+pub(crate) trait SpecWord: Copy {}
+
+impl SpecWord for Within {}
+
+impl<T: SpecWord> FieldKind<T> for Words<T> {
+    fn read(&self, reader: &mut FieldReader, item: &FileItem<'_>) -> Option<T> {
+        reader.word(item, self.0)
+    }
+
+    fn schema(&self) -> Value {
+        words_schema(self.0)
+    }
+}
+
+/// The words themselves.
+pub(crate) fn words_schema<T>(words: &[(&str, T)]) -> Value {
+    json!({"enum": words.iter().map(|(word, _)| *word).collect::<Vec<_>>()})
+}
+
+/// A priority, or a band, which stands for the lowest priority in it.
+pub(crate) struct Priority;
+
+const BANDS: [(&str, u32); 4] =
+    [("best_effort", 0), ("batch", 100), ("production", 200), ("monitoring", 300)];
+
+impl FieldKind<u32> for Priority {
+    fn read(&self, reader: &mut FieldReader, item: &FileItem<'_>) -> Option<u32> {
+        match item.node.value {
+            TreeValue::Text(_) => reader.word(item, &BANDS),
+            _ => reader.whole(item, "0 to 399, or best_effort, batch, production or monitoring"),
+        }
+    }
+
+    fn check(&self, errors: &mut FieldErrors, path: &str, value: &u32) {
+        let accepted = "0 to 399 (best effort 0–99, batch 100–199, production 200–299, monitoring 300–399)";
+        errors.require(*value <= PRIORITY_MAX, path, value, accepted);
+    }
+
+    fn schema(&self) -> Value {
+        json!({"anyOf": [{"type": "integer", "minimum": 0, "maximum": PRIORITY_MAX}, words_schema(&BANDS)]})
+    }
+}

@@ -1,0 +1,217 @@
+//! Job files: how the definition of a field becomes what is read, checked, described and shown.
+//!
+//! `#[derive(FileMessage)]` on a struct of the spec lists its fields and reads and checks each by its `kind`, or by the
+//! function that the field names. A file is read whole: every field that cannot be taken is a problem with its place.
+
+mod duration;
+pub(crate) mod kind;
+mod page;
+mod problem;
+pub(crate) mod read;
+mod reader;
+mod schema;
+mod suggest;
+mod tree;
+
+pub use duration::duration_ms;
+pub(crate) use kind::FieldKind;
+pub use page::{PAGE_MARKS, page_table};
+pub use problem::{Position, Problem};
+pub(crate) use reader::{FieldReader, FileItem, MapFields};
+pub use schema::job_file_schema;
+use schema::message_schema;
+pub use tree::{DEPTH_MAX, NODES_MAX, TreeKey, TreeNode, TreeValue, duplicates};
+
+use serde_json::Value;
+
+use super::{FieldError, FieldErrors, JobKind, JobSpec, Note, SpecChange, TaskSpec};
+use crate::id::Name;
+
+/// What the definition says of one field.
+pub struct FieldInfo {
+    /// Its name in a job file.
+    pub file: &'static str,
+    /// Its name in the spec, and in refusals of it.
+    pub stored: &'static str,
+    /// What it takes, in Markdown.
+    pub value: &'static str,
+    /// What its absence means, in Markdown.
+    pub default: &'static str,
+    /// Must a file have it?
+    pub required: bool,
+    /// Do its inner fields stand in the outer message?
+    pub flatten: bool,
+    /// A value that is accepted and is not the default.
+    pub example: Option<fn() -> Value>,
+    /// The JSON Schema of its values.
+    pub schema: fn() -> Value,
+    /// The fields of a message.
+    pub inner: Option<&'static [FieldInfo]>,
+}
+
+/// A struct of the spec that a job file describes. Derived.
+pub(crate) trait FileMessage: Sized {
+    /// Its fields, in the order of the struct.
+    const FIELDS: &'static [FieldInfo];
+
+    /// Sets every field that the file names. `outer` is the map itself, for what is missing in it.
+    fn fields_read(&mut self, reader: &mut FieldReader, outer: &FileItem<'_>, fields: &MapFields<'_>);
+
+    /// Refuses every field that cannot be admitted; `path` is the message's own.
+    fn fields_check(&self, errors: &mut FieldErrors, path: &str);
+
+    /// Takes over the fields whose change is of the kind `change`.
+    fn adopt(&mut self, new: &Self, change: SpecChange);
+
+    /// The fields that `job status` shows, with their names; an empty text is one that is not set.
+    fn status(&self) -> Vec<(&'static str, String)>;
+}
+
+/// A message within another, or an optional one.
+pub(crate) trait InnerMessage: Sized {
+    const FIELDS: &'static [FieldInfo];
+
+    fn schema() -> Value {
+        message_schema(Self::FIELDS)
+    }
+
+    /// The message with what the file names; the rest stays as it is.
+    fn message_read(&self, reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Self>;
+
+    fn message_check(&self, errors: &mut FieldErrors, path: &str);
+}
+
+impl<T: FileMessage + Clone> InnerMessage for T {
+    const FIELDS: &'static [FieldInfo] = <T as FileMessage>::FIELDS;
+
+    fn message_read(&self, reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Self> {
+        let fields = reader.fields(item, &file_names(<T as FileMessage>::FIELDS))?;
+        let mut message = self.clone();
+        message.fields_read(reader, item, &fields);
+        Some(message)
+    }
+
+    fn message_check(&self, errors: &mut FieldErrors, path: &str) {
+        self.fields_check(errors, path);
+    }
+}
+
+impl<T: FileMessage + Clone + Default> InnerMessage for Option<T> {
+    const FIELDS: &'static [FieldInfo] = <T as FileMessage>::FIELDS;
+
+    fn message_read(&self, reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Self> {
+        self.clone().unwrap_or_default().message_read(reader, item).map(Some)
+    }
+
+    fn message_check(&self, errors: &mut FieldErrors, path: &str) {
+        if let Some(message) = self {
+            message.fields_check(errors, path);
+        }
+    }
+}
+
+/// How `job status` shows a value; an empty text is none.
+pub(crate) trait StatusText {
+    fn status_text(&self) -> String;
+}
+
+impl<T: ToString> StatusText for Option<T> {
+    fn status_text(&self) -> String {
+        self.as_ref().map(ToString::to_string).unwrap_or_default()
+    }
+}
+
+/// Fields of a message, those that it takes in from an inner one included.
+pub fn fields_flat(fields: &'static [FieldInfo]) -> Vec<&'static FieldInfo> {
+    let inner = |field: &'static FieldInfo| match field.inner {
+        Some(inner) if field.flatten => fields_flat(inner),
+        _ => vec![field],
+    };
+    fields.iter().flat_map(inner).collect()
+}
+
+/// The names that a map of a job file may have.
+fn file_names(fields: &'static [FieldInfo]) -> Vec<&'static str> {
+    fields_flat(fields).iter().map(|field| field.file).collect()
+}
+
+/// The path of a field within a message.
+pub(crate) fn path_within(outer: &str, field: &str) -> String {
+    if outer.is_empty() { field.to_owned() } else { format!("{outer}.{field}") }
+}
+
+impl JobSpec {
+    /// The definition of its fields.
+    pub fn file_fields() -> &'static [FieldInfo] {
+        <Self as FileMessage>::FIELDS
+    }
+
+    /// The fields that `job status` shows, with their names; an empty text is one that is not set.
+    pub fn status_fields(&self) -> Vec<(&'static str, String)> {
+        self.status()
+    }
+
+    /// The spec of a job file, checked, with what may surprise. `caller` is whose job it is where the file does not say.
+    ///
+    /// # Errors
+    /// Everything that is wrong, in the order of the file.
+    pub fn from_file(root: &TreeNode, caller: &Name) -> Result<(Self, Vec<Note>), Vec<Problem>> {
+        let mut reader = FieldReader::default();
+        let spec = spec_read(&mut reader, &FileItem { node: root, path: String::new() }, caller);
+        let mut problems = std::mem::take(&mut reader.problems);
+        // What the fields themselves say wrong would only be repeated by the check, with made-up values.
+        let spec = spec.filter(|_| problems.is_empty());
+        let checked = spec.as_ref().map(Self::validate);
+        match (spec, checked) {
+            (Some(spec), Some(Ok(()))) => {
+                let notes = spec.notes();
+                return Ok((spec, notes));
+            }
+            (_, Some(Err(errors))) => {
+                problems.extend(errors.iter().map(|error| check_problem(&reader, error)));
+            }
+            (_, _) => {}
+        }
+        problems.sort_by_key(|problem| problem.at);
+        Err(problems)
+    }
+}
+
+fn spec_read(reader: &mut FieldReader, root: &FileItem<'_>, caller: &Name) -> Option<JobSpec> {
+    let fields = reader.fields(root, &file_names(<JobSpec as FileMessage>::FIELDS))?;
+    // Defaults of other fields depend on the kind. The caller's name stands in for one that is missing or bad.
+    let kind = fields.get("kind").and_then(|item| reader.word(&item, &JobKind::NAMES));
+    let kind = kind.unwrap_or(JobKind::Service);
+    let mut spec = JobSpec::initial(caller.clone(), caller.clone(), kind, TaskSpec::of(Vec::new()));
+    spec.fields_read(reader, root, &fields);
+    Some(spec)
+}
+
+fn check_problem(reader: &FieldReader, error: &FieldError) -> Problem {
+    let path = file_path(&error.path);
+    let message = format!("{path}: {}; accepted: {}", error.value, error.accepted);
+    Problem::at(reader.place(&path), message)
+}
+
+/// The path in the file of a field of the spec: what has a unit in the file has none in its name.
+fn file_path(path: &str) -> String {
+    /// Names of messages that are read by hand.
+    const RENAMED: [(&str, &str); 5] = [
+        ("interval_ms", "interval"),
+        ("timeout_ms", "timeout"),
+        ("failures_max", "failures"),
+        ("initial_grace_ms", "initial_grace"),
+        ("preference", "prefer"),
+    ];
+    let mut known = Some(<JobSpec as FileMessage>::FIELDS);
+    let mut named: Vec<String> = Vec::new();
+    for segment in path.split('.') {
+        let (name, index) = segment.split_at(segment.find('[').unwrap_or(segment.len()));
+        let field = known.into_iter().flat_map(fields_flat).find(|field| field.stored == name);
+        let by_hand = RENAMED.iter().find(|(stored, _)| *stored == name).map(|(_, file)| *file);
+        let file = field.map(|field| field.file).or(by_hand.filter(|_| !named.is_empty())).unwrap_or(name);
+        named.push(format!("{file}{index}"));
+        known = field.and_then(|field| field.inner);
+    }
+    named.join(".")
+}

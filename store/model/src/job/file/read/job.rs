@@ -1,0 +1,125 @@
+//! Fields at the top of a job file.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::super::kind::words_schema;
+use super::super::reader::{FieldReader, FileItem};
+use super::super::tree::{TreeKey, TreeValue};
+use super::super::{FileMessage as _, file_names, message_schema};
+use super::task::{OVERRIDE_FIELDS, override_decode, override_properties};
+use super::{any_of, map_of};
+use crate::job::{After, AfterCondition, JobKind, JobSpec, RestartMode, RestartSpec, TaskOverride};
+
+const CONDITIONS: [(&str, AfterCondition); 2] =
+    [("finished", AfterCondition::Finished), ("succeeded", AfterCondition::Succeeded)];
+const MODES: [(&str, RestartMode); 3] =
+    [("always", RestartMode::Always), ("on_failure", RestartMode::OnFailure), ("never", RestartMode::Never)];
+
+pub(crate) fn after_read(reader: &mut FieldReader, list: &FileItem<'_>, _: &JobSpec) -> Option<Vec<After>> {
+    let items = reader.items(list, "a list of jobs such as [prepare]");
+    Some(items.iter().filter_map(|item| after_one(reader, item)).collect())
+}
+
+pub(crate) fn after_schema() -> Value {
+    let form = json!({"job": {"type": "string"}, "condition": words_schema(&CONDITIONS)});
+    json!({"type": "array", "items": any_of(&[json!({"type": "string"}), map_of(form, &["job"])])})
+}
+
+/// `prepare`, or `{job: prepare, condition: finished}`.
+fn after_one(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<After> {
+    let TreeValue::Map(_) = item.node.value else {
+        let job = reader.name(item)?;
+        return Some(After { job, condition: AfterCondition::default() });
+    };
+    let fields = reader.fields(item, &["job", "condition"])?;
+    let condition = fields.get("condition").and_then(|item| reader.word(&item, &CONDITIONS));
+    let Some(job) = fields.get("job") else {
+        reader.missing(item, "job", "the name of a job of the same user");
+        return None;
+    };
+    Some(After { job: reader.name(&job)?, condition: condition.unwrap_or_default() })
+}
+
+pub(crate) fn overrides_schema() -> Value {
+    let one = map_of(override_properties(), &[]);
+    json!({"type": "object", "propertyNames": {"pattern": "^[0-9]+$"}, "additionalProperties": one})
+}
+
+pub(crate) fn overrides_read(
+    reader: &mut FieldReader,
+    item: &FileItem<'_>,
+    spec: &JobSpec,
+) -> Option<BTreeMap<u32, TaskOverride>> {
+    let entries = reader.entries(item, "a map from task indexes to what those tasks have otherwise");
+    let mut overrides = BTreeMap::new();
+    for (key, own) in entries {
+        let Some(index) = index_decode(reader, key, &own) else { continue };
+        let path = format!("overrides[{index}]");
+        reader.placed(path.clone(), own.node);
+        if let Some(fields) = reader.fields(&FileItem { node: own.node, path }, &OVERRIDE_FIELDS) {
+            overrides.insert(index, override_decode(reader, &fields, &spec.task));
+        }
+    }
+    Some(overrides)
+}
+
+fn index_decode(reader: &mut FieldReader, key: &TreeKey, own: &FileItem<'_>) -> Option<u32> {
+    let index = key.text.parse::<u32>().ok().filter(|index| index.to_string() == key.text);
+    if index.is_none() {
+        reader.refuse_as(own, "the key is no task's index; accepted: whole numbers from 0");
+    }
+    index
+}
+
+/// `always`, or a map.
+pub(crate) fn restart_read(
+    reader: &mut FieldReader,
+    item: &FileItem<'_>,
+    spec: &JobSpec,
+) -> Option<RestartSpec> {
+    let mut restart = spec.restart;
+    if let TreeValue::Text(_) = item.node.value {
+        restart.mode = reader.word(item, &MODES).unwrap_or(restart.mode);
+        return Some(restart);
+    }
+    let fields = reader.fields(item, &file_names(RestartSpec::FIELDS))?;
+    if let Some(item) = fields.get("mode") {
+        restart.mode = reader.word(&item, &MODES).unwrap_or(restart.mode);
+    }
+    if let Some(item) = fields.get("attempts") {
+        restart.attempts_max = match &item.node.value {
+            TreeValue::Text(text) if text == "unlimited" => None,
+            _ => reader.whole(&item, "a whole number of restarts in a row, or unlimited"),
+        };
+    }
+    if let Some(item) = fields.get("backoff") {
+        restart.backoff_initial_ms = reader.duration(&item).unwrap_or(restart.backoff_initial_ms);
+        // A long first pause alone must not make the default longest one wrong.
+        restart.backoff_max_ms = restart.backoff_max_ms.max(restart.backoff_initial_ms);
+    }
+    if let Some(item) = fields.get("backoff_max") {
+        restart.backoff_max_ms = reader.duration(&item).unwrap_or(restart.backoff_max_ms);
+    }
+    if let Some(item) = fields.get("reset_after") {
+        restart.reset_after_ms = reader.duration(&item).unwrap_or(restart.reset_after_ms);
+    }
+    Some(restart)
+}
+
+pub(crate) fn restart_schema() -> Value {
+    any_of(&[restart_mode_schema(), message_schema(RestartSpec::FIELDS)])
+}
+
+pub(crate) fn restart_mode_schema() -> Value {
+    words_schema(&MODES)
+}
+
+pub(crate) fn attempts_schema() -> Value {
+    any_of(&[json!({"type": "integer", "minimum": 0}), json!({"const": "unlimited"})])
+}
+
+pub(crate) fn kind_schema() -> Value {
+    words_schema(&JobKind::NAMES)
+}

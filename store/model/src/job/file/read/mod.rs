@@ -1,0 +1,45 @@
+//! Fields that are irregular in a job file: short forms beside long ones, and defaults that follow from other fields.
+
+mod affinity;
+mod constraint;
+mod gang;
+mod health;
+mod job;
+mod spread;
+mod task;
+mod toleration;
+
+pub(crate) use affinity::{affinities_read, affinity_schema};
+pub(crate) use constraint::{constraints_read, constraints_schema};
+pub(crate) use gang::{gang_read, gang_topology_schema, members_schema, roles_schema};
+pub(crate) use health::{health_read, health_schema};
+pub(crate) use job::{
+    after_read, after_schema, attempts_schema, kind_schema, overrides_read, overrides_schema,
+    restart_mode_schema, restart_read, restart_schema,
+};
+pub(crate) use spread::{spread_read, spread_schema};
+pub(crate) use task::{COMMAND, ports_read, ports_schema, resources_read, resources_schema, selectors_read};
+pub(crate) use toleration::{tolerations_read, tolerations_schema};
+
+use serde_json::{Map, Value, json};
+
+use super::schema::map_schema;
+
+/// The schema of a map with these fields and no other.
+fn map_of(properties: Value, required: &[&str]) -> Value {
+    let properties = match properties {
+        Value::Object(properties) => properties,
+        _ => Map::new(),
+    };
+    map_schema(properties, required)
+}
+
+/// The schema of a value that has several forms.
+fn any_of(forms: &[Value]) -> Value {
+    json!({"anyOf": forms})
+}
+
+/// The schema of a weight of 1 to 100.
+fn weight_schema() -> Value {
+    json!({"type": "integer", "minimum": 1, "maximum": 100})
+}

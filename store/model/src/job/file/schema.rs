@@ -1,0 +1,54 @@
+//! The JSON Schema of job files.
+
+use serde_json::{Map, Value, json};
+
+use super::{FieldInfo, FileMessage as _, fields_flat};
+use crate::job::JobSpec;
+
+/// The JSON Schema (draft 2020-12) of job files. What a single value cannot show, such as a sum over roles, is left to
+/// `borough job validate`.
+pub fn job_file_schema() -> Value {
+    let mut schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Borough job file",
+    });
+    merge(&mut schema, message_schema(JobSpec::FIELDS));
+    schema
+}
+
+/// A map with these fields and no other.
+pub(crate) fn message_schema(fields: &'static [FieldInfo]) -> Value {
+    let fields = fields_flat(fields);
+    let properties: Map<String, Value> =
+        fields.iter().map(|field| (field.file.to_owned(), field_schema(field))).collect();
+    let required: Vec<&str> = fields.iter().filter(|field| field.required).map(|field| field.file).collect();
+    map_schema(properties, &required)
+}
+
+/// A map with these properties and no other.
+pub(super) fn map_schema(properties: Map<String, Value>, required: &[&str]) -> Value {
+    let mut schema = json!({"type": "object", "properties": properties, "additionalProperties": false});
+    if !required.is_empty() {
+        merge(&mut schema, json!({"required": required}));
+    }
+    schema
+}
+
+fn field_schema(field: &FieldInfo) -> Value {
+    let mut description = field.value.replace('`', "");
+    if !matches!(field.default, "none" | "required") {
+        description = format!("{description}. Default: {}", field.default.replace('`', ""));
+    }
+    let mut schema = json!({"description": description});
+    if let Some(example) = field.example {
+        merge(&mut schema, json!({"examples": [example()]}));
+    }
+    merge(&mut schema, (field.schema)());
+    schema
+}
+
+fn merge(schema: &mut Value, more: Value) {
+    if let (Value::Object(schema), Value::Object(more)) = (schema, more) {
+        schema.extend(more);
+    }
+}
