@@ -1,7 +1,7 @@
 //! Single devices of nodes, and which of them will do.
 
 use borough_model::TaskRow;
-use borough_model::node::{Card, CardSelector, NodeRow};
+use borough_model::node::{Card, NodeRow};
 
 use crate::v1;
 
@@ -35,12 +35,4 @@ pub fn cards_assigned(row: &TaskRow, node: &NodeRow) -> Vec<v1::AssignedCard> {
         Some(v1::AssignedCard { card: Some(card_to_message(card)), millis })
     };
     taken.into_iter().filter_map(assigned).collect()
-}
-
-pub(super) fn selector_to_message(selector: &CardSelector) -> v1::DeviceSelector {
-    v1::DeviceSelector { models: selector.models.clone(), memory_bytes_min: selector.memory_bytes_min }
-}
-
-pub(super) fn selector_from_message(message: &v1::DeviceSelector) -> CardSelector {
-    CardSelector { models: message.models.clone(), memory_bytes_min: message.memory_bytes_min }
 }

@@ -1,48 +1,49 @@
-//! How the tasks of a job belong together.
+//! How the tasks of a job belong together: two fields of the message, one of the model.
 
-use borough_model::job::{GangSpec, GangTopology, Role};
+use borough_model::job::{GangSpec, GangTopology};
 
-use super::job::{override_from_message, override_to_message};
-use super::{FieldRefused, name_from_text};
+use super::FieldRefused;
+use super::wire::{Wire, WirePath};
 use crate::v1;
 
-pub(super) fn gang_topology_to_message(topology: &GangTopology) -> v1::GangTopology {
-    v1::GangTopology {
-        attribute: topology.attribute.clone(),
-        domains_min: topology.domains_min,
-        domains_max: topology.domains_max,
-        preferred: topology.preferred,
+/// The fields of a message that say it.
+pub(super) struct GangParts {
+    pub(super) gang_topology: Option<v1::GangTopology>,
+    pub(super) roles: Vec<v1::Role>,
+}
+
+impl GangParts {
+    pub(super) fn of(gang: &Option<GangSpec>) -> Self {
+        let topology = gang.as_ref().and_then(|gang| gang.topology.as_ref());
+        let roles = gang.as_ref().map_or(&[][..], |gang| &gang.roles);
+        Self { gang_topology: topology.map(Wire::of), roles: roles.iter().map(Wire::of).collect() }
+    }
+
+    /// Absent where the message has neither.
+    pub(super) fn read(message: &v1::JobSpec, path: &WirePath<'_>) -> Result<Option<GangSpec>, FieldRefused> {
+        let topology: Option<GangTopology> = message.gang_topology.read(&path.field("gang_topology"))?;
+        let roles: Vec<_> = message.roles.read(&path.field("roles"))?;
+        let some = topology.is_some() || !roles.is_empty();
+        Ok(some.then_some(GangSpec { topology, roles }))
     }
 }
 
-pub(super) fn role_to_message(role: &Role) -> v1::Role {
-    v1::Role {
-        name: role.name.to_string(),
-        count: role.count,
-        min_member: role.min_member,
-        task: Some(override_to_message(&role.task)),
+impl Wire<GangTopology> for v1::GangTopology {
+    fn of(topology: &GangTopology) -> Self {
+        Self {
+            attribute: topology.attribute.clone(),
+            domains_min: topology.domains_min,
+            domains_max: topology.domains_max,
+            preferred: topology.preferred,
+        }
     }
-}
 
-/// Absent where the message has neither.
-pub(super) fn gang_from_message(message: &v1::JobSpec) -> Result<Option<GangSpec>, FieldRefused> {
-    let topology = message.gang_topology.as_ref().map(|topology| GangTopology {
-        attribute: topology.attribute.clone(),
-        domains_min: topology.domains_min.max(1),
-        domains_max: topology.domains_max.max(1),
-        preferred: topology.preferred,
-    });
-    let roles = message.roles.iter().enumerate().map(role_from_message).collect::<Result<Vec<_>, _>>()?;
-    let some = topology.is_some() || !roles.is_empty();
-    Ok(some.then_some(GangSpec { topology, roles }))
-}
-
-fn role_from_message((index, message): (usize, &v1::Role)) -> Result<Role, FieldRefused> {
-    let task = message.task.as_ref().map(override_from_message).transpose()?;
-    Ok(Role {
-        name: name_from_text(&format!("roles[{index}].name"), &message.name)?,
-        count: message.count,
-        min_member: message.min_member,
-        task: task.unwrap_or_default(),
-    })
+    fn read(&self, _: &WirePath<'_>) -> Result<GangTopology, FieldRefused> {
+        Ok(GangTopology {
+            attribute: self.attribute.clone(),
+            domains_min: self.domains_min.max(1),
+            domains_max: self.domains_max.max(1),
+            preferred: self.preferred,
+        })
+    }
 }

@@ -5,14 +5,15 @@ mod card;
 mod gang;
 mod job;
 mod node;
-mod placement;
 mod taint;
 mod task;
 mod topology;
+mod wire;
 
 pub use card::{card_from_message, card_to_message, cards_assigned};
 pub use job::{
-    job_spec_from_message, job_spec_to_message, job_state_to_message, job_to_message, task_spec_to_message,
+    job_spec_from_message, job_spec_to_message, job_state_to_message, job_to_message, task_spec_from_message,
+    task_spec_to_message,
 };
 pub use node::{
     capacity_from_message, measured_from_message, measured_to_message, node_state_to_message,
@@ -22,7 +23,7 @@ pub use taint::{taint_matches_from_message, taints_from_message};
 pub use task::{
     TaskContext, end_reason_to_message, endpoint_to_message, exit_from_message, exit_to_message,
     health_from_message, health_to_message, ports_to_message, stop_reason_to_message, task_counts_add,
-    task_spec_from_message, task_state_to_message, task_to_message,
+    task_state_to_message, task_to_message,
 };
 pub use topology::{domain_from_message, domain_to_message};
 

@@ -7,31 +7,17 @@ use super::FieldRefused;
 use super::card::card_to_message;
 use super::taint::taint_to_message;
 use super::topology::domain_to_message;
+use super::wire::{Wire, WirePath};
 use crate::v1;
 
 /// Resources as a message.
 pub fn resources_to_message(resources: &Resources) -> v1::Resources {
-    v1::Resources {
-        cpu_millis: resources.cpu_millis,
-        memory_bytes: resources.memory_bytes,
-        disk_bytes: resources.disk_bytes,
-        disk_bytes_per_s: resources.disk_bytes_per_s,
-        network_bytes_per_s: resources.network_bytes_per_s,
-        device_millis: resources.device_millis.clone(),
-    }
+    Wire::of(resources)
 }
 
 /// Resources from a message: no amount is out of range, an absent one is zero.
 pub fn capacity_from_message(message: Option<&v1::Resources>) -> Result<Resources, FieldRefused> {
-    let Some(message) = message else { return Ok(Resources::default()) };
-    Ok(Resources {
-        cpu_millis: message.cpu_millis,
-        memory_bytes: message.memory_bytes,
-        disk_bytes: message.disk_bytes,
-        disk_bytes_per_s: message.disk_bytes_per_s,
-        network_bytes_per_s: message.network_bytes_per_s,
-        device_millis: message.device_millis.clone(),
-    })
+    message.map_or_else(|| Ok(Resources::default()), |message| message.read(&WirePath::Root))
 }
 
 /// A node's state.

@@ -1,6 +1,5 @@
 //! Taints of nodes, and what tolerates them.
 
-use borough_model::job::{Toleration, TolerationOperator};
 use borough_model::node::{PRESSURE_PREFIX, Taint, TaintEffect, TaintMatch};
 
 use super::FieldRefused;
@@ -8,7 +7,7 @@ use crate::v1;
 
 const EFFECTS: &str = "no_schedule, prefer_no_schedule or no_execute";
 
-fn effect_to_message(effect: TaintEffect) -> v1::TaintEffect {
+pub(super) fn effect_to_message(effect: TaintEffect) -> v1::TaintEffect {
     match effect {
         TaintEffect::NoSchedule => v1::TaintEffect::NoSchedule,
         TaintEffect::PreferNoSchedule => v1::TaintEffect::PreferNoSchedule,
@@ -17,7 +16,7 @@ fn effect_to_message(effect: TaintEffect) -> v1::TaintEffect {
 }
 
 /// The effect in `field`; `None` where it is left open.
-fn effect_from_message(field: &str, effect: i32) -> Result<Option<TaintEffect>, FieldRefused> {
+pub(super) fn effect_from_message(field: &str, effect: i32) -> Result<Option<TaintEffect>, FieldRefused> {
     match v1::TaintEffect::try_from(effect) {
         Ok(v1::TaintEffect::Unspecified) => Ok(None),
         Ok(v1::TaintEffect::NoSchedule) => Ok(Some(TaintEffect::NoSchedule)),
@@ -58,39 +57,4 @@ pub fn taint_matches_from_message(messages: &[v1::TaintMatch]) -> Result<Vec<Tai
         Ok(TaintMatch { key: message.key.clone(), value: message.value.clone(), effect })
     };
     messages.iter().enumerate().map(one).collect()
-}
-
-pub(super) fn toleration_to_message(toleration: &Toleration) -> v1::Toleration {
-    let operator = match toleration.operator {
-        TolerationOperator::Equal => v1::toleration::Operator::Equal,
-        TolerationOperator::Exists => v1::toleration::Operator::Exists,
-    };
-    v1::Toleration {
-        key: toleration.key.clone(),
-        operator: operator.into(),
-        value: toleration.value.clone(),
-        effect: toleration.effect.map_or(v1::TaintEffect::Unspecified, effect_to_message).into(),
-        evict_after_ms: toleration.evict_after_ms,
-    }
-}
-
-pub(super) fn toleration_from_message(
-    (at, message): (usize, &v1::Toleration),
-) -> Result<Toleration, FieldRefused> {
-    let path = format!("tolerations[{at}]");
-    let operator = match v1::toleration::Operator::try_from(message.operator) {
-        Ok(v1::toleration::Operator::Equal) => TolerationOperator::Equal,
-        Ok(v1::toleration::Operator::Exists) => TolerationOperator::Exists,
-        Ok(v1::toleration::Operator::Unspecified) | Err(_) => {
-            let field = format!("{path}.operator");
-            return Err(FieldRefused::new(field, message.operator.to_string(), "equal or exists"));
-        }
-    };
-    Ok(Toleration {
-        key: message.key.clone(),
-        operator,
-        value: message.value.clone(),
-        effect: effect_from_message(&format!("{path}.effect"), message.effect)?,
-        evict_after_ms: message.evict_after_ms,
-    })
 }

@@ -1,12 +1,9 @@
 //! Tasks, their exits and their endpoints.
 
-use borough_model::job::{HealthCheck, LogSpec, PortSpec, Probe, TaskSpec};
 use borough_model::task::{EndReason, Endpoint, Exit, Health, PortAssignment, StopReason};
 use borough_model::{Incarnation, JobRow, Name, NodeId, TaskRow, TaskState};
 
-use super::card::selector_from_message;
-use super::topology::within_from_message;
-use super::{FieldRefused, capacity_from_message, name_from_text};
+use super::FieldRefused;
 use crate::v1;
 
 /// What a task's row does not say itself.
@@ -193,64 +190,4 @@ pub fn endpoint_to_message(cell: &Name, endpoint: &Endpoint) -> v1::Endpoint {
         weight: endpoint.weight,
         node: endpoint.node.to_string(),
     }
-}
-
-/// What a task runs.
-pub fn task_spec_from_message(message: &v1::TaskSpec) -> Result<TaskSpec, FieldRefused> {
-    let ports = message.ports.iter().enumerate().map(port_from_message);
-    Ok(TaskSpec {
-        command: message.command.clone(),
-        environment: message.environment.clone(),
-        working_directory: message.working_directory.clone(),
-        resources: capacity_from_message(message.resources.as_ref())?,
-        ports: ports.collect::<Result<_, _>>()?,
-        health: message.health.as_ref().map(health_check_from_message).transpose()?,
-        grace_ms: message.grace_ms,
-        log: message
-            .log
-            .map(|log| LogSpec { file_bytes_max: log.file_bytes_max, files_max: log.files_max })
-            .ok_or_else(|| FieldRefused::new("log", "", "file_bytes_max and files_max"))?,
-        weight: message.weight,
-        within: within_from_message(message.within)?,
-        packages: message.packages.clone(),
-        exclusive_cores: message.exclusive_cores,
-        device_selectors: message
-            .device_selectors
-            .iter()
-            .map(|(kind, selector)| (kind.clone(), selector_from_message(selector)))
-            .collect(),
-    })
-}
-
-fn port_from_message((index, port): (usize, &v1::PortSpec)) -> Result<PortSpec, FieldRefused> {
-    let number = port.number.map(|number| {
-        let field = format!("ports[{index}].number");
-        u16::try_from(number).map_err(|_| FieldRefused::new(field, number.to_string(), "1024 to 65535"))
-    });
-    Ok(PortSpec {
-        name: name_from_text(&format!("ports[{index}].name"), &port.name)?,
-        number: number.transpose()?,
-    })
-}
-
-fn health_check_from_message(message: &v1::HealthCheck) -> Result<HealthCheck, FieldRefused> {
-    let probe = match &message.probe {
-        Some(v1::health_check::Probe::Http(http)) => {
-            Probe::Http { port: name_from_text("health.http.port", &http.port)?, path: http.path.clone() }
-        }
-        Some(v1::health_check::Probe::Tcp(tcp)) => {
-            Probe::Tcp { port: name_from_text("health.tcp.port", &tcp.port)? }
-        }
-        Some(v1::health_check::Probe::Command(command)) => {
-            Probe::Command { command: command.command.clone() }
-        }
-        None => return Err(FieldRefused::new("health", "", "one of http, tcp, command")),
-    };
-    Ok(HealthCheck {
-        probe,
-        interval_ms: message.interval_ms,
-        timeout_ms: message.timeout_ms,
-        failures_max: message.failures_max,
-        initial_grace_ms: message.initial_grace_ms,
-    })
 }
