@@ -29,7 +29,7 @@ const MIRRORED: [(&str, &str); 15] = [
 ];
 /// Fields of a message that stand in one field of the model: the message, its fields, the model's field, its type.
 const GATHERED: [(&str, [&str; 2], &str, &str); 1] =
-    [("JobSpec", ["gang_topology", "roles"], "gang", "super::gang::GangParts")];
+    [("JobSpec", ["gang_topology", "roles"], "gang", "super::gang::GangFields")];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let names = ["agent", "cell", "common", "job", "name", "node", "task", "watch"];

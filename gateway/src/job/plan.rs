@@ -68,10 +68,10 @@ fn plan_changes(state: &MirrorState, spec: &JobSpec) -> v1::PlanJobResponse {
         response.diff = spec_diff(current, spec).iter().map(change_message).collect();
         match change_class(current, spec) {
             ChangeClass::Nothing => response.changed = false,
-            ChangeClass::CountOrPriorityOnly => {}
+            ChangeClass::CountOrPriorityOnly | ChangeClass::Metadata => {}
             ChangeClass::NeedsUpdate => {
                 response.refusal = format!(
-                    "job {}/{} runs and differs in more than count and priority; stop it first",
+                    "job {}/{} runs and differs in more than count, priority and metadata; stop it first",
                     row.user, row.name
                 );
                 return response;

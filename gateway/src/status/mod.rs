@@ -190,7 +190,7 @@ fn status_node_refused(refusal: &NodeRefusal) -> Status {
     }
 }
 
-/// The job runs and differs in more than count and priority: the difference, one violation per field.
+/// The job runs and differs in more than count, priority and metadata: the difference, one violation per field.
 fn status_needs_update(job: borough_model::JobId, changes: &[FieldChange]) -> Status {
     let json = |value: &Option<serde_json::Value>| {
         value.as_ref().map_or_else(|| "absent".to_owned(), ToString::to_string)
@@ -199,7 +199,8 @@ fn status_needs_update(job: borough_model::JobId, changes: &[FieldChange]) -> St
     let facts = HashMap::from([("job_id".to_owned(), job.to_string())]);
     details.set_error_info("JOB_DIFFERS", DOMAIN, facts);
     let mut message =
-        "a job of that name runs and differs in more than count and priority; stop it first:".to_owned();
+        "a job of that name runs and differs in more than count, priority and metadata; stop it first:"
+            .to_owned();
     for change in changes {
         let line = format!("{}: {} -> {}", change.path, json(&change.old), json(&change.new));
         message.push_str("\n  ");

@@ -7,12 +7,12 @@ use super::wire::{Wire, WirePath};
 use crate::v1;
 
 /// The fields of a message that say it.
-pub(super) struct GangParts {
+pub(super) struct GangFields {
     pub(super) gang_topology: Option<v1::GangTopology>,
     pub(super) roles: Vec<v1::Role>,
 }
 
-impl GangParts {
+impl GangFields {
     pub(super) fn of(gang: &Option<GangSpec>) -> Self {
         let topology = gang.as_ref().and_then(|gang| gang.topology.as_ref());
         let roles = gang.as_ref().map_or(&[][..], |gang| &gang.roles);

@@ -92,9 +92,8 @@ fn task_named(tables: &CellTables, placement: PlannedPlacement) -> Option<DryRun
 fn row_supposed(tables: &CellTables, spec: &JobSpec, now_ms: i64) -> (JobId, JobRow) {
     let known = tables.job_named(&spec.user, &spec.name);
     if let Some(known) = known.filter(|row| !matches!(row.state, JobState::Ended { .. })) {
-        let same = tables
-            .job_spec(known.id)
-            .is_some_and(|before| change_class(&before.in_force(known), spec) != ChangeClass::NeedsUpdate);
+        let class = tables.job_spec(known.id).map(|before| change_class(&before.in_force(known), spec));
+        let same = matches!(class, Some(ChangeClass::Nothing | ChangeClass::CountOrPriorityOnly));
         let row = JobRow {
             count: spec.count,
             priority: spec.priority,

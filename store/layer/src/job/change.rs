@@ -2,7 +2,7 @@
 
 use borough_kv::Transaction;
 use borough_model::job::{
-    AfterDecision, JobEvent, JobRefused, JobRow, JobState, JobTransition, after_decide, count_check,
+    AfterDecision, JobEvent, JobRefused, JobRow, JobSpec, JobState, JobTransition, after_decide, count_check,
     job_transition,
 };
 use borough_model::task::TaskEnd;
@@ -14,7 +14,8 @@ use super::end::remainder_give_back;
 use super::read::{job_get, job_spec_in_force};
 use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
-use crate::keys::{self, JobGateKey, JobNameKey, JobRowKey};
+use crate::keys::{self, ConstraintKey, JobGateKey, JobNameKey, JobRowKey, JobSpecKey};
+use crate::task::ConstraintToken;
 
 /// Applies an event to a row that was read with a conflict. Writes what has changed: the row, the delta, and the gate
 /// if placements in flight may be wrong now.
@@ -26,11 +27,34 @@ pub(super) fn job_event(
 ) -> StoreResult<JobRow> {
     let transition = job_transition(before, event, changes.request(), changes.at_ms())
         .map_err(|refused| job_refused(before, refused))?;
-    job_write(tx, changes, &transition)?;
+    job_write(tx, changes, &transition, None)?;
     Ok(transition.row)
 }
 
-fn job_write(tx: &Transaction, changes: &mut ChangeSet, transition: &JobTransition) -> StoreResult<()> {
+/// Gives a job the next version of its spec, which differs from the one in force in metadata only. Attempts keep the
+/// version that they were placed with.
+pub(super) fn job_spec_replace(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    before: &JobRow,
+    spec: &JobSpec,
+) -> StoreResult<JobRow> {
+    let transition = job_transition(before, &JobEvent::SpecReplaced, changes.request(), changes.at_ms())
+        .map_err(|refused| job_refused(before, refused))?;
+    let key = JobSpecKey { job: before.id, version: transition.row.spec_version };
+    keys::write(tx, changes.space(), &key, spec)?;
+    // Affinities of other jobs mean this one by its labels: placements that are held against others are planned again.
+    keys::write(tx, changes.space(), &ConstraintKey::of_all(), &ConstraintToken::of(changes.request()))?;
+    job_write(tx, changes, &transition, Some(Box::new(spec.clone())))?;
+    Ok(transition.row)
+}
+
+fn job_write(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    transition: &JobTransition,
+    spec: Option<Box<JobSpec>>,
+) -> StoreResult<()> {
     let row = &transition.row;
     if !transition.changed {
         return Ok(());
@@ -40,7 +64,7 @@ fn job_write(tx: &Transaction, changes: &mut ChangeSet, transition: &JobTransiti
         let gate = JobGate { revision: row.revision };
         keys::write(tx, changes.space(), &JobGateKey { job: row.id }, &gate)?;
     }
-    changes.push(Delta::Job { row: row.clone(), spec: None });
+    changes.push(Delta::Job { row: row.clone(), spec });
     Ok(())
 }
 
@@ -125,5 +149,5 @@ pub(crate) fn job_tasks_ended(
             gate: all.gate || next.gate,
         };
     }
-    job_write(tx, changes, &all)
+    job_write(tx, changes, &all, None)
 }

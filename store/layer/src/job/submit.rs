@@ -1,4 +1,4 @@
-//! Admits a job, or changes the count or the priority of the running job with its name.
+//! Admits a job, or changes the count, the priority or the metadata of the running job with its name.
 
 use std::collections::BTreeMap;
 
@@ -11,6 +11,7 @@ use borough_model::{Delta, JobId};
 use minicbor::{Decode, Encode};
 
 use super::JobGate;
+use super::change::job_spec_replace;
 use super::count::count_set;
 use super::priority::priority_set;
 use super::read::{job_get, job_spec_in_force};
@@ -41,7 +42,7 @@ pub enum SubmitOutcome {
     /// Admitted a new job.
     #[n(0)]
     Created,
-    /// Changed the count, the priority or both of the running job.
+    /// Changed the count, the priority or the metadata of the running job.
     #[n(1)]
     Updated,
     /// Nothing: the running job is the same.
@@ -51,9 +52,9 @@ pub enum SubmitOutcome {
 
 /// Admits `spec`, as job `candidate` if it is new (an id made outside the transaction, never used before).
 ///
-/// While a job of the name runs, the same spec changes nothing. Another count or priority is applied, and any other
-/// difference is refused with the difference. After its end, the name goes to a new job. A submission writes one row,
-/// one spec, three small keys and one journal entry, whatever the count.
+/// While a job of the name runs, the same spec changes nothing. Another count, priority or metadata is applied, and any
+/// other difference is refused with the difference. After its end, the name goes to a new job. A submission writes one
+/// row, one spec, three small keys and one journal entry, whatever the count.
 ///
 /// A new job that names no scheduler is stored under the one that the cell's rules choose; a running one keeps its own.
 pub async fn job_submit(
@@ -96,12 +97,15 @@ async fn update(
         ChangeClass::NeedsUpdate => {
             Err(StoreError::NeedsUpdate { job: before.id, changes: spec_diff(&in_force, spec) })
         }
-        ChangeClass::CountOrPriorityOnly => {
+        class @ (ChangeClass::CountOrPriorityOnly | ChangeClass::Metadata) => {
             let mut row = before.clone();
             if spec.priority != row.priority {
                 row = priority_set(tx, changes, &row, &in_force, spec.priority).await?;
             }
             row = count_set(tx, changes, &row, &in_force, spec.count).await?;
+            if class == ChangeClass::Metadata {
+                row = job_spec_replace(tx, changes, &row, spec)?;
+            }
             Ok(submitted(&row, SubmitOutcome::Updated))
         }
     }

@@ -77,6 +77,31 @@ async fn the_same_spec_changes_nothing_and_count_and_priority_are_applied() {
 }
 
 #[tokio::test]
+async fn other_metadata_is_a_new_version_of_the_spec_and_voids_placements_in_flight() {
+    let cell = TestCell::new().await;
+    submit(&cell, &spec("web", 3), 1).await.unwrap();
+    let mut labelled = spec("web", 4);
+    labelled.labels = BTreeMap::from([("team".to_owned(), "web".to_owned())]);
+    assert_eq!(submit(&cell, &labelled, 2).await.unwrap().outcome, SubmitOutcome::Updated);
+    let now = row(&cell, 1).await;
+    assert_eq!((now.count, now.spec_version, now.revision), (4, 2, 3));
+    let (in_force, gate, token) = cell
+        .run(async |tx| {
+            let gate =
+                crate::keys::read(&tx, &cell.space, &crate::keys::JobGateKey { job: JobId(1) }).await?;
+            let token = crate::keys::read(&tx, &cell.space, &crate::keys::ConstraintKey::of_all()).await?;
+            Ok((job_spec_in_force(&tx, &cell.space, &now).await?, gate, token))
+        })
+        .await
+        .unwrap();
+    assert_eq!(in_force, labelled);
+    assert_eq!(gate.unwrap().revision, now.revision, "placements of its own tasks");
+    assert!(token.is_some(), "placements that are held against it");
+    assert_eq!(submit(&cell, &labelled, 3).await.unwrap().outcome, SubmitOutcome::Unchanged);
+    check(&cell).await;
+}
+
+#[tokio::test]
 async fn the_cells_rules_choose_the_scheduler_of_a_new_job_and_of_no_other() {
     let cell = TestCell::new().await;
     let rule = async |request: u128, rules: &[(&str, &str)]| {

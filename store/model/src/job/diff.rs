@@ -63,6 +63,8 @@ fn path_field(path: &str, key: &str) -> String {
 pub enum SpecChange {
     /// The count and the priority. The job's row has them.
     CountOrPriority,
+    /// What people and selectors read of the job, and its tasks do not. It makes a new version of the spec.
+    Metadata,
 }
 
 /// What kind of change a new spec is.
@@ -72,6 +74,9 @@ pub enum ChangeClass {
     Nothing,
     /// Only the count, the priority or both: applied to a running job.
     CountOrPriorityOnly,
+    /// Only metadata, perhaps with the count and the priority: applied to a running job as a new version of its spec,
+    /// which restarts nothing.
+    Metadata,
     /// Anything else: tasks would have to be replaced. Refused until rolling updates exist.
     NeedsUpdate,
 }
@@ -83,5 +88,9 @@ pub fn change_class(old: &JobSpec, new: &JobSpec) -> ChangeClass {
     }
     let mut adapted = old.clone();
     adapted.adopt(new, SpecChange::CountOrPriority);
-    if adapted == *new { ChangeClass::CountOrPriorityOnly } else { ChangeClass::NeedsUpdate }
+    if adapted == *new {
+        return ChangeClass::CountOrPriorityOnly;
+    }
+    adapted.adopt(new, SpecChange::Metadata);
+    if adapted == *new { ChangeClass::Metadata } else { ChangeClass::NeedsUpdate }
 }

@@ -27,6 +27,8 @@ pub enum JobEvent {
         /// Which.
         priority: u32,
     },
+    /// Its spec has a new version, with other metadata.
+    SpecReplaced,
     /// A task with an index below the count ended for good.
     TaskEnded {
         /// How.
@@ -106,6 +108,10 @@ pub fn job_transition(
             job_alive(row)?;
             next.priority = *priority;
         }
+        JobEvent::SpecReplaced => {
+            job_alive(row)?;
+            next.spec_version = row.spec_version.saturating_add(1);
+        }
         JobEvent::TaskEnded { end } => task_ended(&mut next, *end),
         JobEvent::TasksGone => next.state = tasks_gone(row.state)?,
     }
@@ -114,8 +120,9 @@ pub fn job_transition(
 
 fn job_changed(row: &JobRow, mut next: JobRow, request: RequestId, now_ms: i64) -> JobTransition {
     let changed = next != *row;
-    // With another priority others may give way to it, or it to others.
+    // With another priority others may give way to it, or it to others. With other labels it keeps apart from others.
     let gate = next.count < row.count
+        || next.spec_version != row.spec_version
         || next.priority != row.priority
         || (next.state != row.state && next.state != JobState::Running);
     if changed {

@@ -6,7 +6,7 @@ use borough_model_derive::FileMessage;
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use super::file::kind::{AnyText, Delay, Labels, Named, Priority, Whole, delay_schema};
+use super::file::kind::{AnyText, Delay, Labels, NameText, Priority, Whole, delay_schema};
 use super::file::read::{
     affinities_read, affinity_schema, after_read, after_schema, attempts_schema, constraints_read,
     constraints_schema, gang_read, kind_schema, members_schema, overrides_read, overrides_schema,
@@ -31,13 +31,13 @@ use crate::id::Name;
 pub struct JobSpec {
     /// Whose job it is.
     #[n(0)]
-    #[field(given, kind = Named, value = "as `name`", default = "who runs the command", example = "bob")]
+    #[field(given, kind = NameText, value = "as `name`", default = "who runs the command", example = "bob")]
     pub user: Name,
     /// The job's name, unique for the user within the cell.
     #[n(1)]
     #[field(
         given,
-        kind = Named,
+        kind = NameText,
         required = "a name such as web",
         value = "a DNS label: 1 to 63 of `a-z`, `0-9`, `-`, starting with a letter",
         example = "web"
@@ -172,7 +172,13 @@ pub struct JobSpec {
     pub lost_after_ms: Option<u64>,
     /// Free labels, for selection.
     #[n(14)]
-    #[field(kind = Labels { most: LABELS_MAX }, value = "a map of texts", example = {"team": "web"})]
+    #[field(
+        kind = Labels { most: LABELS_MAX },
+        value = "a map of texts, by which affinities and `borough job list --label` select jobs",
+        example = {"team": "web"},
+        change = Metadata,
+        status
+    )]
     pub labels: BTreeMap<String, String>,
     /// Near which other tasks its tasks run, and from which they keep apart.
     #[n(15)]
@@ -203,7 +209,7 @@ pub struct JobSpec {
     #[n(20)]
     #[serde(default)]
     #[field(
-        kind = Named,
+        kind = NameText,
         value = "which of the cell's schedulers places it (`borough scheduler --scheduler NAME`)",
         default = "what the cell's rules choose (`borough cell set --scheduler WORK=NAME`), else `default`",
         example = "night",

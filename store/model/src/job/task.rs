@@ -7,7 +7,7 @@ use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
 use super::defaults;
-use super::file::kind::{AnyText, Bytes, Delay, TextMap, Texts, Truth, Whole, Words};
+use super::file::kind::{AmountOfBytes, AnyText, Delay, TextList, TextMap, Truth, Whole, Words};
 use super::file::read::{
     COMMAND, health_read, health_schema, ports_read, ports_schema, resources_read, resources_schema,
     selectors_read,
@@ -28,7 +28,7 @@ pub struct TaskSpec {
     #[n(0)]
     #[field(
         given,
-        kind = Texts(COMMAND),
+        kind = TextList(COMMAND),
         check = command_of_task_check,
         required = COMMAND,
         value = "the program and its arguments, a list",
@@ -135,7 +135,7 @@ pub struct TaskSpec {
     #[cbor(default)]
     #[serde(default)]
     #[field(
-        kind = Texts("a list of names and versions such as [web/1.4.2]"),
+        kind = TextList("a list of names and versions such as [web/1.4.2]"),
         check = packages_check,
         value = "what it uses, as names with versions: `[web/1.4.2]`. Nodes that have them are preferred, as by \
                  `prefer 50` for all of them and in part for some",
@@ -247,9 +247,9 @@ pub enum Probe {
 /// How output is kept: files of whole lines, the oldest removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize, FileMessage)]
 pub struct LogSpec {
-    /// Bytes of a file before the next line goes into a new one.
+    /// AmountOfBytes of a file before the next line goes into a new one.
     #[n(0)]
-    #[field(file = "file_bytes", kind = Bytes { least: 4 << 10, most: 1 << 30, accepted: "4KiB to 1GiB" })]
+    #[field(file = "file_bytes", kind = AmountOfBytes { least: 4 << 10, most: 1 << 30, accepted: "4KiB to 1GiB" })]
     pub file_bytes_max: u64,
     /// Files kept per stream.
     #[n(1)]

@@ -84,7 +84,7 @@ fn counts_and_priorities_change_until_the_job_ends() {
     let priority = step(&job(5), JobEvent::PrioritySet { priority: 7 }).unwrap();
     assert_eq!((priority.row.priority, priority.gate), (7, true));
     let stopping = step(&job(5), JobEvent::StopRequested).unwrap().row;
-    for event in [count_set(6, 0, 0), JobEvent::PrioritySet { priority: 7 }] {
+    for event in [count_set(6, 0, 0), JobEvent::PrioritySet { priority: 7 }, JobEvent::SpecReplaced] {
         assert_eq!(step(&stopping, event), Err(JobRefused::Over(JobState::Stopping)));
     }
 }
@@ -93,6 +93,7 @@ fn counts_and_priorities_change_until_the_job_ends() {
 fn what_can_make_a_placement_wrong_writes_the_gate() {
     let gate = |row: &JobRow, event| step(row, event).unwrap().gate;
     assert!(gate(&job(2), JobEvent::StopRequested) && gate(&job(1), SUCCEEDED));
+    assert!(gate(&job(2), JobEvent::SpecReplaced));
     assert!(!gate(&job(2), SUCCEEDED) && !gate(&waiting(), JobEvent::DependenciesMet));
 }
 
@@ -127,6 +128,7 @@ fn events() -> impl Strategy<Value = Vec<JobEvent>> {
         Just(JobEvent::DependencyFailed),
         Just(JobEvent::StopRequested),
         Just(JobEvent::TasksGone),
+        Just(JobEvent::SpecReplaced),
         (0u32..6, 0u32..6, 0u32..6)
             .prop_map(|(count, succeeded, failed)| count_set(count, succeeded, failed)),
         (0u32..400).prop_map(|priority| JobEvent::PrioritySet { priority }),

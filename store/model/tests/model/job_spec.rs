@@ -368,7 +368,7 @@ fn a_diff_names_every_field_that_differs_and_no_other() {
 }
 
 #[test]
-fn only_count_and_priority_are_no_update() {
+fn only_count_priority_and_metadata_are_no_update() {
     let old = spec(JobKind::Service);
     let class = |change: fn(&mut JobSpec)| {
         let mut new = old.clone();
@@ -378,6 +378,12 @@ fn only_count_and_priority_are_no_update() {
     assert_eq!(class(|_| {}), ChangeClass::Nothing);
     assert_eq!(class(|new| new.count = 9), ChangeClass::CountOrPriorityOnly);
     assert_eq!(class(|new| (new.count, new.priority) = (9, 9)), ChangeClass::CountOrPriorityOnly);
+    let labelled = |new: &mut JobSpec| drop(new.labels.insert("a".to_owned(), "b".to_owned()));
+    assert_eq!(class(labelled), ChangeClass::Metadata);
+    assert_eq!(
+        class(|new| (new.count, new.labels) = (9, [("a".into(), "b".into())].into())),
+        ChangeClass::Metadata
+    );
     assert_eq!(class(|new| new.task.weight = 9), ChangeClass::NeedsUpdate);
     assert_eq!(class(|new| (new.count, new.drain_delay_ms) = (9, 9)), ChangeClass::NeedsUpdate);
 }
@@ -399,8 +405,11 @@ proptest! {
         let diff = spec_diff(&old, &new);
         let class = change_class(&old, &new);
         prop_assert_eq!(diff.is_empty(), class == ChangeClass::Nothing);
-        let scaled = diff.iter().all(|change| change.path == "count" || change.path == "priority");
-        prop_assert_eq!(scaled, class != ChangeClass::NeedsUpdate);
+        let scaled = |path: &str| path == "count" || path == "priority";
+        let applied = diff.iter().all(|change| scaled(&change.path) || change.path.starts_with("labels"));
+        prop_assert_eq!(applied, class != ChangeClass::NeedsUpdate);
+        let only = diff.iter().all(|change| scaled(&change.path));
+        prop_assert_eq!(only, !matches!(class, ChangeClass::Metadata | ChangeClass::NeedsUpdate));
         prop_assert!(diff.iter().all(|change| change.old != change.new));
     }
 }

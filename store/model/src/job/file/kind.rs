@@ -44,9 +44,9 @@ impl<T, K: FieldKind<T>> FieldKind<Option<T>> for K {
 }
 
 /// A name.
-pub(crate) struct Named;
+pub(crate) struct NameText;
 
-impl FieldKind<Name> for Named {
+impl FieldKind<Name> for NameText {
     fn read(&self, reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Name> {
         reader.name(item)
     }
@@ -74,10 +74,10 @@ pub(crate) fn text_schema() -> Value {
     json!({"type": ["string", "number"]})
 }
 
-/// Texts, as in a command; the text says what is accepted.
-pub(crate) struct Texts(pub(crate) &'static str);
+/// TextList, as in a command; the text says what is accepted.
+pub(crate) struct TextList(pub(crate) &'static str);
 
-impl FieldKind<Vec<String>> for Texts {
+impl FieldKind<Vec<String>> for TextList {
     fn read(&self, reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Vec<String>> {
         Some(reader.texts(item, self.0))
     }
@@ -191,13 +191,13 @@ impl FieldKind<u32> for Whole {
 }
 
 /// An amount of bytes with its unit.
-pub(crate) struct Bytes {
+pub(crate) struct AmountOfBytes {
     pub(crate) least: u64,
     pub(crate) most: u64,
     pub(crate) accepted: &'static str,
 }
 
-impl FieldKind<u64> for Bytes {
+impl FieldKind<u64> for AmountOfBytes {
     fn read(&self, reader: &mut FieldReader, item: &FileItem<'_>) -> Option<u64> {
         reader.amount(item, bytes_parse)
     }
@@ -211,7 +211,7 @@ impl FieldKind<u64> for Bytes {
     }
 }
 
-/// Bytes as people write them.
+/// AmountOfBytes as people write them.
 pub(crate) fn bytes_schema() -> Value {
     amount_schema("([kMGTP]|[KMGTP]i)?B?")
 }

@@ -22,6 +22,8 @@ pub use schema::job_file_schema;
 use schema::message_schema;
 pub use tree::{DEPTH_MAX, NODES_MAX, TreeKey, TreeNode, TreeValue, duplicates};
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::{FieldError, FieldErrors, JobKind, JobSpec, Note, SpecChange, TaskSpec};
@@ -118,6 +120,13 @@ pub(crate) trait StatusText {
 impl<T: ToString> StatusText for Option<T> {
     fn status_text(&self) -> String {
         self.as_ref().map(ToString::to_string).unwrap_or_default()
+    }
+}
+
+impl StatusText for BTreeMap<String, String> {
+    fn status_text(&self) -> String {
+        let pairs = self.iter().map(|(key, value)| format!("{key}={value}"));
+        pairs.collect::<Vec<_>>().join(", ")
     }
 }
 
