@@ -6,7 +6,7 @@ use borough_model_derive::FileMessage;
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use super::file::kind::{AnyText, Delay, Labels, NameText, Priority, Whole, delay_schema};
+use super::file::kind::{AnyText, Delay, Labels, NameText, Priority, TextLine, Whole, delay_schema};
 use super::file::read::{
     affinities_read, affinity_schema, after_read, after_schema, attempts_schema, constraints_read,
     constraints_schema, gang_read, kind_schema, members_schema, overrides_read, overrides_schema,
@@ -260,6 +260,11 @@ pub struct JobSpec {
         example = {"never": true, "notice_max": "2s", "down_max": 1}
     )]
     pub preemption: Option<PreemptionSpec>,
+    /// What the job is for, in one line of at most 512 bytes.
+    #[n(29)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[field(kind = TextLine { most: 512 }, example = "the shop's front page", change = Metadata, status)]
+    pub description: Option<String>,
 }
 
 /// Whether tasks run until stopped or until done.

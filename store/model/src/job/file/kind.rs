@@ -69,6 +69,27 @@ impl FieldKind<String> for AnyText {
     }
 }
 
+/// A text on one line, of at most so many bytes.
+pub(crate) struct TextLine {
+    pub(crate) most: usize,
+}
+
+impl FieldKind<String> for TextLine {
+    fn read(&self, reader: &mut FieldReader, item: &FileItem<'_>) -> Option<String> {
+        reader.text(item)
+    }
+
+    fn check(&self, errors: &mut FieldErrors, path: &str, value: &String) {
+        errors.line_within(path, value, self.most);
+    }
+
+    fn schema(&self) -> Value {
+        let mut schema = text_schema();
+        schema["maxLength"] = json!(self.most);
+        schema
+    }
+}
+
 /// What a text may be written as.
 pub(crate) fn text_schema() -> Value {
     json!({"type": ["string", "number"]})
