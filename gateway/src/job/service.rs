@@ -21,7 +21,7 @@ use crate::cell::{
     Admission, Caller, CellContext, Cells, caller_of_mutation, caller_of_read, cursor_to_message,
     keyed_found, keyed_run, queue_check, settings_read,
 };
-use crate::page::{page_of, page_request};
+use crate::page::{page_cut, page_of, page_request};
 use crate::status::{
     status_from_field, status_from_profile, status_from_store, status_from_validation, status_not_found,
 };
@@ -229,7 +229,7 @@ impl JobService for JobServer {
                 job: Some(job_to_message(
                     &cell.name,
                     &version.job,
-                    version.spec.kind,
+                    Some(&version.spec),
                     job_counts(state, &version.job),
                 )),
                 version: version.version,
@@ -273,15 +273,16 @@ fn jobs_listed(
     let page = page_request(request.page.as_ref());
     let wanted = |row: &&Arc<JobRow>| {
         let live = request.ended || !matches!(row.state, JobState::Ended { .. });
+        let labelled = || state.spec_of(row).is_some_and(|spec| spec.has_labels(&request.labels));
         live && (request.user.is_empty() || request.user == row.user.as_str())
+            && (request.labels.is_empty() || labelled())
     };
     let key = |row: &&Arc<JobRow>| format!("{}/{}/{}", row.user, row.name, row.id);
     let mut rows: Vec<&Arc<JobRow>> = state.jobs().values().filter(wanted).collect();
     rows.sort_by_cached_key(key);
     let (rows, next_page) = page_of(rows, &page, key);
-    v1::ListJobsResponse {
-        jobs: rows.into_iter().map(|row| job_message(cell, state, row)).collect(),
-        next_page,
-        cursor: Some(cursor_to_message(state.cursor())),
-    }
+    let jobs = rows.into_iter().map(|row| job_message(cell, state, row)).collect();
+    let job_key = |job: &v1::Job| format!("{}/{}/{}", job.user, job.name, job.id);
+    let (jobs, next_page) = page_cut(jobs, next_page, job_key);
+    v1::ListJobsResponse { jobs, next_page, cursor: Some(cursor_to_message(state.cursor())) }
 }

@@ -127,8 +127,8 @@ pub fn change_of(
     }
     match delta {
         Delta::Job { row, .. } => {
-            let kind = state.spec_of(row)?.kind;
-            Some(Change::Job(job_to_message(&cell.name, row, kind, job_counts(state, row))))
+            let spec = state.spec_of(row)?;
+            Some(Change::Job(job_to_message(&cell.name, row, Some(spec), job_counts(state, row))))
         }
         Delta::JobRemoved { job, name } => {
             let mut gone = v1::JobRemoved { id: job.to_string(), ..v1::JobRemoved::default() };

@@ -7,8 +7,14 @@ use super::wire::{Wire, WirePath};
 use super::{FieldRefused, name_from_text};
 use crate::v1;
 
-/// A job of `cell`, with what its tasks are doing.
-pub fn job_to_message(cell: &Name, row: &JobRow, kind: JobKind, mut tasks: v1::TaskCounts) -> v1::Job {
+/// A job of `cell`, with what its spec says and what its tasks are doing. A job whose spec is not known counts as a
+/// service.
+pub fn job_to_message(
+    cell: &Name,
+    row: &JobRow,
+    spec: Option<&JobSpec>,
+    mut tasks: v1::TaskCounts,
+) -> v1::Job {
     tasks.succeeded = row.succeeded;
     tasks.failed = row.failed;
     v1::Job {
@@ -23,8 +29,10 @@ pub fn job_to_message(cell: &Name, row: &JobRow, kind: JobKind, mut tasks: v1::T
         submitted_ms: row.submitted_ms,
         changed_ms: row.changed_ms,
         tasks: Some(tasks),
-        kind: Wire::of(&kind),
+        kind: Wire::of(&spec.map_or(JobKind::Service, |spec| spec.kind)),
         revision: row.revision,
+        labels: spec.map(|spec| spec.labels.clone()).unwrap_or_default(),
+        description: spec.and_then(|spec| spec.description.clone()).unwrap_or_default(),
     }
 }
 

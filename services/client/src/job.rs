@@ -1,5 +1,7 @@
 //! Jobs: submit, plan, scale, stop, list and describe them.
 
+use std::collections::BTreeMap;
+
 use borough_proto::v1::job_service_client::JobServiceClient;
 use borough_proto::v1::{
     GetJobHistoryRequest, GetJobRequest, GetJobResponse, Job, JobSpec, JobVersion, ListJobsRequest,
@@ -28,6 +30,17 @@ impl std::fmt::Display for JobRef {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.user, self.name)
     }
+}
+
+/// Which jobs are listed.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct JobFilter {
+    /// Whose; empty: every user's.
+    pub user: String,
+    /// Also those that are over.
+    pub ended: bool,
+    /// Only those that have all of these labels.
+    pub labels: BTreeMap<String, String>,
 }
 
 impl Client {
@@ -103,35 +116,44 @@ impl Client {
         self.call("GetJob", message, rpc!(JobServiceClient.get_job)).await
     }
 
-    /// One page of the cell's jobs: of `user` unless that is empty, with ended jobs if `ended`.
+    /// One page of the cell's jobs.
     ///
     /// # Errors
     /// As for every call.
     pub async fn job_list_page(
         &self,
-        user: &str,
-        ended: bool,
+        filter: &JobFilter,
         page: PageRequest,
     ) -> Result<ListJobsResponse, ClientError> {
         let message = ListJobsRequest {
             context: self.context_read(),
             cell: self.cell().to_owned(),
-            user: user.to_owned(),
-            ended,
+            user: filter.user.clone(),
+            ended: filter.ended,
             page: Some(page),
+            labels: filter.labels.clone(),
         };
         self.call("ListJobs", message, rpc!(JobServiceClient.list_jobs)).await
+    }
+
+    /// The cell's jobs: of `user` where it is not empty, with those that are over where `ended`.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub async fn job_list(&self, user: &str, ended: bool) -> Result<Vec<Job>, ClientError> {
+        let user = user.to_owned();
+        self.job_list_filtered(&JobFilter { user, ended, ..JobFilter::default() }).await
     }
 
     /// Every page of [`Client::job_list_page`].
     ///
     /// # Errors
     /// As for every call.
-    pub async fn job_list(&self, user: &str, ended: bool) -> Result<Vec<Job>, ClientError> {
+    pub async fn job_list_filtered(&self, filter: &JobFilter) -> Result<Vec<Job>, ClientError> {
         let mut jobs = Vec::new();
         let mut page = PageRequest::default();
         loop {
-            let answer = self.job_list_page(user, ended, page).await?;
+            let answer = self.job_list_page(filter, page).await?;
             jobs.extend(answer.jobs);
             if answer.next_page.is_empty() {
                 return Ok(jobs);

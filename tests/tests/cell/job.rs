@@ -1,8 +1,8 @@
 //! Jobs: the examples, and the order in which a stop does its work.
 
-use borough_client::CellItem;
+use borough_client::{CellItem, JobFilter};
 use borough_proto::v1::watch_response::Change;
-use borough_proto::v1::{TaskState, WatchFilter};
+use borough_proto::v1::{Job, PageRequest, TaskState, WatchFilter};
 use borough_tests::{TestCell, Watcher, options, until};
 use futures::StreamExt as _;
 use serde_json::json;
@@ -145,4 +145,63 @@ async fn the_crash_and_after_examples_end_as_described() {
     assert!(task.started_ms.unwrap_or_else(|| task.exit.as_ref().unwrap().at_ms) >= prepared.at_ms);
     cell.borough(&["task", "logs", "after/0"]).await.ended(0).prints("prepare has succeeded");
     cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn jobs_are_listed_by_labels_and_take_other_labels_without_a_restart() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let job = |name: &str, labels: serde_json::Value, description: &str| {
+        json!({
+            "name": name, "labels": labels, "description": description,
+            "task": {"command": ["sleep", "600"], "resources": {"cpu": "10m"}, "grace": "100ms"},
+        })
+        .to_string()
+    };
+    let labels = |tier: &str| json!({"team": "shop", "tier": tier});
+    for (name, tier) in [("cart", "back"), ("front", "front"), ("search", "front")] {
+        cell.run(&format!("{name}.json"), &job(name, labels(tier), "what sells")).await;
+    }
+    cell.run("other.json", &job("other", json!({}), "")).await;
+
+    let client = cell.client();
+    let filter = |pairs: &[(&str, &str)]| JobFilter {
+        labels: pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+        ..JobFilter::default()
+    };
+    let names = |jobs: &[Job]| jobs.iter().map(|job| job.name.clone()).collect::<Vec<_>>();
+    let shop = filter(&[("team", "shop")]);
+    assert_eq!(names(&client.job_list_filtered(&shop).await.unwrap()), ["cart", "front", "search"]);
+    let both = filter(&[("team", "shop"), ("tier", "front")]);
+    assert_eq!(names(&client.job_list_filtered(&both).await.unwrap()), ["front", "search"]);
+    assert!(client.job_list_filtered(&filter(&[("team", "")])).await.unwrap().is_empty());
+
+    // Pages are of what the filter leaves.
+    let page = |page: String| PageRequest { limit: 1, page };
+    let first = client.job_list_page(&both, page(String::new())).await.unwrap();
+    let second = client.job_list_page(&both, page(first.next_page.clone())).await.unwrap();
+    assert_eq!([names(&first.jobs), names(&second.jobs)], [["front"], ["search"]]);
+    assert_eq!((first.next_page.is_empty(), second.next_page.as_str()), (false, ""));
+
+    let attempts = || async {
+        let (tasks, _) = client.task_list_of_job(&cell.job("cart")).await.unwrap();
+        tasks.into_iter().map(|task| (task.incarnation, task.pid)).collect::<Vec<_>>()
+    };
+    let before = attempts().await;
+    cell.run("cart.json", &job("cart", labels("front"), "what is bought")).await;
+    let ran = cell.borough(&["job", "list", "--label", "tier=front", "-l", "team=shop", "-o", "json"]).await;
+    let listed: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let cart = &listed[0];
+    assert_eq!((&cart["name"], &cart["description"]), (&json!("cart"), &json!("what is bought")));
+    assert_eq!((&cart["labels"], &cart["spec_version"]), (&labels("front"), &json!(2)));
+    assert_eq!(attempts().await, before, "the attempts went on");
+    let status = cell.borough(&["job", "status", "cart"]).await.stdout;
+    assert!(status.contains("what is bought") && status.contains("team=shop, tier=front"), "{status}");
+
+    // The next attempt has the new version.
+    cell.borough(&["task", "restart", "cart/0"]).await.ended(0);
+    let next = until("the next attempt", || async {
+        let (tasks, _) = client.task_list_of_job(&cell.job("cart")).await.unwrap();
+        tasks.into_iter().find(|task| task.incarnation > before[0].0)
+    });
+    assert_eq!(next.await.spec_version, 2);
 }

@@ -37,6 +37,9 @@ pub enum JobVerb {
         /// List also jobs that are over
         #[arg(short, long)]
         ended: bool,
+        /// List only jobs with this label; several times: with all of them
+        #[arg(short, long, value_parser = pair, value_name = "KEY=VALUE", conflicts_with = "target")]
+        label: Vec<(String, String)>,
     },
     /// Change the number of tasks of a job, and wait until they are up
     Scale {

@@ -40,6 +40,7 @@ fn every_verb_of_the_documentation_is_there() {
         "borough job status alice/web",
         "borough job status -a -e",
         "borough job list",
+        "borough job list --label team=web -l tier=front",
         "borough job scale web 5",
         "borough job stop web --timeout 1m",
         "borough job history web",

@@ -98,7 +98,15 @@ fn plan() -> PlanView {
 }
 
 fn job() -> v1::Job {
-    v1::Job { cell: hostile(), user: hostile(), name: hostile(), id: hostile(), ..v1::Job::default() }
+    v1::Job {
+        cell: hostile(),
+        user: hostile(),
+        name: hostile(),
+        id: hostile(),
+        labels: [(hostile(), hostile())].into(),
+        description: hostile(),
+        ..v1::Job::default()
+    }
 }
 
 /// A version of a job with a command that clears the reader's screen.

@@ -1,5 +1,7 @@
 //! Jobs and their specs.
 
+use std::collections::BTreeMap;
+
 use borough_model::JobSpec;
 use borough_model::job::{Role, spec_value};
 use borough_proto::convert::job_spec_from_message;
@@ -27,6 +29,9 @@ pub(crate) struct JobView {
     pub(crate) revision: u64,
     pub(crate) submitted_ms: i64,
     pub(crate) changed_ms: i64,
+    pub(crate) labels: BTreeMap<Foreign, Foreign>,
+    /// Empty where its owner says nothing.
+    pub(crate) description: Foreign,
 }
 
 /// Counts of tasks by state.
@@ -100,6 +105,8 @@ impl From<v1::Job> for JobView {
             revision: job.revision,
             submitted_ms: job.submitted_ms,
             changed_ms: job.changed_ms,
+            labels: job.labels.into_iter().map(|(key, value)| (key.into(), value.into())).collect(),
+            description: job.description.into(),
         }
     }
 }
@@ -108,8 +115,8 @@ impl Tabular for JobView {
     const PLURAL: &'static str = "jobs";
 
     fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
-        let heads = vec!["USER", "JOB", "KIND", "STATE", "HEALTHY", "PRIORITY", "SUBMITTED"];
-        (heads, vec!["TASKS", "VERSION", "REVISION", "ID"])
+        let heads = vec!["USER", "JOB", "KIND", "STATE", "HEALTHY", "PRIORITY", "SUBMITTED", "LABELS"];
+        (heads, vec!["TASKS", "VERSION", "REVISION", "ID", "DESCRIPTION"])
     }
 
     fn cells(&self) -> (Vec<String>, Vec<String>) {
@@ -117,6 +124,7 @@ impl Tabular for JobView {
             "batch" => format!("{}/{} done", self.tasks.succeeded, self.count),
             _ => format!("{}/{}", self.tasks.healthy, self.count),
         };
+        let labels = self.labels.iter().map(|(key, value)| format!("{key}={value}"));
         let cells = vec![
             self.user.to_string(),
             self.name.to_string(),
@@ -125,12 +133,14 @@ impl Tabular for JobView {
             healthy,
             self.priority.to_string(),
             time(self.submitted_ms),
+            labels.collect::<Vec<_>>().join(","),
         ];
         let more = vec![
             self.tasks.text(),
             self.spec_version.to_string(),
             self.revision.to_string(),
             self.id.to_string(),
+            self.description.to_string(),
         ];
         (cells, more)
     }

@@ -31,6 +31,8 @@ fn job() -> v1::Job {
         tasks: Some(v1::TaskCounts { pending: 1, running: 2, healthy: 1, ..Default::default() }),
         kind: v1::JobKind::Service.into(),
         revision: 4,
+        labels: [("team".to_owned(), "web".to_owned()), ("tier".to_owned(), "front".to_owned())].into(),
+        description: "the front page".to_owned(),
     }
 }
 
@@ -90,16 +92,16 @@ fn a_table_of_jobs() {
     check(
         &table(&rows, false, false),
         &expect![[r#"
-        USER   JOB  KIND     STATE    HEALTHY  PRIORITY  SUBMITTED
-        alice  web  service  running  1/3      200       2023-11-14T22:13:20Z
-    "#]],
+            USER   JOB  KIND     STATE    HEALTHY  PRIORITY  SUBMITTED             LABELS
+            alice  web  service  running  1/3      200       2023-11-14T22:13:20Z  team=web,tier=front
+        "#]],
     );
     check(
         &table(&rows, true, false),
         &expect![[r#"
-        USER   JOB  KIND     STATE    HEALTHY  PRIORITY  SUBMITTED             TASKS                            VERSION  REVISION  ID
-        alice  web  service  running  1/3      200       2023-11-14T22:13:20Z  1 pending, 2 running, 1 healthy  1        4         j000000000000002a
-    "#]],
+            USER   JOB  KIND     STATE    HEALTHY  PRIORITY  SUBMITTED             LABELS               TASKS                            VERSION  REVISION  ID                 DESCRIPTION
+            alice  web  service  running  1/3      200       2023-11-14T22:13:20Z  team=web,tier=front  1 pending, 2 running, 1 healthy  1        4         j000000000000002a  the front page
+        "#]],
     );
 }
 

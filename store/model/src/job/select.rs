@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Affinity, Constraint, ConstraintOperator};
+use super::{Affinity, Constraint, ConstraintOperator, JobSpec};
 use crate::id::Name;
 
 /// Stands for a job's name among its labels.
@@ -51,6 +51,13 @@ impl Affinity {
         selector.sort_unstable();
         selector.dedup();
         selector
+    }
+}
+
+impl JobSpec {
+    /// Returns true if the job has all of these labels.
+    pub fn has_labels(&self, labels: &BTreeMap<String, String>) -> bool {
+        labels.iter().all(|(key, value)| self.labels.get(key) == Some(value))
     }
 }
 

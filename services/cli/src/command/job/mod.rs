@@ -7,6 +7,8 @@ mod run;
 mod show;
 mod wait;
 
+use borough_client::JobFilter;
+
 use crate::args::{Global, JobVerb};
 use crate::connect;
 use crate::exit::{Code, Failure};
@@ -34,9 +36,11 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
             let client = connect::cell_client(global)?;
             show::status(&client, &target.resolve(client.user()), printer).await
         }
-        JobVerb::Status { target: None, all, ended } => {
+        JobVerb::Status { target: None, all, ended, label } => {
             let client = connect::cell_client(global)?;
-            show::list(&client, all, ended, printer).await
+            let user = if all { String::new() } else { client.user().to_owned() };
+            let filter = JobFilter { user, ended, labels: label.into_iter().collect() };
+            show::list(&client, &filter, printer).await
         }
         JobVerb::History { target } => {
             let client = connect::cell_client(global)?;

@@ -1,6 +1,6 @@
 //! `job status` and `job history`.
 
-use borough_client::{Client, JobRef};
+use borough_client::{Client, JobFilter, JobRef};
 use borough_proto::v1::{Job, JobSpec, JobState};
 
 use crate::exit::{Code, Failure};
@@ -36,14 +36,9 @@ pub(super) async fn status_view(
     })
 }
 
-pub(super) async fn list(
-    client: &Client,
-    all: bool,
-    ended: bool,
-    printer: &Printer,
-) -> Result<Code, Failure> {
-    let user = if all { "" } else { client.user() };
-    let views: Vec<JobView> = client.job_list(user, ended).await?.into_iter().map(JobView::from).collect();
+pub(super) async fn list(client: &Client, filter: &JobFilter, printer: &Printer) -> Result<Code, Failure> {
+    let jobs = client.job_list_filtered(filter).await?;
+    let views: Vec<JobView> = jobs.into_iter().map(JobView::from).collect();
     printer.list(&views)?;
     Ok(Code::Done)
 }
