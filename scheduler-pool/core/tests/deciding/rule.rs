@@ -121,6 +121,24 @@ fn tasks_gather_near_others_and_the_first_of_a_group_goes_anywhere() {
 }
 
 #[test]
+fn a_job_that_takes_other_labels_is_meant_by_them_and_keeps_its_attempts() {
+    let (mut world, mut snapshot) = (world(), Snapshot::new(Default::default()));
+    world.job_submit(JobId(1), &labelled("ann", "store", 1, "draft"));
+    assert_eq!(round(&mut world, &mut snapshot).placements.len(), 1);
+    let mut near = labelled("ann", "near", 1, "web");
+    near.affinity =
+        vec![affinity(AffinityKind::Near, "rack", vec![label("app", ConstraintOperator::In, &["cache"])])];
+    world.job_submit(JobId(2), &near);
+    assert_eq!(round(&mut world, &mut snapshot).placements.len(), 0, "nothing has the label");
+    let before: Vec<_> = world.resident(JobId(1)).cloned().collect();
+
+    world.job_respec(JobId(1), &labelled("ann", "store", 1, "cache"));
+    assert_eq!(round(&mut world, &mut snapshot).placements.len(), 1, "the new label requeues it");
+    assert_eq!(racks(&world, JobId(2)), racks(&world, JobId(1)));
+    assert_eq!(world.resident(JobId(1)).cloned().collect::<Vec<_>>(), before);
+}
+
+#[test]
 fn a_spread_keeps_its_limits() {
     let (mut world, mut snapshot) = (world(), Snapshot::new(Default::default()));
     let spread = |max_skew, tasks_max, percent_max| {

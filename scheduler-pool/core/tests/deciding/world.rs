@@ -103,6 +103,15 @@ impl World {
         self.journal.push(Delta::Job { row: row.clone(), spec: None });
     }
 
+    /// Gives a job the next version of its spec.
+    pub fn job_respec(&mut self, id: JobId, spec: &JobSpec) {
+        let Some((row, known)) = self.jobs.get_mut(&id) else { return };
+        row.revision += 1;
+        row.spec_version += 1;
+        known.clone_from(spec);
+        self.journal.push(Delta::Job { row: row.clone(), spec: Some(Box::new(spec.clone())) });
+    }
+
     pub fn task_put(&mut self, mut row: TaskRow) {
         row.revision = self.tasks.get(&row.id).map_or(0, |before| before.revision) + 1;
         self.journal.push(Delta::Task { row: row.clone() });
