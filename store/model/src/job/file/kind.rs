@@ -302,3 +302,34 @@ impl FieldKind<u32> for Priority {
         json!({"anyOf": [{"type": "integer", "minimum": 0, "maximum": PRIORITY_MAX}, words_schema(&BANDS)]})
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused<T>(kind: &impl FieldKind<T>, value: T) -> Vec<String> {
+        let mut errors = FieldErrors::default();
+        kind.check(&mut errors, "field", &value);
+        errors.done().err().into_iter().flatten().map(|error| error.to_string()).collect()
+    }
+
+    #[test]
+    fn a_kind_takes_its_bounds_and_refuses_what_is_beyond() {
+        let delay = Delay::of(10, 1_000);
+        assert!(refused(&delay, 10).is_empty() && refused(&delay, 1_000).is_empty());
+        assert_eq!(refused(&delay, 9), ["field: 9; accepted: 10 to 1000 milliseconds"]);
+        assert_eq!(refused(&delay, Some(1_001)), ["field: 1001; accepted: 10 to 1000 milliseconds"]);
+        assert!(refused(&delay, None::<u64>).is_empty(), "an absent field is not checked");
+        let whole = Whole::of(1, 255, "1 to 255");
+        assert!(refused(&whole, 1).is_empty() && refused(&whole, 255).is_empty());
+        assert_eq!(refused(&whole, 256), ["field: 256; accepted: 1 to 255"]);
+        let line = TextLine { most: 3 };
+        assert!(refused(&line, "abc".to_owned()).is_empty());
+        let accepted = "accepted: at most 3 bytes without control characters";
+        assert_eq!(refused(&line, "abcd".to_owned()), [format!("field: \"abcd\"; {accepted}")]);
+        assert_eq!(refused(&line, "a\nb".to_owned()), [format!("field: \"a\\nb\"; {accepted}")]);
+        let bytes = AmountOfBytes { least: 1, most: 2, accepted: "1B to 2B" };
+        assert!(refused(&bytes, 2).is_empty());
+        assert_eq!(refused(&bytes, 3), ["field: 3; accepted: 1B to 2B"]);
+    }
+}
