@@ -1,48 +1,44 @@
-//! How much a worker decides at once, and among how many nodes: a pure controller fed with what became of each batch.
+//! How many tasks a worker plans at once, and among how many nodes. A pure controller: the worker reports what became
+//! of each batch.
 //!
 //! Large batches cost least per task. But the longer a batch takes, and the more nodes it touches, the more often
-//! another worker's commit overtakes part of it. So a batch grows by an eighth while work waits and nothing is lost,
-//! and is halved when a fourth of it or more was lost (additive increase would find its way back too slowly, and an
-//! eighth is small enough). The more was lost lately, the more nodes are drawn as candidates, so that workers that
-//! collided differ.
+//! another worker's commit overtakes part of it.
 
-/// The smallest batch.
 const BATCH_MIN: usize = 32;
-/// The first batch.
 const BATCH_FIRST: usize = 256;
-/// Nodes drawn beyond the number of tasks: while nothing is lost, and when everything is.
+/// Candidates beyond the number of tasks: while nothing is lost, and when everything is.
 const BEYOND: (usize, usize) = (50, 400);
 const FULL: usize = 1000;
-/// How much of the heat a batch leaves as it was, in eighths.
+/// The part of the old heat that one batch leaves, in eighths.
 const HEAT_KEPT: usize = 7;
 
-/// The pace of one worker.
+/// The batch size of one worker, and how many candidates its searches collect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchSize {
     batch: usize,
     batch_max: usize,
-    /// Share of what was lost lately, in thousandths.
+    /// The share of lately planned tasks that other workers' commits overtook, in thousandths.
     heat: usize,
 }
 
 impl BatchSize {
-    /// A pace that takes at most so many tasks at once.
+    /// A controller of batches of at most `batch_max` tasks.
     pub fn new(batch_max: usize) -> Self {
         let batch_max = batch_max.max(1);
         Self { batch: BATCH_FIRST.min(batch_max), batch_max, heat: 0 }
     }
 
-    /// Tasks to decide at once.
+    /// How many tasks to plan at once.
     pub fn batch(&self) -> usize {
         self.batch
     }
 
-    /// Nodes to draw as candidates beyond the number of tasks.
+    /// How many candidates to collect beyond the number of tasks.
     pub fn beyond(&self) -> usize {
         BEYOND.0 + (BEYOND.1 - BEYOND.0) * self.heat / FULL
     }
 
-    /// The share of what was lost to others lately, in thousandths.
+    /// The share of lately planned tasks that lost their commit, in thousandths.
     pub fn heat(&self) -> usize {
         self.heat
     }
@@ -80,8 +76,8 @@ mod tests {
         }
     }
 
-    /// Tasks per second of one worker among others in simulated time: a batch takes a millisecond and ten microseconds
-    /// per task, and each of its tasks is lost with a chance that grows with that time.
+    /// Tasks per second of one worker among others, in simulated time. A batch takes a millisecond and ten microseconds
+    /// per task. The chance to lose a task grows with that time.
     fn rate(lost_per_ms: f64, mut batch: impl FnMut(usize, usize) -> usize) -> f64 {
         let (mut at_ms, mut placed, mut carry) = (0.0, 0.0, 0.0);
         let mut size = batch(0, 0);
@@ -91,7 +87,7 @@ mod tests {
             carry += share * size as f64;
             let lost = (carry as usize).min(size);
             carry -= lost as f64;
-            // What is lost is committed again without the losers: as long again.
+            // The commit is repeated without the losers, which takes as long again.
             at_ms += if lost > 0 { 2.0 * took_ms } else { took_ms };
             placed += (size - lost) as f64;
             size = batch(size, lost);

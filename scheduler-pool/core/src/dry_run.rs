@@ -1,4 +1,4 @@
-//! What would happen to a job if it were submitted now, by the code that makes it happen.
+//! Dry runs: what would happen to a job if it were submitted now, by the code that makes it happen.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,25 +13,25 @@ use crate::seed::PLAN_SEED;
 use crate::snapshot::Snapshot;
 use crate::tables::CellTables;
 
-/// Tasks planned at once.
+/// How many tasks one plan of a dry run takes.
 const BATCH_TASKS: usize = 1000;
 
 /// What would happen to a job.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct DryRun {
-    /// The tasks that get a node, by index.
+    /// The tasks that would get a node, by index.
     pub placements: Vec<DryRunTask>,
-    /// Tasks that get no node now, those of each class with the reason.
+    /// The tasks that would get no node now: one explanation per class.
     pub unplaced: Vec<(Vec<u32>, Explanation)>,
-    /// Tasks that have a node already and keep it.
+    /// The number of tasks that keep their present node.
     pub kept: u32,
-    /// Indexes of tasks that are stopped, since they are no longer wanted.
+    /// The indexes of tasks that would be stopped, because the job no longer wants them.
     pub stopped: Vec<u32>,
-    /// What deciding cost, other jobs' tasks ahead of it included.
+    /// What the plans cost, including tasks of other jobs that come first.
     pub counters: PlanCounters,
 }
 
-/// A task that gets a node.
+/// A task that would get a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DryRunTask {
     /// Its index.
@@ -42,15 +42,15 @@ pub struct DryRunTask {
     pub name: Name,
     /// Its ports.
     pub ports: Vec<PortAssignment>,
-    /// Whether it waits there until others are gone.
+    /// True if it would wait there until victims have gone.
     pub held: bool,
-    /// Tasks that give way to it.
+    /// The tasks that would be evicted for it.
     pub victims: Vec<VictimReport>,
 }
 
-/// What would happen if this job were submitted now (or, where its user has a job of that name that has not ended, if
-/// that job were given this spec): everything that waits is planned with it, in its order, as the scheduler would. The
-/// snapshot stays as it is.
+/// Returns what would happen if this job were submitted now. If its user has a job of that name that has not ended, the
+/// dry run gives that job the new spec. It plans all pending tasks in their order, as the scheduler would. The snapshot
+/// stays as it is.
 pub fn dry_run(snapshot: &Snapshot, spec: &JobSpec, now_ms: i64) -> DryRun {
     let mut overlay = snapshot.clone();
     let (job, row) = row_supposed(snapshot.tables(), spec, now_ms);
@@ -59,7 +59,7 @@ pub fn dry_run(snapshot: &Snapshot, spec: &JobSpec, now_ms: i64) -> DryRun {
     overlay.job_upsert(&row, Some(Arc::new(spec.clone())));
     let mut placed: BTreeMap<u32, PlannedPlacement> = BTreeMap::new();
     batches(&mut overlay, job, now_ms, |plan| {
-        // What was planned before others were looked at may give way to them.
+        // A task that an early plan placed may be evicted by a later one.
         let evicted = plan.placements.iter().flat_map(|placement| &placement.victims);
         for victim in evicted.filter(|victim| victim.task.job == job) {
             placed.remove(&victim.task.index);
@@ -74,7 +74,7 @@ pub fn dry_run(snapshot: &Snapshot, spec: &JobSpec, now_ms: i64) -> DryRun {
     outcome
 }
 
-/// How many of a job's tasks have a node and keep it, and which are stopped by a count.
+/// How many tasks of a job keep their node, and which ones a count stops.
 fn resident(tables: &CellTables, job: JobId, count: u32) -> (u32, Vec<u32>) {
     let resident = tables.tasks(job).filter(|task| task.state.is_charged()).map(|task| task.id.index);
     let (kept, stopped): (Vec<u32>, Vec<u32>) = resident.partition(|&index| index < count);
@@ -115,7 +115,7 @@ fn row_supposed(tables: &CellTables, spec: &JobSpec, now_ms: i64) -> (JobId, Job
     (id, row)
 }
 
-/// Plans batch after batch until the job wants no more, or nothing more can be placed.
+/// Plans batch after batch until every task of the job has a node, or nothing more can be placed.
 fn batches(overlay: &mut Snapshot, job: JobId, now_ms: i64, mut heard: impl FnMut(&Plan)) {
     while overlay.tables().jobs.get(&job).is_some_and(|entry| entry.runs() && entry.open_count() > 0) {
         let queue = overlay.queue_of(job);

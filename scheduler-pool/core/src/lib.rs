@@ -1,11 +1,12 @@
-//! Deciding which task runs on which node: pure functions over a snapshot of a cell.
+//! The scheduler's decisions: which task runs on which node. Pure functions over a snapshot of a cell.
 //!
-//! A worker applies the journal to a [`Snapshot`], asks it what wants a node ([`Snapshot::pending_in`]), lets [`plan`]
-//! choose, and commits the plan. A gateway asks the same code what it would do ([`dry_run`]) and why a task waits
+//! A worker applies the journal to a [`Snapshot`], asks it for pending tasks ([`Snapshot::pending_in`]), calls
+//! [`plan`], and commits the plan. A gateway asks the same code what a job would get ([`dry_run`]) and why a task waits
 //! ([`explain`]). Nothing here reads a clock, a random source or the network: the same snapshot, time and seed give the
 //! same plan.
 //!
-//! The modules stand in layers, the lowest first. Each imports only those above it in this table, which a test enforces.
+//! The modules form layers, the lowest first. Each module imports only modules above it in this table. A test enforces
+//! that.
 //!
 //! | layer | modules |
 //! |---|---|

@@ -1,31 +1,32 @@
-//! In which order the nodes of a cell are looked at: from a place of the worker's own part of the cell on, round that
-//! part, and then round the rest.
+//! The order in which a search looks at the nodes of a cell. It starts inside the worker's own part of the cell, goes
+//! round that part, and then round the other nodes.
 //!
-//! The parts are a contiguous cut of the one order of all nodes. A cut is a pure function of how many nodes and parts
-//! there are; a node that comes or goes moves each border by at most one node, and a part is only a preference.
+//! The parts are contiguous ranges of the one order of all nodes, computed from the number of nodes and of parts. A new
+//! or removed node moves each border by at most one node. A part is a preference only: workers that prefer different
+//! nodes conflict less.
 
 use crate::tables::NodeTable;
 
-/// From where a plan looks at a cell.
+/// Where a plan starts to look at a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StartOffset {
-    /// What ties are broken by, and where a search begins.
+    /// Breaks ties between equal nodes, and chooses where a search begins.
     pub seed: u64,
-    /// The part of the nodes that is preferred, from 0.
+    /// The preferred part of the nodes, from 0.
     pub part: u32,
-    /// Into how many parts the nodes are divided; 1: no part is preferred.
+    /// The number of parts; 1: no part is preferred.
     pub parts: u32,
-    /// Nodes drawn as candidates beyond the number of tasks; 0: as many as suffice alone.
+    /// How many more candidates than tasks a search collects; 0: the search's own minimum.
     pub beyond: usize,
 }
 
 impl StartOffset {
-    /// The whole cell.
+    /// A search over the cell as one part.
     pub fn whole(seed: u64) -> Self {
         Self { seed, part: 0, parts: 1, beyond: 0 }
     }
 
-    /// The positions of the nodes of its part among `count` nodes: those from the first to before the second.
+    /// The range of positions of its part among `count` nodes: the first, and the one after the last.
     pub fn cut(self, count: usize) -> (usize, usize) {
         let parts = self.parts.max(1);
         let part = u128::from(self.part % parts);
@@ -37,7 +38,7 @@ impl StartOffset {
     }
 }
 
-/// An order of looking at nodes. Positions are those in the order of all nodes, ranks those in this order.
+/// An order of the nodes. A position is an index into the order of all nodes; a rank is an index into this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NodeOrder {
     first: usize,
@@ -47,7 +48,7 @@ pub(crate) struct NodeOrder {
 }
 
 impl NodeOrder {
-    /// Round the part of a worker, from a place chosen by `seed`.
+    /// An order that goes round the part of a worker, from a place chosen by `seed`.
     pub fn new(count: usize, start_offset: StartOffset, seed: u64) -> Self {
         let (mut first, mut last) = start_offset.cut(count);
         if first == last {
@@ -58,12 +59,12 @@ impl NodeOrder {
         Self { first, last, start, count }
     }
 
-    /// How many nodes of the own part come first.
+    /// How many nodes the worker's own part has. They come first.
     pub fn own(&self) -> usize {
         self.last - self.first
     }
 
-    /// Where a position comes.
+    /// The rank of a position.
     pub fn rank(&self, position: usize) -> usize {
         if (self.first..self.last).contains(&position) {
             return match position.checked_sub(self.start) {
@@ -77,7 +78,7 @@ impl NodeOrder {
         }
     }
 
-    /// The position at a rank, and the first position after it that does not follow it in this order.
+    /// The position at a rank, and the first position after it that does not directly follow it in this order.
     pub fn position(&self, rank: usize) -> Option<(usize, usize)> {
         let (head, after) = (self.last - self.start, self.count - self.last);
         if rank >= self.count {
@@ -93,7 +94,7 @@ impl NodeOrder {
         }
     }
 
-    /// Where a node comes.
+    /// The rank of a node.
     pub fn rank_of(&self, nodes: &NodeTable, node: u32) -> Option<u32> {
         let position = *nodes.positions().get(node as usize)? as usize;
         (position < self.count).then(|| u32::try_from(self.rank(position)).ok())?

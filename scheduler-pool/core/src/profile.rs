@@ -1,15 +1,15 @@
-//! A scoring policy by its name, with the weights it was given: what cells, jobs and tools select. How each policy
-//! scores stands in [`crate::scoring`].
+//! A scoring policy by its name, with its weights. Cells, jobs and tools select a policy this way. The formulas are in
+//! [`crate::scoring`].
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Weights that a policy may take at most.
+/// The most weights that any policy takes.
 const WEIGHTS_MAX: usize = 5;
 
-/// Weights of a policy that takes any, in hundredths, in the order in which it names them.
+/// The weights of a policy, in hundredths, in the order in which the policy names them.
 pub(crate) type Weights = [u16; WEIGHTS_MAX];
 
 /// The scoring policies, in the order of their names.
@@ -29,11 +29,11 @@ pub(crate) enum PolicyName {
     WorstFit,
 }
 
-/// What users see of a policy.
+/// The name, the description and the weights of a policy, as users see them.
 struct PolicyFacts {
     /// Its name in settings, specs and tools.
     name: &'static str,
-    /// What it prefers, in one sentence.
+    /// Which node it prefers, in one sentence.
     about: &'static str,
     /// The weights that a profile may set, each with its default in hundredths.
     weights: &'static [(&'static str, u16)],
@@ -119,8 +119,7 @@ impl PolicyName {
     }
 }
 
-/// Which of the nodes that fit is best: a policy, and the weights of one that takes weights. Written as the name, or as
-/// `name:key=weight,key=weight`.
+/// A scoring policy with its weights. Its text form is the name, or `name:key=weight,key=weight`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ScoringProfile {
@@ -128,7 +127,7 @@ pub struct ScoringProfile {
     pub(crate) weights: Weights,
 }
 
-/// Why a text names no profile: each says what would be accepted.
+/// Why a text names no profile. Each error lists the accepted values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProfileError {
     /// Take one of the names that are listed.
@@ -137,7 +136,7 @@ pub enum ProfileError {
         /// What was asked for.
         name: String,
     },
-    /// Take one of the keys that are listed, each once; where none are, the profile takes no weights.
+    /// Take one of the listed keys, each once. An empty list means that the profile takes no weights.
     #[error("scoring profile \"{profile}\" takes no weight \"{key}\", or not twice; {}", accepted(.profile))]
     Key {
         /// The profile.
@@ -162,14 +161,14 @@ fn accepted(profile: &str) -> String {
 }
 
 impl ScoringProfile {
-    /// The fullest node: large tasks keep finding room.
+    /// The fullest node. Empty nodes stay free for large tasks.
     pub const BEST_FIT: Self = Self { policy: PolicyName::BestFit, weights: [0; WEIGHTS_MAX] };
-    /// The emptiest: load is even.
+    /// The emptiest node, so that load is even.
     pub const WORST_FIT: Self = Self { policy: PolicyName::WorstFit, weights: [0; WEIGHTS_MAX] };
-    /// The one with the fewest tasks.
+    /// The node with the fewest tasks.
     pub const SWARM_SPREAD: Self = Self { policy: PolicyName::SwarmSpread, weights: [0; WEIGHTS_MAX] };
 
-    /// Every profile, with its own weights, by name.
+    /// Every profile with its default weights, ordered by name.
     pub fn all() -> Vec<Self> {
         PolicyName::ALL.into_iter().map(Self::of).collect()
     }
@@ -192,7 +191,7 @@ impl ScoringProfile {
         self.policy.facts().name
     }
 
-    /// What it prefers, in one sentence.
+    /// Which node it prefers, in one sentence.
     pub fn about(&self) -> &'static str {
         self.policy.facts().about
     }
@@ -219,7 +218,7 @@ impl ScoringProfile {
     }
 }
 
-/// A weight in hundredths. What is no finite number from 0 to 100, or finer than a hundredth, is none.
+/// A weight in hundredths. `None` for anything but a number from 0 to 100 with at most two decimals.
 fn weight_parsed(text: &str) -> Option<u16> {
     let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

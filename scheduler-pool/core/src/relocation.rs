@@ -1,7 +1,7 @@
-//! Whether tasks that are to leave their nodes have room elsewhere, by the code that would place them.
+//! Tells which tasks could move to another node, by planning the move as the scheduler would.
 //!
-//! A task has one attempt at a time, so its replacement cannot start before the old attempt has ended. Whoever moves
-//! tasks asks here first, and stops only those that the scheduler would place again.
+//! A task has one attempt at a time, so its replacement starts only after the old attempt has ended. The drain
+//! therefore asks here first, and stops only tasks that the scheduler would place again.
 
 use std::collections::BTreeSet;
 
@@ -15,23 +15,23 @@ use crate::seed::PLAN_SEED;
 use crate::snapshot::Snapshot;
 use crate::tables::{ShapeId, TaskSlot};
 
-/// Waiting tasks that are placed before a move is tried: so many at once, so many times per queue.
+/// Before the moves, this many batches of this many waiting tasks are placed per queue. They have waited longer.
 const WAITING_BATCH: usize = 1000;
 const WAITING_BATCHES: usize = 4;
 
-/// Moves that are tried one after another, each on top of those that succeeded.
+/// Moves that are tried one after another, each on top of the successful ones.
 pub struct Relocation {
     overlay: Snapshot,
     now_ms: i64,
-    /// What fits nowhere, and why ask again.
+    /// Shapes that found no other node. Asking again would give the same answer.
     hopeless: BTreeSet<(JobId, Option<ShapeId>)>,
 }
 
 impl Relocation {
-    /// Tries moves in `snapshot` as of `now_ms` (wall time, milliseconds since 1970). The nodes that tasks leave must
-    /// take no tasks: what a task leaves behind is not free for others here.
+    /// Tries moves in `snapshot` as of `now_ms` (wall time, milliseconds since 1970). The caller must have cordoned the
+    /// nodes that tasks leave: here, nobody gets the capacity that a leaving task frees.
     ///
-    /// What waits for a node has it first, and so have the tasks `leaving`, which are on their way from their nodes.
+    /// Pending tasks are placed first, and so are the tasks `leaving`, which are already on their way from their nodes.
     pub fn new(snapshot: Snapshot, leaving: impl IntoIterator<Item = TaskId>, now_ms: i64) -> Self {
         let mut overlay = snapshot;
         for task in leaving {
@@ -44,8 +44,7 @@ impl Relocation {
         Self { overlay, now_ms, hopeless: BTreeSet::new() }
     }
 
-    /// Returns true if the scheduler would place `task` elsewhere, were it to leave its node now. It then counts as
-    /// placed there for the tasks after it.
+    /// Returns true if the scheduler would place `task` on another node now. Later calls count the task there.
     pub fn fits(&mut self, task: TaskId) -> bool {
         let TaskId { job, index } = task;
         let shape = self.overlay.tables().jobs.get(&job).and_then(|entry| entry.shape_of(index));
@@ -74,7 +73,7 @@ impl Relocation {
     }
 }
 
-/// Places what waits in a queue, first things first.
+/// Places the pending tasks of a queue in their order.
 fn waiting_placed(overlay: &mut Snapshot, queue: &OpenQueue, now_ms: i64) {
     for _ in 0..WAITING_BATCHES {
         let pending = overlay.pending_in(queue, now_ms, WAITING_BATCH);
@@ -87,15 +86,15 @@ fn waiting_placed(overlay: &mut Snapshot, queue: &OpenQueue, now_ms: i64) {
     }
 }
 
-/// Why task `index` of a job has no room elsewhere as of `now_ms`, were it to leave its node: as [`explain`] for a task
-/// without a node.
+/// Why task `index` of a job would find no other node as of `now_ms`: the answer of [`explain`] for the task without
+/// its node.
 pub fn explain_elsewhere(snapshot: &Snapshot, job: JobId, index: u32, now_ms: i64) -> Explanation {
     let mut overlay = snapshot.clone();
     leave(&mut overlay, TaskId { job, index });
     explain(&overlay, job, index, now_ms)
 }
 
-/// Takes a task off its node: it wants another. Answers its slot before; `None` where it has no node.
+/// Takes a task off its node, so that it wants another. Returns its slot before; `None` if it has no node.
 fn leave(overlay: &mut Snapshot, task: TaskId) -> Option<TaskSlot> {
     let slot = overlay.tables().jobs.get(&task.job)?.task(task.index)?.clone();
     slot.node?;

@@ -1,4 +1,4 @@
-//! What an operator sets for a cell that changes how it is filled.
+//! The settings of a cell that change where tasks are placed.
 
 use borough_model::queue::QueueSpec;
 use serde::{Deserialize, Serialize};
@@ -6,40 +6,37 @@ use serde::{Deserialize, Serialize};
 use crate::profile::ScoringProfile;
 use crate::queueing::{Queueing, QueueingPolicy};
 
-/// The settings of a cell that deciding depends on. A snapshot keeps those it was made with: after a change a new one
-/// is built.
+/// The settings of a cell that plans depend on. A snapshot uses the settings that it was made with. After a change the
+/// worker builds a new snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CellSettings {
-    /// How much of each dimension may be promised.
+    /// How much of each dimension tasks may ask for in sum.
     pub overcommit: Overcommit,
-    /// Node attributes that name failure domains, such as `node.name`, `rack`, `power`. A service that says nothing of
-    /// spread is spread over each of them with weight 1.
+    /// Node attributes that name failure domains, such as `node.name`, `rack`, `power`. A service without a spread of
+    /// its own spreads over each of them with weight 1.
     pub failure_domains: Vec<String>,
-    /// Which of the nodes that fit is best.
+    /// How nodes that fit are scored.
     pub profile: ScoringProfile,
-    /// How those of one priority take turns.
+    /// Which of several tasks of one priority is placed first.
     pub queueing: Queueing,
-    /// For how many milliseconds after its start a task is left alone by preemption.
+    /// Preemption evicts no task in the first milliseconds after its start.
     pub fresh_start_ms: u64,
-    /// Whether queues take back what they are guaranteed from those that have more; only where there are queues.
+    /// If true, a queue below its guarantee may evict tasks of queues above theirs. Only for the `hierarchical` policy.
     pub reclaim: bool,
 }
 
-/// How much of a node's capacity may be promised, per dimension, in thousandths: 1000 is all of it and no more, 1500
-/// half as much again. Devices are never promised twice.
+/// How much tasks may ask for of a node's capacity, per dimension, in thousandths: 1000 is the capacity, 1500 half as
+/// much again. Devices are never overcommitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Overcommit {
-    /// Of processor time.
     pub cpu_per_mille: u32,
-    /// Of memory.
     pub memory_per_mille: u32,
-    /// Of local disk.
     pub disk_per_mille: u32,
-    /// Of disk access.
+    /// Disk throughput, in bytes per second.
     pub disk_rate_per_mille: u32,
-    /// Of network.
+    /// Network throughput, in bytes per second.
     pub network_rate_per_mille: u32,
 }
 
@@ -56,18 +53,18 @@ impl Default for Overcommit {
 }
 
 impl CellSettings {
-    /// Whether queues take anything back.
+    /// Returns true if queues reclaim their guarantees.
     pub(crate) fn reclaims(&self) -> bool {
         self.reclaim && self.queueing.policy == QueueingPolicy::Hierarchical
     }
 
-    /// The protection of a fresh start as a span of time.
+    /// The time in which preemption leaves a started task alone, in milliseconds.
     pub(crate) fn fresh_start_ms(&self) -> i64 {
         i64::try_from(self.fresh_start_ms).unwrap_or(i64::MAX)
     }
 
-    /// The settings of a cell whose stored settings name these. An unknown profile or queueing policy is the default one: a
-    /// newer program may know more of them.
+    /// The settings of a cell as the store has them. An unknown profile or queueing policy becomes the default one,
+    /// because a newer release may know more of them.
     pub fn of_cell(
         failure_domains: Vec<String>,
         profile: &str,

@@ -1,5 +1,5 @@
-//! What wants placing, and in which order: high to low priority, inside a priority as the cell's queueing policy says
-//! (round-robin over users unless set), and for one user or queue in the order of submission.
+//! Collects the tasks to plan next. High priorities come first. Inside a priority the cell's queueing policy decides
+//! (round-robin over users by default). The jobs of one user or queue go in the order of submission.
 
 use std::collections::btree_set::Range;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,26 +16,26 @@ use crate::queueing::{Shares, Turn};
 use crate::seed::turn_chance;
 use crate::tables::{CellJob, CellTables, GangPart, GangParts, ShapeId};
 
-/// Jobs of one queue that are looked at after one that would have taken it beyond its limit.
+/// How many items of one queue are tried after an item would exceed its limit.
 const LIMITED_MAX: u32 = 64;
 
-/// The part of a batch that goes to those who have waited longest.
+/// The part of a batch for the jobs that have waited longest: a sixteenth.
 const AGED_PART: usize = 16;
 
-/// What is asked of the open jobs of a queue.
+/// A request for the next tasks of a queue.
 pub(super) struct PendingRequest<'a> {
     pub open: &'a OpenJobs,
-    /// Jobs that are left out where this is false.
+    /// Jobs for which this returns false are left out.
     pub wanted: &'a dyn Fn(JobId) -> bool,
     pub now_ms: i64,
-    /// At most so many tasks; a gang is never cut.
+    /// The most tasks. A gang is never cut.
     pub limit: usize,
 }
 
-/// What was collected of a queue.
+/// The tasks that were collected.
 pub(super) struct Collected {
     pub queue: PendingQueue,
-    /// Jobs that want only what is unschedulable, under these shapes.
+    /// Jobs with only unschedulable tasks, with the shapes of those.
     pub to_park: Vec<(JobId, BTreeSet<ShapeId>)>,
 }
 
@@ -67,8 +67,8 @@ pub(super) fn collected(
     Collected { queue: collector.queue, to_park: collector.to_park }
 }
 
-/// The members of a job's gang that still need a node, as a queue of their own, unschedulable or not. `None` where too few of
-/// them want one now.
+/// The members of a job's gang that still need a node, as a queue of their own, unschedulable or not. `None` if too few
+/// of them want one now.
 pub(crate) fn gang_queue(tables: &CellTables, job: JobId, now_ms: i64) -> Option<PendingQueue> {
     let mut collector = Collector::new(tables, None, now_ms, usize::MAX);
     let mut cursor = JobCursor::new(job, tables.jobs.get(&job)?, 0);
@@ -76,7 +76,7 @@ pub(crate) fn gang_queue(tables: &CellTables, job: JobId, now_ms: i64) -> Option
     matches!(item, PendingItem::Taken).then_some(collector.queue)
 }
 
-/// A task alone, as a queue of its own, unschedulable or not. `None` where it is none of those that want a node.
+/// A task alone, as a queue of its own, unschedulable or not. `None` if it does not want a node.
 pub(crate) fn task_queue(tables: &CellTables, task: TaskId) -> Option<PendingQueue> {
     let mut collector = Collector::new(tables, None, i64::MAX, 1);
     let mut cursor = JobCursor::new(task.job, tables.jobs.get(&task.job)?, 0);
@@ -86,8 +86,9 @@ pub(crate) fn task_queue(tables: &CellTables, task: TaskId) -> Option<PendingQue
     (matches!(item, PendingItem::Taken) && found).then_some(collector.queue)
 }
 
-/// One lane for each that takes turns with open jobs of a priority, of which `first` is the first, and the first of the
-/// next priority. They are leapt over: what one has waiting is looked at only as far as it is taken.
+/// One lane for each user or queue with jobs of a priority, and the first job of the next priority. `first` is the
+/// first job of the priority. A range query skips the other jobs of each lane. So a lane reads no more jobs than are
+/// taken from it.
 fn lanes_of<'a>(
     tables: &'a CellTables,
     open: &'a OpenJobs,
@@ -114,14 +115,14 @@ struct Lane<'a> {
     keys: Range<'a, OpenKey>,
     wanted: &'a dyn Fn(JobId) -> bool,
     number: u32,
-    /// Items that were left since they would have gone beyond a limit.
+    /// Items that were left out because they would exceed a limit.
     limited: u32,
-    /// The job that is looked at.
+    /// The present job.
     cursor: Option<JobCursor<'a>>,
 }
 
 impl<'a> Lane<'a> {
-    /// The job that is looked at, or the next one.
+    /// The present job, or the next one.
     fn cursor(&mut self) -> Option<&mut JobCursor<'a>> {
         while self.cursor.is_none() {
             let of_lane = |key: &&OpenKey| key.priority == self.first.priority && key.turn == self.first.turn;
@@ -134,7 +135,7 @@ impl<'a> Lane<'a> {
     }
 }
 
-/// How far a job has been looked at.
+/// How far the tasks of a job have been collected.
 struct JobCursor<'a> {
     job: JobId,
     entry: &'a CellJob,
@@ -168,12 +169,12 @@ struct Collector<'a> {
     tables: &'a CellTables,
     now_ms: i64,
     limit: usize,
-    /// What is known to fit nowhere and is left; `None`: it is taken too.
+    /// The unschedulable tasks, which are left out. `None`: they are collected too.
     unschedulable: Option<&'a UnschedulableShapes>,
     queue: PendingQueue,
-    /// Jobs that want only what is unschedulable.
+    /// Jobs with only unschedulable tasks.
     to_park: Vec<(JobId, BTreeSet<ShapeId>)>,
-    /// What everybody holds, and is given here, where turns go by that.
+    /// The shares of everybody, the collected tasks included, if turns depend on shares.
     shares: Option<Shares>,
 }
 
@@ -195,7 +196,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Takes items from each in turn until all are done, or answers false when the limit was reached.
+    /// Takes one item per turn from the lanes until all are empty. Returns false if it reached the limit.
     fn turns(&mut self, lanes: Vec<Lane<'_>>) -> bool {
         if self.tables.settings.queueing.policy.shares() {
             self.by_share(lanes)
@@ -204,8 +205,8 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Takes one item after the other from the one whose share is least, what it is given here included. What would
-    /// take a queue beyond its limit is left, and what is behind it looked at.
+    /// Takes one item after the other from the lane with the smallest share, the collected items included. It leaves
+    /// out an item that would exceed a limit, and tries those behind it.
     fn by_share(&mut self, mut lanes: Vec<Lane<'_>>) -> bool {
         let tables = self.tables;
         let queueing = &tables.settings.queueing;
@@ -242,8 +243,7 @@ impl<'a> Collector<'a> {
         all
     }
 
-    /// Counts what was taken since the queue had so many tasks and gangs, or leaves it again where it would take a
-    /// queue beyond its limit.
+    /// Adds the tasks since `before` to the shares, or takes them out of the queue again if they would exceed a limit.
     fn limited(&mut self, shares: &mut Shares, turn: &Turn, (tasks, gangs): (usize, usize)) -> bool {
         let need = self.queue.gangs.get(gangs).map_or(1, |gang| gang.need() as usize);
         let taken = self.queue.tasks.get(tasks..).unwrap_or_default();
@@ -261,8 +261,8 @@ impl<'a> Collector<'a> {
         false
     }
 
-    /// Takes one item from each user in turn until all are done. Answers false when the limit was reached. The order of
-    /// users is by chance and another one with each task placed, so that a limit does not favour anybody for long; it
+    /// Takes one item of each user, round and round, until all lanes are empty. Returns false if it reached the limit.
+    /// Chance orders the users, and differs after each placement, so that a limit favours nobody for long. The order
     /// does not depend on which other users have work here.
     fn round_robin(&mut self, mut lanes: Vec<Lane<'_>>) -> bool {
         let turn = self.tables.closed_total;
@@ -300,7 +300,7 @@ impl<'a> Collector<'a> {
         PendingItem::None
     }
 
-    /// Fills what is left of the limit with those who have waited longest and have nothing in the queue yet.
+    /// Fills the rest of the limit with the jobs that have waited longest and have nothing in the queue yet.
     fn aged(&mut self, open: &OpenJobs, wanted: &dyn Fn(JobId) -> bool, lanes_before: usize) {
         let queued: BTreeSet<JobId> = self.queue.classes.iter().map(|class| class.job).collect();
         let waiting = open.aged.iter().map(|&(_, job)| job);
@@ -378,9 +378,9 @@ impl<'a> Collector<'a> {
         PendingItem::Taken
     }
 
-    /// The tasks that a gang can choose its members from: of each role and shape as many as it needs, since one is as
-    /// good as the other. What the job wants beyond them is for later, when the gang stands: nothing of a gang runs
-    /// that did not come together.
+    /// The tasks from which a gang chooses its members: of each role and shape as many as it needs, since equal ones
+    /// serve equally. Other tasks of the job come later, once the gang is placed. No task of a gang runs before its
+    /// gang does.
     fn gang_item(&mut self, cursor: &mut JobCursor<'_>) -> PendingItem {
         let parts = cursor.gang_parts.clone();
         let mut members = Vec::new();
@@ -436,7 +436,7 @@ impl<'a> Collector<'a> {
 
 enum PendingItem {
     Taken,
-    /// The next item would go past the limit.
+    /// The next item would exceed the limit.
     Full,
     None,
 }

@@ -1,4 +1,4 @@
-//! Nodes that got something back, held against requests that fit nowhere.
+//! Checks of freed nodes for unschedulable requests.
 
 use std::collections::BTreeSet;
 
@@ -9,18 +9,18 @@ use crate::overlay::PlanOverlay;
 use crate::preempt::{Evictions, NodeAnswer, PreemptionRequest, TASKS_EXAMINED_MAX, offer_of};
 use crate::tables::{CellTables, Shape, StretchCapacity};
 
-/// After so many checks of freed nodes against unschedulable shapes, a shape that is small enough counts as fitting.
+/// After this many checks, a shape that is small enough counts as fitting without a check.
 const CHECKS_MAX: usize = 100_000;
 
-/// Freed nodes as of one moment.
+/// The freed nodes as of one moment.
 pub(super) struct FreedNodes<'a> {
     tables: &'a CellTables,
     nodes: &'a BTreeSet<u32>,
     pub now_ms: i64,
     work: PlanOverlay<'a>,
-    /// The most that is free on any of them.
+    /// The most that any of them has free.
     most: StretchCapacity,
-    /// Nodes that were held against shapes.
+    /// How many times a node was checked for a shape.
     checks: usize,
 }
 
@@ -30,12 +30,12 @@ impl<'a> FreedNodes<'a> {
         Self { tables, nodes, now_ms, work: PlanOverlay::new(tables), most, checks: 0 }
     }
 
-    /// Nodes that were held against shapes.
+    /// How many times a node was checked for a shape.
     pub fn checks(&self) -> u64 {
         self.checks as u64
     }
 
-    /// Whether a task of a shape fits on one of them.
+    /// Returns true if a task of a shape fits one of them.
     pub fn fit(&mut self, shape: &Shape) -> bool {
         let Resources { cpu_millis, memory_bytes, .. } = shape.resources;
         if self.nodes.is_empty() || cpu_millis > self.most.cpu_millis || memory_bytes > self.most.memory_bytes
@@ -52,7 +52,7 @@ impl<'a> FreedNodes<'a> {
         found.is_some()
     }
 
-    /// Whether evictions below a priority on one of them would let in a task of a shape.
+    /// Returns true if evictions below a priority could let a task of a shape onto one of them.
     pub fn evictions_help(&mut self, shape: &Shape, below: u32) -> bool {
         if below == 0 || self.nodes.is_empty() {
             return false;

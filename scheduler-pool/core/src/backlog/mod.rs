@@ -1,5 +1,5 @@
-//! The backlog: tasks that want a node. Jobs with open tasks wait in queues, in the order in which they are planned. Jobs
-//! that fit nowhere are parked, and requeued by the events of the tables that could help them.
+//! The backlog: tasks that want a node. Jobs with such tasks wait in queues, in the order in which they are planned.
+//! Jobs with only unschedulable tasks are parked. Events of the tables that could help requeue them.
 
 mod collect;
 mod freed;
@@ -22,7 +22,7 @@ use collect::{Collected, PendingRequest, collected};
 use open::OpenJobs;
 use unschedulable::UnschedulableShapes;
 
-/// What waits in a cell.
+/// Everything that waits in a cell.
 #[derive(Clone, Debug)]
 pub(crate) struct Backlog {
     pub open: OpenQueues,
@@ -30,12 +30,12 @@ pub(crate) struct Backlog {
 }
 
 impl Backlog {
-    /// Nothing waits yet; the jobs of each scheduler are divided among so many queues.
+    /// An empty backlog. The jobs of each scheduler are divided among `shards` queues.
     pub fn new(shards: u32) -> Self {
         Self { open: OpenQueues::new(shards), unschedulable: UnschedulableShapes::default() }
     }
 
-    /// Follows what has changed in the tables.
+    /// Follows changes of the tables.
     pub fn follow(&mut self, tables: &CellTables, events: &TableEvents) {
         self.unschedulable.notice(events);
         for &job in &events.jobs_removed {
@@ -55,7 +55,7 @@ impl Backlog {
         }
     }
 
-    /// What was found out about shapes that are a job's own is void, since the job has changed.
+    /// Requeues a changed job's own shapes, because findings about them are void.
     fn own_shapes_requeued(&mut self, tables: &CellTables, job: JobId) {
         let Some(entry) = tables.jobs.get(&job).filter(|entry| entry.terms.constrained()) else { return };
         for shape in entry.shapes() {
@@ -69,7 +69,7 @@ impl Backlog {
         self.open.update(tables, job, self.unschedulable.parked(job));
     }
 
-    /// What a plan is to be asked for next. See [`crate::Snapshot::pending_in`].
+    /// The tasks to plan next. See [`crate::Snapshot::pending_in`].
     pub fn pending(
         &mut self,
         tables: &CellTables,
@@ -92,23 +92,23 @@ impl Backlog {
         queue
     }
 
-    /// Remembers what a plan found to fit nowhere.
+    /// Remembers the tasks that a plan found to fit nowhere.
     pub fn remember(&mut self, tables: &CellTables, plan: &Plan, now_ms: i64) {
         self.unschedulable.remember(tables, plan, now_ms);
     }
 
-    /// How many shapes and gangs are known to fit nowhere.
+    /// The number of unschedulable shapes and gangs.
     pub fn unschedulable_count(&self) -> usize {
         self.unschedulable.count()
     }
 
-    /// Nodes that were held, in all, against requests that fit nowhere: what their waiting costs.
+    /// How many times a node was checked for an unschedulable request, in all. This is the cost of waiting.
     pub fn waiting_checks(&self) -> u64 {
         self.unschedulable.checks()
     }
 
-    /// Tasks of a queue that want a node, by the reason they have none. A job all of whose tasks are known to fit nowhere
-    /// counts under the reason of most of them.
+    /// The tasks of a queue that want a node, by the reason that they have none. All tasks of a parked job count under
+    /// the reason of most of them.
     pub fn reasons(&self, tables: &CellTables, queue: &OpenQueue) -> BTreeMap<PendingReason, u64> {
         let mut reasons = BTreeMap::new();
         let mut counted = |reason, job: JobId| {

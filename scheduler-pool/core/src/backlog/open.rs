@@ -1,4 +1,4 @@
-//! Jobs with open tasks: in which queue each is, and in which order they wait there.
+//! The queues of jobs with tasks that want a node, and the order of the jobs in each queue.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,24 +9,23 @@ use crate::queueing::Turn;
 use crate::seed::shard_of;
 use crate::tables::{CellTables, scheduler_named};
 
-/// A queue of jobs that one worker decides over at a time.
+/// A queue of jobs. One worker at a time plans it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct OpenQueue {
-    /// The scheduler that its jobs name; none: they name none, or `default`.
+    /// The scheduler that its jobs name; `None` for the default one.
     pub scheduler: Option<Name>,
-    /// The share of those jobs, from 0.
+    /// Its shard of those jobs, from 0.
     pub shard: u32,
 }
 
 impl OpenQueue {
-    /// A share of the jobs of a scheduler.
+    /// The queue of a scheduler's shard.
     pub fn of(scheduler: &Name, shard: u32) -> Self {
         Self { scheduler: scheduler_named(Some(scheduler)).cloned(), shard }
     }
 }
 
-/// The position of a job with open tasks among the others: high to low priority, then by who takes turns, then as
-/// submitted.
+/// The position of a job in its queue: by priority from high to low, then by user or queue, then by submission.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct OpenKey {
     pub priority: Reverse<u32>,
@@ -47,7 +46,7 @@ impl OpenKey {
         }
     }
 
-    /// Whether it is still the position of that row; a job keeps its user, name and time of submission.
+    /// Returns true if it is still the position of that row. A job never changes its user, name and time of submission.
     fn current(&self, row: &JobRow, turn: Option<&Turn>) -> bool {
         let same_turn = turn.map_or_else(|| self.turn == Turn::default(), |turn| *turn == self.turn);
         self.priority.0 == row.priority && self.submitted_ms == row.submitted_ms && same_turn
@@ -59,14 +58,14 @@ impl OpenKey {
 pub(crate) struct OpenJobs {
     /// In the order in which they are planned.
     pub ordered: BTreeSet<OpenKey>,
-    /// By the time of submission.
+    /// The oldest submission first.
     pub aged: BTreeSet<(i64, JobId)>,
 }
 
-/// Jobs with open tasks, by queue. Parked jobs are in none.
+/// The jobs with tasks that want a node, by queue. Parked jobs are in none.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenQueues {
-    /// Into how many queues the jobs of a scheduler are divided.
+    /// The number of queues per scheduler.
     shards: u32,
     queues: BTreeMap<OpenQueue, OpenJobs>,
     /// The queue and position of each job that has one.
@@ -74,7 +73,7 @@ pub(crate) struct OpenQueues {
 }
 
 impl OpenQueues {
-    /// No jobs yet; those of each scheduler are divided among so many queues.
+    /// Empty queues, `shards` per scheduler.
     pub fn new(shards: u32) -> Self {
         Self { shards: shards.max(1), queues: BTreeMap::new(), positions: BTreeMap::new() }
     }
@@ -85,7 +84,7 @@ impl OpenQueues {
         OpenQueue { scheduler, shard: shard_of(job, self.shards) }
     }
 
-    /// The jobs of a queue; `None`: none.
+    /// The jobs of a queue; `None` if it has none.
     pub fn jobs(&self, queue: &OpenQueue) -> Option<&OpenJobs> {
         self.queues.get(queue)
     }
@@ -95,7 +94,6 @@ impl OpenQueues {
         self.queues.iter()
     }
 
-    /// Brings the position of a job up to date. A parked job has none.
     pub fn update(&mut self, tables: &CellTables, job: JobId, parked: bool) {
         let Some(entry) = tables.jobs.get(&job) else { return };
         let row = entry.row.as_ref().filter(|_| !parked && entry.runs() && entry.open_count() > 0);
@@ -120,7 +118,6 @@ impl OpenQueues {
         self.positions.insert(job, (queue, key));
     }
 
-    /// Takes a job out of its queue.
     pub fn remove(&mut self, job: JobId) {
         let Some((queue, key)) = self.positions.remove(&job) else { return };
         let Some(jobs) = self.queues.get_mut(&queue) else { return };

@@ -1,4 +1,4 @@
-//! Why tasks wait, in one word each: what they are counted by.
+//! Why tasks wait, in one word each. Metrics count them by it.
 
 use crate::filter::{FilterReason, Requirement};
 use crate::plan::{GangCause, UnplacedCause};
@@ -7,13 +7,13 @@ use crate::tables::HardRule;
 /// Why tasks have no node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PendingReason {
-    /// They may be tried: all others are known to fit nowhere.
+    /// They wait for their turn. Tasks with any other reason are unschedulable.
     Turn,
     /// Too few members of their gang fit.
     Gang,
     /// The cell has no nodes.
     NoNodes,
-    /// Most nodes are back after a loss and first end what they still run.
+    /// Most nodes are back after a loss, and first end what they still run.
     Recovering,
     /// Most nodes are lost.
     Lost,
@@ -21,23 +21,23 @@ pub enum PendingReason {
     Cordoned,
     /// An operator empties most nodes.
     Draining,
-    /// A taint.
+    /// Most nodes have a taint without a toleration.
     Taint,
-    /// A hard constraint.
+    /// Most nodes do not meet a hard constraint.
     Constraint,
-    /// A hard affinity, their own or another's.
+    /// A hard affinity refuses most nodes, their own or that of another job.
     Affinity,
-    /// The limit of a spread.
+    /// The limit of a spread refuses most nodes.
     Spread,
-    /// Ports.
+    /// Most nodes have too few free ports.
     Ports,
-    /// Devices of the kind are there, and not those asked for.
+    /// Most nodes have free devices of the kind, but not those that the selector accepts.
     Devices,
-    /// No socket or NUMA domain has room.
+    /// No socket or NUMA domain of most nodes has enough free.
     Within,
     /// Most nodes are too small even when empty.
     Capacity,
-    /// Too little is free.
+    /// Most nodes have too little free.
     Room,
     /// Something else.
     Other,
@@ -65,7 +65,7 @@ impl PendingReason {
         Self::Other,
     ];
 
-    /// Its name in metrics.
+    /// The reason's name in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Turn => "turn",
@@ -88,7 +88,7 @@ impl PendingReason {
         }
     }
 
-    /// The reason that counts: that too few of a gang fit, or the filter that most nodes were lost to.
+    /// The reason of an unplaced task: too few members of its gang fit, or the filter that refused most nodes.
     pub(super) fn of(cause: &UnplacedCause, requirement: &Requirement) -> Self {
         if cause.gang.iter().any(|gang| matches!(gang, GangCause::Short { .. })) {
             return Self::Gang;

@@ -1,6 +1,6 @@
-//! Requests that no node can take: remembered once per shape (and once per gang), so that waiting costs next to nothing,
-//! and requeued by the events that could help them: a node that came, opened, changed or gave something back, or a port
-//! that cooled down.
+//! The unschedulable queue: requests that no node can take. It holds one entry per shape and one per gang, so waiting
+//! tasks cost almost nothing. Events that could help requeue them: a node was added, opened, changed or freed capacity,
+//! or a port cooled down.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,20 +16,20 @@ use crate::tables::{CellTables, HardRule, NodeTable, Shape, ShapeId, TableEvents
 
 #[derive(Clone, Debug)]
 pub(super) struct UnschedulableShape {
-    /// Whether ports are asked for.
+    /// True if it asks for ports.
     ports: bool,
-    /// Whether any change may help: a gang whose members differ may fit by chance with less free.
+    /// True if any change may help. A gang with different members may happen to fit with less free capacity.
     uneven: bool,
-    /// A port that is cooling now may help from this time on, milliseconds since 1970.
+    /// From this time on a port that cools now may help, milliseconds since 1970.
     retry_at_ms: Option<i64>,
-    /// Before this time evictions are not tried for it again, milliseconds since 1970: each attempt of a gang looks at
-    /// many tasks, and one that needs more than the cell has would be requeued by every end of a task.
+    /// Before this time no plan tries evictions for it again, milliseconds since 1970. Each trial of a gang examines
+    /// many tasks. Without the pause, every end of a task would requeue a gang that needs more than the cell has.
     evicts_at_ms: i64,
     reason: PendingReason,
 }
 
 impl UnschedulableShape {
-    /// Found now; ports that are cooling on any node may help it later.
+    /// An entry for a shape that was found to fit nowhere now. Ports that cool on any node may help it later.
     fn found(shape: &Shape, reason: PendingReason, nodes: &NodeTable, now_ms: i64) -> Self {
         let mut entry =
             Self { ports: shape.ports_any(), uneven: false, retry_at_ms: None, evicts_at_ms: 0, reason };
@@ -39,14 +39,14 @@ impl UnschedulableShape {
         entry
     }
 
-    /// Takes in that ports will have cooled down at a time.
+    /// Records the time at which ports will have cooled down.
     fn cools(&mut self, at_ms: Option<i64>) {
         if self.ports {
             self.retry_at(at_ms);
         }
     }
 
-    /// It is tried again at a time at the latest.
+    /// Sets the latest time of the next try.
     fn retry_at(&mut self, at_ms: Option<i64>) {
         self.retry_at_ms = self.retry_at_ms.into_iter().chain(at_ms).min();
     }
@@ -56,39 +56,39 @@ impl UnschedulableShape {
     }
 }
 
-/// What has changed since unschedulable requests were last tried.
+/// The changes of the tables since the last [`UnschedulableShapes::requeue`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct News {
     /// Nodes that may help.
     freed: BTreeSet<u32>,
     /// Terms whose counts have changed.
     touched: BTreeSet<TermId>,
-    /// Whether anything has changed on any node.
+    /// True if any node changed.
     changed: bool,
-    /// Whether a node came, went or changed what it is.
+    /// True if a node was added or removed, or changed its attributes.
     domains_changed: bool,
-    /// Whether jobs have other priorities.
+    /// True if the priority of any job changed.
     priorities_changed: bool,
 }
 
-/// What fits nowhere.
+/// The unschedulable shapes and gangs, and the jobs parked because of them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UnschedulableShapes {
     shapes: BTreeMap<ShapeId, UnschedulableShape>,
     gangs: BTreeMap<JobId, UnschedulableShape>,
-    /// Shapes that no eviction helps either, with those whose places they may take.
+    /// Shapes that evictions do not help either, with their preemption scope.
     no_victims: BTreeMap<(ShapeId, PreemptionScope), UnschedulableShape>,
-    /// Jobs taken out of the open ones, since all they want is unschedulable.
+    /// Jobs with only unschedulable tasks. They are in no queue.
     parked: BTreeSet<JobId>,
     parked_under: BTreeMap<ShapeId, BTreeSet<JobId>>,
     news: News,
-    /// Nodes that were held against unschedulable requests, in all.
+    /// How many times a node was checked for an unschedulable request.
     checks: u64,
 }
 
-/// What is known: questions and what the tables report.
+/// Queries, and reports of the tables.
 impl UnschedulableShapes {
-    /// Takes in what has changed in the tables. It is tried against what is known at the next [`Self::requeue`].
+    /// Records changes of the tables. The next [`Self::requeue`] checks them.
     pub fn notice(&mut self, events: &TableEvents) {
         for &shape in &events.shapes_released {
             self.shape_forgotten(shape);
@@ -118,14 +118,14 @@ impl UnschedulableShapes {
         self.checks
     }
 
-    /// When a port that is cooling now may help next, milliseconds since 1970.
+    /// The next time at which a cooling port may help, in milliseconds since 1970.
     pub fn retry_next(&self) -> Option<i64> {
         let entries = self.shapes.values().chain(self.gangs.values()).chain(self.no_victims.values());
         entries.filter_map(|entry| entry.retry_at_ms).min()
     }
 
-    /// Whether a task of a shape, with those whose places it may take, has nothing to try: it fits nowhere, and
-    /// evictions help as little. What helps nobody helps nobody of lower priority either.
+    /// Returns true if a task of a shape has nothing to try: it fits nowhere, and evictions in its scope do not help.
+    /// If they help no higher priority, they help no lower one.
     pub fn parks(&self, shape: ShapeId, scope: impl FnOnce() -> PreemptionScope) -> bool {
         if !self.shapes.contains_key(&shape) {
             return false;
@@ -140,27 +140,25 @@ impl UnschedulableShapes {
         known.into_iter().any(|((_, known), _)| scope.within(*known))
     }
 
-    /// Why a shape fits nowhere.
     pub fn shape_reason(&self, shape: ShapeId) -> Option<PendingReason> {
         self.shapes.get(&shape).map(|entry| entry.reason)
     }
 
-    /// Why a job's gang fits nowhere.
     pub fn gang_reason(&self, job: JobId) -> Option<PendingReason> {
         self.gangs.get(&job).map(|entry| entry.reason)
     }
 
-    /// Jobs of which nothing that they want can be placed.
+    /// Jobs with only unschedulable tasks.
     pub fn parked_jobs(&self) -> impl Iterator<Item = JobId> {
         self.parked.iter().copied()
     }
 
-    /// Whether a job is one of them.
+    /// Returns true if a job is parked.
     pub fn parked(&self, job: JobId) -> bool {
         self.parked.contains(&job)
     }
 
-    /// Parks a job: all it wants is unschedulable under these shapes.
+    /// Parks a job. All its tasks are unschedulable, with these shapes.
     pub fn park(&mut self, job: JobId, shapes: impl IntoIterator<Item = ShapeId>) {
         for shape in shapes {
             self.parked_under.entry(shape).or_default().insert(job);
@@ -168,7 +166,7 @@ impl UnschedulableShapes {
         self.parked.insert(job);
     }
 
-    /// A job has changed: whatever was found out about it is void.
+    /// Forgets the findings about a job, because the job has changed.
     pub fn job_requeued(&mut self, job: JobId) {
         self.gangs.remove(&job);
         if self.parked.remove(&job) {
@@ -178,14 +176,14 @@ impl UnschedulableShapes {
         }
     }
 
-    /// A shape's number is free for another one.
+    /// Forgets a shape that nobody uses any more.
     fn shape_forgotten(&mut self, shape: ShapeId) {
         self.shapes.remove(&shape);
         self.no_victims.retain(|&(known, _), _| known != shape);
         self.parked_under.remove(&shape);
     }
 
-    /// A shape may fit after all. Returns the jobs that were parked under it.
+    /// Requeues a shape. Returns the jobs that were parked because of it.
     pub fn shape_requeued(&mut self, shape: ShapeId) -> BTreeSet<JobId> {
         self.shapes.remove(&shape);
         self.unparked(shape)
@@ -207,10 +205,10 @@ fn cooled_next(nodes: &NodeTable, among: impl Iterator<Item = u32>, now_ms: i64)
     cooling.filter(|&until_ms| until_ms > now_ms).min()
 }
 
-/// What plans find out.
+/// Findings of plans.
 impl UnschedulableShapes {
-    /// Remembers what a plan found to fit nowhere. What the plan could not place is held against the cell once more,
-    /// since the plan's own placements may have failed.
+    /// Remembers the tasks that a plan found to fit nowhere. It checks them against the tables again, because the
+    /// plan's own placements may have failed.
     pub fn remember(&mut self, tables: &CellTables, plan: &Plan, now_ms: i64) {
         for unplaced in &plan.unplaced {
             let Some(shape) = tables.shapes.get(unplaced.shape) else { continue };
@@ -229,7 +227,7 @@ impl UnschedulableShapes {
         }
     }
 
-    /// Remembers that a gang does not fit, where the plan shows it and nothing that is known of its shape says so.
+    /// Remembers a gang that does not fit, if the plan proves it and no entry of its shape says so already.
     fn gang_remember(
         &mut self,
         tables: &CellTables,
@@ -245,7 +243,7 @@ impl UnschedulableShapes {
             return;
         }
         entry.uneven = !job.uniform() || shape.job.is_some();
-        // Where evictions may help, only a plan knows how many members.
+        // If evictions may help, only a plan can tell how many members fit.
         let evicts = tables.nodes.resident.any_below(scope.bound());
         if evicts {
             entry.evicts_at_ms = now_ms.saturating_add(RETRY_MS);
@@ -261,7 +259,7 @@ impl UnschedulableShapes {
         }
     }
 
-    /// Remembers that evictions do not help a shape, if that is so without the plan's own.
+    /// Remembers that evictions do not help a shape, if they do not even without this plan's evictions.
     fn no_victims_remember(
         &mut self,
         tables: &CellTables,
@@ -290,7 +288,7 @@ impl UnschedulableShapes {
     }
 }
 
-/// How many tasks of one shape fit the cell together.
+/// The number of tasks of one shape that the cell can take together.
 fn shape_copies(tables: &CellTables, shape: &Shape, now_ms: i64) -> u64 {
     let work = PlanOverlay::new(tables);
     let requirement = Requirement::of(shape, tables);
@@ -298,9 +296,10 @@ fn shape_copies(tables: &CellTables, shape: &Shape, now_ms: i64) -> u64 {
     copies.fold(0, u64::saturating_add)
 }
 
-/// What events requeue.
+/// Requeueing by events.
 impl UnschedulableShapes {
-    /// Requeues what the events since the last call may have helped. Returns the jobs that may be tried again.
+    /// Requeues the shapes and gangs that changes since the last call may have helped. Returns the jobs that may be
+    /// planned again.
     pub fn requeue(&mut self, tables: &CellTables, now_ms: i64) -> BTreeSet<JobId> {
         let news = std::mem::take(&mut self.news);
         let due = || self.retry_next().is_some_and(|at_ms| at_ms <= now_ms);
@@ -313,7 +312,7 @@ impl UnschedulableShapes {
         requeued
     }
 
-    /// Requeues shapes that are held against other tasks, where those have moved.
+    /// Requeues shapes with rules between tasks, if a term of a rule changed.
     fn constrained_requeued(&mut self, tables: &CellTables, news: &News) -> BTreeSet<JobId> {
         let moved = |rule: HardRule| {
             news.touched.contains(&rule.term())
@@ -327,7 +326,8 @@ impl UnschedulableShapes {
         shapes.into_iter().flat_map(|shape| self.shape_requeued(shape)).collect()
     }
 
-    /// Requeues what evictions may help by now: on a node where more could go than before, or since time has passed.
+    /// Requeues shapes that evictions may help now: on a node where more could be evicted than before, or because time
+    /// has passed.
     fn no_victims_requeued(&mut self, tables: &CellTables, news: &News, now_ms: i64) -> BTreeSet<JobId> {
         let mut freed = FreedNodes::new(tables, &news.freed, now_ms);
         let mut may_help = |&(id, scope): &(ShapeId, PreemptionScope), entry: &UnschedulableShape| {
@@ -347,7 +347,7 @@ impl UnschedulableShapes {
         jobs
     }
 
-    /// Requeues what fits by now where something has changed, and gangs that evictions may help since.
+    /// Requeues shapes and gangs that fit a freed node, and gangs that evictions there may help.
     fn freed_requeued(&mut self, tables: &CellTables, news: &News, now_ms: i64) -> BTreeSet<JobId> {
         let mut freed = FreedNodes::new(tables, &news.freed, now_ms);
         let mut fits = |id: ShapeId| tables.shapes.get(id).is_some_and(|shape| freed.fit(shape));
@@ -360,7 +360,7 @@ impl UnschedulableShapes {
         });
         let gangs: Vec<JobId> = gangs.map(|(&job, _)| job).collect();
         self.checks += freed.checks();
-        // A gang whose evictions it is too soon to try is tried when it no longer is.
+        // A gang that must still wait for its next evictions is tried once that time has come.
         for entry in self.gangs.values_mut().filter(|entry| now_ms < entry.evicts_at_ms) {
             if !news.freed.is_empty() || news.priorities_changed {
                 entry.retry_at(Some(entry.evicts_at_ms));
@@ -379,7 +379,7 @@ impl UnschedulableShapes {
     }
 }
 
-/// Whether freed nodes may have room for a member of a gang, by evictions too.
+/// Returns true if freed nodes may take a member of a gang, by evictions too.
 fn gang_freed(
     tables: &CellTables,
     job: JobId,

@@ -1,5 +1,5 @@
-//! What the filters say of every node of a cell for one requirement, in numbers. A plan gives it as the cause of a
-//! task that it did not place; an explanation puts it into words.
+//! A census asks the filters about every node of the cell for one requirement, and counts the answers. A plan returns
+//! it as the cause of an unplaced task, and an explanation turns it into text.
 
 mod nearest;
 
@@ -16,22 +16,22 @@ pub(crate) use nearest::{NearMiss, Obstacle};
 /// How many nodes would take a task, and why the others would not.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct NodeCensus {
-    /// Nodes that were asked.
+    /// The number of nodes.
     pub nodes: u32,
-    /// Nodes that take it now.
+    /// Nodes that fit now.
     pub fit: u32,
-    /// Nodes that do not, and would once tasks there, or elsewhere, have ended.
+    /// Nodes that do not fit now, but will once tasks there or elsewhere have ended.
     pub fit_later: u32,
-    /// Nodes that are large enough for it when they are empty.
+    /// Nodes that are large enough when they are empty.
     pub large: u32,
-    /// The nodes that do not take it, each counted at the first filter that refuses it.
+    /// The other nodes, each counted at the first filter that refuses it.
     pub refused: BTreeMap<FilterReason, u32>,
-    /// Small changes that would let nodes in, the one that lets in most first.
+    /// Small changes of the request that would let nodes in. The one that lets in most comes first.
     pub nearest: Vec<NearMiss>,
 }
 
 impl NodeCensus {
-    /// Holds a requirement against every node, as a plan has left it.
+    /// Checks a requirement against every node, as a plan has left the nodes.
     pub fn of(work: &PlanOverlay<'_>, requirement: &Requirement, now_ms: i64) -> Self {
         let nodes = u32::try_from(work.nodes.count()).unwrap_or(u32::MAX);
         let mut census = Self { nodes, ..Self::default() };
@@ -57,7 +57,7 @@ impl NodeCensus {
         census
     }
 
-    /// The filter that most nodes were lost to.
+    /// The filter that refused most nodes.
     pub fn refused_most(&self) -> Option<FilterReason> {
         self.refused.iter().max_by_key(|&(_, nodes)| nodes).map(|(reason, _)| *reason)
     }

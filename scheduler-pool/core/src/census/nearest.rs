@@ -1,43 +1,44 @@
-//! The nearest fit: nodes that only one thing speaks against, and how much of it.
+//! The nearest fit: nodes with a single obstacle, and the change of the request that would remove it.
 
 use std::collections::BTreeMap;
 
 use crate::filter::{FilterReason, Requirement, cards_most, fits_moving, ports_dynamic_free};
 use crate::overlay::PlanOverlay;
 
-/// A change of what is asked for that would let nodes in.
+/// A change of the request that would let nodes in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NearMiss {
-    /// One obstacle alone keeps so many nodes out; the most that any of them has.
+    /// One obstacle keeps `nodes` nodes out. `at_most` is the most that any of them has.
     Alone { obstacle: Obstacle, at_most: u64, nodes: u32 },
-    /// Several obstacles keep so many nodes out, each with what the best of these nodes has.
+    /// Several obstacles keep `nodes` nodes out, each with the amount that the best of these nodes has.
     Together { obstacles: Vec<(Obstacle, u64)>, nodes: u32 },
 }
 
-/// What speaks against some nodes.
+/// An obstacle on some nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Obstacle {
-    /// Too much of a dimension, whether for the node or for what is free on it.
+    /// The request has too much of a dimension, for the node or for the free part of it.
     Dimension(u16),
     Other(FilterReason),
 }
 
-/// How near the nodes are that one obstacle alone speaks against.
+/// The nodes that have one obstacle only.
 #[derive(Clone, Copy, Debug, Default)]
 struct Near {
-    /// The most that any of them has.
+    /// The most of the obstacle's dimension that any of them has.
     at_most: u64,
-    /// How many have as much.
+    /// The number of nodes that have as much.
     nodes: u32,
 }
 
-/// The search, node by node.
+/// Collects the obstacles node by node.
 #[derive(Debug)]
 pub(super) struct NearestSearch {
     near: BTreeMap<Obstacle, Near>,
-    /// Of the nodes that several things speak against, those with the fewest: how much each has, by what speaks.
+    /// Nodes with several obstacles, only those with the fewest: the amounts of each node, by its obstacles.
     several: BTreeMap<Vec<Obstacle>, Vec<Vec<u64>>>,
-    /// Each fixed port with the requirement without it: that may also leave one more of the range to be handed out.
+    /// Each fixed port, with the requirement without it. Without the fixed port, one more port of the range may be free
+    /// as well.
     without_port: Vec<(u16, Requirement)>,
 }
 
@@ -60,7 +61,7 @@ impl NearestSearch {
         }
     }
 
-    /// Takes in why a node was refused.
+    /// Records why a node was refused.
     pub fn node_refused(
         &mut self,
         work: &PlanOverlay<'_>,
@@ -69,7 +70,7 @@ impl NearestSearch {
         now_ms: i64,
         refused: &[FilterReason],
     ) {
-        // A little less is no whole cores.
+        // A smaller request would not be a number of complete cores.
         let of_cpu =
             |refusal: &FilterReason| matches!(refusal, FilterReason::Capacity(0) | FilterReason::Free(0));
         if requirement.within.as_ref().is_some_and(|ask| ask.exclusive) && refused.iter().any(of_cpu) {
@@ -105,8 +106,9 @@ impl NearestSearch {
         }
     }
 
-    /// Takes in a node that several things speak against, where nothing fewer does elsewhere. Ports are left out: what
-    /// one gives back another may take; and domains, where less of something else may be enough alone.
+    /// Records a node with several obstacles, unless another node has fewer. It leaves out ports, because a port that
+    /// one change frees may be taken by another. It leaves out domains, because less of another dimension may suffice
+    /// there.
     fn several_refused(
         &mut self,
         work: &PlanOverlay<'_>,
@@ -149,8 +151,8 @@ impl NearestSearch {
         self.several.entry(obstacles).or_default().push(has);
     }
 
-    /// What was found, the change that lets in most nodes first. If no single change lets any in: the smallest set of
-    /// changes that together do.
+    /// The changes, the one that lets in most nodes first. If no single change lets any in, the smallest set of changes
+    /// that does.
     pub fn found(self) -> Vec<NearMiss> {
         let mut near: Vec<(Obstacle, Near)> = self.near.into_iter().collect();
         near.sort_by_key(|&(obstacle, near)| (std::cmp::Reverse(near.nodes), obstacle));
@@ -173,12 +175,12 @@ impl NearestSearch {
     }
 }
 
-/// Whether other devices than those asked for would do: then asking for fewer helps too.
+/// Returns true if the selector excludes devices that would fit. A smaller request would help too.
 fn is_selector(refusal: FilterReason) -> bool {
     matches!(refusal, FilterReason::CardSelector(_))
 }
 
-/// What would have to be changed, with how much a node has of it.
+/// The obstacle behind a refusal, with the amount that the node has.
 fn obstacle_of(
     work: &PlanOverlay<'_>,
     requirement: &Requirement,
@@ -196,7 +198,7 @@ fn obstacle_of(
     }
 }
 
-/// Cards as the dimension of their kind, with the most that a node could give of them.
+/// The obstacle of cards: the dimension of their kind, with the most that the node could give.
 fn cards_obstacle(
     work: &PlanOverlay<'_>,
     requirement: &Requirement,
@@ -208,7 +210,6 @@ fn cards_obstacle(
     (Obstacle::Dimension(kind), ask.and_then(|ask| cards_most(work, ask, node)).unwrap_or(0))
 }
 
-/// What of a dimension is free on a node.
 fn free(work: &PlanOverlay<'_>, number: u16, node: u32) -> u64 {
     let column = usize::from(number);
     work.nodes.limit(column, node).saturating_sub(work.used(column, node))

@@ -1,4 +1,4 @@
-//! Who would give way to a task, and why they: asked of the code that decides it.
+//! Which tasks would be evicted for a task. The answer comes from the code that decides it.
 
 use std::fmt;
 
@@ -13,43 +13,41 @@ use crate::preempt::{Evictions, PreemptionRequest, PreemptionScope, Victim, Vict
 use crate::queueing::Guaranteed;
 use crate::tables::{CellTables, Shape, Stand};
 
-/// What evictions can do for a task that fits nowhere.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum EvictionReport {
-    /// It takes the place of others, or of what leaves anyway where there are none.
+    /// Evictions help, or waiting for leaving tasks if there are no victims.
     Help {
         /// The node where that costs least.
         node: Name,
-        /// Who gives way there.
+        /// The victims there.
         victims: Vec<VictimReport>,
         /// Evictions beyond the disruption budgets of their jobs.
         violations: u32,
     },
-    /// They will, once those who would give way have not only just started.
+    /// They will help once the victims are no longer fresh.
     FreshStart,
-    /// They do not, and its queue takes nothing back for it.
+    /// They do not help, and its queue reclaims nothing for it.
     Guarantee {
         /// The queue.
         queue: String,
-        /// What it has, in thousandths of the cell.
+        /// Its share, in thousandths of the cell.
         share_per_mille: u32,
-        /// What it is guaranteed.
+        /// Its guarantee, in thousandths of the cell.
         guaranteed_per_mille: u32,
-        /// Whether there would be more to take back: what others have beyond their guarantees is then not enough on any
-        /// node.
+        /// True if the queue is below its guarantee. Then no node has enough that other queues hold above theirs.
         lacks: bool,
     },
-    /// They do not: nowhere is room even without everything of lower priority.
+    /// They do not help: the task fits no node even without everything of lower priority.
     Useless,
-    /// Its job evicts nobody, or there is no lower priority.
+    /// Its job evicts nobody, or no task has a lower priority.
     Never,
 }
 
-/// A task that gives way.
+/// A task that would be evicted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VictimReport {
-    /// Whose it is.
+    /// The owner of its job.
     pub user: Name,
     /// Its job.
     pub job: Name,
@@ -57,9 +55,9 @@ pub struct VictimReport {
     pub index: u32,
     /// Its priority.
     pub priority: u32,
-    /// Whether it only waits for its place there.
+    /// True if it only waits for its place there.
     pub holds: bool,
-    /// The queue that gives back what it has beyond its guarantee; absent: it gives way to a higher priority.
+    /// The queue above its guarantee that it is claimed from. `None` if it is evicted for a higher priority.
     pub reclaimed_from: Option<String>,
 }
 
@@ -132,14 +130,14 @@ fn guarantee_told(tables: &CellTables, guaranteed: Guaranteed) -> Option<Evictio
     })
 }
 
-/// The victims of a placement by name.
+/// The victims of a placement, by name.
 pub(crate) fn victims_told(tables: &CellTables, placement: &PlannedPlacement) -> Vec<VictimReport> {
     let told =
         |victim: &Victim| victim_told(tables, (victim.task, victim.priority), victim.holds, victim.reclaimed);
     placement.victims.iter().filter_map(told).collect()
 }
 
-/// What taking the places of others can do for a shape, as the cell is.
+/// Reports what evictions can do for a shape, with the cell as it is.
 pub(super) fn evictions_told(
     tables: &CellTables,
     shape: &Shape,

@@ -1,4 +1,4 @@
-//! An explanation as data: what keeps a task waiting, and what would let it in.
+//! An explanation as data: why a task waits, and what would let it in.
 
 use borough_model::job::{Affinity, AfterCondition, Constraint, JobOutcome};
 use borough_model::node::{CardSelector, TaintEffect, Within};
@@ -11,66 +11,66 @@ use super::{Ahead, EvictionReport};
 /// Why a task has no node.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Explanation {
-    /// Reasons that lie in no node. Those that say that a gang does not fit and [`WaitReason::Turn`] are besides what
-    /// nodes say; with any other nodes were not asked.
+    /// Reasons that do not lie in nodes. A gang reason and [`WaitReason::Turn`] come with the counts of nodes. With any
+    /// other reason no node was checked.
     pub waits: Vec<WaitReason>,
-    /// How many nodes were asked.
+    /// The number of nodes.
     pub nodes: u32,
-    /// How many of them would take the task now.
+    /// How many nodes would take the task now.
     pub nodes_fit: u32,
-    /// How many of the others would take it once tasks there, or elsewhere, have ended.
+    /// How many others would take it once tasks there, or elsewhere, have ended.
     #[serde(default)]
     pub nodes_room: u32,
     /// How many nodes are large enough for it when they are empty.
     #[serde(default)]
     pub nodes_large: u32,
-    /// Attributes that it asks for and that no node has.
+    /// The requested attributes that no node has.
     #[serde(default)]
     pub unknown: Vec<String>,
-    /// The others, each counted at the first filter that refuses it, in filter order.
+    /// The nodes that do not fit, each counted at the first filter that refuses it, in filter order.
     pub lost: Vec<FilterLoss>,
-    /// Small changes that would let nodes in, the one that lets in most first.
+    /// Small changes that would let nodes in. The one that lets in most comes first.
     pub nearest: Vec<NearestFit>,
-    /// What evictions can do for it, where it fits nowhere and is no gang.
+    /// What evictions can do for it. Only for a single task that fits nowhere.
     #[serde(default)]
     pub evictions: Option<EvictionReport>,
 }
 
-/// A reason to wait that lies in no node.
+/// A reason to wait that does not lie in nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum WaitReason {
-    /// There is no such job here.
+    /// The cell has no such job.
     JobUnknown,
     /// The job's spec in force has not been seen yet.
     SpecUnknown,
-    /// It starts after another job of the same user, which has not ended as it must.
+    /// It starts after another job of the same user, and that job has not ended as it must.
     After {
-        /// That job.
+        /// The other job.
         job: Name,
-        /// How it must have ended.
+        /// How the other job must end.
         condition: AfterCondition,
-        /// Whether that job exists.
+        /// True if the other job exists.
         known: bool,
-        /// Whether it has ended otherwise, so that this one never starts.
+        /// True if the other job has ended otherwise, so that this one never starts.
         never: bool,
     },
-    /// All jobs it starts after have ended; it is about to be let go.
+    /// All jobs that it starts after have ended. The controller is about to start it.
     AfterMet,
     /// The job is being stopped.
     JobStopping,
     /// The job is over.
     JobEnded {
-        /// How.
+        /// How it ended.
         outcome: JobOutcome,
     },
-    /// Its queue, or one that it is in, would have more than its limit.
+    /// Its queue, or an ancestor of the queue, would exceed its limit.
     QueueLimit {
         /// The queue, by its path.
         queue: String,
-        /// What it has, in thousandths of the cell, by the resource of which it has most.
+        /// Its share, in thousandths of the cell, by the resource of which it has most.
         share_per_mille: u32,
-        /// What it may have.
+        /// Its limit, in thousandths of the cell.
         limit_per_mille: u32,
     },
     /// The job has fewer tasks than that.
@@ -78,64 +78,64 @@ pub enum WaitReason {
         /// Its desired number of tasks.
         count: u32,
     },
-    /// The task failed and is not started again before a moment.
+    /// The task failed and backs off.
     BackOff {
-        /// Wall time, milliseconds since 1970.
+        /// The end of the back-off: wall time, milliseconds since 1970.
         until_ms: i64,
         /// Failures in a row.
         failures: u32,
     },
     /// The task does not want a node now.
     State {
-        /// Where it is in its attempt.
+        /// The state of its attempt.
         state: TaskState,
-        /// The node it is or was on.
+        /// Its node, or its last one.
         node: Option<NodeId>,
     },
-    /// So many members must be placed together.
+    /// Its gang must be placed together, and too few members fit.
     Gang {
         /// Members that still need a node.
         needed: u32,
-        /// Members that found one before the first that did not.
+        /// Members that found a node before one did not.
         fitted: u32,
     },
-    /// So many members must be placed together, and not as many want a node now.
+    /// Its gang must be placed together, and too few members want a node now.
     GangMembers {
         /// Members that still need a node.
         needed: u32,
     },
-    /// So many members must be placed together within so many failure domains, and none have room for them.
+    /// Its gang must be placed within a few failure domains, and no domains have enough free.
     GangTopology {
         /// The attribute that names the domain.
         attribute: String,
-        /// Over how many domains they may stand.
+        /// The most domains that the members may use.
         domains_max: u32,
-        /// How many domains there are.
+        /// The number of domains in the cell.
         domains: u32,
         /// Members that still need a node.
         needed: u32,
-        /// The domains that have room for most of them.
+        /// The domains that could take most members.
         nearest: Vec<String>,
-        /// For how many.
+        /// How many members those domains could take.
         fitted: u32,
     },
-    /// Other members of its gang stand already, and the domains that it may join have no room.
+    /// Other members of its gang are placed, and the domains that it may join are full.
     GangStands,
-    /// So many members must be placed together, and the cell could hold fewer, were it empty: that never fits.
+    /// Its gang needs more members than the empty cell could hold, so it never fits.
     GangNever {
         /// Members that still need a node.
         needed: u32,
-        /// How many there is room for in all.
+        /// How many members the empty cell could hold.
         most: u32,
     },
     /// It fits and waits for its turn.
     Turn {
-        /// What has its turn before.
+        /// The tasks that are planned before it.
         ahead: Ahead,
     },
 }
 
-/// How many nodes a filter lost.
+/// How many nodes a filter refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterLoss {
     /// The filter.
@@ -144,11 +144,11 @@ pub struct FilterLoss {
     pub nodes: u32,
 }
 
-/// A filter, with what was asked of it.
+/// A filter, with what the task asked of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum FilterStep {
-    /// The node is back after a loss and first ends what it still runs.
+    /// The node is back after a loss, and first ends what it still runs.
     Recovering,
     /// The node is lost.
     Lost,
@@ -170,23 +170,23 @@ pub enum FilterStep {
         /// It.
         constraint: Constraint,
     },
-    /// A hard affinity is not met: none of the tasks to be near is there, or one to be apart from is.
+    /// A hard affinity is not met: no task to be near is there, or a task to be apart from is.
     Affinity {
         /// It.
         affinity: Affinity,
     },
-    /// A task that keeps apart from the tasks of this job is there.
+    /// A task there has an anti-affinity to the tasks of this job.
     Kept {
         /// The attribute that names the domain.
         attribute: String,
     },
-    /// The limit of a spread is reached in the node's domain, or the node is in none.
+    /// The node's domain has reached the limit of a spread, or the node is in no domain.
     Spread {
         /// The attribute that names the domain.
         attribute: String,
-        /// How many tasks more than the emptiest domain it may have.
+        /// The most tasks that it may have above the emptiest domain.
         max_skew: Option<u32>,
-        /// How many tasks of the job it may have.
+        /// The most tasks of the job that it may have.
         tasks_max: Option<u32>,
     },
     /// A fixed port is taken or cools down.
@@ -203,14 +203,14 @@ pub enum FilterStep {
     Device {
         /// The kind.
         device: String,
-        /// Which of them will do.
+        /// The accepted devices.
         selector: CardSelector,
     },
-    /// None of the node's sockets, or NUMA domains, has room, or they are not known.
+    /// None of the node's sockets or NUMA domains has enough free, or the node reports none.
     Within {
-        /// Within what it would have to stay.
+        /// What the task must stay within.
         within: Within,
-        /// Whether it asks for cores of its own there.
+        /// True if the task asks for exclusive cores.
         #[serde(default)]
         exclusive_cores: bool,
     },
@@ -218,14 +218,14 @@ pub enum FilterStep {
     Capacity {
         /// In this dimension.
         dimension: Dimension,
-        /// How much is asked for, in the dimension's gang.
+        /// The requested amount, in the dimension's unit.
         asked: u64,
     },
     /// Too little is free on the node now.
     Free {
         /// In this dimension.
         dimension: Dimension,
-        /// How much is asked for, in the dimension's gang.
+        /// The requested amount, in the dimension's unit.
         asked: u64,
     },
 }
@@ -234,34 +234,34 @@ pub enum FilterStep {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum NearestFit {
-    /// Asking for less of one dimension: the smallest reduction that fits anywhere.
+    /// Asking for less of one dimension. The smallest reduction that fits any node.
     Resource {
         /// The dimension.
         dimension: Dimension,
-        /// The most that fits, in the dimension's gang; 0: only without it.
+        /// The most that fits, in the dimension's unit; 0: only without it.
         at_most: u64,
-        /// How many nodes it then fits.
+        /// How many nodes then fit.
         nodes: u32,
     },
     /// Asking for fewer ports.
     Ports {
         /// The most that a node has free.
         at_most: u16,
-        /// How many nodes it then fits.
+        /// How many nodes then fit.
         nodes: u32,
     },
-    /// Doing without one filter: dropping the constraint or the fixed port, opening the nodes.
+    /// Removing one filter: dropping the constraint or the fixed port, or opening the nodes.
     Without {
         /// The filter.
         filter: FilterStep,
-        /// How many nodes it then fits.
+        /// How many nodes then fit.
         nodes: u32,
     },
-    /// Several changes at once, where none alone lets any node in: the fewest that do.
+    /// Several changes at once: the fewest that let any node in, if no single change does.
     Together {
         /// The changes.
         changes: Vec<NearestFit>,
-        /// How many nodes it then fits.
+        /// How many nodes then fit.
         nodes: u32,
     },
 }

@@ -1,4 +1,5 @@
-//! Why a task has no node: per filter how many nodes it lost, and what would fit. The filters are those of the plan.
+//! Explanations: why a task has no node. They count the nodes that each filter refused, and say what would fit. The
+//! filters are those of the plan.
 
 mod evictions;
 mod explanation;
@@ -45,7 +46,7 @@ impl From<&GangCause> for WaitReason {
     }
 }
 
-/// Why a plan of these tables left tasks without a node.
+/// Explains why a plan of these tables left tasks without a node.
 pub fn explain_unplaced(tables: &CellTables, unplaced: &Unplaced) -> Explanation {
     let Some(shape) = tables.shapes.get(unplaced.shape) else {
         return Explanation::of_wait(WaitReason::SpecUnknown);
@@ -55,8 +56,8 @@ pub fn explain_unplaced(tables: &CellTables, unplaced: &Unplaced) -> Explanation
     Explanation { waits, ..of_census(&unplaced.cause.census, &requirement, shape, tables) }
 }
 
-/// Why the tasks of a job have no nodes: those that want one, and those of a job that does not run, each class with the
-/// indexes of its tasks. Empty where no task wants a node.
+/// Explains why tasks of a job have no node: one explanation per class, with the indexes of its tasks. Empty if no task
+/// wants a node.
 pub fn explain_job(snapshot: &Snapshot, job: JobId, now_ms: i64) -> Vec<(Vec<u32>, Explanation)> {
     let Some(entry) = snapshot.tables().jobs.get(&job) else { return Vec::new() };
     let mut classes: BTreeMap<(Option<ShapeId>, i64), Vec<u32>> = BTreeMap::new();
@@ -74,7 +75,7 @@ pub fn explain_job(snapshot: &Snapshot, job: JobId, now_ms: i64) -> Vec<(Vec<u32
     classes.into_values().filter_map(explained).collect()
 }
 
-/// Why task `index` of a job has no node as of `now_ms`, or that it only waits for its turn.
+/// Explains why task `index` of a job has no node as of `now_ms`, or that it only waits for its turn.
 pub fn explain(snapshot: &Snapshot, job: JobId, index: u32, now_ms: i64) -> Explanation {
     let tables = snapshot.tables();
     let Some((entry, row)) = tables.jobs.get(&job).and_then(|entry| Some((entry, entry.row.as_ref()?)))
@@ -117,7 +118,7 @@ fn turn_added(mut explanation: Explanation, ahead: impl FnOnce() -> Ahead) -> Ex
     explanation
 }
 
-/// What keeps a task waiting whatever the nodes.
+/// The reasons to wait that do not depend on nodes.
 fn waits(tables: &CellTables, entry: &CellJob, row: &JobRow, index: u32, now_ms: i64) -> Vec<WaitReason> {
     match row.state {
         JobState::Stopping => return vec![WaitReason::JobStopping],
@@ -145,7 +146,7 @@ fn waits(tables: &CellTables, entry: &CellJob, row: &JobRow, index: u32, now_ms:
     }
 }
 
-/// Whether a task would take a queue beyond its limit.
+/// The limit of a queue that a task would exceed.
 fn queue_limited(tables: &CellTables, entry: &CellJob, index: u32) -> Option<WaitReason> {
     let queueing = &tables.settings.queueing;
     if queueing.policy != QueueingPolicy::Hierarchical {
@@ -160,7 +161,7 @@ fn queue_limited(tables: &CellTables, entry: &CellJob, index: u32) -> Option<Wai
     })
 }
 
-/// The jobs that a spec's job starts after and that have not ended as they must.
+/// The jobs that a job starts after, and that have not ended as they must.
 pub(crate) fn after_unmet(tables: &CellTables, spec: &JobSpec) -> Vec<WaitReason> {
     let unmet = |after: &After| {
         let state = tables.job_named(&spec.user, &after.job).map(|row| row.state);
@@ -177,7 +178,7 @@ pub(crate) fn after_unmet(tables: &CellTables, spec: &JobSpec) -> Vec<WaitReason
     spec.after.iter().filter_map(unmet).collect()
 }
 
-/// Plans a gang or a task alone, as the scheduler would, and tells what became of it.
+/// Plans a gang or a task alone, as the scheduler would, and explains the outcome.
 fn alone_explanation(snapshot: &Snapshot, queue: &PendingQueue, now_ms: i64) -> Explanation {
     let outcome = plan(snapshot.tables(), queue, now_ms, PLAN_SEED);
     let ahead =
@@ -188,14 +189,14 @@ fn alone_explanation(snapshot: &Snapshot, queue: &PendingQueue, now_ms: i64) -> 
     }
 }
 
-/// Holds a shape against every node.
+/// Explains a shape by a census of all nodes.
 fn explanation_of_nodes(tables: &CellTables, shape: &Shape, now_ms: i64) -> Explanation {
     let requirement = Requirement::of(shape, tables);
     let census = NodeCensus::of(&PlanOverlay::new(tables), &requirement, now_ms);
     of_census(&census, &requirement, shape, tables)
 }
 
-/// What the nodes say, in words.
+/// An explanation from a census.
 fn of_census(
     census: &NodeCensus,
     requirement: &Requirement,
@@ -217,7 +218,7 @@ fn of_census(
     }
 }
 
-/// Attributes that a shape's hard constraints, spread and affinity need and that no node has: misspelt, perhaps.
+/// Attributes that a shape's hard constraints, spread and affinity need and that no node has. They may be misspelt.
 fn unknown(shape: &Shape, tables: &CellTables) -> Vec<String> {
     use ConstraintOperator::{Absent, NotIn};
     let needs = |one: &&Constraint| one.preference.is_none() && !matches!(one.operator, Absent | NotIn);

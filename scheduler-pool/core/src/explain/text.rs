@@ -1,4 +1,4 @@
-//! An explanation as one paragraph for people.
+//! The text of an explanation: one paragraph for people.
 
 use std::fmt;
 
@@ -8,7 +8,8 @@ use borough_model::resource::Dimension;
 
 use super::{EvictionReport, Explanation, FilterLoss, FilterStep, NearestFit, WaitReason};
 
-/// Bytes in the largest binary unit that leaves at least one, cut to two digits: what is shown is never more than is.
+/// Bytes in the largest binary unit that leaves at least one, cut to two decimals. The text never shows more than the
+/// amount.
 struct Bytes(u64);
 
 impl fmt::Display for Bytes {
@@ -47,7 +48,7 @@ impl fmt::Display for Amount<'_> {
     }
 }
 
-/// A constraint as its owner would say it.
+/// A constraint as text.
 struct ConstraintText<'a>(&'a Constraint);
 
 impl fmt::Display for ConstraintText<'_> {
@@ -105,7 +106,7 @@ impl fmt::Display for FilterStep {
 }
 
 impl FilterStep {
-    /// What a node is short of, where that is what keeps the task away.
+    /// The resource of a pressure taint, if the refusal is one.
     fn pressure(&self) -> Option<&str> {
         let Self::Taint { key, .. } = self else { return None };
         key.strip_prefix(PRESSURE_PREFIX)
@@ -197,7 +198,7 @@ impl NearestFit {
         }
     }
 
-    /// How many nodes it lets in.
+    /// The number of nodes that it lets in.
     pub fn nodes(&self) -> u32 {
         match self {
             Self::Resource { nodes, .. }

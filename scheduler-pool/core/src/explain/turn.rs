@@ -1,4 +1,4 @@
-//! Whose turn comes before a job's.
+//! How many tasks come before a job's.
 
 use std::fmt;
 
@@ -8,18 +8,18 @@ use serde::{Deserialize, Serialize};
 use crate::backlog::OpenKey;
 use crate::snapshot::Snapshot;
 
-/// Tasks that wait as well and are looked at first.
+/// Tasks that wait as well and are planned first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Ahead {
-    /// Those of a higher priority.
+    /// Tasks of a higher priority.
     pub higher: u64,
-    /// Those of the same priority, of others who take turns with it.
+    /// Tasks of the same priority, of other users or queues that take turns with it.
     pub others: u64,
-    /// Those of the same priority and user, or queue, submitted before.
+    /// Tasks of the same priority and user or queue, submitted before.
     pub own: u64,
 }
 
-/// What is ahead of a job among the open ones of its scheduler. What is known to fit nowhere is ahead of nobody.
+/// Counts the tasks before a job in the queues of its scheduler. Unschedulable tasks do not count.
 pub(super) fn ahead_of(snapshot: &Snapshot, job: JobId) -> Ahead {
     let scheduler = snapshot.queue_of(job).scheduler;
     let mut ahead = Ahead::default();

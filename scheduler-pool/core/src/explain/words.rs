@@ -1,4 +1,4 @@
-//! Refusals in words that stand without the tables.
+//! Turns refusals and near misses, which are numbers of the tables, into the names of an explanation.
 
 use borough_model::resource::Dimension;
 
@@ -7,13 +7,13 @@ use crate::census::{NearMiss, Obstacle};
 use crate::filter::{FilterReason, Requirement};
 use crate::tables::{CellTables, HardRule, NodeTable, Shape};
 
-/// The dimension of a column.
+/// The dimension of a node table's column.
 fn dimension(nodes: &NodeTable, number: u16) -> Dimension {
     let device = || Dimension::Device(nodes.kind(usize::from(number)).unwrap_or_default().to_owned());
     Dimension::FIXED.get(usize::from(number)).cloned().unwrap_or_else(device)
 }
 
-/// A refusal in words that stand without the tables.
+/// The filter of a refusal, with the names that it concerns.
 pub(super) fn filter(
     refusal: FilterReason,
     requirement: &Requirement,
@@ -100,7 +100,7 @@ fn filter_of_rule(rule: HardRule, requirement: &Requirement, tables: &CellTables
     })
 }
 
-/// A near miss as the change that would let its nodes in.
+/// The change that would let the nodes of a near miss in.
 pub(super) fn nearest_fit(
     miss: &NearMiss,
     requirement: &Requirement,

@@ -1,4 +1,5 @@
-//! Cards: a share of one, or several whole ones, of those that a node has and that will do.
+//! The card filter. A task asks for a share of one card or for several complete cards, and its selector excludes cards
+//! of other models.
 
 use std::collections::BTreeMap;
 
@@ -8,29 +9,29 @@ use smallvec::SmallVec;
 use crate::overlay::PlanOverlay;
 use crate::tables::{CardSlot, NodeTable};
 
-/// The dimensions of a node's cards, in the order of their places.
+/// The dimensions of cards, in the order of their places.
 type Slots = SmallVec<[u16; 8]>;
 
-/// What is asked of the cards of one kind.
+/// A request for cards of one kind.
 #[derive(Clone, Debug)]
 pub(crate) struct CardAsk {
     /// The dimension of the kind.
     pub kind: usize,
     pub need: CardNeed,
-    /// How much of the kind is asked for.
+    /// The requested amount of the kind.
     millis: u64,
-    /// Whether any card will do, and so also a node that only counts its devices.
+    /// True if the selector accepts every card, and so also a node that only counts its devices.
     any: bool,
-    /// Per layout, from number 1 on: its cards of the kind, and those of them that will do.
+    /// Per layout, from number 1: its cards of the kind, and those that the selector accepts.
     slots: Vec<(Slots, Slots)>,
 }
 
-/// Why a node's cards will not do.
+/// Why a node's cards do not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CardRefusal {
-    /// Other cards of the kind would do.
+    /// Cards that the selector excludes would fit.
     Selector,
-    /// The node has too few, even free ones.
+    /// The empty node has too few.
     Never,
     /// Too much of them is taken.
     Busy,
@@ -51,38 +52,39 @@ impl CardAsk {
         Self { kind, need: CardNeed::of(millis), millis, any, slots }
     }
 
-    /// Its cards of the kind on a node, and those of them that will do; `None` where the node has none, or only counts
-    /// its devices.
+    /// The cards of the kind on a node, and those that the selector accepts. `None` if the node has none, or only
+    /// counts its devices.
     pub fn of_node(&self, nodes: &NodeTable, node: u32) -> Option<&(Slots, Slots)> {
         let layout = nodes.card_layouts.of(node).checked_sub(1)?;
         self.slots.get(layout as usize).filter(|(all, _)| !all.is_empty())
     }
 
-    /// Whether it is asked of a node's cards; where the node only counts its devices, any number of them will do.
+    /// Returns true if the request is checked against single cards. On a node that only counts its devices any of them
+    /// will do, unless there is a selector.
     pub fn applies(&self, nodes: &NodeTable, node: u32) -> bool {
         !self.any || self.of_node(nodes, node).is_some()
     }
 }
 
-/// What is free of the kind. It is less than what is free of its cards where some are promised: what is to be evicted
-/// from a card and what is promised of it both count until the one is gone.
+/// How much of the kind is free. Promises can make it less than the free part of its cards. A promised card counts for
+/// the victim and for the preemptor until the victim has gone.
 fn kind_free(work: &PlanOverlay<'_>, ask: &CardAsk, node: u32) -> u64 {
     work.nodes.limit(ask.kind, node).saturating_sub(work.used(ask.kind, node))
 }
 
-/// What is free of a card.
 fn free(work: &PlanOverlay<'_>, node: u32, slot: u16) -> u64 {
     let dimension = usize::from(slot);
     work.nodes.limit(dimension, node).saturating_sub(work.used(dimension, node))
 }
 
-/// The cards of a node that a task gets: for a share the fullest that has room, so that whole ones stay whole; else the
-/// first free ones. `None` where they are too few.
+/// The cards of a node that a task gets; `None` if they are too few. A share goes to the fullest card that fits, so
+/// that complete cards stay free. Otherwise the first free cards are taken.
 fn picked(work: &PlanOverlay<'_>, ask: &CardAsk, node: u32, slots: &Slots) -> Option<Slots> {
     let fitting = slots.iter().copied().filter(|&slot| free(work, node, slot) >= ask.need.millis);
     let count = usize::try_from(ask.need.count).ok()?;
     let picked: Slots = if ask.need.millis < CARD_MILLIS {
-        // Of equal ones the first: the numbers of dimensions follow from what was heard of first.
+        // Of equal cards the first one wins. Dimensions cannot break ties, because their numbers depend on the order of
+        // arrival.
         fitting.min_by_key(|&slot| free(work, node, slot)).into_iter().collect()
     } else {
         fitting.take(count).collect()
@@ -90,7 +92,7 @@ fn picked(work: &PlanOverlay<'_>, ask: &CardAsk, node: u32, slots: &Slots) -> Op
     (picked.len() == count).then_some(picked)
 }
 
-/// The same of a node that only counts its devices: what is asked of single ones is not known of them.
+/// The refusal of a node that only counts its devices. A selector cannot be checked there.
 fn counted_refusal(work: &PlanOverlay<'_>, ask: &CardAsk, node: u32) -> Option<CardRefusal> {
     let limit = work.nodes.limit(ask.kind, node);
     let free = kind_free(work, ask, node);
@@ -102,7 +104,7 @@ fn counted_refusal(work: &PlanOverlay<'_>, ask: &CardAsk, node: u32) -> Option<C
     }
 }
 
-/// Why the cards of a node will not do now; `None` where they will.
+/// Why the cards of a node do not fit now; `None` if they do.
 pub(crate) fn card_refusal(work: &PlanOverlay<'_>, ask: &CardAsk, node: u32) -> Option<CardRefusal> {
     let Some((all, selected)) = ask.of_node(work.nodes, node) else {
         return counted_refusal(work, ask, node);
@@ -118,7 +120,7 @@ pub(crate) fn card_refusal(work: &PlanOverlay<'_>, ask: &CardAsk, node: u32) -> 
     })
 }
 
-/// The dimensions of the cards that a task gets on a node, with how much of each.
+/// The dimensions of the cards that a task gets on a node, with the amount of each.
 pub(crate) fn cards_given(
     work: &PlanOverlay<'_>,
     asks: &[CardAsk],
@@ -133,8 +135,8 @@ pub(crate) fn cards_given(
     asks.iter().filter_map(of_ask).flatten().collect()
 }
 
-/// The most that could be asked of a node's cards now: whole ones, else a share of the emptiest; no more than the kind
-/// has.
+/// The largest request for cards that would fit a node now: complete ones, otherwise a share of the emptiest, but no
+/// more than is free of the kind.
 pub(crate) fn cards_most(work: &PlanOverlay<'_>, ask: &CardAsk, node: u32) -> Option<u64> {
     let (_, selected) = ask.of_node(work.nodes, node)?;
     let kind = kind_free(work, ask, node);
@@ -144,7 +146,7 @@ pub(crate) fn cards_most(work: &PlanOverlay<'_>, ask: &CardAsk, node: u32) -> Op
     Some(if whole > 0 { whole.saturating_mul(CARD_MILLIS) } else { share.min(kind) })
 }
 
-/// Whether a node's cards would do if all were free.
+/// Returns true if a node's cards would do if all were free.
 pub(crate) fn cards_ever(work: &PlanOverlay<'_>, ask: &CardAsk, node: u32) -> bool {
     match ask.of_node(work.nodes, node) {
         Some((_, selected)) => selected.len() as u64 >= ask.need.count,
@@ -152,7 +154,7 @@ pub(crate) fn cards_ever(work: &PlanOverlay<'_>, ask: &CardAsk, node: u32) -> bo
     }
 }
 
-/// How many tasks that all ask for this a node's cards have room for together.
+/// How many equal tasks fit the free cards of a node together.
 pub(crate) fn cards_copies(work: &PlanOverlay<'_>, ask: &CardAsk, node: u32) -> Option<u64> {
     let (_, selected) = ask.of_node(work.nodes, node)?;
     let each = ask.need.millis.max(1);
@@ -160,7 +162,7 @@ pub(crate) fn cards_copies(work: &PlanOverlay<'_>, ask: &CardAsk, node: u32) -> 
     Some(fitting / ask.need.count.max(1))
 }
 
-/// What is asked of cards, kind by kind.
+/// The requests for cards, one per kind.
 pub(crate) fn card_asks(
     demand: &[(usize, u64)],
     selectors: &BTreeMap<String, CardSelector>,

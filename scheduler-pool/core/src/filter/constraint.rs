@@ -7,15 +7,15 @@ use smallvec::SmallVec;
 
 use crate::tables::{NodeTable, Number, Texts};
 
-/// A constraint in the numbers of one tables.
+/// A constraint with interned attribute and values.
 #[derive(Clone, Debug)]
 pub(crate) struct ConstraintReady {
-    /// Its place among the constraints its owner wrote.
+    /// Its index among the constraints of the spec.
     pub position: usize,
-    /// `None`: no node bears the attribute.
+    /// `None`: no node has the attribute.
     key: Option<u32>,
     operator: ConstraintOperator,
-    /// Values that any node bears in any attribute.
+    /// The listed values that any node has.
     values: SmallVec<[u32; 4]>,
     number: Option<Number>,
 }
@@ -31,7 +31,7 @@ impl ConstraintReady {
         }
     }
 
-    /// The only nodes that can meet it, where it lists values: one list per value.
+    /// The only nodes that can meet it, if it lists values: one list of nodes per value.
     pub fn listed<'n>(&self, nodes: &'n NodeTable) -> Option<SmallVec<[&'n [u32]; 4]>> {
         if self.operator != ConstraintOperator::In {
             return None;
@@ -40,7 +40,7 @@ impl ConstraintReady {
         Some(self.values.iter().map(|&value| nodes.index.bearing(key, value)).collect())
     }
 
-    /// Whether a node meets it.
+    /// Returns true if a node meets it.
     pub fn met(&self, nodes: &NodeTable, node: u32) -> bool {
         let value = self.key.and_then(|key| nodes.attribute(node, key));
         match self.operator {

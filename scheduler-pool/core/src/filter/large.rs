@@ -1,11 +1,11 @@
-//! Whether a node could ever take a task: with nothing else on it.
+//! Tells whether a node could ever take a task: with nothing else on it.
 
 use super::card::cards_ever;
 use super::topology::within_ever;
 use super::{FilterReason, Requirement};
 use crate::overlay::PlanOverlay;
 
-/// Whether a node, empty, is large enough.
+/// Returns true if the empty node is large enough.
 pub(crate) fn large_enough(work: &PlanOverlay<'_>, requirement: &Requirement, node: u32) -> bool {
     let on_cards = |dimension: usize| requirement.cards.iter().any(|ask| ask.kind == dimension);
     let enough = |&(dimension, amount): &(usize, u64)| {
@@ -17,7 +17,7 @@ pub(crate) fn large_enough(work: &PlanOverlay<'_>, requirement: &Requirement, no
         && requirement.within.as_ref().is_none_or(|ask| within_ever(work, ask, node))
 }
 
-/// Whether a reason against a node that is large enough goes away when tasks end, there or elsewhere.
+/// Returns true if a reason against a large enough node goes away when tasks end, there or elsewhere.
 pub(crate) fn passes_with_time(refusal: FilterReason) -> bool {
     match refusal {
         FilterReason::Rule(_)
@@ -39,7 +39,7 @@ pub(crate) fn passes_with_time(refusal: FilterReason) -> bool {
     }
 }
 
-/// How many tasks that all ask for this a node could hold at most, were it empty and open.
+/// An upper bound of the equal tasks that an empty, open node could hold.
 pub(crate) fn copies_empty(work: &PlanOverlay<'_>, requirement: &Requirement, node: u32) -> u64 {
     let meets = requirement.hard.iter().all(|constraint| constraint.met(work.nodes, node));
     if !meets || !large_enough(work, requirement, node) {

@@ -1,5 +1,5 @@
-//! Filters: why a node is refused to a task. A plan stops at the first refusal, an explanation hears them all, a check
-//! before a commit asks again; all three run this code.
+//! Filters decide whether a node can take a task (Kubernetes: predicates). Every user runs this code. A plan stops at
+//! the first refusal, and an explanation visits all of them.
 
 mod card;
 mod constraint;
@@ -25,14 +25,14 @@ use card::CardRefusal;
 use crate::overlay::PlanOverlay;
 use crate::tables::{NodeGate, NodeTable};
 
-/// One reason against a node, in the order in which filters run.
+/// A reason to refuse a node, in the order in which filters run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FilterReason {
     Recovering,
     Lost,
     Cordoned,
     Draining,
-    /// A taint that is not tolerated, by its number.
+    /// A taint without a toleration, by its number.
     Taint(u32),
     /// The n-th hard constraint.
     Constraint(u16),
@@ -40,23 +40,23 @@ pub(crate) enum FilterReason {
     Rule(u16),
     PortFixed(u16),
     PortsDynamic,
-    /// More of a dimension than the node has, even empty.
+    /// The empty node has too little of a dimension.
     Capacity(u16),
-    /// A device of the n-th kind that no node has.
+    /// No node has a device of the n-th requested kind.
     Missing(u16),
-    /// More of a dimension than is free now.
+    /// The node has too little of a dimension free.
     Free(u16),
-    /// Other cards would do than those asked for: the n-th ask.
+    /// Only cards that the selector of the n-th request excludes are free.
     CardSelector(u16),
-    /// Fewer cards than asked for, even free ones: the n-th ask.
+    /// The empty node has too few cards for the n-th request.
     CardNever(u16),
-    /// Too much of the cards is taken: the n-th ask.
+    /// Too much of the cards of the n-th request is taken.
     CardBusy(u16),
-    /// No socket or domain has room, or they are not known.
+    /// No socket or NUMA domain has enough free, or the node reports none.
     Within,
 }
 
-/// Filters that no placement changes: whether the node takes tasks at all, its taints and attributes.
+/// Filters that no placement changes: the state of the node, its taints and its attributes.
 pub(crate) fn refusals_fixed<B>(
     nodes: &NodeTable,
     requirement: &Requirement,
@@ -102,7 +102,7 @@ fn ports_and_resources<B>(
 ) -> ControlFlow<B> {
     port::refusals(work, requirement, node, now_ms, &mut hear)?;
     let dimension_number = |dimension: usize| u16::try_from(dimension).unwrap_or(u16::MAX);
-    // Where a node has its devices as cards, those answer for their kind.
+    // If a node lists its cards, the card filter decides about their kind.
     let on_cards = |dimension: usize| {
         requirement.cards.iter().any(|ask| ask.kind == dimension && ask.applies(work.nodes, node))
     };
@@ -135,7 +135,7 @@ fn ports_and_resources<B>(
     ControlFlow::Continue(())
 }
 
-/// Every reason against a node, in filter order.
+/// Visits every reason against a node, in filter order.
 pub(crate) fn refusals<B>(
     work: &PlanOverlay<'_>,
     requirement: &Requirement,
@@ -147,7 +147,7 @@ pub(crate) fn refusals<B>(
     refusals_moving(work, requirement, node, now_ms, &mut hear)
 }
 
-/// Whether a node is worth keeping as a candidate: it fits, or would once other domains have more tasks.
+/// Returns true if a node is a candidate: it fits now, or would fit once other domains have more tasks.
 pub(crate) fn fits_in_time(
     work: &PlanOverlay<'_>,
     requirement: &Requirement,
@@ -163,7 +163,8 @@ pub(crate) fn fits_in_time(
         && ports_and_resources(work, requirement, node, now_ms, hear).is_continue()
 }
 
-/// Whether a node takes tasks and has room: what is cheapest to ask, and refuses most.
+/// Returns true if a node takes tasks and has enough resources free. It is the cheapest check and refuses most nodes,
+/// so it runs first.
 fn resources_free(work: &PlanOverlay<'_>, requirement: &Requirement, node: u32) -> bool {
     let short = |&(dimension, amount): &(usize, u64)| {
         let limit = work.nodes.limit(dimension, node);
@@ -172,7 +173,7 @@ fn resources_free(work: &PlanOverlay<'_>, requirement: &Requirement, node: u32) 
     work.nodes.gate(node) == NodeGate::Open && !requirement.demand.iter().any(short)
 }
 
-/// Whether nothing speaks against a node. What is cheapest to ask comes first.
+/// Returns true if no filter refuses a node. The cheapest check comes first.
 pub(crate) fn fits(work: &PlanOverlay<'_>, requirement: &Requirement, node: u32, now_ms: i64) -> bool {
     if !resources_free(work, requirement, node) {
         return false;
@@ -180,12 +181,12 @@ pub(crate) fn fits(work: &PlanOverlay<'_>, requirement: &Requirement, node: u32,
     refusals(work, requirement, node, now_ms, ControlFlow::Break).is_continue()
 }
 
-/// Whether ports and resources are there, on a node whose other filters have passed.
+/// Returns true if a node has the ports and resources. The caller knows that the other filters pass.
 pub(crate) fn fits_moving(work: &PlanOverlay<'_>, requirement: &Requirement, node: u32, now_ms: i64) -> bool {
     ports_and_resources(work, requirement, node, now_ms, ControlFlow::Break).is_continue()
 }
 
-/// How many tasks that all ask for this fit a node together.
+/// How many equal tasks fit a node together.
 pub(crate) fn copies(work: &PlanOverlay<'_>, requirement: &Requirement, node: u32, now_ms: i64) -> u64 {
     if !fits(work, requirement, node, now_ms) {
         return 0;

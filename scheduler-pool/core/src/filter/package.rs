@@ -1,18 +1,18 @@
-//! Packages that a task uses and a node may have: no filter, since what is missing can be installed; a wish.
+//! Packages that a task uses. They are a soft constraint and no filter, because a missing package can be installed.
 
 use borough_model::node::package_attribute;
 use smallvec::SmallVec;
 
 use crate::tables::{NodeTable, Texts};
 
-/// What a node that has all packages counts for: as a soft constraint of this weight.
+/// The weight of a node with all packages, on the scale of soft constraints.
 const PRESENT: i64 = 50;
 
-/// The packages of a task in the numbers of one tables.
+/// The packages of a task, interned.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Packages {
     asked: i64,
-    /// The attributes of those that any node has.
+    /// The attributes of the packages that any node has.
     known: SmallVec<[u32; 4]>,
 }
 
@@ -22,12 +22,12 @@ impl Packages {
         Self { asked: i64::try_from(packages.len()).unwrap_or(i64::MAX), known: known.collect() }
     }
 
-    /// What a node that has all of them counts for.
+    /// The weight of a node that has all packages.
     pub fn wish(&self) -> i64 {
         if self.asked > 0 { PRESENT } else { 0 }
     }
 
-    /// What a node counts for that has some of them: its part of what one counts for that has all.
+    /// The weight of a node: the part of the packages that it has.
     pub fn present(&self, nodes: &NodeTable, node: u32) -> i64 {
         if self.known.is_empty() {
             return 0;

@@ -1,5 +1,5 @@
-//! TCP ports: fixed numbers that must be free, and numbers handed out from the node's range. Nodes that share an
-//! address share its ports: what one of them has given, no other gives.
+//! The port filter. Fixed TCP ports must be free, and the others come from the node's range. Nodes that share an
+//! address share its ports: a port is assigned on one of them only.
 
 use std::ops::ControlFlow;
 
@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::{FilterReason, Requirement};
 use crate::overlay::PlanOverlay;
 
-/// Whether a port may be given now: not given, and not cooling down, by whichever node of the address.
+/// Returns true if a port may be assigned now: no node of the address uses it or lets it cool down.
 fn port_free(work: &PlanOverlay<'_>, node: u32, port: u16, now_ms: i64) -> bool {
     work.nodes.ports(node).is_some()
         && work.nodes.spaces.with(node).all(|node| port_free_of(work, node, port, now_ms))
@@ -23,7 +23,7 @@ fn port_free_of(work: &PlanOverlay<'_>, node: u32, port: u16, now_ms: i64) -> bo
     ports.used.binary_search(&port).is_err() && !work.ports_taken(node).contains(&port) && !cooling()
 }
 
-/// How many numbers of the node's range may be given now, besides the fixed ones that this task takes itself.
+/// How many ports of the node's range may be assigned now, without the fixed ports of this task.
 pub(crate) fn ports_dynamic_free(
     work: &PlanOverlay<'_>,
     requirement: &Requirement,
@@ -48,7 +48,7 @@ pub(crate) fn ports_dynamic_free(
     range.len() - busy.len()
 }
 
-/// Whether the range has enough free numbers, without counting them where that is plain.
+/// Returns true if the range has enough free ports. It counts them only if a cheap bound does not decide.
 fn dynamic_enough(work: &PlanOverlay<'_>, requirement: &Requirement, node: u32, now_ms: i64) -> bool {
     let wanted = usize::from(requirement.ports_dynamic);
     let busy_most = || -> usize {
@@ -65,7 +65,7 @@ fn dynamic_enough(work: &PlanOverlay<'_>, requirement: &Requirement, node: u32, 
     plain || wanted <= ports_dynamic_free(work, requirement, node, now_ms)
 }
 
-/// Reasons of ports against a node.
+/// Visits the reasons of ports against a node.
 pub(super) fn refusals<B>(
     work: &PlanOverlay<'_>,
     requirement: &Requirement,
@@ -84,7 +84,7 @@ pub(super) fn refusals<B>(
     ControlFlow::Continue(())
 }
 
-/// The numbers handed out on a node: the lowest that are free. Fewer than asked for where the range has no more.
+/// The dynamic ports of a task on a node: the lowest free ones. Fewer than requested if the range has no more.
 pub(crate) fn ports_given(
     work: &PlanOverlay<'_>,
     requirement: &Requirement,

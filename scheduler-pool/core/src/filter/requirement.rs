@@ -1,4 +1,4 @@
-//! A shape made ready to be held against nodes: dimensions and attribute texts as numbers.
+//! A shape prepared for filters: dimensions, attributes and values are numbers.
 
 use borough_model::Resources;
 use smallvec::SmallVec;
@@ -12,26 +12,26 @@ use super::taint::TaintsMet;
 use super::topology::WithinAsk;
 use crate::tables::{CellTables, NodeTable, Shape, fixed_amounts};
 
-/// What a task asks of a node, in the numbers of one tables.
+/// The request of a task, with interned dimensions and attributes.
 #[derive(Clone, Debug)]
 pub(crate) struct Requirement {
-    /// Amounts above zero, by dimension.
+    /// The requested amounts above zero, by dimension.
     pub demand: SmallVec<[(usize, u64); 6]>,
-    /// What is asked of single cards, for the kinds of `demand` that are devices.
+    /// The requests for cards: those kinds of `demand` that are devices.
     pub cards: SmallVec<[CardAsk; 1]>,
-    /// What is asked of one socket or domain.
+    /// The request for one socket or NUMA domain.
     pub within: Option<WithinAsk>,
     pub packages: Packages,
-    /// Device kinds asked for that no node has, with the amounts.
+    /// The requested device kinds that no node has, with the amounts.
     pub missing: Vec<(String, u64)>,
-    /// Hard constraints, each with its position among the owner's.
+    /// Hard constraints.
     pub hard: Vec<ConstraintReady>,
     /// Soft constraints with their weights.
     pub soft: Vec<(ConstraintReady, u32)>,
     pub ports_fixed: SmallVec<[u16; 4]>,
     pub ports_dynamic: u16,
     pub taints: TaintsMet,
-    /// What is asked of the tasks around.
+    /// Rules between tasks.
     pub rules: Rules,
 }
 
@@ -59,7 +59,7 @@ impl Requirement {
         requirement
     }
 
-    /// A demand of resources alone.
+    /// A request for resources alone.
     pub fn of_resources(resources: &Resources, nodes: &NodeTable) -> Self {
         let fixed = fixed_amounts(resources);
         let mut demand: SmallVec<[(usize, u64); 6]> =
@@ -86,12 +86,12 @@ impl Requirement {
         }
     }
 
-    /// Whether something is chosen for it on its node, such as cards or a socket.
+    /// Returns true if the scheduler chooses cards, a socket or a NUMA domain for it.
     pub fn chooses(&self) -> bool {
         !self.cards.is_empty() || self.within.is_some()
     }
 
-    /// What it asks of the cards that a refusal is about.
+    /// The request for cards that a refusal is about.
     pub fn card_ask(&self, refusal: FilterReason) -> Option<&CardAsk> {
         match refusal {
             FilterReason::CardSelector(number)
@@ -101,7 +101,7 @@ impl Requirement {
         }
     }
 
-    /// How much of a dimension it asks for.
+    /// The requested amount of a dimension.
     pub fn amount(&self, dimension: usize) -> u64 {
         self.demand.iter().find(|&&(asked, _)| asked == dimension).map_or(0, |&(_, amount)| amount)
     }

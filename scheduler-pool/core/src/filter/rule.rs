@@ -1,4 +1,4 @@
-//! Rules between tasks: near and apart, the limits of a spread.
+//! The filter of rules between tasks: affinity, anti-affinity, and the limits of a spread.
 
 use std::ops::ControlFlow;
 
@@ -17,7 +17,7 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// The rules of a job, with the caps of its present count.
+    /// The rules of a job. A cap in per cent follows the job's present count.
     pub fn of(job: Option<JobId>, tables: &CellTables) -> Self {
         let Some((id, entry)) = job.and_then(|job| Some((job, tables.jobs.get(&job)?))) else {
             return Self::default();
@@ -36,7 +36,7 @@ impl Rules {
     }
 }
 
-/// Whether a domain is allowed by a rule. `value` is the node's domain under the rule's attribute.
+/// Returns true if a rule allows a domain. `value` is the node's domain under the rule's attribute.
 fn held(work: &PlanOverlay<'_>, requirement: &Requirement, rule: HardRule, value: Option<u32>) -> bool {
     match (rule, value) {
         (HardRule::Near { term, own: true, .. }, Some(_)) if work.term_total(term) == 0 => true,
@@ -44,7 +44,7 @@ fn held(work: &PlanOverlay<'_>, requirement: &Requirement, rule: HardRule, value
         (HardRule::Apart { term, .. } | HardRule::Kept { term }, Some(value)) => {
             work.term_count(term, value) == 0
         }
-        // Where a task that keeps apart stands on a node without the attribute, it is apart from everything.
+        // A node without the attribute is in no domain, so no task there keeps apart from the job.
         (HardRule::Kept { .. }, None) => true,
         (HardRule::Cap { term, most, .. }, Some(value)) => work.term_count(term, value) < most,
         (HardRule::Skew { term, most, .. }, Some(value)) => {
@@ -59,7 +59,7 @@ fn held(work: &PlanOverlay<'_>, requirement: &Requirement, rule: HardRule, value
     }
 }
 
-/// Whether a rule holds on a node.
+/// Returns true if a rule allows a node.
 pub(crate) fn rule_held(
     work: &PlanOverlay<'_>,
     requirement: &Requirement,
@@ -70,7 +70,7 @@ pub(crate) fn rule_held(
     held(work, requirement, rule, work.nodes.attribute(node, term.attribute))
 }
 
-/// Reasons of rules against a node, of those that `asked` chooses.
+/// Visits the rules that refuse a node, among those that `asked` chooses.
 pub(super) fn refusals<B>(
     work: &PlanOverlay<'_>,
     requirement: &Requirement,

@@ -1,23 +1,23 @@
-//! Taints of nodes against what tasks tolerate.
+//! The taint filter: taints of nodes against tolerations of tasks.
 
 use borough_model::job::{Toleration, taint_tolerated};
 use smallvec::SmallVec;
 
 use crate::tables::{NodeTable, Taints};
 
-/// What a set of taints means to tasks.
+/// A set of taints, judged for the tasks of a class.
 #[derive(Clone, Debug, Default)]
 struct TaintVerdict {
-    /// Taints that keep them away.
+    /// The taints that refuse the node.
     refusing: SmallVec<[u32; 2]>,
-    /// How many taints would rather have them elsewhere.
+    /// The number of soft taints without a toleration (Kubernetes: `PreferNoSchedule`).
     disliking: u16,
 }
 
-/// What the taints of nodes mean to tasks, worked out once per set of taints.
+/// The judgement of every set of taints, made once per class.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TaintsMet {
-    /// From set number 1 on.
+    /// By set, from number 1.
     verdicts: Vec<TaintVerdict>,
 }
 
@@ -46,12 +46,12 @@ impl TaintsMet {
         self.verdicts.get(set as usize)
     }
 
-    /// The taints of a node that keep the tasks away.
+    /// The taints that refuse a node.
     pub fn refusing(&self, nodes: &NodeTable, node: u32) -> &[u32] {
         self.of_node(nodes, node).map_or(&[], |verdict| &verdict.refusing)
     }
 
-    /// How many taints of a node would rather have the tasks elsewhere.
+    /// How many soft taints of a node the tasks do not tolerate.
     pub fn disliking(&self, nodes: &NodeTable, node: u32) -> u16 {
         self.of_node(nodes, node).map_or(0, |verdict| verdict.disliking)
     }

@@ -1,6 +1,6 @@
-//! Tasks that stay within one socket or NUMA domain: it must have room for all of what they ask. Those that get cores
-//! of their own are among them: what others take within a domain is charged to it, so there are as many cores left that
-//! nobody uses as there is room for, and its agent chooses which.
+//! The filter of sockets and NUMA domains. A task that must stay within one needs all that it asks for there. Tasks
+//! with exclusive cores are among them. The charge of other tasks counts against the domain too. So the domain always
+//! has as many unused cores as it has free capacity, and the node's agent chooses among them.
 
 use borough_model::node::{Within, cores_whole};
 use smallvec::SmallVec;
@@ -8,15 +8,15 @@ use smallvec::SmallVec;
 use crate::overlay::PlanOverlay;
 use crate::tables::{DomainSlot, NodeTable};
 
-/// Dimensions with how much of each a task takes.
+/// Dimensions with the amount of each that a task takes.
 pub(crate) type Share = SmallVec<[(usize, u64); 4]>;
 
-/// What is asked of a socket or domain.
+/// The request for one socket or NUMA domain.
 #[derive(Clone, Debug)]
 pub(crate) struct WithinAsk {
-    /// Whether it is whole cores that are asked for.
+    /// True if the task asks for exclusive cores.
     pub exclusive: bool,
-    /// Per layout, from number 1 on: what a task takes of each place that could hold it.
+    /// Per layout, from number 1: the charge of a task in each socket or domain that could hold it.
     places: Vec<SmallVec<[Share; 2]>>,
 }
 
@@ -34,14 +34,14 @@ impl WithinAsk {
             both.collect()
         };
         let of_layout = |layout: &[DomainSlot]| {
-            // Faster or slower cores may have no whole number that is what was asked for.
+            // On faster or slower cores, no number of complete cores may equal the request.
             let whole = |slot: &&DomainSlot| !exclusive || cores_whole(cpu_millis, slot.speed).is_some();
             let layout = layout.iter().filter(whole);
             let all: SmallVec<[Share; 2]> = match within {
                 Within::OneSocket => layout.map(|slot| share(&[slot.socket])).collect(),
                 Within::OneNumaNode => layout.map(|slot| share(&[slot.own, slot.socket])).collect(),
             };
-            // In the order of the domains: the numbers of dimensions follow from what was heard of first.
+            // In the order of the domains, because the numbers of dimensions depend on the order of arrival.
             let mut places: SmallVec<[Share; 2]> = SmallVec::new();
             for share in all {
                 if !places.contains(&share) {
@@ -63,8 +63,8 @@ fn free(work: &PlanOverlay<'_>, node: u32, dimension: usize) -> u64 {
     work.nodes.limit(dimension, node).saturating_sub(work.used(dimension, node))
 }
 
-/// What a task takes of the place on a node that it gets: the fullest that has room, so that large tasks keep finding
-/// room in others. `None` where none has.
+/// The charge of a task in the socket or domain that it gets; `None` if none fits. The fullest that fits is chosen, so
+/// that large tasks still fit in the others.
 pub(crate) fn within_given(work: &PlanOverlay<'_>, ask: &WithinAsk, node: u32) -> Option<Share> {
     let has_room =
         |share: &&Share| share.iter().all(|&(dimension, amount)| free(work, node, dimension) >= amount);
@@ -73,14 +73,14 @@ pub(crate) fn within_given(work: &PlanOverlay<'_>, ask: &WithinAsk, node: u32) -
     ask.of_node(work.nodes, node).iter().filter(has_room).min_by_key(room).cloned()
 }
 
-/// Whether any place of a node would do if it were free.
+/// Returns true if any empty socket or domain of a node would do.
 pub(crate) fn within_ever(work: &PlanOverlay<'_>, ask: &WithinAsk, node: u32) -> bool {
     let large =
         |share: &Share| share.iter().all(|&(dimension, amount)| work.nodes.limit(dimension, node) >= amount);
     ask.of_node(work.nodes, node).iter().any(large)
 }
 
-/// Most tasks that all ask for this which the places of a node could hold together.
+/// How many equal tasks the sockets or domains of a node hold together.
 pub(crate) fn within_copies(work: &PlanOverlay<'_>, ask: &WithinAsk, node: u32) -> u64 {
     let of_place = |share: &Share| {
         let of_dimension = |&(dimension, amount): &(usize, u64)| free(work, node, dimension) / amount.max(1);

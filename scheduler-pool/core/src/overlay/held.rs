@@ -1,4 +1,4 @@
-//! What those who take turns hold while a plan is made, and what may be claimed of it.
+//! The shares of users and queues while a plan is made, and what a queue may claim of them.
 
 use borough_model::{Resources, TaskId};
 
@@ -6,12 +6,12 @@ use super::PlanOverlay;
 use crate::queueing::{Claim, Turn};
 
 impl PlanOverlay<'_> {
-    /// Counts what everybody holds from here on.
+    /// Starts to follow the shares.
     pub fn shares_known(&mut self) {
         self.shares = Some(self.tables.shares());
     }
 
-    /// A task has a place, or has one no longer.
+    /// Adds what a task holds to the shares, or removes it.
     pub fn held_moved(&mut self, task: TaskId, more: bool) {
         let Some(mut shares) = self.shares.take() else { return };
         if let Some((turn, resources)) = self.held_by(task) {
@@ -20,14 +20,14 @@ impl PlanOverlay<'_> {
         self.shares = Some(shares);
     }
 
-    /// With whom a task takes turns, and what it has there.
+    /// The user or queue of a task, and what the task holds there.
     pub fn held_by(&self, task: TaskId) -> Option<(&'_ Turn, &'_ Resources)> {
         let entry = self.tables.jobs.get(&task.job)?;
         let (_, spec) = entry.spec.as_ref()?;
         Some((entry.turn.as_ref()?, spec.resources_for(task.index)))
     }
 
-    /// How far the queue of a task is beyond its guarantee; `None`: it keeps what it has.
+    /// How far the queue of a task is above its guarantee; `None` if the task keeps what it has.
     pub fn excess(&self, claim: &Claim, task: TaskId) -> Option<u64> {
         let (turn, resources) = self.held_by(task)?;
         self.shares.as_ref()?.excess(claim, turn, resources)

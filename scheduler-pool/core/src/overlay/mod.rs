@@ -1,4 +1,5 @@
-//! What a plan has taken so far, over a tables that it leaves as it is: only nodes that were touched cost memory.
+//! The overlay: what a plan has taken so far, over tables that it does not change. Only touched nodes cost memory.
+//! kube-scheduler calls it assumed pods.
 
 mod held;
 mod places;
@@ -14,54 +15,54 @@ use crate::tables::{CellTables, HardRule, NodeTable, TermId};
 pub(crate) use places::Places;
 use places::TOUCHED_FIRST;
 
-/// A node as the plan has left it.
+/// A node that the plan has changed.
 #[derive(Clone, Debug)]
 struct Touched {
-    /// Counts changes, so that scores made before one are known to be old.
+    /// Counts changes, so that older scores of the node are known to be outdated.
     version: u32,
     tasks: u32,
     used: SmallVec<[u64; 6]>,
     ports: SmallVec<[u16; 8]>,
 }
 
-/// How a job's tasks stand over the domains that could take one, for the limit of its skew.
+/// The number of a job's tasks in each domain that could take one. The limit of its skew needs the least of them.
 #[derive(Clone, Debug)]
 struct DomainCounts {
     counts: BTreeMap<u32, u32>,
-    /// How many domains have so many tasks.
+    /// The number of domains with each number of tasks.
     domains_of: BTreeMap<u32, u32>,
 }
 
-/// Counts what may let tasks in where they were kept out, or make a domain better than it was.
+/// Counters of events that may let a task in where a rule refused it, or make a domain better than it was.
 #[derive(Clone, Copy, Debug, Default)]
 struct Moments {
-    /// First tasks of a term in a domain.
+    /// A term got its first task in a domain.
     firsts: u64,
-    /// Emptiest domains that are so empty no more.
+    /// The least number of tasks in any domain grew.
     rises: u64,
-    /// Tasks that are counted no longer.
+    /// A term lost a task.
     falls: u64,
 }
 
-/// The nodes under a plan.
+/// The tables as a plan has left them.
 #[derive(Clone, Debug)]
 pub(crate) struct PlanOverlay<'a> {
     pub tables: &'a CellTables,
     pub nodes: &'a NodeTable,
-    /// Tasks more than the tables has, per term and domain; fewer where some give way.
+    /// The difference of each term's count to the tables, per domain. Negative where tasks were evicted.
     terms: BTreeMap<(TermId, u32), i32>,
     totals: BTreeMap<TermId, i32>,
-    /// Made when a skew is first asked for.
+    /// Built when a skew rule first asks.
     resident: RefCell<BTreeMap<TermId, DomainCounts>>,
     moments: Moments,
-    /// Where in `touched` a node is.
+    /// The index into `touched` of each node.
     places: Places,
     touched: Vec<Touched>,
-    /// Nodes in the order in which they changed.
+    /// The changed nodes in the order of the changes.
     pub log: Vec<u32>,
-    /// Counts moments at which something was given back, so that what was found out before is void.
+    /// Counts the times at which capacity was given back. Findings of an earlier generation are void.
     pub generation: u32,
-    /// What everybody holds, where turns or claims go by it.
+    /// The shares of users and queues, if turns or claims depend on them.
     pub shares: Option<Shares>,
 }
 
@@ -100,19 +101,19 @@ impl<'a> PlanOverlay<'a> {
         }
     }
 
-    /// Tasks that a term counts in the domain of a value.
+    /// The number of tasks that a term counts in the domain of a value.
     pub fn term_count(&self, term: TermId, value: u32) -> u32 {
         let known = self.tables.terms.get(term).map_or(0, |term| term.count(value));
         known.saturating_add_signed(self.terms.get(&(term, value)).copied().unwrap_or(0))
     }
 
-    /// Tasks that a term counts in any domain.
+    /// The number of tasks that a term counts in all domains.
     pub fn term_total(&self, term: TermId) -> u32 {
         let known = self.tables.terms.get(term).map_or(0, |term| term.total);
         known.saturating_add_signed(self.totals.get(&term).copied().unwrap_or(0))
     }
 
-    /// The domains in which a term counts any.
+    /// The domains in which a term counts any task.
     pub fn term_domains(&self, term: TermId) -> Vec<u32> {
         let known = self.tables.terms.get(term).into_iter().flat_map(|term| term.domains());
         let taken = self.terms.range((term, 0)..=(term, u32::MAX)).filter(|&(_, &count)| count > 0);
@@ -123,15 +124,16 @@ impl<'a> PlanOverlay<'a> {
         values
     }
 
-    /// Tasks in the emptiest domain with a node that `could` take one. The first answer for a term stays in force.
+    /// The number of tasks in the emptiest domain that has a node which `could` take one. The first call for a term
+    /// decides about the domains.
     pub fn term_least(&self, term: TermId, could: impl Fn(u32) -> bool) -> u32 {
         let mut resident = self.resident.borrow_mut();
         let resident = resident.entry(term).or_insert_with(|| self.resident_made(term, could));
         resident.least()
     }
 
-    /// A number that changes whenever one of these rules may allow what it refused, or a domain may have become better
-    /// for a job that some tasks draw near them (`drawn_near`).
+    /// A number that changes whenever one of these rules may allow what it refused. For a job that some tasks draw near
+    /// them (`drawn_near`), it also changes when a domain may have become better.
     pub fn moment(&self, rules: &[HardRule], drawn_near: bool) -> u64 {
         let Moments { firsts, rises, falls } = self.moments;
         let near = drawn_near || rules.iter().any(|rule| matches!(rule, HardRule::Near { .. }));
@@ -152,17 +154,17 @@ impl<'a> PlanOverlay<'a> {
         made
     }
 
-    /// Counts a task of a job on a node, or no longer.
+    /// Adds a task of a job on a node to the terms that count it, or removes it.
     pub fn counted(&mut self, job: JobId, node: u32, more: bool) {
         self.counted_by(job, node, more, true);
     }
 
-    /// Whether any rule of the cell speaks of a job's tasks.
+    /// Returns true if any rule of the cell counts a job's tasks.
     pub fn counts(&self, job: JobId) -> bool {
         self.tables.jobs.get(&job).is_some_and(|entry| !entry.terms.counted.is_empty())
     }
 
-    /// The same for a moment: it is taken back before anybody else asks.
+    /// The same for a trial: the caller takes it back before any rule is checked for another task.
     pub fn supposed_counted(&mut self, job: JobId, node: u32, more: bool) {
         self.counted_by(job, node, more, false);
     }
@@ -202,7 +204,7 @@ impl<'a> PlanOverlay<'a> {
         self.touched.last_mut()
     }
 
-    /// What is promised of a dimension of a node.
+    /// How much of a dimension of a node is taken.
     pub fn used(&self, dimension: usize, node: u32) -> u64 {
         match self.touched(node) {
             Some(touched) => touched.used.get(dimension).copied().unwrap_or(0),
@@ -210,23 +212,23 @@ impl<'a> PlanOverlay<'a> {
         }
     }
 
-    /// Tasks on a node.
+    /// The number of tasks on a node.
     pub fn tasks(&self, node: u32) -> u32 {
         let known = || self.nodes.tasks.get(node as usize).copied().unwrap_or(0);
         self.touched(node).map_or_else(known, |touched| touched.tasks)
     }
 
-    /// Ports of a node that this plan gave.
+    /// The ports of a node that this plan has assigned.
     pub fn ports_taken(&self, node: u32) -> &[u16] {
         self.touched(node).map_or(&[], |touched| &touched.ports)
     }
 
-    /// How often a node has changed.
+    /// How often this plan has changed a node.
     pub fn version(&self, node: u32) -> u32 {
         self.touched(node).map_or(0, |touched| touched.version)
     }
 
-    /// Takes what a task needs.
+    /// Charges a node with a task.
     pub fn taken(&mut self, node: u32, demand: &[(usize, u64)], ports: &[u16]) {
         let Some(touched) = self.touched_made(node) else { return };
         touched.version += 1;
@@ -241,7 +243,7 @@ impl<'a> PlanOverlay<'a> {
         self.space_changed(node, ports);
     }
 
-    /// Ports of a node were given or given back: those that share its address have changed as well.
+    /// Follows a change of a node's ports: the nodes that share its address have changed as well.
     fn space_changed(&mut self, node: u32, ports: &[u16]) {
         if ports.is_empty() {
             return;
@@ -254,7 +256,7 @@ impl<'a> PlanOverlay<'a> {
         }
     }
 
-    /// Supposes for a moment that an amount of a node were free, or no longer.
+    /// Frees an amount of a node for a trial, or takes it again. The node's version stays.
     pub fn supposed_free(&mut self, node: u32, demand: &[(usize, u64)], free: bool) {
         let Some(touched) = self.touched_made(node) else { return };
         for &(dimension, amount) in demand {
@@ -263,7 +265,7 @@ impl<'a> PlanOverlay<'a> {
         }
     }
 
-    /// Gives back what a task was given: its gang did not fit.
+    /// Releases the charge of a task, because its gang did not fit.
     pub fn returned(&mut self, node: u32, demand: &[(usize, u64)], ports: &[u16]) {
         let Some(touched) = self.touched_made(node) else { return };
         touched.version += 1;

@@ -1,25 +1,26 @@
-//! Where the entry of each node is that a plan touches, or that a class of it looks at: a small open-addressed table, since a
-//! column per node would cost more to clear for each plan of a large cell than the plan itself.
+//! A map from node ordinals to the entries of a plan or of a class. It is a small open-addressed table. A column per
+//! node would cost more to clear than most plans of a large cell cost.
 
-/// Places by node ordinal.
+/// A map from node ordinals to places.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
-    /// One more than the ordinal (0: vacant), and the place. The length is a power of two.
+    /// The ordinal plus one (0: vacant), and the place. The length is a power of two.
     table: Vec<(u32, u32)>,
     used: usize,
 }
 
-/// A plan's first table: most plans touch fewer nodes than half of it.
+/// The entries of a plan's first table. Most plans touch fewer nodes.
 pub(super) const TOUCHED_FIRST: usize = 256;
 
 impl Places {
-    /// With room for so many nodes before it grows.
+    /// A map that holds `nodes` nodes before it grows.
     pub fn new(nodes: usize) -> Self {
         let length = nodes.clamp(1, TOUCHED_FIRST).next_power_of_two() * 2;
         Self { table: vec![(0, 0); length], used: 0 }
     }
 
-    /// Where a node is in the table, or the vacant entry where it would be. (Fibonacci hashing: ordinals are dense.)
+    /// The index of a node's entry, or the vacant entry where it would be. Fibonacci hashing, because ordinals are
+    /// dense.
     fn slot(&self, node: u32) -> usize {
         let mask = self.table.len() - 1;
         let mut slot = (node.wrapping_mul(0x9e37_79b1) >> 7) as usize & mask;
@@ -38,7 +39,7 @@ impl Places {
         (known != 0).then_some(place as usize)
     }
 
-    /// Gives a node that has none its place.
+    /// Sets the place of a node that has none.
     pub fn set(&mut self, node: u32, place: u32) {
         if (self.used + 1) * 2 > self.table.len() {
             let doubled = vec![(0, 0); self.table.len() * 2];

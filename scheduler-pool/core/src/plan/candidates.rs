@@ -1,10 +1,10 @@
-//! What a search over the cell has found for one shape, for every class of that shape to draw on, in this plan and in
-//! later ones.
+//! Candidate caches: the nodes that a search over the cell has found for one shape. Every class of that shape draws on
+//! them, in this plan and in later ones.
 //!
-//! A base is a function of the tables alone: the nodes that fit, in the order of its search, as far as it has been
-//! followed, with their scores. So a plan that draws on a base kept since an earlier plan is the plan that one made
-//! again would be. What placements take of a node costs nothing here: an entry is looked at again when it is drawn and
-//! its node has moved since. Only what was given back is followed, since it may make a node fit that did not.
+//! A cache is a function of the tables alone: the nodes that fit, in the order of its search, as far as it has been
+//! followed, with their scores. So a plan with a cache from an earlier plan equals the plan without one. Placements of
+//! a plan cost nothing here: a candidate is checked again when a class draws it and its node has changed. The cache
+//! follows only freed nodes, because a freed node may fit now.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,33 +20,32 @@ use crate::scoring::{MixCache, Scorer, Start};
 use crate::seed::{job_seed, mixed};
 use crate::tables::{HardRule, NodeTable, STRETCH, Shape, ShapeId, StretchCapacity};
 
-/// A list of nodes is searched instead of the cell where it holds at most this part of it.
+/// A list of nodes replaces the search of the cell if it has at most this part of the nodes: an eighth.
 const LISTED_PART: usize = 8;
 
-/// Entries of a base that are kept for the next plan.
+/// The most entries of a cache that stay for the next plan.
 const ENTRIES_KEPT: usize = 2_048;
 
-/// Bases that are kept for the next plan, and entries of all of them.
+/// The most caches that stay for the next plan, and the most entries of all of them.
 const BASES_KEPT: usize = 512;
 const ENTRIES_ALL_KEPT: usize = 65_536;
 
-/// Changes that are followed however few entries there are; above as many as there are entries, and these, all is
-/// looked for again.
+/// A cache follows this many freed nodes more than it has entries. After more it is rebuilt, which costs less.
 const CHANGES_FOLLOWED: usize = 64;
 
-/// A node that fitted when it was last looked at.
+/// A node that fitted when it was last checked.
 #[derive(Clone, Debug)]
 pub(super) struct CandidateEntry {
     pub node: u32,
     pub rank: u32,
     pub preference: i64,
     pub score: Score,
-    /// The node's count of changes then.
+    /// The node's count of changes at that time.
     moved: u32,
     fits: bool,
 }
 
-/// What is looked at with a base: the tables without what the plan has taken.
+/// What a cache checks nodes with. The overlay is the one without placements.
 pub(super) struct SearchContext<'w, 'a> {
     pub work: &'w PlanOverlay<'a>,
     pub requirement: &'w Requirement,
@@ -55,25 +54,24 @@ pub(super) struct SearchContext<'w, 'a> {
     pub counters: &'w mut PlanCounters,
 }
 
-/// The nodes that fit a shape, in the order of one search.
 #[derive(Clone, Debug)]
 pub(super) struct CandidateCache {
     shape: Arc<Shape>,
-    /// What ties are broken by.
+    /// Breaks ties between equal nodes.
     pub seed: u64,
     pub order: NodeOrder,
-    /// What its entries are scored by.
+    /// The scorer of its entries.
     pub scorer: Arc<Scorer>,
     facts_version: u64,
     freed_at: u64,
-    /// The only nodes that can fit, by rank, where a constraint lists few: the cell is not searched.
+    /// The only nodes that can fit, by rank, if a constraint lists few. Then it does not search the cell.
     listed: Option<Vec<(u32, u32)>>,
     scanned: usize,
     entries: Vec<CandidateEntry>,
     used_at: u64,
 }
 
-/// The nodes near what a rule wants to be near, one list per domain; `None` where any node will do.
+/// The nodes near the tasks that a rule selects, one list per domain; `None` if any node will do.
 fn near_listed<'w>(work: &PlanOverlay<'w>, rule: HardRule) -> Option<SmallVec<[&'w [u32]; 4]>> {
     let HardRule::Near { term: id, own, .. } = rule else { return None };
     if own && work.term_total(id) == 0 {
@@ -84,7 +82,7 @@ fn near_listed<'w>(work: &PlanOverlay<'w>, rule: HardRule) -> Option<SmallVec<[&
     Some(work.term_domains(id).into_iter().map(bearing).collect())
 }
 
-/// The nodes of the hard constraint or rule that lists fewest, if that is a small part of the cell.
+/// The nodes of the hard constraint or rule that lists fewest, if they are a small part of the cell.
 fn listed(requirement: &Requirement, work: &PlanOverlay<'_>, order: NodeOrder) -> Option<Vec<(u32, u32)>> {
     let nodes = work.nodes;
     let of_rules = requirement.rules.rules.iter().filter_map(|&rule| near_listed(work, rule));
@@ -104,7 +102,7 @@ fn listed(requirement: &Requirement, work: &PlanOverlay<'_>, order: NodeOrder) -
 }
 
 impl CandidateCache {
-    /// Nothing found yet. `work` is what the lists of rules are made from.
+    /// An empty cache. The lists of rules come from `overlay`.
     pub fn new(
         shape: Arc<Shape>,
         requirement: &Requirement,
@@ -126,28 +124,27 @@ impl CandidateCache {
         }
     }
 
-    /// Whether it may be drawn on in a later plan: what it says depends on nothing but its nodes.
+    /// Returns true if a later plan may use it: its findings depend on nothing but nodes.
     fn keeps(&self) -> bool {
         self.shape.job.is_none() && !self.shape.ports_any()
     }
 
-    /// Whether what fits is a matter of one job.
+    /// Returns true if the shape belongs to one job.
     pub fn constrained(&self) -> bool {
         self.shape.job.is_some()
     }
 
-    /// Where the search ends.
+    /// The end of the search.
     pub fn end(&self, nodes: &NodeTable) -> usize {
         self.listed.as_ref().map_or_else(|| nodes.count(), Vec::len)
     }
 
-    /// Whether there may be more to draw after so many entries.
+    /// Returns true if there may be more to draw after `drawn` entries.
     pub fn more(&self, drawn: usize, nodes: &NodeTable) -> bool {
         drawn < self.entries.len() || self.scanned < self.end(nodes)
     }
 
-    /// Draws the next node that fits the tables; `drawn` is where the drawer stands. A rank at or past `until` is
-    /// left for later.
+    /// Draws the next node that fits the tables, and advances `drawn`. It leaves ranks from `until` on for later.
     pub fn draw(
         &mut self,
         clear: &mut SearchContext<'_, '_>,
@@ -170,7 +167,7 @@ impl CandidateCache {
         }
     }
 
-    /// Goes on searching until there is one entry more.
+    /// Continues the search until it finds one more entry.
     fn extend(&mut self, clear: &mut SearchContext<'_, '_>, until: usize) -> bool {
         while let Some((rank, node)) = self.next(clear, until) {
             if let Some(entry) = entry_made(clear, self.seed, rank, node) {
@@ -181,7 +178,6 @@ impl CandidateCache {
         false
     }
 
-    /// The next node of the search, with its rank.
     fn next(&mut self, clear: &SearchContext<'_, '_>, until: usize) -> Option<(u32, u32)> {
         if let Some(listed) = &self.listed {
             let next = listed.get(self.scanned).copied().filter(|&(rank, _)| (rank as usize) < until)?;
@@ -207,7 +203,7 @@ impl CandidateCache {
         }
     }
 
-    /// Brings a base of an earlier plan up to date. Answers false where it has to be made again.
+    /// Brings a cache of an earlier plan up to date. Returns false if it must be rebuilt.
     fn follow(&mut self, clear: &mut SearchContext<'_, '_>) -> bool {
         let nodes = clear.work.nodes;
         let missed = nodes.freed_since(self.freed_at);
@@ -225,7 +221,7 @@ impl CandidateCache {
         true
     }
 
-    /// Something was given back on a node: if the search has passed it, it may fit now.
+    /// Follows a freed node. If the search has passed it, it may fit now.
     fn freed(&mut self, clear: &mut SearchContext<'_, '_>, node: u32) {
         let Some(rank) = self.order.rank_of(clear.work.nodes, node) else { return };
         let passed = match &self.listed {
@@ -239,7 +235,7 @@ impl CandidateCache {
             return;
         }
         match self.entries.binary_search_by_key(&rank, |entry| entry.rank) {
-            // Known: looked at again when it is drawn.
+            // A known entry is checked again when it is drawn.
             Ok(place) => {
                 if let Some(entry) = self.entries.get_mut(place) {
                     entry.fits = true;
@@ -254,7 +250,7 @@ impl CandidateCache {
         }
     }
 
-    /// Forgets what was found beyond what is worth keeping.
+    /// Drops the entries beyond [`ENTRIES_MAX`].
     fn shortened(&mut self) {
         let Some(beyond) = self.entries.get(ENTRIES_KEPT) else { return };
         self.scanned = match &self.listed {
@@ -284,7 +280,7 @@ fn entry_scored(clear: &mut SearchContext<'_, '_>, node: u32, chance: (i64, u64)
     score(clear.work, clear.requirement, node, clear.scorer, chance)
 }
 
-/// Looks at an entry again if its node has moved.
+/// Checks an entry again if its node has changed.
 fn entry_renew(entry: &mut CandidateEntry, clear: &mut SearchContext<'_, '_>, seed: u64) {
     let moved = clear.work.nodes.moved(entry.node);
     if entry.moved == moved {
@@ -294,13 +290,13 @@ fn entry_renew(entry: &mut CandidateEntry, clear: &mut SearchContext<'_, '_>, se
     clear.counters.nodes_examined += 1;
     entry.fits = fits_in_time(clear.work, clear.requirement, entry.node, clear.now_ms);
     if entry.fits {
-        // Taints may be preferences too, and come without another attribute.
+        // A soft taint changes the preference without any change of attributes.
         entry.preference = preference(clear.work, clear.requirement, entry.node, clear.scorer);
         entry.score = entry_scored(clear, entry.node, (entry.preference, seed));
     }
 }
 
-/// The base of a shape: of an earlier plan, or with nothing found yet.
+/// The candidate cache of a shape: that of an earlier plan, or an empty one.
 pub(super) fn candidates_begun(
     clear: &mut SearchContext<'_, '_>,
     work: &PlanOverlay<'_>,
@@ -331,18 +327,18 @@ pub(super) fn candidates_begun(
     }))
 }
 
-/// What plans have found and later plans of the same tables may draw on. It changes what deciding costs and never
-/// what is decided. A tables that is built again begins with a new one.
+/// The candidate caches that plans leave for later plans of the same tables. They change what a plan costs and never
+/// what it decides. New tables begin with a new one.
 #[derive(Debug, Default)]
 pub struct PlanCache {
     bases: BTreeMap<ShapeId, CandidateCache>,
-    /// What the cell's tasks ask of cards.
+    /// The card requests of the cell's tasks.
     pub(super) mix: MixCache,
     plans: u64,
 }
 
 impl PlanCache {
-    /// The base of a shape, of an earlier plan where there is one that serves. It is given back with [`Self::kept`].
+    /// Takes the cache of a shape from an earlier plan, if it still serves. [`Self::put_back`] returns it.
     pub(super) fn taken(
         &mut self,
         (id, shape): (ShapeId, &Arc<Shape>),
@@ -360,7 +356,7 @@ impl PlanCache {
         serves.then_some(candidates)
     }
 
-    /// Takes back what a plan has drawn on.
+    /// Stores the caches that a plan has used, and drops the least recently used ones.
     pub(super) fn kept(&mut self, bases: impl Iterator<Item = (ShapeId, CandidateCache)>) {
         self.plans += 1;
         for (id, mut candidates) in bases.filter(|(_, candidates)| candidates.keeps()) {

@@ -1,4 +1,4 @@
-//! Why a plan left tasks without a node, as data. [`crate::explain`] puts it into words.
+//! Why a plan left tasks without a node, as data. [`crate::explain`] turns it into text.
 
 use std::sync::Arc;
 
@@ -7,37 +7,37 @@ use crate::census::NodeCensus;
 /// Why tasks of a class got no node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UnplacedCause {
-    /// What the nodes say, as the plan stood then.
+    /// The census of the nodes, as the plan had left them.
     pub census: Arc<NodeCensus>,
-    /// What their gang says.
+    /// The causes that lie in their gang.
     pub gang: Vec<GangCause>,
 }
 
-/// Why a gang does not stand.
+/// Why a gang was not placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum GangCause {
-    /// It needs so many members at once, and only so many found a node.
+    /// It needs `needed` members at once, and only `fitted` found a node.
     Short { needed: u32, fitted: u32 },
-    /// It needs so many members within a few domains, and none have room for them.
+    /// No set of domains has enough capacity for the members that it needs.
     DomainsShort(DomainsShort),
-    /// Members of it are placed, and the domains that the others may join have no room.
+    /// Members of it are placed, and the domains that the others may join are full.
     DomainsTaken,
-    /// The cell could hold fewer members than it needs, were it empty.
+    /// The empty cell could hold only `most` of the needed members.
     Never { needed: u32, most: u32 },
 }
 
-/// Domains that have too little room for a gang.
+/// Domains with too little free capacity for a gang.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DomainsShort {
     /// The attribute that names the domain.
     pub attribute: String,
-    /// Over how many domains the members may stand.
+    /// The most domains that the members may use.
     pub domains_max: u32,
-    /// How many domains the cell has.
+    /// The number of domains in the cell.
     pub domains: u32,
     pub needed: u32,
-    /// The domains that have room for most of them.
+    /// The domains that could take most members.
     pub nearest: Vec<String>,
-    /// For how many.
+    /// How many members those domains could take.
     pub fitted: u32,
 }

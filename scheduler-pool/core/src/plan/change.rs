@@ -1,4 +1,4 @@
-//! What a plan writes per node, and which tasks it may place.
+//! The new allocations of nodes after a plan, and the check that a task may be placed.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::{NodeChange, PlannedPlacement};
 use crate::preempt::Victim;
 use crate::tables::CellTables;
 
-/// Whether a task may be placed: its job runs, wants the task, and it has no node yet.
+/// Returns true if a task may be placed: its job runs and wants the task, and the task has no node yet.
 pub(super) fn task_wanted(tables: &CellTables, task: TaskId) -> bool {
     tables.jobs.get(&task.job).is_some_and(|entry| {
         let open = entry.task(task.index).is_none_or(|slot| slot.open());
@@ -18,7 +18,7 @@ pub(super) fn task_wanted(tables: &CellTables, task: TaskId) -> bool {
     })
 }
 
-/// The new value of each node that placements touch: those that only held there and give way have left it.
+/// The new allocation of each node that placements touch. Victims that were only held there have left it.
 pub(super) fn changes_of(
     tables: &CellTables,
     placements: &[PlannedPlacement],
@@ -42,7 +42,7 @@ pub(super) fn changes_of(
     by_node.into_iter().filter_map(change).collect()
 }
 
-/// The row of a victim that only holds.
+/// The row of a victim that was only held.
 pub(crate) fn held_row<'a>(tables: &'a CellTables, victim: &Victim) -> Option<&'a TaskRow> {
     tables.task_row(victim.task).filter(|_| victim.holds)
 }

@@ -1,4 +1,4 @@
-//! What a task takes of its node: what it asks for, and what is chosen for it there, such as cards.
+//! The charge of a task: its request, and what is chosen for it on the node, such as cards.
 
 use std::borrow::Cow;
 
@@ -11,11 +11,11 @@ use crate::overlay::PlanOverlay;
 /// Amounts by dimension.
 type Demand = SmallVec<[(usize, u64); 6]>;
 
-/// What a task is charged for, and the same by dimension.
+/// A charge, and the same by dimension.
 type Charged<'r> = (Resources, Cow<'r, [(usize, u64)]>);
 
-/// What a task that asks for `resources` is charged for on a node, and the same by dimension. `None` where what was to
-/// be chosen is not there.
+/// The charge on a node of a task that asks for `resources`, and the same by dimension. `None` if the cards or the
+/// domain that it needs are not free.
 pub(super) fn charge_on<'r>(
     work: &PlanOverlay<'_>,
     requirement: &'r Requirement,

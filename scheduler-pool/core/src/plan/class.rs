@@ -1,5 +1,5 @@
-//! A class under a plan: its candidates, drawn from the base of its shape, in an order that follows what the plan
-//! takes.
+//! The search of one class in a plan. It draws candidates from the cache of its shape and orders them by what the plan
+//! has taken so far.
 
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
@@ -14,37 +14,37 @@ use crate::overlay::{Places, PlanOverlay};
 use crate::seed::mixed;
 use crate::tables::HardRule;
 
-/// In a cell of up to so many nodes every node is scored.
+/// In a cell of at most this many nodes every node is scored.
 const NODES_ALL_MAX: usize = 200;
 
-/// In a larger one, scoring stops at as many nodes that fit as there are tasks of the class, and so many more (Gödel's
-/// reduced scan: members + 50), found from a place chosen by the job's seed (relaxed randomization). When most of them
-/// are full, the search goes on where it stopped. Beyond the worker's own part of the cell it goes only where that has
-/// no node that fits, or is too small for a choice.
+/// In a larger one, a search stops after as many candidates as the class has tasks, and this many more (Gödel's reduced
+/// scan: members + 50). It starts at a place chosen by the job's seed (relaxed randomization), and continues when most
+/// candidates are full. It leaves the worker's own part of the cell only if that part has no node that fits, or is too
+/// small for a choice.
 const NODES_BEYOND: usize = 50;
 
-/// The same for a job that spreads, which wants to see more failure domains.
+/// The same for a job that spreads. It needs more, to see more failure domains.
 const NODES_BEYOND_SPREAD: usize = 250;
 
-/// In a larger cell a class follows at most so many of the latest changes that other classes made; what it misses is
-/// found when a node comes to be chosen.
+/// In a larger cell a class follows at most this many of the latest changes that other classes made. It finds the
+/// others when it is about to choose such a node.
 const CHANGES_MAX: usize = 64;
 
-/// Where one is drawn by chance, so many draws may meet one that no longer fits, before the best of the group is taken.
+/// A policy that draws at random may meet this many full candidates. Then it takes the best of the group.
 const DRAWS_MAX: u64 = 16;
 
-/// How the best of the groups is found, which changes what it costs and never which it is.
+/// How the best group is found. It changes the cost of a choice and never the choice.
 #[derive(Clone, Copy, Debug)]
 struct Ways {
-    /// So many groups are all asked at each choice; more are kept in order.
+    /// Up to this many groups are all asked at each choice. More are ordered in a heap.
     few: u32,
-    /// Whether every group is asked again, also where nothing has happened that could let it in.
+    /// If true, every group is asked again, even if nothing could have let it in.
     forgets: bool,
 }
 
 const WAYS: Ways = Ways { few: 4, forgets: false };
 
-/// A node that fitted when it was last looked at.
+/// A node that fitted when it was last checked.
 #[derive(Clone, Debug)]
 struct Candidate {
     node: u32,
@@ -55,7 +55,7 @@ struct Candidate {
     preference: i64,
 }
 
-/// A candidate in the order of its group; outdated once the candidate has another version.
+/// A candidate in the order of its group. Outdated once the candidate has another version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Ranked {
     score: Score,
@@ -63,22 +63,23 @@ struct Ranked {
     version: u32,
 }
 
-/// Candidates in the same failure domains: placing one moves them all together.
+/// The candidates in the same failure domains. A placement on one changes the crowding of all.
 #[derive(Clone, Debug)]
 struct CandidateGroup {
     domains: Domains,
     heap: BinaryHeap<Ranked>,
-    /// Whether a rule refused it at this moment ([`PlanOverlay::moment`]): until another comes it would do so again.
+    /// True if a rule refused it at this moment ([`PlanOverlay::moment`]). Until the next moment the rule would refuse
+    /// it again.
     refused: bool,
 }
 
-/// What a class is held against.
+/// What a class is planned with.
 pub(super) struct ClassContext<'w, 'a> {
     pub work: &'w PlanOverlay<'a>,
-    /// The tables, without what the plan has taken.
+    /// The tables without the placements of the plan.
     pub clear: &'w PlanOverlay<'a>,
     pub candidates: &'w mut CandidateCache,
-    /// Candidates that are wanted beyond the number of tasks.
+    /// How many candidates to collect beyond the number of tasks.
     pub beyond: usize,
     pub now_ms: i64,
     pub counters: &'w mut PlanCounters,
@@ -88,12 +89,12 @@ pub(super) struct ClassContext<'w, 'a> {
 #[derive(Clone, Debug)]
 pub(super) struct ClassPlan {
     pub requirement: Requirement,
-    /// Entries of the base that were drawn.
+    /// How many entries of the cache it has drawn.
     drawn: usize,
-    /// Tasks of the class when its search began.
+    /// The number of tasks of the class.
     members: usize,
     candidates: Vec<Candidate>,
-    /// Which candidate a node is.
+    /// The candidate of each node.
     places: Places,
     groups: Vec<CandidateGroup>,
     group_of: BTreeMap<Domains, u32>,
@@ -101,7 +102,6 @@ pub(super) struct ClassPlan {
     alive: usize,
     log_at: usize,
     generation: u32,
-    /// Counts choices.
     choice: u64,
     /// The moment of the last choice.
     moment: u64,
@@ -126,7 +126,7 @@ impl ClassPlan {
         }
     }
 
-    /// The best node now, other than the one to avoid unless it is the only one.
+    /// The best node now. `avoid` is chosen only if it is the only one.
     pub fn chosen(
         &mut self,
         context: &mut ClassContext<'_, '_>,
@@ -168,7 +168,7 @@ impl ClassPlan {
         }
     }
 
-    /// Scores again the candidates that have changed since the last choice.
+    /// Scores the candidates again that have changed since the last choice.
     fn changes_follow(&mut self, context: &mut ClassContext<'_, '_>) {
         if self.generation != context.work.generation {
             *self = Self::new(self.requirement.clone(), self.members, context.work);
@@ -189,7 +189,7 @@ impl ClassPlan {
         }
     }
 
-    /// Looks at a candidate again if its node has changed.
+    /// Checks a candidate again if its node has changed.
     fn candidate_renewed(&mut self, context: &mut ClassContext<'_, '_>, candidate: u32) {
         let Some(known) = self.candidates.get(candidate as usize) else { return };
         if !known.alive || known.version == context.work.version(known.node) {
@@ -222,7 +222,7 @@ impl ClassPlan {
         }
     }
 
-    /// Goes on drawing nodes that fit, while there are too few candidates, or rules refuse all there are.
+    /// Draws more candidates while there are too few, or while rules refuse all of them.
     fn candidates_refill(&mut self, context: &mut ClassContext<'_, '_>, job: &mut JobPlan, refused: bool) {
         let all = context.work.nodes.count() <= NODES_ALL_MAX;
         let beyond = if job.spreads() { NODES_BEYOND_SPREAD } else { NODES_BEYOND };
@@ -315,7 +315,7 @@ impl ClassPlan {
         }
     }
 
-    /// All nodes of a group are in the same domains, so what refuses one refuses all.
+    /// Refuses a group. All its nodes are in the same domains, so a rule that refuses one refuses all.
     fn group_refused(&mut self, group: u32, for_good: bool) {
         let Some(known) = self.groups.get_mut(group as usize) else { return };
         known.refused = true;
@@ -327,10 +327,10 @@ impl ClassPlan {
         self.order.put(group, None);
     }
 
-    /// The best candidate over all groups that are not refused, with its group.
+    /// The best candidate of all groups that no rule refuses, with its group.
     fn best_of_groups(&mut self, context: &mut ClassContext<'_, '_>, job: &JobPlan) -> Option<(u32, u32)> {
         let groups = u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
-        // What is drawn is another one at each choice: no order of it lasts.
+        // A random draw differs at each choice, so no order of groups lasts.
         match groups <= ways().few || context.candidates.scorer.policy().draws() {
             true => self.best_of_few(context, job, groups),
             false => self.best_of_many(context, job),
@@ -367,7 +367,7 @@ impl ClassPlan {
         }
     }
 
-    /// A group's best, less what counts against the group; `None` where it has none, or is refused.
+    /// A group's best candidate with the group's crowding subtracted. `None` if it has none, or is refused.
     fn group_best_counted(
         &mut self,
         context: &mut ClassContext<'_, '_>,
@@ -388,7 +388,7 @@ impl ClassPlan {
         Some((score, candidate))
     }
 
-    /// A candidate of a group by chance: one of those that are wished for as much as its best.
+    /// A random candidate of a group, among those with the same preference as its best.
     fn group_drawn(&mut self, context: &mut ClassContext<'_, '_>, group: usize) -> Option<Ranked> {
         let best = self.group_best(context, group)?;
         let turn = context.candidates.seed ^ context.work.tables.closed_total ^ (self.choice << 32);

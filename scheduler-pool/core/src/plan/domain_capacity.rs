@@ -1,12 +1,12 @@
-//! How many tasks of a shape there is room for, by node and by domain, kept up to date with what a plan takes. Rules
-//! between tasks are left out: it is a bound, never lower than what can be.
+//! How many tasks of a shape each node and each domain could take. The counts follow what a plan takes. They ignore
+//! rules between tasks, so they are an upper bound.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::filter::{Requirement, copies};
 use crate::overlay::PlanOverlay;
 
-/// The room for one shape in the domains of one attribute.
+/// The capacity for one shape in the domains of one attribute.
 pub(super) struct DomainCapacity {
     requirement: Requirement,
     of_node: BTreeMap<u32, u64>,
@@ -15,7 +15,7 @@ pub(super) struct DomainCapacity {
 }
 
 impl DomainCapacity {
-    /// The room that there is now.
+    /// Counts the capacity as it is now.
     pub fn made(work: &PlanOverlay<'_>, mut requirement: Requirement, key: u32, now_ms: i64) -> Self {
         requirement.rules.rules.clear();
         let (of_node, of_domain) = (BTreeMap::new(), BTreeMap::new());
@@ -34,7 +34,7 @@ impl DomainCapacity {
         rooms
     }
 
-    /// Counts the nodes again that the plan has changed since.
+    /// Counts the nodes again that the plan has changed since the last call.
     pub fn follow(&mut self, work: &PlanOverlay<'_>, key: u32, now_ms: i64) {
         let changed: BTreeSet<u32> = work.log.iter().skip(self.log_at).copied().collect();
         self.log_at = work.log.len();
@@ -47,7 +47,7 @@ impl DomainCapacity {
         }
     }
 
-    /// The room in a domain.
+    /// How many tasks a domain could take.
     pub fn of_domain(&self, value: u32) -> u64 {
         self.of_domain.get(&value).copied().unwrap_or(0)
     }

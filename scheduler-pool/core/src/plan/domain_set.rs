@@ -1,4 +1,4 @@
-//! Sets of failure domains that tasks of a plan are kept to, and the shapes of classes in them.
+//! Sets of failure domains that tasks of a plan are restricted to, and the shapes of classes in them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,18 +8,18 @@ use borough_model::job::{Constraint, ConstraintOperator};
 use super::equivalence::PlanOf;
 use crate::tables::{CellTables, Shape, ShapeId};
 
-/// Shapes of a domain set are numbered from here: no cell has as many.
+/// Shapes in a domain set are numbered from here. No cell has as many shapes.
 const SHAPES_FIRST: ShapeId = 1 << 31;
 
-/// The number of a set of domains that tasks are kept to: an index into [`DomainSets::known`].
+/// The number of a domain set: an index into [`DomainSets::known`].
 pub(super) type DomainSetId = u32;
 
-/// Sets of domains that tasks of a plan are kept to.
+/// The domain sets of a plan.
 #[derive(Default)]
 pub(super) struct DomainSets {
-    /// The attribute and its values; none: any value.
+    /// The attribute and its values. No values means any value.
     known: Vec<(u32, Vec<u32>)>,
-    /// The search of a class in a domain set, by the search of the class anywhere.
+    /// The search of a class in a domain set, by the number of its search over all domains.
     plans: BTreeMap<(usize, DomainSetId), PlanOf>,
     shapes: Vec<Arc<Shape>>,
 }
@@ -42,18 +42,18 @@ impl DomainSets {
         self.known.get(domain_set as usize).map(|&(key, _)| key)
     }
 
-    /// The shape of a class in a domain set; `None` for the number of any other shape.
+    /// The shape of a class in a domain set; `None` if the number is that of an ordinary shape.
     pub fn shape(&self, id: ShapeId) -> Option<&Arc<Shape>> {
         self.shapes.get(id.checked_sub(SHAPES_FIRST)? as usize)
     }
 
-    /// Whether a shape is that of a class in a domain set: what is found out about it is of no use to later plans.
+    /// Returns true if a shape belongs to a domain set. Later plans have no use for its candidates.
     pub fn has(id: ShapeId) -> bool {
         id >= SHAPES_FIRST
     }
 
-    /// The search in a domain set of a class whose search is `anywhere`, and whether it is a new one, with the number
-    /// `next`.
+    /// The search of a class in a domain set, and whether it is new. `anywhere` is its search over all domains. A new
+    /// search gets the number `next`.
     pub fn plan_of(
         &mut self,
         tables: &CellTables,

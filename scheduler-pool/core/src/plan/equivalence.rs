@@ -1,5 +1,5 @@
-//! Which classes of a queue share one search: those that ask the same, whatever jobs they belong to, as long as nothing
-//! of what they ask depends on the job itself.
+//! Equivalence classes: which classes of a queue share one search (Borg and Gödel use the term). Classes of different
+//! jobs share one if they ask the same, and if nothing that they ask depends on the job.
 
 use std::collections::BTreeMap;
 
@@ -9,24 +9,24 @@ use smallvec::SmallVec;
 use super::PendingQueue;
 use crate::tables::{CellTables, HardRule, ShapeId};
 
-/// The search that serves a class.
+/// The search of a class.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlanOf {
     pub number: usize,
-    /// Whether all domains are alike to its tasks.
+    /// True if its tasks prefer no domain over another.
     pub plain: bool,
-    /// The job and the shape of the class that was met first: they stand for all that share the search.
+    /// The job and the shape of the first class. They stand for all that share the search.
     pub job: JobId,
     pub shape: ShapeId,
 }
 
 type Rules = SmallVec<[HardRule; 2]>;
 
-/// The search of each class of a queue, and how many tasks each search serves.
+/// The search of each class of a queue, and the number of tasks of each search.
 ///
-/// Classes of one shape share a search where their jobs spread over nothing (a job of one task has no siblings to keep
-/// away from) and wish nothing. Where they are held against other tasks their shapes are their own; they share one all
-/// the same where they ask the same of nodes, and the same rules in the same terms of other tasks.
+/// Classes of one shape share a search if their jobs neither spread nor have soft affinities. (A job of one task has no
+/// siblings to spread from.) Jobs with rules between tasks have shapes of their own. They share a search if they ask
+/// the same of nodes, and have the same rules with the same terms.
 pub(super) fn plans_of(tables: &CellTables, queue: &PendingQueue) -> (Vec<PlanOf>, Vec<usize>) {
     let mut by_shape: BTreeMap<ShapeId, PlanOf> = BTreeMap::new();
     let mut by_rules: BTreeMap<(u64, Rules), Vec<PlanOf>> = BTreeMap::new();
@@ -67,7 +67,7 @@ pub(super) fn plans_of(tables: &CellTables, queue: &PendingQueue) -> (Vec<PlanOf
     (plan_of, members)
 }
 
-/// Whether two shapes ask the same of a node.
+/// Returns true if two shapes ask the same of a node.
 fn alike(tables: &CellTables, left: ShapeId, right: ShapeId) -> bool {
     let (left, right) = (tables.shapes.get(left), tables.shapes.get(right));
     left.zip(right).is_some_and(|(left, right)| left.asks_as(right))

@@ -1,4 +1,4 @@
-//! Where a plan gives room by evictions to a task that has found none.
+//! The part of a plan that evicts: it places a task that fits nowhere on a node where victims make place for it.
 
 use std::collections::BTreeMap;
 
@@ -19,19 +19,19 @@ use crate::preempt::{
 use crate::queueing::Claim;
 use crate::tables::{CellTables, ShapeId, Stand};
 
-/// What is known of a preemption for one shape and scope.
+/// The victim search for one shape and scope.
 #[derive(Clone, Debug)]
 struct PlannedPreemption {
     requirement: Requirement,
     victim_search: VictimSearch,
-    /// Whether the search has ended without a node that is left.
+    /// True if the search has ended and has no offer left.
     dry: bool,
 }
 
-/// A shape, and whose places it may take.
+/// A shape with its preemption scope.
 type PreemptionKey = (ShapeId, PreemptionScope);
 
-/// Who gives way by a plan, and the searches for them.
+/// The evictions of a plan, and its victim searches.
 #[derive(Default)]
 pub(super) struct Preemptions {
     searches: BTreeMap<PreemptionKey, PlannedPreemption>,
@@ -39,24 +39,24 @@ pub(super) struct Preemptions {
 }
 
 impl Preemptions {
-    /// Whether a search has begun that still holds.
+    /// Returns true if a search of this generation has begun.
     fn begun(&self, key: PreemptionKey, generation: u32) -> bool {
         let known = self.searches.get(&key);
         known.is_some_and(|preemption| preemption.victim_search.generation == generation)
     }
 
-    /// Whether the search has ended and nothing is left.
+    /// Returns true if the search has no offer left.
     fn dry(&self, key: PreemptionKey) -> bool {
         self.searches.get(&key).is_some_and(|preemption| preemption.dry)
     }
 
-    /// Whose places a class may take, where it is known that none of them helps any more.
+    /// The scope of a class, if no eviction in it helps any more.
     pub fn none_left(&self, class: &PendingClass) -> Option<PreemptionScope> {
         let keys = [(class.shape, class.scope), (class.shape, class.scope.unclaimed())];
         keys.into_iter().any(|key| self.dry(key)).then_some(class.scope)
     }
 
-    /// The node where room is made at the least cost; a search that finds none is dry.
+    /// The offer with the least cost. A search without one is marked exhausted.
     fn best(
         &mut self,
         work: &mut PlanOverlay<'_>,
@@ -78,7 +78,7 @@ impl Preemptions {
     }
 }
 
-/// A number for each port of a spec, those that the scheduler hands out taken from `dynamic`.
+/// A number for each port of a spec. Ports without a fixed number get one of `dynamic`.
 pub(super) fn ports_named(
     spec: &JobSpec,
     dynamic: impl IntoIterator<Item = u16>,
@@ -92,8 +92,8 @@ pub(super) fn ports_named(
 }
 
 impl Planner<'_, '_> {
-    /// Gives a task of its own its node by evictions, or nothing. Once the plan has looked for victims long enough, no
-    /// further search begins.
+    /// Places a single task by evictions. Once the plan has examined enough tasks for victims, no further search
+    /// begins.
     pub(super) fn preempted_alone(
         &mut self,
         pending: PendingTask,
@@ -109,8 +109,8 @@ impl Planner<'_, '_> {
         self.preempted(pending, domain_set)
     }
 
-    /// Gives a task that fits nowhere in a domain set its node there by evictions, or nothing. Taken back by
-    /// [`Planner::returned`] like any other placement.
+    /// Places a task by evictions, in a domain set or anywhere. [`Planner::returned`] takes it back like any other
+    /// placement.
     pub(super) fn preempted(
         &mut self,
         pending: PendingTask,
@@ -131,7 +131,7 @@ impl Planner<'_, '_> {
         self.offer_taken(pending, key, &offer)
     }
 
-    /// The search for a task, with what its queue may claim now.
+    /// The key of a task's victim search, with the claim of its queue now.
     fn preemption_of(
         &mut self,
         pending: PendingTask,
@@ -147,7 +147,7 @@ impl Planner<'_, '_> {
         Some(((shape, scope), claim))
     }
 
-    /// Takes what was offered.
+    /// Carries out an offer.
     fn offer_taken(
         &mut self,
         pending: PendingTask,
@@ -194,8 +194,8 @@ impl Planner<'_, '_> {
         Some(PlannedPlacement { ports, charge, terms, dependencies, constrained, held, victims, ..placement })
     }
 
-    /// Where victims go of whom a rule speaks, there may be room on nodes that were never looked at since it refused
-    /// them: what was found under rules is void.
+    /// Voids the searches if a rule counts one of these victims. Without the victim, nodes may fit that were dropped
+    /// when the rule refused them.
     fn rules_eased(&mut self, victims: &[Victim]) {
         if victims.iter().any(|victim| self.overlays.work.counts(victim.task.job)) {
             self.searches_void();

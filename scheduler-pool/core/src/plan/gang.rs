@@ -1,4 +1,4 @@
-//! Gangs under a plan: as many members of each role as are needed, or none of them.
+//! The gangs of a plan: as many members of each role as are needed, or none of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,45 +13,45 @@ use crate::census::NodeCensus;
 use crate::filter::Requirement;
 use crate::preempt::{PreemptionScope, VICTIMS_MAX};
 
-/// Gangs of more members wait for room: they and their victims ([`VICTIMS_MAX`]) are one commit.
+/// Gangs of more members evict nobody. They and their victims ([`VICTIMS_MAX`]) must fit one commit.
 const GANG_PREEMPTS_MAX: u32 = 2_000;
 
-/// A member that was given a node, and the domain set that it was kept to.
+/// A placed member, and the domain set that it was restricted to.
 type PlacedMember = (PendingTask, PlannedPlacement, Option<DomainSetId>);
 
 /// How a gang is tried.
 #[derive(Default)]
 pub(super) struct GangTrial {
-    /// Its first members stand each on one of these.
+    /// Each of its first members goes into one of these.
     pub first: Vec<DomainSetId>,
-    /// The others stand here; `None`: anywhere.
+    /// The others go here; `None`: anywhere.
     pub rest: Option<DomainSetId>,
-    /// Whether others may give way to it.
+    /// True if it may evict.
     pub evicts: bool,
 }
 
-/// What became of a gang that was tried.
+/// The outcome of a trial.
 pub(super) enum GangOutcome {
-    /// It has all its members.
+    /// It has all members that it needs.
     Whole(Vec<PlannedPlacement>),
-    /// So many found a node, and one did not, for this reason where it was free to go anywhere. Nothing is taken.
+    /// `fitted` members found a node and one did not, and nothing is taken. `failed` is set if that member was free to
+    /// go anywhere.
     Short { fitted: u32, failed: Option<(PendingTask, Arc<NodeCensus>)> },
 }
 
-/// Why a gang that must stay within a few domains has none.
+/// Why a gang fits no set of domains.
 pub(super) struct GangRefusal {
     pub cause: GangCause,
-    /// Whether that is so before anything of this plan is placed.
+    /// True if it would not fit even if the plan had placed nothing.
     pub never: bool,
 }
 
-/// What is known of a gang that was not placed.
+/// What a plan found out about a gang that it did not place.
 struct GangFailure {
-    /// The member that found no node, with what the nodes say of it.
+    /// The member that found no node, with its census.
     failed: Option<(PendingTask, Arc<NodeCensus>)>,
-    /// How many members found a node.
     fitted: u32,
-    /// Why no domains have room for it, where it must stay within a few.
+    /// Why no set of domains can take it, if it has a gang topology.
     refused: Option<GangRefusal>,
 }
 
@@ -65,7 +65,7 @@ impl Planner<'_, '_> {
             return false;
         }
         let topology = self.input.tables.job_spec(gang.job).and_then(|spec| spec.gang_topology().cloned());
-        // All of its searches or none: one that is begun again by each plan and never ended would come to nothing.
+        // All of its victim searches or none. A search that every plan begins and none completes would never succeed.
         let may_evict = self.gang_scope(members).any() && gang.need() <= GANG_PREEMPTS_MAX;
         let evicts = may_evict && !self.preemptions.evictions.spent();
         let (tried, refused) = match topology {
@@ -79,7 +79,7 @@ impl Planner<'_, '_> {
                 true
             }
             GangOutcome::Short { fitted, failed } => {
-                // A way that was not tried may still be open.
+                // Evictions that were not tried may still help.
                 let refused =
                     refused.map(|known| GangRefusal { never: known.never && evicts == may_evict, ..known });
                 self.gang_unplaced(gang, members, GangFailure { failed, fitted, refused });
@@ -88,7 +88,7 @@ impl Planner<'_, '_> {
         }
     }
 
-    /// Whose places a gang's members may take.
+    /// The preemption scope of a gang's members.
     pub(super) fn gang_scope(&self, members: &[PendingTask]) -> PreemptionScope {
         let scope = |member: &PendingTask| self.input.class(*member).map(|class| class.scope);
         members.iter().filter_map(scope).max().unwrap_or_default()
@@ -144,8 +144,8 @@ impl Planner<'_, '_> {
         }
     }
 
-    /// The possible members of a gang in the order in which they are tried: those that ask for least first, so that as
-    /// many as can be fit. What they ask for is measured by the one of them that asks for most.
+    /// The possible members of a gang in the order in which they are tried. The smallest come first, so that as many as
+    /// possible fit. The size is measured relative to the largest member, per dimension.
     fn smallest_first(&self, members: Vec<PendingTask>) -> Vec<PendingTask> {
         let alike = members.windows(2).all(|pair| matches!(pair, [one, next] if one.class == next.class));
         if alike {
@@ -175,7 +175,7 @@ impl Planner<'_, '_> {
         ordered
     }
 
-    /// Notes a gang that was not placed.
+    /// Records a gang that was not placed.
     fn gang_unplaced(&mut self, gang: &PendingGang, members: &[PendingTask], failure: GangFailure) {
         let GangFailure { failed, fitted, refused } = failure;
         let first = || members.first().and_then(|member| Some((*member, self.census(*member)?)));
@@ -197,7 +197,7 @@ impl Planner<'_, '_> {
         self.refusals.added(class, tasks, Refusal { census, causes, gang, never, no_victims });
     }
 
-    /// Gives back what a member was given: its gang did not fit.
+    /// Takes back the placement of a member, because its gang did not fit.
     fn returned(
         &mut self,
         pending: PendingTask,

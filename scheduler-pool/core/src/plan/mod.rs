@@ -1,7 +1,7 @@
-//! Planning: what wants a node, in order, onto the nodes of a tables.
+//! Planning: chooses nodes for pending tasks, in order.
 //!
-//! The plan takes from the tables as it goes, so that its placements never promise more of a node than it has, and
-//! leaves the tables itself as it is: what became of the plan is told by the journal.
+//! A plan charges each placement to its overlay, so that it never promises more of a node than the node has. It does
+//! not change the tables. The journal later reports what became of the plan.
 
 mod candidates;
 mod cause;
@@ -47,7 +47,7 @@ pub use token::TermToken;
 use token::{ReadDependencies, dependencies, tokens};
 use topology::GangDomains;
 
-/// A task given a node.
+/// A task with the node that the plan chose for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedPlacement {
     /// The task.
@@ -58,30 +58,28 @@ pub struct PlannedPlacement {
     pub incarnation: Incarnation,
     /// Its ports, in the order of the spec.
     pub ports: Vec<PortAssignment>,
-    /// What it takes of the node, with the cards and the socket or domain it has.
+    /// What it takes of the node, with its cards and its socket or NUMA domain.
     pub charge: Resources,
     /// The spec version it runs.
     pub spec_version: u32,
-    /// Placements with the same number here hold together or not at all.
+    /// Placements with the same number are committed together or not at all.
     pub gang: Option<u32>,
-    /// What it depends on besides its node: another placement that reads and writes the same cannot be committed with
-    /// it on the same view of the cell.
+    /// What it depends on besides its node. Two placements with the same token cannot both be committed from the same
+    /// view of the cell.
     pub terms: Vec<TermToken>,
-    /// Standing tasks that it was placed near to, one for each such rule: it holds only as long as they have not
-    /// changed.
+    /// Resident tasks that it was placed near, one for each such rule. It is valid only while they have not changed.
     pub dependencies: Vec<TaskId>,
-    /// Whether it was held against other tasks, or against what queues have: with those it falls, and only a plan can
-    /// hold it against them again.
+    /// True if it depends on rules between tasks or on the shares of queues. Then only a new plan can check it again
+    /// after a conflict.
     pub constrained: bool,
-    /// Whether its share is only promised: it waits on its node until those are gone that give way to it, or leave
-    /// anyway.
+    /// True if its share is only promised. It waits on its node until its victims, or other leaving tasks, have gone.
     pub held: bool,
-    /// Tasks that give way to it.
+    /// The tasks that are evicted for it.
     pub victims: Vec<Victim>,
 }
 
 impl PlannedPlacement {
-    /// What happens to the task once this is committed; `gang` is the gang it is committed with, and the gang's epoch.
+    /// The event of the task once this is committed. `gang` is the gang it is committed with, and the gang's epoch.
     pub fn event(&self, gang: Option<(GangId, u64)>) -> TaskEvent {
         let placement = TaskPlacement {
             node: self.node,
@@ -95,74 +93,73 @@ impl PlannedPlacement {
     }
 }
 
-/// What is to be committed on a node after a plan.
+/// The new allocation of a node after a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeChange {
     /// The node.
     pub node: NodeId,
-    /// The new value; its epoch is one more than in the tables. Ports that have cooled down are left out of it.
+    /// The new allocation. Its epoch is one more than in the tables. It leaves out ports that have cooled down.
     pub alloc: NodeAlloc,
 }
 
-/// Tasks of a class that found no node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unplaced {
     /// Their job.
     pub job: JobId,
     /// Their indexes.
     pub tasks: Vec<u32>,
-    /// Whether they were to be placed together, and some of them would have fitted.
+    /// True if they had to be placed together, and some of them would have fitted.
     pub gang: bool,
-    /// Whether that would be so were nothing of this plan placed.
+    /// True if they would not fit even if the plan had placed nothing.
     pub never: bool,
-    /// Why: [`crate::explain_unplaced`] says it in words.
+    /// The cause. [`crate::explain_unplaced`] turns it into an explanation.
     pub(crate) cause: UnplacedCause,
     pub(crate) shape: ShapeId,
-    /// Whose places it may take, where it is known that none of them helps any more.
+    /// The scope of its class, if no eviction in that scope helps any more.
     pub(crate) no_victims: Option<PreemptionScope>,
 }
 
-/// What deciding cost.
+/// What the plan cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct PlanCounters {
-    /// Nodes held against the filters.
+    /// Nodes that filters checked.
     pub nodes_examined: u64,
-    /// Nodes scored; divided by the placements, the nodes scored per decision.
+    /// Nodes that were scored. Divided by the placements, the scored nodes per decision.
     pub nodes_scored: u64,
-    /// Classes planned: jobs whose tasks ask the same, and are not held against their siblings, are one.
+    /// Planned classes. Jobs with equal requests and without rules between their tasks are one class.
     pub classes: u64,
-    /// Searches that went on where an earlier plan's had ended.
+    /// Searches that continued the search of an earlier plan.
     pub bases_kept: u64,
-    /// Searches that were begun again.
+    /// Searches that began with nothing.
     pub bases_made: u64,
-    /// Tasks that were looked at for victims.
+    /// Tasks that victim searches examined.
     pub victims_examined: u64,
 }
 
-/// Who goes where, and who nowhere.
+/// The decisions for one batch of tasks.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Plan {
-    /// In the order in which they were chosen.
+    /// The placements in the order in which they were chosen.
     pub placements: Vec<PlannedPlacement>,
-    /// The new value of each node that the placements touch, by node.
+    /// The new allocation of each node that the placements touch, by node.
     pub changes: Vec<NodeChange>,
-    /// What found no node.
+    /// The tasks that found no node.
     pub unplaced: Vec<Unplaced>,
-    /// What deciding cost.
+    /// What the plan cost.
     pub counters: PlanCounters,
-    /// Whether the search for victims was cut short: look again at once.
+    /// True if the search for victims was cut short. The worker plans again at once.
     pub preemption_cut: bool,
 }
 
-/// Plans a queue on the tables of a cell. Tasks that are no longer wanted (the tables have moved on since the queue was
-/// made) are left out. The same tables, queue, time and seed give the same plan, in whatever order the tables were
+/// Plans a queue on the tables of a cell. It leaves out tasks that no longer want a node, because the tables may be
+/// newer than the queue. The same tables, queue, time and seed give the same plan, in whatever order the tables were
 /// filled.
 pub fn plan(tables: &CellTables, queue: &PendingQueue, now_ms: i64, seed: u64) -> Plan {
     plan_from(tables, queue, now_ms, StartOffset::whole(seed), &mut PlanCache::default())
 }
 
-/// The same from a start offset of the worker's own, and with what earlier plans of these tables have found. That changes
-/// nothing but the cost.
+/// The same with the worker's own start offset, and with the findings of earlier plans of these tables. The cache
+/// changes only what the plan costs.
 pub fn plan_from(
     tables: &CellTables,
     queue: &PendingQueue,
@@ -189,7 +186,7 @@ pub fn plan_from(
     Plan { placements, changes, unplaced: refusals.unplaced, counters, preemption_cut }
 }
 
-/// What a plan is made of.
+/// The input of a plan.
 #[derive(Clone, Copy)]
 struct PlanInput<'a> {
     tables: &'a CellTables,
@@ -204,29 +201,30 @@ impl<'a> PlanInput<'a> {
     }
 }
 
-/// What a plan has taken so far.
+/// The two overlays of a plan.
 struct PlanOverlays<'a> {
-    /// Everything.
+    /// Everything that the plan has taken.
     work: PlanOverlay<'a>,
-    /// Only those who give way, for the rules that speak of them: nobody is held to them any longer.
+    /// Evictions only, in the terms. Candidate caches use it: it shows the tables without placements, and victims no
+    /// longer count in any rule.
     clear: PlanOverlay<'a>,
 }
 
 impl PlanOverlays<'_> {
-    /// A task has a place, or has one no longer.
+    /// Counts a task that gets its place, or loses it.
     fn task_counted(&mut self, task: TaskId, node: u32, more: bool) {
         self.work.counted(task.job, node, more);
         self.work.held_moved(task, more);
     }
 
-    /// A victim has left its place, or has it after all.
+    /// Counts a victim that leaves its place, or gets it back.
     fn victim_counted(&mut self, victim: &Victim, node: u32, more: bool) {
         self.task_counted(victim.task, node, more);
         self.clear.counted(victim.task.job, node, more);
     }
 }
 
-/// Goes through the queue. Each part owns what it finds out.
+/// Goes through the queue. Each part owns its own findings.
 struct Planner<'a, 'c> {
     input: PlanInput<'a>,
     overlays: PlanOverlays<'a>,
@@ -264,7 +262,7 @@ impl Planner<'_, '_> {
         true
     }
 
-    /// Notes a task that was not placed; the others of its gang may say in which domains it must be.
+    /// Records a task that was not placed. The placed members of its gang may restrict it to their domains.
     fn refused(&mut self, pending: PendingTask, domain_set: Option<DomainSetId>) {
         if self.refusals.joined(pending) {
             return;
@@ -278,13 +276,13 @@ impl Planner<'_, '_> {
         self.refusals.refused(pending, class, Refusal { census, causes, gang: never, never, no_victims });
     }
 
-    /// What the nodes say of a task as the plan stands.
+    /// The census of the nodes for a task, as the plan has left them.
     fn census(&mut self, pending: PendingTask) -> Option<Arc<NodeCensus>> {
         let shape = self.input.class(pending)?.shape;
         self.refusals.census(self.input, &self.overlays.work, shape)
     }
 
-    /// Gives one task its node, ports and charge, in a domain set or anywhere, or nothing.
+    /// Places one task in a domain set or anywhere: chooses its node, ports and charge. `None` if it fits nowhere.
     fn placed(&mut self, pending: PendingTask, domain_set: Option<DomainSetId>) -> Option<PlannedPlacement> {
         let tables = self.input.tables;
         let class = self.input.class(pending)?;
@@ -316,7 +314,7 @@ impl Planner<'_, '_> {
         Some(PlannedPlacement { ports, charge, terms, dependencies, constrained, ..placement })
     }
 
-    /// Lets every search begin again that may have seen what is no longer so.
+    /// Voids every search that may rely on something that has changed back.
     fn searches_void(&mut self) {
         self.overlays.work.generation += 1;
         self.refusals.void();
@@ -324,7 +322,7 @@ impl Planner<'_, '_> {
     }
 }
 
-/// The next attempt of a task, on a node, with nothing of it yet, held against no rule and at nobody's cost.
+/// The next attempt of a task on a node, still without ports, charge, rules and victims.
 fn placement_new(tables: &CellTables, pending: PendingTask, node: u32) -> Option<PlannedPlacement> {
     let entry = tables.jobs.get(&pending.task.job)?;
     let attempt = entry.task(pending.task.index).map(|slot| slot.incarnation).unwrap_or_default();

@@ -1,9 +1,9 @@
-//! In which order the groups of a class come. With thousands of failure domains it would cost more to ask each of them
-//! at every choice than all else together.
+//! The order of a class's groups. With thousands of failure domains it would cost more to ask each group at every
+//! choice than everything else together.
 //!
-//! A group stands in a heap under the best score that it may have. What makes a group better is told
-//! ([`GroupOrder::noted`], [`GroupOrder::noted_all`]), what makes it worse is found out when it comes to the top. So
-//! the top, once its score is known to be what it is under, is the best of all.
+//! A heap holds each group under an upper bound of its score. Everything that may improve a group is reported
+//! ([`GroupOrder::noted`], [`GroupOrder::noted_all`]). A score that got worse is found out when the group comes to the
+//! top. So the top is the best group once its score equals its bound.
 
 use std::collections::BinaryHeap;
 
@@ -14,19 +14,19 @@ use super::score::Score;
 pub(super) struct GroupOrder {
     heap: BinaryHeap<(Score, u32)>,
     places: Vec<QueuePosition>,
-    /// Groups whose best may be better than what they stand under.
+    /// Groups that may be better than their bound.
     noted: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct QueuePosition {
-    /// What the group stands under; entries of the heap with another score are of the past.
+    /// The bound of the group. Heap entries with another score are outdated.
     under: Option<Score>,
     noted: bool,
 }
 
 impl GroupOrder {
-    /// Something of a group may have become better.
+    /// Reports that a group may have become better.
     pub fn noted(&mut self, group: u32) {
         let index = group as usize;
         if self.places.len() <= index {
@@ -38,12 +38,12 @@ impl GroupOrder {
         }
     }
 
-    /// Something of each of so many groups may have become better.
+    /// Reports that each of the first groups may have become better.
     pub fn noted_all(&mut self, groups: usize) {
         (0..u32::try_from(groups).unwrap_or(u32::MAX)).for_each(|group| self.noted(group));
     }
 
-    /// A group that is to be looked at before the top is asked for.
+    /// The next reported group. The caller updates all of them before it asks for the top.
     pub fn noted_next(&mut self) -> Option<u32> {
         let group = self.noted.pop()?;
         if let Some(place) = self.places.get_mut(group as usize) {
@@ -52,7 +52,7 @@ impl GroupOrder {
         Some(group)
     }
 
-    /// The best of a group as it is now; `None`: it has nothing to offer.
+    /// Sets the score of a group; `None` if it has no candidate.
     pub fn put(&mut self, group: u32, score: Option<Score>) {
         let Some(place) = self.places.get_mut(group as usize) else { return };
         if place.under != score {
@@ -61,7 +61,7 @@ impl GroupOrder {
         }
     }
 
-    /// The group that stands first, and what it stands under.
+    /// The first group, with its bound.
     pub fn top(&mut self) -> Option<(Score, u32)> {
         loop {
             let &(score, group) = self.heap.peek()?;

@@ -1,4 +1,4 @@
-//! What a plan is asked for: tasks that want a node, in the order in which they are planned.
+//! The input of a plan: tasks that want a node, in the order in which they are planned.
 
 use borough_model::{JobId, TaskId};
 use smallvec::SmallVec;
@@ -13,23 +13,24 @@ pub struct PendingTask {
     pub task: TaskId,
     /// Its class, an index into [`PendingQueue::classes`].
     pub class: u32,
-    /// The gang it is a possible member of, an index into [`PendingQueue::gangs`]. They are neighbours.
+    /// The gang of which it may become a member, an index into [`PendingQueue::gangs`]. The tasks of a gang are
+    /// neighbours.
     pub gang: Option<u32>,
 }
 
-/// Tasks of one job that ask the same, and whom the same may give way to: what fits one fits all.
+/// Tasks of one job with the same request and the same preemption scope. A node that fits one fits all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PendingClass {
     /// The job.
     pub job: JobId,
     pub(crate) shape: ShapeId,
-    /// One number per user and priority: who gives up a turn where a task of the class fits nowhere.
+    /// One number per user and priority. If a task of the class fits nowhere, the next task of its lane takes its turn.
     pub(crate) lane: u32,
-    /// Whose places a task of the class may take.
+    /// The preemption scope of its tasks.
     pub(crate) scope: PreemptionScope,
 }
 
-/// Tasks of one job of which so many are placed together, or none.
+/// Tasks of one job of which enough are placed together, or none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingGang {
     /// The job.
@@ -45,18 +46,18 @@ impl PendingGang {
     }
 }
 
-/// What wants placing, in order.
+/// Tasks that want a node, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PendingQueue {
     /// The tasks.
     pub tasks: Vec<PendingTask>,
     /// Their classes.
     pub classes: Vec<PendingClass>,
-    /// Gangs.
+    /// The gangs of these tasks.
     pub gangs: Vec<PendingGang>,
-    /// Look again then (milliseconds since 1970): a task leaves its back-off, or a port has cooled down. Only known of
-    /// jobs within the limit.
+    /// When to plan again, in milliseconds since 1970: a task leaves its back-off, or a port has cooled down. Known
+    /// only for jobs within the limit.
     pub later_ms: Option<i64>,
-    /// Whether the limit cut it short: look again at once, also where nothing of it could be placed.
+    /// True if the limit cut it short. The worker plans again at once, even if this plan places nothing.
     pub more: bool,
 }

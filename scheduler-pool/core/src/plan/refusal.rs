@@ -1,4 +1,4 @@
-//! What a plan did not place, and why.
+//! The tasks that a plan did not place, and why.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,28 +10,28 @@ use crate::overlay::PlanOverlay;
 use crate::preempt::PreemptionScope;
 use crate::tables::ShapeId;
 
-/// What a plan did not place.
+/// The tasks that a plan did not place.
 #[derive(Default)]
 pub(super) struct Refusals {
     pub unplaced: Vec<Unplaced>,
-    /// Shapes that fit nowhere any more, with what the nodes said.
+    /// Shapes that fit nowhere any more, with their census.
     exhausted: BTreeMap<ShapeId, Arc<NodeCensus>>,
-    /// Which of `unplaced` has the tasks of a class.
+    /// The index into `unplaced` of each class.
     of_class: BTreeMap<u32, usize>,
 }
 
 impl Refusals {
-    /// Whether a shape fits nowhere any more.
+    /// Returns true if a shape fits nowhere any more.
     pub fn exhausted(&self, shape: ShapeId) -> bool {
         self.exhausted.contains_key(&shape)
     }
 
-    /// Nothing is known any more of what fits nowhere: something was given back.
+    /// Forgets which shapes fit nowhere, because capacity was given back.
     pub fn void(&mut self) {
         self.exhausted.clear();
     }
 
-    /// What the nodes say of a shape's next task as the plan stands.
+    /// The census of a shape's next task, as the plan has left the nodes.
     pub fn census(
         &mut self,
         input: PlanInput<'_>,
@@ -44,14 +44,14 @@ impl Refusals {
         let asked = input.tables.shapes.get(shape)?;
         let requirement = Requirement::of(asked, input.tables);
         let census = Arc::new(NodeCensus::of(work, &requirement, input.now_ms));
-        // Where tasks depend on others, those that are still to be placed may let them in.
+        // With rules between tasks, a later placement may let the shape in.
         if asked.job.is_none() && census.fit == 0 {
             self.exhausted.insert(shape, Arc::clone(&census));
         }
         Some(census)
     }
 
-    /// Adds a task to those of its class, where one of them was refused before.
+    /// Adds a task to its class's entry. Returns false if the class has none yet.
     pub fn joined(&mut self, pending: PendingTask) -> bool {
         let position = self.of_class.get(&pending.class);
         let known = position.and_then(|position| self.unplaced.get_mut(*position));
@@ -60,14 +60,13 @@ impl Refusals {
         true
     }
 
-    /// Refuses the first task of a class. `gang` is what its gang says, and whether that is so before anything of the
-    /// plan is placed.
+    /// Records the first refused task of a class.
     pub fn refused(&mut self, pending: PendingTask, class: PendingClass, refusal: Refusal) {
         self.of_class.insert(pending.class, self.unplaced.len());
         self.added(class, vec![pending.task.index], refusal);
     }
 
-    /// Refuses tasks of a class.
+    /// Records refused tasks of a class.
     pub fn added(&mut self, class: PendingClass, tasks: Vec<u32>, refusal: Refusal) {
         let Refusal { census, causes, gang, never, no_victims } = refusal;
         self.unplaced.push(Unplaced {

@@ -1,5 +1,5 @@
-//! How good a node is for a task: a struct that compares field by field, down to the node's id, so that there is always
-//! one best node.
+//! The score of a node for a task. Scores compare field by field, down to the node's id, so that one node is always the
+//! best.
 
 use std::cmp::Reverse;
 
@@ -10,20 +10,20 @@ use crate::overlay::PlanOverlay;
 use crate::scoring::{Scorer, ScoringContext, Wishes};
 use crate::seed::mixed;
 
-/// The larger, the better.
+/// The score of a node. The larger, the better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Score {
-    /// Weights of the soft constraints that are met, and packages that are there; against it count taints that would
-    /// rather keep the task away and the siblings in the node's failure domains.
+    /// The weights of the soft constraints that are met, and of present packages. Soft taints, and siblings in the
+    /// node's failure domains, count against it.
     pub preference: i64,
-    /// What the profile says.
+    /// The score of the policy.
     pub fit: u32,
-    /// Chance, by the job's seed: equal nodes are not filled in the same order by every worker.
+    /// Breaks ties by the job's seed, so that workers fill equal nodes in different orders.
     pub tie: u32,
     pub node: Reverse<NodeId>,
 }
 
-/// What the soft constraints, the packages and the taints of a node say of it.
+/// The score of a node's soft constraints, packages and soft taints.
 pub(crate) fn preference(
     work: &PlanOverlay<'_>,
     requirement: &Requirement,
@@ -40,7 +40,7 @@ pub(crate) fn preference(
     scorer.policy().preference(&scorer.profile.weights, wishes)
 }
 
-/// The whole score, siblings in failure domains left out.
+/// The complete score, without the crowding of failure domains.
 pub(crate) fn score(
     work: &PlanOverlay<'_>,
     requirement: &Requirement,

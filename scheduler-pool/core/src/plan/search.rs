@@ -1,4 +1,4 @@
-//! The searches of a plan: one for each class, over candidates that classes of one shape share.
+//! The searches of a plan: one for each class. Classes of one shape share their candidates.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,23 +19,22 @@ use crate::scoring::{CellStats, Scorer};
 use crate::seed::mixed;
 use crate::tables::{Shape, ShapeId};
 
-/// Where the nodes of classes are searched.
+/// The searches of a plan, and the caches that they use.
 pub(super) struct ClassSearches<'a, 'c> {
     input: PlanInput<'a>,
     cache: &'c mut PlanCache,
     stats: CellStats<'a>,
-    /// The search of each class.
+    /// The key of each class's search.
     plan_of: Vec<PlanOf>,
-    /// Each search, once it has begun.
     plans: Vec<Option<ClassPlan>>,
-    /// Tasks per search.
+    /// The number of tasks of each search.
     members: Vec<usize>,
-    /// The nodes that were found for each shape.
+    /// The candidates of each shape.
     candidates: BTreeMap<ShapeId, CandidateCache>,
     pub domain_sets: DomainSets,
-    /// How the tasks of a job are spread, where its searches follow that.
+    /// The spread of each job that has preferences between domains.
     jobs: BTreeMap<JobId, JobPlan>,
-    /// The same of jobs that do not spread.
+    /// The spread of all other jobs.
     plain: JobPlan,
     pub counters: PlanCounters,
 }
@@ -59,14 +58,14 @@ impl<'a, 'c> ClassSearches<'a, 'c> {
         }
     }
 
-    /// Leaves what later plans may draw on in the cache. Returns what the searches cost.
+    /// Puts the candidates into the cache for later plans. Returns what the searches cost.
     pub fn finish(self) -> PlanCounters {
         self.cache.mix = self.stats.kept();
         self.cache.kept(self.candidates.into_iter().filter(|&(id, _)| !DomainSets::has(id)));
         self.counters
     }
 
-    /// Drops what may have seen what is no longer so.
+    /// Drops the candidates that depend on rules between tasks.
     pub fn void(&mut self) {
         self.candidates.retain(|_, candidates| !candidates.constrained());
     }
@@ -84,7 +83,7 @@ impl<'a, 'c> ClassSearches<'a, 'c> {
         Some(made)
     }
 
-    /// What a search that has begun holds nodes against.
+    /// The requirement of a search that has begun.
     pub fn requirement(&self, plan_of: PlanOf) -> Option<&Requirement> {
         Some(&self.plans.get(plan_of.number)?.as_ref()?.requirement)
     }
@@ -93,7 +92,7 @@ impl<'a, 'c> ClassSearches<'a, 'c> {
         self.domain_sets.shape(id).or_else(|| self.input.tables.shapes.get(id))
     }
 
-    /// What is asked for by a shape, in a domain set or anywhere, and a search for victims on its behalf.
+    /// The requirement of a shape, and a new victim search for it.
     pub fn victims_of(
         &self,
         class: u32,
@@ -109,12 +108,12 @@ impl<'a, 'c> ClassSearches<'a, 'c> {
         Some((Requirement::of(shape, tables), search))
     }
 
-    /// Counts one task of a job more in the domains of a node, where a search follows that.
+    /// Counts a placed task in its job's spread, if a search follows that.
     pub fn task_added(&mut self, job: JobId, node: u32) {
         self.domains_counted(job, node, |count| count.saturating_add(1));
     }
 
-    /// Counts one task of a job fewer in the domains of a node.
+    /// Takes a task out of its job's spread.
     pub fn task_removed(&mut self, job: JobId, node: u32) {
         self.domains_counted(job, node, |count| count.saturating_sub(1));
     }
@@ -126,8 +125,7 @@ impl<'a, 'c> ClassSearches<'a, 'c> {
         }
     }
 
-    /// The best node of a class, in a domain set or anywhere. Its search begins here when the class is met first.
-    /// `avoid` is taken only if it is the only one.
+    /// The best node of a search. The search begins at its first use. `avoid` is chosen only if it is the only one.
     pub fn chosen(
         &mut self,
         overlays: &PlanOverlays<'_>,
@@ -161,7 +159,7 @@ impl<'a, 'c> ClassSearches<'a, 'c> {
         self.plans.get_mut(number)?.as_mut()?.chosen(&mut context, job, avoid)
     }
 
-    /// The candidates of a shape: of an earlier plan, or with nothing found yet.
+    /// The candidates of a shape: those of an earlier plan, or an empty cache.
     fn candidates_of(&mut self, overlays: &PlanOverlays<'_>, plan_of: PlanOf) -> Option<CandidateCache> {
         let PlanInput { tables, start_offset, now_ms, .. } = self.input;
         let id = plan_of.shape;

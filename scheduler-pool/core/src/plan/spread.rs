@@ -1,4 +1,4 @@
-//! Failure domains of a job: how many of its tasks stand in each, while a plan adds to them, and what else makes one
+//! The failure domains of a job: how many of its tasks each has, while a plan adds to them, and what else makes one
 //! domain better than another.
 
 use std::collections::BTreeMap;
@@ -9,10 +9,10 @@ use smallvec::SmallVec;
 use crate::overlay::PlanOverlay;
 use crate::tables::{CellJob, CellTables, NodeTable, TermId};
 
-/// The domains of a node, one place per attribute that the job spreads over.
+/// The domains of a node: a place per attribute that the job spreads over.
 pub(crate) type Domains = SmallVec<[u32; 2]>;
 
-/// Stands for the value of nodes that lack the attribute: together they are one domain.
+/// The value of nodes without the attribute. Together they are one domain.
 const VALUE_NONE: u32 = u32::MAX;
 
 /// One attribute that a job spreads over.
@@ -20,7 +20,7 @@ const VALUE_NONE: u32 = u32::MAX;
 struct Attribute {
     key: Option<u32>,
     weight: i64,
-    /// Values seen, each with its place in `counts`.
+    /// The place in `counts` of each value that was seen.
     places: BTreeMap<u32, u32>,
     counts: Vec<u32>,
     /// The value of each place.
@@ -30,7 +30,7 @@ struct Attribute {
 /// A soft affinity: the attribute's position, the term and its weight.
 type Wish = (usize, TermId, i64);
 
-/// A job under a plan.
+/// The spread of a job in a plan.
 #[derive(Clone, Debug)]
 pub(crate) struct JobPlan {
     attributes: Vec<Attribute>,
@@ -38,7 +38,7 @@ pub(crate) struct JobPlan {
 }
 
 impl JobPlan {
-    /// Of a job for whose tasks all domains are alike.
+    /// The spread of a job that prefers no domain over another.
     pub fn plain() -> Self {
         Self { attributes: Vec::new(), wishes: Vec::new() }
     }
@@ -46,7 +46,7 @@ impl JobPlan {
     pub fn new(tables: &CellTables, job: JobId) -> Option<Self> {
         let entry = tables.jobs.get(&job)?;
         let spec = entry.spec_current()?;
-        // One task alone has no siblings to keep away from.
+        // A job of one task has no siblings to spread from.
         let spread = match entry.count() {
             0 | 1 => Vec::new(),
             _ => CellJob::spread_of(spec, &tables.settings.failure_domains),
@@ -70,7 +70,8 @@ impl JobPlan {
         Some(plan)
     }
 
-    /// The position of a term's attribute: what depends on the domain is the same for nodes that share all domains.
+    /// The position of a term's attribute. The attribute joins the group key, so that a rule says the same of all nodes
+    /// of a group.
     fn position_of(&mut self, tables: &CellTables, term: TermId) -> Option<usize> {
         let key = Some(tables.terms.get(term)?.attribute);
         let known = self.attributes.iter().position(|attribute| attribute.key == key);
@@ -80,12 +81,12 @@ impl JobPlan {
         }))
     }
 
-    /// Whether one domain is better than another.
+    /// Returns true if it may prefer one domain over another.
     pub fn spreads(&self) -> bool {
         !self.attributes.is_empty()
     }
 
-    /// Whether tasks elsewhere can make a domain better than it was.
+    /// Returns true if tasks elsewhere can make a domain better than it was.
     pub fn drawn_near(&self) -> bool {
         self.wishes.iter().any(|&(_, _, weight)| weight > 0)
     }
@@ -113,8 +114,8 @@ impl JobPlan {
         }
     }
 
-    /// What counts against a node in these domains: each sibling there, with the weight of the attribute, and what soft
-    /// affinities say of the tasks there.
+    /// The penalty of these domains: each sibling there with the weight of the attribute, minus the soft affinities
+    /// with tasks there.
     pub fn crowding(&self, work: &PlanOverlay<'_>, domains: &Domains) -> i64 {
         let crowd = |(attribute, &place): (&Attribute, &u32)| {
             attribute.weight * i64::from(attribute.counts.get(place as usize).copied().unwrap_or(0))
@@ -124,7 +125,7 @@ impl JobPlan {
         siblings - wished
     }
 
-    /// Near: the weight, once there is any; apart: the weight against it for each.
+    /// Near adds the weight once if any such task is there. Apart subtracts it for each.
     fn wished(&self, work: &PlanOverlay<'_>, &(position, term, weight): &Wish, domains: &Domains) -> i64 {
         let value =
             self.attributes.get(position).zip(domains.get(position)).and_then(|(attribute, &place)| {

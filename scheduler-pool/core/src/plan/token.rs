@@ -1,5 +1,5 @@
-//! What a placement depends on besides its node. Two workers that place at the same moment see neither the other's
-//! task: each reads and writes a token per term and domain, so that the store lets only one of them commit.
+//! Tokens: what a placement depends on besides its node. Two workers that place at the same moment do not see each
+//! other's task. Each reads and writes a token per term and domain, so the store lets only one of them commit.
 
 use std::collections::BTreeMap;
 
@@ -12,18 +12,18 @@ use crate::preempt::Evictions;
 use crate::seed::bytes_mixed;
 use crate::tables::{HardRule, NODE_NAME, TermId, TermKey, operator_number};
 
-/// A term in one domain, as it is named in the store.
+/// A term in one domain, as the store names it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TermToken {
-    /// The term: what is counted, by which attribute. The same on every machine.
+    /// A hash of the term: what is counted, by which attribute. The same on every machine.
     pub term: String,
-    /// The domain: a value of the attribute; empty where all of the cell is meant.
+    /// The domain: a value of the attribute. Empty if the token is about the whole cell.
     pub domain: String,
 }
 
 impl TermToken {
-    /// That of all that queues take back: two workers that do at the same moment would both take what one queue has to
-    /// give, and what is lacking then would be taken back in turn.
+    /// The token of all reclaims. Two workers that reclaim at the same moment could both take what one queue has to
+    /// give. That queue would then be below its guarantee and reclaim it again.
     pub(super) fn of_reclaim() -> Self {
         Self { term: "reclaim".to_owned(), domain: String::new() }
     }
@@ -31,7 +31,7 @@ impl TermToken {
 
 const SEED_OF_TERMS: u64 = 0x7465_726d;
 
-/// A name for what a term counts, the same in every release. Those who keep apart and those they keep away share one.
+/// The name of what a term counts, the same in every release. The two directions of an anti-affinity share one.
 fn term_name(key: &TermKey) -> String {
     let mut said = key.attribute().to_owned();
     match key {
@@ -47,8 +47,8 @@ fn term_name(key: &TermKey) -> String {
     format!("{:016x}", bytes_mixed(SEED_OF_TERMS, said.bytes()))
 }
 
-/// The tokens of a task that is about to be placed on a node. A domain of one node needs none: the node's own
-/// commitment is its token. Nor does nearness to what stands already: its [`dependencies`] do that.
+/// The tokens of a task that is about to be placed on a node. A domain of one node needs none, because the node's own
+/// commitment serves. Nearness to resident tasks needs none either: its [`dependencies`] do that.
 pub(super) fn tokens(work: &PlanOverlay<'_>, requirement: &Requirement, node: u32) -> Vec<TermToken> {
     let token = |rule: &HardRule| {
         let term = work.tables.terms.get(rule.term())?;
@@ -72,20 +72,21 @@ pub(super) fn tokens(work: &PlanOverlay<'_>, requirement: &Requirement, node: u3
     tokens
 }
 
-/// The token of an address whose ports several nodes give: the commitment of one of them does not tell of the others'.
+/// The token of an address that several nodes share. The commitment of one node says nothing about the ports of the
+/// others.
 fn port_token(work: &PlanOverlay<'_>, requirement: &Requirement, node: u32) -> Option<TermToken> {
     let any = requirement.ports_dynamic > 0 || !requirement.ports_fixed.is_empty();
     let (space, _) = work.nodes.spaces.shared(node).filter(|_| any)?;
     Some(TermToken { term: "ports".to_owned(), domain: space.to_owned() })
 }
 
-/// The tasks that stand for a term in a domain, as far as they were asked for.
+/// The dependency of each term and domain that was asked for.
 pub(super) type ReadDependencies = BTreeMap<(TermId, u32), Option<TaskId>>;
 
-/// Tasks near which a task is about to be placed, one for each rule that wants it near others. What they stood for must
-/// not have ended by the time of the commit: another worker that no longer sees them may have begun a group elsewhere,
-/// and the group would be torn. Their rows are written by whatever ends them, so no removal has to know of any term.
-/// Where only this plan has placed anything there, none is needed: all of it is committed together.
+/// The tasks near which a task is about to be placed, one for each rule of nearness. Each must still be there at the
+/// commit. Otherwise another worker that no longer sees it may have begun the group elsewhere, and the group would be
+/// torn apart. Whatever ends such a task writes its row, so the code that ends tasks need not know about terms. If only
+/// this plan has placed tasks there, none is needed, because all of them are committed together.
 pub(super) fn dependencies(
     work: &PlanOverlay<'_>,
     requirement: &Requirement,
@@ -100,7 +101,7 @@ pub(super) fn dependencies(
         if term.count(value) == 0 {
             return None;
         }
-        // One that gives way by this plan stands for nothing.
+        // A victim of this plan is no dependency.
         let stays = |task: &TaskId| !evictions.has(*task);
         let dependency = || work.tables.term_dependency(term, value, stays);
         let known = known.entry((id, value)).or_insert_with(dependency);

@@ -1,7 +1,7 @@
-//! Gangs that stand within few failure domains. How many members a domain has room for is bounded by a count per node
-//! that is kept up to date with what the plan takes; the domains that suffice by it are tried, the one with the least
-//! room first, so that roomy ones are left for larger gangs. Where none suffices, those are tried that would once
-//! everything had gone that may be made to, the one first where fewest have to.
+//! Gangs with a topology: they must fit within few failure domains. A count per node, which follows what the plan
+//! takes, bounds the members that a domain could take. The plan tries the sets of domains that suffice by this bound.
+//! The fullest comes first, so that emptier ones stay free for larger gangs. If none suffices, it tries those that
+//! would after evictions, the set with the fewest evictions first.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,31 +20,31 @@ use crate::preempt::{Evictions, PreemptionRequest, PreemptionScope, copies_at_mo
 use crate::seed::{bytes_mixed, mixed};
 use crate::tables::{CellTables, GangPart, ShapeId};
 
-/// So many choices of domains that suffice by the bound are tried; where rules between tasks refuse them all, the gang
-/// waits for a change.
+/// At most this many sets of domains that suffice by the bound are tried. If rules between tasks refuse all of them,
+/// the gang waits for a change.
 const TRIES_MAX: usize = 8;
 
-/// What a plan knows of domains for gangs.
+/// What a plan knows about domains for gangs.
 #[derive(Default)]
 pub(super) struct GangDomains {
-    /// How many members of a shape each domain of an attribute has room for, as the plan stands.
+    /// How many members of a shape each domain of an attribute could take, as the plan has left it.
     capacity: BTreeMap<(ShapeId, u32), DomainCapacity>,
-    /// The same without what the plan has taken.
+    /// The same before the plan placed anything.
     capacity_clear: BTreeMap<(ShapeId, u32), DomainCapacity>,
     /// The domains in which members of a job are placed.
     resident: BTreeMap<JobId, BTreeSet<u32>>,
 }
 
-/// Which capacity of domains is asked for.
+/// The state of the cell in which capacity is counted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CapacityOf {
-    /// What the plan has left.
+    /// As the plan has left it.
     Plan,
-    /// What there was before anything of the plan was placed.
+    /// Before the plan placed anything.
     Tables,
 }
 
-/// What one part of a gang asks of a set of domains: members in all, and of each shape.
+/// What one role of a gang asks of a set of domains: members in all, and of each shape.
 struct DomainDemand {
     need: u64,
     shapes: BTreeMap<ShapeId, u64>,
@@ -54,33 +54,33 @@ fn shapes_of(asked: &[DomainDemand]) -> BTreeSet<ShapeId> {
     asked.iter().flat_map(|part| part.shapes.keys().copied()).collect()
 }
 
-/// The room of a domain: part by part as far as it is asked for, and all of it.
+/// The capacity of a domain for a gang.
 struct Domain {
     value: u32,
     parts: Vec<u64>,
     room: u64,
-    /// How many members have room only if others give way.
+    /// How many members fit only after evictions.
     evicting: u64,
 }
 
-/// A gang that is tried in sets of domains.
+/// The trial of a gang in sets of domains.
 #[derive(Clone, Copy)]
 struct DomainTrial<'a> {
     members: &'a [PendingTask],
     gang: &'a PendingGang,
     topology: &'a GangTopology,
-    /// Whether others may give way to it.
+    /// True if it may evict.
     evicts: bool,
 }
 
-/// What a gang asks of others.
+/// The evictions that a gang may ask for.
 struct GangAsk {
     scope: PreemptionScope,
     /// How many members it still needs.
     need: u64,
 }
 
-/// Whether domains have room for every part together.
+/// Returns true if the domains together could take every role.
 fn suffice<'d>(asked: &[DomainDemand], domains: impl Iterator<Item = &'d Domain> + Clone) -> bool {
     asked.iter().enumerate().all(|(part, asked)| room_of_part(domains.clone(), part) >= asked.need)
 }
@@ -102,14 +102,14 @@ impl GangDomains {
         self.resident.entry(job).or_insert_with(placed).clone()
     }
 
-    /// Notes that a member of a gang is placed, whose domains a key names.
+    /// Records the domain of a placed member. `key` names the domains.
     pub fn task_placed(&mut self, tables: &CellTables, placement: &PlannedPlacement, key: u32) {
         let Some(node) = tables.nodes.ordinal(placement.node) else { return };
         let resident = self.resident.entry(placement.task.job).or_default();
         resident.extend(tables.nodes.attribute(node, key));
     }
 
-    /// The room of every domain for what is asked.
+    /// The capacity of every domain for the gang.
     fn domains(
         &mut self,
         input: PlanInput<'_>,
@@ -140,7 +140,7 @@ impl GangDomains {
 }
 
 impl Domain {
-    /// A domain that has so much room for each shape.
+    /// A domain with this capacity for each shape.
     fn of(
         value: u32,
         asked: &[DomainDemand],
@@ -159,15 +159,15 @@ impl Domain {
         }
     }
 
-    /// For how many members it has room, whatever they are needed for.
+    /// How many members of any role it could take.
     fn fitted(&self) -> u64 {
         self.parts.iter().fold(0, |sum: u64, &room| sum.saturating_add(room))
     }
 }
 
 impl Planner<'_, '_> {
-    /// Places a gang within as few domains as it wants, where it may by evictions. Where it cannot: why, and whether to
-    /// remember that it does not fit.
+    /// Places a gang within the domains that its topology allows, by evictions if it may. Otherwise returns why it does
+    /// not fit.
     pub(super) fn gang_topology(
         &mut self,
         members: &[PendingTask],
@@ -218,7 +218,7 @@ impl Planner<'_, '_> {
         key.map(domains).unwrap_or_default()
     }
 
-    /// Tries sets of domains one after the other; `best` is the most members that any had room for.
+    /// Tries sets of domains one after the other. `best` becomes the most members that fitted in any.
     fn sets_tried(
         &mut self,
         trial: &DomainTrial<'_>,
@@ -247,7 +247,7 @@ impl Planner<'_, '_> {
         None
     }
 
-    /// What a task that is placed alone is kept to, since others of its gang stand already.
+    /// The domain set of a task that is placed alone, because other members of its gang are placed already.
     pub(super) fn domain_set_alone(&mut self, pending: PendingTask) -> Option<DomainSetId> {
         let tables = self.input.tables;
         let spec = tables.job_spec(pending.task.job)?;
@@ -259,7 +259,7 @@ impl Planner<'_, '_> {
         Some(self.searches.domain_sets.of(key, values))
     }
 
-    /// What the parts of a gang ask for.
+    /// The demand of each role of a gang.
     fn asked(&self, members: &[PendingTask], gang: &PendingGang) -> Vec<DomainDemand> {
         let part = |part: &GangPart| {
             let mut shapes: BTreeMap<ShapeId, u64> = BTreeMap::new();
@@ -273,8 +273,7 @@ impl Planner<'_, '_> {
         gang.parts.iter().map(part).collect()
     }
 
-    /// The room of every domain once everything has gone that may be made to; `domains` have what there is without
-    /// that.
+    /// The capacity of every domain after all possible evictions. `domains` have the capacity without evictions.
     fn domains_cleared(
         &mut self,
         asked: &[DomainDemand],
@@ -313,8 +312,8 @@ impl Planner<'_, '_> {
         domains.iter().map(cleared).collect()
     }
 
-    /// The sets of domains that suffice by the bound, in the order in which they are tried: those of the fewest
-    /// domains, where fewest have to give way, with the least room, and among equals by chance.
+    /// The sets of domains that suffice by the bound, in the order in which they are tried. Fewer domains come first,
+    /// then fewer evictions, then less free capacity. Chance decides among equals.
     fn sets(
         &self,
         asked: &[DomainDemand],
@@ -353,15 +352,15 @@ impl Planner<'_, '_> {
         Vec::new()
     }
 
-    /// Chance, the same in whatever order the tables was filled; workers of different parts of the cell begin
-    /// elsewhere.
+    /// A chance that does not depend on the order in which the tables were filled. Workers with different parts of the
+    /// cell begin with different domains.
     fn domain_chance(&self, value: u32) -> (u64, &str) {
         let text = self.input.tables.nodes.texts.text(value).unwrap_or_default();
         let seed = mixed(self.input.start_offset.seed ^ u64::from(self.input.start_offset.part));
         (bytes_mixed(seed, text.bytes()), text)
     }
 
-    /// What keeps a gang waiting for domains: those with most room, and for how many members they have room.
+    /// Why a gang waits for domains: those with most free capacity, and how many members they could take.
     fn domains_short(
         &self,
         asked: &[DomainDemand],
@@ -389,14 +388,14 @@ impl Planner<'_, '_> {
         }
     }
 
-    /// How many members at most the cell could hold, were it empty, where that is fewer than a gang needs.
+    /// How many members of a gang the empty cell could hold, if that is fewer than it needs.
     pub(super) fn gang_most(&self, gang: &PendingGang, members: &[PendingTask]) -> Option<u64> {
         let topology =
             self.input.tables.job_spec(gang.job)?.gang_topology().filter(|topology| !topology.preferred);
         let nodes = &self.input.tables.nodes;
         let mut most = 0u64;
         for asked in self.asked(members, gang) {
-            // The bound of members that differ would be that of the smallest: rarely one worth telling.
+            // Members of different shapes have no useful bound: it would be that of the smallest.
             let [shape] = asked.shapes.keys().copied().collect::<Vec<ShapeId>>()[..] else { return None };
             let requirement = Requirement::of(self.input.tables.shapes.get(shape)?, self.input.tables);
             let room = |&node: &u32| copies_empty(&self.overlays.clear, &requirement, node);

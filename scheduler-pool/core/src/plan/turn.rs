@@ -1,5 +1,5 @@
-//! Whose turn it is within a plan. Where something fits nowhere the next of the same user or queue takes the turn:
-//! whether it is known to fit nowhere, and left out of the queue, changes nothing.
+//! The turns within a plan. If an item fits nowhere, the next item of the same user or queue takes its turn. So the
+//! plan is the same whether the queue leaves out unschedulable tasks or not.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,7 +9,7 @@ use super::{PendingTask, Planner};
 use crate::queueing::{Shares, Turn};
 use crate::seed::turn_chance;
 
-/// An item of the queue, a task or a gang, with whom it takes turns.
+/// An item of the queue: a task or a gang.
 #[derive(Clone, Copy)]
 struct TurnItem<'a> {
     tasks: &'a [PendingTask],
@@ -62,8 +62,8 @@ impl Planner<'_, '_> {
         self.overlays.work.shares.as_mut().map(ask).unwrap_or_default()
     }
 
-    /// Priority by priority, the item of the one whose share is least, counting what is placed and not what is only
-    /// asked for.
+    /// Priority by priority, plans the next item of the user or queue with the smallest share. Only placed tasks count
+    /// for a share.
     fn items_by_share(&mut self, items: &[TurnItem<'_>]) {
         let tables = self.input.tables;
         let queueing = &tables.settings.queueing;
@@ -71,7 +71,7 @@ impl Planner<'_, '_> {
         self.overlays.work.shares_known();
         self.overlays.clear.shares.clone_from(&self.overlays.work.shares);
         for of_priority in items.chunk_by(|left, right| left.priority == right.priority) {
-            // By turn and not by lane: a job that has waited longest has a lane of its own.
+            // By turn and not by lane, because a job that has waited longest has a lane of its own.
             let mut by_turn: BTreeMap<Turn, VecDeque<TurnItem<'_>>> = BTreeMap::new();
             for &item in of_priority {
                 let turn = tables.jobs.get(&item.job).and_then(|entry| entry.turn.clone());

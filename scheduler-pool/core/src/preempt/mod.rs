@@ -1,23 +1,25 @@
-//! Preemption: who gives way to a task that fits nowhere. Pure, and asked only of what has found no room.
+//! Preemption: which tasks are evicted for a task that fits nowhere. Pure functions. A plan asks only for tasks that no
+//! node takes otherwise.
 //!
 //! The rules, after Borg (EuroSys 2015, §2.5):
 //!
-//! - Victims have a lower priority than their preemptor, and none is of its band where that is production or
-//!   monitoring. A task that lost its own last place to another takes none in its own band: evictions lead to no
-//!   cascade (`borough_model::job::victims_below` says it in one number).
-//! - On a node no victim can be spared. Nodes are compared by what an eviction there costs ([`PreemptionCost`]).
-//! - A victim has one preemptor. What is on its way out already counts as room, and is nobody's victim again.
-//! - Only the filters count: a node where everything of lower priority went is held against all of them again. Ports
-//!   are not had by preemption: those of an attempt that has ended cool down first.
-//! - Where the cell says so, a queue takes back what it is guaranteed from those that have more, at its own priority
-//!   too ([`crate::queueing::Claim`]); never within production, and who gave way so cannot do the same in turn.
-//! - A preemptor that has to wait for its victims is held, its share promised; a victim that only waits for its place
-//!   gives it up at once.
+//! - A victim has a lower priority than its preemptor. In the bands production and monitoring it is also of a lower
+//!   band. An evicted task evicts nobody of its own band, so evictions do not cascade
+//!   (`borough_model::job::victims_below` computes the bound).
+//! - No victim can be spared: the task would not fit if any one of them stayed. Nodes are compared by the cost of their
+//!   evictions ([`PreemptionCost`]).
+//! - A victim has one preemptor. A task that is already leaving counts as gone, and is nobody's victim again.
+//! - Only filters decide: all of them run again on the node without the victims. Evictions free no ports, because the
+//!   ports of an ended attempt cool down first.
+//! - If the cell allows it, a queue below its guarantee claims from queues above theirs, also at its own priority
+//!   ([`crate::queueing::Claim`]). Never within production. The evicted task has no claim against its preemptor.
+//! - A preemptor that must wait for its victims is held, with its share promised. A victim that only waits for its
+//!   place releases it at once.
 //!
-//! What it costs is bounded: stretches of nodes in which not even everything of lower priority would be enough are
-//! passed over by what the tables keeps of them, a search ends with enough nodes to choose from, no plan begins
-//! another search once it has looked at [`TASKS_EXAMINED_MAX`] tasks or [`VICTIMS_MAX`] give way, and what preemption
-//! cannot help is remembered until something changes that could ([`crate::CellTables::remember`]).
+//! The cost is bounded. A search skips stretches of nodes where even evicting every lower priority would not free
+//! enough. It ends with enough offers to choose from. A plan begins no search after it has examined
+//! [`TASKS_EXAMINED_MAX`] tasks, or after [`VICTIMS_MAX`] evictions. The backlog remembers what preemption cannot help,
+//! until an event could change that ([`crate::Snapshot::remember`]).
 
 mod node;
 mod removal;
@@ -38,101 +40,102 @@ pub(crate) use victim_search::{VictimSearch, helps_nowhere};
 use crate::queueing::Claim;
 use crate::tables::Stand;
 
-/// A plan that has looked at so many tasks for victims begins no other search: the rest waits for the next plan, and
-/// ordinary placements do not wait for it.
+/// A plan that has examined this many tasks for victims begins no other search. The rest waits for the next plan, so
+/// that ordinary placements do not wait for it.
 pub(crate) const TASKS_EXAMINED_MAX: u64 = 100_000;
 
-/// A plan in which so many give way makes no more do so: its commit is one transaction, and each is some rows of it.
-/// The same for one gang, which makes nobody give way where more would have to.
+/// A plan evicts at most this many tasks, because its commit is one transaction with some rows per victim. The same
+/// bound holds for one gang: a gang that needs more victims evicts nobody.
 pub(crate) const VICTIMS_MAX: usize = 1_500;
 
-/// While a fresh start or a disruption budget is all that is in the way, it is asked again so often, in milliseconds.
+/// If only a fresh start or a disruption budget prevents an eviction, it is tried again after this many milliseconds.
 pub(crate) const RETRY_MS: i64 = 1_000;
 
-/// A task that has to give way.
+/// A task to evict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Victim {
     /// The task.
     pub task: TaskId,
-    /// The revision of its row: what is evicted is this attempt, as it was seen.
+    /// The revision of its row. Only this attempt is evicted.
     pub revision: u64,
     /// Its priority.
     pub priority: u32,
-    /// Whether it only waits for its place on the node, and leaves it at once.
+    /// True if it only waits for its place on the node. It then leaves at once.
     pub holds: bool,
-    /// Whether it gives back what its queue has beyond its guarantee.
+    /// True if another queue claims it, because its own queue is above its guarantee.
     pub reclaimed: bool,
-    /// For whom, and with what notice.
+    /// The preemptor, and the notice.
     pub evicted: Evicted,
 }
 
-/// What it costs to make room on a node, the dearest part first. The smallest is chosen.
+/// The cost of the evictions on a node, the most important part first. The smallest cost wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PreemptionCost {
-    /// The highest priority of a victim; none: it suffices to wait for what is on its way out.
+    /// The highest priority of a victim; `None` if waiting for leaving tasks suffices.
     pub highest: Option<u32>,
     /// Evictions beyond the disruption budgets of their jobs.
     pub violations: u32,
-    /// Victims.
+    /// The number of victims.
     pub victims: u32,
-    /// How far the queues that give something back are beyond their guarantees, that of the least of them, in
-    /// millionths of the cell over its weight.
+    /// The least excess over its guarantee of any queue that a victim is claimed from, in millionths of the cell over
+    /// its weight.
     pub excess: Reverse<u64>,
-    /// Seconds that victims have run, each times the thousandths of the node's processor time and memory that it has.
+    /// The seconds that victims have run, each times the thousandths of the node's processor time and memory that it
+    /// has.
     pub work_lost: u64,
-    /// The node: nothing else tells it apart.
+    /// The node's id breaks ties.
     pub node: NodeId,
 }
 
-/// What an attempt to preempt is made with.
+/// The request for a preemption.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PreemptionRequest<'r> {
     pub requirement: &'r crate::filter::Requirement,
-    /// Victims have a priority below this,
+    /// Victims have a priority below this, or the claim covers them.
     pub below: u32,
-    /// or this may be claimed from their queue.
+    /// What may be claimed from other queues.
     pub claim: Option<&'r Claim>,
     pub now_ms: i64,
-    /// How long a task that has started is left alone, in milliseconds.
+    /// How long a started task is protected, in milliseconds.
     pub fresh_ms: i64,
 }
 
 impl PreemptionRequest<'_> {
-    /// No victim has this priority or a higher one.
+    /// Every victim has a priority below this.
     fn bound(&self) -> u32 {
         self.claim.map_or(0, |claim| claim.below).max(self.below)
     }
 }
 
-/// Who gives way by a plan so far.
+/// The evictions of a plan so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Evictions {
     tasks: BTreeMap<TaskId, Stand>,
     of_job: BTreeMap<JobId, u32>,
-    /// Nodes on which tasks give way, in the order in which they began to: others may find room there too.
+    /// Nodes with victims, in the order of the evictions. Other tasks may fit there too.
     pub log: Vec<u32>,
     nodes: BTreeSet<u32>,
-    /// Tasks that were looked at for victims.
+    /// Tasks that searches examined for victims.
     pub examined: u64,
 }
 
 impl Evictions {
-    /// How many give way.
+    /// The number of victims.
     pub fn count(&self) -> usize {
         self.tasks.len()
     }
 
-    /// Whether the plan makes so many give way that no more do.
+    /// Returns true if the plan may evict no more.
     pub fn full(&self) -> bool {
         self.count() >= VICTIMS_MAX
     }
 
-    /// Whether that is so, or the plan has looked at so many tasks that it begins no other search for room.
+    /// Returns true if the plan begins no other victim search.
     pub fn spent(&self) -> bool {
         self.examined > TASKS_EXAMINED_MAX || self.full()
     }
 
-    /// Whether a task gives way already.
+    /// Returns true if a task is a victim already.
     pub fn has(&self, task: TaskId) -> bool {
         self.tasks.contains_key(&task)
     }
@@ -141,7 +144,7 @@ impl Evictions {
         self.of_job.get(&job).copied().unwrap_or(0)
     }
 
-    /// Tasks of a node give way.
+    /// Adds victims on a node.
     pub fn added(&mut self, node: u32, victims: &[Victim]) {
         if !victims.is_empty() {
             self.log.push(node);
@@ -155,7 +158,7 @@ impl Evictions {
         }
     }
 
-    /// They do not after all.
+    /// Removes victims: their preemptor's gang did not fit.
     pub fn removed(&mut self, victims: &[Victim]) {
         let tasks: BTreeSet<TaskId> = victims.iter().map(|victim| victim.task).collect();
         for task in tasks.into_iter().filter(|task| self.tasks.remove(task).is_some()) {

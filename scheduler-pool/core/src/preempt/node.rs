@@ -1,4 +1,4 @@
-//! Victims on one node: as few as possible, the least important first.
+//! The victims on one node: as few as possible, the least important first.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -13,33 +13,33 @@ use crate::filter::{copies, fits, refusals_fixed};
 use crate::overlay::PlanOverlay;
 use crate::tables::{ResidentTask, Stand, StretchCapacity};
 
-/// Room on a node that is made by evictions.
+/// A node that takes the task after evictions.
 #[derive(Clone, Debug)]
 pub(crate) struct Offer {
     pub cost: PreemptionCost,
     pub node: u32,
     pub victims: Vec<HypotheticalRemoval>,
-    /// Whether the room is there only when the victims, or others that are on their way out, are gone.
+    /// True if the task must wait until the victims, or other leaving tasks, have gone.
     pub held: bool,
 }
 
-/// What was asked of a node.
+/// What evictions on a node can do for a task.
 #[derive(Clone, Debug)]
 pub(crate) enum NodeAnswer {
     Offer(Offer),
     /// No eviction helps.
     Never,
-    /// Some would, but for tasks that have only just started.
+    /// Evictions would help if some tasks had not only just started.
     Protected,
 }
 
-/// How many evictions of a job its budget lets pass still; `None`: it has no budget.
+/// How many more evictions of a job its budget allows; `None` if it has no budget.
 fn budget_left(work: &PlanOverlay<'_>, evictions: &Evictions, job: JobId) -> Option<u32> {
     let left = work.tables.jobs.get(&job)?.disruptions_left()?;
     Some(left.saturating_sub(evictions.of_job(job)))
 }
 
-/// Thousandths of a node's processor time and memory that a task has, times the seconds it has run.
+/// The seconds that a task has run, times the thousandths of the node's processor time and memory that it has.
 fn work_lost(work: &PlanOverlay<'_>, node: u32, removal: &HypotheticalRemoval, now_ms: i64) -> u64 {
     if removal.resident.stand == Stand::Holds {
         return 0;
@@ -52,7 +52,7 @@ fn work_lost(work: &PlanOverlay<'_>, node: u32, removal: &HypotheticalRemoval, n
     u64::try_from((share(0) + share(1)) * seconds).unwrap_or(u64::MAX)
 }
 
-/// Those of a node that may give way, and whether any was left out since it has only just started.
+/// The tasks of a node that may be evicted, and whether any was left out because it has only just started.
 fn candidates(
     work: &PlanOverlay<'_>,
     evictions: &Evictions,
@@ -85,12 +85,11 @@ fn candidates(
     (lower, protected)
 }
 
-/// Who is spared before whom: by priority, whether within the budget of its job, how far its queue is beyond its
-/// guarantee, work that would be lost, id.
+/// The order in which tasks are spared: by priority, budget, the excess of their queue, lost work, id.
 type Rank = (Reverse<u16>, bool, u64, Reverse<u64>, TaskId);
 
-/// Puts those first that are to be spared first: of the highest priority, beyond their job's budget, that have done
-/// most.
+/// Sorts tasks so that those to be spared first come first: the highest priority, then those beyond their job's budget,
+/// then those that have done most work.
 fn sparing_order(
     work: &PlanOverlay<'_>,
     evictions: &Evictions,
@@ -102,7 +101,7 @@ fn sparing_order(
         .into_iter()
         .map(|removal| (removal.resident.priority, work_lost(work, node, &removal, now_ms), removal))
         .collect();
-    // The budget goes to those that matter least.
+    // The budget covers the least important tasks of a job.
     known.sort_by_key(|(priority, lost, removal)| (*priority, *lost, removal.task));
     let mut left: BTreeMap<JobId, Option<u32>> = BTreeMap::new();
     let mut ranked: Vec<(Rank, HypotheticalRemoval)> = Vec::with_capacity(known.len());
@@ -144,7 +143,7 @@ fn cost(
     }
 }
 
-/// What evictions on a node can do for a task. Leaves `work` as it was.
+/// Returns what evictions on a node can do for a task. Leaves `overlay` as it was.
 pub(crate) fn offer_of(
     work: &mut PlanOverlay<'_>,
     evictions: &mut Evictions,
@@ -154,7 +153,7 @@ pub(crate) fn offer_of(
     let asked =
         StretchCapacity { cpu_millis: ask.requirement.amount(0), memory_bytes: ask.requirement.amount(1) };
     let fixed = refusals_fixed(work.nodes, ask.requirement, node, ControlFlow::Break);
-    // What is kept of a node knows nothing of evictions by this plan.
+    // The table's maximum does not know about evictions of this plan.
     let plain = !evictions.nodes.contains(&node);
     if fixed.is_break() || (plain && !work.nodes.node_reclaimable(node, ask.bound(), asked)) {
         return NodeAnswer::Never;
@@ -175,8 +174,8 @@ pub(crate) fn offer_of(
     NodeAnswer::Offer(Offer { cost, node, victims, held })
 }
 
-/// How many tasks that all ask for this a node would have room for together, once everything there has gone that may be
-/// made to or leaves anyway. Rules between tasks are as they are in `ask`. Leaves `work` as it was.
+/// How many equal tasks a node could hold after every possible eviction and departure. Rules between tasks stay as
+/// `ask` has them. Leaves `overlay` as it was.
 pub(crate) fn copies_at_most(
     work: &mut PlanOverlay<'_>,
     evictions: &mut Evictions,
@@ -193,8 +192,8 @@ pub(crate) fn copies_at_most(
     lifted(work, node, &removals, |work| copies(work, ask.requirement, node, ask.now_ms))
 }
 
-/// The fewest that have to go, such that each queue that gives something back keeps what it is guaranteed. Where those
-/// that matter least are too much for that together, the largest are taken instead.
+/// The fewest victims with which every queue keeps its guarantee. If evicting the least important tasks would break a
+/// guarantee, the largest tasks are tried instead.
 fn victims(
     work: &mut PlanOverlay<'_>,
     ask: &PreemptionRequest<'_>,
@@ -213,7 +212,7 @@ fn victims(
     victims_fewest(work, ask, node, &ordered).filter(|found| all_give(work, claim, found))
 }
 
-/// The fewest that have to go, in that all others are spared one after another as long as the task still fits.
+/// The fewest victims: every other task is spared, one after another, as long as the preemptor still fits.
 fn victims_fewest(
     work: &mut PlanOverlay<'_>,
     ask: &PreemptionRequest<'_>,
@@ -237,7 +236,8 @@ fn victims_fewest(
     Some(victims)
 }
 
-/// Whether it has to wait: for a victim that runs, or since those that only wait for their place do not give up enough.
+/// Returns true if the task must wait: for a running victim, or because the tasks that leave at once do not free
+/// enough.
 fn held(
     work: &mut PlanOverlay<'_>,
     ask: &PreemptionRequest<'_>,

@@ -1,4 +1,4 @@
-//! Supposing that tasks had left a node, and taking it back.
+//! Hypothetical removals: a victim search takes tasks off a node on trial, and puts them back.
 
 use borough_model::node::leave_due_ms;
 use borough_model::{JobId, TaskId};
@@ -12,12 +12,12 @@ use crate::tables::{ResidentTask, Stand};
 
 type Demand = SmallVec<[(usize, u64); 6]>;
 
-/// A task that may be supposed away from its node.
+/// A task that a victim search may take off its node on trial.
 #[derive(Clone, Debug)]
 pub(crate) struct HypotheticalRemoval {
     pub task: TaskId,
     pub resident: ResidentTask,
-    /// How far its queue is beyond its guarantee, where it is claimed from that; `None`: it gives way to a higher
+    /// How far its queue is above its guarantee, if it is evicted by a claim. `None` if it is evicted for a higher
     /// priority, or leaves anyway.
     pub claimed: Option<u64>,
     demand: Demand,
@@ -35,7 +35,7 @@ impl HypotheticalRemoval {
         Some(Self { task, resident, claimed, demand })
     }
 
-    /// What it takes of a dimension.
+    /// The amount that it takes of a dimension.
     pub fn amount(&self, dimension: usize) -> u64 {
         self.demand.iter().find(|&&(known, _)| known == dimension).map_or(0, |&(_, amount)| amount)
     }
@@ -45,17 +45,17 @@ impl HypotheticalRemoval {
         work.supposed_free(node, &self.demand, away);
     }
 
-    /// The same, and counts it among the tasks that rules speak of, or no longer.
+    /// As [`Self::remove`], and takes it out of the terms that count it.
     pub fn suppose_counted(&self, work: &mut PlanOverlay<'_>, node: u32, away: bool) {
         self.suppose(work, node, away);
         work.supposed_counted(self.task.job, node, !away);
     }
 }
 
-/// The tasks of a node that are on their way out, those that give way by this plan among them: without those that leave
-/// at once, and with them.
+/// The leaving tasks of a node, this plan's victims among them. First those that leave with delay, then those that
+/// leave at once.
 ///
-/// What should be gone by now and is not cannot be ended: it makes room for nobody.
+/// A task that should be gone by now cannot be ended. It frees nothing for anybody.
 pub(crate) fn leaving(
     work: &PlanOverlay<'_>,
     evictions: &Evictions,
@@ -85,8 +85,8 @@ fn overdue(work: &PlanOverlay<'_>, job: JobId, resident: &ResidentTask, now_ms: 
         && spec.is_some_and(|spec| now_ms >= leave_due_ms(resident.leaves_since_ms, spec))
 }
 
-/// Asks something of a node as if these tasks had left it, and supposes them back. The rules between tasks do not count
-/// them either way: whoever supposes victims away for good has said so.
+/// Asks a question about a node without these tasks, and puts them back. Rules between tasks do not change here: the
+/// caller takes victims out of the terms itself.
 pub(crate) fn lifted<'a, T>(
     work: &mut PlanOverlay<'a>,
     node: u32,
@@ -99,14 +99,15 @@ pub(crate) fn lifted<'a, T>(
     answer
 }
 
-/// The larger of the parts of a node's processor time and memory that a task has, in thousandths.
+/// The larger of the two parts of a node's processor time and memory that a task has, in thousandths.
 pub(super) fn part_of_node(work: &PlanOverlay<'_>, node: u32, removal: &HypotheticalRemoval) -> u64 {
     let of =
         |dimension| removal.amount(dimension).saturating_mul(1000) / work.nodes.limit(dimension, node).max(1);
     of(0).max(of(1))
 }
 
-/// Whether all of them can go together, and every queue from which something is claimed keeps what it is guaranteed.
+/// Returns true if all victims can go together, so that every queue from which something is claimed keeps its
+/// guarantee.
 pub(super) fn all_give(work: &PlanOverlay<'_>, claim: &Claim, victims: &[HypotheticalRemoval]) -> bool {
     let given = |victim: &HypotheticalRemoval| -> Option<Given<'_>> {
         let (turn, resources) = work.held_by(victim.task)?;

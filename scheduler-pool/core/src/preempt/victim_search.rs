@@ -1,4 +1,4 @@
-//! The search for a node where a class of tasks can have room by evictions: as far as there is enough to choose from.
+//! The victim search: the nodes where evictions let a task of a class in, until there are enough to choose from.
 
 use std::collections::BTreeMap;
 
@@ -11,28 +11,28 @@ use crate::overlay::PlanOverlay;
 use crate::seed::mixed;
 use crate::tables::{CellTables, STRETCH, StretchCapacity};
 
-/// In cells of so many nodes all are compared.
+/// In cells of at most this many nodes all are compared.
 const NODES_ALL_MAX: usize = 200;
 
-/// In larger ones as many as there are tasks of the class, and so many more (Gödel, SoCC 2023, §4.2).
+/// In larger ones the search collects as many offers as the class has tasks, and this many more (Gödel, SoCC 2023,
+/// §4.2).
 const NODES_BEYOND: usize = 50;
 
-/// What was found for one shape, and those that it may take the place of.
+/// The offers for one shape and scope.
 #[derive(Clone, Debug)]
 pub(crate) struct VictimSearch {
     order: NodeOrder,
-    /// The next rank to be looked at.
+    /// The next rank to examine.
     rank: usize,
-    /// How many nodes are to be found.
+    /// How many offers the search collects.
     enough: usize,
     offers: BTreeMap<PreemptionCost, Offer>,
-    /// Nodes to be looked at again, since something was taken of them.
+    /// Nodes to examine again, because something was taken from them.
     again: Vec<u32>,
-    /// How much of the evictions of the plan it has seen.
+    /// The length of the plan's eviction log that it has followed.
     log_at: usize,
-    /// The plan's generation when it began.
     pub generation: u32,
-    /// Whether some node would do but for tasks that have only just started.
+    /// True if some node would do if its tasks had not only just started.
     pub protected: bool,
 }
 
@@ -59,12 +59,12 @@ impl VictimSearch {
         }
     }
 
-    /// Whether nothing has happened since that could have made room for it.
+    /// Returns true if it has seen every eviction of the plan.
     pub fn up_to_date(&self, evictions: &Evictions) -> bool {
         self.log_at == evictions.log.len()
     }
 
-    /// The node where room is made at the least cost.
+    /// The offer with the least cost.
     pub fn best(
         &mut self,
         work: &mut PlanOverlay<'_>,
@@ -90,7 +90,7 @@ impl VictimSearch {
         }
         loop {
             let (known, offer) = self.offers.pop_first()?;
-            // What others of the plan took, or whom they evict, may have made it dearer.
+            // Other tasks of the plan may have made it more expensive since.
             match offer_of(work, evictions, ask, offer.node) {
                 NodeAnswer::Offer(offer) if offer.cost <= known => {
                     self.again.push(offer.node);
@@ -116,7 +116,7 @@ impl VictimSearch {
         }
     }
 
-    /// The next node of a stretch in which one might have room.
+    /// The next node of a stretch that could have enough capacity after evictions.
     fn next(&mut self, work: &PlanOverlay<'_>, bound: u32, asked: StretchCapacity) -> Option<u32> {
         loop {
             let (position, end) = self.order.position(self.rank)?;
@@ -130,7 +130,8 @@ impl VictimSearch {
     }
 }
 
-/// Whether no eviction anywhere helps, as the cell is without any plan; and whether time alone could change that.
+/// Returns `Some` if no eviction on any node helps, with the cell as it is without any plan. The value is true if time
+/// alone could change that.
 pub(crate) fn helps_nowhere(
     tables: &CellTables,
     (requirement, asked): (&Requirement, &Resources),

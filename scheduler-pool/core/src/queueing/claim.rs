@@ -1,8 +1,9 @@
-//! Reclaim between queues: a queue that has less than it is guaranteed takes back what others have beyond their guarantees.
+//! Reclaim between queues. A queue below its guarantee takes back what other queues have above theirs.
 //!
-//! Two queues compete where their paths part: there the one of the claimant, with what is claimed, has no more than it is
-//! guaranteed, and the one of whoever gives way, and each that it is in below that place, keeps what it is guaranteed. So who
-//! gave way has nothing to claim from who took its place, and nothing goes back and forth.
+//! Two queues compete at the children of their lowest common ancestor. The claimant's child there must stay within its
+//! guarantee after the claim. The victim's child there, and every queue below it on the victim's path, must keep its
+//! own guarantee. So an evicted task has nothing to claim from the task that took its place, and no task goes back and
+//! forth.
 
 use std::collections::BTreeMap;
 
@@ -13,17 +14,18 @@ use super::policy::Turn;
 use super::share::{Shares, amounts_add, amounts_take};
 use super::usage::Amounts;
 
-/// What a task may claim for the queues that it is in.
+/// The claim of a task on behalf of its queues.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
-    /// Who gives way to it has a priority below this.
+    /// Every victim has a priority below this.
     pub below: u32,
-    /// Its queue and those that it is in, the top at the end; each with whether it may take from its siblings.
+    /// Its queue and the ancestors, the root last. The flag says whether that queue may take from its siblings.
     path: SmallVec<[(usize, bool); 6]>,
 }
 
 impl Claim {
-    /// Whether the queue of its path right below a place may take from its siblings; `None`: the place is not on its path.
+    /// Returns whether the queue of its path right below a place may take from its siblings. `None` if the place is not
+    /// on its path.
     fn takes_below(&self, place: usize) -> Option<bool> {
         let at = self.path.iter().position(|&(known, _)| known == place)?;
         at.checked_sub(1).and_then(|child| self.path.get(child)).map(|&(_, takes)| takes)
@@ -38,20 +40,20 @@ impl Claim {
 /// to a higher priority.
 pub(crate) type Given<'a> = (&'a Turn, &'a Resources, bool);
 
-/// A queue that is guaranteed something.
+/// A queue with a guarantee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Guaranteed {
     /// Its number, from 1.
     pub queue: u32,
-    /// What it has, in millionths of the cell.
+    /// Its present share, in millionths of the cell.
     pub share: u64,
-    /// Whether it has less than it is guaranteed, and with what is asked for not more.
+    /// True if it is below its guarantee, and would not exceed it with the task.
     pub lacks: bool,
 }
 
 impl Shares {
-    /// The queue for which something is taken back where a task asks for so much, from below; where there is none the lowest that
-    /// is guaranteed anything.
+    /// The queue that reclaims for a task: the lowest that is below its guarantee. If none is, the lowest that has a
+    /// guarantee.
     pub fn guarantee(&self, turn: &Turn, asked: &Resources) -> Option<Guaranteed> {
         let asked = self.totals.amounts(asked);
         let &leaf = self.places.get(turn)?;
@@ -63,8 +65,8 @@ impl Shares {
         Some(Guaranteed { queue, share, lacks: lacking.is_some() })
     }
 
-    /// What a task that asks for so much may claim; `None`: every queue that it is in has what it is guaranteed, or would have
-    /// more with it, or nobody that it competes with has more.
+    /// The claim of a task with this request. `None` if no queue on its path may take for it, or if no queue that it
+    /// competes with has more than its guarantee.
     pub fn claim(&self, turn: &Turn, asked: &Resources, below: u32) -> Option<Claim> {
         let &place = self.places.get(turn)?;
         let asked = self.totals.amounts(asked);
@@ -79,8 +81,8 @@ impl Shares {
         self.branches.iter().enumerate().any(gives).then_some(claim)
     }
 
-    /// How far a queue is beyond its guarantee where it competes with a claimant, in millionths of the cell over its weight;
-    /// `None`: it is not, or with so much less it, or one in it that has it, would have less than it is guaranteed.
+    /// How far a queue is above its guarantee where it competes with a claimant, in millionths of the cell over its
+    /// weight. `None` if it is not, or if losing `less` would put it, or a queue on its path, below a guarantee.
     pub fn excess(&self, claim: &Claim, turn: &Turn, less: &Resources) -> Option<u64> {
         let less = self.totals.amounts(less);
         let mut at = *self.places.get(turn)?;
@@ -101,7 +103,7 @@ impl Shares {
         }
     }
 
-    /// Whether all of them can go together: each queue from which something is claimed keeps what it is guaranteed.
+    /// Returns true if all victims can go together: each queue from which something is claimed keeps its guarantee.
     pub fn all_give(&self, claim: &Claim, given: &[Given<'_>]) -> bool {
         let mut less: BTreeMap<usize, Amounts> = BTreeMap::new();
         let mut claimed = Vec::new();
@@ -121,12 +123,12 @@ impl Shares {
         })
     }
 
-    /// The place and those above it, the top at the end.
+    /// The place and its ancestors, the root last.
     fn path(&self, place: usize) -> impl Iterator<Item = usize> {
         std::iter::successors(Some(place), |&place| self.branches.get(place)?.parent)
     }
 
-    /// Whether a queue has less than it is guaranteed, and with so much more not more.
+    /// Returns true if a queue is below its guarantee and would not exceed it with `asked` more.
     fn takes(&self, place: usize, asked: &Amounts) -> bool {
         let Some(branch) = self.branches.get(place) else { return false };
         let mut with = branch.held.clone();

@@ -1,4 +1,5 @@
-//! Whose turn it is among those of one priority: a policy, and for shares the tree in which they are counted.
+//! The queueing policies: which of several tasks of one priority is placed first. For shares, the tree in which they
+//! are counted.
 
 mod claim;
 mod policy;

@@ -8,21 +8,21 @@ use borough_model::Name;
 use borough_model::queue::{QueueSpec, WEIGHT_MAX, queue_of_job};
 use serde::{Deserialize, Serialize};
 
-/// Whose turn it is among those of one priority.
+/// Which of several tasks of one priority is placed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum QueueingPolicy {
-    /// Each user in turn, a task at a time.
+    /// One task of each user, round and round.
     #[default]
     RoundRobin,
-    /// Who submitted first.
+    /// The oldest submission first.
     Fifo,
     /// The user whose dominant share of the cell is smallest (dominant resource fairness).
     Drf,
-    /// The same, each user's share over its weight.
+    /// As `Drf`, with each user's share divided by its weight.
     FairShare,
-    /// The queue that is furthest below what it is guaranteed, else the one whose share over its weight is smallest, from the
-    /// top of the hierarchy down.
+    /// The queue that is furthest below its guarantee. If none is below, the one with the smallest share over its
+    /// weight. Decided from the root of the hierarchy down.
     Hierarchical,
 }
 
@@ -35,12 +35,12 @@ const POLICIES: [(&str, QueueingPolicy); 5] = [
 ];
 
 impl QueueingPolicy {
-    /// Its name in settings and tools.
+    /// The policy's name in settings and tools.
     pub fn name(self) -> &'static str {
         POLICIES.iter().find(|&&(_, policy)| policy == self).map_or("", |&(name, _)| name)
     }
 
-    /// Whether turns go by what is already held.
+    /// Returns true if the policy goes by present shares.
     pub(crate) fn shares(self) -> bool {
         matches!(self, Self::Drf | Self::FairShare | Self::Hierarchical)
     }
@@ -50,15 +50,15 @@ impl QueueingPolicy {
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Queueing {
-    /// Whose turn it is.
+    /// The policy.
     pub policy: QueueingPolicy,
     /// Weights of users under `fair-share`; the others have 1.
     pub weights: BTreeMap<Name, u32>,
-    /// The queues under `hierarchical`, as they are written down.
+    /// The queues under `hierarchical`, in the order of the settings.
     pub queues: Vec<QueueSpec>,
 }
 
-/// Why a text names no queueing policy: each says what would be accepted.
+/// Why a text names no queueing policy. Each error lists the accepted values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueueingError {
     /// Take one of the names that are listed.
@@ -123,7 +123,7 @@ impl fmt::Display for Queueing {
     }
 }
 
-/// Who takes turns with whom: users, or queues; 0 stands for all that are in none.
+/// The user or the queue that takes a turn; queue 0 stands for all jobs outside of every queue.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Turn {
     /// The number of a queue, from 1.
@@ -132,12 +132,12 @@ pub(crate) struct Turn {
 }
 
 impl Queueing {
-    /// The queue of a number, from 1; `None`: what is beside all of them.
+    /// The queue of a number, from 1; `None` for the jobs outside of all queues.
     pub(crate) fn queue_numbered(&self, number: u32) -> Option<&QueueSpec> {
         self.queues.get(usize::try_from(number).ok()?.checked_sub(1)?)
     }
 
-    /// With whom a job of a user takes turns, which names this queue or none.
+    /// The turn that a job takes, by its user and the queue that it names.
     pub(crate) fn turn_of(&self, user: &Name, queue: Option<&str>) -> Turn {
         match self.policy {
             QueueingPolicy::RoundRobin | QueueingPolicy::Drf | QueueingPolicy::FairShare => {

@@ -1,6 +1,6 @@
-//! Shares in a tree: whose turn it is, from the top down. Users under dominant resource fairness (Ghodsi et al., NSDI
-//! 2011, section 4) are leaves right under the top; queues are a hierarchy, whose guarantees go first (as capacity
-//! queues do).
+//! Shares in a tree decide whose turn it is, from the root down. Users under dominant resource fairness (Ghodsi et al.,
+//! NSDI 2011, section 4) are leaves below the root. Queues form a hierarchy in which guarantees come first, as in
+//! YARN's capacity scheduler.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,17 +10,17 @@ use borough_model::queue::SHARE_WHOLE;
 use super::policy::{Queueing, QueueingPolicy, Turn};
 use super::usage::{Amounts, CellTotals, Usage, WHOLE};
 
-/// Who goes first among siblings, the smallest first: those below their guarantee, by how much of it they have; then
-/// the others, by their share over their weight; equal ones by chance.
+/// The order among siblings, the smallest first. Those below their guarantee come first, by the part of it that they
+/// have. The others follow, by their share over their weight. Chance breaks ties.
 type Rank = (bool, u64, u64);
 
-/// One place in the tree.
+/// A node of the tree: the root, a queue or a user.
 #[derive(Clone, Debug)]
 pub(super) struct Branch {
     pub parent: Option<usize>,
     /// Children that have work waiting.
     children: BTreeSet<(Rank, usize)>,
-    /// Its place among its parent's children, while work waits in it.
+    /// Its rank among its parent's children, while work waits in it.
     rank: Option<Rank>,
     pub held: Amounts,
     pub weight: u64,
@@ -30,7 +30,7 @@ pub(super) struct Branch {
     chance: u64,
 }
 
-/// A queue that may have no more.
+/// A queue that would exceed its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limited {
     /// Its number, from 1.
@@ -39,14 +39,14 @@ pub(crate) struct Limited {
     pub share: u64,
 }
 
-/// The shares of those who have work waiting, and of the queues they are in.
+/// The shares of all users and queues, and which of them have work waiting.
 #[derive(Clone, Debug)]
 pub(crate) struct Shares {
     pub(super) totals: CellTotals,
     pub(super) branches: Vec<Branch>,
-    /// The branch of each that takes turns.
+    /// The branch of each turn.
     pub(super) places: BTreeMap<Turn, usize>,
-    /// Lanes by branch.
+    /// The waiting lane of each branch.
     lanes: BTreeMap<usize, usize>,
 }
 
@@ -76,7 +76,7 @@ impl Branch {
 }
 
 impl Shares {
-    /// What everybody holds now. `chance` tells equal ones apart, another way with each batch.
+    /// The shares as they are now. `chance` breaks ties, differently in each batch.
     pub fn new(
         queueing: &Queueing,
         usage: &Usage,
@@ -96,7 +96,7 @@ impl Shares {
         shares
     }
 
-    /// The queues, each below the one it is in. Parents are put before their children: a path is longer than its
+    /// Adds the queues, parents before children. Sorting by the length of the path does that: a path is longer than its
     /// parent's.
     fn queues_put(&mut self, queueing: &Queueing, chance: &impl Fn(&Turn) -> u64) {
         let per_mille = |part: u32| u64::from(part) * (WHOLE / u64::from(SHARE_WHOLE));
@@ -129,14 +129,14 @@ impl Shares {
         self.branches.len() - 1
     }
 
-    /// A lane has work waiting.
+    /// Adds a lane with waiting work.
     pub fn lane_put(&mut self, queueing: &Queueing, turn: &Turn, lane: usize, chance: impl Fn(&Turn) -> u64) {
         let place = self.place(queueing, turn, &chance);
         self.lanes.insert(place, lane);
         self.waiting(place);
     }
 
-    /// A branch has work waiting, and so all above it.
+    /// Marks a branch and its ancestors as having work.
     fn waiting(&mut self, place: usize) {
         let mut at = Some(place);
         while let Some(place) = at {
@@ -164,7 +164,7 @@ impl Shares {
         }
     }
 
-    /// Nothing is left of a lane, or it may have no more.
+    /// Removes a lane: it is empty, or its queue may have no more.
     pub fn lane_done(&mut self, turn: &Turn) {
         let Some(&place) = self.places.get(turn) else { return };
         self.lanes.remove(&place);
@@ -184,7 +184,7 @@ impl Shares {
         }
     }
 
-    /// Somebody is given so much more.
+    /// Adds a placement to the shares of a user or queue and of its ancestors.
     pub fn given(&mut self, turn: &Turn, resources: &Resources) {
         self.moved(turn, resources, true);
     }
@@ -215,7 +215,7 @@ impl Shares {
         }
     }
 
-    /// The queue that would go beyond its limit, were somebody given so much more.
+    /// The queue that `resources` more would take beyond its limit.
     pub fn limited(&self, turn: &Turn, resources: &Resources) -> Option<Limited> {
         let amounts = self.totals.amounts(resources);
         let mut at = self.places.get(turn).copied();
@@ -233,7 +233,7 @@ impl Shares {
     }
 }
 
-/// What is left of what is held without so much.
+/// Subtracts amounts, down to zero.
 pub(super) fn amounts_take(held: &mut Amounts, less: &Amounts) {
     held.iter_mut().zip(less).for_each(|(held, &less)| *held = held.saturating_sub(less));
 }

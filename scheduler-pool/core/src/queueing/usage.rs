@@ -1,4 +1,4 @@
-//! What users or queues hold of a cell, counted as tasks come and go, and what there is to hold.
+//! The resources that users and queues hold, updated as tasks come and go, and the totals of the cell.
 
 use std::collections::BTreeMap;
 
@@ -9,22 +9,22 @@ use super::policy::Turn;
 /// Processor time, memory and disk; kinds of device follow.
 const FIXED: usize = 3;
 
-/// A whole share.
+/// The share of the complete cell, in millionths.
 pub(crate) const WHOLE: u64 = 1_000_000;
 
-/// Amounts of each of them, in the order of [`CellTotals`].
+/// Amounts per resource, in the order of [`CellTotals`].
 pub(crate) type Amounts = SmallVec<[u64; 4]>;
 
-/// What there is of each resource, over the nodes that take tasks.
+/// The total of each resource over the nodes that take tasks.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct CellTotals {
     fixed: [u64; FIXED],
-    /// Kinds of device, with how much there is of each.
+    /// Kinds of device with their totals.
     kinds: Vec<(String, u64)>,
 }
 
 impl CellTotals {
-    /// Of processor time, memory and disk, and of each kind of device.
+    /// The totals of processor time, memory and disk, and of each kind of device.
     pub fn new(fixed: [u64; FIXED], kinds: Vec<(String, u64)>) -> Self {
         Self { fixed, kinds }
     }
@@ -36,7 +36,7 @@ impl CellTotals {
         fixed.into_iter().chain(self.kinds.iter().map(of_kind)).collect()
     }
 
-    /// The dominant share of amounts: the largest of their parts of what there is, in millionths.
+    /// The dominant share: the largest part of a total, in millionths.
     pub fn share(&self, amounts: &Amounts) -> u64 {
         let totals = self.fixed.iter().copied().chain(self.kinds.iter().map(|&(_, total)| total));
         let part = |(&amount, total): (&u64, u64)| {
@@ -47,7 +47,7 @@ impl CellTotals {
     }
 }
 
-/// What each holds.
+/// The resources of each user or queue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Usage(BTreeMap<Turn, Resources>);
 
@@ -77,7 +77,7 @@ impl Usage {
         }
     }
 
-    /// All that hold anything.
+    /// Every user or queue that holds anything.
     pub fn all(&self) -> impl Iterator<Item = (&Turn, &Resources)> {
         self.0.iter()
     }

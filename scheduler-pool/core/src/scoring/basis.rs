@@ -1,5 +1,5 @@
-//! What a policy knows of the whole cell: means and maxima over its nodes, rounded so that small changes change
-//! nothing, and what its tasks ask of cards.
+//! The facts of the whole cell that policies use: means and maxima over its nodes, and what its tasks ask of cards.
+//! Means are rounded, so that small changes of the cell leave scores as they are.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -10,19 +10,19 @@ use smallvec::SmallVec;
 use super::{Mix, MixCache};
 use crate::tables::{CellTables, NodeGate, NodeTable};
 
-/// What a policy has made of the cell for one class. Two that are equal score every node alike.
+/// The facts of the cell for one class. Two equal bases score every node alike.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub(crate) struct Basis {
-    /// Numbers whose meaning is the policy's, such as a weight for each dimension asked for.
+    /// Numbers of the policy's own meaning, such as a weight for each requested dimension.
     pub amounts: SmallVec<[u64; 6]>,
-    /// What the tasks of the cell ask of cards.
+    /// The card requests of the cell's tasks.
     pub mix: Option<Arc<Mix>>,
 }
 
-/// Bits of a mean that count: it is known to within a sixty-fourth.
+/// A mean has this many significant bits: it is exact to within a sixty-fourth.
 const BITS: u32 = 7;
 
-/// A cell's figures, each made when it is first asked for.
+/// The statistics of a cell, each computed on first use.
 pub(crate) struct CellStats<'a> {
     tables: &'a CellTables,
     nodes: &'a NodeTable,
@@ -30,12 +30,12 @@ pub(crate) struct CellStats<'a> {
     most: RefCell<BTreeMap<usize, u64>>,
     tasks: OnceCell<u64>,
     mix: OnceCell<Option<Arc<Mix>>>,
-    /// The mix of an earlier plan, then of this one.
+    /// The mix of an earlier plan, and after its first use that of this one.
     kept: RefCell<MixCache>,
 }
 
 impl<'a> CellStats<'a> {
-    /// Of a tables; `kept` is what [`CellStats::kept`] gave after an earlier plan.
+    /// Statistics of these tables. `mix_cache` is what [`CellStats::into_mix_cache`] gave after an earlier plan.
     pub fn new(tables: &'a CellTables, kept: MixCache) -> Self {
         Self {
             tables,
@@ -48,7 +48,7 @@ impl<'a> CellStats<'a> {
         }
     }
 
-    /// What the next plan may begin with.
+    /// The cache for the next plan.
     pub fn kept(self) -> MixCache {
         self.kept.into_inner()
     }
@@ -64,31 +64,31 @@ impl<'a> CellStats<'a> {
         rounded(u64::try_from(sum / count.max(1)).unwrap_or(u64::MAX))
     }
 
-    /// The mean of what is free of a dimension, over the nodes that take tasks.
+    /// The mean free amount of a dimension, over the nodes that take tasks.
     pub fn free_mean(&self, dimension: usize) -> u64 {
         let free = |node| self.nodes.limit(dimension, node).saturating_sub(self.nodes.used(dimension, node));
         *self.free.borrow_mut().entry(dimension).or_insert_with(|| self.mean(free))
     }
 
-    /// The mean of the tasks on a node, over the nodes that take tasks.
+    /// The mean number of tasks, over the nodes that take tasks.
     pub fn tasks_mean(&self) -> u64 {
         let tasks = |node: u32| self.nodes.tasks.get(node as usize).copied().unwrap_or(0);
         *self.tasks.get_or_init(|| self.mean(|node| u64::from(tasks(node))))
     }
 
-    /// The most that any node has of a dimension, whether it takes tasks or not.
+    /// The largest capacity of any node in a dimension, whether it takes tasks or not.
     pub fn limit_most(&self, dimension: usize) -> u64 {
         let most = || self.nodes.order.iter().map(|&node| self.nodes.limit(dimension, node)).max();
         *self.most.borrow_mut().entry(dimension).or_insert_with(|| most().unwrap_or(0))
     }
 
-    /// What the tasks of the cell ask of cards.
+    /// The card requests of the cell's tasks.
     pub fn mix(&self) -> Option<&Arc<Mix>> {
         self.mix.get_or_init(|| self.kept.borrow_mut().mix(self.tables)).as_ref()
     }
 }
 
-/// A number with its first bits only.
+/// A number cut to its first bits.
 fn rounded(number: u64) -> u64 {
     let length = u64::BITS - number.leading_zeros();
     let dropped = length.saturating_sub(BITS);

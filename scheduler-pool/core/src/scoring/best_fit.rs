@@ -1,4 +1,4 @@
-//! Best fit: the node that is fullest with the task, in sum over the dimensions.
+//! Best fit: the node that is fullest with the task, summed over the dimensions.
 
 use super::{Policy, ScoringContext};
 
@@ -12,7 +12,7 @@ impl Policy for BestFit {
     }
 }
 
-/// What would be promised, in thousandths, summed over the dimensions.
+/// The sum over the dimensions of the used part with the task, in thousandths.
 pub(super) fn fullness(context: &ScoringContext<'_, '_>) -> u32 {
     context.dimensions().into_iter().map(|dimension| context.used_after(dimension)).sum()
 }

@@ -1,6 +1,6 @@
-//! Borg's hybrid: as full as possible with as little as possible stranded, that is, left over in one dimension on a
-//! node that another dimension fills (Borg, EuroSys 2015, section 3.2: "tries to reduce the amount of stranded
-//! resources"). The paper gives no formula; this one is ours.
+//! Borg's hybrid (Borg, EuroSys 2015, section 3.2: "tries to reduce the amount of stranded resources"). It prefers a
+//! full node on which little is stranded. An amount is stranded when it is free but another dimension of the node is
+//! full. The paper gives no formula. This one is ours.
 
 use smallvec::SmallVec;
 
@@ -11,7 +11,7 @@ use super::{Policy, ScoringContext};
 #[derive(Debug)]
 pub(super) struct BorgHybrid;
 
-/// More than anything that could be stranded, so that the difference never goes below zero.
+/// More than the largest stranded sum, so that the difference is never negative.
 const ABOVE: u32 = 1 << 20;
 
 impl Policy for BorgHybrid {

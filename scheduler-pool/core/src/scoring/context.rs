@@ -1,4 +1,4 @@
-//! What a policy sees of a node: what is promised of it as the plan stands, before the task and with it.
+//! The view of a node that policies score: its used amounts as the plan has left it, before the task and with it.
 
 use smallvec::SmallVec;
 
@@ -13,7 +13,7 @@ pub(crate) const FULL: u32 = 1000;
 /// Processor and memory, which every node is scored by.
 const DIMENSIONS_ALWAYS: [usize; 2] = [0, 1];
 
-/// One node in the eyes of a policy.
+/// One node, as a policy sees it.
 pub(crate) struct ScoringContext<'w, 'a> {
     pub work: &'w PlanOverlay<'a>,
     pub requirement: &'w Requirement,
@@ -23,20 +23,21 @@ pub(crate) struct ScoringContext<'w, 'a> {
 }
 
 impl ScoringContext<'_, '_> {
-    /// The dimensions that a node is scored by: processor, memory, and what else is asked for.
+    /// The scored dimensions: processor, memory, and every other requested one.
     pub fn dimensions(&self) -> SmallVec<[usize; 6]> {
         let asked = self.requirement.demand.iter().map(|&(dimension, _)| dimension);
         let asked = asked.filter(|dimension| !DIMENSIONS_ALWAYS.contains(dimension));
         DIMENSIONS_ALWAYS.into_iter().chain(asked).collect()
     }
 
-    /// The part of `amount` in a dimension of the node, in thousandths, rounded down: small changes change nothing.
+    /// The part of `amount` in a dimension of the node, in thousandths, rounded down so that small changes do not
+    /// change scores.
     fn share(&self, dimension: usize, amount: u64) -> u32 {
         let limit = self.work.nodes.limit(dimension, self.node);
         if limit == 0 {
             return 0;
         }
-        // Nearly always in 64 bits: a division of 128 is many times as dear, and this is asked for every node scored.
+        // Mostly in 64 bits: a 128-bit division is many times slower, and every scored node needs this one.
         let share = match amount.checked_mul(u64::from(FULL)) {
             Some(thousandths) => thousandths / limit,
             None => amount / (limit / u64::from(FULL)).max(1),
@@ -44,25 +45,24 @@ impl ScoringContext<'_, '_> {
         u32::try_from(share).unwrap_or(u32::MAX)
     }
 
-    /// What is promised of a dimension now.
+    /// The used part of a dimension now, in thousandths.
     pub fn used(&self, dimension: usize) -> u32 {
         self.share(dimension, self.work.used(dimension, self.node)).min(FULL)
     }
 
-    /// What would be promised of it with the task.
+    /// The used part with the task, in thousandths.
     pub fn used_after(&self, dimension: usize) -> u32 {
         let used = self.work.used(dimension, self.node);
         self.share(dimension, used.saturating_add(self.requirement.amount(dimension))).min(FULL)
     }
 
-    /// What would be free of it with the task.
+    /// The free part with the task, in thousandths.
     pub fn free_after(&self, dimension: usize) -> u32 {
         FULL - self.used_after(dimension)
     }
 
-    /// How much of a dimension is expected to be in use with the task, in thousandths of what the node has (which may
-    /// be less than what may be promised of it): what was measured, and what was promised since. Where nothing was
-    /// measured, what is promised.
+    /// The expected use of a dimension with the task, in thousandths of the node's capacity. It is the measured load
+    /// plus what was promised since. Without a measurement it is the promised amount.
     pub fn expected_after(&self, dimension: usize) -> u32 {
         let overcommit = &self.work.tables.settings.overcommit;
         let per_mille = match dimension {
@@ -75,8 +75,8 @@ impl ScoringContext<'_, '_> {
         let (cpu, memory) = measured.map_or(promised, |measured| measured.expected(promised));
         let expected = if dimension == 0 { cpu } else { memory };
         let after = expected.saturating_add(self.requirement.amount(dimension));
-        // A limit is the part of the capacity that may be promised: this is the part of the capacity. In 64 bits where
-        // that will do, as above.
+        // A limit is the capacity times the overcommit, so this divides by the capacity. In 64 bits if possible, as
+        // above.
         let limit = self.work.nodes.limit(dimension, self.node).max(1);
         let share = match after.checked_mul(u64::from(per_mille)) {
             Some(parts) => parts / limit,
@@ -85,18 +85,18 @@ impl ScoringContext<'_, '_> {
         u32::try_from(share).unwrap_or(u32::MAX)
     }
 
-    /// What is free of it now.
+    /// The free part of a dimension now, in thousandths.
     pub fn free(&self, dimension: usize) -> u32 {
         FULL - self.used(dimension)
     }
 
-    /// How much of a dimension is free now, in its own unit.
+    /// The free amount of a dimension now, in its own unit.
     pub fn free_amount(&self, dimension: usize) -> u64 {
         let limit = self.work.nodes.limit(dimension, self.node);
         limit.saturating_sub(self.work.used(dimension, self.node))
     }
 
-    /// Tasks on the node now.
+    /// The number of tasks on the node now.
     pub fn tasks(&self) -> u32 {
         self.work.tasks(self.node)
     }

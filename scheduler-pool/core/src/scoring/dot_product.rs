@@ -1,6 +1,6 @@
-//! Dot product: the node whose free room points least where the task's demand points, each dimension measured by the
-//! largest node of the cell. It is what the published packing experiment calls so ("Beware of Fragmentation", ATC 2023,
-//! section 6.1, after Tetris, SIGCOMM 2014, section 3.1, which takes the most aligned machine instead).
+//! Dot product: the node with free capacity that is least aligned with the task's demand. Each dimension is measured by
+//! the largest node of the cell. The published packing experiment uses this name ("Beware of Fragmentation", ATC 2023,
+//! section 6.1). Tetris (SIGCOMM 2014, section 3.1) takes the most aligned machine instead.
 
 use super::basis::Basis;
 use super::{CellStats, Policy, ScoringContext};
@@ -10,11 +10,11 @@ use crate::filter::Requirement;
 #[derive(Debug)]
 pub(super) struct DotProduct;
 
-/// A whole in the products, so that they stay exact in 64 bits.
+/// One, in the fixed-point numbers of the products. They stay exact in 64 bits.
 const UNIT: u128 = 1 << 14;
 
 impl Policy for DotProduct {
-    /// The most that any node has, per dimension asked for.
+    /// The largest capacity of any node, per requested dimension.
     fn basis(&self, stats: &CellStats<'_>, requirement: &Requirement) -> Basis {
         let most = requirement.demand.iter().map(|&(dimension, _)| stats.limit_most(dimension));
         Basis { amounts: most.collect(), ..Basis::default() }

@@ -1,7 +1,7 @@
-//! Dynamic weights: what is scarce in the cell for this task weighs most, and the node that has most of it free is best
-//! (58's scheduler: demand = request over the mean of what is free, weight = demand over the mean of the demands, score
-//! = sum of free part times ten times weight). A node's use is what its tasks are expected to use, not a reading: here,
-//! what they ask for.
+//! Dynamic weights, after 58's scheduler: the node with most free of the resource that is scarce in the cell for this
+//! task. The demand of a resource is the request over the mean free amount. Its weight is its demand over the mean of
+//! the demands. The score is the sum of free part times ten times weight. The free part counts the tasks' requests and
+//! no measured load.
 
 use smallvec::SmallVec;
 

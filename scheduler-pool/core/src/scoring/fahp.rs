@@ -1,7 +1,7 @@
-//! Weights by fuzzy analytic hierarchy process: the idle parts of processor, memory, disk, network and task slots, each
-//! weighed by what the application presses on in this cell (MRWS, Tsinghua). The construction is the one usual for
-//! complementary fuzzy judgement matrices: f_ij = d_i / (d_i + d_j), made consistent by its row sums, solved for
-//! weights that are not negative and sum to one.
+//! Weights by fuzzy analytic hierarchy process (MRWS, Tsinghua). The score is the idle part of processor, memory, disk,
+//! network and task slots. Each is weighed by how much the task presses on it in this cell. The weights come from the
+//! usual complementary fuzzy judgement matrix: f_ij = d_i / (d_i + d_j), made consistent by its row sums. They are not
+//! negative and sum to one.
 
 use super::basis::Basis;
 use super::context::FULL;
@@ -12,11 +12,11 @@ use crate::filter::Requirement;
 #[derive(Debug)]
 pub(super) struct Fahp;
 
-/// What is compared: processor, memory, disk, network, and slots for tasks.
+/// The criteria: processor, memory, disk, network, and slots for tasks.
 const CRITERIA: usize = 5;
-/// The dimension of each criterion but the last.
+/// The dimension of each criterion except the last.
 const DIMENSIONS: [usize; CRITERIA - 1] = [0, 1, 2, 4];
-/// Tasks that a node is taken to have room for, where nothing says otherwise: what Kubernetes allows by default.
+/// The assumed number of task slots of a node: the default of Kubernetes.
 const SLOTS: u32 = 110;
 /// A weight of one.
 const ONE: f64 = 65_536.0;
@@ -46,7 +46,7 @@ impl Policy for Fahp {
     }
 }
 
-/// The weights of demands: none is negative, and they sum to one.
+/// The weights of demands. None is negative, and they sum to one.
 fn weights(demands: [f64; CRITERIA]) -> [f64; CRITERIA] {
     let n = CRITERIA as f64;
     let compared = |left: f64, right: f64| if left + right > 0.0 { left / (left + right) } else { 0.5 };
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn what_nobody_asks_for_weighs_the_same_as_what_nobody_asks_for() {
         assert!(weights([0.0; CRITERIA]).iter().all(|weight| (weight - 0.2).abs() < 1e-12));
-        // One demand alone: f = 1 against the four others, which are even among themselves.
+        // A single demand: f = 1 against the four others, which are even among themselves.
         let alone = weights([1.0, 0.0, 0.0, 0.0, 0.0]);
         assert!((alone[0] - 0.3).abs() < 1e-12 && (alone[1] - 0.175).abs() < 1e-12, "{alone:?}");
     }

@@ -1,11 +1,11 @@
-//! Fragmentation gradient descent: the node on which the task adds least to what other tasks could not use of its cards
-//! ("Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent", ATC 2023, section
-//! 4).
+//! Fragmentation gradient descent ("Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation
+//! Gradient Descent", ATC 2023, section 4). It takes the node on which the task adds least to the part of the cards
+//! that other tasks cannot use.
 //!
-//! The fragmentation of a node for one kind of task is all that is free of the node's cards where the task does not
-//! fit, and where it does, what is free of those cards that it could not use; that of a node is the mean over the kinds
-//! of task in the cell, by how many there are of each. Between nodes that are even one order decides for all tasks, so
-//! that nodes are filled one after the other. Where no task of the cell uses cards the fullest node is best.
+//! The fragmentation of a node for one kind of task is the free part of its cards that the task cannot use. If the task
+//! does not fit, that is everything free. The fragmentation of a node is the mean over the kinds of task in the cell,
+//! weighed by their number. One order of nodes breaks ties for all tasks, so nodes fill one after the other. If no task
+//! of the cell uses cards, the fullest node is best.
 
 use smallvec::SmallVec;
 
@@ -20,12 +20,12 @@ use crate::overlay::PlanOverlay;
 #[derive(Debug)]
 pub(super) struct Fgd;
 
-/// Nodes that are scored for a class where the cell's tasks use cards.
+/// How many nodes are scored for a class if the cell's tasks use cards.
 const NODES: usize = 2_048;
-/// What no node's fragmentation reaches, in thousandths of a card.
+/// More than the fragmentation of any node, in thousandths of a card.
 const ABOVE: i64 = 1 << 17;
-/// Rises that differ by less than so many thousandths of a card are even. Finer distinctions scatter tasks over nodes
-/// that are as good: on the trace of the paper a tenth packs best, and full resolution a point worse.
+/// Rises within the same tenth of a card, in thousandths, count as equal. Finer steps scatter tasks over equally good
+/// nodes. On the paper's trace a tenth packs best, and full resolution packs one percentage point less.
 const EVEN: i64 = 100;
 
 impl Policy for Fgd {
@@ -40,20 +40,20 @@ impl Policy for Fgd {
     fn fit(&self, context: &ScoringContext<'_, '_>) -> u32 {
         let Some(mix) = &context.basis.mix else { return fullness(context) };
         let fall = match fragmentation_rise(context, mix) {
-            // Where there are no cards there is nothing to harm.
+            // Without cards the task harms nothing.
             None => 1,
-            // In the units of the parts, so that what is even is exactly so; no harm at all is better than little.
+            // In units of the mix's parts, so that equal steps are exact. No harm at all is better than a little.
             Some(rise) => (-rise).div_euclid(EVEN * mix.parts.max(1)),
         };
         u32::try_from((ABOVE + fall).max(0)).unwrap_or(u32::MAX)
     }
 }
 
-/// What is free of a node.
+/// The free amounts of a node.
 struct Free {
     cpu_millis: u64,
     memory_bytes: u64,
-    /// By the dimension of the card.
+    /// By card, with its dimension.
     cards: SmallVec<[(usize, u64); 16]>,
 }
 
@@ -68,7 +68,7 @@ impl Free {
         }
     }
 
-    /// What is left with the task.
+    /// The free amounts with the task on the node.
     fn without(mut self, requirement: &Requirement, given: &[(usize, u64)]) -> Self {
         self.cpu_millis = self.cpu_millis.saturating_sub(requirement.amount(0));
         self.memory_bytes = self.memory_bytes.saturating_sub(requirement.amount(1));
@@ -82,7 +82,7 @@ impl Free {
 
     fn of_card(&self, dimension: u16) -> u64 {
         let dimension = usize::from(dimension);
-        // The cards of one make mostly have dimensions in a row.
+        // The cards of one node mostly have consecutive dimensions.
         let first = self.cards.first().map_or(0, |&(first, _)| first);
         let guess = self.cards.get(dimension.wrapping_sub(first)).filter(|&&(card, _)| card == dimension);
         let known = guess.or_else(|| self.cards.iter().find(|&&(card, _)| card == dimension));
@@ -90,8 +90,8 @@ impl Free {
     }
 }
 
-/// By how much a node's fragmentation rises with the task, in thousandths of a card times the parts of the mix. `None`
-/// where it has no cards.
+/// The rise of a node's fragmentation by the task, in thousandths of a card times the parts of the mix. `None` if the
+/// node has no cards.
 fn fragmentation_rise(context: &ScoringContext<'_, '_>, mix: &Mix) -> Option<i64> {
     if context.work.nodes.cards_of(context.node).is_empty() {
         return None;
@@ -103,13 +103,13 @@ fn fragmentation_rise(context: &ScoringContext<'_, '_>, mix: &Mix) -> Option<i64
     Some(fragmentation(context, mix, &after) - of_before)
 }
 
-/// A node's fragmentation with so much free, times the parts of the mix.
+/// A node's fragmentation with these free amounts, times the parts of the mix.
 fn fragmentation(context: &ScoringContext<'_, '_>, mix: &Mix, free: &Free) -> i64 {
     let sum: u64 = mix.tasks.iter().map(|task| task.part * fragment(context, task, free)).sum();
     i64::try_from(sum).unwrap_or(i64::MAX)
 }
 
-/// What one kind of task could not use of the cards of its kind that are free.
+/// The free part of the cards that one kind of task could not use.
 fn fragment(context: &ScoringContext<'_, '_>, task: &Typical, free: &Free) -> u64 {
     let mut fragment = 0;
     let mut fits = task.cpu_millis <= free.cpu_millis && task.memory_bytes <= free.memory_bytes;

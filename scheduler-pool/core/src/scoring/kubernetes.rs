@@ -1,8 +1,8 @@
-//! What kube-scheduler scores by default, with its weights: least allocated and balanced allocation, and beside them
-//! node affinity, taints, and spreading, all in one sum (kubernetes.io, "Scheduler Configuration", default plugins).
+//! The default scores of kube-scheduler with its weights, in one sum: least allocated, balanced allocation, node
+//! affinity, taints, and spreading (kubernetes.io, "Scheduler Configuration", default plugins).
 //!
-//! Kubernetes scales each score to 0..100 over the nodes it has looked at; here each has a scale of its own, so that a
-//! node's score does not depend on which others were seen.
+//! Kubernetes scales each score to 0..100 over the nodes that it has looked at. Here each score has a fixed scale, so
+//! that a node's score does not depend on the other candidates.
 
 use super::context::FULL;
 use super::{Policy, ScoringContext, Start, Wishes};
@@ -12,10 +12,10 @@ use crate::profile::Weights;
 #[derive(Debug)]
 pub(super) struct Kubernetes;
 
-/// A full score of a weight of one, in the units of the sum.
+/// A full score with weight one, in the units of the sum.
 const POINTS: i64 = 100 * FULL as i64;
 
-/// So many siblings more in a domain make half of what crowding can count.
+/// This many more siblings in a domain make half of the largest penalty.
 const CROWD_HALF: i64 = 8;
 
 impl Policy for Kubernetes {
@@ -27,7 +27,7 @@ impl Policy for Kubernetes {
         let [least, balanced, ..] = context.weights.map(u32::from);
         let used = [context.used_after(0), context.used_after(1)];
         let free = used.map(|used| FULL - used);
-        // Of two shares the standard deviation is half their difference.
+        // The standard deviation of two shares is half their difference.
         let spread = used[0].abs_diff(used[1]) / 2;
         least * ((free[0] + free[1]) / 2) + balanced * (FULL - spread)
     }

@@ -1,12 +1,10 @@
-//! Load-aware placing: the node on which least is expected to be really in use with the task, whatever is promised
-//! there.
+//! Load-aware scoring: the node with the least expected use with the task, whatever is promised there.
 //!
-//! What is expected is what the node's agent has measured, and what the tasks ask for that came since: those that the
-//! measurement does not cover. So tasks that are placed in one burst do not all go to the node that looked idle. (HULK
-//! avoids busy hosts by their measured load, whatever is allocated on them; that what is not measured yet counts as it
-//! asks is from the load-aware scheduling of Koordinator, its "estimated usage" of tasks without a metric.) A dimension
-//! costs more, the fuller it is expected to be, as in E-PVM; not its rise counts but all of it, since a busy node is to
-//! be avoided whether the task is busy or not.
+//! The expected use is the load that the node's agent measured, plus the requests of tasks that the measurement does
+//! not cover. So a burst of tasks does not go to one node that looked idle. HULK avoids busy hosts by their measured
+//! load, whatever is allocated on them. The estimate of what is not measured yet comes from Koordinator's load-aware
+//! scheduling (its "estimated usage" of tasks without a metric). As in E-PVM, a dimension costs more, the fuller it is
+//! expected to be. Not the rise of the cost counts but all of it, so that even a small task avoids a busy node.
 
 use super::context::FULL;
 use super::{Policy, ScoringContext, Start};
@@ -17,9 +15,8 @@ pub(super) struct LoadAware;
 
 /// The cost of a full dimension over that of an empty one: 2 to the power of this.
 const DOUBLINGS: u32 = 8;
-/// The cost of an empty dimension.
 const COST_EMPTY: u64 = 1 << 10;
-/// What is expected counts up to so much of a dimension: load and promises together may come to more than there is.
+/// Expected use counts up to this much of a dimension. Load and promises together may exceed the capacity.
 const EXPECTED_MAX: u32 = 2 * FULL;
 
 impl Policy for LoadAware {
@@ -33,8 +30,8 @@ impl Policy for LoadAware {
     }
 }
 
-/// The cost of a dimension of which so many thousandths are expected to be in use: doubles eight times from empty to
-/// full, and as often again to twice as much, straight between two doublings.
+/// The cost of a dimension with so many thousandths in use. It doubles eight times from empty to full, and as often
+/// again up to twice full. Between two doublings it is linear.
 fn cost(expected: u32) -> u64 {
     let steps = u64::from(expected.min(EXPECTED_MAX)) * u64::from(DOUBLINGS);
     let (doublings, part) = (steps / u64::from(FULL), steps % u64::from(FULL));

@@ -1,6 +1,5 @@
-//! What the tasks of a cell ask of cards: the kinds of task that use any, each with its part of all of them. It is the
-//! target workload by which fragmentation is measured ("Beware of Fragmentation", ATC 2023, section 4.1), taken from the
-//! cell's own jobs.
+//! The card requests of a cell's tasks: each kind of task with its part of all. Fragmentation is measured against this
+//! target workload ("Beware of Fragmentation", ATC 2023, section 4.1), taken from the cell's own jobs.
 
 use std::sync::Arc;
 
@@ -9,30 +8,30 @@ use smallvec::SmallVec;
 use crate::filter::{CardAsk, Requirement, card_asks};
 use crate::tables::{CellTables, Shape};
 
-/// The parts sum to about this; a kind of task with less than one part is left out. Coarser parts make nodes look even that
-/// are not: with a quarter of them the trace of the paper packs half a point worse.
+/// The parts sum to about this. A kind with less than one part is left out. Coarser parts make different nodes look
+/// equal: with 128 parts the trace of the paper packs half a percentage point less.
 const PARTS: u64 = 512;
 
-/// A shape and its part of all.
+/// A shape and its part of all tasks.
 type Part = (Arc<Shape>, u64);
 
-/// One kind of task.
+/// A kind of task that uses cards.
 #[derive(Clone, Debug)]
 pub(crate) struct Typical {
     pub cpu_millis: u64,
     pub memory_bytes: u64,
     pub cards: SmallVec<[CardAsk; 1]>,
-    /// Its part of all.
+    /// Its part of all tasks.
     pub part: u64,
 }
 
-/// The kinds of task that use cards.
+/// The kinds of task that use cards, with their parts.
 #[derive(Clone, Debug)]
 pub(crate) struct Mix {
     pub tasks: Vec<Typical>,
     /// The sum of their parts.
     pub parts: i64,
-    /// What it was made of: two mixes of the same are the same.
+    /// What it was made of. Mixes of equal parts are equal.
     made_of: Vec<Part>,
     facts_version: u64,
 }
@@ -75,7 +74,7 @@ impl Mix {
 pub(crate) struct MixCache(Option<Arc<Mix>>);
 
 impl MixCache {
-    /// What the tasks of a tables ask of cards; `None` where none asks for any.
+    /// The mix of these tables; `None` if no task asks for cards.
     pub fn mix(&mut self, tables: &CellTables) -> Option<Arc<Mix>> {
         let made_of = parts(tables);
         if made_of.is_empty() {
@@ -89,7 +88,7 @@ impl MixCache {
     }
 }
 
-/// The shapes that use cards, each with its part; in the order of their numbers.
+/// The shapes that use cards, each with its part, in the order of their numbers.
 fn parts(tables: &CellTables) -> Vec<Part> {
     let weighed = tables.shapes.weighed();
     let total: u64 = weighed.clone().map(|(_, tasks)| tasks).sum();

@@ -1,8 +1,8 @@
-//! Which of the nodes that fit is best: named policies over the same readings of a node. A policy is one file here, one
-//! line in [`policy`], and its name in [`crate::profile`], by which cells, jobs and tools select it.
+//! Scores of the nodes that fit. A policy is one file here, one line in [`policy`], and a name in [`crate::profile`].
+//! Cells, jobs and tools select it by that name (Kubernetes: score plugins).
 //!
-//! A policy is a pure function of one node as the plan has left it and of a [`Basis`], which is what it wants to know
-//! of the whole cell. Everything is whole numbers, so that a score is the same on every machine and in every release.
+//! A policy is a pure function of one node, as the plan has left it, and of a [`Basis`]: the facts of the whole cell
+//! that it uses. Scores are integers, so they are the same on every machine and in every release.
 
 mod basis;
 mod best_fit;
@@ -47,81 +47,78 @@ fn policy(name: PolicyName) -> &'static dyn Policy {
     }
 }
 
-/// How many nodes that fit are scored for a class.
+/// How many of the nodes that fit a class are scored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Breadth {
-    /// As many as the class has tasks, and some more: relaxed randomization.
+    /// As many as the class has tasks, and some more (relaxed randomization).
     Few,
     /// All that fit, up to so many.
     Nodes(usize),
 }
 
-/// Where the search for nodes begins.
+/// Where a search for nodes begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// For all classes at one place, and equal nodes in one order: what is begun is filled before anything else.
+    /// At one place for all classes, with equal nodes in one order. So the cell fills node after node.
     One,
-    /// Elsewhere after so many placements in the cell: the whole cell takes its turns.
+    /// At another place after so many placements in the cell, so that all nodes are used evenly.
     After(u64),
 }
 
-/// A way of telling the better of two nodes that fit.
+/// A scoring policy.
 pub(crate) trait Policy: Sync + fmt::Debug {
-    /// Where its searches begin.
     fn start(&self) -> Start {
         Start::One
     }
 
-    /// How many nodes it wants to see.
     fn breadth(&self, _basis: &Basis) -> Breadth {
         Breadth::Few
     }
 
-    /// What it wants to know of the cell for a class.
+    /// The facts of the cell that its score of a class depends on.
     fn basis(&self, _stats: &CellStats<'_>, _requirement: &Requirement) -> Basis {
         Basis::default()
     }
 
-    /// How good a node is, were the task placed there; the larger, the better.
+    /// The score of a node with the task on it. The larger, the better.
     fn fit(&self, context: &ScoringContext<'_, '_>) -> u32;
 
-    /// What the soft wishes that a node meets are worth, out of the weight of all of them, and how many taints would
-    /// rather keep the task away. By default wishes go before everything else.
+    /// The score of a node's soft constraints, packages and soft taints. By default it decides before [`Self::fit`].
     fn preference(&self, _weights: &Weights, wishes: Wishes) -> i64 {
         wishes.met - DISLIKE * i64::from(wishes.disliking)
     }
 
-    /// What siblings, and tasks that it would rather be near to or apart from, count against a node.
+    /// The penalty of a node for the siblings in its domains, and for soft affinities between tasks.
     fn crowding(&self, _weights: &Weights, crowding: i64) -> i64 {
         crowding
     }
 
-    /// Whether wishes and fit are one sum rather than first one, then the other.
+    /// Returns true if preference and fit are one sum. Otherwise preference decides first.
     fn sums(&self) -> bool {
         false
     }
 
-    /// Whether one of the candidates is drawn, whatever it scores.
+    /// Returns true if a candidate is drawn at random, whatever its score.
     fn draws(&self) -> bool {
         false
     }
 }
 
-/// What a task's soft wishes say of a node.
+/// How well a node meets the soft constraints of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Wishes {
-    /// The weights of those that it meets.
+    /// The sum of the weights that it meets.
     pub met: i64,
-    /// The weights of all of them.
+    /// The sum of all weights.
     pub all: i64,
-    /// Taints that would rather keep the task away.
+    /// The number of soft taints without a toleration.
     pub disliking: u16,
 }
 
-/// What a taint counts against a node that it would rather keep the task away from: as much as the strongest wish.
+/// The penalty of a soft taint: as much as the heaviest soft constraint.
 pub(crate) const DISLIKE: i64 = 100;
 
-/// A policy with what it knows of the cell: all that a score depends on besides the node and the task.
+/// A policy with the facts of the cell: everything that a score depends on besides the node and the task.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Scorer {
     pub profile: ScoringProfile,
@@ -129,7 +126,7 @@ pub(crate) struct Scorer {
 }
 
 impl Scorer {
-    /// A profile over a cell, for a class that asks for this.
+    /// The scorer of a profile for a class with this requirement.
     pub fn new(profile: ScoringProfile, stats: &CellStats<'_>, requirement: &Requirement) -> Self {
         Self { profile, basis: policy(profile.policy).basis(stats, requirement) }
     }
@@ -138,7 +135,7 @@ impl Scorer {
         policy(self.profile.policy)
     }
 
-    /// How many nodes that fit it wants to see beyond the tasks; `few` where it does not say.
+    /// How many candidates it wants beyond the number of tasks; `few` if the policy does not say.
     pub fn beyond(&self, few: usize) -> usize {
         match self.policy().breadth(&self.basis) {
             Breadth::Few => few,

@@ -1,4 +1,4 @@
-//! Random: any node that fits, each as likely as the next. What others are compared with.
+//! Random: any node that fits, each as likely as the others. A baseline for comparisons.
 
 use super::{Policy, ScoringContext, Start};
 

@@ -1,4 +1,4 @@
-//! Swarm's `binpack`: the node with the most tasks that still has room.
+//! Swarm's `binpack`: the node with the most tasks that fits one more.
 
 use super::{Policy, ScoringContext};
 

@@ -1,6 +1,6 @@
-//! Worst fit as E-PVM does it: the node whose cost rises least by the task, where the cost of a dimension grows
-//! exponentially with the part of it that is promised (Amir et al., "An Opportunity Cost Approach for Job Assignment in
-//! a Scalable Computing Cluster", 2000, section 3; Borg, EuroSys 2015, section 3.2, calls the outcome worst fit).
+//! Worst fit after E-PVM: the node with the smallest rise in cost by the task. The cost of a dimension grows
+//! exponentially with its used part (Amir et al., "An Opportunity Cost Approach for Job Assignment in a Scalable
+//! Computing Cluster", 2000, section 3). Borg, EuroSys 2015, section 3.2, calls the outcome worst fit.
 
 use super::context::FULL;
 use super::{Policy, ScoringContext, Start};
@@ -11,7 +11,6 @@ pub(super) struct WorstFit;
 
 /// The cost of a full dimension over that of an empty one: 2 to the power of this.
 const DOUBLINGS: u32 = 8;
-/// The cost of an empty dimension.
 const COST_EMPTY: u64 = 1 << 20;
 
 impl Policy for WorstFit {
@@ -26,8 +25,8 @@ impl Policy for WorstFit {
     }
 }
 
-/// The cost of a dimension of which so many thousandths are promised: doubles eight times from empty to full, straight
-/// between two doublings.
+/// The cost of a dimension with so many thousandths used. It doubles eight times from empty to full. Between two
+/// doublings it is linear.
 fn cost(used: u32) -> u64 {
     let steps = u64::from(used.min(FULL)) * u64::from(DOUBLINGS);
     let (doublings, part) = (steps / u64::from(FULL), steps % u64::from(FULL));

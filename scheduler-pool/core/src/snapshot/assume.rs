@@ -1,4 +1,4 @@
-//! Plans in flight: what they took counts as taken until the journal says what became of it.
+//! The assumed effects of plans in flight. Their charges count until the journal reports what became of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,38 +10,38 @@ use crate::plan::{Plan, PlannedPlacement};
 use crate::preempt::Victim;
 use crate::tables::{CellTables, NodeTable, Stand, TaskSlot};
 
-/// What plans in flight are assumed to have done.
+/// The assumed effects of plans in flight.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Assumptions {
-    /// What placements took.
+    /// The charges of placements.
     placed: BTreeMap<TaskId, AssumedPlacement>,
-    /// Tasks that give way: as they were before, and what those that only held gave back.
+    /// The victims, with their slots before and the charges that held ones released.
     gone: BTreeMap<TaskId, AssumedVictim>,
 }
 
-/// A task that is assumed to give way.
+/// A task that is assumed to be evicted.
 #[derive(Clone, Debug)]
 struct AssumedVictim {
     before: TaskSlot,
-    /// What it held and gave back.
+    /// The charge that it held and has released.
     taken: Option<AssumedPlacement>,
 }
 
-/// What one of them took.
+/// The charge of one placement.
 #[derive(Clone, Debug)]
 struct AssumedPlacement {
     node: NodeId,
-    /// The epoch of the node's commitment then: a later one, whoever wrote it, does not count the placement unless it
-    /// was committed.
+    /// The epoch of the node's allocation at that time. A later allocation contains the placement only if it was
+    /// committed.
     epoch: u64,
     resources: Resources,
     ports: Vec<u16>,
-    /// Whether it is promised, and not used.
+    /// True if the charge is promised and not used yet.
     promised: bool,
 }
 
 impl AssumedPlacement {
-    /// What a row that holds takes.
+    /// The charge of a held row.
     fn of_row(row: &TaskRow, node: NodeId, nodes: &NodeTable) -> Self {
         Self {
             node,
@@ -54,8 +54,7 @@ impl AssumedPlacement {
 }
 
 impl Assumptions {
-    /// Counts a plan's placements as made before their commit is known, so that the next batch does not take the same.
-    /// Revisions stay as they are: the true rows, whoever wrote them, replace what is assumed.
+    /// Assumes that a plan is committed before the result is known. See [`crate::Snapshot::assume`].
     pub fn assume(&mut self, tables: &mut CellTables, plan: &Plan) {
         for placement in &plan.placements {
             placement.victims.iter().for_each(|victim| self.victim_assume(tables, victim));
@@ -63,8 +62,7 @@ impl Assumptions {
         }
     }
 
-    /// The same as if the commit were known: what is placed stands there, and may be made to give way in its turn. For
-    /// plans that are only supposed, one after another.
+    /// Applies a plan as if it were committed. See `Snapshot::suppose`.
     pub fn suppose(&mut self, tables: &mut CellTables, plan: &Plan, now_ms: i64) {
         for placement in &plan.placements {
             for victim in &placement.victims {
@@ -82,7 +80,7 @@ impl Assumptions {
         }
     }
 
-    /// A victim that itself is only supposed to stand.
+    /// Evicts a victim that was itself placed on trial.
     fn supposed_goes(&mut self, tables: &mut CellTables, victim: &Victim) {
         let TaskId { job, index } = victim.task;
         let slot = tables.jobs.get(&job).and_then(|entry| entry.task(index)).cloned();
@@ -98,7 +96,8 @@ impl Assumptions {
         }
     }
 
-    /// A victim that has started is on its way out; one that only holds gives its share back and wants a node again.
+    /// Assumes an eviction. A victim that has started is stopping. A held one releases its share and wants a node
+    /// again.
     fn victim_assume(&mut self, tables: &mut CellTables, victim: &Victim) {
         let TaskId { job, index } = victim.task;
         let before = tables.jobs.get(&job).and_then(|entry| entry.task(index)).cloned();
@@ -139,7 +138,7 @@ impl Assumptions {
         }
     }
 
-    /// What was given back for a moment is taken again, unless the journal has told of the node since.
+    /// Takes a released charge again, unless the node's allocation has changed since.
     fn gone_retaken(&mut self, tables: &mut CellTables, taken: Option<AssumedPlacement>) {
         let Some(taken) = taken else { return };
         if tables.nodes.ordinal(taken.node).map(|node| tables.nodes.epoch(node)) == Some(taken.epoch) {
@@ -147,7 +146,7 @@ impl Assumptions {
         }
     }
 
-    /// The true row of a task is known: what was assumed of its giving way is void.
+    /// Drops the assumed eviction of a task, because its true row is known.
     fn gone_release(&mut self, tables: &mut CellTables, task: TaskId, charged: Option<NodeId>) {
         let Some(AssumedVictim { taken, .. }) = self.gone.remove(&task) else { return };
         self.gone_retaken(tables, taken.filter(|taken| charged == Some(taken.node)));
@@ -178,7 +177,7 @@ impl Assumptions {
         self.placed.insert(placement.task, taken);
     }
 
-    /// Takes back what was assumed of a plan and has not been replaced by true rows since: its commit failed.
+    /// Takes back what was assumed of a plan. See [`crate::Snapshot::forget`].
     pub fn forget(&mut self, tables: &mut CellTables, plan: &Plan) {
         for placement in &plan.placements {
             placement.victims.iter().for_each(|victim| self.victim_forget(tables, victim));
@@ -191,13 +190,13 @@ impl Assumptions {
         }
     }
 
-    /// The true row of a task is known, with the node that it charges: what was assumed of it is void.
+    /// Drops what was assumed of a task, because its true row is known. `charged` is the node that the row charges.
     pub fn task_released(&mut self, tables: &mut CellTables, task: TaskId, charged: Option<NodeId>) {
         self.assumed_release(tables, task, charged);
         self.gone_release(tables, task, charged);
     }
 
-    /// A job is forgotten: nothing is assumed of its tasks any more.
+    /// Drops what was assumed of the tasks of a removed job.
     pub fn job_released(&mut self, tables: &mut CellTables, job: JobId) {
         let of_job = TaskId { job, index: 0 }..=TaskId { job, index: u32::MAX };
         let placed = self.placed.range(of_job.clone()).map(|(&task, _)| task);
@@ -205,7 +204,7 @@ impl Assumptions {
         tasks.into_iter().for_each(|task| self.task_released(tables, task, None));
     }
 
-    /// What was assumed of a placement is given back, where the task is elsewhere.
+    /// Releases the assumed charge of a placement, unless the true row charges the same node.
     fn assumed_release(&mut self, tables: &mut CellTables, task: TaskId, charged: Option<NodeId>) {
         let Some(taken) = self.placed.remove(&task) else { return };
         let epoch = tables.nodes.ordinal(taken.node).map(|node| tables.nodes.epoch(node));
@@ -215,7 +214,7 @@ impl Assumptions {
     }
 }
 
-/// Charges a node with what a placement took, or gives it back.
+/// Charges a node with a placement, or releases the charge.
 fn charge(tables: &mut CellTables, taken: &AssumedPlacement, more: bool) {
     let Some(node) = tables.nodes.ordinal(taken.node) else { return };
     let demand = Requirement::of_resources(&taken.resources, &tables.nodes).demand;

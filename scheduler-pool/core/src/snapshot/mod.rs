@@ -1,5 +1,6 @@
-//! What a worker or gateway knows of a cell, kept from the journal: the tables, the backlog of tasks that want a node, and
-//! what plans in flight are assumed to have done. Deltas are absolute and carry revisions; an older one changes nothing.
+//! A snapshot: what a worker or gateway knows about a cell, from its journal. It has the tables, the backlog of tasks
+//! that want a node, and the assumed effects of plans in flight. Deltas are absolute and carry revisions, so an older
+//! one changes nothing.
 
 mod assume;
 
@@ -29,7 +30,7 @@ impl Snapshot {
         Self::divided(settings, 1)
     }
 
-    /// An empty cell whose jobs are shared out, those of each scheduler among so many queues.
+    /// An empty cell. The jobs of each scheduler are divided among `shards` queues.
     pub fn divided(settings: CellSettings, shards: u32) -> Self {
         Self {
             tables: CellTables::new(settings),
@@ -38,7 +39,7 @@ impl Snapshot {
         }
     }
 
-    /// The nodes, jobs and tasks: what plans are made on.
+    /// The nodes, jobs and tasks. Plans are made on them.
     pub fn tables(&self) -> &CellTables {
         &self.tables
     }
@@ -47,7 +48,7 @@ impl Snapshot {
         &self.backlog
     }
 
-    /// Changes the tables. The backlog follows what they report.
+    /// Changes the tables, and passes their events to the backlog.
     fn change<T>(&mut self, change: impl FnOnce(&mut CellTables, &mut Assumptions) -> T) -> T {
         let answer = change(&mut self.tables, &mut self.assumptions);
         let events = self.tables.events.take();
@@ -68,7 +69,7 @@ impl Snapshot {
             Delta::JobRemoved { job, .. } => self.job_remove(*job),
             Delta::Task { row } => self.task_upsert(row),
             Delta::TaskRemoved { task, revision } => self.task_remove(*task, *revision),
-            // A tables keeps the settings it was made with: whoever keeps it makes a new one.
+            // Tables have the settings that they were made with. After a change the worker lists the cell again.
             Delta::CellSettings { .. }
             | Delta::Endpoint { .. }
             | Delta::EndpointWithdrawn { .. }
@@ -76,33 +77,33 @@ impl Snapshot {
         }
     }
 
-    /// A node's row, new or changed.
+    /// Applies a node's row.
     pub fn node_upsert(&mut self, row: &NodeRow) -> DeltaApplied {
         self.change(|tables, _| tables.node_upsert(row))
     }
 
-    /// Forgets a node.
+    /// Removes a node.
     pub fn node_remove(&mut self, node: NodeId) -> DeltaApplied {
         self.change(|tables, _| tables.node_remove(node))
     }
 
-    /// What is committed on a node, new or changed.
+    /// Applies a node's allocation.
     pub fn alloc_upsert(&mut self, node: NodeId, alloc: &NodeAlloc) -> DeltaApplied {
         self.change(|tables, _| tables.alloc_upsert(node, alloc))
     }
 
-    /// What was measured of a node.
+    /// Applies the measured load of a node.
     pub fn load_upsert(&mut self, node: NodeId, load: &NodeLoad) -> DeltaApplied {
         self.change(|tables, _| tables.load_upsert(node, load))
     }
 
-    /// A job's row, with the spec of `row.spec_version` where it is at hand. Without it the spec known before stays,
-    /// and nothing of the job is placed while that is of another version.
+    /// Applies a job's row, with the spec of `row.spec_version` if the caller has it. Otherwise the job keeps its old
+    /// spec, and none of its tasks is placed until the new one arrives.
     pub fn job_upsert(&mut self, row: &JobRow, spec: Option<Arc<JobSpec>>) -> DeltaApplied {
         self.change(|tables, _| tables.job_upsert(row, spec))
     }
 
-    /// Forgets a job with its tasks.
+    /// Removes a job with its tasks.
     pub fn job_remove(&mut self, job: JobId) -> DeltaApplied {
         self.change(|tables, assumptions| {
             let applied = tables.job_remove(job);
@@ -111,7 +112,7 @@ impl Snapshot {
         })
     }
 
-    /// A task's row, new or changed.
+    /// Applies a task's row.
     pub fn task_upsert(&mut self, row: &TaskRow) -> DeltaApplied {
         self.change(|tables, assumptions| {
             let applied = tables.task_upsert(row);
@@ -122,7 +123,7 @@ impl Snapshot {
         })
     }
 
-    /// Forgets a task's row: while its job wants the task, that is a task that was never placed.
+    /// Removes a task's row. As long as its job wants the task, it then counts as never placed.
     pub fn task_remove(&mut self, task: TaskId, revision: u64) -> DeltaApplied {
         self.change(|tables, assumptions| {
             let applied = tables.task_remove(task, revision);
@@ -133,45 +134,47 @@ impl Snapshot {
         })
     }
 
-    /// Counts a plan's placements as made before their commit is known, so that the next batch does not take the same.
-    /// Revisions stay as they are: the true rows, whoever wrote them, replace what is assumed.
+    /// Assumes that a plan is committed before the result is known, so that the next batch does not take the same
+    /// capacity. Revisions stay as they are, and the true rows replace what is assumed.
     pub fn assume(&mut self, plan: &Plan) {
         self.change(|tables, assumptions| assumptions.assume(tables, plan));
     }
 
-    /// The same as if the commit were known: a task that is placed counts as placed, and may be made to give way. For
-    /// plans that are only supposed, one after another.
+    /// Applies a plan as if it were committed. Its placements may be evicted by later plans. For dry runs, which try
+    /// one plan after another.
     pub(crate) fn suppose(&mut self, plan: &Plan, now_ms: i64) {
         self.change(|tables, assumptions| assumptions.suppose(tables, plan, now_ms));
     }
 
-    /// Takes back what was assumed of a plan and has not been replaced by true rows since: its commit failed.
+    /// Takes back what was assumed of a plan, because its commit failed. What true rows have replaced stays.
     pub fn forget(&mut self, plan: &Plan) {
         self.change(|tables, assumptions| assumptions.forget(tables, plan));
     }
 
-    /// Puts a slot in its place, for a task that is only supposed to be as it says. Returns the slot before.
+    /// Replaces a task's slot on trial. Returns the slot before.
     pub(crate) fn slot_suppose(&mut self, task: TaskId, slot: TaskSlot) -> Option<TaskSlot> {
         self.change(|tables, _| tables.slot_set(task, slot))
     }
 
-    /// Remembers what a plan found to fit nowhere. To be called after each plan, once what became of its placements has
-    /// been applied. What the plan could not place is looked at once more, since its own placements may have failed.
+    /// Remembers the tasks that a plan found to fit nowhere. The worker calls it after each plan, once the outcome of
+    /// the placements has been applied. The tasks are checked again, because the plan's own placements may have failed.
     pub fn remember(&mut self, plan: &Plan, now_ms: i64) {
         self.backlog.remember(&self.tables, plan, now_ms);
     }
 
-    /// What wants placing of a queue ([`Snapshot::queue_of`]): tasks of running jobs without a row, or with a pending
-    /// row past its back-off. At most `limit` tasks, but a gang is never cut. Unschedulable ones wait for an event.
+    /// The tasks of a queue ([`Snapshot::queue_of`]) to plan next: tasks of running jobs without a row, or with a
+    /// pending row past its back-off. At most `limit` tasks, but a gang is never cut. Unschedulable tasks wait for an
+    /// event.
     ///
-    /// Nothing starves: where more waits than the limit takes, a sixteenth of it goes to the jobs that have waited
-    /// longest. With `n` tasks before it, a task is planned `n / (limit / 16) + 1` batches after its submission at the
-    /// latest; a gang before it counts as a batch. The gang that has waited longest of all is taken even past the limit.
+    /// No job starves. If more tasks wait than the limit allows, a sixteenth of the batch goes to the jobs that have
+    /// waited longest. A task with `n` tasks before it is planned at most `n / (limit / 16) + 1` batches after its
+    /// submission. A gang before it counts as one batch. The gang that has waited longest is planned even if it exceeds
+    /// the limit.
     pub fn pending_in(&mut self, queue: &OpenQueue, now_ms: i64, limit: usize) -> PendingQueue {
         self.backlog.pending(&self.tables, queue, &|_| true, now_ms, limit)
     }
 
-    /// [`Self::pending_in`] of the first queue, for jobs that are `wanted`.
+    /// As [`Self::pending_in`] for the first queue, limited to jobs that are `wanted`.
     pub fn pending(&mut self, wanted: &dyn Fn(JobId) -> bool, now_ms: i64, limit: usize) -> PendingQueue {
         self.backlog.pending(&self.tables, &OpenQueue::default(), wanted, now_ms, limit)
     }
@@ -181,18 +184,18 @@ impl Snapshot {
         self.backlog.open.queue_of(&self.tables, job)
     }
 
-    /// How many jobs of a queue have tasks that want a node and are not known to fit nowhere.
+    /// The number of jobs of a queue with tasks that want a node and may fit.
     pub fn queue_jobs(&self, queue: &OpenQueue) -> usize {
         self.backlog.open.jobs(queue).map_or(0, |jobs| jobs.ordered.len())
     }
 
-    /// Tasks of a queue that want a node, by the reason they have none. A job all of whose tasks are known to fit nowhere
-    /// counts under the reason of most of them.
+    /// The tasks of a queue that want a node, by the reason that they have none. All tasks of a parked job count under
+    /// the reason of most of them.
     pub fn queue_reasons(&self, queue: &OpenQueue) -> BTreeMap<PendingReason, u64> {
         self.backlog.reasons(&self.tables, queue)
     }
 
-    /// Nodes that were held, in all, against tasks that fit nowhere: what their waiting costs.
+    /// How many times a node was checked for an unschedulable task, in all. This is the cost of waiting.
     pub fn waiting_checks(&self) -> u64 {
         self.backlog.waiting_checks()
     }

@@ -1,36 +1,36 @@
-//! What has changed on nodes, for whoever keeps something that it has found out about them.
+//! A change log of the nodes, for caches over them.
 
 use std::collections::VecDeque;
 
 use super::NodeTable;
 
-/// Returned amounts that are remembered one by one.
+/// The length of the log of freed nodes. A reader that missed more begins again.
 const FREED_KEPT: usize = 4_096;
 
-/// Counts of changes.
+/// Change counters per node, and the log of freed nodes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeChanges {
-    /// Per ordinal, how often the node has changed in any way.
+    /// How often each node changed in any way, by ordinal.
     moved: Vec<u32>,
-    /// Nodes that may fit more than before, in order.
+    /// Nodes that may fit more than before, the oldest first.
     freed: VecDeque<u32>,
     freed_total: u64,
-    /// Counts nodes that came or went, and changes of attributes.
+    /// Counts nodes that were added or removed, and changes of attributes.
     facts_version: u64,
 }
 
 impl NodeChanges {
-    /// An ordinal more.
+    /// Adds the counter of a new ordinal.
     pub fn node_made(&mut self) {
         self.moved.push(0);
     }
 
-    /// A node came or went, or bears other attributes.
+    /// Records a new or removed node, or a change of attributes.
     pub fn facts_changed(&mut self) {
         self.facts_version += 1;
     }
 
-    /// A node has changed; `freed`: so that more may fit than before.
+    /// Records a change of a node that lets nothing more fit.
     pub fn moved(&mut self, node: u32, freed: bool) {
         if let Some(moved) = self.moved.get_mut(node as usize) {
             *moved = moved.wrapping_add(1);
@@ -46,22 +46,22 @@ impl NodeChanges {
 }
 
 impl NodeTable {
-    /// How often a node has changed.
+    /// How often a node changed.
     pub fn moved(&self, node: u32) -> u32 {
         self.changes.moved.get(node as usize).copied().unwrap_or(0)
     }
 
-    /// Changes when a node comes or goes, or bears other attributes.
+    /// Changes when a node is added or removed, or its attributes change.
     pub fn facts_version(&self) -> u64 {
         self.changes.facts_version
     }
 
-    /// How often something was given back on any node.
+    /// How often any node freed capacity.
     pub fn freed_total(&self) -> u64 {
         self.changes.freed_total
     }
 
-    /// The nodes on which something was given back since the total was `before`; `None` where that is not known any more.
+    /// The nodes that freed capacity since the total was `before`; `None` if the log no longer goes back so far.
     pub fn freed_since(&self, before: u64) -> Option<impl ExactSizeIterator<Item = u32> + use<'_>> {
         let changes = &self.changes;
         let missed = usize::try_from(changes.freed_total.checked_sub(before)?).ok()?;

@@ -1,5 +1,5 @@
-//! What is found without looking at every node: the nodes that bear a value, where a node stands in the one order, and
-//! which stretches of that order have no room at all.
+//! Indexes over the node table: the nodes with an attribute value, each node's position in the order of all nodes, and
+//! the free capacity of each stretch. A search skips stretches that are too full.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -7,10 +7,10 @@ use std::sync::OnceLock;
 use super::NodeTable;
 use super::node::NodeGate;
 
-/// Nodes of a stretch.
+/// A stretch is this many nodes, consecutive in the order of all nodes.
 pub(crate) const STRETCH: usize = 64;
 
-/// The most processor time and memory that any node of a stretch has free; nothing where none of them takes tasks.
+/// The most processor time and the most memory that any node of a stretch has free. Zero if none of them takes tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct StretchCapacity {
     pub cpu_millis: u64,
@@ -25,40 +25,40 @@ impl StretchCapacity {
         }
     }
 
-    /// Whether there is room for so much.
+    /// Returns true if it is at least what is asked.
     pub fn holds(self, asked: Self) -> bool {
         self.cpu_millis >= asked.cpu_millis && self.memory_bytes >= asked.memory_bytes
     }
 
-    /// Whether any part of it is as much as `most` has, and will be less.
+    /// Returns true if this node alone may have set a maximum of its stretch, and has less now.
     fn was_most(self, after: Self, most: Self) -> bool {
         (self.cpu_millis == most.cpu_millis && after.cpu_millis < most.cpu_millis)
             || (self.memory_bytes == most.memory_bytes && after.memory_bytes < most.memory_bytes)
     }
 }
 
-/// Indexes over a node table. What follows from the order of all nodes is made when it is first asked for after nodes
-/// came or went, and kept up to date until the next do.
+/// Indexes over a node table. Those that depend on the order of all nodes are built on first use after a node was added
+/// or removed. Changes then keep them up to date.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeIndex {
-    /// Ordinals of the nodes that bear a value, ascending, by (key, value).
+    /// The ordinals of the nodes with a value, ascending, by (key, value).
     values: BTreeMap<(u32, u32), Vec<u32>>,
     positions: OnceLock<Vec<u32>>,
     rooms: OnceLock<Vec<StretchCapacity>>,
 }
 
 impl NodeIndex {
-    /// The nodes with that value of an attribute.
+    /// The nodes with this value of an attribute.
     pub fn bearing(&self, key: u32, value: u32) -> &[u32] {
         self.values.get(&(key, value)).map_or(&[], Vec::as_slice)
     }
 
-    /// Every value of an attribute that nodes bear, with those nodes.
+    /// Every value of an attribute, with the nodes that have it.
     pub fn values_of(&self, key: u32) -> impl Iterator<Item = (u32, &[u32])> {
         self.values.range((key, 0)..=(key, u32::MAX)).map(|(&(_, value), nodes)| (value, nodes.as_slice()))
     }
 
-    /// A node bears other attributes than before; both lists ascend.
+    /// Moves a node from its old attributes to its new ones. Both lists ascend.
     pub fn attributes_moved(&mut self, node: u32, before: &[(u32, u32)], after: &[(u32, u32)]) {
         for pair in before.iter().filter(|pair| after.binary_search(pair).is_err()) {
             let Some(nodes) = self.values.get_mut(pair) else { continue };
@@ -77,7 +77,7 @@ impl NodeIndex {
         }
     }
 
-    /// Nodes came or went.
+    /// Drops what depends on the order: nodes were added or removed.
     pub fn order_changed(&mut self) {
         self.positions.take();
         self.rooms.take();
@@ -85,7 +85,7 @@ impl NodeIndex {
 }
 
 impl NodeTable {
-    /// Where each node stands in the order, by ordinal.
+    /// Each node's position in the order of all nodes, by ordinal.
     pub fn positions(&self) -> &[u32] {
         self.index.positions.get_or_init(|| {
             let mut positions = vec![u32::MAX; self.ordinals_end()];
@@ -98,9 +98,9 @@ impl NodeTable {
         })
     }
 
-    /// Stretches of the order, each with the most that is free in it.
+    /// The most that any node of each stretch has free.
     pub fn rooms(&self) -> &[StretchCapacity] {
-        // Without positions a change could not be followed.
+        // Without positions `free_changed` could not keep them up to date.
         self.positions();
         self.index.rooms.get_or_init(|| {
             let stretches = self.order.chunks(STRETCH);
@@ -108,12 +108,12 @@ impl NodeTable {
         })
     }
 
-    /// The most that any of these nodes has free, by dimension.
+    /// The most that any of these nodes has free, per dimension.
     pub fn room_most(&self, nodes: impl Iterator<Item = u32>) -> StretchCapacity {
         nodes.fold(StretchCapacity::default(), |most, node| most.both_most(self.room(node)))
     }
 
-    /// What a node has free for new tasks.
+    /// The processor time and memory that a node has free for new tasks.
     pub fn room(&self, node: u32) -> StretchCapacity {
         if self.gate(node) != NodeGate::Open {
             return StretchCapacity::default();
@@ -122,7 +122,7 @@ impl NodeTable {
         StretchCapacity { cpu_millis: free(0), memory_bytes: free(1) }
     }
 
-    /// A node that had `before` free has something else now.
+    /// Updates the stretch of a node that had `before` free.
     pub fn room_moved(&mut self, node: u32, before: StretchCapacity) {
         let after = self.room(node);
         let Some(position) = self.index.positions.get().and_then(|known| known.get(node as usize).copied())

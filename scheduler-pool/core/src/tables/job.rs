@@ -1,4 +1,4 @@
-//! A job as deciding sees it: its row and spec, a slot per task, and which tasks want a node.
+//! A job in the tables: its row and spec, a slot per task, and which tasks want a node.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,30 +14,30 @@ use super::rule::JobTerms;
 use super::shape::ShapeId;
 use crate::queueing::Turn;
 
-/// Tasks of a job have an index below this; admission allows far fewer.
+/// An exclusive bound of task indexes. Admission allows far fewer tasks.
 pub(crate) const TASKS_MAX: u32 = 1 << 24;
 
-/// What is kept of one task. The whole row is kept only while the task is pending, since the next attempt builds on it,
-/// or held, since it may have to give way at once.
+/// One task. It has its complete row only in two states. A pending task needs it for the next attempt. A held task
+/// needs it because it may have to leave at once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TaskSlot {
     pub revision: u64,
     pub incarnation: Incarnation,
     pub node: Option<NodeId>,
-    /// Where it crashed so often that another node is preferred.
+    /// The node on which it crashed so often that it prefers another.
     pub avoided: Option<NodeId>,
     pub not_before_ms: i64,
     pub spec_version: u32,
     pub failures: u32,
-    /// `None`: no row, which is a task that is pending and was never placed.
+    /// `None`: the task has no row. It is pending and was never placed.
     pub state: Option<TaskState>,
-    /// Placed by a plan that is not committed yet; `revision` is still that of the row it was placed from.
+    /// Placed by a plan that is not committed yet. `revision` is still that of the row before.
     pub assumed: bool,
-    /// Held for a gang that has not been carried out: it gathers, or what became of it is still to be told its members.
+    /// Held for a gang that still gathers, or that was decided but has not reached this member yet.
     pub gathered: bool,
-    /// Pending, and its last attempt gave way to another task.
+    /// Pending after an eviction.
     pub evicted: bool,
-    /// Dead only because its job had shrunk. Below the job's count the controller revives it: it wants a node soon.
+    /// Dead only because its job had shrunk. When the job grows again, the controller revives it, and it wants a node.
     pub spared: bool,
     pub row: Option<Box<TaskRow>>,
 }
@@ -61,82 +61,81 @@ impl TaskSlot {
         }
     }
 
-    /// Whether it wants a node, now or after its back-off.
+    /// Returns true if it wants a node, now or after its back-off.
     pub fn open(&self) -> bool {
         matches!(self.state, None | Some(TaskState::Pending))
     }
 
-    /// The node it stands on.
+    /// Its node, if it is placed.
     pub fn stands_on(&self) -> Option<NodeId> {
         if self.placed() { self.node } else { None }
     }
 
-    /// Whether a disruption budget counts it as up: it stands, or it needs to stand no more.
+    /// Returns true if a disruption budget counts it as up: it is placed, or has ended for good.
     fn up(&self) -> bool {
         self.placed() || self.state == Some(TaskState::Dead)
     }
 
-    /// Whether it stands for its gang to count: what is held for a gang that gathers does not yet.
+    /// Returns true if its gang counts it as placed. A member that is held for a gathering gang does not count yet.
     pub fn stands(&self) -> bool {
         self.placed() && !self.gathered
     }
 
-    /// Whether it stands on its node for its siblings to keep away from.
+    /// Returns true if it is held, assigned, starting or running on its node.
     pub fn placed(&self) -> bool {
         use TaskState::{Assigned, Held, Running, Starting};
         matches!(self.state, Some(Held | Assigned | Starting | Running))
     }
 }
 
-/// Tasks of a gang of which so many must be placed with all others of it: those of one role.
+/// A role of a gang, with the number of members that must be placed together with the other roles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GangPart {
-    /// The first of their indexes.
+    /// The first index of the role.
     pub first: u32,
     /// The index after the last.
     pub end: u32,
-    /// How many members are still needed.
+    /// How many more members must be placed.
     pub need: u32,
 }
 
-/// The parts of a gang that still need members.
+/// The roles of a gang that still need members.
 pub(crate) type GangParts = SmallVec<[GangPart; 1]>;
 
-/// What jobs call the scheduler of those that name none.
+/// The name of the default scheduler.
 const SCHEDULER_DEFAULT: &str = "default";
 
-/// The scheduler that a job names; `None`: the default one.
+/// The scheduler that a job names; `None` for the default one.
 pub(crate) fn scheduler_named(scheduler: Option<&Name>) -> Option<&Name> {
     scheduler.filter(|name| name.as_str() != SCHEDULER_DEFAULT)
 }
 
-/// One job.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CellJob {
     pub row: Option<JobRow>,
-    /// The spec of the version beside it.
+    /// The newest known spec, with its version.
     pub spec: Option<(u32, Arc<JobSpec>)>,
     pub tasks: Vec<TaskSlot>,
-    /// A bit per task that does not want a node. Tasks past its end do.
+    /// A bit per task, set if the task does not want a node. Tasks past its end want one.
     closed: Vec<u64>,
-    /// The bits set below the job's count.
+    /// The number of bits set below the job's count.
     closed_wanted: u32,
-    /// Tasks that stand on a node, or have ended: those that a disruption budget does not count as down.
+    /// Placed tasks and tasks that ended for good. A disruption budget counts the others as down.
     up: u32,
-    /// Placed tasks per node, kept only for a job that spreads.
+    /// Placed tasks per node. Empty unless the job spreads.
     pub placed: BTreeMap<NodeId, u32>,
     pub spreads: bool,
-    /// The shape of tasks without one of their own.
+    /// The shape of tasks without a role or override.
     pub shape: Option<ShapeId>,
-    /// The shapes of its roles, with the end of each role's indexes.
+    /// The end of each role's indexes, with the role's shape.
     pub shapes_of_roles: Vec<(u32, ShapeId)>,
-    /// The shapes of single tasks.
+    /// The shapes of tasks with an override.
     pub shapes_own: BTreeMap<u32, ShapeId>,
-    /// Tasks that count for `shape`.
+    /// The number of tasks for which `shape` was last counted.
     pub weighed: u32,
-    /// What its tasks ask of others, and where they are counted.
+    /// Its rules between tasks, and the terms that count its tasks.
     pub terms: JobTerms,
-    /// With whom it takes turns; known with its spec.
+    /// The user or queue under which it takes turns. Known once the spec is.
     pub turn: Option<Turn>,
 }
 
@@ -146,20 +145,20 @@ impl CellJob {
         self.row.as_ref().map_or(0, |row| row.count).min(TASKS_MAX)
     }
 
-    /// Below which priority the victims of one of its tasks are; 0: it evicts nobody.
+    /// Tasks below this priority may be victims of one of its tasks; 0: it evicts nobody.
     pub fn victims_below(&self, index: u32) -> u32 {
         let Some((row, spec)) = self.row.as_ref().zip(self.spec_current()) else { return 0 };
         let evicted = self.task(index).is_some_and(|slot| slot.evicted);
         victims_below(row.priority, spec.preemption, evicted)
     }
 
-    /// The same for what its queue takes back; 0: nothing.
+    /// The same bound for a claim of its queue; 0: it claims nothing.
     pub fn claims_below(&self) -> u32 {
         let current = self.row.as_ref().zip(self.spec_current());
         current.map_or(0, |(row, spec)| claims_below(row.priority, spec.preemption))
     }
 
-    /// How many more of its tasks may lose their place within its disruption budget; `None`: it has none.
+    /// How many more of its tasks its disruption budget lets go; `None`: it has no budget.
     pub fn disruptions_left(&self) -> Option<u32> {
         let down_max = self.spec_current()?.preemption?.down_max?;
         Some(down_max.saturating_sub(self.count().saturating_sub(self.up)))
@@ -171,7 +170,7 @@ impl CellJob {
         self.spec.as_ref().filter(|(version, _)| *version == row.spec_version).map(|(_, spec)| spec)
     }
 
-    /// Whether tasks of it may be placed at all.
+    /// Returns true if its tasks may be placed: it runs, and its spec is known.
     pub fn runs(&self) -> bool {
         self.row.as_ref().is_some_and(|row| row.state == JobState::Running) && self.spec_current().is_some()
     }
@@ -180,12 +179,12 @@ impl CellJob {
         self.tasks.get(index as usize).filter(|slot| slot.state.is_some())
     }
 
-    /// Tasks that want a node, now or later.
+    /// How many tasks want a node, now or later.
     pub fn open_count(&self) -> u32 {
         self.count().saturating_sub(self.closed_wanted)
     }
 
-    /// Wanted tasks that do not want a node.
+    /// How many tasks below its count do not want a node.
     pub fn closed_total(&self) -> u64 {
         u64::from(self.closed_wanted)
     }
@@ -230,7 +229,7 @@ impl CellJob {
         }
     }
 
-    /// Counts again after the desired count has changed.
+    /// Counts again after a change of the desired count.
     pub fn closed_recount(&mut self) {
         let count = self.count();
         let words = self.closed.iter().zip((0u32..).step_by(64));
@@ -244,7 +243,7 @@ impl CellJob {
             .sum();
     }
 
-    /// Puts a task's slot in the place of the one before, which it answers. The index is below [`TASKS_MAX`].
+    /// Replaces a task's slot and returns the old one. The index is below [`TASKS_MAX`].
     pub fn slot_set(&mut self, index: u32, slot: TaskSlot) -> TaskSlot {
         let position = index as usize;
         if self.tasks.len() <= position {
@@ -275,7 +274,7 @@ impl CellJob {
         }
     }
 
-    /// Counts placed tasks again after the job began or ceased to spread.
+    /// Counts placed tasks per node again. Called when the job begins or ceases to spread.
     pub fn placed_recount(&mut self) {
         self.placed.clear();
         if !self.spreads {
@@ -286,13 +285,12 @@ impl CellJob {
         }
     }
 
-    /// Whether its tasks do not look for domains that are better than others. (One task alone has no siblings to keep
-    /// away from.)
+    /// Returns true if its tasks prefer no domain over another. A job of one task has no siblings to spread from.
     pub fn alone(&self) -> bool {
         (!self.spreads || self.count() <= 1) && self.terms.wishes.is_empty() && self.terms.wished.is_empty()
     }
 
-    /// The scheduler that decides over it; none: the default one.
+    /// The scheduler that places it; `None` for the default one.
     pub fn scheduler(&self) -> Option<&Name> {
         scheduler_named(self.spec_current()?.scheduler.as_ref())
     }
@@ -303,13 +301,13 @@ impl CellJob {
         self.shapes_own.get(&index).copied().or_else(of_role).or(self.shape)
     }
 
-    /// Every shape of it, some more than once.
+    /// Every shape of it, possibly with repetitions.
     pub fn shapes(&self) -> impl Iterator<Item = ShapeId> {
         let of_roles = self.shapes_of_roles.iter().map(|(_, shape)| shape);
         self.shape.iter().chain(of_roles).chain(self.shapes_own.values()).copied()
     }
 
-    /// Whether all its tasks have one shape.
+    /// Returns true if all its tasks have one shape.
     pub fn uniform(&self) -> bool {
         self.shapes_own.is_empty() && self.shapes_of_roles.is_empty()
     }
@@ -323,19 +321,19 @@ impl CellJob {
         ends.filter(|&end| index < end).min().unwrap_or(u32::MAX)
     }
 
-    /// How many members of a gang must still be placed together: 0 where the job is none, or its gang stands.
+    /// How many members of its gang must still be placed together; 0 if it is no gang, or its gang is placed.
     pub fn gang_need(&self) -> u32 {
         self.gang_parts().iter().map(|part| part.need).sum()
     }
 
-    /// The same by role, those left out that need none. Members that have ended have had their time and count; those
-    /// whose gang still gathers do not stand.
+    /// The same by role, without the roles that need none. Members that ended count: they had their time. Members of a
+    /// gathering gang do not count yet.
     pub fn gang_parts(&self) -> GangParts {
         let Some(spec) = self.spec_current() else { return GangParts::new() };
         if !spec.is_gang() {
             return GangParts::new();
         }
-        // What has ended has done its part, but for what only waits to be revived: its gang comes together with it.
+        // A member that ended has done its part. A spared one has not: its gang gathers again together with it.
         let done = |slot: &TaskSlot| slot.state == Some(TaskState::Dead) && !slot.spared;
         let stands = |slot: &&TaskSlot| slot.stands() || done(slot);
         let count = self.count();
@@ -348,7 +346,8 @@ impl CellJob {
         spec.minimums(count).into_iter().map(part).filter(|part| part.need > 0).collect()
     }
 
-    /// The attributes it spreads over, with weights: its own, else for a service the cell's failure domains.
+    /// The attributes that a job spreads over, with weights: its own, or for a service without any the cell's failure
+    /// domains.
     pub fn spread_of(spec: &JobSpec, failure_domains: &[String]) -> Vec<(String, u32)> {
         if spec.spread.is_empty() && spec.kind == JobKind::Service {
             return failure_domains.iter().map(|domain| (domain.clone(), 1)).collect();

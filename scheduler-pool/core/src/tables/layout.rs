@@ -1,9 +1,9 @@
-//! What nodes of one make have in common, once per make: a node is a number then, and a class is held against each
-//! layout once instead of against each node.
+//! Layouts: the parts of a machine that all nodes of one make share, such as their cards. Each layout has a number, so
+//! a class is checked once per layout and not once per node.
 
 use std::collections::BTreeMap;
 
-/// The layouts in use, each with a number. They are not forgotten: there are as many as makes of nodes.
+/// The layouts in use, each with a number. They are never dropped, because a cell has few makes of nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Layouts<S> {
     numbers: BTreeMap<Box<[S]>, u32>,
@@ -23,23 +23,23 @@ impl<S: Clone + Ord> Layouts<S> {
         self.layouts.iter().map(|layout| &**layout)
     }
 
-    /// The number of a node's layout; 0: it has none.
+    /// The number of a node's layout; 0 if it has none.
     pub fn of(&self, node: u32) -> u32 {
         self.of_node.get(node as usize).copied().unwrap_or(0)
     }
 
-    /// A node's layout, where it has one.
+    /// A node's layout, if it has one.
     pub fn layout_of(&self, node: u32) -> Option<&[S]> {
         let number = self.of(node).checked_sub(1)?;
         self.layouts.get(number as usize).map(|layout| &**layout)
     }
 
-    /// Gives a node its layout; an empty one is none.
+    /// Sets a node's layout. An empty one counts as none.
     pub(super) fn put(&mut self, node: u32, layout: Box<[S]>) {
         let number = self.interned(layout);
         let index = node as usize;
         if self.of_node.len() <= index {
-            // Nodes without a layout behind the last that has one are left out.
+            // The column ends with the last node that has a layout.
             if number == 0 {
                 return;
             }

@@ -1,16 +1,16 @@
-//! The real load of nodes, as their agents measure it.
+//! The measured load of nodes, as their agents report it.
 
 use borough_model::NodeId;
 use borough_model::node::{LoadMeasured, NodeLoad};
 
 use super::{CellTables, DeltaApplied, NodeTable};
 
-/// What is known per ordinal: the revision of the row, and what was measured.
+/// Per ordinal, the revision of the row and the measurement.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Loads(Vec<(u64, Option<LoadMeasured>)>);
 
 impl Loads {
-    /// Forgets what was measured of a node that is gone.
+    /// Drops the measurement of a removed node.
     pub fn cleared(&mut self, node: usize) {
         if let Some(entry) = self.0.get_mut(node) {
             *entry = (0, None);
@@ -19,14 +19,14 @@ impl Loads {
 }
 
 impl NodeTable {
-    /// What is known of a node's load; absent: its agent cannot tell.
+    /// The measured load of a node; `None` if its agent cannot measure it.
     pub fn measured(&self, node: u32) -> Option<&LoadMeasured> {
         self.loads.0.get(node as usize)?.1.as_ref()
     }
 
-    /// The newer load of a node. Answers false where it is older than what is known.
+    /// Stores the load of a node. Returns false if a newer one is stored.
     ///
-    /// Only what was found out of this node is looked at again.
+    /// Caches look at this node again and keep the rest.
     fn load_set(&mut self, id: NodeId, load: &NodeLoad) -> bool {
         let node = self.ordinal_made(id);
         let index = node as usize;
@@ -43,12 +43,12 @@ impl NodeTable {
 }
 
 impl CellTables {
-    /// What is known of a node's load, new or changed.
+    /// Applies the measured load of a node.
     pub fn load_upsert(&mut self, node: NodeId, load: &NodeLoad) -> DeltaApplied {
         if self.nodes.load_set(node, load) { DeltaApplied::Changed } else { DeltaApplied::Ignored }
     }
 
-    /// What is known of a node's load; absent: its agent cannot tell.
+    /// The measured load of a node; `None` if its agent cannot measure it.
     pub fn node_load(&self, node: NodeId) -> Option<LoadMeasured> {
         self.nodes.measured(self.nodes.ordinal(node)?).copied()
     }

@@ -1,5 +1,5 @@
-//! What a worker or gateway knows of a cell, kept from the journal: nodes as columns, jobs with their specs, a slot per
-//! task, and which jobs want nodes. Deltas are absolute and carry revisions; an older one changes nothing.
+//! The nodes, jobs and tasks of a cell in memory, in the form that plans need. Nodes are columns, jobs carry their
+//! specs, and each task has a slot.
 
 mod card;
 mod change;
@@ -45,18 +45,18 @@ pub use view::{SnapshotNode, SnapshotTask};
 use crate::queueing::Usage;
 use crate::settings::CellSettings;
 
-/// What became of a delta.
+/// What applying a delta did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeltaApplied {
-    /// It is known now.
+    /// The tables changed.
     Changed,
-    /// A newer one was known already, or deciding has no use for it.
+    /// The tables had a newer row, or plans have no use for the delta.
     Ignored,
-    /// It breaks an invariant of the store (a task index beyond every limit) and was left out.
+    /// The delta breaks an invariant of the store (a task index beyond every limit) and was left out.
     Refused,
 }
 
-/// The nodes, jobs and tasks of a cell as of one moment of its journal: what a plan is made on.
+/// The nodes, jobs and tasks of a cell as of one moment of its journal. Plans are made on them.
 #[derive(Clone, Debug)]
 pub struct CellTables {
     pub(crate) settings: CellSettings,
@@ -64,13 +64,14 @@ pub struct CellTables {
     pub(crate) jobs: BTreeMap<JobId, CellJob>,
     pub(crate) shapes: Shapes,
     pub(crate) terms: Terms,
-    /// What those who take turns hold, where that counts.
+    /// What users or queues hold. Empty unless the queueing policy goes by shares.
     pub(crate) usage: Usage,
-    /// Tasks that do not want a node: turns the round-robin on from batch to batch.
+    /// Tasks that do not want a node. The number changes with each placement, so it serves as the seed of the
+    /// round-robin's order.
     pub(crate) closed_total: u64,
-    /// Counts terms by which tasks keep others away.
+    /// Counts the hard anti-affinity terms that were ever added.
     terms_revision: u64,
-    /// What has changed since it was last asked for.
+    /// The changes since the backlog last took them.
     pub(crate) events: TableEvents,
 }
 
@@ -90,18 +91,17 @@ impl CellTables {
         }
     }
 
-    /// The settings it was made with.
+    /// The settings of the cell.
     pub fn settings(&self) -> &CellSettings {
         &self.settings
     }
 
-    /// Changes when there is a new term by which some tasks keep others away: a plan made before was not held against
-    /// it.
+    /// Changes when a new term lets some tasks keep others away. A plan made before did not check that term.
     pub fn terms_revision(&self) -> u64 {
         self.terms_revision
     }
 
-    /// A node's row, new or changed.
+    /// Applies a node's row.
     pub fn node_upsert(&mut self, row: &NodeRow) -> DeltaApplied {
         let before = self.nodes.ordinal(row.id).map(|node| self.nodes.attributes_of(node).to_vec());
         let Some(node) = self.nodes.row_set(row, &self.settings.overcommit) else {
@@ -112,7 +112,7 @@ impl CellTables {
         DeltaApplied::Changed
     }
 
-    /// Counts a node's tasks in the domains that it is in now.
+    /// Moves the counts of a node's tasks to the domains that it is in now.
     fn node_domains_moved(&mut self, node: NodeId, before: &[(u32, u32)]) {
         self.events.domains_changed = true;
         let nodes = &self.nodes;
@@ -132,7 +132,7 @@ impl CellTables {
         touched.into_iter().for_each(|term| self.events.term_counted(term));
     }
 
-    /// Forgets a node.
+    /// Removes a node.
     pub fn node_remove(&mut self, node: NodeId) -> DeltaApplied {
         let before = self.nodes.ordinal(node).map(|node| self.nodes.attributes_of(node).to_vec());
         if !self.nodes.removed(node) {
@@ -142,13 +142,13 @@ impl CellTables {
         DeltaApplied::Changed
     }
 
-    /// What is committed on a node, new or changed.
+    /// Applies a node's allocation.
     pub fn alloc_upsert(&mut self, node: NodeId, alloc: &NodeAlloc) -> DeltaApplied {
         match self.nodes.alloc_set(node, alloc) {
             Some((node, freed)) => {
                 self.events.changed = true;
                 if freed {
-                    // A port that it gave back may help those that share its address.
+                    // A freed port may help tasks on every node that shares the address.
                     self.nodes.spaces.with(node).for_each(|node| self.events.node_freed(node));
                 }
                 DeltaApplied::Changed
@@ -157,8 +157,8 @@ impl CellTables {
         }
     }
 
-    /// A job's row, with the spec of `row.spec_version` where it is at hand. Without it the spec known before stays,
-    /// and nothing of the job is placed while that is of another version.
+    /// Applies a job's row, with the spec of `row.spec_version` if the caller has it. Otherwise the job keeps its old
+    /// spec, and none of its tasks is placed until the new one arrives.
     pub fn job_upsert(&mut self, row: &JobRow, spec: Option<Arc<JobSpec>>) -> DeltaApplied {
         let entry = self.jobs.entry(row.id).or_default();
         let older = entry.row.as_ref().is_some_and(|known| known.revision > row.revision);
@@ -188,7 +188,7 @@ impl CellTables {
         DeltaApplied::Changed
     }
 
-    /// Counts the tasks that a job wants of its shape: none where it has ended.
+    /// Updates how many tasks a job wants of its shape: none after its end.
     fn shape_weigh(&mut self, job: JobId) {
         let Some(entry) = self.jobs.get_mut(&job) else { return };
         let ended = entry.row.as_ref().is_none_or(|row| matches!(row.state, JobState::Ended { .. }));
@@ -210,8 +210,8 @@ impl CellTables {
         self.shapes_set(job);
     }
 
-    /// Gives a job the shapes of its spec. Where its tasks are held against others', they are its own: what is found
-    /// out about them says nothing of other jobs.
+    /// Gives a job the shapes of its spec. A job with rules between tasks gets shapes of its own: findings about them
+    /// say nothing about other jobs.
     pub(crate) fn shapes_set(&mut self, job: JobId) {
         let Some(entry) = self.jobs.get_mut(&job) else { return };
         let Some((_, spec)) = &entry.spec else { return };
@@ -246,7 +246,7 @@ impl CellTables {
         }
     }
 
-    /// Forgets a job with its tasks.
+    /// Removes a job with its tasks.
     pub fn job_remove(&mut self, job: JobId) -> DeltaApplied {
         self.terms_leave(job);
         self.usage_of_job(job, false);
@@ -266,7 +266,7 @@ impl CellTables {
         DeltaApplied::Changed
     }
 
-    /// A task's row, new or changed.
+    /// Applies a task's row.
     pub fn task_upsert(&mut self, row: &TaskRow) -> DeltaApplied {
         if row.id.index >= TASKS_MAX {
             return DeltaApplied::Refused;
@@ -280,7 +280,7 @@ impl CellTables {
         DeltaApplied::Changed
     }
 
-    /// Forgets a task's row: while its job wants the task, that is a task that was never placed.
+    /// Removes a task's row. As long as its job wants the task, it then counts as never placed.
     pub fn task_remove(&mut self, task: TaskId, revision: u64) -> DeltaApplied {
         let slot = self.jobs.get(&task.job).and_then(|entry| entry.task(task.index));
         if slot.is_none_or(|slot| slot.revision > revision) {
@@ -293,7 +293,7 @@ impl CellTables {
         DeltaApplied::Changed
     }
 
-    /// Puts a slot in its place and keeps what is counted over slots. Answers the slot before.
+    /// Replaces a task's slot and updates every count over slots. Returns the slot before.
     pub(crate) fn slot_set(&mut self, task: TaskId, slot: TaskSlot) -> Option<TaskSlot> {
         let entry = self.jobs.get_mut(&task.job)?;
         let closed_before = entry.closed_total();

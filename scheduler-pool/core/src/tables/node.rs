@@ -1,5 +1,5 @@
 //! The nodes of a cell as a structure of arrays: one column per resource dimension, one entry per node, found by a
-//! dense ordinal. What a filter reads for node after node lies side by side.
+//! dense ordinal. The values that a filter reads for node after node lie next to each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,16 +19,16 @@ use super::text::Texts;
 use super::topology::DomainSlot;
 use crate::settings::Overcommit;
 
-/// Processor, memory, disk, disk rate, network rate; devices follow, one column per kind.
+/// Processor, memory, disk, disk rate, network rate. Devices follow, one column per kind.
 pub(crate) const DIMENSIONS_FIXED: usize = 5;
 
-/// The attribute that is a node's own name.
+/// The attribute that holds a node's name.
 pub(crate) const NODE_NAME: &str = "node.name";
 
-/// Whether a node takes tasks, and why not.
+/// Tells whether a node takes tasks, or why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum NodeGate {
-    /// Only what is committed on it is known yet.
+    /// Its allocation is known and its row is not.
     Unknown,
     Open,
     Recovering,
@@ -44,15 +44,15 @@ pub(crate) struct NodePorts {
     pub last: u16,
     /// Given to tasks, ascending.
     pub used: Vec<u16>,
-    /// Cooling down, ascending, each with the time from which it may be given again.
+    /// Cooling down, ascending, each with the time (milliseconds since 1970) from which it may be given again.
     pub cooling: Vec<(u16, i64)>,
 }
 
-/// The nodes. Columns are indexed by ordinal; ordinals of removed nodes are used again.
+/// The nodes. Columns are indexed by ordinal. A new node gets the ordinal of a removed one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeTable {
     ordinals: BTreeMap<NodeId, u32>,
-    /// Known nodes by id: the one order in which nodes are looked at, whatever order they came in.
+    /// Known nodes ordered by id. Plans look at nodes in this order, so the order of their arrival does not matter.
     pub order: Vec<u32>,
     vacant: Vec<u32>,
     pub ids: Vec<NodeId>,
@@ -66,28 +66,26 @@ pub(crate) struct NodeTable {
     pub ports: Vec<NodePorts>,
     /// Which nodes share a port space.
     pub spaces: PortSpaces,
-    /// What may be promised, per dimension and node.
+    /// How much tasks may ask for, per dimension and node, overcommit included.
     limits: Vec<Vec<u64>>,
-    /// What is not free, per dimension and node: used, or promised to tasks that are held until their victims are gone.
+    /// What is not free, per dimension and node: used, or promised to tasks that wait for their victims.
     used: Vec<Vec<u64>>,
-    /// What of it is promised, where anything is.
+    /// The promised part of `used`. Nodes without promises have no entry.
     promised: BTreeMap<u32, Resources>,
     kinds: Vec<String>,
-    /// The number of each node's set of taints.
     pub(super) taint_sets: Vec<u32>,
     pub taints: Taints,
-    /// The number of each node's layout of cards.
     pub card_layouts: Layouts<CardSlot>,
     pub domain_layouts: Layouts<DomainSlot>,
     pub texts: Texts,
     pub index: NodeIndex,
-    /// Who stands on them.
+    /// The tasks on each node.
     pub resident: ResidentTasks,
     pub(super) changes: NodeChanges,
     pub(super) loads: Loads,
 }
 
-/// An amount of a dimension per node; devices that most nodes lack have short columns.
+/// An amount of a dimension on a node. Columns of devices are short: they end with the last node that has the device.
 fn amount(columns: &[Vec<u64>], dimension: usize, node: u32) -> u64 {
     columns.get(dimension).and_then(|column| column.get(node as usize)).copied().unwrap_or(0)
 }
@@ -153,12 +151,12 @@ impl NodeTable {
         self.ordinals.get(&id).copied()
     }
 
-    /// How many nodes are known, in whatever state.
+    /// The number of known nodes, in any state.
     pub fn count(&self) -> usize {
         self.order.len()
     }
 
-    /// Ordinals in use are below this.
+    /// An exclusive bound of the ordinals in use.
     pub fn ordinals_end(&self) -> usize {
         self.ids.len()
     }
@@ -179,12 +177,11 @@ impl NodeTable {
         self.ports.get(node as usize)
     }
 
-    /// The revision of a node's row.
     pub fn revision(&self, node: u32) -> u64 {
         self.revisions.get(node as usize).copied().unwrap_or(0)
     }
 
-    /// The epoch of what is committed on a node.
+    /// The epoch of a node's allocation.
     pub fn epoch(&self, node: u32) -> u64 {
         self.epochs.get(node as usize).copied().unwrap_or(0)
     }
@@ -206,7 +203,7 @@ impl NodeTable {
         dimension.checked_sub(DIMENSIONS_FIXED).and_then(|kind| self.kinds.get(kind)).map(String::as_str)
     }
 
-    /// The dimension of a device kind, if any node has it. There are few kinds: a scan is fastest.
+    /// The dimension of a device kind, if any node has it. A scan is fastest, because a cell has few kinds.
     pub fn kind_dimension(&self, kind: &str) -> Option<usize> {
         self.kinds.iter().position(|known| known == kind).map(|position| position + DIMENSIONS_FIXED)
     }
@@ -220,19 +217,18 @@ impl NodeTable {
         })
     }
 
-    /// The value of an attribute of a node.
     pub fn attribute(&self, node: u32, key: u32) -> Option<u32> {
         let attributes = self.attributes.get(node as usize)?;
         let position = attributes.binary_search_by_key(&key, |&(key, _)| key).ok()?;
         attributes.get(position).map(|&(_, value)| value)
     }
 
-    /// Every attribute of a node, ascending by key.
+    /// The attributes of a node, ascending by key.
     pub fn attributes_of(&self, node: u32) -> &[(u32, u32)] {
         self.attributes.get(node as usize).map_or(&[], |attributes| attributes)
     }
 
-    /// Where a node stands in the order, or where it would.
+    /// A node's position in the order, or where it would be inserted.
     pub fn order_position(&self, id: NodeId) -> Result<usize, usize> {
         self.order.binary_search_by_key(&id, |&node| self.id(node))
     }
@@ -261,7 +257,7 @@ impl NodeTable {
         node
     }
 
-    /// The newer row of a node. `None` where it is older than what is known.
+    /// Stores a node's row. Returns `None` if a newer one is stored.
     pub fn row_set(&mut self, row: &NodeRow, overcommit: &Overcommit) -> Option<u32> {
         let node = self.ordinal_made(row.id);
         let index = node as usize;
@@ -301,8 +297,8 @@ impl NodeTable {
         Some(node)
     }
 
-    /// As the model's `node_attribute` says: the node's name, then what operators add, then what is installed, then
-    /// what the agent found.
+    /// Later sources override earlier ones, as in the model's `node_attribute`: the agent's attributes, the packages,
+    /// the operator's labels, the node's name.
     fn attributes_interned(&mut self, row: &NodeRow) -> Box<[(u32, u32)]> {
         let packages: Vec<(String, &str)> = package_attributes(&row.packages).collect();
         let mut merged: BTreeMap<&str, &str> = BTreeMap::new();
@@ -333,7 +329,7 @@ impl NodeTable {
         }
     }
 
-    /// Whether a new value gives back anything of what is committed.
+    /// Returns true if a new allocation frees anything of the present one.
     fn freed(&self, node: u32, taken: &Resources, given: &BTreeSet<u16>) -> bool {
         let fixed = fixed_amounts(taken);
         let device = |(kind, name): (usize, &String)| {
@@ -345,8 +341,8 @@ impl NodeTable {
             || self.ports(node).is_some_and(|ports| ports.used.iter().any(|port| !given.contains(port)))
     }
 
-    /// The newer value of what is committed on a node, and whether it gives anything back. `None` where it is older
-    /// than what is known.
+    /// Stores a node's allocation. Returns the node, and whether the new value frees anything. `None` if a newer one is
+    /// stored.
     pub fn alloc_set(&mut self, id: NodeId, alloc: &NodeAlloc) -> Option<(u32, bool)> {
         let node = self.ordinal_made(id);
         let index = node as usize;
@@ -373,7 +369,7 @@ impl NodeTable {
         Some((node, freed))
     }
 
-    /// So much of what is taken of a node is promised and not used, or no longer.
+    /// Changes how much of a node's charge is promised and not used yet.
     pub fn promised_moved(&mut self, node: u32, resources: &Resources, more: bool) {
         let promised = self.promised.entry(node).or_default();
         let moved =
@@ -383,7 +379,7 @@ impl NodeTable {
         }
     }
 
-    /// What is committed on a node, as it is stored.
+    /// A node's allocation, in its stored form.
     pub fn alloc(&self, node: u32) -> Option<NodeAlloc> {
         let index = node as usize;
         let ports = self.ports(node)?;
@@ -399,7 +395,7 @@ impl NodeTable {
         })
     }
 
-    /// Adds what a task takes to what is committed on a node, or takes it back, leaving the epoch as it is.
+    /// Charges a node with a task, or releases the charge. The epoch stays as it is.
     pub fn charge(&mut self, node: u32, demand: &[(usize, u64)], ports: &[u16], taken: bool) {
         let index = node as usize;
         let room = self.room(node);
@@ -423,7 +419,7 @@ impl NodeTable {
         }
     }
 
-    /// What may be promised of a node.
+    /// The limits of a node, overcommit included.
     pub fn limits(&self, node: u32) -> Resources {
         self.resources(&self.limits, node)
     }
@@ -443,7 +439,7 @@ impl NodeTable {
         }
     }
 
-    /// Forgets a node; its ordinal is used again.
+    /// Removes a node. A later node gets its ordinal.
     pub fn removed(&mut self, id: NodeId) -> bool {
         let Some(node) = self.ordinals.remove(&id) else { return false };
         if let Ok(position) = self.order_position(id) {

@@ -1,6 +1,6 @@
-//! Who stands on each node, with what, since when and at which priority: what preemption asks. And per stretch of nodes
-//! the most that any of them could give if everything below a priority went, so that most of a full cell is passed over
-//! without a look at its tasks.
+//! The resident tasks of each node: what they take, since when, and at which priority. Preemption reads them. Per
+//! stretch of nodes the table also has the most that evictions below a priority could free. So preemption skips most of
+//! a full cell without looking at tasks.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -11,38 +11,39 @@ use super::index::{STRETCH, StretchCapacity};
 use super::node::NodeGate;
 use super::{CellTables, NodeTable};
 
-/// Up to which priorities the most that could go is kept: for victims below 100, 200 and 300.
+/// The priority bounds for which that maximum is stored: victims below 100, 200 and 300.
 const LEVELS: [u32; 3] = [100, 200, 300];
 
-/// The most that could go of a stretch, per level.
+/// The most that any node of a stretch would have free after evictions, per level.
 type EvictableCapacity = [StretchCapacity; LEVELS.len()];
 
-/// How a charged task stands on its node.
+/// The state of a resident task, as preemption sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stand {
-    /// It only waits for its place: released at once where it gives way.
+    /// It only waits for its place. An eviction releases it at once.
     Holds,
-    /// It waits for the others of its gang: nobody takes one of them away while they gather.
+    /// It waits for the other members of its gang. Nobody evicts single members of a gathering gang.
     Gathers,
-    /// It is about to run, or runs: what it gives back is free when it is gone.
+    /// It is about to run, or runs. An eviction frees its resources only when it has exited.
     Runs,
-    /// It is on its way out.
+    /// It is stopping.
     Leaves,
 }
 
-/// A task on a node.
+/// A task that a node is charged with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ResidentTask {
     pub stand: Stand,
     pub priority: u16,
     charge: u32,
-    /// Wall time of its start (or of its placement, before it has started), milliseconds since 1970.
+    /// Wall time of its start, in milliseconds since 1970; before the start, of its placement.
     pub since_ms: i64,
-    /// Since when it is on its way out, as its row says; 0: it is not, or only by a plan in flight.
+    /// Since when it is stopping, by its row, in milliseconds since 1970. 0 if it is not stopping, or only by a plan in
+    /// flight.
     pub leaves_since_ms: i64,
 }
 
-/// Charges in use, each kept once: tasks of one shape take the same.
+/// The charges in use, each stored once, because tasks of one shape take the same.
 #[derive(Clone, Debug, Default)]
 struct Charges {
     numbers: BTreeMap<Resources, u32>,
@@ -99,19 +100,19 @@ impl ResidentTasks {
         self.nodes.get(&node).into_iter().flatten().map(|(&task, &resident)| (task, resident))
     }
 
-    /// Whether any task at all could give way to one whose victims are below a priority, or is on its way out.
+    /// Returns true if any task has a priority below `below` or is stopping.
     pub fn any_below(&self, below: u32) -> bool {
         let may =
             |resident: &ResidentTask| resident.stand == Stand::Leaves || u32::from(resident.priority) < below;
         below > 0 && self.nodes.values().flat_map(BTreeMap::values).any(may)
     }
 
-    /// What a task takes of its node.
+    /// The resources that a task takes of its node.
     pub fn charge(&self, resident: ResidentTask) -> Option<&Resources> {
         self.charges.entries.get(resident.charge as usize).map(|(resources, _)| resources)
     }
 
-    /// Answers whether it is on its way out.
+    /// Adds or replaces a task. Returns true if it is stopping.
     fn put(&mut self, node: NodeId, row: &TaskRow, priority: u32) -> bool {
         let stand = match row.state {
             TaskState::Held if row.gang.is_some() && !row.promised => Stand::Gathers,
@@ -146,14 +147,14 @@ impl ResidentTasks {
         }
     }
 
-    /// Nodes came or went.
+    /// Drops what depends on the order: nodes were added or removed.
     pub fn order_changed(&mut self) {
         self.rooms.take();
     }
 }
 
 impl NodeTable {
-    /// What of a node could be had if everything below a level went. More than there is where not all tasks are known.
+    /// What a node would have free if every task below a level left. Too much if some tasks are not known yet.
     fn reclaimable(&self, node: u32, level: u32) -> StretchCapacity {
         if self.gate(node) != NodeGate::Open {
             return StretchCapacity::default();
@@ -173,7 +174,7 @@ impl NodeTable {
         }
     }
 
-    /// Whether any node of a stretch could have room for so much if everything below a priority went.
+    /// Returns true if any node of a stretch could have `asked` free after evictions below a priority.
     pub fn stretch_reclaimable(&self, stretch: usize, below: u32, asked: StretchCapacity) -> bool {
         let stretches = self.order.len().div_ceil(STRETCH);
         let rooms = self.resident.rooms.get_or_init(|| vec![OnceLock::new(); stretches]);
@@ -192,12 +193,12 @@ impl NodeTable {
         })
     }
 
-    /// Whether a node could have room for so much if everything below a priority went.
+    /// Returns true if a node could have `asked` free after evictions below a priority.
     pub fn node_reclaimable(&self, node: u32, below: u32, asked: StretchCapacity) -> bool {
         self.reclaimable(node, below).holds(asked)
     }
 
-    /// What a node has, or who stands there, is another by now.
+    /// Drops the stored maximum of a node's stretch: the node's capacity or its tasks changed.
     pub fn reclaimable_moved(&mut self, node: u32) {
         if self.resident.rooms.get().is_none() {
             return;
@@ -217,7 +218,7 @@ impl NodeTable {
 }
 
 impl CellTables {
-    /// A task has a newer row: it stands where that says.
+    /// Follows a task's newer row: moves the task to the node that the row charges.
     pub(crate) fn resident_put(&mut self, before: Option<NodeId>, row: &TaskRow) {
         if let Some(node) = before.filter(|&node| row.charged_node() != Some(node)) {
             self.resident_removed(node, row.id);
@@ -232,13 +233,13 @@ impl CellTables {
         }
     }
 
-    /// A task stands on a node no longer.
+    /// Removes a task from a node.
     pub(crate) fn resident_removed(&mut self, node: NodeId, task: TaskId) {
         self.nodes.resident.removed(node, task);
         self.nodes.resident_moved(node);
     }
 
-    /// How a task stands is assumed to be otherwise.
+    /// Sets the state of a resident task, by a plan in flight.
     pub(crate) fn resident_assumed(&mut self, node: NodeId, task: TaskId, stand: Stand) {
         self.nodes.resident.changed(node, task, |resident| resident.stand = stand);
         self.nodes.resident_moved(node);
@@ -247,7 +248,7 @@ impl CellTables {
         }
     }
 
-    /// A job has another priority than its tasks were known by.
+    /// Sets the priority of all resident tasks of a job.
     pub(super) fn resident_prioritized(&mut self, job: borough_model::JobId, priority: u32) {
         let Some(entry) = self.jobs.get(&job) else { return };
         let priority = u16::try_from(priority).unwrap_or(u16::MAX);

@@ -1,4 +1,5 @@
-//! What a job's tasks ask of the tasks around them, and how jobs join the terms that this is held against.
+//! Rules between tasks: affinity, anti-affinity and the limits of a spread. A rule refers to a term, which counts tasks
+//! per domain. Jobs join the terms that count them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,23 +10,23 @@ use borough_model::{JobId, JobRow, JobSpec, NodeId, TaskId, TaskState};
 use super::term::{AffinityTerm, TermId, TermKey};
 use super::{CellTables, TaskSlot};
 
-/// One hard rule, in the terms of a tables.
+/// One hard rule, by the term that it is checked against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum HardRule {
-    /// The affinity at a position of the spec: near some of what is meant.
+    /// The affinity at a position of the spec: near some of the selected tasks.
     Near {
         term: TermId,
         position: u16,
-        /// Whether the job's own tasks are meant too, so that the first of them may stand anywhere.
+        /// True if the selector also selects the job's own tasks. Then the first of them may go anywhere.
         own: bool,
     },
-    /// The affinity at a position: apart from all that is meant.
+    /// The anti-affinity at a position of the spec: apart from all selected tasks.
     Apart { term: TermId, position: u16 },
-    /// Away from tasks that keep apart from this job.
+    /// Apart from the tasks of a job whose anti-affinity selects this job. Anti-affinity works both ways.
     Kept { term: TermId },
-    /// The spread at a position: at most so many tasks more than the emptiest domain has.
+    /// The spread at a position: at most `most` tasks more than the emptiest domain has.
     Skew { term: TermId, position: u16, most: u32 },
-    /// The spread at a position: at most so many tasks of the job in a domain.
+    /// The spread at a position: at most `most` tasks of the job in a domain.
     Cap { term: TermId, position: u16, most: u32 },
 }
 
@@ -40,37 +41,37 @@ impl HardRule {
         }
     }
 
-    /// Whether further placements can make a domain fit that does not.
+    /// Returns true if further placements can make a refused domain fit.
     pub fn recovers(self) -> bool {
         matches!(self, Self::Near { .. } | Self::Skew { .. })
     }
 }
 
-/// A soft affinity: its term and its weight; less than nothing: apart.
+/// A soft affinity: its term and its weight. A negative weight means apart.
 pub(crate) type Wish = (TermId, i64);
 
-/// A job among the terms.
+/// The rules of a job, and the terms that it belongs to.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JobTerms {
-    /// Its hard rules; those of what keeps away from it are in `kept`.
+    /// Its own hard rules. `kept_apart` has those of other jobs.
     rules: Vec<HardRule>,
-    /// Terms whose tasks keep apart from this job.
+    /// Terms that count the tasks of a job with an anti-affinity to this one.
     kept: Vec<TermId>,
-    /// Soft affinities with their weights; less than nothing: apart.
+    /// Its soft affinities.
     pub wishes: Vec<Wish>,
-    /// Terms whose tasks would rather be near this job's, or apart, with their weights: both ways it is one wish.
+    /// Soft affinities of other jobs to this one. A wish works both ways.
     pub wished: Vec<Wish>,
     /// Terms that count its tasks.
     pub counted: Vec<TermId>,
 }
 
 impl JobTerms {
-    /// Whether there is any hard rule: what fits then depends on more than the node.
+    /// Returns true if it has any hard rule. Whether a task fits then depends on more than the node.
     pub fn constrained(&self) -> bool {
         !self.rules.is_empty() || !self.kept.is_empty()
     }
 
-    /// Every hard rule, in the order in which they are asked.
+    /// Every hard rule, in the order in which filters check them.
     pub fn rules(&self) -> impl Iterator<Item = HardRule> {
         self.rules.iter().copied().chain(self.kept.iter().map(|&term| HardRule::Kept { term }))
     }
@@ -81,7 +82,7 @@ fn identity<'a>(row: &'a JobRow, spec: &'a JobSpec) -> JobIdentity<'a> {
 }
 
 impl CellTables {
-    /// A job's spec is known, or another one: it leaves the terms of the one before and joins those of this one.
+    /// Follows a job's new spec: the job leaves the terms of the old one and joins those of the new one.
     pub(crate) fn terms_renew(&mut self, job: JobId) {
         self.terms_leave(job);
         let Some(entry) = self.jobs.get(&job) else { return };
@@ -98,7 +99,7 @@ impl CellTables {
         }
     }
 
-    /// The rules and wishes of a spec. `None`: there are none, as in most jobs.
+    /// The rules and wishes of a spec. `None` for a spec without any, as in most jobs.
     fn rules_made(&mut self, row: &JobRow, spec: &Arc<JobSpec>) -> Option<(Vec<HardRule>, Vec<Wish>)> {
         let limits = spec.spread.iter().any(borough_model::job::Spread::is_hard);
         if spec.affinity.is_empty() && !limits {
@@ -139,7 +140,7 @@ impl CellTables {
         Some((rules, wishes))
     }
 
-    /// The number of a term of which a job speaks. A new one counts the tasks that stand already.
+    /// The number of a term that a job's rules use. A new term counts the tasks that are placed already.
     fn term_acquired(&mut self, key: TermKey, job: JobId) -> TermId {
         let attribute = self.nodes.texts.interned(key.attribute());
         let of_job = !matches!(key, TermKey::Meant { .. });
@@ -166,7 +167,7 @@ impl CellTables {
         id
     }
 
-    /// A term means a job: it counts its tasks, or its tasks keep away from them.
+    /// Connects a term with a job that it selects: the term counts the job's tasks, or its tasks stay apart from them.
     fn meant(&mut self, id: TermId, job: JobId) {
         let weight = match self.terms.get(id).map(|term| &term.key) {
             Some(TermKey::Meant { .. }) => return self.term_joined(id, job),
@@ -175,7 +176,7 @@ impl CellTables {
         };
         let Some(term) = self.terms.get_mut(id) else { return };
         if let Some(weight) = weight {
-            // One who wishes it of his own knows it already.
+            // A job with this very wish has it already.
             let other = !term.members.contains(&job) && term.kept.insert(job);
             if let Some(entry) = self.jobs.get_mut(&job).filter(|_| other) {
                 entry.terms.wished.push((id, weight));
@@ -189,7 +190,7 @@ impl CellTables {
         self.shapes_set(job);
     }
 
-    /// A term counts a job's tasks.
+    /// Makes a term count a job's tasks.
     fn term_joined(&mut self, id: TermId, job: JobId) {
         let Some(term) = self.terms.get_mut(id) else { return };
         let Some(entry) = self.jobs.get_mut(&job).filter(|_| term.members.insert(job)) else { return };
@@ -200,7 +201,7 @@ impl CellTables {
         self.events.term_counted(id);
     }
 
-    /// A job leaves every term; terms of which nobody speaks any more are forgotten.
+    /// Takes a job out of every term, and drops the terms that no rule uses any more.
     pub(crate) fn terms_leave(&mut self, job: JobId) {
         let Some(entry) = self.jobs.get_mut(&job) else { return };
         let left = std::mem::take(&mut entry.terms);
@@ -246,8 +247,7 @@ impl CellTables {
         }
     }
 
-    /// A task that a term counts in the domain of a value: one that runs, where there is any, since its row changes
-    /// least.
+    /// A task that a term counts in the domain of a value. A running one if possible, because its row changes least.
     pub(crate) fn term_dependency(
         &self,
         term: &AffinityTerm,
@@ -275,7 +275,7 @@ impl CellTables {
         found
     }
 
-    /// A task of a job stands on another node than before.
+    /// Moves a task of a job from one node to another in every term that counts it.
     pub(crate) fn terms_counted(&mut self, job: JobId, before: Option<NodeId>, after: Option<NodeId>) {
         let Some(entry) = self.jobs.get(&job).filter(|_| before != after) else { return };
         for &id in &entry.terms.counted {

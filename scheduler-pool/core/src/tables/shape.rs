@@ -1,5 +1,5 @@
-//! Shapes: what a task asks of a node. Tasks that ask the same share one shape, whatever job they belong to, and what
-//! is found out about a shape (that it fits nowhere, say) is found out once.
+//! Shapes: everything that a task asks of a node. Equal tasks of all jobs share one shape, so findings about it (that
+//! it fits nowhere, say) serve all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,31 +21,29 @@ pub(crate) type ShapeId = u32;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Shape {
     pub resources: Resources,
-    /// Which devices will do, by kind.
+    /// The accepted devices, by kind.
     pub device_selectors: BTreeMap<String, CardSelector>,
-    /// Within what of its node it stays.
+    /// Whether it must stay within one socket or NUMA domain.
     pub within: Option<Within>,
-    /// Whether it gets whole cores of its own there.
+    /// Whether it gets exclusive cores there.
     pub exclusive_cores: bool,
-    /// Packages that it uses.
     pub packages: Vec<String>,
     /// Fixed port numbers, ascending.
     pub ports_fixed: Vec<u16>,
-    /// How many ports the scheduler hands out.
+    /// The number of ports that the scheduler chooses.
     pub ports_dynamic: u16,
-    /// Hard and soft, as the owner wrote them.
+    /// Hard and soft constraints, in the order of the spec.
     pub constraints: Vec<Constraint>,
-    /// Taints that do not keep it away, by its owner's word and by its band.
+    /// Tolerations of its spec and of its band.
     pub tolerations: Vec<Toleration>,
-    /// The profile by which nodes are scored; `None`: the cell's.
+    /// The profile that scores its nodes; `None` for the cell's.
     pub profile: Option<ScoringProfile>,
-    /// The job whose own the shape is, since its tasks are held against other tasks too.
+    /// The job that owns the shape. Set if the job has rules between tasks, because such a shape is never shared.
     pub job: Option<JobId>,
 }
 
 impl Shape {
-    /// The shape of one task of a job that is in a band; of an index that no task has, that of tasks without anything
-    /// of their own.
+    /// The shape of one task of a job. For an index that no task has, the shape of tasks without an override.
     pub fn of(spec: &JobSpec, index: u32, band: Band, job: Option<JobId>) -> Self {
         let mut ports_fixed: Vec<u16> = spec.task.ports.iter().filter_map(|port| port.number).collect();
         ports_fixed.sort_unstable();
@@ -60,27 +58,27 @@ impl Shape {
             ports_dynamic: u16::try_from(ports_dynamic).unwrap_or(u16::MAX),
             constraints: spec.constraints.clone(),
             tolerations: tolerations_in_force(&spec.tolerations, band),
-            // A profile that a newer program knows is the cell's here.
+            // A profile of a newer release counts as the cell's here.
             profile: spec.profile.as_deref().and_then(|profile| profile.parse().ok()),
             job,
         }
     }
 
-    /// The shape of the tasks of a role, of which `index` is one.
+    /// The shape of the tasks of a role; `index` is one of them.
     pub fn of_role(spec: &JobSpec, index: u32, band: Band, job: Option<JobId>) -> Self {
         let role = spec.role_of(index).and_then(|(role, _)| role.task.resources.clone());
         let plain = Self::of(spec, u32::MAX, band, job);
         Self { resources: role.unwrap_or(plain.resources), ..plain }
     }
 
-    /// Whether it asks the same of a node as another, rules between tasks aside.
+    /// Returns true if it asks the same of a node as another, apart from rules between tasks.
     pub fn asks_as(&self, other: &Self) -> bool {
         let asked = |shape: &Self| Self { job: None, ..shape.clone() };
         asked(self) == asked(other)
     }
 
-    /// What chance follows from: what is asked, and not who asks. The same on every machine and in every release, so
-    /// that a dry run of a job that does not exist yet draws as the job will.
+    /// The seed of its random choices. It depends on the request and not on the job, and is the same on every machine
+    /// and in every release. So a dry run of a new job chooses as the job will.
     pub fn seed(&self) -> u64 {
         let Resources { device_millis, .. } = &self.resources;
         let fixed = fixed_amounts(&self.resources).into_iter().chain([u64::from(self.ports_dynamic)]);
@@ -97,7 +95,7 @@ impl Shape {
         })
     }
 
-    /// Whether it needs any port, so that a port that has cooled down could help it.
+    /// Returns true if it needs any port, so that a port that has cooled down could help it.
     pub fn ports_any(&self) -> bool {
         self.ports_dynamic > 0 || !self.ports_fixed.is_empty()
     }
@@ -108,17 +106,17 @@ struct ShapeEntry {
     shape: Arc<Shape>,
     seed: u64,
     jobs: u32,
-    /// Tasks that jobs want of it, where it asks for devices.
+    /// How many tasks jobs want of it. Counted only for shapes with devices.
     tasks: u64,
 }
 
-/// The shapes in use, counted by the jobs that use them.
+/// The shapes in use, with reference counts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shapes {
     numbers: BTreeMap<Arc<Shape>, ShapeId>,
     entries: Vec<Option<ShapeEntry>>,
     vacant: Vec<ShapeId>,
-    /// Shapes that ask for devices and of which jobs want tasks.
+    /// Shapes with devices of which jobs want tasks.
     weighed: BTreeSet<ShapeId>,
 }
 
@@ -127,12 +125,12 @@ impl Shapes {
         self.entries.get(id as usize)?.as_ref().map(|entry| &entry.shape)
     }
 
-    /// The seed of a shape: see [`Shape::seed`].
+    /// See [`Shape::seed`].
     pub fn seed(&self, id: ShapeId) -> Option<u64> {
         self.entries.get(id as usize)?.as_ref().map(|entry| entry.seed)
     }
 
-    /// The number of a shape, with one more user.
+    /// The number of a shape. The caller becomes one of its users.
     pub fn acquired(&mut self, shape: Shape) -> ShapeId {
         if let Some(&id) = self.numbers.get(&shape) {
             if let Some(Some(entry)) = self.entries.get_mut(id as usize) {
@@ -158,7 +156,7 @@ impl Shapes {
         id
     }
 
-    /// Jobs want another number of tasks of a shape. Only those that ask for devices are counted.
+    /// Changes how many tasks jobs want of a shape. Counts only shapes that ask for devices.
     pub fn weigh(&mut self, id: ShapeId, before: u32, after: u32) {
         let Some(Some(entry)) = self.entries.get_mut(id as usize) else { return };
         if entry.shape.resources.device_millis.is_empty() {
@@ -172,13 +170,13 @@ impl Shapes {
         }
     }
 
-    /// Shapes that ask for devices, with the tasks that jobs want of them.
+    /// Shapes with devices, with the number of tasks that jobs want of them.
     pub fn weighed(&self) -> impl Iterator<Item = (&Arc<Shape>, u64)> + Clone {
         let entries = self.weighed.iter().filter_map(|&id| self.entries.get(id as usize)?.as_ref());
         entries.map(|entry| (&entry.shape, entry.tasks))
     }
 
-    /// One user less. Answers whether that was the last and the number is free again.
+    /// Removes a user of a shape. Returns true if it was the last, and the number is free again.
     pub fn released(&mut self, id: ShapeId) -> bool {
         let Some(slot) = self.entries.get_mut(id as usize) else { return false };
         let Some(entry) = slot else { return false };
@@ -193,7 +191,7 @@ impl Shapes {
         true
     }
 }
-/// A number for an operator, the same in every release.
+/// The number of an operator in seeds and token names. It must never change.
 pub(crate) fn operator_number(operator: ConstraintOperator) -> u8 {
     match operator {
         ConstraintOperator::In => 0,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Which nodes share a port space. A node alone in its space costs an entry and nothing else.
+/// Which nodes share a port space. A node alone in its space costs one entry.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PortSpaces {
     /// Ordinals by the space's name, ascending.
@@ -12,7 +12,7 @@ pub(crate) struct PortSpaces {
 }
 
 impl PortSpaces {
-    /// Puts a node into a space, or takes it out of the one it was in.
+    /// Moves a node into a space, or out of any.
     pub fn set(&mut self, node: u32, name: Option<String>) {
         if self.names.get(&node) == name.as_ref() {
             return;
@@ -40,7 +40,7 @@ impl PortSpaces {
         std::iter::once(node).chain(shared.iter().copied().filter(move |&other| other != node))
     }
 
-    /// The name and the nodes of a node's space, where it shares one.
+    /// The name and the nodes of a node's space, if it shares one.
     pub fn shared(&self, node: u32) -> Option<(&str, &[u32])> {
         let name = self.names.get(&node)?;
         let nodes = self.nodes.get(name)?;

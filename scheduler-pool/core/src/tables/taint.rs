@@ -1,5 +1,5 @@
-//! Taints as small numbers, and the sets of them that nodes have: many nodes share few sets, so that a class is held
-//! against each set once and a node is a number.
+//! Taints, and sets of taints, as small numbers. Many nodes share few sets, so a class is checked once per set and not
+//! once per node.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use borough_model::node::Taint;
 
 use super::node::NodeTable;
 
-/// Taints and sets of them, each with a number. They are not forgotten: there are as many as operators use.
+/// Taints and sets of taints, each with a number. They are never dropped, because operators use few.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Taints {
     numbers: BTreeMap<Taint, u32>,
@@ -17,7 +17,7 @@ pub(crate) struct Taints {
 }
 
 impl Taints {
-    /// The number of the set of these taints; 0 is that of none.
+    /// The number of the set of these taints; 0 for the empty set.
     pub fn set_interned(&mut self, taints: &[Taint]) -> u32 {
         if taints.is_empty() {
             return 0;
@@ -32,7 +32,7 @@ impl Taints {
         number
     }
 
-    /// When a taint was set is no matter of placing.
+    /// The time at which a taint was added does not affect placement.
     fn interned(&mut self, taint: &Taint) -> u32 {
         let taint = Taint { added_ms: 0, ..taint.clone() };
         if let Some(&number) = self.numbers.get(&taint) {
@@ -56,12 +56,12 @@ impl Taints {
 }
 
 impl NodeTable {
-    /// The number of the set of taints that a node has; 0: none.
+    /// The number of a node's set of taints; 0 for none.
     pub fn taint_set(&self, node: u32) -> u32 {
         self.taint_sets.get(node as usize).copied().unwrap_or(0)
     }
 
-    /// Nodes without taints behind the last that has any are left out of the column.
+    /// Sets a node's taints. The column ends with the last node that has any.
     pub(super) fn taint_set_put(&mut self, node: u32, set: u32) {
         let index = node as usize;
         if self.taint_sets.len() <= index {

@@ -1,5 +1,5 @@
-//! Terms: how many tasks of some jobs stand in each failure domain, kept from row to row. Affinities, limits of a
-//! spread and what keeps others away are held against them, so that nothing is counted while deciding.
+//! Terms count the tasks of some jobs per failure domain, and follow each row. Affinities, limits of a spread and
+//! anti-affinities of other jobs are checked against them, so that no plan has to count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,16 +13,16 @@ use super::node::NodeTable;
 /// The number of a term.
 pub(crate) type TermId = u32;
 
-/// Whose tasks are counted.
+/// Which tasks a term counts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum TermKey {
-    /// Those of the jobs that a selector means.
+    /// Tasks of the jobs that a selector selects.
     Meant { attribute: String, selector: Vec<Constraint> },
-    /// Those of the jobs that keep apart from what a selector means.
+    /// Tasks of the jobs that keep apart from what a selector selects.
     Apart { attribute: String, selector: Vec<Constraint> },
-    /// Those of the jobs that would rather be near what a selector means, or (less than nothing) apart from it.
+    /// Tasks of the jobs with a soft affinity to what a selector selects. A negative weight means apart.
     Wished { attribute: String, selector: Vec<Constraint>, weight: i64 },
-    /// Those of one job.
+    /// Tasks of one job.
     Own { attribute: String, job: JobId },
 }
 
@@ -49,7 +49,7 @@ impl TermKey {
         }
     }
 
-    /// Whether it means a job by its labels.
+    /// Returns true if its selector selects a job.
     pub fn selects(&self, job: JobIdentity<'_>) -> bool {
         match self {
             Self::Meant { selector, .. } | Self::Apart { selector, .. } | Self::Wished { selector, .. } => {
@@ -59,7 +59,7 @@ impl TermKey {
         }
     }
 
-    /// The users whose jobs alone it can mean; `None`: any user's.
+    /// The users to whose jobs its selector is limited; `None` for all users.
     fn users(&self) -> Option<&[String]> {
         let selector = match self {
             Self::Meant { selector, .. } | Self::Apart { selector, .. } | Self::Wished { selector, .. } => {
@@ -77,13 +77,13 @@ impl TermKey {
 #[derive(Clone, Debug)]
 pub(crate) struct AffinityTerm {
     pub key: TermKey,
-    /// The attribute's number.
+    /// The number of the attribute that names the domains.
     pub attribute: u32,
-    /// Jobs whose rules speak of it.
+    /// Jobs with a rule that uses it.
     pub(super) users: BTreeSet<JobId>,
-    /// Jobs whose tasks are counted.
+    /// The jobs that it counts.
     pub(super) members: BTreeSet<JobId>,
-    /// Jobs that are kept away where its tasks stand, or wished there.
+    /// Jobs that stay apart from its tasks, or that it wishes near or apart.
     pub(super) kept: BTreeSet<JobId>,
     by_node: BTreeMap<NodeId, u32>,
     by_domain: BTreeMap<u32, u32>,
@@ -97,12 +97,12 @@ impl AffinityTerm {
         self.by_domain.get(&value).copied().unwrap_or(0)
     }
 
-    /// Domains in which there are any.
+    /// The domains with any tasks.
     pub fn domains(&self) -> impl Iterator<Item = (u32, u32)> {
         self.by_domain.iter().map(|(&value, &count)| (value, count))
     }
 
-    /// A task more, or less, on a node.
+    /// Adds tasks on a node, or removes them.
     pub fn node_counted(&mut self, nodes: &NodeTable, node: NodeId, more: bool, by: u32) {
         count_moved(&mut self.by_node, node, more, by);
         let domain = nodes.ordinal(node).and_then(|node| nodes.attribute(node, self.attribute));
@@ -116,7 +116,7 @@ impl AffinityTerm {
         self.total = if more { self.total.saturating_add(by) } else { self.total.saturating_sub(by) };
     }
 
-    /// A node is in another domain than before. Answers whether that changes anything.
+    /// Moves a node's tasks to another domain. Returns true if any count changed.
     fn node_moved(&mut self, node: NodeId, before: Option<u32>, after: Option<u32>) -> bool {
         let Some(&count) = self.by_node.get(&node).filter(|_| before != after) else { return false };
         if let Some(before) = before {
@@ -147,7 +147,7 @@ pub(crate) struct Terms {
     numbers: BTreeMap<TermKey, TermId>,
     terms: Vec<Option<AffinityTerm>>,
     vacant: Vec<TermId>,
-    /// Terms with a selector, by the user whose jobs alone they can mean.
+    /// Terms with a selector, by the user to whose jobs it is limited; `None` for all users.
     of_user: BTreeMap<Option<String>, BTreeSet<TermId>>,
 }
 
@@ -160,7 +160,7 @@ impl Terms {
         self.terms.get_mut(id as usize)?.as_mut()
     }
 
-    /// Terms that could mean a user's jobs.
+    /// Terms with a selector that could select a user's jobs.
     pub(super) fn speaking_of(&self, user: &Name) -> Vec<TermId> {
         let named = self.of_user.get(&Some(user.to_string()));
         let any = self.of_user.get(&None);
@@ -220,7 +220,7 @@ impl Terms {
         Some(term)
     }
 
-    /// A node is in other domains than before. Answers the terms whose counts moved.
+    /// Follows a change of a node's domains. Returns the terms with changed counts.
     pub fn node_moved(
         &mut self,
         node: NodeId,

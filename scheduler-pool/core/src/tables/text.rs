@@ -1,19 +1,19 @@
-//! Attribute keys and values as small numbers, so that a node's facts are a few bytes and a constraint compares numbers.
+//! Attribute keys and values as small numbers. A node's attributes take a few bytes, and a constraint compares numbers.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Texts that nodes bear, each with a number. Texts are not forgotten: there are as many as operators and agents use.
+/// The keys and values of nodes, each with a number. They are never dropped, because operators and agents use few.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Texts {
     numbers: BTreeMap<Arc<str>, u32>,
     texts: Vec<Arc<str>>,
-    /// Each read as a number, for those that compare as numbers.
+    /// Each text parsed as a number, for constraints that compare numbers.
     parsed: Vec<Option<Number>>,
 }
 
-/// A text read as a number. Whole numbers compare exactly, others as floating point.
+/// A text parsed as a number. Integers compare exactly, others as floating point.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Number {
     whole: Option<i64>,
@@ -21,14 +21,14 @@ pub(crate) struct Number {
 }
 
 impl Number {
-    /// The number a text is, if it is a finite one.
+    /// Parses a text. `None` unless it is a finite number.
     pub fn parsed(text: &str) -> Option<Self> {
         let text = text.trim();
         let float: f64 = text.parse().ok().filter(|float: &f64| float.is_finite())?;
         Some(Self { whole: text.parse().ok(), float })
     }
 
-    /// How two numbers compare.
+    /// Compares two numbers.
     pub fn compared(self, other: Self) -> Ordering {
         match (self.whole, other.whole) {
             (Some(left), Some(right)) => left.cmp(&right),
@@ -38,7 +38,7 @@ impl Number {
 }
 
 impl Texts {
-    /// The number of a text, given one if it has none.
+    /// The number of a text. A new text gets the next number.
     pub fn interned(&mut self, text: &str) -> u32 {
         if let Some(&number) = self.numbers.get(text) {
             return number;
@@ -51,7 +51,7 @@ impl Texts {
         number
     }
 
-    /// The number of a text, if any node bears it.
+    /// The number of a text, if any node has it.
     pub fn known(&self, text: &str) -> Option<u32> {
         self.numbers.get(text).copied()
     }
@@ -61,7 +61,7 @@ impl Texts {
         self.texts.get(number as usize).map(|text| &**text)
     }
 
-    /// The text of a number, read as a number.
+    /// The text of a number, parsed as a number.
     pub fn number(&self, number: u32) -> Option<Number> {
         self.parsed.get(number as usize).copied().flatten()
     }

@@ -5,17 +5,17 @@ use borough_model::node::{NumaDomain, core_speed};
 
 use super::node::NodeTable;
 
-/// A domain in the numbers of one tables: the dimensions of its processors and memory, and those of its socket.
+/// A NUMA domain of a node: the dimensions of its processors and memory, and those of its socket.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct DomainSlot {
     pub own: (u16, u16),
     pub socket: (u16, u16),
-    /// How fast a core is, in thousandths of the reference's.
+    /// The speed of a core, in thousandths of the reference speed.
     pub speed: u64,
 }
 
 impl NodeTable {
-    /// Takes in a node's domains. Their dimensions are known by then.
+    /// Stores a node's domains. The caller has interned their dimensions.
     pub(super) fn domains_put(&mut self, node: u32, row: &NodeRow) {
         let speed = core_speed(&row.attributes);
         let number = |dimension: &str| u16::try_from(self.kind_dimension(dimension)?).ok();

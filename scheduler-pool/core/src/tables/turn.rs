@@ -1,4 +1,5 @@
-//! What those who take turns hold of a cell, kept as tasks come and go; only where a policy goes by it.
+//! What users or queues hold of a cell, updated as tasks come and go. Counted only if the queueing policy goes by
+//! shares.
 
 use borough_model::{JobId, TaskId};
 
@@ -7,7 +8,7 @@ use crate::queueing::{CellTotals, Shares, Turn};
 use crate::seed::turn_chance;
 
 impl NodeTable {
-    /// What the nodes that take tasks have together.
+    /// The totals of the nodes that take tasks.
     fn totals(&self) -> CellTotals {
         let open = || self.order.iter().copied().filter(|&node| self.gate(node) == NodeGate::Open);
         let total = |dimension| open().map(|node| self.limit(dimension, node)).fold(0, u64::saturating_add);
@@ -19,13 +20,13 @@ impl NodeTable {
 }
 
 impl CellTables {
-    /// What everybody holds, with what chance tells equal ones apart now.
+    /// The shares of everybody, with the chance that breaks ties in this batch.
     pub(crate) fn shares(&self) -> Shares {
         let chance = |turn: &Turn| turn_chance(self.closed_total, turn);
         Shares::new(&self.settings.queueing, &self.usage, self.nodes.totals(), chance)
     }
 
-    /// Counts what all of a job's standing tasks hold, or no longer.
+    /// Adds what all placed tasks of a job hold, or removes it.
     pub(super) fn usage_of_job(&mut self, job: JobId, more: bool) {
         if !self.settings.queueing.policy.shares() {
             return;
@@ -44,7 +45,7 @@ impl CellTables {
         self.usage.counted(turn, &spec.task.resources, alike, more);
     }
 
-    /// A task stands, or does so no longer.
+    /// Counts a task that became placed, or that no longer is.
     pub(super) fn usage_moved(&mut self, task: TaskId, stood: bool, stands: bool) {
         if stood == stands || !self.settings.queueing.policy.shares() {
             return;

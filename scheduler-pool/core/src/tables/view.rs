@@ -1,4 +1,4 @@
-//! Looking things up by id, for whoever commits plans or shows them.
+//! Lookups by id, for workers that commit plans and gateways that show them.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use borough_model::{
 
 use super::{CellTables, NodeGate, TaskSlot};
 
-/// What is known of a node.
+/// A node as the tables have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotNode {
     /// The node.
@@ -17,20 +17,20 @@ pub struct SnapshotNode {
     pub revision: u64,
     /// Its name.
     pub name: Name,
-    /// Whether new tasks may be placed on it.
+    /// True if new tasks may be placed on it.
     pub open: bool,
-    /// What may be promised of it, overcommit included.
+    /// How much tasks may ask for in sum, overcommit included.
     pub limits: Resources,
-    /// What is committed on it.
+    /// Its allocation: what tasks take of it.
     pub alloc: NodeAlloc,
 }
 
-/// What is known of a task that has a row.
+/// A task that has a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotTask {
     /// The task.
     pub id: TaskId,
-    /// Where it is in its attempt.
+    /// The state of its attempt.
     pub state: TaskState,
     /// Its node, or its last one.
     pub node: Option<NodeId>,
@@ -44,7 +44,7 @@ pub struct SnapshotTask {
     pub not_before_ms: i64,
     /// The row's revision.
     pub revision: u64,
-    /// Whether this is assumed of a plan that is not known to be committed.
+    /// True if a plan placed or evicted it and the commit is not known yet.
     pub assumed: bool,
 }
 
@@ -63,7 +63,7 @@ fn task_view(id: TaskId, slot: &TaskSlot) -> Option<SnapshotTask> {
 }
 
 impl CellTables {
-    /// How many nodes are known, in whatever state.
+    /// The number of known nodes, in any state.
     pub fn node_count(&self) -> usize {
         self.nodes.count()
     }
@@ -89,7 +89,7 @@ impl CellTables {
         self.nodes.name(self.nodes.ordinal(id)?)
     }
 
-    /// What is committed on a node: what the next commit's value is computed from.
+    /// A node's allocation. The next commit computes its new value from this one.
     pub fn node_alloc(&self, id: NodeId) -> Option<NodeAlloc> {
         self.nodes.alloc(self.nodes.ordinal(id)?)
     }
@@ -104,7 +104,7 @@ impl CellTables {
         self.jobs.get(&id)?.row.as_ref()
     }
 
-    /// The newest job of that name.
+    /// The newest job of this name.
     pub fn job_named(&self, user: &Name, name: &Name) -> Option<&JobRow> {
         let named = self.jobs().filter(|row| row.user == *user && row.name == *name);
         named.max_by_key(|row| (row.submitted_ms, row.id))
@@ -125,8 +125,8 @@ impl CellTables {
         task_view(id, self.jobs.get(&id.job)?.task(id.index)?)
     }
 
-    /// The whole row of a task that is pending or held: what its next attempt, or its end, is written over. Absent for
-    /// tasks never placed.
+    /// The row of a task that is pending or held. Its next attempt, or its eviction, is written over it. `None` for
+    /// tasks that were never placed.
     pub fn task_row(&self, id: TaskId) -> Option<&TaskRow> {
         self.jobs.get(&id.job)?.task(id.index)?.row.as_deref()
     }

@@ -1,4 +1,4 @@
-//! The groups of a class in their order, held against asking every group at every choice.
+//! Compares the ordered groups of a class with asking every group at every choice.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -46,7 +46,7 @@ fn node(number: u64, cores: u64) -> NodeRow {
     row
 }
 
-/// What a job asks of the tasks around it.
+/// A job with rules between tasks.
 #[derive(Clone, Debug)]
 struct Wanted {
     count: u32,
