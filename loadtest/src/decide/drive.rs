@@ -61,7 +61,7 @@ pub fn drive(workload: &DecideCell, batch: usize) -> anyhow::Result<Driven> {
             snapshot.apply(delta);
         }
     });
-    let (mut cache, start_offset) = (PlanCache::default(), StartOffset::whole(PLAN_SEED));
+    let (mut cache, start_offset) = (PlanCache::default(), StartOffset::undivided(PLAN_SEED));
     loop {
         let queue = timed(&mut driven.queue_s, || snapshot.pending(&|_| true, NOW_MS, batch));
         if queue.tasks.is_empty() {

@@ -7,7 +7,7 @@ use borough_model::job::{ChangeClass, JobState, change_class, job_new};
 use borough_model::task::PortAssignment;
 use borough_model::{JobId, JobRow, JobSpec, Name, NodeId, RequestId};
 
-use crate::explain::{Explanation, VictimReport, after_unmet, explain_job, victims_told};
+use crate::explain::{Explanation, VictimReport, after_unmet, explain_job, victim_reports};
 use crate::plan::{Plan, PlanCounters, PlannedPlacement, plan};
 use crate::seed::PLAN_SEED;
 use crate::snapshot::Snapshot;
@@ -52,13 +52,13 @@ pub struct DryRunTask {
 /// dry run gives that job the new spec. It plans all pending tasks in their order, as the scheduler would. The snapshot
 /// stays as it is.
 pub fn dry_run(snapshot: &Snapshot, spec: &JobSpec, now_ms: i64) -> DryRun {
-    let mut overlay = snapshot.clone();
-    let (job, row) = row_supposed(snapshot.tables(), spec, now_ms);
+    let mut trial = snapshot.clone();
+    let (job, row) = row_on_trial(snapshot.tables(), spec, now_ms);
     let (kept, stopped) = resident(snapshot.tables(), job, spec.count);
     let mut outcome = DryRun { kept, stopped, ..DryRun::default() };
-    overlay.job_upsert(&row, Some(Arc::new(spec.clone())));
+    trial.job_upsert(&row, Some(Arc::new(spec.clone())));
     let mut placed: BTreeMap<u32, PlannedPlacement> = BTreeMap::new();
-    batches(&mut overlay, job, now_ms, |plan| {
+    batches(&mut trial, job, now_ms, |plan| {
         // A task that an early plan placed may be evicted by a later one.
         let evicted = plan.placements.iter().flat_map(|placement| &placement.victims);
         for victim in evicted.filter(|victim| victim.task.job == job) {
@@ -68,7 +68,7 @@ pub fn dry_run(snapshot: &Snapshot, spec: &JobSpec, now_ms: i64) -> DryRun {
         placed.extend(own.map(|placement| (placement.task.index, placement.clone())));
         counters_added(&mut outcome.counters, &plan.counters);
     });
-    outcome.unplaced = explain_job(&overlay, job, now_ms);
+    outcome.unplaced = explain_job(&trial, job, now_ms);
     outcome.placements =
         placed.into_values().filter_map(|placement| task_named(snapshot.tables(), placement)).collect();
     outcome
@@ -83,13 +83,13 @@ fn resident(tables: &CellTables, job: JobId, count: u32) -> (u32, Vec<u32>) {
 
 fn task_named(tables: &CellTables, placement: PlannedPlacement) -> Option<DryRunTask> {
     let name = tables.node_name(placement.node)?.clone();
-    let victims = victims_told(tables, &placement);
+    let victims = victim_reports(tables, &placement);
     let PlannedPlacement { task, node, ports, held, .. } = placement;
     Some(DryRunTask { index: task.index, node, name, ports, held, victims })
 }
 
 /// The row that the submission would write, under an id that no job has.
-fn row_supposed(tables: &CellTables, spec: &JobSpec, now_ms: i64) -> (JobId, JobRow) {
+fn row_on_trial(tables: &CellTables, spec: &JobSpec, now_ms: i64) -> (JobId, JobRow) {
     let known = tables.job_named(&spec.user, &spec.name);
     if let Some(known) = known.filter(|row| !matches!(row.state, JobState::Ended { .. })) {
         let class = tables.job_spec(known.id).map(|before| change_class(&before.in_force(known), spec));
@@ -116,16 +116,16 @@ fn row_supposed(tables: &CellTables, spec: &JobSpec, now_ms: i64) -> (JobId, Job
 }
 
 /// Plans batch after batch until every task of the job has a node, or nothing more can be placed.
-fn batches(overlay: &mut Snapshot, job: JobId, now_ms: i64, mut heard: impl FnMut(&Plan)) {
-    while overlay.tables().jobs.get(&job).is_some_and(|entry| entry.runs() && entry.open_count() > 0) {
-        let queue = overlay.queue_of(job);
-        let queue = overlay.pending_in(&queue, now_ms, BATCH_TASKS);
-        let outcome = plan(overlay.tables(), &queue, now_ms, PLAN_SEED);
-        heard(&outcome);
-        overlay.suppose(&outcome, now_ms);
-        let unschedulable_before = overlay.backlog().unschedulable_count();
-        overlay.remember(&outcome, now_ms);
-        if outcome.placements.is_empty() && overlay.backlog().unschedulable_count() == unschedulable_before {
+fn batches(trial: &mut Snapshot, job: JobId, now_ms: i64, mut visit: impl FnMut(&Plan)) {
+    while trial.tables().jobs.get(&job).is_some_and(|entry| entry.runs() && entry.open_count() > 0) {
+        let queue = trial.queue_of(job);
+        let queue = trial.pending_in(&queue, now_ms, BATCH_TASKS);
+        let outcome = plan(trial.tables(), &queue, now_ms, PLAN_SEED);
+        visit(&outcome);
+        trial.suppose(&outcome, now_ms);
+        let unschedulable_before = trial.backlog().unschedulable_count();
+        trial.remember(&outcome, now_ms);
+        if outcome.placements.is_empty() && trial.backlog().unschedulable_count() == unschedulable_before {
             break;
         }
     }
@@ -135,6 +135,6 @@ fn counters_added(total: &mut PlanCounters, more: &PlanCounters) {
     total.nodes_examined += more.nodes_examined;
     total.nodes_scored += more.nodes_scored;
     total.classes += more.classes;
-    total.bases_kept += more.bases_kept;
-    total.bases_made += more.bases_made;
+    total.searches_reused += more.searches_reused;
+    total.searches_begun += more.searches_begun;
 }

@@ -22,7 +22,7 @@ pub struct StartOffset {
 
 impl StartOffset {
     /// A search over the cell as one part.
-    pub fn whole(seed: u64) -> Self {
+    pub fn undivided(seed: u64) -> Self {
         Self { seed, part: 0, parts: 1, beyond: 0 }
     }
 
@@ -112,7 +112,7 @@ mod tests {
         fn ranks_and_positions_are_each_others_inverse(
             count in 0..300usize, parts in 1..14u32, part in 0..14u32, seed in any::<u64>(),
         ) {
-            let start_offset = StartOffset { part: part % parts, parts, ..StartOffset::whole(seed) };
+            let start_offset = StartOffset { part: part % parts, parts, ..StartOffset::undivided(seed) };
             let search = NodeOrder::new(count, start_offset, seed);
             let mut seen = vec![false; count];
             for rank in 0..count {
@@ -131,7 +131,7 @@ mod tests {
 
         #[test]
         fn the_cut_divides_the_nodes_evenly_and_moves_little(count in 0..500usize, parts in 1..14u32) {
-            let cut = |part, count| StartOffset { part, parts, ..StartOffset::whole(0) }.cut(count);
+            let cut = |part, count| StartOffset { part, parts, ..StartOffset::undivided(0) }.cut(count);
             let mut before = 0;
             for part in 0..parts {
                 let (first, last) = cut(part, count);

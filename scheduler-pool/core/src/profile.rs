@@ -68,15 +68,17 @@ impl PolicyName {
 
     fn facts(self) -> PolicyFacts {
         let (name, about, weights): (_, _, &[_]) = match self {
-            Self::BestFit => ("best-fit", "The fullest node: large tasks keep finding room.", &[]),
+            Self::BestFit => ("best-fit", "The fullest node: large tasks find empty nodes.", &[]),
             Self::BorgHybrid => (
                 "borg-hybrid",
                 "The fullest node on which least is stranded beside a dimension that is nearly full.",
                 &[],
             ),
-            Self::DotProduct => {
-                ("dot-product", "The node whose free room is least aligned with what the task asks for.", &[])
-            }
+            Self::DotProduct => (
+                "dot-product",
+                "The node whose free capacity is least aligned with what the task asks for.",
+                &[],
+            ),
             Self::DynamicWeight => (
                 "dynamic-weight",
                 "The node with most free of what is scarce in the cell for this task.",
@@ -103,7 +105,7 @@ impl PolicyName {
                 &[],
             ),
             Self::Random => ("random", "Any node that fits, by chance.", &[]),
-            Self::SwarmBinpack => ("swarm-binpack", "The node with the most tasks that still has room.", &[]),
+            Self::SwarmBinpack => ("swarm-binpack", "The node with the most tasks that fits one more.", &[]),
             Self::SwarmSpread => ("swarm-spread", "The node with the fewest tasks.", &[]),
             Self::WorstFit => (
                 "worst-fit",
@@ -220,13 +222,13 @@ impl ScoringProfile {
 
 /// A weight in hundredths. `None` for anything but a number from 0 to 100 with at most two decimals.
 fn weight_parsed(text: &str) -> Option<u16> {
-    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    let (integer, part) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    if !digits(whole) || !digits(part) || part.len() > 2 {
+    if !digits(integer) || !digits(part) || part.len() > 2 {
         return None;
     }
     let part: u16 = format!("{part:0<2}").parse().ok()?;
-    let weight = whole.parse::<u16>().ok()?.checked_mul(100)?.checked_add(part)?;
+    let weight = integer.parse::<u16>().ok()?.checked_mul(100)?.checked_add(part)?;
     (weight <= 10_000).then_some(weight)
 }
 

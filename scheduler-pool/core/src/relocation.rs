@@ -21,10 +21,10 @@ const WAITING_BATCHES: usize = 4;
 
 /// Moves that are tried one after another, each on top of the successful ones.
 pub struct Relocation {
-    overlay: Snapshot,
+    trial: Snapshot,
     now_ms: i64,
     /// Shapes that found no other node. Asking again would give the same answer.
-    hopeless: BTreeSet<(JobId, Option<ShapeId>)>,
+    unplaceable: BTreeSet<(JobId, Option<ShapeId>)>,
 }
 
 impl Relocation {
@@ -33,40 +33,40 @@ impl Relocation {
     ///
     /// Pending tasks are placed first, and so are the tasks `leaving`, which are already on their way from their nodes.
     pub fn new(snapshot: Snapshot, leaving: impl IntoIterator<Item = TaskId>, now_ms: i64) -> Self {
-        let mut overlay = snapshot;
+        let mut trial = snapshot;
         for task in leaving {
-            leave(&mut overlay, task);
+            leave(&mut trial, task);
         }
-        let queues: Vec<_> = overlay.backlog().open.all().map(|(queue, _)| queue.clone()).collect();
+        let queues: Vec<_> = trial.backlog().open.all().map(|(queue, _)| queue.clone()).collect();
         for queue in queues {
-            waiting_placed(&mut overlay, &queue, now_ms);
+            waiting_placed(&mut trial, &queue, now_ms);
         }
-        Self { overlay, now_ms, hopeless: BTreeSet::new() }
+        Self { trial, now_ms, unplaceable: BTreeSet::new() }
     }
 
     /// Returns true if the scheduler would place `task` on another node now. Later calls count the task there.
     pub fn fits(&mut self, task: TaskId) -> bool {
         let TaskId { job, index } = task;
-        let shape = self.overlay.tables().jobs.get(&job).and_then(|entry| entry.shape_of(index));
-        if self.hopeless.contains(&(job, shape)) {
+        let shape = self.trial.tables().jobs.get(&job).and_then(|entry| entry.shape_of(index));
+        if self.unplaceable.contains(&(job, shape)) {
             return false;
         }
-        let Some(before) = leave(&mut self.overlay, task) else { return false };
-        let gang = self.overlay.tables().jobs.get(&job).is_some_and(|entry| entry.gang_need() > 0);
+        let Some(before) = leave(&mut self.trial, task) else { return false };
+        let gang = self.trial.tables().jobs.get(&job).is_some_and(|entry| entry.gang_need() > 0);
         let queue = match gang {
-            true => gang_queue(self.overlay.tables(), job, self.now_ms),
-            false => task_queue(self.overlay.tables(), task),
+            true => gang_queue(self.trial.tables(), job, self.now_ms),
+            false => task_queue(self.trial.tables(), task),
         };
-        let outcome = queue.map(|queue| plan(self.overlay.tables(), &queue, self.now_ms, PLAN_SEED));
+        let outcome = queue.map(|queue| plan(self.trial.tables(), &queue, self.now_ms, PLAN_SEED));
         let placed = outcome.filter(|plan| plan.placements.iter().any(|placement| placement.task == task));
         match placed {
             Some(plan) => {
-                self.overlay.suppose(&plan, self.now_ms);
+                self.trial.suppose(&plan, self.now_ms);
                 true
             }
             None => {
-                self.overlay.slot_suppose(task, before);
-                self.hopeless.insert((job, shape));
+                self.trial.slot_suppose(task, before);
+                self.unplaceable.insert((job, shape));
                 false
             }
         }
@@ -74,12 +74,12 @@ impl Relocation {
 }
 
 /// Places the pending tasks of a queue in their order.
-fn waiting_placed(overlay: &mut Snapshot, queue: &OpenQueue, now_ms: i64) {
+fn waiting_placed(trial: &mut Snapshot, queue: &OpenQueue, now_ms: i64) {
     for _ in 0..WAITING_BATCHES {
-        let pending = overlay.pending_in(queue, now_ms, WAITING_BATCH);
-        let outcome = plan(overlay.tables(), &pending, now_ms, PLAN_SEED);
-        overlay.suppose(&outcome, now_ms);
-        overlay.remember(&outcome, now_ms);
+        let pending = trial.pending_in(queue, now_ms, WAITING_BATCH);
+        let outcome = plan(trial.tables(), &pending, now_ms, PLAN_SEED);
+        trial.suppose(&outcome, now_ms);
+        trial.remember(&outcome, now_ms);
         if outcome.placements.is_empty() {
             return;
         }
@@ -89,14 +89,14 @@ fn waiting_placed(overlay: &mut Snapshot, queue: &OpenQueue, now_ms: i64) {
 /// Why task `index` of a job would find no other node as of `now_ms`: the answer of [`explain`] for the task without
 /// its node.
 pub fn explain_elsewhere(snapshot: &Snapshot, job: JobId, index: u32, now_ms: i64) -> Explanation {
-    let mut overlay = snapshot.clone();
-    leave(&mut overlay, TaskId { job, index });
-    explain(&overlay, job, index, now_ms)
+    let mut trial = snapshot.clone();
+    leave(&mut trial, TaskId { job, index });
+    explain(&trial, job, index, now_ms)
 }
 
 /// Takes a task off its node, so that it wants another. Returns its slot before; `None` if it has no node.
-fn leave(overlay: &mut Snapshot, task: TaskId) -> Option<TaskSlot> {
-    let slot = overlay.tables().jobs.get(&task.job)?.task(task.index)?.clone();
+fn leave(trial: &mut Snapshot, task: TaskId) -> Option<TaskSlot> {
+    let slot = trial.tables().jobs.get(&task.job)?.task(task.index)?.clone();
     slot.node?;
     let row = TaskRow {
         incarnation: slot.incarnation,
@@ -113,5 +113,5 @@ fn leave(overlay: &mut Snapshot, task: TaskId) -> Option<TaskSlot> {
         row: Some(Box::new(row)),
         ..slot
     };
-    overlay.slot_suppose(task, left)
+    trial.slot_suppose(task, left)
 }

@@ -31,8 +31,11 @@ pub struct CellSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Overcommit {
+    /// Processor time. Overcommit makes tasks slower.
     pub cpu_per_mille: u32,
+    /// Memory. Overcommit can end tasks when the node runs short.
     pub memory_per_mille: u32,
+    /// Local disk space.
     pub disk_per_mille: u32,
     /// Disk throughput, in bytes per second.
     pub disk_rate_per_mille: u32,

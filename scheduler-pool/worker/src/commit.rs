@@ -13,11 +13,11 @@ use bytes::Bytes;
 #[derive(Debug)]
 pub enum CommitOutcome {
     /// It is durable.
-    Yes,
+    Committed,
     /// Guards were overwritten, as far as known.
     Conflict(Vec<Range<Bytes>>),
     /// It did not happen and may be decided again.
-    No,
+    NotCommitted,
 }
 
 /// How to find out whether a failed commit has happened.
@@ -56,7 +56,7 @@ pub async fn batch_commit(
 ) -> StoreResult<CommitOutcome> {
     let commit = db.commit_at("placement_commit", gate.version(), |tx| placement_commit(tx, gate, batch));
     let CommitAtError { error, conflicting } = match commit.await {
-        Ok(_) => return Ok(CommitOutcome::Yes),
+        Ok(_) => return Ok(CommitOutcome::Committed),
         Err(failed) => failed,
     };
     let Some(code) = error.kv_error().map(|error: &borough_kv::KvError| error.code) else {
@@ -64,7 +64,7 @@ pub async fn batch_commit(
     };
     match doubt_of(code) {
         Doubt::Conflict => Ok(CommitOutcome::Conflict(conflicting)),
-        Doubt::None => Ok(CommitOutcome::No),
+        Doubt::None => Ok(CommitOutcome::NotCommitted),
         Doubt::Settled => found(db, gate, gate.version(), batch).await,
         Doubt::InFlight => {
             let after = gate.version().saturating_add(TRANSACTION_LIFE_VERSIONS);
@@ -94,8 +94,8 @@ async fn found(
             })
             .await?;
         match seen {
-            Some(Some(_)) => return Ok(CommitOutcome::Yes),
-            Some(None) => return Ok(CommitOutcome::No),
+            Some(Some(_)) => return Ok(CommitOutcome::Committed),
+            Some(None) => return Ok(CommitOutcome::NotCommitted),
             None => tokio::time::sleep(std::time::Duration::from_millis(50)).await,
         }
     }

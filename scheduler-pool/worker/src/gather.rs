@@ -81,7 +81,7 @@ impl Worker {
             }
             Err(_) => return outcome.map(|_| 0),
         }
-        steps.let_go(gang, epoch).await?;
+        steps.give_up(gang, epoch).await?;
         self.gathered(0);
         Ok(0)
     }
@@ -125,7 +125,7 @@ impl Worker {
         let Some(steps) = self.steps(held).filter(|_| !todo.is_empty()) else { return Ok(false) };
         for (gang, step) in todo {
             let done = match step {
-                GangStep::LetGo(epoch) => steps.let_go(gang, epoch).await,
+                GangStep::GiveUp(epoch) => steps.give_up(gang, epoch).await,
                 GangStep::Commit(epoch) => steps.start(gang, epoch).await,
                 GangStep::Settle => steps.settle(gang).await,
             };
@@ -197,7 +197,7 @@ impl Steps {
     }
 
     /// Voids the holds of an epoch and releases them.
-    async fn let_go(&self, gang: GangId, epoch: u64) -> StoreResult<()> {
+    async fn give_up(&self, gang: GangId, epoch: u64) -> StoreResult<()> {
         let given_up = self.change("gang_give_up", |tx, mut changes| async move {
             gang_give_up(&tx, &mut changes, gang, epoch).await?;
             Ok(((), changes))

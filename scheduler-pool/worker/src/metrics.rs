@@ -167,13 +167,13 @@ impl WorkerMetrics {
     pub(crate) fn committed(&self, batch: &PlacementBatch, outcome: &CommitOutcome, took: Duration) {
         self.commit_seconds.observe(took.as_secs_f64());
         match outcome {
-            CommitOutcome::Yes => {
+            CommitOutcome::Committed => {
                 self.commits.inc();
                 self.placements.inc_by(u64::try_from(batch.placements.len()).unwrap_or(u64::MAX));
                 self.evictions.inc_by(u64::try_from(batch.evictions.len()).unwrap_or(u64::MAX));
             }
             CommitOutcome::Conflict(_) => drop(self.conflicts.inc()),
-            CommitOutcome::No => {}
+            CommitOutcome::NotCommitted => {}
         }
     }
 }

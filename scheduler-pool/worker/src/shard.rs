@@ -20,7 +20,7 @@ use crate::worker::WorkerConfig;
 
 /// The longest time between two reads of the leases. A dead holder's lease is found expired at most two reads late, one
 /// of which is the read of its last heartbeat. That is within its lease and a second, with time left to take it.
-const LOOK_MAX: Duration = Duration::from_millis(250);
+const LEASE_POLL_MAX: Duration = Duration::from_millis(250);
 
 /// A shard that the worker holds at a read version.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,7 +124,7 @@ impl SchedulerShards {
 
     /// The time until leases need attention.
     pub fn tend_after(&self) -> Duration {
-        (self.lease / 3).min(LOOK_MAX)
+        (self.lease / 3).min(LEASE_POLL_MAX)
     }
 
     /// The preferred part of the nodes, and the number of parts.

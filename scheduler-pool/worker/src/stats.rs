@@ -13,8 +13,8 @@ pub struct WorkerStats {
     conflicts: u64,
     planned: u64,
     scored: u64,
-    bases_kept: u64,
-    bases_made: u64,
+    searches_reused: u64,
+    searches_begun: u64,
     /// When the rate was last computed, and the count of placements then.
     rate_from: Option<(Duration, u64)>,
     rate_per_ks: u64,
@@ -29,8 +29,8 @@ impl WorkerStats {
         let counters = &plan.counters;
         self.planned += plan.placements.len() as u64;
         self.scored += counters.nodes_scored;
-        self.bases_kept += counters.bases_kept;
-        self.bases_made += counters.bases_made;
+        self.searches_reused += counters.searches_reused;
+        self.searches_begun += counters.searches_begun;
     }
 
     /// Counts a committed batch of so many tasks.
@@ -56,7 +56,7 @@ impl WorkerStats {
             None => self.rate_from = Some((now, self.placed)),
         }
         let per_mille = |part: u64, whole: u64| part.saturating_mul(1000).checked_div(whole).unwrap_or(0);
-        let cached = per_mille(self.bases_kept, self.bases_kept + self.bases_made);
+        let cached = per_mille(self.searches_reused, self.searches_reused + self.searches_begun);
         WorkerStatus {
             rate_per_ks: self.rate_per_ks,
             placed: self.placed,

@@ -34,7 +34,7 @@ struct Hold {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GangStep {
     /// It no longer gathers, or waits and has lost a member: the holds at this epoch must be released.
-    LetGo(u64),
+    GiveUp(u64),
     /// Each of its members has its share: they start together.
     Commit(u64),
     /// It was decided: its holds are placements, or void.
@@ -118,8 +118,8 @@ impl CellView {
         for gang in self.gangs.values() {
             let (held, promised) = waiting.get(&gang.id).copied().unwrap_or_default();
             let step = match gang.state {
-                GangState::Gathering => GangStep::LetGo(gang.epoch),
-                GangState::Waiting if held < gang.min_member => GangStep::LetGo(gang.epoch),
+                GangState::Gathering => GangStep::GiveUp(gang.epoch),
+                GangState::Waiting if held < gang.min_member => GangStep::GiveUp(gang.epoch),
                 GangState::Waiting if promised == 0 => GangStep::Commit(gang.epoch),
                 GangState::Waiting | GangState::Committed | GangState::Released => continue,
             };

@@ -224,8 +224,8 @@ impl Worker {
             let reasons = view.snapshot.queue_reasons(queue);
             let waiting = reasons.get(&PendingReason::Turn).copied().unwrap_or(0);
             let unschedulable = reasons.values().sum::<u64>().saturating_sub(waiting);
-            let (first, last) =
-                StartOffset { part, parts, ..StartOffset::whole(0) }.cut(view.snapshot.tables().node_count());
+            let (first, last) = StartOffset { part, parts, ..StartOffset::undivided(0) }
+                .cut(view.snapshot.tables().node_count());
             let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
             let age = now.saturating_sub(read_at);
             let status = WorkerStatus {
@@ -329,12 +329,12 @@ impl Worker {
             let outcome = batch_commit(&self.db, &gate, &batch).await?;
             self.metrics.committed(&batch, &outcome, self.clock.monotonic().saturating_sub(started));
             let ranges = match outcome {
-                CommitOutcome::Yes => {
+                CommitOutcome::Committed => {
                     self.collisions = 0;
                     self.stats.committed(batch.placements.len());
                     return Ok(batch.placements.len());
                 }
-                CommitOutcome::No => return Ok(0),
+                CommitOutcome::NotCommitted => return Ok(0),
                 CommitOutcome::Conflict(ranges) => ranges,
             };
             self.stats.conflicted();

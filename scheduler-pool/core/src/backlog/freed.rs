@@ -17,7 +17,7 @@ pub(super) struct FreedNodes<'a> {
     tables: &'a CellTables,
     nodes: &'a BTreeSet<u32>,
     pub now_ms: i64,
-    work: PlanOverlay<'a>,
+    overlay: PlanOverlay<'a>,
     /// The most that any of them has free.
     most: StretchCapacity,
     /// How many times a node was checked for a shape.
@@ -26,8 +26,8 @@ pub(super) struct FreedNodes<'a> {
 
 impl<'a> FreedNodes<'a> {
     pub fn new(tables: &'a CellTables, nodes: &'a BTreeSet<u32>, now_ms: i64) -> Self {
-        let most = tables.nodes.room_most(nodes.iter().copied());
-        Self { tables, nodes, now_ms, work: PlanOverlay::new(tables), most, checks: 0 }
+        let most = tables.nodes.free_most(nodes.iter().copied());
+        Self { tables, nodes, now_ms, overlay: PlanOverlay::new(tables), most, checks: 0 }
     }
 
     /// How many times a node was checked for a shape.
@@ -46,7 +46,7 @@ impl<'a> FreedNodes<'a> {
             return true;
         }
         let requirement = Requirement::of(shape, self.tables);
-        let fits = |&node: &u32| fits(&self.work, &requirement, node, self.now_ms);
+        let fits = |&node: &u32| fits(&self.overlay, &requirement, node, self.now_ms);
         let found = self.nodes.iter().position(fits);
         self.checks += found.map_or(self.nodes.len(), |found| found + 1);
         found.is_some()
@@ -58,7 +58,7 @@ impl<'a> FreedNodes<'a> {
             return false;
         }
         let requirement = Requirement::of(shape, self.tables);
-        let mut work = PlanOverlay::new(self.tables);
+        let mut overlay = PlanOverlay::new(self.tables);
         let mut evictions = Evictions::default();
         let fresh_ms = self.tables.settings.fresh_start_ms();
         let ask = PreemptionRequest {
@@ -69,7 +69,7 @@ impl<'a> FreedNodes<'a> {
             fresh_ms,
         };
         self.nodes.iter().any(|&node| {
-            let answer = offer_of(&mut work, &mut evictions, &ask, node);
+            let answer = offer_of(&mut overlay, &mut evictions, &ask, node);
             evictions.examined > TASKS_EXAMINED_MAX || !matches!(answer, NodeAnswer::Never)
         })
     }

@@ -38,7 +38,7 @@ pub enum PendingReason {
     /// Most nodes are too small even when empty.
     Capacity,
     /// Most nodes have too little free.
-    Room,
+    FreeCapacity,
     /// Something else.
     Other,
 }
@@ -61,7 +61,7 @@ impl PendingReason {
         Self::Devices,
         Self::Within,
         Self::Capacity,
-        Self::Room,
+        Self::FreeCapacity,
         Self::Other,
     ];
 
@@ -83,7 +83,7 @@ impl PendingReason {
             Self::Devices => "devices",
             Self::Within => "within",
             Self::Capacity => "capacity",
-            Self::Room => "room",
+            Self::FreeCapacity => "room",
             Self::Other => "other",
         }
     }
@@ -117,7 +117,7 @@ impl PendingReason {
             FilterReason::Capacity(_) | FilterReason::Missing(_) | FilterReason::CardNever(_) => {
                 Self::Capacity
             }
-            FilterReason::Free(_) | FilterReason::CardBusy(_) => Self::Room,
+            FilterReason::Free(_) | FilterReason::CardBusy(_) => Self::FreeCapacity,
             FilterReason::Within => Self::Within,
         }
     }

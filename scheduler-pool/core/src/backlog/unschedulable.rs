@@ -11,7 +11,7 @@ use super::reason::PendingReason;
 use crate::filter::{Requirement, copies, fits};
 use crate::overlay::PlanOverlay;
 use crate::plan::{Plan, Unplaced};
-use crate::preempt::{PreemptionScope, RETRY_MS, helps_nowhere};
+use crate::preempt::{PreemptionScope, RETRY_MS, no_victims_anywhere};
 use crate::tables::{CellTables, HardRule, NodeTable, Shape, ShapeId, TableEvents, TermId};
 
 #[derive(Clone, Debug)]
@@ -58,7 +58,7 @@ impl UnschedulableShape {
 
 /// The changes of the tables since the last [`UnschedulableShapes::requeue`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct News {
+struct TableChanges {
     /// Nodes that may help.
     freed: BTreeSet<u32>,
     /// Terms whose counts have changed.
@@ -81,7 +81,7 @@ pub(crate) struct UnschedulableShapes {
     /// Jobs with only unschedulable tasks. They are in no queue.
     parked: BTreeSet<JobId>,
     parked_under: BTreeMap<ShapeId, BTreeSet<JobId>>,
-    news: News,
+    changes: TableChanges,
     /// How many times a node was checked for an unschedulable request.
     checks: u64,
 }
@@ -95,16 +95,16 @@ impl UnschedulableShapes {
         }
         let (shapes, gangs) = (!self.shapes.is_empty(), !self.gangs.is_empty());
         let no_victims = !self.no_victims.is_empty();
-        let news = &mut self.news;
-        news.changed |= events.changed;
-        news.domains_changed |= events.domains_changed;
-        news.priorities_changed |= events.priorities_changed && (no_victims || gangs);
+        let changes = &mut self.changes;
+        changes.changed |= events.changed;
+        changes.domains_changed |= events.domains_changed;
+        changes.priorities_changed |= events.priorities_changed && (no_victims || gangs);
         if shapes || gangs || no_victims {
-            news.freed.extend(events.freed.iter().copied());
-            news.touched.extend(events.terms.iter().copied());
+            changes.freed.extend(events.freed.iter().copied());
+            changes.touched.extend(events.terms.iter().copied());
         }
         if gangs || no_victims {
-            news.freed.extend(events.leaving.iter().copied());
+            changes.freed.extend(events.leaving.iter().copied());
         }
     }
 
@@ -137,7 +137,7 @@ impl UnschedulableShapes {
     fn no_victims_at(&self, shape: ShapeId, scope: PreemptionScope) -> bool {
         let from = (shape, PreemptionScope { below: scope.below, ..PreemptionScope::default() });
         let known = self.no_victims.range(from..).take_while(|((known, _), _)| *known == shape);
-        known.into_iter().any(|((_, known), _)| scope.within(*known))
+        known.into_iter().any(|((_, known), _)| scope.covered_by(*known))
     }
 
     pub fn shape_reason(&self, shape: ShapeId) -> Option<PendingReason> {
@@ -272,17 +272,17 @@ impl UnschedulableShapes {
         if !scope.any() || self.no_victims_at(id, scope) {
             return;
         }
-        let found = helps_nowhere(tables, (requirement, &shape.resources), scope, now_ms);
+        let found = no_victims_anywhere(tables, (requirement, &shape.resources), scope, now_ms);
         let Some(protected) = found else { return };
-        let mut entry = UnschedulableShape::found(shape, PendingReason::Room, &tables.nodes, now_ms);
+        let mut entry = UnschedulableShape::found(shape, PendingReason::FreeCapacity, &tables.nodes, now_ms);
         entry.retry_at(protected.then(|| now_ms.saturating_add(RETRY_MS)));
         self.no_victims.insert((id, scope), entry);
     }
 
     fn fits_none(&mut self, tables: &CellTables, requirement: &Requirement, now_ms: i64) -> bool {
-        let work = PlanOverlay::new(tables);
+        let overlay = PlanOverlay::new(tables);
         let order = &tables.nodes.order;
-        let found = order.iter().position(|&node| fits(&work, requirement, node, now_ms));
+        let found = order.iter().position(|&node| fits(&overlay, requirement, node, now_ms));
         self.checks += found.map_or(order.len(), |found| found + 1) as u64;
         found.is_none()
     }
@@ -290,9 +290,9 @@ impl UnschedulableShapes {
 
 /// The number of tasks of one shape that the cell can take together.
 fn shape_copies(tables: &CellTables, shape: &Shape, now_ms: i64) -> u64 {
-    let work = PlanOverlay::new(tables);
+    let overlay = PlanOverlay::new(tables);
     let requirement = Requirement::of(shape, tables);
-    let copies = tables.nodes.order.iter().map(|&node| copies(&work, &requirement, node, now_ms));
+    let copies = tables.nodes.order.iter().map(|&node| copies(&overlay, &requirement, node, now_ms));
     copies.fold(0, u64::saturating_add)
 }
 
@@ -301,22 +301,22 @@ impl UnschedulableShapes {
     /// Requeues the shapes and gangs that changes since the last call may have helped. Returns the jobs that may be
     /// planned again.
     pub fn requeue(&mut self, tables: &CellTables, now_ms: i64) -> BTreeSet<JobId> {
-        let news = std::mem::take(&mut self.news);
+        let changes = std::mem::take(&mut self.changes);
         let due = || self.retry_next().is_some_and(|at_ms| at_ms <= now_ms);
-        if self.count() == 0 || (news == News::default() && !due()) {
+        if self.count() == 0 || (changes == TableChanges::default() && !due()) {
             return BTreeSet::new();
         }
-        let mut requeued = self.constrained_requeued(tables, &news);
-        requeued.extend(self.no_victims_requeued(tables, &news, now_ms));
-        requeued.extend(self.freed_requeued(tables, &news, now_ms));
+        let mut requeued = self.constrained_requeued(tables, &changes);
+        requeued.extend(self.no_victims_requeued(tables, &changes, now_ms));
+        requeued.extend(self.freed_requeued(tables, &changes, now_ms));
         requeued
     }
 
     /// Requeues shapes with rules between tasks, if a term of a rule changed.
-    fn constrained_requeued(&mut self, tables: &CellTables, news: &News) -> BTreeSet<JobId> {
+    fn constrained_requeued(&mut self, tables: &CellTables, changes: &TableChanges) -> BTreeSet<JobId> {
         let moved = |rule: HardRule| {
-            news.touched.contains(&rule.term())
-                || (news.domains_changed && matches!(rule, HardRule::Skew { .. }))
+            changes.touched.contains(&rule.term())
+                || (changes.domains_changed && matches!(rule, HardRule::Skew { .. }))
         };
         let constrained = |shape: &ShapeId| {
             let job = tables.shapes.get(*shape)?.job?;
@@ -328,13 +328,18 @@ impl UnschedulableShapes {
 
     /// Requeues shapes that evictions may help now: on a node where more could be evicted than before, or because time
     /// has passed.
-    fn no_victims_requeued(&mut self, tables: &CellTables, news: &News, now_ms: i64) -> BTreeSet<JobId> {
-        let mut freed = FreedNodes::new(tables, &news.freed, now_ms);
+    fn no_victims_requeued(
+        &mut self,
+        tables: &CellTables,
+        changes: &TableChanges,
+        now_ms: i64,
+    ) -> BTreeSet<JobId> {
+        let mut freed = FreedNodes::new(tables, &changes.freed, now_ms);
         let mut may_help = |&(id, scope): &(ShapeId, PreemptionScope), entry: &UnschedulableShape| {
             let Some(shape) = tables.shapes.get(id) else { return true };
-            news.priorities_changed
+            changes.priorities_changed
                 || entry.due(now_ms)
-                || (shape.job.is_some() && (news.domains_changed || !news.touched.is_empty()))
+                || (shape.job.is_some() && (changes.domains_changed || !changes.touched.is_empty()))
                 || freed.evictions_help(shape, scope.below)
         };
         let known = self.no_victims.iter().filter(|(id, entry)| may_help(id, entry));
@@ -348,25 +353,30 @@ impl UnschedulableShapes {
     }
 
     /// Requeues shapes and gangs that fit a freed node, and gangs that evictions there may help.
-    fn freed_requeued(&mut self, tables: &CellTables, news: &News, now_ms: i64) -> BTreeSet<JobId> {
-        let mut freed = FreedNodes::new(tables, &news.freed, now_ms);
+    fn freed_requeued(
+        &mut self,
+        tables: &CellTables,
+        changes: &TableChanges,
+        now_ms: i64,
+    ) -> BTreeSet<JobId> {
+        let mut freed = FreedNodes::new(tables, &changes.freed, now_ms);
         let mut fits = |id: ShapeId| tables.shapes.get(id).is_some_and(|shape| freed.fit(shape));
         let shapes = self.shapes.iter().filter(|(id, entry)| entry.due(now_ms) || fits(**id));
         let shapes: Vec<ShapeId> = shapes.map(|(&id, _)| id).collect();
         let gangs = self.gangs.iter().filter(|(job, entry)| {
             entry.due(now_ms)
-                || (entry.uneven && news.changed)
-                || gang_freed(tables, **job, entry, news, &mut freed)
+                || (entry.uneven && changes.changed)
+                || gang_freed(tables, **job, entry, changes, &mut freed)
         });
         let gangs: Vec<JobId> = gangs.map(|(&job, _)| job).collect();
         self.checks += freed.checks();
         // A gang that must still wait for its next evictions is tried once that time has come.
         for entry in self.gangs.values_mut().filter(|entry| now_ms < entry.evicts_at_ms) {
-            if !news.freed.is_empty() || news.priorities_changed {
+            if !changes.freed.is_empty() || changes.priorities_changed {
                 entry.retry_at(Some(entry.evicts_at_ms));
             }
         }
-        let cooled_ms = cooled_next(&tables.nodes, news.freed.iter().copied(), now_ms);
+        let cooled_ms = cooled_next(&tables.nodes, changes.freed.iter().copied(), now_ms);
         let entries = self.shapes.values_mut().chain(self.gangs.values_mut());
         entries.chain(self.no_victims.values_mut()).for_each(|entry| entry.cools(cooled_ms));
         let mut requeued: BTreeSet<JobId> =
@@ -384,14 +394,14 @@ fn gang_freed(
     tables: &CellTables,
     job: JobId,
     entry: &UnschedulableShape,
-    news: &News,
+    changes: &TableChanges,
     freed: &mut FreedNodes<'_>,
 ) -> bool {
     let Some(job) = tables.jobs.get(&job) else { return false };
     let below = job.victims_below(u32::MAX);
     let may_evict = freed.now_ms >= entry.evicts_at_ms;
     let bound = PreemptionScope::of_task(tables, job, u32::MAX).bound();
-    if may_evict && news.priorities_changed && tables.nodes.resident.any_below(bound) {
+    if may_evict && changes.priorities_changed && tables.nodes.resident.any_below(bound) {
         return true;
     }
     let shapes = job.shapes().filter_map(|shape| tables.shapes.get(shape));

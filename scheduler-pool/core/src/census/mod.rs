@@ -32,13 +32,13 @@ pub(crate) struct NodeCensus {
 
 impl NodeCensus {
     /// Checks a requirement against every node, as a plan has left the nodes.
-    pub fn of(work: &PlanOverlay<'_>, requirement: &Requirement, now_ms: i64) -> Self {
-        let nodes = u32::try_from(work.nodes.count()).unwrap_or(u32::MAX);
+    pub fn of(overlay: &PlanOverlay<'_>, requirement: &Requirement, now_ms: i64) -> Self {
+        let nodes = u32::try_from(overlay.nodes.count()).unwrap_or(u32::MAX);
         let mut census = Self { nodes, ..Self::default() };
         let mut nearest = NearestSearch::new(requirement);
-        for &node in &work.nodes.order {
+        for &node in &overlay.nodes.order {
             let mut refused: SmallVec<[FilterReason; 8]> = SmallVec::new();
-            let _ = refusals(work, requirement, node, now_ms, |reason| -> ControlFlow<()> {
+            let _ = refusals(overlay, requirement, node, now_ms, |reason| -> ControlFlow<()> {
                 refused.push(reason);
                 ControlFlow::Continue(())
             });
@@ -46,12 +46,12 @@ impl NodeCensus {
                 Some(first) => *census.refused.entry(*first).or_default() += 1,
                 None => census.fit += 1,
             }
-            if large_enough(work, requirement, node) {
+            if large_enough(overlay, requirement, node) {
                 census.large += 1;
                 let later = !refused.is_empty() && refused.iter().all(|reason| passes_with_time(*reason));
                 census.fit_later += u32::from(later);
             }
-            nearest.node_refused(work, requirement, node, now_ms, &refused);
+            nearest.node_refused(overlay, requirement, node, now_ms, &refused);
         }
         census.nearest = nearest.found();
         census

@@ -53,9 +53,9 @@ impl NearestSearch {
         Self { near: BTreeMap::new(), several: BTreeMap::new(), without_port }
     }
 
-    fn without_port_refused(&mut self, work: &PlanOverlay<'_>, node: u32, now_ms: i64) {
+    fn without_port_refused(&mut self, overlay: &PlanOverlay<'_>, node: u32, now_ms: i64) {
         for (port, reduced) in &self.without_port {
-            if fits_moving(work, reduced, node, now_ms) {
+            if fits_moving(overlay, reduced, node, now_ms) {
                 self.near.entry(Obstacle::Other(FilterReason::PortFixed(*port))).or_default().nodes += 1;
             }
         }
@@ -64,7 +64,7 @@ impl NearestSearch {
     /// Records why a node was refused.
     pub fn node_refused(
         &mut self,
-        work: &PlanOverlay<'_>,
+        overlay: &PlanOverlay<'_>,
         requirement: &Requirement,
         node: u32,
         now_ms: i64,
@@ -80,21 +80,22 @@ impl NearestSearch {
             matches!(refusal, FilterReason::PortFixed(_) | FilterReason::PortsDynamic)
         };
         if !refused.is_empty() && refused.iter().all(of_ports) {
-            self.without_port_refused(work, node, now_ms);
+            self.without_port_refused(overlay, node, now_ms);
         }
         let [refusal] = refused else {
-            self.several_refused(work, requirement, node, refused);
+            self.several_refused(overlay, requirement, node, refused);
             return;
         };
         let of_one = |refusal: FilterReason| match refusal {
             FilterReason::PortsDynamic => {
-                let free = ports_dynamic_free(work, requirement, node, now_ms);
+                let free = ports_dynamic_free(overlay, requirement, node, now_ms);
                 Some((Obstacle::Other(refusal), free as u64))
             }
             FilterReason::PortFixed(_) => None,
-            other => Some(obstacle_of(work, requirement, node, other)),
+            other => Some(obstacle_of(overlay, requirement, node, other)),
         };
-        let doing_without = is_selector(*refusal).then(|| cards_obstacle(work, requirement, node, *refusal));
+        let doing_without =
+            is_selector(*refusal).then(|| cards_obstacle(overlay, requirement, node, *refusal));
         for (obstacle, has) in of_one(*refusal).into_iter().chain(doing_without) {
             let near = self.near.entry(obstacle).or_default();
             if has > near.at_most {
@@ -111,7 +112,7 @@ impl NearestSearch {
     /// there.
     fn several_refused(
         &mut self,
-        work: &PlanOverlay<'_>,
+        overlay: &PlanOverlay<'_>,
         requirement: &Requirement,
         node: u32,
         refused: &[FilterReason],
@@ -125,9 +126,9 @@ impl NearestSearch {
         let obstacles = |doing_without: bool| -> Vec<(Obstacle, u64)> {
             let obstacle = |refusal: &FilterReason| match *refusal {
                 refusal if doing_without && is_selector(refusal) => {
-                    cards_obstacle(work, requirement, node, refusal)
+                    cards_obstacle(overlay, requirement, node, refusal)
                 }
-                refusal => obstacle_of(work, requirement, node, refusal),
+                refusal => obstacle_of(overlay, requirement, node, refusal),
             };
             refused.iter().map(obstacle).collect()
         };
@@ -182,17 +183,17 @@ fn is_selector(refusal: FilterReason) -> bool {
 
 /// The obstacle behind a refusal, with the amount that the node has.
 fn obstacle_of(
-    work: &PlanOverlay<'_>,
+    overlay: &PlanOverlay<'_>,
     requirement: &Requirement,
     node: u32,
     refusal: FilterReason,
 ) -> (Obstacle, u64) {
     match refusal {
         FilterReason::Capacity(number) | FilterReason::Free(number) => {
-            (Obstacle::Dimension(number), free(work, number, node))
+            (Obstacle::Dimension(number), free(overlay, number, node))
         }
         FilterReason::CardNever(_) | FilterReason::CardBusy(_) => {
-            cards_obstacle(work, requirement, node, refusal)
+            cards_obstacle(overlay, requirement, node, refusal)
         }
         other => (Obstacle::Other(other), 0),
     }
@@ -200,17 +201,17 @@ fn obstacle_of(
 
 /// The obstacle of cards: the dimension of their kind, with the most that the node could give.
 fn cards_obstacle(
-    work: &PlanOverlay<'_>,
+    overlay: &PlanOverlay<'_>,
     requirement: &Requirement,
     node: u32,
     refusal: FilterReason,
 ) -> (Obstacle, u64) {
     let ask = requirement.card_ask(refusal);
     let kind = ask.and_then(|ask| u16::try_from(ask.kind).ok()).unwrap_or(u16::MAX);
-    (Obstacle::Dimension(kind), ask.and_then(|ask| cards_most(work, ask, node)).unwrap_or(0))
+    (Obstacle::Dimension(kind), ask.and_then(|ask| cards_most(overlay, ask, node)).unwrap_or(0))
 }
 
-fn free(work: &PlanOverlay<'_>, number: u16, node: u32) -> u64 {
+fn free(overlay: &PlanOverlay<'_>, number: u16, node: u32) -> u64 {
     let column = usize::from(number);
-    work.nodes.limit(column, node).saturating_sub(work.used(column, node))
+    overlay.nodes.limit(column, node).saturating_sub(overlay.used(column, node))
 }

@@ -11,8 +11,9 @@ use crate::overlay::PlanOverlay;
 use crate::plan::PlannedPlacement;
 use crate::preempt::{Evictions, PreemptionRequest, PreemptionScope, Victim, VictimSearch};
 use crate::queueing::Guaranteed;
-use crate::tables::{CellTables, Shape, Stand};
+use crate::tables::{CellTables, ResidentState, Shape};
 
+/// Tells whether evictions help a task that fits nowhere, and which.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum EvictionReport {
@@ -104,7 +105,7 @@ impl fmt::Display for EvictionReport {
     }
 }
 
-fn victim_told(
+fn victim_report(
     tables: &CellTables,
     (task, priority): (TaskId, u32),
     holds: bool,
@@ -120,7 +121,7 @@ fn victim_told(
     Some(VictimReport { user, job: name, index: task.index, priority, holds, reclaimed_from })
 }
 
-fn guarantee_told(tables: &CellTables, guaranteed: Guaranteed) -> Option<EvictionReport> {
+fn guarantee_report(tables: &CellTables, guaranteed: Guaranteed) -> Option<EvictionReport> {
     let queue = tables.settings.queueing.queue_numbered(guaranteed.queue)?;
     Some(EvictionReport::Guarantee {
         queue: queue.path.clone(),
@@ -131,14 +132,15 @@ fn guarantee_told(tables: &CellTables, guaranteed: Guaranteed) -> Option<Evictio
 }
 
 /// The victims of a placement, by name.
-pub(crate) fn victims_told(tables: &CellTables, placement: &PlannedPlacement) -> Vec<VictimReport> {
-    let told =
-        |victim: &Victim| victim_told(tables, (victim.task, victim.priority), victim.holds, victim.reclaimed);
-    placement.victims.iter().filter_map(told).collect()
+pub(crate) fn victim_reports(tables: &CellTables, placement: &PlannedPlacement) -> Vec<VictimReport> {
+    let report = |victim: &Victim| {
+        victim_report(tables, (victim.task, victim.priority), victim.holds, victim.reclaimed)
+    };
+    placement.victims.iter().filter_map(report).collect()
 }
 
 /// Reports what evictions can do for a shape, with the cell as it is.
-pub(super) fn evictions_told(
+pub(super) fn eviction_report(
     tables: &CellTables,
     shape: &Shape,
     scope: PreemptionScope,
@@ -148,22 +150,22 @@ pub(super) fn evictions_told(
         return EvictionReport::Never;
     }
     let requirement = Requirement::of(shape, tables);
-    let (mut work, mut evictions) = (PlanOverlay::new(tables), Evictions::default());
+    let (mut overlay, mut evictions) = (PlanOverlay::new(tables), Evictions::default());
     if scope.queue > 0 {
-        work.shares_known();
+        overlay.shares_known();
     }
-    let guarantee = scope.guarantee(&work, &shape.resources);
+    let guarantee = scope.guarantee(&overlay, &shape.resources);
     let useless =
-        || guarantee.and_then(|known| guarantee_told(tables, known)).unwrap_or(EvictionReport::Useless);
-    let (scope, claim) = scope.now(&work, &shape.resources);
+        || guarantee.and_then(|known| guarantee_report(tables, known)).unwrap_or(EvictionReport::Useless);
+    let (scope, claim) = scope.resolved(&overlay, &shape.resources);
     if !scope.any() {
         return useless();
     }
     let mut best = |fresh_ms: i64| {
         let (below, claim) = (scope.below, claim.as_ref());
         let ask = PreemptionRequest { requirement: &requirement, below, claim, now_ms, fresh_ms };
-        let mut victim_search = VictimSearch::new(tables, StartOffset::whole(0), 0, 1, 0);
-        (victim_search.best(&mut work, &mut evictions, &ask), victim_search.protected)
+        let mut victim_search = VictimSearch::new(tables, StartOffset::undivided(0), 0, 1, 0);
+        (victim_search.best(&mut overlay, &mut evictions, &ask), victim_search.protected)
     };
     let offer = match best(tables.settings.fresh_start_ms()) {
         (Some(offer), _) => offer,
@@ -171,11 +173,11 @@ pub(super) fn evictions_told(
         _ => return useless(),
     };
     let Some(node) = tables.nodes.name(offer.node).cloned() else { return EvictionReport::Useless };
-    let told = |removal: &crate::preempt::HypotheticalRemoval| {
+    let report = |removal: &crate::preempt::HypotheticalRemoval| {
         let resident = removal.resident;
         let who = (removal.task, u32::from(resident.priority));
-        victim_told(tables, who, resident.stand == Stand::Holds, removal.claimed.is_some())
+        victim_report(tables, who, resident.state == ResidentState::Held, removal.claimed.is_some())
     };
-    let victims = offer.victims.iter().filter_map(told).collect();
+    let victims = offer.victims.iter().filter_map(report).collect();
     EvictionReport::Help { node, victims, violations: offer.cost.violations }
 }

@@ -3,9 +3,9 @@
 
 mod evictions;
 mod explanation;
+mod steps;
 mod text;
 mod turn;
-mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,13 +24,13 @@ use crate::queueing::QueueingPolicy;
 use crate::seed::PLAN_SEED;
 use crate::snapshot::Snapshot;
 use crate::tables::{CellJob, CellTables, Shape, ShapeId};
-use evictions::evictions_told;
-pub(crate) use evictions::victims_told;
+use evictions::eviction_report;
+pub(crate) use evictions::victim_reports;
 pub use evictions::{EvictionReport, VictimReport};
 pub use explanation::{Explanation, FilterLoss, FilterStep, NearestFit, WaitReason};
+use steps::{filter, nearest_fit};
 pub use turn::Ahead;
 use turn::ahead_of;
-use words::{filter, nearest_fit};
 
 impl From<&GangCause> for WaitReason {
     fn from(cause: &GangCause) -> Self {
@@ -93,11 +93,11 @@ pub fn explain(snapshot: &Snapshot, job: JobId, index: u32, now_ms: i64) -> Expl
         };
         return alone_explanation(snapshot, &queue, now_ms);
     }
-    let kept = entry
+    let restricted = entry
         .spec_current()
         .and_then(|spec| spec.gang_topology())
         .is_some_and(|topology| !topology.preferred);
-    if let Some(queue) = task_queue(tables, TaskId { job, index }).filter(|_| kept) {
+    if let Some(queue) = task_queue(tables, TaskId { job, index }).filter(|_| restricted) {
         return alone_explanation(snapshot, &queue, now_ms);
     }
     let shape = entry.shape_of(index).and_then(|shape| tables.shapes.get(shape));
@@ -105,7 +105,7 @@ pub fn explain(snapshot: &Snapshot, job: JobId, index: u32, now_ms: i64) -> Expl
     let mut explanation = explanation_of_nodes(tables, shape, now_ms);
     if explanation.nodes_fit == 0 && explanation.nodes > 0 {
         explanation.evictions =
-            Some(evictions_told(tables, shape, PreemptionScope::of_task(tables, entry, index), now_ms));
+            Some(eviction_report(tables, shape, PreemptionScope::of_task(tables, entry, index), now_ms));
     }
     turn_added(explanation, || ahead_of(snapshot, job))
 }

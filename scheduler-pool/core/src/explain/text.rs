@@ -27,11 +27,11 @@ impl fmt::Display for Bytes {
 }
 
 fn hundredths_written(f: &mut fmt::Formatter<'_>, hundredths: u128) -> fmt::Result {
-    let (whole, part) = (hundredths / 100, hundredths % 100);
+    let (integer, part) = (hundredths / 100, hundredths % 100);
     match part {
-        0 => write!(f, "{whole}"),
-        _ if part.is_multiple_of(10) => write!(f, "{whole}.{}", part / 10),
-        _ => write!(f, "{whole}.{part:02}"),
+        0 => write!(f, "{integer}"),
+        _ if part.is_multiple_of(10) => write!(f, "{integer}.{}", part / 10),
+        _ => write!(f, "{integer}.{part:02}"),
     }
 }
 
@@ -89,12 +89,12 @@ impl fmt::Display for FilterStep {
             Self::PortFixed { number } => write!(f, "port {number} taken"),
             Self::PortsDynamic { asked } => write!(f, "fewer than {asked} ports free"),
             Self::Within { within, exclusive_cores: false } => {
-                write!(f, "no room within {}", within_said(*within))
+                write!(f, "no room within {}", within_text(*within))
             }
             Self::Within { within, exclusive_cores: true } => {
-                write!(f, "no whole cores free within {}", within_said(*within))
+                write!(f, "no whole cores free within {}", within_text(*within))
             }
-            Self::Device { device, selector } => write!(f, "no {}", device_said(device, selector)),
+            Self::Device { device, selector } => write!(f, "no {}", device_text(device, selector)),
             Self::Capacity { dimension, asked } => {
                 write!(f, "too small for {dimension} {}", Amount(dimension, *asked))
             }
@@ -121,7 +121,7 @@ impl FilterStep {
 }
 
 /// `gpu of model A100 with 40GiB`.
-fn device_said(device: &str, selector: &CardSelector) -> String {
+fn device_text(device: &str, selector: &CardSelector) -> String {
     let models = match selector.models.as_slice() {
         [] => String::new(),
         models => format!(" of model {}", models.join(" or ")),
@@ -133,7 +133,7 @@ fn device_said(device: &str, selector: &CardSelector) -> String {
     format!("{device}{models}{memory}")
 }
 
-fn within_said(within: Within) -> &'static str {
+fn within_text(within: Within) -> &'static str {
     match within {
         Within::OneSocket => "one socket",
         Within::OneNumaNode => "one NUMA node",
@@ -155,7 +155,7 @@ impl fmt::Display for FilterLoss {
     }
 }
 
-fn nodes_said(nodes: u32) -> &'static str {
+fn nodes_text(nodes: u32) -> &'static str {
     if nodes == 1 { "node" } else { "nodes" }
 }
 
@@ -182,7 +182,7 @@ impl NearestFit {
                 "sharing cores anywhere".to_owned()
             }
             Self::Without { filter: FilterStep::Within { within, .. }, .. } => {
-                format!("on more than {}", within_said(*within))
+                format!("on more than {}", within_text(*within))
             }
             Self::Without { filter: FilterStep::Device { device, .. }, .. } => format!("with any {device}"),
             Self::Without { filter: filter @ FilterStep::Taint { .. }, .. }
@@ -212,7 +212,7 @@ impl NearestFit {
 impl fmt::Display for NearestFit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nodes = self.nodes();
-        write!(f, "on {nodes} {} {}", nodes_said(nodes), self.change())
+        write!(f, "on {nodes} {} {}", nodes_text(nodes), self.change())
     }
 }
 
@@ -313,8 +313,8 @@ impl fmt::Display for Explanation {
         }
         match (self.nodes, self.nodes_fit) {
             (0, _) => f.write_str("there are no nodes")?,
-            (nodes, 0) => write!(f, "fits on none of {nodes} {}", nodes_said(nodes))?,
-            (nodes, fit) => write!(f, "fits on {fit} of {nodes} {}", nodes_said(nodes))?,
+            (nodes, 0) => write!(f, "fits on none of {nodes} {}", nodes_text(nodes))?,
+            (nodes, fit) => write!(f, "fits on {fit} of {nodes} {}", nodes_text(nodes))?,
         }
         if !self.lost.is_empty() {
             f.write_str(": ")?;
@@ -325,7 +325,7 @@ impl fmt::Display for Explanation {
         }
         match (self.nodes, self.nodes_fit, self.nodes_large, self.nodes_room) {
             (1.., 0, 0, _) => f.write_str("; can never fit any node here")?,
-            (_, 0, _, room @ 1..) => write!(f, "; waits for room on {room} {}", nodes_said(room))?,
+            (_, 0, _, later @ 1..) => write!(f, "; waits for room on {later} {}", nodes_text(later))?,
             _ => {}
         }
         if self.nodes_fit == 0 && !self.nearest.is_empty() {

@@ -68,24 +68,24 @@ impl CardAsk {
 
 /// How much of the kind is free. Promises can make it less than the free part of its cards. A promised card counts for
 /// the victim and for the preemptor until the victim has gone.
-fn kind_free(work: &PlanOverlay<'_>, ask: &CardAsk, node: u32) -> u64 {
-    work.nodes.limit(ask.kind, node).saturating_sub(work.used(ask.kind, node))
+fn kind_free(overlay: &PlanOverlay<'_>, ask: &CardAsk, node: u32) -> u64 {
+    overlay.nodes.limit(ask.kind, node).saturating_sub(overlay.used(ask.kind, node))
 }
 
-fn free(work: &PlanOverlay<'_>, node: u32, slot: u16) -> u64 {
+fn free(overlay: &PlanOverlay<'_>, node: u32, slot: u16) -> u64 {
     let dimension = usize::from(slot);
-    work.nodes.limit(dimension, node).saturating_sub(work.used(dimension, node))
+    overlay.nodes.limit(dimension, node).saturating_sub(overlay.used(dimension, node))
 }
 
 /// The cards of a node that a task gets; `None` if they are too few. A share goes to the fullest card that fits, so
 /// that complete cards stay free. Otherwise the first free cards are taken.
-fn picked(work: &PlanOverlay<'_>, ask: &CardAsk, node: u32, slots: &Slots) -> Option<Slots> {
-    let fitting = slots.iter().copied().filter(|&slot| free(work, node, slot) >= ask.need.millis);
+fn picked(overlay: &PlanOverlay<'_>, ask: &CardAsk, node: u32, slots: &Slots) -> Option<Slots> {
+    let fitting = slots.iter().copied().filter(|&slot| free(overlay, node, slot) >= ask.need.millis);
     let count = usize::try_from(ask.need.count).ok()?;
     let picked: Slots = if ask.need.millis < CARD_MILLIS {
         // Of equal cards the first one wins. Dimensions cannot break ties, because their numbers depend on the order of
         // arrival.
-        fitting.min_by_key(|&slot| free(work, node, slot)).into_iter().collect()
+        fitting.min_by_key(|&slot| free(overlay, node, slot)).into_iter().collect()
     } else {
         fitting.take(count).collect()
     };
@@ -93,9 +93,9 @@ fn picked(work: &PlanOverlay<'_>, ask: &CardAsk, node: u32, slots: &Slots) -> Op
 }
 
 /// The refusal of a node that only counts its devices. A selector cannot be checked there.
-fn counted_refusal(work: &PlanOverlay<'_>, ask: &CardAsk, node: u32) -> Option<CardRefusal> {
-    let limit = work.nodes.limit(ask.kind, node);
-    let free = kind_free(work, ask, node);
+fn counted_refusal(overlay: &PlanOverlay<'_>, ask: &CardAsk, node: u32) -> Option<CardRefusal> {
+    let limit = overlay.nodes.limit(ask.kind, node);
+    let free = kind_free(overlay, ask, node);
     match ask.any {
         true => None,
         false if limit < ask.millis => Some(CardRefusal::Never),
@@ -105,15 +105,15 @@ fn counted_refusal(work: &PlanOverlay<'_>, ask: &CardAsk, node: u32) -> Option<C
 }
 
 /// Why the cards of a node do not fit now; `None` if they do.
-pub(crate) fn card_refusal(work: &PlanOverlay<'_>, ask: &CardAsk, node: u32) -> Option<CardRefusal> {
-    let Some((all, selected)) = ask.of_node(work.nodes, node) else {
-        return counted_refusal(work, ask, node);
+pub(crate) fn card_refusal(overlay: &PlanOverlay<'_>, ask: &CardAsk, node: u32) -> Option<CardRefusal> {
+    let Some((all, selected)) = ask.of_node(overlay.nodes, node) else {
+        return counted_refusal(overlay, ask, node);
     };
-    if picked(work, ask, node, selected).is_some() {
-        return (kind_free(work, ask, node) < ask.millis).then_some(CardRefusal::Busy);
+    if picked(overlay, ask, node, selected).is_some() {
+        return (kind_free(overlay, ask, node) < ask.millis).then_some(CardRefusal::Busy);
     }
     let count = usize::try_from(ask.need.count).unwrap_or(usize::MAX);
-    Some(match selected.len() < all.len() && picked(work, ask, node, all).is_some() {
+    Some(match selected.len() < all.len() && picked(overlay, ask, node, all).is_some() {
         true => CardRefusal::Selector,
         false if selected.len() < count => CardRefusal::Never,
         false => CardRefusal::Busy,
@@ -122,13 +122,13 @@ pub(crate) fn card_refusal(work: &PlanOverlay<'_>, ask: &CardAsk, node: u32) -> 
 
 /// The dimensions of the cards that a task gets on a node, with the amount of each.
 pub(crate) fn cards_given(
-    work: &PlanOverlay<'_>,
+    overlay: &PlanOverlay<'_>,
     asks: &[CardAsk],
     node: u32,
 ) -> SmallVec<[(usize, u64); 2]> {
     let of_ask = |ask: &CardAsk| {
-        let (_, selected) = ask.of_node(work.nodes, node)?;
-        let picked = picked(work, ask, node, selected)?;
+        let (_, selected) = ask.of_node(overlay.nodes, node)?;
+        let picked = picked(overlay, ask, node, selected)?;
         let millis = ask.need.millis;
         Some(picked.into_iter().map(move |slot| (usize::from(slot), millis)))
     };
@@ -137,28 +137,28 @@ pub(crate) fn cards_given(
 
 /// The largest request for cards that would fit a node now: complete ones, otherwise a share of the emptiest, but no
 /// more than is free of the kind.
-pub(crate) fn cards_most(work: &PlanOverlay<'_>, ask: &CardAsk, node: u32) -> Option<u64> {
-    let (_, selected) = ask.of_node(work.nodes, node)?;
-    let kind = kind_free(work, ask, node);
-    let whole = selected.iter().filter(|&&slot| free(work, node, slot) >= CARD_MILLIS).count() as u64;
+pub(crate) fn cards_most(overlay: &PlanOverlay<'_>, ask: &CardAsk, node: u32) -> Option<u64> {
+    let (_, selected) = ask.of_node(overlay.nodes, node)?;
+    let kind = kind_free(overlay, ask, node);
+    let whole = selected.iter().filter(|&&slot| free(overlay, node, slot) >= CARD_MILLIS).count() as u64;
     let whole = whole.min(kind / CARD_MILLIS);
-    let share = selected.iter().map(|&slot| free(work, node, slot)).max().unwrap_or(0);
+    let share = selected.iter().map(|&slot| free(overlay, node, slot)).max().unwrap_or(0);
     Some(if whole > 0 { whole.saturating_mul(CARD_MILLIS) } else { share.min(kind) })
 }
 
 /// Returns true if a node's cards would do if all were free.
-pub(crate) fn cards_ever(work: &PlanOverlay<'_>, ask: &CardAsk, node: u32) -> bool {
-    match ask.of_node(work.nodes, node) {
+pub(crate) fn cards_ever(overlay: &PlanOverlay<'_>, ask: &CardAsk, node: u32) -> bool {
+    match ask.of_node(overlay.nodes, node) {
         Some((_, selected)) => selected.len() as u64 >= ask.need.count,
-        None => ask.any && work.nodes.limit(ask.kind, node) >= ask.millis,
+        None => ask.any && overlay.nodes.limit(ask.kind, node) >= ask.millis,
     }
 }
 
 /// How many equal tasks fit the free cards of a node together.
-pub(crate) fn cards_copies(work: &PlanOverlay<'_>, ask: &CardAsk, node: u32) -> Option<u64> {
-    let (_, selected) = ask.of_node(work.nodes, node)?;
+pub(crate) fn cards_copies(overlay: &PlanOverlay<'_>, ask: &CardAsk, node: u32) -> Option<u64> {
+    let (_, selected) = ask.of_node(overlay.nodes, node)?;
     let each = ask.need.millis.max(1);
-    let fitting: u64 = selected.iter().map(|&slot| free(work, node, slot) / each).sum();
+    let fitting: u64 = selected.iter().map(|&slot| free(overlay, node, slot) / each).sum();
     Some(fitting / ask.need.count.max(1))
 }
 

@@ -37,7 +37,7 @@ impl ConstraintReady {
             return None;
         }
         let Some(key) = self.key else { return Some(SmallVec::new()) };
-        Some(self.values.iter().map(|&value| nodes.index.bearing(key, value)).collect())
+        Some(self.values.iter().map(|&value| nodes.index.with_value(key, value)).collect())
     }
 
     /// Returns true if a node meets it.

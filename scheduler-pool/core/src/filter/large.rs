@@ -6,15 +6,15 @@ use super::{FilterReason, Requirement};
 use crate::overlay::PlanOverlay;
 
 /// Returns true if the empty node is large enough.
-pub(crate) fn large_enough(work: &PlanOverlay<'_>, requirement: &Requirement, node: u32) -> bool {
+pub(crate) fn large_enough(overlay: &PlanOverlay<'_>, requirement: &Requirement, node: u32) -> bool {
     let on_cards = |dimension: usize| requirement.cards.iter().any(|ask| ask.kind == dimension);
     let enough = |&(dimension, amount): &(usize, u64)| {
-        on_cards(dimension) || amount <= work.nodes.limit(dimension, node)
+        on_cards(dimension) || amount <= overlay.nodes.limit(dimension, node)
     };
     requirement.missing.is_empty()
         && requirement.demand.iter().all(enough)
-        && requirement.cards.iter().all(|ask| cards_ever(work, ask, node))
-        && requirement.within.as_ref().is_none_or(|ask| within_ever(work, ask, node))
+        && requirement.cards.iter().all(|ask| cards_ever(overlay, ask, node))
+        && requirement.within.as_ref().is_none_or(|ask| within_ever(overlay, ask, node))
 }
 
 /// Returns true if a reason against a large enough node goes away when tasks end, there or elsewhere.
@@ -40,15 +40,15 @@ pub(crate) fn passes_with_time(refusal: FilterReason) -> bool {
 }
 
 /// An upper bound of the equal tasks that an empty, open node could hold.
-pub(crate) fn copies_empty(work: &PlanOverlay<'_>, requirement: &Requirement, node: u32) -> u64 {
-    let meets = requirement.hard.iter().all(|constraint| constraint.met(work.nodes, node));
-    if !meets || !large_enough(work, requirement, node) {
+pub(crate) fn copies_empty(overlay: &PlanOverlay<'_>, requirement: &Requirement, node: u32) -> u64 {
+    let meets = requirement.hard.iter().all(|constraint| constraint.met(overlay.nodes, node));
+    if !meets || !large_enough(overlay, requirement, node) {
         return 0;
     }
     let on_cards = |dimension: usize| requirement.cards.iter().any(|ask| ask.kind == dimension);
     let of_dimension = requirement.demand.iter().filter(|&&(dimension, _)| !on_cards(dimension));
     let of_dimension =
-        of_dimension.map(|&(dimension, amount)| work.nodes.limit(dimension, node) / amount.max(1));
+        of_dimension.map(|&(dimension, amount)| overlay.nodes.limit(dimension, node) / amount.max(1));
     let of_fixed = (!requirement.ports_fixed.is_empty()).then_some(1);
     of_dimension.chain(of_fixed).min().unwrap_or(u64::MAX)
 }

@@ -61,21 +61,21 @@ pub(crate) fn refusals_fixed<B>(
     nodes: &NodeTable,
     requirement: &Requirement,
     node: u32,
-    mut hear: impl FnMut(FilterReason) -> ControlFlow<B>,
+    mut visit: impl FnMut(FilterReason) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
     match nodes.gate(node) {
         NodeGate::Open => {}
-        NodeGate::Unknown | NodeGate::Recovering => hear(FilterReason::Recovering)?,
-        NodeGate::Lost => hear(FilterReason::Lost)?,
-        NodeGate::Cordoned => hear(FilterReason::Cordoned)?,
-        NodeGate::Draining => hear(FilterReason::Draining)?,
+        NodeGate::Unknown | NodeGate::Recovering => visit(FilterReason::Recovering)?,
+        NodeGate::Lost => visit(FilterReason::Lost)?,
+        NodeGate::Cordoned => visit(FilterReason::Cordoned)?,
+        NodeGate::Draining => visit(FilterReason::Draining)?,
     }
     for &taint in requirement.taints.refusing(nodes, node) {
-        hear(FilterReason::Taint(taint))?;
+        visit(FilterReason::Taint(taint))?;
     }
     for (constraint, number) in requirement.hard.iter().zip(0u16..) {
         if !constraint.met(nodes, node) {
-            hear(FilterReason::Constraint(number))?;
+            visit(FilterReason::Constraint(number))?;
         }
     }
     ControlFlow::Continue(())
@@ -83,125 +83,130 @@ pub(crate) fn refusals_fixed<B>(
 
 /// Filters that placements change: rules between tasks, ports and resources.
 pub(crate) fn refusals_moving<B>(
-    work: &PlanOverlay<'_>,
+    overlay: &PlanOverlay<'_>,
     requirement: &Requirement,
     node: u32,
     now_ms: i64,
-    mut hear: impl FnMut(FilterReason) -> ControlFlow<B>,
+    mut visit: impl FnMut(FilterReason) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
-    rule::refusals(work, requirement, node, |_| true, &mut hear)?;
-    ports_and_resources(work, requirement, node, now_ms, hear)
+    rule::refusals(overlay, requirement, node, |_| true, &mut visit)?;
+    ports_and_resources(overlay, requirement, node, now_ms, visit)
 }
 
 fn ports_and_resources<B>(
-    work: &PlanOverlay<'_>,
+    overlay: &PlanOverlay<'_>,
     requirement: &Requirement,
     node: u32,
     now_ms: i64,
-    mut hear: impl FnMut(FilterReason) -> ControlFlow<B>,
+    mut visit: impl FnMut(FilterReason) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
-    port::refusals(work, requirement, node, now_ms, &mut hear)?;
+    port::refusals(overlay, requirement, node, now_ms, &mut visit)?;
     let dimension_number = |dimension: usize| u16::try_from(dimension).unwrap_or(u16::MAX);
     // If a node lists its cards, the card filter decides about their kind.
     let on_cards = |dimension: usize| {
-        requirement.cards.iter().any(|ask| ask.kind == dimension && ask.applies(work.nodes, node))
+        requirement.cards.iter().any(|ask| ask.kind == dimension && ask.applies(overlay.nodes, node))
     };
     for &(dimension, amount) in &requirement.demand {
-        if amount > work.nodes.limit(dimension, node) && !on_cards(dimension) {
-            hear(FilterReason::Capacity(dimension_number(dimension)))?;
+        if amount > overlay.nodes.limit(dimension, node) && !on_cards(dimension) {
+            visit(FilterReason::Capacity(dimension_number(dimension)))?;
         }
     }
     for (_, number) in requirement.missing.iter().zip(0u16..) {
-        hear(FilterReason::Missing(number))?;
+        visit(FilterReason::Missing(number))?;
     }
     for &(dimension, amount) in &requirement.demand {
-        let limit = work.nodes.limit(dimension, node);
-        let short = amount <= limit && amount > limit.saturating_sub(work.used(dimension, node));
+        let limit = overlay.nodes.limit(dimension, node);
+        let short = amount <= limit && amount > limit.saturating_sub(overlay.used(dimension, node));
         if short && !on_cards(dimension) {
-            hear(FilterReason::Free(dimension_number(dimension)))?;
+            visit(FilterReason::Free(dimension_number(dimension)))?;
         }
     }
     for (ask, number) in requirement.cards.iter().zip(0u16..) {
-        match card::card_refusal(work, ask, node) {
+        match card::card_refusal(overlay, ask, node) {
             None => {}
-            Some(CardRefusal::Selector) => hear(FilterReason::CardSelector(number))?,
-            Some(CardRefusal::Never) => hear(FilterReason::CardNever(number))?,
-            Some(CardRefusal::Busy) => hear(FilterReason::CardBusy(number))?,
+            Some(CardRefusal::Selector) => visit(FilterReason::CardSelector(number))?,
+            Some(CardRefusal::Never) => visit(FilterReason::CardNever(number))?,
+            Some(CardRefusal::Busy) => visit(FilterReason::CardBusy(number))?,
         }
     }
-    if requirement.within.as_ref().is_some_and(|ask| within_given(work, ask, node).is_none()) {
-        hear(FilterReason::Within)?;
+    if requirement.within.as_ref().is_some_and(|ask| within_given(overlay, ask, node).is_none()) {
+        visit(FilterReason::Within)?;
     }
     ControlFlow::Continue(())
 }
 
 /// Visits every reason against a node, in filter order.
 pub(crate) fn refusals<B>(
-    work: &PlanOverlay<'_>,
+    overlay: &PlanOverlay<'_>,
     requirement: &Requirement,
     node: u32,
     now_ms: i64,
-    mut hear: impl FnMut(FilterReason) -> ControlFlow<B>,
+    mut visit: impl FnMut(FilterReason) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
-    refusals_fixed(work.nodes, requirement, node, &mut hear)?;
-    refusals_moving(work, requirement, node, now_ms, &mut hear)
+    refusals_fixed(overlay.nodes, requirement, node, &mut visit)?;
+    refusals_moving(overlay, requirement, node, now_ms, &mut visit)
 }
 
 /// Returns true if a node is a candidate: it fits now, or would fit once other domains have more tasks.
 pub(crate) fn fits_in_time(
-    work: &PlanOverlay<'_>,
+    overlay: &PlanOverlay<'_>,
     requirement: &Requirement,
     node: u32,
     now_ms: i64,
 ) -> bool {
-    if !resources_free(work, requirement, node) {
+    if !resources_free(overlay, requirement, node) {
         return false;
     }
-    let mut hear = ControlFlow::Break;
-    refusals_fixed(work.nodes, requirement, node, &mut hear).is_continue()
-        && rule::refusals(work, requirement, node, |rule| !rule.recovers(), &mut hear).is_continue()
-        && ports_and_resources(work, requirement, node, now_ms, hear).is_continue()
+    let mut visit = ControlFlow::Break;
+    refusals_fixed(overlay.nodes, requirement, node, &mut visit).is_continue()
+        && rule::refusals(overlay, requirement, node, |rule| !rule.recovers(), &mut visit).is_continue()
+        && ports_and_resources(overlay, requirement, node, now_ms, visit).is_continue()
 }
 
 /// Returns true if a node takes tasks and has enough resources free. It is the cheapest check and refuses most nodes,
 /// so it runs first.
-fn resources_free(work: &PlanOverlay<'_>, requirement: &Requirement, node: u32) -> bool {
+fn resources_free(overlay: &PlanOverlay<'_>, requirement: &Requirement, node: u32) -> bool {
     let short = |&(dimension, amount): &(usize, u64)| {
-        let limit = work.nodes.limit(dimension, node);
-        amount > limit.saturating_sub(work.used(dimension, node))
+        let limit = overlay.nodes.limit(dimension, node);
+        amount > limit.saturating_sub(overlay.used(dimension, node))
     };
-    work.nodes.gate(node) == NodeGate::Open && !requirement.demand.iter().any(short)
+    overlay.nodes.gate(node) == NodeGate::Open && !requirement.demand.iter().any(short)
 }
 
 /// Returns true if no filter refuses a node. The cheapest check comes first.
-pub(crate) fn fits(work: &PlanOverlay<'_>, requirement: &Requirement, node: u32, now_ms: i64) -> bool {
-    if !resources_free(work, requirement, node) {
+pub(crate) fn fits(overlay: &PlanOverlay<'_>, requirement: &Requirement, node: u32, now_ms: i64) -> bool {
+    if !resources_free(overlay, requirement, node) {
         return false;
     }
-    refusals(work, requirement, node, now_ms, ControlFlow::Break).is_continue()
+    refusals(overlay, requirement, node, now_ms, ControlFlow::Break).is_continue()
 }
 
 /// Returns true if a node has the ports and resources. The caller knows that the other filters pass.
-pub(crate) fn fits_moving(work: &PlanOverlay<'_>, requirement: &Requirement, node: u32, now_ms: i64) -> bool {
-    ports_and_resources(work, requirement, node, now_ms, ControlFlow::Break).is_continue()
+pub(crate) fn fits_moving(
+    overlay: &PlanOverlay<'_>,
+    requirement: &Requirement,
+    node: u32,
+    now_ms: i64,
+) -> bool {
+    ports_and_resources(overlay, requirement, node, now_ms, ControlFlow::Break).is_continue()
 }
 
 /// How many equal tasks fit a node together.
-pub(crate) fn copies(work: &PlanOverlay<'_>, requirement: &Requirement, node: u32, now_ms: i64) -> u64 {
-    if !fits(work, requirement, node, now_ms) {
+pub(crate) fn copies(overlay: &PlanOverlay<'_>, requirement: &Requirement, node: u32, now_ms: i64) -> u64 {
+    if !fits(overlay, requirement, node, now_ms) {
         return 0;
     }
     let of_dimension = |&(dimension, amount): &(usize, u64)| {
-        let free = work.nodes.limit(dimension, node).saturating_sub(work.used(dimension, node));
+        let free = overlay.nodes.limit(dimension, node).saturating_sub(overlay.used(dimension, node));
         free / amount.max(1)
     };
     let of_fixed = (!requirement.ports_fixed.is_empty()).then_some(1);
     let of_dynamic = (requirement.ports_dynamic > 0).then(|| {
-        let free = ports_dynamic_free(work, requirement, node, now_ms) as u64;
+        let free = ports_dynamic_free(overlay, requirement, node, now_ms) as u64;
         free / u64::from(requirement.ports_dynamic)
     });
-    let of_cards = requirement.cards.iter().filter_map(|ask| card::cards_copies(work, ask, node));
-    let of_places = requirement.within.as_ref().map(|ask| topology::within_copies(work, ask, node));
+    let of_cards = requirement.cards.iter().filter_map(|ask| card::cards_copies(overlay, ask, node));
+    let of_places = requirement.within.as_ref().map(|ask| topology::within_copies(overlay, ask, node));
     let of_cards = of_cards.chain(of_places);
     let least =
         requirement.demand.iter().map(of_dimension).chain(of_fixed).chain(of_dynamic).chain(of_cards).min();

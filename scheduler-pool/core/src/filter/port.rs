@@ -9,36 +9,36 @@ use super::{FilterReason, Requirement};
 use crate::overlay::PlanOverlay;
 
 /// Returns true if a port may be assigned now: no node of the address uses it or lets it cool down.
-fn port_free(work: &PlanOverlay<'_>, node: u32, port: u16, now_ms: i64) -> bool {
-    work.nodes.ports(node).is_some()
-        && work.nodes.spaces.with(node).all(|node| port_free_of(work, node, port, now_ms))
+fn port_free(overlay: &PlanOverlay<'_>, node: u32, port: u16, now_ms: i64) -> bool {
+    overlay.nodes.ports(node).is_some()
+        && overlay.nodes.spaces.with(node).all(|node| port_free_of(overlay, node, port, now_ms))
 }
 
-fn port_free_of(work: &PlanOverlay<'_>, node: u32, port: u16, now_ms: i64) -> bool {
-    let Some(ports) = work.nodes.ports(node) else { return true };
+fn port_free_of(overlay: &PlanOverlay<'_>, node: u32, port: u16, now_ms: i64) -> bool {
+    let Some(ports) = overlay.nodes.ports(node) else { return true };
     let cooling = || {
         let position = ports.cooling.binary_search_by_key(&port, |&(port, _)| port).ok();
         position.and_then(|position| ports.cooling.get(position)).is_some_and(|&(_, until)| until > now_ms)
     };
-    ports.used.binary_search(&port).is_err() && !work.ports_taken(node).contains(&port) && !cooling()
+    ports.used.binary_search(&port).is_err() && !overlay.ports_taken(node).contains(&port) && !cooling()
 }
 
 /// How many ports of the node's range may be assigned now, without the fixed ports of this task.
 pub(crate) fn ports_dynamic_free(
-    work: &PlanOverlay<'_>,
+    overlay: &PlanOverlay<'_>,
     requirement: &Requirement,
     node: u32,
     now_ms: i64,
 ) -> usize {
-    let Some(ports) = work.nodes.ports(node) else { return 0 };
+    let Some(ports) = overlay.nodes.ports(node) else { return 0 };
     if ports.last < ports.first || ports.last == 0 {
         return 0;
     }
     let range = ports.first.max(1)..=ports.last;
     let mut busy: SmallVec<[u16; 64]> = requirement.ports_fixed.iter().copied().collect();
-    for node in work.nodes.spaces.with(node) {
-        busy.extend_from_slice(work.ports_taken(node));
-        let Some(ports) = work.nodes.ports(node) else { continue };
+    for node in overlay.nodes.spaces.with(node) {
+        busy.extend_from_slice(overlay.ports_taken(node));
+        let Some(ports) = overlay.nodes.ports(node) else { continue };
         busy.extend_from_slice(&ports.used);
         busy.extend(ports.cooling.iter().filter(|&&(_, until)| until > now_ms).map(|&(port, _)| port));
     }
@@ -49,50 +49,51 @@ pub(crate) fn ports_dynamic_free(
 }
 
 /// Returns true if the range has enough free ports. It counts them only if a cheap bound does not decide.
-fn dynamic_enough(work: &PlanOverlay<'_>, requirement: &Requirement, node: u32, now_ms: i64) -> bool {
+fn dynamic_enough(overlay: &PlanOverlay<'_>, requirement: &Requirement, node: u32, now_ms: i64) -> bool {
     let wanted = usize::from(requirement.ports_dynamic);
     let busy_most = || -> usize {
         let of = |node| {
-            let known = work.nodes.ports(node).map_or(0, |ports| ports.used.len() + ports.cooling.len());
-            known + work.ports_taken(node).len()
+            let known = overlay.nodes.ports(node).map_or(0, |ports| ports.used.len() + ports.cooling.len());
+            known + overlay.ports_taken(node).len()
         };
-        work.nodes.spaces.with(node).map(of).sum()
+        overlay.nodes.spaces.with(node).map(of).sum()
     };
-    let plain = work.nodes.ports(node).is_some_and(|ports| {
+    let plain = overlay.nodes.ports(node).is_some_and(|ports| {
         let range = usize::from(ports.last.saturating_sub(ports.first));
         range >= busy_most() + requirement.ports_fixed.len() + wanted
     });
-    plain || wanted <= ports_dynamic_free(work, requirement, node, now_ms)
+    plain || wanted <= ports_dynamic_free(overlay, requirement, node, now_ms)
 }
 
 /// Visits the reasons of ports against a node.
 pub(super) fn refusals<B>(
-    work: &PlanOverlay<'_>,
+    overlay: &PlanOverlay<'_>,
     requirement: &Requirement,
     node: u32,
     now_ms: i64,
-    hear: &mut impl FnMut(FilterReason) -> ControlFlow<B>,
+    visit: &mut impl FnMut(FilterReason) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
     for &port in &requirement.ports_fixed {
-        if !port_free(work, node, port, now_ms) {
-            hear(FilterReason::PortFixed(port))?;
+        if !port_free(overlay, node, port, now_ms) {
+            visit(FilterReason::PortFixed(port))?;
         }
     }
-    if requirement.ports_dynamic > 0 && !dynamic_enough(work, requirement, node, now_ms) {
-        hear(FilterReason::PortsDynamic)?;
+    if requirement.ports_dynamic > 0 && !dynamic_enough(overlay, requirement, node, now_ms) {
+        visit(FilterReason::PortsDynamic)?;
     }
     ControlFlow::Continue(())
 }
 
 /// The dynamic ports of a task on a node: the lowest free ones. Fewer than requested if the range has no more.
 pub(crate) fn ports_given(
-    work: &PlanOverlay<'_>,
+    overlay: &PlanOverlay<'_>,
     requirement: &Requirement,
     node: u32,
     now_ms: i64,
 ) -> SmallVec<[u16; 4]> {
-    let Some(ports) = work.nodes.ports(node) else { return SmallVec::new() };
-    let free = |port: &u16| !requirement.ports_fixed.contains(port) && port_free(work, node, *port, now_ms);
+    let Some(ports) = overlay.nodes.ports(node) else { return SmallVec::new() };
+    let free =
+        |port: &u16| !requirement.ports_fixed.contains(port) && port_free(overlay, node, *port, now_ms);
     let wanted = usize::from(requirement.ports_dynamic);
     (ports.first.max(1)..=ports.last).filter(free).take(wanted).collect()
 }

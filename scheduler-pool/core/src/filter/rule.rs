@@ -37,20 +37,20 @@ impl Rules {
 }
 
 /// Returns true if a rule allows a domain. `value` is the node's domain under the rule's attribute.
-fn held(work: &PlanOverlay<'_>, requirement: &Requirement, rule: HardRule, value: Option<u32>) -> bool {
+fn held(overlay: &PlanOverlay<'_>, requirement: &Requirement, rule: HardRule, value: Option<u32>) -> bool {
     match (rule, value) {
-        (HardRule::Near { term, own: true, .. }, Some(_)) if work.term_total(term) == 0 => true,
-        (HardRule::Near { term, .. }, Some(value)) => work.term_count(term, value) > 0,
-        (HardRule::Apart { term, .. } | HardRule::Kept { term }, Some(value)) => {
-            work.term_count(term, value) == 0
+        (HardRule::Near { term, own: true, .. }, Some(_)) if overlay.term_total(term) == 0 => true,
+        (HardRule::Near { term, .. }, Some(value)) => overlay.term_count(term, value) > 0,
+        (HardRule::Apart { term, .. } | HardRule::KeptApart { term }, Some(value)) => {
+            overlay.term_count(term, value) == 0
         }
         // A node without the attribute is in no domain, so no task there keeps apart from the job.
-        (HardRule::Kept { .. }, None) => true,
-        (HardRule::Cap { term, most, .. }, Some(value)) => work.term_count(term, value) < most,
+        (HardRule::KeptApart { .. }, None) => true,
+        (HardRule::Cap { term, most, .. }, Some(value)) => overlay.term_count(term, value) < most,
         (HardRule::Skew { term, most, .. }, Some(value)) => {
             let could =
-                |node| refusals_fixed(work.nodes, requirement, node, ControlFlow::Break).is_continue();
-            work.term_count(term, value) < work.term_least(term, could).saturating_add(most)
+                |node| refusals_fixed(overlay.nodes, requirement, node, ControlFlow::Break).is_continue();
+            overlay.term_count(term, value) < overlay.term_least(term, could).saturating_add(most)
         }
         (
             HardRule::Near { .. } | HardRule::Apart { .. } | HardRule::Cap { .. } | HardRule::Skew { .. },
@@ -61,26 +61,26 @@ fn held(work: &PlanOverlay<'_>, requirement: &Requirement, rule: HardRule, value
 
 /// Returns true if a rule allows a node.
 pub(crate) fn rule_held(
-    work: &PlanOverlay<'_>,
+    overlay: &PlanOverlay<'_>,
     requirement: &Requirement,
     rule: HardRule,
     node: u32,
 ) -> bool {
-    let Some(term) = work.tables.terms.get(rule.term()) else { return true };
-    held(work, requirement, rule, work.nodes.attribute(node, term.attribute))
+    let Some(term) = overlay.tables.terms.get(rule.term()) else { return true };
+    held(overlay, requirement, rule, overlay.nodes.attribute(node, term.attribute))
 }
 
 /// Visits the rules that refuse a node, among those that `asked` chooses.
 pub(super) fn refusals<B>(
-    work: &PlanOverlay<'_>,
+    overlay: &PlanOverlay<'_>,
     requirement: &Requirement,
     node: u32,
     asked: impl Fn(HardRule) -> bool,
-    hear: &mut impl FnMut(FilterReason) -> ControlFlow<B>,
+    visit: &mut impl FnMut(FilterReason) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
     for (&rule, number) in requirement.rules.rules.iter().zip(0u16..) {
-        if asked(rule) && !rule_held(work, requirement, rule, node) {
-            hear(FilterReason::Rule(number))?;
+        if asked(rule) && !rule_held(overlay, requirement, rule, node) {
+            visit(FilterReason::Rule(number))?;
         }
     }
     ControlFlow::Continue(())

@@ -59,32 +59,35 @@ impl WithinAsk {
     }
 }
 
-fn free(work: &PlanOverlay<'_>, node: u32, dimension: usize) -> u64 {
-    work.nodes.limit(dimension, node).saturating_sub(work.used(dimension, node))
+fn free(overlay: &PlanOverlay<'_>, node: u32, dimension: usize) -> u64 {
+    overlay.nodes.limit(dimension, node).saturating_sub(overlay.used(dimension, node))
 }
 
 /// The charge of a task in the socket or domain that it gets; `None` if none fits. The fullest that fits is chosen, so
 /// that large tasks still fit in the others.
-pub(crate) fn within_given(work: &PlanOverlay<'_>, ask: &WithinAsk, node: u32) -> Option<Share> {
-    let has_room =
-        |share: &&Share| share.iter().all(|&(dimension, amount)| free(work, node, dimension) >= amount);
-    let room =
-        |share: &&Share| share.iter().map(|&(dimension, _)| free(work, node, dimension)).collect::<Vec<_>>();
-    ask.of_node(work.nodes, node).iter().filter(has_room).min_by_key(room).cloned()
+pub(crate) fn within_given(overlay: &PlanOverlay<'_>, ask: &WithinAsk, node: u32) -> Option<Share> {
+    let fits =
+        |share: &&Share| share.iter().all(|&(dimension, amount)| free(overlay, node, dimension) >= amount);
+    let free_amounts = |share: &&Share| {
+        share.iter().map(|&(dimension, _)| free(overlay, node, dimension)).collect::<Vec<_>>()
+    };
+    ask.of_node(overlay.nodes, node).iter().filter(fits).min_by_key(free_amounts).cloned()
 }
 
 /// Returns true if any empty socket or domain of a node would do.
-pub(crate) fn within_ever(work: &PlanOverlay<'_>, ask: &WithinAsk, node: u32) -> bool {
-    let large =
-        |share: &Share| share.iter().all(|&(dimension, amount)| work.nodes.limit(dimension, node) >= amount);
-    ask.of_node(work.nodes, node).iter().any(large)
+pub(crate) fn within_ever(overlay: &PlanOverlay<'_>, ask: &WithinAsk, node: u32) -> bool {
+    let large = |share: &Share| {
+        share.iter().all(|&(dimension, amount)| overlay.nodes.limit(dimension, node) >= amount)
+    };
+    ask.of_node(overlay.nodes, node).iter().any(large)
 }
 
 /// How many equal tasks the sockets or domains of a node hold together.
-pub(crate) fn within_copies(work: &PlanOverlay<'_>, ask: &WithinAsk, node: u32) -> u64 {
+pub(crate) fn within_copies(overlay: &PlanOverlay<'_>, ask: &WithinAsk, node: u32) -> u64 {
     let of_place = |share: &Share| {
-        let of_dimension = |&(dimension, amount): &(usize, u64)| free(work, node, dimension) / amount.max(1);
+        let of_dimension =
+            |&(dimension, amount): &(usize, u64)| free(overlay, node, dimension) / amount.max(1);
         share.iter().map(of_dimension).min().unwrap_or(0)
     };
-    ask.of_node(work.nodes, node).iter().map(of_place).fold(0, u64::saturating_add)
+    ask.of_node(overlay.nodes, node).iter().map(of_place).fold(0, u64::saturating_add)
 }

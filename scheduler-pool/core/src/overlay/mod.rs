@@ -17,7 +17,7 @@ use places::TOUCHED_FIRST;
 
 /// A node that the plan has changed.
 #[derive(Clone, Debug)]
-struct Touched {
+struct TouchedNode {
     /// Counts changes, so that older scores of the node are known to be outdated.
     version: u32,
     tasks: u32,
@@ -53,11 +53,11 @@ pub(crate) struct PlanOverlay<'a> {
     terms: BTreeMap<(TermId, u32), i32>,
     totals: BTreeMap<TermId, i32>,
     /// Built when a skew rule first asks.
-    resident: RefCell<BTreeMap<TermId, DomainCounts>>,
+    domain_counts: RefCell<BTreeMap<TermId, DomainCounts>>,
     moments: Moments,
     /// The index into `touched` of each node.
     places: Places,
-    touched: Vec<Touched>,
+    touched: Vec<TouchedNode>,
     /// The changed nodes in the order of the changes.
     pub log: Vec<u32>,
     /// Counts the times at which capacity was given back. Findings of an earlier generation are void.
@@ -91,7 +91,7 @@ impl<'a> PlanOverlay<'a> {
             nodes: &tables.nodes,
             terms: BTreeMap::new(),
             totals: BTreeMap::new(),
-            resident: RefCell::default(),
+            domain_counts: RefCell::default(),
             moments: Moments::default(),
             places: Places::new(TOUCHED_FIRST),
             touched: Vec::new(),
@@ -127,9 +127,9 @@ impl<'a> PlanOverlay<'a> {
     /// The number of tasks in the emptiest domain that has a node which `could` take one. The first call for a term
     /// decides about the domains.
     pub fn term_least(&self, term: TermId, could: impl Fn(u32) -> bool) -> u32 {
-        let mut resident = self.resident.borrow_mut();
-        let resident = resident.entry(term).or_insert_with(|| self.resident_made(term, could));
-        resident.least()
+        let mut counts = self.domain_counts.borrow_mut();
+        let counts = counts.entry(term).or_insert_with(|| self.domain_counts_made(term, could));
+        counts.least()
     }
 
     /// A number that changes whenever one of these rules may allow what it refused. For a job that some tasks draw near
@@ -141,7 +141,7 @@ impl<'a> PlanOverlay<'a> {
         falls + if near { firsts } else { 0 } + if skewed { rises } else { 0 }
     }
 
-    fn resident_made(&self, id: TermId, could: impl Fn(u32) -> bool) -> DomainCounts {
+    fn domain_counts_made(&self, id: TermId, could: impl Fn(u32) -> bool) -> DomainCounts {
         let mut made = DomainCounts { counts: BTreeMap::new(), domains_of: BTreeMap::new() };
         let Some(term) = self.tables.terms.get(id) else { return made };
         for (value, nodes) in self.nodes.index.values_of(term.attribute) {
@@ -169,7 +169,7 @@ impl<'a> PlanOverlay<'a> {
         self.counted_by(job, node, more, false);
     }
 
-    fn counted_by(&mut self, job: JobId, node: u32, more: bool, told: bool) {
+    fn counted_by(&mut self, job: JobId, node: u32, more: bool, lasting: bool) {
         let Some(entry) = self.tables.jobs.get(&job) else { return };
         for &id in &entry.terms.counted {
             let Some(term) = self.tables.terms.get(id) else { continue };
@@ -177,30 +177,30 @@ impl<'a> PlanOverlay<'a> {
             let by = if more { 1 } else { -1 };
             *self.totals.entry(id).or_default() += by;
             *self.terms.entry((id, value)).or_default() += by;
-            if told {
+            if lasting {
                 self.moments.firsts += u64::from(more && self.term_count(id, value) == 1);
                 self.moments.falls += u64::from(!more);
             }
-            if let Some(resident) = self.resident.get_mut().get_mut(&id) {
-                let least = resident.least();
-                resident.moved(value, more);
-                self.moments.rises += u64::from(resident.least() > least);
+            if let Some(counts) = self.domain_counts.get_mut().get_mut(&id) {
+                let least = counts.least();
+                counts.moved(value, more);
+                self.moments.rises += u64::from(counts.least() > least);
             }
         }
     }
 
-    fn touched(&self, node: u32) -> Option<&Touched> {
+    fn touched(&self, node: u32) -> Option<&TouchedNode> {
         self.touched.get(self.places.get(node)?)
     }
 
-    fn touched_made(&mut self, node: u32) -> Option<&mut Touched> {
+    fn touched_made(&mut self, node: u32) -> Option<&mut TouchedNode> {
         if let Some(place) = self.places.get(node) {
             return self.touched.get_mut(place);
         }
         let used = (0..self.nodes.dimensions()).map(|dimension| self.nodes.used(dimension, node)).collect();
         let tasks = self.nodes.tasks.get(node as usize).copied().unwrap_or(0);
         self.places.set(node, u32::try_from(self.touched.len()).unwrap_or(u32::MAX));
-        self.touched.push(Touched { version: 0, tasks, used, ports: SmallVec::new() });
+        self.touched.push(TouchedNode { version: 0, tasks, used, ports: SmallVec::new() });
         self.touched.last_mut()
     }
 

@@ -16,7 +16,7 @@ use super::score::{Score, preference, score};
 use crate::filter::{Requirement, fits_in_time};
 use crate::node_order::{NodeOrder, StartOffset};
 use crate::overlay::PlanOverlay;
-use crate::scoring::{MixCache, Scorer, Start};
+use crate::scoring::{MixCache, Scorer, SearchStart};
 use crate::seed::{job_seed, mixed};
 use crate::tables::{HardRule, NodeTable, STRETCH, Shape, ShapeId, StretchCapacity};
 
@@ -24,11 +24,11 @@ use crate::tables::{HardRule, NodeTable, STRETCH, Shape, ShapeId, StretchCapacit
 const LISTED_PART: usize = 8;
 
 /// The most entries of a cache that stay for the next plan.
-const ENTRIES_KEPT: usize = 2_048;
+const ENTRIES_MAX: usize = 2_048;
 
 /// The most caches that stay for the next plan, and the most entries of all of them.
-const BASES_KEPT: usize = 512;
-const ENTRIES_ALL_KEPT: usize = 65_536;
+const CACHES_MAX: usize = 512;
+const ENTRIES_TOTAL_MAX: usize = 65_536;
 
 /// A cache follows this many freed nodes more than it has entries. After more it is rebuilt, which costs less.
 const CHANGES_FOLLOWED: usize = 64;
@@ -47,7 +47,7 @@ pub(super) struct CandidateEntry {
 
 /// What a cache checks nodes with. The overlay is the one without placements.
 pub(super) struct SearchContext<'w, 'a> {
-    pub work: &'w PlanOverlay<'a>,
+    pub overlay: &'w PlanOverlay<'a>,
     pub requirement: &'w Requirement,
     pub now_ms: i64,
     pub scorer: &'w Scorer,
@@ -72,20 +72,20 @@ pub(super) struct CandidateCache {
 }
 
 /// The nodes near the tasks that a rule selects, one list per domain; `None` if any node will do.
-fn near_listed<'w>(work: &PlanOverlay<'w>, rule: HardRule) -> Option<SmallVec<[&'w [u32]; 4]>> {
+fn near_listed<'w>(overlay: &PlanOverlay<'w>, rule: HardRule) -> Option<SmallVec<[&'w [u32]; 4]>> {
     let HardRule::Near { term: id, own, .. } = rule else { return None };
-    if own && work.term_total(id) == 0 {
+    if own && overlay.term_total(id) == 0 {
         return None;
     }
-    let term = work.tables.terms.get(id)?;
-    let bearing = |value| work.tables.nodes.index.bearing(term.attribute, value);
-    Some(work.term_domains(id).into_iter().map(bearing).collect())
+    let term = overlay.tables.terms.get(id)?;
+    let bearing = |value| overlay.tables.nodes.index.with_value(term.attribute, value);
+    Some(overlay.term_domains(id).into_iter().map(bearing).collect())
 }
 
 /// The nodes of the hard constraint or rule that lists fewest, if they are a small part of the cell.
-fn listed(requirement: &Requirement, work: &PlanOverlay<'_>, order: NodeOrder) -> Option<Vec<(u32, u32)>> {
-    let nodes = work.nodes;
-    let of_rules = requirement.rules.rules.iter().filter_map(|&rule| near_listed(work, rule));
+fn listed(requirement: &Requirement, overlay: &PlanOverlay<'_>, order: NodeOrder) -> Option<Vec<(u32, u32)>> {
+    let nodes = overlay.nodes;
+    let of_rules = requirement.rules.rules.iter().filter_map(|&rule| near_listed(overlay, rule));
     let of_constraints = requirement.hard.iter().filter_map(|constraint| constraint.listed(nodes));
     let lists = of_constraints.chain(of_rules);
     let total = |lists: &SmallVec<[&[u32]; 4]>| lists.iter().map(|nodes| nodes.len()).sum::<usize>();
@@ -106,7 +106,7 @@ impl CandidateCache {
     pub fn new(
         shape: Arc<Shape>,
         requirement: &Requirement,
-        work: &PlanOverlay<'_>,
+        overlay: &PlanOverlay<'_>,
         (order, seed): (NodeOrder, u64),
         scorer: Arc<Scorer>,
     ) -> Self {
@@ -115,9 +115,9 @@ impl CandidateCache {
             seed,
             order,
             scorer,
-            facts_version: work.nodes.facts_version(),
-            freed_at: work.nodes.freed_total(),
-            listed: listed(requirement, work, order),
+            facts_version: overlay.nodes.facts_version(),
+            freed_at: overlay.nodes.freed_total(),
+            listed: listed(requirement, overlay, order),
             scanned: 0,
             entries: Vec::new(),
             used_at: 0,
@@ -125,7 +125,7 @@ impl CandidateCache {
     }
 
     /// Returns true if a later plan may use it: its findings depend on nothing but nodes.
-    fn keeps(&self) -> bool {
+    fn cacheable(&self) -> bool {
         self.shape.job.is_none() && !self.shape.ports_any()
     }
 
@@ -147,12 +147,12 @@ impl CandidateCache {
     /// Draws the next node that fits the tables, and advances `drawn`. It leaves ranks from `until` on for later.
     pub fn draw(
         &mut self,
-        clear: &mut SearchContext<'_, '_>,
+        context: &mut SearchContext<'_, '_>,
         drawn: &mut usize,
         until: usize,
     ) -> Option<CandidateEntry> {
         loop {
-            if *drawn >= self.entries.len() && !self.extend(clear, until) {
+            if *drawn >= self.entries.len() && !self.extend(context, until) {
                 return None;
             }
             let entry = self.entries.get_mut(*drawn)?;
@@ -160,7 +160,7 @@ impl CandidateCache {
                 return None;
             }
             *drawn += 1;
-            entry_renew(entry, clear, self.seed);
+            entry_renew(entry, context, self.seed);
             if entry.fits {
                 return Some(entry.clone());
             }
@@ -168,9 +168,9 @@ impl CandidateCache {
     }
 
     /// Continues the search until it finds one more entry.
-    fn extend(&mut self, clear: &mut SearchContext<'_, '_>, until: usize) -> bool {
-        while let Some((rank, node)) = self.next(clear, until) {
-            if let Some(entry) = entry_made(clear, self.seed, rank, node) {
+    fn extend(&mut self, context: &mut SearchContext<'_, '_>, until: usize) -> bool {
+        while let Some((rank, node)) = self.next(context, until) {
+            if let Some(entry) = entry_made(context, self.seed, rank, node) {
                 self.entries.push(entry);
                 return true;
             }
@@ -178,13 +178,13 @@ impl CandidateCache {
         false
     }
 
-    fn next(&mut self, clear: &SearchContext<'_, '_>, until: usize) -> Option<(u32, u32)> {
+    fn next(&mut self, context: &SearchContext<'_, '_>, until: usize) -> Option<(u32, u32)> {
         if let Some(listed) = &self.listed {
             let next = listed.get(self.scanned).copied().filter(|&(rank, _)| (rank as usize) < until)?;
             self.scanned += 1;
             return Some(next);
         }
-        let nodes = clear.work.nodes;
+        let nodes = context.overlay.nodes;
         loop {
             let rank = self.scanned;
             if rank >= until {
@@ -192,8 +192,8 @@ impl CandidateCache {
             }
             let (position, end) = self.order.position(rank)?;
             if position.is_multiple_of(STRETCH) && position + STRETCH <= end && rank + STRETCH <= until {
-                let most = nodes.rooms().get(position / STRETCH).copied().unwrap_or_default();
-                if !room_enough(clear.requirement, most) {
+                let most = nodes.stretches_free().get(position / STRETCH).copied().unwrap_or_default();
+                if !could_fit(context.requirement, most) {
                     self.scanned += STRETCH;
                     continue;
                 }
@@ -204,8 +204,8 @@ impl CandidateCache {
     }
 
     /// Brings a cache of an earlier plan up to date. Returns false if it must be rebuilt.
-    fn follow(&mut self, clear: &mut SearchContext<'_, '_>) -> bool {
-        let nodes = clear.work.nodes;
+    fn follow(&mut self, context: &mut SearchContext<'_, '_>) -> bool {
+        let nodes = context.overlay.nodes;
         let missed = nodes.freed_since(self.freed_at);
         let Some(missed) = missed.filter(|_| self.facts_version == nodes.facts_version()) else {
             return false;
@@ -214,7 +214,7 @@ impl CandidateCache {
             return false;
         }
         for node in missed {
-            self.freed(clear, node);
+            self.freed(context, node);
         }
         self.freed_at = nodes.freed_total();
         self.entries.retain(|entry| entry.fits);
@@ -222,8 +222,8 @@ impl CandidateCache {
     }
 
     /// Follows a freed node. If the search has passed it, it may fit now.
-    fn freed(&mut self, clear: &mut SearchContext<'_, '_>, node: u32) {
-        let Some(rank) = self.order.rank_of(clear.work.nodes, node) else { return };
+    fn freed(&mut self, context: &mut SearchContext<'_, '_>, node: u32) {
+        let Some(rank) = self.order.rank_of(context.overlay.nodes, node) else { return };
         let passed = match &self.listed {
             None => (rank as usize) < self.scanned,
             Some(listed) => {
@@ -239,11 +239,11 @@ impl CandidateCache {
             Ok(place) => {
                 if let Some(entry) = self.entries.get_mut(place) {
                     entry.fits = true;
-                    entry.moved = clear.work.nodes.moved(node).wrapping_sub(1);
+                    entry.moved = context.overlay.nodes.moved(node).wrapping_sub(1);
                 }
             }
             Err(place) => {
-                if let Some(entry) = entry_made(clear, self.seed, rank, node) {
+                if let Some(entry) = entry_made(context, self.seed, rank, node) {
                     self.entries.insert(place, entry);
                 }
             }
@@ -252,63 +252,75 @@ impl CandidateCache {
 
     /// Drops the entries beyond [`ENTRIES_MAX`].
     fn shortened(&mut self) {
-        let Some(beyond) = self.entries.get(ENTRIES_KEPT) else { return };
+        let Some(beyond) = self.entries.get(ENTRIES_MAX) else { return };
         self.scanned = match &self.listed {
             None => beyond.rank as usize,
             Some(listed) => listed.partition_point(|&(rank, _)| rank < beyond.rank),
         };
-        self.entries.truncate(ENTRIES_KEPT);
+        self.entries.truncate(ENTRIES_MAX);
     }
 }
 
-fn room_enough(requirement: &Requirement, most: StretchCapacity) -> bool {
+fn could_fit(requirement: &Requirement, most: StretchCapacity) -> bool {
     requirement.amount(0) <= most.cpu_millis && requirement.amount(1) <= most.memory_bytes
 }
 
-fn entry_made(clear: &mut SearchContext<'_, '_>, seed: u64, rank: u32, node: u32) -> Option<CandidateEntry> {
-    clear.counters.nodes_examined += 1;
-    if !fits_in_time(clear.work, clear.requirement, node, clear.now_ms) {
+fn entry_made(
+    context: &mut SearchContext<'_, '_>,
+    seed: u64,
+    rank: u32,
+    node: u32,
+) -> Option<CandidateEntry> {
+    context.counters.nodes_examined += 1;
+    if !fits_in_time(context.overlay, context.requirement, node, context.now_ms) {
         return None;
     }
-    let preference = preference(clear.work, clear.requirement, node, clear.scorer);
-    let score = entry_scored(clear, node, (preference, seed));
-    Some(CandidateEntry { node, rank, preference, score, moved: clear.work.nodes.moved(node), fits: true })
+    let preference = preference(context.overlay, context.requirement, node, context.scorer);
+    let score = entry_scored(context, node, (preference, seed));
+    Some(CandidateEntry {
+        node,
+        rank,
+        preference,
+        score,
+        moved: context.overlay.nodes.moved(node),
+        fits: true,
+    })
 }
 
-fn entry_scored(clear: &mut SearchContext<'_, '_>, node: u32, chance: (i64, u64)) -> Score {
-    clear.counters.nodes_scored += 1;
-    score(clear.work, clear.requirement, node, clear.scorer, chance)
+fn entry_scored(context: &mut SearchContext<'_, '_>, node: u32, chance: (i64, u64)) -> Score {
+    context.counters.nodes_scored += 1;
+    score(context.overlay, context.requirement, node, context.scorer, chance)
 }
 
 /// Checks an entry again if its node has changed.
-fn entry_renew(entry: &mut CandidateEntry, clear: &mut SearchContext<'_, '_>, seed: u64) {
-    let moved = clear.work.nodes.moved(entry.node);
+fn entry_renew(entry: &mut CandidateEntry, context: &mut SearchContext<'_, '_>, seed: u64) {
+    let moved = context.overlay.nodes.moved(entry.node);
     if entry.moved == moved {
         return;
     }
     entry.moved = moved;
-    clear.counters.nodes_examined += 1;
-    entry.fits = fits_in_time(clear.work, clear.requirement, entry.node, clear.now_ms);
+    context.counters.nodes_examined += 1;
+    entry.fits = fits_in_time(context.overlay, context.requirement, entry.node, context.now_ms);
     if entry.fits {
         // A soft taint changes the preference without any change of attributes.
-        entry.preference = preference(clear.work, clear.requirement, entry.node, clear.scorer);
-        entry.score = entry_scored(clear, entry.node, (entry.preference, seed));
+        entry.preference = preference(context.overlay, context.requirement, entry.node, context.scorer);
+        entry.score = entry_scored(context, entry.node, (entry.preference, seed));
     }
 }
 
 /// The candidate cache of a shape: that of an earlier plan, or an empty one.
 pub(super) fn candidates_begun(
-    clear: &mut SearchContext<'_, '_>,
-    work: &PlanOverlay<'_>,
+    context: &mut SearchContext<'_, '_>,
+    overlay: &PlanOverlay<'_>,
     id: ShapeId,
     (start_offset, scorer): (StartOffset, &Arc<Scorer>),
     cache: &mut PlanCache,
 ) -> Option<CandidateCache> {
-    let tables = work.tables;
+    let tables = overlay.tables;
     let shape: &Arc<Shape> = tables.shapes.get(id)?;
     let (seed, turn) = match (scorer.policy().start(), shape.job) {
-        (Start::One, _) => (mixed(start_offset.seed), 0),
-        (Start::After(tasks), job) => {
+        (SearchStart::One, _) => (mixed(start_offset.seed), 0),
+        (SearchStart::After(tasks), job) => {
             let seed = match job {
                 None => mixed(start_offset.seed ^ tables.shapes.seed(id)?),
                 Some(job) => {
@@ -320,10 +332,16 @@ pub(super) fn candidates_begun(
         }
     };
     let order = NodeOrder::new(tables.nodes.count(), start_offset, mixed(seed ^ turn));
-    let known = cache.taken((id, shape), order, seed, clear);
-    clear.counters.bases_made += u64::from(known.is_none());
+    let known = cache.take((id, shape), order, seed, context);
+    context.counters.searches_begun += u64::from(known.is_none());
     Some(known.unwrap_or_else(|| {
-        CandidateCache::new(Arc::clone(shape), clear.requirement, work, (order, seed), Arc::clone(scorer))
+        CandidateCache::new(
+            Arc::clone(shape),
+            context.requirement,
+            overlay,
+            (order, seed),
+            Arc::clone(scorer),
+        )
     }))
 }
 
@@ -331,7 +349,7 @@ pub(super) fn candidates_begun(
 /// what it decides. New tables begin with a new one.
 #[derive(Debug, Default)]
 pub struct PlanCache {
-    bases: BTreeMap<ShapeId, CandidateCache>,
+    candidates: BTreeMap<ShapeId, CandidateCache>,
     /// The card requests of the cell's tasks.
     pub(super) mix: MixCache,
     plans: u64,
@@ -339,42 +357,42 @@ pub struct PlanCache {
 
 impl PlanCache {
     /// Takes the cache of a shape from an earlier plan, if it still serves. [`Self::put_back`] returns it.
-    pub(super) fn taken(
+    pub(super) fn take(
         &mut self,
         (id, shape): (ShapeId, &Arc<Shape>),
         order: NodeOrder,
         seed: u64,
-        clear: &mut SearchContext<'_, '_>,
+        context: &mut SearchContext<'_, '_>,
     ) -> Option<CandidateCache> {
-        let mut candidates = self.bases.remove(&id)?;
+        let mut candidates = self.candidates.remove(&id)?;
         let same = (Arc::ptr_eq(&candidates.shape, shape) || candidates.shape == *shape)
             && candidates.order == order
             && candidates.seed == seed
-            && *candidates.scorer == *clear.scorer;
-        let serves = same && candidates.follow(clear);
-        clear.counters.bases_kept += u64::from(serves);
+            && *candidates.scorer == *context.scorer;
+        let serves = same && candidates.follow(context);
+        context.counters.searches_reused += u64::from(serves);
         serves.then_some(candidates)
     }
 
     /// Stores the caches that a plan has used, and drops the least recently used ones.
-    pub(super) fn kept(&mut self, bases: impl Iterator<Item = (ShapeId, CandidateCache)>) {
+    pub(super) fn put_back(&mut self, caches: impl Iterator<Item = (ShapeId, CandidateCache)>) {
         self.plans += 1;
-        for (id, mut candidates) in bases.filter(|(_, candidates)| candidates.keeps()) {
+        for (id, mut candidates) in caches.filter(|(_, candidates)| candidates.cacheable()) {
             candidates.shortened();
             candidates.used_at = self.plans;
-            self.bases.insert(id, candidates);
+            self.candidates.insert(id, candidates);
         }
-        let entries = |bases: &BTreeMap<ShapeId, CandidateCache>| {
-            bases.values().map(|candidates| candidates.entries.len()).sum::<usize>()
+        let entries = |caches: &BTreeMap<ShapeId, CandidateCache>| {
+            caches.values().map(|candidates| candidates.entries.len()).sum::<usize>()
         };
-        let mut kept = BASES_KEPT;
-        while self.bases.len() > kept || entries(&self.bases) > ENTRIES_ALL_KEPT {
-            kept = kept.min(self.bases.len()) / 2;
+        let mut caches_max = CACHES_MAX;
+        while self.candidates.len() > caches_max || entries(&self.candidates) > ENTRIES_TOTAL_MAX {
+            caches_max = caches_max.min(self.candidates.len()) / 2;
             let mut used: Vec<(u64, ShapeId)> =
-                self.bases.iter().map(|(&id, candidates)| (candidates.used_at, id)).collect();
+                self.candidates.iter().map(|(&id, candidates)| (candidates.used_at, id)).collect();
             used.sort_unstable_by(|left, right| right.cmp(left));
-            used.drain(..kept);
-            used.into_iter().for_each(|(_, id)| drop(self.bases.remove(&id)));
+            used.drain(..caches_max);
+            used.into_iter().for_each(|(_, id)| drop(self.candidates.remove(&id)));
         }
     }
 }

@@ -17,7 +17,7 @@ type Charged<'r> = (Resources, Cow<'r, [(usize, u64)]>);
 /// The charge on a node of a task that asks for `resources`, and the same by dimension. `None` if the cards or the
 /// domain that it needs are not free.
 pub(super) fn charge_on<'r>(
-    work: &PlanOverlay<'_>,
+    overlay: &PlanOverlay<'_>,
     requirement: &'r Requirement,
     resources: &Resources,
     node: u32,
@@ -28,11 +28,11 @@ pub(super) fn charge_on<'r>(
     }
     let mut demand: Demand = requirement.demand.clone();
     let within = match &requirement.within {
-        Some(ask) => within_given(work, ask, node)?,
+        Some(ask) => within_given(overlay, ask, node)?,
         None => Default::default(),
     };
-    for (dimension, amount) in cards_given(work, &requirement.cards, node).into_iter().chain(within) {
-        charge.device_millis.insert(work.nodes.kind(dimension)?.to_owned(), amount);
+    for (dimension, amount) in cards_given(overlay, &requirement.cards, node).into_iter().chain(within) {
+        charge.device_millis.insert(overlay.nodes.kind(dimension)?.to_owned(), amount);
         demand.push((dimension, amount));
     }
     Some((charge, Cow::Owned(demand.into_vec())))

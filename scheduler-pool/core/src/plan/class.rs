@@ -35,14 +35,14 @@ const DRAWS_MAX: u64 = 16;
 
 /// How the best group is found. It changes the cost of a choice and never the choice.
 #[derive(Clone, Copy, Debug)]
-struct Ways {
+struct GroupScan {
     /// Up to this many groups are all asked at each choice. More are ordered in a heap.
-    few: u32,
+    few_groups: u32,
     /// If true, every group is asked again, even if nothing could have let it in.
-    forgets: bool,
+    rescans: bool,
 }
 
-const WAYS: Ways = Ways { few: 4, forgets: false };
+const GROUP_SCAN: GroupScan = GroupScan { few_groups: 4, rescans: false };
 
 /// A node that fitted when it was last checked.
 #[derive(Clone, Debug)]
@@ -75,9 +75,9 @@ struct CandidateGroup {
 
 /// What a class is planned with.
 pub(super) struct ClassContext<'w, 'a> {
-    pub work: &'w PlanOverlay<'a>,
+    pub overlay: &'w PlanOverlay<'a>,
     /// The tables without the placements of the plan.
-    pub clear: &'w PlanOverlay<'a>,
+    pub without_placements: &'w PlanOverlay<'a>,
     pub candidates: &'w mut CandidateCache,
     /// How many candidates to collect beyond the number of tasks.
     pub beyond: usize,
@@ -108,7 +108,7 @@ pub(super) struct ClassPlan {
 }
 
 impl ClassPlan {
-    pub fn new(requirement: Requirement, members: usize, work: &PlanOverlay<'_>) -> Self {
+    pub fn new(requirement: Requirement, members: usize, overlay: &PlanOverlay<'_>) -> Self {
         Self {
             requirement,
             drawn: 0,
@@ -119,8 +119,8 @@ impl ClassPlan {
             group_of: BTreeMap::new(),
             order: GroupOrder::default(),
             alive: 0,
-            log_at: work.log.len(),
-            generation: work.generation,
+            log_at: overlay.log.len(),
+            generation: overlay.generation,
             choice: 0,
             moment: 0,
         }
@@ -143,7 +143,7 @@ impl ClassPlan {
                     aside = Some(best);
                 }
                 Some(best) => break Some(best),
-                None if context.candidates.more(self.drawn, context.work.nodes) => {
+                None if context.candidates.more(self.drawn, context.overlay.nodes) => {
                     self.candidates_refill(context, job, true);
                 }
                 None => break None,
@@ -170,18 +170,18 @@ impl ClassPlan {
 
     /// Scores the candidates again that have changed since the last choice.
     fn changes_follow(&mut self, context: &mut ClassContext<'_, '_>) {
-        if self.generation != context.work.generation {
-            *self = Self::new(self.requirement.clone(), self.members, context.work);
+        if self.generation != context.overlay.generation {
+            *self = Self::new(self.requirement.clone(), self.members, context.overlay);
             return;
         }
-        let log = &context.work.log;
+        let log = &context.overlay.log;
         let mut from = self.log_at;
-        if context.work.nodes.count() > NODES_ALL_MAX {
+        if context.overlay.nodes.count() > NODES_ALL_MAX {
             from = from.max(log.len().saturating_sub(CHANGES_MAX));
         }
         self.log_at = log.len();
         for position in from..log.len() {
-            let Some(&node) = context.work.log.get(position) else { break };
+            let Some(&node) = context.overlay.log.get(position) else { break };
             let Some(candidate) = self.places.get(node).and_then(|place| u32::try_from(place).ok()) else {
                 continue;
             };
@@ -192,10 +192,10 @@ impl ClassPlan {
     /// Checks a candidate again if its node has changed.
     fn candidate_renewed(&mut self, context: &mut ClassContext<'_, '_>, candidate: u32) {
         let Some(known) = self.candidates.get(candidate as usize) else { return };
-        if !known.alive || known.version == context.work.version(known.node) {
+        if !known.alive || known.version == context.overlay.version(known.node) {
             return;
         }
-        if fits_moving(context.work, &self.requirement, known.node, context.now_ms) {
+        if fits_moving(context.overlay, &self.requirement, known.node, context.now_ms) {
             self.rank(context, candidate);
         } else {
             self.alive_set(candidate, false);
@@ -208,8 +208,8 @@ impl ClassPlan {
         let (node, preference) = (known.node, known.preference);
         context.counters.nodes_scored += 1;
         let chance = (preference, context.candidates.seed);
-        let score = score(context.work, &self.requirement, node, &context.candidates.scorer, chance);
-        self.ranked(candidate, score, context.work.version(node));
+        let score = score(context.overlay, &self.requirement, node, &context.candidates.scorer, chance);
+        self.ranked(candidate, score, context.overlay.version(node));
     }
 
     /// Puts a candidate in its group's order.
@@ -224,7 +224,7 @@ impl ClassPlan {
 
     /// Draws more candidates while there are too few, or while rules refuse all of them.
     fn candidates_refill(&mut self, context: &mut ClassContext<'_, '_>, job: &mut JobPlan, refused: bool) {
-        let all = context.work.nodes.count() <= NODES_ALL_MAX;
+        let all = context.overlay.nodes.count() <= NODES_ALL_MAX;
         let beyond = if job.spreads() { NODES_BEYOND_SPREAD } else { NODES_BEYOND };
         let beyond = context.candidates.scorer.beyond(beyond.max(context.beyond));
         let mut enough = self.members + beyond;
@@ -239,14 +239,14 @@ impl ClassPlan {
         while all || self.alive < enough {
             let outside = all || refused || self.alive == 0 || own < NODES_BEYOND;
             let until = if outside { usize::MAX } else { own };
-            let mut clear = SearchContext {
-                work: context.clear,
+            let mut search = SearchContext {
+                overlay: context.without_placements,
                 requirement: &self.requirement,
                 now_ms: context.now_ms,
                 scorer: &scorer,
                 counters: context.counters,
             };
-            let Some(entry) = context.candidates.draw(&mut clear, &mut self.drawn, until) else { break };
+            let Some(entry) = context.candidates.draw(&mut search, &mut self.drawn, until) else { break };
             self.candidate_add(context, job, &entry);
         }
     }
@@ -257,11 +257,11 @@ impl ClassPlan {
         job: &mut JobPlan,
         entry: &CandidateEntry,
     ) {
-        let version = context.work.version(entry.node);
-        if version > 0 && !fits_in_time(context.work, &self.requirement, entry.node, context.now_ms) {
+        let version = context.overlay.version(entry.node);
+        if version > 0 && !fits_in_time(context.overlay, &self.requirement, entry.node, context.now_ms) {
             return;
         }
-        let domains = job.domains(context.work.nodes, entry.node);
+        let domains = job.domains(context.overlay.nodes, entry.node);
         let groups = &mut self.groups;
         let group = match self.group_of.get(&domains) {
             Some(&group) => group,
@@ -296,8 +296,8 @@ impl ClassPlan {
     /// The best candidate that no rule refuses.
     fn best(&mut self, context: &mut ClassContext<'_, '_>, job: &JobPlan) -> Option<u32> {
         self.choice += 1;
-        let moment = context.work.moment(&self.requirement.rules.rules, job.drawn_near());
-        if self.moment != moment || ways().forgets {
+        let moment = context.overlay.moment(&self.requirement.rules.rules, job.drawn_near());
+        if self.moment != moment || group_scan().rescans {
             self.moment = moment;
             self.groups.iter_mut().for_each(|group| group.refused = false);
             self.order.noted_all(self.groups.len());
@@ -305,7 +305,7 @@ impl ClassPlan {
         loop {
             let (candidate, group) = self.best_of_groups(context, job)?;
             let node = self.node(candidate);
-            let refuses = |rule: &&HardRule| !rule_held(context.work, &self.requirement, **rule, node);
+            let refuses = |rule: &&HardRule| !rule_held(context.overlay, &self.requirement, **rule, node);
             let mut refusing = self.requirement.rules.rules.iter().filter(refuses).peekable();
             if refusing.peek().is_none() {
                 return Some(candidate);
@@ -331,7 +331,7 @@ impl ClassPlan {
     fn best_of_groups(&mut self, context: &mut ClassContext<'_, '_>, job: &JobPlan) -> Option<(u32, u32)> {
         let groups = u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
         // A random draw differs at each choice, so no order of groups lasts.
-        match groups <= ways().few || context.candidates.scorer.policy().draws() {
+        match groups <= group_scan().few_groups || context.candidates.scorer.policy().draws() {
             true => self.best_of_few(context, job, groups),
             false => self.best_of_many(context, job),
         }
@@ -383,7 +383,7 @@ impl ClassPlan {
             false => self.group_best(context, group as usize),
         };
         let Ranked { mut score, candidate, .. } = found?;
-        let crowding = job.crowding(context.work, &self.groups.get(group as usize)?.domains);
+        let crowding = job.crowding(context.overlay, &self.groups.get(group as usize)?.domains);
         score.preference -= scorer.policy().crowding(&scorer.profile.weights, crowding);
         Some((score, candidate))
     }
@@ -391,7 +391,7 @@ impl ClassPlan {
     /// A random candidate of a group, among those with the same preference as its best.
     fn group_drawn(&mut self, context: &mut ClassContext<'_, '_>, group: usize) -> Option<Ranked> {
         let best = self.group_best(context, group)?;
-        let turn = context.candidates.seed ^ context.work.tables.closed_total ^ (self.choice << 32);
+        let turn = context.candidates.seed ^ context.overlay.tables.closed_total ^ (self.choice << 32);
         for attempt in 0..DRAWS_MAX {
             let drawn = mixed(mixed(turn).wrapping_add(attempt ^ ((group as u64) << 32)));
             let ranked = self.groups.get(group)?.heap.as_slice();
@@ -416,7 +416,7 @@ impl ClassPlan {
             let ranked = *self.groups.get(group)?.heap.peek()?;
             let known = self.candidates.get(ranked.candidate as usize)?;
             let outdated = !known.alive || known.version != ranked.version;
-            if !outdated && known.version == context.work.version(known.node) {
+            if !outdated && known.version == context.overlay.version(known.node) {
                 return Some(ranked);
             }
             self.groups.get_mut(group)?.heap.pop();
@@ -428,12 +428,12 @@ impl ClassPlan {
 }
 
 #[cfg(not(test))]
-fn ways() -> Ways {
-    WAYS
+fn group_scan() -> GroupScan {
+    GROUP_SCAN
 }
 
 #[cfg(test)]
-use tests::ways;
+use tests::group_scan;
 
 #[cfg(test)]
 mod tests;

@@ -16,31 +16,31 @@ pub(super) struct DomainCapacity {
 
 impl DomainCapacity {
     /// Counts the capacity as it is now.
-    pub fn made(work: &PlanOverlay<'_>, mut requirement: Requirement, key: u32, now_ms: i64) -> Self {
+    pub fn made(overlay: &PlanOverlay<'_>, mut requirement: Requirement, key: u32, now_ms: i64) -> Self {
         requirement.rules.rules.clear();
         let (of_node, of_domain) = (BTreeMap::new(), BTreeMap::new());
-        let mut rooms = Self { requirement, of_node, of_domain, log_at: work.log.len() };
-        for (value, nodes) in work.nodes.index.values_of(key) {
+        let mut capacity = Self { requirement, of_node, of_domain, log_at: overlay.log.len() };
+        for (value, nodes) in overlay.nodes.index.values_of(key) {
             let mut sum = 0u64;
             for &node in nodes {
-                let room = copies(work, &rooms.requirement, node, now_ms);
-                if room > 0 {
-                    rooms.of_node.insert(node, room);
-                    sum = sum.saturating_add(room);
+                let tasks = copies(overlay, &capacity.requirement, node, now_ms);
+                if tasks > 0 {
+                    capacity.of_node.insert(node, tasks);
+                    sum = sum.saturating_add(tasks);
                 }
             }
-            rooms.of_domain.insert(value, sum);
+            capacity.of_domain.insert(value, sum);
         }
-        rooms
+        capacity
     }
 
     /// Counts the nodes again that the plan has changed since the last call.
-    pub fn follow(&mut self, work: &PlanOverlay<'_>, key: u32, now_ms: i64) {
-        let changed: BTreeSet<u32> = work.log.iter().skip(self.log_at).copied().collect();
-        self.log_at = work.log.len();
+    pub fn follow(&mut self, overlay: &PlanOverlay<'_>, key: u32, now_ms: i64) {
+        let changed: BTreeSet<u32> = overlay.log.iter().skip(self.log_at).copied().collect();
+        self.log_at = overlay.log.len();
         for node in changed {
-            let Some(value) = work.nodes.attribute(node, key) else { continue };
-            let after = copies(work, &self.requirement, node, now_ms);
+            let Some(value) = overlay.nodes.attribute(node, key) else { continue };
+            let after = copies(overlay, &self.requirement, node, now_ms);
             let before = self.of_node.insert(node, after).unwrap_or(0);
             let sum = self.of_domain.entry(value).or_default();
             *sum = sum.saturating_sub(before).saturating_add(after);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use borough_model::job::{Constraint, ConstraintOperator};
 
-use super::equivalence::PlanOf;
+use super::equivalence::SearchKey;
 use crate::tables::{CellTables, Shape, ShapeId};
 
 /// Shapes in a domain set are numbered from here. No cell has as many shapes.
@@ -20,7 +20,7 @@ pub(super) struct DomainSets {
     /// The attribute and its values. No values means any value.
     known: Vec<(u32, Vec<u32>)>,
     /// The search of a class in a domain set, by the number of its search over all domains.
-    plans: BTreeMap<(usize, DomainSetId), PlanOf>,
+    plans: BTreeMap<(usize, DomainSetId), SearchKey>,
     shapes: Vec<Arc<Shape>>,
 }
 
@@ -54,13 +54,13 @@ impl DomainSets {
 
     /// The search of a class in a domain set, and whether it is new. `anywhere` is its search over all domains. A new
     /// search gets the number `next`.
-    pub fn plan_of(
+    pub fn search_key(
         &mut self,
         tables: &CellTables,
-        anywhere: PlanOf,
+        anywhere: SearchKey,
         domain_set: DomainSetId,
         next: usize,
-    ) -> Option<(PlanOf, bool)> {
+    ) -> Option<(SearchKey, bool)> {
         if let Some(&known) = self.plans.get(&(anywhere.number, domain_set)) {
             return Some((known, false));
         }
@@ -76,7 +76,7 @@ impl DomainSets {
         });
         let shape_id = SHAPES_FIRST.saturating_add(u32::try_from(self.shapes.len()).ok()?);
         self.shapes.push(Arc::new(shape));
-        let made = PlanOf { number: next, shape: shape_id, ..anywhere };
+        let made = SearchKey { number: next, shape: shape_id, ..anywhere };
         self.plans.insert((anywhere.number, domain_set), made);
         Some((made, true))
     }

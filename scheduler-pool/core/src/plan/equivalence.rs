@@ -11,10 +11,10 @@ use crate::tables::{CellTables, HardRule, ShapeId};
 
 /// The search of a class.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PlanOf {
+pub(super) struct SearchKey {
     pub number: usize,
     /// True if its tasks prefer no domain over another.
-    pub plain: bool,
+    pub domains_alike: bool,
     /// The job and the shape of the first class. They stand for all that share the search.
     pub job: JobId,
     pub shape: ShapeId,
@@ -27,17 +27,17 @@ type Rules = SmallVec<[HardRule; 2]>;
 /// Classes of one shape share a search if their jobs neither spread nor have soft affinities. (A job of one task has no
 /// siblings to spread from.) Jobs with rules between tasks have shapes of their own. They share a search if they ask
 /// the same of nodes, and have the same rules with the same terms.
-pub(super) fn plans_of(tables: &CellTables, queue: &PendingQueue) -> (Vec<PlanOf>, Vec<usize>) {
-    let mut by_shape: BTreeMap<ShapeId, PlanOf> = BTreeMap::new();
-    let mut by_rules: BTreeMap<(u64, Rules), Vec<PlanOf>> = BTreeMap::new();
+pub(super) fn search_keys(tables: &CellTables, queue: &PendingQueue) -> (Vec<SearchKey>, Vec<usize>) {
+    let mut by_shape: BTreeMap<ShapeId, SearchKey> = BTreeMap::new();
+    let mut by_rules: BTreeMap<(u64, Rules), Vec<SearchKey>> = BTreeMap::new();
     let mut plans = 0;
-    let mut plan_of = Vec::with_capacity(queue.classes.len());
+    let mut search_key = Vec::with_capacity(queue.classes.len());
     for class in &queue.classes {
-        let entry = tables.jobs.get(&class.job).filter(|entry| entry.alone());
+        let entry = tables.jobs.get(&class.job).filter(|entry| entry.ignores_domains());
         let constrained = entry.is_some_and(|entry| entry.terms.constrained());
-        let new = PlanOf {
+        let new = SearchKey {
             number: plans,
-            plain: entry.is_some() && !constrained,
+            domains_alike: entry.is_some() && !constrained,
             job: class.job,
             shape: class.shape,
         };
@@ -55,16 +55,16 @@ pub(super) fn plans_of(tables: &CellTables, queue: &PendingQueue) -> (Vec<PlanOf
             }
         };
         plans = plans.max(found.number + 1);
-        plan_of.push(found);
+        search_key.push(found);
     }
     let mut members = vec![0; plans];
     for pending in &queue.tasks {
-        let plan = plan_of.get(pending.class as usize);
-        if let Some(count) = plan.and_then(|plan: &PlanOf| members.get_mut(plan.number)) {
+        let plan = search_key.get(pending.class as usize);
+        if let Some(count) = plan.and_then(|plan: &SearchKey| members.get_mut(plan.number)) {
             *count += 1;
         }
     }
-    (plan_of, members)
+    (search_key, members)
 }
 
 /// Returns true if two shapes ask the same of a node.

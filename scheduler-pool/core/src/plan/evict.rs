@@ -14,10 +14,10 @@ use crate::filter::{Requirement, ports_given};
 use crate::overlay::PlanOverlay;
 use crate::preempt::{
     Evictions, HypotheticalRemoval, Offer, PreemptionRequest, PreemptionScope, Victim, VictimSearch, leaving,
-    lifted,
+    with_removed,
 };
 use crate::queueing::Claim;
-use crate::tables::{CellTables, ShapeId, Stand};
+use crate::tables::{CellTables, ResidentState, ShapeId};
 
 /// The victim search for one shape and scope.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ struct PlannedPreemption {
     requirement: Requirement,
     victim_search: VictimSearch,
     /// True if the search has ended and has no offer left.
-    dry: bool,
+    exhausted: bool,
 }
 
 /// A shape with its preemption scope.
@@ -46,34 +46,34 @@ impl Preemptions {
     }
 
     /// Returns true if the search has no offer left.
-    fn dry(&self, key: PreemptionKey) -> bool {
-        self.searches.get(&key).is_some_and(|preemption| preemption.dry)
+    fn exhausted(&self, key: PreemptionKey) -> bool {
+        self.searches.get(&key).is_some_and(|preemption| preemption.exhausted)
     }
 
     /// The scope of a class, if no eviction in it helps any more.
     pub fn none_left(&self, class: &PendingClass) -> Option<PreemptionScope> {
-        let keys = [(class.shape, class.scope), (class.shape, class.scope.unclaimed())];
-        keys.into_iter().any(|key| self.dry(key)).then_some(class.scope)
+        let keys = [(class.shape, class.scope), (class.shape, class.scope.without_claim())];
+        keys.into_iter().any(|key| self.exhausted(key)).then_some(class.scope)
     }
 
     /// The offer with the least cost. A search without one is marked exhausted.
     fn best(
         &mut self,
-        work: &mut PlanOverlay<'_>,
+        overlay: &mut PlanOverlay<'_>,
         key: PreemptionKey,
         claim: Option<&Claim>,
         now_ms: i64,
     ) -> Option<Offer> {
         let Self { searches, evictions } = self;
         let preemption = searches.get_mut(&key)?;
-        if preemption.dry && preemption.victim_search.up_to_date(evictions) {
+        if preemption.exhausted && preemption.victim_search.up_to_date(evictions) {
             return None;
         }
-        let fresh_ms = work.tables.settings.fresh_start_ms();
+        let fresh_ms = overlay.tables.settings.fresh_start_ms();
         let (requirement, below) = (&preemption.requirement, key.1.below);
         let ask = PreemptionRequest { requirement, below, claim, now_ms, fresh_ms };
-        let offer = preemption.victim_search.best(work, evictions, &ask);
-        preemption.dry |= offer.is_none();
+        let offer = preemption.victim_search.best(overlay, evictions, &ask);
+        preemption.exhausted |= offer.is_none();
         offer
     }
 }
@@ -100,7 +100,7 @@ impl Planner<'_, '_> {
         domain_set: Option<DomainSetId>,
     ) -> Option<PlannedPlacement> {
         let (key, _) = self.preemption_of(pending, domain_set)?;
-        let begins = !self.preemptions.begun(key, self.overlays.work.generation);
+        let begins = !self.preemptions.begun(key, self.overlays.current.generation);
         let evictions = &self.preemptions.evictions;
         if key.1.any() && (evictions.full() || (begins && evictions.spent())) {
             self.preemption_cut = true;
@@ -120,14 +120,14 @@ impl Planner<'_, '_> {
         if !key.1.any() {
             return None;
         }
-        let generation = self.overlays.work.generation;
+        let generation = self.overlays.current.generation;
         if !self.preemptions.begun(key, generation) {
             let (requirement, victim_search) = self.searches.victims_of(pending.class, key.0, generation)?;
-            let begun = PlannedPreemption { requirement, victim_search, dry: false };
+            let begun = PlannedPreemption { requirement, victim_search, exhausted: false };
             self.preemptions.searches.insert(key, begun);
         }
-        let work = &mut self.overlays.work;
-        let offer = self.preemptions.best(work, key, claim.as_ref(), self.input.now_ms)?;
+        let overlay = &mut self.overlays.current;
+        let offer = self.preemptions.best(overlay, key, claim.as_ref(), self.input.now_ms)?;
         self.offer_taken(pending, key, &offer)
     }
 
@@ -140,10 +140,10 @@ impl Planner<'_, '_> {
         let class = self.input.class(pending)?;
         let shape = match domain_set {
             None => class.shape,
-            Some(_) => self.searches.plan_of(pending.class, domain_set)?.shape,
+            Some(_) => self.searches.search_key(pending.class, domain_set)?.shape,
         };
         let asked = &self.input.tables.shapes.get(class.shape)?.resources;
-        let (scope, claim) = class.scope.now(&self.overlays.work, asked);
+        let (scope, claim) = class.scope.resolved(&self.overlays.current, asked);
         Some(((shape, scope), claim))
     }
 
@@ -160,16 +160,17 @@ impl Planner<'_, '_> {
         let entry = tables.jobs.get(&pending.task.job)?;
         let spec = entry.spec_current()?;
         let asked = &tables.shapes.get(self.input.class(pending)?.shape)?.resources;
-        let work = &mut self.overlays.work;
-        let (later, at_once) = leaving(work, evictions, node, self.input.now_ms);
+        let overlay = &mut self.overlays.current;
+        let (later, at_once) = leaving(overlay, evictions, node, self.input.now_ms);
         let mut removals: SmallVec<[&HypotheticalRemoval; 8]> =
             at_once.iter().chain(&offer.victims).collect();
         if offer.held {
             removals.extend(&later);
         }
-        let charged = lifted(work, node, &removals, |work| charge_on(work, requirement, asked, node));
+        let charged =
+            with_removed(overlay, node, &removals, |overlay| charge_on(overlay, requirement, asked, node));
         let (charge, demand) = charged?;
-        let ports = ports_named(spec, ports_given(work, requirement, node, self.input.now_ms))?;
+        let ports = ports_named(spec, ports_given(overlay, requirement, node, self.input.now_ms))?;
         let numbers: Vec<u16> = ports.iter().map(|port| port.number).collect();
         let placement = placement_new(tables, pending, node)?;
         let notice_max_ms = spec.preemption.and_then(|preemption| preemption.notice_max_ms);
@@ -179,15 +180,15 @@ impl Planner<'_, '_> {
         let victims = victims?;
         victims.iter().for_each(|victim| self.overlays.victim_counted(victim, node, false));
         evictions.added(node, &victims);
-        let work = &mut self.overlays.work;
+        let overlay = &mut self.overlays.current;
         let reclaims = victims.iter().any(|victim| victim.reclaimed);
-        let mut terms = tokens(work, requirement, node);
+        let mut terms = tokens(overlay, requirement, node);
         terms.extend(reclaims.then(TermToken::of_reclaim));
-        let dependencies = dependencies(work, requirement, node, &mut self.dependencies, evictions);
+        let dependencies = dependencies(overlay, requirement, node, &mut self.dependencies, evictions);
         let constrained = !terms.is_empty() || !requirement.rules.rules.is_empty();
-        work.taken(node, &demand, &numbers);
+        overlay.taken(node, &demand, &numbers);
         self.overlays.task_counted(pending.task, node, true);
-        let job = self.searches.plan_of(pending.class, None)?.job;
+        let job = self.searches.search_key(pending.class, None)?.job;
         self.searches.task_added(job, node);
         self.rules_eased(&victims);
         let held = offer.held;
@@ -197,7 +198,7 @@ impl Planner<'_, '_> {
     /// Voids the searches if a rule counts one of these victims. Without the victim, nodes may fit that were dropped
     /// when the rule refused them.
     fn rules_eased(&mut self, victims: &[Victim]) {
-        if victims.iter().any(|victim| self.overlays.work.counts(victim.task.job)) {
+        if victims.iter().any(|victim| self.overlays.current.counts(victim.task.job)) {
             self.searches_void();
         }
     }
@@ -209,7 +210,7 @@ fn victim(tables: &CellTables, removal: &HypotheticalRemoval, evicted: Evicted) 
         task: removal.task,
         revision: tables.jobs.get(&job)?.task(index)?.revision,
         priority: u32::from(removal.resident.priority),
-        holds: removal.resident.stand == Stand::Holds,
+        holds: removal.resident.state == ResidentState::Held,
         reclaimed: removal.claimed.is_some(),
         evicted,
     })

@@ -33,7 +33,7 @@ pub(super) struct GangTrial {
 /// The outcome of a trial.
 pub(super) enum GangOutcome {
     /// It has all members that it needs.
-    Whole(Vec<PlannedPlacement>),
+    Placed(Vec<PlannedPlacement>),
     /// `fitted` members found a node and one did not, and nothing is taken. `failed` is set if that member was free to
     /// go anywhere.
     Short { fitted: u32, failed: Option<(PendingTask, Arc<NodeCensus>)> },
@@ -74,7 +74,7 @@ impl Planner<'_, '_> {
         };
         self.preemption_cut |= may_evict && !evicts && matches!(tried, GangOutcome::Short { .. });
         match tried {
-            GangOutcome::Whole(placements) => {
+            GangOutcome::Placed(placements) => {
                 self.placements.extend(placements);
                 true
             }
@@ -99,7 +99,7 @@ impl Planner<'_, '_> {
         &mut self,
         members: &[PendingTask],
         gang: &PendingGang,
-        attempt: &GangTrial,
+        trial: &GangTrial,
     ) -> GangOutcome {
         let mut placed: Vec<PlacedMember> = Vec::new();
         let victims_max = self.preemptions.evictions.count() + VICTIMS_MAX;
@@ -112,9 +112,9 @@ impl Planner<'_, '_> {
                 if needed == 0 {
                     break;
                 }
-                let domain_set = attempt.first.get(placed.len()).copied().or(attempt.rest);
+                let domain_set = trial.first.get(placed.len()).copied().or(trial.rest);
                 let placement = self.placed(member, domain_set);
-                let evicts = attempt.evicts && self.preemptions.evictions.count() < victims_max;
+                let evicts = trial.evicts && self.preemptions.evictions.count() < victims_max;
                 let evicting = || self.preempted(member, domain_set);
                 match if evicts { placement.or_else(evicting) } else { placement } {
                     Some(placement) => {
@@ -126,13 +126,13 @@ impl Planner<'_, '_> {
             }
             if needed > 0 {
                 let fitted = u32::try_from(placed.len()).unwrap_or(u32::MAX);
-                let failed = failed.filter(|_| attempt.rest.is_none());
+                let failed = failed.filter(|_| trial.rest.is_none());
                 let failed = failed.and_then(|member| Some((member, self.census(member)?)));
                 self.all_returned(&placed);
                 return GangOutcome::Short { fitted, failed };
             }
         }
-        GangOutcome::Whole(placed.into_iter().map(|(_, placement, _)| placement).collect())
+        GangOutcome::Placed(placed.into_iter().map(|(_, placement, _)| placement).collect())
     }
 
     fn all_returned(&mut self, placed: &[PlacedMember]) {
@@ -187,7 +187,7 @@ impl Planner<'_, '_> {
             Some(refused) => refused.cause,
             None => GangCause::Short { needed, fitted },
         }];
-        if let Some(most) = self.gang_most(gang, members).filter(|&most| most < u64::from(needed)) {
+        if let Some(most) = self.members_max_empty(gang, members).filter(|&most| most < u64::from(needed)) {
             let most = u32::try_from(most).unwrap_or(u32::MAX);
             causes.push(GangCause::Never { needed, most });
         }
@@ -206,14 +206,14 @@ impl Planner<'_, '_> {
     ) {
         let Some(node) = self.input.tables.nodes.ordinal(placement.node) else { return };
         let numbers: Vec<u16> = placement.ports.iter().map(|port| port.number).collect();
-        let Some(plan_of) = self.searches.plan_of(pending.class, domain_set) else { return };
+        let Some(search_key) = self.searches.search_key(pending.class, domain_set) else { return };
         let demand = Requirement::of_resources(&placement.charge, &self.input.tables.nodes).demand;
-        self.overlays.work.returned(node, &demand, &numbers);
+        self.overlays.current.returned(node, &demand, &numbers);
         self.overlays.task_counted(placement.task, node, false);
         self.preemptions.evictions.removed(&placement.victims);
         for victim in &placement.victims {
             self.overlays.victim_counted(victim, node, true);
         }
-        self.searches.task_removed(plan_of.job, node);
+        self.searches.task_removed(search_key.job, node);
     }
 }

@@ -102,6 +102,7 @@ pub struct NodeChange {
     pub alloc: NodeAlloc,
 }
 
+/// Tasks of one class that the plan did not place, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unplaced {
     /// Their job.
@@ -129,9 +130,9 @@ pub struct PlanCounters {
     /// Planned classes. Jobs with equal requests and without rules between their tasks are one class.
     pub classes: u64,
     /// Searches that continued the search of an earlier plan.
-    pub bases_kept: u64,
+    pub searches_reused: u64,
     /// Searches that began with nothing.
-    pub bases_made: u64,
+    pub searches_begun: u64,
     /// Tasks that victim searches examined.
     pub victims_examined: u64,
 }
@@ -155,7 +156,7 @@ pub struct Plan {
 /// newer than the queue. The same tables, queue, time and seed give the same plan, in whatever order the tables were
 /// filled.
 pub fn plan(tables: &CellTables, queue: &PendingQueue, now_ms: i64, seed: u64) -> Plan {
-    plan_from(tables, queue, now_ms, StartOffset::whole(seed), &mut PlanCache::default())
+    plan_from(tables, queue, now_ms, StartOffset::undivided(seed), &mut PlanCache::default())
 }
 
 /// The same with the worker's own start offset, and with the findings of earlier plans of these tables. The cache
@@ -170,7 +171,10 @@ pub fn plan_from(
     let input = PlanInput { tables, queue, now_ms, start_offset };
     let mut planner = Planner {
         input,
-        overlays: PlanOverlays { clear: PlanOverlay::new(tables), work: PlanOverlay::new(tables) },
+        overlays: PlanOverlays {
+            without_placements: PlanOverlay::new(tables),
+            current: PlanOverlay::new(tables),
+        },
         searches: ClassSearches::new(input, cache),
         preemptions: Preemptions::default(),
         gang_domains: GangDomains::default(),
@@ -204,23 +208,23 @@ impl<'a> PlanInput<'a> {
 /// The two overlays of a plan.
 struct PlanOverlays<'a> {
     /// Everything that the plan has taken.
-    work: PlanOverlay<'a>,
+    current: PlanOverlay<'a>,
     /// Evictions only, in the terms. Candidate caches use it: it shows the tables without placements, and victims no
     /// longer count in any rule.
-    clear: PlanOverlay<'a>,
+    without_placements: PlanOverlay<'a>,
 }
 
 impl PlanOverlays<'_> {
     /// Counts a task that gets its place, or loses it.
     fn task_counted(&mut self, task: TaskId, node: u32, more: bool) {
-        self.work.counted(task.job, node, more);
-        self.work.held_moved(task, more);
+        self.current.counted(task.job, node, more);
+        self.current.held_moved(task, more);
     }
 
     /// Counts a victim that leaves its place, or gets it back.
     fn victim_counted(&mut self, victim: &Victim, node: u32, more: bool) {
         self.task_counted(victim.task, node, more);
-        self.clear.counted(victim.task.job, node, more);
+        self.without_placements.counted(victim.task.job, node, more);
     }
 }
 
@@ -269,9 +273,9 @@ impl Planner<'_, '_> {
         }
         let Some(&class) = self.input.class(pending) else { return };
         let Some(census) = self.census(pending) else { return };
-        let kept = domain_set.is_some();
-        let causes = if kept { vec![GangCause::DomainsTaken] } else { Vec::new() };
-        let never = kept && self.placements.is_empty() && !self.preemption_cut;
+        let restricted = domain_set.is_some();
+        let causes = if restricted { vec![GangCause::DomainsTaken] } else { Vec::new() };
+        let never = restricted && self.placements.is_empty() && !self.preemption_cut;
         let no_victims = self.preemptions.none_left(&class);
         self.refusals.refused(pending, class, Refusal { census, causes, gang: never, never, no_victims });
     }
@@ -279,7 +283,7 @@ impl Planner<'_, '_> {
     /// The census of the nodes for a task, as the plan has left them.
     fn census(&mut self, pending: PendingTask) -> Option<Arc<NodeCensus>> {
         let shape = self.input.class(pending)?.shape;
-        self.refusals.census(self.input, &self.overlays.work, shape)
+        self.refusals.census(self.input, &self.overlays.current, shape)
     }
 
     /// Places one task in a domain set or anywhere: chooses its node, ports and charge. `None` if it fits nowhere.
@@ -292,23 +296,23 @@ impl Planner<'_, '_> {
         let entry = tables.jobs.get(&class.job)?;
         let slot = entry.task(pending.task.index);
         let avoid = slot.and_then(|slot| slot.avoided).and_then(|node| tables.nodes.ordinal(node));
-        let plan_of = self.searches.plan_of(pending.class, domain_set)?;
-        let node = self.searches.chosen(&self.overlays, plan_of, avoid)?;
-        let requirement = self.searches.requirement(plan_of)?;
-        let work = &mut self.overlays.work;
+        let search_key = self.searches.search_key(pending.class, domain_set)?;
+        let node = self.searches.chosen(&self.overlays, search_key, avoid)?;
+        let requirement = self.searches.requirement(search_key)?;
+        let overlay = &mut self.overlays.current;
         let ports =
-            ports_named(entry.spec_current()?, ports_given(work, requirement, node, self.input.now_ms))?;
+            ports_named(entry.spec_current()?, ports_given(overlay, requirement, node, self.input.now_ms))?;
         let numbers: Vec<u16> = ports.iter().map(|port| port.number).collect();
-        let terms = tokens(work, requirement, node);
+        let terms = tokens(overlay, requirement, node);
         let evictions = &self.preemptions.evictions;
-        let dependencies = dependencies(work, requirement, node, &mut self.dependencies, evictions);
+        let dependencies = dependencies(overlay, requirement, node, &mut self.dependencies, evictions);
         let asked = &tables.shapes.get(class.shape)?.resources;
-        let (charge, demand) = charge_on(work, requirement, asked, node)?;
+        let (charge, demand) = charge_on(overlay, requirement, asked, node)?;
         let constrained = !requirement.rules.rules.is_empty() || !terms.is_empty();
-        work.taken(node, &demand, &numbers);
+        overlay.taken(node, &demand, &numbers);
         self.overlays.task_counted(pending.task, node, true);
-        if !plan_of.plain {
-            self.searches.task_added(plan_of.job, node);
+        if !search_key.domains_alike {
+            self.searches.task_added(search_key.job, node);
         }
         let placement = placement_new(tables, pending, node)?;
         Some(PlannedPlacement { ports, charge, terms, dependencies, constrained, ..placement })
@@ -316,7 +320,7 @@ impl Planner<'_, '_> {
 
     /// Voids every search that may rely on something that has changed back.
     fn searches_void(&mut self) {
-        self.overlays.work.generation += 1;
+        self.overlays.current.generation += 1;
         self.refusals.void();
         self.searches.void();
     }

@@ -35,7 +35,7 @@ impl Refusals {
     pub fn census(
         &mut self,
         input: PlanInput<'_>,
-        work: &PlanOverlay<'_>,
+        overlay: &PlanOverlay<'_>,
         shape: ShapeId,
     ) -> Option<Arc<NodeCensus>> {
         if let Some(known) = self.exhausted.get(&shape) {
@@ -43,7 +43,7 @@ impl Refusals {
         }
         let asked = input.tables.shapes.get(shape)?;
         let requirement = Requirement::of(asked, input.tables);
-        let census = Arc::new(NodeCensus::of(work, &requirement, input.now_ms));
+        let census = Arc::new(NodeCensus::of(overlay, &requirement, input.now_ms));
         // With rules between tasks, a later placement may let the shape in.
         if asked.job.is_none() && census.fit == 0 {
             self.exhausted.insert(shape, Arc::clone(&census));

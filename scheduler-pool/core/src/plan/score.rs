@@ -25,33 +25,33 @@ pub(crate) struct Score {
 
 /// The score of a node's soft constraints, packages and soft taints.
 pub(crate) fn preference(
-    work: &PlanOverlay<'_>,
+    overlay: &PlanOverlay<'_>,
     requirement: &Requirement,
     node: u32,
     scorer: &Scorer,
 ) -> i64 {
     let weight = |(_, weight): &(_, u32)| i64::from(*weight);
-    let met = requirement.soft.iter().filter(|(constraint, _)| constraint.met(work.nodes, node));
+    let met = requirement.soft.iter().filter(|(constraint, _)| constraint.met(overlay.nodes, node));
     let wishes = Wishes {
-        met: met.map(weight).sum::<i64>() + requirement.packages.present(work.nodes, node),
+        met: met.map(weight).sum::<i64>() + requirement.packages.present(overlay.nodes, node),
         all: requirement.soft.iter().map(weight).sum::<i64>() + requirement.packages.wish(),
-        disliking: requirement.taints.disliking(work.nodes, node),
+        disliking: requirement.taints.disliking(overlay.nodes, node),
     };
     scorer.policy().preference(&scorer.profile.weights, wishes)
 }
 
 /// The complete score, without the crowding of failure domains.
 pub(crate) fn score(
-    work: &PlanOverlay<'_>,
+    overlay: &PlanOverlay<'_>,
     requirement: &Requirement,
     node: u32,
     scorer: &Scorer,
     (preference, seed): (i64, u64),
 ) -> Score {
-    let id = work.nodes.id(node);
+    let id = overlay.nodes.id(node);
     let policy = scorer.policy();
     let context =
-        ScoringContext { work, requirement, basis: &scorer.basis, weights: &scorer.profile.weights, node };
+        ScoringContext { overlay, requirement, basis: &scorer.basis, weights: &scorer.profile.weights, node };
     let fit = policy.fit(&context);
     let (preference, fit) = if policy.sums() { (preference + i64::from(fit), 0) } else { (preference, fit) };
     Score { preference, fit, tie: (mixed(seed ^ id.0) >> 32) as u32, node: Reverse(id) }

@@ -8,7 +8,7 @@ use borough_model::JobId;
 use super::candidates::{CandidateCache, PlanCache, SearchContext, candidates_begun};
 use super::class::{ClassContext, ClassPlan};
 use super::domain_set::{DomainSetId, DomainSets};
-use super::equivalence::{PlanOf, plans_of};
+use super::equivalence::{SearchKey, search_keys};
 use super::spread::JobPlan;
 use super::{PlanCounters, PlanInput, PlanOverlays};
 use crate::filter::Requirement;
@@ -25,7 +25,7 @@ pub(super) struct ClassSearches<'a, 'c> {
     cache: &'c mut PlanCache,
     stats: CellStats<'a>,
     /// The key of each class's search.
-    plan_of: Vec<PlanOf>,
+    search_key: Vec<SearchKey>,
     plans: Vec<Option<ClassPlan>>,
     /// The number of tasks of each search.
     members: Vec<usize>,
@@ -41,13 +41,13 @@ pub(super) struct ClassSearches<'a, 'c> {
 
 impl<'a, 'c> ClassSearches<'a, 'c> {
     pub fn new(input: PlanInput<'a>, cache: &'c mut PlanCache) -> Self {
-        let (plan_of, members) = plans_of(input.tables, input.queue);
+        let (search_key, members) = search_keys(input.tables, input.queue);
         let stats = CellStats::new(input.tables, std::mem::take(&mut cache.mix));
         Self {
             input,
             cache,
             stats,
-            plan_of,
+            search_key,
             plans: members.iter().map(|_| None).collect(),
             members,
             candidates: BTreeMap::new(),
@@ -60,8 +60,8 @@ impl<'a, 'c> ClassSearches<'a, 'c> {
 
     /// Puts the candidates into the cache for later plans. Returns what the searches cost.
     pub fn finish(self) -> PlanCounters {
-        self.cache.mix = self.stats.kept();
-        self.cache.kept(self.candidates.into_iter().filter(|&(id, _)| !DomainSets::has(id)));
+        self.cache.mix = self.stats.into_mix_cache();
+        self.cache.put_back(self.candidates.into_iter().filter(|&(id, _)| !DomainSets::has(id)));
         self.counters
     }
 
@@ -71,11 +71,11 @@ impl<'a, 'c> ClassSearches<'a, 'c> {
     }
 
     /// The search of a class, in a domain set or anywhere.
-    pub fn plan_of(&mut self, class: u32, domain_set: Option<DomainSetId>) -> Option<PlanOf> {
-        let anywhere = *self.plan_of.get(class as usize)?;
+    pub fn search_key(&mut self, class: u32, domain_set: Option<DomainSetId>) -> Option<SearchKey> {
+        let anywhere = *self.search_key.get(class as usize)?;
         let Some(domain_set) = domain_set else { return Some(anywhere) };
         let (made, new) =
-            self.domain_sets.plan_of(self.input.tables, anywhere, domain_set, self.plans.len())?;
+            self.domain_sets.search_key(self.input.tables, anywhere, domain_set, self.plans.len())?;
         if new {
             self.plans.push(None);
             self.members.push(self.members.get(anywhere.number).copied().unwrap_or(1));
@@ -84,8 +84,8 @@ impl<'a, 'c> ClassSearches<'a, 'c> {
     }
 
     /// The requirement of a search that has begun.
-    pub fn requirement(&self, plan_of: PlanOf) -> Option<&Requirement> {
-        Some(&self.plans.get(plan_of.number)?.as_ref()?.requirement)
+    pub fn requirement(&self, search_key: SearchKey) -> Option<&Requirement> {
+        Some(&self.plans.get(search_key.number)?.as_ref()?.requirement)
     }
 
     fn shape(&self, id: ShapeId) -> Option<&Arc<Shape>> {
@@ -100,8 +100,8 @@ impl<'a, 'c> ClassSearches<'a, 'c> {
         generation: u32,
     ) -> Option<(Requirement, VictimSearch)> {
         let PlanInput { tables, start_offset, .. } = self.input;
-        let plan_of = self.plan_of.get(class as usize)?;
-        let members = self.members.get(plan_of.number).copied().unwrap_or(1);
+        let search_key = self.search_key.get(class as usize)?;
+        let members = self.members.get(search_key.number).copied().unwrap_or(1);
         let shape = self.shape(shape)?;
         let seed = start_offset.seed ^ shape.seed();
         let search = VictimSearch::new(tables, start_offset, seed, members, generation);
@@ -129,28 +129,28 @@ impl<'a, 'c> ClassSearches<'a, 'c> {
     pub fn chosen(
         &mut self,
         overlays: &PlanOverlays<'_>,
-        plan_of: PlanOf,
+        search_key: SearchKey,
         avoid: Option<u32>,
     ) -> Option<u32> {
-        let PlanOf { number, plain, job, shape } = plan_of;
-        if !plain && !self.jobs.contains_key(&job) {
+        let SearchKey { number, domains_alike, job, shape } = search_key;
+        if !domains_alike && !self.jobs.contains_key(&job) {
             self.jobs.insert(job, JobPlan::new(self.input.tables, job)?);
         }
         if self.plans.get(number)?.is_none() {
             let requirement = Requirement::of(self.shape(shape)?, self.input.tables);
             self.counters.classes += 1;
             let members = self.members.get(number).copied().unwrap_or(1);
-            let begun = ClassPlan::new(requirement, members, &overlays.work);
+            let begun = ClassPlan::new(requirement, members, &overlays.current);
             *self.plans.get_mut(number)? = Some(begun);
         }
         if !self.candidates.contains_key(&shape) {
-            let candidates = self.candidates_of(overlays, plan_of)?;
+            let candidates = self.candidates_of(overlays, search_key)?;
             self.candidates.insert(shape, candidates);
         }
-        let job = if plain { &mut self.plain } else { self.jobs.get_mut(&job)? };
+        let job = if domains_alike { &mut self.plain } else { self.jobs.get_mut(&job)? };
         let mut context = ClassContext {
-            work: &overlays.work,
-            clear: &overlays.clear,
+            overlay: &overlays.current,
+            without_placements: &overlays.without_placements,
             candidates: self.candidates.get_mut(&shape)?,
             beyond: self.input.start_offset.beyond,
             now_ms: self.input.now_ms,
@@ -160,25 +160,35 @@ impl<'a, 'c> ClassSearches<'a, 'c> {
     }
 
     /// The candidates of a shape: those of an earlier plan, or an empty cache.
-    fn candidates_of(&mut self, overlays: &PlanOverlays<'_>, plan_of: PlanOf) -> Option<CandidateCache> {
+    fn candidates_of(
+        &mut self,
+        overlays: &PlanOverlays<'_>,
+        search_key: SearchKey,
+    ) -> Option<CandidateCache> {
         let PlanInput { tables, start_offset, now_ms, .. } = self.input;
-        let id = plan_of.shape;
-        let requirement = &self.plans.get(plan_of.number)?.as_ref()?.requirement;
+        let id = search_key.shape;
+        let requirement = &self.plans.get(search_key.number)?.as_ref()?.requirement;
         let on_domain_set = self.domain_sets.shape(id);
         let shape = on_domain_set.or_else(|| tables.shapes.get(id))?;
         let profile = shape.profile.unwrap_or(tables.settings.profile);
         let scorer = Arc::new(Scorer::new(profile, &self.stats, requirement));
         if on_domain_set.is_some() {
-            return Some(candidates_on_domain_set(shape, requirement, &overlays.work, start_offset, &scorer));
+            return Some(candidates_on_domain_set(
+                shape,
+                requirement,
+                &overlays.current,
+                start_offset,
+                &scorer,
+            ));
         }
-        let mut clear = SearchContext {
-            work: &overlays.clear,
+        let mut search = SearchContext {
+            overlay: &overlays.without_placements,
             requirement,
             now_ms,
             scorer: &scorer,
             counters: &mut self.counters,
         };
-        candidates_begun(&mut clear, &overlays.work, id, (start_offset, &scorer), self.cache)
+        candidates_begun(&mut search, &overlays.current, id, (start_offset, &scorer), self.cache)
     }
 }
 
@@ -186,11 +196,11 @@ impl<'a, 'c> ClassSearches<'a, 'c> {
 fn candidates_on_domain_set(
     shape: &Arc<Shape>,
     requirement: &Requirement,
-    work: &PlanOverlay<'_>,
+    overlay: &PlanOverlay<'_>,
     start_offset: StartOffset,
     scorer: &Arc<Scorer>,
 ) -> CandidateCache {
     let seed = mixed(start_offset.seed ^ shape.seed());
-    let order = NodeOrder::new(work.nodes.count(), StartOffset::whole(start_offset.seed), seed);
-    CandidateCache::new(Arc::clone(shape), requirement, work, (order, seed), Arc::clone(scorer))
+    let order = NodeOrder::new(overlay.nodes.count(), StartOffset::undivided(start_offset.seed), seed);
+    CandidateCache::new(Arc::clone(shape), requirement, overlay, (order, seed), Arc::clone(scorer))
 }

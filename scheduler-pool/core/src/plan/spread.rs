@@ -116,22 +116,22 @@ impl JobPlan {
 
     /// The penalty of these domains: each sibling there with the weight of the attribute, minus the soft affinities
     /// with tasks there.
-    pub fn crowding(&self, work: &PlanOverlay<'_>, domains: &Domains) -> i64 {
+    pub fn crowding(&self, overlay: &PlanOverlay<'_>, domains: &Domains) -> i64 {
         let crowd = |(attribute, &place): (&Attribute, &u32)| {
             attribute.weight * i64::from(attribute.counts.get(place as usize).copied().unwrap_or(0))
         };
         let siblings: i64 = self.attributes.iter().zip(domains).map(crowd).sum();
-        let wished: i64 = self.wishes.iter().map(|wish| self.wished(work, wish, domains)).sum();
+        let wished: i64 = self.wishes.iter().map(|wish| self.wished(overlay, wish, domains)).sum();
         siblings - wished
     }
 
     /// Near adds the weight once if any such task is there. Apart subtracts it for each.
-    fn wished(&self, work: &PlanOverlay<'_>, &(position, term, weight): &Wish, domains: &Domains) -> i64 {
+    fn wished(&self, overlay: &PlanOverlay<'_>, &(position, term, weight): &Wish, domains: &Domains) -> i64 {
         let value =
             self.attributes.get(position).zip(domains.get(position)).and_then(|(attribute, &place)| {
                 attribute.values.get(place as usize).copied().filter(|&value| value != VALUE_NONE)
             });
-        let count = value.map_or(0, |value| i64::from(work.term_count(term, value)));
+        let count = value.map_or(0, |value| i64::from(overlay.term_count(term, value)));
         if weight > 0 { weight * count.min(1) } else { weight * count }
     }
 }

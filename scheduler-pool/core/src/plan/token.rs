@@ -33,40 +33,43 @@ const SEED_OF_TERMS: u64 = 0x7465_726d;
 
 /// The name of what a term counts, the same in every release. The two directions of an anti-affinity share one.
 fn term_name(key: &TermKey) -> String {
-    let mut said = key.attribute().to_owned();
+    let mut text = key.attribute().to_owned();
     match key {
-        TermKey::Meant { selector, .. } | TermKey::Apart { selector, .. } => {
+        TermKey::Selected { selector, .. } | TermKey::Apart { selector, .. } => {
             for Constraint { attribute, operator, values, .. } in selector {
-                said.push_str(&format!("\u{1}{attribute}\u{2}{}", operator_number(*operator)));
-                values.iter().for_each(|value| said.push_str(&format!("\u{3}{value}")));
+                text.push_str(&format!("\u{1}{attribute}\u{2}{}", operator_number(*operator)));
+                values.iter().for_each(|value| text.push_str(&format!("\u{3}{value}")));
             }
         }
         TermKey::Wished { .. } => {}
-        TermKey::Own { job, .. } => said.push_str(&format!("\u{4}{}", job.0)),
+        TermKey::Own { job, .. } => text.push_str(&format!("\u{4}{}", job.0)),
     }
-    format!("{:016x}", bytes_mixed(SEED_OF_TERMS, said.bytes()))
+    format!("{:016x}", bytes_mixed(SEED_OF_TERMS, text.bytes()))
 }
 
 /// The tokens of a task that is about to be placed on a node. A domain of one node needs none, because the node's own
 /// commitment serves. Nearness to resident tasks needs none either: its [`dependencies`] do that.
-pub(super) fn tokens(work: &PlanOverlay<'_>, requirement: &Requirement, node: u32) -> Vec<TermToken> {
+pub(super) fn tokens(overlay: &PlanOverlay<'_>, requirement: &Requirement, node: u32) -> Vec<TermToken> {
     let token = |rule: &HardRule| {
-        let term = work.tables.terms.get(rule.term())?;
+        let term = overlay.tables.terms.get(rule.term())?;
         let name = || term_name(&term.key);
         match *rule {
-            HardRule::Near { own: true, term, .. } if work.term_total(term) == 0 => {
+            HardRule::Near { own: true, term, .. } if overlay.term_total(term) == 0 => {
                 Some(TermToken { term: name(), domain: String::new() })
             }
             HardRule::Near { .. } => None,
-            HardRule::Apart { .. } | HardRule::Kept { .. } | HardRule::Skew { .. } | HardRule::Cap { .. } => {
-                let value = work.nodes.attribute(node, term.attribute)?;
-                let domain = work.nodes.texts.text(value)?.to_owned();
+            HardRule::Apart { .. }
+            | HardRule::KeptApart { .. }
+            | HardRule::Skew { .. }
+            | HardRule::Cap { .. } => {
+                let value = overlay.nodes.attribute(node, term.attribute)?;
+                let domain = overlay.nodes.texts.text(value)?.to_owned();
                 (term.key.attribute() != NODE_NAME).then(|| TermToken { term: name(), domain })
             }
         }
     };
     let mut tokens: Vec<TermToken> = requirement.rules.rules.iter().filter_map(token).collect();
-    tokens.extend(port_token(work, requirement, node));
+    tokens.extend(port_token(overlay, requirement, node));
     tokens.sort_unstable();
     tokens.dedup();
     tokens
@@ -74,9 +77,9 @@ pub(super) fn tokens(work: &PlanOverlay<'_>, requirement: &Requirement, node: u3
 
 /// The token of an address that several nodes share. The commitment of one node says nothing about the ports of the
 /// others.
-fn port_token(work: &PlanOverlay<'_>, requirement: &Requirement, node: u32) -> Option<TermToken> {
+fn port_token(overlay: &PlanOverlay<'_>, requirement: &Requirement, node: u32) -> Option<TermToken> {
     let any = requirement.ports_dynamic > 0 || !requirement.ports_fixed.is_empty();
-    let (space, _) = work.nodes.spaces.shared(node).filter(|_| any)?;
+    let (space, _) = overlay.nodes.spaces.shared(node).filter(|_| any)?;
     Some(TermToken { term: "ports".to_owned(), domain: space.to_owned() })
 }
 
@@ -88,7 +91,7 @@ pub(super) type ReadDependencies = BTreeMap<(TermId, u32), Option<TaskId>>;
 /// torn apart. Whatever ends such a task writes its row, so the code that ends tasks need not know about terms. If only
 /// this plan has placed tasks there, none is needed, because all of them are committed together.
 pub(super) fn dependencies(
-    work: &PlanOverlay<'_>,
+    overlay: &PlanOverlay<'_>,
     requirement: &Requirement,
     node: u32,
     known: &mut ReadDependencies,
@@ -96,14 +99,14 @@ pub(super) fn dependencies(
 ) -> Vec<TaskId> {
     let dependency = |rule: &HardRule| {
         let HardRule::Near { term: id, .. } = *rule else { return None };
-        let term = work.tables.terms.get(id)?;
-        let value = work.nodes.attribute(node, term.attribute)?;
+        let term = overlay.tables.terms.get(id)?;
+        let value = overlay.nodes.attribute(node, term.attribute)?;
         if term.count(value) == 0 {
             return None;
         }
         // A victim of this plan is no dependency.
         let stays = |task: &TaskId| !evictions.has(*task);
-        let dependency = || work.tables.term_dependency(term, value, stays);
+        let dependency = || overlay.tables.term_dependency(term, value, stays);
         let known = known.entry((id, value)).or_insert_with(dependency);
         if known.is_some_and(|task| !stays(&task)) {
             *known = dependency();

@@ -16,7 +16,7 @@ use super::{
     DomainsShort, GangCause, PendingGang, PendingTask, PlanInput, PlanOverlays, PlannedPlacement, Planner,
 };
 use crate::filter::{Requirement, copies_empty};
-use crate::preempt::{Evictions, PreemptionRequest, PreemptionScope, copies_at_most};
+use crate::preempt::{Evictions, PreemptionRequest, PreemptionScope, copies_after_evictions};
 use crate::seed::{bytes_mixed, mixed};
 use crate::tables::{CellTables, GangPart, ShapeId};
 
@@ -30,7 +30,7 @@ pub(super) struct GangDomains {
     /// How many members of a shape each domain of an attribute could take, as the plan has left it.
     capacity: BTreeMap<(ShapeId, u32), DomainCapacity>,
     /// The same before the plan placed anything.
-    capacity_clear: BTreeMap<(ShapeId, u32), DomainCapacity>,
+    capacity_before: BTreeMap<(ShapeId, u32), DomainCapacity>,
     /// The domains in which members of a job are placed.
     resident: BTreeMap<JobId, BTreeSet<u32>>,
 }
@@ -58,7 +58,7 @@ fn shapes_of(asked: &[DomainDemand]) -> BTreeSet<ShapeId> {
 struct Domain {
     value: u32,
     parts: Vec<u64>,
-    room: u64,
+    capacity: u64,
     /// How many members fit only after evictions.
     evicting: u64,
 }
@@ -82,11 +82,11 @@ struct GangAsk {
 
 /// Returns true if the domains together could take every role.
 fn suffice<'d>(asked: &[DomainDemand], domains: impl Iterator<Item = &'d Domain> + Clone) -> bool {
-    asked.iter().enumerate().all(|(part, asked)| room_of_part(domains.clone(), part) >= asked.need)
+    asked.iter().enumerate().all(|(part, asked)| part_capacity(domains.clone(), part) >= asked.need)
 }
 
-fn room_of_part<'d>(domains: impl Iterator<Item = &'d Domain>, part: usize) -> u64 {
-    domains.filter_map(|domain| domain.parts.get(part)).fold(0, |sum, &room| sum.saturating_add(room))
+fn part_capacity<'d>(domains: impl Iterator<Item = &'d Domain>, part: usize) -> u64 {
+    domains.filter_map(|domain| domain.parts.get(part)).fold(0, |sum, &capacity| sum.saturating_add(capacity))
 }
 
 impl GangDomains {
@@ -96,7 +96,8 @@ impl GangDomains {
             let nodes = &tables.nodes;
             let key = nodes.texts.known(&topology.attribute);
             let entry = tables.jobs.get(&job);
-            let slots = entry.into_iter().flat_map(|entry| &entry.tasks).filter(|slot| slot.stands());
+            let slots =
+                entry.into_iter().flat_map(|entry| &entry.tasks).filter(|slot| slot.counts_for_gang());
             slots.filter_map(|slot| nodes.attribute(nodes.ordinal(slot.node?)?, key?)).collect()
         };
         self.resident.entry(job).or_insert_with(placed).clone()
@@ -118,23 +119,24 @@ impl GangDomains {
         key: u32,
         of: CapacityOf,
     ) -> Vec<Domain> {
-        let (work, capacity) = match of {
-            CapacityOf::Plan => (&overlays.work, &mut self.capacity),
-            CapacityOf::Tables => (&overlays.clear, &mut self.capacity_clear),
+        let (overlay, capacity) = match of {
+            CapacityOf::Plan => (&overlays.current, &mut self.capacity),
+            CapacityOf::Tables => (&overlays.without_placements, &mut self.capacity_before),
         };
         let shapes = shapes_of(asked);
         for &shape in &shapes {
             match capacity.get_mut(&(shape, key)) {
-                Some(known) => known.follow(work, key, input.now_ms),
+                Some(known) => known.follow(overlay, key, input.now_ms),
                 None => {
                     let Some(made) = input.tables.shapes.get(shape) else { continue };
                     let requirement = Requirement::of(made, input.tables);
-                    capacity.insert((shape, key), DomainCapacity::made(work, requirement, key, input.now_ms));
+                    capacity
+                        .insert((shape, key), DomainCapacity::made(overlay, requirement, key, input.now_ms));
                 }
             }
         }
-        let room = |shape, value| capacity.get(&(shape, key)).map_or(0, |known| known.of_domain(value));
-        let domain = |(value, _): (u32, &[u32])| Domain::of(value, asked, &shapes, &room);
+        let capacity = |shape, value| capacity.get(&(shape, key)).map_or(0, |known| known.of_domain(value));
+        let domain = |(value, _): (u32, &[u32])| Domain::of(value, asked, &shapes, &capacity);
         input.tables.nodes.index.values_of(key).map(domain).collect()
     }
 }
@@ -145,23 +147,23 @@ impl Domain {
         value: u32,
         asked: &[DomainDemand],
         shapes: &BTreeSet<ShapeId>,
-        room: &impl Fn(ShapeId, u32) -> u64,
+        capacity: &impl Fn(ShapeId, u32) -> u64,
     ) -> Self {
         let part = |part: &DomainDemand| {
-            let capped = part.shapes.iter().map(|(&shape, &members)| room(shape, value).min(members));
+            let capped = part.shapes.iter().map(|(&shape, &members)| capacity(shape, value).min(members));
             capped.fold(0, u64::saturating_add)
         };
         Self {
             value,
             parts: asked.iter().map(part).collect(),
-            room: shapes.iter().map(|&shape| room(shape, value)).fold(0, u64::saturating_add),
+            capacity: shapes.iter().map(|&shape| capacity(shape, value)).fold(0, u64::saturating_add),
             evicting: 0,
         }
     }
 
     /// How many members of any role it could take.
     fn fitted(&self) -> u64 {
-        self.parts.iter().fold(0, |sum: u64, &room| sum.saturating_add(room))
+        self.parts.iter().fold(0, |sum: u64, &capacity| sum.saturating_add(capacity))
     }
 }
 
@@ -184,26 +186,26 @@ impl Planner<'_, '_> {
         let sets = self.sets(&asked, &domains, topology, &resident);
         let freely = DomainTrial { members, gang, topology, evicts: false };
         if let Some(placements) = self.sets_tried(&freely, sets, &mut best) {
-            return (GangOutcome::Whole(placements), None);
+            return (GangOutcome::Placed(placements), None);
         }
         if topology.preferred {
             return (self.gang_tried(members, gang, &GangTrial { evicts, ..GangTrial::default() }), None);
         }
         let ask = GangAsk { scope: self.gang_scope(members), need: u64::from(gang.need()) };
         if let Some(key) = key.filter(|_| evicts) {
-            let cleared = self.domains_cleared(&asked, key, &domains, &ask, CapacityOf::Plan);
-            let sets = self.sets(&asked, &cleared, topology, &resident);
+            let after = self.domains_after_evictions(&asked, key, &domains, &ask, CapacityOf::Plan);
+            let sets = self.sets(&asked, &after, topology, &resident);
             let evicting = DomainTrial { evicts, ..freely };
             if let Some(placements) = self.sets_tried(&evicting, sets, &mut best) {
-                return (GangOutcome::Whole(placements), None);
+                return (GangOutcome::Placed(placements), None);
             }
         }
         let never = self.placements.is_empty() || {
-            let mut clear = self.domains(&asked, key, CapacityOf::Tables);
+            let mut before = self.domains(&asked, key, CapacityOf::Tables);
             if let Some(key) = key.filter(|_| evicts) {
-                clear = self.domains_cleared(&asked, key, &clear, &ask, CapacityOf::Tables);
+                before = self.domains_after_evictions(&asked, key, &before, &ask, CapacityOf::Tables);
             }
-            self.sets(&asked, &clear, topology, &resident).is_empty()
+            self.sets(&asked, &before, topology, &resident).is_empty()
         };
         let cause = if resident.len() >= topology.domains_max as usize {
             GangCause::DomainsTaken
@@ -235,7 +237,7 @@ impl Planner<'_, '_> {
             let first: Vec<DomainSetId> = fresh.map(|&value| known.of(key, vec![value])).collect();
             let rest = Some(known.of(key, set.clone()));
             match self.gang_tried(members, gang, &GangTrial { first, rest, evicts }) {
-                GangOutcome::Whole(placements) => {
+                GangOutcome::Placed(placements) => {
                     for placement in &placements {
                         self.gang_domains.task_placed(tables, placement, key);
                     }
@@ -274,7 +276,7 @@ impl Planner<'_, '_> {
     }
 
     /// The capacity of every domain after all possible evictions. `domains` have the capacity without evictions.
-    fn domains_cleared(
+    fn domains_after_evictions(
         &mut self,
         asked: &[DomainDemand],
         key: u32,
@@ -284,32 +286,33 @@ impl Planner<'_, '_> {
     ) -> Vec<Domain> {
         let tables = self.input.tables;
         let shapes = shapes_of(asked);
-        let mut rooms: BTreeMap<(ShapeId, u32), u64> = BTreeMap::new();
+        let mut capacities: BTreeMap<(ShapeId, u32), u64> = BTreeMap::new();
         let mut none = Evictions::default();
         for &id in &shapes {
             let Some(shape) = tables.shapes.get(id) else { continue };
             let mut requirement = Requirement::of(shape, tables);
             requirement.rules.rules.clear();
             let fresh_ms = tables.settings.fresh_start_ms();
-            let (work, evictions) = match of {
-                CapacityOf::Tables => (&mut self.overlays.clear, &mut none),
-                CapacityOf::Plan => (&mut self.overlays.work, &mut self.preemptions.evictions),
+            let (overlay, evictions) = match of {
+                CapacityOf::Tables => (&mut self.overlays.without_placements, &mut none),
+                CapacityOf::Plan => (&mut self.overlays.current, &mut self.preemptions.evictions),
             };
-            let claim = gang.scope.claim(work, &Resources::default());
+            let claim = gang.scope.claim(overlay, &Resources::default());
             let (below, claim, now_ms) = (gang.scope.below, claim.as_ref(), self.input.now_ms);
             let ask = PreemptionRequest { requirement: &requirement, below, claim, now_ms, fresh_ms };
             for (value, nodes) in tables.nodes.index.values_of(key) {
-                let room = nodes.iter().map(|&node| copies_at_most(work, evictions, &ask, node));
-                rooms.insert((id, value), room.fold(0, u64::saturating_add));
+                let capacity =
+                    nodes.iter().map(|&node| copies_after_evictions(overlay, evictions, &ask, node));
+                capacities.insert((id, value), capacity.fold(0, u64::saturating_add));
             }
         }
         self.preemptions.evictions.examined += none.examined;
-        let room = |shape, value| rooms.get(&(shape, value)).copied().unwrap_or(0);
-        let cleared = |domain: &Domain| Domain {
+        let capacity = |shape, value| capacities.get(&(shape, value)).copied().unwrap_or(0);
+        let after = |domain: &Domain| Domain {
             evicting: gang.need.saturating_sub(domain.fitted()),
-            ..Domain::of(domain.value, asked, &shapes, &room)
+            ..Domain::of(domain.value, asked, &shapes, &capacity)
         };
-        domains.iter().map(cleared).collect()
+        domains.iter().map(after).collect()
     }
 
     /// The sets of domains that suffice by the bound, in the order in which they are tried. Fewer domains come first,
@@ -322,12 +325,14 @@ impl Planner<'_, '_> {
         resident: &BTreeSet<u32>,
     ) -> Vec<Vec<u32>> {
         let fixed: Vec<&Domain> = domains.iter().filter(|domain| resident.contains(&domain.value)).collect();
-        let empty = |domain: &&Domain| domain.parts.iter().all(|&room| room == 0);
+        let empty = |domain: &&Domain| domain.parts.iter().all(|&capacity| capacity == 0);
         let others = domains.iter().filter(|domain| !resident.contains(&domain.value) && !empty(domain));
         let mut others: Vec<&Domain> = others.collect();
-        others.sort_by_cached_key(|domain| (domain.evicting, domain.room, self.domain_chance(domain.value)));
-        let mut roomy = others.clone();
-        roomy.sort_by_cached_key(|domain| (domain.room, self.domain_chance(domain.value)));
+        others.sort_by_cached_key(|domain| {
+            (domain.evicting, domain.capacity, self.domain_chance(domain.value))
+        });
+        let mut emptiest = others.clone();
+        emptiest.sort_by_cached_key(|domain| (domain.capacity, self.domain_chance(domain.value)));
         let values = |set: &[&Domain]| set.iter().map(|domain| domain.value).collect::<Vec<u32>>();
         let (least, most) = (topology.domains_min as usize, topology.domains_max as usize);
         for count in least.max(fixed.len()).max(1)..=most.max(fixed.len()) {
@@ -338,10 +343,10 @@ impl Planner<'_, '_> {
             let sets: Vec<Vec<u32>> = match count - fixed.len() {
                 0 => with(&[]).into_iter().collect(),
                 1 => others.iter().filter_map(|&other| with(&[other])).take(TRIES_MAX).collect(),
-                more => roomy
+                more => emptiest
                     .len()
                     .checked_sub(more)
-                    .and_then(|from| with(roomy.get(from..)?))
+                    .and_then(|from| with(emptiest.get(from..)?))
                     .into_iter()
                     .collect(),
             };
@@ -368,12 +373,13 @@ impl Planner<'_, '_> {
         topology: &GangTopology,
         needed: u32,
     ) -> DomainsShort {
-        let mut roomy: Vec<&Domain> = domains.iter().collect();
-        roomy.sort_by_cached_key(|domain| (Reverse(domain.fitted()), self.domain_chance(domain.value)));
-        roomy.truncate(topology.domains_max as usize);
-        roomy.retain(|domain| domain.fitted() > 0);
-        let of_part =
-            |(part, asked): (usize, &DomainDemand)| room_of_part(roomy.iter().copied(), part).min(asked.need);
+        let mut emptiest: Vec<&Domain> = domains.iter().collect();
+        emptiest.sort_by_cached_key(|domain| (Reverse(domain.fitted()), self.domain_chance(domain.value)));
+        emptiest.truncate(topology.domains_max as usize);
+        emptiest.retain(|domain| domain.fitted() > 0);
+        let of_part = |(part, asked): (usize, &DomainDemand)| {
+            part_capacity(emptiest.iter().copied(), part).min(asked.need)
+        };
         let fitted: u64 = asked.iter().enumerate().map(of_part).sum();
         let name = |domain: &&Domain| {
             self.input.tables.nodes.texts.text(domain.value).unwrap_or_default().to_owned()
@@ -383,13 +389,13 @@ impl Planner<'_, '_> {
             domains_max: topology.domains_max,
             domains: u32::try_from(domains.len()).unwrap_or(u32::MAX),
             needed,
-            nearest: roomy.iter().map(name).collect(),
+            nearest: emptiest.iter().map(name).collect(),
             fitted: u32::try_from(fitted).unwrap_or(u32::MAX),
         }
     }
 
     /// How many members of a gang the empty cell could hold, if that is fewer than it needs.
-    pub(super) fn gang_most(&self, gang: &PendingGang, members: &[PendingTask]) -> Option<u64> {
+    pub(super) fn members_max_empty(&self, gang: &PendingGang, members: &[PendingTask]) -> Option<u64> {
         let topology =
             self.input.tables.job_spec(gang.job)?.gang_topology().filter(|topology| !topology.preferred);
         let nodes = &self.input.tables.nodes;
@@ -398,21 +404,22 @@ impl Planner<'_, '_> {
             // Members of different shapes have no useful bound: it would be that of the smallest.
             let [shape] = asked.shapes.keys().copied().collect::<Vec<ShapeId>>()[..] else { return None };
             let requirement = Requirement::of(self.input.tables.shapes.get(shape)?, self.input.tables);
-            let room = |&node: &u32| copies_empty(&self.overlays.clear, &requirement, node);
-            let sum = |of: &[u32]| of.iter().map(room).fold(0, u64::saturating_add);
-            let room = match topology {
+            let capacity = |&node: &u32| copies_empty(&self.overlays.without_placements, &requirement, node);
+            let sum = |of: &[u32]| of.iter().map(capacity).fold(0, u64::saturating_add);
+            let capacity = match topology {
                 None => sum(&nodes.order),
                 Some(topology) => {
                     let key = nodes.texts.known(&topology.attribute).unwrap_or(u32::MAX);
-                    let mut rooms: Vec<u64> = nodes.index.values_of(key).map(|(_, of)| sum(of)).collect();
-                    rooms.sort_unstable_by_key(|&room| Reverse(room));
-                    rooms
+                    let mut capacities: Vec<u64> =
+                        nodes.index.values_of(key).map(|(_, of)| sum(of)).collect();
+                    capacities.sort_unstable_by_key(|&capacity| Reverse(capacity));
+                    capacities
                         .iter()
                         .take(topology.domains_max as usize)
-                        .fold(0u64, |all, &room| all.saturating_add(room))
+                        .fold(0u64, |all, &capacity| all.saturating_add(capacity))
                 }
             };
-            most = most.saturating_add(room.min(asked.need));
+            most = most.saturating_add(capacity.min(asked.need));
         }
         (most < u64::from(gang.need())).then_some(most)
     }

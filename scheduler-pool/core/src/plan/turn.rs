@@ -59,7 +59,7 @@ impl Planner<'_, '_> {
     }
 
     fn shares<T: Default>(&mut self, ask: impl FnOnce(&mut Shares) -> T) -> T {
-        self.overlays.work.shares.as_mut().map(ask).unwrap_or_default()
+        self.overlays.current.shares.as_mut().map(ask).unwrap_or_default()
     }
 
     /// Priority by priority, plans the next item of the user or queue with the smallest share. Only placed tasks count
@@ -68,8 +68,8 @@ impl Planner<'_, '_> {
         let tables = self.input.tables;
         let queueing = &tables.settings.queueing;
         let chance = |turn: &Turn| turn_chance(tables.closed_total, turn);
-        self.overlays.work.shares_known();
-        self.overlays.clear.shares.clone_from(&self.overlays.work.shares);
+        self.overlays.current.shares_known();
+        self.overlays.without_placements.shares.clone_from(&self.overlays.current.shares);
         for of_priority in items.chunk_by(|left, right| left.priority == right.priority) {
             // By turn and not by lane, because a job that has waited longest has a lane of its own.
             let mut by_turn: BTreeMap<Turn, VecDeque<TurnItem<'_>>> = BTreeMap::new();

@@ -32,13 +32,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use borough_model::task::Evicted;
 use borough_model::{JobId, NodeId, TaskId};
 
-pub(crate) use node::{NodeAnswer, Offer, copies_at_most, offer_of};
-pub(crate) use removal::{HypotheticalRemoval, leaving, lifted};
+pub(crate) use node::{NodeAnswer, Offer, copies_after_evictions, offer_of};
+pub(crate) use removal::{HypotheticalRemoval, leaving, with_removed};
 pub(crate) use scope::PreemptionScope;
-pub(crate) use victim_search::{VictimSearch, helps_nowhere};
+pub(crate) use victim_search::{VictimSearch, no_victims_anywhere};
 
 use crate::queueing::Claim;
-use crate::tables::Stand;
+use crate::tables::ResidentState;
 
 /// A plan that has examined this many tasks for victims begins no other search. The rest waits for the next plan, so
 /// that ordinary placements do not wait for it.
@@ -110,7 +110,7 @@ impl PreemptionRequest<'_> {
 /// The evictions of a plan so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Evictions {
-    tasks: BTreeMap<TaskId, Stand>,
+    tasks: BTreeMap<TaskId, ResidentState>,
     of_job: BTreeMap<JobId, u32>,
     /// Nodes with victims, in the order of the evictions. Other tasks may fit there too.
     pub log: Vec<u32>,
@@ -151,8 +151,8 @@ impl Evictions {
             self.nodes.insert(node);
         }
         for victim in victims {
-            let stand = if victim.holds { Stand::Holds } else { Stand::Runs };
-            if self.tasks.insert(victim.task, stand).is_none() {
+            let state = if victim.holds { ResidentState::Held } else { ResidentState::Running };
+            if self.tasks.insert(victim.task, state).is_none() {
                 *self.of_job.entry(victim.task.job).or_default() += 1;
             }
         }

@@ -7,11 +7,11 @@ use std::ops::ControlFlow;
 use borough_model::{JobId, TaskId};
 use smallvec::SmallVec;
 
-use super::removal::{all_give, part_of_node};
-use super::{Evictions, HypotheticalRemoval, PreemptionCost, PreemptionRequest, leaving, lifted};
+use super::removal::{guarantees_kept, part_of_node};
+use super::{Evictions, HypotheticalRemoval, PreemptionCost, PreemptionRequest, leaving, with_removed};
 use crate::filter::{copies, fits, refusals_fixed};
 use crate::overlay::PlanOverlay;
-use crate::tables::{ResidentTask, Stand, StretchCapacity};
+use crate::tables::{ResidentState, ResidentTask, StretchCapacity};
 
 /// A node that takes the task after evictions.
 #[derive(Clone, Debug)]
@@ -34,18 +34,18 @@ pub(crate) enum NodeAnswer {
 }
 
 /// How many more evictions of a job its budget allows; `None` if it has no budget.
-fn budget_left(work: &PlanOverlay<'_>, evictions: &Evictions, job: JobId) -> Option<u32> {
-    let left = work.tables.jobs.get(&job)?.disruptions_left()?;
+fn budget_left(overlay: &PlanOverlay<'_>, evictions: &Evictions, job: JobId) -> Option<u32> {
+    let left = overlay.tables.jobs.get(&job)?.disruptions_left()?;
     Some(left.saturating_sub(evictions.of_job(job)))
 }
 
 /// The seconds that a task has run, times the thousandths of the node's processor time and memory that it has.
-fn work_lost(work: &PlanOverlay<'_>, node: u32, removal: &HypotheticalRemoval, now_ms: i64) -> u64 {
-    if removal.resident.stand == Stand::Holds {
+fn work_lost(overlay: &PlanOverlay<'_>, node: u32, removal: &HypotheticalRemoval, now_ms: i64) -> u64 {
+    if removal.resident.state == ResidentState::Held {
         return 0;
     }
     let share = |dimension: usize| {
-        let of = u128::from(work.nodes.limit(dimension, node)).max(1);
+        let of = u128::from(overlay.nodes.limit(dimension, node)).max(1);
         u128::from(removal.amount(dimension)) * 1000 / of
     };
     let seconds = u128::from(now_ms.saturating_sub(removal.resident.since_ms).max(0).unsigned_abs() / 1000);
@@ -54,32 +54,32 @@ fn work_lost(work: &PlanOverlay<'_>, node: u32, removal: &HypotheticalRemoval, n
 
 /// The tasks of a node that may be evicted, and whether any was left out because it has only just started.
 fn candidates(
-    work: &PlanOverlay<'_>,
+    overlay: &PlanOverlay<'_>,
     evictions: &Evictions,
     ask: &PreemptionRequest<'_>,
     node: u32,
 ) -> (Vec<HypotheticalRemoval>, bool) {
     let mut protected = false;
     let mut may = |task: TaskId, resident: ResidentTask| {
-        let stays = matches!(resident.stand, Stand::Leaves | Stand::Gathers);
+        let stays = matches!(resident.state, ResidentState::Leaving | ResidentState::Gathering);
         if stays || evictions.has(task) {
             return None;
         }
         let claimed = match ask.claim {
             _ if u32::from(resident.priority) < ask.below => None,
-            Some(claim) if u32::from(resident.priority) < claim.below => Some(work.excess(claim, task)?),
+            Some(claim) if u32::from(resident.priority) < claim.below => Some(overlay.excess(claim, task)?),
             _ => return None,
         };
-        let fresh =
-            resident.stand == Stand::Runs && ask.now_ms.saturating_sub(resident.since_ms) < ask.fresh_ms;
+        let fresh = resident.state == ResidentState::Running
+            && ask.now_ms.saturating_sub(resident.since_ms) < ask.fresh_ms;
         protected |= fresh;
         (!fresh).then_some(claimed)
     };
-    let there = work.nodes.resident.on(work.nodes.id(node));
+    let there = overlay.nodes.resident.on(overlay.nodes.id(node));
     let lower: Vec<HypotheticalRemoval> = there
         .filter_map(|(task, resident)| {
             let claimed = may(task, resident)?;
-            HypotheticalRemoval::of(work, task, resident, claimed)
+            HypotheticalRemoval::of(overlay, task, resident, claimed)
         })
         .collect();
     (lower, protected)
@@ -91,7 +91,7 @@ type Rank = (Reverse<u16>, bool, u64, Reverse<u64>, TaskId);
 /// Sorts tasks so that those to be spared first come first: the highest priority, then those beyond their job's budget,
 /// then those that have done most work.
 fn sparing_order(
-    work: &PlanOverlay<'_>,
+    overlay: &PlanOverlay<'_>,
     evictions: &Evictions,
     node: u32,
     now_ms: i64,
@@ -99,7 +99,7 @@ fn sparing_order(
 ) -> Vec<HypotheticalRemoval> {
     let mut known: Vec<(u16, u64, HypotheticalRemoval)> = removals
         .into_iter()
-        .map(|removal| (removal.resident.priority, work_lost(work, node, &removal, now_ms), removal))
+        .map(|removal| (removal.resident.priority, work_lost(overlay, node, &removal, now_ms), removal))
         .collect();
     // The budget covers the least important tasks of a job.
     known.sort_by_key(|(priority, lost, removal)| (*priority, *lost, removal.task));
@@ -107,7 +107,7 @@ fn sparing_order(
     let mut ranked: Vec<(Rank, HypotheticalRemoval)> = Vec::with_capacity(known.len());
     for (priority, lost, removal) in known {
         let job = removal.task.job;
-        let left = left.entry(job).or_insert_with(|| budget_left(work, evictions, job));
+        let left = left.entry(job).or_insert_with(|| budget_left(overlay, evictions, job));
         let beyond = *left == Some(0);
         *left = left.map(|left| left.saturating_sub(1));
         let excess = removal.claimed.unwrap_or(0);
@@ -118,7 +118,7 @@ fn sparing_order(
 }
 
 fn cost(
-    work: &PlanOverlay<'_>,
+    overlay: &PlanOverlay<'_>,
     evictions: &Evictions,
     node: u32,
     now_ms: i64,
@@ -129,9 +129,9 @@ fn cost(
         *of_job.entry(victim.task.job).or_default() += 1;
     }
     let beyond = |(job, count): (JobId, u32)| {
-        count.saturating_sub(budget_left(work, evictions, job).unwrap_or(u32::MAX))
+        count.saturating_sub(budget_left(overlay, evictions, job).unwrap_or(u32::MAX))
     };
-    let lost = victims.iter().map(|victim| work_lost(work, node, victim, now_ms));
+    let lost = victims.iter().map(|victim| work_lost(overlay, node, victim, now_ms));
     let excess = victims.iter().filter_map(|victim| victim.claimed).min();
     PreemptionCost {
         highest: victims.iter().map(|victim| u32::from(victim.resident.priority)).max(),
@@ -139,118 +139,119 @@ fn cost(
         victims: u32::try_from(victims.len()).unwrap_or(u32::MAX),
         excess: Reverse(excess.unwrap_or(0)),
         work_lost: lost.fold(0, u64::saturating_add),
-        node: work.nodes.id(node),
+        node: overlay.nodes.id(node),
     }
 }
 
 /// Returns what evictions on a node can do for a task. Leaves `overlay` as it was.
 pub(crate) fn offer_of(
-    work: &mut PlanOverlay<'_>,
+    overlay: &mut PlanOverlay<'_>,
     evictions: &mut Evictions,
     ask: &PreemptionRequest<'_>,
     node: u32,
 ) -> NodeAnswer {
     let asked =
         StretchCapacity { cpu_millis: ask.requirement.amount(0), memory_bytes: ask.requirement.amount(1) };
-    let fixed = refusals_fixed(work.nodes, ask.requirement, node, ControlFlow::Break);
+    let fixed = refusals_fixed(overlay.nodes, ask.requirement, node, ControlFlow::Break);
     // The table's maximum does not know about evictions of this plan.
     let plain = !evictions.nodes.contains(&node);
-    if fixed.is_break() || (plain && !work.nodes.node_reclaimable(node, ask.bound(), asked)) {
+    if fixed.is_break() || (plain && !overlay.nodes.node_could_fit(node, ask.bound(), asked)) {
         return NodeAnswer::Never;
     }
-    let (lower, protected) = candidates(work, evictions, ask, node);
-    let (later, at_once) = leaving(work, evictions, node, ask.now_ms);
+    let (lower, protected) = candidates(overlay, evictions, ask, node);
+    let (later, at_once) = leaving(overlay, evictions, node, ask.now_ms);
     evictions.examined += (lower.len() + later.len() + at_once.len()) as u64 + 1;
-    let ordered = sparing_order(work, evictions, node, ask.now_ms, lower);
+    let ordered = sparing_order(overlay, evictions, node, ask.now_ms, lower);
     let going: SmallVec<[&HypotheticalRemoval; 8]> = later.iter().chain(&at_once).collect();
-    going.iter().for_each(|removal| removal.suppose(work, node, true));
-    let victims = victims(work, ask, node, ordered);
-    going.iter().for_each(|removal| removal.suppose(work, node, false));
+    going.iter().for_each(|removal| removal.suppose(overlay, node, true));
+    let victims = victims(overlay, ask, node, ordered);
+    going.iter().for_each(|removal| removal.suppose(overlay, node, false));
     let Some(victims) = victims else {
         return if protected { NodeAnswer::Protected } else { NodeAnswer::Never };
     };
-    let held = held(work, ask, node, &at_once, &victims);
-    let cost = cost(work, evictions, node, ask.now_ms, &victims);
+    let held = held(overlay, ask, node, &at_once, &victims);
+    let cost = cost(overlay, evictions, node, ask.now_ms, &victims);
     NodeAnswer::Offer(Offer { cost, node, victims, held })
 }
 
 /// How many equal tasks a node could hold after every possible eviction and departure. Rules between tasks stay as
 /// `ask` has them. Leaves `overlay` as it was.
-pub(crate) fn copies_at_most(
-    work: &mut PlanOverlay<'_>,
+pub(crate) fn copies_after_evictions(
+    overlay: &mut PlanOverlay<'_>,
     evictions: &mut Evictions,
     ask: &PreemptionRequest<'_>,
     node: u32,
 ) -> u64 {
-    if refusals_fixed(work.nodes, ask.requirement, node, ControlFlow::Break).is_break() {
+    if refusals_fixed(overlay.nodes, ask.requirement, node, ControlFlow::Break).is_break() {
         return 0;
     }
-    let (lower, _) = candidates(work, evictions, ask, node);
-    let (later, at_once) = leaving(work, evictions, node, ask.now_ms);
+    let (lower, _) = candidates(overlay, evictions, ask, node);
+    let (later, at_once) = leaving(overlay, evictions, node, ask.now_ms);
     let removals: SmallVec<[&HypotheticalRemoval; 8]> = lower.iter().chain(&later).chain(&at_once).collect();
     evictions.examined += removals.len() as u64 + 1;
-    lifted(work, node, &removals, |work| copies(work, ask.requirement, node, ask.now_ms))
+    with_removed(overlay, node, &removals, |overlay| copies(overlay, ask.requirement, node, ask.now_ms))
 }
 
 /// The fewest victims with which every queue keeps its guarantee. If evicting the least important tasks would break a
 /// guarantee, the largest tasks are tried instead.
 fn victims(
-    work: &mut PlanOverlay<'_>,
+    overlay: &mut PlanOverlay<'_>,
     ask: &PreemptionRequest<'_>,
     node: u32,
     ordered: Vec<HypotheticalRemoval>,
 ) -> Option<Vec<HypotheticalRemoval>> {
-    let Some(claim) = ask.claim else { return victims_fewest(work, ask, node, &ordered) };
-    let found = victims_fewest(work, ask, node, &ordered)?;
-    if all_give(work, claim, &found) {
+    let Some(claim) = ask.claim else { return fewest_victims(overlay, ask, node, &ordered) };
+    let found = fewest_victims(overlay, ask, node, &ordered)?;
+    if guarantees_kept(overlay, claim, &found) {
         return Some(found);
     }
     let mut ordered = ordered;
     ordered.sort_by_cached_key(|removal| {
-        (removal.claimed.is_none(), part_of_node(work, node, removal), removal.task)
+        (removal.claimed.is_none(), part_of_node(overlay, node, removal), removal.task)
     });
-    victims_fewest(work, ask, node, &ordered).filter(|found| all_give(work, claim, found))
+    fewest_victims(overlay, ask, node, &ordered).filter(|found| guarantees_kept(overlay, claim, found))
 }
 
 /// The fewest victims: every other task is spared, one after another, as long as the preemptor still fits.
-fn victims_fewest(
-    work: &mut PlanOverlay<'_>,
+fn fewest_victims(
+    overlay: &mut PlanOverlay<'_>,
     ask: &PreemptionRequest<'_>,
     node: u32,
     ordered: &[HypotheticalRemoval],
 ) -> Option<Vec<HypotheticalRemoval>> {
-    ordered.iter().for_each(|removal| removal.suppose_counted(work, node, true));
-    if !fits(work, ask.requirement, node, ask.now_ms) {
-        ordered.iter().for_each(|removal| removal.suppose_counted(work, node, false));
+    ordered.iter().for_each(|removal| removal.suppose_counted(overlay, node, true));
+    if !fits(overlay, ask.requirement, node, ask.now_ms) {
+        ordered.iter().for_each(|removal| removal.suppose_counted(overlay, node, false));
         return None;
     }
     let mut victims = Vec::new();
     for removal in ordered {
-        removal.suppose_counted(work, node, false);
-        if !fits(work, ask.requirement, node, ask.now_ms) {
-            removal.suppose_counted(work, node, true);
+        removal.suppose_counted(overlay, node, false);
+        if !fits(overlay, ask.requirement, node, ask.now_ms) {
+            removal.suppose_counted(overlay, node, true);
             victims.push(removal.clone());
         }
     }
-    victims.iter().for_each(|removal: &HypotheticalRemoval| removal.suppose_counted(work, node, false));
+    victims.iter().for_each(|removal: &HypotheticalRemoval| removal.suppose_counted(overlay, node, false));
     Some(victims)
 }
 
 /// Returns true if the task must wait: for a running victim, or because the tasks that leave at once do not free
 /// enough.
 fn held(
-    work: &mut PlanOverlay<'_>,
+    overlay: &mut PlanOverlay<'_>,
     ask: &PreemptionRequest<'_>,
     node: u32,
     at_once: &[HypotheticalRemoval],
     victims: &[HypotheticalRemoval],
 ) -> bool {
-    if victims.iter().any(|removal| removal.resident.stand == Stand::Runs) {
+    if victims.iter().any(|removal| removal.resident.state == ResidentState::Running) {
         return true;
     }
     let removals: SmallVec<[&HypotheticalRemoval; 8]> = at_once.iter().chain(victims).collect();
-    victims.iter().for_each(|removal| work.supposed_counted(removal.task.job, node, false));
-    let now = lifted(work, node, &removals, |work| fits(work, ask.requirement, node, ask.now_ms));
-    victims.iter().for_each(|removal| work.supposed_counted(removal.task.job, node, true));
+    victims.iter().for_each(|removal| overlay.supposed_counted(removal.task.job, node, false));
+    let now =
+        with_removed(overlay, node, &removals, |overlay| fits(overlay, ask.requirement, node, ask.now_ms));
+    victims.iter().for_each(|removal| overlay.supposed_counted(removal.task.job, node, true));
     !now
 }

@@ -8,7 +8,7 @@ use super::Evictions;
 use crate::filter::Requirement;
 use crate::overlay::PlanOverlay;
 use crate::queueing::{Claim, Given};
-use crate::tables::{ResidentTask, Stand};
+use crate::tables::{ResidentState, ResidentTask};
 
 type Demand = SmallVec<[(usize, u64); 6]>;
 
@@ -25,13 +25,13 @@ pub(crate) struct HypotheticalRemoval {
 
 impl HypotheticalRemoval {
     pub fn of(
-        work: &PlanOverlay<'_>,
+        overlay: &PlanOverlay<'_>,
         task: TaskId,
         resident: ResidentTask,
         claimed: Option<u64>,
     ) -> Option<Self> {
-        let charge = work.nodes.resident.charge(resident)?;
-        let demand = Requirement::of_resources(charge, work.nodes).demand;
+        let charge = overlay.nodes.resident.charge(resident)?;
+        let demand = Requirement::of_resources(charge, overlay.nodes).demand;
         Some(Self { task, resident, claimed, demand })
     }
 
@@ -41,14 +41,14 @@ impl HypotheticalRemoval {
     }
 
     /// Supposes it away, or back.
-    pub fn suppose(&self, work: &mut PlanOverlay<'_>, node: u32, away: bool) {
-        work.supposed_free(node, &self.demand, away);
+    pub fn suppose(&self, overlay: &mut PlanOverlay<'_>, node: u32, away: bool) {
+        overlay.supposed_free(node, &self.demand, away);
     }
 
     /// As [`Self::remove`], and takes it out of the terms that count it.
-    pub fn suppose_counted(&self, work: &mut PlanOverlay<'_>, node: u32, away: bool) {
-        self.suppose(work, node, away);
-        work.supposed_counted(self.task.job, node, !away);
+    pub fn suppose_counted(&self, overlay: &mut PlanOverlay<'_>, node: u32, away: bool) {
+        self.suppose(overlay, node, away);
+        overlay.supposed_counted(self.task.job, node, !away);
     }
 }
 
@@ -57,62 +57,69 @@ impl HypotheticalRemoval {
 ///
 /// A task that should be gone by now cannot be ended. It frees nothing for anybody.
 pub(crate) fn leaving(
-    work: &PlanOverlay<'_>,
+    overlay: &PlanOverlay<'_>,
     evictions: &Evictions,
     node: u32,
     now_ms: i64,
 ) -> (Vec<HypotheticalRemoval>, Vec<HypotheticalRemoval>) {
-    let there = work.nodes.resident.on(work.nodes.id(node));
-    let stand = |task: &TaskId, resident: &ResidentTask| match evictions.tasks.get(task) {
-        Some(stand) => Some(*stand),
+    let there = overlay.nodes.resident.on(overlay.nodes.id(node));
+    let state = |task: &TaskId, resident: &ResidentTask| match evictions.tasks.get(task) {
+        Some(state) => Some(*state),
         None => {
-            let leaves = resident.stand == Stand::Leaves && !overdue(work, task.job, resident, now_ms);
-            leaves.then_some(Stand::Leaves)
+            let leaves =
+                resident.state == ResidentState::Leaving && !overdue(overlay, task.job, resident, now_ms);
+            leaves.then_some(ResidentState::Leaving)
         }
     };
     let going = there.filter_map(|(task, resident)| {
-        Some((stand(&task, &resident)?, HypotheticalRemoval::of(work, task, resident, None)?))
+        Some((state(&task, &resident)?, HypotheticalRemoval::of(overlay, task, resident, None)?))
     });
-    let (at_once, later): (Vec<_>, Vec<_>) = going.partition(|(stand, _)| *stand == Stand::Holds);
-    let removals =
-        |going: Vec<(Stand, HypotheticalRemoval)>| going.into_iter().map(|(_, removal)| removal).collect();
+    let (at_once, later): (Vec<_>, Vec<_>) = going.partition(|(state, _)| *state == ResidentState::Held);
+    let removals = |going: Vec<(ResidentState, HypotheticalRemoval)>| {
+        going.into_iter().map(|(_, removal)| removal).collect()
+    };
     (removals(later), removals(at_once))
 }
 
-fn overdue(work: &PlanOverlay<'_>, job: JobId, resident: &ResidentTask, now_ms: i64) -> bool {
-    let spec = work.tables.jobs.get(&job).and_then(|entry| entry.spec_current());
-    resident.leaves_since_ms > 0
-        && spec.is_some_and(|spec| now_ms >= leave_due_ms(resident.leaves_since_ms, spec))
+fn overdue(overlay: &PlanOverlay<'_>, job: JobId, resident: &ResidentTask, now_ms: i64) -> bool {
+    let spec = overlay.tables.jobs.get(&job).and_then(|entry| entry.spec_current());
+    resident.leaving_since_ms > 0
+        && spec.is_some_and(|spec| now_ms >= leave_due_ms(resident.leaving_since_ms, spec))
 }
 
 /// Asks a question about a node without these tasks, and puts them back. Rules between tasks do not change here: the
 /// caller takes victims out of the terms itself.
-pub(crate) fn lifted<'a, T>(
-    work: &mut PlanOverlay<'a>,
+pub(crate) fn with_removed<'a, T>(
+    overlay: &mut PlanOverlay<'a>,
     node: u32,
     removals: &[&HypotheticalRemoval],
     ask: impl FnOnce(&PlanOverlay<'a>) -> T,
 ) -> T {
-    removals.iter().for_each(|removal| removal.suppose(work, node, true));
-    let answer = ask(work);
-    removals.iter().for_each(|removal| removal.suppose(work, node, false));
+    removals.iter().for_each(|removal| removal.suppose(overlay, node, true));
+    let answer = ask(overlay);
+    removals.iter().for_each(|removal| removal.suppose(overlay, node, false));
     answer
 }
 
 /// The larger of the two parts of a node's processor time and memory that a task has, in thousandths.
-pub(super) fn part_of_node(work: &PlanOverlay<'_>, node: u32, removal: &HypotheticalRemoval) -> u64 {
-    let of =
-        |dimension| removal.amount(dimension).saturating_mul(1000) / work.nodes.limit(dimension, node).max(1);
+pub(super) fn part_of_node(overlay: &PlanOverlay<'_>, node: u32, removal: &HypotheticalRemoval) -> u64 {
+    let of = |dimension| {
+        removal.amount(dimension).saturating_mul(1000) / overlay.nodes.limit(dimension, node).max(1)
+    };
     of(0).max(of(1))
 }
 
 /// Returns true if all victims can go together, so that every queue from which something is claimed keeps its
 /// guarantee.
-pub(super) fn all_give(work: &PlanOverlay<'_>, claim: &Claim, victims: &[HypotheticalRemoval]) -> bool {
+pub(super) fn guarantees_kept(
+    overlay: &PlanOverlay<'_>,
+    claim: &Claim,
+    victims: &[HypotheticalRemoval],
+) -> bool {
     let given = |victim: &HypotheticalRemoval| -> Option<Given<'_>> {
-        let (turn, resources) = work.held_by(victim.task)?;
+        let (turn, resources) = overlay.held_by(victim.task)?;
         Some((turn, resources, victim.claimed.is_some()))
     };
     let given: Vec<Given<'_>> = victims.iter().filter_map(given).collect();
-    work.shares.as_ref().is_some_and(|shares| shares.all_give(claim, &given))
+    overlay.shares.as_ref().is_some_and(|shares| shares.guarantees_kept(claim, &given))
 }

@@ -39,14 +39,14 @@ impl PreemptionScope {
 
     /// Returns true if `other` covers at least the same victims. A failed search for `other` then proves that this
     /// scope finds none either.
-    pub fn within(self, other: Self) -> bool {
+    pub fn covered_by(self, other: Self) -> bool {
         let claims =
             self.queue == 0 || (self.queue == other.queue && self.claims_below <= other.claims_below);
         self.below <= other.below && claims
     }
 
     /// The scope without the claim of its queue.
-    pub fn unclaimed(self) -> Self {
+    pub fn without_claim(self) -> Self {
         Self { below: self.below, ..Self::default() }
     }
 
@@ -56,26 +56,26 @@ impl PreemptionScope {
 
     /// The scope in force for a task that asks for this, with the shares as a plan has left them, and the claim of its
     /// queue.
-    pub fn now(self, work: &PlanOverlay<'_>, asked: &Resources) -> (Self, Option<Claim>) {
-        match self.claim(work, asked) {
+    pub fn resolved(self, overlay: &PlanOverlay<'_>, asked: &Resources) -> (Self, Option<Claim>) {
+        match self.claim(overlay, asked) {
             Some(claim) => (self, Some(claim)),
-            None => (self.unclaimed(), None),
+            None => (self.without_claim(), None),
         }
     }
 
     /// The claim of its queue for such a task.
-    pub fn claim(self, work: &PlanOverlay<'_>, asked: &Resources) -> Option<Claim> {
-        let shares = work.shares.as_ref().filter(|_| self.queue > 0)?;
+    pub fn claim(self, overlay: &PlanOverlay<'_>, asked: &Resources) -> Option<Claim> {
+        let shares = overlay.shares.as_ref().filter(|_| self.queue > 0)?;
         shares.claim(&self.turn(), asked, self.claims_below)
     }
 
     /// Returns true if its queue has a guarantee, so that time alone may help it.
-    pub fn claims(self, work: &PlanOverlay<'_>) -> bool {
-        self.guarantee(work, &Resources::default()).is_some()
+    pub fn claims(self, overlay: &PlanOverlay<'_>) -> bool {
+        self.guarantee(overlay, &Resources::default()).is_some()
     }
 
     /// The guarantee of its queue, for a task that asks for this.
-    pub fn guarantee(self, work: &PlanOverlay<'_>, asked: &Resources) -> Option<Guaranteed> {
-        work.shares.as_ref().filter(|_| self.queue > 0)?.guarantee(&self.turn(), asked)
+    pub fn guarantee(self, overlay: &PlanOverlay<'_>, asked: &Resources) -> Option<Guaranteed> {
+        overlay.shares.as_ref().filter(|_| self.queue > 0)?.guarantee(&self.turn(), asked)
     }
 }

@@ -67,7 +67,7 @@ impl VictimSearch {
     /// The offer with the least cost.
     pub fn best(
         &mut self,
-        work: &mut PlanOverlay<'_>,
+        overlay: &mut PlanOverlay<'_>,
         evictions: &mut Evictions,
         ask: &PreemptionRequest<'_>,
     ) -> Option<Offer> {
@@ -78,20 +78,20 @@ impl VictimSearch {
         again.dedup();
         self.offers.retain(|_, offer| again.binary_search(&offer.node).is_err());
         for node in again {
-            self.looked_at(work, evictions, ask, node);
+            self.examine(overlay, evictions, ask, node);
         }
         let asked = StretchCapacity {
             cpu_millis: ask.requirement.amount(0),
             memory_bytes: ask.requirement.amount(1),
         };
         while self.offers.len() < self.enough {
-            let Some(node) = self.next(work, ask.bound(), asked) else { break };
-            self.looked_at(work, evictions, ask, node);
+            let Some(node) = self.next(overlay, ask.bound(), asked) else { break };
+            self.examine(overlay, evictions, ask, node);
         }
         loop {
             let (known, offer) = self.offers.pop_first()?;
             // Other tasks of the plan may have made it more expensive since.
-            match offer_of(work, evictions, ask, offer.node) {
+            match offer_of(overlay, evictions, ask, offer.node) {
                 NodeAnswer::Offer(offer) if offer.cost <= known => {
                     self.again.push(offer.node);
                     return Some(offer);
@@ -102,14 +102,14 @@ impl VictimSearch {
         }
     }
 
-    fn looked_at(
+    fn examine(
         &mut self,
-        work: &mut PlanOverlay<'_>,
+        overlay: &mut PlanOverlay<'_>,
         evictions: &mut Evictions,
         ask: &PreemptionRequest<'_>,
         node: u32,
     ) {
-        match offer_of(work, evictions, ask, node) {
+        match offer_of(overlay, evictions, ask, node) {
             NodeAnswer::Offer(offer) => drop(self.offers.insert(offer.cost, offer)),
             NodeAnswer::Protected => self.protected = true,
             NodeAnswer::Never => {}
@@ -117,13 +117,13 @@ impl VictimSearch {
     }
 
     /// The next node of a stretch that could have enough capacity after evictions.
-    fn next(&mut self, work: &PlanOverlay<'_>, bound: u32, asked: StretchCapacity) -> Option<u32> {
+    fn next(&mut self, overlay: &PlanOverlay<'_>, bound: u32, asked: StretchCapacity) -> Option<u32> {
         loop {
             let (position, end) = self.order.position(self.rank)?;
             let stretch = position / STRETCH;
-            if work.nodes.stretch_reclaimable(stretch, bound, asked) {
+            if overlay.nodes.stretch_could_fit(stretch, bound, asked) {
                 self.rank += 1;
-                return work.nodes.order.get(position).copied();
+                return overlay.nodes.order.get(position).copied();
             }
             self.rank += ((stretch + 1) * STRETCH).min(end) - position;
         }
@@ -132,26 +132,26 @@ impl VictimSearch {
 
 /// Returns `Some` if no eviction on any node helps, with the cell as it is without any plan. The value is true if time
 /// alone could change that.
-pub(crate) fn helps_nowhere(
+pub(crate) fn no_victims_anywhere(
     tables: &CellTables,
     (requirement, asked): (&Requirement, &Resources),
     scope: PreemptionScope,
     now_ms: i64,
 ) -> Option<bool> {
-    let mut work = PlanOverlay::new(tables);
+    let mut overlay = PlanOverlay::new(tables);
     if scope.queue > 0 {
-        work.shares_known();
+        overlay.shares_known();
     }
     let fresh_ms = tables.settings.fresh_start_ms();
-    let claims = scope.claims(&work);
-    let (scope, claim) = scope.now(&work, asked);
+    let claims = scope.claims(&overlay);
+    let (scope, claim) = scope.resolved(&overlay, asked);
     if !scope.any() {
         return Some(claims);
     }
     let ask = PreemptionRequest { requirement, below: scope.below, claim: claim.as_ref(), now_ms, fresh_ms };
     let mut evictions = Evictions::default();
-    let mut victim_search = VictimSearch::new(tables, StartOffset::whole(0), 0, 0, 0);
+    let mut victim_search = VictimSearch::new(tables, StartOffset::undivided(0), 0, 0, 0);
     victim_search.enough = 1;
-    let found = victim_search.best(&mut work, &mut evictions, &ask).is_some();
+    let found = victim_search.best(&mut overlay, &mut evictions, &ask).is_some();
     (!found).then_some(victim_search.protected || claims)
 }

@@ -104,7 +104,7 @@ impl Shares {
     }
 
     /// Returns true if all victims can go together: each queue from which something is claimed keeps its guarantee.
-    pub fn all_give(&self, claim: &Claim, given: &[Given<'_>]) -> bool {
+    pub fn guarantees_kept(&self, claim: &Claim, given: &[Given<'_>]) -> bool {
         let mut less: BTreeMap<usize, Amounts> = BTreeMap::new();
         let mut claimed = Vec::new();
         for &(turn, resources, is_claimed) in given {

@@ -31,12 +31,12 @@ pub(crate) struct CellStats<'a> {
     tasks: OnceCell<u64>,
     mix: OnceCell<Option<Arc<Mix>>>,
     /// The mix of an earlier plan, and after its first use that of this one.
-    kept: RefCell<MixCache>,
+    mix_cache: RefCell<MixCache>,
 }
 
 impl<'a> CellStats<'a> {
     /// Statistics of these tables. `mix_cache` is what [`CellStats::into_mix_cache`] gave after an earlier plan.
-    pub fn new(tables: &'a CellTables, kept: MixCache) -> Self {
+    pub fn new(tables: &'a CellTables, mix_cache: MixCache) -> Self {
         Self {
             tables,
             nodes: &tables.nodes,
@@ -44,13 +44,13 @@ impl<'a> CellStats<'a> {
             most: RefCell::default(),
             tasks: OnceCell::new(),
             mix: OnceCell::new(),
-            kept: RefCell::new(kept),
+            mix_cache: RefCell::new(mix_cache),
         }
     }
 
     /// The cache for the next plan.
-    pub fn kept(self) -> MixCache {
-        self.kept.into_inner()
+    pub fn into_mix_cache(self) -> MixCache {
+        self.mix_cache.into_inner()
     }
 
     fn open(&self) -> impl Iterator<Item = u32> {
@@ -84,7 +84,7 @@ impl<'a> CellStats<'a> {
 
     /// The card requests of the cell's tasks.
     pub fn mix(&self) -> Option<&Arc<Mix>> {
-        self.mix.get_or_init(|| self.kept.borrow_mut().mix(self.tables)).as_ref()
+        self.mix.get_or_init(|| self.mix_cache.borrow_mut().mix(self.tables)).as_ref()
     }
 }
 

@@ -15,7 +15,7 @@ const DIMENSIONS_ALWAYS: [usize; 2] = [0, 1];
 
 /// One node, as a policy sees it.
 pub(crate) struct ScoringContext<'w, 'a> {
-    pub work: &'w PlanOverlay<'a>,
+    pub overlay: &'w PlanOverlay<'a>,
     pub requirement: &'w Requirement,
     pub basis: &'w Basis,
     pub weights: &'w Weights,
@@ -33,7 +33,7 @@ impl ScoringContext<'_, '_> {
     /// The part of `amount` in a dimension of the node, in thousandths, rounded down so that small changes do not
     /// change scores.
     fn share(&self, dimension: usize, amount: u64) -> u32 {
-        let limit = self.work.nodes.limit(dimension, self.node);
+        let limit = self.overlay.nodes.limit(dimension, self.node);
         if limit == 0 {
             return 0;
         }
@@ -47,12 +47,12 @@ impl ScoringContext<'_, '_> {
 
     /// The used part of a dimension now, in thousandths.
     pub fn used(&self, dimension: usize) -> u32 {
-        self.share(dimension, self.work.used(dimension, self.node)).min(FULL)
+        self.share(dimension, self.overlay.used(dimension, self.node)).min(FULL)
     }
 
     /// The used part with the task, in thousandths.
     pub fn used_after(&self, dimension: usize) -> u32 {
-        let used = self.work.used(dimension, self.node);
+        let used = self.overlay.used(dimension, self.node);
         self.share(dimension, used.saturating_add(self.requirement.amount(dimension))).min(FULL)
     }
 
@@ -64,20 +64,20 @@ impl ScoringContext<'_, '_> {
     /// The expected use of a dimension with the task, in thousandths of the node's capacity. It is the measured load
     /// plus what was promised since. Without a measurement it is the promised amount.
     pub fn expected_after(&self, dimension: usize) -> u32 {
-        let overcommit = &self.work.tables.settings.overcommit;
+        let overcommit = &self.overlay.tables.settings.overcommit;
         let per_mille = match dimension {
             0 => overcommit.cpu_per_mille,
             1 => overcommit.memory_per_mille,
             _ => return self.used_after(dimension),
         };
-        let promised = (self.work.used(0, self.node), self.work.used(1, self.node));
-        let measured = self.work.nodes.measured(self.node);
+        let promised = (self.overlay.used(0, self.node), self.overlay.used(1, self.node));
+        let measured = self.overlay.nodes.measured(self.node);
         let (cpu, memory) = measured.map_or(promised, |measured| measured.expected(promised));
         let expected = if dimension == 0 { cpu } else { memory };
         let after = expected.saturating_add(self.requirement.amount(dimension));
         // A limit is the capacity times the overcommit, so this divides by the capacity. In 64 bits if possible, as
         // above.
-        let limit = self.work.nodes.limit(dimension, self.node).max(1);
+        let limit = self.overlay.nodes.limit(dimension, self.node).max(1);
         let share = match after.checked_mul(u64::from(per_mille)) {
             Some(parts) => parts / limit,
             None => after / (limit / u64::from(per_mille.max(1))).max(1),
@@ -92,12 +92,12 @@ impl ScoringContext<'_, '_> {
 
     /// The free amount of a dimension now, in its own unit.
     pub fn free_amount(&self, dimension: usize) -> u64 {
-        let limit = self.work.nodes.limit(dimension, self.node);
-        limit.saturating_sub(self.work.used(dimension, self.node))
+        let limit = self.overlay.nodes.limit(dimension, self.node);
+        limit.saturating_sub(self.overlay.used(dimension, self.node))
     }
 
     /// The number of tasks on the node now.
     pub fn tasks(&self) -> u32 {
-        self.work.tasks(self.node)
+        self.overlay.tasks(self.node)
     }
 }

@@ -6,7 +6,7 @@
 use smallvec::SmallVec;
 
 use super::basis::Basis;
-use super::{CellStats, Policy, ScoringContext, Start};
+use super::{CellStats, Policy, ScoringContext, SearchStart};
 use crate::filter::Requirement;
 
 /// See `docs/policies.md`.
@@ -19,8 +19,8 @@ const ONE: u128 = 1 << 10;
 const TEN: u64 = 10;
 
 impl Policy for DynamicWeight {
-    fn start(&self) -> Start {
-        Start::After(512)
+    fn start(&self) -> SearchStart {
+        SearchStart::After(512)
     }
 
     fn basis(&self, stats: &CellStats<'_>, requirement: &Requirement) -> Basis {

@@ -5,7 +5,7 @@
 
 use super::basis::Basis;
 use super::context::FULL;
-use super::{CellStats, Policy, ScoringContext, Start};
+use super::{CellStats, Policy, ScoringContext, SearchStart};
 use crate::filter::Requirement;
 
 /// See `docs/policies.md`.
@@ -22,8 +22,8 @@ const SLOTS: u32 = 110;
 const ONE: f64 = 65_536.0;
 
 impl Policy for Fahp {
-    fn start(&self) -> Start {
-        Start::After(512)
+    fn start(&self) -> SearchStart {
+        SearchStart::After(512)
     }
 
     fn basis(&self, stats: &CellStats<'_>, requirement: &Requirement) -> Basis {
@@ -33,8 +33,8 @@ impl Policy for Fahp {
         }
         let slots = u64::from(SLOTS).saturating_sub(stats.tasks_mean()).max(1);
         demands[CRITERIA - 1] = 1.0 / slots as f64;
-        let whole = |weight: f64| (weight * ONE).round() as u64;
-        Basis { amounts: weights(demands).map(whole).into_iter().collect(), ..Basis::default() }
+        let fixed_point = |weight: f64| (weight * ONE).round() as u64;
+        Basis { amounts: weights(demands).map(fixed_point).into_iter().collect(), ..Basis::default() }
     }
 
     fn fit(&self, context: &ScoringContext<'_, '_>) -> u32 {

@@ -58,9 +58,10 @@ struct Free {
 }
 
 impl Free {
-    fn of(work: &PlanOverlay<'_>, node: u32) -> Self {
-        let free = |dimension| work.nodes.limit(dimension, node).saturating_sub(work.used(dimension, node));
-        let cards = work.nodes.cards_of(node).iter().map(|slot| usize::from(slot.dimension));
+    fn of(overlay: &PlanOverlay<'_>, node: u32) -> Self {
+        let free =
+            |dimension| overlay.nodes.limit(dimension, node).saturating_sub(overlay.used(dimension, node));
+        let cards = overlay.nodes.cards_of(node).iter().map(|slot| usize::from(slot.dimension));
         Self {
             cpu_millis: free(0),
             memory_bytes: free(1),
@@ -93,12 +94,12 @@ impl Free {
 /// The rise of a node's fragmentation by the task, in thousandths of a card times the parts of the mix. `None` if the
 /// node has no cards.
 fn fragmentation_rise(context: &ScoringContext<'_, '_>, mix: &Mix) -> Option<i64> {
-    if context.work.nodes.cards_of(context.node).is_empty() {
+    if context.overlay.nodes.cards_of(context.node).is_empty() {
         return None;
     }
-    let before = Free::of(context.work, context.node);
+    let before = Free::of(context.overlay, context.node);
     let of_before = fragmentation(context, mix, &before);
-    let given = cards_given(context.work, &context.requirement.cards, context.node);
+    let given = cards_given(context.overlay, &context.requirement.cards, context.node);
     let after = before.without(context.requirement, &given);
     Some(fragmentation(context, mix, &after) - of_before)
 }
@@ -115,7 +116,7 @@ fn fragment(context: &ScoringContext<'_, '_>, task: &Typical, free: &Free) -> u6
     let mut fits = task.cpu_millis <= free.cpu_millis && task.memory_bytes <= free.memory_bytes;
     let mut all = 0;
     for ask in &task.cards {
-        let Some((of_kind, selected)) = ask.of_node(context.work.nodes, context.node) else { continue };
+        let Some((of_kind, selected)) = ask.of_node(context.overlay.nodes, context.node) else { continue };
         let each = ask.need.millis;
         let of_all: u64 = of_kind.iter().map(|&slot| free.of_card(slot)).sum();
         all += of_all;

@@ -5,7 +5,7 @@
 //! that a node's score does not depend on the other candidates.
 
 use super::context::FULL;
-use super::{Policy, ScoringContext, Start, Wishes};
+use super::{Policy, ScoringContext, SearchStart, Wishes};
 use crate::profile::Weights;
 
 /// See `docs/policies.md`.
@@ -19,8 +19,8 @@ const POINTS: i64 = 100 * FULL as i64;
 const CROWD_HALF: i64 = 8;
 
 impl Policy for Kubernetes {
-    fn start(&self) -> Start {
-        Start::After(512)
+    fn start(&self) -> SearchStart {
+        SearchStart::After(512)
     }
 
     fn fit(&self, context: &ScoringContext<'_, '_>) -> u32 {

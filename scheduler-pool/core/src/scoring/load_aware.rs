@@ -7,7 +7,7 @@
 //! expected to be. Not the rise of the cost counts but all of it, so that even a small task avoids a busy node.
 
 use super::context::FULL;
-use super::{Policy, ScoringContext, Start};
+use super::{Policy, ScoringContext, SearchStart};
 
 /// See `docs/policies.md`.
 #[derive(Debug)]
@@ -20,8 +20,8 @@ const COST_EMPTY: u64 = 1 << 10;
 const EXPECTED_MAX: u32 = 2 * FULL;
 
 impl Policy for LoadAware {
-    fn start(&self) -> Start {
-        Start::After(512)
+    fn start(&self) -> SearchStart {
+        SearchStart::After(512)
     }
 
     fn fit(&self, context: &ScoringContext<'_, '_>) -> u32 {

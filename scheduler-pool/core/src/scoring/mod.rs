@@ -58,7 +58,7 @@ pub(crate) enum Breadth {
 
 /// Where a search for nodes begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Start {
+pub(crate) enum SearchStart {
     /// At one place for all classes, with equal nodes in one order. So the cell fills node after node.
     One,
     /// At another place after so many placements in the cell, so that all nodes are used evenly.
@@ -67,8 +67,8 @@ pub(crate) enum Start {
 
 /// A scoring policy.
 pub(crate) trait Policy: Sync + fmt::Debug {
-    fn start(&self) -> Start {
-        Start::One
+    fn start(&self) -> SearchStart {
+        SearchStart::One
     }
 
     fn breadth(&self, _basis: &Basis) -> Breadth {

@@ -3,7 +3,7 @@
 //! Computing Cluster", 2000, section 3). Borg, EuroSys 2015, section 3.2, calls the outcome worst fit.
 
 use super::context::FULL;
-use super::{Policy, ScoringContext, Start};
+use super::{Policy, ScoringContext, SearchStart};
 
 /// See `docs/policies.md`.
 #[derive(Debug)]
@@ -14,8 +14,8 @@ const DOUBLINGS: u32 = 8;
 const COST_EMPTY: u64 = 1 << 20;
 
 impl Policy for WorstFit {
-    fn start(&self) -> Start {
-        Start::After(512)
+    fn start(&self) -> SearchStart {
+        SearchStart::After(512)
     }
 
     fn fit(&self, context: &ScoringContext<'_, '_>) -> u32 {

@@ -8,7 +8,7 @@ use borough_model::{JobId, NodeId, Resources, TaskId, TaskRow, TaskState};
 use crate::filter::Requirement;
 use crate::plan::{Plan, PlannedPlacement};
 use crate::preempt::Victim;
-use crate::tables::{CellTables, NodeTable, Stand, TaskSlot};
+use crate::tables::{CellTables, NodeTable, ResidentState, TaskSlot};
 
 /// The assumed effects of plans in flight.
 #[derive(Clone, Debug, Default)]
@@ -88,7 +88,7 @@ impl Assumptions {
         let state = if victim.holds { TaskState::Pending } else { TaskState::Stopping };
         match victim.holds {
             true => tables.resident_removed(node, victim.task),
-            false => tables.resident_assumed(node, victim.task, Stand::Leaves),
+            false => tables.resident_assumed(node, victim.task, ResidentState::Leaving),
         }
         tables.slot_set(victim.task, TaskSlot { state: Some(state), evicted: true, ..slot });
         if victim.holds {
@@ -110,10 +110,10 @@ impl Assumptions {
         if let Some(taken) = &taken {
             charge(tables, taken, false);
         }
-        let stand = if victim.holds { Stand::Holds } else { Stand::Leaves };
-        match stand {
-            Stand::Holds => tables.resident_removed(node, victim.task),
-            stand => tables.resident_assumed(node, victim.task, stand),
+        let state = if victim.holds { ResidentState::Held } else { ResidentState::Leaving };
+        match state {
+            ResidentState::Held => tables.resident_removed(node, victim.task),
+            state => tables.resident_assumed(node, victim.task, state),
         }
         let state = if victim.holds { TaskState::Pending } else { TaskState::Stopping };
         let slot = TaskSlot { state: Some(state), assumed: true, evicted: true, ..before.clone() };
@@ -133,7 +133,7 @@ impl Assumptions {
         tables.slot_set(victim.task, before);
         match (row, node) {
             (Some(row), _) => tables.resident_put(None, &row),
-            (None, Some(node)) => tables.resident_assumed(node, victim.task, Stand::Runs),
+            (None, Some(node)) => tables.resident_assumed(node, victim.task, ResidentState::Running),
             (None, None) => {}
         }
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::NodeTable;
 
 /// The length of the log of freed nodes. A reader that missed more begins again.
-const FREED_KEPT: usize = 4_096;
+const FREED_MAX: usize = 4_096;
 
 /// Change counters per node, and the log of freed nodes.
 #[derive(Clone, Debug, Default)]
@@ -38,7 +38,7 @@ impl NodeChanges {
         if freed {
             self.freed_total += 1;
             self.freed.push_back(node);
-            if self.freed.len() > FREED_KEPT {
+            if self.freed.len() > FREED_MAX {
                 self.freed.pop_front();
             }
         }

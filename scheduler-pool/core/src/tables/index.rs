@@ -26,7 +26,7 @@ impl StretchCapacity {
     }
 
     /// Returns true if it is at least what is asked.
-    pub fn holds(self, asked: Self) -> bool {
+    pub fn covers(self, asked: Self) -> bool {
         self.cpu_millis >= asked.cpu_millis && self.memory_bytes >= asked.memory_bytes
     }
 
@@ -44,12 +44,12 @@ pub(crate) struct NodeIndex {
     /// The ordinals of the nodes with a value, ascending, by (key, value).
     values: BTreeMap<(u32, u32), Vec<u32>>,
     positions: OnceLock<Vec<u32>>,
-    rooms: OnceLock<Vec<StretchCapacity>>,
+    free: OnceLock<Vec<StretchCapacity>>,
 }
 
 impl NodeIndex {
     /// The nodes with this value of an attribute.
-    pub fn bearing(&self, key: u32, value: u32) -> &[u32] {
+    pub fn with_value(&self, key: u32, value: u32) -> &[u32] {
         self.values.get(&(key, value)).map_or(&[], Vec::as_slice)
     }
 
@@ -80,7 +80,7 @@ impl NodeIndex {
     /// Drops what depends on the order: nodes were added or removed.
     pub fn order_changed(&mut self) {
         self.positions.take();
-        self.rooms.take();
+        self.free.take();
     }
 }
 
@@ -99,22 +99,22 @@ impl NodeTable {
     }
 
     /// The most that any node of each stretch has free.
-    pub fn rooms(&self) -> &[StretchCapacity] {
+    pub fn stretches_free(&self) -> &[StretchCapacity] {
         // Without positions `free_changed` could not keep them up to date.
         self.positions();
-        self.index.rooms.get_or_init(|| {
+        self.index.free.get_or_init(|| {
             let stretches = self.order.chunks(STRETCH);
-            stretches.map(|nodes| self.room_most(nodes.iter().copied())).collect()
+            stretches.map(|nodes| self.free_most(nodes.iter().copied())).collect()
         })
     }
 
     /// The most that any of these nodes has free, per dimension.
-    pub fn room_most(&self, nodes: impl Iterator<Item = u32>) -> StretchCapacity {
-        nodes.fold(StretchCapacity::default(), |most, node| most.both_most(self.room(node)))
+    pub fn free_most(&self, nodes: impl Iterator<Item = u32>) -> StretchCapacity {
+        nodes.fold(StretchCapacity::default(), |most, node| most.both_most(self.free(node)))
     }
 
     /// The processor time and memory that a node has free for new tasks.
-    pub fn room(&self, node: u32) -> StretchCapacity {
+    pub fn free(&self, node: u32) -> StretchCapacity {
         if self.gate(node) != NodeGate::Open {
             return StretchCapacity::default();
         }
@@ -123,26 +123,26 @@ impl NodeTable {
     }
 
     /// Updates the stretch of a node that had `before` free.
-    pub fn room_moved(&mut self, node: u32, before: StretchCapacity) {
-        let after = self.room(node);
+    pub fn free_changed(&mut self, node: u32, before: StretchCapacity) {
+        let after = self.free(node);
         let Some(position) = self.index.positions.get().and_then(|known| known.get(node as usize).copied())
         else {
-            self.index.rooms.take();
+            self.index.free.take();
             return;
         };
         let stretch = position as usize / STRETCH;
-        let most = self.index.rooms.get().and_then(|rooms| rooms.get(stretch).copied());
+        let most = self.index.free.get().and_then(|known| known.get(stretch).copied());
         let Some(most) = most.filter(|_| before != after) else { return };
         let most = if before.was_most(after, most) {
             let first = stretch * STRETCH;
             let last = (first + STRETCH).min(self.order.len());
             self.order
                 .get(first..last)
-                .map_or_else(StretchCapacity::default, |nodes| self.room_most(nodes.iter().copied()))
+                .map_or_else(StretchCapacity::default, |nodes| self.free_most(nodes.iter().copied()))
         } else {
             most.both_most(after)
         };
-        if let Some(entry) = self.index.rooms.get_mut().and_then(|rooms| rooms.get_mut(stretch)) {
+        if let Some(entry) = self.index.free.get_mut().and_then(|known| known.get_mut(stretch)) {
             *entry = most;
         }
     }

@@ -67,7 +67,7 @@ impl TaskSlot {
     }
 
     /// Its node, if it is placed.
-    pub fn stands_on(&self) -> Option<NodeId> {
+    pub fn placed_on(&self) -> Option<NodeId> {
         if self.placed() { self.node } else { None }
     }
 
@@ -77,7 +77,7 @@ impl TaskSlot {
     }
 
     /// Returns true if its gang counts it as placed. A member that is held for a gathering gang does not count yet.
-    pub fn stands(&self) -> bool {
+    pub fn counts_for_gang(&self) -> bool {
         self.placed() && !self.gathered
     }
 
@@ -250,11 +250,11 @@ impl CellJob {
             self.tasks.resize_with(position + 1, TaskSlot::default);
         }
         let closed = !slot.open();
-        let node_after = slot.stands_on();
+        let node_after = slot.placed_on();
         let Some(entry) = self.tasks.get_mut(position) else { return TaskSlot::default() };
         let before = std::mem::replace(entry, slot);
         self.up = self.up + u32::from(entry.up()) - u32::from(before.up());
-        let node_before = before.stands_on();
+        let node_before = before.placed_on();
         self.closed_set(index, closed);
         if self.spreads && node_before != node_after {
             self.placed_moved(node_before, node_after);
@@ -286,7 +286,7 @@ impl CellJob {
     }
 
     /// Returns true if its tasks prefer no domain over another. A job of one task has no siblings to spread from.
-    pub fn alone(&self) -> bool {
+    pub fn ignores_domains(&self) -> bool {
         (!self.spreads || self.count() <= 1) && self.terms.wishes.is_empty() && self.terms.wished.is_empty()
     }
 
@@ -335,12 +335,12 @@ impl CellJob {
         }
         // A member that ended has done its part. A spared one has not: its gang gathers again together with it.
         let done = |slot: &TaskSlot| slot.state == Some(TaskState::Dead) && !slot.spared;
-        let stands = |slot: &&TaskSlot| slot.stands() || done(slot);
+        let counts = |slot: &&TaskSlot| slot.counts_for_gang() || done(slot);
         let count = self.count();
         let part = |(range, least): (Range<u32>, u32)| {
             let range = range.start.min(count)..range.end.min(count);
             let slots = self.tasks.iter().take(range.end as usize).skip(range.start as usize);
-            let resident = u32::try_from(slots.filter(stands).count()).unwrap_or(u32::MAX);
+            let resident = u32::try_from(slots.filter(counts).count()).unwrap_or(u32::MAX);
             GangPart { first: range.start, end: range.end, need: least.saturating_sub(resident) }
         };
         spec.minimums(count).into_iter().map(part).filter(|part| part.need > 0).collect()

@@ -33,7 +33,7 @@ pub(crate) use index::{STRETCH, StretchCapacity};
 pub use job::GangPart;
 pub(crate) use job::{CellJob, GangParts, TASKS_MAX, TaskSlot, scheduler_named};
 pub(crate) use node::{NODE_NAME, NodeGate, NodeTable, fixed_amounts};
-pub(crate) use resident::{ResidentTask, Stand};
+pub(crate) use resident::{ResidentState, ResidentTask};
 pub(crate) use rule::HardRule;
 pub(crate) use shape::{Shape, ShapeId, Shapes, operator_number};
 pub(crate) use taint::Taints;
@@ -206,7 +206,7 @@ impl CellTables {
         entry.spec = Some((version, spec));
         entry.placed_recount();
         self.usage_of_job(job, true);
-        self.terms_renew(job);
+        self.terms_join(job);
         self.shapes_set(job);
     }
 
@@ -297,11 +297,11 @@ impl CellTables {
     pub(crate) fn slot_set(&mut self, task: TaskId, slot: TaskSlot) -> Option<TaskSlot> {
         let entry = self.jobs.get_mut(&task.job)?;
         let closed_before = entry.closed_total();
-        let stands = slot.stands_on();
+        let placed_after = slot.placed_on();
         let before = entry.slot_set(task.index, slot);
         self.closed_total = self.closed_total + entry.closed_total() - closed_before;
-        self.terms_counted(task.job, before.stands_on(), stands);
-        self.usage_moved(task, before.stands_on().is_some(), stands.is_some());
+        self.terms_counted(task.job, before.placed_on(), placed_after);
+        self.usage_moved(task, before.placed_on().is_some(), placed_after.is_some());
         self.events.task_changed(task.job);
         Some(before)
     }

@@ -264,7 +264,7 @@ impl NodeTable {
         if self.gate(node) != NodeGate::Unknown && row.revision < *self.revisions.get(index)? {
             return None;
         }
-        let room = self.room(node);
+        let free = self.free(node);
         if let Err(position) = self.order_position(row.id) {
             self.order.insert(position, node);
             self.index.order_changed();
@@ -291,8 +291,8 @@ impl NodeTable {
         self.amounts_set(node, limit_amounts(&row.capacity, overcommit), &row.capacity, true);
         self.cards_put(node, &row.cards);
         self.domains_put(node, row);
-        self.room_moved(node, room);
-        self.reclaimable_moved(node);
+        self.free_changed(node, free);
+        self.evictable_changed(node);
         self.changes.moved(node, true);
         Some(node)
     }
@@ -351,7 +351,7 @@ impl NodeTable {
         }
         let taken = resources_add(&alloc.used, &alloc.promised).unwrap_or_else(|_| alloc.used.clone());
         let freed = self.freed(node, &taken, &alloc.ports);
-        let room = self.room(node);
+        let free = self.free(node);
         self.promised.remove(&node);
         if !alloc.promised.is_zero() {
             self.promised.insert(node, alloc.promised.clone());
@@ -364,7 +364,7 @@ impl NodeTable {
         ports.cooling.clear();
         ports.cooling.extend(alloc.ports_cooling.iter().map(|(&port, &until)| (port, until)));
         self.amounts_set(node, fixed_amounts(&taken), &taken, false);
-        self.room_moved(node, room);
+        self.free_changed(node, free);
         self.changes.moved(node, freed);
         Some((node, freed))
     }
@@ -398,13 +398,13 @@ impl NodeTable {
     /// Charges a node with a task, or releases the charge. The epoch stays as it is.
     pub fn charge(&mut self, node: u32, demand: &[(usize, u64)], ports: &[u16], taken: bool) {
         let index = node as usize;
-        let room = self.room(node);
+        let free = self.free(node);
         for &(dimension, amount) in demand {
             let used = self.used(dimension, node);
             let used = if taken { used.saturating_add(amount) } else { used.saturating_sub(amount) };
             amount_set(&mut self.used, dimension, node, used);
         }
-        self.room_moved(node, room);
+        self.free_changed(node, free);
         self.changes.moved(node, !taken);
         if let Some(tasks) = self.tasks.get_mut(index) {
             *tasks = if taken { tasks.saturating_add(1) } else { tasks.saturating_sub(1) };

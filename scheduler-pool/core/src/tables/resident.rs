@@ -19,28 +19,28 @@ type EvictableCapacity = [StretchCapacity; LEVELS.len()];
 
 /// The state of a resident task, as preemption sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stand {
+pub(crate) enum ResidentState {
     /// It only waits for its place. An eviction releases it at once.
-    Holds,
+    Held,
     /// It waits for the other members of its gang. Nobody evicts single members of a gathering gang.
-    Gathers,
+    Gathering,
     /// It is about to run, or runs. An eviction frees its resources only when it has exited.
-    Runs,
+    Running,
     /// It is stopping.
-    Leaves,
+    Leaving,
 }
 
 /// A task that a node is charged with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ResidentTask {
-    pub stand: Stand,
+    pub state: ResidentState,
     pub priority: u16,
     charge: u32,
     /// Wall time of its start, in milliseconds since 1970; before the start, of its placement.
     pub since_ms: i64,
     /// Since when it is stopping, by its row, in milliseconds since 1970. 0 if it is not stopping, or only by a plan in
     /// flight.
-    pub leaves_since_ms: i64,
+    pub leaving_since_ms: i64,
 }
 
 /// The charges in use, each stored once, because tasks of one shape take the same.
@@ -91,7 +91,7 @@ impl Charges {
 pub(crate) struct ResidentTasks {
     nodes: BTreeMap<NodeId, BTreeMap<TaskId, ResidentTask>>,
     charges: Charges,
-    rooms: OnceLock<Vec<OnceLock<EvictableCapacity>>>,
+    evictable: OnceLock<Vec<OnceLock<EvictableCapacity>>>,
 }
 
 impl ResidentTasks {
@@ -102,8 +102,9 @@ impl ResidentTasks {
 
     /// Returns true if any task has a priority below `below` or is stopping.
     pub fn any_below(&self, below: u32) -> bool {
-        let may =
-            |resident: &ResidentTask| resident.stand == Stand::Leaves || u32::from(resident.priority) < below;
+        let may = |resident: &ResidentTask| {
+            resident.state == ResidentState::Leaving || u32::from(resident.priority) < below
+        };
         below > 0 && self.nodes.values().flat_map(BTreeMap::values).any(may)
     }
 
@@ -114,21 +115,21 @@ impl ResidentTasks {
 
     /// Adds or replaces a task. Returns true if it is stopping.
     fn put(&mut self, node: NodeId, row: &TaskRow, priority: u32) -> bool {
-        let stand = match row.state {
-            TaskState::Held if row.gang.is_some() && !row.promised => Stand::Gathers,
-            TaskState::Held => Stand::Holds,
-            TaskState::Stopping | TaskState::Releasing => Stand::Leaves,
-            _ => Stand::Runs,
+        let state = match row.state {
+            TaskState::Held if row.gang.is_some() && !row.promised => ResidentState::Gathering,
+            TaskState::Held => ResidentState::Held,
+            TaskState::Stopping | TaskState::Releasing => ResidentState::Leaving,
+            _ => ResidentState::Running,
         };
         let charge = self.charges.acquired(&row.charge.resources);
         let priority = u16::try_from(priority).unwrap_or(u16::MAX);
         let since_ms = row.started_ms.unwrap_or(row.changed_ms);
-        let leaves_since_ms = if stand == Stand::Leaves { row.changed_ms } else { 0 };
-        let resident = ResidentTask { stand, priority, charge, since_ms, leaves_since_ms };
+        let leaving_since_ms = if state == ResidentState::Leaving { row.changed_ms } else { 0 };
+        let resident = ResidentTask { state, priority, charge, since_ms, leaving_since_ms };
         if let Some(before) = self.nodes.entry(node).or_default().insert(row.id, resident) {
             self.charges.released(before.charge);
         }
-        stand == Stand::Leaves
+        state == ResidentState::Leaving
     }
 
     fn removed(&mut self, node: NodeId, task: TaskId) {
@@ -149,21 +150,21 @@ impl ResidentTasks {
 
     /// Drops what depends on the order: nodes were added or removed.
     pub fn order_changed(&mut self) {
-        self.rooms.take();
+        self.evictable.take();
     }
 }
 
 impl NodeTable {
     /// What a node would have free if every task below a level left. Too much if some tasks are not known yet.
-    fn reclaimable(&self, node: u32, level: u32) -> StretchCapacity {
+    fn evictable(&self, node: u32, level: u32) -> StretchCapacity {
         if self.gate(node) != NodeGate::Open {
             return StretchCapacity::default();
         }
-        let kept = |(_, resident): &(TaskId, ResidentTask)| {
-            resident.stand != Stand::Leaves && u32::from(resident.priority) >= level
+        let stays = |(_, resident): &(TaskId, ResidentTask)| {
+            resident.state != ResidentState::Leaving && u32::from(resident.priority) >= level
         };
         let (mut cpu_millis, mut memory_bytes) = (0u64, 0u64);
-        for (_, resident) in self.resident.on(self.id(node)).filter(kept) {
+        for (_, resident) in self.resident.on(self.id(node)).filter(stays) {
             let Some(charge) = self.resident.charge(resident) else { continue };
             cpu_millis = cpu_millis.saturating_add(charge.cpu_millis);
             memory_bytes = memory_bytes.saturating_add(charge.memory_bytes);
@@ -175,44 +176,47 @@ impl NodeTable {
     }
 
     /// Returns true if any node of a stretch could have `asked` free after evictions below a priority.
-    pub fn stretch_reclaimable(&self, stretch: usize, below: u32, asked: StretchCapacity) -> bool {
+    pub fn stretch_could_fit(&self, stretch: usize, below: u32, asked: StretchCapacity) -> bool {
         let stretches = self.order.len().div_ceil(STRETCH);
-        let rooms = self.resident.rooms.get_or_init(|| vec![OnceLock::new(); stretches]);
-        let most = rooms.get(stretch).map(|rooms| rooms.get_or_init(|| self.stretch_rooms(stretch)));
+        let stretches_evictable = self.resident.evictable.get_or_init(|| vec![OnceLock::new(); stretches]);
+        let most = stretches_evictable
+            .get(stretch)
+            .map(|known| known.get_or_init(|| self.stretch_evictable(stretch)));
         let level = LEVELS.iter().position(|&level| below <= level).unwrap_or(LEVELS.len() - 1);
-        most.and_then(|most| most.get(level)).is_some_and(|most| most.holds(asked))
+        most.and_then(|most| most.get(level)).is_some_and(|most| most.covers(asked))
     }
 
-    fn stretch_rooms(&self, stretch: usize) -> EvictableCapacity {
+    fn stretch_evictable(&self, stretch: usize) -> EvictableCapacity {
         let first = stretch * STRETCH;
         let nodes = self.order.get(first..(first + STRETCH).min(self.order.len())).unwrap_or_default();
         LEVELS.map(|level| {
             nodes
                 .iter()
-                .fold(StretchCapacity::default(), |most, &node| most.both_most(self.reclaimable(node, level)))
+                .fold(StretchCapacity::default(), |most, &node| most.both_most(self.evictable(node, level)))
         })
     }
 
     /// Returns true if a node could have `asked` free after evictions below a priority.
-    pub fn node_reclaimable(&self, node: u32, below: u32, asked: StretchCapacity) -> bool {
-        self.reclaimable(node, below).holds(asked)
+    pub fn node_could_fit(&self, node: u32, below: u32, asked: StretchCapacity) -> bool {
+        self.evictable(node, below).covers(asked)
     }
 
     /// Drops the stored maximum of a node's stretch: the node's capacity or its tasks changed.
-    pub fn reclaimable_moved(&mut self, node: u32) {
-        if self.resident.rooms.get().is_none() {
+    pub fn evictable_changed(&mut self, node: u32) {
+        if self.resident.evictable.get().is_none() {
             return;
         }
         let position = self.positions().get(node as usize).copied().unwrap_or(u32::MAX);
-        let rooms = self.resident.rooms.get_mut();
-        if let Some(room) = rooms.and_then(|rooms| rooms.get_mut(position as usize / STRETCH)) {
-            room.take();
+        let stretches_evictable = self.resident.evictable.get_mut();
+        if let Some(known) = stretches_evictable.and_then(|known| known.get_mut(position as usize / STRETCH))
+        {
+            known.take();
         }
     }
 
-    fn resident_moved(&mut self, node: NodeId) {
+    fn resident_changed(&mut self, node: NodeId) {
         if let Some(node) = self.ordinal(node) {
-            self.reclaimable_moved(node);
+            self.evictable_changed(node);
         }
     }
 }
@@ -226,9 +230,9 @@ impl CellTables {
         let Some(node) = row.charged_node() else { return };
         let job = self.jobs.get(&row.id.job).and_then(|entry| entry.row.as_ref());
         let priority = job.map_or(0, |job| job.priority);
-        let leaves = self.nodes.resident.put(node, row, priority);
-        self.nodes.resident_moved(node);
-        if let Some(node) = self.nodes.ordinal(node).filter(|_| leaves) {
+        let leaving = self.nodes.resident.put(node, row, priority);
+        self.nodes.resident_changed(node);
+        if let Some(node) = self.nodes.ordinal(node).filter(|_| leaving) {
             self.events.leaving.push(node);
         }
     }
@@ -236,14 +240,14 @@ impl CellTables {
     /// Removes a task from a node.
     pub(crate) fn resident_removed(&mut self, node: NodeId, task: TaskId) {
         self.nodes.resident.removed(node, task);
-        self.nodes.resident_moved(node);
+        self.nodes.resident_changed(node);
     }
 
     /// Sets the state of a resident task, by a plan in flight.
-    pub(crate) fn resident_assumed(&mut self, node: NodeId, task: TaskId, stand: Stand) {
-        self.nodes.resident.changed(node, task, |resident| resident.stand = stand);
-        self.nodes.resident_moved(node);
-        if let Some(node) = self.nodes.ordinal(node).filter(|_| stand == Stand::Leaves) {
+    pub(crate) fn resident_assumed(&mut self, node: NodeId, task: TaskId, state: ResidentState) {
+        self.nodes.resident.changed(node, task, |resident| resident.state = state);
+        self.nodes.resident_changed(node);
+        if let Some(node) = self.nodes.ordinal(node).filter(|_| state == ResidentState::Leaving) {
             self.events.leaving.push(node);
         }
     }
@@ -257,7 +261,7 @@ impl CellTables {
         let any = !placed.is_empty();
         for (task, node) in placed {
             self.nodes.resident.changed(node, task, |resident| resident.priority = priority);
-            self.nodes.resident_moved(node);
+            self.nodes.resident_changed(node);
         }
         if any {
             self.events.priorities_changed = true;

@@ -23,7 +23,7 @@ pub(crate) enum HardRule {
     /// The anti-affinity at a position of the spec: apart from all selected tasks.
     Apart { term: TermId, position: u16 },
     /// Apart from the tasks of a job whose anti-affinity selects this job. Anti-affinity works both ways.
-    Kept { term: TermId },
+    KeptApart { term: TermId },
     /// The spread at a position: at most `most` tasks more than the emptiest domain has.
     Skew { term: TermId, position: u16, most: u32 },
     /// The spread at a position: at most `most` tasks of the job in a domain.
@@ -35,7 +35,7 @@ impl HardRule {
         match self {
             Self::Near { term, .. }
             | Self::Apart { term, .. }
-            | Self::Kept { term }
+            | Self::KeptApart { term }
             | Self::Skew { term, .. }
             | Self::Cap { term, .. } => term,
         }
@@ -56,7 +56,7 @@ pub(crate) struct JobTerms {
     /// Its own hard rules. `kept_apart` has those of other jobs.
     rules: Vec<HardRule>,
     /// Terms that count the tasks of a job with an anti-affinity to this one.
-    kept: Vec<TermId>,
+    kept_apart: Vec<TermId>,
     /// Its soft affinities.
     pub wishes: Vec<Wish>,
     /// Soft affinities of other jobs to this one. A wish works both ways.
@@ -68,12 +68,12 @@ pub(crate) struct JobTerms {
 impl JobTerms {
     /// Returns true if it has any hard rule. Whether a task fits then depends on more than the node.
     pub fn constrained(&self) -> bool {
-        !self.rules.is_empty() || !self.kept.is_empty()
+        !self.rules.is_empty() || !self.kept_apart.is_empty()
     }
 
     /// Every hard rule, in the order in which filters check them.
     pub fn rules(&self) -> impl Iterator<Item = HardRule> {
-        self.rules.iter().copied().chain(self.kept.iter().map(|&term| HardRule::Kept { term }))
+        self.rules.iter().copied().chain(self.kept_apart.iter().map(|&term| HardRule::KeptApart { term }))
     }
 }
 
@@ -83,7 +83,7 @@ fn identity<'a>(row: &'a JobRow, spec: &'a JobSpec) -> JobIdentity<'a> {
 
 impl CellTables {
     /// Follows a job's new spec: the job leaves the terms of the old one and joins those of the new one.
-    pub(crate) fn terms_renew(&mut self, job: JobId) {
+    pub(crate) fn terms_join(&mut self, job: JobId) {
         self.terms_leave(job);
         let Some(entry) = self.jobs.get(&job) else { return };
         let (Some(row), Some((_, spec))) = (entry.row.clone(), entry.spec.clone()) else { return };
@@ -91,10 +91,10 @@ impl CellTables {
             let Some(entry) = self.jobs.get_mut(&job) else { return };
             (entry.terms.rules, entry.terms.wishes) = rules;
         }
-        for id in self.terms.speaking_of(&row.user) {
+        for id in self.terms.selecting(&row.user) {
             let Some(term) = self.terms.get(id) else { continue };
             if term.key.selects(identity(&row, &spec)) {
-                self.meant(id, job);
+                self.term_selects(id, job);
             }
         }
     }
@@ -107,9 +107,9 @@ impl CellTables {
         }
         let (mut rules, mut wishes) = (Vec::new(), Vec::new());
         for (position, affinity) in (0u16..).zip(&spec.affinity) {
-            let meant = TermKey::meant(affinity, &row.user);
-            let own = meant.selects(identity(row, spec));
-            let term = self.term_acquired(meant, row.id);
+            let key = TermKey::selected(affinity, &row.user);
+            let own = key.selects(identity(row, spec));
+            let term = self.term_acquired(key, row.id);
             match (affinity.kind, affinity.preference) {
                 (AffinityKind::Near, None) => rules.push(HardRule::Near { term, position, own }),
                 (kind, Some(weight)) => {
@@ -143,7 +143,7 @@ impl CellTables {
     /// The number of a term that a job's rules use. A new term counts the tasks that are placed already.
     fn term_acquired(&mut self, key: TermKey, job: JobId) -> TermId {
         let attribute = self.nodes.texts.interned(key.attribute());
-        let of_job = !matches!(key, TermKey::Meant { .. });
+        let of_job = !matches!(key, TermKey::Selected { .. });
         let (id, new) = self.terms.made(key, attribute);
         if let Some(term) = self.terms.get_mut(id) {
             term.users.insert(job);
@@ -152,41 +152,41 @@ impl CellTables {
             self.term_joined(id, job);
         }
         if new {
-            let meant: Vec<JobId> = self.terms.get(id).map_or_else(Vec::new, |term| {
+            let selected: Vec<JobId> = self.terms.get(id).map_or_else(Vec::new, |term| {
                 let others = self.jobs.iter().filter(|(other, _)| **other != job);
-                let means = |(&other, entry): (&JobId, &super::CellJob)| {
+                let selects = |(&other, entry): (&JobId, &super::CellJob)| {
                     let (row, (_, spec)) = (entry.row.as_ref()?, entry.spec.as_ref()?);
                     term.key.selects(identity(row, spec)).then_some(other)
                 };
-                others.filter_map(means).collect()
+                others.filter_map(selects).collect()
             });
-            for other in meant {
-                self.meant(id, other);
+            for other in selected {
+                self.term_selects(id, other);
             }
         }
         id
     }
 
     /// Connects a term with a job that it selects: the term counts the job's tasks, or its tasks stay apart from them.
-    fn meant(&mut self, id: TermId, job: JobId) {
+    fn term_selects(&mut self, id: TermId, job: JobId) {
         let weight = match self.terms.get(id).map(|term| &term.key) {
-            Some(TermKey::Meant { .. }) => return self.term_joined(id, job),
+            Some(TermKey::Selected { .. }) => return self.term_joined(id, job),
             Some(TermKey::Wished { weight, .. }) => Some(*weight),
             _ => None,
         };
         let Some(term) = self.terms.get_mut(id) else { return };
         if let Some(weight) = weight {
             // A job with this very wish has it already.
-            let other = !term.members.contains(&job) && term.kept.insert(job);
+            let other = !term.members.contains(&job) && term.affected.insert(job);
             if let Some(entry) = self.jobs.get_mut(&job).filter(|_| other) {
                 entry.terms.wished.push((id, weight));
                 entry.terms.wished.sort_unstable();
             }
             return;
         }
-        let Some(entry) = self.jobs.get_mut(&job).filter(|_| term.kept.insert(job)) else { return };
-        entry.terms.kept.push(id);
-        entry.terms.kept.sort_unstable();
+        let Some(entry) = self.jobs.get_mut(&job).filter(|_| term.affected.insert(job)) else { return };
+        entry.terms.kept_apart.push(id);
+        entry.terms.kept_apart.sort_unstable();
         self.shapes_set(job);
     }
 
@@ -215,14 +215,14 @@ impl CellTables {
             }
             self.events.term_counted(id);
         }
-        for &id in left.kept.iter().chain(left.wished.iter().map(|(id, _)| id)) {
+        for &id in left.kept_apart.iter().chain(left.wished.iter().map(|(id, _)| id)) {
             if let Some(term) = self.terms.get_mut(id) {
-                term.kept.remove(&job);
+                term.affected.remove(&job);
             }
         }
-        let spoken = left.rules.iter().map(|rule| rule.term()).chain(left.wishes.iter().map(|&(id, _)| id));
-        let spoken: BTreeSet<TermId> = spoken.chain(left.counted).collect();
-        for id in spoken {
+        let used = left.rules.iter().map(|rule| rule.term()).chain(left.wishes.iter().map(|&(id, _)| id));
+        let used: BTreeSet<TermId> = used.chain(left.counted).collect();
+        for id in used {
             let Some(term) = self.terms.get_mut(id) else { continue };
             term.users.remove(&job);
             if term.users.is_empty() {
@@ -238,9 +238,9 @@ impl CellTables {
                 entry.terms.counted.retain(|&known| known != id);
             }
         }
-        for &job in &term.kept {
+        for &job in &term.affected {
             if let Some(entry) = self.jobs.get_mut(&job) {
-                entry.terms.kept.retain(|&known| known != id);
+                entry.terms.kept_apart.retain(|&known| known != id);
                 entry.terms.wished.retain(|&(known, _)| known != id);
             }
             self.shapes_set(job);
@@ -258,7 +258,7 @@ impl CellTables {
         for &job in &term.members {
             let slots = self.jobs.get(&job).into_iter().flat_map(|entry| (0u32..).zip(&entry.tasks));
             let there = |slot: &TaskSlot| {
-                let node = slot.stands_on().and_then(|node| self.nodes.ordinal(node));
+                let node = slot.placed_on().and_then(|node| self.nodes.ordinal(node));
                 node.and_then(|node| self.nodes.attribute(node, term.attribute)) == Some(value)
             };
             for (index, slot) in slots.filter(|(_, slot)| there(slot)) {

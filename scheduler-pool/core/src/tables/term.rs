@@ -17,7 +17,7 @@ pub(crate) type TermId = u32;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum TermKey {
     /// Tasks of the jobs that a selector selects.
-    Meant { attribute: String, selector: Vec<Constraint> },
+    Selected { attribute: String, selector: Vec<Constraint> },
     /// Tasks of the jobs that keep apart from what a selector selects.
     Apart { attribute: String, selector: Vec<Constraint> },
     /// Tasks of the jobs with a soft affinity to what a selector selects. A negative weight means apart.
@@ -27,8 +27,8 @@ pub(crate) enum TermKey {
 }
 
 impl TermKey {
-    pub fn meant(affinity: &Affinity, owner: &Name) -> Self {
-        Self::Meant { attribute: affinity.attribute.clone(), selector: affinity.selector(owner) }
+    pub fn selected(affinity: &Affinity, owner: &Name) -> Self {
+        Self::Selected { attribute: affinity.attribute.clone(), selector: affinity.selector(owner) }
     }
 
     pub fn apart(affinity: &Affinity, owner: &Name) -> Self {
@@ -42,7 +42,7 @@ impl TermKey {
     /// The attribute that names the domains.
     pub fn attribute(&self) -> &str {
         match self {
-            Self::Meant { attribute, .. }
+            Self::Selected { attribute, .. }
             | Self::Apart { attribute, .. }
             | Self::Wished { attribute, .. }
             | Self::Own { attribute, .. } => attribute,
@@ -52,9 +52,9 @@ impl TermKey {
     /// Returns true if its selector selects a job.
     pub fn selects(&self, job: JobIdentity<'_>) -> bool {
         match self {
-            Self::Meant { selector, .. } | Self::Apart { selector, .. } | Self::Wished { selector, .. } => {
-                job_selected(selector, job)
-            }
+            Self::Selected { selector, .. }
+            | Self::Apart { selector, .. }
+            | Self::Wished { selector, .. } => job_selected(selector, job),
             Self::Own { .. } => false,
         }
     }
@@ -62,9 +62,9 @@ impl TermKey {
     /// The users to whose jobs its selector is limited; `None` for all users.
     fn users(&self) -> Option<&[String]> {
         let selector = match self {
-            Self::Meant { selector, .. } | Self::Apart { selector, .. } | Self::Wished { selector, .. } => {
-                selector
-            }
+            Self::Selected { selector, .. }
+            | Self::Apart { selector, .. }
+            | Self::Wished { selector, .. } => selector,
             Self::Own { .. } => return Some(&[]),
         };
         let named =
@@ -84,7 +84,7 @@ pub(crate) struct AffinityTerm {
     /// The jobs that it counts.
     pub(super) members: BTreeSet<JobId>,
     /// Jobs that stay apart from its tasks, or that it wishes near or apart.
-    pub(super) kept: BTreeSet<JobId>,
+    pub(super) affected: BTreeSet<JobId>,
     by_node: BTreeMap<NodeId, u32>,
     by_domain: BTreeMap<u32, u32>,
     /// Tasks in any domain.
@@ -161,7 +161,7 @@ impl Terms {
     }
 
     /// Terms with a selector that could select a user's jobs.
-    pub(super) fn speaking_of(&self, user: &Name) -> Vec<TermId> {
+    pub(super) fn selecting(&self, user: &Name) -> Vec<TermId> {
         let named = self.of_user.get(&Some(user.to_string()));
         let any = self.of_user.get(&None);
         named.into_iter().chain(any).flatten().copied().collect()
@@ -201,7 +201,7 @@ impl Terms {
             attribute,
             users: BTreeSet::new(),
             members: BTreeSet::new(),
-            kept: BTreeSet::new(),
+            affected: BTreeSet::new(),
             by_node: BTreeMap::new(),
             by_domain: BTreeMap::new(),
             total: 0,

@@ -16,7 +16,7 @@ pub(crate) struct Texts {
 /// A text parsed as a number. Integers compare exactly, others as floating point.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Number {
-    whole: Option<i64>,
+    integer: Option<i64>,
     float: f64,
 }
 
@@ -25,12 +25,12 @@ impl Number {
     pub fn parsed(text: &str) -> Option<Self> {
         let text = text.trim();
         let float: f64 = text.parse().ok().filter(|float: &f64| float.is_finite())?;
-        Some(Self { whole: text.parse().ok(), float })
+        Some(Self { integer: text.parse().ok(), float })
     }
 
     /// Compares two numbers.
     pub fn compared(self, other: Self) -> Ordering {
-        match (self.whole, other.whole) {
+        match (self.integer, other.integer) {
             (Some(left), Some(right)) => left.cmp(&right),
             _ => self.float.partial_cmp(&other.float).unwrap_or(Ordering::Equal),
         }

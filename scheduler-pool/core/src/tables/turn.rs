@@ -46,12 +46,12 @@ impl CellTables {
     }
 
     /// Counts a task that became placed, or that no longer is.
-    pub(super) fn usage_moved(&mut self, task: TaskId, stood: bool, stands: bool) {
-        if stood == stands || !self.settings.queueing.policy.shares() {
+    pub(super) fn usage_moved(&mut self, task: TaskId, before: bool, after: bool) {
+        if before == after || !self.settings.queueing.policy.shares() {
             return;
         }
         let Some(entry) = self.jobs.get(&task.job) else { return };
         let (Some(turn), Some((_, spec))) = (&entry.turn, &entry.spec) else { return };
-        self.usage.counted(turn, spec.resources_for(task.index), 1, stands);
+        self.usage.counted(turn, spec.resources_for(task.index), 1, after);
     }
 }

@@ -89,7 +89,7 @@ impl Cell {
             world.node_put(row);
         }
         let snapshot = Snapshot::new(CellSettings { profile, ..world.settings.clone() });
-        let start_offset = StartOffset { part, parts, ..StartOffset::whole(PLAN_SEED) };
+        let start_offset = StartOffset { part, parts, ..StartOffset::undivided(PLAN_SEED) };
         Self { world, snapshot, cache: PlanCache::default(), start_offset, jobs: 0, lost: false }
     }
 
@@ -181,7 +181,7 @@ fn jobs_of_one_shape_are_planned_as_one_class() {
         cell.happens(&Step::Jobs(0, 40, 1));
         let counters = cell.planned();
         assert_eq!(counters.classes, 1);
-        made += counters.bases_made;
+        made += counters.searches_begun;
         if batch > 0 {
             scored += counters.nodes_scored;
             placed += 40;
@@ -199,7 +199,7 @@ fn a_measurement_is_followed_and_voids_no_search() {
     let mut made = 0;
     for round in 0..8 {
         cell.happens(&Step::Jobs(0, 8, 1));
-        made += cell.planned().bases_made;
+        made += cell.planned().searches_begun;
         let cpu_millis = [4_000, 0, 2_000][round % 3];
         let measured = Some(LoadMeasured { cpu_millis, ..LoadMeasured::default() });
         cell.happens(&Step::NodesLoaded(round as u64 % 2 * 160, 160, measured));

@@ -118,7 +118,8 @@ fn what_is_installed_later_counts_in_the_next_plan() {
     let mut cache = PlanCache::default();
     let mut where_to = |snapshot: &mut Snapshot, now_ms: i64| {
         let queue = snapshot.pending(&|_| true, now_ms, usize::MAX);
-        let plan = plan_from(snapshot.tables(), &queue, now_ms, StartOffset::whole(PLAN_SEED), &mut cache);
+        let plan =
+            plan_from(snapshot.tables(), &queue, now_ms, StartOffset::undivided(PLAN_SEED), &mut cache);
         plan.placements[0].node
     };
     assert_eq!(where_to(&mut snapshot, world.now_ms), node(0, 4, 4).id);
@@ -214,14 +215,14 @@ fn small_changes_of_what_a_node_has_leave_what_is_kept_of_searches_in_force() {
         world.journal_apply(&mut snapshot);
         let queue = snapshot.pending(&|_| true, world.now_ms, usize::MAX);
         let plan =
-            plan_from(snapshot.tables(), &queue, world.now_ms, StartOffset::whole(PLAN_SEED), &mut cache);
+            plan_from(snapshot.tables(), &queue, world.now_ms, StartOffset::undivided(PLAN_SEED), &mut cache);
         world.commit(&plan);
         world.journal_apply(&mut snapshot);
         counters.push(plan.counters);
     }
-    assert_eq!((counters[0].bases_made, counters[0].nodes_examined), (1, 51));
+    assert_eq!((counters[0].searches_begun, counters[0].nodes_examined), (1, 51));
     for after in &counters[1..] {
-        assert_eq!((after.bases_made, after.bases_kept), (0, 1), "{after:?}");
+        assert_eq!((after.searches_begun, after.searches_reused), (0, 1), "{after:?}");
         assert!(after.nodes_examined <= 4, "only what has changed is looked at again: {after:?}");
     }
 }

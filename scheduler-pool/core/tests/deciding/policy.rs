@@ -478,7 +478,7 @@ proptest! {
             }
             let queue = snapshot.pending(&|_| true, world.now_ms, usize::MAX);
             let fresh = plan(snapshot.tables(), &queue, world.now_ms, PLAN_SEED);
-            let cached = plan_from(snapshot.tables(), &queue, world.now_ms, StartOffset::whole(PLAN_SEED), &mut cache);
+            let cached = plan_from(snapshot.tables(), &queue, world.now_ms, StartOffset::undivided(PLAN_SEED), &mut cache);
             prop_assert_eq!(&cached.placements, &fresh.placements);
             snapshot.remember(&cached, world.now_ms);
             world.commit(&cached);

@@ -10,15 +10,15 @@ use borough_model::{Delta, JobId, JobSpec, Name, NodeAlloc, NodeId, NodeRow, Req
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::{WAYS, Ways};
+use super::{GROUP_SCAN, GroupScan};
 use crate::{CellSettings, PLAN_SEED, Plan, ScoringProfile, Snapshot, plan};
 
 thread_local! {
-    static WAYS_HERE: Cell<Ways> = const { Cell::new(WAYS) };
+    static GROUP_SCAN_HERE: Cell<GroupScan> = const { Cell::new(GROUP_SCAN) };
 }
 
-pub(super) fn ways() -> Ways {
-    WAYS_HERE.get()
+pub(super) fn group_scan() -> GroupScan {
+    GROUP_SCAN_HERE.get()
 }
 
 const NODES: u64 = 60;
@@ -119,8 +119,8 @@ fn committed(snapshot: &mut Snapshot, planned: &Plan) {
 }
 
 /// Plans batch after batch until nothing more is placed.
-fn planned(jobs: &[Wanted], profile: &str, batch: usize, ways: Ways) -> Vec<Plan> {
-    WAYS_HERE.set(ways);
+fn planned(jobs: &[Wanted], profile: &str, batch: usize, group_scan: GroupScan) -> Vec<Plan> {
+    GROUP_SCAN_HERE.set(group_scan);
     let mut snapshot =
         Snapshot::new(CellSettings::of_cell(Vec::new(), profile, ("", Vec::new()), (0, false)));
     for number in 0..NODES {
@@ -156,8 +156,8 @@ proptest! {
         jobs in proptest::collection::vec(wanted(), 1..6), batch in select(vec![7usize, 64, 1_000]),
         profile in select(ScoringProfile::names()),
     ) {
-        let asked = planned(&jobs, profile, batch, Ways { few: u32::MAX, forgets: true });
-        let ordered = planned(&jobs, profile, batch, Ways { few: 0, forgets: false });
+        let asked = planned(&jobs, profile, batch, GroupScan { few_groups: u32::MAX, rescans: true });
+        let ordered = planned(&jobs, profile, batch, GroupScan { few_groups: 0, rescans: false });
         prop_assert_eq!(asked, ordered);
     }
 }

@@ -90,7 +90,7 @@ fn filter_of_rule(rule: HardRule, requirement: &Requirement, tables: &CellTables
         HardRule::Near { position, .. } | HardRule::Apart { position, .. } => {
             FilterStep::Affinity { affinity: spec.affinity.get(usize::from(position))?.clone() }
         }
-        HardRule::Kept { .. } => FilterStep::Kept { attribute: attribute()? },
+        HardRule::KeptApart { .. } => FilterStep::Kept { attribute: attribute()? },
         HardRule::Skew { most, .. } => {
             FilterStep::Spread { attribute: attribute()?, max_skew: Some(most), tasks_max: None }
         }
