@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 
 /// The modules of the scheduler's core, the lowest first: each imports only those above it in this list.
-const CORE_LAYERS: [&str; 19] = [
+const CORE_LAYERS: [&str; 20] = [
     // Identities and the policies of queues and scores.
     "batch_size",
+    "count",
     "queueing",
     "seed",
     "profile",

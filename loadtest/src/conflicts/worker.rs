@@ -78,7 +78,7 @@ impl ModelPool {
             ModelWorker {
                 view,
                 queue: OpenQueue { shard: part, ..OpenQueue::default() },
-                start_offset: StartOffset { part, parts, ..StartOffset::whole(PLAN_SEED) },
+                start_offset: StartOffset { part, parts, ..StartOffset::undivided(PLAN_SEED) },
                 batch_size: BatchSize::new(BATCH_TASKS_MAX),
                 cursor: 0,
                 collisions: 0,

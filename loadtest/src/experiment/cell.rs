@@ -115,7 +115,7 @@ impl ExperimentCell {
             counters: PlanCounters::default(),
             decisions: 0,
             cache: PlanCache::default(),
-            start_offset: StartOffset { beyond: nodes.len(), ..StartOffset::whole(seed) },
+            start_offset: StartOffset { beyond: nodes.len(), ..StartOffset::undivided(seed) },
             user: Name::new("owner")?,
             jobs: 0,
         })

@@ -10,7 +10,7 @@
 //!
 //! | layer | modules |
 //! |---|---|
-//! | identities and policies | `queueing`, `seed`, `profile`, `settings` |
+//! | counts, identities and policies | `count`, `queueing`, `seed`, `profile`, `settings` |
 //! | the cell: nodes, jobs, tasks; what has changed in them | `tables` |
 //! | what a plan has taken so far | `overlay`, `node_order` |
 //! | what a node says to a task | `filter`, `census`, `scoring` |
@@ -22,6 +22,7 @@
 mod backlog;
 mod batch_size;
 mod census;
+mod count;
 mod dry_run;
 mod explain;
 mod filter;

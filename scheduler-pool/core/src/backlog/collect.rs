@@ -10,6 +10,7 @@ use borough_model::{JobId, Resources, TaskId};
 
 use super::open::{OpenJobs, OpenKey};
 use super::unschedulable::UnschedulableShapes;
+use crate::count::CountChange;
 use crate::plan::{PendingClass, PendingGang, PendingQueue, PendingTask};
 use crate::preempt::PreemptionScope;
 use crate::queueing::{Shares, Turn};
@@ -257,7 +258,7 @@ impl<'a> Collector<'a> {
             self.queue.gangs.truncate(gangs);
             return true;
         }
-        shares.given(turn, &asked);
+        shares.change(turn, &asked, CountChange::Add);
         false
     }
 

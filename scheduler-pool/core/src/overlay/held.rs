@@ -3,6 +3,7 @@
 use borough_model::{Resources, TaskId};
 
 use super::PlanOverlay;
+use crate::count::CountChange;
 use crate::queueing::{Claim, Turn};
 
 impl PlanOverlay<'_> {
@@ -12,10 +13,10 @@ impl PlanOverlay<'_> {
     }
 
     /// Adds what a task holds to the shares, or removes it.
-    pub fn held_moved(&mut self, task: TaskId, more: bool) {
+    pub fn held_change(&mut self, task: TaskId, change: CountChange) {
         let Some(mut shares) = self.shares.take() else { return };
         if let Some((turn, resources)) = self.held_by(task) {
-            shares.moved(turn, resources, more);
+            shares.change(turn, resources, change);
         }
         self.shares = Some(shares);
     }

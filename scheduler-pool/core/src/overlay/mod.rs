@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use borough_model::JobId;
 use smallvec::SmallVec;
 
+use crate::count::CountChange;
 use crate::queueing::Shares;
 use crate::tables::{CellTables, HardRule, NodeTable, TermId};
 pub(crate) use places::Places;
@@ -71,7 +72,7 @@ impl DomainCounts {
         self.domains_of.first_key_value().map_or(0, |(&least, _)| least)
     }
 
-    fn moved(&mut self, value: u32, more: bool) {
+    fn change(&mut self, value: u32, change: CountChange) {
         let Some(count) = self.counts.get_mut(&value) else { return };
         if let Some(domains) = self.domains_of.get_mut(count) {
             *domains -= 1;
@@ -79,7 +80,7 @@ impl DomainCounts {
                 self.domains_of.remove(count);
             }
         }
-        *count = if more { *count + 1 } else { count.saturating_sub(1) };
+        *count = change.tasks(*count, 1);
         *self.domains_of.entry(*count).or_default() += 1;
     }
 }
@@ -155,8 +156,11 @@ impl<'a> PlanOverlay<'a> {
     }
 
     /// Adds a task of a job on a node to the terms that count it, or removes it.
-    pub fn counted(&mut self, job: JobId, node: u32, more: bool) {
-        self.counted_by(job, node, more, true);
+    pub fn count(&mut self, job: JobId, node: u32, change: CountChange) {
+        self.count_moving(job, node, change, |overlay, id, value| match change {
+            CountChange::Add => overlay.moments.firsts += u64::from(overlay.term_count(id, value) == 1),
+            CountChange::Remove => overlay.moments.falls += 1,
+        });
     }
 
     /// Returns true if any rule of the cell counts a job's tasks.
@@ -165,25 +169,32 @@ impl<'a> PlanOverlay<'a> {
     }
 
     /// The same for a trial: the caller takes it back before any rule is checked for another task.
-    pub fn supposed_counted(&mut self, job: JobId, node: u32, more: bool) {
-        self.counted_by(job, node, more, false);
+    pub fn trial_count(&mut self, job: JobId, node: u32, change: CountChange) {
+        self.count_moving(job, node, change, |_, _, _| {});
     }
 
-    fn counted_by(&mut self, job: JobId, node: u32, more: bool, lasting: bool) {
+    /// Changes the counts of a job's terms in the domains of a node, and reports each changed count.
+    fn count_moving(
+        &mut self,
+        job: JobId,
+        node: u32,
+        change: CountChange,
+        report: impl Fn(&mut Self, TermId, u32),
+    ) {
         let Some(entry) = self.tables.jobs.get(&job) else { return };
         for &id in &entry.terms.counted {
             let Some(term) = self.tables.terms.get(id) else { continue };
             let Some(value) = self.nodes.attribute(node, term.attribute) else { continue };
-            let by = if more { 1 } else { -1 };
+            let by = match change {
+                CountChange::Add => 1,
+                CountChange::Remove => -1,
+            };
             *self.totals.entry(id).or_default() += by;
             *self.terms.entry((id, value)).or_default() += by;
-            if lasting {
-                self.moments.firsts += u64::from(more && self.term_count(id, value) == 1);
-                self.moments.falls += u64::from(!more);
-            }
+            report(self, id, value);
             if let Some(counts) = self.domain_counts.get_mut().get_mut(&id) {
                 let least = counts.least();
-                counts.moved(value, more);
+                counts.change(value, change);
                 self.moments.rises += u64::from(counts.least() > least);
             }
         }
@@ -256,12 +267,21 @@ impl<'a> PlanOverlay<'a> {
         }
     }
 
-    /// Frees an amount of a node for a trial, or takes it again. The node's version stays.
-    pub fn supposed_free(&mut self, node: u32, demand: &[(usize, u64)], free: bool) {
+    /// Frees an amount of a node for a trial. The node's version stays.
+    pub fn trial_free(&mut self, node: u32, demand: &[(usize, u64)]) {
+        self.trial_change(node, demand, u64::wrapping_sub);
+    }
+
+    /// Takes the amount of a trial again.
+    pub fn trial_take(&mut self, node: u32, demand: &[(usize, u64)]) {
+        self.trial_change(node, demand, u64::wrapping_add);
+    }
+
+    fn trial_change(&mut self, node: u32, demand: &[(usize, u64)], change: fn(u64, u64) -> u64) {
         let Some(touched) = self.touched_made(node) else { return };
         for &(dimension, amount) in demand {
             let Some(used) = touched.used.get_mut(dimension) else { continue };
-            *used = if free { used.wrapping_sub(amount) } else { used.wrapping_add(amount) };
+            *used = change(*used, amount);
         }
     }
 

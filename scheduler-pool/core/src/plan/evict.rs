@@ -10,6 +10,7 @@ use super::charge::charge_on;
 use super::domain_set::DomainSetId;
 use super::token::{TermToken, dependencies, tokens};
 use super::{PendingClass, PendingTask, PlannedPlacement, Planner, placement_new};
+use crate::count::CountChange;
 use crate::filter::{Requirement, ports_given};
 use crate::overlay::PlanOverlay;
 use crate::preempt::{
@@ -178,7 +179,7 @@ impl Planner<'_, '_> {
         let victims: Option<Vec<Victim>> =
             offer.victims.iter().map(|removal| victim(tables, removal, evicted)).collect();
         let victims = victims?;
-        victims.iter().for_each(|victim| self.overlays.victim_counted(victim, node, false));
+        victims.iter().for_each(|victim| self.overlays.victim_counted(victim, node, CountChange::Remove));
         evictions.added(node, &victims);
         let overlay = &mut self.overlays.current;
         let reclaims = victims.iter().any(|victim| victim.reclaimed);
@@ -187,7 +188,7 @@ impl Planner<'_, '_> {
         let dependencies = dependencies(overlay, requirement, node, &mut self.dependencies, evictions);
         let constrained = !terms.is_empty() || !requirement.rules.rules.is_empty();
         overlay.taken(node, &demand, &numbers);
-        self.overlays.task_counted(pending.task, node, true);
+        self.overlays.task_counted(pending.task, node, CountChange::Add);
         let job = self.searches.search_key(pending.class, None)?.job;
         self.searches.task_added(job, node);
         self.rules_eased(&victims);

@@ -10,6 +10,7 @@ use super::domain_set::DomainSetId;
 use super::refusal::Refusal;
 use super::{GangCause, PendingGang, PendingTask, PlannedPlacement, Planner};
 use crate::census::NodeCensus;
+use crate::count::CountChange;
 use crate::filter::Requirement;
 use crate::preempt::{PreemptionScope, VICTIMS_MAX};
 
@@ -209,10 +210,10 @@ impl Planner<'_, '_> {
         let Some(search_key) = self.searches.search_key(pending.class, domain_set) else { return };
         let demand = Requirement::of_resources(&placement.charge, &self.input.tables.nodes).demand;
         self.overlays.current.returned(node, &demand, &numbers);
-        self.overlays.task_counted(placement.task, node, false);
+        self.overlays.task_counted(placement.task, node, CountChange::Remove);
         self.preemptions.evictions.removed(&placement.victims);
         for victim in &placement.victims {
-            self.overlays.victim_counted(victim, node, true);
+            self.overlays.victim_counted(victim, node, CountChange::Add);
         }
         self.searches.task_removed(search_key.job, node);
     }

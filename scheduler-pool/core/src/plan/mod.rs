@@ -29,6 +29,7 @@ use borough_model::task::{Placement as TaskPlacement, PortAssignment, TaskEvent}
 use borough_model::{GangId, Incarnation, JobId, NodeAlloc, NodeId, Resources, TaskId};
 
 use crate::census::NodeCensus;
+use crate::count::CountChange;
 use crate::filter::ports_given;
 use crate::node_order::StartOffset;
 use crate::overlay::PlanOverlay;
@@ -216,15 +217,15 @@ struct PlanOverlays<'a> {
 
 impl PlanOverlays<'_> {
     /// Counts a task that gets its place, or loses it.
-    fn task_counted(&mut self, task: TaskId, node: u32, more: bool) {
-        self.current.counted(task.job, node, more);
-        self.current.held_moved(task, more);
+    fn task_counted(&mut self, task: TaskId, node: u32, change: CountChange) {
+        self.current.count(task.job, node, change);
+        self.current.held_change(task, change);
     }
 
     /// Counts a victim that leaves its place, or gets it back.
-    fn victim_counted(&mut self, victim: &Victim, node: u32, more: bool) {
-        self.task_counted(victim.task, node, more);
-        self.without_placements.counted(victim.task.job, node, more);
+    fn victim_counted(&mut self, victim: &Victim, node: u32, change: CountChange) {
+        self.task_counted(victim.task, node, change);
+        self.without_placements.count(victim.task.job, node, change);
     }
 }
 
@@ -310,7 +311,7 @@ impl Planner<'_, '_> {
         let (charge, demand) = charge_on(overlay, requirement, asked, node)?;
         let constrained = !requirement.rules.rules.is_empty() || !terms.is_empty();
         overlay.taken(node, &demand, &numbers);
-        self.overlays.task_counted(pending.task, node, true);
+        self.overlays.task_counted(pending.task, node, CountChange::Add);
         if !search_key.domains_alike {
             self.searches.task_added(search_key.job, node);
         }

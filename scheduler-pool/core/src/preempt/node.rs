@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::removal::{guarantees_kept, part_of_node};
 use super::{Evictions, HypotheticalRemoval, PreemptionCost, PreemptionRequest, leaving, with_removed};
+use crate::count::CountChange;
 use crate::filter::{copies, fits, refusals_fixed};
 use crate::overlay::PlanOverlay;
 use crate::tables::{ResidentState, ResidentTask, StretchCapacity};
@@ -163,9 +164,9 @@ pub(crate) fn offer_of(
     evictions.examined += (lower.len() + later.len() + at_once.len()) as u64 + 1;
     let ordered = sparing_order(overlay, evictions, node, ask.now_ms, lower);
     let going: SmallVec<[&HypotheticalRemoval; 8]> = later.iter().chain(&at_once).collect();
-    going.iter().for_each(|removal| removal.suppose(overlay, node, true));
+    going.iter().for_each(|removal| removal.remove(overlay, node));
     let victims = victims(overlay, ask, node, ordered);
-    going.iter().for_each(|removal| removal.suppose(overlay, node, false));
+    going.iter().for_each(|removal| removal.restore(overlay, node));
     let Some(victims) = victims else {
         return if protected { NodeAnswer::Protected } else { NodeAnswer::Never };
     };
@@ -219,20 +220,20 @@ fn fewest_victims(
     node: u32,
     ordered: &[HypotheticalRemoval],
 ) -> Option<Vec<HypotheticalRemoval>> {
-    ordered.iter().for_each(|removal| removal.suppose_counted(overlay, node, true));
+    ordered.iter().for_each(|removal| removal.remove_counted(overlay, node));
     if !fits(overlay, ask.requirement, node, ask.now_ms) {
-        ordered.iter().for_each(|removal| removal.suppose_counted(overlay, node, false));
+        ordered.iter().for_each(|removal| removal.restore_counted(overlay, node));
         return None;
     }
     let mut victims = Vec::new();
     for removal in ordered {
-        removal.suppose_counted(overlay, node, false);
+        removal.restore_counted(overlay, node);
         if !fits(overlay, ask.requirement, node, ask.now_ms) {
-            removal.suppose_counted(overlay, node, true);
+            removal.remove_counted(overlay, node);
             victims.push(removal.clone());
         }
     }
-    victims.iter().for_each(|removal: &HypotheticalRemoval| removal.suppose_counted(overlay, node, false));
+    victims.iter().for_each(|removal: &HypotheticalRemoval| removal.restore_counted(overlay, node));
     Some(victims)
 }
 
@@ -249,9 +250,9 @@ fn held(
         return true;
     }
     let removals: SmallVec<[&HypotheticalRemoval; 8]> = at_once.iter().chain(victims).collect();
-    victims.iter().for_each(|removal| overlay.supposed_counted(removal.task.job, node, false));
+    victims.iter().for_each(|removal| overlay.trial_count(removal.task.job, node, CountChange::Remove));
     let now =
         with_removed(overlay, node, &removals, |overlay| fits(overlay, ask.requirement, node, ask.now_ms));
-    victims.iter().for_each(|removal| overlay.supposed_counted(removal.task.job, node, true));
+    victims.iter().for_each(|removal| overlay.trial_count(removal.task.job, node, CountChange::Add));
     !now
 }

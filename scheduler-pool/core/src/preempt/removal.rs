@@ -5,9 +5,10 @@ use borough_model::{JobId, TaskId};
 use smallvec::SmallVec;
 
 use super::Evictions;
+use crate::count::CountChange;
 use crate::filter::Requirement;
 use crate::overlay::PlanOverlay;
-use crate::queueing::{Claim, Given};
+use crate::queueing::{Claim, SharedVictim};
 use crate::tables::{ResidentState, ResidentTask};
 
 type Demand = SmallVec<[(usize, u64); 6]>;
@@ -40,15 +41,26 @@ impl HypotheticalRemoval {
         self.demand.iter().find(|&&(known, _)| known == dimension).map_or(0, |&(_, amount)| amount)
     }
 
-    /// Supposes it away, or back.
-    pub fn suppose(&self, overlay: &mut PlanOverlay<'_>, node: u32, away: bool) {
-        overlay.supposed_free(node, &self.demand, away);
+    /// Takes it off its node on trial.
+    pub fn remove(&self, overlay: &mut PlanOverlay<'_>, node: u32) {
+        overlay.trial_free(node, &self.demand);
+    }
+
+    /// Puts it back.
+    pub fn restore(&self, overlay: &mut PlanOverlay<'_>, node: u32) {
+        overlay.trial_take(node, &self.demand);
     }
 
     /// As [`Self::remove`], and takes it out of the terms that count it.
-    pub fn suppose_counted(&self, overlay: &mut PlanOverlay<'_>, node: u32, away: bool) {
-        self.suppose(overlay, node, away);
-        overlay.supposed_counted(self.task.job, node, !away);
+    pub fn remove_counted(&self, overlay: &mut PlanOverlay<'_>, node: u32) {
+        self.remove(overlay, node);
+        overlay.trial_count(self.task.job, node, CountChange::Remove);
+    }
+
+    /// As [`Self::restore`], and puts it back into the terms that count it.
+    pub fn restore_counted(&self, overlay: &mut PlanOverlay<'_>, node: u32) {
+        self.restore(overlay, node);
+        overlay.trial_count(self.task.job, node, CountChange::Add);
     }
 }
 
@@ -95,9 +107,9 @@ pub(crate) fn with_removed<'a, T>(
     removals: &[&HypotheticalRemoval],
     ask: impl FnOnce(&PlanOverlay<'a>) -> T,
 ) -> T {
-    removals.iter().for_each(|removal| removal.suppose(overlay, node, true));
+    removals.iter().for_each(|removal| removal.remove(overlay, node));
     let answer = ask(overlay);
-    removals.iter().for_each(|removal| removal.suppose(overlay, node, false));
+    removals.iter().for_each(|removal| removal.restore(overlay, node));
     answer
 }
 
@@ -116,10 +128,10 @@ pub(super) fn guarantees_kept(
     claim: &Claim,
     victims: &[HypotheticalRemoval],
 ) -> bool {
-    let given = |victim: &HypotheticalRemoval| -> Option<Given<'_>> {
+    let shared = |victim: &HypotheticalRemoval| {
         let (turn, resources) = overlay.held_by(victim.task)?;
-        Some((turn, resources, victim.claimed.is_some()))
+        Some(SharedVictim { turn, resources, claimed: victim.claimed.is_some() })
     };
-    let given: Vec<Given<'_>> = victims.iter().filter_map(given).collect();
-    overlay.shares.as_ref().is_some_and(|shares| shares.guarantees_kept(claim, &given))
+    let victims: Vec<SharedVictim<'_>> = victims.iter().filter_map(shared).collect();
+    overlay.shares.as_ref().is_some_and(|shares| shares.guarantees_kept(claim, &victims))
 }

@@ -36,9 +36,16 @@ impl Claim {
     }
 }
 
-/// Somebody who would give way: with whom it takes turns, what it has, and whether it is claimed from its queue, or gives way
-/// to a higher priority.
-pub(crate) type Given<'a> = (&'a Turn, &'a Resources, bool);
+/// A victim, as shares count it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SharedVictim<'a> {
+    /// Its user or queue.
+    pub turn: &'a Turn,
+    /// The resources that it holds.
+    pub resources: &'a Resources,
+    /// True if a queue claims it. False if it is evicted for a higher priority.
+    pub claimed: bool,
+}
 
 /// A queue with a guarantee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,10 +111,10 @@ impl Shares {
     }
 
     /// Returns true if all victims can go together: each queue from which something is claimed keeps its guarantee.
-    pub fn guarantees_kept(&self, claim: &Claim, given: &[Given<'_>]) -> bool {
+    pub fn guarantees_kept(&self, claim: &Claim, victims: &[SharedVictim<'_>]) -> bool {
         let mut less: BTreeMap<usize, Amounts> = BTreeMap::new();
         let mut claimed = Vec::new();
-        for &(turn, resources, is_claimed) in given {
+        for &SharedVictim { turn, resources, claimed: is_claimed } in victims {
             let amounts = self.totals.amounts(resources);
             let Some(&leaf) = self.places.get(turn) else { continue };
             for place in self.path(leaf) {

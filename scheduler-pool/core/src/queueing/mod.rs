@@ -6,7 +6,7 @@ mod policy;
 mod share;
 mod usage;
 
-pub(crate) use claim::{Claim, Given, Guaranteed};
+pub(crate) use claim::{Claim, Guaranteed, SharedVictim};
 pub(crate) use policy::Turn;
 pub use policy::{Queueing, QueueingError, QueueingPolicy};
 pub(crate) use share::Shares;

@@ -9,6 +9,7 @@ use borough_model::queue::SHARE_WHOLE;
 
 use super::policy::{Queueing, QueueingPolicy, Turn};
 use super::usage::{Amounts, CellTotals, Usage, WHOLE};
+use crate::count::CountChange;
 
 /// The order among siblings, the smallest first. Those below their guarantee come first, by the part of it that they
 /// have. The others follow, by their share over their weight. Chance breaks ties.
@@ -91,7 +92,7 @@ impl Shares {
         }
         for (turn, held) in usage.all() {
             let place = shares.place(queueing, turn, &chance);
-            shares.held_moved(place, held, true);
+            shares.held_change(place, held, CountChange::Add);
         }
         shares
     }
@@ -184,25 +185,20 @@ impl Shares {
         }
     }
 
-    /// Adds a placement to the shares of a user or queue and of its ancestors.
-    pub fn given(&mut self, turn: &Turn, resources: &Resources) {
-        self.moved(turn, resources, true);
-    }
-
-    /// Somebody has so much more, or less.
-    pub fn moved(&mut self, turn: &Turn, resources: &Resources, more: bool) {
+    /// Changes what a user or queue holds, and so the shares of its ancestors.
+    pub fn change(&mut self, turn: &Turn, resources: &Resources, change: CountChange) {
         let Some(&place) = self.places.get(turn) else { return };
-        self.held_moved(place, resources, more);
+        self.held_change(place, resources, change);
     }
 
-    fn held_moved(&mut self, place: usize, resources: &Resources, more: bool) {
+    fn held_change(&mut self, place: usize, resources: &Resources, change: CountChange) {
         let amounts = self.totals.amounts(resources);
         let mut at = Some(place);
         while let Some(place) = at {
             let Some(branch) = self.branches.get_mut(place) else { return };
-            match more {
-                true => amounts_add(&mut branch.held, &amounts),
-                false => amounts_take(&mut branch.held, &amounts),
+            match change {
+                CountChange::Add => amounts_add(&mut branch.held, &amounts),
+                CountChange::Remove => amounts_take(&mut branch.held, &amounts),
             }
             at = branch.parent;
             let Some(before) = branch.rank else { continue };

@@ -6,6 +6,8 @@ use borough_model::Resources;
 use smallvec::SmallVec;
 
 use super::policy::Turn;
+use crate::count::CountChange;
+
 /// Processor time, memory and disk; kinds of device follow.
 const FIXED: usize = 3;
 
@@ -52,8 +54,8 @@ impl CellTotals {
 pub(crate) struct Usage(BTreeMap<Turn, Resources>);
 
 impl Usage {
-    /// Counts tasks that ask for `resources` each, or no longer.
-    pub fn counted(&mut self, turn: &Turn, resources: &Resources, tasks: u32, more: bool) {
+    /// Adds or removes tasks that ask for `resources` each.
+    pub fn counted(&mut self, turn: &Turn, resources: &Resources, tasks: u32, change: CountChange) {
         if tasks == 0 {
             return;
         }
@@ -61,10 +63,7 @@ impl Usage {
             self.0.insert(turn.clone(), Resources::default());
         }
         let Some(held) = self.0.get_mut(turn) else { return };
-        let changed = |held: u64, amount: u64| {
-            let amount = amount.saturating_mul(u64::from(tasks));
-            if more { held.saturating_add(amount) } else { held.saturating_sub(amount) }
-        };
+        let changed = |held: u64, amount: u64| change.amount(held, amount.saturating_mul(u64::from(tasks)));
         held.cpu_millis = changed(held.cpu_millis, resources.cpu_millis);
         held.memory_bytes = changed(held.memory_bytes, resources.memory_bytes);
         held.disk_bytes = changed(held.disk_bytes, resources.disk_bytes);

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use borough_model::task::task_transition;
 use borough_model::{JobId, NodeId, Resources, TaskId, TaskRow, TaskState};
 
+use crate::count::CountChange;
 use crate::filter::Requirement;
 use crate::plan::{Plan, PlannedPlacement};
 use crate::preempt::Victim;
@@ -86,9 +87,10 @@ impl Assumptions {
         let slot = tables.jobs.get(&job).and_then(|entry| entry.task(index)).cloned();
         let Some((slot, node)) = slot.and_then(|slot| Some((slot.clone(), slot.node?))) else { return };
         let state = if victim.holds { TaskState::Pending } else { TaskState::Stopping };
-        match victim.holds {
-            true => tables.resident_removed(node, victim.task),
-            false => tables.resident_assumed(node, victim.task, ResidentState::Leaving),
+        if victim.holds {
+            tables.resident_removed(node, victim.task);
+        } else {
+            tables.resident_assumed(node, victim.task, ResidentState::Leaving);
         }
         tables.slot_set(victim.task, TaskSlot { state: Some(state), evicted: true, ..slot });
         if victim.holds {
@@ -108,12 +110,12 @@ impl Assumptions {
         let taken = before.row.as_deref().filter(|_| victim.holds);
         let taken = taken.map(|row| AssumedPlacement::of_row(row, node, &tables.nodes));
         if let Some(taken) = &taken {
-            charge(tables, taken, false);
+            charge(tables, taken, CountChange::Remove);
         }
-        let state = if victim.holds { ResidentState::Held } else { ResidentState::Leaving };
-        match state {
-            ResidentState::Held => tables.resident_removed(node, victim.task),
-            state => tables.resident_assumed(node, victim.task, state),
+        if victim.holds {
+            tables.resident_removed(node, victim.task);
+        } else {
+            tables.resident_assumed(node, victim.task, ResidentState::Leaving);
         }
         let state = if victim.holds { TaskState::Pending } else { TaskState::Stopping };
         let slot = TaskSlot { state: Some(state), assumed: true, evicted: true, ..before.clone() };
@@ -142,7 +144,7 @@ impl Assumptions {
     fn gone_retaken(&mut self, tables: &mut CellTables, taken: Option<AssumedPlacement>) {
         let Some(taken) = taken else { return };
         if tables.nodes.ordinal(taken.node).map(|node| tables.nodes.epoch(node)) == Some(taken.epoch) {
-            charge(tables, &taken, true);
+            charge(tables, &taken, CountChange::Add);
         }
     }
 
@@ -173,7 +175,7 @@ impl Assumptions {
             ports: placement.ports.iter().map(|port| port.number).collect(),
             promised: placement.held,
         };
-        charge(tables, &taken, true);
+        charge(tables, &taken, CountChange::Add);
         self.placed.insert(placement.task, taken);
     }
 
@@ -209,21 +211,21 @@ impl Assumptions {
         let Some(taken) = self.placed.remove(&task) else { return };
         let epoch = tables.nodes.ordinal(taken.node).map(|node| tables.nodes.epoch(node));
         if charged != Some(taken.node) && epoch == Some(taken.epoch) {
-            charge(tables, &taken, false);
+            charge(tables, &taken, CountChange::Remove);
         }
     }
 }
 
 /// Charges a node with a placement, or releases the charge.
-fn charge(tables: &mut CellTables, taken: &AssumedPlacement, more: bool) {
+fn charge(tables: &mut CellTables, taken: &AssumedPlacement, change: CountChange) {
     let Some(node) = tables.nodes.ordinal(taken.node) else { return };
     let demand = Requirement::of_resources(&taken.resources, &tables.nodes).demand;
-    tables.nodes.charge(node, &demand, &taken.ports, more);
+    tables.nodes.charge(node, &demand, &taken.ports, change);
     if taken.promised {
-        tables.nodes.promised_moved(node, &taken.resources, more);
+        tables.nodes.promised_moved(node, &taken.resources, change);
     }
     tables.events.changed = true;
-    if !more {
+    if change == CountChange::Remove {
         tables.events.node_freed(node);
     }
 }

@@ -31,16 +31,19 @@ impl NodeChanges {
     }
 
     /// Records a change of a node that lets nothing more fit.
-    pub fn moved(&mut self, node: u32, freed: bool) {
+    pub fn changed(&mut self, node: u32) {
         if let Some(moved) = self.moved.get_mut(node as usize) {
             *moved = moved.wrapping_add(1);
         }
-        if freed {
-            self.freed_total += 1;
-            self.freed.push_back(node);
-            if self.freed.len() > FREED_MAX {
-                self.freed.pop_front();
-            }
+    }
+
+    /// Records a change of a node after which more may fit than before.
+    pub fn freed(&mut self, node: u32) {
+        self.changed(node);
+        self.freed_total += 1;
+        self.freed.push_back(node);
+        if self.freed.len() > FREED_MAX {
+            self.freed.pop_front();
         }
     }
 }

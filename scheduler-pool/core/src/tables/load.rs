@@ -37,7 +37,7 @@ impl NodeTable {
             return false;
         };
         *known = (load.revision, load.measured);
-        self.changes.moved(node, false);
+        self.changes.changed(node);
         true
     }
 }

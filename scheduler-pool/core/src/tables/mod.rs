@@ -42,6 +42,7 @@ pub(crate) use text::{Number, Texts};
 pub(crate) use topology::DomainSlot;
 pub use view::{SnapshotNode, SnapshotTask};
 
+use crate::count::CountChange;
 use crate::queueing::Usage;
 use crate::settings::CellSettings;
 
@@ -199,13 +200,13 @@ impl CellTables {
     }
 
     fn spec_set(&mut self, job: JobId, version: u32, spec: Arc<JobSpec>) {
-        self.usage_of_job(job, false);
+        self.usage_of_job(job, CountChange::Remove);
         let Some(entry) = self.jobs.get_mut(&job) else { return };
         entry.turn = Some(self.settings.queueing.turn_of(&spec.user, spec.queue.as_deref()));
         entry.spreads = !CellJob::spread_of(&spec, &self.settings.failure_domains).is_empty();
         entry.spec = Some((version, spec));
         entry.placed_recount();
-        self.usage_of_job(job, true);
+        self.usage_of_job(job, CountChange::Add);
         self.terms_join(job);
         self.shapes_set(job);
     }
@@ -249,7 +250,7 @@ impl CellTables {
     /// Removes a job with its tasks.
     pub fn job_remove(&mut self, job: JobId) -> DeltaApplied {
         self.terms_leave(job);
-        self.usage_of_job(job, false);
+        self.usage_of_job(job, CountChange::Remove);
         let Some(entry) = self.jobs.remove(&job) else { return DeltaApplied::Ignored };
         self.closed_total -= entry.closed_total();
         for (index, slot) in (0..).zip(&entry.tasks) {
@@ -301,7 +302,7 @@ impl CellTables {
         let before = entry.slot_set(task.index, slot);
         self.closed_total = self.closed_total + entry.closed_total() - closed_before;
         self.terms_counted(task.job, before.placed_on(), placed_after);
-        self.usage_moved(task, before.placed_on().is_some(), placed_after.is_some());
+        self.usage_moved(task, before.placed_on(), placed_after);
         self.events.task_changed(task.job);
         Some(before)
     }

@@ -17,6 +17,7 @@ use super::space::PortSpaces;
 use super::taint::Taints;
 use super::text::Texts;
 use super::topology::DomainSlot;
+use crate::count::CountChange;
 use crate::settings::Overcommit;
 
 /// Processor, memory, disk, disk rate, network rate. Devices follow, one column per kind.
@@ -101,6 +102,23 @@ fn amount_set(columns: &mut [Vec<u64>], dimension: usize, node: u32, amount: u64
     }
     if let Some(entry) = column.get_mut(index) {
         *entry = amount;
+    }
+}
+
+/// Sets every dimension of a node: the fixed ones, and its devices.
+fn amounts_set(
+    columns: &mut [Vec<u64>],
+    kinds: &[String],
+    node: u32,
+    fixed: [u64; DIMENSIONS_FIXED],
+    devices: &Resources,
+) {
+    for (dimension, &amount) in fixed.iter().enumerate() {
+        amount_set(columns, dimension, node, amount);
+    }
+    for (kind, name) in kinds.iter().enumerate() {
+        let amount = devices.device_millis.get(name).copied().unwrap_or(0);
+        amount_set(columns, DIMENSIONS_FIXED + kind, node, amount);
     }
 }
 
@@ -288,12 +306,12 @@ impl NodeTable {
         }
         let taints = self.taints.set_interned(&row.taints);
         self.taint_set_put(node, taints);
-        self.amounts_set(node, limit_amounts(&row.capacity, overcommit), &row.capacity, true);
+        self.limits_set(node, &row.capacity, overcommit);
         self.cards_put(node, &row.cards);
         self.domains_put(node, row);
         self.free_changed(node, free);
         self.evictable_changed(node);
-        self.changes.moved(node, true);
+        self.changes.freed(node);
         Some(node)
     }
 
@@ -314,18 +332,19 @@ impl NodeTable {
         interned.into_boxed_slice()
     }
 
-    fn amounts_set(&mut self, node: u32, fixed: [u64; DIMENSIONS_FIXED], devices: &Resources, limits: bool) {
+    fn limits_set(&mut self, node: u32, capacity: &Resources, overcommit: &Overcommit) {
+        self.kinds_interned(capacity);
+        amounts_set(&mut self.limits, &self.kinds, node, limit_amounts(capacity, overcommit), capacity);
+    }
+
+    fn used_set(&mut self, node: u32, used: &Resources) {
+        self.kinds_interned(used);
+        amounts_set(&mut self.used, &self.kinds, node, fixed_amounts(used), used);
+    }
+
+    fn kinds_interned(&mut self, devices: &Resources) {
         for kind in devices.device_millis.keys() {
             self.kind_interned(kind);
-        }
-        let kinds = &self.kinds;
-        let columns = if limits { &mut self.limits } else { &mut self.used };
-        for (dimension, &amount) in fixed.iter().enumerate() {
-            amount_set(columns, dimension, node, amount);
-        }
-        for (kind, name) in kinds.iter().enumerate() {
-            let amount = devices.device_millis.get(name).copied().unwrap_or(0);
-            amount_set(columns, DIMENSIONS_FIXED + kind, node, amount);
         }
     }
 
@@ -363,17 +382,23 @@ impl NodeTable {
         ports.used.extend(alloc.ports.iter().copied());
         ports.cooling.clear();
         ports.cooling.extend(alloc.ports_cooling.iter().map(|(&port, &until)| (port, until)));
-        self.amounts_set(node, fixed_amounts(&taken), &taken, false);
+        self.used_set(node, &taken);
         self.free_changed(node, free);
-        self.changes.moved(node, freed);
+        if freed {
+            self.changes.freed(node);
+        } else {
+            self.changes.changed(node);
+        }
         Some((node, freed))
     }
 
     /// Changes how much of a node's charge is promised and not used yet.
-    pub fn promised_moved(&mut self, node: u32, resources: &Resources, more: bool) {
+    pub fn promised_moved(&mut self, node: u32, resources: &Resources, change: CountChange) {
         let promised = self.promised.entry(node).or_default();
-        let moved =
-            if more { resources_add(promised, resources) } else { resources_sub(promised, resources) };
+        let moved = match change {
+            CountChange::Add => resources_add(promised, resources),
+            CountChange::Remove => resources_sub(promised, resources),
+        };
         if let Ok(moved) = moved {
             *promised = moved;
         }
@@ -396,24 +421,26 @@ impl NodeTable {
     }
 
     /// Charges a node with a task, or releases the charge. The epoch stays as it is.
-    pub fn charge(&mut self, node: u32, demand: &[(usize, u64)], ports: &[u16], taken: bool) {
+    pub fn charge(&mut self, node: u32, demand: &[(usize, u64)], ports: &[u16], change: CountChange) {
         let index = node as usize;
         let free = self.free(node);
         for &(dimension, amount) in demand {
             let used = self.used(dimension, node);
-            let used = if taken { used.saturating_add(amount) } else { used.saturating_sub(amount) };
-            amount_set(&mut self.used, dimension, node, used);
+            amount_set(&mut self.used, dimension, node, change.amount(used, amount));
         }
         self.free_changed(node, free);
-        self.changes.moved(node, !taken);
+        match change {
+            CountChange::Add => self.changes.changed(node),
+            CountChange::Remove => self.changes.freed(node),
+        }
         if let Some(tasks) = self.tasks.get_mut(index) {
-            *tasks = if taken { tasks.saturating_add(1) } else { tasks.saturating_sub(1) };
+            *tasks = change.tasks(*tasks, 1);
         }
         let Some(known) = self.ports.get_mut(index) else { return };
         for &port in ports {
-            match (known.used.binary_search(&port), taken) {
-                (Err(position), true) => known.used.insert(position, port),
-                (Ok(position), false) => drop(known.used.remove(position)),
+            match (known.used.binary_search(&port), change) {
+                (Err(position), CountChange::Add) => known.used.insert(position, port),
+                (Ok(position), CountChange::Remove) => drop(known.used.remove(position)),
                 _ => {}
             }
         }

@@ -9,6 +9,7 @@ use borough_model::{JobId, JobRow, JobSpec, NodeId, TaskId, TaskState};
 
 use super::term::{AffinityTerm, TermId, TermKey};
 use super::{CellTables, TaskSlot};
+use crate::count::CountChange;
 
 /// One hard rule, by the term that it is checked against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -195,7 +196,7 @@ impl CellTables {
         let Some(term) = self.terms.get_mut(id) else { return };
         let Some(entry) = self.jobs.get_mut(&job).filter(|_| term.members.insert(job)) else { return };
         for node in entry.tasks.iter().filter(|slot| slot.placed()).filter_map(|slot| slot.node) {
-            term.node_counted(&self.nodes, node, true, 1);
+            term.node_counted(&self.nodes, node, CountChange::Add, 1);
         }
         entry.terms.counted.push(id);
         self.events.term_counted(id);
@@ -211,7 +212,7 @@ impl CellTables {
             let Some(term) = self.terms.get_mut(id) else { continue };
             term.members.remove(&job);
             for &node in &resident {
-                term.node_counted(&self.nodes, node, false, 1);
+                term.node_counted(&self.nodes, node, CountChange::Remove, 1);
             }
             self.events.term_counted(id);
         }
@@ -281,10 +282,10 @@ impl CellTables {
         for &id in &entry.terms.counted {
             let Some(term) = self.terms.get_mut(id) else { continue };
             if let Some(node) = before {
-                term.node_counted(&self.nodes, node, false, 1);
+                term.node_counted(&self.nodes, node, CountChange::Remove, 1);
             }
             if let Some(node) = after {
-                term.node_counted(&self.nodes, node, true, 1);
+                term.node_counted(&self.nodes, node, CountChange::Add, 1);
             }
             self.events.term_counted(id);
         }

@@ -9,6 +9,7 @@ use borough_model::job::{
 use borough_model::{JobId, Name, NodeId};
 
 use super::node::NodeTable;
+use crate::count::CountChange;
 
 /// The number of a term.
 pub(crate) type TermId = u32;
@@ -71,6 +72,14 @@ impl TermKey {
             |one: &&Constraint| one.attribute == LABEL_JOB_USER && one.operator == ConstraintOperator::In;
         selector.iter().find(named).map(|one| one.values.as_slice())
     }
+
+    /// The keys of [`Terms::of_user`] for this term.
+    fn limited_to(&self) -> Vec<Option<String>> {
+        match self.users() {
+            None => vec![None],
+            Some(users) => users.iter().cloned().map(Some).collect(),
+        }
+    }
 }
 
 /// A term in use.
@@ -103,40 +112,45 @@ impl AffinityTerm {
     }
 
     /// Adds tasks on a node, or removes them.
-    pub fn node_counted(&mut self, nodes: &NodeTable, node: NodeId, more: bool, by: u32) {
-        count_moved(&mut self.by_node, node, more, by);
+    pub fn node_counted(&mut self, nodes: &NodeTable, node: NodeId, change: CountChange, by: u32) {
+        count_moved(&mut self.by_node, node, change, by);
         let domain = nodes.ordinal(node).and_then(|node| nodes.attribute(node, self.attribute));
         if let Some(domain) = domain {
-            self.domain_counted(domain, more, by);
+            self.domain_counted(domain, change, by);
         }
     }
 
-    fn domain_counted(&mut self, domain: u32, more: bool, by: u32) {
-        count_moved(&mut self.by_domain, domain, more, by);
-        self.total = if more { self.total.saturating_add(by) } else { self.total.saturating_sub(by) };
+    fn domain_counted(&mut self, domain: u32, change: CountChange, by: u32) {
+        count_moved(&mut self.by_domain, domain, change, by);
+        self.total = change.tasks(self.total, by);
     }
 
     /// Moves a node's tasks to another domain. Returns true if any count changed.
     fn node_moved(&mut self, node: NodeId, before: Option<u32>, after: Option<u32>) -> bool {
         let Some(&count) = self.by_node.get(&node).filter(|_| before != after) else { return false };
         if let Some(before) = before {
-            self.domain_counted(before, false, count);
+            self.domain_counted(before, CountChange::Remove, count);
         }
         if let Some(after) = after {
-            self.domain_counted(after, true, count);
+            self.domain_counted(after, CountChange::Add, count);
         }
         true
     }
 }
 
-fn count_moved<K: Ord>(counts: &mut BTreeMap<K, u32>, at: K, more: bool, by: u32) {
-    if more {
-        let count = counts.entry(at).or_default();
-        *count = count.saturating_add(by);
-    } else if let Some(count) = counts.get_mut(&at) {
-        *count = count.saturating_sub(by);
-        if *count == 0 {
-            counts.remove(&at);
+/// Changes the count of a key. Counts of zero have no entry.
+fn count_moved<K: Ord>(counts: &mut BTreeMap<K, u32>, at: K, change: CountChange, by: u32) {
+    match change {
+        CountChange::Add => {
+            let count = counts.entry(at).or_default();
+            *count = count.saturating_add(by);
+        }
+        CountChange::Remove => {
+            let Some(count) = counts.get_mut(&at) else { return };
+            *count = count.saturating_sub(by);
+            if *count == 0 {
+                counts.remove(&at);
+            }
         }
     }
 }
@@ -167,18 +181,17 @@ impl Terms {
         named.into_iter().chain(any).flatten().copied().collect()
     }
 
-    fn listed(&mut self, key: &TermKey, id: TermId, listed: bool) {
-        let users: Vec<Option<String>> = match key.users() {
-            None => vec![None],
-            Some(users) => users.iter().cloned().map(Some).collect(),
-        };
-        for user in users {
-            let ids = self.of_user.entry(user.clone()).or_default();
-            if listed {
-                ids.insert(id);
-            } else {
-                ids.remove(&id);
-            }
+    /// Lists a term under the users to whose jobs it is limited.
+    fn listed(&mut self, key: &TermKey, id: TermId) {
+        for user in key.limited_to() {
+            self.of_user.entry(user).or_default().insert(id);
+        }
+    }
+
+    fn unlisted(&mut self, key: &TermKey, id: TermId) {
+        for user in key.limited_to() {
+            let Some(ids) = self.of_user.get_mut(&user) else { continue };
+            ids.remove(&id);
             if ids.is_empty() {
                 self.of_user.remove(&user);
             }
@@ -194,7 +207,7 @@ impl Terms {
             self.terms.push(None);
             u32::try_from(self.terms.len() - 1).unwrap_or(u32::MAX)
         });
-        self.listed(&key, id, true);
+        self.listed(&key, id);
         self.numbers.insert(key.clone(), id);
         let term = AffinityTerm {
             key,
@@ -215,7 +228,7 @@ impl Terms {
     pub(super) fn dropped(&mut self, id: TermId) -> Option<AffinityTerm> {
         let term = self.terms.get_mut(id as usize)?.take()?;
         self.numbers.remove(&term.key);
-        self.listed(&term.key, id, false);
+        self.unlisted(&term.key, id);
         self.vacant.push(id);
         Some(term)
     }

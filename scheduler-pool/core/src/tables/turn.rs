@@ -1,9 +1,10 @@
 //! What users or queues hold of a cell, updated as tasks come and go. Counted only if the queueing policy goes by
 //! shares.
 
-use borough_model::{JobId, TaskId};
+use borough_model::{JobId, NodeId, TaskId};
 
 use super::{CellTables, NodeGate, NodeTable};
+use crate::count::CountChange;
 use crate::queueing::{CellTotals, Shares, Turn};
 use crate::seed::turn_chance;
 
@@ -27,7 +28,7 @@ impl CellTables {
     }
 
     /// Adds what all placed tasks of a job hold, or removes it.
-    pub(super) fn usage_of_job(&mut self, job: JobId, more: bool) {
+    pub(super) fn usage_of_job(&mut self, job: JobId, change: CountChange) {
         if !self.settings.queueing.policy.shares() {
             return;
         }
@@ -39,19 +40,24 @@ impl CellTables {
             if std::ptr::eq(resources, &spec.task.resources) {
                 alike += 1;
             } else {
-                self.usage.counted(turn, resources, 1, more);
+                self.usage.counted(turn, resources, 1, change);
             }
         }
-        self.usage.counted(turn, &spec.task.resources, alike, more);
+        self.usage.counted(turn, &spec.task.resources, alike, change);
     }
 
     /// Counts a task that became placed, or that no longer is.
-    pub(super) fn usage_moved(&mut self, task: TaskId, before: bool, after: bool) {
-        if before == after || !self.settings.queueing.policy.shares() {
+    pub(super) fn usage_moved(&mut self, task: TaskId, before: Option<NodeId>, after: Option<NodeId>) {
+        let change = match (before, after) {
+            (None, Some(_)) => CountChange::Add,
+            (Some(_), None) => CountChange::Remove,
+            _ => return,
+        };
+        if !self.settings.queueing.policy.shares() {
             return;
         }
         let Some(entry) = self.jobs.get(&task.job) else { return };
         let (Some(turn), Some((_, spec))) = (&entry.turn, &entry.spec) else { return };
-        self.usage.counted(turn, spec.resources_for(task.index), 1, after);
+        self.usage.counted(turn, spec.resources_for(task.index), 1, change);
     }
 }
