@@ -4,6 +4,8 @@
 //! cargo run -p borough-client --example endpoints -- 127.0.0.1:7400 TOKEN_FILE ann hello
 //! ```
 
+#![expect(clippy::print_stdout, reason = "an example shows what it finds")]
+
 use std::collections::BTreeMap;
 
 use borough_client::{Client, ClientConfig, ClientToken, EndpointItem};
@@ -30,7 +32,7 @@ impl Table {
             EndpointItem::Bookmark(_) => {}
             // Keep the last table in use until the snapshot that follows.
             EndpointItem::Resync(why) => {
-                eprintln!("resync: {why}");
+                println!("resync: {why}");
                 return false;
             }
         }

@@ -5,6 +5,8 @@
 //! cargo run -p borough-client --example submit -- 127.0.0.1:7400 TOKEN_FILE
 //! ```
 
+#![expect(clippy::print_stdout, reason = "an example shows what it finds")]
+
 use std::time::Duration;
 
 use borough_client::{Client, ClientConfig, ClientError, ClientToken, JobRef};

@@ -218,7 +218,8 @@ fn file_path(path: &str) -> String {
         let (name, index) = segment.split_at(segment.find('[').unwrap_or(segment.len()));
         let field = known.into_iter().flat_map(fields_flat).find(|field| field.stored == name);
         let by_hand = RENAMED.iter().find(|(stored, _)| *stored == name).map(|(_, file)| *file);
-        let file = field.map(|field| field.file).or(by_hand.filter(|_| !named.is_empty())).unwrap_or(name);
+        let file =
+            field.map(|field| field.file).or_else(|| by_hand.filter(|_| !named.is_empty())).unwrap_or(name);
         named.push(format!("{file}{index}"));
         known = field.and_then(|field| field.inner);
     }
