@@ -174,12 +174,16 @@ impl CellContext {
         loop {
             match settings_read(self).await {
                 Ok(meta) => {
-                    return CellSettings::of_cell(
-                        meta.failure_domains,
-                        &meta.profile,
-                        (&meta.queueing, meta.queues),
-                        (meta.fresh_start_ms.unwrap_or_default(), meta.reclaim.unwrap_or_default()),
-                    );
+                    return CellSettings {
+                        fresh_start_ms: meta.fresh_start_ms.unwrap_or_default(),
+                        reclaim: meta.reclaim.unwrap_or_default(),
+                        ..CellSettings::of_cell(
+                            meta.failure_domains,
+                            &meta.profile,
+                            &meta.queueing,
+                            meta.queues,
+                        )
+                    };
                 }
                 Err(error) => tracing::warn!(cell = %self.name, %error, "the cell's settings cannot be read"),
             }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use borough_model::{RequestId, TaskId};
 use borough_scheduler::{BatchStamp, CellView, batch_of_plan};
-use borough_scheduler_core::{BatchSize, OpenQueue, PLAN_SEED, StartOffset, plan_from};
+use borough_scheduler_core::{BatchOutcome, BatchSize, OpenQueue, PLAN_SEED, StartOffset, plan_from};
 use borough_store::keys::LeaseKey;
 use borough_store::placement::{PlacementBatch, placement_losers, placement_survivors};
 
@@ -219,7 +219,8 @@ impl ModelPool {
             if placed > 0 {
                 worker.collisions = 0;
             }
-            worker.batch_size.committed(flight.planned, lost, flight.more);
+            let planned = flight.planned;
+            worker.batch_size.committed(BatchOutcome { planned, lost, more_waiting: flight.more });
         }
         self.happens(at_s, number, Next::Round);
     }

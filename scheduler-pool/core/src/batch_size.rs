@@ -12,6 +12,17 @@ const FULL: usize = 1000;
 /// The part of the old heat that one batch leaves, in eighths.
 const HEAT_KEPT: usize = 7;
 
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchOutcome {
+    /// The tasks that the plan placed.
+    pub planned: usize,
+    /// Those that lost their commit.
+    pub lost: usize,
+    /// True if more tasks wait than the batch had.
+    pub more_waiting: bool,
+}
+
 /// The batch size of one worker, and how many candidates its searches collect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchSize {
@@ -43,13 +54,14 @@ impl BatchSize {
         self.heat
     }
 
-    /// A batch of `planned` tasks was committed but for `lost` of them; `more`: others wait still.
-    pub fn committed(&mut self, planned: usize, lost: usize, more: bool) {
+    /// Adapts to the outcome of a batch.
+    pub fn committed(&mut self, outcome: BatchOutcome) {
+        let BatchOutcome { planned, lost, more_waiting } = outcome;
         let share = (lost.min(planned) * FULL).checked_div(planned).unwrap_or(0);
         self.heat = (self.heat * HEAT_KEPT + share) / (HEAT_KEPT + 1);
         if share * 4 >= FULL {
             self.batch = (self.batch / 2).max(BATCH_MIN).min(self.batch_max);
-        } else if lost == 0 && more {
+        } else if lost == 0 && more_waiting {
             self.batch = (self.batch + self.batch / 8 + 1).min(self.batch_max);
         }
     }
@@ -68,8 +80,8 @@ mod tests {
             batches in prop::collection::vec((0..3000usize, 0..3000usize, any::<bool>()), 0..200),
         ) {
             let mut batch_size = BatchSize::new(max);
-            for (planned, lost, more) in batches {
-                batch_size.committed(planned, lost, more);
+            for (planned, lost, more_waiting) in batches {
+                batch_size.committed(BatchOutcome { planned, lost, more_waiting });
                 prop_assert!((1..=max).contains(&batch_size.batch()) && batch_size.batch() >= BATCH_MIN.min(max));
                 prop_assert!((BEYOND.0..=BEYOND.1).contains(&batch_size.beyond()));
             }
@@ -103,7 +115,7 @@ mod tests {
             let mut batch_size = BatchSize::new(1024);
             let adapted = rate(lost_per_ms, |planned, lost| {
                 if planned > 0 {
-                    batch_size.committed(planned, lost, true);
+                    batch_size.committed(BatchOutcome { planned, lost, more_waiting: true });
                 }
                 batch_size.batch()
             });
@@ -114,9 +126,10 @@ mod tests {
     #[test]
     fn candidates_grow_with_conflicts_and_fall_again() {
         let mut batch_size = BatchSize::new(1024);
-        (0..30).for_each(|_| batch_size.committed(100, 60, true));
+        let outcome = |lost| BatchOutcome { planned: 100, lost, more_waiting: true };
+        (0..30).for_each(|_| batch_size.committed(outcome(60)));
         assert!(batch_size.beyond() > 200 && batch_size.batch() == BATCH_MIN, "{batch_size:?}");
-        (0..60).for_each(|_| batch_size.committed(100, 0, true));
+        (0..60).for_each(|_| batch_size.committed(outcome(0)));
         assert!(batch_size.beyond() < 60 && batch_size.batch() == 1024, "{batch_size:?}");
     }
 }

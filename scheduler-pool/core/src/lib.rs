@@ -40,7 +40,7 @@ mod snapshot;
 mod tables;
 
 pub use backlog::{OpenQueue, PendingReason};
-pub use batch_size::BatchSize;
+pub use batch_size::{BatchOutcome, BatchSize};
 pub use dry_run::{DryRun, DryRunTask, dry_run};
 pub use explain::{
     Ahead, EvictionReport, Explanation, FilterLoss, FilterStep, NearestFit, VictimReport, WaitReason,

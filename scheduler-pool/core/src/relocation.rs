@@ -53,9 +53,10 @@ impl Relocation {
         }
         let Some(before) = leave(&mut self.trial, task) else { return false };
         let gang = self.trial.tables().jobs.get(&job).is_some_and(|entry| entry.gang_need() > 0);
-        let queue = match gang {
-            true => gang_queue(self.trial.tables(), job, self.now_ms),
-            false => task_queue(self.trial.tables(), task),
+        let queue = if gang {
+            gang_queue(self.trial.tables(), job, self.now_ms)
+        } else {
+            task_queue(self.trial.tables(), task)
         };
         let outcome = queue.map(|queue| plan(self.trial.tables(), &queue, self.now_ms, PLAN_SEED));
         let placed = outcome.filter(|plan| plan.placements.iter().any(|placement| placement.task == task));

@@ -66,17 +66,17 @@ impl CellSettings {
         i64::try_from(self.fresh_start_ms).unwrap_or(i64::MAX)
     }
 
-    /// The settings of a cell as the store has them. An unknown profile or queueing policy becomes the default one,
+    /// The settings of a cell by the names that the store has. The caller adds the bounds of preemption. An unknown profile or queueing policy becomes the default one,
     /// because a newer release may know more of them.
     pub fn of_cell(
         failure_domains: Vec<String>,
         profile: &str,
-        (queueing, queues): (&str, Vec<QueueSpec>),
-        (fresh_start_ms, reclaim): (u64, bool),
+        queueing: &str,
+        queues: Vec<QueueSpec>,
     ) -> Self {
         let profile = profile.parse().unwrap_or_default();
         let queueing = Queueing { queues, ..queueing.parse().unwrap_or_default() };
-        Self { failure_domains, profile, queueing, fresh_start_ms, reclaim, ..Self::default() }
+        Self { failure_domains, profile, queueing, ..Self::default() }
     }
 }
 
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_cell_is_filled_by_the_profile_it_names() {
-        let profile = |name| CellSettings::of_cell(Vec::new(), name, ("", Vec::new()), (0, false)).profile;
+        let profile = |name| CellSettings::of_cell(Vec::new(), name, "", Vec::new()).profile;
         assert_eq!(profile("worst-fit"), ScoringProfile::WORST_FIT);
         assert_eq!(profile("swarm-spread"), ScoringProfile::SWARM_SPREAD);
         assert_eq!(profile("from-the-future"), ScoringProfile::BEST_FIT);

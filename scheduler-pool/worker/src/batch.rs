@@ -91,7 +91,8 @@ pub fn batch_of_plan(
             .cloned()
             .unwrap_or_else(|| TaskRow::never_placed(placement.task));
         let gang = placement.gang.map(|gang| (gang_id(stamp.id, gang), GANG_EPOCH));
-        let event = member_event(placement, gang, placement.gang.is_some_and(|gang| waiting.contains(&gang)));
+        let waits = placement.gang.is_some_and(|gang| waiting.contains(&gang));
+        let event = if waits { waiting_event(placement, gang) } else { placement.event(gang) };
         match task_transition(&before, &event, stamp.at_ms) {
             Ok(transition) => {
                 batch.evictions.extend(evicted);
@@ -170,10 +171,10 @@ fn gangs_waiting(placements: &[Planned]) -> BTreeSet<u32> {
     placements.iter().filter(|placement| placement.held).filter_map(|placement| placement.gang).collect()
 }
 
-/// The event of a placed task. `waits` is for a member of a gang that starts only when all have their share.
-pub fn member_event(placement: &Planned, gang: Option<(GangId, u64)>, waits: bool) -> TaskEvent {
+/// The event of a placed member of a gang that waits for its victims: it holds its share until all members have theirs.
+fn waiting_event(placement: &Planned, gang: Option<(GangId, u64)>) -> TaskEvent {
     match placement.event(gang) {
-        TaskEvent::Place(member) if waits => TaskEvent::Hold(member),
+        TaskEvent::Place(member) => TaskEvent::Hold(member),
         event => event,
     }
 }

@@ -40,28 +40,29 @@ enum ShardMove {
     Leave,
 }
 
-/// Decides about one shard. `silent` is for how long its state has been the same, by the worker's own clock.
-///
-/// A worker takes its own shard at once if it is free. It takes others' shards only if nothing has changed there for
-/// the length of a lease: their owners go first.
-fn shard_move(
-    own: bool,
+/// One shard, as a worker sees it.
+#[derive(Clone, Copy, Debug)]
+struct ShardView<'a> {
+    /// True if it is the shard that this worker prefers.
+    preferred: bool,
+    /// True if this worker holds it.
     mine: bool,
-    state: &LeaseState,
-    generation: u64,
+    state: &'a LeaseState,
+    /// How long its state has been the same, by the worker's own clock.
     silent: Duration,
-    lease: Duration,
-) -> ShardMove {
-    let held = state.is_held(generation);
-    let duration = match held {
-        true => Duration::from_millis(state.row.duration_ms),
-        false => lease,
-    };
-    match (mine, held) {
-        (true, _) => ShardMove::Renew,
-        (false, false) if own => ShardMove::Claim,
-        (false, _) if silent >= duration => ShardMove::Claim,
-        (false, _) => ShardMove::Leave,
+}
+
+/// Decides about one shard. A worker takes its preferred shard at once if it is free. It takes another shard only after
+/// nothing has changed there for the length of a lease, so that its owner goes first.
+fn shard_move(shard: ShardView<'_>, generation: u64, lease: Duration) -> ShardMove {
+    let held = shard.state.is_held(generation);
+    let duration = if held { Duration::from_millis(shard.state.row.duration_ms) } else { lease };
+    if shard.mine {
+        ShardMove::Renew
+    } else if (shard.preferred && !held) || shard.silent >= duration {
+        ShardMove::Claim
+    } else {
+        ShardMove::Leave
     }
 }
 
@@ -163,8 +164,9 @@ impl SchedulerShards {
             let state = states.get(&key).cloned().unwrap_or_default();
             let silence = self.silences.entry(key.clone()).or_default();
             let silent = silence.observe(now, state.clone(), self.lease);
-            let (own, mine) = (key.shard == self.place, self.held.contains_key(&key));
-            match shard_move(own, mine, &state, self.generation, silent, self.lease) {
+            let (preferred, mine) = (key.shard == self.place, self.held.contains_key(&key));
+            let shard = ShardView { preferred, mine, state: &state, silent };
+            match shard_move(shard, self.generation, self.lease) {
                 ShardMove::Renew if renew => self.renew(db, &key, &status(&queue)).await?,
                 ShardMove::Renew | ShardMove::Leave => {}
                 ShardMove::Claim => self.claim(db, &key, state, silent).await?,
@@ -290,8 +292,9 @@ mod tests {
         LeaseState { row, beat: LeaseBeat { epoch: 3, beat: 9 } }
     }
 
-    fn decide(own: bool, mine: bool, state: &LeaseState, silent_ms: u64) -> ShardMove {
-        shard_move(own, mine, state, 1, Duration::from_millis(silent_ms), LEASE)
+    fn decide(preferred: bool, mine: bool, state: &LeaseState, silent_ms: u64) -> ShardMove {
+        let silent = Duration::from_millis(silent_ms);
+        shard_move(ShardView { preferred, mine, state, silent }, 1, LEASE)
     }
 
     #[test]

@@ -8,7 +8,7 @@ use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, Idempotency, Version};
 use borough_model::{Delta, JobId, JobRow, Name, RequestId, TaskId, TaskRow};
 use borough_scheduler_core::{
-    BatchSize, CellSettings, OpenQueue, PLAN_SEED, PendingReason, StartOffset, plan_from,
+    BatchOutcome, BatchSize, CellSettings, OpenQueue, PLAN_SEED, PendingReason, StartOffset, plan_from,
 };
 use borough_store::cell::{GateOpen, cell_meta_read};
 use borough_store::journal::{CHUNK_ROWS, Cursor, JournalShare, Listed, cell_list_chunked};
@@ -164,9 +164,11 @@ impl Worker {
             cell_meta_read(&tx, space).await
         });
         let meta = meta.await?;
-        let queueing = (meta.queueing.as_str(), meta.queues);
-        let evictions = (meta.fresh_start_ms.unwrap_or_default(), meta.reclaim.unwrap_or_default());
-        let settings = CellSettings::of_cell(meta.failure_domains, &meta.profile, queueing, evictions);
+        let settings = CellSettings {
+            fresh_start_ms: meta.fresh_start_ms.unwrap_or_default(),
+            reclaim: meta.reclaim.unwrap_or_default(),
+            ..CellSettings::of_cell(meta.failure_domains, &meta.profile, &meta.queueing, meta.queues)
+        };
         let mut view = CellView::new(settings, self.config.shards);
         // A job is planned only with its spec, so its row waits for it.
         let mut jobs: BTreeMap<JobId, JobRow> = BTreeMap::new();
@@ -303,7 +305,8 @@ impl Worker {
         let tasks = batch.placements.len();
         if tasks > 0 {
             let placed = self.commit(batch, gate, &running).await?;
-            self.batch_size.committed(tasks, tasks - placed, queue.more);
+            let outcome = BatchOutcome { planned: tasks, lost: tasks - placed, more_waiting: queue.more };
+            self.batch_size.committed(outcome);
         }
         for gang in large {
             if self.gather(held, &gang).await? == 0 {

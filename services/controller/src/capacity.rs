@@ -12,12 +12,16 @@ pub fn relocation_of(state: &MirrorState, meta: &CellMeta, now_ms: i64) -> Reloc
 }
 
 fn snapshot_of(state: &MirrorState, meta: &CellMeta) -> Snapshot {
-    let settings = CellSettings::of_cell(
-        meta.failure_domains.clone(),
-        &meta.profile,
-        (&meta.queueing, meta.queues.clone()),
-        (meta.fresh_start_ms.unwrap_or_default(), meta.reclaim.unwrap_or_default()),
-    );
+    let settings = CellSettings {
+        fresh_start_ms: meta.fresh_start_ms.unwrap_or_default(),
+        reclaim: meta.reclaim.unwrap_or_default(),
+        ..CellSettings::of_cell(
+            meta.failure_domains.clone(),
+            &meta.profile,
+            &meta.queueing,
+            meta.queues.clone(),
+        )
+    };
     let mut snapshot = Snapshot::new(settings);
     for row in state.nodes().values() {
         snapshot.node_upsert(row);

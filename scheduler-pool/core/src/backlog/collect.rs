@@ -166,6 +166,19 @@ impl<'a> JobCursor<'a> {
     }
 }
 
+/// How many tasks and gangs a queue has at a moment.
+#[derive(Clone, Copy)]
+struct QueueLength {
+    tasks: usize,
+    gangs: usize,
+}
+
+impl QueueLength {
+    fn of(queue: &PendingQueue) -> Self {
+        Self { tasks: queue.tasks.len(), gangs: queue.gangs.len() }
+    }
+}
+
 struct Collector<'a> {
     tables: &'a CellTables,
     now_ms: i64,
@@ -222,9 +235,9 @@ impl<'a> Collector<'a> {
                 all = false;
                 break;
             }
-            let (tasks, gangs) = (self.queue.tasks.len(), self.queue.gangs.len());
+            let before = QueueLength::of(&self.queue);
             match self.lane_item(lane) {
-                PendingItem::Taken if self.limited(&mut shares, &lane.first.turn, (tasks, gangs)) => {
+                PendingItem::Taken if self.limited(&mut shares, &lane.first.turn, before) => {
                     lane.cursor = None;
                     lane.limited += 1;
                     if lane.limited >= LIMITED_MAX {
@@ -245,7 +258,8 @@ impl<'a> Collector<'a> {
     }
 
     /// Adds the tasks since `before` to the shares, or takes them out of the queue again if they would exceed a limit.
-    fn limited(&mut self, shares: &mut Shares, turn: &Turn, (tasks, gangs): (usize, usize)) -> bool {
+    fn limited(&mut self, shares: &mut Shares, turn: &Turn, before: QueueLength) -> bool {
+        let QueueLength { tasks, gangs } = before;
         let need = self.queue.gangs.get(gangs).map_or(1, |gang| gang.need() as usize);
         let taken = self.queue.tasks.get(tasks..).unwrap_or_default();
         let specs = taken.iter().take(need).filter_map(|pending| {
@@ -316,7 +330,7 @@ impl<'a> Collector<'a> {
             let turn = entry.turn.clone().unwrap_or_default();
             if number == 0 && !cursor.gang_parts.is_empty() {
                 let limit = std::mem::replace(&mut self.limit, usize::MAX);
-                let before = (self.queue.tasks.len(), self.queue.gangs.len());
+                let before = QueueLength::of(&self.queue);
                 if matches!(self.gang_item(&mut cursor), PendingItem::Taken) {
                     self.aged_limited(&turn, before);
                 }
@@ -324,7 +338,7 @@ impl<'a> Collector<'a> {
                 continue;
             }
             while self.queue.tasks.len() < self.limit {
-                let before = (self.queue.tasks.len(), self.queue.gangs.len());
+                let before = QueueLength::of(&self.queue);
                 let taken = matches!(self.item(&mut cursor), PendingItem::Taken);
                 if !taken || self.aged_limited(&turn, before) {
                     break;
@@ -334,7 +348,7 @@ impl<'a> Collector<'a> {
     }
 
     /// The limits of queues hold for those who have waited longest too.
-    fn aged_limited(&mut self, turn: &Turn, before: (usize, usize)) -> bool {
+    fn aged_limited(&mut self, turn: &Turn, before: QueueLength) -> bool {
         let Some(mut shares) = self.shares.take() else { return false };
         let limited = self.limited(&mut shares, turn, before);
         self.shares = Some(shares);

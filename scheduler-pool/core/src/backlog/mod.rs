@@ -66,7 +66,11 @@ impl Backlog {
     }
 
     fn update(&mut self, tables: &CellTables, job: JobId) {
-        self.open.update(tables, job, self.unschedulable.parked(job));
+        if self.unschedulable.parked(job) {
+            self.open.remove(job);
+        } else {
+            self.open.update(tables, job);
+        }
     }
 
     /// The tasks to plan next. See [`crate::Snapshot::pending_in`].

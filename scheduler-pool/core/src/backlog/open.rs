@@ -94,9 +94,9 @@ impl OpenQueues {
         self.queues.iter()
     }
 
-    pub fn update(&mut self, tables: &CellTables, job: JobId, parked: bool) {
+    pub fn update(&mut self, tables: &CellTables, job: JobId) {
         let Some(entry) = tables.jobs.get(&job) else { return };
-        let row = entry.row.as_ref().filter(|_| !parked && entry.runs() && entry.open_count() > 0);
+        let row = entry.row.as_ref().filter(|_| entry.runs() && entry.open_count() > 0);
         let known = self.positions.get(&job);
         let current = match (known, row) {
             (Some((queue, key)), Some(row)) => {

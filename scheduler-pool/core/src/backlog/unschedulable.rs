@@ -272,7 +272,7 @@ impl UnschedulableShapes {
         if !scope.any() || self.no_victims_at(id, scope) {
             return;
         }
-        let found = no_victims_anywhere(tables, (requirement, &shape.resources), scope, now_ms);
+        let found = no_victims_anywhere(tables, requirement, &shape.resources, scope, now_ms);
         let Some(protected) = found else { return };
         let mut entry = UnschedulableShape::found(shape, PendingReason::FreeCapacity, &tables.nodes, now_ms);
         entry.retry_at(protected.then(|| now_ms.saturating_add(RETRY_MS)));

@@ -93,9 +93,10 @@ impl fmt::Display for EvictionReport {
                 let percent = |per_mille: &u32| f64::from(*per_mille) / 10.0;
                 let (share, guaranteed) = (percent(share_per_mille), percent(guaranteed_per_mille));
                 write!(f, "queue {queue} has {share}% of the cell and is guaranteed {guaranteed}%")?;
-                match lacks {
-                    true => f.write_str(", but no node has so much that others have beyond their guarantees"),
-                    false => f.write_str(": it takes no more back"),
+                if *lacks {
+                    f.write_str(", but no node has so much that others have beyond their guarantees")
+                } else {
+                    f.write_str(": it takes no more back")
                 }
             }
             Self::FreshStart => f.write_str("waits for tasks of lower priority that have only just started"),
@@ -105,12 +106,16 @@ impl fmt::Display for EvictionReport {
     }
 }
 
-fn victim_report(
-    tables: &CellTables,
-    (task, priority): (TaskId, u32),
+/// What a report says of a victim besides names.
+struct VictimFacts {
+    task: TaskId,
+    priority: u32,
     holds: bool,
     reclaimed: bool,
-) -> Option<VictimReport> {
+}
+
+fn victim_report(tables: &CellTables, facts: &VictimFacts) -> Option<VictimReport> {
+    let &VictimFacts { task, priority, holds, reclaimed } = facts;
     let job = tables.job(task.job)?;
     let (user, name) = (job.user.clone(), job.name.clone());
     let turn = tables.jobs.get(&task.job).and_then(|entry| entry.turn.as_ref()).filter(|_| reclaimed);
@@ -134,7 +139,8 @@ fn guarantee_report(tables: &CellTables, guaranteed: Guaranteed) -> Option<Evict
 /// The victims of a placement, by name.
 pub(crate) fn victim_reports(tables: &CellTables, placement: &PlannedPlacement) -> Vec<VictimReport> {
     let report = |victim: &Victim| {
-        victim_report(tables, (victim.task, victim.priority), victim.holds, victim.reclaimed)
+        let &Victim { task, priority, holds, reclaimed, .. } = victim;
+        victim_report(tables, &VictimFacts { task, priority, holds, reclaimed })
     };
     placement.victims.iter().filter_map(report).collect()
 }
@@ -175,8 +181,13 @@ pub(super) fn eviction_report(
     let Some(node) = tables.nodes.name(offer.node).cloned() else { return EvictionReport::Useless };
     let report = |removal: &crate::preempt::HypotheticalRemoval| {
         let resident = removal.resident;
-        let who = (removal.task, u32::from(resident.priority));
-        victim_report(tables, who, resident.state == ResidentState::Held, removal.claimed.is_some())
+        let facts = VictimFacts {
+            task: removal.task,
+            priority: u32::from(resident.priority),
+            holds: resident.state == ResidentState::Held,
+            reclaimed: removal.claimed.is_some(),
+        };
+        victim_report(tables, &facts)
     };
     let victims = offer.victims.iter().filter_map(report).collect();
     EvictionReport::Help { node, victims, violations: offer.cost.violations }

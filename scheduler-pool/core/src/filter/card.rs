@@ -96,11 +96,14 @@ fn picked(overlay: &PlanOverlay<'_>, ask: &CardAsk, node: u32, slots: &Slots) ->
 fn counted_refusal(overlay: &PlanOverlay<'_>, ask: &CardAsk, node: u32) -> Option<CardRefusal> {
     let limit = overlay.nodes.limit(ask.kind, node);
     let free = kind_free(overlay, ask, node);
-    match ask.any {
-        true => None,
-        false if limit < ask.millis => Some(CardRefusal::Never),
-        false if free < ask.millis => Some(CardRefusal::Busy),
-        false => Some(CardRefusal::Selector),
+    if ask.any {
+        None
+    } else if limit < ask.millis {
+        Some(CardRefusal::Never)
+    } else if free < ask.millis {
+        Some(CardRefusal::Busy)
+    } else {
+        Some(CardRefusal::Selector)
     }
 }
 
@@ -113,10 +116,12 @@ pub(crate) fn card_refusal(overlay: &PlanOverlay<'_>, ask: &CardAsk, node: u32) 
         return (kind_free(overlay, ask, node) < ask.millis).then_some(CardRefusal::Busy);
     }
     let count = usize::try_from(ask.need.count).unwrap_or(usize::MAX);
-    Some(match selected.len() < all.len() && picked(overlay, ask, node, all).is_some() {
-        true => CardRefusal::Selector,
-        false if selected.len() < count => CardRefusal::Never,
-        false => CardRefusal::Busy,
+    Some(if selected.len() < all.len() && picked(overlay, ask, node, all).is_some() {
+        CardRefusal::Selector
+    } else if selected.len() < count {
+        CardRefusal::Never
+    } else {
+        CardRefusal::Busy
     })
 }
 

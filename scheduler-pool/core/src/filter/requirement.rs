@@ -40,10 +40,7 @@ impl Requirement {
         let nodes = &tables.nodes;
         let mut requirement = Self::of_resources(&shape.resources, nodes);
         requirement.cards = card_asks(&requirement.demand, &shape.device_selectors, nodes);
-        let Resources { cpu_millis, memory_bytes, .. } = shape.resources;
-        let asked = (cpu_millis, memory_bytes);
-        requirement.within =
-            shape.within.map(|within| WithinAsk::of(within, shape.exclusive_cores, asked, nodes));
+        requirement.within = WithinAsk::of(shape, nodes);
         requirement.packages = Packages::of(&shape.packages, &nodes.texts);
         requirement.taints = TaintsMet::of(&shape.tolerations, &nodes.taints);
         requirement.rules = Rules::of(shape.job, tables);

@@ -2,11 +2,12 @@
 //! with exclusive cores are among them. The charge of other tasks counts against the domain too. So the domain always
 //! has as many unused cores as it has free capacity, and the node's agent chooses among them.
 
+use borough_model::Resources;
 use borough_model::node::{Within, cores_whole};
 use smallvec::SmallVec;
 
 use crate::overlay::PlanOverlay;
-use crate::tables::{DomainSlot, NodeTable};
+use crate::tables::{DomainSlot, NodeTable, Shape};
 
 /// Dimensions with the amount of each that a task takes.
 pub(crate) type Share = SmallVec<[(usize, u64); 4]>;
@@ -21,12 +22,10 @@ pub(crate) struct WithinAsk {
 }
 
 impl WithinAsk {
-    pub fn of(
-        within: Within,
-        exclusive: bool,
-        (cpu_millis, memory_bytes): (u64, u64),
-        nodes: &NodeTable,
-    ) -> Self {
+    /// The request of a shape; `None` if the shape may use all of a node.
+    pub fn of(shape: &Shape, nodes: &NodeTable) -> Option<Self> {
+        let (within, exclusive) = (shape.within?, shape.exclusive_cores);
+        let Resources { cpu_millis, memory_bytes, .. } = shape.resources;
         let share = |dimensions: &[(u16, u16)]| -> Share {
             let both = dimensions.iter().flat_map(|&(cpu, memory)| {
                 [(usize::from(cpu), cpu_millis), (usize::from(memory), memory_bytes)]
@@ -50,7 +49,7 @@ impl WithinAsk {
             }
             places
         };
-        Self { exclusive, places: nodes.domain_layouts.all().map(of_layout).collect() }
+        Some(Self { exclusive, places: nodes.domain_layouts.all().map(of_layout).collect() })
     }
 
     fn of_node(&self, nodes: &NodeTable, node: u32) -> &[Share] {

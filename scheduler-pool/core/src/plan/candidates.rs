@@ -50,7 +50,7 @@ pub(super) struct SearchContext<'w, 'a> {
     pub overlay: &'w PlanOverlay<'a>,
     pub requirement: &'w Requirement,
     pub now_ms: i64,
-    pub scorer: &'w Scorer,
+    pub scorer: &'w Arc<Scorer>,
     pub counters: &'w mut PlanCounters,
 }
 
@@ -107,7 +107,8 @@ impl CandidateCache {
         shape: Arc<Shape>,
         requirement: &Requirement,
         overlay: &PlanOverlay<'_>,
-        (order, seed): (NodeOrder, u64),
+        order: NodeOrder,
+        seed: u64,
         scorer: Arc<Scorer>,
     ) -> Self {
         Self {
@@ -276,7 +277,7 @@ fn entry_made(
         return None;
     }
     let preference = preference(context.overlay, context.requirement, node, context.scorer);
-    let score = entry_scored(context, node, (preference, seed));
+    let score = entry_scored(context, node, preference, seed);
     Some(CandidateEntry {
         node,
         rank,
@@ -287,9 +288,9 @@ fn entry_made(
     })
 }
 
-fn entry_scored(context: &mut SearchContext<'_, '_>, node: u32, chance: (i64, u64)) -> Score {
+fn entry_scored(context: &mut SearchContext<'_, '_>, node: u32, preference: i64, seed: u64) -> Score {
     context.counters.nodes_scored += 1;
-    score(context.overlay, context.requirement, node, context.scorer, chance)
+    score(context.overlay, context.requirement, node, context.scorer, preference, seed)
 }
 
 /// Checks an entry again if its node has changed.
@@ -304,7 +305,7 @@ fn entry_renew(entry: &mut CandidateEntry, context: &mut SearchContext<'_, '_>, 
     if entry.fits {
         // A soft taint changes the preference without any change of attributes.
         entry.preference = preference(context.overlay, context.requirement, entry.node, context.scorer);
-        entry.score = entry_scored(context, entry.node, (entry.preference, seed));
+        entry.score = entry_scored(context, entry.node, entry.preference, seed);
     }
 }
 
@@ -313,12 +314,12 @@ pub(super) fn candidates_begun(
     context: &mut SearchContext<'_, '_>,
     overlay: &PlanOverlay<'_>,
     id: ShapeId,
-    (start_offset, scorer): (StartOffset, &Arc<Scorer>),
+    start_offset: StartOffset,
     cache: &mut PlanCache,
 ) -> Option<CandidateCache> {
     let tables = overlay.tables;
     let shape: &Arc<Shape> = tables.shapes.get(id)?;
-    let (seed, turn) = match (scorer.policy().start(), shape.job) {
+    let (seed, turn) = match (context.scorer.policy().start(), shape.job) {
         (SearchStart::One, _) => (mixed(start_offset.seed), 0),
         (SearchStart::After(tasks), job) => {
             let seed = match job {
@@ -332,15 +333,16 @@ pub(super) fn candidates_begun(
         }
     };
     let order = NodeOrder::new(tables.nodes.count(), start_offset, mixed(seed ^ turn));
-    let known = cache.take((id, shape), order, seed, context);
+    let known = cache.take(id, shape, order, seed, context);
     context.counters.searches_begun += u64::from(known.is_none());
     Some(known.unwrap_or_else(|| {
         CandidateCache::new(
             Arc::clone(shape),
             context.requirement,
             overlay,
-            (order, seed),
-            Arc::clone(scorer),
+            order,
+            seed,
+            Arc::clone(context.scorer),
         )
     }))
 }
@@ -359,7 +361,8 @@ impl PlanCache {
     /// Takes the cache of a shape from an earlier plan, if it still serves. [`Self::put_back`] returns it.
     pub(super) fn take(
         &mut self,
-        (id, shape): (ShapeId, &Arc<Shape>),
+        id: ShapeId,
+        shape: &Arc<Shape>,
         order: NodeOrder,
         seed: u64,
         context: &mut SearchContext<'_, '_>,
@@ -368,7 +371,7 @@ impl PlanCache {
         let same = (Arc::ptr_eq(&candidates.shape, shape) || candidates.shape == *shape)
             && candidates.order == order
             && candidates.seed == seed
-            && *candidates.scorer == *context.scorer;
+            && candidates.scorer == *context.scorer;
         let serves = same && candidates.follow(context);
         context.counters.searches_reused += u64::from(serves);
         serves.then_some(candidates)

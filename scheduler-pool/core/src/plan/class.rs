@@ -63,6 +63,15 @@ struct Ranked {
     version: u32,
 }
 
+/// Why a class draws more candidates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RefillReason {
+    /// It may have too few.
+    Few,
+    /// Rules refuse all that it has.
+    Refused,
+}
+
 /// The candidates in the same failure domains. A placement on one changes the crowding of all.
 #[derive(Clone, Debug)]
 struct CandidateGroup {
@@ -134,7 +143,7 @@ impl ClassPlan {
         avoid: Option<u32>,
     ) -> Option<u32> {
         self.changes_follow(context);
-        self.candidates_refill(context, job, false);
+        self.candidates_refill(context, job, RefillReason::Few);
         let mut aside = None;
         let chosen = loop {
             match self.best(context, job) {
@@ -144,7 +153,7 @@ impl ClassPlan {
                 }
                 Some(best) => break Some(best),
                 None if context.candidates.more(self.drawn, context.overlay.nodes) => {
-                    self.candidates_refill(context, job, true);
+                    self.candidates_refill(context, job, RefillReason::Refused);
                 }
                 None => break None,
             }
@@ -207,8 +216,8 @@ impl ClassPlan {
         let Some(known) = self.candidates.get(candidate as usize) else { return };
         let (node, preference) = (known.node, known.preference);
         context.counters.nodes_scored += 1;
-        let chance = (preference, context.candidates.seed);
-        let score = score(context.overlay, &self.requirement, node, &context.candidates.scorer, chance);
+        let CandidateCache { scorer, seed, .. } = &*context.candidates;
+        let score = score(context.overlay, &self.requirement, node, scorer, preference, *seed);
         self.ranked(candidate, score, context.overlay.version(node));
     }
 
@@ -223,11 +232,17 @@ impl ClassPlan {
     }
 
     /// Draws more candidates while there are too few, or while rules refuse all of them.
-    fn candidates_refill(&mut self, context: &mut ClassContext<'_, '_>, job: &mut JobPlan, refused: bool) {
+    fn candidates_refill(
+        &mut self,
+        context: &mut ClassContext<'_, '_>,
+        job: &mut JobPlan,
+        reason: RefillReason,
+    ) {
         let all = context.overlay.nodes.count() <= NODES_ALL_MAX;
         let beyond = if job.spreads() { NODES_BEYOND_SPREAD } else { NODES_BEYOND };
         let beyond = context.candidates.scorer.beyond(beyond.max(context.beyond));
         let mut enough = self.members + beyond;
+        let refused = reason == RefillReason::Refused;
         if !all && !refused && self.alive > enough / 4 {
             return;
         }
@@ -331,9 +346,10 @@ impl ClassPlan {
     fn best_of_groups(&mut self, context: &mut ClassContext<'_, '_>, job: &JobPlan) -> Option<(u32, u32)> {
         let groups = u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
         // A random draw differs at each choice, so no order of groups lasts.
-        match groups <= group_scan().few_groups || context.candidates.scorer.policy().draws() {
-            true => self.best_of_few(context, job, groups),
-            false => self.best_of_many(context, job),
+        if groups <= group_scan().few_groups || context.candidates.scorer.policy().draws() {
+            self.best_of_few(context, job, groups)
+        } else {
+            self.best_of_many(context, job)
         }
     }
 
@@ -378,9 +394,10 @@ impl ClassPlan {
             return None;
         }
         let scorer = Arc::clone(&context.candidates.scorer);
-        let found = match scorer.policy().draws() {
-            true => self.group_drawn(context, group as usize),
-            false => self.group_best(context, group as usize),
+        let found = if scorer.policy().draws() {
+            self.group_drawn(context, group as usize)
+        } else {
+            self.group_best(context, group as usize)
         };
         let Ranked { mut score, candidate, .. } = found?;
         let crowding = job.crowding(context.overlay, &self.groups.get(group as usize)?.domains);

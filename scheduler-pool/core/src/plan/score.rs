@@ -46,7 +46,8 @@ pub(crate) fn score(
     requirement: &Requirement,
     node: u32,
     scorer: &Scorer,
-    (preference, seed): (i64, u64),
+    preference: i64,
+    seed: u64,
 ) -> Score {
     let id = overlay.nodes.id(node);
     let policy = scorer.policy();

@@ -188,7 +188,7 @@ impl<'a, 'c> ClassSearches<'a, 'c> {
             scorer: &scorer,
             counters: &mut self.counters,
         };
-        candidates_begun(&mut search, &overlays.current, id, (start_offset, &scorer), self.cache)
+        candidates_begun(&mut search, &overlays.current, id, start_offset, self.cache)
     }
 }
 
@@ -202,5 +202,5 @@ fn candidates_on_domain_set(
 ) -> CandidateCache {
     let seed = mixed(start_offset.seed ^ shape.seed());
     let order = NodeOrder::new(overlay.nodes.count(), StartOffset::undivided(start_offset.seed), seed);
-    CandidateCache::new(Arc::clone(shape), requirement, overlay, (order, seed), Arc::clone(scorer))
+    CandidateCache::new(Arc::clone(shape), requirement, overlay, order, seed, Arc::clone(scorer))
 }

@@ -134,7 +134,8 @@ impl VictimSearch {
 /// alone could change that.
 pub(crate) fn no_victims_anywhere(
     tables: &CellTables,
-    (requirement, asked): (&Requirement, &Resources),
+    requirement: &Requirement,
+    asked: &Resources,
     scope: PreemptionScope,
     now_ms: i64,
 ) -> Option<bool> {

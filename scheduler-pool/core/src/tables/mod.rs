@@ -3,6 +3,7 @@
 
 mod card;
 mod change;
+mod columns;
 mod events;
 mod index;
 mod job;
@@ -28,11 +29,12 @@ use borough_model::job::{JobState, Role, band};
 use borough_model::{JobId, JobRow, JobSpec, NodeAlloc, NodeId, NodeRow, TaskId, TaskRow};
 
 pub(crate) use card::CardSlot;
+pub(crate) use columns::fixed_amounts;
 pub(crate) use events::TableEvents;
 pub(crate) use index::{STRETCH, StretchCapacity};
 pub use job::GangPart;
 pub(crate) use job::{CellJob, GangParts, TASKS_MAX, TaskSlot, scheduler_named};
-pub(crate) use node::{NODE_NAME, NodeGate, NodeTable, fixed_amounts};
+pub(crate) use node::{NODE_NAME, NodeGate, NodeTable};
 pub(crate) use resident::{ResidentState, ResidentTask};
 pub(crate) use rule::HardRule;
 pub(crate) use shape::{Shape, ShapeId, Shapes, operator_number};

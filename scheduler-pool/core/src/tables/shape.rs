@@ -8,7 +8,7 @@ use borough_model::job::{Band, Constraint, ConstraintOperator, Toleration};
 use borough_model::node::{CardSelector, Within, tolerations_in_force};
 use borough_model::{JobId, JobSpec, Resources};
 
-use super::node::fixed_amounts;
+use super::columns::fixed_amounts;
 use crate::profile::ScoringProfile;
 use crate::seed::{bytes_mixed, mixed};
 
