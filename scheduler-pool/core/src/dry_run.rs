@@ -34,13 +34,13 @@ pub struct DryRun {
 /// A task that would get a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DryRunTask {
-    /// Its index.
+    /// The index of the task in its job.
     pub index: u32,
-    /// The node.
+    /// The node that the plan would choose.
     pub node: NodeId,
-    /// The node's name.
+    /// The name of that node.
     pub name: Name,
-    /// Its ports.
+    /// The ports that it would get, in the order of the spec.
     pub ports: Vec<PortAssignment>,
     /// True if it would wait there until victims have gone.
     pub held: bool,

@@ -141,15 +141,15 @@ pub enum ProfileError {
     /// Take one of the listed keys, each once. An empty list means that the profile takes no weights.
     #[error("scoring profile \"{profile}\" takes no weight \"{key}\", or not twice; {}", accepted(.profile))]
     Key {
-        /// The profile.
+        /// The profile that was named.
         profile: &'static str,
-        /// The key.
+        /// The key of the weight.
         key: String,
     },
     /// Give a number from 0 to 100 with at most two decimals.
     #[error("weight \"{key}\" is \"{value}\"; accepted are numbers from 0 to 100 with two decimals at most")]
     Weight {
-        /// The key.
+        /// The key of the weight.
         key: String,
         /// What it was given.
         value: String,

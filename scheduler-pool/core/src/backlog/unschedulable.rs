@@ -205,7 +205,7 @@ fn cooled_next(nodes: &NodeTable, among: impl Iterator<Item = u32>, now_ms: i64)
     cooling.filter(|&until_ms| until_ms > now_ms).min()
 }
 
-/// Findings of plans.
+/// What plans report: requests that fit nowhere.
 impl UnschedulableShapes {
     /// Remembers the tasks that a plan found to fit nowhere. It checks them against the tables again, because the
     /// plan's own placements may have failed.
@@ -296,7 +296,7 @@ fn shape_copies(tables: &CellTables, shape: &Shape, now_ms: i64) -> u64 {
     copies.fold(0, u64::saturating_add)
 }
 
-/// Requeueing by events.
+/// What events requeue.
 impl UnschedulableShapes {
     /// Requeues the shapes and gangs that changes since the last call may have helped. Returns the jobs that may be
     /// planned again.

@@ -21,7 +21,7 @@ pub enum EvictionReport {
     Help {
         /// The node where that costs least.
         node: Name,
-        /// The victims there.
+        /// The victims there. Empty if the task only waits for leaving tasks.
         victims: Vec<VictimReport>,
         /// Evictions beyond the disruption budgets of their jobs.
         violations: u32,
@@ -30,7 +30,7 @@ pub enum EvictionReport {
     FreshStart,
     /// They do not help, and its queue reclaims nothing for it.
     Guarantee {
-        /// The queue.
+        /// The path of the queue.
         queue: String,
         /// Its share, in thousandths of the cell.
         share_per_mille: u32,
@@ -50,11 +50,11 @@ pub enum EvictionReport {
 pub struct VictimReport {
     /// The owner of its job.
     pub user: Name,
-    /// Its job.
+    /// The name of its job.
     pub job: Name,
-    /// Its index.
+    /// Its index in the job.
     pub index: u32,
-    /// Its priority.
+    /// The priority of its job.
     pub priority: u32,
     /// True if it only waits for its place there.
     pub holds: bool,

@@ -46,7 +46,7 @@ pub enum WaitReason {
     SpecUnknown,
     /// It starts after another job of the same user, and that job has not ended as it must.
     After {
-        /// The other job.
+        /// The name of the other job.
         job: Name,
         /// How the other job must end.
         condition: AfterCondition,
@@ -138,7 +138,7 @@ pub enum WaitReason {
 /// How many nodes a filter refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterLoss {
-    /// The filter.
+    /// The filter, with what the task asked of it.
     pub filter: FilterStep,
     /// Nodes that it was the first to refuse.
     pub nodes: u32,
@@ -158,21 +158,21 @@ pub enum FilterStep {
     Draining,
     /// The node has a taint that the job does not tolerate.
     Taint {
-        /// Its key.
+        /// The key of the taint.
         key: String,
         /// Its value, often empty.
         value: String,
-        /// What it does.
+        /// The effect of the taint on tasks without a toleration.
         effect: TaintEffect,
     },
     /// A hard constraint is not met.
     Constraint {
-        /// It.
+        /// The rule as its spec has it.
         constraint: Constraint,
     },
     /// A hard affinity is not met: no task to be near is there, or a task to be apart from is.
     Affinity {
-        /// It.
+        /// The rule as its spec has it.
         affinity: Affinity,
     },
     /// A task there has an anti-affinity to the tasks of this job.
@@ -191,7 +191,7 @@ pub enum FilterStep {
     },
     /// A fixed port is taken or cools down.
     PortFixed {
-        /// Its number.
+        /// The port number.
         number: u16,
     },
     /// The node's range has too few free ports.
@@ -201,7 +201,7 @@ pub enum FilterStep {
     },
     /// The node has enough devices of a kind, but not of those that were asked for.
     Device {
-        /// The kind.
+        /// The kind of device.
         device: String,
         /// The accepted devices.
         selector: CardSelector,
@@ -216,14 +216,14 @@ pub enum FilterStep {
     },
     /// The node is too small even when empty.
     Capacity {
-        /// In this dimension.
+        /// The dimension in which the task asks for too much.
         dimension: Dimension,
         /// The requested amount, in the dimension's unit.
         asked: u64,
     },
     /// Too little is free on the node now.
     Free {
-        /// In this dimension.
+        /// The dimension in which the task asks for too much.
         dimension: Dimension,
         /// The requested amount, in the dimension's unit.
         asked: u64,
@@ -236,7 +236,7 @@ pub enum FilterStep {
 pub enum NearestFit {
     /// Asking for less of one dimension. The smallest reduction that fits any node.
     Resource {
-        /// The dimension.
+        /// The dimension to ask less of.
         dimension: Dimension,
         /// The most that fits, in the dimension's unit; 0: only without it.
         at_most: u64,
@@ -252,14 +252,14 @@ pub enum NearestFit {
     },
     /// Removing one filter: dropping the constraint or the fixed port, or opening the nodes.
     Without {
-        /// The filter.
+        /// The filter, with what the task asked of it.
         filter: FilterStep,
         /// How many nodes then fit.
         nodes: u32,
     },
     /// Several changes at once: the fewest that let any node in, if no single change does.
     Together {
-        /// The changes.
+        /// The changes, all of which are needed.
         changes: Vec<NearestFit>,
         /// How many nodes then fit.
         nodes: u32,

@@ -24,14 +24,12 @@ pub(crate) struct Requirement {
     pub packages: Packages,
     /// The requested device kinds that no node has, with the amounts.
     pub missing: Vec<(String, u64)>,
-    /// Hard constraints.
     pub hard: Vec<ConstraintReady>,
     /// Soft constraints with their weights.
     pub soft: Vec<(ConstraintReady, u32)>,
     pub ports_fixed: SmallVec<[u16; 4]>,
     pub ports_dynamic: u16,
     pub taints: TaintsMet,
-    /// Rules between tasks.
     pub rules: Rules,
 }
 

@@ -51,9 +51,9 @@ use topology::GangDomains;
 /// A task with the node that the plan chose for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedPlacement {
-    /// The task.
+    /// The task that is placed.
     pub task: TaskId,
-    /// Its node.
+    /// The node that it is placed on.
     pub node: NodeId,
     /// The attempt that begins.
     pub incarnation: Incarnation,
@@ -97,7 +97,7 @@ impl PlannedPlacement {
 /// The new allocation of a node after a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeChange {
-    /// The node.
+    /// The node that placements touch.
     pub node: NodeId,
     /// The new allocation. Its epoch is one more than in the tables. It leaves out ports that have cooled down.
     pub alloc: NodeAlloc,
@@ -106,9 +106,9 @@ pub struct NodeChange {
 /// Tasks of one class that the plan did not place, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unplaced {
-    /// Their job.
+    /// The job of the tasks.
     pub job: JobId,
-    /// Their indexes.
+    /// The indexes of the tasks in their job.
     pub tasks: Vec<u32>,
     /// True if they had to be placed together, and some of them would have fitted.
     pub gang: bool,

@@ -9,7 +9,7 @@ use crate::tables::{GangPart, ShapeId};
 /// A task that wants a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PendingTask {
-    /// The task.
+    /// The task to place.
     pub task: TaskId,
     /// Its class, an index into [`PendingQueue::classes`].
     pub class: u32,
@@ -21,7 +21,7 @@ pub struct PendingTask {
 /// Tasks of one job with the same request and the same preemption scope. A node that fits one fits all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PendingClass {
-    /// The job.
+    /// The job of the tasks.
     pub job: JobId,
     pub(crate) shape: ShapeId,
     /// One number per user and priority. If a task of the class fits nowhere, the next task of its lane takes its turn.
@@ -33,7 +33,7 @@ pub struct PendingClass {
 /// Tasks of one job of which enough are placed together, or none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingGang {
-    /// The job.
+    /// The job of the tasks.
     pub job: JobId,
     /// How many members it still needs, by role.
     pub parts: SmallVec<[GangPart; 1]>,
@@ -49,9 +49,9 @@ impl PendingGang {
 /// Tasks that want a node, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PendingQueue {
-    /// The tasks.
+    /// The tasks, in the order in which they are planned.
     pub tasks: Vec<PendingTask>,
-    /// Their classes.
+    /// The classes of these tasks.
     pub classes: Vec<PendingClass>,
     /// The gangs of these tasks.
     pub gangs: Vec<PendingGang>,

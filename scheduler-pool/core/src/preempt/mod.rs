@@ -54,11 +54,11 @@ pub(crate) const RETRY_MS: i64 = 1_000;
 /// A task to evict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Victim {
-    /// The task.
+    /// The task that is evicted.
     pub task: TaskId,
     /// The revision of its row. Only this attempt is evicted.
     pub revision: u64,
-    /// Its priority.
+    /// The priority of its job.
     pub priority: u32,
     /// True if it only waits for its place on the node. It then leaves at once.
     pub holds: bool,

@@ -46,7 +46,6 @@ impl HypotheticalRemoval {
         overlay.trial_free(node, &self.demand);
     }
 
-    /// Puts it back.
     pub fn restore(&self, overlay: &mut PlanOverlay<'_>, node: u32) {
         overlay.trial_take(node, &self.demand);
     }

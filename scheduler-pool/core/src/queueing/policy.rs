@@ -50,7 +50,7 @@ impl QueueingPolicy {
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Queueing {
-    /// The policy.
+    /// The policy by its name.
     pub policy: QueueingPolicy,
     /// Weights of users under `fair-share`; the others have 1.
     pub weights: BTreeMap<Name, u32>,
@@ -70,7 +70,7 @@ pub enum QueueingError {
     /// Leave the weights out, or take `fair-share`.
     #[error("queueing policy \"{policy}\" takes no weights; fair-share does, such as fair-share:ann=3,bob=1")]
     Weights {
-        /// The policy.
+        /// The policy by its name.
         policy: &'static str,
     },
     /// Give each user once, and a whole number as its weight.
@@ -78,7 +78,7 @@ pub enum QueueingError {
         "\"{pair}\" is no weight of a user; accepted are a user's name, each once, and a whole number from 1 to {WEIGHT_MAX}, such as ann=3"
     )]
     Weight {
-        /// What was given.
+        /// The pair of user and weight that was given.
         pair: String,
     },
 }

@@ -65,7 +65,7 @@ pub(crate) enum SearchStart {
     After(u64),
 }
 
-/// A scoring policy.
+/// A scoring policy. The default methods suit policies that go by resources alone.
 pub(crate) trait Policy: Sync + fmt::Debug {
     fn start(&self) -> SearchStart {
         SearchStart::One

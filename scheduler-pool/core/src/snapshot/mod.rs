@@ -25,7 +25,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// An empty cell.
+    /// An empty cell with one queue per scheduler.
     pub fn new(settings: CellSettings) -> Self {
         Self::divided(settings, 1)
     }
@@ -82,7 +82,7 @@ impl Snapshot {
         self.change(|tables, _| tables.node_upsert(row))
     }
 
-    /// Removes a node.
+    /// Removes a node. Its tasks stay until their rows change.
     pub fn node_remove(&mut self, node: NodeId) -> DeltaApplied {
         self.change(|tables, _| tables.node_remove(node))
     }

@@ -10,7 +10,6 @@ use super::node::NodeTable;
 pub(crate) struct CardSlot {
     /// The dimension of its kind.
     pub kind: u16,
-    /// Its own dimension.
     pub dimension: u16,
     /// Empty if unknown.
     pub model: Box<str>,

@@ -8,7 +8,6 @@ use super::{ShapeId, TermId};
 /// Changes of the tables, in any order. The backlog takes them after each change ([`TableEvents::take`]).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TableEvents {
-    /// Any node changed.
     pub changed: bool,
     /// A node was added or removed, or changed its attributes. Another domain may be the emptiest now.
     pub domains_changed: bool,
@@ -24,7 +23,6 @@ pub(crate) struct TableEvents {
     pub jobs: SmallVec<[JobId; 2]>,
     /// Jobs with a changed task.
     pub tasks_of: SmallVec<[JobId; 2]>,
-    /// Removed jobs.
     pub jobs_removed: SmallVec<[JobId; 2]>,
     /// Numbers of shapes without users. Another shape may get them.
     pub shapes_released: SmallVec<[ShapeId; 2]>,

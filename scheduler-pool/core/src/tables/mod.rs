@@ -51,7 +51,7 @@ use crate::settings::CellSettings;
 /// What applying a delta did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeltaApplied {
-    /// The tables changed.
+    /// The tables have changed.
     Changed,
     /// The tables had a newer row, or plans have no use for the delta.
     Ignored,
@@ -79,7 +79,7 @@ pub struct CellTables {
 }
 
 impl CellTables {
-    /// An empty cell.
+    /// An empty cell with these settings.
     pub fn new(settings: CellSettings) -> Self {
         Self {
             settings,
@@ -135,7 +135,7 @@ impl CellTables {
         touched.into_iter().for_each(|term| self.events.term_counted(term));
     }
 
-    /// Removes a node.
+    /// Removes a node. Its tasks stay until their rows change.
     pub fn node_remove(&mut self, node: NodeId) -> DeltaApplied {
         let before = self.nodes.ordinal(node).map(|node| self.nodes.attributes_of(node).to_vec());
         if !self.nodes.removed(node) {

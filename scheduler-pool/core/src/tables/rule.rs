@@ -58,7 +58,6 @@ pub(crate) struct JobTerms {
     rules: Vec<HardRule>,
     /// Terms that count the tasks of a job with an anti-affinity to this one.
     kept_apart: Vec<TermId>,
-    /// Its soft affinities.
     pub wishes: Vec<Wish>,
     /// Soft affinities of other jobs to this one. A wish works both ways.
     pub wished: Vec<Wish>,

@@ -28,7 +28,6 @@ impl Number {
         Some(Self { integer: text.parse().ok(), float })
     }
 
-    /// Compares two numbers.
     pub fn compared(self, other: Self) -> Ordering {
         match (self.integer, other.integer) {
             (Some(left), Some(right)) => left.cmp(&right),

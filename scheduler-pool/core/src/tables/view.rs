@@ -11,11 +11,11 @@ use super::{CellTables, NodeGate, TaskSlot};
 /// A node as the tables have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotNode {
-    /// The node.
+    /// The id of the node.
     pub id: NodeId,
     /// The revision of its row.
     pub revision: u64,
-    /// Its name.
+    /// The name of the node, unique in the cell.
     pub name: Name,
     /// True if new tasks may be placed on it.
     pub open: bool,
@@ -28,7 +28,7 @@ pub struct SnapshotNode {
 /// A task that has a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotTask {
-    /// The task.
+    /// The id of the task.
     pub id: TaskId,
     /// The state of its attempt.
     pub state: TaskState,
@@ -42,7 +42,7 @@ pub struct SnapshotTask {
     pub failures: u32,
     /// Not to be placed before this wall time, milliseconds since 1970.
     pub not_before_ms: i64,
-    /// The row's revision.
+    /// The revision of its row.
     pub revision: u64,
     /// True if a plan placed or evicted it and the commit is not known yet.
     pub assumed: bool,
@@ -68,7 +68,7 @@ impl CellTables {
         self.nodes.count()
     }
 
-    /// A node.
+    /// Looks a node up. `None` if the tables lack its row.
     pub fn node(&self, id: NodeId) -> Option<SnapshotNode> {
         self.node_view(self.nodes.ordinal(id)?)
     }
@@ -84,7 +84,7 @@ impl CellTables {
         })
     }
 
-    /// A node's name.
+    /// The name of a node, if the tables have its row.
     pub fn node_name(&self, id: NodeId) -> Option<&Name> {
         self.nodes.name(self.nodes.ordinal(id)?)
     }
@@ -99,7 +99,7 @@ impl CellTables {
         self.nodes.order.iter().filter_map(|&node| self.node_view(node))
     }
 
-    /// A job's row.
+    /// The row of a job, if the tables have it.
     pub fn job(&self, id: JobId) -> Option<&JobRow> {
         self.jobs.get(&id)?.row.as_ref()
     }
