@@ -71,7 +71,7 @@ impl PolicyName {
             Self::BestFit => ("best-fit", "The fullest node: large tasks find empty nodes.", &[]),
             Self::BorgHybrid => (
                 "borg-hybrid",
-                "The fullest node on which least is stranded beside a dimension that is nearly full.",
+                "The fullest node on which least is stranded by a dimension that is nearly full.",
                 &[],
             ),
             Self::DotProduct => (
@@ -86,12 +86,12 @@ impl PolicyName {
             ),
             Self::Fahp => (
                 "fahp",
-                "The idlest node, resources weighed by what the task presses on (fuzzy analytic hierarchy process).",
+                "The idlest node, with resources weighed by the demand of the task (fuzzy analytic hierarchy process).",
                 &[],
             ),
             Self::Fgd => (
                 "fgd",
-                "The node on which least of the cards becomes useless to other tasks (fragmentation gradient descent).",
+                "The node where the task makes least of the cards useless to others (fragmentation gradient descent).",
                 &[],
             ),
             Self::Kubernetes => (
@@ -101,7 +101,7 @@ impl PolicyName {
             ),
             Self::LoadAware => (
                 "load-aware",
-                "The node on which least is really in use, as measured, and by request what came since.",
+                "The node with the least measured load, plus the requests of tasks that came since.",
                 &[],
             ),
             Self::Random => ("random", "Any node that fits, by chance.", &[]),
@@ -109,7 +109,7 @@ impl PolicyName {
             Self::SwarmSpread => ("swarm-spread", "The node with the fewest tasks.", &[]),
             Self::WorstFit => (
                 "worst-fit",
-                "The node whose cost rises least, costs growing exponentially with use: load is even (E-PVM).",
+                "The node with the smallest rise in cost. Cost grows exponentially with use, so load is even (E-PVM).",
                 &[],
             ),
         };
@@ -133,7 +133,7 @@ pub struct ScoringProfile {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProfileError {
     /// Take one of the names that are listed.
-    #[error("there is no scoring profile \"{name}\"; there are {}", ScoringProfile::names().join(", "))]
+    #[error("unknown scoring profile \"{name}\"; accepted are {}", ScoringProfile::names().join(", "))]
     Unknown {
         /// What was asked for.
         name: String,
@@ -301,10 +301,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_profile_is_refused_with_what_would_be() {
+    fn an_unknown_profile_is_refused_with_the_known_ones() {
         let refused = |text: &str| text.parse::<ScoringProfile>().unwrap_err().to_string();
-        assert!(refused("bestfit").contains("there are best-fit, borg-hybrid,"), "{}", refused("bestfit"));
-        assert!(refused("").contains("no scoring profile \"\""));
+        assert!(refused("bestfit").contains("accepted are best-fit, borg-hybrid,"), "{}", refused("bestfit"));
+        assert!(refused("").contains("unknown scoring profile \"\""));
         assert!(refused("best-fit:cpu=1").contains("it takes none"), "{}", refused("best-fit:cpu=1"));
         let keys = refused("kubernetes:cpu=1");
         assert!(keys.contains("it takes least_allocated, balanced_allocation"), "{keys}");

@@ -77,7 +77,7 @@ impl Worker {
             }
             Ok(false) => {}
             Err(error) if is_refusal(error) => {
-                tracing::info!(%gang, error = %error_chain(error), "a gang did not come together");
+                tracing::info!(%gang, error = %error_chain(error), "a gang did not gather");
             }
             Err(_) => return outcome.map(|_| 0),
         }

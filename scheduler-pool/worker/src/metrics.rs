@@ -90,28 +90,32 @@ impl WorkerMetrics {
         registry.register("placements", "tasks placed", self.placements.clone());
         registry.register("commits", "batches committed", self.commits.clone());
         registry.register("conflicts", "batches that lost a guard", self.conflicts.clone());
-        registry.register("unplaced", "tasks looked at that fitted nowhere", self.unplaced.clone());
-        registry.register("evictions", "tasks that gave way to others", self.evictions.clone());
+        registry.register("unplaced", "planned tasks that fit no node", self.unplaced.clone());
+        registry.register("evictions", "tasks evicted for other tasks", self.evictions.clone());
         registry.register("nodes_scored", "nodes scored", self.nodes_scored.clone());
         registry.register("plan_seconds", "time to plan a batch", self.plan_seconds.clone());
         registry.register("commit_seconds", "time to commit a batch", self.commit_seconds.clone());
         let live = &self.live;
         let shards = [
-            ("worker_waiting", "tasks of the shard that may be tried", &live.waiting),
-            ("worker_unschedulable", "tasks of the shard known to fit nowhere", &live.unschedulable),
+            ("worker_waiting", "tasks of the shard that wait for their turn", &live.waiting),
+            ("worker_unschedulable", "unschedulable tasks of the shard", &live.unschedulable),
             ("worker_rate_per_ks", "tasks placed per thousand seconds, lately", &live.rate),
             ("worker_conflicts", "batches of the worker that lost a guard", &live.conflicts),
             ("worker_scored_per_mille", "thousandths of a node scored per task", &live.scored),
-            ("worker_cached_per_mille", "searches in a thousand that went on", &live.cached),
+            ("worker_cached_per_mille", "searches per thousand that continued an earlier one", &live.cached),
             ("worker_age_ms", "age of what the worker knows", &live.age_ms),
             ("worker_part_nodes", "nodes that the worker prefers", &live.part_nodes),
-            ("worker_batch_tasks", "tasks decided at once at most", &live.batch_tasks),
+            ("worker_batch_tasks", "the most tasks in a batch", &live.batch_tasks),
             ("worker_shards", "shards that the worker holds", &live.shards),
         ];
         for (name, help, family) in shards {
             registry.register(name, help, family.clone());
         }
-        registry.register("pending_tasks", "tasks of the shard without a node, by why", live.pending.clone());
+        registry.register(
+            "pending_tasks",
+            "tasks of the shard without a node, by reason",
+            live.pending.clone(),
+        );
     }
 
     /// Sets a worker's gauges for a shard, with the reasons why its tasks wait.

@@ -273,7 +273,7 @@ impl SchedulerShards {
             });
             if let Err(error) = released.await {
                 let (role, shard) = (&key.role, key.shard);
-                tracing::warn!(role, shard, %error, "a shard was not given back; it will expire");
+                tracing::warn!(role, shard, %error, "a shard was not released; its lease will expire");
             }
         }
     }
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_free_place_goes_to_its_owner_first() {
+    fn a_free_shard_goes_to_its_preferred_worker_first() {
         let free = LeaseState::default();
         assert_eq!(decide(true, false, &free, 0), ShardMove::Claim);
         assert_eq!(decide(false, false, &free, 4_999), ShardMove::Leave);
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_place_is_taken_only_after_its_whole_silence() {
+    fn a_held_shard_is_claimed_only_after_a_lease_of_silence() {
         for own in [true, false] {
             assert_eq!(decide(own, false, &held(1), 4_999), ShardMove::Leave);
             assert_eq!(decide(own, false, &held(1), 5_000), ShardMove::Claim);
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_is_renewed() {
+    fn a_held_shard_is_renewed() {
         assert_eq!(decide(true, true, &held(1), 9_000), ShardMove::Renew);
     }
 

@@ -296,7 +296,7 @@ impl Worker {
         let running = rows_read(&self.db, &self.config.space, &victims_running(&planned)).await?;
         let (batch, refused) = batch_of_plan(&planned, &self.view, stamp, &running);
         for (task, error) in refused {
-            tracing::error!(%task, %error, "the planner placed what the state machine refuses");
+            tracing::error!(%task, %error, "the state machine refused a planned placement");
         }
         if batch.placements.is_empty() && large.is_empty() {
             let more = queue.more || planned.preemption_cut;

@@ -76,7 +76,7 @@ impl fmt::Display for EvictionReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Help { node, victims, .. } if victims.is_empty() => {
-                write!(f, "takes what is on its way out on node {node}")
+                write!(f, "waits for leaving tasks on node {node}")
             }
             Self::Help { node, victims, violations } => {
                 write!(f, "takes the place of ")?;
@@ -94,7 +94,7 @@ impl fmt::Display for EvictionReport {
                 let (share, guaranteed) = (percent(share_per_mille), percent(guaranteed_per_mille));
                 write!(f, "queue {queue} has {share}% of the cell and is guaranteed {guaranteed}%")?;
                 if *lacks {
-                    f.write_str(", but no node has so much that others have beyond their guarantees")
+                    f.write_str(", but no node has enough that others hold above their guarantees")
                 } else {
                     f.write_str(": it takes no more back")
                 }

@@ -89,7 +89,7 @@ impl fmt::Display for FilterStep {
             Self::PortFixed { number } => write!(f, "port {number} taken"),
             Self::PortsDynamic { asked } => write!(f, "fewer than {asked} ports free"),
             Self::Within { within, exclusive_cores: false } => {
-                write!(f, "no room within {}", within_text(*within))
+                write!(f, "too little free within {}", within_text(*within))
             }
             Self::Within { within, exclusive_cores: true } => {
                 write!(f, "no whole cores free within {}", within_text(*within))
@@ -219,7 +219,7 @@ impl fmt::Display for NearestFit {
 impl fmt::Display for WaitReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::JobUnknown => f.write_str("there is no such job"),
+            Self::JobUnknown => f.write_str("the cell has no such job"),
             Self::SpecUnknown => f.write_str("its spec has not been seen yet"),
             Self::After { job, known: false, .. } => write!(f, "waits for job {job}, which does not exist"),
             Self::After { job, never: true, .. } => {
@@ -264,21 +264,18 @@ impl fmt::Display for WaitReason {
                     most => write!(f, "at most {most} of {attribute}")?,
                 }
                 match (domains, nearest.as_slice()) {
-                    (0, _) => write!(f, ", and no node says which it is in"),
-                    (_, []) => write!(f, "; none of {domains} has room for any"),
+                    (0, _) => write!(f, ", and no node has that attribute"),
+                    (_, []) => write!(f, "; none of {domains} can take any"),
                     (_, nearest) => write!(
                         f,
-                        "; of {domains} {attribute}s {} has most room, for {fitted}",
+                        "; of {domains} {attribute}s {} can take most: {fitted}",
                         nearest.join(", ")
                     ),
                 }
             }
-            Self::GangStands => f.write_str("where the other tasks of its gang stand there is no room"),
+            Self::GangStands => f.write_str("the domains of the other tasks of its gang are full"),
             Self::GangNever { needed, most } => {
-                write!(
-                    f,
-                    "can never fit: {needed} are needed together, and the empty cell has room for {most}"
-                )
+                write!(f, "can never fit: {needed} are needed together, and the empty cell can take {most}")
             }
             Self::Turn { ahead } => write!(f, "{ahead}"),
         }
@@ -312,7 +309,7 @@ impl fmt::Display for Explanation {
             f.write_str("; ")?;
         }
         match (self.nodes, self.nodes_fit) {
-            (0, _) => f.write_str("there are no nodes")?,
+            (0, _) => f.write_str("the cell has no nodes")?,
             (nodes, 0) => write!(f, "fits on none of {nodes} {}", nodes_text(nodes))?,
             (nodes, fit) => write!(f, "fits on {fit} of {nodes} {}", nodes_text(nodes))?,
         }
@@ -325,7 +322,7 @@ impl fmt::Display for Explanation {
         }
         match (self.nodes, self.nodes_fit, self.nodes_large, self.nodes_room) {
             (1.., 0, 0, _) => f.write_str("; can never fit any node here")?,
-            (_, 0, _, later @ 1..) => write!(f, "; waits for room on {later} {}", nodes_text(later))?,
+            (_, 0, _, later @ 1..) => write!(f, "; waits for tasks to end on {later} {}", nodes_text(later))?,
             _ => {}
         }
         if self.nodes_fit == 0 && !self.nearest.is_empty() {

@@ -47,7 +47,7 @@ pub(super) fn ahead_of(snapshot: &Snapshot, job: JobId) -> Ahead {
 impl fmt::Display for Ahead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Self::default() {
-            return f.write_str("waits for its turn: nothing is before it");
+            return f.write_str("waits for its turn: it is next");
         }
         let mut parts = Vec::new();
         let mut part = |tasks: u64, of: &str| {
@@ -57,7 +57,7 @@ impl fmt::Display for Ahead {
         };
         part(self.higher, "of higher priority");
         part(self.own, "submitted before");
-        part(self.others, "of others at its priority, in turns");
-        write!(f, "waits for its turn; tasks that wait as well: {}", parts.join(", "))
+        part(self.others, "of others at its priority, which take turns with it");
+        write!(f, "waits for its turn, behind these tasks: {}", parts.join(", "))
     }
 }

@@ -62,7 +62,7 @@ pub struct Queueing {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueueingError {
     /// Take one of the names that are listed.
-    #[error("there is no queueing policy \"{name}\"; there are {}", POLICIES.map(|(name, _)| name).join(", "))]
+    #[error("unknown queueing policy \"{name}\"; accepted are {}", POLICIES.map(|(name, _)| name).join(", "))]
     Unknown {
         /// What was asked for.
         name: String,
@@ -75,7 +75,7 @@ pub enum QueueingError {
     },
     /// Give each user once, and a whole number as its weight.
     #[error(
-        "\"{pair}\" is no weight of a user; accepted are a user's name, each once, and a whole number from 1 to {WEIGHT_MAX}, such as ann=3"
+        "\"{pair}\" is not the weight of a user; accepted are a user's name, each once, and a whole number from 1 to {WEIGHT_MAX}, such as ann=3"
     )]
     Weight {
         /// The pair of user and weight that was given.
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_policy_is_refused_with_what_would_be() {
+    fn an_unknown_policy_is_refused_with_the_known_ones() {
         let refused = |text: &str| text.parse::<Queueing>().unwrap_err().to_string();
         assert!(refused("fair").contains("round-robin, fifo, drf, fair-share, hierarchical"));
         assert!(refused("drf:ann=1").contains("takes no weights"));

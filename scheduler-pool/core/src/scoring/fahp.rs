@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asks_for_weighs_the_same_as_what_nobody_asks_for() {
+    fn criteria_without_demand_weigh_the_same() {
         assert!(weights([0.0; CRITERIA]).iter().all(|weight| (weight - 0.2).abs() < 1e-12));
         // A single demand: f = 1 against the four others, which are even among themselves.
         let alone = weights([1.0, 0.0, 0.0, 0.0, 0.0]);

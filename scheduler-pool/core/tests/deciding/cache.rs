@@ -1,4 +1,4 @@
-//! What plans find is kept for later plans: it changes what deciding costs, and never what is decided.
+//! Candidate caches between plans change what deciding costs, and never what is decided.
 
 use borough_model::job::{Constraint, ConstraintOperator, JobKind, PortSpec, Spread};
 use borough_model::node::LoadMeasured;
@@ -11,20 +11,20 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::draft::load;
-use crate::naive;
-use crate::place::world;
-use crate::world::{World, name, node, spec};
+use crate::generators::load;
+use crate::place::stored_cell;
+use crate::reference;
+use crate::stored::{StoredCell, name, node, spec};
 
-/// More than are all looked at.
+/// More nodes than a search examines completely.
 const NODES: u64 = 320;
 
-/// What happens between two plans.
+/// An event between two plans.
 #[derive(Clone, Debug)]
 enum Step {
     /// So many jobs of a form, each of so many tasks.
     Jobs(usize, u32, u32),
-    /// So many standing tasks end.
+    /// So many placed tasks end.
     Ended(usize),
     NodeAdded,
     NodeCordoned(u64, bool),
@@ -71,7 +71,7 @@ fn form(number: usize, job: &str, count: u32) -> JobSpec {
 }
 
 struct Cell {
-    world: World,
+    stored: StoredCell,
     snapshot: Snapshot,
     cache: PlanCache,
     start_offset: StartOffset,
@@ -81,76 +81,76 @@ struct Cell {
 
 impl Cell {
     fn new(profile: ScoringProfile, (part, parts): (u32, u32)) -> Self {
-        let mut world = world(profile);
-        world.settings.failure_domains = vec!["rack".to_owned()];
+        let mut stored = stored_cell(profile);
+        stored.settings.failure_domains = vec!["rack".to_owned()];
         for number in 0..NODES {
             let mut row = node(number, 1 + number % 4, 8);
             row.labels.insert("rack".to_owned(), format!("r{}", number % 16));
-            world.node_put(row);
+            stored.node_put(row);
         }
-        let snapshot = Snapshot::new(CellSettings { profile, ..world.settings.clone() });
+        let snapshot = Snapshot::new(CellSettings { profile, ..stored.settings.clone() });
         let start_offset = StartOffset { part, parts, ..StartOffset::undivided(PLAN_SEED) };
-        Self { world, snapshot, cache: PlanCache::default(), start_offset, jobs: 0, lost: false }
+        Self { stored, snapshot, cache: PlanCache::default(), start_offset, jobs: 0, lost: false }
     }
 
     fn happens(&mut self, step: &Step) {
-        let world = &mut self.world;
+        let stored = &mut self.stored;
         let at = |at: u64| node(at, 1, 1).id;
         match *step {
             Step::Jobs(number, jobs, tasks) => {
                 for _ in 0..jobs {
                     self.jobs += 1;
-                    world.job_submit(JobId(self.jobs), &form(number, &format!("job-{}", self.jobs), tasks));
+                    stored.job_submit(JobId(self.jobs), &form(number, &format!("job-{}", self.jobs), tasks));
                 }
             }
             Step::Ended(count) => {
                 let resident: Vec<TaskId> =
-                    world.tasks.values().filter(|row| row.node.is_some()).map(|row| row.id).collect();
+                    stored.tasks.values().filter(|row| row.node.is_some()).map(|row| row.id).collect();
                 for task in resident.into_iter().step_by(3).take(count) {
-                    world.task_end(task, Some(10), |row| row.state = TaskState::Dead);
+                    stored.task_end(task, Some(10), |row| row.state = TaskState::Dead);
                 }
             }
             Step::NodeAdded => {
-                let number = world.nodes.len() as u64;
-                world.node_put(node(number, 4, 8));
+                let number = stored.nodes.len() as u64;
+                stored.node_put(node(number, 4, 8));
             }
             Step::NodeCordoned(number, cordoned) => {
-                world.node_change(at(number), |row| row.schedulable = !cordoned)
+                stored.node_change(at(number), |row| row.schedulable = !cordoned)
             }
             Step::NodeRacked(number, rack) => {
-                world.node_change(at(number), |row| {
+                stored.node_change(at(number), |row| {
                     drop(row.labels.insert("rack".to_owned(), format!("r{rack}")))
                 });
             }
             Step::NodeResized(number, cores) => {
-                world.node_change(at(number), |row| row.capacity.cpu_millis = cores * 1000);
+                stored.node_change(at(number), |row| row.capacity.cpu_millis = cores * 1000);
             }
             Step::NodesLoaded(first, count, load) => {
-                (first..NODES.min(first + count)).for_each(|number| world.load_put(at(number), load));
+                (first..NODES.min(first + count)).for_each(|number| stored.load_put(at(number), load));
             }
             Step::Lost => self.lost = true,
         }
     }
 
-    /// Plans with what is kept and with nothing kept, which must come to the same.
+    /// Plans with the cache and without one. Both plans must be equal.
     fn planned(&mut self) -> PlanCounters {
-        self.world.journal_apply(&mut self.snapshot);
-        self.world.now_ms += 7;
-        let now_ms = self.world.now_ms;
+        self.stored.journal_apply(&mut self.snapshot);
+        self.stored.now_ms += 7;
+        let now_ms = self.stored.now_ms;
         let queue = self.snapshot.pending(&|_| true, now_ms, 64);
-        let kept = plan_from(self.snapshot.tables(), &queue, now_ms, self.start_offset, &mut self.cache);
+        let cached = plan_from(self.snapshot.tables(), &queue, now_ms, self.start_offset, &mut self.cache);
         let again =
             plan_from(self.snapshot.tables(), &queue, now_ms, self.start_offset, &mut PlanCache::default());
-        let counters = kept.counters;
-        let told = |plan: Plan| Plan { counters: PlanCounters::default(), ..plan };
-        let (kept, again) = (told(kept), told(again));
-        assert_eq!(kept, again);
-        naive::plan_checked(&self.world, &queue, &kept);
+        let counters = cached.counters;
+        let explanation = |plan: Plan| Plan { counters: PlanCounters::default(), ..plan };
+        let (cached, again) = (explanation(cached), explanation(again));
+        assert_eq!(cached, again);
+        reference::plan_checked(&self.stored, &queue, &cached);
         if !std::mem::take(&mut self.lost) {
-            self.world.commit(&kept);
-            self.world.journal_apply(&mut self.snapshot);
+            self.stored.commit(&cached);
+            self.stored.journal_apply(&mut self.snapshot);
         }
-        self.snapshot.remember(&kept, now_ms);
+        self.snapshot.remember(&cached, now_ms);
         counters
     }
 }
@@ -172,7 +172,7 @@ proptest! {
     }
 }
 
-/// Jobs of one task each, of one shape: few nodes are scored for each, however they arrive.
+/// Jobs of one task each, with one shape: few nodes are scored for each, in whatever order they arrive.
 #[test]
 fn jobs_of_one_shape_are_planned_as_one_class() {
     let mut cell = Cell::new(ScoringProfile::BEST_FIT, (0, 1));
@@ -187,12 +187,11 @@ fn jobs_of_one_shape_are_planned_as_one_class() {
             placed += 40;
         }
     }
-    assert_eq!((cell.world.tasks.len(), made), (800, 1));
+    assert_eq!((cell.stored.tasks.len(), made), (800, 1));
     assert!(scored <= 3 * placed, "{scored} scored for {placed}");
 }
 
-/// What agents measure is followed node by node: no search begins again for it, and none goes by what was measured
-/// before.
+/// A measurement is followed node by node. No search begins again for it, and none uses the old measurement.
 #[test]
 fn a_measurement_is_followed_and_voids_no_search() {
     let mut cell = Cell::new("load-aware".parse().expect("it is listed"), (0, 1));
@@ -204,7 +203,7 @@ fn a_measurement_is_followed_and_voids_no_search() {
         let measured = Some(LoadMeasured { cpu_millis, ..LoadMeasured::default() });
         cell.happens(&Step::NodesLoaded(round as u64 % 2 * 160, 160, measured));
     }
-    assert_eq!((cell.world.tasks.len(), made), (64, 1));
+    assert_eq!((cell.stored.tasks.len(), made), (64, 1));
 }
 
 /// A service of one task spreads over nothing, whatever the cell's failure domains.
@@ -218,35 +217,35 @@ fn services_of_one_task_share_a_search_too() {
 }
 
 #[test]
-fn a_worker_fills_its_part_first_and_others_when_there_is_no_room() {
+fn a_worker_fills_its_part_first_and_others_when_it_is_full() {
     let mut cell = Cell::new(ScoringProfile::BEST_FIT, (1, 4));
-    let mut order: Vec<_> = cell.world.nodes.keys().copied().collect();
+    let mut order: Vec<_> = cell.stored.nodes.keys().copied().collect();
     order.sort_unstable();
     let part = order.get(80..160).expect("a quarter").to_vec();
-    // Racks divide the nodes otherwise: a job may have no node in the part.
+    // Jobs with racks have other parts: such a job may have no node in the part.
     let mut outside = 0;
     for _ in 0..40 {
-        let before = cell.world.tasks.len();
-        let room: u64 = part
+        let before = cell.stored.tasks.len();
+        let free: u64 = part
             .iter()
             .map(|id| {
-                let (row, alloc) = cell.world.nodes.get(id).expect("a node");
+                let (row, alloc) = cell.stored.nodes.get(id).expect("a node");
                 (row.capacity.cpu_millis - alloc.used.cpu_millis) / 100
             })
             .sum();
         cell.happens(&Step::Jobs(0, 64, 1));
         cell.planned();
-        let placed: Vec<_> = cell.world.tasks.values().filter_map(|row| row.node).collect();
+        let placed: Vec<_> = cell.stored.tasks.values().filter_map(|row| row.node).collect();
         let beyond = placed.iter().filter(|node| !part.contains(node)).count();
-        if room >= 64 {
-            assert_eq!(beyond, 0, "{before} placed before, room for {room}");
+        if free >= 64 {
+            assert_eq!(beyond, 0, "{before} placed before, free for {free}");
         }
         outside = beyond;
     }
     assert!(outside > 0, "the part has been filled");
 }
 
-/// Jobs of one task each that are held against each other by their labels are one class as well.
+/// Jobs of one task each with rules between them, by their labels, are one class as well.
 #[test]
 fn jobs_of_one_rule_share_a_search() {
     use borough_model::job::{Affinity, AffinityKind};
@@ -266,14 +265,15 @@ fn jobs_of_one_rule_share_a_search() {
             jobs: vec![label("color")],
             preference: None,
         }];
-        cell.world.job_submit(JobId(number), &job);
+        cell.stored.job_submit(JobId(number), &job);
     };
     for number in 0..60 {
         submit(&mut cell, 1000 + number, AffinityKind::Apart);
     }
     let counters = cell.planned();
-    assert_eq!((counters.classes, cell.world.tasks.len()), (1, 60));
-    let nodes: std::collections::BTreeSet<_> = cell.world.tasks.values().filter_map(|row| row.node).collect();
+    assert_eq!((counters.classes, cell.stored.tasks.len()), (1, 60));
+    let nodes: std::collections::BTreeSet<_> =
+        cell.stored.tasks.values().filter_map(|row| row.node).collect();
     assert_eq!(nodes.len(), 60, "each has a node of its own");
     assert!(counters.nodes_scored <= 250 + 2 * 60, "{counters:?}");
     // Two rules are two classes.

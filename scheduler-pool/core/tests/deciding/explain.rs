@@ -1,4 +1,4 @@
-//! Explanations: what they say would fit does fit, and how they read.
+//! Explanations: their changes make tasks fit, and their text.
 
 use borough_model::job::{
     After, AfterCondition, Constraint, ConstraintOperator, JobOutcome, JobState, PortSpec, TaskOverride,
@@ -14,21 +14,21 @@ use borough_scheduler_core::{
 };
 use expect_test::expect;
 
-use crate::naive;
-use crate::place::{planned, world};
-use crate::world::{World, name, node, spec};
+use crate::place::{planned, stored_cell};
+use crate::reference;
+use crate::stored::{StoredCell, name, node, spec};
 
-/// Holds a nearest fit against the rows: with the change made, so many nodes more fit.
-pub fn nearest_checked(world: &World, spec: &JobSpec, index: u32, nearest: &NearestFit) {
-    let mut world = world.clone();
+/// Checks a nearest fit against the rows: with the change made, as many more nodes fit as it says.
+pub fn nearest_checked(stored: &StoredCell, spec: &JobSpec, index: u32, nearest: &NearestFit) {
+    let mut stored = stored.clone();
     let mut changed = spec.clone();
-    let fits = naive::fit_count(&world, spec, index);
+    let fits = reference::fit_count(&stored, spec, index);
     match nearest {
         NearestFit::Together { changes, .. } => {
             for (place, change) in changes.iter().enumerate() {
-                let before = naive::fit_count(&world, &changed, index);
+                let before = reference::fit_count(&stored, &changed, index);
                 assert_eq!(before, fits, "{place} of the changes of {nearest} are enough");
-                change_made(&mut world, &mut changed, index, change);
+                change_made(&mut stored, &mut changed, index, change);
             }
         }
         nearest => {
@@ -38,33 +38,37 @@ pub fn nearest_checked(world: &World, spec: &JobSpec, index: u32, nearest: &Near
                 resources.amount_set(dimension, at_most + 1);
                 more.overrides.clear();
                 more.task.resources = resources;
-                assert_eq!(naive::fit_count(&world, &more, index), fits, "more than {nearest} does not fit");
+                assert_eq!(
+                    reference::fit_count(&stored, &more, index),
+                    fits,
+                    "more than {nearest} does not fit"
+                );
             }
-            change_made(&mut world, &mut changed, index, nearest);
+            change_made(&mut stored, &mut changed, index, nearest);
         }
     }
-    let more = naive::fit_count(&world, &changed, index) - fits;
+    let more = reference::fit_count(&stored, &changed, index) - fits;
     assert_eq!(more, nearest.nodes() as usize, "{nearest}");
 }
 
-/// Holds a nearest fit against the rows: with the change made, at least so many nodes more fit.
-pub fn nearest_enough(world: &World, spec: &JobSpec, index: u32, nearest: &NearestFit) {
-    let mut world = world.clone();
+/// Checks a nearest fit against the rows: with the change made, at least as many more nodes fit as it says.
+pub fn nearest_enough(stored: &StoredCell, spec: &JobSpec, index: u32, nearest: &NearestFit) {
+    let mut stored = stored.clone();
     let mut changed = spec.clone();
-    let fits = naive::fit_count(&world, spec, index);
+    let fits = reference::fit_count(&stored, spec, index);
     let changes = match nearest {
         NearestFit::Together { changes, .. } => changes.as_slice(),
         one => std::slice::from_ref(one),
     };
     for change in changes {
-        change_made(&mut world, &mut changed, index, change);
+        change_made(&mut stored, &mut changed, index, change);
     }
-    let more = naive::fit_count(&world, &changed, index) - fits;
+    let more = reference::fit_count(&stored, &changed, index) - fits;
     assert!(more >= nearest.nodes() as usize, "{nearest}: {more}");
 }
 
 /// Makes one change of a nearest fit.
-fn change_made(world: &mut World, changed: &mut JobSpec, index: u32, nearest: &NearestFit) {
+fn change_made(stored: &mut StoredCell, changed: &mut JobSpec, index: u32, nearest: &NearestFit) {
     match nearest {
         NearestFit::Together { .. } => unreachable!("sets of changes are not nested"),
         NearestFit::Resource { dimension, at_most, .. } => {
@@ -103,15 +107,15 @@ fn change_made(world: &mut World, changed: &mut JobSpec, index: u32, nearest: &N
         NearestFit::Without { filter: FilterStep::PortFixed { number }, .. } => {
             changed.task.ports.retain(|port| port.number != Some(*number));
         }
-        NearestFit::Without { filter, .. } => nodes_opened(world, filter),
+        NearestFit::Without { filter, .. } => nodes_opened(stored, filter),
     }
 }
 
 #[test]
 fn where_no_single_change_helps_the_fewest_that_do_are_told() {
-    let mut world = world(ScoringProfile::BEST_FIT);
-    world.node_put(node(0, 4, 4));
-    world.node_put(node(1, 8, 4));
+    let mut stored = stored_cell(ScoringProfile::BEST_FIT);
+    stored.node_put(node(0, 4, 4));
+    stored.node_put(node(1, 8, 4));
     let mut big = spec("ann", "big", 1, 16_000, 64);
     big.constraints = vec![Constraint {
         attribute: "gpu.model".to_owned(),
@@ -119,16 +123,16 @@ fn where_no_single_change_helps_the_fewest_that_do_are_told() {
         values: Vec::new(),
         preference: None,
     }];
-    world.job_submit(JobId(1), &big);
-    let told = explain(&world.snapshot(0), JobId(1), 0, world.now_ms);
-    expect!["fits on none of 2 nodes: 2 constraint gpu.model exists; no node has an attribute or label gpu.model; can never fit any node here; would fit on 1 node with cpu <= 8 and without constraint gpu.model exists"].assert_eq(&told.to_string());
-    for nearest in &told.nearest {
-        nearest_checked(&world, &big, 0, nearest);
+    stored.job_submit(JobId(1), &big);
+    let explanation = explain(&stored.snapshot(0), JobId(1), 0, stored.now_ms);
+    expect!["fits on none of 2 nodes: 2 constraint gpu.model exists; no node has an attribute or label gpu.model; can never fit any node here; would fit on 1 node with cpu <= 8 and without constraint gpu.model exists"].assert_eq(&explanation.to_string());
+    for nearest in &explanation.nearest {
+        nearest_checked(&stored, &big, 0, nearest);
     }
 }
 
-fn nodes_opened(world: &mut World, filter: &FilterStep) {
-    for (row, _) in world.nodes.values_mut() {
+fn nodes_opened(stored: &mut StoredCell, filter: &FilterStep) {
+    for (row, _) in stored.nodes.values_mut() {
         match filter {
             FilterStep::Lost if row.state == NodeState::Lost => {
                 (row.state, row.draining, row.schedulable) = (NodeState::Ready, false, true);
@@ -150,143 +154,145 @@ fn constrained(attribute: &str, operator: ConstraintOperator, values: &[&str]) -
     Constraint { attribute: attribute.to_owned(), operator, values, preference: None }
 }
 
-/// A cell in which a job fits nowhere for every reason there is.
-fn refused_for_every_reason() -> (World, JobSpec) {
-    let mut world = world(ScoringProfile::BEST_FIT);
+/// A cell in which a job fits nowhere, for every possible reason.
+fn refused_for_every_reason() -> (StoredCell, JobSpec) {
+    let mut stored = stored_cell(ScoringProfile::BEST_FIT);
     let mut number = 0;
-    let mut added = |world: &mut World, gib: u64, change: &dyn Fn(&mut NodeRow)| {
+    let mut added = |stored: &mut StoredCell, gib: u64, change: &dyn Fn(&mut NodeRow)| {
         let mut row = node(number, 8, gib);
         number += 1;
         row.labels.insert("zone".to_owned(), "a".to_owned());
         row.capacity.device_millis.insert("gpu".to_owned(), 1000);
         change(&mut row);
-        world.node_put(row);
+        stored.node_put(row);
     };
-    added(&mut world, 64, &|row| row.state = NodeState::Recovering);
-    added(&mut world, 64, &|row| row.state = NodeState::Lost);
-    added(&mut world, 64, &|row| row.schedulable = false);
-    added(&mut world, 64, &|row| row.draining = true);
-    added(&mut world, 64, &|row| drop(row.labels.insert("zone".to_owned(), "c".to_owned())));
-    added(&mut world, 64, &|row| row.port_last = row.port_first);
-    added(&mut world, 8, &|row| row.capacity.memory_bytes = (3 << 29) + 1);
-    added(&mut world, 64, &|row| row.capacity.device_millis.clear());
+    added(&mut stored, 64, &|row| row.state = NodeState::Recovering);
+    added(&mut stored, 64, &|row| row.state = NodeState::Lost);
+    added(&mut stored, 64, &|row| row.schedulable = false);
+    added(&mut stored, 64, &|row| row.draining = true);
+    added(&mut stored, 64, &|row| drop(row.labels.insert("zone".to_owned(), "c".to_owned())));
+    added(&mut stored, 64, &|row| row.port_last = row.port_first);
+    added(&mut stored, 8, &|row| row.capacity.memory_bytes = (3 << 29) + 1);
+    added(&mut stored, 64, &|row| row.capacity.device_millis.clear());
     let mut job = spec("ann", "job", 2, 2500, 2048);
     job.constraints = vec![constrained("zone", ConstraintOperator::In, &["a", "b"])];
     job.task.resources.device_millis.insert("gpu".to_owned(), 500);
     let port = |port: &str| PortSpec { name: name(port), number: None };
     job.task.ports = vec![port("http"), port("admin")];
-    (world, job)
+    (stored, job)
 }
 
 #[test]
 fn an_explanation_names_each_filter_and_the_nearest_fit() {
-    let (mut world, job) = refused_for_every_reason();
-    world.job_submit(JobId(1), &job);
-    let told = explain(&world.snapshot(0), JobId(1), 0, world.now_ms);
-    assert_eq!((told.nodes, told.nodes_fit), (8, 0));
-    expect!["fits on none of 8 nodes: 1 recovering, 1 lost, 1 cordoned, 1 draining, 1 constraint zone in [a, b], 1 fewer than 2 ports free, 1 too small for memory 2GiB, 1 too small for device gpu 0.5; waits for room on 1 node; would fit on 1 node with memory <= 1.5GiB, or on 1 node without device gpu, or on 1 node once not recovering, or on 1 node once not lost, or on 1 node once not cordoned, or on 1 node once not draining, or on 1 node without constraint zone in [a, b], or on 1 node with at most 1 ports handed out"]
-    .assert_eq(&told.to_string());
+    let (mut stored, job) = refused_for_every_reason();
+    stored.job_submit(JobId(1), &job);
+    let explanation = explain(&stored.snapshot(0), JobId(1), 0, stored.now_ms);
+    assert_eq!((explanation.nodes, explanation.nodes_fit), (8, 0));
+    expect!["fits on none of 8 nodes: 1 recovering, 1 lost, 1 cordoned, 1 draining, 1 constraint zone in [a, b], 1 fewer than 2 ports free, 1 too small for memory 2GiB, 1 too small for device gpu 0.5; waits for tasks to end on 1 node; would fit on 1 node with memory <= 1.5GiB, or on 1 node without device gpu, or on 1 node once not recovering, or on 1 node once not lost, or on 1 node once not cordoned, or on 1 node once not draining, or on 1 node without constraint zone in [a, b], or on 1 node with at most 1 ports handed out"]
+    .assert_eq(&explanation.to_string());
 }
 
 #[test]
 fn what_is_in_use_is_told_from_what_is_not_there() {
-    let mut world = world(ScoringProfile::BEST_FIT);
-    world.node_put(node(0, 4, 4));
-    world.job_submit(JobId(1), &spec("ann", "first", 1, 3000, 64));
-    world.commit(&planned(&world));
+    let mut stored = stored_cell(ScoringProfile::BEST_FIT);
+    stored.node_put(node(0, 4, 4));
+    stored.job_submit(JobId(1), &spec("ann", "first", 1, 3000, 64));
+    stored.commit(&planned(&stored));
     let mut second = spec("ann", "second", 1, 2000, 64);
     second.task.ports = vec![PortSpec { name: name("http"), number: Some(80) }];
-    world.job_submit(JobId(2), &second);
-    let told = explain(&world.snapshot(0), JobId(2), 0, world.now_ms);
-    expect!["fits on none of 1 node: 1 less than cpu 2 free; waits for room on 1 node; would fit on 1 node with cpu <= 1"]
-        .assert_eq(&told.to_string());
+    stored.job_submit(JobId(2), &second);
+    let explanation = explain(&stored.snapshot(0), JobId(2), 0, stored.now_ms);
+    expect!["fits on none of 1 node: 1 less than cpu 2 free; waits for tasks to end on 1 node; would fit on 1 node with cpu <= 1"]
+        .assert_eq(&explanation.to_string());
 }
 
 #[test]
-fn reasons_that_lie_in_no_node_are_told() {
-    let mut world = world(ScoringProfile::BEST_FIT);
-    world.node_put(node(0, 4, 4));
-    let told = |world: &World, job: u64, index: u32| {
-        explain(&world.snapshot(0), JobId(job), index, world.now_ms).to_string()
+fn reasons_that_lie_in_no_node_are_reported() {
+    let mut stored = stored_cell(ScoringProfile::BEST_FIT);
+    stored.node_put(node(0, 4, 4));
+    let explanation = |stored: &StoredCell, job: u64, index: u32| {
+        explain(&stored.snapshot(0), JobId(job), index, stored.now_ms).to_string()
     };
-    expect!["there is no such job"].assert_eq(&told(&world, 1, 0));
+    expect!["the cell has no such job"].assert_eq(&explanation(&stored, 1, 0));
 
     let mut later = spec("ann", "later", 1, 100, 64);
     later.after = vec![After { job: name("first"), condition: AfterCondition::Succeeded }];
-    world.job_submit(JobId(1), &later);
-    world.job_change(JobId(1), |row| row.state = JobState::Waiting);
-    expect!["waits for job first, which does not exist"].assert_eq(&told(&world, 1, 0));
-    world.job_submit(JobId(2), &spec("ann", "first", 1, 100, 64));
-    expect!["waits for job first to succeed"].assert_eq(&told(&world, 1, 0));
-    expect!["waits for its turn: nothing is before it; fits on 1 of 1 node"].assert_eq(&told(&world, 2, 0));
-    expect!["its job has 1 tasks"].assert_eq(&told(&world, 2, 1));
-    world.commit(&planned(&world));
-    expect!["wants no node: it is assigned"].assert_eq(&told(&world, 2, 0));
-    world.task_end(TaskId { job: JobId(2), index: 0 }, None, |row| {
+    stored.job_submit(JobId(1), &later);
+    stored.job_change(JobId(1), |row| row.state = JobState::Waiting);
+    expect!["waits for job first, which does not exist"].assert_eq(&explanation(&stored, 1, 0));
+    stored.job_submit(JobId(2), &spec("ann", "first", 1, 100, 64));
+    expect!["waits for job first to succeed"].assert_eq(&explanation(&stored, 1, 0));
+    expect!["waits for its turn: it is next; fits on 1 of 1 node"].assert_eq(&explanation(&stored, 2, 0));
+    expect!["its job has 1 tasks"].assert_eq(&explanation(&stored, 2, 1));
+    stored.commit(&planned(&stored));
+    expect!["wants no node: it is assigned"].assert_eq(&explanation(&stored, 2, 0));
+    stored.task_end(TaskId { job: JobId(2), index: 0 }, None, |row| {
         (row.state, row.not_before_ms, row.failures) = (TaskState::Pending, 2_000_000, 3);
     });
-    expect!["backs off until 1970-01-01T00:33:20Z after 3 failures in a row"].assert_eq(&told(&world, 2, 0));
-    world.job_change(JobId(2), |row| row.state = JobState::Ended { outcome: JobOutcome::Failed });
-    expect!["never starts: job first ended otherwise than it must"].assert_eq(&told(&world, 1, 0));
-    expect!["its job has ended"].assert_eq(&told(&world, 2, 0));
+    expect!["backs off until 1970-01-01T00:33:20Z after 3 failures in a row"]
+        .assert_eq(&explanation(&stored, 2, 0));
+    stored.job_change(JobId(2), |row| row.state = JobState::Ended { outcome: JobOutcome::Failed });
+    expect!["never starts: job first ended otherwise than it must"].assert_eq(&explanation(&stored, 1, 0));
+    expect!["its job has ended"].assert_eq(&explanation(&stored, 2, 0));
 
     let mut gang = spec("ann", "gang", 3, 2000, 64);
     gang.min_member = 3;
-    world.job_submit(JobId(3), &gang);
-    expect!["3 tasks must be placed together and 2 fit; can never fit: 3 are needed together, and the empty cell has room for 2; fits on none of 1 node: 1 less than cpu 2 free; waits for room on 1 node; would fit on 1 node without cpu"]
-    .assert_eq(&told(&world, 3, 0));
-    expect!["there are no nodes"].assert_eq(&{
-        let mut empty = crate::place::world(ScoringProfile::BEST_FIT);
+    stored.job_submit(JobId(3), &gang);
+    expect!["3 tasks must be placed together and 2 fit; can never fit: 3 are needed together, and the empty cell can take 2; fits on none of 1 node: 1 less than cpu 2 free; waits for tasks to end on 1 node; would fit on 1 node without cpu"]
+    .assert_eq(&explanation(&stored, 3, 0));
+    expect!["the cell has no nodes"].assert_eq(&{
+        let mut empty = crate::place::stored_cell(ScoringProfile::BEST_FIT);
         empty.job_submit(JobId(1), &spec("ann", "job", 1, 100, 64));
-        told(&empty, 1, 0)
+        explanation(&empty, 1, 0)
     });
 }
 
 #[test]
 fn tasks_of_a_job_are_explained_class_by_class() {
-    let mut world = world(ScoringProfile::BEST_FIT);
-    world.node_put(node(0, 4, 4));
+    let mut stored = stored_cell(ScoringProfile::BEST_FIT);
+    stored.node_put(node(0, 4, 4));
     let mut job = spec("ann", "job", 4, 8000, 64);
     let resources = Some(Resources { cpu_millis: 9000, ..Resources::default() });
     job.overrides.insert(2, TaskOverride { resources, ..TaskOverride::default() });
-    world.job_submit(JobId(1), &job);
-    let told = explain_job(&world.snapshot(0), JobId(1), world.now_ms);
-    let indexes: Vec<&[u32]> = told.iter().map(|(indexes, _)| indexes.as_slice()).collect();
+    stored.job_submit(JobId(1), &job);
+    let explanation = explain_job(&stored.snapshot(0), JobId(1), stored.now_ms);
+    let indexes: Vec<&[u32]> = explanation.iter().map(|(indexes, _)| indexes.as_slice()).collect();
     assert_eq!(indexes, [&[0, 1, 3][..], &[2][..]]);
 }
 
 #[test]
 fn the_position_in_the_queue_and_the_counted_reasons_say_who_waits_and_why() {
-    let mut world = world(ScoringProfile::BEST_FIT);
-    world.node_put(node(0, 4, 4));
-    let submit = |world: &mut World, number: u64, user: &str, priority: u32, count: u32, cpu_millis: u64| {
-        world.now_ms += 1;
-        let mut job = spec(user, &format!("job-{number}"), count, cpu_millis, 1);
-        job.priority = priority;
-        world.job_submit(JobId(number), &job);
-    };
-    submit(&mut world, 1, "ann", 250, 3, 1000);
-    submit(&mut world, 2, "bob", 150, 2, 1000);
-    submit(&mut world, 3, "ann", 150, 5, 1000);
-    submit(&mut world, 4, "ann", 150, 1, 1000);
-    submit(&mut world, 5, "ann", 150, 7, 1000);
-    submit(&mut world, 6, "eve", 50, 9, 1000);
-    submit(&mut world, 7, "eve", 390, 2, 64_000);
-    let mut snapshot = world.snapshot(0);
-    let ahead = |snapshot: &Snapshot, job| explain(snapshot, JobId(job), 0, world.now_ms).waits;
+    let mut stored = stored_cell(ScoringProfile::BEST_FIT);
+    stored.node_put(node(0, 4, 4));
+    let submit =
+        |stored: &mut StoredCell, number: u64, user: &str, priority: u32, count: u32, cpu_millis: u64| {
+            stored.now_ms += 1;
+            let mut job = spec(user, &format!("job-{number}"), count, cpu_millis, 1);
+            job.priority = priority;
+            stored.job_submit(JobId(number), &job);
+        };
+    submit(&mut stored, 1, "ann", 250, 3, 1000);
+    submit(&mut stored, 2, "bob", 150, 2, 1000);
+    submit(&mut stored, 3, "ann", 150, 5, 1000);
+    submit(&mut stored, 4, "ann", 150, 1, 1000);
+    submit(&mut stored, 5, "ann", 150, 7, 1000);
+    submit(&mut stored, 6, "eve", 50, 9, 1000);
+    submit(&mut stored, 7, "eve", 390, 2, 64_000);
+    let mut snapshot = stored.snapshot(0);
+    let ahead = |snapshot: &Snapshot, job| explain(snapshot, JobId(job), 0, stored.now_ms).waits;
     let turn = |higher, others, own| [WaitReason::Turn { ahead: Ahead { higher, others, own } }];
     assert_eq!(ahead(&snapshot, 4), turn(5, 2, 5));
     assert_eq!(ahead(&snapshot, 1), turn(2, 0, 0));
-    let queue = snapshot.pending(&|_| true, world.now_ms, usize::MAX);
-    let outcome = plan(snapshot.tables(), &queue, world.now_ms, PLAN_SEED);
-    snapshot.remember(&outcome, world.now_ms);
-    snapshot.pending(&|_| true, world.now_ms, usize::MAX);
-    // What can never fit is ahead of nobody.
+    let queue = snapshot.pending(&|_| true, stored.now_ms, usize::MAX);
+    let outcome = plan(snapshot.tables(), &queue, stored.now_ms, PLAN_SEED);
+    snapshot.remember(&outcome, stored.now_ms);
+    snapshot.pending(&|_| true, stored.now_ms, usize::MAX);
+    // A task that never fits is ahead of nobody.
     assert_eq!(ahead(&snapshot, 1), turn(0, 0, 0));
     let reasons = snapshot.queue_reasons(&OpenQueue::default());
     assert_eq!(reasons, BTreeMap::from([(PendingReason::Capacity, 2), (PendingReason::Turn, 27)]));
     let names: BTreeSet<&str> = PendingReason::ALL.map(PendingReason::as_str).into();
     assert_eq!(names.len(), PendingReason::ALL.len());
-    let text = explain(&snapshot, JobId(5), 0, world.now_ms).to_string();
+    let text = explain(&snapshot, JobId(5), 0, stored.now_ms).to_string();
     assert!(text.contains("3 of higher priority, 6 submitted before, 2 of others"), "{text}");
 }

@@ -6,11 +6,11 @@ use borough_model::resource::resources_add;
 use borough_model::{JobId, JobSpec, NodeAlloc, Resources};
 use borough_scheduler_core::ScoringProfile;
 
-use crate::place::{planned, world};
-use crate::world::{node, spec};
+use crate::place::{planned, stored_cell};
+use crate::stored::{node, spec};
 
 /// A node: what it has, what of that is free on each card, what else is taken, and tasks.
-struct Draft<'d> {
+struct RandomNode<'d> {
     cores: u64,
     gib: u64,
     cards_free: &'d [u64],
@@ -18,17 +18,17 @@ struct Draft<'d> {
     tasks: u32,
 }
 
-const PLAIN: Draft<'_> = Draft { cores: 10, gib: 1_000, cards_free: &[], taken: (0, 0), tasks: 0 };
+const PLAIN: RandomNode<'_> = RandomNode { cores: 10, gib: 1_000, cards_free: &[], taken: (0, 0), tasks: 0 };
 
 /// Which of the nodes a task gets; they are numbered in this order, which decides between equal ones.
-fn chosen(profile: &str, task: &JobSpec, drafts: &[&Draft<'_>]) -> usize {
-    let mut world = world(profile.parse::<ScoringProfile>().expect("it is listed"));
-    for (number, draft) in (0..).zip(drafts) {
-        let mut row = node(number, draft.cores, draft.gib);
-        let (cores, gib) = draft.taken;
+fn chosen(profile: &str, task: &JobSpec, random_nodes: &[&RandomNode<'_>]) -> usize {
+    let mut stored = stored_cell(profile.parse::<ScoringProfile>().expect("it is listed"));
+    for (number, random) in (0..).zip(random_nodes) {
+        let mut row = node(number, random.cores, random.gib);
+        let (cores, gib) = random.taken;
         let mut used =
             Resources { cpu_millis: cores * 1_000, memory_bytes: gib << 30, ..Resources::default() };
-        for (place, free) in (0..).zip(draft.cards_free) {
+        for (place, free) in (0..).zip(random.cards_free) {
             let (kind, id, model) = ("gpu".to_owned(), place.to_string(), String::new());
             row.cards.push(Card { kind, place, id, model, memory_bytes: 0 });
             for dimension in ["gpu".to_owned(), card_dimension("gpu", place)] {
@@ -37,19 +37,19 @@ fn chosen(profile: &str, task: &JobSpec, drafts: &[&Draft<'_>]) -> usize {
             }
         }
         let id = row.id;
-        world.node_put(row);
-        let (_, alloc) = world.nodes.get_mut(&id).expect("it was put");
+        stored.node_put(row);
+        let (_, alloc) = stored.nodes.get_mut(&id).expect("it was put");
         let used = resources_add(&alloc.used, &used).expect("in range");
-        *alloc = NodeAlloc { used, tasks: draft.tasks, epoch: alloc.epoch + 1, ..alloc.clone() };
-        world.journal.push(borough_model::Delta::NodeAlloc { node: id, alloc: alloc.clone() });
+        *alloc = NodeAlloc { used, tasks: random.tasks, epoch: alloc.epoch + 1, ..alloc.clone() };
+        stored.journal.push(borough_model::Delta::NodeAlloc { node: id, alloc: alloc.clone() });
     }
-    world.job_submit(JobId(1), task);
-    let place = planned(&world).placements.first().expect("it fits").node;
-    drafts.iter().zip(0..).position(|(_, number)| node(number, 1, 1).id == place).expect("one of them")
+    stored.job_submit(JobId(1), task);
+    let place = planned(&stored).placements.first().expect("it fits").node;
+    random_nodes.iter().zip(0..).position(|(_, number)| node(number, 1, 1).id == place).expect("one of them")
 }
 
 /// Whichever comes first, the better one is chosen.
-fn better(profile: &str, task: &JobSpec, better: &Draft<'_>, other: &Draft<'_>) {
+fn better(profile: &str, task: &JobSpec, better: &RandomNode<'_>, other: &RandomNode<'_>) {
     assert_eq!(chosen(profile, task, &[better, other]), 0, "{profile}");
     assert_eq!(chosen(profile, task, &[other, better]), 1, "{profile}");
 }
@@ -62,8 +62,8 @@ fn share(gpu_millis: u64) -> JobSpec {
 
 #[test]
 fn e_pvm_weighs_how_much_a_node_fills_and_not_how_full_it_is() {
-    let large = Draft { cores: 100, taken: (60, 0), ..PLAIN };
-    let small = Draft { cores: 10, taken: (3, 0), ..PLAIN };
+    let large = RandomNode { cores: 100, taken: (60, 0), ..PLAIN };
+    let small = RandomNode { cores: 10, taken: (3, 0), ..PLAIN };
     better("worst-fit", &spec("ann", "one", 1, 1_000, 1), &large, &small);
 }
 
@@ -71,16 +71,17 @@ fn e_pvm_weighs_how_much_a_node_fills_and_not_how_full_it_is() {
 fn fahp_weighs_demands_by_what_is_free_in_the_cell_and_slots_by_the_tasks_on_a_node() {
     let task = spec("ann", "one", 1, 1_000, 1_024);
     // A core is a good part of what is free of them, a GiB is next to nothing, whatever their units.
-    let (idle, busy) = (Draft { taken: (1, 500), ..PLAIN }, Draft { taken: (5, 100), ..PLAIN });
+    let (idle, busy) = (RandomNode { taken: (1, 500), ..PLAIN }, RandomNode { taken: (5, 100), ..PLAIN });
     better("fahp", &task, &idle, &busy);
-    better("fahp", &task, &PLAIN, &Draft { tasks: 100, ..PLAIN });
+    better("fahp", &task, &PLAIN, &RandomNode { tasks: 100, ..PLAIN });
 }
 
 #[test]
 fn fgd_counts_what_of_a_card_is_left_of_no_use_and_takes_little_of_it_for_even() {
-    let spare = Draft { cards_free: &[600, 1_000], ..PLAIN };
-    better("fgd", &share(500), &Draft { cards_free: &[500, 0], ..PLAIN }, &spare);
-    let (less, more) = (Draft { cards_free: &[530], ..PLAIN }, Draft { cards_free: &[580], ..PLAIN });
+    let spare = RandomNode { cards_free: &[600, 1_000], ..PLAIN };
+    better("fgd", &share(500), &RandomNode { cards_free: &[500, 0], ..PLAIN }, &spare);
+    let (less, more) =
+        (RandomNode { cards_free: &[530], ..PLAIN }, RandomNode { cards_free: &[580], ..PLAIN });
     let both = [chosen("fgd", &share(500), &[&less, &more]), chosen("fgd", &share(500), &[&more, &less])];
     assert_eq!(both[0], both[1], "rises of less than a tenth of a card are even: the order decides");
 }

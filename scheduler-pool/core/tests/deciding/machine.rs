@@ -10,8 +10,8 @@ use borough_scheduler_core::{
     PLAN_SEED, PlanCache, ScoringProfile, Snapshot, StartOffset, explain, plan_from,
 };
 
-use crate::place::{counts, per_node, planned, world};
-use crate::world::{World, node, spec};
+use crate::place::{counts, per_node, planned, stored_cell};
+use crate::stored::{StoredCell, node, spec};
 
 #[test]
 fn a_node_short_of_memory_is_kept_for_the_upper_bands_and_one_short_of_disk_for_nobody() {
@@ -21,15 +21,15 @@ fn a_node_short_of_memory_is_kept_for_the_upper_bands_and_one_short_of_disk_for_
         .map(|effect| short_of("pressure/memory", effect));
     let disk = [short_of("pressure/disk", TaintEffect::NoSchedule)];
     let placed = |taints: &[Taint], priority: u32, count: u32| {
-        let mut world = world(ScoringProfile::WORST_FIT);
+        let mut stored = stored_cell(ScoringProfile::WORST_FIT);
         let mut short = node(0, 8, 8);
         short.taints = taints.to_vec();
-        world.node_put(short);
-        world.node_put(node(1, 4, 8));
+        stored.node_put(short);
+        stored.node_put(node(1, 4, 8));
         let mut job = spec("ann", "job", count, 1000, 64);
         job.priority = priority;
-        world.job_submit(JobId(1), &job);
-        per_node(&world, &planned(&world))
+        stored.job_submit(JobId(1), &job);
+        per_node(&stored, &planned(&stored))
     };
     assert_eq!(placed(&memory, 100, 6), counts(&[("node-1", 4)]));
     assert_eq!(
@@ -39,38 +39,38 @@ fn a_node_short_of_memory_is_kept_for_the_upper_bands_and_one_short_of_disk_for_
     );
     assert_eq!(placed(&disk, 399, 6), counts(&[("node-1", 4)]));
     // With its band a job changes what it tolerates.
-    let mut world = world(ScoringProfile::WORST_FIT);
+    let mut stored = stored_cell(ScoringProfile::WORST_FIT);
     let mut short = node(0, 8, 8);
     short.taints = memory.to_vec();
-    world.node_put(short);
+    stored.node_put(short);
     let mut job = spec("ann", "job", 1, 1000, 64);
     job.priority = 100;
-    world.job_submit(JobId(1), &job);
-    let mut snapshot = world.snapshot(0);
-    world.journal.clear();
-    let told = explain(&snapshot, JobId(1), 0, world.now_ms).to_string();
-    assert!(told.contains("fits on none of 1 node: 1 short of memory"), "{told}");
-    assert!(told.contains("would fit on 1 node once not short of memory"), "{told}");
-    world.job_change(JobId(1), |row| row.priority = 200);
-    world.journal_apply(&mut snapshot);
-    assert_eq!(explain(&snapshot, JobId(1), 0, world.now_ms).nodes_fit, 1);
+    stored.job_submit(JobId(1), &job);
+    let mut snapshot = stored.snapshot(0);
+    stored.journal.clear();
+    let explanation = explain(&snapshot, JobId(1), 0, stored.now_ms).to_string();
+    assert!(explanation.contains("fits on none of 1 node: 1 short of memory"), "{explanation}");
+    assert!(explanation.contains("would fit on 1 node once not short of memory"), "{explanation}");
+    stored.job_change(JobId(1), |row| row.priority = 200);
+    stored.journal_apply(&mut snapshot);
+    assert_eq!(explain(&snapshot, JobId(1), 0, stored.now_ms).nodes_fit, 1);
 }
 
 #[test]
 fn nodes_that_have_the_packages_are_preferred_and_only_that() {
     let packaged = |packages: &[&[&str]], job: &mut dyn FnMut(&mut JobSpec), count: u32| {
-        let mut world = world(ScoringProfile::WORST_FIT);
+        let mut stored = stored_cell(ScoringProfile::WORST_FIT);
         for (number, packages) in (0..).zip(packages) {
             // The later ones are the better ones by their fit.
             let mut row = node(number, 2 + 2 * number, 64);
             row.packages = packages.iter().map(|&package| package.to_owned()).collect();
-            world.node_put(row);
+            stored.node_put(row);
         }
         let mut asking = spec("ann", "job", count, 1000, 64);
         asking.task.packages = vec!["web/1".to_owned(), "data/7".to_owned()];
         job(&mut asking);
-        world.job_submit(JobId(1), &asking);
-        per_node(&world, &planned(&world))
+        stored.job_submit(JobId(1), &asking);
+        per_node(&stored, &planned(&stored))
     };
     let (all, half, none): (&[&str], &[&str], &[&str]) = (&["data/7", "web/1"], &["web/1"], &["web/2"]);
     let mut plain = |_: &mut JobSpec| {};
@@ -105,16 +105,16 @@ fn nodes_that_have_the_packages_are_preferred_and_only_that() {
 }
 
 #[test]
-fn what_is_installed_later_counts_in_the_next_plan() {
-    let mut world = world(ScoringProfile::BEST_FIT);
-    world.node_put(node(0, 4, 4));
-    world.node_put(node(1, 8, 8));
+fn a_package_installed_later_counts_in_the_next_plan() {
+    let mut stored = stored_cell(ScoringProfile::BEST_FIT);
+    stored.node_put(node(0, 4, 4));
+    stored.node_put(node(1, 8, 8));
     let id = node(1, 8, 8).id;
     let mut asking = spec("ann", "job", 1, 1000, 64);
     asking.task.packages = vec!["web/1".to_owned()];
-    world.job_submit(JobId(1), &asking);
-    let mut snapshot = world.snapshot(0);
-    world.journal.clear();
+    stored.job_submit(JobId(1), &asking);
+    let mut snapshot = stored.snapshot(0);
+    stored.journal.clear();
     let mut cache = PlanCache::default();
     let mut where_to = |snapshot: &mut Snapshot, now_ms: i64| {
         let queue = snapshot.pending(&|_| true, now_ms, usize::MAX);
@@ -122,12 +122,12 @@ fn what_is_installed_later_counts_in_the_next_plan() {
             plan_from(snapshot.tables(), &queue, now_ms, StartOffset::undivided(PLAN_SEED), &mut cache);
         plan.placements[0].node
     };
-    assert_eq!(where_to(&mut snapshot, world.now_ms), node(0, 4, 4).id);
-    world.node_change(id, |row| {
+    assert_eq!(where_to(&mut snapshot, stored.now_ms), node(0, 4, 4).id);
+    stored.node_change(id, |row| {
         row.packages.insert("web/1".to_owned());
     });
-    world.journal_apply(&mut snapshot);
-    assert_eq!(where_to(&mut snapshot, world.now_ms), id);
+    stored.journal_apply(&mut snapshot);
+    assert_eq!(where_to(&mut snapshot, stored.now_ms), id);
 }
 
 /// A node of two NUMA domains of two cores of that speed, each with 4 GiB.
@@ -147,48 +147,50 @@ fn domained(number: u64, speed: u64) -> NodeRow {
 }
 
 #[test]
-fn cores_of_its_own_are_whole_and_left_alone_by_those_that_share() {
-    let mut world = world(ScoringProfile::BEST_FIT);
-    world.node_put(domained(0, 1000));
-    let submit = |world: &mut World, id: u64, count: u32, cpu_millis: u64, edit: &dyn Fn(&mut JobSpec)| {
-        let mut job = spec("ann", &format!("job-{id}"), count, cpu_millis, 64);
-        edit(&mut job);
-        world.job_submit(JobId(id), &job);
-        let plan = planned(world);
-        world.commit(&plan);
-        plan.placements.len()
-    };
+fn exclusive_cores_are_complete_and_never_shared() {
+    let mut stored = stored_cell(ScoringProfile::BEST_FIT);
+    stored.node_put(domained(0, 1000));
+    let submit =
+        |stored: &mut StoredCell, id: u64, count: u32, cpu_millis: u64, edit: &dyn Fn(&mut JobSpec)| {
+            let mut job = spec("ann", &format!("job-{id}"), count, cpu_millis, 64);
+            edit(&mut job);
+            stored.job_submit(JobId(id), &job);
+            let plan = planned(stored);
+            stored.commit(&plan);
+            plan.placements.len()
+        };
     let own = |job: &mut JobSpec| job.task.exclusive_cores = true;
     let inside = |job: &mut JobSpec| job.task.within = Some(Within::OneNumaNode);
     // A part of a core is taken within one domain: only one whole core is left there.
-    assert_eq!(submit(&mut world, 1, 1, 300, &inside), 1);
-    assert_eq!(submit(&mut world, 2, 4, 1000, &own), 3);
-    let told = explain(&world.snapshot(0), JobId(2), 3, world.now_ms).to_string();
-    assert!(told.contains("1 less than cpu 1 free"), "{told}");
+    assert_eq!(submit(&mut stored, 1, 1, 300, &inside), 1);
+    assert_eq!(submit(&mut stored, 2, 4, 1000, &own), 3);
+    let explanation = explain(&stored.snapshot(0), JobId(2), 3, stored.now_ms).to_string();
+    assert!(explanation.contains("1 less than cpu 1 free"), "{explanation}");
     // What is left of the fourth core is for those that share.
-    assert_eq!(submit(&mut world, 3, 9, 100, &|_| {}), 7);
+    assert_eq!(submit(&mut stored, 3, 9, 100, &|_| {}), 7);
     // Two cores of its own are of one domain, unless one socket will do.
-    let mut world = World { settings: world.settings.clone(), now_ms: world.now_ms, ..World::default() };
-    world.node_put(domained(0, 1000));
-    assert_eq!(submit(&mut world, 1, 1, 1000, &own), 1);
-    assert_eq!(submit(&mut world, 2, 1, 3000, &own), 0);
-    let told = explain(&world.snapshot(0), JobId(2), 0, world.now_ms).to_string();
-    assert!(told.contains("no whole cores free within one NUMA node"), "{told}");
-    assert!(told.contains("would fit on 1 node sharing cores anywhere"), "{told}");
+    let mut stored =
+        StoredCell { settings: stored.settings.clone(), now_ms: stored.now_ms, ..StoredCell::default() };
+    stored.node_put(domained(0, 1000));
+    assert_eq!(submit(&mut stored, 1, 1, 1000, &own), 1);
+    assert_eq!(submit(&mut stored, 2, 1, 3000, &own), 0);
+    let explanation = explain(&stored.snapshot(0), JobId(2), 0, stored.now_ms).to_string();
+    assert!(explanation.contains("no whole cores free within one NUMA node"), "{explanation}");
+    assert!(explanation.contains("would fit on 1 node sharing cores anywhere"), "{explanation}");
     let socket =
         |job: &mut JobSpec| (job.task.exclusive_cores, job.task.within) = (true, Some(Within::OneSocket));
-    assert_eq!(submit(&mut world, 3, 1, 3000, &socket), 1);
+    assert_eq!(submit(&mut stored, 3, 1, 3000, &socket), 1);
 }
 
 #[test]
 fn a_fast_core_does_the_work_of_more_and_own_cores_come_whole() {
     let placed = |speed: u64, cpu_millis: u64, exclusive_cores: bool| {
-        let mut world = world(ScoringProfile::BEST_FIT);
-        world.node_put(domained(0, speed));
+        let mut stored = stored_cell(ScoringProfile::BEST_FIT);
+        stored.node_put(domained(0, speed));
         let mut job = spec("ann", "job", 9, cpu_millis, 64);
         job.task.exclusive_cores = exclusive_cores;
-        world.job_submit(JobId(1), &job);
-        planned(&world).placements.len()
+        stored.job_submit(JobId(1), &job);
+        planned(&stored).placements.len()
     };
     assert_eq!([placed(1000, 1000, false), placed(1500, 1000, false), placed(500, 1000, false)], [4, 6, 2]);
     // Three thousandths of the reference are two cores of 1500; one thousand is no whole number of them.
@@ -196,28 +198,33 @@ fn a_fast_core_does_the_work_of_more_and_own_cores_come_whole() {
 }
 
 #[test]
-fn small_changes_of_what_a_node_has_leave_what_is_kept_of_searches_in_force() {
-    let mut world = world(ScoringProfile::BEST_FIT);
+fn small_changes_of_a_node_leave_candidate_caches_in_force() {
+    let mut stored = stored_cell(ScoringProfile::BEST_FIT);
     for number in 0..1000 {
-        world.node_put(node(number, 8, 8));
+        stored.node_put(node(number, 8, 8));
     }
     let changed = node(7, 8, 8).id;
-    let mut snapshot = world.snapshot(0);
+    let mut snapshot = stored.snapshot(0);
     let mut cache = PlanCache::default();
     let mut counters = Vec::new();
     for round in 1..=5u64 {
-        world.job_submit(JobId(round), &spec("ann", &format!("job-{round}"), 1, 1000, 64));
+        stored.job_submit(JobId(round), &spec("ann", &format!("job-{round}"), 1, 1000, 64));
         // The agent has found a few bytes more or less, as after each restart.
-        world.node_change(changed, |row| {
+        stored.node_change(changed, |row| {
             row.capacity.memory_bytes = (8 << 30) - round * 4096;
             row.capacity.cpu_millis = 8000 - round;
         });
-        world.journal_apply(&mut snapshot);
-        let queue = snapshot.pending(&|_| true, world.now_ms, usize::MAX);
-        let plan =
-            plan_from(snapshot.tables(), &queue, world.now_ms, StartOffset::undivided(PLAN_SEED), &mut cache);
-        world.commit(&plan);
-        world.journal_apply(&mut snapshot);
+        stored.journal_apply(&mut snapshot);
+        let queue = snapshot.pending(&|_| true, stored.now_ms, usize::MAX);
+        let plan = plan_from(
+            snapshot.tables(),
+            &queue,
+            stored.now_ms,
+            StartOffset::undivided(PLAN_SEED),
+            &mut cache,
+        );
+        stored.commit(&plan);
+        stored.journal_apply(&mut snapshot);
         counters.push(plan.counters);
     }
     assert_eq!((counters[0].searches_begun, counters[0].nodes_examined), (1, 51));

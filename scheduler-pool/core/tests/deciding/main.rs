@@ -1,26 +1,26 @@
-//! Deciding, held against a slow and obvious scheduler over random histories, and by example.
+//! Tests of the core: plans over random histories against a slow reference scheduler, and examples.
 
 #![expect(clippy::expect_used, reason = "a test says what it expected")]
 
 mod cache;
-mod draft;
 mod explain;
+mod explain_order;
 mod formula;
 mod gang;
+mod generators;
 mod history;
 mod machine;
-mod naive;
 mod order;
 mod place;
 mod policy;
 mod preempt;
 mod queueing;
 mod reclaim;
+mod reference;
 mod relocation;
 mod rule;
 mod shares;
-mod sleep;
 mod space;
-mod told;
+mod stored;
+mod unschedulable;
 mod victims;
-mod world;

@@ -1,4 +1,4 @@
-//! Where tasks go, by example: best fit, preferences, spread, crashed pairs, gangs, large cells.
+//! Where tasks are placed, by example: best fit, preferences, spread, crashed tasks, gangs, large cells.
 
 use std::collections::BTreeMap;
 
@@ -8,34 +8,34 @@ use borough_scheduler_core::{
     CellSettings, PLAN_SEED, Plan, ScoringProfile, Snapshot, dry_run, explain, explain_unplaced, plan,
 };
 
-use crate::naive;
-use crate::world::{World, name, node, shared, spec};
+use crate::reference;
+use crate::stored::{StoredCell, name, node, shared, spec};
 
-pub fn world(profile: ScoringProfile) -> World {
+pub fn stored_cell(profile: ScoringProfile) -> StoredCell {
     let settings = CellSettings { profile, ..CellSettings::default() };
-    World { settings, now_ms: 1_000_000, ..World::default() }
+    StoredCell { settings, now_ms: 1_000_000, ..StoredCell::default() }
 }
 
-pub fn planned(world: &World) -> Plan {
-    let mut snapshot = world.snapshot(0);
-    let queue = snapshot.pending(&|_| true, world.now_ms, usize::MAX);
-    let outcome = plan(snapshot.tables(), &queue, world.now_ms, PLAN_SEED);
-    naive::plan_checked(world, &queue, &outcome);
+pub fn planned(stored: &StoredCell) -> Plan {
+    let mut snapshot = stored.snapshot(0);
+    let queue = snapshot.pending(&|_| true, stored.now_ms, usize::MAX);
+    let outcome = plan(snapshot.tables(), &queue, stored.now_ms, PLAN_SEED);
+    reference::plan_checked(stored, &queue, &outcome);
     outcome
 }
 
-/// Why a plan that [`planned`] made of this world left tasks of a job without a node.
-fn reasons(world: &World, plan: &Plan, job: u64) -> Vec<String> {
-    let snapshot = world.snapshot(0);
+/// Why a plan by [`planned`] left tasks of a job without a node.
+fn reasons(stored: &StoredCell, plan: &Plan, job: u64) -> Vec<String> {
+    let snapshot = stored.snapshot(0);
     let own = plan.unplaced.iter().filter(|unplaced| unplaced.job == JobId(job));
     own.map(|unplaced| explain_unplaced(snapshot.tables(), unplaced).to_string()).collect()
 }
 
 /// How many tasks a plan puts on each node.
-pub fn per_node(world: &World, plan: &Plan) -> BTreeMap<Name, usize> {
+pub fn per_node(stored: &StoredCell, plan: &Plan) -> BTreeMap<Name, usize> {
     let mut counts = BTreeMap::new();
     for placement in &plan.placements {
-        let (row, _) = world.nodes.get(&placement.node).expect("a known node");
+        let (row, _) = stored.nodes.get(&placement.node).expect("a known node");
         *counts.entry(row.name.clone()).or_default() += 1;
     }
     counts
@@ -45,11 +45,11 @@ pub fn counts(expected: &[(&str, usize)]) -> BTreeMap<Name, usize> {
     expected.iter().map(|&(node, count)| (name(node), count)).collect()
 }
 
-fn racked(world: &mut World, number: u64, rack: &str) -> NodeId {
+fn racked(stored: &mut StoredCell, number: u64, rack: &str) -> NodeId {
     let mut row = node(number, 4, 4);
     row.labels.insert("rack".to_owned(), rack.to_owned());
     let id = row.id;
-    world.node_put(row);
+    stored.node_put(row);
     id
 }
 
@@ -63,41 +63,41 @@ fn prefers(attribute: &str, value: &str, weight: u32) -> Constraint {
 }
 
 #[test]
-fn best_fit_fills_the_fullest_node_that_has_room() {
-    let mut world = world(ScoringProfile::BEST_FIT);
-    world.node_put(node(0, 8, 8));
-    world.node_put(node(1, 2, 2));
-    world.job_submit(JobId(1), &spec("ann", "small", 3, 1000, 1024));
-    assert_eq!(per_node(&world, &planned(&world)), counts(&[("node-0", 1), ("node-1", 2)]));
+fn best_fit_fills_the_fullest_node_that_fits() {
+    let mut stored = stored_cell(ScoringProfile::BEST_FIT);
+    stored.node_put(node(0, 8, 8));
+    stored.node_put(node(1, 2, 2));
+    stored.job_submit(JobId(1), &spec("ann", "small", 3, 1000, 1024));
+    assert_eq!(per_node(&stored, &planned(&stored)), counts(&[("node-0", 1), ("node-1", 2)]));
 }
 
 #[test]
 fn worst_fit_and_spread_even_out() {
     for profile in [ScoringProfile::WORST_FIT, ScoringProfile::SWARM_SPREAD] {
-        let mut world = world(profile);
-        world.node_put(node(0, 4, 4));
-        world.node_put(node(1, 4, 4));
-        world.job_submit(JobId(1), &spec("ann", "even", 4, 500, 512));
-        assert_eq!(per_node(&world, &planned(&world)), counts(&[("node-0", 2), ("node-1", 2)]));
+        let mut stored = stored_cell(profile);
+        stored.node_put(node(0, 4, 4));
+        stored.node_put(node(1, 4, 4));
+        stored.job_submit(JobId(1), &spec("ann", "even", 4, 500, 512));
+        assert_eq!(per_node(&stored, &planned(&stored)), counts(&[("node-0", 2), ("node-1", 2)]));
     }
 }
 
 #[test]
 fn a_job_spreads_over_racks_and_then_over_nodes() {
-    let mut world = world(ScoringProfile::BEST_FIT);
+    let mut stored = stored_cell(ScoringProfile::BEST_FIT);
     for (number, rack) in ["a", "a", "b", "b", "c", "c"].into_iter().enumerate() {
-        racked(&mut world, number as u64, rack);
+        racked(&mut stored, number as u64, rack);
     }
     let mut web = spec("ann", "web", 6, 100, 64);
     let by = |attribute: &str, weight| Spread::preferred(attribute.to_owned(), weight);
     web.spread = vec![by("rack", 50), by("node.name", 10)];
-    world.job_submit(JobId(1), &web);
-    let each: Vec<usize> = per_node(&world, &planned(&world)).into_values().collect();
+    stored.job_submit(JobId(1), &web);
+    let each: Vec<usize> = per_node(&stored, &planned(&stored)).into_values().collect();
     assert_eq!(each, [1; 6]);
 
-    world.job_change(JobId(1), |row| row.count = 3);
-    let plan = planned(&world);
-    let rack = |id: NodeId| world.nodes.get(&id).expect("a node").0.labels.get("rack").cloned();
+    stored.job_change(JobId(1), |row| row.count = 3);
+    let plan = planned(&stored);
+    let rack = |id: NodeId| stored.nodes.get(&id).expect("a node").0.labels.get("rack").cloned();
     let mut racks: Vec<_> = plan.placements.iter().map(|placement| rack(placement.node)).collect();
     racks.sort();
     racks.dedup();
@@ -106,38 +106,38 @@ fn a_job_spreads_over_racks_and_then_over_nodes() {
 
 #[test]
 fn siblings_that_run_already_count_for_spread() {
-    let mut world = world(ScoringProfile::BEST_FIT);
-    let first = racked(&mut world, 0, "a");
-    let second = racked(&mut world, 1, "b");
+    let mut stored = stored_cell(ScoringProfile::BEST_FIT);
+    let first = racked(&mut stored, 0, "a");
+    let second = racked(&mut stored, 1, "b");
     let mut web = spec("ann", "web", 1, 100, 64);
     web.spread = vec![Spread::preferred("rack".to_owned(), 1)];
-    world.job_submit(JobId(1), &web);
-    let before = planned(&world);
+    stored.job_submit(JobId(1), &web);
+    let before = planned(&stored);
     let taken = before.placements.first().expect("a placement").node;
-    world.commit(&before);
-    world.job_change(JobId(1), |row| row.count = 2);
-    let after = planned(&world);
+    stored.commit(&before);
+    stored.job_change(JobId(1), |row| row.count = 2);
+    let after = planned(&stored);
     let other = if taken == first { second } else { first };
     assert_eq!(after.placements.first().map(|placement| placement.node), Some(other));
 }
 
 #[test]
-fn a_preference_goes_before_fit_and_gives_way_where_there_is_no_room() {
-    let mut world = world(ScoringProfile::BEST_FIT);
-    racked(&mut world, 0, "a");
-    racked(&mut world, 1, "b");
+fn a_preference_decides_before_fit_unless_its_node_is_full() {
+    let mut stored = stored_cell(ScoringProfile::BEST_FIT);
+    racked(&mut stored, 0, "a");
+    racked(&mut stored, 1, "b");
     let mut job = spec("ann", "job", 6, 1000, 64);
     job.constraints = vec![prefers("rack", "b", 1)];
-    world.job_submit(JobId(1), &job);
-    assert_eq!(per_node(&world, &planned(&world)), counts(&[("node-0", 2), ("node-1", 4)]));
+    stored.job_submit(JobId(1), &job);
+    assert_eq!(per_node(&stored, &planned(&stored)), counts(&[("node-0", 2), ("node-1", 4)]));
 }
 
 #[test]
-fn what_can_never_be_placed_says_so_and_holds_up_nobody() {
-    let mut world = world(ScoringProfile::BEST_FIT);
-    world.node_put(node(0, 4, 4));
-    world.node_put(node(1, 2, 4));
-    world.job_submit(JobId(1), &spec("ann", "huge", 2, 64_000, 64));
+fn a_task_that_can_never_fit_says_so_and_delays_nobody() {
+    let mut stored = stored_cell(ScoringProfile::BEST_FIT);
+    stored.node_put(node(0, 4, 4));
+    stored.node_put(node(1, 2, 4));
+    stored.job_submit(JobId(1), &spec("ann", "huge", 2, 64_000, 64));
     let mut misspelt = spec("ann", "misspelt", 1, 100, 64);
     let rule = |attribute: &str, operator, values: &[&str]| Constraint {
         attribute: attribute.to_owned(),
@@ -146,25 +146,25 @@ fn what_can_never_be_placed_says_so_and_holds_up_nobody() {
         preference: None,
     };
     misspelt.constraints = vec![rule("rakc", ConstraintOperator::In, &["r1"])];
-    world.job_submit(JobId(2), &misspelt);
+    stored.job_submit(JobId(2), &misspelt);
     let mut contrary = spec("ann", "contrary", 1, 100, 64);
     contrary.constraints = vec![
         rule("node.name", ConstraintOperator::In, &["node-0"]),
         rule("node.name", ConstraintOperator::NotIn, &["node-0"]),
     ];
-    world.job_submit(JobId(3), &contrary);
-    world.job_submit(JobId(4), &spec("ann", "large", 2, 3000, 64));
-    let plan = planned(&world);
+    stored.job_submit(JobId(3), &contrary);
+    stored.job_submit(JobId(4), &spec("ann", "large", 2, 3000, 64));
+    let plan = planned(&stored);
     assert_eq!(
-        per_node(&world, &plan),
+        per_node(&stored, &plan),
         counts(&[("node-0", 1)]),
         "what fits is placed beside what never will"
     );
-    world.commit(&plan);
-    let told = |job| explain(&world.snapshot(0), JobId(job), 1, world.now_ms).to_string();
+    stored.commit(&plan);
+    let told = |job| explain(&stored.snapshot(0), JobId(job), 1, stored.now_ms).to_string();
     assert!(told(1).contains("can never fit any node here"), "{}", told(1));
-    assert!(told(4).contains("waits for room on 1 node"), "{}", told(4));
-    let told = |job| explain(&world.snapshot(0), JobId(job), 0, world.now_ms).to_string();
+    assert!(told(4).contains("waits for tasks to end on 1 node"), "{}", told(4));
+    let told = |job| explain(&stored.snapshot(0), JobId(job), 0, stored.now_ms).to_string();
     assert!(told(2).contains("no node has an attribute or label rakc"), "{}", told(2));
     assert!(told(3).contains("constraint node.name in [node-0]"), "{}", told(3));
 }
@@ -188,8 +188,8 @@ fn carded(number: u64, models: &[&str]) -> borough_model::NodeRow {
 #[test]
 fn a_share_is_of_one_card_and_whole_cards_stay_whole() {
     use borough_model::node::CardSelector;
-    let mut world = world(ScoringProfile::BEST_FIT);
-    world.node_put(carded(0, &["A100", "A100", "L4"]));
+    let mut stored = stored_cell(ScoringProfile::BEST_FIT);
+    stored.node_put(carded(0, &["A100", "A100", "L4"]));
     let mut given: Vec<Vec<(u32, u64)>> = Vec::new();
     let mut submit = |id, count, millis, selector: Option<(&str, u64)>| {
         let mut job = spec("ann", &format!("job-{id}"), count, 100, 64);
@@ -199,14 +199,14 @@ fn a_share_is_of_one_card_and_whole_cards_stay_whole() {
             ("gpu".to_owned(), CardSelector { models, memory_bytes_min })
         };
         job.task.device_selectors = selector.map(of).into_iter().collect();
-        world.job_submit(JobId(id), &job);
-        let plan = planned(&world);
+        stored.job_submit(JobId(id), &job);
+        let plan = planned(&stored);
         let cards = |charge: &borough_model::Resources| {
             charge.cards().into_iter().map(|(_, place, millis)| (place, millis)).collect()
         };
         given.extend(plan.placements.iter().map(|placement| cards(&placement.charge)));
-        let reasons = reasons(&world, &plan, id);
-        world.commit(&plan);
+        let reasons = reasons(&stored, &plan, id);
+        stored.commit(&plan);
         reasons.join("\n")
     };
     assert_eq!(submit(1, 1, 600, None), "");
@@ -226,27 +226,27 @@ fn a_share_is_of_one_card_and_whole_cards_stay_whole() {
 
 #[test]
 fn several_cards_are_whole_ones() {
-    let mut world = world(ScoringProfile::BEST_FIT);
-    world.node_put(carded(0, &["a", "a", "a", "a"]));
+    let mut stored = stored_cell(ScoringProfile::BEST_FIT);
+    stored.node_put(carded(0, &["a", "a", "a", "a"]));
     let mut share = spec("ann", "share", 1, 100, 64);
     share.task.resources.device_millis.insert("gpu".to_owned(), 100);
-    world.job_submit(JobId(1), &share);
-    let plan = planned(&world);
-    world.commit(&plan);
+    stored.job_submit(JobId(1), &share);
+    let plan = planned(&stored);
+    stored.commit(&plan);
     let mut whole = spec("ann", "whole", 2, 100, 64);
     whole.task.resources.device_millis.insert("gpu".to_owned(), 2000);
-    world.job_submit(JobId(2), &whole);
-    let plan = planned(&world);
+    stored.job_submit(JobId(2), &whole);
+    let plan = planned(&stored);
     let cards: Vec<_> = plan.placements.iter().map(|placement| placement.charge.cards()).collect();
     assert_eq!(cards, [[("gpu", 1, 1000), ("gpu", 2, 1000)]]);
-    let reason = reasons(&world, &plan, 2).concat();
+    let reason = reasons(&stored, &plan, 2).concat();
     assert!(reason.ends_with("would fit on 1 node with device gpu <= 1"), "{reason}");
 }
 
 #[test]
-fn a_task_stays_within_one_domain_or_waits_though_the_node_has_room() {
+fn a_task_stays_within_one_domain_or_waits_even_if_the_node_has_enough() {
     use borough_model::node::{NumaDomain, Within, confinement, domains_counted};
-    let mut world = world(ScoringProfile::BEST_FIT);
+    let mut stored = stored_cell(ScoringProfile::BEST_FIT);
     let mut two = node(0, 8, 8);
     let domain = |place: u32| NumaDomain {
         place,
@@ -256,20 +256,20 @@ fn a_task_stays_within_one_domain_or_waits_though_the_node_has_room() {
     };
     two.domains = vec![domain(0), domain(1)];
     two.capacity = domains_counted(&two.capacity, &two.domains, 1000);
-    world.node_put(two.clone());
+    stored.node_put(two.clone());
     let mut put = |id, count, cpu_millis, within| {
         let mut job = spec("ann", &format!("job-{id}"), count, cpu_millis, 512);
         job.task.within = Some(within);
-        world.job_submit(JobId(id), &job);
-        let plan = planned(&world);
-        let reason = reasons(&world, &plan, id).into_iter().next().unwrap_or_default();
-        world.commit(&plan);
+        stored.job_submit(JobId(id), &job);
+        let plan = planned(&stored);
+        let reason = reasons(&stored, &plan, id).into_iter().next().unwrap_or_default();
+        stored.commit(&plan);
         let places = |charge| confinement(charge, &two.domains).1;
         (plan.placements.iter().map(|placement| places(&placement.charge)).collect::<Vec<_>>(), reason)
     };
     let (places, reason) = put(1, 3, 2500, Within::OneNumaNode);
     assert_eq!(places, [[0], [1]]);
-    let told = "fits on none of 1 node: 1 no room within one NUMA node; waits for room on 1 node; would fit on 1 node on more than one NUMA node";
+    let told = "fits on none of 1 node: 1 too little free within one NUMA node; waits for tasks to end on 1 node; would fit on 1 node on more than one NUMA node";
     assert_eq!(reason, told, "three cores are free on the node, and no domain has two and a half");
     assert_eq!(put(2, 1, 1500, Within::OneNumaNode), (vec![vec![0]], String::new()));
     assert_eq!(put(3, 1, 1500, Within::OneSocket), (vec![vec![0, 1]], String::new()));
@@ -288,15 +288,15 @@ fn a_taint_keeps_away_or_counts_against_a_node_unless_it_is_tolerated() {
         evict_after_ms: None,
     };
     let placed = |effect, count: u32, tolerations: &[Toleration]| {
-        let mut world = world(ScoringProfile::WORST_FIT);
+        let mut stored = stored_cell(ScoringProfile::WORST_FIT);
         let mut tainted = node(0, 8, 8);
         tainted.taints = vec![taint(effect)];
-        world.node_put(tainted);
-        world.node_put(node(1, 4, 8));
+        stored.node_put(tainted);
+        stored.node_put(node(1, 4, 8));
         let mut job = spec("ann", "job", count, 1000, 64);
         job.tolerations = tolerations.to_vec();
-        world.job_submit(JobId(1), &job);
-        per_node(&world, &planned(&world))
+        stored.job_submit(JobId(1), &job);
+        per_node(&stored, &planned(&stored))
     };
     for effect in [TaintEffect::NoSchedule, TaintEffect::NoExecute] {
         assert_eq!(placed(effect, 6, &[]), counts(&[("node-1", 4)]));
@@ -308,115 +308,115 @@ fn a_taint_keeps_away_or_counts_against_a_node_unless_it_is_tolerated() {
 
 #[test]
 fn a_node_where_the_task_crashed_repeatedly_is_left_for_another_unless_it_is_the_only_one() {
-    let mut world = world(ScoringProfile::BEST_FIT);
-    let full = racked(&mut world, 0, "a");
+    let mut stored = stored_cell(ScoringProfile::BEST_FIT);
+    let full = racked(&mut stored, 0, "a");
     let job = spec("ann", "job", 1, 1000, 64);
-    world.job_submit(JobId(1), &job);
-    world.commit(&planned(&world));
+    stored.job_submit(JobId(1), &job);
+    stored.commit(&planned(&stored));
     let task = TaskId { job: JobId(1), index: 0 };
-    let crashed = |world: &mut World| {
-        world.task_end(task, None, |row| {
+    let crashed = |stored: &mut StoredCell| {
+        stored.task_end(task, None, |row| {
             row.state = TaskState::Pending;
             row.crashed_on = row.node;
             row.crashes_there = 5;
         });
     };
-    crashed(&mut world);
-    let only = planned(&world);
+    crashed(&mut stored);
+    let only = planned(&stored);
     assert_eq!(only.placements.first().map(|placement| placement.node), Some(full));
-    let other = racked(&mut world, 1, "b");
-    let avoided = planned(&world);
+    let other = racked(&mut stored, 1, "b");
+    let avoided = planned(&stored);
     let placement = avoided.placements.first().expect("a placement");
     assert_eq!((placement.node, placement.incarnation.0), (other, 2));
 }
 
 #[test]
-fn a_gang_takes_nothing_where_it_does_not_fit_whole() {
-    let mut world = world(ScoringProfile::BEST_FIT);
-    world.node_put(node(0, 4, 4));
+fn a_gang_takes_nothing_if_it_does_not_fit_completely() {
+    let mut stored = stored_cell(ScoringProfile::BEST_FIT);
+    stored.node_put(node(0, 4, 4));
     let mut gang = spec("ann", "gang", 5, 1000, 64);
     gang.min_member = 5;
-    world.job_submit(JobId(1), &gang);
-    world.job_submit(JobId(2), &spec("bob", "single", 4, 1000, 64));
-    let plan = planned(&world);
+    stored.job_submit(JobId(1), &gang);
+    stored.job_submit(JobId(2), &spec("bob", "single", 4, 1000, 64));
+    let plan = planned(&stored);
     assert!(plan.placements.iter().all(|placement| placement.task.job == JobId(2)));
     assert_eq!(plan.placements.len(), 4);
     assert!(plan.unplaced.iter().any(|unplaced| unplaced.job == JobId(1)));
 
-    world.node_put(node(1, 5, 4));
-    world.job_change(JobId(2), |row| row.state = JobState::Stopping);
-    let plan = planned(&world);
+    stored.node_put(node(1, 5, 4));
+    stored.job_change(JobId(2), |row| row.state = JobState::Stopping);
+    let plan = planned(&stored);
     assert_eq!(plan.placements.len(), 5);
     assert!(plan.placements.iter().all(|placement| placement.gang.is_some()));
 }
 
 /// A large cell: more nodes than are scored for one class.
-fn large(nodes: u64) -> World {
-    let mut world = world(ScoringProfile::BEST_FIT);
+fn large(nodes: u64) -> StoredCell {
+    let mut stored = stored_cell(ScoringProfile::BEST_FIT);
     for number in 0..nodes {
-        world.node_put(node(number, 4, 4));
+        stored.node_put(node(number, 4, 4));
     }
-    world
+    stored
 }
 
 #[test]
 fn a_large_cell_is_searched_until_enough_nodes_are_scored_and_further_when_they_are_full() {
-    let mut world = large(2500);
-    world.job_submit(JobId(1), &spec("ann", "few", 100, 1000, 64));
-    let few = planned(&world);
+    let mut stored = large(2500);
+    stored.job_submit(JobId(1), &spec("ann", "few", 100, 1000, 64));
+    let few = planned(&stored);
     assert_eq!(few.placements.len(), 100);
     assert!(few.counters.nodes_examined <= 400, "{:?}", few.counters);
 
-    world.job_change(JobId(1), |row| row.count = 10_001);
-    let mut snapshot = world.snapshot(0);
-    let queue = snapshot.pending(&|_| true, world.now_ms, usize::MAX);
-    let all = plan(snapshot.tables(), &queue, world.now_ms, PLAN_SEED);
+    stored.job_change(JobId(1), |row| row.count = 10_001);
+    let mut snapshot = stored.snapshot(0);
+    let queue = snapshot.pending(&|_| true, stored.now_ms, usize::MAX);
+    let all = plan(snapshot.tables(), &queue, stored.now_ms, PLAN_SEED);
     assert_eq!(all.placements.len(), 10_000, "every node is found in the end");
     assert_eq!(all.unplaced.first().map(|unplaced| unplaced.tasks.len()), Some(1));
 }
 
 #[test]
 fn classes_that_contend_in_a_large_cell_fill_it_and_no_more() {
-    let mut world = world(ScoringProfile::BEST_FIT);
+    let mut stored = stored_cell(ScoringProfile::BEST_FIT);
     for number in 0..1100 {
-        world.node_put(node(number, 2, 4));
+        stored.node_put(node(number, 2, 4));
     }
     let jobs = [("ann", 600, 1500), ("bob", 1500, 500), ("cat", 500, 2000)];
     for ((user, count, cpu_millis), id) in jobs.into_iter().zip(0..) {
-        world.job_submit(JobId(id), &spec(user, "job", count, cpu_millis, 64));
+        stored.job_submit(JobId(id), &spec(user, "job", count, cpu_millis, 64));
     }
-    let plan = planned(&world);
+    let plan = planned(&stored);
     assert!(!plan.unplaced.is_empty());
-    world.commit(&plan);
+    stored.commit(&plan);
     for unplaced in &plan.unplaced {
-        let (_, spec) = world.jobs.get(&unplaced.job).expect("a known job");
-        assert_eq!(naive::fit_count(&world, spec, 0), 0, "{}", spec.user);
+        let (_, spec) = stored.jobs.get(&unplaced.job).expect("a known job");
+        assert_eq!(reference::fit_count(&stored, spec, 0), 0, "{}", spec.user);
     }
 }
 
 #[test]
 fn many_classes_of_one_shape_that_fits_nowhere_are_examined_once() {
-    let mut world = large(1500);
+    let mut stored = large(1500);
     for number in 0..200 {
-        world.job_submit(JobId(number), &spec("ann", &format!("job-{number}"), 5, 9000, 64));
+        stored.job_submit(JobId(number), &spec("ann", &format!("job-{number}"), 5, 9000, 64));
     }
-    let plan = planned(&world);
+    let plan = planned(&stored);
     assert_eq!(plan.unplaced.len(), 200);
     assert!(plan.counters.nodes_examined <= 1500, "{:?}", plan.counters);
 }
 
 #[test]
 fn a_dry_run_of_a_changed_count_keeps_and_stops() {
-    let mut world = world(ScoringProfile::BEST_FIT);
-    world.node_put(node(0, 8, 8));
+    let mut stored = stored_cell(ScoringProfile::BEST_FIT);
+    stored.node_put(node(0, 8, 8));
     let mut job = spec("ann", "job", 4, 1000, 64);
-    world.job_submit(JobId(1), &job);
-    world.commit(&planned(&world));
+    stored.job_submit(JobId(1), &job);
+    stored.commit(&planned(&stored));
     job.count = 2;
-    let fewer = dry_run(&world.snapshot(0), &job, world.now_ms);
+    let fewer = dry_run(&stored.snapshot(0), &job, stored.now_ms);
     assert_eq!((fewer.kept, fewer.stopped, fewer.placements.len()), (2, vec![2, 3], 0));
     job.count = 10;
-    let more = dry_run(&world.snapshot(0), &job, world.now_ms);
+    let more = dry_run(&stored.snapshot(0), &job, stored.now_ms);
     let placed: Vec<u32> = more.placements.iter().map(|task| task.index).collect();
     assert_eq!((more.kept, placed), (4, vec![4, 5, 6, 7]));
     assert_eq!(more.unplaced.iter().map(|(tasks, _)| tasks.clone()).collect::<Vec<_>>(), [vec![8, 9]]);
@@ -424,31 +424,31 @@ fn a_dry_run_of_a_changed_count_keeps_and_stops() {
 
 #[test]
 fn nothing_is_placed_under_a_spec_that_has_not_been_seen() {
-    let mut world = world(ScoringProfile::BEST_FIT);
-    world.node_put(node(0, 8, 8));
+    let mut stored = stored_cell(ScoringProfile::BEST_FIT);
+    stored.node_put(node(0, 8, 8));
     let job: JobSpec = spec("ann", "job", 1, 1000, 64);
-    world.job_submit(JobId(1), &job);
-    let mut snapshot: Snapshot = world.snapshot(0);
-    let mut row = world.jobs.get(&JobId(1)).expect("a job").0.clone();
+    stored.job_submit(JobId(1), &job);
+    let mut snapshot: Snapshot = stored.snapshot(0);
+    let mut row = stored.jobs.get(&JobId(1)).expect("a job").0.clone();
     (row.revision, row.spec_version) = (2, 2);
     snapshot.job_upsert(&row, None);
-    assert!(snapshot.pending(&|_| true, world.now_ms, 10).tasks.is_empty());
+    assert!(snapshot.pending(&|_| true, stored.now_ms, 10).tasks.is_empty());
     snapshot.job_upsert(&row, Some(shared(&job)));
-    let queue = snapshot.pending(&|_| true, world.now_ms, 10);
-    let outcome = plan(snapshot.tables(), &queue, world.now_ms, PLAN_SEED);
+    let queue = snapshot.pending(&|_| true, stored.now_ms, 10);
+    let outcome = plan(snapshot.tables(), &queue, stored.now_ms, PLAN_SEED);
     assert_eq!(outcome.placements.first().map(|placement| placement.spec_version), Some(2));
 }
 
 #[test]
-fn what_is_promised_to_a_preemptor_is_not_free() {
-    let mut world = world(ScoringProfile::BEST_FIT);
-    let id = racked(&mut world, 0, "a");
-    let (_, alloc) = world.nodes.get_mut(&id).expect("a node");
+fn capacity_promised_to_a_preemptor_is_not_free() {
+    let mut stored = stored_cell(ScoringProfile::BEST_FIT);
+    let id = racked(&mut stored, 0, "a");
+    let (_, alloc) = stored.nodes.get_mut(&id).expect("a node");
     (alloc.promised.cpu_millis, alloc.tasks) = (3000, 1);
     let promised = alloc.clone();
-    world.job_submit(JobId(1), &spec("ann", "job", 2, 1000, 64));
-    assert_eq!(world.snapshot(0).tables().node_alloc(id), Some(promised));
-    let plan = planned(&world);
+    stored.job_submit(JobId(1), &spec("ann", "job", 2, 1000, 64));
+    assert_eq!(stored.snapshot(0).tables().node_alloc(id), Some(promised));
+    let plan = planned(&stored);
     assert_eq!((plan.placements.len(), plan.unplaced.len()), (1, 1));
     let after =
         plan.changes.first().map(|change| (change.alloc.used.cpu_millis, change.alloc.promised.cpu_millis));

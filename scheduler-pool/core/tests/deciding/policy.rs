@@ -1,5 +1,5 @@
-//! Every scoring policy against a slow, obvious re-statement of its formula: in a cell that is small enough for every
-//! node to be scored, the node that a task gets is one that the formula says none is better than.
+//! Every scoring policy against a plain restatement of its formula. The cell is small enough for every node to be
+//! scored. No node may score better by the formula than the chosen one.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +11,15 @@ use borough_scheduler_core::{
 use proptest::option;
 use proptest::prelude::*;
 
-use crate::draft::load;
-use crate::naive;
+use crate::generators::load;
 use crate::place::planned;
-use crate::world::{World, node, spec};
+use crate::reference;
+use crate::stored::{StoredCell, node, spec};
 
-/// A cell as a formula sees it: nodes with what is promised of them.
+/// The nodes of a cell with their allocations, as formulas use them.
 type Nodes<'w> = Vec<(&'w NodeRow, &'w NodeAlloc)>;
 
-/// The parts of processor and memory (and of what else a task asks for) that are promised, were so much added.
+/// The used parts of processor, memory and every other requested dimension, with `added` more.
 fn parts(row: &NodeRow, alloc: &NodeAlloc, asked: &Resources, added: bool) -> Vec<f64> {
     let part = |limit: u64, used: u64, asked: u64| {
         let used = used + if added { asked } else { 0 };
@@ -44,7 +44,7 @@ fn gpus(of: &Resources) -> u64 {
     of.device_millis.get("gpu").copied().unwrap_or(0)
 }
 
-/// What is free of processor, memory, disk, network and cards, in units and as a part.
+/// The free processor, memory, disk, network and cards, as an amount and as a part.
 fn free(row: &NodeRow, alloc: &NodeAlloc) -> [(f64, f64); 5] {
     let (has, used) = (&row.capacity, &alloc.used);
     let of = |has: u64, used: u64| {
@@ -112,7 +112,7 @@ fn fahp(nodes: &Nodes<'_>, asked: &Resources, (row, alloc): (&NodeRow, &NodeAllo
     idle.enumerate().map(|(i, idle)| weight(i) * idle).sum()
 }
 
-/// What a kind of task could not use of the free cards of a node, in thousandths.
+/// The free part of a node's cards that a kind of task could not use, in thousandths.
 fn fragment(task: &Resources, free: &Resources, cards: &BTreeMap<String, u64>) -> f64 {
     let wanted = task.device_millis.get("gpu").copied().unwrap_or(0);
     let (count, each) = if wanted <= 1000 { (1, wanted) } else { (wanted / 1000, 1000) };
@@ -125,14 +125,14 @@ fn fragment(task: &Resources, free: &Resources, cards: &BTreeMap<String, u64>) -
 }
 
 /// Minus the rise of the mean fragment over the tasks of the cell.
-fn fgd(world: &World, spec: &JobSpec, (row, alloc): (&NodeRow, &NodeAlloc)) -> f64 {
+fn fgd(stored: &StoredCell, spec: &JobSpec, (row, alloc): (&NodeRow, &NodeAlloc)) -> f64 {
     let free = borough_model::node::node_free(&row.capacity, alloc);
     let of_place = |place: u32| {
         let dimension = card_dimension("gpu", place);
         (dimension.clone(), free.device_millis.get(&dimension).copied().unwrap_or(0))
     };
     let before: BTreeMap<String, u64> = row.cards.iter().map(|card| of_place(card.place)).collect();
-    let jobs = world.jobs.values().filter(|(_, spec)| !spec.task.resources.device_millis.is_empty());
+    let jobs = stored.jobs.values().filter(|(_, spec)| !spec.task.resources.device_millis.is_empty());
     let kinds: Vec<(f64, &Resources)> =
         jobs.map(|(row, spec)| (f64::from(row.count), &spec.task.resources)).collect();
     let all: f64 = kinds.iter().map(|(count, _)| count).sum();
@@ -143,7 +143,7 @@ fn fgd(world: &World, spec: &JobSpec, (row, alloc): (&NodeRow, &NodeAlloc)) -> f
     let mut after = before.clone();
     let wanted = asked.device_millis.get("gpu").copied().unwrap_or(0);
     if wanted > 0 && wanted < 1000 {
-        // A share goes to the fullest card that has room.
+        // A share goes to the fullest card that fits it.
         let fullest = after.iter_mut().filter(|(_, free)| **free >= wanted).min_by_key(|(_, free)| **free);
         if let Some((_, free)) = fullest {
             *free -= wanted;
@@ -158,10 +158,10 @@ fn fgd(world: &World, spec: &JobSpec, (row, alloc): (&NodeRow, &NodeAlloc)) -> f
     of(&free, &before) - of(&left, &after)
 }
 
-/// The score of a node by the formula of a profile, and how far apart two scores must be at least to tell nodes apart:
-/// the policies count in thousandths.
-fn formula(profile: &str, world: &World, spec: &JobSpec, node: (&NodeRow, &NodeAlloc)) -> (f64, f64) {
-    let nodes: Nodes<'_> = world.nodes.values().map(|(row, alloc)| (row, alloc)).collect();
+/// The score of a node by the formula of a profile, and the smallest difference that counts, because policies count in
+/// thousandths.
+fn formula(profile: &str, stored: &StoredCell, spec: &JobSpec, node: (&NodeRow, &NodeAlloc)) -> (f64, f64) {
+    let nodes: Nodes<'_> = stored.nodes.values().map(|(row, alloc)| (row, alloc)).collect();
     let (row, alloc) = node;
     let asked = &spec.task.resources;
     let (before, after) = (parts(row, alloc, asked, false), parts(row, alloc, asked, true));
@@ -183,7 +183,7 @@ fn formula(profile: &str, world: &World, spec: &JobSpec, node: (&NodeRow, &NodeA
                 steps.floor().exp2() * (1.0 + steps.fract())
             };
             let mut expected = after;
-            if let Some(load) = world.loads.get(&row.id).and_then(|load| load.measured) {
+            if let Some(load) = stored.loads.get(&row.id).and_then(|load| load.measured) {
                 let of = |measured: u64, promised: u64, covered: u64, asked: u64, has: u64| {
                     (measured + promised.saturating_sub(covered) + asked) as f64 / has as f64
                 };
@@ -222,46 +222,46 @@ fn formula(profile: &str, world: &World, spec: &JobSpec, node: (&NodeRow, &NodeA
             let balanced = 1.0 - (after[0] - after[1]).abs() / 2.0;
             (least + balanced, 0.005)
         }
-        "fgd" => match world.jobs.values().any(|(_, spec)| !spec.task.resources.device_millis.is_empty()) {
-            // Rises within a tenth of a card are even.
-            true => (fgd(world, spec, node), 130.0),
+        "fgd" => match stored.jobs.values().any(|(_, spec)| !spec.task.resources.device_millis.is_empty()) {
+            // Rises within a tenth of a card are equal.
+            true => (fgd(stored, spec, node), 130.0),
             false => (fullness, 0.006),
         },
         other => panic!("no formula of {other} is written down here"),
     }
 }
 
-/// What a node or task of a small cell is drawn from.
+/// A random node or task of a small cell.
 #[derive(Clone, Debug)]
-struct Draft {
+struct RandomNode {
     cores: u64,
     gib: u64,
     gpus: u32,
-    /// What is promised of it already: cores, GiB, thousandths of each card, and tasks.
+    /// Its present allocation: cores, GiB, thousandths of each card, and tasks.
     used: (u64, u64, u64, u32),
     load: Option<LoadMeasured>,
 }
 
-fn drafts() -> impl Strategy<Value = Vec<Draft>> {
+fn random_nodes() -> impl Strategy<Value = Vec<RandomNode>> {
     let used = (0..8u64, 0..16u64, 0..4u64, 0..40u32);
-    let draft = (2..32u64, 2..64u64, prop_oneof![Just(0u32), 1..4u32], used, option::of(load()));
-    let draft = draft.prop_map(|(cores, gib, gpus, (cpu, memory, card, tasks), load)| Draft {
+    let random = (2..32u64, 2..64u64, prop_oneof![Just(0u32), 1..4u32], used, option::of(load()));
+    let random = random.prop_map(|(cores, gib, gpus, (cpu, memory, card, tasks), load)| RandomNode {
         cores,
         gib,
         gpus,
         used: (cpu.min(cores), memory.min(gib), card * 250, tasks),
         load,
     });
-    prop::collection::vec(draft, 2..12)
+    prop::collection::vec(random, 2..12)
 }
 
-fn world_of(profile: ScoringProfile, drafts: &[Draft]) -> World {
+fn stored_cell_of(profile: ScoringProfile, random_nodes: &[RandomNode]) -> StoredCell {
     let settings = CellSettings { profile, ..CellSettings::default() };
-    let mut world = World { settings, now_ms: 1_000_000, ..World::default() };
-    for (number, draft) in (0..).zip(drafts) {
-        let mut row = node(number, draft.cores, draft.gib);
+    let mut stored = StoredCell { settings, now_ms: 1_000_000, ..StoredCell::default() };
+    for (number, random) in (0..).zip(random_nodes) {
+        let mut row = node(number, random.cores, random.gib);
         row.capacity.disk_bytes = 1 << 40;
-        row.cards = (0..draft.gpus)
+        row.cards = (0..random.gpus)
             .map(|place| Card {
                 kind: "gpu".to_owned(),
                 place,
@@ -270,30 +270,30 @@ fn world_of(profile: ScoringProfile, drafts: &[Draft]) -> World {
                 memory_bytes: 0,
             })
             .collect();
-        if draft.gpus > 0 {
-            row.capacity.device_millis.insert("gpu".to_owned(), u64::from(draft.gpus) * 1000);
-            for place in 0..draft.gpus {
+        if random.gpus > 0 {
+            row.capacity.device_millis.insert("gpu".to_owned(), u64::from(random.gpus) * 1000);
+            for place in 0..random.gpus {
                 row.capacity.device_millis.insert(card_dimension("gpu", place), 1000);
             }
         }
-        let (cpu, memory, card, tasks) = draft.used;
+        let (cpu, memory, card, tasks) = random.used;
         let mut used =
             Resources { cpu_millis: cpu * 1000, memory_bytes: memory << 30, ..Resources::default() };
-        for place in 0..draft.gpus {
+        for place in 0..random.gpus {
             used.device_millis.insert(card_dimension("gpu", place), card);
         }
-        if draft.gpus > 0 {
-            used.device_millis.insert("gpu".to_owned(), card * u64::from(draft.gpus));
+        if random.gpus > 0 {
+            used.device_millis.insert("gpu".to_owned(), card * u64::from(random.gpus));
         }
         let id = row.id;
-        world.node_put(row);
-        let (_, alloc) = world.nodes.get_mut(&id).expect("it was put");
+        stored.node_put(row);
+        let (_, alloc) = stored.nodes.get_mut(&id).expect("it was put");
         *alloc = NodeAlloc { used, tasks, epoch: alloc.epoch + 1, ..alloc.clone() };
         let alloc = alloc.clone();
-        world.journal.push(borough_model::Delta::NodeAlloc { node: id, alloc });
-        world.load_put(id, draft.load);
+        stored.journal.push(borough_model::Delta::NodeAlloc { node: id, alloc });
+        stored.load_put(id, random.load);
     }
-    world
+    stored
 }
 
 proptest! {
@@ -302,38 +302,38 @@ proptest! {
     #[test]
     fn a_task_gets_the_node_that_the_formula_prefers(
         name in prop::sample::select(ScoringProfile::names()),
-        drafts in drafts(),
+        random_nodes in random_nodes(),
         (cpu, mib, gpu) in (1..8000u64, 1..8192u64, prop_oneof![Just(0u64), Just(250), Just(500), Just(1000), Just(2000)]),
         (disk, of_job, others) in (0..2u64, any::<bool>(), prop::collection::vec((1..4u64, 1..4000u64), 0..3)),
     ) {
         let profile: ScoringProfile = name.parse().expect("it is listed");
-        let mut world = world_of(if of_job { ScoringProfile::default() } else { profile }, &drafts);
+        let mut stored = stored_cell_of(if of_job { ScoringProfile::default() } else { profile }, &random_nodes);
         let mut task = spec("ann", "one", 1, cpu, mib);
         task.task.resources.disk_bytes = disk << 30;
         if gpu > 0 {
             task.task.resources.device_millis.insert("gpu".to_owned(), gpu);
         }
         task.profile = of_job.then(|| name.to_owned());
-        // What else the cell wants of cards: submitted by others, and not to be placed here.
+        // Other jobs that ask for cards. They are not placed here.
         for (number, (quarters, cpu)) in (2..).zip(others) {
             let mut other = spec("bob", &format!("other-{number}"), 1, cpu, 1);
             other.task.resources.device_millis.insert("gpu".to_owned(), quarters * 250);
-            let job = world.job_submit(JobId(number), &other);
-            world.job_change(job, |row| row.state = borough_model::job::JobState::Waiting);
+            let job = stored.job_submit(JobId(number), &other);
+            stored.job_change(job, |row| row.state = borough_model::job::JobState::Waiting);
         }
-        world.job_submit(JobId(1), &task);
-        let outcome = planned(&world);
-        let fits = |row: &NodeRow, alloc: &NodeAlloc| naive::fits(&world, &task, 0, row, alloc);
+        stored.job_submit(JobId(1), &task);
+        let outcome = planned(&stored);
+        let fits = |row: &NodeRow, alloc: &NodeAlloc| reference::fits(&stored, &task, 0, row, alloc);
         let open: Vec<(&NodeRow, &NodeAlloc)> =
-            world.nodes.values().filter(|(row, alloc)| fits(row, alloc)).map(|(row, alloc)| (row, alloc)).collect();
+            stored.nodes.values().filter(|(row, alloc)| fits(row, alloc)).map(|(row, alloc)| (row, alloc)).collect();
         let Some(placement) = outcome.placements.first() else {
             prop_assert!(open.is_empty(), "nothing was placed");
             return Ok(());
         };
-        let (row, alloc) = &world.nodes[&placement.node];
-        let (chosen, apart) = formula(name, &world, &task, (row, alloc));
+        let (row, alloc) = &stored.nodes[&placement.node];
+        let (chosen, apart) = formula(name, &stored, &task, (row, alloc));
         for &(row, alloc) in &open {
-            let (score, _) = formula(name, &world, &task, (row, alloc));
+            let (score, _) = formula(name, &stored, &task, (row, alloc));
             prop_assert!(
                 score <= chosen + apart,
                 "{name}: {} scores {score}, {} was chosen with {chosen}", row.name, placement.node,
@@ -342,80 +342,80 @@ proptest! {
     }
 }
 
-/// A node that is busy is passed over however little is promised there, and a burst does not all go to the idle one.
+/// A busy node is avoided even if little is promised there, and a burst does not go to one idle node.
 #[test]
 fn a_burst_goes_where_load_is_low_and_not_all_to_one_node() {
     let profile: ScoringProfile = "load-aware".parse().expect("it is listed");
     let settings = CellSettings { profile, ..CellSettings::default() };
-    let mut world = World { settings, now_ms: 1_000_000, ..World::default() };
-    (0..4).for_each(|number| world.node_put(node(number, 16, 64)));
+    let mut stored = StoredCell { settings, now_ms: 1_000_000, ..StoredCell::default() };
+    (0..4).for_each(|number| stored.node_put(node(number, 16, 64)));
     let busy = |cpu_millis| Some(LoadMeasured { cpu_millis, ..LoadMeasured::default() });
     for (number, cpu_millis) in [(0, 15_000), (1, 500), (2, 0), (3, 1_000)] {
-        world.load_put(node(number, 16, 64).id, busy(cpu_millis));
+        stored.load_put(node(number, 16, 64).id, busy(cpu_millis));
     }
-    let on = |world: &World| -> Vec<u32> {
-        (0..4).map(|number| world.nodes[&node(number, 16, 64).id].1.tasks).collect()
+    let on = |stored: &StoredCell| -> Vec<u32> {
+        (0..4).map(|number| stored.nodes[&node(number, 16, 64).id].1.tasks).collect()
     };
-    // Three in one plan, six in plans of their own: nothing was measured in between.
-    world.job_submit(JobId(1), &spec("ann", "burst", 3, 1000, 64));
-    let outcome = planned(&world);
-    world.commit(&outcome);
-    assert_eq!(on(&world), [0, 1, 1, 1]);
+    // Three in one plan, six in plans of their own, with no measurement in between.
+    stored.job_submit(JobId(1), &spec("ann", "burst", 3, 1000, 64));
+    let outcome = planned(&stored);
+    stored.commit(&outcome);
+    assert_eq!(on(&stored), [0, 1, 1, 1]);
     for number in 2..8 {
-        world.job_submit(JobId(number), &spec("ann", &format!("job-{number}"), 1, 1000, 64));
-        let outcome = planned(&world);
-        world.commit(&outcome);
+        stored.job_submit(JobId(number), &spec("ann", &format!("job-{number}"), 1, 1000, 64));
+        let outcome = planned(&stored);
+        stored.commit(&outcome);
     }
-    assert_eq!(on(&world), [0, 3, 3, 3]);
-    // Measured now: some of them are idle, some are not.
+    assert_eq!(on(&stored), [0, 3, 3, 3]);
+    // A new measurement: some of them are idle, some are not.
     for (number, cpu_millis) in [(1, 0), (2, 4_000), (3, 2_000)] {
         let covered_cpu_millis = 3_000;
         let measured = LoadMeasured { cpu_millis, covered_cpu_millis, ..LoadMeasured::default() };
-        world.load_put(node(number, 16, 64).id, Some(measured));
+        stored.load_put(node(number, 16, 64).id, Some(measured));
     }
-    world.job_submit(JobId(9), &spec("ann", "later", 3, 1000, 64));
-    let outcome = planned(&world);
-    world.commit(&outcome);
-    assert_eq!(on(&world), [0, 5, 3, 4]);
+    stored.job_submit(JobId(9), &spec("ann", "later", 3, 1000, 64));
+    let outcome = planned(&stored);
+    stored.commit(&outcome);
+    assert_eq!(on(&stored), [0, 5, 3, 4]);
 }
 
-/// How many tasks of 4,000 each of ten nodes gets at random, in batches: nobody is favoured for being empty, or full.
+/// How many of 4,000 tasks each of ten nodes gets at random, in batches. Neither empty nor full nodes are preferred.
 #[test]
 fn random_is_even_on_average_and_not_by_design() {
     let profile: ScoringProfile = "random".parse().expect("it is listed");
     let settings = CellSettings { profile, ..CellSettings::default() };
-    let mut world = World { settings, now_ms: 1_000_000, ..World::default() };
-    (0..10).for_each(|number| world.node_put(node(number, 10_000, 10_000)));
+    let mut stored = StoredCell { settings, now_ms: 1_000_000, ..StoredCell::default() };
+    (0..10).for_each(|number| stored.node_put(node(number, 10_000, 10_000)));
     for number in 1..=400 {
-        world.job_submit(JobId(number), &spec("ann", &format!("job-{number}"), 10, 1, 1));
-        let outcome = planned(&world);
-        world.commit(&outcome);
+        stored.job_submit(JobId(number), &spec("ann", &format!("job-{number}"), 10, 1, 1));
+        let outcome = planned(&stored);
+        stored.commit(&outcome);
     }
-    let counts: Vec<f64> = world.nodes.values().map(|(_, alloc)| f64::from(alloc.tasks)).collect();
+    let counts: Vec<f64> = stored.nodes.values().map(|(_, alloc)| f64::from(alloc.tasks)).collect();
     let variance = counts.iter().map(|count| (count - 400.0).powi(2)).sum::<f64>() / 10.0;
     assert!(counts.iter().all(|count| (count - 400.0).abs() < 100.0), "{counts:?}");
-    // Ten draws of a binomial with this variance: 360. Even by design would be next to nothing.
+    // The expected variance of ten binomial draws is 360. An even distribution by design would have almost none.
     assert!((60.0..1500.0).contains(&variance), "{variance} {counts:?}");
 }
 
 /// The nodes of tasks that are planned in batches of so many, each batch committed before the next.
-fn placed_in_batches(world: &World, limit: usize) -> BTreeMap<TaskId, NodeId> {
-    let mut world = world.clone();
-    let mut snapshot = world.snapshot(0);
-    world.journal.clear();
+fn placed_in_batches(stored: &StoredCell, limit: usize) -> BTreeMap<TaskId, NodeId> {
+    let mut stored = stored.clone();
+    let mut snapshot = stored.snapshot(0);
+    stored.journal.clear();
     loop {
-        let queue = snapshot.pending(&|_| true, world.now_ms, limit);
-        let outcome = plan(snapshot.tables(), &queue, world.now_ms, PLAN_SEED);
-        snapshot.remember(&outcome, world.now_ms);
+        let queue = snapshot.pending(&|_| true, stored.now_ms, limit);
+        let outcome = plan(snapshot.tables(), &queue, stored.now_ms, PLAN_SEED);
+        snapshot.remember(&outcome, stored.now_ms);
         if outcome.placements.is_empty() && !queue.more {
             break;
         }
-        world.commit(&outcome);
-        for delta in world.journal.drain(..) {
+        stored.commit(&outcome);
+        for delta in stored.journal.drain(..) {
             snapshot.apply(&delta);
         }
     }
-    world.tasks.iter().filter_map(|(&task, row)| Some((task, row.node?))).collect()
+    stored.tasks.iter().filter_map(|(&task, row)| Some((task, row.node?))).collect()
 }
 
 proptest! {
@@ -425,22 +425,22 @@ proptest! {
     /// all that fit are.
     #[test]
     fn a_batch_is_its_tasks_one_after_the_other(
-        drafts in drafts(),
+        random_nodes in random_nodes(),
         copies in prop_oneof![Just(1usize), Just(30)],
         tasks in prop::collection::vec((1..8000u64, prop_oneof![Just(0u64), Just(250), Just(500), Just(1000), Just(2000)]), 1..40),
     ) {
-        let drafts: Vec<Draft> = drafts.iter().cycle().take(drafts.len() * copies).cloned().collect();
-        let mut world = world_of("fgd".parse().expect("it is listed"), &drafts);
+        let random_nodes: Vec<RandomNode> = random_nodes.iter().cycle().take(random_nodes.len() * copies).cloned().collect();
+        let mut stored = stored_cell_of("fgd".parse().expect("it is listed"), &random_nodes);
         for (number, &(cpu, gpu)) in (1..).zip(&tasks) {
-            world.now_ms += 1;
+            stored.now_ms += 1;
             let mut one = spec("ann", &format!("job-{number}"), 1, cpu, 64);
             if gpu > 0 {
                 one.task.resources.device_millis.insert("gpu".to_owned(), gpu);
             }
-            world.job_submit(JobId(number), &one);
+            stored.job_submit(JobId(number), &one);
         }
-        let topology = placed_in_batches(&world, usize::MAX);
-        let one_by_one = placed_in_batches(&world, 1);
+        let topology = placed_in_batches(&stored, usize::MAX);
+        let one_by_one = placed_in_batches(&stored, 1);
         prop_assert_eq!(topology, one_by_one);
     }
 }
@@ -452,37 +452,37 @@ proptest! {
     /// do not.
     #[test]
     fn arrivals_are_placed_alike_with_and_without_a_cache(
-        drafts in drafts(),
+        random_nodes in random_nodes(),
         copies in prop_oneof![Just(1usize), Just(30)],
         tasks in prop::collection::vec((1..8u64, prop_oneof![Just(0u64), Just(250), Just(500), Just(1000), Just(2000)]), 1..80),
         batch in 1..20usize,
     ) {
-        let drafts: Vec<Draft> = drafts.iter().cycle().take(drafts.len() * copies).cloned().collect();
-        let mut world = world_of("fgd".parse().expect("it is listed"), &drafts);
-        let mut snapshot = world.snapshot(0);
-        world.journal.clear();
+        let random_nodes: Vec<RandomNode> = random_nodes.iter().cycle().take(random_nodes.len() * copies).cloned().collect();
+        let mut stored = stored_cell_of("fgd".parse().expect("it is listed"), &random_nodes);
+        let mut snapshot = stored.snapshot(0);
+        stored.journal.clear();
         let mut cache = PlanCache::default();
         let mut number = 0;
         for arrived in tasks.chunks(batch) {
             for &(cores, gpu) in arrived {
                 number += 1;
-                world.now_ms += 1;
+                stored.now_ms += 1;
                 let mut one = spec("ann", &format!("job-{number}"), 1, cores * 1000, 64);
                 if gpu > 0 {
                     one.task.resources.device_millis.insert("gpu".to_owned(), gpu);
                 }
-                world.job_submit(JobId(number), &one);
+                stored.job_submit(JobId(number), &one);
             }
-            for delta in world.journal.drain(..) {
+            for delta in stored.journal.drain(..) {
                 snapshot.apply(&delta);
             }
-            let queue = snapshot.pending(&|_| true, world.now_ms, usize::MAX);
-            let fresh = plan(snapshot.tables(), &queue, world.now_ms, PLAN_SEED);
-            let cached = plan_from(snapshot.tables(), &queue, world.now_ms, StartOffset::undivided(PLAN_SEED), &mut cache);
+            let queue = snapshot.pending(&|_| true, stored.now_ms, usize::MAX);
+            let fresh = plan(snapshot.tables(), &queue, stored.now_ms, PLAN_SEED);
+            let cached = plan_from(snapshot.tables(), &queue, stored.now_ms, StartOffset::undivided(PLAN_SEED), &mut cache);
             prop_assert_eq!(&cached.placements, &fresh.placements);
-            snapshot.remember(&cached, world.now_ms);
-            world.commit(&cached);
-            for delta in world.journal.drain(..) {
+            snapshot.remember(&cached, stored.now_ms);
+            stored.commit(&cached);
+            for delta in stored.journal.drain(..) {
                 snapshot.apply(&delta);
             }
         }

@@ -7,12 +7,12 @@ use borough_model::{JobId, TaskId};
 use borough_scheduler_core::{CellSettings, PLAN_SEED, Plan, Queueing, WaitReason, explain, plan};
 use proptest::prelude::*;
 
-use crate::naive;
-use crate::world::{World, node, spec};
+use crate::reference;
+use crate::stored::{StoredCell, node, spec};
 
-fn world(queueing: Queueing) -> World {
+fn stored_cell(queueing: Queueing) -> StoredCell {
     let settings = CellSettings { queueing, ..CellSettings::default() };
-    World { settings, now_ms: 1_000_000, ..World::default() }
+    StoredCell { settings, now_ms: 1_000_000, ..StoredCell::default() }
 }
 
 fn queue(path: &str, weight: u32, guaranteed_per_mille: u32, limit_per_mille: u32) -> QueueSpec {
@@ -24,30 +24,30 @@ fn hierarchy(queues: &[QueueSpec]) -> Queueing {
 }
 
 /// Plans in batches of `limit` and commits until nothing more is placed. Answers how many tasks each user has.
-fn filled(world: &mut World, limit: usize) -> BTreeMap<String, usize> {
-    let mut snapshot = world.snapshot(0);
+fn filled(stored: &mut StoredCell, limit: usize) -> BTreeMap<String, usize> {
+    let mut snapshot = stored.snapshot(0);
     loop {
-        let queue = snapshot.pending(&|_| true, world.now_ms, limit);
-        let outcome: Plan = plan(snapshot.tables(), &queue, world.now_ms, PLAN_SEED);
-        snapshot.remember(&outcome, world.now_ms);
+        let queue = snapshot.pending(&|_| true, stored.now_ms, limit);
+        let outcome: Plan = plan(snapshot.tables(), &queue, stored.now_ms, PLAN_SEED);
+        snapshot.remember(&outcome, stored.now_ms);
         if limit == usize::MAX {
-            naive::plan_checked(world, &queue, &outcome);
+            reference::plan_checked(stored, &queue, &outcome);
         }
         if outcome.placements.is_empty() && !queue.more {
             break;
         }
-        world.commit(&outcome);
-        for delta in world.journal.drain(..) {
+        stored.commit(&outcome);
+        for delta in stored.journal.drain(..) {
             snapshot.apply(&delta);
         }
     }
-    counts(world)
+    counts(stored)
 }
 
-fn counts(world: &World) -> BTreeMap<String, usize> {
+fn counts(stored: &StoredCell) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
-    for task in world.tasks.values().filter(|task| task.node.is_some()) {
-        *counts.entry(world.jobs[&task.id.job].0.user.to_string()).or_default() += 1;
+    for task in stored.tasks.values().filter(|task| task.node.is_some()) {
+        *counts.entry(stored.jobs[&task.id.job].0.user.to_string()).or_default() += 1;
     }
     counts
 }
@@ -60,33 +60,33 @@ fn shares(counts: &[(&str, usize)]) -> BTreeMap<String, usize> {
 #[test]
 fn dominant_shares_are_even_as_in_the_papers_example() {
     for limit in [2, 20, usize::MAX] {
-        let mut world = world("drf".parse().expect("a policy"));
-        world.node_put(node(0, 9, 18));
-        world.job_submit(JobId(1), &spec("ann", "memory", 20, 1000, 4096));
-        world.job_submit(JobId(2), &spec("bob", "processor", 20, 3000, 1024));
-        assert_eq!(filled(&mut world, limit), shares(&[("ann", 3), ("bob", 2)]), "batches of {limit}");
+        let mut stored = stored_cell("drf".parse().expect("a policy"));
+        stored.node_put(node(0, 9, 18));
+        stored.job_submit(JobId(1), &spec("ann", "memory", 20, 1000, 4096));
+        stored.job_submit(JobId(2), &spec("bob", "processor", 20, 3000, 1024));
+        assert_eq!(filled(&mut stored, limit), shares(&[("ann", 3), ("bob", 2)]), "batches of {limit}");
     }
 }
 
 #[test]
 fn users_share_by_their_weights_and_what_nobody_else_wants() {
-    let mut world = world("fair-share:ann=3".parse().expect("a policy"));
-    world.node_put(node(0, 80, 800));
-    world.job_submit(JobId(1), &spec("ann", "a", 100, 1000, 1));
-    world.job_submit(JobId(2), &spec("bob", "b", 100, 1000, 1));
-    world.job_submit(JobId(3), &spec("eve", "e", 4, 1000, 1));
-    assert_eq!(filled(&mut world, 8), shares(&[("ann", 57), ("bob", 19), ("eve", 4)]));
+    let mut stored = stored_cell("fair-share:ann=3".parse().expect("a policy"));
+    stored.node_put(node(0, 80, 800));
+    stored.job_submit(JobId(1), &spec("ann", "a", 100, 1000, 1));
+    stored.job_submit(JobId(2), &spec("bob", "b", 100, 1000, 1));
+    stored.job_submit(JobId(3), &spec("eve", "e", 4, 1000, 1));
+    assert_eq!(filled(&mut stored, 8), shares(&[("ann", 57), ("bob", 19), ("eve", 4)]));
 }
 
 #[test]
 fn first_come_first_served_whoever_they_are_and_no_job_blocks_those_behind() {
-    let mut world = world("fifo".parse().expect("a policy"));
-    world.node_put(node(0, 10, 10));
+    let mut stored = stored_cell("fifo".parse().expect("a policy"));
+    stored.node_put(node(0, 10, 10));
     for (number, user, cpu) in [(1, "zoe", 6000), (2, "bob", 50_000), (3, "ann", 5000), (4, "bob", 4000)] {
-        world.now_ms += 1;
-        world.job_submit(JobId(number), &spec(user, &format!("job-{number}"), 1, cpu, 1));
+        stored.now_ms += 1;
+        stored.job_submit(JobId(number), &spec(user, &format!("job-{number}"), 1, cpu, 1));
     }
-    assert_eq!(filled(&mut world, usize::MAX), shares(&[("zoe", 1), ("bob", 1)]));
+    assert_eq!(filled(&mut stored, usize::MAX), shares(&[("zoe", 1), ("bob", 1)]));
 }
 
 #[test]
@@ -98,8 +98,8 @@ fn queues_get_what_they_are_guaranteed_then_by_weight_and_never_beyond_their_lim
         queue("ops", 9, 0, 200),
         queue("default", 1, 100, 1000),
     ];
-    let mut world = world(hierarchy(&queues));
-    world.node_put(node(0, 100, 1000));
+    let mut stored = stored_cell(hierarchy(&queues));
+    stored.node_put(node(0, 100, 1000));
     for (number, user, queue) in [
         (1, "ann", Some("research/vision")),
         (2, "bob", Some("research/text")),
@@ -108,15 +108,15 @@ fn queues_get_what_they_are_guaranteed_then_by_weight_and_never_beyond_their_lim
     ] {
         let mut job = spec(user, "job", 100, 1000, 1);
         job.queue = queue.map(str::to_owned);
-        world.job_submit(JobId(number), &job);
+        stored.job_submit(JobId(number), &job);
     }
     // ops takes its limit. Of the other 80, research and default are guaranteed 50 and 10; what is left goes to the
     // smaller share: default up to 40. Inside research, vision has its 40 first, and what is left up to 40 is text's.
-    let counts = filled(&mut world, 10);
+    let counts = filled(&mut stored, 10);
     assert_eq!(counts["ops"], 20, "{counts:?}");
     assert_eq!(counts.values().sum::<usize>(), 100);
     assert!((49..=50).contains(&(counts["ann"] + counts["bob"])) && counts["ann"] == 40, "{counts:?}");
-    let why = explain(&world.snapshot(0), JobId(3), 50, world.now_ms);
+    let why = explain(&stored.snapshot(0), JobId(3), 50, stored.now_ms);
     let limited =
         WaitReason::QueueLimit { queue: "ops".to_owned(), share_per_mille: 200, limit_per_mille: 200 };
     assert_eq!(why.waits, [limited]);
@@ -126,33 +126,32 @@ fn queues_get_what_they_are_guaranteed_then_by_weight_and_never_beyond_their_lim
 /// Many jobs of few users in small batches: those that have waited longest have lanes of their own, and none is lost.
 #[test]
 fn jobs_that_waited_longest_are_placed_with_the_others_of_their_user() {
-    let mut world = world("drf".parse().expect("a policy"));
-    world.node_put(node(0, 1000, 1000));
+    let mut stored = stored_cell("drf".parse().expect("a policy"));
+    stored.node_put(node(0, 1000, 1000));
     for number in 1..=90 {
-        world.now_ms += 1;
+        stored.now_ms += 1;
         let user = ["ann", "bob"][number as usize % 2];
-        world.job_submit(JobId(number), &spec(user, &format!("job-{number}"), 5, 1000, 1));
+        stored.job_submit(JobId(number), &spec(user, &format!("job-{number}"), 5, 1000, 1));
     }
-    assert_eq!(filled(&mut world, 64), shares(&[("ann", 225), ("bob", 225)]));
+    assert_eq!(filled(&mut stored, 64), shares(&[("ann", 225), ("bob", 225)]));
 }
 
 #[test]
-fn what_goes_beyond_a_limit_does_not_hold_up_what_does_not() {
-    let mut world = world(hierarchy(&[queue("ops", 1, 0, 300)]));
-    world.node_put(node(0, 10, 1000));
-    world.job_submit(JobId(1), &spec("ops", "large", 1, 4000, 1));
-    world.job_submit(JobId(2), &spec("ops", "small", 5, 1000, 1));
+fn a_task_beyond_a_limit_delays_no_other() {
+    let mut stored = stored_cell(hierarchy(&[queue("ops", 1, 0, 300)]));
+    stored.node_put(node(0, 10, 1000));
+    stored.job_submit(JobId(1), &spec("ops", "large", 1, 4000, 1));
+    stored.job_submit(JobId(2), &spec("ops", "small", 5, 1000, 1));
     let mut gang = spec("ops", "gang", 4, 1000, 1);
     gang.min_member = 4;
-    world.job_submit(JobId(3), &gang);
-    assert_eq!(filled(&mut world, 16), shares(&[("ops", 3)]));
+    stored.job_submit(JobId(3), &gang);
+    assert_eq!(filled(&mut stored, 16), shares(&[("ops", 3)]));
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Each task that is taken is one of the user whose dominant share, of what was held and has been taken before, is
-    /// not larger than that of any other user with work left.
+    /// Each collected task belongs to a user with the smallest dominant share, counted with the tasks collected before.
     #[test]
     fn every_turn_is_that_of_the_smallest_share(
         users in prop::collection::vec((1..5u32, 1..12u32, 1..6u64, 1..6u64, 0..6u32), 1..6),
@@ -163,25 +162,25 @@ proptest! {
         let weights: Vec<String> =
             names.iter().zip(&users).map(|(name, user)| format!("{name}={}", user.0)).collect();
         let policy = if weighted { format!("fair-share:{}", weights.join(",")) } else { "drf".to_owned() };
-        let mut world = world(policy.parse().expect("a policy"));
-        world.node_put(node(0, 60, 40));
+        let mut stored = stored_cell(policy.parse().expect("a policy"));
+        stored.node_put(node(0, 60, 40));
         for (number, (name, &(_, count, cores, gib, resident))) in (0u64..).zip(names.iter().zip(&users)) {
             let resident = spec(name, "standing", resident, cores * 300, gib * 100);
-            world.job_submit(JobId(100 + number), &resident);
+            stored.job_submit(JobId(100 + number), &resident);
             let waiting = spec(name, "waiting", count, cores * 1000, gib * 1024);
-            world.job_submit(JobId(number), &waiting);
+            stored.job_submit(JobId(number), &waiting);
         }
-        let mut snapshot = world.snapshot(0);
-        let queue = snapshot.pending(&|job| job.0 >= 100, world.now_ms, usize::MAX);
-        world.commit(&plan(snapshot.tables(), &queue, world.now_ms, PLAN_SEED));
-        let mut snapshot = world.snapshot(0);
-        let queue = snapshot.pending(&|job| job.0 < 100, world.now_ms, limit);
+        let mut snapshot = stored.snapshot(0);
+        let queue = snapshot.pending(&|job| job.0 >= 100, stored.now_ms, usize::MAX);
+        stored.commit(&plan(snapshot.tables(), &queue, stored.now_ms, PLAN_SEED));
+        let mut snapshot = stored.snapshot(0);
+        let queue = snapshot.pending(&|job| job.0 < 100, stored.now_ms, limit);
 
         let share = |held: (u64, u64)| (held.0 as f64 / 60_000.0).max(held.1 as f64 / 40_960.0);
         let mut held: Vec<(u64, u64)> = Vec::new();
         let mut left: Vec<u32> = Vec::new();
         for (number, &(_, count, cores, gib, _)) in (0u64..).zip(&users) {
-            let resident = world.tasks.values().filter(|task| task.id.job == JobId(100 + number) && task.node.is_some());
+            let resident = stored.tasks.values().filter(|task| task.id.job == JobId(100 + number) && task.node.is_some());
             let resident = resident.count() as u64;
             held.push((resident * cores * 300, resident * gib * 100));
             left.push(count);

@@ -1,5 +1,5 @@
-//! Reclaim between queues: the slow and obvious re-statement that plans are held against after every event of the
-//! random histories, and cells that are left alone until they rest.
+//! Reclaim between queues: the reference that plans are checked against after every event of the random histories, and
+//! cells that are planned until nothing changes.
 
 use std::collections::BTreeMap;
 
@@ -12,38 +12,38 @@ use borough_scheduler_core::{
 };
 use proptest::prelude::*;
 
-use crate::world::{World, node, spec};
-use crate::{naive, preempt};
+use crate::stored::{StoredCell, node, spec};
+use crate::{preempt, reference};
 
-/// The queue that a job is in, from the top; nothing: it is beside all of them.
-fn path(world: &World, job: JobId) -> Vec<String> {
-    let (row, spec) = world.jobs.get(&job).expect("a known job");
-    let queues = &world.settings.queueing.queues;
+/// The path of a job's queue, from the root. Empty for a job outside of all queues.
+fn path(stored: &StoredCell, job: JobId) -> Vec<String> {
+    let (row, spec) = stored.jobs.get(&job).expect("a known job");
+    let queues = &stored.settings.queueing.queues;
     let place = queue_of_job(queues, spec.queue.as_deref(), &row.user);
     place.map_or(Vec::new(), |place| queues[place].path.split('/').map(str::to_owned).collect())
 }
 
-/// A job's queue as it is told.
-pub fn queue_told(world: &World, job: JobId) -> String {
-    let path = path(world, job).join("/");
+/// The queue of a job as a report names it.
+pub fn queue_text(stored: &StoredCell, job: JobId) -> String {
+    let path = path(stored, job).join("/");
     if path.is_empty() { "outside of all".to_owned() } else { path }
 }
 
-fn queue<'a>(world: &'a World, path: &[String]) -> Option<&'a QueueSpec> {
-    world.settings.queueing.queues.iter().find(|queue| queue.path == path.join("/"))
+fn queue<'a>(stored: &'a StoredCell, path: &[String]) -> Option<&'a QueueSpec> {
+    stored.settings.queueing.queues.iter().find(|queue| queue.path == path.join("/"))
 }
 
-fn guaranteed(world: &World, path: &[String]) -> u64 {
-    queue(world, path).map_or(0, |queue| u64::from(queue.guaranteed_per_mille) * 1000)
+fn guaranteed(stored: &StoredCell, path: &[String]) -> u64 {
+    queue(stored, path).map_or(0, |queue| u64::from(queue.guaranteed_per_mille) * 1000)
 }
 
-fn stands(row: &TaskRow) -> bool {
+fn placed(row: &TaskRow) -> bool {
     use TaskState::{Assigned, Held, Running, Starting};
     matches!(row.state, Held | Assigned | Starting | Running)
 }
 
-fn asked(world: &World, task: TaskId) -> &Resources {
-    let (_, spec) = world.jobs.get(&task.job).expect("a known job");
+fn asked(stored: &StoredCell, task: TaskId) -> &Resources {
+    let (_, spec) = stored.jobs.get(&task.job).expect("a known job");
     spec.resources_for(task.index)
 }
 
@@ -58,20 +58,25 @@ fn amounts(resources: &Resources) -> BTreeMap<String, u64> {
     fixed.into_iter().chain(devices).collect()
 }
 
-/// The dominant share of the cell, in millionths, of what stands in a queue (`within` says of which path) without some
-/// and with one more.
-fn share(world: &World, within: impl Fn(&[String]) -> bool, without: &[TaskId], with: Option<TaskId>) -> u64 {
+/// The dominant share in millionths of the cell of placed tasks in some queues, without some tasks and with one more.
+/// `within` selects the queues by their path.
+fn share(
+    stored: &StoredCell,
+    within: impl Fn(&[String]) -> bool,
+    without: &[TaskId],
+    with: Option<TaskId>,
+) -> u64 {
     let resident =
-        world.tasks.values().filter(|row| stands(row) && !without.contains(&row.id)).map(|row| row.id);
+        stored.tasks.values().filter(|row| placed(row) && !without.contains(&row.id)).map(|row| row.id);
     let mut held: BTreeMap<String, u64> = BTreeMap::new();
-    for task in resident.filter(|task| within(&path(world, task.job))).chain(with) {
-        for (dimension, amount) in amounts(asked(world, task)) {
+    for task in resident.filter(|task| within(&path(stored, task.job))).chain(with) {
+        for (dimension, amount) in amounts(asked(stored, task)) {
             *held.entry(dimension).or_default() += amount;
         }
     }
     let mut totals: BTreeMap<String, u64> = BTreeMap::new();
-    for (row, _) in world.nodes.values().filter(|(row, _)| node_open(row).is_ok()) {
-        for (dimension, amount) in amounts(&world.limits(row)) {
+    for (row, _) in stored.nodes.values().filter(|(row, _)| node_open(row).is_ok()) {
+        for (dimension, amount) in amounts(&stored.limits(row)) {
             *totals.entry(dimension).or_default() += amount;
         }
     }
@@ -85,78 +90,77 @@ fn share(world: &World, within: impl Fn(&[String]) -> bool, without: &[TaskId], 
     held.map(part).max().unwrap_or(0)
 }
 
-fn share_of(world: &World, queue: &[String], without: &[TaskId], with: Option<TaskId>) -> u64 {
+fn share_of(stored: &StoredCell, queue: &[String], without: &[TaskId], with: Option<TaskId>) -> u64 {
     match queue {
-        [] => share(world, <[String]>::is_empty, without, with),
-        queue => share(world, |path| path.starts_with(queue), without, with),
+        [] => share(stored, <[String]>::is_empty, without, with),
+        queue => share(stored, |path| path.starts_with(queue), without, with),
     }
 }
 
-/// Whether a queue has less than it is guaranteed, and with a task not more.
-fn lacks(world: &World, queue: &[String], task: TaskId) -> bool {
-    let guaranteed = guaranteed(world, queue);
-    share_of(world, queue, &[], None) < guaranteed && share_of(world, queue, &[], Some(task)) <= guaranteed
+/// Returns true if a queue is below its guarantee and would not exceed it with the task.
+fn lacks(stored: &StoredCell, queue: &[String], task: TaskId) -> bool {
+    let guaranteed = guaranteed(stored, queue);
+    share_of(stored, queue, &[], None) < guaranteed && share_of(stored, queue, &[], Some(task)) <= guaranteed
 }
 
-/// The queues that compete where the paths of two jobs part: that of the first and that of the second.
-fn parting(world: &World, one: JobId, other: JobId) -> Option<(Vec<String>, Vec<String>)> {
-    let (one, other) = (path(world, one), path(world, other));
+/// The queues of two jobs that compete, at the children of their lowest common ancestor.
+fn parting(stored: &StoredCell, one: JobId, other: JobId) -> Option<(Vec<String>, Vec<String>)> {
+    let (one, other) = (path(stored, one), path(stored, other));
     let same = one.iter().zip(&other).take_while(|(left, right)| left == right).count();
     let ends = |path: &[String]| path[..path.len().min(same + 1)].to_vec();
     (one.len() > same && (other.len() > same || other.is_empty())).then(|| (ends(&one), ends(&other)))
 }
 
-/// Whether a cell's queues take anything back for a task at all.
-pub fn may_claim(world: &World, task: TaskId) -> bool {
-    let (row, spec) = world.jobs.get(&task.job).expect("a known job");
+/// Returns true if the cell may reclaim anything for a task.
+pub fn may_claim(stored: &StoredCell, task: TaskId) -> bool {
+    let (row, spec) = stored.jobs.get(&task.job).expect("a known job");
     let never = spec.preemption.is_some_and(|preemption| preemption.never);
-    let in_queue = !path(world, task.job).is_empty();
+    let in_queue = !path(stored, task.job).is_empty();
     let low = matches!(band(row.priority), Band::Batch | Band::BestEffort);
-    world.settings.reclaim
-        && world.settings.queueing.policy.name() == "hierarchical"
+    stored.settings.reclaim
+        && stored.settings.queueing.policy.name() == "hierarchical"
         && in_queue
         && low
         && !never
 }
 
-/// Whether anybody has more than is guaranteed whom a queue of the task takes it back from.
-pub fn claims(world: &World, task: TaskId) -> bool {
-    let rows = || world.tasks.values().filter(|row| stands(row));
+/// Returns true if any queue that competes with the task's is above its guarantee.
+pub fn claims(stored: &StoredCell, task: TaskId) -> bool {
+    let rows = || stored.tasks.values().filter(|row| placed(row));
     let gives = |row: &TaskRow| {
-        parting(world, task.job, row.id.job).is_some_and(|(own, other)| {
-            lacks(world, &own, task) && share_of(world, &other, &[], None) > guaranteed(world, &other)
+        parting(stored, task.job, row.id.job).is_some_and(|(own, other)| {
+            lacks(stored, &own, task) && share_of(stored, &other, &[], None) > guaranteed(stored, &other)
         })
     };
-    may_claim(world, task) && rows().any(gives)
+    may_claim(stored, task) && rows().any(gives)
 }
 
-/// How far the queue of a task is beyond its guarantee where it competes with that of `task`, over its weight; `None`:
-/// it keeps what it has.
-pub fn excess(world: &World, task: TaskId, victim: TaskId) -> Option<u64> {
-    let priority = |job| world.jobs.get(&job).map_or(0, |(row, _)| row.priority);
+/// How far the victim's queue is above its guarantee where it competes with that of `task`, over its weight. `None` if
+/// the victim keeps what it has.
+pub fn excess(stored: &StoredCell, task: TaskId, victim: TaskId) -> Option<u64> {
+    let priority = |job| stored.jobs.get(&job).map_or(0, |(row, _)| row.priority);
     let (own, other) = (priority(task.job), priority(victim.job));
-    if !may_claim(world, task) || other > own || band(other) != band(own) {
+    if !may_claim(stored, task) || other > own || band(other) != band(own) {
         return None;
     }
-    let (own, other) = parting(world, task.job, victim.job)?;
-    if !lacks(world, &own, task) || !keeps(world, task, &[victim], &[victim]) {
+    let (own, other) = parting(stored, task.job, victim.job)?;
+    if !lacks(stored, &own, task) || !keeps(stored, task, &[victim], &[victim]) {
         return None;
     }
-    let beyond = share_of(world, &other, &[], None)
-        .checked_sub(guaranteed(world, &other))
+    let beyond = share_of(stored, &other, &[], None)
+        .checked_sub(guaranteed(stored, &other))
         .filter(|beyond| *beyond > 0)?;
-    Some(beyond * 1000 / queue(world, &other).map_or(1, |queue| u64::from(queue.weight)))
+    Some(beyond * 1000 / queue(stored, &other).map_or(1, |queue| u64::from(queue.weight)))
 }
 
-/// Whether each queue from which something is claimed, up to where it competes, keeps its guarantee when all victims
-/// have gone.
-pub fn keeps(world: &World, task: TaskId, claimed: &[TaskId], victims: &[TaskId]) -> bool {
+/// Returns true if each queue from which something is claimed keeps its guarantee after all victims have gone.
+pub fn keeps(stored: &StoredCell, task: TaskId, claimed: &[TaskId], victims: &[TaskId]) -> bool {
     claimed.iter().all(|victim| {
-        let Some((_, top)) = parting(world, task.job, victim.job) else { return false };
-        let leaf = path(world, victim.job);
+        let Some((_, top)) = parting(stored, task.job, victim.job) else { return false };
+        let leaf = path(stored, victim.job);
         (top.len()..=leaf.len()).all(|length| {
             let queue = &leaf[..length];
-            share_of(world, queue, victims, None) >= guaranteed(world, queue)
+            share_of(stored, queue, victims, None) >= guaranteed(stored, queue)
         })
     })
 }
@@ -170,54 +174,55 @@ fn queue_spec(path: &str, weight: u32, guaranteed_per_mille: u32) -> QueueSpec {
     QueueSpec { path: path.to_owned(), weight, guaranteed_per_mille, limit_per_mille: 1000 }
 }
 
-/// A cell that is planned, and whose victims leave, until nothing happens any more.
+/// A cell that is planned, with its victims leaving at once, until nothing changes.
 struct Cell {
-    world: World,
-    kept: Snapshot,
+    stored: StoredCell,
+    followed: Snapshot,
     evicted: usize,
 }
 
 impl Cell {
     fn new(settings: CellSettings, nodes: &[(u64, u64)]) -> Self {
-        let mut world = World { settings: settings.clone(), now_ms: 1_000_000, ..World::default() };
+        let mut stored =
+            StoredCell { settings: settings.clone(), now_ms: 1_000_000, ..StoredCell::default() };
         for (number, &(cores, gib)) in (0..).zip(nodes) {
-            world.node_put(node(number, cores, gib));
+            stored.node_put(node(number, cores, gib));
         }
-        Self { world, kept: Snapshot::new(settings), evicted: 0 }
+        Self { stored, followed: Snapshot::new(settings), evicted: 0 }
     }
 
     fn submit(&mut self, number: u64, queue: &str, priority: u32, count: u32, (cpu_millis, mib): (u64, u64)) {
         let mut job = spec("ann", &format!("job-{number}"), count, cpu_millis, mib);
         job.priority = priority;
         job.queue = (!queue.is_empty()).then(|| queue.to_owned());
-        self.world.job_submit(JobId(number), &job);
+        self.stored.job_submit(JobId(number), &job);
     }
 
-    /// One plan, held against the re-statement and committed, after which everybody who gives way leaves.
+    /// Makes one plan, checks it against the reference, commits it, and lets every victim leave.
     fn step(&mut self) -> usize {
-        self.world.journal_apply(&mut self.kept);
-        let queue = self.kept.pending(&|_| true, self.world.now_ms, usize::MAX);
-        let outcome: Plan = plan(self.kept.tables(), &queue, self.world.now_ms, PLAN_SEED);
-        naive::plan_checked(&self.world, &queue, &outcome);
-        self.world.commit(&outcome);
-        self.world.journal_apply(&mut self.kept);
-        self.kept.remember(&outcome, self.world.now_ms);
+        self.stored.journal_apply(&mut self.followed);
+        let queue = self.followed.pending(&|_| true, self.stored.now_ms, usize::MAX);
+        let outcome: Plan = plan(self.followed.tables(), &queue, self.stored.now_ms, PLAN_SEED);
+        reference::plan_checked(&self.stored, &queue, &outcome);
+        self.stored.commit(&outcome);
+        self.stored.journal_apply(&mut self.followed);
+        self.followed.remember(&outcome, self.stored.now_ms);
         self.evicted += outcome.placements.iter().map(|placement| placement.victims.len()).sum::<usize>();
         let going: Vec<TaskId> = self
-            .world
+            .stored
             .tasks
             .values()
             .filter(|row| row.state == TaskState::Stopping)
             .map(|row| row.id)
             .collect();
         for task in going {
-            self.world.task_end(task, None, |row| row.state = TaskState::Pending);
+            self.stored.task_end(task, None, |row| row.state = TaskState::Pending);
         }
-        self.world.now_ms += 1_000;
+        self.stored.now_ms += 1_000;
         outcome.placements.len()
     }
 
-    /// Until nothing is placed for a while. Panics where that never comes.
+    /// Plans until nothing is placed for a while. Panics if that never happens.
     fn rest(&mut self) {
         let mut quiet = 0;
         for _ in 0..200 {
@@ -230,7 +235,7 @@ impl Cell {
     }
 
     fn resident(&self, job: u64) -> usize {
-        self.world.resident(JobId(job)).count()
+        self.stored.resident(JobId(job)).count()
     }
 }
 
@@ -246,13 +251,15 @@ fn a_queue_takes_back_what_it_is_guaranteed_from_those_with_most_beyond_theirs()
     cell.rest();
     // Of the 20 cores, research is guaranteed 10 and ops 2. Beyond that ops had 10 and web 8: each ends with 4.
     assert_eq!((cell.resident(3), cell.resident(1), cell.resident(2), cell.evicted), (10, 6, 4, 10));
-    let told = explain(&cell.kept, JobId(3), 15, cell.world.now_ms);
+    let explanation = explain(&cell.followed, JobId(3), 15, cell.stored.now_ms);
     let (queue, share_per_mille, guaranteed_per_mille) = ("research".to_owned(), 500, 500);
     let full = EvictionReport::Guarantee { queue, share_per_mille, guaranteed_per_mille, lacks: false };
-    assert_eq!(told.evictions, Some(full), "{told}");
+    assert_eq!(explanation.evictions, Some(full), "{explanation}");
     assert!(
-        told.to_string().contains("queue research has 50% of the cell and is guaranteed 50%: it takes"),
-        "{told}"
+        explanation
+            .to_string()
+            .contains("queue research has 50% of the cell and is guaranteed 50%: it takes"),
+        "{explanation}"
     );
 }
 
@@ -286,7 +293,7 @@ fn a_queue_takes_back_within_the_one_it_is_in_and_for_that_one_from_others() {
     let mut cell = Cell::new(hierarchy(&queues), &[(10, 100), (10, 100)]);
     cell.submit(1, "ops", 150, 20, (1000, 1));
     cell.rest();
-    // For research, though text is guaranteed nothing.
+    // Text has no guarantee, and reclaims for research.
     cell.submit(2, "research/text", 150, 20, (1000, 1));
     cell.rest();
     assert_eq!((cell.resident(1), cell.resident(2)), (8, 12));
@@ -297,7 +304,7 @@ fn a_queue_takes_back_within_the_one_it_is_in_and_for_that_one_from_others() {
 }
 
 #[test]
-fn who_gave_way_to_a_higher_priority_still_has_what_its_queue_is_guaranteed() {
+fn a_task_evicted_for_a_higher_priority_keeps_its_queues_guarantee() {
     let queues = [queue_spec("research", 1, 500), queue_spec("ops", 1, 0)];
     let mut cell = Cell::new(hierarchy(&queues), &[(10, 100)]);
     cell.submit(1, "research", 150, 5, (1000, 1));
@@ -317,7 +324,7 @@ fn a_gang_takes_back_all_that_it_needs_or_nothing() {
     for (number, members, placed) in [(2, 5, 0), (3, 4, 4)] {
         let mut gang = spec("ann", &format!("gang-{number}"), members, 1000, 1);
         (gang.priority, gang.min_member, gang.queue) = (150, members, Some("research".to_owned()));
-        cell.world.job_submit(JobId(number), &gang);
+        cell.stored.job_submit(JobId(number), &gang);
         cell.rest();
         assert_eq!((cell.resident(number), cell.evicted), (placed, placed));
     }
@@ -326,8 +333,8 @@ fn a_gang_takes_back_all_that_it_needs_or_nothing() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever stands and is asked for: the cell comes to rest, each eviction being right by the re-statement; then
-    /// nobody waits who could take anything back.
+    /// For any jobs, the cell comes to rest, and the reference allows each eviction. Then no task waits that could
+    /// reclaim anything.
     #[test]
     fn cells_come_to_rest_and_nobody_waits_for_what_is_guaranteed(
         shape in prop::collection::vec((0..5u32, 1..4u32), 4),
@@ -352,12 +359,12 @@ proptest! {
             }
         }
         cell.rest();
-        let world = &cell.world;
+        let stored = &cell.stored;
         let allocs: BTreeMap<NodeId, NodeAlloc> =
-            world.nodes.iter().map(|(&id, (_, alloc))| (id, alloc.clone())).collect();
-        for &job in world.jobs.keys() {
-            for task in naive::wanted(world, job) {
-                let choice = preempt::choice(world, &allocs, task);
+            stored.nodes.iter().map(|(&id, (_, alloc))| (id, alloc.clone())).collect();
+        for &job in stored.jobs.keys() {
+            for task in reference::wanted(stored, job) {
+                let choice = preempt::choice(stored, &allocs, task);
                 prop_assert!(choice.is_none(), "{task} waits: {choice:?}");
             }
         }

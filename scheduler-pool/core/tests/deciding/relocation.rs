@@ -4,63 +4,63 @@ use borough_model::node::NodeState;
 use borough_model::{JobId, NodeId, TaskId, TaskState};
 use borough_scheduler_core::{Relocation, ScoringProfile, explain_elsewhere};
 
-use crate::place::{planned, world};
-use crate::world::{World, node, spec};
+use crate::place::{planned, stored_cell};
+use crate::stored::{StoredCell, node, spec};
 
 fn task(job: u64) -> TaskId {
     TaskId { job: JobId(job), index: 0 }
 }
 
 /// Two jobs of a core each on one node that is drained, and a second node that has `free` cores.
-fn drained(free: u64) -> (World, NodeId) {
-    let mut world = world(ScoringProfile::BEST_FIT);
+fn drained(free: u64) -> (StoredCell, NodeId) {
+    let mut stored = stored_cell(ScoringProfile::BEST_FIT);
     let (from, to) = (node(0, 2, 8), node(1, 8, 8));
     let (from_id, to_id) = (from.id, to.id);
-    world.node_put(from);
+    stored.node_put(from);
     for job in [1, 2] {
-        world.job_submit(JobId(job), &spec("ann", &format!("job-{job}"), 1, 1_000, 64));
-        world.commit(&planned(&world));
+        stored.job_submit(JobId(job), &spec("ann", &format!("job-{job}"), 1, 1_000, 64));
+        stored.commit(&planned(&stored));
     }
-    world.node_put(to);
-    world.job_submit(JobId(3), &spec("ann", "filler", 1, (8 - free) * 1_000, 64));
-    world.commit(&planned(&world));
-    world.node_change(from_id, |row| (row.draining, row.schedulable) = (true, false));
-    let on = |job| world.tasks[&task(job)].node;
+    stored.node_put(to);
+    stored.job_submit(JobId(3), &spec("ann", "filler", 1, (8 - free) * 1_000, 64));
+    stored.commit(&planned(&stored));
+    stored.node_change(from_id, |row| (row.draining, row.schedulable) = (true, false));
+    let on = |job| stored.tasks[&task(job)].node;
     assert_eq!([on(1), on(2), on(3)], [Some(from_id), Some(from_id), Some(to_id)]);
-    (world, from_id)
+    (stored, from_id)
 }
 
 #[test]
-fn a_task_leaves_only_for_room_that_nobody_else_has() {
+fn a_task_moves_only_to_capacity_that_nobody_else_gets() {
     for (free, expected) in [(0, [false, false]), (1, [true, false]), (2, [true, true])] {
-        let (world, _) = drained(free);
-        let mut relocation = Relocation::new(world.snapshot(0), [], world.now_ms);
+        let (stored, _) = drained(free);
+        let mut relocation = Relocation::new(stored.snapshot(0), [], stored.now_ms);
         assert_eq!([relocation.fits(task(1)), relocation.fits(task(2))], expected, "{free} cores free");
     }
     // The first is on its way, and stands nowhere yet: the room is spoken for.
-    let (mut world, from) = drained(1);
+    let (mut stored, from) = drained(1);
     let stopping = |row: &mut borough_model::TaskRow| row.state = TaskState::Stopping;
-    let mut row = world.tasks[&task(1)].clone();
+    let mut row = stored.tasks[&task(1)].clone();
     stopping(&mut row);
-    world.task_put(row);
-    let mut relocation = Relocation::new(world.snapshot(0), [task(1)], world.now_ms);
+    stored.task_put(row);
+    let mut relocation = Relocation::new(stored.snapshot(0), [task(1)], stored.now_ms);
     assert!(!relocation.fits(task(2)));
     // So it is where something waits that was never placed.
-    let (mut world, _) = drained(1);
-    world.job_submit(JobId(4), &spec("ann", "waits", 1, 1_000, 64));
-    let mut relocation = Relocation::new(world.snapshot(0), [], world.now_ms);
+    let (mut stored, _) = drained(1);
+    stored.job_submit(JobId(4), &spec("ann", "waits", 1, 1_000, 64));
+    let mut relocation = Relocation::new(stored.snapshot(0), [], stored.now_ms);
     assert!(!relocation.fits(task(1)));
-    assert_eq!(world.nodes[&from].0.state, NodeState::Ready);
+    assert_eq!(stored.nodes[&from].0.state, NodeState::Ready);
 }
 
 #[test]
 fn a_task_that_stays_is_explained_as_one_that_waits() {
-    let (world, _) = drained(0);
-    let told = explain_elsewhere(&world.snapshot(0), JobId(1), 0, world.now_ms);
+    let (stored, _) = drained(0);
+    let explanation = explain_elsewhere(&stored.snapshot(0), JobId(1), 0, stored.now_ms);
     let losses: Vec<String> =
-        told.lost.iter().map(|loss| format!("{} {}", loss.nodes, loss.filter)).collect();
-    assert_eq!(losses, ["1 draining", "1 less than cpu 1 free"], "{told}");
-    assert_eq!(told.nodes_fit, 0);
-    let (world, _) = drained(1);
-    assert_eq!(explain_elsewhere(&world.snapshot(0), JobId(1), 0, world.now_ms).nodes_fit, 1);
+        explanation.lost.iter().map(|loss| format!("{} {}", loss.nodes, loss.filter)).collect();
+    assert_eq!(losses, ["1 draining", "1 less than cpu 1 free"], "{explanation}");
+    assert_eq!(explanation.nodes_fit, 0);
+    let (stored, _) = drained(1);
+    assert_eq!(explain_elsewhere(&stored.snapshot(0), JobId(1), 0, stored.now_ms).nodes_fit, 1);
 }

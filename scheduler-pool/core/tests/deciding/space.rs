@@ -6,25 +6,25 @@ use borough_model::job::PortSpec;
 use borough_model::{JobId, JobSpec};
 use borough_scheduler_core::{PLAN_SEED, Plan, ScoringProfile, TermToken, explain_job, plan};
 
-use crate::place::world;
-use crate::world::{World, name, node, spec};
+use crate::place::stored_cell;
+use crate::stored::{StoredCell, name, node, spec};
 
 /// Two nodes of one address, written in two ways, and one of another.
-fn shared() -> World {
-    let mut world = world(ScoringProfile::BEST_FIT);
+fn shared() -> StoredCell {
+    let mut stored = stored_cell(ScoringProfile::BEST_FIT);
     for (number, host) in [(0, "10.0.0.1"), (1, "::ffff:10.0.0.1"), (2, "10.0.0.2")] {
         let mut row = node(number, 8, 8);
         host.clone_into(&mut row.host);
-        world.node_put(row);
+        stored.node_put(row);
     }
-    world
+    stored
 }
 
 /// Without the check against rows alone, which knows nothing of addresses.
-fn planned(world: &World) -> Plan {
-    let mut snapshot = world.snapshot(0);
-    let queue = snapshot.pending(&|_| true, world.now_ms, usize::MAX);
-    plan(snapshot.tables(), &queue, world.now_ms, PLAN_SEED)
+fn planned(stored: &StoredCell) -> Plan {
+    let mut snapshot = stored.snapshot(0);
+    let queue = snapshot.pending(&|_| true, stored.now_ms, usize::MAX);
+    plan(snapshot.tables(), &queue, stored.now_ms, PLAN_SEED)
 }
 
 fn with_port(count: u32, number: Option<u16>) -> JobSpec {
@@ -35,9 +35,9 @@ fn with_port(count: u32, number: Option<u16>) -> JobSpec {
 
 #[test]
 fn a_fixed_port_is_given_once_per_address() {
-    let mut world = shared();
-    world.job_submit(JobId(1), &with_port(3, Some(8080)));
-    let plan = planned(&world);
+    let mut stored = shared();
+    stored.job_submit(JobId(1), &with_port(3, Some(8080)));
+    let plan = planned(&stored);
     assert_eq!(plan.placements.len(), 2, "{plan:?}");
     let token = TermToken { term: "ports".to_owned(), domain: "10.0.0.1".to_owned() };
     let own = node(2, 8, 8).id;
@@ -48,19 +48,19 @@ fn a_fixed_port_is_given_once_per_address() {
     }
     assert_eq!(plan.placements.iter().filter(|placement| placement.node == own).count(), 1);
     // The same over two plans: what one node gave is known of the other.
-    world.commit(&plan);
-    assert!(planned(&world).placements.is_empty());
-    let told = explain_job(&world.snapshot(0), JobId(1), world.now_ms);
+    stored.commit(&plan);
+    assert!(planned(&stored).placements.is_empty());
+    let explanation = explain_job(&stored.snapshot(0), JobId(1), stored.now_ms);
     let lost: Vec<String> =
-        told[0].1.lost.iter().map(|loss| format!("{} {}", loss.nodes, loss.filter)).collect();
+        explanation[0].1.lost.iter().map(|loss| format!("{} {}", loss.nodes, loss.filter)).collect();
     assert_eq!(lost, ["3 port 8080 taken"]);
 }
 
 #[test]
 fn ports_that_are_handed_out_differ_over_an_address_whatever_the_ranges() {
-    let mut world = shared();
-    world.job_submit(JobId(1), &with_port(25, None));
-    let plan = planned(&world);
+    let mut stored = shared();
+    stored.job_submit(JobId(1), &with_port(25, None));
+    let plan = planned(&stored);
     // Ten numbers of each range, and two of the ranges are the same ten ports.
     assert_eq!(plan.placements.len(), 20);
     let other = node(2, 8, 8).id;

@@ -1,4 +1,4 @@
-//! Who gives way, by example: what random cells meet too seldom.
+//! Which tasks are evicted, by example: cases that random cells rarely meet.
 
 use borough_model::job::PreemptionSpec;
 use borough_model::resource::resources_add;
@@ -9,17 +9,17 @@ use borough_model::{
 use borough_scheduler_core::{PLAN_SEED, Plan, ScoringProfile, plan};
 
 use crate::place;
-use crate::world::{World, node, spec};
+use crate::stored::{StoredCell, node, spec};
 
 const LOW: JobId = JobId(1);
 const OTHER: JobId = JobId(2);
 const HIGH: JobId = JobId(9);
 
 /// Nodes of so many cores.
-fn world(nodes: u64, cores: u64) -> World {
-    let mut world = place::world(ScoringProfile::BEST_FIT);
-    (0..nodes).for_each(|number| world.node_put(node(number, cores, 64)));
-    world
+fn stored_cell(nodes: u64, cores: u64) -> StoredCell {
+    let mut stored = place::stored_cell(ScoringProfile::BEST_FIT);
+    (0..nodes).for_each(|number| stored.node_put(node(number, cores, 64)));
+    stored
 }
 
 fn node_id(number: u64) -> NodeId {
@@ -36,35 +36,35 @@ fn job(name: &str, count: u32, priority: u32, down_max: Option<u32>) -> JobSpec 
 
 /// A task that runs on a node for so many seconds, or as `change` leaves it.
 fn stands(
-    world: &mut World,
+    stored: &mut StoredCell,
     (job, index): (JobId, u32),
     number: u64,
     seconds: i64,
     change: impl FnOnce(&mut TaskRow),
 ) {
-    let (id, resources) = (node_id(number), world.jobs[&job].1.task.resources.clone());
-    let (_, alloc) = world.nodes.get_mut(&id).expect("a known node");
+    let (id, resources) = (node_id(number), stored.jobs[&job].1.task.resources.clone());
+    let (_, alloc) = stored.nodes.get_mut(&id).expect("a known node");
     let used = resources_add(&alloc.used, &resources).expect("in range");
     *alloc = NodeAlloc { used, tasks: alloc.tasks + 1, epoch: alloc.epoch + 1, ..alloc.clone() };
-    world.journal.push(Delta::NodeAlloc { node: id, alloc: alloc.clone() });
+    stored.journal.push(Delta::NodeAlloc { node: id, alloc: alloc.clone() });
     let mut row = TaskRow {
         state: TaskState::Running,
         node: Some(id),
         incarnation: Incarnation(1),
         charge: Charge { owner: ChargeOwner::Task, resources },
         spec_version: 1,
-        started_ms: Some(world.now_ms - seconds * 1_000),
-        changed_ms: world.now_ms - seconds * 1_000,
+        started_ms: Some(stored.now_ms - seconds * 1_000),
+        changed_ms: stored.now_ms - seconds * 1_000,
         ..TaskRow::never_placed(TaskId { job, index })
     };
     change(&mut row);
-    world.task_put(row);
+    stored.task_put(row);
 }
 
-fn planned(world: &World) -> Plan {
-    let mut snapshot = world.snapshot(0);
-    let queue = snapshot.pending(&|_| true, world.now_ms, usize::MAX);
-    plan(snapshot.tables(), &queue, world.now_ms, PLAN_SEED)
+fn planned(stored: &StoredCell) -> Plan {
+    let mut snapshot = stored.snapshot(0);
+    let queue = snapshot.pending(&|_| true, stored.now_ms, usize::MAX);
+    plan(snapshot.tables(), &queue, stored.now_ms, PLAN_SEED)
 }
 
 fn victims(plan: &Plan) -> Vec<TaskId> {
@@ -75,16 +75,16 @@ fn victims(plan: &Plan) -> Vec<TaskId> {
 }
 
 #[test]
-fn what_a_plan_evicts_already_counts_against_a_budget() {
-    let mut world = world(4, 1);
-    world.job_submit(LOW, &job("low", 2, 100, Some(1)));
-    world.job_submit(OTHER, &job("other", 2, 100, None));
+fn evictions_of_the_same_plan_count_against_a_budget() {
+    let mut stored = stored_cell(4, 1);
+    stored.job_submit(LOW, &job("low", 2, 100, Some(1)));
+    stored.job_submit(OTHER, &job("other", 2, 100, None));
     for index in 0..2 {
-        stands(&mut world, (LOW, index), u64::from(index), 10, |_| ());
-        stands(&mut world, (OTHER, index), u64::from(index) + 2, 1_000, |_| ());
+        stands(&mut stored, (LOW, index), u64::from(index), 10, |_| ());
+        stands(&mut stored, (OTHER, index), u64::from(index) + 2, 1_000, |_| ());
     }
-    world.job_submit(HIGH, &job("high", 2, 150, None));
-    let victims = victims(&planned(&world));
+    stored.job_submit(HIGH, &job("high", 2, 150, None));
+    let victims = victims(&planned(&stored));
     // The cheapest of all, and then not the next cheapest: that would be beyond the budget.
     let of = |job| victims.iter().filter(|task| task.job == job).count();
     assert_eq!((of(LOW), of(OTHER)), (1, 1), "{victims:?}");
@@ -93,61 +93,61 @@ fn what_a_plan_evicts_already_counts_against_a_budget() {
 #[test]
 fn a_budget_goes_to_those_that_have_done_least() {
     for (long, short) in [(0, 1), (1, 0)] {
-        let mut world = world(1, 2);
-        world.job_submit(LOW, &job("low", 2, 100, Some(1)));
-        stands(&mut world, (LOW, long), 0, 1_000, |_| ());
-        stands(&mut world, (LOW, short), 0, 10, |_| ());
-        world.job_submit(HIGH, &job("high", 1, 150, None));
-        assert_eq!(victims(&planned(&world)), [TaskId { job: LOW, index: short }]);
+        let mut stored = stored_cell(1, 2);
+        stored.job_submit(LOW, &job("low", 2, 100, Some(1)));
+        stands(&mut stored, (LOW, long), 0, 1_000, |_| ());
+        stands(&mut stored, (LOW, short), 0, 10, |_| ());
+        stored.job_submit(HIGH, &job("high", 1, 150, None));
+        assert_eq!(victims(&planned(&stored)), [TaskId { job: LOW, index: short }]);
     }
 }
 
 #[test]
-fn a_member_of_a_gang_that_still_gathers_gives_way_to_nobody() {
+fn a_member_of_a_gathering_gang_is_never_evicted() {
     let gathers = |row: &mut TaskRow| {
         (row.state, row.started_ms) = (TaskState::Held, None);
         (row.gang, row.gang_epoch) = (Some(GangId(3)), 1);
     };
     let holds = |row: &mut TaskRow| (row.state, row.started_ms) = (TaskState::Held, None);
     for (gathering, expected) in [(true, 0), (false, 1)] {
-        let mut world = world(1, 1);
-        world.job_submit(LOW, &job("low", 1, 100, None));
-        stands(&mut world, (LOW, 0), 0, 10, |row| if gathering { gathers(row) } else { holds(row) });
-        world.job_submit(HIGH, &job("high", 1, 150, None));
-        assert_eq!(planned(&world).placements.len(), expected);
+        let mut stored = stored_cell(1, 1);
+        stored.job_submit(LOW, &job("low", 1, 100, None));
+        stands(&mut stored, (LOW, 0), 0, 10, |row| if gathering { gathers(row) } else { holds(row) });
+        stored.job_submit(HIGH, &job("high", 1, 150, None));
+        assert_eq!(planned(&stored).placements.len(), expected);
     }
 }
 
 /// What one plan evicts is one transaction: it has an end, and the next plan goes on.
 #[test]
 fn a_storm_of_preemptors_is_planned_in_pieces_that_can_be_committed() {
-    let mut world = world(40, 100);
-    world.job_submit(LOW, &job("low", 4_000, 50, None));
-    let filled = planned(&world);
-    world.commit(&filled);
-    world.job_submit(HIGH, &spec("ann", "high", 40, 100_000, 1));
-    world.job_change(HIGH, |row| row.priority = 250);
+    let mut stored = stored_cell(40, 100);
+    stored.job_submit(LOW, &job("low", 4_000, 50, None));
+    let filled = planned(&stored);
+    stored.commit(&filled);
+    stored.job_submit(HIGH, &spec("ann", "high", 40, 100_000, 1));
+    stored.job_change(HIGH, |row| row.priority = 250);
     let mut placed = 0;
     for _ in 0..3 {
-        let outcome = planned(&world);
+        let outcome = planned(&stored);
         let victims: usize = outcome.placements.iter().map(|placement| placement.victims.len()).sum();
         placed += outcome.placements.len();
         assert!(victims <= 1_500 + 99 && outcome.preemption_cut == (placed < 40), "{victims} {placed}");
-        world.commit(&outcome);
+        stored.commit(&outcome);
     }
     assert_eq!(placed, 40);
     let mut gang = spec("ann", "gang", 30, 100_000, 1);
     (gang.priority, gang.min_member) = (350, 30);
-    world.job_submit(OTHER, &gang);
-    assert_eq!(planned(&world).placements.len(), 30, "one for each of its members");
+    stored.job_submit(OTHER, &gang);
+    assert_eq!(planned(&stored).placements.len(), 30, "one for each of its members");
     gang.task.resources.cpu_millis = 50_000;
-    let mut world = self::world(40, 100);
-    world.job_submit(LOW, &job("low", 4_000, 50, None));
-    let filled = planned(&world);
-    world.commit(&filled);
-    world.job_submit(OTHER, &gang);
-    assert_eq!(planned(&world).placements.len(), 30, "1,500 of them");
+    let mut stored = self::stored_cell(40, 100);
+    stored.job_submit(LOW, &job("low", 4_000, 50, None));
+    let filled = planned(&stored);
+    stored.commit(&filled);
+    stored.job_submit(OTHER, &gang);
+    assert_eq!(planned(&stored).placements.len(), 30, "1,500 of them");
     gang.task.resources.cpu_millis = 52_000;
-    world.job_submit(OTHER, &gang);
-    assert_eq!(planned(&world).placements.len(), 0, "it would have to be 1,560");
+    stored.job_submit(OTHER, &gang);
+    assert_eq!(planned(&stored).placements.len(), 0, "it would have to be 1,560");
 }

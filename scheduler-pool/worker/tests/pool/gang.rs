@@ -46,7 +46,7 @@ impl Replay {
         }
     }
 
-    fn whole(&self, seed: u64) {
+    fn gangs_complete(&self, seed: u64) {
         for (&job, &least) in &self.least {
             let placed = self.tasks.values().filter(|row| row.id.job == job && self.placed(row)).count();
             assert!(placed == 0 || placed >= least, "seed {seed}: {placed} of a gang of {least} are placed");
@@ -60,14 +60,14 @@ async fn replayed(cell: &Cell, seed: u64) -> Replay {
     for entry in cell.journal().await {
         *replay.actions.entry(entry.action.clone()).or_default() += 1;
         entry.deltas.iter().for_each(|delta| replay.apply(delta));
-        replay.whole(seed);
+        replay.gangs_complete(seed);
     }
     assert_eq!(cell.violations().await, [], "seed {seed}");
     replay
 }
 
 /// Two nodes for 128 tasks each, and a third one.
-async fn world(seed: u64, faults: FaultPlan) -> Cell {
+async fn gang_cell(seed: u64, faults: FaultPlan) -> Cell {
     let cell = Cell::with_faults(seed, faults).await;
     for _ in 0..3 {
         cell.node_add().await;
@@ -78,7 +78,7 @@ async fn world(seed: u64, faults: FaultPlan) -> Cell {
 #[test]
 fn a_gang_beyond_a_commit_gathers_by_holds_and_starts_whole() {
     in_simulated_time(async {
-        let cell = world(1, FaultPlan::none()).await;
+        let cell = gang_cell(1, FaultPlan::none()).await;
         // Each takes half a core: 384 fit.
         cell.gang_submit("large", 100, 500).await;
         cell.gang_submit("small", 8, 500).await;
@@ -103,7 +103,7 @@ fn a_worker_that_dies_half_way_leaves_nothing_of_a_gang() {
                 commit_delay_max: Duration::from_millis(120),
                 ..FaultPlan::heavy()
             };
-            let cell = world(seed, slow).await;
+            let cell = gang_cell(seed, slow).await;
             cell.gang_submit("first", 60, 500).await;
             cell.gang_submit("second", 90, 500).await;
             let dies = cell.worker_gathering(0, 4);

@@ -54,7 +54,7 @@ fn nothing_is_placed_when_the_gate_closes_between_a_conflict_and_the_survivors_c
 }
 
 #[test]
-fn a_gang_that_gathers_lets_go_when_the_cell_is_drained() {
+fn a_gathering_gang_gives_up_when_the_cell_drains() {
     for seed in seeds(4) {
         in_simulated_time(async {
             let cell = Cell::with_faults(seed, slow()).await;

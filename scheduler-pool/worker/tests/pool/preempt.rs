@@ -48,7 +48,7 @@ async fn leaving(cell: &Cell) -> Vec<TaskRow> {
 }
 
 /// Asserts that each entry that places members of a gang for the first time places enough of them.
-async fn whole(cell: &Cell, seed: u64) -> Vec<Vec<Delta>> {
+async fn gangs_complete(cell: &Cell, seed: u64) -> Vec<Vec<Delta>> {
     let (mut replay, mut placed) = (Replay::default(), BTreeSet::<TaskId>::new());
     let mut entries = Vec::new();
     for entry in cell.journal().await {
@@ -96,7 +96,7 @@ fn a_gang_that_takes_the_places_of_others_starts_whole_when_the_last_of_them_is_
         cell.until("all of it starts", async || in_state(&cell, "gang", TaskState::Assigned).await == 4)
             .await;
         worker.end().await;
-        let entries = whole(&cell, 1).await;
+        let entries = gangs_complete(&cell, 1).await;
         assert_eq!([GangState::Waiting, GangState::Committed].map(|state| gangs(&entries, state)), [1, 1]);
     });
 }
@@ -208,7 +208,7 @@ fn a_gang_that_loses_a_member_while_it_waits_gives_everything_back() {
                 .await;
                 cell.change("job_end", async |tx, changes| job_tasks_gone(tx, changes, job).await).await;
             }
-            let entries = whole(&cell, seed).await;
+            let entries = gangs_complete(&cell, seed).await;
             assert!(gangs(&entries, GangState::Released) > 0, "{loss:?}");
         });
     }
@@ -272,7 +272,7 @@ fn gangs_that_wait_for_their_victims_come_together_or_not_at_all_whatever_happen
             })
             .await;
             worker.end().await;
-            let entries = whole(&cell, seed).await;
+            let entries = gangs_complete(&cell, seed).await;
             waited += gangs(&entries, GangState::Waiting);
             released += gangs(&entries, GangState::Released);
         });

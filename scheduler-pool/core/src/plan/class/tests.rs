@@ -118,7 +118,7 @@ fn committed(snapshot: &mut Snapshot, planned: &Plan) {
     }
 }
 
-/// Plans batch after batch until nothing more is placed.
+/// Plans batch after batch until nothing more can be placed.
 fn planned(jobs: &[Wanted], profile: &str, batch: usize, group_scan: GroupScan) -> Vec<Plan> {
     GROUP_SCAN_HERE.set(group_scan);
     let mut snapshot = Snapshot::new(CellSettings::of_cell(Vec::new(), profile, "", Vec::new()));

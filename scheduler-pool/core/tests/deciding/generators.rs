@@ -1,4 +1,4 @@
-//! Random nodes, jobs and events, small enough that they get in each other's way.
+//! Generators of nodes, jobs and events that are small enough to get in each other's way.
 
 use borough_model::job::{
     Affinity, AffinityKind, Constraint, ConstraintOperator, JobKind, PortSpec, PreemptionSpec, Spread,
@@ -16,13 +16,13 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::world::{name, node};
+use crate::stored::{name, node};
 
-/// What happens to a cell.
+/// An event in a cell.
 #[derive(Clone, Debug)]
 pub enum Event {
-    NodeAdded(NodeDraft),
-    /// The n-th node, modulo their number.
+    NodeAdded(RandomNode),
+    /// The n-th node is cordoned or uncordoned. Indexes are modulo the number of nodes.
     NodeCordoned(usize, bool),
     NodeDrained(usize),
     NodeLost(usize),
@@ -31,13 +31,13 @@ pub enum Event {
     NodeResized(usize, u64),
     NodeTainted(usize, Option<Taint>),
     NodeLoaded(usize, Option<LoadMeasured>),
-    Submitted(Box<JobDraft>),
+    Submitted(Box<RandomJob>),
     JobStopped(usize),
     JobCounted(usize, u32),
-    /// The n-th standing task ends: crashed (to come back after a pause) or for good.
+    /// The n-th placed task ends: it crashed and backs off, or it is done.
     TaskCrashed(usize, u16),
     TaskDone(usize),
-    /// The n-th task on its way out is gone.
+    /// The n-th stopping task has exited.
     TaskGone(usize),
     JobPrioritized(usize, u32),
     TimePassed(u16),
@@ -48,25 +48,25 @@ pub enum Event {
 }
 
 #[derive(Clone, Debug)]
-pub struct NodeDraft {
+pub struct RandomNode {
     pub cores: u64,
     pub gib: u64,
     pub gpus: u64,
-    /// The models of its cards; absent: they are only counted.
+    /// The models of its cards. `None`: the node only counts them.
     pub models: Option<Vec<&'static str>>,
     pub rack: Option<u8>,
     pub ports: u16,
     pub generation: Option<u8>,
     pub taint: Option<Taint>,
     pub packages: Vec<&'static str>,
-    /// Processors and GiB of each NUMA domain, two to a socket.
+    /// Processors and GiB of each NUMA domain. A socket has two domains.
     pub domains: Vec<(u32, u64)>,
-    /// Of its cores.
+    /// The speed of its cores.
     pub speed: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
-pub struct JobDraft {
+pub struct RandomJob {
     pub user: &'static str,
     pub priority: u32,
     pub count: u32,
@@ -84,7 +84,7 @@ pub struct JobDraft {
     pub ports_dynamic: usize,
     pub constraints: Vec<Constraint>,
     pub spread: Option<(&'static str, u32)>,
-    /// Most skew, tasks and per cent of the spread.
+    /// The limits of its spread: skew, tasks, per cent.
     pub limits: (Option<u32>, Option<u32>, Option<u32>),
     pub app: Option<&'static str>,
     pub affinity: Vec<Affinity>,
@@ -92,7 +92,7 @@ pub struct JobDraft {
     pub preemption: Option<PreemptionSpec>,
 }
 
-impl NodeDraft {
+impl RandomNode {
     pub fn row(&self, number: u64) -> NodeRow {
         let mut row = node(number, self.cores, self.gib);
         if self.gpus > 0 {
@@ -116,8 +116,8 @@ impl NodeDraft {
             memory_bytes: gib << 30,
         };
         row.domains = (0..).zip(&self.domains).map(domain).collect();
-        let told = self.speed.map(|speed| (CORE_SPEED.to_owned(), speed.to_string()));
-        row.attributes.extend(told);
+        let explanation = self.speed.map(|speed| (CORE_SPEED.to_owned(), speed.to_string()));
+        row.attributes.extend(explanation);
         row.capacity = domains_counted(&row.capacity, &row.domains, core_speed(&row.attributes));
         row.port_last = row.port_first + self.ports;
         if let Some(rack) = self.rack {
@@ -132,7 +132,7 @@ impl NodeDraft {
     }
 }
 
-impl JobDraft {
+impl RandomJob {
     pub fn spec(&self, number: usize) -> JobSpec {
         let kind = if self.service { JobKind::Service } else { JobKind::Batch };
         let job = name(&format!("job-{number}"));
@@ -205,13 +205,13 @@ fn toleration() -> impl Strategy<Value = Toleration> {
     })
 }
 
-/// Some of the values, none twice.
+/// A subset of the values.
 fn sample_of(values: Vec<&'static str>) -> impl Strategy<Value = Vec<&'static str>> {
     let most = values.len();
     proptest::sample::subsequence(values, 0..=most)
 }
 
-pub fn node_draft() -> impl Strategy<Value = NodeDraft> {
+pub fn random_node() -> impl Strategy<Value = RandomNode> {
     let size = (1..=4u64, 1..=4u64, prop_oneof![3 => Just(0u64), 1 => 1..=2u64]);
     let taint = option::weighted(0.2, taint());
     let models = option::weighted(0.3, vec(select(vec!["a", "b"]), 1..4));
@@ -220,7 +220,7 @@ pub fn node_draft() -> impl Strategy<Value = NodeDraft> {
     let packages = sample_of(vec!["a/1", "b/2"]);
     (size, models, domains, option::of(0..3u8), 0..6u16, option::of(1..12u8), taint, packages).prop_map(
         |((cores, gib, gpus), models, (domains, speed), rack, ports, generation, taint, packages)| {
-            NodeDraft { packages, speed, cores, gib, gpus, models, domains, rack, ports, generation, taint }
+            RandomNode { packages, speed, cores, gib, gpus, models, domains, rack, ports, generation, taint }
         },
     )
 }
@@ -278,7 +278,7 @@ fn preemption() -> impl Strategy<Value = PreemptionSpec> {
         .prop_map(|(never, notice_max_ms, down_max)| PreemptionSpec { never, notice_max_ms, down_max })
 }
 
-pub fn job_draft() -> impl Strategy<Value = JobDraft> {
+pub fn random_job() -> impl Strategy<Value = RandomJob> {
     let owner = (select(vec!["ann", "bob", "cat"]), select(vec![50, 60, 120, 150, 250, 260, 350]));
     let size = (0..7u32, prop_oneof![3 => Just(1u32), 1 => 2..5u32], any::<bool>());
     let need =
@@ -306,7 +306,7 @@ pub fn job_draft() -> impl Strategy<Value = JobDraft> {
     );
     (owner, size, need, ports, own, where_).prop_map(
         |((user, priority), (count, min_member, service), (cpu, mib, gpu_millis), ports, own, where_)| {
-            JobDraft {
+            RandomJob {
                 user,
                 priority,
                 count,
@@ -334,7 +334,7 @@ pub fn job_draft() -> impl Strategy<Value = JobDraft> {
     )
 }
 
-/// Of a node of a few cores and GiB.
+/// The measured load of a small node.
 pub fn load() -> impl Strategy<Value = LoadMeasured> {
     let amounts = (0..5_000u64, 0..8u64, 0..5_000u64, 0..8u64);
     amounts.prop_map(|(cpu_millis, gib, covered_cpu_millis, covered_gib)| LoadMeasured {
@@ -348,7 +348,7 @@ pub fn load() -> impl Strategy<Value = LoadMeasured> {
 pub fn event() -> impl Strategy<Value = Event> {
     let at = 0..64usize;
     prop_oneof![
-        2 => node_draft().prop_map(Event::NodeAdded),
+        2 => random_node().prop_map(Event::NodeAdded),
         1 => (at.clone(), any::<bool>()).prop_map(|(at, cordoned)| Event::NodeCordoned(at, cordoned)),
         1 => at.clone().prop_map(Event::NodeDrained),
         1 => at.clone().prop_map(Event::NodeLost),
@@ -357,7 +357,7 @@ pub fn event() -> impl Strategy<Value = Event> {
         1 => (at.clone(), 1..=5u64).prop_map(|(at, cores)| Event::NodeResized(at, cores)),
         1 => (at.clone(), option::of(taint())).prop_map(|(at, taint)| Event::NodeTainted(at, taint)),
         2 => (at.clone(), option::of(load())).prop_map(|(at, load)| Event::NodeLoaded(at, load)),
-        8 => job_draft().prop_map(|draft| Event::Submitted(Box::new(draft))),
+        8 => random_job().prop_map(|random| Event::Submitted(Box::new(random))),
         1 => at.clone().prop_map(Event::JobStopped),
         2 => (at.clone(), 0..8u32).prop_map(|(at, count)| Event::JobCounted(at, count)),
         3 => (at.clone(), 0..5000u16).prop_map(|(at, pause_ms)| Event::TaskCrashed(at, pause_ms)),
@@ -370,27 +370,27 @@ pub fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// A job to which nothing that others do makes room.
-pub fn alone(mut draft: JobDraft) -> JobDraft {
-    draft.limits.0 = None;
-    draft.affinity.retain(|one| one.preference.is_some() || one.kind == AffinityKind::Apart);
-    draft
+/// Makes a job independent of the placements of others.
+pub fn alone(mut random: RandomJob) -> RandomJob {
+    random.limits.0 = None;
+    random.affinity.retain(|one| one.preference.is_some() || one.kind == AffinityKind::Apart);
+    random
 }
 
-/// A job of which little fits beside others.
-pub fn large(mut draft: JobDraft) -> JobDraft {
-    draft.cpu_millis = 300 + draft.cpu_millis / 2;
-    draft.gpu_millis = 0;
-    draft.constraints.truncate(1);
-    draft.constraints.retain(|one| one.preference.is_some());
-    draft.within = None;
-    draft.min_member = draft.min_member.min(2);
-    draft.limits = (None, draft.limits.1, None);
-    draft.affinity.truncate(1);
-    draft
+/// Makes a job so large that few of its tasks fit next to others.
+pub fn large(mut random: RandomJob) -> RandomJob {
+    random.cpu_millis = 300 + random.cpu_millis / 2;
+    random.gpu_millis = 0;
+    random.constraints.truncate(1);
+    random.constraints.retain(|one| one.preference.is_some());
+    random.within = None;
+    random.min_member = random.min_member.min(2);
+    random.limits = (None, random.limits.1, None);
+    random.affinity.truncate(1);
+    random
 }
 
-/// Settings of a cell.
+/// Random settings of a cell.
 pub fn settings() -> impl Strategy<Value = CellSettings> {
     let profile = select(ScoringProfile::all());
     let domains =
@@ -409,7 +409,7 @@ pub fn settings() -> impl Strategy<Value = CellSettings> {
         })
 }
 
-/// A policy, with queues of the users of the drafts where it goes by queues.
+/// A queueing policy. The hierarchical one gets queues for the generated users.
 fn queueing_of(policy: &str) -> Queueing {
     let queue = |path: &str, weight, guaranteed_per_mille| QueueSpec {
         path: path.to_owned(),

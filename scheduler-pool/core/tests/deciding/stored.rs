@@ -1,4 +1,4 @@
-//! A cell as its rows alone, with a journal of what changed: what the store would hold.
+//! A cell as the store has it: its rows, and a journal of the changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,18 +16,18 @@ use borough_model::{
 };
 use borough_scheduler_core::{CellSettings, Plan, PlannedPlacement, Snapshot, Victim};
 
-/// Rows of a cell.
+/// The rows of a cell.
 #[derive(Clone, Debug, Default)]
-pub struct World {
+pub struct StoredCell {
     pub settings: CellSettings,
     pub now_ms: i64,
     pub nodes: BTreeMap<NodeId, (NodeRow, NodeAlloc)>,
     pub loads: BTreeMap<NodeId, NodeLoad>,
     pub jobs: BTreeMap<JobId, (JobRow, JobSpec)>,
     pub tasks: BTreeMap<TaskId, TaskRow>,
-    /// What changed and no snapshot has seen yet.
+    /// The changes that no snapshot has seen yet.
     pub journal: Vec<Delta>,
-    /// Who gave way by what was committed, in order.
+    /// The victims of committed plans, in order.
     pub evictions: Vec<Victim>,
 }
 
@@ -35,7 +35,7 @@ pub fn name(text: &str) -> Name {
     Name::new(text).expect("a name")
 }
 
-/// A node that takes tasks: so many cores and GiB, ports 20000 to 20009.
+/// A node that takes tasks, with ports 20000 to 20009.
 pub fn node(number: u64, cores: u64, gib: u64) -> NodeRow {
     NodeRow {
         id: NodeId(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
@@ -61,7 +61,7 @@ pub fn node(number: u64, cores: u64, gib: u64) -> NodeRow {
     }
 }
 
-impl World {
+impl StoredCell {
     pub fn node_put(&mut self, mut row: NodeRow) {
         let (before, alloc) = match self.nodes.get(&row.id) {
             Some((before, alloc)) => (before.revision, node_alloc_touch(alloc)),
@@ -80,7 +80,7 @@ impl World {
         self.node_put(row);
     }
 
-    /// What a node's agent has measured.
+    /// Writes the measurement of a node's agent.
     pub fn load_put(&mut self, node: NodeId, measured: Option<LoadMeasured>) {
         let revision = self.loads.get(&node).map_or(0, |before| before.revision) + 1;
         let load = NodeLoad { revision, changed_ms: self.now_ms, measured };
@@ -118,7 +118,7 @@ impl World {
         self.tasks.insert(row.id, row);
     }
 
-    /// Ends an attempt: its capacity is given back, its ports cool down, and the row is as `change` leaves it.
+    /// Ends an attempt: releases its capacity, lets its ports cool down, and leaves the row as `change` makes it.
     pub fn task_end(&mut self, id: TaskId, cool_ms: Option<i64>, change: impl FnOnce(&mut TaskRow)) {
         let Some(row) = self.tasks.get(&id).filter(|row| row.charged_node().is_some()) else { return };
         let mut row = row.clone();
@@ -139,7 +139,7 @@ impl World {
         self.promises_keep(node);
     }
 
-    /// Tasks held on a node get what they were promised, as far as it is free by now.
+    /// Gives held tasks of a node what they were promised, as far as it is free now.
     fn promises_keep(&mut self, node: NodeId) {
         let (row, alloc) = self.nodes.get(&node).expect("a known node").clone();
         let mut held: Vec<&TaskRow> = self.tasks.values().filter(|row| row.node == Some(node)).collect();
@@ -157,7 +157,7 @@ impl World {
         }
     }
 
-    /// What each node says is what its tasks come to.
+    /// Checks that each node's allocation is the sum of its tasks.
     pub fn sums_checked(&self) {
         for (node, (row, alloc)) in &self.nodes {
             let there = self.tasks.values().filter(|row| row.charged_node() == Some(*node));
@@ -177,7 +177,7 @@ impl World {
         }
     }
 
-    /// What may be promised of a node.
+    /// The limits of a node, overcommit included.
     pub fn limits(&self, row: &NodeRow) -> Resources {
         let memory =
             u128::from(row.capacity.memory_bytes) * u128::from(self.settings.overcommit.memory_per_mille);
@@ -185,7 +185,7 @@ impl World {
         Resources { memory_bytes, ..row.capacity.clone() }
     }
 
-    /// Commits a plan by the rules of the model, which refuse what cannot be.
+    /// Commits a plan by the rules of the model, which refuse impossible changes.
     pub fn commit(&mut self, plan: &Plan) {
         for placement in &plan.placements {
             self.placement_commit(placement);
@@ -213,14 +213,14 @@ impl World {
         self.task_put(transition.row);
     }
 
-    /// Applies what the journal holds to a snapshot that has seen everything before.
+    /// Applies the journal to a snapshot that has seen everything before.
     pub fn journal_apply(&mut self, snapshot: &mut Snapshot) {
         for delta in self.journal.drain(..) {
             snapshot.apply(&delta);
         }
     }
 
-    /// A snapshot from the rows, in an order of its own per seed.
+    /// Builds a snapshot from the rows. The seed decides the order of the rows.
     pub fn snapshot(&self, seed: u64) -> Snapshot {
         let node = |(row, alloc): &(NodeRow, NodeAlloc)| {
             [Delta::Node { row: row.clone() }, Delta::NodeAlloc { node: row.id, alloc: alloc.clone() }]
@@ -249,7 +249,7 @@ impl World {
         snapshot
     }
 
-    /// Tasks that stand on a node.
+    /// The tasks of a job that are placed.
     pub fn resident(&self, job: JobId) -> impl Iterator<Item = &TaskRow> {
         use TaskState::{Assigned, Held, Running, Starting};
         let rows = self.tasks.values().filter(move |row| row.id.job == job);
@@ -257,7 +257,7 @@ impl World {
     }
 }
 
-/// A job of `count` tasks of so many thousandths of a core and MiB.
+/// A job of `count` tasks with this much processor time and memory.
 pub fn spec(user: &str, job: &str, count: u32, cpu_millis: u64, mib: u64) -> JobSpec {
     let kind = borough_model::job::JobKind::Batch;
     let mut spec = JobSpec::defaults(name(user), name(job), kind, vec!["true".to_owned()]);
@@ -266,7 +266,7 @@ pub fn spec(user: &str, job: &str, count: u32, cpu_millis: u64, mib: u64) -> Job
     spec
 }
 
-/// The rows of a snapshot's specs are shared; a job put in directly shares one too.
+/// A spec to put into a snapshot directly.
 pub fn shared(spec: &JobSpec) -> Arc<JobSpec> {
     Arc::new(spec.clone())
 }

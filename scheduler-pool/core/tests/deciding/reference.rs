@@ -1,4 +1,4 @@
-//! The slow and obvious scheduler: every question asked of the rows, with the model's own functions.
+//! The reference scheduler: slow and obvious. It answers every question from the rows, with the model's own functions.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use borough_model::{
 use borough_scheduler_core::{PendingQueue, PendingTask, Plan};
 
 use crate::preempt;
-use crate::world::World;
+use crate::stored::StoredCell;
 
 /// The value that a constraint compares: `node.name`, else a label, else an installed package, else an attribute.
 fn node_attribute<'a>(row: &'a NodeRow, key: &str) -> Option<&'a str> {
@@ -30,16 +30,17 @@ fn node_attribute<'a>(row: &'a NodeRow, key: &str) -> Option<&'a str> {
     label.or_else(of_package).or_else(|| row.attributes.get(key).map(String::as_str))
 }
 
-/// Whether a node has free ports for a spec.
-fn ported(world: &World, spec: &JobSpec, row: &NodeRow, alloc: &NodeAlloc) -> bool {
-    let cooling = |port: &u16| alloc.ports_cooling.get(port).is_some_and(|&until_ms| until_ms > world.now_ms);
+/// Returns true if a node has free ports for a spec.
+fn ports_fit(stored: &StoredCell, spec: &JobSpec, row: &NodeRow, alloc: &NodeAlloc) -> bool {
+    let cooling =
+        |port: &u16| alloc.ports_cooling.get(port).is_some_and(|&until_ms| until_ms > stored.now_ms);
     let free = |port: &u16| !alloc.ports.contains(port) && !cooling(port);
     let fixed: Vec<u16> = spec.task.ports.iter().filter_map(|port| port.number).collect();
     let open = (row.port_first..=row.port_last).filter(|port| free(port) && !fixed.contains(port));
     fixed.iter().all(free) && open.count() >= spec.task.ports.len() - fixed.len()
 }
 
-/// Whether a node meets a constraint.
+/// Returns true if a node meets a constraint.
 pub fn met(row: &NodeRow, constraint: &Constraint) -> bool {
     let value = node_attribute(row, &constraint.attribute);
     let listed = |value: &str| constraint.values.iter().any(|listed| listed == value);
@@ -58,9 +59,9 @@ pub fn met(row: &NodeRow, constraint: &Constraint) -> bool {
     }
 }
 
-/// Whether a selector of `owner` means a job.
-fn meant(world: &World, affinity: &Affinity, owner: &Name, job: JobId) -> bool {
-    let Some((row, spec)) = world.jobs.get(&job) else { return false };
+/// Returns true if a selector of `owner` selects a job.
+fn selected(stored: &StoredCell, affinity: &Affinity, owner: &Name, job: JobId) -> bool {
+    let Some((row, spec)) = stored.jobs.get(&job) else { return false };
     let value = |key: &str| match key {
         "job.name" => Some(spec.name.to_string()),
         "job.user" => Some(spec.user.to_string()),
@@ -77,21 +78,21 @@ fn meant(world: &World, affinity: &Affinity, owner: &Name, job: JobId) -> bool {
     (!own_only || row.user == *owner) && affinity.jobs.iter().all(holds)
 }
 
-/// The domains in which tasks of the jobs stand that `counts` names, one for each task.
-fn domains(world: &World, attribute: &str, counts: impl Fn(JobId) -> bool) -> Vec<String> {
-    let jobs = world.jobs.keys().filter(|&&job| counts(job));
-    let nodes = jobs.flat_map(|&job| world.resident(job)).filter_map(|row| world.nodes.get(&row.node?));
+/// The domains of the tasks of the jobs that `counts` selects, one entry per task.
+fn domains(stored: &StoredCell, attribute: &str, counts: impl Fn(JobId) -> bool) -> Vec<String> {
+    let jobs = stored.jobs.keys().filter(|&&job| counts(job));
+    let nodes = jobs.flat_map(|&job| stored.resident(job)).filter_map(|row| stored.nodes.get(&row.node?));
     nodes.filter_map(|(row, _)| node_attribute(row, attribute).map(str::to_owned)).collect()
 }
 
-/// Whether what a job's tasks ask of the tasks around them holds on a node.
-pub fn constrained(world: &World, spec: &JobSpec, row: &NodeRow) -> bool {
+/// Returns true if every rule between tasks allows a job's task on a node.
+pub fn constrained(stored: &StoredCell, spec: &JobSpec, row: &NodeRow) -> bool {
     let of_name = |(_, (known, _)): &(&JobId, &(JobRow, JobSpec))| known.name == spec.name;
-    let Some((&job, (job_row, _))) = world.jobs.iter().find(of_name) else { return true };
+    let Some((&job, (job_row, _))) = stored.jobs.iter().find(of_name) else { return true };
     let own = spec.affinity.iter().filter(|affinity| affinity.preference.is_none()).all(|affinity| {
         let Some(here) = node_attribute(row, &affinity.attribute) else { return false };
-        let counts = |other| meant(world, affinity, &spec.user, other);
-        let there = domains(world, &affinity.attribute, counts);
+        let counts = |other| selected(stored, affinity, &spec.user, other);
+        let there = domains(stored, &affinity.attribute, counts);
         match affinity.kind {
             AffinityKind::Near => {
                 there.iter().any(|there| there == here) || (there.is_empty() && counts(job))
@@ -99,21 +100,22 @@ pub fn constrained(world: &World, spec: &JobSpec, row: &NodeRow) -> bool {
             AffinityKind::Apart => !there.iter().any(|there| there == here),
         }
     });
-    let kept = world.jobs.iter().any(|(&other, (_, theirs))| {
+    let repelled = stored.jobs.iter().any(|(&other, (_, theirs))| {
         theirs.affinity.iter().any(|affinity| {
             affinity.kind == AffinityKind::Apart
                 && affinity.preference.is_none()
-                && meant(world, affinity, &theirs.user, job)
+                && selected(stored, affinity, &theirs.user, job)
                 && node_attribute(row, &affinity.attribute).is_some_and(|here| {
-                    domains(world, &affinity.attribute, |job| job == other).iter().any(|there| there == here)
+                    domains(stored, &affinity.attribute, |job| job == other).iter().any(|there| there == here)
                 })
         })
     });
-    own && !kept && spec.spread.iter().all(|spread| limited(world, spec, (job, job_row.count), spread, row))
+    own && !repelled
+        && spec.spread.iter().all(|spread| limited(stored, spec, (job, job_row.count), spread, row))
 }
 
 fn limited(
-    world: &World,
+    stored: &StoredCell,
     spec: &JobSpec,
     (job, count): (JobId, u32),
     spread: &Spread,
@@ -123,32 +125,32 @@ fn limited(
         return true;
     }
     let Some(here) = node_attribute(row, &spread.attribute) else { return false };
-    let resident = domains(world, &spread.attribute, |other| other == job);
+    let resident = domains(stored, &spread.attribute, |other| other == job);
     let of = |domain: &str| resident.iter().filter(|there| *there == domain).count();
     let most_of_percent = spread.percent_max.map(|percent| (f64::from(count * percent) / 100.0).ceil());
     let capped = spread.tasks_max.is_some_and(|most| of(here) >= most as usize)
         || most_of_percent.is_some_and(|most| of(here) as f64 >= most);
-    let could = world.nodes.values().filter(|(row, _)| {
+    let could = stored.nodes.values().filter(|(row, _)| {
         let mut hard = spec.constraints.iter().filter(|constraint| constraint.preference.is_none());
-        node_open(row).is_ok() && tolerated(world, spec, row) && hard.all(|hard| met(row, hard))
+        node_open(row).is_ok() && tolerated(stored, spec, row) && hard.all(|hard| met(row, hard))
     });
     let least = could.filter_map(|(row, _)| node_attribute(row, &spread.attribute)).map(of).min();
     let skewed = spread.max_skew.is_some_and(|most| of(here) + 1 > least.unwrap_or(0) + most as usize);
     !capped && !skewed
 }
 
-/// Whether no taint keeps a job's tasks away.
-fn tolerated(world: &World, spec: &JobSpec, row: &NodeRow) -> bool {
-    // The priority in force is that of the job's row.
+/// Returns true if no taint refuses a job's tasks.
+fn tolerated(stored: &StoredCell, spec: &JobSpec, row: &NodeRow) -> bool {
+    // The job's row has the priority in force.
     let of_name = |(known, _): &&(JobRow, JobSpec)| known.user == spec.user && known.name == spec.name;
-    let priority = world.jobs.values().find(of_name).map_or(spec.priority, |(row, _)| row.priority);
+    let priority = stored.jobs.values().find(of_name).map_or(spec.priority, |(row, _)| row.priority);
     let mut refusing = row.taints.iter().filter(|taint| taint.effect.refuses());
     let tolerations = tolerations_in_force(&spec.tolerations, band(priority));
     refusing.all(|taint| taint_tolerated(&tolerations, taint))
 }
 
-/// Whether the cards of a node have room for what a job's tasks ask of them: on one card each share, whole cards else.
-fn carded(spec: &JobSpec, index: u32, row: &NodeRow, free: &Resources) -> bool {
+/// Returns true if the free cards of a node fit a job's task: a share on one card, otherwise complete cards.
+fn cards_fit(spec: &JobSpec, index: u32, row: &NodeRow, free: &Resources) -> bool {
     spec.resources_for(index).device_millis.iter().filter(|&(_, &millis)| millis > 0).all(
         |(kind, &millis)| {
             let selector = spec.task.device_selectors.get(kind);
@@ -166,12 +168,12 @@ fn carded(spec: &JobSpec, index: u32, row: &NodeRow, free: &Resources) -> bool {
     )
 }
 
-/// Whether one socket or domain of a node has room for all that a job's task asks.
-fn contained(spec: &JobSpec, index: u32, row: &NodeRow, free: &Resources) -> bool {
+/// Returns true if one socket or NUMA domain of a node fits all that a job's task asks for.
+fn domain_fits(spec: &JobSpec, index: u32, row: &NodeRow, free: &Resources) -> bool {
     let asked = spec.resources_for(index);
-    let room = |dimension: &str| free.device_millis.get(dimension).copied().unwrap_or(0);
+    let free_of = |dimension: &str| free.device_millis.get(dimension).copied().unwrap_or(0);
     let enough = |(cpu, memory): &(String, String)| {
-        room(cpu) >= asked.cpu_millis && room(memory) >= asked.memory_bytes
+        free_of(cpu) >= asked.cpu_millis && free_of(memory) >= asked.memory_bytes
     };
     let dimensions = || row.domains.iter().map(|domain| domain.dimensions());
     let speed = core_speed(&row.attributes);
@@ -186,7 +188,7 @@ fn contained(spec: &JobSpec, index: u32, row: &NodeRow, free: &Resources) -> boo
     }
 }
 
-/// Holds where a placement is to stay against what was asked for.
+/// Checks the socket or NUMA domain of a placement against the request.
 fn within_checked(spec: &JobSpec, index: u32, row: &NodeRow, charge: &Resources) {
     let asked = spec.resources_for(index);
     let (cpus, places) = confinement(charge, &row.domains);
@@ -206,7 +208,7 @@ fn within_checked(spec: &JobSpec, index: u32, row: &NodeRow, charge: &Resources)
     assert!(spec.task.within_in_force().is_none() || enough, "{cpus:?}");
 }
 
-/// Holds the cards that a placement was given against what was asked for.
+/// Checks the cards of a placement against the request.
 fn cards_checked(spec: &JobSpec, index: u32, row: &NodeRow, charge: &Resources) {
     assert_eq!(charge.without_cards(), *spec.resources_for(index));
     for (kind, &millis) in &spec.resources_for(index).device_millis {
@@ -226,76 +228,76 @@ fn cards_checked(spec: &JobSpec, index: u32, row: &NodeRow, charge: &Resources) 
     }
 }
 
-/// Whether a task of a job fits a node with that much committed.
-pub fn fits(world: &World, spec: &JobSpec, index: u32, row: &NodeRow, alloc: &NodeAlloc) -> bool {
-    let free = node_free(&world.limits(row), alloc);
+/// Returns true if a task of a job fits a node with this allocation.
+pub fn fits(stored: &StoredCell, spec: &JobSpec, index: u32, row: &NodeRow, alloc: &NodeAlloc) -> bool {
+    let free = node_free(&stored.limits(row), alloc);
     node_open(row).is_ok()
-        && tolerated(world, spec, row)
+        && tolerated(stored, spec, row)
         && spec
             .constraints
             .iter()
             .filter(|constraint| constraint.preference.is_none())
             .all(|hard| met(row, hard))
-        && constrained(world, spec, row)
-        && ported(world, spec, row, alloc)
+        && constrained(stored, spec, row)
+        && ports_fit(stored, spec, row, alloc)
         && shortfall(spec.resources_for(index), &free).is_empty()
-        && carded(spec, index, row, &free)
-        && contained(spec, index, row, &free)
+        && cards_fit(spec, index, row, &free)
+        && domain_fits(spec, index, row, &free)
 }
 
-/// How many nodes are large enough for a task when they are empty.
-pub fn large_count(world: &World, spec: &JobSpec, index: u32) -> usize {
+/// The number of nodes that are large enough for a task when they are empty.
+pub fn large_count(stored: &StoredCell, spec: &JobSpec, index: u32) -> usize {
     let large = |(row, _): &&(NodeRow, NodeAlloc)| {
-        let limits = world.limits(row);
+        let limits = stored.limits(row);
         shortfall(spec.resources_for(index), &limits).is_empty()
-            && carded(spec, index, row, &limits)
-            && contained(spec, index, row, &limits)
+            && cards_fit(spec, index, row, &limits)
+            && domain_fits(spec, index, row, &limits)
     };
-    world.nodes.values().filter(large).count()
+    stored.nodes.values().filter(large).count()
 }
 
-/// How many nodes a task fits now.
-pub fn fit_count(world: &World, spec: &JobSpec, index: u32) -> usize {
-    world.nodes.values().filter(|(row, alloc)| fits(world, spec, index, row, alloc)).count()
+/// The number of nodes that fit a task now.
+pub fn fit_count(stored: &StoredCell, spec: &JobSpec, index: u32) -> usize {
+    stored.nodes.values().filter(|(row, alloc)| fits(stored, spec, index, row, alloc)).count()
 }
 
-/// Tasks of a job that want a node now.
-pub fn wanted(world: &World, job: JobId) -> Vec<TaskId> {
-    let Some((row, _)) = world.jobs.get(&job).filter(|(row, _)| row.state == JobState::Running) else {
+/// The tasks of a job that want a node now.
+pub fn wanted(stored: &StoredCell, job: JobId) -> Vec<TaskId> {
+    let Some((row, _)) = stored.jobs.get(&job).filter(|(row, _)| row.state == JobState::Running) else {
         return Vec::new();
     };
-    let ready = |task: &TaskId| match world.tasks.get(task) {
+    let ready = |task: &TaskId| match stored.tasks.get(task) {
         None => true,
-        Some(row) => row.state == TaskState::Pending && row.not_before_ms <= world.now_ms,
+        Some(row) => row.state == TaskState::Pending && row.not_before_ms <= stored.now_ms,
     };
     (0..row.count).map(|index| TaskId { job, index }).filter(ready).collect()
 }
 
-/// How many members a gang still needs.
-pub fn gang_need(world: &World, job: JobId) -> usize {
-    let Some((row, spec)) = world.jobs.get(&job).filter(|(_, spec)| spec.min_member > 1) else { return 0 };
-    let dead = world.tasks.values().filter(|task| task.id.job == job && task.state == TaskState::Dead);
+/// The number of members that a gang still needs.
+pub fn gang_need(stored: &StoredCell, job: JobId) -> usize {
+    let Some((row, spec)) = stored.jobs.get(&job).filter(|(_, spec)| spec.min_member > 1) else { return 0 };
+    let dead = stored.tasks.values().filter(|task| task.id.job == job && task.state == TaskState::Dead);
     let dead = dead.filter(|task| task.id.index < row.count).count();
-    let resident = world.resident(job).filter(|task| task.id.index < row.count).count();
+    let resident = stored.resident(job).filter(|task| task.id.index < row.count).count();
     (spec.min_member as usize).saturating_sub(dead + resident)
 }
 
-/// Holds a plan against every rule, one placement after another, and answers what is then committed.
+/// Checks a plan against every rule, one placement after another. Returns the cell after its commit.
 pub fn plan_checked(
-    world: &World,
+    stored: &StoredCell,
     queue: &PendingQueue,
     plan: &Plan,
-) -> (World, BTreeMap<NodeId, NodeAlloc>) {
-    let mut after = world.clone();
+) -> (StoredCell, BTreeMap<NodeId, NodeAlloc>) {
+    let mut after = stored.clone();
     let mut allocs: BTreeMap<NodeId, NodeAlloc> =
-        world.nodes.iter().map(|(&id, (_, alloc))| (id, alloc.clone())).collect();
+        stored.nodes.iter().map(|(&id, (_, alloc))| (id, alloc.clone())).collect();
     let mut seen = std::collections::BTreeSet::new();
     for placement in &plan.placements {
         let (task, job) = (placement.task, placement.task.job);
         assert!(seen.insert(task), "{task} is placed once");
-        assert!(wanted(world, job).contains(&task), "{task} wants a node");
-        let (job_row, spec) = world.jobs.get(&job).expect("a known job");
-        let (row, _) = world.nodes.get(&placement.node).expect("a known node");
+        assert!(wanted(stored, job).contains(&task), "{task} wants a node");
+        let (job_row, spec) = stored.jobs.get(&job).expect("a known job");
+        let (row, _) = stored.nodes.get(&placement.node).expect("a known node");
         if placement.held || !placement.victims.is_empty() {
             preempt::checked(&mut after, &mut allocs, placement);
         } else {
@@ -305,7 +307,7 @@ pub fn plan_checked(
         let alloc = allocs.get_mut(&placement.node).expect("a known node");
         let before = after.tasks.get(&task).cloned().unwrap_or_else(|| TaskRow::never_placed(task));
         let placed =
-            task_transition(&before, &placement.event(None), world.now_ms).expect("it may be placed");
+            task_transition(&before, &placement.event(None), stored.now_ms).expect("it may be placed");
         after.tasks.insert(task, placed.row);
         let ports: Vec<u16> = placement.ports.iter().map(|port| port.number).collect();
         for (port, asked) in placement.ports.iter().zip(&spec.task.ports) {
@@ -317,17 +319,17 @@ pub fn plan_checked(
         within_checked(spec, task.index, row, &placement.charge);
         assert_eq!(placement.spec_version, job_row.spec_version);
         let add = if placement.held { node_alloc_promise } else { node_alloc_add };
-        *alloc = add(alloc, &world.limits(row), &placement.charge, &ports, world.now_ms)
+        *alloc = add(alloc, &stored.limits(row), &placement.charge, &ports, stored.now_ms)
             .expect("the model agrees that it fits");
     }
-    gangs_checked(world, plan);
+    gangs_checked(stored, plan);
     everything_answered(queue, plan);
     (after, allocs)
 }
 
-fn gangs_checked(world: &World, plan: &Plan) {
-    for &job in world.jobs.keys() {
-        let need = gang_need(world, job);
+fn gangs_checked(stored: &StoredCell, plan: &Plan) {
+    for &job in stored.jobs.keys() {
+        let need = gang_need(stored, job);
         let placed = plan.placements.iter().filter(|placement| placement.task.job == job).count();
         assert!(placed == 0 || placed >= need, "{job} needs {need} together and got {placed}");
     }
