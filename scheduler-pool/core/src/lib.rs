@@ -10,14 +10,14 @@
 //!
 //! | layer | modules |
 //! |---|---|
-//! | counts, identities and policies | `count`, `queueing`, `seed`, `profile`, `settings` |
-//! | the cell: nodes, jobs, tasks; what has changed in them | `tables` |
-//! | what a plan has taken so far | `overlay`, `node_order` |
-//! | what a node says to a task | `filter`, `census`, `scoring` |
-//! | who gives way | `preempt` |
-//! | who goes where, and why not, as data | `plan` |
-//! | what waits, and what requeues it | `backlog`, `snapshot` |
-//! | what people read | `explain`, `dry_run`, `relocation` |
+//! | counts, identities, policies | `count`, `queueing`, `seed`, `profile`, `settings`, `batch_size` |
+//! | the nodes, jobs and tasks of a cell, and events of their changes | `tables` |
+//! | the capacity that a plan has taken so far, the order of nodes | `overlay`, `node_order` |
+//! | filters and scores of nodes | `filter`, `census`, `scoring` |
+//! | victims | `preempt` |
+//! | placements, and causes where none is possible, as data | `plan` |
+//! | pending and unschedulable tasks, and the events that requeue them | `backlog`, `snapshot` |
+//! | answers for people | `explain`, `dry_run`, `relocation` |
 
 mod backlog;
 mod batch_size;

@@ -66,8 +66,8 @@ impl CellSettings {
         i64::try_from(self.fresh_start_ms).unwrap_or(i64::MAX)
     }
 
-    /// The settings of a cell by the names that the store has. The caller adds the bounds of preemption. An unknown profile or queueing policy becomes the default one,
-    /// because a newer release may know more of them.
+    /// The settings of a cell by the names that the store has. The caller adds the bounds of preemption. An unknown
+    /// profile or queueing policy becomes the default one, because a newer release may know more of them.
     pub fn of_cell(
         failure_domains: Vec<String>,
         profile: &str,

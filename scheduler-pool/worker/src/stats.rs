@@ -55,7 +55,7 @@ impl WorkerStats {
             Some(_) => {}
             None => self.rate_from = Some((now, self.placed)),
         }
-        let per_mille = |part: u64, whole: u64| part.saturating_mul(1000).checked_div(whole).unwrap_or(0);
+        let per_mille = |part: u64, total: u64| part.saturating_mul(1000).checked_div(total).unwrap_or(0);
         let cached = per_mille(self.searches_reused, self.searches_reused + self.searches_begun);
         WorkerStatus {
             rate_per_ks: self.rate_per_ks,

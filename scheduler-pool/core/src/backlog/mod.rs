@@ -111,8 +111,8 @@ impl Backlog {
         self.unschedulable.checks()
     }
 
-    /// The tasks of a queue that want a node, by the reason that they have none. All tasks of a parked job count under
-    /// the reason of most of them.
+    /// The tasks of a queue that want a node, counted by the reason to wait. All tasks of a parked job count under the
+    /// reason of most of them.
     pub fn reasons(&self, tables: &CellTables, queue: &OpenQueue) -> BTreeMap<PendingReason, u64> {
         let mut reasons = BTreeMap::new();
         let mut counted = |reason, job: JobId| {

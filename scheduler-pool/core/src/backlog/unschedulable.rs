@@ -113,7 +113,7 @@ impl UnschedulableShapes {
         self.shapes.len() + self.gangs.len() + self.no_victims.len()
     }
 
-    /// Nodes that were held, in all, against requests that fit nowhere: what their waiting costs.
+    /// How many times a node was checked for an unschedulable request, in all. This is the cost of waiting.
     pub fn checks(&self) -> u64 {
         self.checks
     }

@@ -60,7 +60,7 @@ impl CardAsk {
     }
 
     /// Returns true if the request is checked against single cards. On a node that only counts its devices any of them
-    /// will do, unless there is a selector.
+    /// will do, except under a selector.
     pub fn applies(&self, nodes: &NodeTable, node: u32) -> bool {
         !self.any || self.of_node(nodes, node).is_some()
     }
@@ -145,10 +145,10 @@ pub(crate) fn cards_given(
 pub(crate) fn cards_most(overlay: &PlanOverlay<'_>, ask: &CardAsk, node: u32) -> Option<u64> {
     let (_, selected) = ask.of_node(overlay.nodes, node)?;
     let kind = kind_free(overlay, ask, node);
-    let whole = selected.iter().filter(|&&slot| free(overlay, node, slot) >= CARD_MILLIS).count() as u64;
-    let whole = whole.min(kind / CARD_MILLIS);
+    let complete = selected.iter().filter(|&&slot| free(overlay, node, slot) >= CARD_MILLIS).count() as u64;
+    let complete = complete.min(kind / CARD_MILLIS);
     let share = selected.iter().map(|&slot| free(overlay, node, slot)).max().unwrap_or(0);
-    Some(if whole > 0 { whole.saturating_mul(CARD_MILLIS) } else { share.min(kind) })
+    Some(if complete > 0 { complete.saturating_mul(CARD_MILLIS) } else { share.min(kind) })
 }
 
 /// Returns true if a node's cards would do if all were free.

@@ -34,8 +34,8 @@ impl WithinAsk {
         };
         let of_layout = |layout: &[DomainSlot]| {
             // On faster or slower cores, no number of complete cores may equal the request.
-            let whole = |slot: &&DomainSlot| !exclusive || cores_whole(cpu_millis, slot.speed).is_some();
-            let layout = layout.iter().filter(whole);
+            let exact = |slot: &&DomainSlot| !exclusive || cores_whole(cpu_millis, slot.speed).is_some();
+            let layout = layout.iter().filter(exact);
             let all: SmallVec<[Share; 2]> = match within {
                 Within::OneSocket => layout.map(|slot| share(&[slot.socket])).collect(),
                 Within::OneNumaNode => layout.map(|slot| share(&[slot.own, slot.socket])).collect(),

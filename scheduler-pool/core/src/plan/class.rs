@@ -325,21 +325,27 @@ impl ClassPlan {
             if refusing.peek().is_none() {
                 return Some(candidate);
             }
-            let for_good = refusing.any(|rule| !rule.recovers());
-            self.group_refused(group, for_good);
+            if refusing.any(|rule| !rule.recovers()) {
+                self.group_dropped(group);
+            }
+            self.group_refused(group);
         }
     }
 
     /// Refuses a group. All its nodes are in the same domains, so a rule that refuses one refuses all.
-    fn group_refused(&mut self, group: u32, for_good: bool) {
-        let Some(known) = self.groups.get_mut(group as usize) else { return };
-        known.refused = true;
-        if for_good {
-            for ranked in std::mem::take(&mut known.heap) {
-                self.alive_set(ranked.candidate, false);
-            }
+    fn group_refused(&mut self, group: u32) {
+        if let Some(known) = self.groups.get_mut(group as usize) {
+            known.refused = true;
+            self.order.put(group, None);
         }
-        self.order.put(group, None);
+    }
+
+    /// Drops the candidates of a group that a rule refuses for good.
+    fn group_dropped(&mut self, group: u32) {
+        let Some(known) = self.groups.get_mut(group as usize) else { return };
+        for ranked in std::mem::take(&mut known.heap) {
+            self.alive_set(ranked.candidate, false);
+        }
     }
 
     /// The best candidate of all groups that no rule refuses, with its group.

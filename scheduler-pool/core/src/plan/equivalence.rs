@@ -15,7 +15,7 @@ pub(super) struct SearchKey {
     pub number: usize,
     /// True if its tasks prefer no domain over another.
     pub domains_alike: bool,
-    /// The job and the shape of the first class. They stand for all that share the search.
+    /// The job and the shape of the first class of the search. They represent all classes that share it.
     pub job: JobId,
     pub shape: ShapeId,
 }

@@ -52,7 +52,7 @@ fn policy(name: PolicyName) -> &'static dyn Policy {
 pub(crate) enum Breadth {
     /// As many as the class has tasks, and some more (relaxed randomization).
     Few,
-    /// All that fit, up to so many.
+    /// All that fit, up to this number.
     Nodes(usize),
 }
 

@@ -189,8 +189,8 @@ impl Snapshot {
         self.backlog.open.jobs(queue).map_or(0, |jobs| jobs.ordered.len())
     }
 
-    /// The tasks of a queue that want a node, by the reason that they have none. All tasks of a parked job count under
-    /// the reason of most of them.
+    /// The tasks of a queue that want a node, counted by the reason to wait. All tasks of a parked job count under the
+    /// reason of most of them.
     pub fn queue_reasons(&self, queue: &OpenQueue) -> BTreeMap<PendingReason, u64> {
         self.backlog.reasons(&self.tables, queue)
     }

@@ -22,7 +22,7 @@ const NODES: u64 = 320;
 /// An event between two plans.
 #[derive(Clone, Debug)]
 enum Step {
-    /// So many jobs of a form, each of so many tasks.
+    /// Submits jobs of a form: the form, the number of jobs, and the tasks of each.
     Jobs(usize, u32, u32),
     /// So many placed tasks end.
     Ended(usize),
@@ -80,7 +80,7 @@ struct Cell {
 }
 
 impl Cell {
-    fn new(profile: ScoringProfile, (part, parts): (u32, u32)) -> Self {
+    fn new(profile: ScoringProfile, part: u32, parts: u32) -> Self {
         let mut stored = stored_cell(profile);
         stored.settings.failure_domains = vec!["rack".to_owned()];
         for number in 0..NODES {
@@ -164,7 +164,7 @@ proptest! {
         part in select(vec![(0u32, 1u32), (1, 3), (11, 12)]),
         steps in vec(step(), 1..40),
     ) {
-        let mut cell = Cell::new(profile, part);
+        let mut cell = Cell::new(profile, part.0, part.1);
         for step in &steps {
             cell.happens(step);
             cell.planned();
@@ -175,7 +175,7 @@ proptest! {
 /// Jobs of one task each, with one shape: few nodes are scored for each, in whatever order they arrive.
 #[test]
 fn jobs_of_one_shape_are_planned_as_one_class() {
-    let mut cell = Cell::new(ScoringProfile::BEST_FIT, (0, 1));
+    let mut cell = Cell::new(ScoringProfile::BEST_FIT, 0, 1);
     let (mut scored, mut placed, mut made) = (0, 0, 0);
     for batch in 0..20 {
         cell.happens(&Step::Jobs(0, 40, 1));
@@ -194,7 +194,7 @@ fn jobs_of_one_shape_are_planned_as_one_class() {
 /// A measurement is followed node by node. No search begins again for it, and none uses the old measurement.
 #[test]
 fn a_measurement_is_followed_and_voids_no_search() {
-    let mut cell = Cell::new("load-aware".parse().expect("it is listed"), (0, 1));
+    let mut cell = Cell::new("load-aware".parse().expect("it is listed"), 0, 1);
     let mut made = 0;
     for round in 0..8 {
         cell.happens(&Step::Jobs(0, 8, 1));
@@ -209,7 +209,7 @@ fn a_measurement_is_followed_and_voids_no_search() {
 /// A service of one task spreads over nothing, whatever the cell's failure domains.
 #[test]
 fn services_of_one_task_share_a_search_too() {
-    let mut cell = Cell::new(ScoringProfile::BEST_FIT, (0, 1));
+    let mut cell = Cell::new(ScoringProfile::BEST_FIT, 0, 1);
     cell.happens(&Step::Jobs(5, 40, 1));
     assert_eq!(cell.planned().classes, 1);
     cell.happens(&Step::Jobs(5, 4, 3));
@@ -218,7 +218,7 @@ fn services_of_one_task_share_a_search_too() {
 
 #[test]
 fn a_worker_fills_its_part_first_and_others_when_it_is_full() {
-    let mut cell = Cell::new(ScoringProfile::BEST_FIT, (1, 4));
+    let mut cell = Cell::new(ScoringProfile::BEST_FIT, 1, 4);
     let mut order: Vec<_> = cell.stored.nodes.keys().copied().collect();
     order.sort_unstable();
     let part = order.get(80..160).expect("a quarter").to_vec();
@@ -249,7 +249,7 @@ fn a_worker_fills_its_part_first_and_others_when_it_is_full() {
 #[test]
 fn jobs_of_one_rule_share_a_search() {
     use borough_model::job::{Affinity, AffinityKind};
-    let mut cell = Cell::new(ScoringProfile::BEST_FIT, (0, 1));
+    let mut cell = Cell::new(ScoringProfile::BEST_FIT, 0, 1);
     let label = |key: &str| Constraint {
         attribute: key.to_owned(),
         operator: ConstraintOperator::In,

@@ -80,9 +80,9 @@ fn change_made(stored: &mut StoredCell, changed: &mut JobSpec, index: u32, neare
         NearestFit::Ports { at_most, .. } => {
             let mut left = usize::from(*at_most);
             changed.task.ports.retain(|port| {
-                let kept = port.number.is_some() || left > 0;
+                let stays = port.number.is_some() || left > 0;
                 left -= usize::from(port.number.is_none() && left > 0);
-                kept
+                stays
             });
         }
         NearestFit::Without { filter: FilterStep::Constraint { constraint }, .. } => {

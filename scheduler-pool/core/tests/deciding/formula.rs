@@ -1,5 +1,5 @@
-//! What the formulas of the scoring policies tell apart by little: examples beside the property that holds for all of them, whose
-//! tolerance would let these pass.
+//! Small differences that the formulas of the scoring policies tell apart. The property over all policies rarely meets
+//! them, because its random nodes differ by much.
 
 use borough_model::node::{Card, card_dimension};
 use borough_model::resource::resources_add;
@@ -9,7 +9,7 @@ use borough_scheduler_core::ScoringProfile;
 use crate::place::{planned, stored_cell};
 use crate::stored::{node, spec};
 
-/// A node: what it has, what of that is free on each card, what else is taken, and tasks.
+/// A node: its capacity, the free part of each card, what else is taken, and its tasks.
 struct RandomNode<'d> {
     cores: u64,
     gib: u64,
@@ -70,7 +70,7 @@ fn e_pvm_weighs_how_much_a_node_fills_and_not_how_full_it_is() {
 #[test]
 fn fahp_weighs_demands_by_what_is_free_in_the_cell_and_slots_by_the_tasks_on_a_node() {
     let task = spec("ann", "one", 1, 1_000, 1_024);
-    // A core is a good part of what is free of them, a GiB is next to nothing, whatever their units.
+    // A core is a large part of the free cores. A GiB is almost nothing of the free memory, whatever the units.
     let (idle, busy) = (RandomNode { taken: (1, 500), ..PLAIN }, RandomNode { taken: (5, 100), ..PLAIN });
     better("fahp", &task, &idle, &busy);
     better("fahp", &task, &PLAIN, &RandomNode { tasks: 100, ..PLAIN });

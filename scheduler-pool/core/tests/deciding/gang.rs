@@ -1,4 +1,4 @@
-//! Gangs of roles, and gangs that stand within few failure domains, held against a slow and obvious placer.
+//! Gangs with roles, and gangs within few failure domains, checked against a slow reference.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,15 +12,15 @@ use crate::preempt::may_evict;
 use crate::reference;
 use crate::stored::{StoredCell, name, node, spec};
 
-/// A gang of so many tasks of which `least` stand in so many racks.
+/// A gang with a minimum of members, within a number of racks.
 fn gang(job: &str, (count, least): (u32, u32), cpu_millis: u64, domains: (u32, u32)) -> JobSpec {
     let mut spec = spec("ann", job, count, cpu_millis, 1);
     spec.min_member = least;
-    spec.gang = Some(GangSpec { topology: Some(racks(domains)), roles: Vec::new() });
+    spec.gang = Some(GangSpec { topology: Some(racks(domains.0, domains.1)), roles: Vec::new() });
     spec
 }
 
-fn racks((domains_min, domains_max): (u32, u32)) -> GangTopology {
+fn racks(domains_min: u32, domains_max: u32) -> GangTopology {
     GangTopology { attribute: "rack".to_owned(), domains_min, domains_max, preferred: false }
 }
 
@@ -58,9 +58,10 @@ fn resident(stored: &StoredCell, job: JobId) -> BTreeSet<String> {
     stored.resident(job).filter_map(|row| rack_of(stored, row.node?)).collect()
 }
 
-/// Returns true if some choice of `least` to `most` racks, with those of placed members, fits `need` tasks that ask only
-/// for processor time.
-fn fits_any(stored: &StoredCell, job: JobId, cpu_millis: u64, need: u64, (least, most): (u32, u32)) -> bool {
+/// Returns true if some choice of `least` to `most` racks, with those of placed members, fits `need` tasks that ask
+/// only for processor time.
+fn fits_any(stored: &StoredCell, job: JobId, cpu_millis: u64, need: u64, topology: &GangTopology) -> bool {
+    let &GangTopology { domains_min: least, domains_max: most, .. } = topology;
     let mut capacity: BTreeMap<String, u64> = BTreeMap::new();
     for (&id, (row, _)) in stored.nodes.iter().filter(|(_, (row, _))| row.schedulable) {
         let Some(rack) = row.attributes.get("rack") else { continue };
@@ -78,14 +79,15 @@ fn fits_any(stored: &StoredCell, job: JobId, cpu_millis: u64, need: u64, (least,
             .collect();
         let fresh = chosen.iter().filter(|name| !resident.contains(**name));
         let used = resident.len() + fresh.clone().count();
-        let room = |name: &&String| capacity.get(*name).copied().unwrap_or(0);
+        let free_of = |name: &&String| capacity.get(*name).copied().unwrap_or(0);
         // With at least two domains each of them has a member.
-        let each = least <= 1 || fresh.clone().all(|name| room(name) > 0);
+        let each = least <= 1 || fresh.clone().all(|name| free_of(name) > 0);
         let members = least <= 1 || fresh.count() as u64 <= need;
-        let stands = resident.iter().all(|name| !capacity.contains_key(name) || chosen.contains(&name));
+        let includes_placed =
+            resident.iter().all(|name| !capacity.contains_key(name) || chosen.contains(&name));
         let within = used <= most.max(u32::try_from(resident.len()).expect("few racks")) as usize
             && used >= least as usize;
-        within && each && members && stands && chosen.iter().map(room).sum::<u64>() >= need
+        within && each && members && includes_placed && chosen.iter().map(free_of).sum::<u64>() >= need
     })
 }
 
@@ -93,22 +95,26 @@ fn fits_any(stored: &StoredCell, job: JobId, cpu_millis: u64, need: u64, (least,
 fn gangs_complete(stored: &StoredCell, before: &StoredCell) {
     for (&job, (row, spec)) in &stored.jobs {
         let index = |task: &TaskId| task.index;
-        let stood: BTreeSet<u32> = before.resident(job).map(|row| index(&row.id)).collect();
-        let stands: BTreeSet<u32> = stored.resident(job).map(|row| index(&row.id)).collect();
-        if stands.difference(&stood).next().is_none() {
+        let placed_before: BTreeSet<u32> = before.resident(job).map(|row| index(&row.id)).collect();
+        let placed: BTreeSet<u32> = stored.resident(job).map(|row| index(&row.id)).collect();
+        if placed.difference(&placed_before).next().is_none() {
             continue;
         }
         for (range, least) in spec.minimums(row.count) {
             let ended = stored.tasks.values().filter(|row| row.id.job == job && row.state == TaskState::Dead);
             let ended = ended.filter(|row| range.contains(&row.id.index)).count();
-            let of_part = stands.iter().filter(|index| range.contains(index)).count() + ended;
-            assert!(of_part >= least as usize, "{}: {of_part} of {range:?} stand, {least} must", spec.name);
+            let of_part = placed.iter().filter(|index| range.contains(index)).count() + ended;
+            assert!(
+                of_part >= least as usize,
+                "{}: {of_part} of {range:?} are placed, {least} must be",
+                spec.name
+            );
         }
         let Some(topology) = spec.gang_topology().filter(|topology| !topology.preferred) else { continue };
         assert!(stored.resident(job).all(|row| row.node.is_some_and(|node| rack_of(stored, node).is_some())));
         let racks = resident(stored, job);
         let allowed = (topology.domains_max as usize).max(resident(before, job).len());
-        assert!(racks.len() <= allowed, "{}: stands in {racks:?}", spec.name);
+        assert!(racks.len() <= allowed, "{}: is placed in {racks:?}", spec.name);
     }
 }
 
@@ -199,7 +205,7 @@ fn roles_are_placed_together_or_not_at_all() {
     assert_eq!(placed, [0, 1, 2], "the server and as many workers as must be");
     stored.commit(&plan);
     racked(&mut stored, 2, 2, None);
-    assert_eq!(planned(&stored).placements.len(), 2, "the others come when there is room");
+    assert_eq!(planned(&stored).placements.len(), 2, "the others come once they fit");
 }
 
 fn of_roles(job: &str, first: (u32, u32, u64), second: (u32, u32, u64)) -> JobSpec {
@@ -321,7 +327,7 @@ fn step_done(stored: &mut StoredCell, number: usize, step: &Step) {
         Step::Roles { first, second, domains } => {
             let mut spec = of_roles(&job, first, second);
             if let Some(gang) = spec.gang.as_mut().filter(|_| spec.min_member > 1) {
-                gang.topology = domains.map(|(_, most)| racks((1, most)));
+                gang.topology = domains.map(|(_, most)| racks(1, most));
             }
             stored.job_submit(id, &spec);
         }
@@ -374,13 +380,13 @@ proptest! {
                 followed.remember(&outcome, stored.now_ms);
                 gangs_complete(&stored, &before);
             }
-            alone_as_obvious(&stored);
+            alone_as_reference(&stored);
         }
     }
 }
 
 /// Checks that each waiting gang, alone in the cell, is placed exactly if some choice of racks fits it.
-fn alone_as_obvious(stored: &StoredCell) {
+fn alone_as_reference(stored: &StoredCell) {
     for (&job, (row, spec)) in &stored.jobs {
         let need = reference::gang_need(stored, job);
         let wanted = reference::wanted(stored, job).len();
@@ -394,7 +400,7 @@ fn alone_as_obvious(stored: &StoredCell) {
         }
         let domains = (topology.domains_min, topology.domains_max);
         let cpu_millis = spec.task.resources.cpu_millis;
-        let fits = fits_any(&alone, job, cpu_millis, need as u64, domains);
+        let fits = fits_any(&alone, job, cpu_millis, need as u64, topology);
         let placed = planned(&alone).placements.len();
         assert_eq!(placed > 0, fits, "{} of {} tasks needs {need}, {domains:?}", spec.name, row.count);
     }

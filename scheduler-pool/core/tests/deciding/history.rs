@@ -364,13 +364,13 @@ impl History {
             for task in reference::wanted(&self.stored, job) {
                 let queued = queue.tasks.iter().any(|pending| pending.task == task);
                 let fits = reference::fit_count(&self.stored, spec, task.index);
-                assert!(queued || fits == 0, "{}/{} fits {fits} nodes and sleeps", spec.name, task.index);
+                assert!(queued || fits == 0, "{}/{} fits {fits} nodes and is parked", spec.name, task.index);
                 // A claim is tried again after a second.
                 let asked = queued || reclaim::claims(&self.stored, task);
                 let evicting = if asked { None } else { preempt::choice(&self.stored, &allocs, task) };
                 assert!(
                     evicting.is_none(),
-                    "{}/{} could evict and sleeps: {evicting:?}",
+                    "{}/{} could evict and is parked: {evicting:?}",
                     spec.name,
                     task.index
                 );

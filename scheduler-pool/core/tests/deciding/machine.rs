@@ -1,5 +1,4 @@
-//! What machines are like, by example: what they are short of, what is installed there, how fast their cores are and
-//! which of them are somebody's own.
+//! Facts of machines, by example: shortages, installed packages, the speed of cores, and exclusive cores.
 
 use borough_model::job::{Constraint, ConstraintOperator};
 use borough_model::node::{
@@ -38,7 +37,7 @@ fn a_node_short_of_memory_is_kept_for_the_upper_bands_and_one_short_of_disk_for_
         "where there is no better one"
     );
     assert_eq!(placed(&disk, 399, 6), counts(&[("node-1", 4)]));
-    // With its band a job changes what it tolerates.
+    // A job in another band has other tolerations.
     let mut stored = stored_cell(ScoringProfile::WORST_FIT);
     let mut short = node(0, 8, 8);
     short.taints = memory.to_vec();
@@ -161,7 +160,7 @@ fn exclusive_cores_are_complete_and_never_shared() {
         };
     let own = |job: &mut JobSpec| job.task.exclusive_cores = true;
     let inside = |job: &mut JobSpec| job.task.within = Some(Within::OneNumaNode);
-    // A part of a core is taken within one domain: only one whole core is left there.
+    // A part of a core is taken within one domain, so only one complete core is left there.
     assert_eq!(submit(&mut stored, 1, 1, 300, &inside), 1);
     assert_eq!(submit(&mut stored, 2, 4, 1000, &own), 3);
     let explanation = explain(&stored.snapshot(0), JobId(2), 3, stored.now_ms).to_string();
@@ -193,7 +192,7 @@ fn a_fast_core_does_the_work_of_more_and_own_cores_come_whole() {
         planned(&stored).placements.len()
     };
     assert_eq!([placed(1000, 1000, false), placed(1500, 1000, false), placed(500, 1000, false)], [4, 6, 2]);
-    // Three thousandths of the reference are two cores of 1500; one thousand is no whole number of them.
+    // 3000 thousandths of the reference are two cores of speed 1500. 1000 thousandths are no number of such cores.
     assert_eq!([placed(1500, 3000, true), placed(1500, 1000, true), placed(500, 1000, true)], [2, 0, 2]);
 }
 

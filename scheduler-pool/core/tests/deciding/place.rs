@@ -161,12 +161,12 @@ fn a_task_that_can_never_fit_says_so_and_delays_nobody() {
         "what fits is placed beside what never will"
     );
     stored.commit(&plan);
-    let told = |job| explain(&stored.snapshot(0), JobId(job), 1, stored.now_ms).to_string();
-    assert!(told(1).contains("can never fit any node here"), "{}", told(1));
-    assert!(told(4).contains("waits for tasks to end on 1 node"), "{}", told(4));
-    let told = |job| explain(&stored.snapshot(0), JobId(job), 0, stored.now_ms).to_string();
-    assert!(told(2).contains("no node has an attribute or label rakc"), "{}", told(2));
-    assert!(told(3).contains("constraint node.name in [node-0]"), "{}", told(3));
+    let explanation = |job| explain(&stored.snapshot(0), JobId(job), 1, stored.now_ms).to_string();
+    assert!(explanation(1).contains("can never fit any node here"), "{}", explanation(1));
+    assert!(explanation(4).contains("waits for tasks to end on 1 node"), "{}", explanation(4));
+    let explanation = |job| explain(&stored.snapshot(0), JobId(job), 0, stored.now_ms).to_string();
+    assert!(explanation(2).contains("no node has an attribute or label rakc"), "{}", explanation(2));
+    assert!(explanation(3).contains("constraint node.name in [node-0]"), "{}", explanation(3));
 }
 
 /// A node with cards of these models.
@@ -233,9 +233,9 @@ fn several_cards_are_whole_ones() {
     stored.job_submit(JobId(1), &share);
     let plan = planned(&stored);
     stored.commit(&plan);
-    let mut whole = spec("ann", "whole", 2, 100, 64);
-    whole.task.resources.device_millis.insert("gpu".to_owned(), 2000);
-    stored.job_submit(JobId(2), &whole);
+    let mut complete = spec("ann", "whole", 2, 100, 64);
+    complete.task.resources.device_millis.insert("gpu".to_owned(), 2000);
+    stored.job_submit(JobId(2), &complete);
     let plan = planned(&stored);
     let cards: Vec<_> = plan.placements.iter().map(|placement| placement.charge.cards()).collect();
     assert_eq!(cards, [[("gpu", 1, 1000), ("gpu", 2, 1000)]]);
@@ -269,8 +269,8 @@ fn a_task_stays_within_one_domain_or_waits_even_if_the_node_has_enough() {
     };
     let (places, reason) = put(1, 3, 2500, Within::OneNumaNode);
     assert_eq!(places, [[0], [1]]);
-    let told = "fits on none of 1 node: 1 too little free within one NUMA node; waits for tasks to end on 1 node; would fit on 1 node on more than one NUMA node";
-    assert_eq!(reason, told, "three cores are free on the node, and no domain has two and a half");
+    let expected = "fits on none of 1 node: 1 too little free within one NUMA node; waits for tasks to end on 1 node; would fit on 1 node on more than one NUMA node";
+    assert_eq!(reason, expected, "three cores are free on the node, and no domain has two and a half");
     assert_eq!(put(2, 1, 1500, Within::OneNumaNode), (vec![vec![0]], String::new()));
     assert_eq!(put(3, 1, 1500, Within::OneSocket), (vec![vec![0, 1]], String::new()));
 }

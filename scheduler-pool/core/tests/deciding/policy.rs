@@ -149,13 +149,18 @@ fn fgd(stored: &StoredCell, spec: &JobSpec, (row, alloc): (&NodeRow, &NodeAlloc)
             *free -= wanted;
         }
     } else {
-        let whole = after.values_mut().filter(|free| **free == 1000).take((wanted / 1000) as usize);
-        whole.for_each(|free| *free = 0);
+        let complete = after.values_mut().filter(|free| **free == 1000).take((wanted / 1000) as usize);
+        complete.for_each(|free| *free = 0);
     }
     let mut left = free.clone();
     left.cpu_millis = left.cpu_millis.saturating_sub(asked.cpu_millis);
     left.memory_bytes = left.memory_bytes.saturating_sub(asked.memory_bytes);
     of(&free, &before) - of(&left, &after)
+}
+
+/// Returns true if any task of the cell asks for devices.
+fn uses_devices(stored: &StoredCell) -> bool {
+    stored.jobs.values().any(|(_, spec)| !spec.task.resources.device_millis.is_empty())
 }
 
 /// The score of a node by the formula of a profile, and the smallest difference that counts, because policies count in
@@ -170,8 +175,8 @@ fn formula(profile: &str, stored: &StoredCell, spec: &JobSpec, node: (&NodeRow, 
         "best-fit" => (fullness, 0.006),
         "worst-fit" => {
             let cost = |part: f64| {
-                let (whole, rest) = ((part * 8.0).floor(), (part * 8.0).fract());
-                whole.exp2() * (1.0 + rest)
+                let (doublings, rest) = ((part * 8.0).floor(), (part * 8.0).fract());
+                doublings.exp2() * (1.0 + rest)
             };
             let rise: f64 =
                 after.iter().zip(&before).map(|(after, before)| cost(*after) - cost(*before)).sum();
@@ -222,11 +227,9 @@ fn formula(profile: &str, stored: &StoredCell, spec: &JobSpec, node: (&NodeRow, 
             let balanced = 1.0 - (after[0] - after[1]).abs() / 2.0;
             (least + balanced, 0.005)
         }
-        "fgd" => match stored.jobs.values().any(|(_, spec)| !spec.task.resources.device_millis.is_empty()) {
-            // Rises within a tenth of a card are equal.
-            true => (fgd(stored, spec, node), 130.0),
-            false => (fullness, 0.006),
-        },
+        // Rises within a tenth of a card are equal.
+        "fgd" if uses_devices(stored) => (fgd(stored, spec, node), 130.0),
+        "fgd" => (fullness, 0.006),
         other => panic!("no formula of {other} is written down here"),
     }
 }
@@ -398,7 +401,7 @@ fn random_is_even_on_average_and_not_by_design() {
     assert!((60.0..1500.0).contains(&variance), "{variance} {counts:?}");
 }
 
-/// The nodes of tasks that are planned in batches of so many, each batch committed before the next.
+/// The nodes of tasks that are planned in batches, each committed before the next.
 fn placed_in_batches(stored: &StoredCell, limit: usize) -> BTreeMap<TaskId, NodeId> {
     let mut stored = stored.clone();
     let mut snapshot = stored.snapshot(0);
@@ -448,8 +451,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// While the mix of the cell changes with each arrival, plans that draw on what earlier ones found are those that
-    /// do not.
+    /// The mix of the cell changes with each arrival. Plans with the candidate caches of earlier plans must still equal
+    /// plans without them.
     #[test]
     fn arrivals_are_placed_alike_with_and_without_a_cache(
         random_nodes in random_nodes(),

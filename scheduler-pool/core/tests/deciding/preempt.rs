@@ -121,9 +121,9 @@ fn on_node(stored: &StoredCell, allocs: &Allocs, task: TaskId, node: NodeId) -> 
         row.state != TaskState::Held && stored.now_ms - row.started_ms.unwrap_or(row.changed_ms) < fresh_ms
     };
     let there = stored.tasks.values().filter(|row| row.charged_node() == Some(node) && placed(row));
-    let claimed = |victim: TaskId| match may_evict(stored, task, priority(stored, victim.job)) {
-        true => None,
-        false => reclaim::excess(stored, task, victim),
+    let claimed = |victim: TaskId| {
+        let by_priority = may_evict(stored, task, priority(stored, victim.job));
+        if by_priority { None } else { reclaim::excess(stored, task, victim) }
     };
     let gives =
         |row: &TaskRow| may_evict(stored, task, priority(stored, row.id.job)) || claimed(row.id).is_some();
@@ -233,7 +233,7 @@ pub fn checked(stored: &mut StoredCell, allocs: &mut Allocs, placement: &Planned
     );
     let mut victims: Vec<TaskId> = placement.victims.iter().map(|victim| victim.task).collect();
     victims.sort_unstable();
-    let mut chosen = choice(stored, allocs, task).expect("evictions make room");
+    let mut chosen = choice(stored, allocs, task).expect("evictions help");
     chosen.6.sort_unstable();
     assert_eq!((placement.node, &victims), (chosen.5, &chosen.6), "{task} on {}: {chosen:?}", row.name);
     let holders: Vec<&TaskRow> = victims
@@ -253,9 +253,12 @@ pub fn checked(stored: &mut StoredCell, allocs: &mut Allocs, placement: &Planned
         if victim.holds {
             let alloc = allocs.get_mut(&placement.node).expect("a known node");
             let ports = row.port_numbers();
-            let leave = |alloc: &NodeAlloc| match row.promised {
-                true => node_alloc_forgo(alloc, &row.charge.resources, &ports),
-                false => node_alloc_release(alloc, &row.charge.resources, &ports, None),
+            let leave = |alloc: &NodeAlloc| {
+                if row.promised {
+                    node_alloc_forgo(alloc, &row.charge.resources, &ports)
+                } else {
+                    node_alloc_release(alloc, &row.charge.resources, &ports, None)
+                }
             };
             *alloc = leave(alloc).expect("it holds");
         }

@@ -23,7 +23,7 @@ fn hierarchy(queues: &[QueueSpec]) -> Queueing {
     Queueing { queues: queues.to_vec(), .."hierarchical".parse().expect("a policy") }
 }
 
-/// Plans in batches of `limit` and commits until nothing more is placed. Answers how many tasks each user has.
+/// Plans and commits batches of `limit` tasks until nothing more is placed. Returns how many tasks each user has.
 fn filled(stored: &mut StoredCell, limit: usize) -> BTreeMap<String, usize> {
     let mut snapshot = stored.snapshot(0);
     loop {
@@ -110,8 +110,8 @@ fn queues_get_what_they_are_guaranteed_then_by_weight_and_never_beyond_their_lim
         job.queue = queue.map(str::to_owned);
         stored.job_submit(JobId(number), &job);
     }
-    // ops takes its limit. Of the other 80, research and default are guaranteed 50 and 10; what is left goes to the
-    // smaller share: default up to 40. Inside research, vision has its 40 first, and what is left up to 40 is text's.
+    // Ops takes its limit. Of the other 80, research and default are guaranteed 50 and 10. The smaller share gets the
+    // rest, so default gets up to 40. Inside research, vision gets its 40 first, and text the rest up to 40.
     let counts = filled(&mut stored, 10);
     assert_eq!(counts["ops"], 20, "{counts:?}");
     assert_eq!(counts.values().sum::<usize>(), 100);

@@ -191,7 +191,7 @@ impl Cell {
         Self { stored, followed: Snapshot::new(settings), evicted: 0 }
     }
 
-    fn submit(&mut self, number: u64, queue: &str, priority: u32, count: u32, (cpu_millis, mib): (u64, u64)) {
+    fn submit(&mut self, number: u64, queue: &str, priority: u32, count: u32, cpu_millis: u64, mib: u64) {
         let mut job = spec("ann", &format!("job-{number}"), count, cpu_millis, mib);
         job.priority = priority;
         job.queue = (!queue.is_empty()).then(|| queue.to_owned());
@@ -243,11 +243,11 @@ impl Cell {
 fn a_queue_takes_back_what_it_is_guaranteed_from_those_with_most_beyond_theirs() {
     let queues = [queue_spec("research", 1, 500), queue_spec("ops", 1, 100), queue_spec("web", 1, 0)];
     let mut cell = Cell::new(hierarchy(&queues), &[(10, 100), (10, 100)]);
-    cell.submit(1, "ops", 150, 12, (1000, 1));
-    cell.submit(2, "web", 150, 8, (1000, 1));
+    cell.submit(1, "ops", 150, 12, 1000, 1);
+    cell.submit(2, "web", 150, 8, 1000, 1);
     cell.rest();
     assert_eq!((cell.resident(1), cell.resident(2), cell.evicted), (12, 8, 0));
-    cell.submit(3, "research", 150, 20, (1000, 1));
+    cell.submit(3, "research", 150, 20, 1000, 1);
     cell.rest();
     // Of the 20 cores, research is guaranteed 10 and ops 2. Beyond that ops had 10 and web 8: each ends with 4.
     assert_eq!((cell.resident(3), cell.resident(1), cell.resident(2), cell.evicted), (10, 6, 4, 10));
@@ -274,9 +274,9 @@ fn nothing_is_taken_back_where_the_cell_does_not_say_so_or_from_a_higher_priorit
         (true, 50, 50, 5),
     ] {
         let mut cell = Cell::new(CellSettings { reclaim, ..hierarchy(&queues) }, &[(10, 100)]);
-        cell.submit(1, "ops", other, 10, (1000, 1));
+        cell.submit(1, "ops", other, 10, 1000, 1);
         cell.rest();
-        cell.submit(2, "research", own, 10, (1000, 1));
+        cell.submit(2, "research", own, 10, 1000, 1);
         cell.rest();
         assert_eq!((cell.resident(2), cell.evicted), (evicted, evicted), "{reclaim} {own} {other}");
     }
@@ -291,14 +291,14 @@ fn a_queue_takes_back_within_the_one_it_is_in_and_for_that_one_from_others() {
         queue_spec("ops", 1, 0),
     ];
     let mut cell = Cell::new(hierarchy(&queues), &[(10, 100), (10, 100)]);
-    cell.submit(1, "ops", 150, 20, (1000, 1));
+    cell.submit(1, "ops", 150, 20, 1000, 1);
     cell.rest();
     // Text has no guarantee, and reclaims for research.
-    cell.submit(2, "research/text", 150, 20, (1000, 1));
+    cell.submit(2, "research/text", 150, 20, 1000, 1);
     cell.rest();
     assert_eq!((cell.resident(1), cell.resident(2)), (8, 12));
     // Now vision takes back within research: ops has more than it is guaranteed too, but research has all of its own.
-    cell.submit(3, "research/vision", 150, 20, (1000, 1));
+    cell.submit(3, "research/vision", 150, 20, 1000, 1);
     cell.rest();
     assert_eq!((cell.resident(1), cell.resident(2), cell.resident(3)), (8, 4, 8));
 }
@@ -307,10 +307,10 @@ fn a_queue_takes_back_within_the_one_it_is_in_and_for_that_one_from_others() {
 fn a_task_evicted_for_a_higher_priority_keeps_its_queues_guarantee() {
     let queues = [queue_spec("research", 1, 500), queue_spec("ops", 1, 0)];
     let mut cell = Cell::new(hierarchy(&queues), &[(10, 100)]);
-    cell.submit(1, "research", 150, 5, (1000, 1));
-    cell.submit(2, "ops", 150, 5, (1000, 2));
+    cell.submit(1, "research", 150, 5, 1000, 1);
+    cell.submit(2, "ops", 150, 5, 1000, 2);
     cell.rest();
-    cell.submit(3, "", 250, 5, (1000, 1));
+    cell.submit(3, "", 250, 5, 1000, 1);
     cell.rest();
     assert_eq!((cell.resident(3), cell.resident(1), cell.resident(2)), (5, 5, 0));
 }
@@ -319,7 +319,7 @@ fn a_task_evicted_for_a_higher_priority_keeps_its_queues_guarantee() {
 fn a_gang_takes_back_all_that_it_needs_or_nothing() {
     let queues = [queue_spec("research", 1, 500), queue_spec("ops", 1, 0)];
     let mut cell = Cell::new(hierarchy(&queues), &[(4, 100), (4, 100)]);
-    cell.submit(1, "ops", 150, 8, (1000, 1));
+    cell.submit(1, "ops", 150, 8, 1000, 1);
     cell.rest();
     for (number, members, placed) in [(2, 5, 0), (3, 4, 4)] {
         let mut gang = spec("ann", &format!("gang-{number}"), members, 1000, 1);
@@ -353,7 +353,7 @@ proptest! {
         let names = ["one/a", "one/b", "two", "three", "", "two"];
         for (number, &(queue, priority, count, cores, gib)) in (1..).zip(&jobs) {
             let priority = [150, 150, 120][priority];
-            cell.submit(number, names[queue], priority, count, (cores * 500, gib * 512));
+            cell.submit(number, names[queue], priority, count, cores * 500, gib * 512);
             for _ in 0..number % 3 {
                 cell.step();
             }

@@ -88,7 +88,7 @@ fn domains(stored: &StoredCell, attribute: &str, counts: impl Fn(JobId) -> bool)
 /// Returns true if every rule between tasks allows a job's task on a node.
 pub fn constrained(stored: &StoredCell, spec: &JobSpec, row: &NodeRow) -> bool {
     let of_name = |(_, (known, _)): &(&JobId, &(JobRow, JobSpec))| known.name == spec.name;
-    let Some((&job, (job_row, _))) = stored.jobs.iter().find(of_name) else { return true };
+    let Some((&job, _)) = stored.jobs.iter().find(of_name) else { return true };
     let own = spec.affinity.iter().filter(|affinity| affinity.preference.is_none()).all(|affinity| {
         let Some(here) = node_attribute(row, &affinity.attribute) else { return false };
         let counts = |other| selected(stored, affinity, &spec.user, other);
@@ -110,20 +110,14 @@ pub fn constrained(stored: &StoredCell, spec: &JobSpec, row: &NodeRow) -> bool {
                 })
         })
     });
-    own && !repelled
-        && spec.spread.iter().all(|spread| limited(stored, spec, (job, job_row.count), spread, row))
+    own && !repelled && spec.spread.iter().all(|spread| limited(stored, spec, job, spread, row))
 }
 
-fn limited(
-    stored: &StoredCell,
-    spec: &JobSpec,
-    (job, count): (JobId, u32),
-    spread: &Spread,
-    row: &NodeRow,
-) -> bool {
+fn limited(stored: &StoredCell, spec: &JobSpec, job: JobId, spread: &Spread, row: &NodeRow) -> bool {
     if !spread.is_hard() {
         return true;
     }
+    let count = stored.jobs.get(&job).map_or(0, |(row, _)| row.count);
     let Some(here) = node_attribute(row, &spread.attribute) else { return false };
     let resident = domains(stored, &spread.attribute, |other| other == job);
     let of = |domain: &str| resident.iter().filter(|there| *there == domain).count();
@@ -177,8 +171,8 @@ fn domain_fits(spec: &JobSpec, index: u32, row: &NodeRow, free: &Resources) -> b
     };
     let dimensions = || row.domains.iter().map(|domain| domain.dimensions());
     let speed = core_speed(&row.attributes);
-    let whole = asked.cpu_millis > 0 && asked.cpu_millis.is_multiple_of(speed);
-    if spec.task.exclusive_cores && !whole {
+    let complete = asked.cpu_millis > 0 && asked.cpu_millis.is_multiple_of(speed);
+    if spec.task.exclusive_cores && !complete {
         return false;
     }
     match spec.task.within_in_force() {

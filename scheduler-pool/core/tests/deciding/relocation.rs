@@ -37,7 +37,7 @@ fn a_task_moves_only_to_capacity_that_nobody_else_gets() {
         let mut relocation = Relocation::new(stored.snapshot(0), [], stored.now_ms);
         assert_eq!([relocation.fits(task(1)), relocation.fits(task(2))], expected, "{free} cores free");
     }
-    // The first is on its way, and stands nowhere yet: the room is spoken for.
+    // The first is moving and not placed yet: the free capacity is taken.
     let (mut stored, from) = drained(1);
     let stopping = |row: &mut borough_model::TaskRow| row.state = TaskState::Stopping;
     let mut row = stored.tasks[&task(1)].clone();

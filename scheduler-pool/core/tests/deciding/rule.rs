@@ -86,7 +86,7 @@ fn a_task_that_ends_requeues_those_it_kept_away() {
     let made = round(&mut stored, &mut snapshot);
     assert_eq!((made.placements.len(), made.unplaced.len()), (3, 1), "one to a rack");
     assert_eq!(racks(&stored, JobId(1)), ["r0", "r1", "r2"]);
-    assert!(snapshot.pending(&|_| true, stored.now_ms, 10).tasks.is_empty(), "it sleeps");
+    assert!(snapshot.pending(&|_| true, stored.now_ms, 10).tasks.is_empty(), "it is parked");
     let explanation = explain(&snapshot, JobId(1), 3, stored.now_ms);
     expect!["fits on none of 6 nodes: 6 affinity apart from tasks of app in [one] in the same rack; waits for tasks to end on 6 nodes; would fit on 6 nodes without affinity apart from tasks of app in [one] in the same rack and once not kept apart by a task in the same rack"].assert_eq(&explanation.to_string());
 
@@ -104,14 +104,14 @@ fn tasks_gather_near_others_and_the_first_of_a_group_goes_anywhere() {
         vec![affinity(AffinityKind::Near, "rack", vec![label("app", ConstraintOperator::In, &["cache"])])];
     stored.job_submit(JobId(1), &near);
     assert_eq!(round(&mut stored, &mut snapshot).placements.len(), 0, "there is no cache yet");
-    assert!(snapshot.pending(&|_| true, stored.now_ms, 10).tasks.is_empty(), "it sleeps");
+    assert!(snapshot.pending(&|_| true, stored.now_ms, 10).tasks.is_empty(), "it is parked");
 
     let mut cache = labelled("ann", "cache", 4, "cache");
     cache.affinity =
         vec![affinity(AffinityKind::Near, "rack", vec![label("app", ConstraintOperator::In, &["cache"])])];
     stored.job_submit(JobId(2), &cache);
     let made = round(&mut stored, &mut snapshot);
-    assert_eq!(made.placements.len(), 7, "what it can be near to wakes it");
+    assert_eq!(made.placements.len(), 7, "what it can be near to requeues it");
     let first = made.placements.first().expect("a placement");
     assert_eq!(first.terms.iter().map(|token| token.domain.as_str()).collect::<Vec<_>>(), [""]);
     let rack = racks(&stored, JobId(2));
@@ -194,9 +194,9 @@ fn a_group_is_not_torn_by_the_end_of_what_it_gathered_around() {
     let (mut stored, mut first) = (stored_cell(), Snapshot::new(Default::default()));
     let group =
         || vec![affinity(AffinityKind::Near, "rack", vec![label("app", ConstraintOperator::In, &["db"])])];
-    let mut stands = labelled("ann", "stands", 1, "db");
-    (stands.affinity, stands.constraints) = (group(), vec![label("rack", ConstraintOperator::In, &["r0"])]);
-    stored.job_submit(JobId(1), &stands);
+    let mut placed = labelled("ann", "stands", 1, "db");
+    (placed.affinity, placed.constraints) = (group(), vec![label("rack", ConstraintOperator::In, &["r0"])]);
+    stored.job_submit(JobId(1), &placed);
     let begun = round(&mut stored, &mut first);
     let began = begun.placements.first().expect("placed");
     assert!(began.dependencies.is_empty(), "the first of a group is near nobody");

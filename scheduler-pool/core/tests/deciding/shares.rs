@@ -26,7 +26,7 @@ fn stored_cell(queues: &[QueueSpec], waiting: &[&str]) -> StoredCell {
     stored
 }
 
-/// Plans so many batches and commits them. Answers how many tasks each job has.
+/// Plans and commits some batches. Returns how many tasks each job has.
 fn counts(stored: &mut StoredCell, batches: usize, limit: usize) -> BTreeMap<JobId, usize> {
     let mut snapshot: Snapshot = stored.snapshot(0);
     stored.journal.clear();
@@ -49,7 +49,7 @@ fn below_their_guarantees_queues_have_as_large_a_part_of_them() {
     let mut stored =
         stored_cell(&[queue("large", 600, 1_000), queue("small", 200, 1_000)], &["large", "small"]);
     let counts = counts(&mut stored, 1, 40);
-    // Three to one. A sixteenth of a batch is for jobs that have nothing in it yet, of which there are none.
+    // Three to one. A sixteenth of a batch is for jobs that have nothing in it yet. Here every job has.
     let (large, small) = (counts[&JobId(1)], counts[&JobId(2)]);
     assert!((27..=30).contains(&large) && large + small == 38, "{counts:?}");
 }
@@ -68,7 +68,7 @@ fn the_limit_of_a_queue_is_that_of_all_that_are_in_it() {
     assert_eq!(counts[&JobId(3)], 70, "{counts:?}");
 }
 
-/// Two that fit nowhere come before what ann has that fits: bob does not get her turns for it.
+/// Ann's first two jobs fit nowhere and her third does. Bob does not get her turns for them.
 #[test]
 fn an_unschedulable_task_costs_its_user_no_turn() {
     let settings = CellSettings::default();

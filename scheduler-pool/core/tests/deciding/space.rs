@@ -47,7 +47,7 @@ fn a_fixed_port_is_given_once_per_address() {
         assert_eq!(placement.constrained, placement.node != own, "it does not survive a conflict");
     }
     assert_eq!(plan.placements.iter().filter(|placement| placement.node == own).count(), 1);
-    // The same over two plans: what one node gave is known of the other.
+    // The same over two plans: the second one knows the ports that the first one gave.
     stored.commit(&plan);
     assert!(planned(&stored).placements.is_empty());
     let explanation = explain_job(&stored.snapshot(0), JobId(1), stored.now_ms);

@@ -126,9 +126,10 @@ impl StoredCell {
         let (_, alloc) = self.nodes.get_mut(&node).expect("a charged node is there");
         let until_ms = cool_ms.map(|cool_ms| self.now_ms + cool_ms);
         let (resources, ports) = (&row.charge.resources, row.port_numbers());
-        let left = match row.promised {
-            true => node_alloc_forgo(alloc, resources, &ports),
-            false => node_alloc_release(alloc, resources, &ports, until_ms),
+        let left = if row.promised {
+            node_alloc_forgo(alloc, resources, &ports)
+        } else {
+            node_alloc_release(alloc, resources, &ports, until_ms)
         };
         *alloc = left.expect("what was charged is held");
         self.journal.push(Delta::NodeAlloc { node, alloc: alloc.clone() });

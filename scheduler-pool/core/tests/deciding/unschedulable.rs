@@ -80,7 +80,7 @@ fn a_port_that_has_cooled_down_requeues_it() {
     assert!(round(&mut stored, &mut snapshot).placements.is_empty());
     let cooled_ms = stored.now_ms + 10_000;
     let later_ms = snapshot.clone().pending(&|_| true, stored.now_ms, 10).later_ms;
-    assert_eq!(later_ms, Some(cooled_ms), "nothing else would tell when to look again");
+    assert_eq!(later_ms, Some(cooled_ms), "nothing else says when to plan again");
     stored.now_ms += 9_999;
     assert!(round(&mut stored, &mut snapshot).placements.is_empty());
     stored.now_ms += 1;
@@ -185,7 +185,7 @@ fn waiting_costs_almost_nothing() {
         assert_eq!((outcome.placements.len(), outcome.unplaced.len()), (0, 0));
         assert_eq!(outcome.counters.nodes_examined, 0);
     }
-    assert_eq!(snapshot.waiting_checks(), found_out, "what is given back is not room enough for any of them");
+    assert_eq!(snapshot.waiting_checks(), found_out, "the freed capacity is too little for any of them");
     // A node that fits some of the shapes is checked for those, once each.
     stored.node_put(node(900, 5, 8));
     assert_eq!(round(&mut stored, &mut snapshot).placements.len(), 1);

@@ -15,7 +15,7 @@ const LOW: JobId = JobId(1);
 const OTHER: JobId = JobId(2);
 const HIGH: JobId = JobId(9);
 
-/// Nodes of so many cores.
+/// A cell of nodes with this many cores each.
 fn stored_cell(nodes: u64, cores: u64) -> StoredCell {
     let mut stored = place::stored_cell(ScoringProfile::BEST_FIT);
     (0..nodes).for_each(|number| stored.node_put(node(number, cores, 64)));
@@ -34,8 +34,8 @@ fn job(name: &str, count: u32, priority: u32, down_max: Option<u32>) -> JobSpec 
     spec
 }
 
-/// A task that runs on a node for so many seconds, or as `change` leaves it.
-fn stands(
+/// A task that has run on a node for some seconds, or as `change` makes it.
+fn resident(
     stored: &mut StoredCell,
     (job, index): (JobId, u32),
     number: u64,
@@ -80,8 +80,8 @@ fn evictions_of_the_same_plan_count_against_a_budget() {
     stored.job_submit(LOW, &job("low", 2, 100, Some(1)));
     stored.job_submit(OTHER, &job("other", 2, 100, None));
     for index in 0..2 {
-        stands(&mut stored, (LOW, index), u64::from(index), 10, |_| ());
-        stands(&mut stored, (OTHER, index), u64::from(index) + 2, 1_000, |_| ());
+        resident(&mut stored, (LOW, index), u64::from(index), 10, |_| ());
+        resident(&mut stored, (OTHER, index), u64::from(index) + 2, 1_000, |_| ());
     }
     stored.job_submit(HIGH, &job("high", 2, 150, None));
     let victims = victims(&planned(&stored));
@@ -95,8 +95,8 @@ fn a_budget_goes_to_those_that_have_done_least() {
     for (long, short) in [(0, 1), (1, 0)] {
         let mut stored = stored_cell(1, 2);
         stored.job_submit(LOW, &job("low", 2, 100, Some(1)));
-        stands(&mut stored, (LOW, long), 0, 1_000, |_| ());
-        stands(&mut stored, (LOW, short), 0, 10, |_| ());
+        resident(&mut stored, (LOW, long), 0, 1_000, |_| ());
+        resident(&mut stored, (LOW, short), 0, 10, |_| ());
         stored.job_submit(HIGH, &job("high", 1, 150, None));
         assert_eq!(victims(&planned(&stored)), [TaskId { job: LOW, index: short }]);
     }
@@ -112,7 +112,7 @@ fn a_member_of_a_gathering_gang_is_never_evicted() {
     for (gathering, expected) in [(true, 0), (false, 1)] {
         let mut stored = stored_cell(1, 1);
         stored.job_submit(LOW, &job("low", 1, 100, None));
-        stands(&mut stored, (LOW, 0), 0, 10, |row| if gathering { gathers(row) } else { holds(row) });
+        resident(&mut stored, (LOW, 0), 0, 10, |row| if gathering { gathers(row) } else { holds(row) });
         stored.job_submit(HIGH, &job("high", 1, 150, None));
         assert_eq!(planned(&stored).placements.len(), expected);
     }

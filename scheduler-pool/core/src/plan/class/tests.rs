@@ -54,7 +54,7 @@ struct Wanted {
     color: &'static str,
     /// Attribute, weight, skew, cap.
     spread: Vec<(&'static str, u32, Option<u32>, Option<u32>)>,
-    /// Kind, attribute, whose, weight of a soft one.
+    /// Kind, attribute, color of the selected jobs, and the weight of a soft affinity.
     affinity: Vec<(AffinityKind, &'static str, &'static str, Option<u32>)>,
 }
 
