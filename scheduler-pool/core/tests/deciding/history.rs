@@ -306,7 +306,7 @@ impl History {
             if constrained {
                 continue;
             }
-            let of_nodes = |nearest: &&NearestFit| !nearest.to_string().contains("followed apart");
+            let of_nodes = |nearest: &&NearestFit| !nearest.to_string().contains("kept apart");
             for nearest in explanation.nearest.iter().filter(of_nodes) {
                 // A smaller request may also fit another domain. The reported amount suffices, but need not be the
                 // least.
