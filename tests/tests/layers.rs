@@ -32,7 +32,7 @@ const CORE_LAYERS: [&str; 20] = [
     // What waits.
     "backlog",
     "snapshot",
-    // What people are told.
+    // What people read.
     "explain",
     "dry_run",
     "relocation",

@@ -141,7 +141,7 @@ impl CellContext {
         request_id_random(&*self.rng)
     }
 
-    /// Waits until the mirror shows `cursor`, so that a read after a write sees it. Gives up after [`ECHO_WAIT`]: the
+    /// Waits until the mirror shows `cursor`, so that a read after a write sees it. Gives up after `ECHO_WAIT`: the
     /// write is durable anyway.
     pub async fn echo(&self, cursor: Cursor) {
         if tokio::time::timeout(ECHO_WAIT, self.mirror.wait_for(cursor)).await.is_err() {

@@ -7,7 +7,7 @@
 //!
 //! All sessions share the commits of their writes: reports ([`report`]), registrations and returns ([`registration`]),
 //! leases ([`live`]) and loads ([`load`]). Every write passes the fence of its session
-//! ([`borough_store::node::NodeWriter`]). [`write`] decides what a failed write means.
+//! ([`borough_store::node::NodeWriter`]). [`mod@write`] decides what a failed write means.
 
 mod agent_session;
 pub mod delivery;

@@ -1,4 +1,4 @@
-//! An agent without a machine: the production decisions ([`crate::decide`]) over simulated tasks. Times replace the
+//! An agent without a machine: the production decisions (`decide`) over simulated tasks. Times replace the
 //! start of shims and the wait for processes. The code that decides everything that the control plane sees is the real
 //! one.
 //!

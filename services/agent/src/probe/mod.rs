@@ -30,7 +30,7 @@ pub struct ProbeTarget {
     pub owner: Owner,
     /// What earlier probes found of its listener.
     pub known: Arc<KnownSocket>,
-    /// How long it must run before it is healthy; 0: [`HEALTHY_AFTER_MS`].
+    /// How long it must run before it is healthy; 0: `HEALTHY_AFTER_MS`.
     pub healthy_after_ms: u64,
     pub ports: Vec<v1::Port>,
     pub host: String,

@@ -43,8 +43,12 @@ pub enum NodeVerb {
     Untaint {
         /// The node's name
         node: String,
-        /// KEY[=VALUE][:EFFECT]; without VALUE or EFFECT, any of them
-        #[arg(required = true, value_parser = super::taint::taint_match, value_name = "TAINT")]
+        #[arg(
+            required = true,
+            value_parser = super::taint::taint_match,
+            value_name = "TAINT",
+            help = "KEY[=VALUE][:EFFECT]; without VALUE or EFFECT, any of them"
+        )]
         taints: Vec<borough_proto::v1::TaintMatch>,
     },
     /// Give a lost node to another agent, whose refusal names this command

@@ -23,7 +23,7 @@ use crate::args::Global;
 use crate::exit::{Code, Failure};
 use crate::output::Printer;
 
-/// What every control role is told.
+/// Options of every control role.
 #[derive(Clone, Debug, Args)]
 pub struct StoreArguments {
     /// Use fdb:CLUSTER_FILE, or embedded:DIRECTORY (one process at a time)

@@ -106,7 +106,7 @@ impl ChangeSet {
     /// Appends the entry, in as many parts as needed, and moves the head. Writes nothing without deltas.
     ///
     /// The write is blind: producers do not conflict with each other. This is the last step of the closure. The cursor
-    /// of the entry is known once the commit's stamp is (see [`Cursor`]).
+    /// of the entry is known once the commit's stamp is (see [`super::Cursor`]).
     pub fn append(self, tx: &Transaction) -> StoreResult<()> {
         if self.deltas.is_empty() {
             return Ok(());

@@ -108,9 +108,8 @@ impl JobSpec {
         self.role_ranges().map(|(role, range)| (range, role.min_member)).collect()
     }
 
-    /// What `min_member` is where nobody says: what the kind of work asks for. Each task of a service or of batch work
-    /// is worth something alone, so it is 1; roles need each other as far as each says, and what is to stand together
-    /// is all of it.
+    /// The default of `min_member`, by the kind of work. It is 1 for a service and for batch work, because each task is
+    /// useful alone. It is the sum of the roles' minimums, and the whole count with a gang topology.
     pub fn min_member_default(&self) -> u32 {
         match (self.roles(), self.gang_topology()) {
             ([], None) => 1,

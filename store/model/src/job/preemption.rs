@@ -33,12 +33,12 @@ pub struct PreemptionSpec {
     pub down_max: Option<u32>,
 }
 
-/// Below which priority the victims of a task are: `evicted`, where it lost its own last place to another task. 0: it
-/// evicts nobody.
+/// The victims of a task have a priority below this; 0: it evicts nobody. `evicted` says that another task evicted its
+/// last attempt.
 ///
 /// Only lower priorities give way, and none of the preemptor's own band where that is production or monitoring (Borg,
-/// EuroSys 2015, §2.5). A task that was evicted itself takes no place in its own band in turn. So one placement leads at
-/// most to one eviction within each band, and to one from each band to a lower one: no cascades.
+/// EuroSys 2015, §2.5). A task that was evicted itself evicts nobody of its own band. So one placement leads at most to one
+/// eviction within each band, and to one from each band to a lower one: no cascades.
 pub fn victims_below(priority: u32, preemption: Option<PreemptionSpec>, evicted: bool) -> u32 {
     let band = band(priority);
     let lowest = match band {

@@ -55,16 +55,18 @@ impl Toleration {
     }
 }
 
-/// Whether any of `tolerations` lets new tasks onto a node with a taint. One that lets tasks stay only for a while does
-/// not: what came would have to leave again, and come again.
+/// Returns true if any of `tolerations` lets new tasks onto a node with a taint. A toleration with a time limit does not:
+/// the task would have to leave again, and come again.
 pub fn taint_tolerated(tolerations: &[Toleration], taint: &Taint) -> bool {
     let for_good = |toleration: &Toleration| toleration.evict_after_ms.is_none();
     tolerations.iter().any(|toleration| toleration.tolerates(taint) && for_good(toleration))
 }
 
-/// From when on an attempt that began at `begun_ms` has to leave a node with these taints: wall time in milliseconds
-/// since 1970; `None`: never. A taint is tolerated as long as the most patient of the tolerations that mean it says,
-/// from the moment it was set, or the attempt began where that is later; the taint whose time is over first decides.
+/// The time at which an attempt that began at `begun_ms` must leave a node with these taints: wall time in milliseconds
+/// since 1970; `None`: never.
+///
+/// The most patient matching toleration says for how long a taint is tolerated. Its time starts when the taint is set or
+/// the attempt begins, whichever is later. The taint that runs out first decides.
 pub fn eviction_due_ms(taints: &[Taint], tolerations: &[Toleration], begun_ms: i64) -> Option<i64> {
     let leave_ms = |taint: &Taint| {
         let meaning = tolerations.iter().filter(|toleration| toleration.tolerates(taint));

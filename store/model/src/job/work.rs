@@ -92,8 +92,8 @@ pub fn scheduler_by_rules<'a>(rules: &'a BTreeMap<String, Name>, spec: &JobSpec)
     of_job.filter_map(|kind| rules.get(kind.as_str())).next()
 }
 
-/// A spec as it is admitted: under the scheduler that it names, else that of the job that runs under its name, else, where it
-/// is new, that of the cell's rules.
+/// A spec as it is admitted, with its scheduler: the one that it names, else the one of the live job of that name. For a
+/// new job the rules of the cell choose.
 pub fn spec_with_scheduler<'a>(
     spec: &'a JobSpec,
     live: Option<&JobSpec>,

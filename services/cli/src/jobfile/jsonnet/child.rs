@@ -41,7 +41,7 @@ pub struct EvaluateArguments {
 /// One text about what is wrong with the file.
 pub fn evaluate(arguments: EvaluateArguments) -> Result<(), String> {
     limit().map_err(|error| format!("cannot limit the evaluation: {error}"))?;
-    // A panic of the evaluator is told as one line, not as a report.
+    // A panic of the evaluator becomes one line of the caller, so its report is not printed.
     std::panic::set_hook(Box::new(|_| {}));
     let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
     let thread = thread.spawn(move || value_of(&arguments)).map_err(|error| error.to_string())?;

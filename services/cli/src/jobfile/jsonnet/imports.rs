@@ -60,12 +60,12 @@ fn source_read(file: &Path) -> Result<String, String> {
     if !fits {
         return Err(format!("{} has more than {FILE_BYTES_MAX} bytes", file.display()));
     }
-    // What is imported as text need not be text to be checked; the evaluator refuses it.
+    // A file for `importstr` may hold any bytes here; the evaluator refuses what is no text.
     Ok(String::from_utf8_lossy(&source).into_owned())
 }
 
-/// The paths of every `import` and `importstr`. The parser's tree has a node for each, and its debug form is the one
-/// way to walk all of it; texts in it have their quotes escaped and cannot look like such a node.
+/// The paths of every `import` and `importstr`. The parser's tree has a node for each, and only its debug form shows all
+/// of the tree. Texts in that form have their quotes escaped, so they cannot look like such a node.
 fn imports(file: &Path, source: &str) -> Vec<String> {
     let settings = ParserSettings { file_name: file.into(), loc_data: false };
     let Ok(parsed) = parse(source, &settings) else { return Vec::new() };

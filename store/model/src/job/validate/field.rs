@@ -9,7 +9,7 @@ use crate::node::TOPOLOGY_KINDS;
 const VALUE_CHARACTERS_MAX: usize = 80;
 const KEY_BYTES_MAX: usize = 128;
 const LINE_BYTES_MAX: usize = 256;
-/// Errors that are told one by one; an answer has a size, however much is wrong.
+/// Errors that an answer lists; it counts the others, because an answer has a limited size.
 const ERRORS_MAX: usize = 50;
 
 /// What is wrong so far.
