@@ -47,7 +47,7 @@ async fn a_plan_shows_exactly_what_run_then_does() {
     let other = fewer.replace("[sleep, 600]", "[sleep, 601]").replace("count: 2", "count: 4");
     let other = cell.file("other.yaml", &other);
     let plan = cell.borough(&["job", "plan", &other]).await;
-    assert!(plan.stdout.contains("refused") && plan.stdout.contains("601"), "{plan:?}");
+    assert!(plan.stdout.contains("would refuse it") && plan.stdout.contains("601"), "{plan:?}");
     let ran = cell.borough(&["job", "run", &other]).await.ended(4);
     assert!(ran.stderr.contains("task.command") && ran.stderr.contains("601"), "{}", ran.stderr);
     assert_eq!(cell.tasks("four").await.len(), 4, "nothing has happened");
