@@ -46,7 +46,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let [gateway, token, user, job] = &arguments[..] else {
         return Err("usage: endpoints HOST:PORT TOKEN_FILE USER JOB".into());
     };
-    let mut config = ClientConfig::new(vec![gateway.clone()], user, "local");
+    let mut config = ClientConfig::new(vec![gateway.clone()], user, "alpha");
     config.token = Some(ClientToken::File(token.into()));
     let (rng, _) = SeededRng::from_kernel();
     let client = Client::new(config, rng)?;

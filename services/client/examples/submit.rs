@@ -11,19 +11,24 @@ use std::time::Duration;
 
 use borough_client::{Client, ClientConfig, ClientError, ClientToken, JobRef};
 use borough_kv::env::SeededRng;
-use borough_proto::v1::{JobKind, JobSpec, PortSpec, Resources, TaskSpec};
+use borough_proto::v1::{
+    JobKind, JobSpec, LogSpec, PortSpec, Resources, RestartSpec, TaskSpec, restart_spec,
+};
 
 const USER: &str = "ann";
-const CELL: &str = "local";
+const CELL: &str = "alpha";
 
 fn service(name: &str) -> JobSpec {
     let resources = Resources { cpu_millis: 100, memory_bytes: 64 << 20, ..Resources::default() };
     let task = TaskSpec {
-        command: ["sh", "-c", "exec python3 -m http.server $BOROUGH_PORT_HTTP"].map(str::to_owned).to_vec(),
+        command: ["sh", "-c", "exec python3 -m http.server --bind 127.0.0.1 $BOROUGH_PORT_HTTP"]
+            .map(str::to_owned)
+            .to_vec(),
         resources: Some(resources),
         // A port without a number: the scheduler chooses one.
         ports: vec![PortSpec { name: "http".to_owned(), ..PortSpec::default() }],
         grace_ms: 2_000,
+        log: Some(LogSpec { file_bytes_max: 10 << 20, files_max: 3 }),
         weight: 1,
         ..TaskSpec::default()
     };
@@ -34,6 +39,13 @@ fn service(name: &str) -> JobSpec {
         priority: 200,
         count: 2,
         task: Some(task),
+        restart: Some(RestartSpec {
+            mode: restart_spec::Mode::Always.into(),
+            backoff_initial_ms: 1_000,
+            backoff_max_ms: 60_000,
+            reset_after_ms: 60_000,
+            attempts_max: None,
+        }),
         ..JobSpec::default()
     }
 }
