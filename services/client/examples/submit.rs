@@ -21,7 +21,7 @@ const CELL: &str = "alpha";
 fn service(name: &str) -> JobSpec {
     let resources = Resources { cpu_millis: 100, memory_bytes: 64 << 20, ..Resources::default() };
     let task = TaskSpec {
-        command: ["sh", "-c", "exec python3 -m http.server --bind 127.0.0.1 $BOROUGH_PORT_HTTP"]
+        command: ["sh", "-c", "exec python3 -m http.server --bind 127.0.0.1 $PORT_HTTP"]
             .map(str::to_owned)
             .to_vec(),
         resources: Some(resources),
