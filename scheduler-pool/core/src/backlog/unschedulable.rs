@@ -216,9 +216,13 @@ impl UnschedulableShapes {
             if let Some(scope) = unplaced.no_victims {
                 self.no_victims_remember(tables, unplaced.shape, &requirement, scope, now_ms);
             }
+            let known = self.shapes.contains_key(&unplaced.shape);
+            if known && !unplaced.gang {
+                continue;
+            }
             let reason = PendingReason::of(&unplaced.cause, &requirement);
             let entry = UnschedulableShape::found(shape, reason, &tables.nodes, now_ms);
-            if !self.shapes.contains_key(&unplaced.shape) && self.fits_none(tables, &requirement, now_ms) {
+            if !known && self.fits_none(tables, &requirement, now_ms) {
                 self.shapes.insert(unplaced.shape, entry.clone());
             }
             if unplaced.gang {
@@ -306,9 +310,10 @@ impl UnschedulableShapes {
         if self.count() == 0 || (changes == TableChanges::default() && !due()) {
             return BTreeSet::new();
         }
+        let mut freed = FreedNodes::new(tables, &changes.freed, now_ms);
         let mut requeued = self.constrained_requeued(tables, &changes);
-        requeued.extend(self.no_victims_requeued(tables, &changes, now_ms));
-        requeued.extend(self.freed_requeued(tables, &changes, now_ms));
+        requeued.extend(self.no_victims_requeued(tables, &changes, &mut freed));
+        requeued.extend(self.freed_requeued(tables, &changes, &mut freed));
         requeued
     }
 
@@ -332,9 +337,9 @@ impl UnschedulableShapes {
         &mut self,
         tables: &CellTables,
         changes: &TableChanges,
-        now_ms: i64,
+        freed: &mut FreedNodes<'_>,
     ) -> BTreeSet<JobId> {
-        let mut freed = FreedNodes::new(tables, &changes.freed, now_ms);
+        let now_ms = freed.now_ms;
         let mut may_help = |&(id, scope): &(ShapeId, PreemptionScope), entry: &UnschedulableShape| {
             let Some(shape) = tables.shapes.get(id) else { return true };
             changes.priorities_changed
@@ -357,16 +362,16 @@ impl UnschedulableShapes {
         &mut self,
         tables: &CellTables,
         changes: &TableChanges,
-        now_ms: i64,
+        freed: &mut FreedNodes<'_>,
     ) -> BTreeSet<JobId> {
-        let mut freed = FreedNodes::new(tables, &changes.freed, now_ms);
+        let now_ms = freed.now_ms;
         let mut fits = |id: ShapeId| tables.shapes.get(id).is_some_and(|shape| freed.fit(shape));
         let shapes = self.shapes.iter().filter(|(id, entry)| entry.due(now_ms) || fits(**id));
         let shapes: Vec<ShapeId> = shapes.map(|(&id, _)| id).collect();
         let gangs = self.gangs.iter().filter(|(job, entry)| {
             entry.due(now_ms)
                 || (entry.uneven && changes.changed)
-                || gang_freed(tables, **job, entry, changes, &mut freed)
+                || gang_freed(tables, **job, entry, changes, freed)
         });
         let gangs: Vec<JobId> = gangs.map(|(&job, _)| job).collect();
         self.checks += freed.checks();
