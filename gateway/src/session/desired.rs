@@ -2,7 +2,8 @@
 //!
 //! The rows are authoritative. The agent runs an attempt that the rows want, and stops one that they want ended. It
 //! forgets an attempt that is over and whose end is durable. It leaves an attempt that the rows do not know alone
-//! (parked), since a restored or moved store may know less than its nodes.
+//! (parked), since a restored or moved store may know less than its nodes. That attempt is stopped when its task gets
+//! an attempt of the same or a later number.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,6 +50,8 @@ pub fn attempt_command(
         Command::Stop { reason: row.stop.unwrap_or(StopReason::Restart), drain: false, notice_max_ms: None };
     match row.state {
         _ if !own && over => Some(Command::Forget),
+        // A restored store has an older row. It ends nothing that it does not know.
+        _ if attempt.incarnation > row.incarnation => None,
         _ if !own => reported.map(|_| stale),
         TaskState::Assigned | TaskState::Starting | TaskState::Running => Some(Command::Run),
         // Its exit is on the way into the store. Until then it must still be stopped.
@@ -168,6 +171,17 @@ mod tests {
     fn an_unknown_attempt_is_left_alone() {
         let reported = BTreeMap::from([(attempt(1), Phase::Running)]);
         assert_eq!(commands_full(NODE, [], &reported, |_| None), BTreeMap::new());
+    }
+
+    #[test]
+    fn an_attempt_later_than_its_row_runs_until_the_task_has_another() {
+        for state in [TaskState::Running, TaskState::Pending, TaskState::Stopping] {
+            let here = full(&row(state, NODE, 3), &[(4, Phase::Running)]);
+            assert!(here.iter().all(|&(incarnation, _)| incarnation != 4), "{state:?}: {here:?}");
+            assert_eq!(full(&row(state, NodeId(2), 3), &[(4, Phase::Running)]), []);
+        }
+        let stop = Command::Stop { reason: StopReason::Restart, drain: false, notice_max_ms: None };
+        assert_eq!(full(&row(TaskState::Assigned, NodeId(2), 4), &[(4, Phase::Running)]), [(4, stop)]);
     }
 
     #[test]

@@ -288,8 +288,8 @@ pub enum TransitionRefused {
         current: Incarnation,
         state: TaskState,
     },
-    /// The store has never given that attempt to that node (it was restored from an older copy). Park the process for
-    /// adoption; do not end it.
+    /// The store has never given that attempt to that node: it was restored from an older copy. Leave the process
+    /// running, and count nothing for it.
     #[error("attempt {reported} on {node} is not known: the task is {state:?} in attempt {current}")]
     UnknownAttempt {
         /// The attempt of the event.
