@@ -49,14 +49,14 @@ pub enum JobFileError {
 }
 
 impl JobFileError {
-    /// One line per problem, each with its place.
+    /// One text per problem, each with its place. The report of a Jsonnet program is one text of several lines.
     pub fn lines(&self) -> Vec<String> {
         match self {
             Self::Problems { path, problems } => lines(path, problems),
             other => {
                 let source = std::error::Error::source(other);
                 let source = source.map(|source| format!(": {source}")).unwrap_or_default();
-                format!("{other}{source}").lines().map(str::to_owned).collect()
+                vec![format!("{other}{source}")]
             }
         }
     }

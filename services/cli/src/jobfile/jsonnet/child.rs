@@ -5,8 +5,9 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use jrsonnet_evaluator::trace::{CompactFormat, PathResolver};
-use jrsonnet_evaluator::{EvaluationState, FileImportResolver, ManifestFormat};
+use rsjsonnet_front::Session;
+use rsjsonnet_lang::arena::Arena;
+use rsjsonnet_lang::program::{Thunk, Value};
 use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 
 use super::imports::imports_check;
@@ -15,10 +16,10 @@ use super::imports::imports_check;
 pub(super) const CPU_SECONDS_MAX: u64 = 5;
 /// Address space of an evaluation.
 pub(super) const MEMORY_BYTES_MAX: u64 = 1 << 30;
-/// The evaluator recurses on the machine's stack; its own limit is to be reached before this one.
+/// The parser recurses on the machine's stack, once for each level of nesting.
 const STACK_BYTES: usize = 192 << 20;
 /// Frames of the evaluated program.
-const FRAMES_MAX: usize = 400;
+pub(super) const FRAMES_MAX: usize = 400;
 /// Frames shown of an error.
 const TRACE_FRAMES: usize = 6;
 
@@ -59,39 +60,40 @@ fn limit() -> rustix::io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
 }
 
+/// The value of the file as JSON. An empty error means that the session has printed what is wrong.
 fn value_of(arguments: &EvaluateArguments) -> Result<String, String> {
-    let file = absolute(&arguments.file)?;
-    let directory = file.parent().unwrap_or_else(|| Path::new("/")).to_path_buf();
-    imports_check(&file, &directory)?;
-    let state = EvaluationState::default();
-    state.set_max_stack(FRAMES_MAX);
-    state.set_import_resolver(Box::new(FileImportResolver::default()));
-    state.set_trace_format(Box::new(CompactFormat {
-        resolver: PathResolver::Relative(directory),
-        padding: 2,
-    }));
-    state.set_manifest_format(ManifestFormat::Json(0));
-    state.with_stdlib();
+    let file = std::fs::canonicalize(&arguments.file).map_err(|error| error.to_string())?;
+    let directory = file.parent().unwrap_or_else(|| Path::new("/"));
+    imports_check(&file, directory)?;
+    // The places in errors are relative to the job file.
+    std::env::set_current_dir(directory).map_err(|error| error.to_string())?;
+    let name = file.file_name().ok_or_else(|| "is a directory".to_owned())?;
+    let arena = Arena::new();
+    let mut session = Session::new(&arena);
+    session.set_max_trace(TRACE_FRAMES);
+    session.program_mut().set_max_stack(FRAMES_MAX);
     for (key, value) in &arguments.ext_str {
-        state.add_ext_str(key.as_str().into(), value.as_str().into());
+        let value = text(&mut session, value);
+        let key = session.program().intern_str(key);
+        session.program_mut().add_ext_var(key, &value);
     }
-    for (key, value) in &arguments.tla_str {
-        state.add_tla_str(key.as_str().into(), value.as_str().into());
-    }
-    let value = state.evaluate_file_raw_nocwd(&file).and_then(|value| state.with_tla(value));
-    let json = value.and_then(|value| state.manifest(value));
-    json.map(|json| json.to_string()).map_err(|error| told(&state.stringify_err(&error)))
+    json(&mut session, Path::new(name), &arguments.tla_str).ok_or_else(String::new)
 }
 
-/// The error with the first frames of its trace, in this program's terms.
-fn told(error: &str) -> String {
-    let mut lines: Vec<String> = error.lines().take(1 + TRACE_FRAMES).map(str::to_owned).collect();
-    if let Some(first) = lines.first_mut().filter(|first| first.starts_with("stack overflow")) {
-        *first = format!("recurses more than {FRAMES_MAX} levels deep");
+fn json(session: &mut Session<'_>, file: &Path, arguments: &[(String, String)]) -> Option<String> {
+    let program = session.load_real_file(file)?;
+    let mut value = session.eval_value(&program)?;
+    if value.is_function() {
+        let mut named = Vec::new();
+        for (key, value) in arguments {
+            let value = text(session, value);
+            named.push((session.program().intern_str(key), value));
+        }
+        value = session.eval_call(&program, &[], &named)?;
     }
-    lines.join("\n")
+    session.manifest_json(&value, false)
 }
 
-fn absolute(file: &Path) -> Result<PathBuf, String> {
-    std::fs::canonicalize(file).map_err(|error| error.to_string())
+fn text<'p>(session: &mut Session<'p>, text: &str) -> Thunk<'p> {
+    session.program_mut().value_to_thunk(&Value::string(text))
 }

@@ -5,7 +5,11 @@ use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use jrsonnet_parser::{ParserSettings, parse};
+use rsjsonnet_lang::arena::Arena;
+use rsjsonnet_lang::interner::StrInterner;
+use rsjsonnet_lang::lexer::Lexer;
+use rsjsonnet_lang::span::SpanManager;
+use rsjsonnet_lang::token::{STokenKind, Token, TokenKind};
 
 use super::super::FILE_BYTES_MAX;
 
@@ -19,7 +23,7 @@ pub(super) fn imports_check(file: &Path, directory: &Path) -> Result<(), String>
     let mut unread = vec![file.to_path_buf()];
     while let Some(from) = unread.pop() {
         let source = source_read(&from)?;
-        for import in imports(&from, &source) {
+        for import in imports(&source) {
             let Some(target) = target(&from, &import, directory)? else { continue };
             if seen.insert(target.clone()) {
                 unread.push(target);
@@ -51,7 +55,7 @@ fn target(from: &Path, import: &str, directory: &Path) -> Result<Option<PathBuf>
     }
 }
 
-fn source_read(file: &Path) -> Result<String, String> {
+fn source_read(file: &Path) -> Result<Vec<u8>, String> {
     let failed = |error: std::io::Error| format!("cannot read {}: {error}", file.display());
     let mut source = Vec::new();
     let opened = std::fs::File::open(file).map_err(failed)?;
@@ -60,28 +64,30 @@ fn source_read(file: &Path) -> Result<String, String> {
     if !fits {
         return Err(format!("{} has more than {FILE_BYTES_MAX} bytes", file.display()));
     }
-    // A file for `importstr` may hold any bytes here; the evaluator refuses what is no text.
-    Ok(String::from_utf8_lossy(&source).into_owned())
+    Ok(source)
 }
 
-/// The paths of every `import` and `importstr`. The parser's tree has a node for each, and only its debug form shows all
-/// of the tree. Texts in that form have their quotes escaped, so they cannot look like such a node.
-fn imports(file: &Path, source: &str) -> Vec<String> {
-    let settings = ParserSettings { file_name: file.into(), loc_data: false };
-    let Ok(parsed) = parse(source, &settings) else { return Vec::new() };
-    let tree = format!("{parsed:?}");
-    let mut paths = Vec::new();
-    for marker in ["Import(", "ImportStr("] {
-        let after = tree.match_indices(marker).filter_map(|(at, _)| tree.get(at + marker.len()..));
-        paths.extend(after.filter_map(quoted));
-    }
-    paths
+/// The path of every import. Jsonnet has no computed paths: the token after the keyword is the path, or the file is
+/// wrong. A file for `importstr` or `importbin` may hold any bytes, and most often gives no tokens.
+fn imports(source: &[u8]) -> Vec<String> {
+    let (values, syntax, names) = (Arena::new(), Arena::new(), StrInterner::new());
+    let mut spans = SpanManager::new();
+    let (context, _) = spans.insert_source_context(source.len());
+    let lexer = Lexer::new(&values, &syntax, &names, &mut spans, context, source);
+    let Ok(tokens) = lexer.lex_to_eof(false) else { return Vec::new() };
+    let path = |pair: &[Token<'_, '_>]| match pair {
+        [keyword, path] if is_import(&keyword.kind) => match path.kind {
+            TokenKind::String(path) => Some(path.to_owned()),
+            _ => None,
+        },
+        _ => None,
+    };
+    tokens.windows(2).filter_map(path).collect()
 }
 
-/// The text of the literal that `text` begins with.
-fn quoted(text: &str) -> Option<String> {
-    let mut values = serde_json::Deserializer::from_str(text).into_iter::<String>();
-    values.next()?.ok()
+fn is_import(token: &TokenKind<'_, '_>) -> bool {
+    let keywords = [STokenKind::Import, STokenKind::Importstr, STokenKind::Importbin];
+    keywords.iter().any(|&keyword| *token == TokenKind::Simple(keyword))
 }
 
 #[cfg(test)]
@@ -91,11 +97,11 @@ mod tests {
     #[test]
     fn imports_are_found_wherever_they_stand() {
         let source = r#"local a = import 'a.libsonnet'; // import 'comment'
-            { b: [importstr "dir/b.txt"], c: "import 'text'", d: 'Import("no.jsonnet")',
+            { b: [importstr "dir/b.txt", importbin @'raw.bin'], c: "import 'text'", d: 'Import("no.jsonnet")',
               f(x=import 'c.libsonnet'):: x }"#;
-        let mut found = imports(Path::new("x.jsonnet"), source);
+        let mut found = imports(source.as_bytes());
         found.sort();
-        assert_eq!(found, ["a.libsonnet", "c.libsonnet", "dir/b.txt"]);
+        assert_eq!(found, ["a.libsonnet", "c.libsonnet", "dir/b.txt", "raw.bin"]);
     }
 
     #[test]
@@ -110,6 +116,7 @@ mod tests {
             ("import 'missing.libsonnet'", true),
             ("import '../other.libsonnet'", false),
             ("importstr '/etc/hostname'", false),
+            ("importbin '/etc/hostname'", false),
         ] {
             std::fs::write(&file, source).unwrap();
             assert_eq!(imports_check(&file, &root).is_ok(), fine, "{source}");

@@ -91,7 +91,7 @@ fn ending(status: ExitStatus, said: &str) -> String {
     const CPU_LIMIT_SIGNAL: i32 = 24;
     match status.signal() {
         None if said.is_empty() => format!("has no value ({status})"),
-        None => said.to_owned(),
+        None => explained(said),
         Some(CPU_LIMIT_SIGNAL) => {
             format!("loops, or takes more than {} s of processor time", child::CPU_SECONDS_MAX)
         }
@@ -100,6 +100,16 @@ fn ending(status: ExitStatus, said: &str) -> String {
         }
         Some(_) if said.contains("overflowed its stack") => "is nested too deeply".to_owned(),
         Some(signal) => format!("its evaluation was ended by signal {signal}"),
+    }
+}
+
+/// The evaluator's report without its label, in this program's terms: the problem, then its place and the calls that
+/// led there.
+fn explained(report: &str) -> String {
+    let report = report.strip_prefix("error: ").unwrap_or(report);
+    match report.strip_prefix("stack overflow") {
+        Some(calls) => format!("recurses more than {} levels deep{calls}", child::FRAMES_MAX),
+        None => report.to_owned(),
     }
 }
 
