@@ -42,6 +42,12 @@ doc:
 bench *ARGS:
     cargo bench {{ARGS}}
 
+# The program as packages contain it: target/dist/borough without symbols, and its symbols in borough.debug beside it.
+dist:
+    cargo build --profile dist --bin borough
+    objcopy --only-keep-debug target/dist/borough target/dist/borough.debug
+    objcopy --strip-all --add-gnu-debuglink=target/dist/borough.debug target/dist/borough
+
 # Everything that a change must pass, as it is checked before it is merged.
 ci:
     .ci/run
