@@ -15,6 +15,8 @@ use syn::visit::{self, Visit};
 
 #[path = "tidy/docs.rs"]
 mod docs;
+#[path = "tidy/tests_named.rs"]
+mod tests_named;
 
 /// Lines of a file above its tests.
 const FILE_LINES_MAX: usize = 500;
