@@ -10,7 +10,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use borough_kv::ErrorCode;
-use borough_model::job::{FieldChange, FieldError};
+use borough_model::FieldError;
+use borough_model::job::FieldChange;
 use borough_model::node::{NodeRefusal, RefusalCause};
 use borough_proto::bounds::text_cut;
 use borough_proto::convert::FieldRefused;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_model::job::{AfterDecision, JobState, after_decide, eviction_due_ms};
-use borough_model::node::{LEAVE_MARGIN_MS, NodeRow, NodeState, TaintEffect, leave_due_ms};
-use borough_model::task::StopReason;
+use borough_model::node::{NodeRow, NodeState, TaintEffect};
+use borough_model::task::{LEAVE_MARGIN_MS, StopReason, leave_due_ms};
 use borough_model::{Delta, GangId, Incarnation, JobId, JobRow, Name, NodeId, TaskId, TaskRow, TaskState};
 use borough_store::mirror::MirrorState;
 

@@ -92,7 +92,7 @@ pub enum StoreError {
     RequestReused { request: RequestId },
     /// A spec, or a report about a node, breaks rules. Show each of them; nothing was changed.
     #[error("it cannot be accepted: {}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
-    InvalidSpec { errors: Vec<borough_model::job::FieldError> },
+    InvalidSpec { errors: Vec<borough_model::FieldError> },
     /// A job of that name runs and differs in more than count, priority and metadata. Show the difference; stop it first.
     #[error("job {job} runs and differs in {} fields", changes.len())]
     NeedsUpdate { job: borough_model::JobId, changes: Vec<borough_model::job::FieldChange> },

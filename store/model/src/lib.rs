@@ -2,7 +2,11 @@
 //!
 //! No IO, no async, no clock, no randomness: time and seeds are arguments. Every stored type derives its encoding here
 //! (tag-numbered CBOR); `docs/decisions/` has the rules by which a stored type may change.
+//!
+//! Modules import downwards only: `journal` over `task` over `job` over `queue` and `node` over `resource`, `id` and the
+//! errors of fields.
 
+mod field_error;
 pub mod id;
 pub mod job;
 pub mod journal;
@@ -11,6 +15,7 @@ pub mod queue;
 pub mod resource;
 pub mod task;
 
+pub use field_error::FieldError;
 pub use id::{GangId, Incarnation, JobId, Name, NodeId, RequestId, TaskId};
 pub use job::{JobRow, JobSpec};
 pub use journal::{Delta, JournalEntry};

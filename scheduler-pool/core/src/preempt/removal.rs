@@ -1,6 +1,6 @@
 //! Hypothetical removals: a victim search takes tasks off a node on trial, and puts them back.
 
-use borough_model::node::leave_due_ms;
+use borough_model::task::leave_due_ms;
 use borough_model::{JobId, TaskId};
 use smallvec::SmallVec;
 

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use borough_model::job::{Band, Constraint, ConstraintOperator, Toleration};
-use borough_model::node::{CardSelector, Within, tolerations_in_force};
+use borough_model::job::{Band, Constraint, ConstraintOperator, Toleration, tolerations_in_force};
+use borough_model::node::{CardSelector, Within};
 use borough_model::{JobId, JobSpec, Resources};
 
 use super::columns::fixed_amounts;

@@ -5,7 +5,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use borough_model::job::{Band, band};
-use borough_model::node::{leave_due_ms, node_alloc_forgo, node_alloc_release};
+use borough_model::node::{node_alloc_forgo, node_alloc_release};
+use borough_model::task::leave_due_ms;
 use borough_model::{JobId, NodeAlloc, NodeId, TaskId, TaskRow, TaskState};
 use borough_scheduler_core::{EvictionReport, Explanation, PlannedPlacement, VictimReport};
 

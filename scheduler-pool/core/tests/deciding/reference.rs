@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use borough_model::job::{
     Affinity, AffinityKind, Constraint, ConstraintOperator, JobState, Spread, band, taint_tolerated,
+    tolerations_in_force,
 };
 use borough_model::node::{
     Within, confinement, core_speed, node_alloc_add, node_alloc_promise, node_free, node_open,
-    package_attribute, tolerations_in_force,
+    package_attribute,
 };
 use borough_model::resource::shortfall;
 use borough_model::task::task_transition;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use borough_model::job::{JobState, job_new};
 use borough_model::node::{
-    LoadMeasured, NodeLoad, NodeState, holds_ready, node_alloc_forgo, node_alloc_fulfil, node_alloc_release,
-    node_alloc_sum, node_alloc_touch,
+    LoadMeasured, NodeLoad, NodeState, node_alloc_forgo, node_alloc_fulfil, node_alloc_release,
+    node_alloc_touch,
 };
 use borough_model::resource::resources_sub;
-use borough_model::task::{Attempt, TaskEvent, task_transition};
+use borough_model::task::{Attempt, TaskEvent, holds_ready, node_alloc_sum, task_transition};
 use borough_model::{
     Delta, JobId, JobRow, JobSpec, Name, NodeAlloc, NodeId, NodeRow, RequestId, Resources, TaskId, TaskRow,
     TaskState,

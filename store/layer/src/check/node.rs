@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use borough_model::node::{NodeAlloc, node_alloc_check, node_alloc_sum};
-use borough_model::task::TaskRow;
+use borough_model::node::{NodeAlloc, node_alloc_check};
+use borough_model::task::{TaskRow, node_alloc_sum};
 use borough_model::{NodeId, TaskId};
 
 use super::{CellRows, Violations, wrong};

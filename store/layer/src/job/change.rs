@@ -1,11 +1,11 @@
 //! Changes of a job's row, each decided by the state machine.
 
 use borough_kv::Transaction;
+use borough_model::job::TaskEnd;
 use borough_model::job::{
     AfterDecision, JobEvent, JobRefused, JobRow, JobSpec, JobState, JobTransition, after_decide, count_check,
     job_transition,
 };
-use borough_model::task::TaskEnd;
 use borough_model::{Delta, JobId, Name};
 
 use super::JobGate;

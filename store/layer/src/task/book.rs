@@ -14,11 +14,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use borough_kv::Transaction;
-use borough_model::job::{JobRow, JobSpec};
-use borough_model::node::{NodeAlloc, NodeAllocError, NodeRow, node_alloc_apply};
+use borough_model::job::{JobRow, JobSpec, TaskEnd};
+use borough_model::node::{CapacityEffect, NodeAlloc, NodeAllocError, NodeRow, node_alloc_apply};
 use borough_model::task::{
-    CapacityEffect, EndpointEffect, Health, OwnerEffect, TaskEnd, TaskEvent, TaskRow, TaskState, Transition,
-    TransitionRefused, task_transition,
+    EndpointEffect, Health, OwnerEffect, TaskEvent, TaskRow, TaskState, Transition, TransitionRefused,
+    task_transition,
 };
 use borough_model::{JobId, NodeId, TaskId};
 use futures::future::try_join_all;

@@ -5,8 +5,7 @@
 use std::collections::BTreeSet;
 
 use borough_kv::Transaction;
-use borough_model::node::holds_ready;
-use borough_model::task::{Attempt, GangState, TaskEvent, TaskRow, TaskState};
+use borough_model::task::{Attempt, GangState, TaskEvent, TaskRow, TaskState, holds_ready};
 use borough_model::{Incarnation, NodeId, TaskId};
 
 use super::TaskBook;

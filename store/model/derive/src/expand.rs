@@ -39,7 +39,7 @@ pub(crate) fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
                 #rest
             }
 
-            fn fields_check(&self, errors: &mut crate::job::FieldErrors, path: &str) {
+            fn fields_check(&self, errors: &mut crate::field_error::FieldErrors, path: &str) {
                 #(#checks)*
             }
 

@@ -2,7 +2,16 @@
 
 use crate::id::{JobId, Name, RequestId};
 use crate::job::{AfterCondition, JobOutcome, JobRow, JobSpec, JobState};
-use crate::task::TaskEnd;
+
+/// How a task ended for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TaskEnd {
+    Succeeded,
+    /// It failed, and is not tried again.
+    Failed,
+    /// Its job was stopped or shrank.
+    Stopped,
+}
 
 /// What happens to a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,7 +20,7 @@ pub use defaults::band;
 pub use diff::{ChangeClass, FieldChange, SpecChange, change_class, spec_diff, spec_value};
 pub use gang::{GangSpec, GangTopology, Role};
 pub use machine::{
-    AfterDecision, JobEvent, JobRefused, JobTransition, after_decide, job_new, job_transition,
+    AfterDecision, JobEvent, JobRefused, JobTransition, TaskEnd, after_decide, job_new, job_transition,
 };
 pub use placement::{Affinity, AffinityKind, Constraint, ConstraintOperator, Spread};
 pub use preemption::{PreemptionSpec, claims_below, victims_below};
@@ -28,10 +28,11 @@ pub use row::{JobOutcome, JobRow, JobState};
 pub use select::{JobIdentity, LABEL_JOB_NAME, LABEL_JOB_USER, job_selected};
 pub use spec::{After, AfterCondition, Band, JobKind, JobSpec, RestartMode, RestartSpec};
 pub use task::{HealthCheck, LogSpec, PortSpec, Probe, TaskOverride, TaskSpec};
-pub use toleration::{Toleration, TolerationOperator, eviction_due_ms, taint_tolerated};
-pub(crate) use validate::FieldErrors;
+pub use toleration::{
+    Toleration, TolerationOperator, eviction_due_ms, taint_tolerated, tolerations_in_force,
+};
 pub(crate) use validate::PORTS_MAX;
 pub use validate::{
-    COUNT_MAX, FieldError, Note, ROLES_MAX, SPEC_BYTES_MAX, TOGETHER_DOMAINS_MAX, count_check, priority_check,
+    COUNT_MAX, Note, ROLES_MAX, SPEC_BYTES_MAX, TOGETHER_DOMAINS_MAX, count_check, priority_check,
 };
 pub use work::{WorkKind, scheduler_by_rules, scheduler_rules_check, spec_with_scheduler};

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::Band;
 use super::defaults::band;
 use super::file::kind::{Delay, Truth, Whole};
-use super::validate::DELAY_MS_MAX;
+use crate::field_error::DELAY_MS_MAX;
 
 /// What a job says of preemption.
 #[derive(

@@ -14,12 +14,13 @@ use super::file::read::{
     tolerations_schema,
 };
 use super::validate::{
-    DELAY_MS_MAX, LABELS_MAX, affinities_check, after_check, constraints_check, count_of_spec_check,
-    gang_check, overrides_check, profile_check, queue_check, restart_check, spread_check, tolerations_check,
+    LABELS_MAX, affinities_check, after_check, constraints_check, count_of_spec_check, gang_check,
+    overrides_check, profile_check, queue_check, restart_check, spread_check, tolerations_check,
 };
 use super::{
     Affinity, Constraint, GangSpec, PreemptionSpec, Spread, TaskOverride, TaskSpec, Toleration, defaults,
 };
+use crate::field_error::DELAY_MS_MAX;
 use crate::id::Name;
 
 /// Everything its owner says of a job. It lives in one cell.

@@ -13,9 +13,10 @@ use super::file::read::{
     selectors_read,
 };
 use super::validate::{
-    DELAY_MS_MAX, command_of_task_check, cores_of_task_check, directory_check, environment_of_task_check,
-    health_check, packages_check, ports_check, resources_of_task_check, selectors_check,
+    command_of_task_check, cores_of_task_check, directory_check, environment_of_task_check, health_check,
+    packages_check, ports_check, resources_of_task_check, selectors_check,
 };
+use crate::field_error::DELAY_MS_MAX;
 use crate::id::Name;
 use crate::node::{CardSelector, Within};
 use crate::resource::Resources;

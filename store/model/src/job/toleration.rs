@@ -3,7 +3,8 @@
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use crate::node::{Taint, TaintEffect};
+use super::Band;
+use crate::node::{Pressure, Taint, TaintEffect};
 
 /// Taints of nodes that do not keep a job's tasks away.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize)]
@@ -76,6 +77,23 @@ pub fn eviction_due_ms(taints: &[Taint], tolerations: &[Toleration], begun_ms: i
         (patience < u64::MAX).then(|| from_ms.saturating_add(i64::try_from(patience).unwrap_or(i64::MAX)))
     };
     taints.iter().filter(|taint| taint.effect == TaintEffect::NoExecute).filter_map(leave_ms).min()
+}
+
+/// The tolerations of a job's tasks at their placement: those of its owner, and a node short of memory for the
+/// production and monitoring bands. Those bands may use the memory that they requested. The lower bands would be
+/// evicted for them, so they stay away.
+pub fn tolerations_in_force(tolerations: &[Toleration], band: Band) -> Vec<Toleration> {
+    let mut all = tolerations.to_vec();
+    if band >= Band::Production {
+        all.push(Toleration {
+            key: Pressure::Memory.key(),
+            operator: TolerationOperator::Exists,
+            value: String::new(),
+            effect: Some(TaintEffect::NoSchedule),
+            evict_after_ms: None,
+        });
+    }
+    all
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::{Band, FieldError, JobKind, JobSpec, band};
+use super::{Band, JobKind, JobSpec, band};
+use crate::field_error::FieldError;
 use crate::id::Name;
 
 /// A kind of work, as a rule of a cell names it.

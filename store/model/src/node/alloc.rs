@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::promise::{node_alloc_forgo, node_alloc_fulfil, node_alloc_promise};
-use super::{NodeAlloc, NodeRow};
+use super::{CapacityEffect, CapacityShare, NodeAlloc, NodeRow};
 use crate::resource::{
     ResourceError, Resources, Shortfall, resources_add, resources_less, resources_sub, shortfall,
 };
-use crate::task::{CapacityEffect, CapacityShare};
 
 /// Why a commitment cannot be changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::topology::DOMAIN_CPUS_MAX;
+use super::topology::{DOMAIN_CPUS_MAX, device_kind_check};
 use super::{CARD_MILLIS, CARDS_MAX, CORE_SPEED, CORE_SPEEDS, Card, DOMAINS_MAX, NodeFacts, NumaDomain};
-use crate::job::{FieldError, FieldErrors};
+use crate::field_error::{FieldError, FieldErrors};
 
 /// Most attributes, and most labels, of a node.
 pub const NODE_ENTRIES_MAX: usize = 128;
@@ -45,7 +45,7 @@ pub fn node_facts_check(facts: &NodeFacts) -> Result<(), Vec<FieldError>> {
     let kinds = facts.capacity.device_millis.len();
     fields.require(kinds <= NODE_ENTRIES_MAX, "capacity.devices", format!("{kinds} kinds"), "at most 128");
     for kind in facts.capacity.device_millis.keys() {
-        fields.device_kind("capacity.devices", kind);
+        device_kind_check(&mut fields, "capacity.devices", kind);
     }
     cards_check(&mut fields, facts);
     domains_check(&mut fields, &facts.domains);
@@ -78,7 +78,7 @@ fn cards_check(fields: &mut FieldErrors, facts: &NodeFacts) {
     let mut ids = BTreeSet::new();
     for (at, card) in facts.cards.iter().enumerate() {
         let path = |field: &str| format!("cards[{at}].{field}");
-        fields.device_kind(&path("kind"), &card.kind);
+        device_kind_check(fields, &path("kind"), &card.kind);
         let place = places.insert((&card.kind, card.place));
         fields.require(place, &path("place"), card.place, "each place once within its kind");
         // A task gets several in one variable, separated by commas.

@@ -10,6 +10,7 @@ use crate::resource::Resources;
 
 mod alloc;
 mod card;
+mod effect;
 mod facts;
 mod identity;
 mod load;
@@ -29,6 +30,7 @@ pub use alloc::{
 pub use card::{
     CARD_MILLIS, CARDS_MAX, Card, CardNeed, CardSelector, card_dimension, card_of_dimension, cards_counted,
 };
+pub use effect::{CapacityEffect, CapacityShare};
 pub use facts::{NODE_ENTRIES_MAX, node_facts_check, node_labels_check};
 pub use identity::{
     AgentFace, AgentIdentity, AgentKey, AgentProcess, DurableId, IdentityError, NodeRefusal, RefusalCause,
@@ -39,13 +41,11 @@ pub use machine::{NodeClosed, NodeEvent, NodeFacts, NodeTransition, node_new, no
 pub(crate) use package::task_packages_check;
 pub use package::{NODE_PACKAGES_MAX, node_packages_kept, package_attribute, package_attributes};
 pub use port::port_space;
-pub use pressure::{PRESSURE_PREFIX, Pressure, pressure_of, tolerations_in_force};
-pub use promise::{
-    LEAVE_MARGIN_MS, holds_ready, leave_due_ms, node_alloc_forgo, node_alloc_fulfil, node_alloc_promise,
-    node_alloc_sum,
-};
+pub use pressure::{PRESSURE_PREFIX, Pressure, pressure_of};
+pub use promise::{node_alloc_forgo, node_alloc_fulfil, node_alloc_promise};
 pub use session::NodeSession;
 pub use taint::{TAINTS_MAX, Taint, TaintEffect, TaintMatch, node_taints_check, taints_changed};
+pub(crate) use topology::device_kind_check;
 pub use topology::{
     CORE_SPEED, CORE_SPEED_REFERENCE, CORE_SPEEDS, DOMAINS_MAX, NumaDomain, TOPOLOGY_KINDS, Within,
     confinement, core_speed, cores_whole, domains_counted,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::job::FieldErrors;
+use crate::field_error::FieldErrors;
 
 /// Most packages of a node that its row records.
 pub const NODE_PACKAGES_MAX: usize = 512;

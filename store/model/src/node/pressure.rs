@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 
 use super::{Taint, TaintEffect};
-use crate::job::{Band, Toleration, TolerationOperator};
 
 /// The prefix of taints that agents set, not operators.
 pub const PRESSURE_PREFIX: &str = "pressure/";
@@ -35,7 +34,7 @@ impl Pressure {
     }
 
     /// The key of its taints.
-    fn key(self) -> String {
+    pub fn key(self) -> String {
         format!("{PRESSURE_PREFIX}{}", self.name())
     }
 
@@ -73,27 +72,9 @@ pub fn pressure_of(taints: &[Taint]) -> BTreeSet<Pressure> {
     taints.iter().filter_map(kind).collect()
 }
 
-/// The tolerations of a job's tasks at their placement: those of its owner, and a node short of memory for the
-/// production and monitoring bands. Those bands may use the memory that they requested. The lower bands would be
-/// evicted for them, so they stay away.
-pub fn tolerations_in_force(tolerations: &[Toleration], band: Band) -> Vec<Toleration> {
-    let mut all = tolerations.to_vec();
-    if band >= Band::Production {
-        all.push(Toleration {
-            key: Pressure::Memory.key(),
-            operator: TolerationOperator::Exists,
-            value: String::new(),
-            effect: Some(TaintEffect::NoSchedule),
-            evict_after_ms: None,
-        });
-    }
-    all
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::taint_tolerated;
 
     fn keys(taints: &[Taint]) -> Vec<String> {
         taints.iter().map(ToString::to_string).collect()
@@ -115,22 +96,5 @@ mod tests {
         assert_eq!(both[1].added_ms, 5, "it lasts since then");
         assert_eq!(pressure_of(&both), [Pressure::Memory, Pressure::Disk].into());
         assert_eq!(keys(&pressure_applied(&both, &BTreeSet::new(), 10)), ["dedicated=db:no_schedule"]);
-    }
-
-    #[test]
-    fn memory_is_kept_for_the_upper_bands_and_other_resources_are_not() {
-        let all: BTreeSet<Pressure> = Pressure::NAMES.iter().map(|&(_, kind)| kind).collect();
-        let taints = pressure_applied(&[], &all, 0);
-        let kept_away = |band: Band| -> Vec<String> {
-            let tolerations = tolerations_in_force(&[], band);
-            let met = taints.iter().filter(|taint| !taint_tolerated(&tolerations, taint));
-            met.map(ToString::to_string).collect()
-        };
-        let upper =
-            ["pressure/disk:no_schedule", "pressure/memory:prefer_no_schedule", "pressure/pids:no_schedule"];
-        assert_eq!(kept_away(Band::Production), upper);
-        assert_eq!(kept_away(Band::Monitoring), upper);
-        assert_eq!(kept_away(Band::Batch).len(), 4);
-        assert_eq!(kept_away(Band::BestEffort).len(), 4);
     }
 }

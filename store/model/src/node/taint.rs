@@ -5,7 +5,7 @@ use std::fmt;
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use crate::job::{FieldError, FieldErrors};
+use crate::field_error::{FieldError, FieldErrors};
 
 /// Most taints of a node.
 pub const TAINTS_MAX: usize = 32;

@@ -11,6 +11,7 @@ use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
 use super::card::card_dimension;
+use crate::field_error::FieldErrors;
 use crate::resource::Resources;
 
 /// Most domains of a node.
@@ -19,6 +20,14 @@ pub const DOMAINS_MAX: usize = 64;
 pub const DOMAIN_CPUS_MAX: usize = 1024;
 /// Kinds of dimensions that belong to the topology: no device may have these names.
 pub const TOPOLOGY_KINDS: [&str; 4] = ["numa", "numa.memory", "socket", "socket.memory"];
+
+/// Checks a kind of device: a key without a slash, since the place of a single card follows one.
+pub(crate) fn device_kind_check(fields: &mut FieldErrors, path: &str, kind: &str) {
+    fields.key(path, kind);
+    let fine = !kind.contains('/') && !TOPOLOGY_KINDS.contains(&kind);
+    let accepted = "a kind such as gpu, without '/', and none of numa, numa.memory, socket, socket.memory";
+    fields.require(fine, path, format!("{kind:?}"), accepted);
+}
 
 /// The attribute with the speed of a core of the node, in thousandths of the reference core's. Without it, the core
 /// counts as the reference.

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
+use crate::field_error::FieldError;
 use crate::id::Name;
-use crate::job::FieldError;
 
 /// All of a cell, in thousandths.
 pub const SHARE_WHOLE: u32 = 1000;

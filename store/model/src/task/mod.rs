@@ -2,13 +2,15 @@
 
 mod gang;
 pub mod machine;
+mod on_node;
 mod row;
 
 pub use gang::{GangRow, GangState};
 pub use machine::{
-    Attempt, CapacityEffect, CapacityShare, Effects, EndpointEffect, OwnerEffect, Placement, TaskEnd,
-    TaskEvent, TaskRules, Transition, TransitionRefused, task_transition,
+    Attempt, Effects, EndpointEffect, OwnerEffect, Placement, TaskEvent, TaskRules, Transition,
+    TransitionRefused, task_transition,
 };
+pub use on_node::{LEAVE_MARGIN_MS, holds_ready, leave_due_ms, node_alloc_sum};
 pub use row::{
     Charge, ChargeOwner, EndReason, Endpoint, EndpointPort, Evicted, Exit, Health, PortAssignment,
     StopReason, TaskRow, TaskState, Verdict,

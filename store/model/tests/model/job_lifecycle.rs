@@ -1,11 +1,11 @@
 //! The lifecycle of a job, and when a waiting job may start.
 
 use borough_model::id::{JobId, Name, RequestId};
+use borough_model::job::TaskEnd;
 use borough_model::job::{
     After, AfterCondition, AfterDecision, JobEvent, JobKind, JobOutcome, JobRefused, JobRow, JobSpec,
     JobState, JobTransition, after_decide, job_new, job_transition,
 };
-use borough_model::task::TaskEnd;
 use proptest::prelude::*;
 
 use crate::sample::{NOW, name, spec};

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use borough_model::id::{GangId, Incarnation, JobId, NodeId, TaskId};
 use borough_model::job::JobKind;
 use borough_model::node::{
-    NodeAlloc, NodeRow, NodeState, node_alloc_apply, node_alloc_check, node_alloc_sum,
+    CapacityEffect, NodeAlloc, NodeRow, NodeState, node_alloc_apply, node_alloc_check,
 };
 use borough_model::resource::Resources;
 use borough_model::task::machine::task_row_check;
 use borough_model::task::{
-    Attempt, CapacityEffect, ChargeOwner, Effects, EndReason, EndpointEffect, Evicted, Health, OwnerEffect,
-    Placement, PortAssignment, StopReason, TaskEvent, TaskRow, TaskState, Transition, task_transition,
+    Attempt, ChargeOwner, Effects, EndReason, EndpointEffect, Evicted, Health, OwnerEffect, Placement,
+    PortAssignment, StopReason, TaskEvent, TaskRow, TaskState, Transition, node_alloc_sum, task_transition,
 };
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use borough_model::job::JobKind;
+use borough_model::node::CapacityEffect;
 use borough_model::task::machine::task_row_check;
 use borough_model::task::{
-    CapacityEffect, Effects, EndReason, EndpointEffect, Evicted, Health, OwnerEffect, StopReason, TaskEvent,
-    TaskRow, TaskState, Transition, TransitionRefused, task_transition,
+    Effects, EndReason, EndpointEffect, Evicted, Health, OwnerEffect, StopReason, TaskEvent, TaskRow,
+    TaskState, Transition, TransitionRefused, task_transition,
 };
 use borough_model::{JobId, TaskId};
 use expect_test::expect_file;

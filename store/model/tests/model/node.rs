@@ -1,16 +1,19 @@
 //! Commitments of nodes, assigned ports, the lifecycle of a node, and the order of deltas.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use borough_model::id::{Incarnation, JobId, NodeId, TaskId};
+use borough_model::job::{Band, taint_tolerated, tolerations_in_force};
 use borough_model::node::{
     NodeAlloc, NodeAllocBroken, NodeAllocError, NodeClosed, NodeEvent, NodeFacts, NodeRow, NodeState,
-    holds_ready, node_alloc_add, node_alloc_check, node_alloc_cooled, node_alloc_forgo, node_alloc_fulfil,
-    node_alloc_promise, node_alloc_release, node_alloc_retake, node_alloc_sum, node_facts_check, node_free,
+    Pressure, node_alloc_add, node_alloc_check, node_alloc_cooled, node_alloc_forgo, node_alloc_fulfil,
+    node_alloc_promise, node_alloc_release, node_alloc_retake, node_facts_check, node_free,
     node_labels_check, node_new, node_open, node_transition,
 };
 use borough_model::resource::Resources;
-use borough_model::task::{Evicted, Placement, TaskEvent, TaskRow, task_transition};
+use borough_model::task::{
+    Evicted, Placement, TaskEvent, TaskRow, holds_ready, node_alloc_sum, task_transition,
+};
 
 use crate::sample::{NOW, name, placement, row_from};
 
@@ -226,4 +229,21 @@ fn the_facts_of_a_node_are_bounded() {
     assert_eq!(node_labels_check(&many(128)), Ok(()));
     assert_eq!(node_labels_check(&many(129)).unwrap_err()[0].path, "labels");
     assert!(node_labels_check(&attribute("a", "\n")).is_err());
+}
+
+#[test]
+fn memory_is_kept_for_the_upper_bands_and_other_resources_are_not() {
+    let all: BTreeSet<Pressure> = Pressure::NAMES.iter().map(|&(_, kind)| kind).collect();
+    let taints = node_transition(&ready(), &NodeEvent::PressureSet(all), NOW).row.taints;
+    let kept_away = |band: Band| -> Vec<String> {
+        let tolerations = tolerations_in_force(&[], band);
+        let met = taints.iter().filter(|taint| !taint_tolerated(&tolerations, taint));
+        met.map(ToString::to_string).collect()
+    };
+    let upper =
+        ["pressure/disk:no_schedule", "pressure/memory:prefer_no_schedule", "pressure/pids:no_schedule"];
+    assert_eq!(kept_away(Band::Production), upper);
+    assert_eq!(kept_away(Band::Monitoring), upper);
+    assert_eq!(kept_away(Band::Batch).len(), 4);
+    assert_eq!(kept_away(Band::BestEffort).len(), 4);
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::super::FieldErrors;
 use super::super::defaults::PRIORITY_MAX;
 use super::reader::{FieldReader, FileItem};
 use super::tree::TreeValue;
+use crate::field_error::FieldErrors;
 use crate::id::Name;
 use crate::node::Within;
 use crate::resource::bytes_parse;

@@ -26,7 +26,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{FieldError, FieldErrors, JobKind, JobSpec, Note, SpecChange, TaskSpec};
+use super::{JobKind, JobSpec, Note, SpecChange, TaskSpec};
+use crate::field_error::{FieldError, FieldErrors};
 use crate::id::Name;
 
 /// What the definition says of one field.

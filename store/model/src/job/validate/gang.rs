@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::field::FieldErrors;
+use super::COUNT_MAX;
 use super::task::override_check;
-use super::{COUNT_MAX, FieldError};
+use crate::field_error::{FieldError, FieldErrors};
 use crate::job::{GangTopology, JobSpec};
 
 /// Most roles of a job.

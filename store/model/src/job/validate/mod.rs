@@ -2,7 +2,6 @@
 //! at once: nobody should mend a job file one error at a time.
 
 mod contradiction;
-mod field;
 mod gang;
 mod placement;
 mod task;
@@ -12,10 +11,10 @@ use std::fmt;
 use super::file::FileMessage as _;
 use super::file::kind::{FieldKind, Priority};
 use super::{JobSpec, RestartMode};
+use crate::field_error::{FieldError, FieldErrors};
 use crate::id::Name;
 use crate::queue::LEVELS_MAX;
 use crate::resource::resources_multiply;
-pub(crate) use field::FieldErrors;
 pub use gang::{ROLES_MAX, TOGETHER_DOMAINS_MAX, count_check};
 pub(super) use gang::{count_of_spec_check, gang_check};
 pub(super) use placement::{
@@ -32,26 +31,12 @@ pub(super) use task::{
 pub const COUNT_MAX: u32 = 100_000;
 /// Most bytes of a spec as it is stored: it fits into one value of the store (100 kB) with room for what is added.
 pub const SPEC_BYTES_MAX: usize = 90_000;
-/// Most milliseconds of any delay, pause or grace: an hour.
-pub const DELAY_MS_MAX: u64 = 3_600_000;
 /// Most jobs a job waits for.
 pub const AFTER_MAX: usize = 32;
 /// Most bytes of a scoring profile with its weights.
 pub const PROFILE_BYTES_MAX: usize = 200;
 /// Most labels.
 pub const LABELS_MAX: usize = 64;
-
-/// A field that cannot be admitted.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{path}: {value}; accepted: {accepted}")]
-pub struct FieldError {
-    /// Where: `task.ports[1].name`.
-    pub path: String,
-    /// What it has, cut where it is long.
-    pub value: String,
-    /// What would be accepted.
-    pub accepted: String,
-}
 
 /// Something that is accepted but may surprise.
 #[derive(Clone, Debug, PartialEq, Eq)]

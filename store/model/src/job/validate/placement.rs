@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::AFTER_MAX;
 use super::contradiction::contradiction;
-use super::field::FieldErrors;
+use crate::field_error::FieldErrors;
 use crate::job::{Affinity, Constraint, ConstraintOperator, JobSpec, TolerationOperator};
 use crate::node::TaintEffect;
 

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::field::FieldErrors;
+use crate::field_error::FieldErrors;
 use crate::id::Name;
 use crate::job::{JobSpec, PortSpec, Probe, TaskOverride, TaskSpec};
+use crate::node::device_kind_check;
 use crate::node::{CORE_SPEED_REFERENCE, task_packages_check};
 use crate::resource::{Resources, cpu_display};
 
@@ -101,7 +102,7 @@ fn resources_check(fields: &mut FieldErrors, path: &str, resources: &Resources) 
     fields.require(memory >= MEMORY_BYTES_MIN, &format!("{path}.memory"), memory, "at least 1MiB");
     for (kind, &millis) in &resources.device_millis {
         let path = format!("{path}.devices[{kind:?}]");
-        fields.device_kind(&path, kind);
+        device_kind_check(fields, &path, kind);
         let whole_or_share = millis > 0 && (millis <= 1000 || millis % 1000 == 0);
         let accepted = "whole devices, or a share of one such as 0.5";
         fields.require(whole_or_share, &path, crate::resource::device_display(millis), accepted);

@@ -1,7 +1,9 @@
 //! The events of a task, the effects of a transition besides the row, and the reasons for refusals.
 
 use crate::id::{GangId, Incarnation, NodeId};
+use crate::job::TaskEnd;
 use crate::job::{JobKind, JobSpec, RestartSpec};
+use crate::node::CapacityEffect;
 use crate::resource::Resources;
 use crate::task::{Evicted, Exit, Health, PortAssignment, StopReason, TaskState, Verdict};
 
@@ -167,57 +169,6 @@ impl TaskEvent {
     }
 }
 
-/// What an attempt takes of a node, or releases.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CapacityShare {
-    pub node: NodeId,
-    pub resources: Resources,
-    pub ports: Vec<u16>,
-}
-
-/// The effect on the node's commitment.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub enum CapacityEffect {
-    #[default]
-    Keep,
-    /// The attempt takes this of the node: see [`crate::node::NodeAlloc`].
-    Take(CapacityShare),
-    /// The attempt releases its share.
-    Release {
-        share: CapacityShare,
-        /// Wall time (milliseconds since 1970) until which its ports cool down; absent: they were never used.
-        ports_cool_until_ms: Option<i64>,
-    },
-    /// The share is promised to the attempt; its ports are assigned.
-    Promise(CapacityShare),
-    /// The promised share is taken. The node refuses this while victims still use it: the hold is not confirmed then.
-    Fulfil(CapacityShare),
-    /// The promised share is no longer wanted; its ports were never used.
-    Forgo(CapacityShare),
-}
-
-impl CapacityEffect {
-    /// The share that it concerns, if any.
-    pub fn share(&self) -> Option<&CapacityShare> {
-        match self {
-            Self::Keep => None,
-            Self::Take(share)
-            | Self::Release { share, .. }
-            | Self::Promise(share)
-            | Self::Fulfil(share)
-            | Self::Forgo(share) => Some(share),
-        }
-    }
-
-    /// Returns true if the attempt is no longer part of the node's commitment afterwards.
-    pub fn is_leaving(&self) -> bool {
-        match self {
-            Self::Release { .. } | Self::Forgo(_) => true,
-            Self::Keep | Self::Take(_) | Self::Promise(_) | Self::Fulfil(_) => false,
-        }
-    }
-}
-
 /// The effect on the task's endpoint key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum EndpointEffect {
@@ -243,16 +194,6 @@ pub enum OwnerEffect {
     ToJob,
     /// From its owner to nobody: release it to the quota.
     Release,
-}
-
-/// How a task ended for good.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum TaskEnd {
-    Succeeded,
-    /// It failed, and is not tried again.
-    Failed,
-    /// Its job was stopped or shrank.
-    Stopped,
 }
 
 impl Verdict {

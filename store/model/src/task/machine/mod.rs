@@ -29,8 +29,7 @@ mod step;
 
 pub use check::{TaskInvariantBroken, task_row_check};
 pub use event::{
-    Attempt, CapacityEffect, CapacityShare, Effects, EndpointEffect, OwnerEffect, Placement, TaskEnd,
-    TaskEvent, TaskRules, TransitionRefused,
+    Attempt, Effects, EndpointEffect, OwnerEffect, Placement, TaskEvent, TaskRules, TransitionRefused,
 };
 pub use gang::{
     GangEvent, GangRefused, GangTransition, HoldStatus, gang_gathering, gang_transition, hold_status,

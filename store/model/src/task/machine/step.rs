@@ -1,10 +1,9 @@
 //! A transition under construction: the new row, and its effects.
 
-use super::event::{
-    CapacityEffect, CapacityShare, Effects, EndpointEffect, OwnerEffect, Placement, TransitionRefused,
-};
+use super::event::{Effects, EndpointEffect, OwnerEffect, Placement, TransitionRefused};
 use super::restart::{RestartDecision, restart_decide};
 use super::{EXIT_MESSAGE_BYTES_MAX, PORT_COOL_DOWN_MS, TaskRules, Transition};
+use crate::node::{CapacityEffect, CapacityShare};
 use crate::task::{Charge, ChargeOwner, EndReason, Exit, Health, TaskRow, TaskState, Verdict};
 
 /// The result of every handler.

@@ -1,18 +1,30 @@
-//! Collecting what is wrong with single fields.
+//! Which fields of a spec or of a report cannot be accepted, each with its value and what would be accepted.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use super::{DELAY_MS_MAX, FieldError};
-use crate::node::TOPOLOGY_KINDS;
-
+/// Most milliseconds of any delay, pause or grace: an hour.
+pub(crate) const DELAY_MS_MAX: u64 = 3_600_000;
+/// Characters of a refused value that an error repeats.
 const VALUE_CHARACTERS_MAX: usize = 80;
 const KEY_BYTES_MAX: usize = 128;
 const LINE_BYTES_MAX: usize = 256;
 /// Errors that an answer lists; it counts the others, because an answer has a limited size.
 const ERRORS_MAX: usize = 50;
 
-/// What is wrong so far.
+/// A field that cannot be admitted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {value}; accepted: {accepted}")]
+pub struct FieldError {
+    /// Where: `task.ports[1].name`.
+    pub path: String,
+    /// What it has, cut where it is long.
+    pub value: String,
+    /// What would be accepted.
+    pub accepted: String,
+}
+
+/// The refused fields so far.
 #[derive(Default)]
 pub(crate) struct FieldErrors {
     errors: Vec<FieldError>,
@@ -53,13 +65,13 @@ impl FieldErrors {
     }
 
     /// A delay between `least` and an hour.
-    pub(super) fn delay(&mut self, path: &str, delay_ms: u64, least: u64) {
+    pub(crate) fn delay(&mut self, path: &str, delay_ms: u64, least: u64) {
         let accepted = format!("{least} to {DELAY_MS_MAX} milliseconds");
         self.require((least..=DELAY_MS_MAX).contains(&delay_ms), path, delay_ms, accepted);
     }
 
     /// A text that is passed to a program: no NUL.
-    pub(super) fn argument(&mut self, path: &str, text: &str) {
+    pub(crate) fn argument(&mut self, path: &str, text: &str) {
         self.require(!text.contains('\0'), path, format!("{text:?}"), "a text without NUL characters");
     }
 
@@ -70,15 +82,6 @@ impl FieldErrors {
         let begins = key.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
         let fine = begins && key.len() <= KEY_BYTES_MAX && key.bytes().all(inner);
         self.require(fine, path, format!("{key:?}"), accepted);
-    }
-
-    /// A kind of device: a key without a slash, behind which a single card's place stands.
-    pub(crate) fn device_kind(&mut self, path: &str, kind: &str) {
-        self.key(path, kind);
-        let fine = !kind.contains('/') && !TOPOLOGY_KINDS.contains(&kind);
-        let accepted =
-            "a kind such as gpu, without '/', and none of numa, numa.memory, socket, socket.memory";
-        self.require(fine, path, format!("{kind:?}"), accepted);
     }
 
     /// The value of a label: a short text on one line.
@@ -109,7 +112,7 @@ impl FieldErrors {
     }
 
     /// The name of an environment variable.
-    pub(super) fn variable(&mut self, path: &str, name: &str) {
+    pub(crate) fn variable(&mut self, path: &str, name: &str) {
         let accepted = "letters, digits and '_', not starting with a digit, nor with BOROUGH_ or PORT_";
         let begins = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
         let inner = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
