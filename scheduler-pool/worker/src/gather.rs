@@ -11,12 +11,12 @@ use borough_kv::{Database, Idempotency, Retryable as _, Transaction};
 use borough_model::task::{GangRow, TaskEvent};
 use borough_model::{GangId, JobId};
 use borough_scheduler_core::PlannedPlacement;
-use borough_store::gang::{GangHold, gang_begin, gang_commit, gang_give_up, gang_hold, gang_holds_settle};
+use borough_store::gang::{gang_begin, gang_commit, gang_give_up};
 use borough_store::journal::{Change, ChangeSet};
 use borough_store::keys::{self, ConstraintKey};
 use borough_store::lease::{HeldLease, lease_check};
 use borough_store::request::request_id_random;
-use borough_store::task::ConstraintToken;
+use borough_store::task::{ConstraintToken, GangHold, gang_hold, gang_holds_settle};
 use borough_store::{CellSpace, StoreError, StoreResult, error_chain};
 
 use crate::shard::ShardHeld;

@@ -3,8 +3,9 @@
 
 use borough_model::GangId;
 use borough_model::task::{GangRow, GangState, TaskRow, TaskState};
-use borough_store::gang::{gang_expire, gang_holds_settle};
+use borough_store::gang::gang_expire;
 use borough_store::mirror::MirrorState;
+use borough_store::task::gang_holds_settle;
 use borough_store::{StoreError, StoreResult};
 
 use crate::act::ActionExecutor;

@@ -2,10 +2,11 @@
 
 use borough_kv::database::kv_error_in;
 use borough_kv::{KvError, Retryable};
-use borough_model::RequestId;
+use borough_model::node::NodeAllocError;
+use borough_model::{NodeId, RequestId, TaskId};
 
-use crate::journal::Cursor;
-use crate::keys::KeyKind;
+use crate::key_kind::KeyKind;
+use crate::row::Cursor;
 
 /// An error of the layer. Everything except [`StoreError::Kv`] ends a run without another try.
 #[derive(Debug, thiserror::Error)]
@@ -98,7 +99,7 @@ pub enum StoreError {
     NeedsUpdate { job: borough_model::JobId, changes: Vec<borough_model::job::FieldChange> },
     /// A placement batch contradicts itself. A defect of the planner: drop the batch and plan again.
     #[error("the placement batch contradicts itself")]
-    Placement(#[from] crate::placement::PlacementError),
+    Placement(#[from] PlacementError),
     /// The gang does not allow it: each cause says what to do.
     #[error("the gang refuses")]
     Gang(#[from] borough_model::task::machine::GangRefused),
@@ -110,10 +111,10 @@ pub enum StoreError {
     /// examined.
     #[error("the books of node {node} are wrong")]
     NodeBooks {
-        node: borough_model::NodeId,
+        node: NodeId,
         /// The sum that fails.
         #[source]
-        source: borough_model::node::NodeAllocError,
+        source: NodeAllocError,
     },
 }
 
@@ -132,6 +133,31 @@ impl StoreError {
 impl Retryable for StoreError {
     fn kv_error(&self) -> Option<&KvError> {
         kv_error_in(self)
+    }
+}
+
+/// Why a placement batch contradicts itself: a defect of the planner, not a conflict.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlacementError {
+    /// A task is placed on a node that the batch does not contain.
+    #[error("task {task} is placed on a node that the batch does not have")]
+    NodeUnknown { task: TaskId },
+    /// A task does not fit the values in the batch itself.
+    #[error("task {task} cannot be charged to node {node}")]
+    Unfit {
+        task: TaskId,
+        node: NodeId,
+        #[source]
+        source: NodeAllocError,
+    },
+}
+
+impl PlacementError {
+    /// The task that contradicts the batch.
+    pub fn task(&self) -> TaskId {
+        match self {
+            Self::NodeUnknown { task } | Self::Unfit { task, .. } => *task,
+        }
     }
 }
 

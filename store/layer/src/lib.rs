@@ -6,14 +6,20 @@
 //! outside the closure, so that every try is the same transaction.
 //!
 //! Nothing outside this crate builds a key.
+//!
+//! Modules import downwards only. At the bottom are the stored rows, the kinds of keys, the errors and the keys, over
+//! them the gate and the journal, then the nouns. A step that spans nouns belongs to the highest of them: a placement,
+//! for example, or the holds of a gang's tasks. Checks, transfers and mirrors see everything.
 
 pub mod cell;
 pub mod check;
 pub mod error;
 pub mod federation;
 pub mod gang;
+mod gate;
 pub mod job;
 pub mod journal;
+mod key_kind;
 pub mod keys;
 pub mod lease;
 pub mod mirror;
@@ -22,6 +28,7 @@ pub mod node;
 pub mod placement;
 pub mod quota;
 pub mod request;
+mod row;
 pub mod scratch;
 pub mod task;
 pub mod transfer;
@@ -30,5 +37,7 @@ pub mod transfer;
 mod testing;
 
 pub use error::{StoreError, StoreResult, error_chain};
-pub use journal::{Change, ChangeSet, Cursor};
-pub use keys::{CellSpace, Key, KeyKind, Prefix};
+pub use journal::{Change, ChangeSet};
+pub use key_kind::KeyKind;
+pub use keys::{CellSpace, Key, Prefix};
+pub use row::Cursor;

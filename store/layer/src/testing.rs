@@ -8,11 +8,12 @@ use borough_kv::{Database, EmbeddedEngine, FaultEngine, FaultPlan, Idempotency, 
 use borough_model::job::{JobKind, JobSpec, LogSpec, RestartMode, RestartSpec};
 use borough_model::{Name, RequestId, Resources};
 
-use crate::cell::{CellMeta, cell_create};
+use crate::cell::cell_create;
 use crate::error::{StoreError, StoreResult};
 use crate::journal::{Change, ChangeSet};
 use crate::keys::CellSpace;
 use crate::node::{NodeWriter, SessionFence, node_live_renew, node_writer};
+use crate::row::CellMeta;
 
 /// A store with one open cell, and its clock.
 pub(crate) struct TestCell {

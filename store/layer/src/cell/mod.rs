@@ -4,19 +4,16 @@
 //! or restoring a cell voids what is in flight. `store_epoch` numbers the epoch of the store: a restore, an import or a
 //! move begins a new one, and with it a new journal.
 
-mod gate;
-mod row;
 mod step;
 #[cfg(test)]
 mod tests;
 mod time;
 
-pub(crate) use gate::gate_check_open;
-pub use gate::{GateOpen, GateRead};
-pub use row::{CellGate, CellMeta, CellState, JOURNAL_BYTES_MAX};
 pub(crate) use step::cell_scheduler_rules;
 pub use step::{
-    Created, cell_create, cell_epoch_begin, cell_gate_at, cell_gate_read, cell_gate_set, cell_list,
-    cell_meta_change, cell_meta_read,
+    Created, cell_create, cell_epoch_begin, cell_gate_set, cell_list, cell_meta_change, cell_meta_read,
 };
-pub use time::{CellClock, CellTime, OBSERVE_EVERY, StoreOpened};
+pub use time::{CellClock, OBSERVE_EVERY, StoreOpened};
+
+pub use crate::gate::{GateOpen, GateRead, cell_gate_at, cell_gate_read};
+pub use crate::row::{CellGate, CellMeta, CellState, CellTime, JOURNAL_BYTES_MAX};

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use borough_kv::{RangeRequest, Transaction};
 use borough_model::{Delta, Name};
 
-use super::{CellGate, CellMeta, CellState, GateRead};
+use super::{CellGate, CellMeta, CellState, cell_gate_read};
 use crate::error::{StoreError, StoreResult};
-use crate::journal::{ChangeSet, gate_read};
+use crate::journal::ChangeSet;
 use crate::keys::{
     self, CellGateKey, CellMetaKey, CellSpace, JournalFloorKey, JournalHeadKey, JournalKey, Prefix,
 };
@@ -57,17 +57,6 @@ pub async fn cell_list(tx: &Transaction) -> StoreResult<Vec<Name>> {
     }
 }
 
-/// The cell's gate, with a read conflict. Fails for a cell that is not in this store.
-pub async fn cell_gate_read(tx: &Transaction, space: &CellSpace) -> StoreResult<CellGate> {
-    gate_read(tx, space).await
-}
-
-/// The cell's gate, with a read conflict and the read version.
-pub async fn cell_gate_at(tx: &Transaction, space: &CellSpace) -> StoreResult<GateRead> {
-    let row = gate_read(tx, space).await?;
-    GateRead::of(tx, space, row).await
-}
-
 /// The cell's settings, with a read conflict.
 pub async fn cell_meta_read(tx: &Transaction, space: &CellSpace) -> StoreResult<CellMeta> {
     let meta = keys::read(tx, space, &CellMetaKey {}).await?;
@@ -110,7 +99,7 @@ pub async fn cell_gate_set(
     state: CellState,
     at_ms: i64,
 ) -> StoreResult<CellGate> {
-    let mut gate = gate_read(tx, space).await?;
+    let mut gate = cell_gate_read(tx, space).await?;
     if gate.state != state {
         gate.state = state;
         gate_write(tx, space, &mut gate, at_ms)?;
@@ -128,7 +117,7 @@ pub async fn cell_epoch_begin(
     expected: u64,
     at_ms: i64,
 ) -> StoreResult<CellGate> {
-    let mut gate = gate_read(tx, space).await?;
+    let mut gate = cell_gate_read(tx, space).await?;
     if gate.store_epoch != expected {
         return Ok(gate);
     }

@@ -4,8 +4,9 @@ use borough_model::{Delta, JobId};
 
 use super::*;
 use crate::error::StoreError;
-use crate::journal::{ChangeSet, Cursor, journal_head, journal_tail};
+use crate::journal::{ChangeSet, journal_head, journal_tail};
 use crate::keys::CellSpace;
+use crate::row::Cursor;
 use crate::testing::{TestCell, change, name};
 
 async fn gate_set(cell: &TestCell, state: CellState) -> CellGate {

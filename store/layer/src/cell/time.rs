@@ -14,11 +14,9 @@ use std::time::Duration;
 
 use borough_kv::env::Clock;
 use borough_kv::{Database, Idempotency, Transaction, Version};
-use minicbor::{Decode, Encode};
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 
-use super::{CellGate, CellMeta, CellState};
+use super::{CellGate, CellMeta, CellState, CellTime};
 use crate::error::{StoreError, StoreResult, error_chain};
 use crate::keys::{self, CellGateKey, CellMetaKey, CellSpace};
 
@@ -32,27 +30,6 @@ const RENEW_MS: i64 = 10_000;
 const CLOSED_MS_MAX: i64 = 86_400_000;
 /// A correction changes a duration by at most one part in so many: a tenth.
 const SLEW_PART: i64 = 10;
-
-/// The anchor of a cell's time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
-pub struct CellTime {
-    /// The epoch of the store whose versions it counts.
-    #[n(0)]
-    pub store_epoch: u64,
-    /// A version of the store in that epoch.
-    #[n(1)]
-    pub version: i64,
-    /// The cell's time at that version, in milliseconds since 1970.
-    #[n(2)]
-    pub at_ms: i64,
-}
-
-impl CellTime {
-    /// The cell's time at a version.
-    pub fn at(&self, version: Version) -> i64 {
-        self.at_ms.saturating_add(version.saturating_sub(self.version).max(0) / 1_000)
-    }
-}
 
 /// The time `elapsed_ms` after `before_ms`, if an observation shows `seen_ms`. The result is between nine and eleven
 /// tenths of `elapsed_ms` later.

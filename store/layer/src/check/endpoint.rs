@@ -4,7 +4,7 @@ use borough_model::task::{Health, TaskRow, TaskState};
 use borough_model::{Name, TaskId};
 
 use super::{CellRows, Violations, wrong};
-use crate::name::EndpointRow;
+use crate::row::EndpointRow;
 
 pub(super) fn check(found: &mut Violations, rows: &CellRows) {
     for (key, endpoint) in &rows.endpoints {

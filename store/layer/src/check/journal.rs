@@ -6,7 +6,7 @@ use borough_model::journal::DeltaKey;
 
 use super::last_delta::{endpoint_digest, row_digest};
 use super::{CellRows, Violations, wrong};
-use crate::journal::Cursor;
+use crate::row::Cursor;
 
 pub(super) fn check(found: &mut Violations, rows: &CellRows) {
     for (key, before, after) in &rows.journal_record.back {

@@ -1,5 +1,6 @@
 //! The journal's last record of each row, as a digest, so that the rows are not held twice.
 
+use crate::row::Cursor;
 use std::collections::BTreeMap;
 
 use borough_kv::Versionstamp;
@@ -7,8 +8,6 @@ use borough_model::journal::DeltaKey;
 use borough_model::{Delta, GangId, JobId, JournalEntry, Name, TaskId};
 use minicbor::Encode;
 use xxhash_rust::xxh3::xxh3_64;
-
-use crate::journal::Cursor;
 
 /// The last record of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,8 @@ use borough_model::resource::ResourceError;
 use borough_model::task::TaskRow;
 
 use super::{CellRows, Violations, wrong};
-use crate::quota::{QuotaUsed, job_remainder, quota_fold, task_charge};
+use crate::quota::{job_remainder, quota_fold, task_charge};
+use crate::row::QuotaUsed;
 
 type Line = (Name, Band);
 

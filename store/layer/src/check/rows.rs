@@ -9,13 +9,10 @@ use borough_model::task::{GangRow, TaskRow};
 use borough_model::{GangId, JobId, Name, NodeId, RequestId, TaskId};
 
 use super::{JournalRecord, Violation};
-use crate::cell::{CellGate, CellMeta};
-use crate::job::JobGate;
-use crate::journal::JournalFloor;
-use crate::lease::{LeaseBeat, LeaseRow};
-use crate::name::EndpointRow;
-use crate::quota::{QuotaRow, QuotaUsed};
-use crate::request::RequestRow;
+use crate::row::{
+    CellGate, CellMeta, EndpointRow, JobGate, JournalFloor, LeaseBeat, LeaseRow, QuotaRow, QuotaUsed,
+    RequestRow,
+};
 
 /// The rows of a cell: every kind except journal entries, tokens of constraints, and the expected use of nodes.
 #[derive(Clone, Debug, Default)]

@@ -2,11 +2,10 @@
 //!
 //! Cells do not need it to work. It is read when a name is resolved to a store, and cached.
 
-mod row;
 #[cfg(test)]
 mod tests;
 
-pub use row::{FederationCell, StoreGeneration};
+pub use crate::row::{FederationCell, StoreGeneration};
 
 use borough_kv::Transaction;
 use borough_model::Name;

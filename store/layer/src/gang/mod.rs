@@ -3,19 +3,17 @@
 //! A gang that fits one batch is placed whole by [`crate::placement`]. A larger one gathers:
 //!
 //! - [`gang_begin`] opens an epoch.
-//! - [`gang_hold`] takes members' capacity in as many transactions as needed.
+//! - [`gang_hold`](crate::task::gang_hold) takes members' capacity in as many transactions as needed.
 //! - [`gang_commit`] changes the gang's one key, which turns every hold of the epoch into a placement.
 //! - [`gang_wait`] closes a gang whose members preempt other tasks. The key changes after the victims have exited.
 //! - [`gang_expire`] and [`gang_give_up`] raise the epoch, which voids all holds at once.
-//! - [`gang_holds_settle`] then settles the holds in small transactions.
+//! - [`gang_holds_settle`](crate::task::gang_holds_settle) then settles the holds in small transactions.
 //!
 //! A hold charges capacity and starts nothing; the epoch in its row fences it.
 
-mod hold;
 mod step;
 #[cfg(test)]
 mod tests;
 
-pub use hold::{GangHold, gang_hold, gang_holds_settle};
 pub(crate) use step::gang_member_lost;
 pub use step::{gang_begin, gang_commit, gang_expire, gang_get, gang_give_up, gang_wait};

@@ -19,7 +19,7 @@ use crate::job::job_submit;
 use crate::journal::{Change, ChangeSet};
 use crate::keys::{self, TaskKey};
 use crate::node::{NodeRegistration, SessionFence, node_register, node_reported};
-use crate::task::task_list_by_job;
+use crate::task::{GangHold, gang_hold, gang_holds_settle, task_list_by_job};
 use crate::testing::{TestCell, change, name};
 
 const GANG: GangId = GangId(3);

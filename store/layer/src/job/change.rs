@@ -15,7 +15,7 @@ use super::read::{job_get, job_spec_in_force};
 use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
 use crate::keys::{self, ConstraintKey, JobGateKey, JobNameKey, JobRowKey, JobSpecKey};
-use crate::task::ConstraintToken;
+use crate::row::ConstraintToken;
 
 /// Applies an event to a row that was read with a conflict. Writes what has changed: the row, the delta, and the gate
 /// if placements in flight may be wrong now.

@@ -12,7 +12,8 @@ use super::change::job_event;
 use crate::error::StoreResult;
 use crate::journal::ChangeSet;
 use crate::keys::{self, Prefix, RangeOptions, TaskKey};
-use crate::quota::{QuotaUsed, charges_guard, job_charge, overflow, quota_charge, quota_give_back};
+use crate::quota::{charges_guard, job_charge, overflow, quota_charge, quota_give_back};
+use crate::row::QuotaUsed;
 
 /// Sets the count of a job whose row was read with a conflict.
 ///

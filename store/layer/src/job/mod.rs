@@ -14,7 +14,6 @@ mod count;
 mod end;
 mod priority;
 mod read;
-mod row;
 mod submit;
 #[cfg(test)]
 mod tests;
@@ -26,5 +25,6 @@ pub use priority::job_priority_set;
 pub use read::{
     JobPage, JobVersion, job_by_name, job_get, job_history, job_list, job_spec_get, job_spec_in_force,
 };
-pub use row::JobGate;
 pub use submit::{JobSubmitted, SubmitOutcome, job_submit};
+
+pub use crate::row::JobGate;

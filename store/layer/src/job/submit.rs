@@ -21,7 +21,7 @@ use crate::journal::ChangeSet;
 use crate::keys::{self, ConstraintKey, JobGateKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey};
 use crate::name::endpoints_left_withdraw;
 use crate::quota::{job_charge, overflow, quota_charge};
-use crate::task::ConstraintToken;
+use crate::row::ConstraintToken;
 
 /// The result of a submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]

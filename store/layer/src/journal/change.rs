@@ -6,9 +6,11 @@ use borough_kv::{Transaction, Versionstamp};
 use borough_model::{Delta, JournalEntry, RequestId};
 
 use super::{JournalPart, PART_BYTES_MAX};
-use crate::cell::{CellGate, CellState, GateOpen, gate_check_open};
 use crate::error::{StoreError, StoreResult};
-use crate::keys::{self, CellGateKey, CellSpace, JournalHeadKey, JournalKey, KeyKind};
+use crate::gate::{GateOpen, cell_gate_read, gate_check_open};
+use crate::key_kind::KeyKind;
+use crate::keys::{self, CellGateKey, CellSpace, JournalHeadKey, JournalKey};
+use crate::row::CellState;
 
 /// Who changes what, and when. Made outside the transaction's closure, so it is the same for every try.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +45,7 @@ impl ChangeSet {
     /// Begins a change of `space`: reads the cell's gate with a conflict. Fails if the cell has moved or its import is
     /// not complete.
     pub async fn begin(tx: &Transaction, space: &CellSpace, change: &Change) -> StoreResult<Self> {
-        let gate = gate_read(tx, space).await?;
+        let gate = cell_gate_read(tx, space).await?;
         if matches!(gate.state, CellState::Moved | CellState::Importing) {
             return Err(StoreError::CellClosed { cell: space.to_string(), state: gate.state.as_str() });
         }
@@ -139,12 +141,6 @@ impl DerefMut for OpenChanges<'_> {
     fn deref_mut(&mut self) -> &mut ChangeSet {
         self.0
     }
-}
-
-/// The cell's gate, with a read conflict.
-pub(crate) async fn gate_read(tx: &Transaction, space: &CellSpace) -> StoreResult<CellGate> {
-    let gate = keys::read(tx, space, &CellGateKey {}).await?;
-    gate.ok_or_else(|| StoreError::CellUnknown { cell: space.to_string() })
 }
 
 /// Cuts the entry's CBOR into parts of at most `bytes_max`.

@@ -14,6 +14,7 @@ use crate::keys::{
     CellSpace, EndpointKey, GangKey, JobNameKey, JobRowKey, JobSpecKey, Key, NodeAllocKey, NodeKey,
     NodeLoadKey, Prefix, TaskKey, chunk_read,
 };
+use crate::row::EndpointRow;
 
 /// Rows of a chunk by default.
 pub const CHUNK_ROWS: usize = 1_000;
@@ -55,7 +56,7 @@ pub async fn cell_list_chunked(
     };
     each_row::<JobSpecKey>(db, space, rows, &mut spec).await?;
     each_row::<TaskKey>(db, space, rows, |_, row| sink(row_of(Delta::Task { row }))).await?;
-    let mut endpoint = |_, row: crate::name::EndpointRow| {
+    let mut endpoint = |_, row: EndpointRow| {
         sink(row_of(Delta::Endpoint { endpoint: row.endpoint, revision: row.revision }));
     };
     each_row::<EndpointKey>(db, space, rows, &mut endpoint).await?;

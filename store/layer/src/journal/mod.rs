@@ -5,22 +5,19 @@
 //! liveness and lease heartbeats.
 
 mod change;
-mod cursor;
 mod list;
-mod row;
 mod shared;
 mod tail;
 #[cfg(test)]
 mod tests;
 mod trim;
 
-pub(crate) use change::gate_read;
 pub use change::{Change, ChangeSet, OpenChanges};
-pub use cursor::{Cursor, CursorParseError};
 pub use list::{CHUNK_ROWS, Listed, cell_list_chunked};
-pub use row::{JournalFloor, JournalPart, PART_BYTES_MAX};
 pub use shared::JournalShare;
 pub use tail::{Page, journal_head, journal_tail, journal_tail_shared, journal_watch};
 pub use trim::{
     journal_bytes, journal_cutoff, journal_cutoff_bytes, journal_floor, journal_trim, trim_cutoff,
 };
+
+pub use crate::row::{Cursor, CursorParseError, JournalFloor, JournalPart, PART_BYTES_MAX};

@@ -7,8 +7,9 @@ use borough_model::JournalEntry;
 
 use super::shared::{JournalShare, Stored};
 use super::{Cursor, JournalFloor, JournalPart};
-use crate::cell::GateRead;
 use crate::error::{StoreError, StoreResult};
+use crate::gate::GateRead;
+use crate::gate::cell_gate_read;
 use crate::keys::{
     self, CellGateKey, CellSpace, JournalFloorKey, JournalHeadKey, JournalKey, Key, Prefix, value_decode,
 };
@@ -92,7 +93,7 @@ async fn tail(
 
 /// The cursor of the last entry, or the start of the epoch if it has none. A listing begins from it.
 pub async fn journal_head(tx: &Transaction, space: &CellSpace) -> StoreResult<Cursor> {
-    let gate = super::gate_read(tx, space).await?;
+    let gate = cell_gate_read(tx, space).await?;
     let head = keys::read(tx, space, &JournalHeadKey {}).await?;
     let stamp = head.map_or(borough_kv::Versionstamp::ZERO, |head| head.0);
     Ok(Cursor { store_epoch: gate.store_epoch, stamp })

@@ -9,8 +9,9 @@ use borough_model::node::NodeAlloc;
 use borough_model::{Delta, JobId, NodeId};
 
 use super::*;
-use crate::cell::{cell_epoch_begin, cell_gate_read};
+use crate::cell::cell_epoch_begin;
 use crate::error::{StoreError, StoreResult};
+use crate::gate::cell_gate_read;
 use crate::keys::{self, NodeAllocKey};
 use crate::testing::{LATE, TestCell, change, seeds};
 

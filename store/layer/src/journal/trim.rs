@@ -5,6 +5,7 @@ use borough_kv::{Transaction, Version, Versionstamp};
 
 use super::{Cursor, JournalFloor};
 use crate::error::StoreResult;
+use crate::gate::cell_gate_read;
 use crate::keys::{self, CellSpace, JournalFloorKey, JournalKey, Key, Prefix};
 
 /// The first stamp to keep, `retention_ms` before the read version. Versions count microseconds. They jump at a
@@ -22,7 +23,7 @@ pub async fn journal_trim(
     cutoff: Versionstamp,
     at_ms: i64,
 ) -> StoreResult<Option<Cursor>> {
-    let store_epoch = super::gate_read(tx, space).await?.store_epoch;
+    let store_epoch = cell_gate_read(tx, space).await?.store_epoch;
     // With a conflict: a trim that commits late must not move the floor back below a later one.
     journal_floor(tx, space).await?;
     let begin = Prefix::<JournalKey>::of(&store_epoch).range(space).start;
@@ -52,7 +53,7 @@ pub async fn journal_cutoff(
     retention_ms: u64,
     now_ms: i64,
 ) -> StoreResult<Option<Versionstamp>> {
-    let gate = super::gate_read(tx, space).await?;
+    let gate = cell_gate_read(tx, space).await?;
     let floor = journal_floor(tx, space).await?.map(|floor| floor.trimmed_to);
     let after = floor.filter(|floor| floor.store_epoch == gate.store_epoch);
     let after = after.unwrap_or_else(|| Cursor::start(gate.store_epoch));
@@ -69,7 +70,7 @@ pub async fn journal_cutoff(
 /// Bytes of the kept entries, of this epoch of the store. Exact on the embedded engine, which visits all of them; a
 /// sample on FoundationDB.
 pub async fn journal_bytes(tx: &Transaction, space: &CellSpace) -> StoreResult<u64> {
-    let store_epoch = super::gate_read(tx, space).await?.store_epoch;
+    let store_epoch = cell_gate_read(tx, space).await?.store_epoch;
     let range = Prefix::<JournalKey>::of(&store_epoch).range(space);
     Ok(tx.estimated_range_size(&range.start..&range.end).await?)
 }
@@ -84,7 +85,7 @@ pub async fn journal_cutoff_bytes(
     if excess == 0 {
         return Ok(None);
     }
-    let store_epoch = super::gate_read(tx, space).await?.store_epoch;
+    let store_epoch = cell_gate_read(tx, space).await?.store_epoch;
     let range = Prefix::<JournalKey>::of(&store_epoch).range(space);
     let mut request = borough_kv::RangeRequest::between(range.start, range.end).snapshot();
     let (mut passed, mut first, mut kept) = (0_u64, None, None);

@@ -8,7 +8,6 @@ mod access;
 mod codec;
 mod field;
 mod key;
-mod kind;
 mod scan;
 mod space;
 pub mod table;
@@ -22,7 +21,8 @@ pub use access::{
 pub use codec::{Counter, StampValue, Value, value_decode, value_encode};
 pub use field::{KeyField, NoField};
 pub use key::{Key, Prefix, kind_range};
-pub use kind::KeyKind;
 pub use scan::{Scan, space_scan};
 pub use space::CellSpace;
 pub use table::*;
+
+pub use crate::key_kind::KeyKind;

@@ -8,16 +8,18 @@ use borough_model::{GangId, JobId, Name, NodeId, RequestId, Resources, TaskId};
 
 use super::key::keys;
 use super::{Counter, StampValue};
-use crate::cell::{CellGate, CellMeta};
-use crate::federation::{FederationCell, StoreGeneration};
-use crate::job::JobGate;
-use crate::journal::{JournalFloor, JournalPart};
-use crate::lease::{LeaseBeat, LeaseRow, WorkerStatus};
-use crate::name::EndpointRow;
-use crate::quota::{QuotaRow, QuotaUsed};
-use crate::request::RequestRow;
-use crate::task::ConstraintToken;
-use crate::transfer::ImportRow;
+use crate::row::{
+    CellGate, CellMeta, ConstraintToken, EndpointRow, FederationCell, ImportRow, JobGate, JournalFloor,
+    JournalPart, LeaseBeat, LeaseRow, QuotaRow, QuotaUsed, RequestRow, StoreGeneration, WorkerStatus,
+};
+
+impl ConstraintKey {
+    /// The token of all terms together. The admission of a job that keeps others away writes it. Every placement guards
+    /// on it, since a worker that has not seen the job cannot know its term.
+    pub fn of_all() -> Self {
+        Self { term: String::new(), domain: String::new() }
+    }
+}
 
 keys! {
     /// `meta`: settings of the cell.

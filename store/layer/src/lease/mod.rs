@@ -9,7 +9,6 @@
 //! conflicts alone; clocks only decide when to try.
 
 mod decide;
-mod row;
 mod scheduler;
 mod silence;
 mod step;
@@ -17,13 +16,14 @@ mod step;
 mod tests;
 
 pub use decide::{LeaseClaim, LeaseDecision, LeaseState, lease_claim_decide};
-pub use row::{LeaseBeat, LeaseRow};
 pub use scheduler::{
-    SCHEDULER_DEFAULT, SchedulerShard, WorkerStatus, scheduler_leases, scheduler_of_role, scheduler_role,
-    scheduler_shards, worker_status_write,
+    SCHEDULER_DEFAULT, SchedulerShard, scheduler_leases, scheduler_of_role, scheduler_role, scheduler_shards,
+    worker_status_write,
 };
 pub use silence::{LeaseObserver, Silence};
 pub use step::{
     HeldLease, LeaseAcquired, lease_acquire, lease_check, lease_guard, lease_list, lease_read, lease_release,
     lease_renew,
 };
+
+pub use crate::row::{LeaseBeat, LeaseRow, WorkerStatus};

@@ -75,7 +75,7 @@ impl LeaseObserver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lease::{LeaseBeat, LeaseRow};
+    use crate::row::{LeaseBeat, LeaseRow};
     use proptest::prelude::*;
 
     #[test]

@@ -9,8 +9,9 @@ use borough_kv::{Database, Idempotency, Watch};
 use super::MirrorState;
 use super::handle::{FollowerGuard, MirrorHandle, MirrorShared};
 use crate::error::{StoreError, StoreResult};
-use crate::journal::{CHUNK_ROWS, Cursor, Page, cell_list_chunked, journal_tail, journal_watch};
+use crate::journal::{CHUNK_ROWS, Page, cell_list_chunked, journal_tail, journal_watch};
 use crate::keys::CellSpace;
+use crate::row::Cursor;
 
 /// The settings of a mirror.
 #[derive(Clone, Debug)]

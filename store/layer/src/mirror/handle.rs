@@ -13,10 +13,10 @@ use tokio::task::AbortHandle;
 use super::MirrorState;
 use super::ring::Ring;
 use super::wait::Waiters;
-use crate::cell::CellGate;
 use crate::error::{StoreError, StoreResult};
-use crate::journal::{Cursor, Page};
+use crate::journal::Page;
 use crate::keys::CellSpace;
+use crate::row::{CellGate, Cursor};
 
 /// An event of a subscription.
 #[derive(Clone, Debug)]

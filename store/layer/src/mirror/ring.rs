@@ -1,11 +1,10 @@
 //! The last entries of the journal, so that an interrupted watch continues without a read of the store.
 
+use crate::row::Cursor;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use borough_model::JournalEntry;
-
-use crate::journal::Cursor;
 
 /// The entries after `from`, without a gap, up to the last applied one.
 #[derive(Debug)]

@@ -7,8 +7,8 @@ use borough_model::node::{NodeAlloc, NodeLoad, NodeRow};
 use borough_model::task::{Endpoint, GangRow, TaskRow};
 use borough_model::{Delta, GangId, JobId, JobRow, JobSpec, JournalEntry, Name, NodeId, TaskId};
 
-use crate::cell::CellGate;
-use crate::journal::{Cursor, Listed};
+use crate::journal::Listed;
+use crate::row::{CellGate, Cursor};
 use crate::task::is_on_node;
 
 /// An endpoint with the revision of the task's row that it follows from.

@@ -1,6 +1,7 @@
 //! Callers that wait for the mirror to reach a position. Each is woken once, when the position is reached. A gateway
 //! has thousands of them, and every page of the journal would wake them all.
 
+use crate::row::Cursor;
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,8 +9,6 @@ use std::task::{Context, Poll};
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
-
-use crate::journal::Cursor;
 
 #[derive(Debug, Default)]
 struct WaitInner {

@@ -14,11 +14,11 @@
 
 mod endpoint;
 mod list;
-mod row;
 
 pub use endpoint::{
     EndpointChange, endpoint_apply, endpoint_refresh, endpoint_withdraw_blind, endpoints_left_withdraw,
     name_revision_stamp,
 };
 pub use list::{EndpointPage, endpoint_get, endpoint_list, name_revision};
-pub use row::EndpointRow;
+
+pub use crate::row::EndpointRow;

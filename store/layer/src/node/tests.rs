@@ -13,8 +13,9 @@ use borough_model::{Delta, JobId, NodeId, Resources, TaskId};
 
 use super::*;
 use crate::error::StoreError;
-use crate::journal::{Cursor, journal_tail};
+use crate::journal::journal_tail;
 use crate::keys::{self, NodeAllocKey, NodeTaskKey};
+use crate::row::Cursor;
 use crate::testing::{LATE, TestCell, change, name, seeds};
 
 fn facts() -> NodeFacts {

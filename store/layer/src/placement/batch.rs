@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use borough_model::node::{NodeAlloc, NodeAllocError, node_alloc_add, node_alloc_apply, node_alloc_promise};
+use borough_model::node::{NodeAlloc, node_alloc_add, node_alloc_apply, node_alloc_promise};
 use borough_model::task::{Effects, EndpointEffect, GangRow, TaskRow};
 use borough_model::{JobId, Name, NodeId, RequestId, Resources, TaskId};
 
+use crate::error::PlacementError;
 use crate::keys::{ConstraintKey, JobNameKey, LeaseKey};
 
 /// The decisions of one worker at one read version. All values in it are as of that version.
@@ -84,31 +85,6 @@ impl Eviction {
     /// The node that it is evicted from.
     pub fn node(&self) -> Option<NodeId> {
         self.effects.capacity.share().map(|share| share.node).or(self.row.node)
-    }
-}
-
-/// Why a batch contradicts itself: a defect of the planner, not a conflict.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PlacementError {
-    /// A task is placed on a node that the batch does not contain.
-    #[error("task {task} is placed on a node that the batch does not have")]
-    NodeUnknown { task: TaskId },
-    /// A task does not fit the values in the batch itself.
-    #[error("task {task} cannot be charged to node {node}")]
-    Unfit {
-        task: TaskId,
-        node: NodeId,
-        #[source]
-        source: NodeAllocError,
-    },
-}
-
-impl PlacementError {
-    /// The task that contradicts the batch.
-    pub fn task(&self) -> TaskId {
-        match self {
-            Self::NodeUnknown { task } | Self::Unfit { task, .. } => *task,
-        }
     }
 }
 

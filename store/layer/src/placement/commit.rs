@@ -7,12 +7,12 @@ use borough_model::task::TaskRow;
 use borough_model::{Delta, Name};
 
 use super::PlacementBatch;
-use crate::cell::GateOpen;
 use crate::error::StoreResult;
+use crate::gate::GateOpen;
 use crate::journal::{Change, ChangeSet};
 use crate::keys::{self, CellSpace, ConstraintKey, GangKey, JobGateKey, NodeAllocKey, NodeTaskKey, TaskKey};
 use crate::name::{endpoint_withdraw_blind, name_revision_stamp};
-use crate::task::ConstraintToken;
+use crate::row::ConstraintToken;
 
 /// Adds the guards and the writes of `batch` to a transaction of `commit_at(gate.version())`. `gate` proves that the
 /// cell was open at that version; its guard fails the commit if that has changed. Reads nothing; see the module's

@@ -4,8 +4,9 @@ use borough_kv::{Transaction, Version, Versionstamp};
 use borough_model::RequestId;
 
 use crate::error::StoreResult;
-use crate::journal::{Cursor, journal_tail};
+use crate::journal::journal_tail;
 use crate::keys::CellSpace;
+use crate::row::Cursor;
 
 /// A commit that timed out (1031) can no longer happen once the read version has passed the batch's by this much. A
 /// transaction lasts at most five seconds, at a million versions per second; one more second allows for differences

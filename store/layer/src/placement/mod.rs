@@ -47,7 +47,7 @@ mod survive;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use batch::{Eviction, PlacementBatch, PlacementChange, PlacementError, PlacementNode};
+pub use batch::{Eviction, PlacementBatch, PlacementChange, PlacementNode};
 pub use commit::placement_commit;
 pub use conflict::{PlacementConflicts, placement_conflicts, placement_losers};
 pub use find::{TRANSACTION_LIFE_VERSIONS, placement_find};

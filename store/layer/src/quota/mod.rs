@@ -16,7 +16,6 @@
 
 mod charge;
 mod limit;
-mod row;
 #[cfg(test)]
 mod tests;
 mod usage;
@@ -24,6 +23,7 @@ mod usage;
 pub(crate) use charge::{charges_guard, charges_touch};
 pub use charge::{job_charge, job_remainder, task_charge};
 pub use limit::{QuotaShort, quota_check, quota_get, quota_set};
-pub use row::{QuotaRow, QuotaUsed};
 pub(crate) use usage::overflow;
 pub use usage::{dimension_text, quota_charge, quota_fold, quota_give_back, quota_usage};
+
+pub use crate::row::{QuotaRow, QuotaUsed};

@@ -13,7 +13,8 @@ use super::*;
 use crate::check::{CellRows, CheckMode, cell_check, delta_apply, quota_held};
 use crate::error::{StoreError, StoreResult};
 use crate::job::{JobEnding, job_scale, job_stop, job_submit, job_tasks_gone};
-use crate::journal::{Cursor, journal_tail};
+use crate::journal::journal_tail;
+use crate::row::Cursor;
 use crate::testing::{LATE, TestCell, change, name, seeds};
 
 const TASKS_MAX: u64 = 6;

@@ -3,15 +3,15 @@
 //! The closure of a keyed transaction begins with [`request_begin`] and ends with [`request_finish`]; both are part of
 //! its one commit. A repetition, by the runner after an unknown result or by the client, finds the record.
 
-mod row;
 mod step;
 #[cfg(test)]
 mod tests;
 
 use borough_kv::env::Rng;
 use borough_model::RequestId;
-pub use row::RequestRow;
 pub use step::{RequestBegun, request_begin, request_expire, request_finish};
+
+pub use crate::row::RequestRow;
 
 /// A random id for a program's own transactions: made outside the closure, so it is the same for every try.
 pub fn request_id_random(rng: &dyn Rng) -> RequestId {

@@ -10,17 +10,18 @@
 
 mod apply;
 mod book;
+mod hold;
 mod operate;
 mod promise;
 mod read;
 mod report;
-mod row;
 #[cfg(test)]
 mod tests;
 mod write;
 
 pub use apply::task_report_apply;
 pub use book::{TaskBook, is_on_node};
+pub use hold::{GangHold, gang_hold, gang_holds_settle};
 pub use operate::{
     TaskSweep, task_node_lost, task_reschedule_lost, task_restart, task_stop_begin, task_unwanted_stop,
     task_wanted_revive,
@@ -28,4 +29,5 @@ pub use operate::{
 pub use promise::task_promises_expire;
 pub use read::{TaskPage, task_get, task_list_by_job, task_list_by_node, tasks_read_snapshot};
 pub use report::{ReportAnswer, ReportPhase, TaskReport};
-pub use row::ConstraintToken;
+
+pub use crate::row::ConstraintToken;

@@ -18,10 +18,11 @@ use crate::check::{CheckMode, cell_check};
 use crate::error::StoreError;
 use crate::job::{job_get, job_scale, job_stop, job_submit, job_tasks_gone};
 use crate::keys::Prefix;
-use crate::name::{EndpointRow, endpoint_get, name_revision};
+use crate::name::{endpoint_get, name_revision};
 use crate::node::{
     NodeRegistration, SessionFence, node_declare_lost, node_live_renew, node_register, node_reported,
 };
+use crate::row::EndpointRow;
 use crate::testing::{TestCell, change, name};
 
 const NODE: NodeId = NodeId(7);

@@ -7,12 +7,13 @@ use borough_kv::Database;
 use super::file::{ExportEnd, ExportHeader, ExportWriter};
 use crate::check::{CellRows, LoadProgress, cell_rows_load};
 use crate::error::{StoreError, StoreResult};
-use crate::journal::Cursor;
+use crate::key_kind::KeyKind;
 use crate::keys::{
     CellMetaKey, CellSpace, Counter, EndpointKey, GangKey, JobGateKey, JobNameKey, JobPastKey, JobRowKey,
-    JobSpecKey, Key, KeyKind, NameRevisionKey, NodeAllocKey, NodeKey, NodeNameKey, NodeTaskKey, QuotaKey,
+    JobSpecKey, Key, NameRevisionKey, NodeAllocKey, NodeKey, NodeNameKey, NodeTaskKey, QuotaKey,
     QuotaReleasedKey, QuotaUsedKey, RequestExpiryKey, RequestKey, StampValue, TaskKey, value_encode,
 };
+use crate::row::Cursor;
 
 /// The result of reading a cell for its export.
 #[derive(Clone, Debug)]

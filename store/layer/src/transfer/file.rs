@@ -15,8 +15,7 @@ use minicbor::{Decode, Encode};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::ExportFileError;
-use crate::cell::CellState;
-use crate::journal::Cursor;
+use crate::row::{CellState, Cursor};
 
 const MAGIC: &[u8; 8] = b"borough\x1a";
 /// The format this build writes.

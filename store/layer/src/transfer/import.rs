@@ -7,10 +7,12 @@ use borough_kv::{Database, Idempotency, RangeRequest, Transaction};
 use super::export::is_carried;
 use super::file::{ExportHeader, ExportReader, FileBlock, FileRow};
 use super::{ExportFileError, ImportRow};
-use crate::cell::{CellGate, CellState};
 use crate::error::{StoreError, StoreResult};
 use crate::federation::{STORE_HERE, federation_cell_set};
-use crate::keys::{self, CellGateKey, CellSpace, ImportKey, KeyKind, NameRevisionKey, StoredRow};
+use crate::gate::cell_gate_read;
+use crate::key_kind::KeyKind;
+use crate::keys::{self, CellGateKey, CellSpace, ImportKey, NameRevisionKey, StoredRow};
+use crate::row::{CellGate, CellState};
 
 /// The state in which an import begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -211,7 +213,7 @@ async fn cell_open(
     state: CellState,
     at_ms: i64,
 ) -> StoreResult<CellGate> {
-    let gate = crate::journal::gate_read(tx, space).await?;
+    let gate = cell_gate_read(tx, space).await?;
     if gate.state != CellState::Importing {
         return Ok(gate);
     }

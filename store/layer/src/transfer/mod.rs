@@ -14,7 +14,6 @@ mod error;
 mod export;
 mod file;
 mod import;
-mod row;
 #[cfg(test)]
 mod tests;
 
@@ -24,4 +23,5 @@ pub use file::{ExportEnd, ExportHeader, ExportReader, ExportWriter, FileBlock, F
 pub use import::{
     ImportBegun, ImportError, Imported, cell_import_begin, cell_import_progress, cell_import_run,
 };
-pub use row::ImportRow;
+
+pub use crate::row::ImportRow;

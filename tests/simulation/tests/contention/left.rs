@@ -9,8 +9,9 @@ use borough_model::job::{JobKind, JobSpec};
 use borough_model::task::Placement;
 use borough_model::{GangId, Incarnation, JobId, TaskId, TaskState};
 use borough_store::check::{CellRows, CheckMode, cell_rows_read, cell_violations};
-use borough_store::gang::{GangHold, gang_begin, gang_commit, gang_hold};
+use borough_store::gang::{gang_begin, gang_commit};
 use borough_store::job::job_submit;
+use borough_store::task::{GangHold, gang_hold};
 
 use crate::agent::{Agent, Machines};
 use crate::cell::{Cell, name};

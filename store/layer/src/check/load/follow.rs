@@ -11,8 +11,10 @@ use super::{
     journal_tail,
 };
 use crate::error::{StoreError, StoreResult};
-use crate::journal::{Cursor, Page};
-use crate::keys::{CellSpace, Key, KeyKind};
+use crate::journal::Page;
+use crate::key_kind::KeyKind;
+use crate::keys::{CellSpace, Key};
+use crate::row::Cursor;
 
 /// The most rows that the last transaction reads again, besides all else in it.
 const AGAIN_MAX: usize = 4_000;

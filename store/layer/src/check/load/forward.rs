@@ -5,8 +5,7 @@ use borough_model::task::TaskRow;
 use borough_model::{Delta, JobId, NodeId, TaskId};
 
 use super::CellRows;
-use crate::journal::Cursor;
-use crate::name::EndpointRow;
+use crate::row::{Cursor, EndpointRow};
 use crate::task::is_on_node;
 
 /// Applies one delta of the entry at `at`. Gates of jobs do not follow from deltas: see [`super::last::Again`].

@@ -8,16 +8,13 @@ use borough_model::{JobId, RequestId};
 
 use super::super::{CellRows, Violation};
 use super::chunk::{RowChunk, chunk_read, damage_of};
-use crate::cell::{CellGate, CellMeta};
 use crate::error::{StoreError, StoreResult};
-use crate::job::JobGate;
-use crate::journal::JournalFloor;
+use crate::key_kind::KeyKind;
 use crate::keys::{
     self, CellGateKey, CellMetaKey, CellSpace, JobGateKey, JournalFloorKey, JournalHeadKey, JournalKey, Key,
-    KeyKind, LeaseBeatKey, LeaseKey, Prefix, QuotaKey, QuotaReleasedKey, QuotaUsedKey, RequestExpiryKey,
-    RequestKey,
+    LeaseBeatKey, LeaseKey, Prefix, QuotaKey, QuotaReleasedKey, QuotaUsedKey, RequestExpiryKey, RequestKey,
 };
-use crate::request::RequestRow;
+use crate::row::{CellGate, CellMeta, JobGate, JournalFloor, RequestRow};
 
 /// The most keys of no kind that are reported, per gap between two kinds.
 const UNKNOWN_MAX: usize = 20;

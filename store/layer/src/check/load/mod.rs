@@ -25,8 +25,9 @@ use self::table::{ChunkedKind, tables_read};
 use super::CellRows;
 use super::journal::suspects;
 use crate::error::StoreResult;
-use crate::journal::{Cursor, journal_floor, journal_tail};
+use crate::journal::{journal_floor, journal_tail};
 use crate::keys::CellSpace;
+use crate::row::Cursor;
 
 /// Rows of a chunk by default.
 pub const LOAD_CHUNK_ROWS: usize = 2_000;

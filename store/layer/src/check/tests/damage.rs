@@ -10,15 +10,16 @@ use borough_model::{GangId, JobId};
 use bytes::Bytes;
 
 use super::super::*;
+use crate::key_kind::KeyKind;
 use crate::keys::{
-    self, CellGateKey, GangKey, JobGateKey, Key, KeyKind, LeaseBeatKey, LeaseKey, NodeLoadKey, NodeTaskKey,
+    self, CellGateKey, GangKey, JobGateKey, Key, LeaseBeatKey, LeaseKey, NodeLoadKey, NodeTaskKey,
     QuotaReleasedKey, RequestExpiryKey, RequestKey, StoredRow,
 };
-use crate::lease::{LeaseBeat, LeaseRow};
 use crate::node::{SessionFence, node_loads_set, node_writers};
 use crate::placement::tests::Steps;
 use crate::placement::tests::world::World;
 use crate::request::request_finish;
+use crate::row::{LeaseBeat, LeaseRow};
 use crate::testing::name;
 
 /// A cell in which something of every kind has happened.

@@ -9,9 +9,10 @@ use borough_model::JournalEntry;
 
 use super::super::load::delta_apply;
 use super::super::*;
-use crate::journal::{Cursor, journal_tail, journal_trim};
+use crate::journal::{journal_tail, journal_trim};
 use crate::placement::tests::Steps;
 use crate::placement::tests::world::World;
+use crate::row::Cursor;
 use crate::testing::seeds;
 
 /// Every entry up to `upto`.

@@ -11,7 +11,9 @@ use borough_model::task::{GangRow, TaskRow};
 
 use super::*;
 use crate::check::{CellRows, delta_apply};
-use crate::journal::{Cursor, journal_tail};
+use crate::journal::journal_tail;
+use crate::row::Cursor;
+use crate::task::gang_holds_settle;
 use crate::testing::{LATE, seeds};
 
 const MEMBERS: u32 = 2;

@@ -10,18 +10,13 @@ use borough_model::task::machine::gang_gathering;
 use borough_model::task::{Endpoint, Health, TaskRow};
 use borough_model::{GangId, Incarnation, JobId, NodeId, RequestId, Resources, TaskId};
 
-use crate::cell::{CellGate, CellMeta, CellState};
-use crate::federation::{FederationCell, StoreGeneration};
-use crate::job::JobGate;
-use crate::journal::{Cursor, JournalFloor, JournalPart};
 use crate::keys::*;
-use crate::lease::{LeaseBeat, LeaseRow, WorkerStatus};
-use crate::name::EndpointRow;
-use crate::quota::{QuotaRow, QuotaUsed};
-use crate::request::RequestRow;
-use crate::task::ConstraintToken;
+use crate::row::{
+    CellGate, CellMeta, CellState, ConstraintToken, Cursor, EndpointRow, FederationCell, ImportRow, JobGate,
+    JournalFloor, JournalPart, LeaseBeat, LeaseRow, QuotaRow, QuotaUsed, RequestRow, StoreGeneration,
+    WorkerStatus,
+};
 use crate::testing::{job_spec, name};
-use crate::transfer::ImportRow;
 
 macro_rules! rows {
     ($($kind:ident: $key:expr => $value:expr;)*) => {

@@ -7,10 +7,11 @@ use borough_kv::{Idempotency, Versionstamp};
 use tokio::time::timeout;
 
 use super::workload::Workload;
-use crate::cell::{CellState, cell_epoch_begin, cell_gate_set};
+use crate::cell::{cell_epoch_begin, cell_gate_set};
 use crate::error::StoreError;
-use crate::journal::{Cursor, cell_list_chunked, journal_head, journal_trim};
+use crate::journal::{cell_list_chunked, journal_head, journal_trim};
 use crate::mirror::{MirrorEvent, MirrorFollower, MirrorHandle, MirrorOptions, MirrorState, Resume};
+use crate::row::{CellState, Cursor};
 use crate::testing::TestCell;
 
 /// Far longer than any step here takes; with a paused clock it costs nothing.

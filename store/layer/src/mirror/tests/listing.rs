@@ -4,8 +4,9 @@ use proptest::prelude::*;
 
 use super::workload::Workload;
 use crate::error::{StoreError, StoreResult};
-use crate::journal::{Cursor, Page, cell_list_chunked, journal_tail, journal_trim};
+use crate::journal::{Page, cell_list_chunked, journal_tail, journal_trim};
 use crate::mirror::MirrorState;
+use crate::row::Cursor;
 use crate::task::is_on_node;
 use crate::testing::TestCell;
 

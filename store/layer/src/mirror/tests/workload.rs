@@ -15,7 +15,7 @@ use crate::keys::{
     self, CellSpace, EndpointKey, GangKey, JobNameKey, JobRowKey, JobSpecKey, Key, NodeAllocKey, NodeKey,
     NodeLoadKey, Prefix, TaskKey,
 };
-use crate::name::EndpointRow;
+use crate::row::EndpointRow;
 use crate::testing::{TestCell, change, job_spec, name};
 
 /// Draws operations from a seed and runs them.

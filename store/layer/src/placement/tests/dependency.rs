@@ -10,7 +10,7 @@ use borough_model::task::{
 use borough_model::{Incarnation, JobId, Name, NodeId, RequestId, Resources, TaskId};
 
 use super::super::*;
-use crate::cell::cell_gate_at;
+use crate::gate::cell_gate_at;
 use crate::keys::{self, JobNameKey, LeaseKey, TaskKey};
 use crate::testing::TestCell;
 

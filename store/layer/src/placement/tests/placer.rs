@@ -10,8 +10,8 @@ use borough_model::{JobId, NodeId, TaskId};
 
 use super::super::*;
 use super::world::World;
-use crate::cell::{GateOpen, cell_gate_at};
 use crate::check::{CellRows, cell_rows_read};
+use crate::gate::{GateOpen, cell_gate_at};
 use crate::keys::LeaseKey;
 
 impl SurvivorView for CellRows {

@@ -11,7 +11,7 @@ use borough_model::job::{HealthCheck, JobKind, JobSpec, PortSpec, Probe};
 use borough_model::node::NodeFacts;
 use borough_model::{JobId, Name, NodeId, RequestId, Resources};
 
-use crate::cell::{CellMeta, cell_create};
+use crate::cell::cell_create;
 use crate::check::{CellRows, CheckMode, cell_rows_read, cell_violations};
 use crate::error::{StoreError, StoreResult};
 use crate::job::{
@@ -23,6 +23,7 @@ use crate::node::{
     NodeRegistration, SessionFence, node_cordon, node_declare_lost, node_live_list, node_live_renew,
     node_register, node_reported, node_uncordon, node_writer,
 };
+use crate::row::CellMeta;
 use crate::task::{task_node_lost, task_reschedule_lost, task_restart, task_stop_begin, task_unwanted_stop};
 use crate::testing::name;
 

@@ -4,9 +4,9 @@ use borough_kv::Versionstamp;
 use borough_kv::env::SeededRng;
 
 use super::*;
-use crate::cell::CellMeta;
-use crate::keys::{Key, KeyKind, LeaseKey, NodeNameKey, value_encode};
-use crate::lease::LeaseRow;
+use crate::key_kind::KeyKind;
+use crate::keys::{Key, LeaseKey, NodeNameKey, value_encode};
+use crate::row::{CellMeta, LeaseRow};
 
 /// A small cell of fixed rows.
 fn rows() -> CellRows {

@@ -9,11 +9,10 @@ use borough_kv::env::{ManualClock, SeededRng};
 use borough_kv::{Database, EmbeddedEngine, ErrorCode, FaultEngine, FaultPlan, Idempotency, Transaction};
 
 use super::*;
-use crate::cell::CellState;
 use crate::check::CellRows;
 use crate::error::{StoreError, StoreResult};
-use crate::journal::Cursor;
 use crate::keys::CellSpace;
+use crate::row::{CellState, Cursor};
 use crate::testing::name;
 
 /// A store with nothing in it.

@@ -7,12 +7,12 @@ use borough_model::task::machine::{HoldStatus, hold_status};
 use borough_model::task::{Attempt, GangState, Placement, TaskEvent, TaskRow};
 use borough_model::{GangId, TaskId};
 
-use super::step::gang_get;
+use super::{TaskBook, TaskSweep};
 use crate::error::{StoreError, StoreResult};
+use crate::gang::gang_get;
 use crate::job::job_get;
 use crate::journal::{ChangeSet, OpenChanges};
 use crate::keys::{self, Prefix, RangeOptions, TaskKey};
-use crate::task::{TaskBook, TaskSweep};
 
 /// A member and the placement that it holds. The placement names the gang and its epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 
 use borough_kv::{Transaction, Version};
 
-use super::{CellGate, CellState};
 use crate::error::{StoreError, StoreResult};
-use crate::keys::CellSpace;
+use crate::keys::{self, CellGateKey, CellSpace};
+use crate::row::{CellGate, CellState};
 
 /// A cell's gate at one read version.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +58,18 @@ impl GateOpen {
     pub fn store_epoch(&self) -> u64 {
         self.store_epoch
     }
+}
+
+/// The cell's gate, with a read conflict. Fails for a cell that is not in this store.
+pub async fn cell_gate_read(tx: &Transaction, space: &CellSpace) -> StoreResult<CellGate> {
+    let gate = keys::read(tx, space, &CellGateKey {}).await?;
+    gate.ok_or_else(|| StoreError::CellUnknown { cell: space.to_string() })
+}
+
+/// The cell's gate, with a read conflict and the read version.
+pub async fn cell_gate_at(tx: &Transaction, space: &CellSpace) -> StoreResult<GateRead> {
+    let row = cell_gate_read(tx, space).await?;
+    GateRead::of(tx, space, row).await
 }
 
 /// Fails unless `state` is open.

@@ -1,10 +1,8 @@
-//! Rows that are stored besides a task's row.
+//! The stored row of a constraint over several nodes.
 
 use borough_model::RequestId;
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
-
-use crate::keys::ConstraintKey;
 
 /// The token of a constraint over several nodes. Its only meaning is that it changes with every placement that matches
 /// the term.
@@ -13,14 +11,6 @@ pub struct ConstraintToken {
     /// The id of the change (a request or batch), so that no two writes are alike.
     #[n(0)]
     pub change: u64,
-}
-
-impl ConstraintKey {
-    /// The token of all terms together. The admission of a job that keeps others away writes it. Every placement guards
-    /// on it, since a worker that has not seen the job cannot know its term.
-    pub fn of_all() -> Self {
-        Self { term: String::new(), domain: String::new() }
-    }
 }
 
 impl ConstraintToken {

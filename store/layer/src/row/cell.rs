@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use borough_kv::Version;
 use borough_model::Name;
 use borough_model::queue::QueueSpec;
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
-
-use super::time::CellTime;
 
 /// Settings of a cell.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
@@ -154,5 +153,26 @@ impl CellState {
             Self::Moved => "moved",
             Self::Importing => "importing",
         }
+    }
+}
+
+/// The anchor of a cell's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+pub struct CellTime {
+    /// The epoch of the store whose versions it counts.
+    #[n(0)]
+    pub store_epoch: u64,
+    /// A version of the store in that epoch.
+    #[n(1)]
+    pub version: i64,
+    /// The cell's time at that version, in milliseconds since 1970.
+    #[n(2)]
+    pub at_ms: i64,
+}
+
+impl CellTime {
+    /// The cell's time at a version.
+    pub fn at(&self, version: Version) -> i64 {
+        self.at_ms.saturating_add(version.saturating_sub(self.version).max(0) / 1_000)
     }
 }

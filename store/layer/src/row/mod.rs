@@ -1,0 +1,27 @@
+//! Stored values that only this crate writes. Rows of the domain (nodes, jobs, tasks, gangs) are in `borough-model`.
+//!
+//! Each noun's module presents its own rows to other crates.
+
+mod cell;
+mod constraint;
+mod cursor;
+mod federation;
+mod import;
+mod job;
+mod journal;
+mod lease;
+mod name;
+mod quota;
+mod request;
+
+pub use cell::{CellGate, CellMeta, CellState, CellTime, JOURNAL_BYTES_MAX};
+pub use constraint::ConstraintToken;
+pub use cursor::{Cursor, CursorParseError};
+pub use federation::{FederationCell, StoreGeneration};
+pub use import::ImportRow;
+pub use job::JobGate;
+pub use journal::{JournalFloor, JournalPart, PART_BYTES_MAX};
+pub use lease::{LeaseBeat, LeaseRow, WorkerStatus};
+pub use name::EndpointRow;
+pub use quota::{QuotaRow, QuotaUsed};
+pub use request::RequestRow;
