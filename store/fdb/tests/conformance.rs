@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use borough_kv::conformance::{
+use borough_conformance::{
     edges_checked, metadata_version_of_old_read, programs_compared, run_all, run_tolerant,
 };
 use borough_kv::env::{SeededRng, SystemClock};

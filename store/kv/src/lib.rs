@@ -1,10 +1,9 @@
-//! The transactional key-value contract (FoundationDB semantics) with everything that proves it: the retry runner, the
-//! embedded engine, the fault-injecting wrapper and the conformance suite. The crate is useful on its own.
+//! The transactional key-value contract (FoundationDB semantics), the retry runner, the embedded engine and the
+//! fault-injecting wrapper. `borough-conformance` proves an engine. The crate is useful on its own.
 //!
 //! Code above this crate cannot distinguish the engines. It uses [`Database`], which runs closures over
 //! [`Transaction`], and never sees an engine. `clippy.toml` bans raw transactions.
 
-pub mod conformance;
 pub mod contract;
 pub mod database;
 pub mod embedded;

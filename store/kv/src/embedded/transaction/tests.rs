@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::contract::limits::{METADATA_VERSION_KEY, RECOVERY_VERSION_JUMP};
 use crate::contract::{AtomicOp, Engine as _, EngineTransaction, ErrorCode, KvError, TransactionOption};
 use crate::database::{Database, Idempotency};
 use crate::embedded::EmbeddedEngine;
@@ -73,27 +72,6 @@ async fn a_watch_fires_on_a_later_change_only() {
 #[expect(clippy::disallowed_methods, reason = "these tests look at single transactions")]
 fn begin(engine: &EmbeddedEngine) -> Box<dyn EngineTransaction> {
     engine.begin()
-}
-
-#[tokio::test]
-async fn the_metadata_version_is_known_however_old_the_read_version() {
-    let clock = ManualClock::at(0);
-    let engine = EmbeddedEngine::ephemeral(clock.clone(), SeededRng::shared(1));
-    // More than the window, and more than the rows in memory trim by themselves.
-    let older = async || {
-        for second in 0..20_u8 {
-            clock.advance(Duration::from_secs(1));
-            let writer = begin(&engine);
-            writer.set(b"trims", &[second]).unwrap();
-            writer.commit().await.unwrap();
-        }
-    };
-    crate::conformance::metadata_version_of_old_read(|| Arc::from(begin(&engine)), older).await.unwrap();
-    // A version that was set by hand brought no metadata version.
-    let given = begin(&engine);
-    given.set_read_version(RECOVERY_VERSION_JUMP + 1).unwrap();
-    let code = given.get(METADATA_VERSION_KEY, true).await.unwrap_err().code;
-    assert_eq!(code, ErrorCode::TransactionTooOld);
 }
 
 #[tokio::test]

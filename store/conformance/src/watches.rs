@@ -6,8 +6,8 @@ use futures::FutureExt as _;
 
 use super::cycle::persist;
 use super::{Check, Context, Wrong, ensure};
-use crate::contract::{AtomicOp, ErrorCode, KvResult, Watch};
-use crate::database::{Idempotency, Transaction};
+use borough_kv::contract::{AtomicOp, ErrorCode, KvResult, Watch};
+use borough_kv::database::{Idempotency, Transaction};
 
 /// Long enough for any engine to fire a watch.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,8 +1,8 @@
 //! Limits and the codes beyond them.
 
 use super::{Check, Context, Wrong, ensure};
-use crate::contract::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use crate::contract::{
+use borough_kv::contract::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use borough_kv::contract::{
     AtomicOp, ConflictKind, EngineTransaction, ErrorCode, KeySelector, KvResult, RangeRequest, StreamingMode,
     TransactionOption,
 };
@@ -235,7 +235,7 @@ async fn attempt(context: &Context) -> Check {
     transaction.cancel();
     expect("a read after cancel", transaction.get(&key, true).await, Some(ErrorCode::TransactionCancelled))?;
     transaction.reset();
-    let final_error = crate::contract::KvError::new(ErrorCode::ClientInvalidOperation);
+    let final_error = borough_kv::contract::KvError::new(ErrorCode::ClientInvalidOperation);
     let answered = transaction.on_error(&final_error).await;
     expect("a final error", answered, Some(ErrorCode::ClientInvalidOperation))?;
     Ok::<(), Wrong>(())

@@ -3,7 +3,7 @@
 
 use super::model::atomic;
 use super::{Check, Context, Wrong, ensure};
-use crate::contract::{AtomicOp, Committed};
+use borough_kv::contract::{AtomicOp, Committed};
 
 /// Lengths of operands and of present values; `None` is an absent key.
 const LENGTHS: [usize; 6] = [0, 1, 2, 7, 8, 13];

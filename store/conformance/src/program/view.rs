@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::model::{ModelRows, atomic};
 use super::step::Selector;
-use crate::contract::{AtomicOp, ErrorCode};
-use crate::database::key_after;
+use borough_kv::contract::{AtomicOp, ErrorCode};
+use borough_kv::database::key_after;
 
 /// A half-open range of keys.
 pub(super) type Span = (Vec<u8>, Vec<u8>);

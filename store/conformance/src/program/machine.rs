@@ -10,8 +10,8 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
 use super::step::{At, Frame, ProgramAction, ProgramStep, Range, SLOTS, SlotName, Switch};
-use crate::contract::limits::{KEY_BYTES_MAX, METADATA_VERSION_OPERAND};
-use crate::contract::{
+use borough_kv::contract::limits::{KEY_BYTES_MAX, METADATA_VERSION_OPERAND};
+use borough_kv::contract::{
     AtomicOp, Engine, EngineTransaction, ErrorCode, KvError, KvResult, RangeRequest, TransactionOption,
     Version, Versionstamp, Watch,
 };
@@ -304,7 +304,7 @@ impl ProgramMachine {
             let last = batch.rows.last().map(|(key, _)| key.clone());
             rows.extend(batch.rows.iter().map(|(key, value)| (self.name(key), self.name(value))));
             let Some(last) = last.filter(|_| batch.more) else { return Ok(rows) };
-            request.begin = crate::contract::KeySelector::first_greater_than(last);
+            request.begin = borough_kv::contract::KeySelector::first_greater_than(last);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::contract::{AtomicOp, KeySelector};
+use borough_kv::contract::{AtomicOp, KeySelector};
 
 pub(super) type ModelRows = BTreeMap<Vec<u8>, Vec<u8>>;
 

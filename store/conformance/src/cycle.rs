@@ -5,8 +5,8 @@ use std::future::Future;
 use std::time::Duration;
 
 use super::{Check, Context, Wrong, ensure};
-use crate::contract::ErrorCode;
-use crate::database::{Idempotency, Transaction};
+use borough_kv::contract::ErrorCode;
+use borough_kv::database::{Idempotency, Transaction};
 
 const NODES: u16 = 12;
 const WORKERS: usize = 4;

@@ -1,7 +1,7 @@
 //! Programs to which two engines, or an engine and the model, once gave different answers, each with a name.
 
 use super::step::{At, ProgramAction, ProgramStep, Range, Selector, SlotName, Switch};
-use crate::contract::{AtomicOp, ConflictKind, ErrorCode, StreamingMode};
+use borough_kv::contract::{AtomicOp, ConflictKind, ErrorCode, StreamingMode};
 
 fn name(text: &str) -> SlotName {
     SlotName(text.as_bytes().to_vec())

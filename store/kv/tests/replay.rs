@@ -1,21 +1,24 @@
 //! One seed gives one history: a run of concurrent transactions repeats exactly, with versions, stamps and injected
 //! faults.
 
+#![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::contract::{Engine, KvError, Version};
-use crate::database::{Database, Idempotency, Transaction};
-use crate::embedded::EmbeddedEngine;
-use crate::env::{ManualClock, SeededRng};
-use crate::fault::{FaultEngine, FaultPlan};
-use crate::{AtomicOp, RangeRequest};
+use borough_kv::env::{ManualClock, SeededRng};
+use borough_kv::{
+    AtomicOp, Database, EmbeddedEngine, Engine, FaultEngine, FaultPlan, Idempotency, KvError, RangeRequest,
+    Transaction, Version,
+};
 
 const WORKERS: u64 = 4;
 const TURNS: usize = 25;
+/// A commit that answered 1031 has happened by then, or never will.
+const LATE_COMMIT: Duration = Duration::from_secs(1);
 
 /// All observations of a run.
 #[derive(Debug, PartialEq, Eq)]
@@ -59,7 +62,7 @@ async fn history(seed: u64, plan: FaultPlan) -> History {
     for worker in workers {
         worker.await.unwrap();
     }
-    super::cycle::late_commits_wait().await;
+    tokio::time::sleep(LATE_COMMIT).await;
     let read = |transaction: Transaction, _| async move {
         transaction.range_all(RangeRequest::between(vec![], vec![0xff])).await
     };

@@ -1,7 +1,7 @@
 //! Versions: what a read at one sees, and that later transactions see acknowledged commits.
 
 use super::{Check, Context, ensure};
-use crate::contract::ErrorCode;
+use borough_kv::contract::ErrorCode;
 
 pub(super) async fn check(context: Context) -> Check {
     let key = context.key(b"k");

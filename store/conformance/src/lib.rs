@@ -1,4 +1,7 @@
-//! The contract as a suite for any engine: the embedded one, FoundationDB, and both with faults.
+//! The contract of `borough-kv` as a suite for any engine: the embedded one, FoundationDB, and both with faults.
+//!
+//! Only tests depend on this crate. The suite runs on the embedded engine in `store/kv/tests/conformance.rs`, and on a
+//! cluster in `store/fdb/tests/conformance.rs`. `docs/conformance.md` says which case shows which rule.
 //!
 //! Each check works under its own prefix, so one shared cluster serves all of them. All randomness comes from one seed,
 //! which a failure names. Models decide what an engine must do. They share no code with any engine: an ordered map in
@@ -14,12 +17,8 @@ mod metadata;
 mod model;
 mod options;
 mod program;
-#[cfg(test)]
-mod replay;
 mod ryw;
 mod stamps;
-#[cfg(test)]
-mod tests;
 mod versions;
 mod watches;
 mod whole;
@@ -28,9 +27,9 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use crate::contract::{Engine, EngineTransaction, KvError};
-use crate::database::{Database, Idempotency, Retryable, Transaction};
-use crate::env::{Rng, SeededRng};
+use borough_kv::contract::{Engine, EngineTransaction, KvError};
+use borough_kv::database::{Database, Idempotency, Retryable, Transaction};
+use borough_kv::env::{Rng, SeededRng};
 pub use metadata::run_old as metadata_version_of_old_read;
 pub use program::{
     run_compared as programs_compared, run_edges as edges_checked, run_whole as programs_whole,
@@ -65,7 +64,7 @@ pub(crate) type Check = Result<(), Wrong>;
 macro_rules! ensure {
     ($condition:expr, $($detail:tt)+) => {
         if !$condition {
-            return Err($crate::conformance::Wrong::Differs(format!($($detail)+)));
+            return Err($crate::Wrong::Differs(format!($($detail)+)));
         }
     };
 }

@@ -6,9 +6,9 @@ use proptest::sample::select;
 use proptest::strategy::BoxedStrategy;
 
 use super::step::{At, ProgramAction, ProgramStep, Range, SLOTS, Selector, SlotName, Switch};
-use crate::contract::limits::METADATA_VERSION_KEY;
-use crate::contract::{AtomicOp, ConflictKind, ErrorCode, StreamingMode};
-use crate::database::key_after;
+use borough_kv::contract::limits::METADATA_VERSION_KEY;
+use borough_kv::contract::{AtomicOp, ConflictKind, ErrorCode, StreamingMode};
+use borough_kv::database::key_after;
 
 /// Letters of keys. Stamps use `q`.
 const LETTERS: [u8; 5] = [b'a', b'b', b'q', 0, 0xfe];

@@ -13,9 +13,9 @@ use super::super::{Check, CheckFailure, Wrong};
 use super::machine::{ProgramMachine, ProgramOutcome};
 use super::model::Model;
 use super::step::{Frame, ProgramAction, ProgramStep, Range, Selector, SlotName, Switch};
-use crate::contract::{AtomicOp, ConflictKind, Engine, ErrorCode, StreamingMode};
-use crate::database::key_after;
-use crate::env::SystemClock;
+use borough_kv::contract::{AtomicOp, ConflictKind, Engine, ErrorCode, StreamingMode};
+use borough_kv::database::key_after;
+use borough_kv::env::SystemClock;
 
 /// Rows of every case; the letters between are gaps.
 const ROWS: [&str; 7] = ["b", "d", "f", "h", "j", "l", "n"];

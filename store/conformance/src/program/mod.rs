@@ -16,7 +16,7 @@ mod view;
 use std::sync::Arc;
 
 use super::{Check, CheckFailure, Context, Wrong};
-use crate::contract::{Engine, KvResult, StreamingMode};
+use borough_kv::contract::{Engine, KvResult, StreamingMode};
 pub use edges::run_edges;
 use machine::{Late, PATIENCE, ProgramMachine, ProgramOutcome};
 use model::Model;

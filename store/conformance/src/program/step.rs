@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::contract::limits::METADATA_VERSION_KEY;
-use crate::contract::{AtomicOp, ConflictKind, ErrorCode, KeySelector, StreamingMode};
-use crate::database::key_after;
+use borough_kv::contract::limits::METADATA_VERSION_KEY;
+use borough_kv::contract::{AtomicOp, ConflictKind, ErrorCode, KeySelector, StreamingMode};
+use borough_kv::database::key_after;
 
 /// Transactions that a program has open at once.
 pub(super) const SLOTS: usize = 3;

@@ -4,7 +4,7 @@ use futures::FutureExt as _;
 
 use super::limits::expect;
 use super::{Check, Context, ensure};
-use crate::contract::{ErrorCode, KvError, TransactionOption};
+use borough_kv::contract::{ErrorCode, KvError, TransactionOption};
 
 pub(super) async fn check(context: Context) -> Check {
     retried(&context).await?;

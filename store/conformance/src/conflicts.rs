@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 
 use super::{Check, Context, Wrong, ensure};
-use crate::contract::{
+use borough_kv::contract::{
     AtomicOp, EngineTransaction, ErrorCode, KeySelector, RangeBatch, RangeRequest, StreamingMode,
 };
-use crate::database::key_after;
+use borough_kv::database::key_after;
 
 const ROUNDS: usize = 600;
 
@@ -273,12 +273,12 @@ async fn explicit(context: &Context) -> Check {
         reader.read_version().await?;
         let writer = context.begin();
         if hides {
-            writer.set_option(crate::contract::TransactionOption::NextWriteNoWriteConflictRange)?;
+            writer.set_option(borough_kv::contract::TransactionOption::NextWriteNoWriteConflictRange)?;
         }
         writer.set(&key, b"1")?;
         writer.commit().await?;
         if reads {
-            reader.add_conflict_range(crate::contract::ConflictKind::Read, &key..&key_after(&key))?;
+            reader.add_conflict_range(borough_kv::contract::ConflictKind::Read, &key..&key_after(&key))?;
         }
         reader.set(&other, b"1")?;
         let refused = reader.commit().await.is_err();
@@ -291,7 +291,7 @@ async fn explicit(context: &Context) -> Check {
 async fn reported(context: &Context) -> Check {
     let keys: Vec<Vec<u8>> = (b'0'..b'4').map(|digit| context.key(&[b'r', digit])).collect();
     let reader = context.begin();
-    reader.set_option(crate::contract::TransactionOption::ReportConflictingKeys)?;
+    reader.set_option(borough_kv::contract::TransactionOption::ReportConflictingKeys)?;
     for key in &keys {
         reader.get(key, false).await?;
     }

@@ -1,7 +1,7 @@
 //! Versionstamps: in keys and values, in the order of commits, and unreadable until the commit.
 
 use super::{Check, Context, ensure};
-use crate::contract::{AtomicOp, ErrorCode, KeySelector, RangeRequest, TransactionOption, Versionstamp};
+use borough_kv::contract::{AtomicOp, ErrorCode, KeySelector, RangeRequest, TransactionOption, Versionstamp};
 
 /// A template: `before`, ten bytes of stamp, `after`, and the offset.
 fn template(before: &[u8], after: &[u8]) -> Vec<u8> {

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use super::cycle::{late_commits_wait, persist};
 use super::{Check, Context, Wrong, ensure};
-use crate::contract::{AtomicOp, ErrorCode, KvError, KvResult, RangeRequest, Version, Versionstamp};
-use crate::database::{Idempotency, Transaction};
+use borough_kv::contract::{AtomicOp, ErrorCode, KvError, KvResult, RangeRequest, Version, Versionstamp};
+use borough_kv::database::{Idempotency, Transaction};
 
 const WORKERS: usize = 6;
 const TURNS: usize = 50;

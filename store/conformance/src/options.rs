@@ -1,7 +1,7 @@
 //! Options: the effect of each, and the refusal of unsupported ones by name.
 
 use super::{Check, Context, ensure};
-use crate::contract::{ErrorCode, KvError, TransactionOption};
+use borough_kv::contract::{ErrorCode, KvError, TransactionOption};
 
 pub(super) async fn check(context: Context) -> Check {
     snapshot_own_writes(&context).await?;

@@ -5,9 +5,11 @@ use super::super::model::{ModelRows, atomic};
 use super::machine::{Late, ProgramOutcome, bound_cut, symbolic, template, union};
 use super::step::{At, Frame, ProgramAction, ProgramStep, Range, SLOTS, Selector, SlotName, Switch};
 use super::view::{Bound, ModelChange, Own, Plain, RangeRead, Span, View, plain};
-use crate::contract::limits::{KEY_BYTES_MAX, METADATA_VERSION_KEY, METADATA_VERSION_OPERAND, USER_KEYS_END};
-use crate::contract::{ConflictKind, ErrorCode, StreamingMode, Versionstamp};
-use crate::database::key_after;
+use borough_kv::contract::limits::{
+    KEY_BYTES_MAX, METADATA_VERSION_KEY, METADATA_VERSION_OPERAND, USER_KEYS_END,
+};
+use borough_kv::contract::{ConflictKind, ErrorCode, StreamingMode, Versionstamp};
+use borough_kv::database::key_after;
 
 /// The phase of a transaction of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

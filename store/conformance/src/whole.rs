@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::cycle::persist;
 use super::{Check, Context, Wrong, ensure};
-use crate::database::{Idempotency, Transaction};
+use borough_kv::database::{Idempotency, Transaction};
 
 const KEYS: u16 = 400;
 const ROUNDS: u32 = 40;

@@ -8,12 +8,12 @@ use futures::FutureExt as _;
 
 use super::limits::expect;
 use super::{Check, Context, Wrong, ensure};
-use crate::contract::limits::{METADATA_VERSION_KEY as KEY, METADATA_VERSION_OPERAND as OPERAND};
-use crate::contract::{
+use borough_kv::contract::limits::{METADATA_VERSION_KEY as KEY, METADATA_VERSION_OPERAND as OPERAND};
+use borough_kv::contract::{
     AtomicOp, ConflictKind, EngineTransaction, ErrorCode, KeySelector, RangeRequest, TransactionOption,
     Version, Versionstamp,
 };
-use crate::database::key_after;
+use borough_kv::database::key_after;
 
 const TOUCH: AtomicOp = AtomicOp::SetVersionstampedValue;
 
@@ -207,7 +207,7 @@ pub async fn run_old(
     begin: impl Fn() -> std::sync::Arc<dyn EngineTransaction>,
     older: impl AsyncFnOnce(),
 ) -> Result<(), String> {
-    let text = |error: crate::contract::KvError| error.to_string();
+    let text = |error: borough_kv::contract::KvError| error.to_string();
     let touch = async || -> Result<Version, String> {
         let writer = begin();
         writer.atomic(TOUCH, KEY, &OPERAND).map_err(text)?;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::model::{ModelPlace, ModelRows, atomic, place_of, select};
 use super::{Check, Context, Wrong, ensure};
-use crate::contract::{AtomicOp, KeySelector, RangeRequest, StreamingMode};
-use crate::database::{Idempotency, Transaction};
+use borough_kv::contract::{AtomicOp, KeySelector, RangeRequest, StreamingMode};
+use borough_kv::database::{Idempotency, Transaction};
 
 const ROUNDS: usize = 60;
 const STEPS: usize = 30;
