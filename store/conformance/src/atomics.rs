@@ -3,7 +3,7 @@
 
 use super::model::atomic;
 use super::{Check, Context, Wrong, ensure};
-use borough_kv::contract::{AtomicOp, Committed};
+use borough_kv::contract::{AtomicOp, Committed, Isolation};
 
 /// Lengths of operands and of present values; `None` is an absent key.
 const LENGTHS: [usize; 6] = [0, 1, 2, 7, 8, 13];
@@ -104,7 +104,7 @@ async fn commit(context: &Context, cases: &[Case]) -> Result<Committed, Wrong> {
         transaction.atomic(case.operation, key, &case.operand)?;
         // Half of the cases are not read before the commit, so that they reach it unevaluated.
         if context.once_in(2) {
-            let (found, expected) = (transaction.get(key, true).await?, case.expected());
+            let (found, expected) = (transaction.get(key, Isolation::Snapshot).await?, case.expected());
             ensure!(
                 found.as_deref() == expected.as_deref(),
                 "{}: seen {found:?}, not {expected:?}",
@@ -130,7 +130,7 @@ pub(super) async fn check(context: Context) -> Check {
         commit(&context, &cases).await?;
         let transaction = context.begin();
         for case in &cases {
-            let (found, expected) = (transaction.get(&case.key, true).await?, case.expected());
+            let (found, expected) = (transaction.get(&case.key, Isolation::Snapshot).await?, case.expected());
             ensure!(
                 found.as_deref() == expected.as_deref(),
                 "{}: left {found:?}, not {expected:?}",
@@ -151,7 +151,7 @@ async fn append_limit(context: &Context) -> Check {
         let transaction = context.begin();
         transaction.atomic(AtomicOp::AppendIfFits, &key, &vec![b'y'; operand])?;
         transaction.commit().await?;
-        let found = context.begin().get(&key, true).await?.map(|value| value.len());
+        let found = context.begin().get(&key, Isolation::Snapshot).await?.map(|value| value.len());
         ensure!(found == Some(length), "appending {operand} bytes left {found:?}, not {length}");
     }
     Ok(())

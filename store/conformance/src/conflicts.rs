@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::{Check, Context, Wrong, ensure};
 use borough_kv::contract::{
-    AtomicOp, EngineTransaction, ErrorCode, KeySelector, RangeBatch, RangeRequest, StreamingMode,
+    AtomicOp, EngineTransaction, ErrorCode, Isolation, KeySelector, RangeBatch, RangeRequest, StreamingMode,
 };
 use borough_kv::database::key_after;
 
@@ -83,7 +83,7 @@ fn read_any(context: &Context) -> ReadCase {
                 mode,
                 iteration: 1,
                 reverse,
-                snapshot: false,
+                isolation: Isolation::Serializable,
             })
         }
     }
@@ -102,8 +102,8 @@ fn own_write(transaction: &dyn EngineTransaction, own: &[Own]) -> Check {
 
 async fn read_run(transaction: &dyn EngineTransaction, read: &ReadCase) -> Result<Got, Wrong> {
     Ok(match read {
-        ReadCase::Get(key) => Got::Value(transaction.get(key, false).await?),
-        ReadCase::GetKey(selector) => Got::Key(transaction.get_key(selector, false).await?),
+        ReadCase::Get(key) => Got::Value(transaction.get(key, Isolation::Serializable).await?),
+        ReadCase::GetKey(selector) => Got::Key(transaction.get_key(selector, Isolation::Serializable).await?),
         ReadCase::Range(request) => Got::Batch(transaction.get_range(request).await?),
     })
 }
@@ -293,7 +293,7 @@ async fn reported(context: &Context) -> Check {
     let reader = context.begin();
     reader.set_option(borough_kv::contract::TransactionOption::ReportConflictingKeys)?;
     for key in &keys {
-        reader.get(key, false).await?;
+        reader.get(key, Isolation::Serializable).await?;
     }
     let writer = context.begin();
     let written = keys.get(2).cloned().unwrap_or_default();

@@ -4,7 +4,7 @@ use futures::FutureExt as _;
 
 use super::limits::expect;
 use super::{Check, Context, ensure};
-use borough_kv::contract::{ErrorCode, KvError, TransactionOption};
+use borough_kv::contract::{ErrorCode, Isolation, KvError, TransactionOption};
 
 pub(super) async fn check(context: Context) -> Check {
     retried(&context).await?;
@@ -25,10 +25,14 @@ async fn retried(context: &Context) -> Check {
             continue;
         }
         expect("a final error", answered, Some(code))?;
-        expect("what comes after it", transaction.get(&context.key(b""), true).await, Some(code))?;
+        expect(
+            "what comes after it",
+            transaction.get(&context.key(b""), Isolation::Snapshot).await,
+            Some(code),
+        )?;
         expect("its commit", transaction.commit().await, Some(code))?;
         transaction.reset();
-        expect("a reset", transaction.get(&context.key(b""), true).await, None)?;
+        expect("a reset", transaction.get(&context.key(b""), Isolation::Snapshot).await, None)?;
     }
     Ok(())
 }
@@ -42,7 +46,7 @@ async fn in_flight(context: &Context) -> Check {
     let early = (&mut commit).now_or_never();
     expect("a write", transaction.set(&key, b"2"), used)?;
     expect("a clear", transaction.clear(&key), used)?;
-    expect("a read", transaction.get(&key, false).await, used)?;
+    expect("a read", transaction.get(&key, Isolation::Serializable).await, used)?;
     expect("a read version", transaction.read_version().await, used)?;
     expect("a watch", transaction.watch(&key).await.map(drop), used)?;
     expect("a second commit", transaction.commit().await, used)?;
@@ -51,7 +55,7 @@ async fn in_flight(context: &Context) -> Check {
         Some(committed) => committed?,
         None => commit.await?,
     };
-    let found = context.begin().get(&key, true).await?;
+    let found = context.begin().get(&key, Isolation::Snapshot).await?;
     ensure!(found.as_deref() == Some(b"1"), "what was committed: {found:?}");
     Ok(())
 }

@@ -13,7 +13,9 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use super::cycle::{late_commits_wait, persist};
 use super::{Check, Context, Wrong, ensure};
-use borough_kv::contract::{AtomicOp, ErrorCode, KvError, KvResult, RangeRequest, Version, Versionstamp};
+use borough_kv::contract::{
+    AtomicOp, ErrorCode, Isolation, KvError, KvResult, RangeRequest, Version, Versionstamp,
+};
 use borough_kv::database::{Idempotency, Transaction};
 
 const WORKERS: usize = 6;
@@ -32,7 +34,7 @@ enum TryOutcome {
 #[derive(Debug)]
 struct SeenWrite {
     key: Vec<u8>,
-    snapshot: bool,
+    isolation: Isolation,
     writer: Option<u64>,
 }
 
@@ -72,13 +74,13 @@ impl HistoryShared {
         let read_version = transaction.read_version().await.ok()?;
         let (mut seen, mut written) = (Vec::new(), Vec::new());
         for _ in 0..self.context.below(4) {
-            let (key, snapshot) = (self.key(), self.context.once_in(3));
+            let (key, isolation) = (self.key(), self.context.isolation_any());
             // Own writes hide the database's values.
             if written.contains(&key) {
                 continue;
             }
-            let writer = id_of(transaction.get(&key, snapshot).await.ok()?.as_deref());
-            seen.push(SeenWrite { key, snapshot, writer });
+            let writer = id_of(transaction.get(&key, isolation).await.ok()?.as_deref());
+            seen.push(SeenWrite { key, isolation, writer });
             tokio::task::yield_now().await;
             if self.context.once_in(2) {
                 let key = self.key();
@@ -156,7 +158,7 @@ fn replay(happened: &[(Versionstamp, HistoryTry)]) -> Check {
             attempt.read_version >= attempt.acknowledged && attempt.read_version < stamp.version(),
             "acknowledged, read and committed out of order at {stamp}: {attempt:?}"
         );
-        for SeenWrite { key, snapshot, writer } in &attempt.seen {
+        for SeenWrite { key, isolation, writer } in &attempt.seen {
             let history = writers.get(key.as_slice()).map(Vec::as_slice).unwrap_or_default();
             let last = |before: &dyn Fn(Versionstamp) -> bool| {
                 history.iter().rev().find(|(at, _)| before(*at)).map(|(_, id)| *id)
@@ -165,7 +167,7 @@ fn replay(happened: &[(Versionstamp, HistoryTry)]) -> Check {
             ensure!(*writer == at_read, "{key:?} was {at_read:?} at the read version of {attempt:?}");
             let at_commit = last(&|at| at < *stamp);
             ensure!(
-                *snapshot || *writer == at_commit,
+                *isolation == Isolation::Snapshot || *writer == at_commit,
                 "{key:?} was {at_commit:?} just before {stamp}: {attempt:?}"
             );
         }

@@ -23,11 +23,11 @@ mod versions;
 mod watches;
 mod whole;
 
+use borough_kv::contract::{Engine, EngineTransaction, Isolation, KvError};
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use borough_kv::contract::{Engine, EngineTransaction, KvError};
 use borough_kv::database::{Database, Idempotency, Retryable, Transaction};
 use borough_kv::env::{Rng, SeededRng};
 pub use metadata::run_old as metadata_version_of_old_read;
@@ -109,6 +109,11 @@ impl Context {
     /// True once in `times`.
     pub(crate) fn once_in(&self, times: usize) -> bool {
         self.below(times) == 0
+    }
+
+    /// Every third read is a snapshot read.
+    pub(crate) fn isolation_any(&self) -> Isolation {
+        if self.once_in(3) { Isolation::Snapshot } else { Isolation::Serializable }
     }
 
     /// Up to `length` random bytes.

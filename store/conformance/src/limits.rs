@@ -3,8 +3,8 @@
 use super::{Check, Context, Wrong, ensure};
 use borough_kv::contract::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use borough_kv::contract::{
-    AtomicOp, ConflictKind, EngineTransaction, ErrorCode, KeySelector, KvResult, RangeRequest, StreamingMode,
-    TransactionOption,
+    AtomicOp, ConflictKind, EngineTransaction, ErrorCode, Isolation, KeySelector, KvResult, RangeRequest,
+    StreamingMode, TransactionOption,
 };
 
 fn code<T>(result: KvResult<T>) -> Option<ErrorCode> {
@@ -85,11 +85,11 @@ fn stamps(context: &Context) -> Check {
 async fn reads(context: &Context) -> Check {
     let transaction = context.begin();
     let outside = Some(ErrorCode::KeyOutsideLegalRange);
-    expect("reading a system key", transaction.get(b"\xff\x01", false).await, outside)?;
+    expect("reading a system key", transaction.get(b"\xff\x01", Isolation::Serializable).await, outside)?;
     let selector = KeySelector::first_greater_or_equal(b"\xff\x01".as_slice());
-    expect("selecting a system key", transaction.get_key(&selector, false).await, outside)?;
+    expect("selecting a system key", transaction.get_key(&selector, Isolation::Serializable).await, outside)?;
     let end = KeySelector::first_greater_or_equal(b"\xff".as_slice());
-    expect("the end of all keys", transaction.get_key(&end, true).await, None)?;
+    expect("the end of all keys", transaction.get_key(&end, Isolation::Snapshot).await, None)?;
     let all = RangeRequest::between(context.prefix.clone(), context.end());
     let exact = RangeRequest { mode: StreamingMode::Exact, ..all.clone() };
     expect(
@@ -103,7 +103,7 @@ async fn reads(context: &Context) -> Check {
     let batch = transaction.get_range(&inverted).await?;
     ensure!(batch.rows.is_empty() && !batch.more, "an inverted range holds {batch:?}");
     let long = vec![b'x'; KEY_BYTES_MAX + 5];
-    ensure!(transaction.get(&long, false).await?.is_none(), "no key is that long");
+    ensure!(transaction.get(&long, Isolation::Serializable).await?.is_none(), "no key is that long");
     Ok(())
 }
 
@@ -226,14 +226,25 @@ async fn attempt(context: &Context) -> Check {
     let committed = transaction.commit().await?;
     ensure!(committed.version.is_some() && committed.stamp.is_some(), "a commit has a version and a stamp");
     expect("a write after the commit", transaction.set(&key, b"2"), Some(ErrorCode::UsedDuringCommit))?;
-    expect("a read after the commit", transaction.get(&key, true).await, Some(ErrorCode::UsedDuringCommit))?;
+    expect(
+        "a read after the commit",
+        transaction.get(&key, Isolation::Snapshot).await,
+        Some(ErrorCode::UsedDuringCommit),
+    )?;
     transaction.reset();
-    ensure!(transaction.get(&key, true).await?.as_deref() == Some(b"1"), "a reset transaction starts again");
+    ensure!(
+        transaction.get(&key, Isolation::Snapshot).await?.as_deref() == Some(b"1"),
+        "a reset transaction starts again"
+    );
     let committed = transaction.commit().await?;
     ensure!(committed.version.is_none() && committed.stamp.is_none(), "nothing was written: {committed:?}");
     transaction.reset();
     transaction.cancel();
-    expect("a read after cancel", transaction.get(&key, true).await, Some(ErrorCode::TransactionCancelled))?;
+    expect(
+        "a read after cancel",
+        transaction.get(&key, Isolation::Snapshot).await,
+        Some(ErrorCode::TransactionCancelled),
+    )?;
     transaction.reset();
     let final_error = borough_kv::contract::KvError::new(ErrorCode::ClientInvalidOperation);
     let answered = transaction.on_error(&final_error).await;

@@ -10,8 +10,8 @@ use super::limits::expect;
 use super::{Check, Context, Wrong, ensure};
 use borough_kv::contract::limits::{METADATA_VERSION_KEY as KEY, METADATA_VERSION_OPERAND as OPERAND};
 use borough_kv::contract::{
-    AtomicOp, ConflictKind, EngineTransaction, ErrorCode, KeySelector, RangeRequest, TransactionOption,
-    Version, Versionstamp,
+    AtomicOp, ConflictKind, EngineTransaction, ErrorCode, Isolation, KeySelector, RangeRequest,
+    TransactionOption, Version, Versionstamp,
 };
 use borough_kv::database::key_after;
 
@@ -40,22 +40,28 @@ async fn stamped(context: &Context) -> Check {
     let mut touches: Vec<Versionstamp> = Vec::new();
     for round in 0..5_u8 {
         let before = context.begin();
-        let old = before.get(KEY, true).await?;
+        let old = before.get(KEY, Isolation::Snapshot).await?;
         let stamp = touch(context).await?;
-        ensure!(before.get(KEY, false).await? == old, "a later touch is seen in round {round}");
-        ensure!(is_stamp(context.begin().get(KEY, false).await?.as_ref(), stamp), "a touch is not seen");
+        ensure!(
+            before.get(KEY, Isolation::Serializable).await? == old,
+            "a later touch is seen in round {round}"
+        );
+        ensure!(
+            is_stamp(context.begin().get(KEY, Isolation::Serializable).await?.as_ref(), stamp),
+            "a touch is not seen"
+        );
         touches.push(stamp);
     }
     for stamp in touches {
         let reader = context.begin();
         reader.set_read_version(stamp.version())?;
-        let found = reader.get(KEY, true).await?;
+        let found = reader.get(KEY, Isolation::Snapshot).await?;
         ensure!(is_stamp(found.as_ref(), stamp), "{found:?} at {stamp}");
     }
     // It is no row of any range.
     let end = KeySelector::first_greater_or_equal(b"\xff".as_slice());
     let past = KeySelector { offset: 3, ..end };
-    let last = context.begin().get_key(&past, true).await?;
+    let last = context.begin().get_key(&past, Isolation::Snapshot).await?;
     ensure!(last == b"\xff".as_slice(), "a selector comes to {last:?}");
     let tail = RangeRequest::between(context.end(), b"\xff".as_slice());
     let rows = context.begin().get_range(&RangeRequest { end: past, ..tail }.reverse().limit(1)).await?.rows;
@@ -90,12 +96,12 @@ async fn refused(context: &Context) -> Check {
     expect("a write conflict", conflict(ConflictKind::Write, &after), outside)?;
     expect("a wider read conflict", conflict(ConflictKind::Read, &key_after(&after)), outside)?;
     let neighbour = &KEY[..KEY.len() - 1];
-    expect("reading before it", transaction.get(neighbour, true).await, outside)?;
-    expect("reading behind it", transaction.get(&after, true).await, outside)?;
+    expect("reading before it", transaction.get(neighbour, Isolation::Snapshot).await, outside)?;
+    expect("reading behind it", transaction.get(&after, Isolation::Snapshot).await, outside)?;
     expect("watching behind it", transaction.watch(&after).await.map(drop), outside)?;
     expect("touching beside it", transaction.atomic(TOUCH, neighbour, &OPERAND), outside)?;
     let selector = KeySelector::last_less_or_equal(KEY);
-    expect("selecting it", transaction.get_key(&selector, true).await, outside)?;
+    expect("selecting it", transaction.get_key(&selector, Isolation::Snapshot).await, outside)?;
     let range = RangeRequest::between(KEY, after);
     expect("ranging over it", transaction.get_range(&range).await, outside)?;
     Ok(())
@@ -105,26 +111,32 @@ async fn refused(context: &Context) -> Check {
 async fn unreadable(context: &Context) -> Check {
     let unreadable = Some(ErrorCode::AccessedUnreadable);
     let stamp = touch(context).await?;
-    for snapshot in [false, true] {
+    for isolation in [Isolation::Serializable, Isolation::Snapshot] {
         let transaction = context.begin();
         transaction.atomic(TOUCH, KEY, &OPERAND)?;
-        expect("an own touch", transaction.get(KEY, snapshot).await, unreadable)?;
+        expect("an own touch", transaction.get(KEY, isolation).await, unreadable)?;
         expect("its commit", transaction.commit().await, unreadable)?;
     }
     let transaction = context.begin();
     transaction.set_option(TransactionOption::BypassUnreadable)?;
     transaction.atomic(TOUCH, KEY, &OPERAND)?;
-    let seen = transaction.get(KEY, false).await?;
+    let seen = transaction.get(KEY, Isolation::Serializable).await?;
     ensure!(seen.as_deref() == Some(&OPERAND), "the placeholder: {seen:?}");
     let hidden = context.begin();
     hidden.set_option(TransactionOption::SnapshotRywDisable)?;
     hidden.atomic(TOUCH, KEY, &OPERAND)?;
-    ensure!(is_stamp(hidden.get(KEY, true).await?.as_ref(), stamp), "a snapshot read without own writes");
-    expect("a read with them", hidden.get(KEY, false).await, unreadable)?;
+    ensure!(
+        is_stamp(hidden.get(KEY, Isolation::Snapshot).await?.as_ref(), stamp),
+        "a snapshot read without own writes"
+    );
+    expect("a read with them", hidden.get(KEY, Isolation::Serializable).await, unreadable)?;
     let disabled = context.begin();
     disabled.set_option(TransactionOption::ReadYourWritesDisable)?;
     disabled.atomic(TOUCH, KEY, &OPERAND)?;
-    ensure!(is_stamp(disabled.get(KEY, false).await?.as_ref(), stamp), "a read without own writes");
+    ensure!(
+        is_stamp(disabled.get(KEY, Isolation::Serializable).await?.as_ref(), stamp),
+        "a read without own writes"
+    );
     disabled.commit().await?;
     Ok(())
 }
@@ -141,8 +153,8 @@ enum Depends {
 
 async fn depend(reader: &dyn EngineTransaction, how: Depends) -> Check {
     match how {
-        Depends::Get => drop(reader.get(KEY, false).await?),
-        Depends::Snapshot => drop(reader.get(KEY, true).await?),
+        Depends::Get => drop(reader.get(KEY, Isolation::Serializable).await?),
+        Depends::Snapshot => drop(reader.get(KEY, Isolation::Snapshot).await?),
         Depends::Conflict => reader.add_conflict_range(ConflictKind::Read, KEY..&key_after(KEY))?,
         Depends::Touch => reader.atomic(TOUCH, KEY, &OPERAND)?,
         // Registering and reading are one step of two futures: the commit waits for the read.
@@ -221,12 +233,12 @@ pub async fn run_old(
     touch().await?;
     older().await;
     touch().await?;
-    let found = reader.get(KEY, false).await.map_err(text)?;
+    let found = reader.get(KEY, Isolation::Serializable).await.map_err(text)?;
     let version = found.as_deref().and_then(Versionstamp::from_slice).map(Versionstamp::version);
     if version != Some(first) {
         return Err(format!("{found:?}, not the stamp of {first}"));
     }
-    let neighbour = plain.get(b"beside", true).await.err().map(|error| error.code);
+    let neighbour = plain.get(b"beside", Isolation::Snapshot).await.err().map(|error| error.code);
     if neighbour != Some(ErrorCode::TransactionTooOld) {
         return Err(format!("another key in a transaction as old: {neighbour:?}"));
     }

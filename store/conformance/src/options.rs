@@ -1,7 +1,7 @@
 //! Options: the effect of each, and the refusal of unsupported ones by name.
 
 use super::{Check, Context, ensure};
-use borough_kv::contract::{ErrorCode, KvError, TransactionOption};
+use borough_kv::contract::{ErrorCode, Isolation, KvError, TransactionOption};
 
 pub(super) async fn check(context: Context) -> Check {
     snapshot_own_writes(&context).await?;
@@ -53,9 +53,9 @@ async fn snapshot_own_writes(context: &Context) -> Check {
         if let Some(option) = option {
             transaction.set_option(option)?;
         }
-        let seen = transaction.get(&key, true).await?.is_some();
+        let seen = transaction.get(&key, Isolation::Snapshot).await?.is_some();
         ensure!(seen == expected, "after step {index} a snapshot read sees the own write: {seen}");
-        ensure!(transaction.get(&key, false).await?.is_some(), "another read always does");
+        ensure!(transaction.get(&key, Isolation::Serializable).await?.is_some(), "another read always does");
     }
     Ok(())
 }
@@ -65,7 +65,7 @@ async fn own_writes_disabled(context: &Context) -> Check {
     let transaction = context.begin();
     transaction.set_option(TransactionOption::ReadYourWritesDisable)?;
     transaction.set(&key, b"own")?;
-    ensure!(transaction.get(&key, false).await?.is_none(), "own writes are not seen");
+    ensure!(transaction.get(&key, Isolation::Serializable).await?.is_none(), "own writes are not seen");
     let watch = match transaction.watch(&key).await {
         Ok(watch) => watch.await.err(),
         Err(error) => Some(error),
@@ -73,9 +73,9 @@ async fn own_writes_disabled(context: &Context) -> Check {
     let code = watch.map(|error| error.code);
     ensure!(code == Some(ErrorCode::WatchesDisabled), "a watch without own writes: {code:?}");
     let late = context.begin();
-    late.get(&key, false).await?;
+    late.get(&key, Isolation::Serializable).await?;
     let set = late.set_option(TransactionOption::ReadYourWritesDisable);
-    let read = late.get(&key, false).await;
+    let read = late.get(&key, Isolation::Serializable).await;
     let poisoned = set.and_then(|()| read.map(|_| ())).err().map(|error| error.code);
     ensure!(poisoned == Some(ErrorCode::ClientInvalidOperation), "disabled after a read: {poisoned:?}");
     Ok(())
@@ -99,7 +99,8 @@ async fn retries(context: &Context) -> Check {
     let transaction = context.begin();
     transaction.set_option(TransactionOption::TimeoutMs(20))?;
     tokio::time::sleep(std::time::Duration::from_millis(60)).await;
-    let late = transaction.get(&context.key(b"retry"), true).await.err().map(|error| error.code);
+    let late =
+        transaction.get(&context.key(b"retry"), Isolation::Snapshot).await.err().map(|error| error.code);
     ensure!(late == Some(ErrorCode::TransactionTimedOut), "beyond its time: {late:?}");
     Ok(())
 }

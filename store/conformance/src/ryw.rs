@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::model::{ModelPlace, ModelRows, atomic, place_of, select};
 use super::{Check, Context, Wrong, ensure};
-use borough_kv::contract::{AtomicOp, KeySelector, RangeRequest, StreamingMode};
+use borough_kv::contract::{AtomicOp, Isolation, KeySelector, RangeRequest, StreamingMode};
 use borough_kv::database::{Idempotency, Transaction};
 
 const ROUNDS: usize = 60;
@@ -31,8 +31,8 @@ enum RywStep {
     Clear(Vec<u8>),
     ClearRange(Vec<u8>, Vec<u8>),
     Atomic(AtomicOp, Vec<u8>, Vec<u8>),
-    Get(Vec<u8>, bool),
-    GetKey(KeySelector, bool),
+    Get(Vec<u8>, Isolation),
+    GetKey(KeySelector, Isolation),
     Range(Box<RangeRequest>),
 }
 
@@ -54,8 +54,8 @@ fn step_any(context: &Context) -> RywStep {
             let operation = OPERATIONS.get(context.below(OPERATIONS.len())).copied().unwrap_or(AtomicOp::Add);
             RywStep::Atomic(operation, context.any_key(), value())
         }
-        6 => RywStep::Get(context.any_key(), context.once_in(3)),
-        7 => RywStep::GetKey(selector_any(context), context.once_in(3)),
+        6 => RywStep::Get(context.any_key(), context.isolation_any()),
+        7 => RywStep::GetKey(selector_any(context), context.isolation_any()),
         _ => RywStep::Range(Box::new(range_any(context))),
     }
 }
@@ -67,8 +67,8 @@ fn range_any(context: &Context) -> RangeRequest {
         if context.once_in(2) { (plain(), plain()) } else { (selector_any(context), selector_any(context)) };
     let limit = if context.once_in(2) { context.below(6).saturating_add(1) } else { 0 };
     let mode = if limit > 0 { StreamingMode::Exact } else { StreamingMode::WantAll };
-    let (reverse, snapshot) = (context.once_in(2), context.once_in(3));
-    RangeRequest { begin, end, limit, target_bytes: 0, mode, iteration: 1, reverse, snapshot }
+    let (reverse, isolation) = (context.once_in(2), context.isolation_any());
+    RangeRequest { begin, end, limit, target_bytes: 0, mode, iteration: 1, reverse, isolation }
 }
 
 /// The model's rows for a request.
@@ -113,14 +113,16 @@ async fn step_run(transaction: &Transaction, prefix: &[u8], rows: &ModelRows, st
         RywStep::Clear(key) => transaction.clear(key)?,
         RywStep::ClearRange(begin, end) => transaction.clear_range(begin, end)?,
         RywStep::Atomic(operation, key, operand) => transaction.atomic(*operation, key, operand)?,
-        RywStep::Get(key, snapshot) => {
-            let found =
-                if *snapshot { transaction.get_snapshot(key).await? } else { transaction.get(key).await? };
+        RywStep::Get(key, isolation) => {
+            let found = match isolation {
+                Isolation::Snapshot => transaction.get_snapshot(key).await?,
+                Isolation::Serializable => transaction.get(key).await?,
+            };
             let expected = rows.get(key).map(Vec::as_slice);
             ensure!(found.as_deref() == expected, "{step:?}: {found:?}, the model has {expected:?}");
         }
-        RywStep::GetKey(selector, snapshot) => {
-            let found = place_of(&transaction.get_key(selector, *snapshot).await?, prefix);
+        RywStep::GetKey(selector, isolation) => {
+            let found = place_of(&transaction.get_key(selector, *isolation).await?, prefix);
             let expected = select(rows, selector);
             ensure!(found == expected, "{step:?}: {found:?}, the model has {expected:?}");
         }

@@ -1,7 +1,9 @@
 //! Versionstamps: in keys and values, in the order of commits, and unreadable until the commit.
 
 use super::{Check, Context, ensure};
-use borough_kv::contract::{AtomicOp, ErrorCode, KeySelector, RangeRequest, TransactionOption, Versionstamp};
+use borough_kv::contract::{
+    AtomicOp, ErrorCode, Isolation, KeySelector, RangeRequest, TransactionOption, Versionstamp,
+};
 
 /// A template: `before`, ten bytes of stamp, `after`, and the offset.
 fn template(before: &[u8], after: &[u8]) -> Vec<u8> {
@@ -26,9 +28,15 @@ pub(super) async fn check(context: Context) -> Check {
         ensure!(stamp > last, "stamp {stamp} after {last}");
         let reader = context.begin();
         let value = [b"<".as_slice(), &stamp.0, b">"].concat();
-        ensure!(reader.get(&head, true).await?.as_deref() == Some(&value), "the stamp in the value");
+        ensure!(
+            reader.get(&head, Isolation::Snapshot).await?.as_deref() == Some(&value),
+            "the stamp in the value"
+        );
         let key = [context.key(b"log/").as_slice(), &stamp.0, &[round]].concat();
-        ensure!(reader.get(&key, true).await?.as_deref() == Some(b"entry"), "the stamp in the key");
+        ensure!(
+            reader.get(&key, Isolation::Snapshot).await?.as_deref() == Some(b"entry"),
+            "the stamp in the key"
+        );
         last = stamp;
     }
     let request = RangeRequest::between(context.key(b"log/"), context.key(b"log0"));
@@ -42,7 +50,7 @@ pub(super) async fn check(context: Context) -> Check {
     conflicts(&context).await?;
     let reader = context.begin();
     let none = reader.versionstamp();
-    reader.get(&head, true).await?;
+    reader.get(&head, Isolation::Snapshot).await?;
     reader.commit().await?;
     let code = none.await.err().map(|error| error.code);
     ensure!(code == Some(ErrorCode::NoCommitVersion), "the stamp of a read-only transaction: {code:?}");
@@ -55,13 +63,13 @@ async fn unreadable(context: &Context) -> Check {
     let key = context.key(b"pending");
     let transaction = context.begin();
     transaction.atomic(AtomicOp::SetVersionstampedValue, &key, &template(b"", b""))?;
-    let read = transaction.get(&key, true).await.err().map(|error| error.code);
+    let read = transaction.get(&key, Isolation::Snapshot).await.err().map(|error| error.code);
     ensure!(read == expected, "a pending value: {read:?}");
     transaction.set(&key, b"plain")?;
-    let read = transaction.get(&key, true).await.err().map(|error| error.code);
+    let read = transaction.get(&key, Isolation::Snapshot).await.err().map(|error| error.code);
     ensure!(read == expected, "a value set over a pending one stays unreadable: {read:?}");
     transaction.clear(&key)?;
-    ensure!(transaction.get(&key, true).await?.is_none(), "a clear makes it readable");
+    ensure!(transaction.get(&key, Isolation::Snapshot).await?.is_none(), "a clear makes it readable");
 
     let transaction = context.begin();
     transaction.atomic(AtomicOp::SetVersionstampedKey, &template(&context.key(b"queue/"), b""), b"v")?;
@@ -74,17 +82,24 @@ async fn unreadable(context: &Context) -> Check {
         let read = transaction.get_range(&request).await.err().map(|error| error.code);
         ensure!(read == expected, "a part of that range: {read:?}");
     }
-    let read = transaction.get(&context.key(b"queue/\x80"), true).await.err().map(|error| error.code);
+    let read =
+        transaction.get(&context.key(b"queue/\x80"), Isolation::Snapshot).await.err().map(|error| error.code);
     ensure!(read == expected, "a key in that range: {read:?}");
     let selector = KeySelector::last_less_than(context.key(b"queue0"));
-    let read = transaction.get_key(&selector, true).await.err().map(|error| error.code);
+    let read = transaction.get_key(&selector, Isolation::Snapshot).await.err().map(|error| error.code);
     ensure!(read == expected, "a selector over a pending key: {read:?}");
-    ensure!(transaction.get(&context.key(b"queue"), true).await?.is_none(), "beside it all is readable");
+    ensure!(
+        transaction.get(&context.key(b"queue"), Isolation::Snapshot).await?.is_none(),
+        "beside it all is readable"
+    );
     transaction.set_option(TransactionOption::BypassUnreadable)?;
     transaction.atomic(AtomicOp::SetVersionstampedValue, &key, &template(b"", b""))?;
-    let read = transaction.get(&key, true).await?;
+    let read = transaction.get(&key, Isolation::Snapshot).await?;
     ensure!(read.as_deref() == Some(&template(b"", b"")), "the placeholder: {read:?}");
-    ensure!(transaction.get(&context.key(b"queue/\x80"), true).await?.is_none(), "a bypassed key");
+    ensure!(
+        transaction.get(&context.key(b"queue/\x80"), Isolation::Snapshot).await?.is_none(),
+        "a bypassed key"
+    );
     let read = transaction.get_range(&request).await.err().map(|error| error.code);
     ensure!(read == expected, "the option is not for ranges: {read:?}");
     Ok(())

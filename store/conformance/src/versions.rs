@@ -1,7 +1,7 @@
 //! Versions: what a read at one sees, and that later transactions see acknowledged commits.
 
 use super::{Check, Context, ensure};
-use borough_kv::contract::ErrorCode;
+use borough_kv::contract::{ErrorCode, Isolation};
 
 pub(super) async fn check(context: Context) -> Check {
     let key = context.key(b"k");
@@ -16,7 +16,7 @@ pub(super) async fn check(context: Context) -> Check {
         let read_version = reader.read_version().await?;
         ensure!(read_version >= version, "read version {read_version} after commit {version}");
         ensure!(
-            reader.get(&key, false).await?.as_deref() == Some(&value.to_be_bytes()),
+            reader.get(&key, Isolation::Serializable).await?.as_deref() == Some(&value.to_be_bytes()),
             "the commit is not seen"
         );
         (last, _) = (version, history.push((version, value)));
@@ -24,7 +24,7 @@ pub(super) async fn check(context: Context) -> Check {
     for (version, value) in &history {
         let reader = context.begin();
         reader.set_read_version(*version)?;
-        let found = reader.get(&key, false).await?;
+        let found = reader.get(&key, Isolation::Serializable).await?;
         ensure!(found.as_deref() == Some(&value.to_be_bytes()), "at {version}: {found:?}, not {value}");
         let again = reader.set_read_version(*version).err().map(|error| error.code);
         ensure!(again == Some(ErrorCode::ReadVersionAlreadySet), "a second read version: {again:?}");
@@ -34,7 +34,7 @@ pub(super) async fn check(context: Context) -> Check {
     ensure!(zero == Some(ErrorCode::VersionInvalid), "version 0: {zero:?}");
     let old = context.begin();
     old.set_read_version(1)?;
-    let old = old.get(&key, true).await.err().map(|error| error.code);
+    let old = old.get(&key, Isolation::Snapshot).await.err().map(|error| error.code);
     ensure!(old == Some(ErrorCode::TransactionTooOld), "version 1: {old:?}");
     // A write that read nothing can be too old as well. Without a version of its own it gets a young one.
     let blind = context.begin();
@@ -57,11 +57,11 @@ async fn stable(context: &Context) -> Check {
         let writer = context.begin();
         writer.set(key, b"late")?;
         writer.commit().await?;
-        ensure!(reader.get(key, true).await?.is_none(), "a later commit is seen");
+        ensure!(reader.get(key, Isolation::Snapshot).await?.is_none(), "a later commit is seen");
     }
     let fresh = context.begin();
     for key in &keys {
-        ensure!(fresh.get(key, true).await?.is_some(), "an earlier commit is not seen");
+        ensure!(fresh.get(key, Isolation::Snapshot).await?.is_some(), "an earlier commit is not seen");
     }
     Ok(())
 }

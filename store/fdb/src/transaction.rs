@@ -9,8 +9,8 @@ use borough_kv::contract::check::{
 use borough_kv::contract::limits::KEY_BYTES_MAX;
 use borough_kv::contract::{Committed, ConflictKind};
 use borough_kv::{
-    AtomicOp, EngineTransaction, ErrorCode, KeySelector, KvError, KvResult, RangeBatch, RangeRequest,
-    TransactionOption, Version, Versionstamp, Watch,
+    AtomicOp, EngineTransaction, ErrorCode, Isolation, KeySelector, KvError, KvResult, RangeBatch,
+    RangeRequest, TransactionOption, Version, Versionstamp, Watch,
 };
 use bytes::Bytes;
 use foundationdb::options::ConflictRangeType;
@@ -293,33 +293,41 @@ async fn watch_wait(
     }
 }
 
+/// The isolation as the client's flag.
+fn is_snapshot(isolation: Isolation) -> bool {
+    isolation == Isolation::Snapshot
+}
+
 fn unsigned(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }
 
 impl EngineTransaction for FdbTransaction {
-    fn get<'a>(&'a self, key: &'a [u8], snapshot: bool) -> BoxFuture<'a, KvResult<Option<Bytes>>> {
+    fn get<'a>(&'a self, key: &'a [u8], isolation: Isolation) -> BoxFuture<'a, KvResult<Option<Bytes>>> {
         if key.len() > KEY_BYTES_MAX && clear_check(key).is_ok() {
             // No such key exists. The client would search for one that is a few bytes longer.
             return Box::pin(ready(self.reading(|_| None)));
         }
-        answer(&self.database, self.reading(|transaction| transaction.get(key, snapshot)), |value| {
-            value.map(|slice| bytes_of(&slice))
-        })
-    }
-
-    fn get_key<'a>(&'a self, key: &'a KeySelector, snapshot: bool) -> BoxFuture<'a, KvResult<Bytes>> {
         answer(
             &self.database,
-            self.reading(|transaction| transaction.get_key(&selector(key), snapshot)),
+            self.reading(|transaction| transaction.get(key, is_snapshot(isolation))),
+            |value| value.map(|slice| bytes_of(&slice)),
+        )
+    }
+
+    fn get_key<'a>(&'a self, key: &'a KeySelector, isolation: Isolation) -> BoxFuture<'a, KvResult<Bytes>> {
+        answer(
+            &self.database,
+            self.reading(|transaction| transaction.get_key(&selector(key), is_snapshot(isolation))),
             |slice| bytes_of(&slice),
         )
     }
 
     fn get_range<'a>(&'a self, request: &'a RangeRequest) -> BoxFuture<'a, KvResult<RangeBatch>> {
         let range = range_option(request);
-        let started =
-            self.reading(|transaction| transaction.get_range(&range, request.iteration, request.snapshot));
+        let started = self.reading(|transaction| {
+            transaction.get_range(&range, request.iteration, is_snapshot(request.isolation))
+        });
         answer(&self.database, started, |values| {
             let rows = values.iter().map(|row| (bytes_of(row.key()), bytes_of(row.value()))).collect();
             RangeBatch { rows, more: values.more() }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::contract::{
-    AtomicOp, ConflictKind, EngineTransaction, ErrorCode, KeySelector, KvError, KvResult, RangeBatch,
-    RangeRequest, TransactionOption, Version, Versionstamp, Watch,
+    AtomicOp, ConflictKind, EngineTransaction, ErrorCode, Isolation, KeySelector, KvError, KvResult,
+    RangeBatch, RangeRequest, TransactionOption, Version, Versionstamp, Watch,
 };
 pub use crate::runner::{CommitAtError, Database};
 
@@ -55,18 +55,25 @@ pub fn kv_error_in<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&
     None
 }
 
+/// What a run may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Its run was declared [`Idempotency::ReadOnly`]: writes are refused.
+    Read,
+    Write,
+}
+
 /// A transaction as closures and layer functions see it. Cheap to clone; all clones are one transaction.
 #[derive(Clone)]
 pub struct Transaction {
     pub(crate) inner: Arc<dyn EngineTransaction>,
-    /// Whether its run declared that it writes nothing; writes are then refused.
-    pub(crate) read_only: bool,
+    pub(crate) access: Access,
 }
 
 impl Transaction {
     /// The transaction to write with, unless its run was declared [`Idempotency::ReadOnly`].
     fn writable(&self) -> KvResult<&dyn EngineTransaction> {
-        if self.read_only {
+        if self.access == Access::Read {
             return Err(KvError::with(
                 ErrorCode::ClientInvalidOperation,
                 "a write in a run declared read-only",
@@ -77,17 +84,17 @@ impl Transaction {
 
     /// The value of `key`, with a read conflict.
     pub async fn get(&self, key: &[u8]) -> KvResult<Option<Bytes>> {
-        self.inner.get(key, false).await
+        self.inner.get(key, Isolation::Serializable).await
     }
 
     /// The value of `key`, without a read conflict.
     pub async fn get_snapshot(&self, key: &[u8]) -> KvResult<Option<Bytes>> {
-        self.inner.get(key, true).await
+        self.inner.get(key, Isolation::Snapshot).await
     }
 
     /// The key of a selector.
-    pub async fn get_key(&self, selector: &KeySelector, snapshot: bool) -> KvResult<Bytes> {
-        self.inner.get_key(selector, snapshot).await
+    pub async fn get_key(&self, selector: &KeySelector, isolation: Isolation) -> KvResult<Bytes> {
+        self.inner.get_key(selector, isolation).await
     }
 
     /// One batch of a range; loop while `more`, or use [`Transaction::range_all`].

@@ -15,9 +15,9 @@ mod runner;
 pub mod secret;
 
 pub use contract::{
-    AtomicOp, Committed, ConflictKind, Engine, EngineState, EngineTransaction, ErrorCode, KeySelector,
-    KvError, KvResult, RangeBatch, RangeRequest, StreamingMode, TransactionOption, Version, Versionstamp,
-    Watch,
+    AtomicOp, Committed, ConflictKind, Engine, EngineState, EngineTransaction, ErrorCode, Isolation,
+    KeySelector, KvError, KvResult, RangeBatch, RangeRequest, StreamingMode, TransactionOption, Version,
+    Versionstamp, Watch,
 };
 pub use database::{Database, Idempotency, Retryable, Transaction, TransactionTry};
 pub use embedded::EmbeddedEngine;

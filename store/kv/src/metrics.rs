@@ -70,8 +70,8 @@ impl Metrics {
         self.errors.get_or_create(&Failed { name, code: code.code() }).inc();
     }
 
-    pub(crate) fn finished(&self, name: &'static str, succeeded: bool, took: Duration) {
-        let result = if succeeded { "ok" } else { "error" };
+    pub(crate) fn finished<T, E>(&self, name: &'static str, result: &Result<T, E>, took: Duration) {
+        let result = if result.is_ok() { "ok" } else { "error" };
         self.durations.get_or_create(&Finished { name, result }).observe(took.as_secs_f64());
     }
 }

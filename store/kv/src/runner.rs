@@ -18,7 +18,7 @@ use crate::contract::{
     Committed, Engine, EngineInfo, EngineState, EngineTransaction, ErrorCode, KvError, TransactionOption,
     Version,
 };
-use crate::database::{Idempotency, Retryable, Transaction, TransactionTry};
+use crate::database::{Access, Idempotency, Retryable, Transaction, TransactionTry};
 use crate::env::{Clock, SystemClock};
 use crate::metrics::Metrics;
 
@@ -114,13 +114,14 @@ impl Database {
     {
         let began = self.clock.monotonic();
         let span = tracing::debug_span!("store", name, ?idempotency, attempts = tracing::field::Empty);
-        let transaction = self.begin(idempotency == Idempotency::ReadOnly);
+        let access = if idempotency == Idempotency::ReadOnly { Access::Read } else { Access::Write };
+        let transaction = self.begin(access);
         let mut unfinished = Unfinished(Some(&transaction.inner));
         let result = self.attempts(name, &transaction, closure).instrument(span).await;
         if result.is_ok() {
             unfinished.0 = None;
         }
-        self.observe(name, began, result.is_ok());
+        self.observe(name, began, &result);
         result
     }
 
@@ -196,7 +197,7 @@ impl Database {
     {
         let began = self.clock.monotonic();
         self.metrics.attempt(name);
-        let transaction = self.begin(false);
+        let transaction = self.begin(Access::Write);
         let mut unfinished = Unfinished(Some(&transaction.inner));
         let span = tracing::debug_span!("store", name, version);
         let result = commit_once(&transaction, version, closure).instrument(span).await;
@@ -209,17 +210,17 @@ impl Database {
                 }
             }
         }
-        self.observe(name, began, result.is_ok());
+        self.observe(name, began, &result);
         result
     }
 
-    fn observe(&self, name: &'static str, began: Duration, succeeded: bool) {
-        self.metrics.finished(name, succeeded, self.clock.monotonic().saturating_sub(began));
+    fn observe<T, E>(&self, name: &'static str, began: Duration, result: &Result<T, E>) {
+        self.metrics.finished(name, result, self.clock.monotonic().saturating_sub(began));
     }
 
     #[expect(clippy::disallowed_methods, reason = "the runner is the one place that opens transactions")]
-    fn begin(&self, read_only: bool) -> Transaction {
-        Transaction { inner: Arc::from(self.engine.begin()), read_only }
+    fn begin(&self, access: Access) -> Transaction {
+        Transaction { inner: Arc::from(self.engine.begin()), access }
     }
 }
 

@@ -9,7 +9,7 @@ use borough_conformance::{
 use borough_kv::contract::limits::{METADATA_VERSION_KEY, RECOVERY_VERSION_JUMP};
 use borough_kv::embedded::OpenOptions;
 use borough_kv::env::{ManualClock, SeededRng, SystemClock};
-use borough_kv::{EmbeddedEngine, Engine, EngineTransaction, ErrorCode, FaultEngine, FaultPlan};
+use borough_kv::{EmbeddedEngine, Engine, EngineTransaction, ErrorCode, FaultEngine, FaultPlan, Isolation};
 
 /// One seed per run, from the kernel unless `BOROUGH_SEED` sets it.
 fn seed() -> u64 {
@@ -112,6 +112,6 @@ async fn the_metadata_version_is_known_however_old_the_read_version() {
     // A version that was set by hand brought no metadata version.
     let given = begin(&engine);
     given.set_read_version(RECOVERY_VERSION_JUMP + 1).unwrap();
-    let code = given.get(METADATA_VERSION_KEY, true).await.unwrap_err().code;
+    let code = given.get(METADATA_VERSION_KEY, Isolation::Snapshot).await.unwrap_err().code;
     assert_eq!(code, ErrorCode::TransactionTooOld);
 }

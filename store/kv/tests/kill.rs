@@ -123,7 +123,7 @@ fn open(directory: &Path, printing: bool) -> (EmbeddedEngine, Database) {
     // A killed process loses no page that it has written, so this needs no flushes. Small segments and checkpoints are
     // in all phases when it dies.
     let options = OpenOptions { fsync: false, segment_bytes: 1 << 14, checkpoint_bytes: 1 << 16, ..options };
-    let disk = || Arc::new(PrintingDisk(DirectoryDisk::new(directory, false))) as Arc<dyn Disk>;
+    let disk = || Arc::new(PrintingDisk(DirectoryDisk::new(directory).without_fsync())) as Arc<dyn Disk>;
     let options = OpenOptions { disk: printing.then(disk), ..options };
     let engine = EmbeddedEngine::open(options).expect("the store opens after a kill");
     (engine.clone(), Database::new(Arc::new(engine)))

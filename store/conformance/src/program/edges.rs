@@ -13,7 +13,7 @@ use super::super::{Check, CheckFailure, Wrong};
 use super::machine::{ProgramMachine, ProgramOutcome};
 use super::model::Model;
 use super::step::{Frame, ProgramAction, ProgramStep, Range, Selector, SlotName, Switch};
-use borough_kv::contract::{AtomicOp, ConflictKind, Engine, ErrorCode, StreamingMode};
+use borough_kv::contract::{AtomicOp, ConflictKind, Engine, ErrorCode, Isolation, StreamingMode};
 use borough_kv::database::key_after;
 use borough_kv::env::SystemClock;
 
@@ -64,7 +64,7 @@ fn last_before(key: &str) -> Selector {
 }
 
 fn range((begin, end): (&Selector, &Selector), limit: usize, mode: StreamingMode, reverse: bool) -> Range {
-    Range { begin: begin.clone(), end: end.clone(), limit, mode, reverse, snapshot: false }
+    Range { begin: begin.clone(), end: end.clone(), limit, mode, reverse, isolation: Isolation::Serializable }
 }
 
 /// Every pair of `begins` and `ends`, with each limit, both ways.
@@ -119,16 +119,19 @@ fn own_writes() -> Vec<Vec<ProgramAction>> {
 fn reads_of_each() -> Vec<ProgramAction> {
     let mut reads = Vec::new();
     for key in ["f", "g"] {
-        reads.extend([false, true].map(|snapshot| ProgramAction::Get(name(key), snapshot)));
+        reads.extend(
+            [Isolation::Serializable, Isolation::Snapshot]
+                .map(|isolation| ProgramAction::Get(name(key), isolation)),
+        );
         let selectors = [first_at(key), first_after(key), last_at(key), last_before(key), at(key, false, 2)];
-        reads.extend(selectors.map(|selector| ProgramAction::GetKey(selector, false)));
+        reads.extend(selectors.map(|selector| ProgramAction::GetKey(selector, Isolation::Serializable)));
     }
-    reads.push(ProgramAction::GetKey(at("h", true, -1), false));
-    reads.push(ProgramAction::GetKey(last_at("g"), true));
+    reads.push(ProgramAction::GetKey(at("h", true, -1), Isolation::Serializable));
+    reads.push(ProgramAction::GetKey(last_at("g"), Isolation::Snapshot));
     let begins = [first_at("e"), first_after("f"), last_at("g")];
     reads.extend(ranges(&begins, &[first_at("h"), first_after("j")], &[ALL, 1, 2]));
     let snapshot = range((&first_at("d"), &first_at("l")), ALL, StreamingMode::Exact, false);
-    reads.push(ProgramAction::GetRange(Range { snapshot: true, ..snapshot }));
+    reads.push(ProgramAction::GetRange(Range { isolation: Isolation::Snapshot, ..snapshot }));
     reads.push(ProgramAction::Conflict(ConflictKind::Read, name("f"), name("j")));
     reads.push(ProgramAction::Conflict(ConflictKind::Read, name("f"), after(&name("f"))));
     reads
@@ -140,7 +143,9 @@ fn reads_in_every_shape() -> Vec<ProgramAction> {
     for key in ["h", "i"] {
         for offset in -1..=2 {
             reads.extend(
-                [false, true].map(|or_equal| ProgramAction::GetKey(at(key, or_equal, offset), false)),
+                [false, true].map(|or_equal| {
+                    ProgramAction::GetKey(at(key, or_equal, offset), Isolation::Serializable)
+                }),
             );
         }
     }
@@ -176,10 +181,10 @@ fn reads_at_the_ends() -> Vec<ProgramAction> {
     let mut reads = Vec::new();
     for offset in -2..=3 {
         let selectors = begins.iter().chain(&ends).map(|key| at(key, false, offset));
-        reads.extend(selectors.map(|selector| ProgramAction::GetKey(selector, false)));
+        reads.extend(selectors.map(|selector| ProgramAction::GetKey(selector, Isolation::Serializable)));
     }
     let far = Selector { key: SlotName(vec![0xff]), or_equal: false, offset: 1 };
-    reads.push(ProgramAction::GetKey(far.clone(), false));
+    reads.push(ProgramAction::GetKey(far.clone(), Isolation::Serializable));
     let low = [first_at(""), last_before("b"), at("b", false, -1), first_at("b")];
     let high = [far, first_after("n"), at("n", false, 2), at("n", false, 3), first_at("n")];
     reads.extend(ranges(&low, &high, &[ALL, 2]));

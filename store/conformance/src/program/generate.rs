@@ -7,7 +7,7 @@ use proptest::strategy::BoxedStrategy;
 
 use super::step::{At, ProgramAction, ProgramStep, Range, SLOTS, Selector, SlotName, Switch};
 use borough_kv::contract::limits::METADATA_VERSION_KEY;
-use borough_kv::contract::{AtomicOp, ConflictKind, ErrorCode, StreamingMode};
+use borough_kv::contract::{AtomicOp, ConflictKind, ErrorCode, Isolation, StreamingMode};
 use borough_kv::database::key_after;
 
 /// Letters of keys. Stamps use `q`.
@@ -87,11 +87,11 @@ fn range() -> BoxedStrategy<Range> {
         1 => Just(StreamingMode::Small),
         1 => Just(StreamingMode::Serial),
     ];
-    (ends, limit, mode, any::<bool>(), weighted(3))
-        .prop_map(|((begin, end), limit, mode, reverse, snapshot)| {
+    (ends, limit, mode, any::<bool>(), isolation())
+        .prop_map(|((begin, end), limit, mode, reverse, isolation)| {
             // An exact read needs a limit. Another check covers the refusal without one.
             let limit = if mode == StreamingMode::Exact && limit == 0 { ALL_ROWS } else { limit };
-            Range { begin, end, limit, mode, reverse, snapshot }
+            Range { begin, end, limit, mode, reverse, isolation }
         })
         .boxed()
 }
@@ -99,6 +99,12 @@ fn range() -> BoxedStrategy<Range> {
 /// True once in `times`.
 fn weighted(times: u32) -> BoxedStrategy<bool> {
     prop_oneof![times.saturating_sub(1) => Just(false), 1 => Just(true)].boxed()
+}
+
+/// Every third read is a snapshot read.
+fn isolation() -> BoxedStrategy<Isolation> {
+    let of = |snapshot| if snapshot { Isolation::Snapshot } else { Isolation::Serializable };
+    weighted(3).prop_map(of).boxed()
 }
 
 fn write() -> BoxedStrategy<ProgramAction> {
@@ -128,9 +134,9 @@ fn write() -> BoxedStrategy<ProgramAction> {
 
 fn read() -> BoxedStrategy<ProgramAction> {
     prop_oneof![
-        4 => (key(), weighted(3)).prop_map(|(key, snapshot)| ProgramAction::Get(key, snapshot)),
-        1 => weighted(3).prop_map(|snapshot| ProgramAction::Get(metadata(), snapshot)),
-        4 => (selector(), weighted(3)).prop_map(|(selector, snapshot)| ProgramAction::GetKey(selector, snapshot)),
+        4 => (key(), isolation()).prop_map(|(key, isolation)| ProgramAction::Get(key, isolation)),
+        1 => isolation().prop_map(|isolation| ProgramAction::Get(metadata(), isolation)),
+        4 => (selector(), isolation()).prop_map(|(selector, isolation)| ProgramAction::GetKey(selector, isolation)),
         9 => range().prop_map(ProgramAction::GetRange),
         1 => bounds().prop_map(|(begin, end)| ProgramAction::Conflict(ConflictKind::Read, begin, end)),
         2 => Just(ProgramAction::ReadVersion),

@@ -200,12 +200,12 @@ impl ProgramMachine {
 
     async fn read(&mut self, transaction: &dyn EngineTransaction, action: &ProgramAction) -> ProgramOutcome {
         let outcome = match action {
-            ProgramAction::Get(key, snapshot) => transaction
-                .get(&self.frame.key(key), *snapshot)
+            ProgramAction::Get(key, isolation) => transaction
+                .get(&self.frame.key(key), *isolation)
                 .await
                 .map(|value| ProgramOutcome::Value(value.map(|value| self.name(&value)))),
-            ProgramAction::GetKey(selector, snapshot) => transaction
-                .get_key(&self.frame.selector(selector), *snapshot)
+            ProgramAction::GetKey(selector, isolation) => transaction
+                .get_key(&self.frame.selector(selector), *isolation)
                 .await
                 .map(|key| ProgramOutcome::Key(self.name(&key))),
             ProgramAction::GetRange(range) => {
@@ -221,7 +221,7 @@ impl ProgramMachine {
     }
 
     fn request(&self, range: &Range) -> RangeRequest {
-        let Range { begin, end, limit, mode, reverse, snapshot } = range;
+        let Range { begin, end, limit, mode, reverse, isolation } = range;
         RangeRequest {
             begin: self.frame.selector(begin),
             end: self.frame.selector(end),
@@ -230,7 +230,7 @@ impl ProgramMachine {
             mode: *mode,
             iteration: 1,
             reverse: *reverse,
-            snapshot: *snapshot,
+            isolation: *isolation,
         }
     }
 

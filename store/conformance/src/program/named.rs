@@ -1,7 +1,7 @@
 //! Programs to which two engines, or an engine and the model, once gave different answers, each with a name.
 
 use super::step::{At, ProgramAction, ProgramStep, Range, Selector, SlotName, Switch};
-use borough_kv::contract::{AtomicOp, ConflictKind, ErrorCode, StreamingMode};
+use borough_kv::contract::{AtomicOp, ConflictKind, ErrorCode, Isolation, StreamingMode};
 
 fn name(text: &str) -> SlotName {
     SlotName(text.as_bytes().to_vec())
@@ -12,7 +12,7 @@ fn set(key: &str) -> ProgramAction {
 }
 
 fn get(key: &str) -> ProgramAction {
-    ProgramAction::Get(name(key), false)
+    ProgramAction::Get(name(key), Isolation::Serializable)
 }
 
 /// Removes `key`, if it contains what [`set`] sets.
@@ -26,7 +26,14 @@ fn selector(key: &str, or_equal: bool, offset: i32) -> Selector {
 
 fn range(begin: Selector, end: Selector) -> ProgramAction {
     let mode = StreamingMode::Exact;
-    ProgramAction::GetRange(Range { begin, end, limit: 100, mode, reverse: false, snapshot: false })
+    ProgramAction::GetRange(Range {
+        begin,
+        end,
+        limit: 100,
+        mode,
+        reverse: false,
+        isolation: Isolation::Serializable,
+    })
 }
 
 fn rows(begin: &str, end: &str) -> ProgramAction {
@@ -70,13 +77,16 @@ fn versions() -> Vec<(&'static str, Parts)> {
     vec![
         ("own writes answer without a version", fixed_by(vec![set("a"), get("a")])),
         ("an inverted range takes no version", fixed_by(vec![rows("b", "a")])),
-        ("a key too long takes no version", fixed_by(vec![ProgramAction::Get(long(), false)])),
+        (
+            "a key too long takes no version",
+            fixed_by(vec![ProgramAction::Get(long(), Isolation::Serializable)]),
+        ),
         ("a range of own writes takes no version", {
             let clear = ProgramAction::ClearRange(name("a"), name("b"));
             fixed_by(vec![clear, set("aa"), rows("a", "b")])
         }),
         ("a refused read counts against a read version", {
-            let too_far = ProgramAction::Get(SlotName(vec![0xff, 0xff]), false);
+            let too_far = ProgramAction::Get(SlotName(vec![0xff, 0xff]), Isolation::Serializable);
             vec![steps([too_far, ProgramAction::SetReadVersion(At::CommitsBack(0))])]
         }),
     ]
@@ -84,7 +94,9 @@ fn versions() -> Vec<(&'static str, Parts)> {
 
 /// Keys that own operations have emptied, and selectors that leave the keys.
 fn selectors() -> Vec<(&'static str, Parts)> {
-    let key = |key, or_equal, offset| ProgramAction::GetKey(selector(key, or_equal, offset), false);
+    let key = |key, or_equal, offset| {
+        ProgramAction::GetKey(selector(key, or_equal, offset), Isolation::Serializable)
+    };
     vec![
         ("selectors step over emptied keys", {
             let looks = steps([

@@ -1,9 +1,9 @@
 //! The instructions of a program, and the place of its keys.
 
+use borough_kv::contract::{AtomicOp, ConflictKind, ErrorCode, Isolation, KeySelector, StreamingMode};
 use std::fmt;
 
 use borough_kv::contract::limits::METADATA_VERSION_KEY;
-use borough_kv::contract::{AtomicOp, ConflictKind, ErrorCode, KeySelector, StreamingMode};
 use borough_kv::database::key_after;
 
 /// Transactions that a program has open at once.
@@ -37,7 +37,7 @@ pub(super) struct Range {
     pub(super) limit: usize,
     pub(super) mode: StreamingMode,
     pub(super) reverse: bool,
-    pub(super) snapshot: bool,
+    pub(super) isolation: Isolation,
 }
 
 /// Options that change what a transaction sees or adds.
@@ -75,8 +75,8 @@ pub(super) enum ProgramAction {
     StampedValue(SlotName, SlotName, SlotName),
     /// Stamps the metadata version.
     Touch,
-    Get(SlotName, bool),
-    GetKey(Selector, bool),
+    Get(SlotName, Isolation),
+    GetKey(Selector, Isolation),
     GetRange(Range),
     Conflict(ConflictKind, SlotName, SlotName),
     ReadVersion,

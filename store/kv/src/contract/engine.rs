@@ -76,15 +76,29 @@ pub trait Engine: Send + Sync + 'static {
     }
 }
 
+/// Whether a read adds a read conflict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Isolation {
+    /// The commit fails if another transaction has written what was read.
+    #[default]
+    Serializable,
+    /// The read adds no conflict.
+    Snapshot,
+}
+
 /// One transaction. Methods take `&self`; an implementation keeps its state behind a lock and is safe to share.
 ///
 /// Writes are buffered; those that cannot be legal (keys too large, outside the user's range) answer at once.
 pub trait EngineTransaction: Send + Sync {
     /// The value of `key` at the read version, under this transaction's own writes.
-    fn get<'a>(&'a self, key: &'a [u8], snapshot: bool) -> BoxFuture<'a, KvResult<Option<Bytes>>>;
+    fn get<'a>(&'a self, key: &'a [u8], isolation: Isolation) -> BoxFuture<'a, KvResult<Option<Bytes>>>;
 
     /// The key of a selector.
-    fn get_key<'a>(&'a self, selector: &'a KeySelector, snapshot: bool) -> BoxFuture<'a, KvResult<Bytes>>;
+    fn get_key<'a>(
+        &'a self,
+        selector: &'a KeySelector,
+        isolation: Isolation,
+    ) -> BoxFuture<'a, KvResult<Bytes>>;
 
     /// One batch of a range. Callers loop while `more`.
     fn get_range<'a>(&'a self, request: &'a RangeRequest) -> BoxFuture<'a, KvResult<RangeBatch>>;

@@ -14,7 +14,9 @@ mod range;
 mod stamp;
 
 pub use atomic::AtomicOp;
-pub use engine::{Committed, ConflictKind, Engine, EngineInfo, EngineState, EngineTransaction, Watch};
+pub use engine::{
+    Committed, ConflictKind, Engine, EngineInfo, EngineState, EngineTransaction, Isolation, Watch,
+};
 pub use error::{ErrorCode, KvError, KvResult};
 pub use option::TransactionOption;
 pub use range::{KeySelector, RangeBatch, RangeRequest, StreamingMode};

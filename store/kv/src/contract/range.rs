@@ -1,5 +1,6 @@
 //! Key selectors and range reads.
 
+use super::Isolation;
 use bytes::Bytes;
 
 /// A key named by its position: the first key after `key` (or at it), then `offset` steps.
@@ -72,8 +73,7 @@ pub struct RangeRequest {
     pub iteration: usize,
     /// From the end towards the begin.
     pub reverse: bool,
-    /// Without read conflicts.
-    pub snapshot: bool,
+    pub isolation: Isolation,
 }
 
 impl RangeRequest {
@@ -87,14 +87,14 @@ impl RangeRequest {
             mode: StreamingMode::WantAll,
             iteration: 1,
             reverse: false,
-            snapshot: false,
+            isolation: Isolation::Serializable,
         }
     }
 
     /// The same read without read conflicts.
     #[must_use]
     pub fn snapshot(self) -> Self {
-        Self { snapshot: true, ..self }
+        Self { isolation: Isolation::Snapshot, ..self }
     }
 
     /// The same read of at most `limit` rows.

@@ -83,7 +83,7 @@ impl EmbeddedEngine {
     pub fn ephemeral(clock: Arc<dyn Clock>, rng: Arc<dyn Rng>) -> Self {
         let first = RECOVERY_VERSION_JUMP;
         let versions = Versions::new(Arc::clone(&clock), Arc::clone(&rng), first, Version::MAX);
-        let memory = Memory::new(std::iter::empty(), first, false);
+        let memory = Memory::empty(first);
         let shared = Arc::new(SequencerShared::new(clock, rng, versions, memory));
         let sequencer = Sequencer::new(Arc::clone(&shared), first, None);
         let info = EngineInfo { name: "embedded", location: "memory".to_owned() };

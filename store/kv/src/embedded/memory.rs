@@ -253,15 +253,27 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// An image of `rows`, all as of `version`. `tracked` keeps the set of keys for checkpoints.
-    pub(crate) fn new(rows: impl Iterator<Item = (Bytes, Bytes)>, version: Version, tracked: bool) -> Self {
+    /// An empty image as of `version`.
+    pub(crate) fn empty(version: Version) -> Self {
+        Self::with_dirty(std::iter::empty(), version, None)
+    }
+
+    /// An image of `rows`, all as of `version`, that keeps the set of changed keys for checkpoints.
+    pub(crate) fn tracked(rows: impl Iterator<Item = (Bytes, Bytes)>, version: Version) -> Self {
+        Self::with_dirty(rows, version, Some(Vec::new()))
+    }
+
+    fn with_dirty(
+        rows: impl Iterator<Item = (Bytes, Bytes)>,
+        version: Version,
+        dirty: Option<Vec<MemoryKey>>,
+    ) -> Self {
         let chains = rows.map(|(key, value)| (MemoryKey::from_slice(&key), Chain::new(version, value)));
         let chains: BTreeMap<_, _> = chains.collect();
         let mut metadata = MetadataVersions::default();
         if let Some(value) = chains.get(METADATA_VERSION_KEY).and_then(Chain::latest) {
             metadata.note(version, value);
         }
-        let dirty = tracked.then(Vec::new);
         let trims = VecDeque::new();
         let rows =
             MemoryRows { chains, oldest: version, trims, dirty, dirty_round: 1, pinned: None, metadata };
@@ -362,7 +374,7 @@ mod tests {
         fn every_version_in_the_window_reads_as_it_was(
             batches in prop::collection::vec((prop::collection::vec(mutation(), 0..6), 0..6usize, any::<bool>()), 1..40)
         ) {
-            let memory = Memory::new(std::iter::empty(), 0, true);
+            let memory = Memory::tracked(std::iter::empty(), 0);
             let mut history = vec![(0, BTreeMap::new())];
             let (mut version, mut forgotten, mut pinned) = (0, 0, None);
             for (mutations, keep, toggle) in batches {

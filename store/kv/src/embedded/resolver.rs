@@ -74,6 +74,17 @@ impl Generation {
     }
 }
 
+/// What a commit has read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ResolverRequest<'a> {
+    pub(crate) read_version: Version,
+    pub(crate) reads: &'a [Span],
+    /// If nothing was read: whether no check is made at all.
+    pub(crate) risky: bool,
+    /// Whether every conflict is reported, or only the first.
+    pub(crate) report_all: bool,
+}
+
 /// The result of the check for one commit.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ResolverVerdict {
@@ -107,15 +118,10 @@ impl Resolver {
         }
     }
 
-    /// Checks a commit that read `reads` at `read_version`. A commit that read nothing can still be too old, unless it
-    /// is `risky`: FoundationDB gives every other commit something to read, so that it knows when the commit is over.
-    pub(crate) fn check(
-        &mut self,
-        read_version: Version,
-        reads: &[Span],
-        risky: bool,
-        report_all: bool,
-    ) -> ResolverVerdict {
+    /// Checks a commit. One that read nothing can still be too old, unless it is `risky`: FoundationDB gives every other
+    /// commit something to read, so that it knows when the commit is over.
+    pub(crate) fn check(&mut self, request: &ResolverRequest<'_>) -> ResolverVerdict {
+        let &ResolverRequest { read_version, reads, risky, report_all } = request;
         if risky && reads.is_empty() {
             return ResolverVerdict::Accepted;
         }
@@ -182,7 +188,7 @@ mod tests {
                 version += step;
                 resolver.advance(version);
                 let read_version = version - age;
-                let found = resolver.check(read_version, &reads, risky, true);
+                let found = resolver.check(&ResolverRequest { read_version, reads: &reads, risky, report_all: true });
                 let since = |read: &Span| written.iter().any(|(at, span)| *at > read_version && overlaps(read, span));
                 let conflicts: Vec<usize> =
                     reads.iter().enumerate().filter(|(_, read)| since(read)).map(|(index, _)| index).collect();

@@ -16,7 +16,7 @@ use tokio::sync::{oneshot, watch};
 use super::memory::Memory;
 use super::mutation::Mutation;
 use super::ranges::{RangeSet, Span};
-use super::resolver::{Resolver, ResolverVerdict};
+use super::resolver::{Resolver, ResolverRequest, ResolverVerdict};
 use super::stats::EngineCounters;
 use super::versions::Versions;
 use super::watch::Watches;
@@ -43,6 +43,13 @@ impl From<KvError> for CommitRefusal {
 
 /// The result of a commit: its stamp, or why it failed.
 pub(crate) type CommitAnswer = Result<Versionstamp, CommitRefusal>;
+
+/// Whether commits wait for the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Load {
+    Busy,
+    Idle,
+}
 
 /// One transaction that wants to commit.
 #[derive(Debug)]
@@ -86,9 +93,9 @@ pub(crate) trait Durable: Send {
     /// Returns true if [`Durable::confirm`] has something left to make durable when idle.
     fn is_unconfirmed(&self) -> bool;
 
-    /// Makes durable how far the log is durable: at intervals under load, and always when `idle`. An error means that
+    /// Makes durable how far the log is durable: at intervals under load, and always when idle. An error means that
     /// the disk has failed.
-    fn confirm(&mut self, idle: bool) -> Result<(), KvError>;
+    fn confirm(&mut self, load: Load) -> Result<(), KvError>;
 }
 
 /// State that the sequencer and the transactions share.
@@ -206,7 +213,7 @@ impl Sequencer {
     /// The periodic work of an idle engine.
     pub(crate) fn idle(&mut self) {
         self.ceiling_extend();
-        self.confirm(true);
+        self.confirm(Load::Idle);
     }
 
     /// Returns true if an idle engine has something to confirm.
@@ -214,9 +221,9 @@ impl Sequencer {
         self.durable.as_ref().is_some_and(|durable| durable.is_unconfirmed())
     }
 
-    fn confirm(&mut self, idle: bool) {
+    fn confirm(&mut self, load: Load) {
         let Some(durable) = &mut self.durable else { return };
-        if let Err(error) = durable.confirm(idle) {
+        if let Err(error) = durable.confirm(load) {
             tracing::error!(%error, "the store's disk failed: the engine stops");
             self.shared.stop(error);
         }
@@ -239,7 +246,12 @@ impl Sequencer {
             reply,
             ..
         } = request;
-        let refusal = match self.resolver.check(read_version, &reads, risky, report_conflicts) {
+        let refusal = match self.resolver.check(&ResolverRequest {
+            read_version,
+            reads: &reads,
+            risky,
+            report_all: report_conflicts,
+        }) {
             ResolverVerdict::Accepted => None,
             ResolverVerdict::TooOld => Some(KvError::new(ErrorCode::TransactionTooOld).into()),
             ResolverVerdict::Conflict(indices) => {
@@ -308,7 +320,7 @@ impl Sequencer {
         if let Some(durable) = &mut self.durable {
             durable.maintain(version, &self.shared.memory);
         }
-        self.confirm(false);
+        self.confirm(Load::Busy);
     }
 
     fn batch_fail(&mut self, accepted: Vec<Accepted>, error: AppendError) {

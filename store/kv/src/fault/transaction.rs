@@ -10,8 +10,8 @@ use tokio::sync::watch;
 
 use super::Faults;
 use crate::contract::{
-    AtomicOp, Committed, ConflictKind, EngineTransaction, ErrorCode, KeySelector, KvError, KvResult,
-    RangeBatch, RangeRequest, StreamingMode, TransactionOption, Version, Versionstamp, Watch,
+    AtomicOp, Committed, ConflictKind, EngineTransaction, ErrorCode, Isolation, KeySelector, KvError,
+    KvResult, RangeBatch, RangeRequest, StreamingMode, TransactionOption, Version, Versionstamp, Watch,
 };
 
 /// The result of a try's commit, for its watches and stamps.
@@ -97,13 +97,13 @@ impl FaultTransaction {
     }
 
     /// The inner transaction for a read, after the faults of a read.
-    async fn reading(&self, snapshot: bool) -> KvResult<Arc<dyn EngineTransaction>> {
+    async fn reading(&self, isolation: Isolation) -> KvResult<Arc<dyn EngineTransaction>> {
         let inner = self.inner()?;
         self.version_wait().await;
         if self.faults.strikes("read_fails", self.faults.plan.read_fails) {
             return Err(self.version_error().into());
         }
-        self.state.lock().read |= !snapshot;
+        self.state.lock().read |= isolation == Isolation::Serializable;
         Ok(inner)
     }
 
@@ -115,8 +115,9 @@ impl FaultTransaction {
         }
     }
 
-    fn commit_fault(&self, read: bool) -> CommitFault {
+    fn commit_fault(&self) -> CommitFault {
         let (faults, plan) = (&self.faults, &self.faults.plan);
+        let read = self.state.lock().read;
         if faults.strikes("commit_refused", plan.commit_refused) {
             let conflict = read && faults.below(2) == 0;
             // 1007 can be an error of reads only: a blind write is never too old.
@@ -139,15 +140,12 @@ impl FaultTransaction {
 
     async fn commit_run(&self) -> KvResult<Committed> {
         let inner = self.inner()?;
-        let (wrote, read) = {
-            let state = self.state.lock();
-            (state.wrote, state.read)
-        };
+        let wrote = self.state.lock().wrote;
         if wrote && self.faults.strikes("commit_slow", self.faults.plan.commit_slow) {
             // Its read version is that of its reads; without reads, the commit takes one when it arrives.
             tokio::time::sleep(self.faults.delay(self.faults.plan.commit_delay_max)).await;
         }
-        let fault = if wrote { self.commit_fault(read) } else { CommitFault::None };
+        let fault = if wrote { self.commit_fault() } else { CommitFault::None };
         let result = match fault {
             CommitFault::None => inner.commit().await,
             CommitFault::Refused(code) => Err(code.into()),
@@ -186,7 +184,7 @@ impl FaultTransaction {
     }
 
     async fn watch_open(&self, key: &[u8]) -> KvResult<Watch> {
-        let inner = self.reading(false).await?;
+        let inner = self.reading(Isolation::Serializable).await?;
         let watch = inner.watch(key).await?;
         let fate = self.state.lock().fate.subscribe();
         let (faults, plan) = (Arc::clone(&self.faults), &self.faults.plan);
@@ -224,17 +222,21 @@ async fn commit_wait(mut fate: watch::Receiver<Fate>) -> KvResult<()> {
 }
 
 impl EngineTransaction for FaultTransaction {
-    fn get<'a>(&'a self, key: &'a [u8], snapshot: bool) -> BoxFuture<'a, KvResult<Option<Bytes>>> {
-        Box::pin(async move { self.reading(snapshot).await?.get(key, snapshot).await })
+    fn get<'a>(&'a self, key: &'a [u8], isolation: Isolation) -> BoxFuture<'a, KvResult<Option<Bytes>>> {
+        Box::pin(async move { self.reading(isolation).await?.get(key, isolation).await })
     }
 
-    fn get_key<'a>(&'a self, selector: &'a KeySelector, snapshot: bool) -> BoxFuture<'a, KvResult<Bytes>> {
-        Box::pin(async move { self.reading(snapshot).await?.get_key(selector, snapshot).await })
+    fn get_key<'a>(
+        &'a self,
+        selector: &'a KeySelector,
+        isolation: Isolation,
+    ) -> BoxFuture<'a, KvResult<Bytes>> {
+        Box::pin(async move { self.reading(isolation).await?.get_key(selector, isolation).await })
     }
 
     fn get_range<'a>(&'a self, request: &'a RangeRequest) -> BoxFuture<'a, KvResult<RangeBatch>> {
         Box::pin(async move {
-            let inner = self.reading(request.snapshot).await?;
+            let inner = self.reading(request.isolation).await?;
             let cuttable = request.mode != StreamingMode::Exact && request.limit != 1;
             if cuttable && self.faults.strikes("short_batch", self.faults.plan.short_batch) {
                 let limit = usize::try_from(self.faults.below(3)).unwrap_or(0).saturating_add(1);
@@ -329,7 +331,7 @@ impl EngineTransaction for FaultTransaction {
     }
 
     fn estimated_range_size<'a>(&'a self, range: Range<&'a [u8]>) -> BoxFuture<'a, KvResult<u64>> {
-        Box::pin(async move { self.reading(true).await?.estimated_range_size(range).await })
+        Box::pin(async move { self.reading(Isolation::Snapshot).await?.estimated_range_size(range).await })
     }
 
     fn range_split_points<'a>(
@@ -337,7 +339,9 @@ impl EngineTransaction for FaultTransaction {
         range: Range<&'a [u8]>,
         chunk_bytes: u64,
     ) -> BoxFuture<'a, KvResult<Vec<Bytes>>> {
-        Box::pin(async move { self.reading(true).await?.range_split_points(range, chunk_bytes).await })
+        Box::pin(async move {
+            self.reading(Isolation::Snapshot).await?.range_split_points(range, chunk_bytes).await
+        })
     }
 
     fn cancel(&self) {

@@ -11,8 +11,9 @@ use parking_lot::Mutex;
 
 use super::Database;
 use crate::contract::{
-    AtomicOp, Committed, ConflictKind, Engine, EngineInfo, EngineTransaction, ErrorCode, KeySelector,
-    KvError, KvResult, RangeBatch, RangeRequest, TransactionOption, Version, Versionstamp, Watch,
+    AtomicOp, Committed, ConflictKind, Engine, EngineInfo, EngineTransaction, ErrorCode, Isolation,
+    KeySelector, KvError, KvResult, RangeBatch, RangeRequest, TransactionOption, Version, Versionstamp,
+    Watch,
 };
 use crate::database::{Idempotency, Retryable, Transaction, TransactionTry, kv_error_in};
 use crate::embedded::EmbeddedEngine;
@@ -53,12 +54,16 @@ impl Engine for Scripted {
 }
 
 impl EngineTransaction for ScriptedTransaction {
-    fn get<'a>(&'a self, key: &'a [u8], snapshot: bool) -> BoxFuture<'a, KvResult<Option<Bytes>>> {
-        self.inner.get(key, snapshot)
+    fn get<'a>(&'a self, key: &'a [u8], isolation: Isolation) -> BoxFuture<'a, KvResult<Option<Bytes>>> {
+        self.inner.get(key, isolation)
     }
 
-    fn get_key<'a>(&'a self, selector: &'a KeySelector, snapshot: bool) -> BoxFuture<'a, KvResult<Bytes>> {
-        self.inner.get_key(selector, snapshot)
+    fn get_key<'a>(
+        &'a self,
+        selector: &'a KeySelector,
+        isolation: Isolation,
+    ) -> BoxFuture<'a, KvResult<Bytes>> {
+        self.inner.get_key(selector, isolation)
     }
 
     fn get_range<'a>(&'a self, request: &'a RangeRequest) -> BoxFuture<'a, KvResult<RangeBatch>> {

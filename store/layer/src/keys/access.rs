@@ -2,7 +2,7 @@
 
 use borough_kv::contract::limits::VALUE_BYTES_MAX;
 use borough_kv::database::key_after;
-use borough_kv::{AtomicOp, RangeRequest, Transaction, Watch};
+use borough_kv::{AtomicOp, Isolation, RangeRequest, Transaction, Watch};
 
 use super::{CellSpace, Counter, Key, Prefix, StampValue, value_decode, value_encode};
 use crate::error::StoreError;
@@ -143,21 +143,20 @@ pub struct RangeOptions<K> {
     pub after: Option<K>,
     /// The most rows; 0 is no limit.
     pub limit: usize,
-    /// Without read conflicts.
-    pub snapshot: bool,
+    pub isolation: Isolation,
     pub reverse: bool,
 }
 
 impl<K> Default for RangeOptions<K> {
     fn default() -> Self {
-        Self { after: None, limit: 0, snapshot: false, reverse: false }
+        Self { after: None, limit: 0, isolation: Isolation::Serializable, reverse: false }
     }
 }
 
 impl<K> RangeOptions<K> {
     /// All of it, without read conflicts.
     pub fn snapshot() -> Self {
-        Self { snapshot: true, ..Self::default() }
+        Self { isolation: Isolation::Snapshot, ..Self::default() }
     }
 }
 
@@ -171,7 +170,7 @@ pub async fn range<K: Key>(
     let bounds = prefix.range(space);
     let begin = options.after.map_or(bounds.start, |after| key_after(&after.encode(space)));
     let mut request = RangeRequest::between(begin, bounds.end).limit(options.limit);
-    request.snapshot = options.snapshot;
+    request.isolation = options.isolation;
     request.reverse = options.reverse;
     let rows = tx.range_all(request).await?;
     rows.iter().map(|(key, value)| Ok((K::decode(space, key)?, value_decode(K::KIND, key, value)?))).collect()
@@ -186,7 +185,7 @@ pub async fn chunk_read<K: Key>(
     limit: usize,
 ) -> Result<(Vec<(K, K::Value)>, Option<K>), StoreError> {
     let limit = limit.max(1);
-    let options = RangeOptions { after, limit, snapshot: true, reverse: false };
+    let options = RangeOptions { after, limit, isolation: Isolation::Snapshot, reverse: false };
     let rows = range(tx, space, prefix, options).await?;
     let next = if rows.len() < limit { None } else { rows.last().map(|(key, _)| key.clone()) };
     Ok((rows, next))

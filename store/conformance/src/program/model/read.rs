@@ -1,6 +1,7 @@
 //! Reads of the model.
 
 use super::*;
+use borough_kv::contract::Isolation;
 
 impl Model {
     pub(super) fn read(
@@ -38,12 +39,13 @@ impl Model {
             return expect(outcome, &ProgramOutcome::Error(ErrorCode::KeyOutsideLegalRange));
         }
         let version = transaction.version.unwrap_or(ModelVersion::State(newest));
-        let snapshot = match action {
-            ProgramAction::Get(_, snapshot) | ProgramAction::GetKey(_, snapshot) => *snapshot,
-            ProgramAction::GetRange(range) => range.snapshot,
-            _ => false,
+        let isolation = match action {
+            ProgramAction::Get(_, isolation) | ProgramAction::GetKey(_, isolation) => *isolation,
+            ProgramAction::GetRange(range) => range.isolation,
+            _ => Isolation::Serializable,
         };
-        let sees = transaction.own_writes && (!snapshot || transaction.snapshot_own_writes > 0);
+        let sees = transaction.own_writes
+            && (isolation == Isolation::Serializable || transaction.snapshot_own_writes > 0);
         let own = if sees { transaction.own.clone() } else { Own::default() };
         let ModelVersion::State(at) = version else {
             transaction.version = Some(version);
@@ -54,7 +56,7 @@ impl Model {
             return self.ancient(&own, action, outcome);
         };
         let base = self.states.get(at).cloned().unwrap_or_default();
-        let reads = ModelReading { view: View::new(&base, &own), own, at, snapshot };
+        let reads = ModelReading { view: View::new(&base, &own), own, at, isolation };
         let verdict = match action {
             ProgramAction::Get(key, _) => self.get(slot, &frame.key(key), &reads, outcome),
             ProgramAction::Watch(key) => self.watch(slot, &frame.key(key), &reads, outcome),
@@ -131,7 +133,7 @@ impl Model {
         match reads.view.get(key, self.slots[slot].bypass) {
             Err(code) => expect(outcome, &ProgramOutcome::Error(code)),
             Ok(value) => {
-                if !reads.snapshot {
+                if reads.isolation == Isolation::Serializable {
                     self.slots[slot].depend((key.to_vec(), key_after(key)));
                 }
                 expect(outcome, &ProgramOutcome::Value(value.map(SlotName)))
@@ -178,7 +180,7 @@ impl Model {
         };
         let span = if offset <= 0 { (found.clone(), key) } else { (key, key_after(&found)) };
         self.versioned(slot, reads, (&span.0, span.1.as_slice().min(&reads.view.max_key)));
-        if !reads.snapshot {
+        if reads.isolation == Isolation::Serializable {
             self.slots[slot].depend(span);
         }
         expect(outcome, &ProgramOutcome::Key(SlotName(found)))
@@ -267,7 +269,7 @@ impl Model {
         if !empty {
             self.versioned(slot, reads, (&first, &last));
         }
-        if range.snapshot {
+        if range.isolation == Isolation::Snapshot {
             return;
         }
         if self.slots[slot].own_writes {
@@ -289,7 +291,7 @@ struct ModelReading {
     own: Own,
     /// The state that it reads, if it must.
     at: usize,
-    snapshot: bool,
+    isolation: Isolation,
 }
 
 /// Compares a batch with all rows up to the limit. Only a mode that counts bytes may return fewer.

@@ -159,8 +159,14 @@ pub struct DirectoryDisk {
 
 impl DirectoryDisk {
     /// The directory at `path`.
-    pub fn new(path: impl Into<PathBuf>, fsync: bool) -> Self {
-        Self { path: path.into(), fsync, descriptors: Arc::default() }
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), fsync: true, descriptors: Arc::default() }
+    }
+
+    /// The same directory without syncs: a crash of the machine loses acknowledged commits.
+    #[must_use]
+    pub fn without_fsync(self) -> Self {
+        Self { fsync: false, ..self }
     }
 
     /// Opens something. If the process has no free descriptor, it uses one of the reserve. Another thread may be faster

@@ -153,7 +153,7 @@ impl DiskFile for TroubledFile {
 }
 
 fn open(directory: &Path, trouble: &Arc<Trouble>) -> (EmbeddedEngine, Database) {
-    let disk = TroubledDisk(DirectoryDisk::new(directory, false), Arc::clone(trouble));
+    let disk = TroubledDisk(DirectoryDisk::new(directory).without_fsync(), Arc::clone(trouble));
     let options = OpenOptions::new(directory, SystemClock::shared(), SeededRng::shared(1));
     let sizes = OpenOptions { segment_bytes: 1 << 12, checkpoint_bytes: 1 << 14, ..options };
     let engine = EmbeddedEngine::open(OpenOptions { disk: Some(Arc::new(disk)), ..sizes }).unwrap();

@@ -20,7 +20,7 @@ use super::record::{
 use super::recover::{LogEnd, SegmentTail};
 use crate::contract::{ErrorCode, KvError, Version};
 use crate::embedded::mutation::Mutation;
-use crate::embedded::sequencer::AppendError;
+use crate::embedded::sequencer::{AppendError, Load};
 use crate::env::Rng;
 
 /// Where the first record of a segment begins.
@@ -101,6 +101,15 @@ pub(super) struct Log {
     buffer: Vec<u8>,
 }
 
+/// Which segments that a checkpoint replaces are kept as spares.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SpareSegments {
+    /// The most that are kept.
+    pub(super) wanted: usize,
+    /// The bytes that each must have.
+    pub(super) length: u64,
+}
+
 impl Log {
     /// A log that continues at `end`, in the present segment while that has space, so that a full disk does not prevent
     /// an opening.
@@ -170,7 +179,9 @@ impl Log {
         buffer.clear();
         // Space first, since a record belongs to one segment.
         let size = record_bytes(mutations);
-        let result = self.space_make(size, mutations.is_empty()).map_err(|error| append_error(&error));
+        let kept = self.reserve_bytes().saturating_add(self.start_kept_bytes());
+        let kept = if mutations.is_empty() { 0 } else { kept };
+        let result = self.space_make(size, kept).map_err(|error| append_error(&error));
         let result = result.and_then(|()| {
             record_encode(&mut buffer, self.segment.salt, self.last_version, version, ceiling, mutations);
             self.record_append(version, &mut buffer)
@@ -197,10 +208,9 @@ impl Log {
         self.segment.offset.saturating_add(size).saturating_add(kept) <= self.segment.reserved
     }
 
-    /// Makes space for a record of `size`: in this segment, in a new one, or in the space kept for a start.
-    fn space_make(&mut self, size: u64, empty: bool) -> io::Result<()> {
+    /// Makes space for a record of `size` with `kept` bytes left after it: in this segment, in a new one, or in the space kept for a start.
+    fn space_make(&mut self, size: u64, kept: u64) -> io::Result<()> {
         let reserve = self.reserve_bytes();
-        let kept = if empty { 0 } else { reserve.saturating_add(self.start_kept_bytes()) };
         if self.fits(size, kept) {
             return Ok(());
         }
@@ -245,9 +255,9 @@ impl Log {
         tolerated(noted).map_err(|error| append_failed(&error))
     }
 
-    /// Returns true if the marker of the durable end must be flushed; `idle`: whether no commit waits.
-    pub(super) fn marker_due(&self, idle: bool) -> bool {
-        self.marker.is_due(idle)
+    /// Returns true if the marker of the durable end must be flushed.
+    pub(super) fn marker_due(&self, load: Load) -> bool {
+        self.marker.is_due(load)
     }
 
     /// Makes the marker of the durable end durable. An error means that the disk has failed, unless it is full.
@@ -297,9 +307,10 @@ impl Log {
 
     /// How many spares of which length are worth keeping after a checkpoint: as many segments as fill up until the next
     /// one after `checkpoint_bytes`.
-    pub(super) fn spares_wanted(&self, checkpoint_bytes: u64) -> (usize, u64) {
+    pub(super) fn spares_wanted(&self, checkpoint_bytes: u64) -> SpareSegments {
         let most = checkpoint_bytes.div_ceil(self.segment_bytes.max(1)).saturating_add(1);
-        (usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(self.spares.len()), self.segment_bytes)
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        SpareSegments { wanted: most.saturating_sub(self.spares.len()), length: self.segment_bytes }
     }
 
     /// Adds spares whose names are durable.

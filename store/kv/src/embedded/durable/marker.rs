@@ -25,6 +25,7 @@ use super::log::segment_name;
 use super::record::IntegerReader;
 use super::recover::LogEnd;
 use crate::contract::Version;
+use crate::embedded::sequencer::Load;
 
 pub(super) const NAME: &str = "DURABLE";
 
@@ -152,11 +153,11 @@ impl MarkerFile {
         self.file.write_at(FLUSHED_SLOTS * SLOT_BYTES, &marker.encode(self.number))
     }
 
-    /// Returns true if the note is so far ahead of the last flush that it must be flushed; `idle`: if it is ahead at
-    /// all.
-    pub(super) fn is_due(&self, idle: bool) -> bool {
+    /// Returns true if the note is so far ahead of the last flush that it must be flushed. In an idle engine, any
+    /// note that is ahead must be.
+    pub(super) fn is_due(&self, load: Load) -> bool {
         let ahead = self.flushed.map_or(Version::MAX, |flushed| self.marker.version.saturating_sub(flushed));
-        ahead >= FLUSH_VERSIONS || (idle && ahead > 0)
+        ahead >= FLUSH_VERSIONS || (load == Load::Idle && ahead > 0)
     }
 
     /// Makes the note durable. Also fails if the file was removed: commits acknowledged from then on would be lost at

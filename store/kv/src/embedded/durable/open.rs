@@ -169,7 +169,10 @@ pub(super) fn store_open_with(
     options: &OpenOptions,
     background: Box<dyn Background>,
 ) -> Result<OpenedEngine, OpenError> {
-    let machine = || Arc::new(DirectoryDisk::new(&options.directory, options.fsync)) as Arc<dyn Disk>;
+    let machine = || {
+        let directory = DirectoryDisk::new(&options.directory);
+        Arc::new(if options.fsync { directory } else { directory.without_fsync() }) as Arc<dyn Disk>
+    };
     let disk = options.disk.clone().unwrap_or_else(machine);
     let location = disk.location();
     let io = |source| OpenError::Io { location: location.clone(), source };
@@ -178,7 +181,7 @@ pub(super) fn store_open_with(
     let Some(lock) = disk.lock().map_err(io)? else {
         return Err(OpenError::Locked { pid: owner_read(disk.as_ref()), location });
     };
-    let opened = store_verify(disk.as_ref(), options.accept_loss);
+    let opened = store_verify(disk.as_ref(), options);
     let opened = opened.and_then(|found| store_start(&disk, options, background, found));
     match opened {
         Ok((memory, first, ceiling, durable)) => {
@@ -208,25 +211,25 @@ struct FoundStore {
 }
 
 /// Reads everything and changes nothing.
-fn store_verify(disk: &dyn Disk, accept_loss: bool) -> Result<FoundStore, OpenFailure> {
+fn store_verify(disk: &dyn Disk, options: &OpenOptions) -> Result<FoundStore, OpenFailure> {
     let names = disk.names()?;
     let has = |name: &str| names.iter().any(|one| one == name);
     if !has(FORMAT_NAME) {
         if has(INITIALISING) || is_unborn(disk, &names)? {
-            let memory = Memory::new(std::iter::empty(), 0, true);
+            let memory = Memory::tracked(std::iter::empty(), 0);
             return Ok(FoundStore { names, fresh: true, memory, ..FoundStore::default() });
         }
         return Err(OpenFailure::Damaged("there are files, but none says which format they have".to_owned()));
     }
     let upgrade = format_check(disk)? < FORMAT;
     let marker = if upgrade { None } else { marker_read(disk, &names)? };
-    if !upgrade && marker.is_none() && !accept_loss {
+    if !upgrade && marker.is_none() && !options.accept_loss {
         let detail = format!("{} is missing or unreadable: it says how far the log must reach", marker::NAME);
         return Err(OpenFailure::Damaged(detail));
     }
     let (rows, meta) =
         if has(checkpoint::NAME) { checkpoint_load(disk)? } else { (Vec::new(), Meta::default()) };
-    let memory = Memory::new(rows.into_iter(), meta.version, true);
+    let memory = Memory::tracked(rows.into_iter(), meta.version);
     let mut ceiling = meta.ceiling;
     let log = log_read(disk, &names, meta.version, |record| {
         ceiling = record.ceiling.unwrap_or(ceiling);
@@ -236,7 +239,7 @@ fn store_verify(disk: &dyn Disk, accept_loss: bool) -> Result<FoundStore, OpenFa
     })?;
     let promised = marker.unwrap_or_default().marker;
     if let Some(loss) = loss_find(disk, promised, &log)? {
-        if !accept_loss {
+        if !options.accept_loss {
             return Err(OpenFailure::Lost(loss));
         }
         tracing::warn!(%loss, "the loss of acknowledged commits is accepted");
@@ -302,7 +305,8 @@ fn store_start(
         fresh_begin(disk.as_ref(), &names)?;
     } else if names.iter().any(|name| name == INITIALISING) {
         // The first opening ended before it knew that its last step was durable: repeat that step.
-        fresh_end(disk.as_ref(), true)?;
+        format_write(disk.as_ref())?;
+        initialising_end(disk.as_ref())?;
     }
     owner_write(disk.as_ref(), &names)?;
     if marker.is_none() {
@@ -313,9 +317,8 @@ fn store_start(
     let first = end.version.max(ceiling).saturating_add(RECOVERY_VERSION_JUMP);
     let ceiling = first.saturating_add(CEILING_AHEAD_VERSIONS);
     let log = Log::start(Arc::clone(disk), options.segment_bytes, &end, marker, Arc::clone(&options.rng))?;
-    let unsure = end.obsolete > 0;
     let mut durable =
-        DurableLog::new(log, Arc::clone(disk), ceiling, options.checkpoint_bytes, unsure, background);
+        DurableLog::new(log, Arc::clone(disk), ceiling, options.checkpoint_bytes, &end, background);
     durable.append(first, Some(ceiling), &[]).map_err(|error| {
         OpenFailure::Io(match error {
             AppendError::NoSpace(detail) => io::Error::new(io::ErrorKind::StorageFull, detail),
@@ -324,7 +327,10 @@ fn store_start(
         })
     })?;
     if fresh || upgrade {
-        fresh_end(disk.as_ref(), fresh)?;
+        format_write(disk.as_ref())?;
+    }
+    if fresh {
+        initialising_end(disk.as_ref())?;
     }
     memory.trim(first);
     Ok((memory, first, ceiling, Box::new(durable)))
@@ -352,17 +358,18 @@ fn fresh_begin(disk: &dyn Disk, names: &[String]) -> io::Result<()> {
 }
 
 /// From here on the directory is a store in this build's format.
-fn fresh_end(disk: &dyn Disk, fresh: bool) -> io::Result<()> {
+fn format_write(disk: &dyn Disk) -> io::Result<()> {
     let file = disk.create(FORMAT_NEW)?;
     file.write_at(0, format!("{FORMAT_PREFIX}{FORMAT}\n").as_bytes())?;
     file.sync_data()?;
     disk.rename(FORMAT_NEW, FORMAT_NAME)?;
-    disk.directory_sync()?;
-    if fresh {
-        disk.remove(INITIALISING)?;
-        disk.directory_sync()?;
-    }
-    Ok(())
+    disk.directory_sync()
+}
+
+/// The first opening has finished.
+fn initialising_end(disk: &dyn Disk) -> io::Result<()> {
+    disk.remove(INITIALISING)?;
+    disk.directory_sync()
 }
 
 /// Removes the files of an interrupted opening, segment or checkpoint, and makes the names durable: those of the

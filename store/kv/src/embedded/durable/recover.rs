@@ -92,14 +92,15 @@ pub(super) fn log_read(
     let mut buffer = Vec::new();
     for (index, sequence) in sequences.iter().copied().enumerate() {
         let last = index.saturating_add(1) == sequences.len();
-        let Some(segment) = segment_read(disk, sequence, last, &mut buffer)? else {
+        let place = if last { SegmentPlace::Last } else { SegmentPlace::Earlier };
+        let Some(segment) = segment_read(disk, sequence, place, &mut buffer)? else {
             // The seal of the previous segment names a segment whose creation was complete.
             end.missing = sealed.then_some(sequence);
             end.unfinished = Some(sequence);
             break;
         };
         segment_follows(&segment, &end, previous, checkpoint)?;
-        let (tail, version) = records_read(&segment, last, &mut each, checkpoint)?;
+        let (tail, version) = records_read(&segment, place, &mut each, checkpoint)?;
         let next = sequence.saturating_add(1);
         let behind = usize::try_from(tail.length).ok().and_then(|length| segment.bytes.get(length..));
         sealed = is_sealed(behind.unwrap_or_default(), next);
@@ -128,11 +129,19 @@ fn obsolete_count(disk: &dyn Disk, sequences: &[u64], checkpoint: Version) -> Re
     Ok(0)
 }
 
+/// Where a segment is in the log.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SegmentPlace {
+    Earlier,
+    /// The one that was written last: its creation, or its last record, may be incomplete.
+    Last,
+}
+
 /// A segment with a sound header; `None` for a last one whose creation was interrupted.
 fn segment_read<'a>(
     disk: &dyn Disk,
     sequence: u64,
-    last: bool,
+    place: SegmentPlace,
     buffer: &'a mut Vec<u8>,
 ) -> Result<Option<Segment<'a>>, LogError> {
     let name = segment_name(sequence);
@@ -145,7 +154,7 @@ fn segment_read<'a>(
     match SegmentHeader::decode(bytes) {
         Some(header) if header.sequence == sequence => Ok(Some(Segment { sequence, header, bytes })),
         // A reused file gets its name after its header is durable. A new file is empty until then.
-        None if last && used_length(bytes) <= SEGMENT_HEADER_BYTES => Ok(None),
+        None if place == SegmentPlace::Last && used_length(bytes) <= SEGMENT_HEADER_BYTES => Ok(None),
         _ => Err(LogError::Damaged(format!("{name} has no sound header"))),
     }
 }
@@ -176,7 +185,7 @@ fn segment_follows(
 /// Reads a segment's records. Returns their end and the version of the last one.
 fn records_read(
     segment: &Segment<'_>,
-    last: bool,
+    place: SegmentPlace,
     each: &mut impl FnMut(Record),
     checkpoint: Version,
 ) -> Result<(SegmentTail, Version), LogError> {
@@ -192,7 +201,7 @@ fn records_read(
         }
     }
     // In an earlier segment the next header decides whether anything is missing.
-    if last && record_behind(segment, at, version) {
+    if place == SegmentPlace::Last && record_behind(segment, at, version) {
         let name = segment_name(segment.sequence);
         return Err(LogError::Damaged(format!(
             "{name} is damaged at byte {at}, with sound records behind it"

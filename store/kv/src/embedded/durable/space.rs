@@ -20,7 +20,8 @@ pub(super) struct Space {
 }
 
 impl Space {
-    pub(super) fn from_row((whole_payload, whole_file, payload, _): SpaceRow) -> Self {
+    pub(super) fn from_row(row: SpaceRow) -> Self {
+        let (whole_payload, whole_file, payload, _) = row;
         let count = |stored: i64| u64::try_from(stored).unwrap_or(0);
         Self { whole_payload: count(whole_payload), whole_file: count(whole_file), payload }
     }

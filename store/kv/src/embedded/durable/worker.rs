@@ -6,11 +6,12 @@ use std::thread::JoinHandle;
 
 use super::checkpoint::{CheckpointError, Order, checkpoint_write};
 use super::disk::Disk;
-use super::log::{Log, disk_failed, segment_name, spare_name};
+use super::log::{Log, SpareSegments, disk_failed, segment_name, spare_name};
+use super::recover::LogEnd;
 use crate::contract::{KvError, Version};
 use crate::embedded::memory::{Memory, MemoryKey};
 use crate::embedded::mutation::Mutation;
-use crate::embedded::sequencer::{AppendError, Durable};
+use crate::embedded::sequencer::{AppendError, Durable, Load};
 
 /// While a checkpoint is being written, the log may grow to so many times the size that starts one. Beyond that,
 /// commits wait.
@@ -33,8 +34,7 @@ struct CheckpointJob {
     /// Whether all rows go into a new file.
     whole: bool,
     slack_bytes: u64,
-    /// How many of the segments to keep as spares, and their length.
-    spares: (usize, u64),
+    spares: SpareSegments,
 }
 
 /// The result of a job: the spares that it made.
@@ -99,14 +99,14 @@ struct RunningCheckpoint {
 }
 
 impl DurableLog {
-    /// A log with its checkpoints. `unsure` says that its writing process did not confirm the present checkpoint: it
-    /// removes the replaced segments after it knows that the checkpoint is durable.
+    /// A log with its checkpoints, as an opening has found it. If obsolete segments are left, the process before did not
+    /// confirm the present checkpoint: it removes them after it knows that the checkpoint is durable.
     pub(super) fn new(
         log: Log,
         disk: Arc<dyn Disk>,
         ceiling: Version,
         checkpoint_bytes: u64,
-        unsure: bool,
+        found: &LogEnd,
         background: Box<dyn Background>,
     ) -> Self {
         Self {
@@ -116,7 +116,7 @@ impl DurableLog {
             checkpoint_bytes,
             background,
             running: None,
-            unsure,
+            unsure: found.obsolete > 0,
             pressed: false,
             last_unconfirmed: false,
             failed: false,
@@ -188,7 +188,11 @@ impl DurableLog {
             whole: self.unsure,
             slack_bytes: self.checkpoint_bytes / 4,
             // If space is short, all of it is freed.
-            spares: if self.pressed { (0, 0) } else { self.log.spares_wanted(self.checkpoint_bytes) },
+            spares: if self.pressed {
+                SpareSegments::default()
+            } else {
+                self.log.spares_wanted(self.checkpoint_bytes)
+            },
         };
         let disk = Arc::clone(&self.disk);
         match self.background.start(Box::new(move || job_run(disk.as_ref(), job))) {
@@ -228,14 +232,14 @@ fn job_run(disk: &dyn Disk, mut job: CheckpointJob) -> CheckpointDone {
     Ok(spares)
 }
 
-/// Removes segments that a checkpoint has replaced, except for up to `wanted` of them that become spares. A segment
+/// Removes segments that a checkpoint has replaced, except for those that become spares. A segment
 /// that is left over is skipped at the next start; it only takes space.
-fn segments_retire(disk: &dyn Disk, segments: &[u64], (wanted, length): (usize, u64)) -> Vec<u64> {
+fn segments_retire(disk: &dyn Disk, segments: &[u64], spares_kept: SpareSegments) -> Vec<u64> {
     let mut spares = Vec::new();
     for sequence in segments {
         let name = segment_name(*sequence);
-        let fits = spares.len() < wanted
-            && disk.open(&name).and_then(|file| file.length()).is_ok_and(|found| found == length);
+        let fits = spares.len() < spares_kept.wanted
+            && disk.open(&name).and_then(|file| file.length()).is_ok_and(|found| found == spares_kept.length);
         let done = if fits { disk.rename(&name, &spare_name(*sequence)) } else { disk.remove(&name) };
         match done {
             Ok(()) if fits => spares.push(*sequence),
@@ -274,11 +278,11 @@ impl Durable for DurableLog {
     }
 
     fn is_unconfirmed(&self) -> bool {
-        self.log.marker_due(true)
+        self.log.marker_due(Load::Idle)
     }
 
-    fn confirm(&mut self, idle: bool) -> Result<(), KvError> {
-        if self.failed || !self.log.marker_due(idle) {
+    fn confirm(&mut self, load: Load) -> Result<(), KvError> {
+        if self.failed || !self.log.marker_due(load) {
             return Ok(());
         }
         self.log.marker_flush().map_err(|error| {
@@ -301,6 +305,6 @@ impl Drop for DurableLog {
             let version = self.log.last_version().saturating_add(1);
             let _ = self.log.append(version, None, &[]);
         }
-        let _ = self.confirm(true);
+        let _ = self.confirm(Load::Idle);
     }
 }

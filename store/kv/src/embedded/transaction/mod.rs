@@ -21,6 +21,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+use self::writes::WriteConflict;
 use super::engine::Inner;
 use super::memory::MemoryRows;
 use super::ranges::Span;
@@ -29,8 +30,8 @@ use crate::contract::check::{
 };
 use crate::contract::limits::{KEY_BYTES_MAX, METADATA_VERSION_KEY, TRANSACTION_LIFE_VERSIONS};
 use crate::contract::{
-    AtomicOp, Committed, ConflictKind, EngineTransaction, ErrorCode, KeySelector, KvError, KvResult,
-    RangeBatch, RangeRequest, TransactionOption, Version, Versionstamp, Watch,
+    AtomicOp, Committed, ConflictKind, EngineTransaction, ErrorCode, Isolation, KeySelector, KvError,
+    KvResult, RangeBatch, RangeRequest, TransactionOption, Version, Versionstamp, Watch,
 };
 use state::{PendingWatch, TransactionState};
 
@@ -79,7 +80,7 @@ impl EmbeddedTransaction {
     fn write(
         &self,
         check: impl FnOnce() -> KvResult<()>,
-        action: impl FnOnce(&mut TransactionState, bool),
+        action: impl FnOnce(&mut TransactionState, WriteConflict),
     ) -> KvResult<()> {
         let mut state = self.state.lock();
         state.open(self.engine.shared.clock.monotonic())?;
@@ -90,16 +91,16 @@ impl EmbeddedTransaction {
         Ok(())
     }
 
-    fn value_read(&self, key: &[u8], snapshot: bool) -> KvResult<Option<Bytes>> {
+    fn value_read(&self, key: &[u8], isolation: Isolation) -> KvResult<Option<Bytes>> {
         self.read(|state, rows| {
             if !is_readable(key) {
                 return Err(ErrorCode::KeyOutsideLegalRange.into());
             }
             if key == METADATA_VERSION_KEY {
-                return read::metadata_version(state, rows, snapshot);
+                return read::metadata_version(state, rows, isolation);
             }
             // No key is that long, so it is absent and can never be written.
-            if key.len() > KEY_BYTES_MAX { Ok(None) } else { read::get(state, rows, key, snapshot) }
+            if key.len() > KEY_BYTES_MAX { Ok(None) } else { read::get(state, rows, key, isolation) }
         })
     }
 
@@ -114,8 +115,9 @@ impl EmbeddedTransaction {
         }
         let failed_before = self.state.lock().failed_read.clone();
         // Only the watch fails if it cannot read.
-        let baseline =
-            self.value_read(key, false).inspect_err(|_| self.state.lock().failed_read = failed_before)?;
+        let baseline = self
+            .value_read(key, Isolation::Serializable)
+            .inspect_err(|_| self.state.lock().failed_read = failed_before)?;
         let (watcher, watch) = self.engine.shared.watches.open(baseline)?;
         self.state.lock().watches.push(PendingWatch { key: Bytes::copy_from_slice(key), watcher });
         Ok(watch)
@@ -152,16 +154,20 @@ fn bound_cut(key: &[u8]) -> Bytes {
 }
 
 impl EngineTransaction for EmbeddedTransaction {
-    fn get<'a>(&'a self, key: &'a [u8], snapshot: bool) -> BoxFuture<'a, KvResult<Option<Bytes>>> {
-        Box::pin(ready(self.value_read(key, snapshot)))
+    fn get<'a>(&'a self, key: &'a [u8], isolation: Isolation) -> BoxFuture<'a, KvResult<Option<Bytes>>> {
+        Box::pin(ready(self.value_read(key, isolation)))
     }
 
-    fn get_key<'a>(&'a self, selector: &'a KeySelector, snapshot: bool) -> BoxFuture<'a, KvResult<Bytes>> {
+    fn get_key<'a>(
+        &'a self,
+        selector: &'a KeySelector,
+        isolation: Isolation,
+    ) -> BoxFuture<'a, KvResult<Bytes>> {
         Box::pin(ready(self.read(|state, rows| {
             if selector.key > state.max_key {
                 return Err(ErrorCode::KeyOutsideLegalRange.into());
             }
-            read::get_key(state, rows, selector, snapshot)
+            read::get_key(state, rows, selector, isolation)
         })))
     }
 
@@ -292,7 +298,7 @@ impl EngineTransaction for EmbeddedTransaction {
     fn estimated_range_size<'a>(&'a self, range: Range<&'a [u8]>) -> BoxFuture<'a, KvResult<u64>> {
         Box::pin(ready(self.read(|state, rows| {
             state.consulted = true;
-            let view = state.view(rows, true)?;
+            let view = state.view(rows, Isolation::Snapshot)?;
             let sizes = view.rows.range(range.start, range.end, view.version);
             let sizes =
                 sizes.map(|(key, value)| u64::try_from(key.len().saturating_add(value.len())).unwrap_or(0));
@@ -308,7 +314,7 @@ impl EngineTransaction for EmbeddedTransaction {
         Box::pin(ready(self.read(|state, rows| {
             range_check(range.start, range.end)?;
             state.consulted = true;
-            let view = state.view(rows, true)?;
+            let view = state.view(rows, Isolation::Snapshot)?;
             let mut points = vec![Bytes::copy_from_slice(range.start)];
             let mut filled = 0u64;
             for (key, value) in view.rows.range(range.start, range.end, view.version) {

@@ -6,7 +6,7 @@ use super::state::TransactionState;
 use super::view::{Resolved, View, ViewPosition};
 use super::writes::WriteMap;
 use crate::contract::limits::METADATA_VERSION_KEY;
-use crate::contract::{ErrorCode, KeySelector, KvResult, RangeBatch, RangeRequest, StreamingMode};
+use crate::contract::{ErrorCode, Isolation, KeySelector, KvResult, RangeBatch, RangeRequest, StreamingMode};
 use crate::database::key_after;
 use crate::embedded::memory::MemoryRows;
 use crate::embedded::ranges::{RangeSet, Span};
@@ -66,16 +66,16 @@ pub(super) fn get(
     state: &mut TransactionState,
     rows: &MemoryRows,
     key: &[u8],
-    snapshot: bool,
+    isolation: Isolation,
 ) -> KvResult<Option<Bytes>> {
-    let value = state.view(rows, snapshot)?.get(key)?;
+    let value = state.view(rows, isolation)?.get(key)?;
     let writes = &state.writes;
     let untouched = match writes.key(key) {
         Some(own) => own.is_dependent(),
         None => !writes.cleared().contains(key),
     };
-    state.consulted = untouched || state.hides_own_writes(snapshot);
-    if !snapshot && state.consulted {
+    state.consulted = untouched || state.hides_own_writes(isolation);
+    if isolation == Isolation::Serializable && state.consulted {
         state.read_conflict_insert(Span::Point(Bytes::copy_from_slice(key)));
     }
     Ok(value)
@@ -85,15 +85,15 @@ pub(super) fn get(
 pub(super) fn metadata_version(
     state: &mut TransactionState,
     rows: &MemoryRows,
-    snapshot: bool,
+    isolation: Isolation,
 ) -> KvResult<Option<Bytes>> {
-    let own = !state.hides_own_writes(snapshot) && state.writes.key(METADATA_VERSION_KEY).is_some();
+    let own = !state.hides_own_writes(isolation) && state.writes.key(METADATA_VERSION_KEY).is_some();
     let version = state.read_version.filter(|_| !own && !state.version_given);
     let Some(value) = version.and_then(|version| rows.metadata_version(version)) else {
-        return get(state, rows, METADATA_VERSION_KEY, snapshot);
+        return get(state, rows, METADATA_VERSION_KEY, isolation);
     };
     (state.consulted, state.came_along) = (true, true);
-    if !snapshot {
+    if isolation == Isolation::Serializable {
         state.read_conflict_insert(Span::Point(Bytes::from_static(METADATA_VERSION_KEY)));
     }
     Ok(value)
@@ -104,15 +104,15 @@ pub(super) fn get_key(
     state: &mut TransactionState,
     rows: &MemoryRows,
     selector: &KeySelector,
-    snapshot: bool,
+    isolation: Isolation,
 ) -> KvResult<Bytes> {
     let place = ViewPosition::of(selector);
-    let resolved = state.view(rows, snapshot)?.key_resolve(&place)?;
+    let resolved = state.view(rows, isolation)?.key_resolve(&place)?;
     let (begin, end) = match place.offset {
         ..=0 => (resolved.clone(), place.key),
         _ => (place.key, key_after(&resolved).into()),
     };
-    read_note(state, begin, end, snapshot);
+    read_note(state, begin, end, isolation);
     Ok(resolved)
 }
 
@@ -127,10 +127,10 @@ pub(super) fn get_range(
     if begin.offset >= end.offset && begin.key >= end.key {
         return Ok(RangeBatch::default());
     }
-    let view = state.view(rows, request.snapshot)?;
+    let view = state.view(rows, request.isolation)?;
     let from = bound(&view, &begin)?;
     let to = bound(&view, &end)?;
-    let batch = batch_read(&view, &from.key, &to.key, limits, request.reverse)?;
+    let batch = batch_read(&view, request, &from.key, &to.key, limits)?;
     let (first, last) = if request.reverse {
         conflict_backward(&begin, &end, &batch)
     } else {
@@ -146,15 +146,14 @@ pub(super) fn get_range(
     let last = if through_end { state.max_key.clone() } else { last };
     if state.options.read_your_writes_disabled {
         let sought = (request.reverse && end.offset > 1).then(|| view.key_resolve(&end)).transpose()?;
-        let off_end = to.left > 1 && !request.reverse;
-        read_note(state, first, last, true);
-        if !request.snapshot {
-            conflict_apart(state, &begin, end.clone(), &batch, request.reverse, sought, off_end);
+        read_note(state, first, last, Isolation::Snapshot);
+        if request.isolation == Isolation::Serializable {
+            conflict_apart(state, request, &begin, end.clone(), &to, &batch, sought);
         }
     } else {
-        read_note(state, first, last, request.snapshot);
+        read_note(state, first, last, request.isolation);
     }
-    state.consulted &= !looks_at_nothing(&begin, &end, request.reverse, &state.max_key);
+    state.consulted &= !looks_at_nothing(request, &begin, &end, &state.max_key);
     Ok(batch)
 }
 
@@ -162,13 +161,15 @@ pub(super) fn get_range(
 /// `NativeAPI`, `getRangeFinished`. `sought` is the key of an end of several steps, which a backward read looks up.
 fn conflict_apart(
     state: &mut TransactionState,
+    request: &RangeRequest,
     begin: &ViewPosition,
     mut end: ViewPosition,
+    to: &Resolved,
     batch: &RangeBatch,
-    reverse: bool,
     sought: Option<Bytes>,
-    off_end: bool,
 ) {
+    let reverse = request.reverse;
+    let off_end = to.left > 1 && !reverse;
     if let Some(sought) = sought {
         conflict_add(state, end.key, key_after(&sought).into());
         end = ViewPosition { key: sought, offset: 1 };
@@ -202,13 +203,18 @@ fn conflict_apart(
 
 /// Returns true if a range is empty without a read: one that ends at the beginning of the keys, or begins at their end.
 /// If its selectors crossed, one of them is looked up first, unless it is such an end itself.
-fn looks_at_nothing(begin: &ViewPosition, end: &ViewPosition, reverse: bool, max_key: &Bytes) -> bool {
+fn looks_at_nothing(
+    request: &RangeRequest,
+    begin: &ViewPosition,
+    end: &ViewPosition,
+    max_key: &Bytes,
+) -> bool {
     let first = |place: &ViewPosition| place.key.is_empty();
     let last = |place: &ViewPosition| place.key >= *max_key;
     if end.is_bound() && first(end) || begin.is_bound() && last(begin) {
         return true;
     }
-    let sought = if reverse { begin } else { end };
+    let sought = if request.reverse { begin } else { end };
     let at_edge = if sought.offset <= 0 { first(sought) } else { last(sought) };
     if begin.key > end.key && !sought.is_bound() && !at_edge {
         return false;
@@ -217,15 +223,15 @@ fn looks_at_nothing(begin: &ViewPosition, end: &ViewPosition, reverse: bool, max
 }
 
 /// Records that a read depends on `begin..end`: whether the database contributed, and its conflict.
-fn read_note(state: &mut TransactionState, begin: Bytes, end: Bytes, snapshot: bool) {
-    if !snapshot {
+fn read_note(state: &mut TransactionState, begin: Bytes, end: Bytes, isolation: Isolation) {
+    if isolation == Isolation::Serializable {
         conflict_add(state, begin.clone(), end.clone());
     }
     let end = end.min(state.max_key.clone());
     if begin >= end {
         return;
     }
-    let plain = state.hides_own_writes(snapshot) || state.writes.is_invisible();
+    let plain = state.hides_own_writes(isolation) || state.writes.is_invisible();
     state.consulted = plain || !undecided(&state.writes, begin, end).is_empty();
 }
 
@@ -240,11 +246,12 @@ fn bound(view: &View<'_>, place: &ViewPosition) -> KvResult<Resolved> {
 
 fn batch_read(
     view: &View<'_>,
+    request: &RangeRequest,
     from: &Bytes,
     to: &Bytes,
     limits: BatchLimits,
-    reverse: bool,
 ) -> KvResult<RangeBatch> {
+    let reverse = request.reverse;
     let mut limits = limits;
     let mut batch = RangeBatch::default();
     if view.is_plain(from, to) {

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::view::View;
-use super::writes::WriteMap;
+use super::writes::{WriteConflict, WriteMap};
 use crate::contract::check::size_limit_check;
 use crate::contract::limits::{TRANSACTION_BYTES_MAX, USER_KEYS_END};
-use crate::contract::{ErrorCode, KvError, KvResult, TransactionOption, Version, Versionstamp};
+use crate::contract::{ErrorCode, Isolation, KvError, KvResult, TransactionOption, Version, Versionstamp};
 use crate::embedded::memory::MemoryRows;
 use crate::embedded::ranges::{Span, SpanSet};
 use crate::embedded::watch::Watcher;
@@ -170,14 +170,15 @@ impl TransactionState {
     }
 
     /// Returns true if a read does not see own writes.
-    pub(crate) fn hides_own_writes(&self, snapshot: bool) -> bool {
-        self.options.read_your_writes_disabled || (snapshot && self.options.snapshot_ryw <= 0)
+    pub(crate) fn hides_own_writes(&self, isolation: Isolation) -> bool {
+        self.options.read_your_writes_disabled
+            || (isolation == Isolation::Snapshot && self.options.snapshot_ryw <= 0)
     }
 
     /// What a read sees.
-    pub(crate) fn view<'a>(&'a self, rows: &'a MemoryRows, snapshot: bool) -> KvResult<View<'a>> {
+    pub(crate) fn view<'a>(&'a self, rows: &'a MemoryRows, isolation: Isolation) -> KvResult<View<'a>> {
         let version = self.read_version.ok_or(ErrorCode::ClientInvalidOperation)?;
-        let hidden = self.hides_own_writes(snapshot);
+        let hidden = self.hides_own_writes(isolation);
         Ok(View {
             rows,
             version,
@@ -204,9 +205,10 @@ impl TransactionState {
         }
     }
 
-    /// Returns true if the next write adds a write conflict. Asking uses up the option that prevents it.
-    pub(crate) fn write_conflict_take(&mut self) -> bool {
-        !std::mem::take(&mut self.options.next_write_no_conflict)
+    /// Whether the next write adds a write conflict. Asking uses up the option that prevents it.
+    pub(crate) fn write_conflict_take(&mut self) -> WriteConflict {
+        let prevented = std::mem::take(&mut self.options.next_write_no_conflict);
+        if prevented { WriteConflict::Prevented } else { WriteConflict::Added }
     }
 
     /// Begins the next try. `keep` are the options that survive. Stamps and watches of a commit that never came are

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::contract::{AtomicOp, Engine as _, EngineTransaction, ErrorCode, KvError, TransactionOption};
+use crate::contract::{
+    AtomicOp, Engine as _, EngineTransaction, ErrorCode, Isolation, KvError, TransactionOption,
+};
 use crate::database::{Database, Idempotency};
 use crate::embedded::EmbeddedEngine;
 use crate::env::{ManualClock, SeededRng, SystemClock};
@@ -82,13 +84,13 @@ async fn a_transaction_lasts_five_seconds() {
     for transaction in [&reader, &writer, &blind, &risky] {
         transaction.read_version().await.unwrap();
     }
-    writer.get(b"a", false).await.unwrap();
+    writer.get(b"a", Isolation::Serializable).await.unwrap();
     clock.advance(Duration::from_millis(4900));
-    reader.get(b"a", false).await.unwrap();
-    young.get(b"a", false).await.unwrap();
+    reader.get(b"a", Isolation::Serializable).await.unwrap();
+    young.get(b"a", Isolation::Serializable).await.unwrap();
     clock.advance(Duration::from_millis(200));
     let too_old = Some(ErrorCode::TransactionTooOld);
-    assert_eq!(reader.get(b"a", false).await.err().map(|error| error.code), too_old);
+    assert_eq!(reader.get(b"a", Isolation::Serializable).await.err().map(|error| error.code), too_old);
     writer.set(b"b", b"1").unwrap();
     assert_eq!(writer.commit().await.err().map(|error| error.code), too_old);
     // Even a transaction that read nothing can be refused, unless it declares that it does not care.
@@ -121,7 +123,10 @@ async fn old_versions_are_forgotten_and_young_ones_kept() {
     for (round, version) in versions.iter().rev().take(45) {
         let reader = begin(&engine);
         reader.set_read_version(*version).unwrap();
-        assert_eq!(reader.get(b"hot", true).await.unwrap().as_deref(), Some(round.to_be_bytes().as_slice()));
+        assert_eq!(
+            reader.get(b"hot", Isolation::Snapshot).await.unwrap().as_deref(),
+            Some(round.to_be_bytes().as_slice())
+        );
     }
 }
 

@@ -42,7 +42,7 @@ fn readable(unreadable: bool) -> KvResult<()> {
     if unreadable { Err(ErrorCode::AccessedUnreadable.into()) } else { Ok(()) }
 }
 
-fn owned((key, value): (&[u8], &Bytes)) -> (Bytes, Bytes) {
+fn owned(key: &[u8], value: &Bytes) -> (Bytes, Bytes) {
     (Bytes::copy_from_slice(key), value.clone())
 }
 
@@ -143,11 +143,11 @@ impl<'a> View<'a> {
     }
 
     fn base_first(&self, from: &[u8], end: &[u8]) -> Option<(Bytes, Bytes)> {
-        self.rows.range(from, end, self.version).next().map(owned)
+        self.rows.range(from, end, self.version).next().map(|(key, value)| owned(key, value))
     }
 
     fn base_last(&self, begin: &[u8], before: &[u8]) -> Option<(Bytes, Bytes)> {
-        self.rows.range(begin, before, self.version).next_back().map(owned)
+        self.rows.range(begin, before, self.version).next_back().map(|(key, value)| owned(key, value))
     }
 
     fn uncleared_first(&self, writes: &WriteMap, from: &[u8], end: &[u8]) -> Option<(Bytes, Bytes)> {

@@ -17,6 +17,14 @@ use crate::embedded::atomic::atomic_apply;
 use crate::embedded::mutation::{Mutation, stamp_place};
 use crate::embedded::ranges::{RangeSet, Span, SpanSet};
 
+/// Whether a write adds a write conflict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WriteConflict {
+    Added,
+    /// An option of the transaction prevents it, or the sequencer adds it.
+    Prevented,
+}
+
 /// One change in a key's stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum KeyChange {
@@ -160,17 +168,23 @@ impl WriteMap {
         self.conflicts.insert(span);
     }
 
-    pub(crate) fn set(&mut self, key: Bytes, value: Bytes, conflict: bool) {
+    pub(crate) fn set(&mut self, key: Bytes, value: Bytes, conflict: WriteConflict) {
         self.change(key, KeyChange::Set(Some(value)), conflict);
     }
 
     /// Any operation but the two versionstamp ones.
-    pub(crate) fn atomic(&mut self, operation: AtomicOp, key: Bytes, operand: Bytes, conflict: bool) {
+    pub(crate) fn atomic(
+        &mut self,
+        operation: AtomicOp,
+        key: Bytes,
+        operand: Bytes,
+        conflict: WriteConflict,
+    ) {
         self.change(key, KeyChange::Atomic(operation, operand), conflict);
     }
 
     /// A value that ends in the offset of its stamp, already checked.
-    pub(crate) fn stamped_value(&mut self, key: Bytes, value: Bytes, conflict: bool) {
+    pub(crate) fn stamped_value(&mut self, key: Bytes, value: Bytes, conflict: WriteConflict) {
         self.change(key, KeyChange::Stamped(AtomicOp::SetVersionstampedValue, value), conflict);
     }
 
@@ -192,12 +206,16 @@ impl WriteMap {
         if let Some(place) = stamp_offset(key).and_then(|at| placed.get_mut(at..at.saturating_add(10))) {
             place.copy_from_slice(&least.0);
         }
-        self.change(placed.into(), KeyChange::Stamped(AtomicOp::SetVersionstampedKey, value), false);
+        self.change(
+            placed.into(),
+            KeyChange::Stamped(AtomicOp::SetVersionstampedKey, value),
+            WriteConflict::Prevented,
+        );
     }
 
-    pub(crate) fn clear(&mut self, span: Span, conflict: bool) {
+    pub(crate) fn clear(&mut self, span: Span, conflict: WriteConflict) {
         let range = span.to_range();
-        if conflict {
+        if conflict == WriteConflict::Added {
             self.conflicts.insert(span);
         }
         self.keys_remove(&range.start, &range.end);
@@ -225,8 +243,8 @@ impl WriteMap {
         self.cleared.remove(begin, end);
     }
 
-    fn change(&mut self, key: Bytes, change: KeyChange, conflict: bool) {
-        if conflict {
+    fn change(&mut self, key: Bytes, change: KeyChange, conflict: WriteConflict) {
+        if conflict == WriteConflict::Added {
             self.conflicts.insert(Span::Point(key.clone()));
         }
         let stamped = matches!(change, KeyChange::Stamped(..));

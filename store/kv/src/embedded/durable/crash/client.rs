@@ -8,8 +8,8 @@ use rand_chacha::ChaCha8Rng;
 
 use super::model::{ExpectedRows, Fate, Model};
 use crate::contract::{
-    AtomicOp, Committed, Engine as _, EngineTransaction, ErrorCode, KvResult, RangeRequest, Version,
-    Versionstamp,
+    AtomicOp, Committed, Engine as _, EngineTransaction, ErrorCode, Isolation, KvResult, RangeRequest,
+    Version, Versionstamp,
 };
 use crate::embedded::EmbeddedEngine;
 
@@ -94,7 +94,7 @@ fn prepare(
     let transaction = begin(engine);
     let own = Bytes::from([b"own/".as_slice(), &number.to_be_bytes()].concat());
     if rng.random_bool(0.3) {
-        now(transaction.get(&shared_key(rng), false))?;
+        now(transaction.get(&shared_key(rng), Isolation::Serializable))?;
     }
     transaction.set(&own, &number.to_le_bytes())?;
     let writes = if rng.random_range(0..10) == 0 { 30 } else { rng.random_range(0..5) };

@@ -10,7 +10,7 @@ use crate::contract::{KvError, Version};
 use crate::embedded::atomic::atomic_apply;
 use crate::embedded::memory::Memory;
 use crate::embedded::mutation::Mutation;
-use crate::embedded::sequencer::{AppendError, Durable};
+use crate::embedded::sequencer::{AppendError, Durable, Load};
 
 pub(super) type ExpectedRows = BTreeMap<Bytes, Bytes>;
 
@@ -148,7 +148,7 @@ impl Durable for Recorder {
         self.inner.is_unconfirmed()
     }
 
-    fn confirm(&mut self, idle: bool) -> Result<(), KvError> {
-        self.inner.confirm(idle)
+    fn confirm(&mut self, load: Load) -> Result<(), KvError> {
+        self.inner.confirm(load)
     }
 }
