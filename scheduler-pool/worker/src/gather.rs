@@ -152,7 +152,7 @@ impl Steps {
     async fn begin(&self, gang: GangId, job: JobId, members: u32) -> StoreResult<Begun> {
         let expires_ms = self.clock.wall_ms().saturating_add(GATHER_MS);
         self.change("gang_begin", |tx, mut changes| async move {
-            let row = gang_begin(&tx, &mut changes.open()?, (gang, job), members, expires_ms).await?;
+            let row = gang_begin(&tx, &mut changes.open()?, gang, job, members, expires_ms).await?;
             let token = keys::read_snapshot(&tx, &self.space, &ConstraintKey::of_all()).await?;
             Ok((Begun { row, token }, changes))
         })
@@ -161,7 +161,7 @@ impl Steps {
 
     async fn hold(&self, gang: &GangRow, holds: &[GangHold]) -> StoreResult<()> {
         self.change("gang_hold", |tx, mut changes| async move {
-            gang_hold(&tx, &mut changes.open()?, (gang.id, gang.epoch), holds).await?;
+            gang_hold(&tx, &mut changes.open()?, gang.id, gang.epoch, holds).await?;
             Ok(((), changes))
         })
         .await

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use borough_model::job::{JobKind, JobState, claims_below, victims_below};
+use borough_model::job::{JobKind, JobState, LastEviction, claims_below, victims_below};
 use borough_model::task::machine::node_avoided;
 use borough_model::{Incarnation, JobRow, JobSpec, Name, NodeId, TaskRow, TaskState};
 
@@ -149,7 +149,8 @@ impl CellJob {
     pub fn victims_below(&self, index: u32) -> u32 {
         let Some((row, spec)) = self.row.as_ref().zip(self.spec_current()) else { return 0 };
         let evicted = self.task(index).is_some_and(|slot| slot.evicted);
-        victims_below(row.priority, spec.preemption, evicted)
+        let last = if evicted { LastEviction::Evicted } else { LastEviction::NotEvicted };
+        victims_below(row.priority, spec.preemption, last)
     }
 
     /// The same bound for a claim of its queue; 0: it claims nothing.

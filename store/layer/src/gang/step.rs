@@ -22,7 +22,8 @@ pub async fn gang_get(tx: &Transaction, space: &CellSpace, gang: GangId) -> Stor
 pub async fn gang_begin(
     tx: &Transaction,
     changes: &mut OpenChanges<'_>,
-    (gang, job): (GangId, JobId),
+    gang: GangId,
+    job: JobId,
     min_member: u32,
     expires_ms: i64,
 ) -> StoreResult<GangRow> {
@@ -111,10 +112,8 @@ pub async fn gang_expire(tx: &Transaction, changes: &mut ChangeSet, gang: GangId
     if row.state == GangState::Waiting {
         let epoch = row.epoch;
         let holding = holding(tx, changes, &row, |task| task.gang_epoch == epoch).await?;
-        return match holding < row.min_member {
-            true => gang_event(tx, changes, &row, &GangEvent::GiveUp { epoch }),
-            false => Ok(row),
-        };
+        let released = holding < row.min_member;
+        return if released { gang_event(tx, changes, &row, &GangEvent::GiveUp { epoch }) } else { Ok(row) };
     }
     gang_event(tx, changes, &row, &GangEvent::Expire)
 }

@@ -65,7 +65,7 @@ async fn world_in(cell: TestCell) -> TestCell {
 
 async fn begin(cell: &TestCell, at_ms: i64) -> StoreResult<borough_model::task::GangRow> {
     cell.change(at(at_ms), async |tx, changes| {
-        gang_begin(tx, &mut changes.open()?, (GANG, JobId(1)), 2, at_ms + 1_000).await
+        gang_begin(tx, &mut changes.open()?, GANG, JobId(1), 2, at_ms + 1_000).await
     })
     .await
 }
@@ -91,7 +91,7 @@ async fn hold_at(
         gang: Some((GANG, epoch)),
     };
     let holds = [GangHold { task: TaskId { job: JobId(1), index }, placement, node_revision: None }];
-    cell.change(change, async |tx, changes| gang_hold(tx, &mut changes.open()?, (GANG, epoch), &holds).await)
+    cell.change(change, async |tx, changes| gang_hold(tx, &mut changes.open()?, GANG, epoch, &holds).await)
         .await
 }
 

@@ -14,6 +14,7 @@ use crate::cell::cell_meta_change;
 use crate::check::{CheckMode, cell_check};
 use crate::error::{StoreError, StoreResult};
 use crate::quota::{quota_set, quota_usage};
+use crate::row::QuotaRow;
 use crate::testing::{TestCell, change, name};
 
 fn spec(job: &str, count: u32) -> JobSpec {
@@ -218,7 +219,8 @@ async fn quota_refuses_with_its_line_and_the_shortfall_and_follows_the_job() {
     let cell = TestCell::new().await;
     let limit = Resources { cpu_millis: 1_000, ..Resources::default() };
     cell.run(async |tx| {
-        quota_set(&tx, &cell.space, (&name("ada"), Band::Batch), Some((limit.clone(), Some(8)))).await
+        let limit = QuotaRow { limit: limit.clone(), tasks_max: Some(8), ..QuotaRow::default() };
+        quota_set(&tx, &cell.space, &name("ada"), Band::Batch, Some(&limit)).await
     })
     .await
     .unwrap();

@@ -8,8 +8,7 @@ use borough_model::JournalEntry;
 use super::shared::{JournalShare, Stored};
 use super::{Cursor, JournalFloor, JournalPart};
 use crate::error::{StoreError, StoreResult};
-use crate::gate::GateRead;
-use crate::gate::cell_gate_read;
+use crate::gate::{GateRead, cell_gate_read};
 use crate::keys::{
     self, CellGateKey, CellSpace, JournalFloorKey, JournalHeadKey, JournalKey, Key, Prefix, value_decode,
 };
@@ -69,7 +68,7 @@ async fn tail(
     let end = Prefix::<JournalKey>::of(&after.store_epoch).range(space).end;
     let mut request = RangeRequest::between(borough_kv::database::key_after(&begin), end).snapshot();
     let mut assembly = Assembly::new(after, limit.max(1), share);
-    let more = loop {
+    assembly.more = loop {
         let batch = tx.get_range(&request).await?;
         let last = batch.rows.last().map(|(key, _)| key.clone());
         for (bytes, value) in &batch.rows {
@@ -88,7 +87,7 @@ async fn tail(
         request.begin = borough_kv::KeySelector::first_greater_than(last);
         request.iteration = request.iteration.saturating_add(1);
     };
-    assembly.page(space, more, gate)
+    assembly.page(space, gate)
 }
 
 /// The cursor of the last entry, or the start of the epoch if it has none. A listing begins from it.
@@ -139,6 +138,8 @@ struct Assembly<'s> {
     parts_seen: u32,
     bytes: usize,
     full: bool,
+    /// Whether more entries follow.
+    more: bool,
 }
 
 impl<'s> Assembly<'s> {
@@ -153,6 +154,7 @@ impl<'s> Assembly<'s> {
             parts_seen: 0,
             bytes: 0,
             full: false,
+            more: false,
         }
     }
 
@@ -207,12 +209,12 @@ impl<'s> Assembly<'s> {
         Ok(true)
     }
 
-    fn page(self, space: &CellSpace, more: bool, gate: GateRead) -> StoreResult<Page<Arc<JournalEntry>>> {
+    fn page(self, space: &CellSpace, gate: GateRead) -> StoreResult<Page<Arc<JournalEntry>>> {
         if !self.pending.is_empty() {
             let key = JournalKey { store_epoch: self.next.store_epoch, stamp: self.next.stamp, part: 0 };
             return Err(damaged(space, &key, "an entry after this one lacks its last parts".to_owned()));
         }
-        Ok(Page { entries: self.entries, next: self.next, more, gate })
+        Ok(Page { entries: self.entries, next: self.next, more: self.more, gate })
     }
 }
 

@@ -239,11 +239,8 @@ impl MirrorHandle {
     pub fn resume(&self, after: Cursor) -> Resume {
         let inner = self.shared.inner.read();
         let at = inner.state.cursor();
-        if after.store_epoch != at.store_epoch {
-            return match after.store_epoch > at.store_epoch {
-                true => Resume::Ahead,
-                false => Resume::ForeignEpoch { current: at.store_epoch },
-            };
+        if after.store_epoch < at.store_epoch {
+            return Resume::ForeignEpoch { current: at.store_epoch };
         }
         if after > at {
             return Resume::Ahead;

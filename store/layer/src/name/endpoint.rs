@@ -58,7 +58,7 @@ pub async fn endpoint_apply(
             Ok(true)
         }
         (EndpointEffect::Withdraw, Some(_)) => {
-            endpoint_withdraw_blind(tx, changes, (&spec.user, &spec.name), row)?;
+            endpoint_withdraw_blind(tx, changes, key, row)?;
             Ok(true)
         }
     }
@@ -145,18 +145,16 @@ fn endpoint_write(
     Ok(())
 }
 
-/// Clears the endpoint of a task of job `(user, name)` without reading it. `row` is the row as this transaction leaves
-/// it. The caller must know that no other job's task is published there. It has either read the endpoint as the task's
+/// Clears the endpoint under `key` without reading it. `row` is its task's row as this transaction leaves it. The caller must know that no other job's task is published there. It has either read the endpoint as the task's
 /// own, or has seen that the job has the name and guards on [`JobNameKey`].
 pub fn endpoint_withdraw_blind(
     tx: &Transaction,
     changes: &mut ChangeSet,
-    (user, job): (&Name, &Name),
+    key: EndpointKey,
     row: &TaskRow,
 ) -> StoreResult<()> {
-    let key = EndpointKey { user: user.clone(), job: job.clone(), index: row.id.index };
     keys::clear(tx, changes.space(), &key)?;
-    let (user, job) = (user.clone(), job.clone());
+    let EndpointKey { user, job, .. } = key;
     changes.push(Delta::EndpointWithdrawn { user, job, task: row.id, revision: row.revision });
     Ok(())
 }

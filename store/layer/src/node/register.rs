@@ -2,8 +2,8 @@
 
 use borough_kv::Transaction;
 use borough_model::node::{
-    AgentIdentity, AgentProcess, NodeEvent, NodeFacts, NodeLive, NodeRow, NodeSession, NodeState,
-    NodeTransition, node_admit, node_facts_check, node_new, session_next,
+    AgentIdentity, AgentProcess, NodeApplicant, NodeEvent, NodeFacts, NodeLive, NodeRow, NodeSession,
+    NodeState, NodeTransition, node_admit, node_facts_check, node_new, session_next,
 };
 use borough_model::{Name, NodeId};
 
@@ -110,8 +110,9 @@ async fn node_known_register(
         Some(seen) => keys::read(tx, &space, &NodeLiveKey { node }).await?.as_ref() == Some(seen),
         None => false,
     };
-    let (agent, place) = (registration.agent.as_ref(), (facts.boot_id.as_str(), facts.host.as_str()));
-    node_admit(&before, &session, agent, place, silent).map_err(StoreError::NodeRefused)?;
+    let agent = registration.agent.as_ref();
+    let applicant = NodeApplicant { agent, boot_id: &facts.boot_id, host: &facts.host, silent };
+    node_admit(&before, &session, applicant).map_err(StoreError::NodeRefused)?;
     let event = NodeEvent::Registered(Box::new(facts.clone()));
     let NodeTransition { mut row, mut changed, rebooted } = node_event(tx, changes, node, &event).await?;
     // A recorded identity that contains the presented one stays, except a key that older versions recorded.

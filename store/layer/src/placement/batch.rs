@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use borough_model::node::{NodeAlloc, node_alloc_add, node_alloc_apply, node_alloc_promise};
+use borough_model::node::{NodeAlloc, ShareFit, node_alloc_add, node_alloc_apply, node_alloc_promise};
 use borough_model::task::{Effects, EndpointEffect, GangRow, TaskRow};
 use borough_model::{JobId, Name, NodeId, RequestId, Resources, TaskId};
 
 use crate::error::PlacementError;
-use crate::keys::{ConstraintKey, JobNameKey, LeaseKey};
+use crate::keys::{ConstraintKey, EndpointKey, JobNameKey, LeaseKey};
 
 /// The decisions of one worker at one read version. All values in it are as of that version.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,6 +77,11 @@ impl Eviction {
         self.effects.endpoint == EndpointEffect::Withdraw
     }
 
+    /// The endpoint of the task.
+    pub(super) fn endpoint_key(&self) -> EndpointKey {
+        EndpointKey { user: self.user.clone(), job: self.job.clone(), index: self.row.id.index }
+    }
+
     /// The name of its job: a guard, since only the job that has the name publishes under it.
     pub(super) fn name_key(&self) -> JobNameKey {
         JobNameKey { user: self.user.clone(), name: self.job.clone() }
@@ -142,7 +147,7 @@ impl PlacementBatch {
     ) -> Result<Option<NodeAlloc>, PlacementError> {
         let task = eviction.row.id;
         let (known, before) = self.alloc_before(allocs, task, node)?;
-        node_alloc_apply(&before, &known.capacity, &eviction.effects.capacity, false, self.at_ms)
+        node_alloc_apply(&before, &known.capacity, &eviction.effects.capacity, ShareFit::Required, self.at_ms)
             .map_err(|source| PlacementError::Unfit { task, node, source })
     }
 

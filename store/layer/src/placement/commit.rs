@@ -102,7 +102,7 @@ fn evictions_write(
             keys::clear(tx, space, &NodeTaskKey::of(share.node, row.id))?;
         }
         if eviction.withdraws() {
-            endpoint_withdraw_blind(tx, changes, (&eviction.user, &eviction.job), row)?;
+            endpoint_withdraw_blind(tx, changes, eviction.endpoint_key(), row)?;
             jobs.insert((&eviction.user, &eviction.job));
         }
     }

@@ -1,9 +1,9 @@
 //! Limits, and the decision whether an admission keeps them.
 
 use borough_kv::Transaction;
+use borough_model::Name;
 use borough_model::job::Band;
 use borough_model::resource::{Shortfall, shortfall};
-use borough_model::{Name, Resources};
 
 use super::{QuotaRow, QuotaUsed};
 use crate::error::StoreResult;
@@ -56,20 +56,21 @@ pub async fn quota_get(
 }
 
 /// Sets or removes the limit of a user in a band. Admitted work beyond it stays; only new work is refused.
+/// The store counts the revision.
 pub async fn quota_set(
     tx: &Transaction,
     space: &CellSpace,
-    (user, band): (&Name, Band),
-    limit: Option<(Resources, Option<u64>)>,
+    user: &Name,
+    band: Band,
+    limit: Option<&QuotaRow>,
 ) -> StoreResult<()> {
     let key = QuotaKey { user: user.clone(), band };
     let before = keys::read(tx, space, &key).await?;
     match limit {
         None => keys::clear(tx, space, &key),
-        Some((limit, tasks_max)) => {
+        Some(limit) => {
             let revision = before.map_or(0, |before| before.revision).saturating_add(1);
-            let row = QuotaRow { limit, tasks_max, revision, ..QuotaRow::default() };
-            keys::write(tx, space, &key, &row)
+            keys::write(tx, space, &key, &QuotaRow { revision, ..limit.clone() })
         }
     }
 }

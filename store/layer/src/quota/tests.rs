@@ -31,8 +31,9 @@ async fn world(seed: u64) -> TestCell {
     let (user, band) = line();
     let limit = borough_model::Resources { cpu_millis: TASKS_MAX * CPU_MILLIS, ..Default::default() };
     persist(async || {
-        let limit = Some((limit.clone(), Some(TASKS_MAX)));
-        cell.run(async |tx| quota_set(&tx, &cell.space, (&user, band), limit.clone()).await).await
+        let limit = QuotaRow { limit: limit.clone(), tasks_max: Some(TASKS_MAX), ..QuotaRow::default() };
+        let limit = &limit;
+        cell.run(async |tx| quota_set(&tx, &cell.space, &user, band, Some(limit)).await).await
     })
     .await
     .unwrap();

@@ -54,7 +54,7 @@ pub async fn quota_charge(
         Some(_) => keys::read(tx, space, &key).await?,
         None => keys::read_snapshot(tx, space, &key).await?,
     };
-    let (folded, released) = folded(tx, space, (user, band), recorded.unwrap_or_default()).await?;
+    let (folded, released) = folded(tx, space, &key, recorded.unwrap_or_default()).await?;
     let used = folded.plus(amount).map_err(|error| overflow(&error))?;
     countable(&used)?;
     if limit.is_none() {
@@ -110,25 +110,23 @@ pub async fn quota_usage(
 ) -> StoreResult<QuotaUsed> {
     let key = QuotaUsedKey { user: user.clone(), band };
     let recorded = keys::read_snapshot(tx, space, &key).await?.unwrap_or_default();
-    Ok(folded(tx, space, (user, band), recorded).await?.0)
+    Ok(folded(tx, space, &key, recorded).await?.0)
 }
 
 /// `used` less the released `amount`; a negative amount was charged without a limit.
 fn less(used: u64, amount: i64) -> Option<u64> {
-    match amount.is_negative() {
-        true => used.checked_add(amount.unsigned_abs()),
-        false => used.checked_sub(amount.unsigned_abs()),
-    }
+    let by = amount.unsigned_abs();
+    if amount.is_negative() { used.checked_add(by) } else { used.checked_sub(by) }
 }
 
 /// The recorded use less the releases since, and the counters that were read.
 async fn folded(
     tx: &Transaction,
     space: &CellSpace,
-    (user, band): (&Name, Band),
+    line: &QuotaUsedKey,
     mut used: QuotaUsed,
 ) -> StoreResult<(QuotaUsed, Vec<(QuotaReleasedKey, i64)>)> {
-    let prefix = Prefix::<QuotaReleasedKey>::of_two(user, &band);
+    let prefix = Prefix::<QuotaReleasedKey>::of_two(&line.user, &line.band);
     let counters = keys::range(tx, space, &prefix, RangeOptions::snapshot()).await?;
     let mut released = Vec::new();
     for (key, counter) in counters {
@@ -189,13 +187,13 @@ fn band_text(band: Band) -> &'static str {
 #[cfg(test)]
 mod tests {
     use borough_kv::Idempotency;
+    use borough_model::JobId;
     use borough_model::job::{JobKind, JobSpec};
-    use borough_model::{JobId, Resources};
 
     use super::*;
     use crate::job::job_submit;
     use crate::journal::ChangeSet;
-    use crate::quota::quota_set;
+    use crate::quota::{QuotaRow, quota_set};
     use crate::testing::{TestCell, change, name};
 
     /// Submits a job, with another one submitted after all reads. Returns the number of tries.
@@ -229,8 +227,8 @@ mod tests {
     async fn limit_set(cell: &TestCell, tasks_max: u64) {
         let space = &cell.space;
         let run = cell.db.run("quota_set", Idempotency::Natural, |tx, _| async move {
-            let limit = Some((Resources::default(), Some(tasks_max)));
-            quota_set(&tx, space, (&name("ada"), Band::Production), limit).await
+            let limit = QuotaRow { tasks_max: Some(tasks_max), ..QuotaRow::default() };
+            quota_set(&tx, space, &name("ada"), Band::Production, Some(&limit)).await
         });
         run.await.unwrap();
     }

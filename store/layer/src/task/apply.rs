@@ -1,6 +1,6 @@
 //! Applies the reports of an agent in one transaction.
 
-use borough_model::task::{Attempt, TaskEvent, TaskRow, TransitionRefused};
+use borough_model::task::{Attempt, StartedProcess, TaskEvent, TaskRow, TransitionRefused};
 use borough_model::{Incarnation, NodeId};
 
 use super::TaskBook;
@@ -44,7 +44,8 @@ fn report_apply(
         let mut applied = book.apply(report.task, &event, now_ms)?;
         if applied == Err(TransitionRefused::NodeReturnFirst) {
             let health = health_of(report, &spec);
-            let returned = TaskEvent::NodeReturned { attempt, process: report.process, health };
+            let process = report.process.map(|(pid, started_ms)| StartedProcess { pid, started_ms });
+            let returned = TaskEvent::NodeReturned { attempt, process, health };
             applied = match book.apply(report.task, &returned, now_ms)? {
                 Ok(_) => book.apply(report.task, &event, now_ms)?,
                 Err(refused) => Err(refused),

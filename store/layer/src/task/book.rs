@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use borough_kv::Transaction;
 use borough_model::job::{JobRow, JobSpec, TaskEnd};
-use borough_model::node::{CapacityEffect, NodeAlloc, NodeAllocError, NodeRow, node_alloc_apply};
+use borough_model::node::{CapacityEffect, NodeAlloc, NodeAllocError, NodeRow, ShareFit, node_alloc_apply};
 use borough_model::task::{
     EndpointEffect, Health, OwnerEffect, TaskEvent, TaskRow, TaskState, Transition, TransitionRefused,
     task_transition,
@@ -233,9 +233,10 @@ impl TaskBook {
         if !transition.changed {
             return Ok(Ok(false));
         }
-        let returning = matches!(event, TaskEvent::NodeReturned { .. });
+        let returned = matches!(event, TaskEvent::NodeReturned { .. });
+        let fit = if returned { ShareFit::Returned } else { ShareFit::Required };
         let Transition { row, effects, .. } = transition;
-        match capacity_apply(&mut self.nodes, &effects.capacity, returning, now_ms) {
+        match capacity_apply(&mut self.nodes, &effects.capacity, fit, now_ms) {
             // Its victims still use the capacity: it stays held.
             Err(StoreError::NodeBooks { source: NodeAllocError::DoesNotFit { .. }, .. })
                 if matches!(event, TaskEvent::HoldConfirmed { .. }) =>
@@ -248,9 +249,10 @@ impl TaskBook {
             // Tasks above the count are stopping, and nobody counts them.
             job.ended.extend(effects.ended.filter(|_| task.index < job.row.count));
             if effects.owner == OwnerEffect::Release {
-                match row.is_spared() && task.index < job.row.count {
-                    true => job.regained = true,
-                    false => job.released.push(entry.row.clone()),
+                if row.is_spared() && task.index < job.row.count {
+                    job.regained = true;
+                } else {
+                    job.released.push(entry.row.clone());
                 }
             }
         }
@@ -269,12 +271,12 @@ impl TaskBook {
 fn capacity_apply(
     nodes: &mut BTreeMap<NodeId, NodeEntry>,
     effect: &CapacityEffect,
-    returning: bool,
+    fit: ShareFit,
     now_ms: i64,
 ) -> StoreResult<()> {
     let Some(node) = effect.share().map(|share| share.node) else { return Ok(()) };
     let entry = nodes.get_mut(&node).ok_or_else(|| StoreError::not_found(format!("node {node}")))?;
-    let after = node_alloc_apply(&entry.alloc, &entry.row.capacity, effect, returning, now_ms)
+    let after = node_alloc_apply(&entry.alloc, &entry.row.capacity, effect, fit, now_ms)
         .map_err(|source| StoreError::NodeBooks { node, source })?;
     if let Some(after) = after {
         entry.alloc = after;

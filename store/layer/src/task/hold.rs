@@ -30,7 +30,8 @@ pub struct GangHold {
 pub async fn gang_hold(
     tx: &Transaction,
     changes: &mut OpenChanges<'_>,
-    (gang, epoch): (GangId, u64),
+    gang: GangId,
+    epoch: u64,
     holds: &[GangHold],
 ) -> StoreResult<()> {
     let row = gang_get(tx, changes.space(), gang).await?;

@@ -82,9 +82,10 @@ impl TaskBook {
             let incarnation = there.iter().find(|row| row.id == task).map(|row| row.incarnation);
             let Some(incarnation) = incarnation else { continue };
             let attempt = Attempt { node, incarnation };
-            let event = match together.contains(&task) {
-                true => TaskEvent::HoldFulfilled { attempt },
-                false => TaskEvent::HoldConfirmed { attempt },
+            let event = if together.contains(&task) {
+                TaskEvent::HoldFulfilled { attempt }
+            } else {
+                TaskEvent::HoldConfirmed { attempt }
             };
             // A promise that cannot be kept yet stays held.
             self.apply(task, &event, now_ms)?.ok();

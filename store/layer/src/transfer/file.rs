@@ -181,10 +181,10 @@ fn rows_decode(payload: &[u8]) -> Result<Vec<FileRow>, minicbor::decode::Error> 
     for _ in 0..count {
         rows.push((decoder.bytes()?.to_vec(), decoder.bytes()?.to_vec()));
     }
-    match decoder.position() == payload.len() {
-        true => Ok(rows),
-        false => Err(minicbor::decode::Error::message("more than its rows")),
+    if decoder.position() != payload.len() {
+        return Err(minicbor::decode::Error::message("more than its rows"));
     }
+    Ok(rows)
 }
 
 /// The next part of a file.
@@ -218,7 +218,9 @@ impl<R: Read> ExportReader<R> {
         if magic.get(..length) != MAGIC.get(..length) || length == 0 {
             return Err(ExportFileError::NotExport);
         }
-        frames.whole(length == magic.len())?;
+        if length < magic.len() {
+            return Err(frames.truncated());
+        }
         let mut format = [0; 4];
         frames.exact(&mut format)?;
         match u32::from_le_bytes(format) {
@@ -299,11 +301,11 @@ impl<R: Read> Frames<R> {
 
     fn exact(&mut self, bytes: &mut [u8]) -> Result<(), ExportFileError> {
         let length = self.fill(bytes)?;
-        self.whole(length == bytes.len())
+        if length < bytes.len() { Err(self.truncated()) } else { Ok(()) }
     }
 
-    fn whole(&self, whole: bool) -> Result<(), ExportFileError> {
-        if whole { Ok(()) } else { Err(ExportFileError::Truncated { at: self.at }) }
+    fn truncated(&self) -> ExportFileError {
+        ExportFileError::Truncated { at: self.at }
     }
 
     /// Reads until `bytes` is full or the file ends. Returns the number of bytes read.

@@ -40,10 +40,10 @@ pub struct Imported {
 pub(super) fn row_check(space: &CellSpace, key: &[u8], value: &[u8]) -> StoreResult<KeyKind> {
     let full = [space.prefix(), key].concat();
     let kind = StoredRow::decode(space, &full, value)?.kind();
-    match is_carried(kind) {
-        true => Ok(kind),
-        false => Err(StoreError::refused(format!("an export has no rows of kind {kind}"))),
+    if !is_carried(kind) {
+        return Err(StoreError::refused(format!("an export has no rows of kind {kind}")));
     }
+    Ok(kind)
 }
 
 /// The progress of an import into `space`; `None` without one.
@@ -51,15 +51,23 @@ pub async fn cell_import_progress(tx: &Transaction, space: &CellSpace) -> StoreR
     keys::read(tx, space, &ImportKey {}).await
 }
 
-/// Begins an import, or finds the one that was begun with the same file. Fails if the cell exists. With `replace`, it
-/// first removes a cell that has moved or is half imported.
+/// Which cell an import may remove first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplaceCell {
+    Never,
+    /// One that has moved or is half imported.
+    Closed,
+}
+
+/// Begins an import, or finds the one that was begun with the same file. Fails if the cell exists and may not be
+/// replaced.
 ///
 /// Repeating it after an unknown result finds what the first call did.
 pub async fn cell_import_begin(
     tx: &Transaction,
     space: &CellSpace,
     header: &ExportHeader,
-    replace: bool,
+    replace: ReplaceCell,
     at_ms: i64,
 ) -> StoreResult<ImportBegun> {
     let gate = keys::read(tx, space, &CellGateKey {}).await?;
@@ -91,9 +99,9 @@ pub async fn cell_import_begin(
     Ok(ImportBegun::Fresh)
 }
 
-fn replace_check(space: &CellSpace, gate: &CellGate, replace: bool) -> StoreResult<()> {
+fn replace_check(space: &CellSpace, gate: &CellGate, replace: ReplaceCell) -> StoreResult<()> {
     let closed = matches!(gate.state, CellState::Moved | CellState::Importing);
-    if closed && replace {
+    if closed && replace == ReplaceCell::Closed {
         return Ok(());
     }
     let what = match gate.state {
@@ -105,10 +113,10 @@ fn replace_check(space: &CellSpace, gate: &CellGate, replace: bool) -> StoreResu
 }
 
 /// Without a gate the cell does not exist. If it has keys all the same, nobody may overwrite them.
-async fn empty_check(tx: &Transaction, space: &CellSpace, replace: bool) -> StoreResult<()> {
+async fn empty_check(tx: &Transaction, space: &CellSpace, replace: ReplaceCell) -> StoreResult<()> {
     let range = space.range();
     let first = tx.range_all(RangeRequest::between(range.start, range.end).limit(1)).await?;
-    if first.is_empty() || replace {
+    if first.is_empty() || replace == ReplaceCell::Closed {
         return Ok(());
     }
     Err(StoreError::refused(format!(

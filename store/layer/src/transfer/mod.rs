@@ -21,7 +21,7 @@ pub use error::ExportFileError;
 pub use export::{ExportSummary, cell_export, rows_export};
 pub use file::{ExportEnd, ExportHeader, ExportReader, ExportWriter, FileBlock, FileRow, file_verify};
 pub use import::{
-    ImportBegun, ImportError, Imported, cell_import_begin, cell_import_progress, cell_import_run,
+    ImportBegun, ImportError, Imported, ReplaceCell, cell_import_begin, cell_import_progress, cell_import_run,
 };
 
 pub use crate::row::ImportRow;

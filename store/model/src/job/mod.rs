@@ -23,7 +23,7 @@ pub use machine::{
     AfterDecision, JobEvent, JobRefused, JobTransition, TaskEnd, after_decide, job_new, job_transition,
 };
 pub use placement::{Affinity, AffinityKind, Constraint, ConstraintOperator, Spread};
-pub use preemption::{PreemptionSpec, claims_below, victims_below};
+pub use preemption::{LastEviction, PreemptionSpec, claims_below, victims_below};
 pub use row::{JobOutcome, JobRow, JobState};
 pub use select::{JobIdentity, LABEL_JOB_NAME, LABEL_JOB_USER, job_selected};
 pub use spec::{After, AfterCondition, Band, JobKind, JobSpec, RestartMode, RestartSpec};

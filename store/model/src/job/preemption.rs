@@ -33,13 +33,19 @@ pub struct PreemptionSpec {
     pub down_max: Option<u32>,
 }
 
-/// The victims of a task have a priority below this; 0: it evicts nobody. `evicted` says that another task evicted its
-/// last attempt.
+/// Whether another task evicted the last attempt of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastEviction {
+    Evicted,
+    NotEvicted,
+}
+
+/// The victims of a task have a priority below this; 0: it evicts nobody.
 ///
 /// Only lower priorities give way, and none of the preemptor's own band where that is production or monitoring (Borg,
 /// EuroSys 2015, §2.5). A task that was evicted itself evicts nobody of its own band. So one placement leads at most to one
 /// eviction within each band, and to one from each band to a lower one: no cascades.
-pub fn victims_below(priority: u32, preemption: Option<PreemptionSpec>, evicted: bool) -> u32 {
+pub fn victims_below(priority: u32, preemption: Option<PreemptionSpec>, last: LastEviction) -> u32 {
     let band = band(priority);
     let lowest = match band {
         Band::BestEffort => 0,
@@ -50,7 +56,7 @@ pub fn victims_below(priority: u32, preemption: Option<PreemptionSpec>, evicted:
     match band {
         _ if preemption.is_some_and(|preemption| preemption.never) => 0,
         Band::Production | Band::Monitoring => lowest,
-        Band::BestEffort | Band::Batch if evicted => lowest,
+        Band::BestEffort | Band::Batch if last == LastEviction::Evicted => lowest,
         Band::BestEffort | Band::Batch => priority,
     }
 }
@@ -73,7 +79,8 @@ mod tests {
 
     #[test]
     fn only_lower_priorities_give_way_and_none_within_production() {
-        let below = |priority, evicted| victims_below(priority, None, evicted);
+        let last = |evicted| if evicted { LastEviction::Evicted } else { LastEviction::NotEvicted };
+        let below = |priority, evicted| victims_below(priority, None, last(evicted));
         for priority in 0..500 {
             for evicted in [false, true] {
                 assert!(below(priority, evicted) <= priority, "{priority}");
@@ -92,7 +99,7 @@ mod tests {
         );
         assert_eq!((below(299, false), below(300, false)), (200, 300));
         let never = PreemptionSpec { never: true, ..PreemptionSpec::default() };
-        assert_eq!(victims_below(399, Some(never), false), 0);
+        assert_eq!(victims_below(399, Some(never), LastEviction::NotEvicted), 0);
         assert_eq!(
             (claims_below(150, Some(never)), claims_below(199, None), claims_below(0, None)),
             (0, 200, 1)

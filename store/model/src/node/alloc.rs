@@ -137,18 +137,25 @@ pub(super) fn task_remove(next: &mut NodeAlloc, ports: &[u16]) -> Result<(), Nod
     }
 }
 
-/// Carries out the capacity effect of a task's transition; `None` without one. With `returning` (the node came back
-/// with it), a share is counted even if it does not fit.
+/// Whether a share that an attempt takes must fit its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShareFit {
+    Required,
+    /// The node came back with the attempt: the share is in use, so it is counted even if it does not fit.
+    Returned,
+}
+
+/// Carries out the capacity effect of a task's transition; `None` without one.
 pub fn node_alloc_apply(
     alloc: &NodeAlloc,
     capacity: &Resources,
     effect: &CapacityEffect,
-    returning: bool,
+    fit: ShareFit,
     now_ms: i64,
 ) -> Result<Option<NodeAlloc>, NodeAllocError> {
     match effect {
         CapacityEffect::Keep => Ok(None),
-        CapacityEffect::Take(CapacityShare { resources, ports, .. }) if returning => {
+        CapacityEffect::Take(CapacityShare { resources, ports, .. }) if fit == ShareFit::Returned => {
             node_alloc_retake(alloc, resources, ports, now_ms).map(Some)
         }
         CapacityEffect::Take(CapacityShare { resources, ports, .. }) => {

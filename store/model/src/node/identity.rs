@@ -226,18 +226,28 @@ impl std::fmt::Display for NodeRefusal {
     }
 }
 
-/// Decides whether the agent of a process may register as the node of `row`, whose last session is `session`. `silent`:
-/// the gateway has seen the node's lease unchanged for its whole waiting time, by its monotonic clock.
+/// A process that wants to register as a node.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeApplicant<'a> {
+    /// Absent: it names no identity.
+    pub agent: Option<&'a AgentProcess>,
+    pub boot_id: &'a str,
+    /// The address of its tasks.
+    pub host: &'a str,
+    /// Whether the gateway has seen the node's lease unchanged for its whole waiting time, by its monotonic clock.
+    pub silent: bool,
+}
+
+/// Decides whether the agent of a process may register as the node of `row`, whose last session is `session`.
 ///
 /// # Errors
 /// The owner of the node, the refused agent, and the reason.
 pub fn node_admit(
     row: &NodeRow,
     session: &NodeSession,
-    agent: Option<&AgentProcess>,
-    (boot_id, host): (&str, &str),
-    silent: bool,
+    applicant: NodeApplicant<'_>,
 ) -> Result<(), Box<NodeRefusal>> {
+    let NodeApplicant { agent, boot_id, host, silent } = applicant;
     let Some(recorded) = &row.identity else { return Ok(()) };
     let refuse = |cause| {
         let face = |identity, boot_id: &str, host: &str| AgentFace {

@@ -24,8 +24,8 @@ mod taint;
 mod topology;
 
 pub use alloc::{
-    NodeAllocBroken, NodeAllocError, node_alloc_add, node_alloc_apply, node_alloc_check, node_alloc_cooled,
-    node_alloc_release, node_alloc_retake, node_alloc_touch, node_free,
+    NodeAllocBroken, NodeAllocError, ShareFit, node_alloc_add, node_alloc_apply, node_alloc_check,
+    node_alloc_cooled, node_alloc_release, node_alloc_retake, node_alloc_touch, node_free,
 };
 pub use card::{
     CARD_MILLIS, CARDS_MAX, Card, CardNeed, CardSelector, card_dimension, card_of_dimension, cards_counted,
@@ -33,8 +33,8 @@ pub use card::{
 pub use effect::{CapacityEffect, CapacityShare};
 pub use facts::{NODE_ENTRIES_MAX, node_facts_check, node_labels_check};
 pub use identity::{
-    AgentFace, AgentIdentity, AgentKey, AgentProcess, DurableId, IdentityError, NodeRefusal, RefusalCause,
-    node_admit, session_next,
+    AgentFace, AgentIdentity, AgentKey, AgentProcess, DurableId, IdentityError, NodeApplicant, NodeRefusal,
+    RefusalCause, node_admit, session_next,
 };
 pub use load::{LoadMeasured, NodeLoad, node_load_next};
 pub use machine::{NodeClosed, NodeEvent, NodeFacts, NodeTransition, node_new, node_open, node_transition};

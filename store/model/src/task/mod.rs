@@ -7,8 +7,8 @@ mod row;
 
 pub use gang::{GangRow, GangState};
 pub use machine::{
-    Attempt, Effects, EndpointEffect, OwnerEffect, Placement, TaskEvent, TaskRules, Transition,
-    TransitionRefused, task_transition,
+    Attempt, Effects, EndpointEffect, OwnerEffect, Placement, StartedProcess, TaskEvent, TaskRules,
+    Transition, TransitionRefused, task_transition,
 };
 pub use on_node::{LEAVE_MARGIN_MS, holds_ready, leave_due_ms, node_alloc_sum};
 pub use row::{

@@ -1,8 +1,8 @@
 //! Ownership of nodes: every case of the admission of an agent.
 
 use borough_model::node::{
-    AgentIdentity, AgentKey, AgentProcess, DurableId, NodeFacts, NodeRow, NodeSession, NodeState,
-    RefusalCause, node_admit, node_new, session_next,
+    AgentIdentity, AgentKey, AgentProcess, DurableId, NodeApplicant, NodeFacts, NodeRow, NodeSession,
+    NodeState, RefusalCause, node_admit, node_new, session_next,
 };
 use borough_model::{Name, NodeId, Resources};
 
@@ -42,6 +42,10 @@ fn session() -> NodeSession {
     NodeSession { session: 3, gateway: String::new(), instance: 7, superseded: vec![5, 6] }
 }
 
+fn applicant<'a>(agent: Option<&'a AgentProcess>, boot_id: &'a str, silent: bool) -> NodeApplicant<'a> {
+    NodeApplicant { agent, boot_id, host: "10.0.0.2", silent }
+}
+
 fn admit(
     row: &NodeRow,
     agent: Option<(AgentIdentity, u64)>,
@@ -49,7 +53,7 @@ fn admit(
     silent: bool,
 ) -> Option<RefusalCause> {
     let agent = agent.map(|(identity, instance)| AgentProcess { identity, identity_before: None, instance });
-    let admitted = node_admit(row, &session(), agent.as_ref(), (boot, "10.0.0.2"), silent);
+    let admitted = node_admit(row, &session(), applicant(agent.as_ref(), boot, silent));
     admitted.err().map(|refusal| refusal.cause)
 }
 
@@ -85,7 +89,7 @@ fn a_node_is_that_of_its_agent_whatever_else_has_its_name() {
 #[test]
 fn a_refusal_names_both_agents_and_what_to_do() {
     let agent = AgentProcess { identity: identity(2, "m2"), identity_before: None, instance: 8 };
-    let refusal = node_admit(&row(), &session(), Some(&agent), ("b2", "10.0.0.2"), false).unwrap_err();
+    let refusal = node_admit(&row(), &session(), applicant(Some(&agent), "b2", false)).unwrap_err();
     let text = refusal.to_string();
     for part in [
         "00000000000000000000000000000001@m1",

@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use borough_model::id::{GangId, Incarnation, JobId, NodeId, TaskId};
 use borough_model::job::JobKind;
 use borough_model::node::{
-    CapacityEffect, NodeAlloc, NodeRow, NodeState, node_alloc_apply, node_alloc_check,
+    CapacityEffect, NodeAlloc, NodeRow, NodeState, ShareFit, node_alloc_apply, node_alloc_check,
 };
 use borough_model::resource::Resources;
 use borough_model::task::machine::task_row_check;
 use borough_model::task::{
     Attempt, ChargeOwner, Effects, EndReason, EndpointEffect, Evicted, Health, OwnerEffect, Placement,
-    PortAssignment, StopReason, TaskEvent, TaskRow, TaskState, Transition, node_alloc_sum, task_transition,
+    PortAssignment, StartedProcess, StopReason, TaskEvent, TaskRow, TaskState, Transition, node_alloc_sum,
+    task_transition,
 };
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -105,7 +106,8 @@ impl World {
         let before = self.rows[act.task].clone();
         let Ok(transition) = task_transition(&before, &event, self.now_ms) else { return };
         assert_row_step(&before, &event, &transition);
-        let returning = matches!(event, TaskEvent::NodeReturned { .. });
+        let returned = matches!(event, TaskEvent::NodeReturned { .. });
+        let returning = if returned { ShareFit::Returned } else { ShareFit::Required };
         if !self.capacity(act.task, &transition, returning) {
             return;
         }
@@ -148,7 +150,7 @@ impl World {
             13 => TaskEvent::ReleaseConfirmed { attempt },
             14 => TaskEvent::NodeDeclaredLost { node: last },
             15 => {
-                let process = row.started_ms.map(|started_ms| (pid, started_ms));
+                let process = row.started_ms.map(|started_ms| StartedProcess { pid, started_ms });
                 TaskEvent::NodeReturned { attempt, process, health }
             }
             16 => TaskEvent::RescheduleLost,
@@ -190,7 +192,7 @@ impl World {
     }
 
     /// Carries out the effect on capacity; `false` if the node refuses the share and nothing commits.
-    fn capacity(&mut self, task: usize, transition: &Transition, returning: bool) -> bool {
+    fn capacity(&mut self, task: usize, transition: &Transition, returning: ShareFit) -> bool {
         let effect = &transition.effects.capacity;
         let Some(share) = effect.share() else { return true };
         let capacity = node_row(share.node.0).capacity;
@@ -318,7 +320,7 @@ fn assert_stop_ends(mut world: World) {
         let finish = |world: &mut World, event: TaskEvent| {
             let before = world.rows[task].clone();
             let transition = task_transition(&before, &event, world.now_ms).unwrap();
-            assert!(world.capacity(task, &transition, false));
+            assert!(world.capacity(task, &transition, ShareFit::Required));
             world.effects(task, &before, &transition);
             world.rows[task] = transition.row;
         };

@@ -7,8 +7,8 @@ use borough_model::job::JobKind;
 use borough_model::node::CapacityEffect;
 use borough_model::task::machine::task_row_check;
 use borough_model::task::{
-    Effects, EndReason, EndpointEffect, Evicted, Health, OwnerEffect, StopReason, TaskEvent, TaskRow,
-    TaskState, Transition, TransitionRefused, task_transition,
+    Effects, EndReason, EndpointEffect, Evicted, Health, OwnerEffect, StartedProcess, StopReason, TaskEvent,
+    TaskRow, TaskState, Transition, TransitionRefused, task_transition,
 };
 use borough_model::{JobId, TaskId};
 use expect_test::expect_file;
@@ -87,7 +87,7 @@ fn attempt_events(at: u64) -> Vec<(String, TaskEvent)> {
         ("process_exited oom, service, released", oom_released),
         ("start_failed", start_failed),
         ("release_confirmed", TaskEvent::ReleaseConfirmed { attempt: one }),
-        ("node_returned with its process", returned(Some((42, STARTED)))),
+        ("node_returned with its process", returned(Some(StartedProcess { pid: 42, started_ms: STARTED }))),
         ("node_returned without a process", returned(None)),
     ];
     named.into_iter().map(|(label, event)| (labelled(label, &event), event)).collect()

@@ -7,13 +7,13 @@ use borough_controller::{Controller, ControllerConfig};
 use borough_kv::env::{Clock, Rng, SeededRng};
 use borough_kv::{Database, EmbeddedEngine, FaultEngine, FaultPlan, Idempotency, Transaction};
 use borough_model::queue::{QueueSpec, SHARE_WHOLE};
-use borough_model::{Delta, JournalEntry, Name, RequestId, Resources};
+use borough_model::{Delta, JournalEntry, Name, RequestId};
 use borough_scheduler::{Worker, WorkerConfig, WorkerMetrics};
 use borough_store::cell::{CellMeta, cell_create};
 use borough_store::federation::store_generation_begin;
 use borough_store::journal::{Change, ChangeSet, Cursor, JournalShare, journal_head, journal_tail};
 use borough_store::mirror::{MirrorFollower, MirrorHandle};
-use borough_store::quota::quota_set;
+use borough_store::quota::{QuotaRow, quota_set};
 use borough_store::{CellSpace, StoreError, StoreResult};
 use prometheus_client::registry::Registry;
 use tokio::task::JoinHandle;
@@ -121,8 +121,8 @@ impl Cell {
         let generation = quiet.run("cell_create", Idempotency::Natural, |tx, _| async move {
             cell_create(&tx, space_ref, meta, 1_000).await?;
             for (user, band, tasks_max) in QUOTAS {
-                let limit = Some((Resources::default(), Some(tasks_max)));
-                quota_set(&tx, space_ref, (&name(user), band), limit).await?;
+                let limit = QuotaRow { tasks_max: Some(tasks_max), ..QuotaRow::default() };
+                quota_set(&tx, space_ref, &name(user), band, Some(&limit)).await?;
             }
             Ok::<_, StoreError>(store_generation_begin(&tx, 1_000).await?.generation)
         });

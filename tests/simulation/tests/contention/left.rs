@@ -57,11 +57,11 @@ async fn left(commits: bool) -> TaskState {
     let holds = [GangHold { task: member, placement, node_revision: None }];
     let begun = cell.change("worker", "gather", async |tx, changes| {
         job_submit(tx, changes, spec, job).await?;
-        gang_begin(tx, &mut changes.open()?, (GANG, job), spec.min_member, expires_ms).await
+        gang_begin(tx, &mut changes.open()?, GANG, job, spec.min_member, expires_ms).await
     });
     begun.await.unwrap();
     let held = cell.change("worker", "gather", async |tx, changes| {
-        gang_hold(tx, &mut changes.open()?, (GANG, 1), &holds).await
+        gang_hold(tx, &mut changes.open()?, GANG, 1, &holds).await
     });
     held.await.unwrap();
     if commits {

@@ -16,7 +16,7 @@ use borough_gateway::{ConnectionLimits, Gateway, GatewayConfig};
 use borough_kv::env::{Clock, Rng};
 use borough_kv::secret::Secret;
 use borough_kv::{Database, EmbeddedEngine, FaultEngine, FaultPlan, Idempotency, Version};
-use borough_model::{Name, Resources};
+use borough_model::Name;
 use borough_proto::v1;
 use borough_scheduler::{Worker, WorkerConfig, WorkerMetrics};
 use borough_simulation::audit::QUOTAS;
@@ -24,7 +24,7 @@ use borough_store::cell::{CellClock, CellMeta, CellState, StoreOpened, cell_crea
 use borough_store::federation::{federation_cell_enter, store_generation_begin};
 use borough_store::journal::JournalShare;
 use borough_store::mirror::MirrorFollower;
-use borough_store::quota::quota_set;
+use borough_store::quota::{QuotaRow, quota_set};
 use borough_store::{CellSpace, StoreError};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -173,8 +173,8 @@ impl World {
             cell_create(&tx, space, meta, WALL_BEGIN_MS).await?;
             federation_cell_enter(&tx, cell, WALL_BEGIN_MS).await?;
             for (user, band, tasks_max) in QUOTAS {
-                let limit = Some((Resources::default(), Some(tasks_max)));
-                quota_set(&tx, space, (&Name::new(user).unwrap(), band), limit).await?;
+                let limit = QuotaRow { tasks_max: Some(tasks_max), ..QuotaRow::default() };
+                quota_set(&tx, space, &Name::new(user).unwrap(), band, Some(&limit)).await?;
             }
             Ok::<_, StoreError>(store_generation_begin(&tx, WALL_BEGIN_MS).await?.generation)
         });

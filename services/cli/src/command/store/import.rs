@@ -6,7 +6,7 @@ use std::path::Path;
 
 use borough_kv::Idempotency;
 use borough_store::transfer::{
-    ExportEnd, ExportFileError, ExportHeader, ExportReader, ImportBegun, ImportError, Imported,
+    ExportEnd, ExportFileError, ExportHeader, ExportReader, ImportBegun, ImportError, Imported, ReplaceCell,
     cell_import_begin, cell_import_run, file_verify,
 };
 use borough_store::{CellSpace, error_chain};
@@ -45,7 +45,7 @@ async fn import(
 ) -> Result<StoreImportView, Failure> {
     let at_ms = opened.clock.wall_ms();
     let failed = |error| store_failure(&format!("cannot import cell {space}"), &error);
-    let replace = arguments.replace;
+    let replace = if arguments.replace { ReplaceCell::Closed } else { ReplaceCell::Never };
     let begin = opened.db.run("cell_import_begin", Idempotency::Natural, |tx, _| async move {
         cell_import_begin(&tx, space, header, replace, at_ms).await
     });

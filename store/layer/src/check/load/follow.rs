@@ -96,7 +96,10 @@ impl<'a, P: FnMut(LoadProgress)> JournalFollower<'a, P> {
         self.so_far.entries = self.so_far.entries.saturating_add(count(page.entries.len()));
         for (at, entry) in page.entries {
             rows.journal_record.entry(at, &entry);
-            again_note(&mut self.again, self.requests_begun, &entry);
+            again_note(&mut self.again, &entry);
+            if self.requests_begun {
+                self.again.requests.insert(entry.request);
+            }
             for delta in entry.deltas {
                 delta_apply(rows, at, delta);
             }
@@ -115,7 +118,10 @@ impl<'a, P: FnMut(LoadProgress)> JournalFollower<'a, P> {
             let read = self.db.run("cell_load_last", Idempotency::ReadOnly, |tx, _| async move {
                 let page = journal_tail(&tx, space, after, PAGE_ENTRIES).await?;
                 let mut again = again.clone();
-                page.entries.iter().for_each(|(_, entry)| again_note(&mut again, requests, entry));
+                page.entries.iter().for_each(|(_, entry)| again_note(&mut again, entry));
+                if requests {
+                    again.requests.extend(page.entries.iter().map(|(_, entry)| entry.request));
+                }
                 let part = again.part(AGAIN_MAX);
                 if page.more {
                     return Ok((page, Again::default(), None, None));
@@ -214,14 +220,12 @@ pub(super) async fn records_read(
     Ok(())
 }
 
-fn again_note(again: &mut Again, requests: bool, entry: &JournalEntry) {
+/// Notes the rows that an entry may have changed without recording the new value.
+fn again_note(again: &mut Again, entry: &JournalEntry) {
     for delta in &entry.deltas {
         if let Delta::Job { row, .. } = delta {
             again.gates.insert(row.id);
         }
-    }
-    if requests {
-        again.requests.insert(entry.request);
     }
 }
 

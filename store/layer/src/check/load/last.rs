@@ -98,10 +98,11 @@ impl Reread {
             };
         }
         for (entry, stored) in self.expiries {
-            match stored {
-                true => rows.request_expiries.insert(entry),
-                false => rows.request_expiries.remove(&entry),
-            };
+            if stored {
+                rows.request_expiries.insert(entry);
+            } else {
+                rows.request_expiries.remove(&entry);
+            }
         }
     }
 }

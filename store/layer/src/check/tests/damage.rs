@@ -27,9 +27,9 @@ async fn world() -> World {
     let (mut world, mut steps) = (World::new(11).await, Steps::new());
     // Under a limit, the sum has a row of its own.
     for band in [Band::BestEffort, Band::Batch, Band::Production, Band::Monitoring] {
-        let limit = Some((borough_model::Resources::default(), Some(1_000_000)));
+        let limit = crate::row::QuotaRow { tasks_max: Some(1_000_000), ..Default::default() };
         let set = world.read(async |tx, space| {
-            crate::quota::quota_set(tx, space, (&name("ada"), band), limit.clone()).await
+            crate::quota::quota_set(tx, space, &name("ada"), band, Some(&limit)).await
         });
         set.await.unwrap();
     }
@@ -81,7 +81,7 @@ async fn gang_of_any(world: &mut World) {
         world
             .change("gang", async |tx, changes| {
                 // A refusal is fine: another job gets its turn.
-                crate::gang::gang_begin(tx, &mut changes.open()?, (GangId(5), job), 1, 1)
+                crate::gang::gang_begin(tx, &mut changes.open()?, GangId(5), job, 1, 1)
                     .await
                     .map(drop)
                     .or(Ok(()))

@@ -31,7 +31,7 @@ async fn step(cell: &TestCell, rng: &dyn Rng, now_ms: i64) {
     match draw(10) {
         0 | 1 => drop(
             cell.change(change, async |tx, changes| {
-                gang_begin(tx, &mut changes.open()?, (GANG, JobId(1)), MEMBERS, now_ms + 400).await
+                gang_begin(tx, &mut changes.open()?, GANG, JobId(1), MEMBERS, now_ms + 400).await
             })
             .await,
         ),

@@ -47,7 +47,7 @@ async fn begin(
     db: &Database,
     space: &CellSpace,
     header: &ExportHeader,
-    replace: bool,
+    replace: ReplaceCell,
 ) -> StoreResult<ImportBegun> {
     run(db, async |tx| cell_import_begin(tx, space, header, replace, 9_000).await).await
 }
@@ -56,7 +56,7 @@ async fn begin(
 async fn import(db: &Database, space: &CellSpace, file: &[u8]) -> Result<Imported, ImportError> {
     loop {
         let mut reader = ExportReader::begin(file)?;
-        begin(db, space, &reader.header().clone(), false).await?;
+        begin(db, space, &reader.header().clone(), ReplaceCell::Never).await?;
         match cell_import_run(db, space, &mut reader, 9_500, |_| {}).await {
             Err(ImportError::Store(StoreError::Kv(error)))
                 if error.code == ErrorCode::TransactionTimedOut => {}

@@ -152,7 +152,7 @@ async fn an_import_that_is_interrupted_anywhere_goes_on_and_shows_nothing_before
         loop {
             let killed = Killed { file: &file, left: after + 5 };
             let mut reader = ExportReader::begin(killed).unwrap();
-            let begun = begin(&target, &space, &reader.header().clone(), false).await.unwrap();
+            let begun = begin(&target, &space, &reader.header().clone(), ReplaceCell::Never).await.unwrap();
             match &begun {
                 ImportBegun::Fresh => assert_eq!(at, 0),
                 // A commit that was never answered may have been stored.
@@ -182,7 +182,7 @@ async fn an_import_that_is_interrupted_anywhere_goes_on_and_shows_nothing_before
     run_change(&target, &space).await.unwrap();
     let copy = run(&target, async |tx| cell_rows_read(tx, &space).await).await.unwrap();
     assert_copy(&copy, &exported.rows, 4);
-    let again = begin(&target, &space, &header(1, exported.at), false).await.unwrap();
+    let again = begin(&target, &space, &header(1, exported.at), ReplaceCell::Never).await.unwrap();
     assert_eq!(again, ImportBegun::Done);
     let known = run(&target, async |tx| federation_cell_read(tx, &name("alpha")).await).await.unwrap();
     assert_eq!(known.store, crate::federation::STORE_HERE);
@@ -200,7 +200,10 @@ async fn a_cell_that_is_there_is_refused_unless_it_has_moved() {
     let (other, _) = file_of(&exported.rows, &header(2, exported.at), 20);
     let target = empty_store(1, FaultPlan::none());
     let space = CellSpace::new(name("alpha"));
-    assert_eq!(begin(&target, &space, &header(1, exported.at), false).await.unwrap(), ImportBegun::Fresh);
+    assert_eq!(
+        begin(&target, &space, &header(1, exported.at), ReplaceCell::Never).await.unwrap(),
+        ImportBegun::Fresh
+    );
     let refused = import(&target, &space, &other).await.unwrap_err();
     assert!(
         matches!(&refused, ImportError::Store(StoreError::AlreadyExists { what }) if what.contains("half")),
@@ -209,14 +212,14 @@ async fn a_cell_that_is_there_is_refused_unless_it_has_moved() {
     let first = import(&target, &space, &file).await.unwrap();
     let refused = import(&target, &space, &other).await.unwrap_err();
     assert!(matches!(refused, ImportError::Store(StoreError::AlreadyExists { .. })), "{refused:?}");
-    for replace in [false, true] {
+    for replace in [ReplaceCell::Never, ReplaceCell::Closed] {
         let refused = begin(&target, &space, &header(2, exported.at), replace).await;
         assert!(matches!(refused, Err(StoreError::AlreadyExists { .. })), "an open cell is never replaced");
     }
     run(&target, async |tx| cell_gate_set(tx, &space, CellState::Moved, 1).await).await.unwrap();
-    let refused = begin(&target, &space, &header(2, exported.at), false).await;
+    let refused = begin(&target, &space, &header(2, exported.at), ReplaceCell::Never).await;
     assert!(matches!(refused, Err(StoreError::AlreadyExists { what }) if what.contains("moved")));
-    let begun = begin(&target, &space, &header(2, exported.at), true).await.unwrap();
+    let begun = begin(&target, &space, &header(2, exported.at), ReplaceCell::Closed).await.unwrap();
     assert_eq!(begun, ImportBegun::Fresh);
     let second = import(&target, &space, &other).await.unwrap();
     assert!(second.gate.store_epoch > first.gate.store_epoch, "positions of the first copy are refused");
@@ -239,7 +242,7 @@ async fn keys_without_a_gate_are_nobodys_to_overwrite() {
     };
     let held = run(&target, async |tx| crate::lease::lease_acquire(tx, &space, &claim).await).await.unwrap();
     assert!(matches!(held, LeaseAcquired::Held(_)));
-    let refused = begin(&target, &space, &header(1, Cursor::start(1)), false).await;
+    let refused = begin(&target, &space, &header(1, Cursor::start(1)), ReplaceCell::Never).await;
     assert!(matches!(refused, Err(StoreError::Refused { .. })), "{refused:?}");
 }
 

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::field_error::FieldErrors;
 use crate::id::Name;
 use crate::job::{JobSpec, PortSpec, Probe, TaskOverride, TaskSpec};
-use crate::node::device_kind_check;
-use crate::node::{CORE_SPEED_REFERENCE, task_packages_check};
+use crate::node::{CORE_SPEED_REFERENCE, device_kind_check, task_packages_check};
 use crate::resource::{Resources, cpu_display};
 
 /// Lowest fixed port: those below need privileges.
@@ -171,9 +170,10 @@ pub(in crate::job) fn health_check(fields: &mut FieldErrors, _: &str, task: &Tas
 
 fn probe_port_check(fields: &mut FieldErrors, port: &Name, ports: &[PortSpec]) {
     let declared: Vec<&str> = ports.iter().map(|each| each.name.as_str()).collect();
-    let accepted = match declared.is_empty() {
-        true => "a port of the task, which has none".to_owned(),
-        false => format!("one of the task's ports: {}", declared.join(", ")),
+    let accepted = if declared.is_empty() {
+        "a port of the task, which has none".to_owned()
+    } else {
+        format!("one of the task's ports: {}", declared.join(", "))
     };
     fields.require(declared.contains(&port.as_str()), "task.health.port", port, accepted);
 }

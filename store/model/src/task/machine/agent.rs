@@ -1,12 +1,19 @@
 //! Events that an agent reports. It reports its full state, so any of them may be the first of an attempt, and all of
 //! them repeat.
 
-use super::event::{EndpointEffect, TaskRules, TransitionRefused};
+use super::event::{EndpointEffect, StartedProcess, TaskRules, TransitionRefused};
 use super::operate::running_stop;
 use super::step::{Decided, TransitionDraft, illegal, stale, unchanged};
 use crate::task::{EndReason, Exit, Health, StopReason, TaskRow, TaskState};
 
 const HELD: &str = "nothing starts while held";
+
+/// Whether an exited attempt is released on its node: its cgroup is gone, and its ports are closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Release {
+    Confirmed,
+    Awaited,
+}
 
 pub(super) fn agent_accepted(row: &TaskRow, now_ms: i64) -> Decided {
     match row.state {
@@ -20,7 +27,12 @@ pub(super) fn agent_accepted(row: &TaskRow, now_ms: i64) -> Decided {
     }
 }
 
-pub(super) fn process_started(row: &TaskRow, process: (u32, i64), health: Health, now_ms: i64) -> Decided {
+pub(super) fn process_started(
+    row: &TaskRow,
+    process: StartedProcess,
+    health: Health,
+    now_ms: i64,
+) -> Decided {
     match row.state {
         TaskState::Assigned | TaskState::Starting => {
             running(TransitionDraft::new(row, now_ms), process, health).done()
@@ -40,17 +52,17 @@ pub(super) fn process_started(row: &TaskRow, process: (u32, i64), health: Health
     }
 }
 
-fn process_known(row: &TaskRow, (pid, started_ms): (u32, i64)) -> bool {
-    row.pid == Some(pid) && row.started_ms == Some(started_ms)
+fn process_known(row: &TaskRow, process: StartedProcess) -> bool {
+    row.pid == Some(process.pid) && row.started_ms == Some(process.started_ms)
 }
 
-fn process_set(row: &mut TaskRow, (pid, started_ms): (u32, i64)) {
-    row.pid = Some(pid);
-    row.started_ms = Some(started_ms);
+fn process_set(row: &mut TaskRow, process: StartedProcess) {
+    row.pid = Some(process.pid);
+    row.started_ms = Some(process.started_ms);
 }
 
 /// The attempt runs, and is published if it is healthy.
-fn running(step: TransitionDraft<'_>, process: (u32, i64), health: Health) -> TransitionDraft<'_> {
+fn running(step: TransitionDraft<'_>, process: StartedProcess, health: Health) -> TransitionDraft<'_> {
     let step = step.with(|row| process_set(row, process)).state(TaskState::Running);
     match health {
         Health::Unknown => step.with(|row| row.health = Health::Unknown),
@@ -84,20 +96,20 @@ pub(super) fn health_changed(row: &TaskRow, health: Health, now_ms: i64) -> Deci
 pub(super) fn process_exited(
     row: &TaskRow,
     exit: &Exit,
-    released: bool,
+    release: Release,
     rules: &TaskRules,
     now_ms: i64,
 ) -> Decided {
     let step = TransitionDraft::new(row, now_ms);
     match row.state {
         TaskState::Assigned | TaskState::Starting | TaskState::Stopping => {
-            exited(step.exit(exit.clone(), rules), released).done()
+            exited(step.exit(exit.clone(), rules), release).done()
         }
         TaskState::Running => {
             let step = step.exit(exit.clone(), rules).endpoint(EndpointEffect::Withdraw);
-            exited(step, released).done()
+            exited(step, release).done()
         }
-        TaskState::Releasing if released => step.attempt_end().done(),
+        TaskState::Releasing if release == Release::Confirmed => step.attempt_end().done(),
         // It ended while its node was away: its result counts, and it has no share of the node any more.
         TaskState::Lost => {
             step.exit(exit.clone(), rules).endpoint(EndpointEffect::Withdraw).attempt_end().done()
@@ -107,8 +119,11 @@ pub(super) fn process_exited(
     }
 }
 
-fn exited(step: TransitionDraft<'_>, released: bool) -> TransitionDraft<'_> {
-    if released { step.attempt_end() } else { step.state(TaskState::Releasing) }
+fn exited(step: TransitionDraft<'_>, release: Release) -> TransitionDraft<'_> {
+    match release {
+        Release::Confirmed => step.attempt_end(),
+        Release::Awaited => step.state(TaskState::Releasing),
+    }
 }
 
 pub(super) fn start_failed(row: &TaskRow, message: &str, rules: &TaskRules, now_ms: i64) -> Decided {
@@ -161,7 +176,7 @@ pub(super) fn release_confirmed(row: &TaskRow, now_ms: i64) -> Decided {
 
 pub(super) fn node_returned(
     row: &TaskRow,
-    process: Option<(u32, i64)>,
+    process: Option<StartedProcess>,
     health: Health,
     now_ms: i64,
 ) -> Decided {

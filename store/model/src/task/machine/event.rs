@@ -1,8 +1,7 @@
 //! The events of a task, the effects of a transition besides the row, and the reasons for refusals.
 
 use crate::id::{GangId, Incarnation, NodeId};
-use crate::job::TaskEnd;
-use crate::job::{JobKind, JobSpec, RestartSpec};
+use crate::job::{JobKind, JobSpec, RestartSpec, TaskEnd};
 use crate::node::CapacityEffect;
 use crate::resource::Resources;
 use crate::task::{Evicted, Exit, Health, PortAssignment, StopReason, TaskState, Verdict};
@@ -12,6 +11,15 @@ use crate::task::{Evicted, Exit, Health, PortAssignment, StopReason, TaskState, 
 pub struct Attempt {
     pub node: NodeId,
     pub incarnation: Incarnation,
+}
+
+/// The process of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StartedProcess {
+    /// Its process id on the node.
+    pub pid: u32,
+    /// Wall time of its start, milliseconds since 1970.
+    pub started_ms: i64,
 }
 
 /// Where and how a task is placed.
@@ -108,8 +116,8 @@ pub enum TaskEvent {
     /// The node is back and still runs this attempt.
     NodeReturned {
         attempt: Attempt,
-        /// The process id and wall time of start (milliseconds since 1970), if the process runs already.
-        process: Option<(u32, i64)>,
+        /// The process, if it runs already.
+        process: Option<StartedProcess>,
         /// As with [`TaskEvent::ProcessStarted`].
         health: Health,
     },

@@ -29,13 +29,16 @@ mod step;
 
 pub use check::{TaskInvariantBroken, task_row_check};
 pub use event::{
-    Attempt, Effects, EndpointEffect, OwnerEffect, Placement, TaskEvent, TaskRules, TransitionRefused,
+    Attempt, Effects, EndpointEffect, OwnerEffect, Placement, StartedProcess, TaskEvent, TaskRules,
+    TransitionRefused,
 };
 pub use gang::{
     GangEvent, GangRefused, GangTransition, HoldStatus, gang_gathering, gang_transition, hold_status,
 };
 pub use restart::{CRASHES_BEFORE_AVOIDED, RestartDecision, node_avoided, restart_decide, restart_pause_ms};
 
+use self::agent::Release;
+use self::operate::HeldShare;
 use crate::task::TaskRow;
 use step::Decided;
 
@@ -65,8 +68,8 @@ pub fn task_transition(row: &TaskRow, event: &TaskEvent, now_ms: i64) -> Decided
         attempt_check(row, attempt)?;
     }
     match event {
-        TaskEvent::Hold(placement) => operate::hold(row, placement, false, now_ms),
-        TaskEvent::HoldPromised(placement) => operate::hold(row, placement, true, now_ms),
+        TaskEvent::Hold(placement) => operate::hold(row, placement, HeldShare::Taken, now_ms),
+        TaskEvent::HoldPromised(placement) => operate::hold(row, placement, HeldShare::Promised, now_ms),
         TaskEvent::Place(placement) => operate::place(row, placement, now_ms),
         TaskEvent::HoldConfirmed { .. } => operate::hold_confirmed(row, now_ms),
         TaskEvent::HoldFulfilled { .. } => operate::hold_fulfilled(row, now_ms),
@@ -78,7 +81,8 @@ pub fn task_transition(row: &TaskRow, event: &TaskEvent, now_ms: i64) -> Decided
         TaskEvent::JobGrown => operate::job_grown(row, now_ms),
         TaskEvent::AgentAccepted { .. } => agent::agent_accepted(row, now_ms),
         TaskEvent::ProcessStarted { pid, started_ms, health, cores, .. } => {
-            agent::process_started(row, (*pid, *started_ms), *health, now_ms).map(|mut decided| {
+            let process = StartedProcess { pid: *pid, started_ms: *started_ms };
+            agent::process_started(row, process, *health, now_ms).map(|mut decided| {
                 if decided.changed && decided.row.pid.is_some() {
                     decided.row.cores.clone_from(cores);
                 }
@@ -87,7 +91,8 @@ pub fn task_transition(row: &TaskRow, event: &TaskEvent, now_ms: i64) -> Decided
         }
         TaskEvent::HealthChanged { health, .. } => agent::health_changed(row, *health, now_ms),
         TaskEvent::ProcessExited { exit, released, rules, .. } => {
-            agent::process_exited(row, exit, *released, rules, now_ms)
+            let release = if *released { Release::Confirmed } else { Release::Awaited };
+            agent::process_exited(row, exit, release, rules, now_ms)
         }
         TaskEvent::StartFailed { message, rules, .. } => agent::start_failed(row, message, rules, now_ms),
         TaskEvent::ReleaseConfirmed { .. } => agent::release_confirmed(row, now_ms),

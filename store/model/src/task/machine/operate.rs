@@ -7,12 +7,20 @@ use crate::task::{EndReason, Evicted, Health, StopReason, TaskRow, TaskState, Ve
 
 const NOT_WANTED: &str = "only a pending task is placed";
 
-/// `promised`: victims will release its share.
-pub(super) fn hold(row: &TaskRow, placement: &Placement, promised: bool, now_ms: i64) -> Decided {
+/// Whether a hold takes its share of the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HeldShare {
+    Taken,
+    /// Victims will release it.
+    Promised,
+}
+
+pub(super) fn hold(row: &TaskRow, placement: &Placement, share: HeldShare, now_ms: i64) -> Decided {
+    let promised = share == HeldShare::Promised;
     let event = if promised { "hold_promised" } else { "hold" };
     match row.state {
         TaskState::Pending if placement_is_next(row, placement) => TransitionDraft::new(row, now_ms)
-            .promised_set(promised)
+            .with(|row| row.promised = promised)
             .attempt_begin(placement, TaskState::Held)
             .done(),
         TaskState::Held if placement_repeated(row, placement) && row.promised == promised => unchanged(row),

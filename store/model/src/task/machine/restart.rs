@@ -28,6 +28,7 @@ pub struct RestartDecision {
 /// preemption are no failures of the task and cost it no pause.
 pub fn restart_decide(rules: &TaskRules, row: &TaskRow, exit: &Exit, now_ms: i64) -> RestartDecision {
     let done = exit.reason == EndReason::Exited && exit.code == Some(0);
+    let result = if done { ExitResult::Done } else { ExitResult::Failed };
     if done && rules.kind == JobKind::Batch {
         return decision_over(Verdict::Succeeded, row);
     }
@@ -41,14 +42,21 @@ pub fn restart_decide(rules: &TaskRules, row: &TaskRow, exit: &Exit, now_ms: i64
             | StopReason::Tainted
             | StopReason::Shutdown,
         ) => decision_again(row),
-        Some(StopReason::Unhealthy) => decision_by_mode(rules, row, exit, false, now_ms),
+        Some(StopReason::Unhealthy) => decision_by_mode(rules, row, exit, ExitResult::Failed, now_ms),
         None => match exit.reason {
             EndReason::Stopped | EndReason::NodeLost | EndReason::NodeRebooted => decision_again(row),
             EndReason::Exited | EndReason::Signaled | EndReason::OutOfMemory | EndReason::StartFailed => {
-                decision_by_mode(rules, row, exit, done, now_ms)
+                decision_by_mode(rules, row, exit, result, now_ms)
             }
         },
     }
+}
+
+/// What an attempt came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ExitResult {
+    Done,
+    Failed,
 }
 
 fn decision_over(verdict: Verdict, row: &TaskRow) -> RestartDecision {
@@ -65,24 +73,24 @@ fn decision_by_mode(
     rules: &TaskRules,
     row: &TaskRow,
     exit: &Exit,
-    done: bool,
+    result: ExitResult,
     now_ms: i64,
 ) -> RestartDecision {
     let failures = failures_in_a_row(rules, row, exit);
     let restarted = match rules.restart.mode {
         RestartMode::Always => true,
-        RestartMode::OnFailure => !done,
+        RestartMode::OnFailure => result == ExitResult::Failed,
         RestartMode::Never => false,
     };
     let exhausted = rules.restart.attempts_max.is_some_and(|attempts_max| failures > attempts_max);
-    let verdict = match (restarted && !exhausted, done) {
-        (true, _) => Verdict::Again,
-        (false, true) => Verdict::Succeeded,
-        (false, false) => Verdict::Failed,
+    let verdict = match result {
+        _ if restarted && !exhausted => Verdict::Again,
+        ExitResult::Done => Verdict::Succeeded,
+        ExitResult::Failed => Verdict::Failed,
     };
     let pause_ms = if verdict == Verdict::Again { restart_pause_ms(rules, failures) } else { 0 };
     let not_before_ms = if pause_ms == 0 { 0 } else { now_ms.saturating_add_unsigned(pause_ms) };
-    RestartDecision { verdict, crashed: !done, failures, not_before_ms }
+    RestartDecision { verdict, crashed: result == ExitResult::Failed, failures, not_before_ms }
 }
 
 /// Failures in a row with this one: 1 after an attempt that lasted long enough to count as a recovery.

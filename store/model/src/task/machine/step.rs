@@ -70,12 +70,6 @@ impl<'a> TransitionDraft<'a> {
         self.take()
     }
 
-    /// Sets whether the beginning attempt takes its share, or has it promised.
-    pub(super) fn promised_set(mut self, promised: bool) -> Self {
-        self.row.promised = promised;
-        self
-    }
-
     /// The attempt takes its share of its node, or has it promised.
     pub(super) fn take(mut self) -> Self {
         let promised = self.row.promised;
