@@ -3,21 +3,18 @@
 //! waits for half of a gang. If a worker dies during this, its successor raises the gang's epoch, which voids the
 //! holds.
 
-use std::future::Future;
 use std::sync::Arc;
 
-use borough_kv::env::{Clock, Rng};
-use borough_kv::{Database, Idempotency, Retryable as _, Transaction};
+use borough_kv::{Retryable as _, Transaction};
 use borough_model::task::{GangRow, TaskEvent};
 use borough_model::{GangId, JobId};
 use borough_scheduler_core::PlannedPlacement;
 use borough_store::gang::{gang_begin, gang_commit, gang_give_up};
-use borough_store::journal::{Change, ChangeSet};
+use borough_store::journal::ChangeSet;
 use borough_store::keys::{self, ConstraintKey};
-use borough_store::lease::{HeldLease, lease_check};
-use borough_store::request::request_id_random;
+use borough_store::lease::LeaseWriter;
 use borough_store::task::{ConstraintToken, GangHold, gang_hold, gang_holds_settle};
-use borough_store::{CellSpace, StoreError, StoreResult, error_chain};
+use borough_store::{StoreError, StoreResult, error_chain};
 
 use crate::shard::ShardHeld;
 use crate::view::GangStep;
@@ -30,13 +27,10 @@ const SETTLE_MAX: usize = 512;
 /// The time limit for gathering a gang, in milliseconds.
 const GATHER_MS: i64 = 60_000;
 
-/// The transactions of a gang that gathers, under the lease of its shard.
+/// The transactions of a gang that gathers, under the lease of its shard. Steps that place tasks need the open gate; holds
+/// are released even in a draining cell.
 struct Steps {
-    db: Database,
-    space: CellSpace,
-    lease: HeldLease,
-    clock: Arc<dyn Clock>,
-    rng: Arc<dyn Rng>,
+    writer: LeaseWriter,
 }
 
 /// A gang that has begun to gather.
@@ -138,55 +132,59 @@ impl Worker {
     }
 
     fn steps(&self, held: &ShardHeld) -> Option<Steps> {
-        Some(Steps {
+        let lease = self.shards.lease(&held.key)?.clone();
+        let writer = LeaseWriter {
             db: self.db.clone(),
             space: self.config.space.clone(),
-            lease: self.shards.lease(&held.key)?.clone(),
+            actor: format!("{}/{}", lease.role, lease.shard),
+            lease,
             clock: Arc::clone(&self.clock),
             rng: Arc::clone(&self.rng),
-        })
+        };
+        Some(Steps { writer })
     }
 }
 
 impl Steps {
     async fn begin(&self, gang: GangId, job: JobId, members: u32) -> StoreResult<Begun> {
-        let expires_ms = self.clock.wall_ms().saturating_add(GATHER_MS);
-        self.change("gang_begin", |tx, mut changes| async move {
+        let (space, now_ms) = (&self.writer.space, self.writer.clock.wall_ms());
+        let begin = |tx: Transaction, mut changes: ChangeSet| async move {
+            let expires_ms = now_ms.saturating_add(GATHER_MS);
             let row = gang_begin(&tx, &mut changes.open()?, gang, job, members, expires_ms).await?;
-            let token = keys::read_snapshot(&tx, &self.space, &ConstraintKey::of_all()).await?;
+            let token = keys::read_snapshot(&tx, space, &ConstraintKey::of_all()).await?;
             Ok((Begun { row, token }, changes))
-        })
-        .await
+        };
+        self.writer.change("gang_begin", begin).await
     }
 
     async fn hold(&self, gang: &GangRow, holds: &[GangHold]) -> StoreResult<()> {
-        self.change("gang_hold", |tx, mut changes| async move {
+        let hold = |tx: Transaction, mut changes: ChangeSet| async move {
             gang_hold(&tx, &mut changes.open()?, gang.id, gang.epoch, holds).await?;
             Ok(((), changes))
-        })
-        .await
+        };
+        self.writer.change("gang_hold", hold).await
     }
 
     /// The one transaction that decides.
     async fn commit(&self, begun: &Begun) -> StoreResult<()> {
-        self.change("gang_commit", |tx, mut changes| async move {
-            let token = keys::read(&tx, &self.space, &ConstraintKey::of_all()).await?;
+        let commit = |tx: Transaction, mut changes: ChangeSet| async move {
+            let token = keys::read(&tx, &self.writer.space, &ConstraintKey::of_all()).await?;
             if token != begun.token {
                 return Err(StoreError::refused("a rule between tasks is new in the cell"));
             }
             gang_commit(&tx, &mut changes.open()?, begun.row.id, begun.row.epoch).await?;
             Ok(((), changes))
-        })
-        .await
+        };
+        self.writer.change("gang_commit", commit).await
     }
 
     /// The victims of a gang have exited: all its members start.
     async fn start(&self, gang: GangId, epoch: u64) -> StoreResult<()> {
-        let started = self.change("gang_commit", |tx, mut changes| async move {
+        let commit = |tx: Transaction, mut changes: ChangeSet| async move {
             gang_commit(&tx, &mut changes.open()?, gang, epoch).await?;
             Ok(((), changes))
-        });
-        match started.await {
+        };
+        match self.writer.change("gang_commit", commit).await {
             // It has lost a member since: the next read shows it.
             Err(StoreError::Gang(_)) => Ok(()),
             started => {
@@ -198,11 +196,11 @@ impl Steps {
 
     /// Voids the holds of an epoch and releases them.
     async fn give_up(&self, gang: GangId, epoch: u64) -> StoreResult<()> {
-        let given_up = self.change("gang_give_up", |tx, mut changes| async move {
+        let give_up = |tx: Transaction, mut changes: ChangeSet| async move {
             gang_give_up(&tx, &mut changes, gang, epoch).await?;
             Ok(((), changes))
-        });
-        match given_up.await {
+        };
+        match self.writer.change("gang_give_up", give_up).await {
             // Another worker has done so: the holds must still be released.
             Err(StoreError::Gang(_)) => {}
             given_up => given_up?,
@@ -211,38 +209,9 @@ impl Steps {
     }
 
     async fn settle(&self, gang: GangId) -> StoreResult<()> {
-        let mut after = None;
-        loop {
-            let settled = self.change("gang_settle", |tx, mut changes| async move {
-                let sweep = gang_holds_settle(&tx, &mut changes, gang, after, SETTLE_MAX).await?;
-                Ok((sweep, changes))
-            });
-            after = settled.await?.next;
-            if after.is_none() {
-                return Ok(());
-            }
-        }
-    }
-
-    /// One transaction under the lease. The steps check the state that they change, so repeating them does no harm.
-    /// Steps that place tasks need the open gate; holds are released even in a draining cell.
-    async fn change<T, F, Fut>(&self, action: &'static str, closure: F) -> StoreResult<T>
-    where
-        F: Fn(Transaction, ChangeSet) -> Fut,
-        Fut: Future<Output = StoreResult<(T, ChangeSet)>>,
-    {
-        let request = request_id_random(&*self.rng);
-        let actor = format!("{}/{}", self.lease.role, self.lease.shard);
-        let change = Change { request, actor, action, at_ms: self.clock.wall_ms() };
-        let (change, space, lease, closure) = (&change, &self.space, &self.lease, &closure);
-        self.db
-            .run(action, Idempotency::Natural, |tx, _| async move {
-                lease_check(&tx, space, lease).await?;
-                let changes = ChangeSet::begin(&tx, space, change).await?;
-                let (value, changes) = closure(tx.clone(), changes).await?;
-                changes.append(&tx)?;
-                Ok::<_, StoreError>(value)
-            })
-            .await
+        let settle = |tx: Transaction, mut changes: ChangeSet, after| async move {
+            Ok((gang_holds_settle(&tx, &mut changes, gang, after, SETTLE_MAX).await?, changes))
+        };
+        self.writer.sweep("gang_settle", settle).await
     }
 }

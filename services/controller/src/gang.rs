@@ -1,14 +1,15 @@
 //! Gangs past their time. A worker, or its successor, gives up a gang that gathers in vain. Without a successor, the
 //! gang would hold its nodes' capacity for ever.
 
+use borough_kv::Transaction;
 use borough_model::GangId;
 use borough_model::task::{GangRow, GangState, TaskRow, TaskState};
 use borough_store::gang::gang_expire;
+use borough_store::journal::ChangeSet;
+use borough_store::lease::LeaseWriter;
 use borough_store::mirror::MirrorState;
 use borough_store::task::gang_holds_settle;
 use borough_store::{StoreError, StoreResult};
-
-use crate::act::ActionExecutor;
 
 /// Rows visited in one transaction when holds are settled.
 const SETTLE_MAX: usize = 256;
@@ -33,26 +34,18 @@ pub fn gangs_overdue(state: &MirrorState, now_ms: i64) -> Vec<GangId> {
 
 /// Ends an overdue gang: gives up one that gathers, or waits and has lost a member. Then settles its holds: they become
 /// placements if the gang was committed, and are released otherwise.
-pub async fn gang_end(executor: &ActionExecutor, gang: GangId) -> StoreResult<()> {
-    let ended = executor.change("gang_expire", |tx, mut changes| async move {
-        gang_expire(&tx, &mut changes, gang).await?;
-        Ok(((), changes))
-    });
-    match ended.await {
-        Ok(()) => tracing::warn!(%gang, "a gang did not come together, and its worker is gone"),
+pub async fn gang_end(writer: &LeaseWriter, gang: GangId) -> StoreResult<()> {
+    let expire = |tx: Transaction, mut changes: ChangeSet| async move {
+        Ok((gang_expire(&tx, &mut changes, gang).await?, changes))
+    };
+    match writer.change("gang_expire", expire).await {
+        Ok(_) => tracing::warn!(%gang, "a gang did not come together, and its worker is gone"),
         // Committed or released already: only its holds must be settled.
         Err(StoreError::Gang(_)) => {}
         Err(error) => return Err(error),
     }
-    let mut after = None;
-    loop {
-        let sweep = executor.change("gang_settle", |tx, mut changes| async move {
-            let sweep = gang_holds_settle(&tx, &mut changes, gang, after, SETTLE_MAX).await?;
-            Ok((sweep, changes))
-        });
-        after = sweep.await?.next;
-        if after.is_none() {
-            return Ok(());
-        }
-    }
+    let settle = |tx: Transaction, mut changes: ChangeSet, after| async move {
+        Ok((gang_holds_settle(&tx, &mut changes, gang, after, SETTLE_MAX).await?, changes))
+    };
+    writer.sweep("gang_settle", settle).await
 }

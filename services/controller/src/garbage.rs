@@ -3,12 +3,12 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use borough_kv::{Idempotency, Transaction};
+use borough_kv::Idempotency;
 use borough_model::JobId;
 use borough_model::job::JobState;
 use borough_store::cell::{CellMeta, cell_meta_read};
 use borough_store::journal::{journal_bytes, journal_cutoff, journal_cutoff_bytes, journal_trim};
-use borough_store::lease::lease_check;
+use borough_store::lease::LeaseWriter;
 use borough_store::mirror::MirrorState;
 use borough_store::request::request_expire;
 use borough_store::{StoreError, StoreResult};
@@ -34,21 +34,18 @@ pub fn jobs_old(state: &MirrorState, meta: &CellMeta, now_ms: i64) -> Vec<JobId>
 /// Excess bytes of the journal. Trimming begins at three quarters of the bound and goes down to five eighths, so that
 /// the bound itself is never reached while a controller leads.
 pub fn journal_excess(kept: u64, bytes_max: u64) -> u64 {
-    match kept > bytes_max / 4 * 3 {
-        true => kept.saturating_sub(bytes_max / 8 * 5),
-        false => 0,
-    }
+    if kept > bytes_max / 4 * 3 { kept.saturating_sub(bytes_max / 8 * 5) } else { 0 }
 }
 
 /// Keeps the journal within its retention and its bound, batch by batch. Only an error ends it: that of the store, or
 /// the loss of the lease.
-pub async fn journal_keep(executor: &ActionExecutor) -> StoreResult<Infallible> {
+pub async fn journal_keep(writer: &LeaseWriter) -> StoreResult<Infallible> {
     loop {
-        let (kept, bytes_max) = journal_measure(executor).await?;
+        let (kept, bytes_max) = journal_measure(writer).await?;
         let mut excess = journal_excess(kept, bytes_max);
-        while journal_pass(executor, excess).await? {
+        while journal_pass(writer, excess).await? {
             if excess > 0 {
-                let (kept, bytes_max) = journal_measure(executor).await?;
+                let (kept, bytes_max) = journal_measure(writer).await?;
                 excess = kept.saturating_sub(bytes_max / 8 * 5);
             }
         }
@@ -58,9 +55,9 @@ pub async fn journal_keep(executor: &ActionExecutor) -> StoreResult<Infallible> 
 }
 
 /// Bytes of the journal, and their bound.
-async fn journal_measure(executor: &ActionExecutor) -> StoreResult<(u64, u64)> {
-    let space = &executor.space;
-    let measured = executor.db.run("journal_bytes", Idempotency::ReadOnly, |tx, _| async move {
+async fn journal_measure(writer: &LeaseWriter) -> StoreResult<(u64, u64)> {
+    let space = &writer.space;
+    let measured = writer.db.run("journal_bytes", Idempotency::ReadOnly, |tx, _| async move {
         let bytes_max = cell_meta_read(&tx, space).await?.journal_bytes_max();
         Ok::<_, StoreError>((journal_bytes(&tx, space).await?, bytes_max))
     });
@@ -69,11 +66,9 @@ async fn journal_measure(executor: &ActionExecutor) -> StoreResult<(u64, u64)> {
 
 /// Removes one batch of entries that are too old or, by `excess` bytes, too many. Returns false if nothing is left to
 /// remove.
-async fn journal_pass(executor: &ActionExecutor, excess: u64) -> StoreResult<bool> {
-    let now_ms = executor.clock.wall_ms();
-    let (space, lease) = (&executor.space, &executor.lease);
-    let trimmed = executor.db.run("journal_trim", Idempotency::Natural, |tx: Transaction, _| async move {
-        lease_check(&tx, space, lease).await?;
+async fn journal_pass(writer: &LeaseWriter, excess: u64) -> StoreResult<bool> {
+    let (space, now_ms) = (&writer.space, writer.clock.wall_ms());
+    let trimmed = writer.run("journal_trim", |tx| async move {
         let retention_ms = cell_meta_read(&tx, space).await?.journal_retention_ms;
         let by_age = journal_cutoff(&tx, space, retention_ms, now_ms).await?;
         let by_bytes = journal_cutoff_bytes(&tx, space, excess).await?;
@@ -87,17 +82,10 @@ async fn journal_pass(executor: &ActionExecutor, excess: u64) -> StoreResult<boo
 
 /// One pass over everything except the journal.
 pub async fn tidy(executor: &ActionExecutor, jobs: Vec<JobId>) -> StoreResult<()> {
-    let now_ms = executor.clock.wall_ms();
-    let (space, lease) = (&executor.space, &executor.lease);
-    loop {
-        let expired = executor.db.run("request_expire", Idempotency::Natural, |tx, _| async move {
-            lease_check(&tx, space, lease).await?;
-            request_expire(&tx, space, now_ms, REQUESTS_MAX).await
-        });
-        if expired.await? < REQUESTS_MAX {
-            break;
-        }
-    }
+    let writer = &executor.writer;
+    let now_ms = writer.clock.wall_ms();
+    let expire = |tx| async move { request_expire(&tx, &writer.space, now_ms, REQUESTS_MAX).await };
+    while writer.run("request_expire", expire).await? >= REQUESTS_MAX {}
     for job in jobs {
         match executor.job_forget(job).await {
             // Its last tasks are not gone yet: the next pass finds it again.

@@ -9,8 +9,8 @@ use borough_model::node::{NodeRow, NodeState};
 use borough_model::task::StopReason;
 use borough_store::cell::{CellMeta, cell_meta_read};
 use borough_store::lease::{
-    HeldLease, LeaseAcquired, LeaseClaim, LeaseState, Silence, lease_acquire, lease_read, lease_release,
-    lease_renew,
+    HeldLease, LeaseAcquired, LeaseClaim, LeaseState, LeaseWriter, Silence, lease_acquire, lease_read,
+    lease_release, lease_renew,
 };
 use borough_store::mirror::{MirrorEvent, MirrorHandle, MirrorSubscription};
 use borough_store::{StoreError, StoreResult, error_chain};
@@ -148,8 +148,10 @@ impl Controller {
         let now = self.clock.monotonic();
         let (db, space) = (self.db.clone(), self.config.space.clone());
         let (clock, rng) = (Arc::clone(&self.clock), Arc::clone(&self.rng));
+        let writer = LeaseWriter { db, space, lease, actor: "controller".to_owned(), clock, rng };
+        let trimmer = writer.clone();
         let mut term = LeaderTerm {
-            executor: ActionExecutor { db, space, lease, clock, rng },
+            executor: ActionExecutor { writer },
             meta: CellMeta::default(),
             liveness: Liveness::default(),
             dirty: Dirty::default(),
@@ -161,7 +163,6 @@ impl Controller {
             drain_at: now,
         };
         term.meta = self.meta().await?;
-        let trimmer = term.executor.clone();
         let lead = async {
             loop {
                 let (dirty, mut subscription) = self.mirror.subscribe_with(Dirty::all);
@@ -289,7 +290,7 @@ impl Controller {
             return Ok(());
         }
         term.beat = term.beat.saturating_add(1);
-        let (space, lease, beat) = (&self.config.space, &term.executor.lease, term.beat);
+        let (space, lease, beat) = (&self.config.space, &term.executor.writer.lease, term.beat);
         let renewed = self.db.run("lease_renew", Idempotency::Natural, |tx, _| async move {
             lease_renew(&tx, space, lease, beat).await
         });

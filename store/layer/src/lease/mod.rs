@@ -14,6 +14,7 @@ mod silence;
 mod step;
 #[cfg(test)]
 mod tests;
+mod writer;
 
 pub use decide::{LeaseClaim, LeaseDecision, LeaseState, lease_claim_decide};
 pub use scheduler::{
@@ -25,5 +26,6 @@ pub use step::{
     HeldLease, LeaseAcquired, lease_acquire, lease_check, lease_guard, lease_list, lease_read, lease_release,
     lease_renew,
 };
+pub use writer::LeaseWriter;
 
 pub use crate::row::{LeaseBeat, LeaseRow, WorkerStatus};
