@@ -7,17 +7,15 @@
 //! expected to be. Not the rise of the cost counts but all of it, so that even a small task avoids a busy node.
 
 use super::context::FULL;
+use super::opportunity_cost::OpportunityCost;
 use super::{Policy, ScoringContext, SearchStart};
 
 /// See `docs/policies.md`.
 #[derive(Debug)]
 pub(super) struct LoadAware;
 
-/// The cost of a full dimension over that of an empty one: 2 to the power of this.
-const DOUBLINGS: u32 = 8;
-const COST_EMPTY: u64 = 1 << 10;
-/// Expected use counts up to this much of a dimension. Load and promises together may exceed the capacity.
-const EXPECTED_MAX: u32 = 2 * FULL;
+/// Expected use counts up to twice a dimension: load and promises together may exceed the capacity.
+const COST: OpportunityCost = OpportunityCost { empty: 1 << 10, most: 2 * FULL };
 
 impl Policy for LoadAware {
     fn start(&self) -> SearchStart {
@@ -25,18 +23,10 @@ impl Policy for LoadAware {
     }
 
     fn fit(&self, context: &ScoringContext<'_, '_>) -> u32 {
-        let costs = context.dimensions().into_iter().map(|dimension| cost(context.expected_after(dimension)));
+        let costs =
+            context.dimensions().into_iter().map(|dimension| COST.of(context.expected_after(dimension)));
         u32::MAX - u32::try_from(costs.sum::<u64>()).unwrap_or(u32::MAX)
     }
-}
-
-/// The cost of a dimension with so many thousandths in use. It doubles eight times from empty to full, and as often
-/// again up to twice full. Between two doublings it is linear.
-fn cost(expected: u32) -> u64 {
-    let steps = u64::from(expected.min(EXPECTED_MAX)) * u64::from(DOUBLINGS);
-    let (doublings, part) = (steps / u64::from(FULL), steps % u64::from(FULL));
-    let at = COST_EMPTY << doublings;
-    at + at * part / u64::from(FULL)
 }
 
 #[cfg(test)]
@@ -45,9 +35,9 @@ mod tests {
 
     #[test]
     fn a_fuller_dimension_costs_more_up_to_twice_what_there_is() {
-        assert_eq!((cost(0), cost(125), cost(1000)), (COST_EMPTY, 2 * COST_EMPTY, 256 * COST_EMPTY));
-        assert_eq!(cost(u32::MAX), cost(2000));
-        assert!((0..2000).all(|expected| cost(expected) < cost(expected + 1)));
-        assert!(6 * cost(2000) < u64::from(u32::MAX), "six dimensions fit a score");
+        assert_eq!((COST.of(0), COST.of(125), COST.of(1000)), (COST.empty, 2 * COST.empty, 256 * COST.empty));
+        assert_eq!(COST.of(u32::MAX), COST.of(2000));
+        assert!((0..2000).all(|expected| COST.of(expected) < COST.of(expected + 1)));
+        assert!(6 * COST.of(2000) < u64::from(u32::MAX), "six dimensions fit a score");
     }
 }

@@ -15,6 +15,7 @@ mod fgd;
 mod kubernetes;
 mod load_aware;
 mod mix;
+mod opportunity_cost;
 mod random;
 mod swarm_binpack;
 mod swarm_spread;
