@@ -9,6 +9,7 @@ use borough_kv::env::{Clock, Rng};
 use borough_model::{Name, RequestId};
 use borough_proto::convert::{name_from_text, request_id_from_text};
 use borough_proto::v1;
+use borough_scheduler::settings_of_meta;
 use borough_scheduler_core::CellSettings;
 use borough_store::journal::{Change, Cursor};
 use borough_store::mirror::{MirrorHandle, MirrorState};
@@ -173,18 +174,7 @@ impl CellContext {
     async fn settings_await(&self) -> CellSettings {
         loop {
             match settings_read(self).await {
-                Ok(meta) => {
-                    return CellSettings {
-                        fresh_start_ms: meta.fresh_start_ms.unwrap_or_default(),
-                        reclaim: meta.reclaim.unwrap_or_default(),
-                        ..CellSettings::of_cell(
-                            meta.failure_domains,
-                            &meta.profile,
-                            &meta.queueing,
-                            meta.queues,
-                        )
-                    };
-                }
+                Ok(meta) => return settings_of_meta(&meta),
                 Err(error) => tracing::warn!(cell = %self.name, %error, "the cell's settings cannot be read"),
             }
             tokio::time::sleep(Duration::from_millis(200)).await;

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use borough_model::queue::QueueSpec;
 use borough_model::{Delta, JournalEntry};
+use borough_scheduler::snapshot_of_mirror;
 use borough_scheduler_core::{CellSettings, Snapshot};
-use borough_store::mirror::{MirrorEvent, MirrorHandle, MirrorState, MirrorSubscription};
+use borough_store::mirror::{MirrorEvent, MirrorHandle, MirrorSubscription};
 use futures::FutureExt as _;
 use parking_lot::Mutex;
 use tonic::Status;
@@ -63,7 +64,8 @@ impl SchedulerMirror {
             // The same settings as a scheduler has, so that an answer says what the scheduler will do.
             let settings = settings().await;
             self.queues.lock().clone_from(&settings.queueing.queues);
-            let (snapshot, mut subscription) = mirror.subscribe_with(|state| snapshot_of(state, settings));
+            let (snapshot, mut subscription) =
+                mirror.subscribe_with(|state| snapshot_of_mirror(state, settings));
             *self.snapshot.lock().await = snapshot;
             while let Some(event) = subscription.next().await {
                 if !self.apply(event, &mut subscription).await {
@@ -97,26 +99,6 @@ impl SchedulerMirror {
 /// A snapshot keeps the settings that it was made with, so a change of the settings needs a new one.
 fn settings_changed(entry: &JournalEntry) -> bool {
     entry.deltas.iter().any(|delta| matches!(delta, Delta::CellSettings { .. }))
-}
-
-fn snapshot_of(state: &MirrorState, settings: CellSettings) -> Snapshot {
-    let mut snapshot = Snapshot::new(settings);
-    for row in state.nodes().values() {
-        snapshot.node_upsert(row);
-    }
-    for (&node, alloc) in state.allocs() {
-        snapshot.alloc_upsert(node, alloc);
-    }
-    for (&node, load) in state.loads() {
-        snapshot.load_upsert(node, load);
-    }
-    for row in state.jobs().values() {
-        snapshot.job_upsert(row, state.spec_of(row).cloned());
-    }
-    for row in state.tasks().values() {
-        snapshot.task_upsert(row);
-    }
-    snapshot
 }
 
 #[cfg(test)]

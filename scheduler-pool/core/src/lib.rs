@@ -56,6 +56,6 @@ pub use profile::{ProfileError, ScoringProfile};
 pub use queueing::{Queueing, QueueingError, QueueingPolicy};
 pub use relocation::{Relocation, explain_elsewhere};
 pub use seed::{PLAN_SEED, shard_of};
-pub use settings::{CellSettings, Overcommit};
+pub use settings::{CellSettings, Overcommit, StoredSettings};
 pub use snapshot::Snapshot;
 pub use tables::{CellTables, DeltaApplied, GangPart, SnapshotNode, SnapshotTask};

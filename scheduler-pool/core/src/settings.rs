@@ -66,18 +66,30 @@ impl CellSettings {
         i64::try_from(self.fresh_start_ms).unwrap_or(i64::MAX)
     }
 
-    /// The settings of a cell by the names that the store has. The caller adds the bounds of preemption. An unknown
-    /// profile or queueing policy becomes the default one, because a newer release may know more of them.
-    pub fn of_cell(
-        failure_domains: Vec<String>,
-        profile: &str,
-        queueing: &str,
-        queues: Vec<QueueSpec>,
-    ) -> Self {
-        let profile = profile.parse().unwrap_or_default();
-        let queueing = Queueing { queues, ..queueing.parse().unwrap_or_default() };
-        Self { failure_domains, profile, queueing, ..Self::default() }
+    /// The settings of a cell as its store has them. An unknown profile or queueing policy becomes the default one,
+    /// because a newer release may know more of them.
+    pub fn of_stored(stored: &StoredSettings<'_>) -> Self {
+        let queueing = stored.queueing.parse().unwrap_or_default();
+        Self {
+            overcommit: Overcommit::default(),
+            failure_domains: stored.failure_domains.to_vec(),
+            profile: stored.profile.parse().unwrap_or_default(),
+            queueing: Queueing { queues: stored.queues.to_vec(), ..queueing },
+            fresh_start_ms: stored.fresh_start_ms.unwrap_or_default(),
+            reclaim: stored.reclaim.unwrap_or_default(),
+        }
     }
+}
+
+/// The settings of a cell by the names and in the form that the store has; see [`CellSettings`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StoredSettings<'a> {
+    pub failure_domains: &'a [String],
+    pub profile: &'a str,
+    pub queueing: &'a str,
+    pub queues: &'a [QueueSpec],
+    pub fresh_start_ms: Option<u64>,
+    pub reclaim: Option<bool>,
 }
 
 #[cfg(test)]
@@ -86,7 +98,8 @@ mod tests {
 
     #[test]
     fn a_cell_is_filled_by_the_profile_it_names() {
-        let profile = |name| CellSettings::of_cell(Vec::new(), name, "", Vec::new()).profile;
+        let stored = |profile| StoredSettings { profile, ..StoredSettings::default() };
+        let profile = |name| CellSettings::of_stored(&stored(name)).profile;
         assert_eq!(profile("worst-fit"), ScoringProfile::WORST_FIT);
         assert_eq!(profile("swarm-spread"), ScoringProfile::SWARM_SPREAD);
         assert_eq!(profile("from-the-future"), ScoringProfile::BEST_FIT);

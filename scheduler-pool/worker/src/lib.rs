@@ -7,6 +7,7 @@
 mod batch;
 mod commit;
 mod gather;
+mod listed;
 mod metrics;
 mod read;
 mod shard;
@@ -15,6 +16,7 @@ mod view;
 mod worker;
 
 pub use batch::{BatchStamp, batch_of_plan};
+pub use listed::{settings_of_meta, snapshot_of_mirror};
 pub use metrics::WorkerMetrics;
 pub use view::CellView;
 pub use worker::{GANG_COMMIT_MAX, Worker, WorkerConfig};

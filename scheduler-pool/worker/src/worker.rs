@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::batch::{BatchStamp, batch_of_plan, gangs_split, victims_running};
 use crate::commit::{CommitOutcome, batch_commit};
+use crate::listed::settings_of_meta;
 use crate::metrics::WorkerMetrics;
 use crate::read::{CellRead, cell_read, cell_watch, rows_read};
 use crate::shard::{SchedulerShards, ShardHeld};
@@ -164,12 +165,7 @@ impl Worker {
             cell_meta_read(&tx, space).await
         });
         let meta = meta.await?;
-        let settings = CellSettings {
-            fresh_start_ms: meta.fresh_start_ms.unwrap_or_default(),
-            reclaim: meta.reclaim.unwrap_or_default(),
-            ..CellSettings::of_cell(meta.failure_domains, &meta.profile, &meta.queueing, meta.queues)
-        };
-        let mut view = CellView::new(settings, self.config.shards);
+        let mut view = CellView::new(settings_of_meta(&meta), self.config.shards);
         // A job is planned only with its spec, so its row waits for it.
         let mut jobs: BTreeMap<JobId, JobRow> = BTreeMap::new();
         self.cursor = cell_list_chunked(&self.db, space, CHUNK_ROWS, |listed| match listed {

@@ -121,7 +121,8 @@ fn committed(snapshot: &mut Snapshot, planned: &Plan) {
 /// Plans batch after batch until nothing more can be placed.
 fn planned(jobs: &[Wanted], profile: &str, batch: usize, group_scan: GroupScan) -> Vec<Plan> {
     GROUP_SCAN_HERE.set(group_scan);
-    let mut snapshot = Snapshot::new(CellSettings::of_cell(Vec::new(), profile, "", Vec::new()));
+    let profile: ScoringProfile = profile.parse().unwrap();
+    let mut snapshot = Snapshot::new(CellSettings { profile, ..CellSettings::default() });
     for number in 0..NODES {
         snapshot.apply(&Delta::Node { row: node(number, 2 + number % 3) });
         let alloc = NodeAlloc { epoch: 1, ..NodeAlloc::default() };
