@@ -1,38 +1,21 @@
-//! Writes what agents report. The reports of all nodes that arrive during one commit share the next one, and each
-//! passes the fence of its session.
-//!
-//! If one report makes the transaction fail, the writer halves the batch until it has found that report. It counts and
-//! logs the report and answers its session, and the others commit. What the store does not take is tried again in
-//! smaller parts. A transaction that is too long, or always in conflict, fails each time.
+//! Writes what agents report. The reports of all nodes share transactions, and each passes the fence of its session.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
-use borough_kv::{Idempotency, TransactionOption};
+use borough_kv::Transaction;
 use borough_model::task::Exit;
-use borough_store::journal::{Change, ChangeSet, Cursor, journal_head};
+use borough_store::StoreResult;
+use borough_store::journal::{ChangeSet, Cursor};
 use borough_store::node::{SessionFence, node_writers};
-use borough_store::request::request_id_random;
 use borough_store::task::{ReportAnswer, TaskReport, task_report_apply};
-use borough_store::{StoreError, StoreResult, error_chain};
-use tokio::sync::{mpsc, oneshot};
 
-use super::registration::WriterContext;
-use super::write::{NotWritten, WriteFault, fault_of};
+use super::batch::{BatchItem, BatchWriter, Unwritten, WriteSize, WriterContext, Written};
+use super::write::{NotWritten, WriteFault};
 
-/// Most reports of single attempts in one transaction, of one agent or of several.
-const REPORTS_MAX: usize = 256;
-/// Most bytes of agents' data in one transaction. The store takes 10 MB. A row is written twice, with its previous
-/// content, its endpoint, and what is committed on its node.
-const BATCH_BYTES_MAX: usize = 512 * 1024;
 /// Roughly the bytes of a report without its lists and texts.
 const REPORT_BYTES: usize = 256;
-/// Reports that wait for a commit.
-const QUEUE_MAX: usize = 1_024;
-/// How often the store may refuse several reports together before the batch is halved.
-const RETRIES_TOGETHER: i64 = 3;
-/// Pause after a refusal of the store. It doubles up to [`PAUSE_MAX`].
+/// Pause before a report that the store did not take is sent again. It doubles up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// Longest pause after the store has refused.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -42,34 +25,14 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 pub struct ReportOutcome {
     /// An answer per attempt, in the order of the report.
     pub answers: Vec<ReportAnswer>,
-    /// The journal contains everything behind the answers up to here. It is the position of the write. If nothing had
-    /// changed (an earlier try may have written it), it is the position of the last entry.
+    /// The position of the last write: see [`Written`].
     pub cursor: Cursor,
 }
 
-struct Pending {
+/// Reports of single attempts, of one session.
+struct SessionReports {
     fence: SessionFence,
     reports: Vec<TaskReport>,
-    applied: oneshot::Sender<Result<ReportOutcome, Unapplied>>,
-}
-
-/// Why a part of a report was not applied.
-enum Unapplied {
-    /// It will not be applied.
-    NotWritten(NotWritten),
-    /// The store does not take so many at once: try them in smaller parts.
-    TooMany(Vec<TaskReport>),
-}
-
-impl Pending {
-    /// Returns the reports, to be sent again a few at a time. The session may have ended in the meantime.
-    fn in_parts(self) {
-        self.applied.send(Err(Unapplied::TooMany(self.reports))).ok();
-    }
-
-    fn bytes(&self) -> usize {
-        self.reports.iter().map(report_bytes).fold(0, usize::saturating_add)
-    }
 }
 
 /// Roughly the bytes of a report that are stored.
@@ -79,49 +42,90 @@ fn report_bytes(report: &TaskReport) -> usize {
     REPORT_BYTES.saturating_add(cores).saturating_add(report.exit.as_ref().map_or(0, text))
 }
 
+impl BatchItem for SessionReports {
+    /// An answer per attempt.
+    type Answer = Vec<ReportAnswer>;
+
+    const ACTION: &'static str = "task_report";
+    /// A row is written twice, with its previous content, its endpoint, and what is committed on its node.
+    const MOST: WriteSize = WriteSize { parts: 256, bytes: 512 * 1024 };
+
+    fn size(&self) -> WriteSize {
+        let bytes = self.reports.iter().map(report_bytes).fold(0, usize::saturating_add);
+        WriteSize { parts: self.reports.len(), bytes }
+    }
+
+    fn what(&self) -> &'static str {
+        "report"
+    }
+
+    fn node(&self) -> String {
+        self.fence.node.to_string()
+    }
+
+    async fn write(
+        tx: &Transaction,
+        changes: &mut ChangeSet,
+        items: &[&Self],
+    ) -> StoreResult<Vec<Option<Self::Answer>>> {
+        let fences: BTreeSet<SessionFence> = items.iter().map(|item| item.fence).collect();
+        let space = changes.space().clone();
+        let writers = node_writers(tx, &space, fences).await?;
+        let mut answers = Vec::with_capacity(items.len());
+        for item in items {
+            answers.push(match writers.get(&item.fence) {
+                Some(writer) => Some(task_report_apply(writer, changes, &item.reports).await?),
+                None => None,
+            });
+        }
+        Ok(answers)
+    }
+}
+
 /// The writer of one cell. Clones share it; it ends with the last one.
 #[derive(Clone)]
 pub struct ReportWriter {
-    queue: mpsc::Sender<Pending>,
+    writer: BatchWriter<SessionReports>,
 }
 
 impl ReportWriter {
     /// Starts the writer.
     pub fn spawn(context: WriterContext) -> Self {
-        let (queue, receiver) = mpsc::channel(QUEUE_MAX);
-        tokio::spawn(ReportBatches { context, receiver }.run());
-        Self { queue }
+        Self { writer: BatchWriter::spawn(context) }
     }
 
-    /// Applies a report, in as many transactions as needed. Waits as long as the store does. `None` if this process is
-    /// ending.
+    /// Applies a report, in as many transactions as needed. Waits as long as the store does: reports are absolute, so a
+    /// retry does no harm. `None` if this process is ending.
     pub async fn apply(
         &self,
         fence: SessionFence,
         mut reports: Vec<TaskReport>,
     ) -> Option<Result<ReportOutcome, NotWritten>> {
-        let mut whole: Option<ReportOutcome> = None;
-        let mut together = REPORTS_MAX;
+        let mut answers = Vec::with_capacity(reports.len());
+        let mut together = SessionReports::MOST.parts;
+        let mut pause = PAUSE_MIN;
         loop {
             let mut rest = reports.split_off(part_len(&reports, together));
-            let (applied, done) = oneshot::channel();
-            self.queue.send(Pending { fence, reports, applied }).await.ok()?;
-            let part = match done.await.ok()? {
-                Ok(part) => part,
-                Err(Unapplied::NotWritten(not_written)) => return Some(Err(not_written)),
-                Err(Unapplied::TooMany(mut again)) => {
-                    together = again.len().div_ceil(2);
-                    again.append(&mut rest);
-                    reports = again;
-                    continue;
+            match self.writer.write(SessionReports { fence, reports }).await? {
+                Ok(Written { answer, cursor }) => {
+                    answers.extend(answer);
+                    if rest.is_empty() {
+                        return Some(Ok(ReportOutcome { answers, cursor }));
+                    }
+                    (reports, pause) = (rest, PAUSE_MIN);
                 }
-            };
-            let mut answers = whole.take().map_or_else(Vec::new, |whole| whole.answers);
-            answers.extend(part.answers);
-            whole = Some(ReportOutcome { answers, cursor: part.cursor });
-            reports = rest;
-            if reports.is_empty() {
-                return whole.map(Ok);
+                Err(Unwritten::Later { item, fault, .. }) => {
+                    reports = item.reports;
+                    if fault == WriteFault::Batch && reports.len() > 1 {
+                        // The store does not take so many at once.
+                        together = reports.len().div_ceil(2);
+                    } else {
+                        tokio::time::sleep(pause).await;
+                        pause = pause.saturating_mul(2).min(PAUSE_MAX);
+                    }
+                    reports.append(&mut rest);
+                }
+                Err(unwritten) => return Some(Err(unwritten.into())),
             }
         }
     }
@@ -133,152 +137,31 @@ fn part_len(reports: &[TaskReport], together: usize) -> usize {
     let mut bytes = 0_usize;
     let fits = |report: &&TaskReport| {
         bytes = bytes.saturating_add(report_bytes(report));
-        bytes <= BATCH_BYTES_MAX
+        bytes <= SessionReports::MOST.bytes
     };
     reports.iter().take(together).take_while(fits).count().max(1).min(reports.len())
 }
 
-struct ReportBatches {
-    context: WriterContext,
-    receiver: mpsc::Receiver<Pending>,
-}
-
-impl ReportBatches {
-    async fn run(mut self) {
-        let mut next = self.receiver.recv().await;
-        while let Some(first) = next.take() {
-            let (mut count, mut bytes) = (first.reports.len(), first.bytes());
-            let mut batch = vec![first];
-            while let Ok(more) = self.receiver.try_recv() {
-                count = count.saturating_add(more.reports.len());
-                bytes = bytes.saturating_add(more.bytes());
-                if count > REPORTS_MAX || bytes > BATCH_BYTES_MAX {
-                    next = Some(more);
-                    break;
-                }
-                batch.push(more);
-            }
-            self.batch_apply(batch).await;
-            if next.is_none() {
-                next = self.receiver.recv().await;
-            }
-        }
-    }
-
-    /// Applies a batch. If the store fails for reasons of its own, the batch is halved and tried again without limit.
-    /// Reports are absolute, so a retry does no harm. A bad report must not delay the others.
-    async fn batch_apply(&self, mut batch: Vec<Pending>) {
-        let mut pause = PAUSE_MIN;
-        while !batch.is_empty() {
-            let error = match self.batch_try(&batch).await {
-                Ok(answers) => {
-                    self.answer(batch, answers);
-                    return;
-                }
-                Err(error) => Arc::new(error),
-            };
-            // A failure of several reports blames none of them, even if the sessions of all others have ended: those
-            // want no answer.
-            let alone = batch.len() == 1;
-            batch.retain(|pending| !pending.applied.is_closed());
-            let fault = fault_of(&error);
-            if fault != WriteFault::Item {
-                tracing::warn!(cell = %self.context.space, error = %error_chain(&*error), "reports wait for the store");
-            }
-            if fault != WriteFault::Store && !alone {
-                let rest = batch.split_off(batch.len() / 2);
-                Box::pin(self.batch_apply(batch)).await;
-                Box::pin(self.batch_apply(rest)).await;
-                return;
-            }
-            match (fault, batch.pop()) {
-                (WriteFault::Item, Some(single)) => return self.set_aside(single, &error),
-                (WriteFault::Batch, Some(single)) if single.reports.len() > 1 => return single.in_parts(),
-                (_, last) => batch.extend(last),
-            }
-            // The same pause if the store keeps refusing a single report.
-            tokio::time::sleep(pause).await;
-            pause = pause.saturating_mul(2).min(PAUSE_MAX);
-        }
-    }
-
-    fn answer(&self, batch: Vec<Pending>, (answers, cursor): (Vec<Option<Vec<ReportAnswer>>>, Cursor)) {
-        for (pending, answers) in batch.into_iter().zip(answers) {
-            if answers.is_none() {
-                self.context.metrics.superseded("report");
-            }
-            let applied = answers.map(|answers| ReportOutcome { answers, cursor });
-            // The session may have ended in the meantime.
-            let applied = applied.ok_or(Unapplied::NotWritten(NotWritten::Superseded));
-            pending.applied.send(applied).ok();
-        }
-    }
-
-    /// Sets aside a report that the transaction refuses alone. A retry cannot help, so its session ends.
-    fn set_aside(&self, Pending { fence, applied, .. }: Pending, error: &Arc<StoreError>) {
-        self.context.metrics.refused("report");
-        tracing::error!(
-            cell = %self.context.space,
-            node = %fence.node,
-            session = fence.session,
-            error = %error_chain(&**error),
-            "the store refused a report; the session ends"
-        );
-        applied.send(Err(Unapplied::NotWritten(NotWritten::Refused(Arc::clone(error))))).ok();
-    }
-
-    /// Answers per report, `None` if its session is not in force. Also returns a position at or after the write.
-    async fn batch_try(&self, batch: &[Pending]) -> StoreResult<(Vec<Option<Vec<ReportAnswer>>>, Cursor)> {
-        let WriterContext { db, space, clock, rng, .. } = &self.context;
-        let actor = match batch {
-            [single] => format!("node/{}", single.fence.node),
-            _ => "gateway".to_owned(),
-        };
-        let request = request_id_random(&**rng);
-        let change = &Change { request, actor, action: "task_report", at_ms: clock.wall_ms() };
-        let several = batch.iter().map(|pending| pending.reports.len()).sum::<usize>() > 1;
-        let applied = db.run_committed("task_report", Idempotency::Natural, |tx, _| async move {
-            if several {
-                tx.set_option(TransactionOption::RetryLimit(RETRIES_TOGETHER))?;
-            }
-            let mut changes = ChangeSet::begin(&tx, space, change).await?;
-            let fences: BTreeSet<SessionFence> = batch.iter().map(|pending| pending.fence).collect();
-            let writers = node_writers(&tx, space, fences).await?;
-            let mut answers = Vec::with_capacity(batch.len());
-            for pending in batch {
-                answers.push(match writers.get(&pending.fence) {
-                    Some(writer) => Some(task_report_apply(writer, &mut changes, &pending.reports).await?),
-                    None => None,
-                });
-            }
-            let last = match changes.deltas().is_empty() {
-                true => journal_head(&tx, space).await?,
-                false => Cursor::start(changes.store_epoch()),
-            };
-            changes.append(&tx)?;
-            Ok::<_, StoreError>((answers, last))
-        });
-        let ((answers, last), committed) = applied.await?;
-        Ok((answers, committed.stamp.map_or(last, |stamp| Cursor { stamp, ..last })))
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use borough_kv::env::{Clock, ManualClock, SeededRng};
-    use borough_kv::{Database, EmbeddedEngine, Engine, FaultEngine, FaultPlan};
+    use borough_kv::{Database, EmbeddedEngine, Engine, FaultEngine, FaultPlan, Idempotency};
     use borough_model::RequestId;
     use borough_model::task::{Health, Placement, TaskEvent};
     use borough_model::{Incarnation, JobId, Name, NodeId, Resources, TaskId};
-    use borough_store::CellSpace;
-    use borough_store::cell::{CellMeta, cell_create};
+    use borough_store::cell::{CellMeta, CellState, cell_create, cell_gate_set};
     use borough_store::job::job_submit;
+    use borough_store::journal::{Change, journal_head};
     use borough_store::keys::{Key as _, TaskKey};
     use borough_store::node::{NodeRegistration, node_register};
     use borough_store::task::{ReportPhase, TaskBook};
+    use borough_store::{CellSpace, StoreError};
     use prometheus_client::registry::Registry;
 
     use super::*;
+    use crate::session::registration::Registrations;
     use crate::session::write::SessionMetrics;
 
     const NODE: NodeId = NodeId(1);
@@ -451,9 +334,37 @@ mod tests {
         let answers = writer.apply(fence(NODE), many).await.unwrap().unwrap().answers;
         assert_eq!(answers.len(), 1_001);
         assert_eq!(answers.last(), Some(&ReportAnswer::Applied));
-        let wide = TaskReport { cores: vec![1; BATCH_BYTES_MAX], ..accepted(TASK) };
-        assert_eq!(part_len(&[wide.clone(), wide], REPORTS_MAX), 1, "one at least");
-        assert_eq!(part_len(&[], REPORTS_MAX), 0);
+        let wide = TaskReport { cores: vec![1; SessionReports::MOST.bytes], ..accepted(TASK) };
+        assert_eq!(part_len(&[wide.clone(), wide], SessionReports::MOST.parts), 1, "one at least");
+        assert_eq!(part_len(&[], SessionReports::MOST.parts), 0);
+    }
+
+    /// A report waits until the store takes it, in its session's own task. A registration waits for nothing: its agent
+    /// gets the reason.
+    #[tokio::test(start_paused = true)]
+    async fn a_report_waits_for_the_store_and_a_registration_does_not() {
+        let (_, context) = cell_with_tasks().await;
+        let (db, space) = (context.db.clone(), context.space.clone());
+        let gate_set = async |state| {
+            let space = &space;
+            let set = db.run("test", Idempotency::Natural, |tx, _| async move {
+                cell_gate_set(&tx, space, state, 1).await
+            });
+            set.await.unwrap();
+        };
+        gate_set(CellState::Moved).await;
+        let registrations = Registrations::spawn(context.clone());
+        let writer = ReportWriter::spawn(context);
+        let registered = registrations.register(registration(NODE, 9)).await.unwrap();
+        assert!(matches!(&*registered.unwrap_err(), StoreError::CellClosed { .. }));
+        let applied = async {
+            let open = async {
+                tokio::time::sleep(Duration::from_secs(20)).await;
+                gate_set(CellState::Open).await;
+            };
+            tokio::join!(writer.apply(fence(NODE), vec![accepted(TASK)]), open).0
+        };
+        assert_eq!(applied.await.unwrap().unwrap().answers, [ReportAnswer::Applied]);
     }
 
     /// The writer splits reports that the store never takes together, instead of retrying the whole batch.

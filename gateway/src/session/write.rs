@@ -28,14 +28,6 @@ pub enum NotWritten {
 }
 
 impl NotWritten {
-    /// What an error of the only item of a batch means for it.
-    pub fn of(error: &Arc<StoreError>) -> Self {
-        match fault_of(error) {
-            WriteFault::Item => Self::Refused(Arc::clone(error)),
-            WriteFault::Store | WriteFault::Batch => Self::Later(Arc::clone(error)),
-        }
-    }
-
     /// The kind of end for the agent's session.
     pub fn kind(&self) -> EndKind {
         match self {
