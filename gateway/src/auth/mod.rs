@@ -16,7 +16,7 @@ use tonic::Status;
 use tonic::body::Body;
 use tower::{Layer, Service};
 
-use crate::connection::ConnectionMark;
+use crate::connection::{ConnectionKind, ConnectionMark};
 use crate::status::status_connections_exhausted;
 
 /// The one service that a node's token admits to. Only agents call it.
@@ -133,11 +133,10 @@ impl Credentials {
         let nodes = self.nodes.read();
         let of = |known: &NodeToken| bool::from(known.token.is(given)).then(|| known.grant.clone());
         let grants: Vec<NodeGrant> = nodes.iter().filter_map(of).collect();
-        match (operator, grants.is_empty()) {
-            (true, _) => Some(Principal::Operator),
-            (false, false) => Some(Principal::Node(grants.into())),
-            (false, true) => None,
+        if operator {
+            return Some(Principal::Operator);
         }
+        (!grants.is_empty()).then(|| Principal::Node(grants.into()))
     }
 }
 
@@ -188,8 +187,9 @@ where
             Err(refused) => return Either::Right(ready(Ok(refused.into_http()))),
         };
         let agent = service_of(path) == Some(AGENT_SERVICE);
+        let kind = if agent { ConnectionKind::Agent } else { ConnectionKind::Caller };
         let mark = request.extensions().get::<ConnectionMark>();
-        if mark.is_some_and(|mark| !mark.authenticate(agent)) {
+        if mark.is_some_and(|mark| !mark.authenticate(kind)) {
             return Either::Right(ready(Ok(status_connections_exhausted().into_http())));
         }
         request.extensions_mut().insert(principal);

@@ -21,23 +21,41 @@ const KEPT: Duration = Duration::from_secs(3_600);
 
 /// Whether a mutation needs an open cell, since it adds work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admission {
+enum Admission {
     /// New work. A cell that is being drained refuses it.
     New,
     /// Work that the cell already has.
     Existing,
 }
 
-/// Runs `closure` under the caller's request id and returns its value, of this run or of the first. `asked` is the
-/// content of the request; the same id with other content is refused.
+/// A mutation under its caller's request id. The same id with other content is refused.
+pub struct KeyedRequest<'a> {
+    caller: &'a Caller,
+    action: &'static str,
+    admission: Admission,
+    /// Stands for the content.
+    digest: Vec<u8>,
+}
+
+impl<'a> KeyedRequest<'a> {
+    /// A mutation of what the cell has. `asked` is its content, and `action` names its transaction.
+    pub fn new(caller: &'a Caller, action: &'static str, asked: &impl Message) -> Self {
+        Self { caller, action, admission: Admission::Existing, digest: digest_of_request(action, asked) }
+    }
+
+    /// The same request, for new work.
+    pub fn of_new_work(self) -> Self {
+        Self { admission: Admission::New, ..self }
+    }
+}
+
+/// Runs `closure` under the request's id and returns its value, of this run or of the first.
 ///
 /// The record of the request is read before anything else, also before the cell's gate. A completed request therefore
 /// keeps its answer even when the cell no longer accepts such requests.
 pub async fn keyed_run<T, F, Fut>(
     cell: &CellContext,
-    caller: &Caller,
-    (action, admission): (&'static str, Admission),
-    asked: &impl Message,
+    request: &KeyedRequest<'_>,
     closure: F,
 ) -> StoreResult<(T, Option<Cursor>)>
 where
@@ -45,11 +63,11 @@ where
     F: Fn(Transaction, ChangeSet) -> Fut,
     Fut: Future<Output = StoreResult<(T, ChangeSet)>>,
 {
+    let KeyedRequest { caller, action, admission, ref digest } = *request;
     let change = cell.change(caller, action);
-    let digest = digest_of_request(action, asked);
     let kept = i64::try_from(KEPT.as_millis()).unwrap_or(i64::MAX);
     let expires_ms = change.at_ms.saturating_add(kept);
-    let (change, space, digest, closure) = (&change, &cell.space, &digest, &closure);
+    let (change, space, closure) = (&change, &cell.space, &closure);
     let run = cell.db.run_committed(action, Idempotency::Keyed(caller.request.0), |tx, _| async move {
         if let RequestBegun::Done(result) = request_begin(&tx, space, change.request, digest).await? {
             let value = minicbor::decode(&result).map_err(|error| StoreError::refused(error.to_string()))?;
@@ -81,16 +99,9 @@ where
 
 /// Returns true if the request is recorded as done. Its answer is then known, and checks against the present state do
 /// not apply. The same id with other content is refused.
-async fn keyed_done(
-    cell: &CellContext,
-    caller: &Caller,
-    action: &'static str,
-    asked: &impl Message,
-) -> StoreResult<bool> {
-    let digest = digest_of_request(action, asked);
-    let (request, space, digest) = (caller.request, &cell.space, &digest);
+async fn keyed_done(cell: &CellContext, request: &KeyedRequest<'_>) -> StoreResult<bool> {
     let begun = cell.db.run("request_begin", Idempotency::ReadOnly, |tx, _| async move {
-        request_begin(&tx, space, request, digest).await
+        request_begin(&tx, &cell.space, request.caller.request, &request.digest).await
     });
     Ok(begun.await? != RequestBegun::Fresh)
 }
@@ -99,15 +110,13 @@ async fn keyed_done(
 /// recorded as done, so that the caller gets the recorded answer.
 pub async fn keyed_found<T>(
     cell: &CellContext,
-    caller: &Caller,
-    action: &'static str,
-    asked: &impl Message,
+    request: &KeyedRequest<'_>,
     found: Result<T, Status>,
 ) -> Result<Option<T>, Status> {
     match found {
         Ok(found) => Ok(Some(found)),
         Err(refused) => {
-            let done = keyed_done(cell, caller, action, asked).await;
+            let done = keyed_done(cell, request).await;
             done.map_err(|error| status_from_store(&error))?.then_some(None).ok_or(refused)
         }
     }

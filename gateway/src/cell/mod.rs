@@ -14,7 +14,7 @@ pub use context::{
     cursor_to_message,
 };
 pub use journal::JournalUse;
-pub use keyed::{Admission, keyed_found, keyed_run};
+pub use keyed::{KeyedRequest, keyed_found, keyed_run};
 pub use service::CellServer;
 pub(crate) use service::{scheduler_shards_read, scheduler_unserved};
 pub(crate) use settings::{queue_check, settings_read};

@@ -15,7 +15,7 @@ use borough_store::{StoreError, StoreResult};
 use tonic::Status;
 
 use super::context::{Caller, CellContext};
-use super::keyed::{Admission, keyed_run};
+use super::keyed::{KeyedRequest, keyed_run};
 use crate::status::{status_from_field, status_from_profile, status_from_store, status_from_validation};
 
 const DOMAINS_MAX: usize = 8;
@@ -180,10 +180,10 @@ pub(super) async fn settings_change(
     change: &SettingsChange,
 ) -> StoreResult<(u64, Option<Cursor>)> {
     let space = &cell.space;
-    let action = ("cell_settings", Admission::Existing);
+    let request = KeyedRequest::new(caller, "cell_settings", asked);
     // Keyed: if the result of a commit was unknown, the retry finds it. Otherwise the retry would fail on the revision
     // that the first try has made.
-    let changed = keyed_run(cell, caller, action, asked, |tx, mut changes| async move {
+    let changed = keyed_run(cell, &request, |tx, mut changes| async move {
         let expected = change.expected_revision;
         let revision = if expected == 0 { 0 } else { cell_meta_read(&tx, space).await?.revision };
         if expected != revision {
@@ -272,9 +272,10 @@ fn queue_known(queues: &[QueueSpec], queue: &str) -> Result<(), FieldRefused> {
         return Ok(());
     }
     let known: Vec<&str> = leaves.into_iter().collect();
-    let accepted = match known.is_empty() {
-        true => "none: the cell has no queues".to_owned(),
-        false => format!("a queue that takes jobs: {}", known.join(", ")),
+    let accepted = if known.is_empty() {
+        "none: the cell has no queues".to_owned()
+    } else {
+        format!("a queue that takes jobs: {}", known.join(", "))
     };
     Err(FieldRefused::new("spec.queue", queue, accepted))
 }

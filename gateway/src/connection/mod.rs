@@ -22,7 +22,8 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use accept::{AcceptedConnection, connections_accept};
 pub use limits::ConnectionLimits;
-use table::{Admission, ConnectionId, ConnectionKind, ConnectionTable};
+pub(crate) use table::ConnectionKind;
+use table::{Admission, ConnectionId, ConnectionTable};
 
 /// Counters of the connections of a process.
 #[derive(Debug, Default)]
@@ -126,16 +127,15 @@ struct Mark {
 pub(crate) struct ConnectionMark(Arc<Mark>);
 
 impl ConnectionMark {
-    /// Records a request with a valid token. Returns false if only agents may use the remaining capacity and this
+    /// Records a request with a valid token, of an agent or another caller. Returns false if only agents may use the remaining capacity and this
     /// caller is none; the request must then be refused.
-    pub(crate) fn authenticate(&self, agent: bool) -> bool {
+    pub(crate) fn authenticate(&self, kind: ConnectionKind) -> bool {
         let Mark { connections, id, authenticated } = &*self.0;
-        if authenticated.load(Ordering::Relaxed) && !agent {
+        if authenticated.load(Ordering::Relaxed) && kind != ConnectionKind::Agent {
             return true;
         }
         let mut table = connections.0.table.lock();
-        let admitted =
-            table.authenticate(*id, if agent { ConnectionKind::Agent } else { ConnectionKind::Caller });
+        let admitted = table.authenticate(*id, kind);
         connections.note(&table);
         drop(table);
         authenticated.fetch_or(admitted, Ordering::Relaxed);

@@ -10,7 +10,7 @@ pub(super) type ConnectionId = u64;
 
 /// What is known of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ConnectionKind {
+pub(crate) enum ConnectionKind {
     /// No valid token yet.
     Unauthenticated,
     /// Evicted, and open until it is closed.

@@ -22,7 +22,7 @@ use tonic::Status;
 
 use crate::auth::{Credentials, NODE_TOKEN_ONLY, Principal};
 use crate::cell::Cells;
-use crate::connection::ConnectionMark;
+use crate::connection::{ConnectionKind, ConnectionMark};
 use crate::health::{HealthStatus, ProcessHealth};
 use crate::name::{endpoint_changes, endpoints_now, filter_of};
 
@@ -62,7 +62,7 @@ impl HttpServer {
                 return Ok(text(StatusCode::UNAUTHORIZED, hint));
             }
         }
-        if !mark.authenticate(false) {
+        if !mark.authenticate(ConnectionKind::Caller) {
             let mut refusal = text(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "this gateway has as many connections as it may; close some, or start it with a larger \
@@ -156,9 +156,10 @@ fn kept_alive(
 
 /// `ok`, or the reasons why not.
 fn verdict(status: &HealthStatus, holds: fn(&HealthStatus) -> bool) -> Response<Body> {
-    match holds(status) {
-        true => text(StatusCode::OK, "ok\n"),
-        false => text(StatusCode::SERVICE_UNAVAILABLE, status.reasons()),
+    if holds(status) {
+        text(StatusCode::OK, "ok\n")
+    } else {
+        text(StatusCode::SERVICE_UNAVAILABLE, status.reasons())
     }
 }
 

@@ -18,8 +18,8 @@ use tonic::{Request, Response, Status};
 use super::plan::{plan_of, scheduler_named, spec_planned, warnings_of};
 use super::{job_counts, job_message};
 use crate::cell::{
-    Admission, Caller, CellContext, Cells, caller_of_mutation, caller_of_read, cursor_to_message,
-    keyed_found, keyed_run, queue_check, settings_read,
+    CellContext, Cells, KeyedRequest, caller_of_mutation, caller_of_read, cursor_to_message, keyed_found,
+    keyed_run, queue_check, settings_read,
 };
 use crate::page::{page_cut, page_of, page_request};
 use crate::status::{
@@ -66,16 +66,14 @@ fn spec_of(message: Option<&v1::JobSpec>) -> Result<JobSpec, Status> {
 /// Runs a mutation on the job of a name. The value is the job's id.
 async fn job_change<F, Fut>(
     cell: &CellContext,
-    caller: &Caller,
-    action: &'static str,
-    asked: &impl prost::Message,
+    request: &KeyedRequest<'_>,
     change: F,
 ) -> Result<(v1::Job, v1::Cursor), Status>
 where
     F: Fn(borough_kv::Transaction, borough_store::ChangeSet) -> Fut,
     Fut: Future<Output = StoreResult<(JobId, borough_store::ChangeSet)>>,
 {
-    let changed = keyed_run(cell, caller, (action, Admission::Existing), asked, change).await;
+    let changed = keyed_run(cell, request, change).await;
     let (job, cursor) = cell.settled(changed).await?;
     Ok((job_by_id(cell, job)?, cursor_to_message(cursor)))
 }
@@ -97,21 +95,16 @@ impl JobService for JobServer {
         let spec = spec_of(request.spec.as_ref())?;
         // A submission that was admitted keeps its answer, whatever queues the cell has by now.
         let queue = queue_check(cell, spec.queue.as_deref()).await;
-        keyed_found(cell, &caller, "job_submit", &request, queue).await?;
+        let keyed = KeyedRequest::new(&caller, "job_submit", &request).of_new_work();
+        keyed_found(cell, &keyed, queue).await?;
         let (spec, candidate, expected) = (&spec, JobId(cell.id()), request.expected_revision);
         let journal = &cell.journal;
-        let submitted = keyed_run(
-            cell,
-            &caller,
-            ("job_submit", Admission::New),
-            &request,
-            |tx, mut changes| async move {
-                journal.admit()?;
-                revision_check(&tx, &changes, spec, expected).await?;
-                let submitted = job_submit(&tx, &mut changes, spec, candidate).await?;
-                Ok((submitted, changes))
-            },
-        );
+        let submitted = keyed_run(cell, &keyed, |tx, mut changes| async move {
+            journal.admit()?;
+            revision_check(&tx, &changes, spec, expected).await?;
+            let submitted = job_submit(&tx, &mut changes, spec, candidate).await?;
+            Ok((submitted, changes))
+        });
         let (submitted, cursor) = cell.settled(submitted.await).await?;
         let scheduler = cell.state(|state| scheduler_named(state, submitted.job))?;
         let response = v1::SubmitJobResponse {
@@ -152,7 +145,8 @@ impl JobService for JobServer {
         let (user, name) = names_of(&request.user, &request.name)?;
         let (user, name, count, space) = (&user, &name, request.count, &cell.space);
         let journal = &cell.journal;
-        let (job, cursor) = job_change(cell, &caller, "job_scale", &request, |tx, mut changes| async move {
+        let keyed = KeyedRequest::new(&caller, "job_scale", &request);
+        let (job, cursor) = job_change(cell, &keyed, |tx, mut changes| async move {
             let row = job_by_name(&tx, space, user, name).await?;
             if count > row.count {
                 journal.admit()?;
@@ -173,7 +167,8 @@ impl JobService for JobServer {
         let cell = self.cells.get(&request.cell)?;
         let (user, name) = names_of(&request.user, &request.name)?;
         let (user, name, space) = (&user, &name, &cell.space);
-        let (job, cursor) = job_change(cell, &caller, "job_stop", &request, |tx, mut changes| async move {
+        let keyed = KeyedRequest::new(&caller, "job_stop", &request);
+        let (job, cursor) = job_change(cell, &keyed, |tx, mut changes| async move {
             let job = job_by_name(&tx, space, user, name).await?.id;
             job_stop(&tx, &mut changes, job).await?;
             Ok((job, changes))
@@ -256,13 +251,13 @@ async fn revision_check(
         Ok(_) | Err(StoreError::NotFound { .. }) => 0,
         Err(error) => return Err(error),
     };
-    match revision == expected {
-        true => Ok(()),
-        false => Err(StoreError::refused(format!(
-            "job {}/{} is at revision {revision}, the plan was made at {expected}; plan again",
-            spec.user, spec.name
-        ))),
+    if revision == expected {
+        return Ok(());
     }
+    Err(StoreError::refused(format!(
+        "job {}/{} is at revision {revision}, the plan was made at {expected}; plan again",
+        spec.user, spec.name
+    )))
 }
 
 fn jobs_listed(

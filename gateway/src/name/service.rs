@@ -29,9 +29,9 @@ impl NameServer {
 
 /// The filter of a request. An empty text matches everything.
 pub fn filter_of(user: &str, job: &str) -> Result<EndpointFilter, Status> {
-    let name = |field, text: &str| match text.is_empty() {
-        true => Ok(None),
-        false => name_from_text(field, text).map(Some).map_err(|refused| status_from_field(&refused)),
+    let name = |field, text: &str| {
+        let name = (!text.is_empty()).then(|| name_from_text(field, text)).transpose();
+        name.map_err(|refused| status_from_field(&refused))
     };
     Ok(EndpointFilter { user: name("user", user)?, job: name("job", job)? })
 }

@@ -22,7 +22,7 @@ use borough_store::{StoreError, StoreResult};
 use tonic::{Request, Response, Status};
 
 use crate::cell::{
-    Admission, Caller, CellContext, Cells, caller_of_mutation, caller_of_read, cursor_to_message,
+    Caller, CellContext, Cells, KeyedRequest, caller_of_mutation, caller_of_read, cursor_to_message,
     keyed_found, keyed_run,
 };
 use crate::page::{page_cut, page_of, page_request};
@@ -74,17 +74,16 @@ impl NodeServer {
 
     async fn steer(
         &self,
-        context: Option<&v1::RequestContext>,
-        (cell, name): (&str, &str),
         verb: NodeOperation,
-        asked: &impl prost::Message,
+        asked: &impl NodeMutation,
     ) -> Result<(Option<v1::Node>, Option<v1::Cursor>), Status> {
+        let NodeTarget { context, cell, name } = asked.target();
         let caller = caller_of_mutation(context)?;
         let cell = self.cells.get(cell)?;
         let name = name_from_text("name", name).map_err(|refused| status_from_field(&refused))?;
         let (verb, known, space) = (&verb, &name, &cell.space);
-        let action = (verb.action(), Admission::Existing);
-        let steered = keyed_run(cell, &caller, action, asked, |tx, mut changes| async move {
+        let request = KeyedRequest::new(&caller, verb.action(), asked);
+        let steered = keyed_run(cell, &request, |tx, mut changes| async move {
             let node = node_by_name(&tx, space, known).await?.id;
             verb.apply(&tx, &mut changes, node).await?;
             Ok((node, changes))
@@ -95,6 +94,37 @@ impl NodeServer {
         Ok((Some(message), Some(cursor_to_message(cursor))))
     }
 }
+
+/// The node that a request is for, and its caller.
+struct NodeTarget<'a> {
+    context: Option<&'a v1::RequestContext>,
+    cell: &'a str,
+    name: &'a str,
+}
+
+/// A request that changes one node.
+trait NodeMutation: prost::Message {
+    fn target(&self) -> NodeTarget<'_>;
+}
+
+macro_rules! node_mutations {
+    ($($request:ident),+) => {$(
+        impl NodeMutation for v1::$request {
+            fn target(&self) -> NodeTarget<'_> {
+                NodeTarget { context: self.context.as_ref(), cell: &self.cell, name: &self.name }
+            }
+        }
+    )+};
+}
+
+node_mutations!(
+    CordonNodeRequest,
+    UncordonNodeRequest,
+    DrainNodeRequest,
+    TaintNodeRequest,
+    UntaintNodeRequest,
+    AdmitNodeRequest
+);
 
 /// An operation on a node.
 #[derive(Clone, Debug)]
@@ -204,9 +234,7 @@ impl NodeService for NodeServer {
         request: Request<v1::CordonNodeRequest>,
     ) -> Result<Response<v1::CordonNodeResponse>, Status> {
         let request = request.into_inner();
-        let (node, cursor) = self
-            .steer(request.context.as_ref(), (&request.cell, &request.name), NodeOperation::Cordon, &request)
-            .await?;
+        let (node, cursor) = self.steer(NodeOperation::Cordon, &request).await?;
         Ok(Response::new(v1::CordonNodeResponse { node, cursor }))
     }
 
@@ -215,14 +243,7 @@ impl NodeService for NodeServer {
         request: Request<v1::UncordonNodeRequest>,
     ) -> Result<Response<v1::UncordonNodeResponse>, Status> {
         let request = request.into_inner();
-        let (node, cursor) = self
-            .steer(
-                request.context.as_ref(),
-                (&request.cell, &request.name),
-                NodeOperation::Uncordon,
-                &request,
-            )
-            .await?;
+        let (node, cursor) = self.steer(NodeOperation::Uncordon, &request).await?;
         Ok(Response::new(v1::UncordonNodeResponse { node, cursor }))
     }
 
@@ -231,9 +252,7 @@ impl NodeService for NodeServer {
         request: Request<v1::DrainNodeRequest>,
     ) -> Result<Response<v1::DrainNodeResponse>, Status> {
         let request = request.into_inner();
-        let (node, cursor) = self
-            .steer(request.context.as_ref(), (&request.cell, &request.name), NodeOperation::Drain, &request)
-            .await?;
+        let (node, cursor) = self.steer(NodeOperation::Drain, &request).await?;
         if request.force {
             let caller = caller_of_mutation(request.context.as_ref())?;
             let cell = self.cells.get(&request.cell)?;
@@ -253,8 +272,7 @@ impl NodeService for NodeServer {
         let now_ms = self.cells.get(&request.cell)?.clock.wall_ms();
         let taints = taints_from_message(&request.taints, now_ms);
         let verb = NodeOperation::Taint(taints.map_err(|refused| status_from_field(&refused))?);
-        let (node, cursor) =
-            self.steer(request.context.as_ref(), (&request.cell, &request.name), verb, &request).await?;
+        let (node, cursor) = self.steer(verb, &request).await?;
         Ok(Response::new(v1::TaintNodeResponse { node, cursor }))
     }
 
@@ -265,8 +283,7 @@ impl NodeService for NodeServer {
         let request = request.into_inner();
         let gone = taint_matches_from_message(&request.taints);
         let verb = NodeOperation::Untaint(gone.map_err(|refused| status_from_field(&refused))?);
-        let (node, cursor) =
-            self.steer(request.context.as_ref(), (&request.cell, &request.name), verb, &request).await?;
+        let (node, cursor) = self.steer(verb, &request).await?;
         Ok(Response::new(v1::UntaintNodeResponse { node, cursor }))
     }
 
@@ -284,10 +301,10 @@ impl NodeService for NodeServer {
         let name = name_from_text("name", &request.name).map_err(|refused| status_from_field(&refused))?;
         // A completed request is answered again, even if another agent has the node by now and renews its lease.
         let silent = self.silent(cell, &name, &identity).await;
-        let seen = keyed_found(cell, &caller, "node_admit", &request, silent).await?.flatten();
+        let keyed = KeyedRequest::new(&caller, "node_admit", &request);
+        let seen = keyed_found(cell, &keyed, silent).await?.flatten();
         let verb = NodeOperation::Admit(identity, seen);
-        let (node, cursor) =
-            self.steer(request.context.as_ref(), (&request.cell, &request.name), verb, &request).await?;
+        let (node, cursor) = self.steer(verb, &request).await?;
         Ok(Response::new(v1::AdmitNodeResponse { node, cursor }))
     }
 }

@@ -112,7 +112,7 @@ impl Gateway {
         let incoming = grpc_listener.map(|listener| connections_accept(listener, connections.clone()));
         let network = NetworkSettings { name, incoming, connector: Connector::default() };
         let StartedParts { mut tasks, cells, health } =
-            Self::roles_start(config, network, (&clock, &rng), &cancelled);
+            Self::roles_start(config, network, &clock, &rng, &cancelled);
         let cell = Arc::new(HttpServer { cells, credentials, registry, health });
         let incoming = connections_accept(http_listener, connections);
         tasks.push(tokio::spawn(http_answer(incoming, cell, cancelled)));
@@ -133,14 +133,15 @@ impl Gateway {
         C: Connection + Connected + 'static,
     {
         let http = config.http;
-        let StartedParts { tasks, .. } = Self::roles_start(config, network, (&clock, &rng), &cancelled);
+        let StartedParts { tasks, .. } = Self::roles_start(config, network, &clock, &rng, &cancelled);
         Self { grpc: None, http, tasks }
     }
 
     fn roles_start<I, C>(
         config: GatewayConfig,
         network: NetworkSettings<I>,
-        (clock, rng): (&Arc<dyn Clock>, &Arc<dyn Rng>),
+        clock: &Arc<dyn Clock>,
+        rng: &Arc<dyn Rng>,
         cancelled: &CancellationToken,
     ) -> StartedParts
     where

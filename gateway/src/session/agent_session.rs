@@ -65,6 +65,15 @@ impl SentStatus {
     }
 }
 
+/// Whether a node may accept tasks again.
+enum NodeReturn {
+    /// It does already, or has old attempts left.
+    NotDue,
+    Due,
+    /// The node is lost.
+    Impossible,
+}
+
 /// The first and the last attempt that a task can have.
 fn all_attempts(task: TaskId) -> RangeInclusive<DesiredAttempt> {
     let attempt = |incarnation| DesiredAttempt { task, incarnation: Incarnation(incarnation) };
@@ -117,9 +126,10 @@ impl AgentSession {
                     Err(_) => None,
                 },
                 noticed = session.notices.next() => {
-                    match noticed.all {
-                        true => self.full_send(),
-                        false => self.changed(noticed.tasks),
+                    if noticed.all {
+                        self.full_send();
+                    } else {
+                        self.changed(noticed.tasks);
                     }
                     Some(())
                 }
@@ -234,7 +244,7 @@ impl AgentSession {
     /// [`lease_counts`](super::failure::lease_counts).
     fn worked(&self) {
         let now = self.cell.machine.monotonic();
-        if self.session.worked(now, self.delivery.is_complete()) {
+        if self.session.worked(now, self.delivery.progress()) {
             self.cell.sessions.failures.progress(self.session.node);
         }
     }
@@ -421,15 +431,15 @@ impl AgentSession {
     /// this session: only a registration brings it back, so its agent must begin again.
     async fn recovered(&self) -> Option<()> {
         let node = self.session.node;
-        let returning = self.cell.mirror.read(|state| match state.nodes().get(&node)?.state {
-            NodeState::Ready => None,
-            NodeState::Recovering => Some(Some(self.is_left_over(state))),
-            NodeState::Lost => Some(None),
+        let returning = self.cell.mirror.read(|state| match state.nodes().get(&node).map(|row| row.state) {
+            Some(NodeState::Recovering) if !self.is_left_over(state) => NodeReturn::Due,
+            Some(NodeState::Lost) => NodeReturn::Impossible,
+            Some(NodeState::Ready | NodeState::Recovering) | None => NodeReturn::NotDue,
         });
         match returning {
-            None | Some(Some(true)) => return Some(()),
-            Some(Some(false)) => {}
-            Some(None) => {
+            NodeReturn::NotDue => return Some(()),
+            NodeReturn::Due => {}
+            NodeReturn::Impossible => {
                 let why = "the node was declared lost under this session";
                 self.session.end(EndKind::Gateway, Status::aborted(why));
                 return None;

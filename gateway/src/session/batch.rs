@@ -57,6 +57,7 @@ pub trait BatchItem: Sized + Send + Sync + 'static {
     /// The bounds of one transaction. A single item may exceed them.
     const MOST: WriteSize;
 
+    /// What the item adds to a transaction.
     fn size(&self) -> WriteSize;
 
     /// The label of the counters, such as `report`.

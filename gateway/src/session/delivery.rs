@@ -15,6 +15,7 @@ use borough_proto::v1;
 use prost::Message as _;
 
 use super::desired::{Command, DesiredAttempt};
+use super::failure::DesiredProgress;
 
 /// How long an agent has to acknowledge a chunk. It acknowledges as soon as it has applied the chunk; a minute allows
 /// for an overloaded machine.
@@ -135,6 +136,11 @@ impl Delivery {
     /// The attempts about which this session has sent a command.
     pub fn commands_sent(&self) -> impl Iterator<Item = DesiredAttempt> + '_ {
         self.commands_sent.keys().copied()
+    }
+
+    /// How far the agent is with its desired state.
+    pub fn progress(&self) -> DesiredProgress {
+        if self.is_complete() { DesiredProgress::Complete } else { DesiredProgress::Partial }
     }
 
     /// Returns true if the agent has acknowledged a full state to its end.

@@ -17,10 +17,19 @@ use parking_lot::Mutex;
 /// desired state is acknowledged.
 pub const FAILURES_TOLERATED: u32 = 3;
 
-/// Returns true if an applied report or an acknowledged chunk keeps the node's lease alive. `complete` says that the
-/// agent has acknowledged its full desired state; `failed` counts the failed sessions in a row.
-pub fn lease_counts(complete: bool, failed: u32) -> bool {
-    complete || failed < FAILURES_TOLERATED
+/// How far an agent is with its desired state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DesiredProgress {
+    /// It has to acknowledge more.
+    Partial,
+    /// It has acknowledged its full desired state.
+    Complete,
+}
+
+/// Returns true if an applied report or an acknowledged chunk keeps the node's lease alive. `failed` counts the failed
+/// sessions in a row.
+pub fn lease_counts(progress: DesiredProgress, failed: u32) -> bool {
+    progress == DesiredProgress::Complete || failed < FAILURES_TOLERATED
 }
 
 /// Nodes whose last sessions failed. Kept in memory: agents carry the same count to the next gateway.
@@ -79,8 +88,9 @@ mod tests {
         let hello = v1::Hello::default();
         for round in 0..10 {
             let failed = failures.opened(NODE, &hello, round);
-            assert_eq!(lease_counts(false, failed), round < i64::from(FAILURES_TOLERATED), "round {round}");
-            assert!(lease_counts(true, failed), "a session that works keeps it");
+            let counts = lease_counts(DesiredProgress::Partial, failed);
+            assert_eq!(counts, round < i64::from(FAILURES_TOLERATED), "round {round}");
+            assert!(lease_counts(DesiredProgress::Complete, failed), "a session that works keeps it");
             failures.failed(NODE, "too long", round);
         }
         let failure = failures.of(NODE).unwrap();

@@ -23,11 +23,18 @@ pub enum EndKind {
     Gateway,
 }
 
+/// How a session ended, for its counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionEnd {
+    pub kind: EndKind,
+    /// Whether it had made lasting progress.
+    pub lasting: bool,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct EndLabels {
     cell: String,
     kind: EndKind,
-    /// Whether it had made lasting progress.
     lasting: &'static str,
 }
 
@@ -65,9 +72,9 @@ impl DeliveryMetrics {
     }
 
     /// Counts the end of a session.
-    pub fn ended(&self, cell: &Name, kind: EndKind, lasting: bool) {
-        let lasting = if lasting { "true" } else { "false" };
-        self.ended.get_or_create(&EndLabels { cell: cell.to_string(), kind, lasting }).inc();
+    pub fn ended(&self, cell: &Name, end: SessionEnd) {
+        let lasting = if end.lasting { "true" } else { "false" };
+        self.ended.get_or_create(&EndLabels { cell: cell.to_string(), kind: end.kind, lasting }).inc();
     }
 
     /// Counts an item that was longer than any message can be.

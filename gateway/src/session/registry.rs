@@ -17,7 +17,7 @@ use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tonic::Status;
 
 use super::desired::DesiredAttempt;
-use super::failure::{NodeFailures, lease_counts};
+use super::failure::{DesiredProgress, NodeFailures, lease_counts};
 use super::metrics::{DeliveryMetrics, EndKind};
 use super::notice::{Holders, Notices};
 
@@ -136,6 +136,14 @@ pub struct RegisteredSession {
     pub notices: Notices,
 }
 
+/// What a report says about an attempt's usage.
+#[derive(Clone, Copy, Debug)]
+pub enum UsageReport {
+    Sample(v1::Usage),
+    /// The attempt is over.
+    Over,
+}
+
 /// A message to an agent, or the reason why the session ends.
 pub type Outbound = Result<v1::GatewayMessage, Status>;
 
@@ -158,13 +166,14 @@ impl RegisteredSession {
         self.load.lock().get_or_insert(load);
     }
 
-    /// Records that a report was applied or a chunk acknowledged at `now` (monotonic). `complete` says that the full
-    /// desired state is acknowledged. Returns true if lasting progress begins with it.
-    pub fn worked(&self, now: Duration, complete: bool) -> bool {
-        if lease_counts(complete, self.opening.failed) {
+    /// Records that a report was applied or a chunk acknowledged at `now` (monotonic). Returns true if lasting progress
+    /// begins with it.
+    pub fn worked(&self, now: Duration, progress: DesiredProgress) -> bool {
+        if lease_counts(progress, self.opening.failed) {
             *self.worked.lock() = Some(now);
         }
         let least = self.opening.report_interval.saturating_mul(LASTING_INTERVALS);
+        let complete = progress == DesiredProgress::Complete;
         let lasting = complete && now.saturating_sub(self.opening.now) >= least;
         lasting && !self.lasting.swap(true, Ordering::AcqRel)
     }
@@ -259,13 +268,12 @@ impl RegisteredSession {
     }
 
     /// Records samples of usage, and drops those of attempts that are over.
-    pub fn usage_note(&self, statuses: impl IntoIterator<Item = (DesiredAttempt, bool, Option<v1::Usage>)>) {
+    pub fn usage_note(&self, reports: impl IntoIterator<Item = (DesiredAttempt, UsageReport)>) {
         let mut usage = self.usage.lock();
-        for (attempt, over, sample) in statuses {
-            match sample {
-                _ if over => drop(usage.remove(&attempt)),
-                Some(sample) => drop(usage.insert(attempt, sample)),
-                None => {}
+        for (attempt, report) in reports {
+            match report {
+                UsageReport::Sample(sample) => drop(usage.insert(attempt, sample)),
+                UsageReport::Over => drop(usage.remove(&attempt)),
             }
         }
     }
@@ -491,18 +499,19 @@ mod tests {
 
     #[test]
     fn work_counts_for_the_lease_and_time_makes_it_lasting() {
+        use DesiredProgress::{Complete, Partial};
         let sessions = Sessions::default();
         let at = Duration::from_secs;
         let (session, _outbound) = sessions.open(Opening { failed: 3, ..opening(1, 7) });
         assert!(session.worked_at().is_none(), "a registration is no work");
         assert!(
-            !session.worked(at(9), false) && session.worked_at().is_none(),
+            !session.worked(at(9), Partial) && session.worked_at().is_none(),
             "after failures: not before it is complete"
         );
-        assert!(session.worked(at(9), true) && session.worked_at() == Some(at(9)));
-        assert!(!session.worked(at(10), true) && session.is_lasting(), "once");
+        assert!(session.worked(at(9), Complete) && session.worked_at() == Some(at(9)));
+        assert!(!session.worked(at(10), Complete) && session.is_lasting(), "once");
         let (fresh, _outbound) = sessions.open(opening(2, 8));
-        assert!(!fresh.worked(at(1), false) && fresh.worked_at() == Some(at(1)));
-        assert!(!fresh.worked(at(2), true) && !fresh.is_lasting(), "too short");
+        assert!(!fresh.worked(at(1), Partial) && fresh.worked_at() == Some(at(1)));
+        assert!(!fresh.worked(at(2), Complete) && !fresh.is_lasting(), "too short");
     }
 }

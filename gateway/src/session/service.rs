@@ -19,9 +19,9 @@ use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::agent_session::AgentSession;
 use super::message::{agent_of, attempt_of, facts_of, hello_names};
-use super::metrics::EndKind;
+use super::metrics::{EndKind, SessionEnd};
 use super::register::register;
-use super::registry::{AgentAnswer, End, Opening, RegisteredSession};
+use super::registry::{AgentAnswer, End, Opening, RegisteredSession, UsageReport};
 use crate::auth::Principal;
 use crate::cell::{CellContext, Cells};
 use crate::status::{status_from_field, status_unavailable};
@@ -139,7 +139,7 @@ async fn route(
         }
     };
     let lasting = session.is_lasting();
-    cell.sessions.metrics.ended(&cell.name, kind, lasting);
+    cell.sessions.metrics.ended(&cell.name, SessionEnd { kind, lasting });
     // This also holds if the agent was back before the end of its connection was seen.
     if !lasting {
         cell.sessions.failures.failed(session.node, &why, cell.clock.wall_ms());
@@ -197,8 +197,10 @@ fn message_route(
 
 fn usage_note(session: &RegisteredSession, report: &v1::Report) {
     let statuses = report.tasks.iter().filter_map(|status| {
+        let attempt = attempt_of(status).ok()?;
         let over = status.phase == i32::from(v1::task_status::Phase::Released);
-        Some((attempt_of(status).ok()?, over, status.usage))
+        let report = if over { UsageReport::Over } else { UsageReport::Sample(status.usage?) };
+        Some((attempt, report))
     });
     session.usage_note(statuses);
 }

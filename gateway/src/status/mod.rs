@@ -53,30 +53,27 @@ pub fn status_with(
 
 /// Refuses one field.
 pub fn status_from_field(refused: &FieldRefused) -> Status {
-    status_from_fields(&[(refused.field.clone(), refused.value.clone(), refused.accepted.clone())])
+    status_from_fields(std::slice::from_ref(refused))
 }
 
 /// Refuses every bad field of a spec.
 pub fn status_from_validation(errors: &[FieldError]) -> Status {
-    let fields: Vec<_> = errors
-        .iter()
-        .map(|error| (error.path.clone(), error.value.clone(), error.accepted.clone()))
-        .collect();
-    status_from_fields(&fields)
+    let refused = |error: &FieldError| FieldRefused::new(&error.path, &error.value, &error.accepted);
+    status_from_fields(&errors.iter().map(refused).collect::<Vec<_>>())
 }
 
 /// Refuses a field that names no scoring profile.
 pub fn status_from_profile(field: &str, value: &str, error: &ProfileError) -> Status {
-    status_from_fields(&[(field.to_owned(), value.to_owned(), error.to_string())])
+    status_from_field(&FieldRefused::new(field, value, error.to_string()))
 }
 
-/// Refuses fields, given as (path, value, accepted).
-fn status_from_fields(fields: &[(String, String, String)]) -> Status {
+fn status_from_fields(fields: &[FieldRefused]) -> Status {
     let mut details = ErrorDetails::new();
     details.set_error_info("FIELD_REFUSED", DOMAIN, HashMap::<String, String>::new());
-    let text = |(field, value, accepted): &(String, String, String)| match value.is_empty() {
-        true => format!("{field} is missing or empty; accepted: {accepted}"),
-        false => format!("{field} is {}; accepted: {accepted}", value_shown(value)),
+    let text = |FieldRefused { field, value, accepted }: &FieldRefused| {
+        let value =
+            if value.is_empty() { "missing or empty".to_owned() } else { value_shown(value).to_string() };
+        format!("{field} is {value}; accepted: {accepted}")
     };
     let mut lines = Vec::with_capacity(fields.len());
     let mut bytes = 0_usize;
@@ -88,7 +85,7 @@ fn status_from_fields(fields: &[(String, String, String)]) -> Status {
             lines.push(format!("and {} more fields", fields.len() - place));
             break;
         }
-        let mut path = field.0.clone();
+        let mut path = field.field.clone();
         text_cut(&mut path, PATH_BYTES_MAX);
         details.add_bad_request_violation(path, line.clone());
         lines.push(line);
@@ -236,9 +233,10 @@ mod tests {
     #[test]
     fn a_refusal_fits_into_the_trailers_of_any_client() {
         let long = "\u{1b}é".repeat(50_000);
-        let many: Vec<_> =
-            (0..500).map(|at| (format!("task.{at}.{long}"), long.clone(), "a word".to_owned())).collect();
-        let one = (String::from("node"), long, "a name".to_owned());
+        let many: Vec<_> = (0..500)
+            .map(|at| FieldRefused::new(format!("task.{at}.{long}"), long.clone(), "a word"))
+            .collect();
+        let one = FieldRefused::new("node", long, "a name");
         for fields in [&many[..], &[one]] {
             let status = status_from_fields(fields);
             // Details travel as base64, and each byte of the message as up to three.
@@ -246,7 +244,7 @@ mod tests {
             assert!(bytes < TRAILERS_BYTES_MAX, "{bytes} bytes");
             assert!(!status.get_error_details().bad_request().unwrap().field_violations.is_empty());
         }
-        let short = status_from_fields(&[("node".to_owned(), "A".to_owned(), "a name".to_owned())]);
+        let short = status_from_field(&FieldRefused::new("node", "A", "a name"));
         assert_eq!(short.message(), "node is \"A\"; accepted: a name");
     }
 }

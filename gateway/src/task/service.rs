@@ -22,7 +22,7 @@ use super::message::{job_found, job_task_messages, task_found, task_message};
 use super::session::{AgentReached, FoundAttempt, WantedAttempt, attempt_found};
 use super::slot::StreamSlots;
 use crate::cell::{
-    Admission, Caller, CellContext, Cells, caller_of_mutation, caller_of_read, cursor_to_message,
+    Caller, CellContext, Cells, KeyedRequest, caller_of_mutation, caller_of_read, cursor_to_message,
     keyed_found, keyed_run, scheduler_shards_read, scheduler_unserved,
 };
 use crate::job::{explanation_message, scheduler_named};
@@ -66,12 +66,11 @@ impl TaskService for TaskServer {
         let cell = self.cells.get(&request.cell)?;
         let page = page_request(request.page.as_ref());
         let (tasks, cursor) = cell.state(|state| {
-            let tasks = match request.node.is_empty() {
-                true => {
-                    let job = job_found(state, &cell.name, &request.user, &request.job)?;
-                    job_task_messages(cell, state, job)
-                }
-                false => node_task_messages(cell, state, &request.node)?,
+            let tasks = if request.node.is_empty() {
+                let job = job_found(state, &cell.name, &request.user, &request.job)?;
+                job_task_messages(cell, state, job)
+            } else {
+                node_task_messages(cell, state, &request.node)?
             };
             Ok::<_, Status>((tasks, state.cursor()))
         })??;
@@ -205,9 +204,9 @@ impl TaskService for TaskServer {
             Ok::<_, Status>(task_found(state, &cell.name, job, request.index)?.id)
         })?;
         // A completed restart keeps its answer, even if the job is forgotten by now.
-        let task = keyed_found(cell, &caller, "task_restart", &request, found).await?;
-        let action = ("task_restart", Admission::Existing);
-        let restarted = keyed_run(cell, &caller, action, &request, |tx, mut changes| async move {
+        let keyed = KeyedRequest::new(&caller, "task_restart", &request);
+        let task = keyed_found(cell, &keyed, found).await?;
+        let restarted = keyed_run(cell, &keyed, |tx, mut changes| async move {
             let task = task.ok_or_else(|| StoreError::not_found("the task"))?;
             task_restart(&tx, &mut changes, task).await?;
             Ok((true, changes))
@@ -230,9 +229,9 @@ async fn signal_attempt(
         running(&row, &request.user, &request.job)?;
         Ok::<_, Status>(row.incarnation.0)
     })?;
-    let found = keyed_found(cell, caller, "task_signal", request, found).await?;
-    let action = ("task_signal", Admission::Existing);
-    let recorded = keyed_run(cell, caller, action, request, |_, changes| async move {
+    let keyed = KeyedRequest::new(caller, "task_signal", request);
+    let found = keyed_found(cell, &keyed, found).await?;
+    let recorded = keyed_run(cell, &keyed, |_, changes| async move {
         Ok((found.ok_or_else(|| StoreError::not_found("the task"))?, changes))
     });
     Ok(recorded.await.map_err(|error| status_from_store(&error))?.0)
