@@ -7,9 +7,9 @@ use anyhow::Context as _;
 use borough_client::JobRef;
 use borough_proto::v1;
 use procfs::process::{Process, all_processes};
-use serde_json::{Map, json};
+use serde_json::json;
 
-use crate::result::Results;
+use crate::result::{Results, Stats, StatsSet as _};
 use crate::spec::micro_service;
 use crate::system::{System, SystemOptions};
 
@@ -48,10 +48,10 @@ pub async fn run(options: &SystemOptions, results: &mut Results) -> anyhow::Resu
     let shims = rss_of(|arguments| ours(arguments) && is_shim(arguments), control)?;
     let mib = |kib: u64| f64::from(u32::try_from(kib).unwrap_or(u32::MAX)) / 1024.0;
     let rounded = |kib: u64| (mib(kib) * 100.0).round() / 100.0;
-    let mut stats = Map::new();
-    stats.insert("control_idle_rss_mib".to_owned(), json!(rounded(idle)));
-    stats.insert("agent_max_rss_mib".to_owned(), json!(rounded(agents.context("no agent was found")?)));
-    stats.insert("shim_max_rss_mib".to_owned(), json!(rounded(shims.context("no shim was found")?)));
+    let mut stats = Stats::new();
+    stats.set("control_idle_rss_mib", json!(rounded(idle)));
+    stats.set("agent_max_rss_mib", json!(rounded(agents.context("no agent was found")?)));
+    stats.set("shim_max_rss_mib", json!(rounded(shims.context("no shim was found")?)));
     results.line("memory", "idle-cell", stats);
     Ok(())
 }

@@ -7,9 +7,9 @@ use anyhow::bail;
 use borough_client::JobRef;
 use borough_proto::v1;
 use clap::Args;
-use serde_json::{Map, json};
+use serde_json::json;
 
-use crate::result::{Results, percentiles};
+use crate::result::{Results, Stats, StatsSet as _, percentiles};
 use crate::spec::micro_service;
 use crate::system::{System, SystemOptions};
 
@@ -50,8 +50,8 @@ pub async fn run(
         placed(&system, spec, begin).await?;
         samples.push(u64::try_from(begin.elapsed().as_micros())?);
     }
-    let mut stats = Map::new();
-    stats.insert("jobs".to_owned(), json!(arguments.jobs));
+    let mut stats = Stats::new();
+    stats.set("jobs", json!(arguments.jobs));
     percentiles(&mut stats, "start_to_placement", &samples)?;
     results.line("recovery", "kill-control", stats);
     Ok(())

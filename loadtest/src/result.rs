@@ -30,7 +30,7 @@ pub struct Results {
     cores: usize,
     machine: String,
     fsync_per_s: Option<u64>,
-    lines: Vec<(String, String, Map<String, Value>)>,
+    lines: Vec<(String, String, Stats)>,
 }
 
 impl Results {
@@ -52,7 +52,7 @@ impl Results {
 
     /// Adds a result.
     #[expect(clippy::print_stdout, reason = "result lines are what this program is for")]
-    pub fn line(&mut self, bench: &str, workload: &str, stats: Map<String, Value>) {
+    pub fn line(&mut self, bench: &str, workload: &str, stats: Stats) {
         let mut line = json!({
             "bench": bench,
             "workload": workload,
@@ -99,8 +99,27 @@ impl Results {
     }
 }
 
+/// The numbers of a result line, by name.
+pub type Stats = Map<String, Value>;
+
+/// Fills [`Stats`].
+pub trait StatsSet {
+    fn set(&mut self, name: impl Into<String>, value: impl Into<Value>);
+}
+
+impl StatsSet for Stats {
+    fn set(&mut self, name: impl Into<String>, value: impl Into<Value>) {
+        self.insert(name.into(), value.into());
+    }
+}
+
+/// Stats of pairs with fixed names.
+pub fn stats_named<const N: usize>(stats: [(&str, Value); N]) -> Stats {
+    stats.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
 /// Percentiles of microseconds as milliseconds, with the number of samples.
-pub fn percentiles(stats: &mut Map<String, Value>, name: &str, samples_us: &[u64]) -> anyhow::Result<()> {
+pub fn percentiles(stats: &mut Stats, name: &str, samples_us: &[u64]) -> anyhow::Result<()> {
     let mut histogram = Histogram::<u64>::new(3)?;
     for &sample in samples_us {
         histogram.record(sample.max(1))?;
@@ -110,15 +129,15 @@ pub fn percentiles(stats: &mut Map<String, Value>, name: &str, samples_us: &[u64
 }
 
 /// Percentiles of a histogram of microseconds as milliseconds, with the number of samples.
-pub fn percentiles_of(stats: &mut Map<String, Value>, name: &str, histogram: &Histogram<u64>) {
+pub fn percentiles_of(stats: &mut Stats, name: &str, histogram: &Histogram<u64>) {
     let ms = |quantile: f64| {
         let micros = u32::try_from(histogram.value_at_quantile(quantile)).unwrap_or(u32::MAX);
         (f64::from(micros) / 10.0).round() / 100.0
     };
     for (label, quantile) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)] {
-        stats.insert(format!("{name}_{label}_ms"), json!(ms(quantile)));
+        stats.set(format!("{name}_{label}_ms"), json!(ms(quantile)));
     }
-    stats.insert(format!("{name}_samples"), json!(histogram.len()));
+    stats.set(format!("{name}_samples"), json!(histogram.len()));
 }
 
 /// Durable writes of 4 KiB per second on the disk of the cell.
@@ -146,7 +165,7 @@ mod tests {
     #[test]
     fn percentiles_are_of_the_samples() {
         let samples: Vec<u64> = (1..=100).map(|ms| ms * 1_000).collect();
-        let mut stats = Map::new();
+        let mut stats = Stats::new();
         percentiles(&mut stats, "exec", &samples).unwrap();
         assert_eq!(stats["exec_samples"], json!(100));
         let p50 = stats["exec_p50_ms"].as_f64().unwrap();

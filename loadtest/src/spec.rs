@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context as _;
+use borough_model::Resources;
+use borough_model::node::NodeFacts;
 use borough_proto::v1;
 
 /// A service of one micro workload task: it records its start in `folder` and listens on a port of the scheduler.
@@ -38,6 +40,11 @@ pub fn micro_service(name: &str, folder: &Path) -> anyhow::Result<v1::JobSpec> {
         weight: 1,
         ..v1::TaskSpec::default()
     };
+    Ok(service("loadtest", name.to_owned(), 1, task))
+}
+
+/// A service of `count` tasks that restart always.
+pub fn service(user: &str, name: String, count: u32, task: v1::TaskSpec) -> v1::JobSpec {
     let restart = v1::RestartSpec {
         mode: v1::restart_spec::Mode::Always.into(),
         attempts_max: None,
@@ -45,15 +52,30 @@ pub fn micro_service(name: &str, folder: &Path) -> anyhow::Result<v1::JobSpec> {
         backoff_max_ms: 10_000,
         reset_after_ms: 60_000,
     };
-    Ok(v1::JobSpec {
-        user: "loadtest".to_owned(),
-        name: name.to_owned(),
+    v1::JobSpec {
+        user: user.to_owned(),
+        name,
         kind: v1::JobKind::Service.into(),
         priority: 200,
-        count: 1,
+        count,
         min_member: 1,
         task: Some(task),
         restart: Some(restart),
         ..v1::JobSpec::default()
-    })
+    }
+}
+
+/// A simulated machine without cards, domains and attributes.
+pub fn machine_facts(capacity: Resources) -> NodeFacts {
+    NodeFacts {
+        capacity,
+        port_first: 20_000,
+        port_last: 29_999,
+        attributes: BTreeMap::new(),
+        host: "127.0.0.1".to_owned(),
+        boot_id: "boot".to_owned(),
+        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+        cards: Vec::new(),
+        domains: Vec::new(),
+    }
 }

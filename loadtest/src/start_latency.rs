@@ -13,11 +13,11 @@ use borough_client::{Client, EndpointItem, JobRef};
 use borough_proto::v1;
 use clap::Args;
 use futures::StreamExt as _;
-use serde_json::{Map, json};
+use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::micro_task::wall_us;
-use crate::result::{Results, percentiles};
+use crate::result::{Results, Stats, StatsSet as _, percentiles};
 use crate::spec::micro_service;
 use crate::system::{System, SystemOptions};
 
@@ -127,7 +127,7 @@ fn stats_of(
     submitted: &BTreeMap<String, u64>,
     published: &BTreeMap<String, u64>,
     notes: &Path,
-) -> anyhow::Result<Map<String, serde_json::Value>> {
+) -> anyhow::Result<Stats> {
     let mut to_exec = Vec::new();
     let mut to_endpoint = Vec::new();
     for (name, &at_us) in submitted {
@@ -139,9 +139,9 @@ fn stats_of(
             to_endpoint.push(seen_us.saturating_sub(at_us));
         }
     }
-    let mut stats = Map::new();
-    stats.insert("tasks".to_owned(), json!(arguments.tasks));
-    stats.insert("submitted_per_s".to_owned(), json!(arguments.rate));
+    let mut stats = Stats::new();
+    stats.set("tasks", json!(arguments.tasks));
+    stats.set("submitted_per_s", json!(arguments.rate));
     percentiles(&mut stats, "submit_to_exec", &to_exec)?;
     percentiles(&mut stats, "submit_to_endpoint", &to_endpoint)?;
     Ok(stats)

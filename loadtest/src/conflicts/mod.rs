@@ -15,12 +15,12 @@ use borough_kv::embedded::{EmbeddedEngine, OpenOptions};
 use borough_kv::env::{Clock, SeededRng, SystemClock};
 use borough_kv::{Database, Idempotency, KvError};
 use clap::Args;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use crate::decide::workload::shared_out;
-use crate::result::Results;
+use crate::result::{Results, Stats, StatsSet as _};
 use store::ModelStore;
-use worker::ModelPool;
+use worker::{ModelPool, NodesSearched};
 
 /// Arguments of the benchmark.
 #[derive(Debug, Args)]
@@ -105,30 +105,30 @@ pub fn run(
     let mut rates = Vec::new();
     for &workers in &arguments.workers {
         let workload = shared_out(arguments.seed, arguments.tasks);
-        let mut pool = ModelPool::new(&workload, workers, arguments.whole);
+        let searched = if arguments.whole { NodesSearched::Whole } else { NodesSearched::Parts };
+        let mut pool = ModelPool::new(&workload, workers, searched);
         let mut store = ModelStore::new(latencies, arguments.seed);
         pool.run(&mut store)?;
         let took_s = store.now_s;
         let placed = pool.placed();
         let rate = placed as f64 / took_s;
         rates.push(rate);
-        let mut stats = Map::new();
-        let mut stat = |name: &str, value: Value| stats.insert(name.to_owned(), value);
-        stat("workers", json!(workers));
-        stat("nodes", json!(workload.nodes));
-        stat("tasks", json!(workload.tasks));
-        stat("placed", json!(placed));
-        stat("simulated_s", json!(rounded(took_s)));
-        stat("placements_per_s", json!(rate.round()));
-        stat("commits", json!(pool.commits));
-        stat("conflicts", json!(pool.conflicts));
-        stat("tasks_lost_percent", json!(rounded(pool.lost as f64 * 100.0 / placed.max(1) as f64)));
+        let mut stats = Stats::new();
+        stats.set("workers", json!(workers));
+        stats.set("nodes", json!(workload.nodes));
+        stats.set("tasks", json!(workload.tasks));
+        stats.set("placed", json!(placed));
+        stats.set("simulated_s", json!(rounded(took_s)));
+        stats.set("placements_per_s", json!(rate.round()));
+        stats.set("commits", json!(pool.commits));
+        stats.set("conflicts", json!(pool.conflicts));
+        stats.set("tasks_lost_percent", json!(rounded(pool.lost as f64 * 100.0 / placed.max(1) as f64)));
         let share = |spent_s: f64| json!(rounded(spent_s * 100.0 / (took_s * f64::from(workers))));
-        stat("decide_percent", share(pool.spent.decide_s));
-        stat("decode_percent", share(pool.spent.decode_s));
-        stat("apply_percent", share(pool.spent.apply_s));
-        stat("commit_wait_percent", share(pool.spent.commit_s));
-        stat("store_busy_percent", json!(rounded(store.busy_s * 100.0 / took_s)));
+        stats.set("decide_percent", share(pool.spent.decide_s));
+        stats.set("decode_percent", share(pool.spent.decode_s));
+        stats.set("apply_percent", share(pool.spent.apply_s));
+        stats.set("commit_wait_percent", share(pool.spent.commit_s));
+        stats.set("store_busy_percent", json!(rounded(store.busy_s * 100.0 / took_s)));
         results.line("conflicts", &format!("workers-{workers}"), stats);
     }
     let most = rates.iter().copied().fold(0.0, f64::max);
@@ -137,9 +137,9 @@ pub fn run(
         *before = before.max(rate);
         Some(fall.max(0.0))
     });
-    let mut stats = Map::new();
-    stats.insert("placements_per_s_most".to_owned(), json!(most.round()));
-    stats.insert("fall_most_percent".to_owned(), json!(rounded(falls.fold(0.0, f64::max) * 100.0 / most)));
+    let mut stats = Stats::new();
+    stats.set("placements_per_s_most", json!(most.round()));
+    stats.set("fall_most_percent", json!(rounded(falls.fold(0.0, f64::max) * 100.0 / most)));
     results.line("conflicts", "workers", stats);
     Ok(())
 }

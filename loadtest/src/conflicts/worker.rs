@@ -52,6 +52,15 @@ enum Next {
     Decided(Box<Flight>),
 }
 
+/// Where workers begin to search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodesSearched {
+    /// Each one in its own part of the nodes.
+    Parts,
+    /// Anywhere in the cell.
+    Whole,
+}
+
 /// The workers.
 pub struct ModelPool {
     workers: Vec<ModelWorker>,
@@ -70,11 +79,14 @@ fn nanoseconds(at_s: f64) -> u64 {
 
 impl ModelPool {
     /// So many workers, each of which has listed the cell.
-    pub fn new(workload: &DecideCell, workers: u32, whole: bool) -> Self {
+    pub fn new(workload: &DecideCell, workers: u32, searched: NodesSearched) -> Self {
         let worker = |part: u32| {
             let mut view = CellView::new(workload.settings.clone(), workers);
             workload.deltas.iter().for_each(|delta| view.apply_delta(delta));
-            let parts = if whole { 1 } else { workers };
+            let parts = match searched {
+                NodesSearched::Whole => 1,
+                NodesSearched::Parts => workers,
+            };
             ModelWorker {
                 view,
                 queue: OpenQueue { shard: part, ..OpenQueue::default() },

@@ -2,9 +2,10 @@
 
 use borough_scheduler::CellView;
 use procfs::process::Process;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use super::workload;
+use crate::result::{Stats, StatsSet as _};
 
 /// Resident memory in bytes.
 fn resident_bytes() -> anyhow::Result<u64> {
@@ -14,7 +15,7 @@ fn resident_bytes() -> anyhow::Result<u64> {
 
 /// Fills a worker's view with nodes, then with running tasks, and returns the cost of each. Rows are made, applied and
 /// dropped one by one, so that nothing else stays in memory.
-pub fn measured(seed: u64) -> anyhow::Result<Map<String, Value>> {
+pub fn measured(seed: u64) -> anyhow::Result<Stats> {
     let mut view = CellView::new(workload::settings(), 1);
     let begin = resident_bytes()?;
     let nodes = workload::memory_nodes(seed, |delta| {
@@ -26,11 +27,11 @@ pub fn measured(seed: u64) -> anyhow::Result<Map<String, Value>> {
     });
     let with_tasks = resident_bytes()?;
     let per = |more: u64, less: u64, count: u32| json!(more.saturating_sub(less) / u64::from(count.max(1)));
-    let mut stats = Map::new();
-    stats.insert("nodes".to_owned(), json!(nodes));
-    stats.insert("tasks".to_owned(), json!(tasks));
-    stats.insert("bytes_per_node".to_owned(), per(with_nodes, begin, nodes));
-    stats.insert("bytes_per_task".to_owned(), per(with_tasks, with_nodes, tasks));
-    stats.insert("nodes_known".to_owned(), json!(view.snapshot.tables().node_count()));
+    let mut stats = Stats::new();
+    stats.set("nodes", json!(nodes));
+    stats.set("tasks", json!(tasks));
+    stats.set("bytes_per_node", per(with_nodes, begin, nodes));
+    stats.set("bytes_per_task", per(with_tasks, with_nodes, tasks));
+    stats.set("nodes_known", json!(view.snapshot.tables().node_count()));
     Ok(stats)
 }

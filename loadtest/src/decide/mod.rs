@@ -10,9 +10,9 @@ pub mod workload;
 use std::collections::BTreeMap;
 
 use clap::{Args, ValueEnum};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
-use crate::result::Results;
+use crate::result::{Results, Stats, StatsSet as _, stats_named};
 use drive::{Driven, drive};
 use workload::DecideCell;
 
@@ -135,17 +135,17 @@ fn scale(arguments: &DecideArguments, results: &mut Results) -> anyhow::Result<(
         let cost = |part| at(part).map_or(0.0, Driven::decide_ns_per_placement);
         costs.push(cost(50));
         let mut stats = at(50).map(|driven| stats(driven, arguments.batch)).unwrap_or_default();
-        stats.insert("samples".to_owned(), json!(of_size.len()));
-        stats.insert("numa_domains".to_owned(), json!(arguments.numa_domains));
-        stats.insert("decide_ns_per_placement_p10".to_owned(), json!(cost(10).round()));
-        stats.insert("decide_ns_per_placement_p90".to_owned(), json!(cost(90).round()));
+        stats.set("samples", json!(of_size.len()));
+        stats.set("numa_domains", json!(arguments.numa_domains));
+        stats.set("decide_ns_per_placement_p10", json!(cost(10).round()));
+        stats.set("decide_ns_per_placement_p90", json!(cost(90).round()));
         results.line("decide", &format!("scale-{nodes}"), stats);
     }
     let least = costs.iter().copied().fold(f64::INFINITY, f64::min);
     let most = costs.iter().copied().fold(0.0, f64::max);
-    let mut stats = Map::new();
-    stats.insert("numa_domains".to_owned(), json!(arguments.numa_domains));
-    stats.insert("cost_most_over_least".to_owned(), json!(rounded(most / least)));
+    let mut stats = Stats::new();
+    stats.set("numa_domains", json!(arguments.numa_domains));
+    stats.set("cost_most_over_least", json!(rounded(most / least)));
     results.line("decide", "scale", stats);
     Ok(())
 }
@@ -154,7 +154,7 @@ fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
-fn stats(driven: &Driven, batch: usize) -> Map<String, Value> {
+fn stats(driven: &Driven, batch: usize) -> Stats {
     let placed = driven.placed.max(1) as f64;
     let per_placement = |count: u64| json!(rounded(count as f64 / placed));
     let stats = [
@@ -176,5 +176,5 @@ fn stats(driven: &Driven, batch: usize) -> Map<String, Value> {
         ("nodes_examined_per_placement", per_placement(driven.counters.nodes_examined)),
         ("cpu_allocated_percent", json!(rounded(driven.cpu_allocated * 100.0))),
     ];
-    stats.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    stats_named(stats)
 }

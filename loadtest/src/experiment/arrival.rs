@@ -13,14 +13,19 @@ pub enum TaskOrder {
     Drawn,
 }
 
+/// The demand for cards at which arrivals end.
+#[derive(Clone, Copy, Debug)]
+pub struct DemandLimit {
+    /// The cards of all nodes, in thousandths of a card.
+    pub capacity_millis: u64,
+    /// Thousandths of the capacity.
+    pub per_mille: u64,
+}
+
 /// The numbers of the arriving tasks, in order. They end before the first task that would raise the demand for cards
-/// above `per_mille` thousandths of `capacity_millis`.
-pub fn arrivals(
-    tasks: &[OpenbTask],
-    order: TaskOrder,
-    seed: u64,
-    (capacity_millis, per_mille): (u64, u64),
-) -> Vec<usize> {
+/// above `limit`.
+pub fn arrivals(tasks: &[OpenbTask], order: TaskOrder, seed: u64, limit: DemandLimit) -> Vec<usize> {
+    let DemandLimit { capacity_millis, per_mille } = limit;
     let rng = SeededRng::shared(seed);
     let below = |end: usize| usize::try_from(rng.next_u64() % end.max(1) as u64).unwrap_or(0);
     let limit = u128::from(capacity_millis) * u128::from(per_mille) / 1000;
@@ -64,8 +69,9 @@ mod tests {
     fn arrivals_end_at_the_demand_and_follow_from_the_seed() {
         let tasks = tasks();
         let demand: u64 = tasks.iter().map(|task| task.gpu_millis).sum();
+        let limit = DemandLimit { capacity_millis: demand, per_mille: 1300 };
         for order in [TaskOrder::TraceThenDrawn, TaskOrder::Drawn] {
-            let of_seed = |seed| arrivals(&tasks, order, seed, (demand, 1300));
+            let of_seed = |seed| arrivals(&tasks, order, seed, limit);
             let total: u64 = of_seed(1).into_iter().map(|number| tasks[number].gpu_millis).sum();
             assert!(total <= demand * 13 / 10 && total + 1000 > demand * 13 / 10, "{total} of {demand}");
             assert_eq!(of_seed(1), of_seed(1));
@@ -77,7 +83,8 @@ mod tests {
     fn the_whole_trace_comes_first() {
         let tasks = tasks();
         let demand: u64 = tasks.iter().map(|task| task.gpu_millis).sum();
-        let mut first = arrivals(&tasks, TaskOrder::TraceThenDrawn, 7, (demand, 1300))[..50].to_vec();
+        let limit = DemandLimit { capacity_millis: demand, per_mille: 1300 };
+        let mut first = arrivals(&tasks, TaskOrder::TraceThenDrawn, 7, limit)[..50].to_vec();
         assert_ne!(first, (0..50).collect::<Vec<_>>());
         first.sort_unstable();
         assert_eq!(first, (0..50).collect::<Vec<_>>());

@@ -9,6 +9,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::fleet::{Counters, Fleet};
 use super::{CPU_MILLIS, MEMORY_BYTES};
+use crate::spec;
 
 /// The user of the jobs that fill the nodes.
 const USER: &str = "loadtest";
@@ -49,24 +50,7 @@ pub fn service(
         weight: 1,
         ..v1::TaskSpec::default()
     };
-    let restart = v1::RestartSpec {
-        mode: v1::restart_spec::Mode::Always.into(),
-        attempts_max: None,
-        backoff_initial_ms: 500,
-        backoff_max_ms: 10_000,
-        reset_after_ms: 60_000,
-    };
-    v1::JobSpec {
-        user: user.to_owned(),
-        name,
-        kind: v1::JobKind::Service.into(),
-        priority: 200,
-        count,
-        min_member: 1,
-        task: Some(task),
-        restart: Some(restart),
-        ..v1::JobSpec::default()
-    }
+    spec::service(user, name, count, task)
 }
 
 /// Number and tasks of each job of `tasks` tasks in all.

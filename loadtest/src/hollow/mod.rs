@@ -24,9 +24,9 @@ use borough_client::{Client, ClientConfig, ClientToken};
 use borough_kv::env::{Rng, SeededRng, SystemClock};
 use borough_proto::v1;
 use clap::Args;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
-use crate::result::{Results, percentiles_of};
+use crate::result::{Results, Stats, StatsSet as _, percentiles_of};
 use crate::system::{System, SystemOptions};
 use fleet::{Counters, Fleet, FleetOptions};
 use storm::{StormArguments, storms_run};
@@ -112,10 +112,7 @@ fn range(text: &str) -> Result<RangeInclusive<u64>, String> {
         Some((first, last)) => (number(first)?, number(last)?),
         None => (number(text)?, number(text)?),
     };
-    match first <= last {
-        true => Ok(first..=last),
-        false => Err(format!("{first} is more than {last}")),
-    }
+    if first <= last { Ok(first..=last) } else { Err(format!("{first} is more than {last}")) }
 }
 
 /// The first message of a node of the usual shape: 4 cores, 32 GiB, in one of three zones and a rack of forty.
@@ -226,28 +223,28 @@ async fn measured(
     let fleet = Fleet::start(options)?;
     let took = fleet.all_connected(PATIENCE).await?;
     let connected = look(pid)?;
-    let mut stats = Map::new();
-    stats.insert("nodes".to_owned(), json!(nodes));
-    stats.insert("sessions_per_connection".to_owned(), json!(arguments.simulated.sessions_per_connection));
-    stats.insert("registered_per_s".to_owned(), json!(per_second(nodes, took)));
+    let mut stats = Stats::new();
+    stats.set("nodes", json!(nodes));
+    stats.set("sessions_per_connection", json!(arguments.simulated.sessions_per_connection));
+    stats.set("registered_per_s", json!(per_second(nodes, took)));
     cost(&mut stats, "registration", nodes, empty, connected);
     storms_run(&arguments.storms, &fleet, client.as_ref(), pid, results).await?;
     tokio::time::sleep(SETTLE).await;
     let (before, reports) = (look(pid)?, Counters::get(&fleet.shared.counters.reports));
     let held = hold(arguments).await?;
     let after = look(pid)?;
-    stats.insert("held_s".to_owned(), json!(held.as_secs()));
+    stats.set("held_s", json!(held.as_secs()));
     let reports = Counters::get(&fleet.shared.counters.reports) - reports;
-    stats.insert("reports_per_s".to_owned(), json!(per_second(usize::try_from(reports)?, held)));
+    stats.set("reports_per_s", json!(per_second(usize::try_from(reports)?, held)));
     if let (Some(before), Some(after)) = (before, after) {
         let cpu_us = after.cpu.saturating_sub(before.cpu).as_micros();
         let session_seconds = held.as_secs().max(1) * u64::try_from(nodes.max(1))?;
         let each_us = cpu_us / u128::from(session_seconds);
-        stats.insert("gateway_cpu_us_per_session_s".to_owned(), json!(u64::try_from(each_us)?));
-        stats.insert("gateway_rss_mib".to_owned(), json!(after.rss_bytes >> 20));
+        stats.set("gateway_cpu_us_per_session_s", json!(u64::try_from(each_us)?));
+        stats.set("gateway_rss_mib", json!(after.rss_bytes >> 20));
         let empty = empty.map_or(0, |empty| empty.rss_bytes);
         let each = after.rss_bytes.saturating_sub(empty) / u64::try_from(nodes.max(1))?;
-        stats.insert("gateway_bytes_per_session".to_owned(), json!(each));
+        stats.set("gateway_bytes_per_session", json!(each));
     }
     fleet_stats(&mut stats, &fleet)?;
     let violations = fleet.shared.checker.violations();
@@ -264,7 +261,7 @@ fn per_second(count: usize, time: Duration) -> u64 {
 
 /// Processor time of the gateway per session between two measurements.
 fn cost(
-    stats: &mut Map<String, Value>,
+    stats: &mut Stats,
     name: &str,
     nodes: usize,
     before: Option<ProcessUsage>,
@@ -273,12 +270,12 @@ fn cost(
     if let (Some(before), Some(after)) = (before, after) {
         let us = after.cpu.saturating_sub(before.cpu).as_micros();
         let each = us / u128::try_from(nodes.max(1)).unwrap_or(1);
-        stats.insert(format!("{name}_gateway_cpu_us"), json!(u64::try_from(each).unwrap_or(u64::MAX)));
+        stats.set(format!("{name}_gateway_cpu_us"), json!(u64::try_from(each).unwrap_or(u64::MAX)));
     }
 }
 
 /// Adds the nodes' counters.
-pub fn fleet_stats(stats: &mut Map<String, Value>, fleet: &Fleet) -> anyhow::Result<()> {
+pub fn fleet_stats(stats: &mut Stats, fleet: &Fleet) -> anyhow::Result<()> {
     let counters = &fleet.shared.counters;
     for (name, counter) in [
         ("sessions_broken", &counters.broken),
@@ -287,13 +284,13 @@ pub fn fleet_stats(stats: &mut Map<String, Value>, fleet: &Fleet) -> anyhow::Res
         ("attempts_late", &counters.late),
         ("messages_refused", &counters.refused),
     ] {
-        stats.insert(name.to_owned(), json!(Counters::get(counter)));
+        stats.set(name, json!(Counters::get(counter)));
     }
     percentiles_of(stats, "report_applied", &fleet.shared.applied_us.lock());
     let (violations, texts) = fleet.shared.checker.violations();
-    stats.insert("node_violations".to_owned(), json!(violations));
+    stats.set("node_violations", json!(violations));
     if violations > 0 {
-        stats.insert("node_violations_first".to_owned(), json!(texts));
+        stats.set("node_violations_first", json!(texts));
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ use tonic::{Request, Status, Streaming};
 
 use super::check::Ledger;
 use super::fleet::{Counters, FleetShared};
-use super::tally::Stage;
+use super::tally::{SessionSteps, Stage};
 
 /// Messages that wait for the gateway.
 const OUTBOX: usize = 16;
@@ -35,9 +35,7 @@ struct HollowNode {
     generation: u64,
     /// The revision of the full report of the session.
     full: Option<u64>,
-    /// Whether it is durable, and whether the full desired state has arrived.
-    reported: bool,
-    desired: bool,
+    steps: SessionSteps,
     /// The stage that the session is counted in.
     stage: Stage,
 }
@@ -58,8 +56,7 @@ pub async fn node_run(shared: Arc<FleetShared>, number: usize) {
         waiting: None,
         generation: 0,
         full: None,
-        reported: false,
-        desired: false,
+        steps: SessionSteps::default(),
         stage: Stage::Opening,
     };
     tokio::select! {
@@ -86,7 +83,7 @@ impl HollowNode {
             if self.stage >= Stage::Connected {
                 pause = intervals.reconnect_first;
             }
-            (self.full, self.reported, self.desired) = (None, false, false);
+            (self.full, self.steps) = (None, SessionSteps::default());
             self.stage_set();
             // At least half of the pause, as in an agent.
             let half = u64::try_from(pause.as_micros() / 2).unwrap_or(1).max(1);
@@ -146,7 +143,7 @@ impl HollowNode {
         self.shared.received.note(&message);
         match &message.message {
             Some(FromGateway::ReportApplied(applied)) => self.applied(applied.revision),
-            Some(FromGateway::Desired(desired)) => self.desired |= desired.full_end,
+            Some(FromGateway::Desired(desired)) => self.steps.desired |= desired.full_end,
             _ => {}
         }
         self.stage_set();
@@ -160,12 +157,12 @@ impl HollowNode {
             let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1);
             self.shared.applied_us.lock().saturating_record(us);
         }
-        self.reported |= self.full.is_some_and(|full| revision >= full);
+        self.steps.reported |= self.full.is_some_and(|full| revision >= full);
     }
 
     /// Counts the session at its present stage.
     fn stage_set(&mut self) {
-        let stage = Stage::of(self.reported, self.desired);
+        let stage = self.steps.stage();
         if stage != self.stage {
             let now = self.shared.options.clock.monotonic();
             self.shared.tally.lock().moved(self.generation, self.stage, stage, now);

@@ -12,12 +12,12 @@ use borough_proto::v1::watch_response::Change;
 use futures::StreamExt as _;
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::fill::service;
-use crate::result::percentiles_of;
+use crate::result::{Stats, StatsSet as _, percentiles_of};
 
 /// The user of the jobs.
 const USER: &str = "offered";
@@ -44,14 +44,14 @@ impl Window {
         Ok(Self { began: Instant::now(), submitted: 0, placed: 0, wait_us })
     }
 
-    fn stats(&self) -> Map<String, Value> {
+    fn stats(&self) -> Stats {
         let seconds = self.began.elapsed().as_secs_f64().max(0.001);
         let per_s = |count: u64| {
             json!((f64::from(u32::try_from(count).unwrap_or(u32::MAX)) / seconds * 10.0).round() / 10.0)
         };
-        let mut stats = Map::new();
-        stats.insert("submitted_per_s".to_owned(), per_s(self.submitted));
-        stats.insert("placements_per_s".to_owned(), per_s(self.placed));
+        let mut stats = Stats::new();
+        stats.set("submitted_per_s", per_s(self.submitted));
+        stats.set("placements_per_s", per_s(self.placed));
         percentiles_of(&mut stats, "submit_to_placed", &self.wait_us);
         stats
     }
@@ -120,7 +120,7 @@ impl Offered {
     ///
     /// # Errors
     /// Submitting or watching has failed since the last call.
-    pub fn look(&mut self) -> anyhow::Result<Map<String, Value>> {
+    pub fn look(&mut self) -> anyhow::Result<Stats> {
         if let Some(ended) = self.work.try_join_next() {
             ended?.context("the offered load ended")?;
         }

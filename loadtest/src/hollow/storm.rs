@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use borough_client::Client;
 use clap::Args;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use super::fill::{Fill, nodes_fill};
 use super::fleet::Fleet;
@@ -13,7 +13,7 @@ use super::offered::Offered;
 use super::per_second;
 use super::tally::Stage;
 use super::usage::{ProcessUsage, peak_reset, process_peak, process_usage};
-use crate::result::{Results, percentiles_of};
+use crate::result::{Results, Stats, StatsSet as _, percentiles_of};
 
 /// Idle time before a storm.
 const SETTLE: Duration = Duration::from_secs(5);
@@ -83,10 +83,10 @@ pub async fn storms_run(
         let took = nodes_fill(client, fleet, fill, arguments.wait()).await?;
         let tasks = fleet.shared.options.hellos.len().saturating_mul(usize::try_from(tasks_per_node)?);
         let mut stats = shape(arguments, fleet);
-        stats.insert("tasks".to_owned(), json!(tasks));
-        stats.insert("to_running_per_s".to_owned(), json!(per_second(tasks, took)));
+        stats.set("tasks", json!(tasks));
+        stats.set("to_running_per_s", json!(per_second(tasks, took)));
         if let Some(pid) = pid {
-            stats.insert("gateway_rss_mib".to_owned(), json!(process_usage(pid)?.rss_bytes >> 20));
+            stats.set("gateway_rss_mib", json!(process_usage(pid)?.rss_bytes >> 20));
         }
         results.line("hollow", "fill", stats);
     }
@@ -99,14 +99,14 @@ pub async fn storms_run(
     Ok(())
 }
 
-fn shape(arguments: &StormArguments, fleet: &Fleet) -> Map<String, Value> {
-    let mut stats = Map::new();
+fn shape(arguments: &StormArguments, fleet: &Fleet) -> Stats {
+    let mut stats = Stats::new();
     let options = &fleet.shared.options;
-    stats.insert("nodes".to_owned(), json!(options.hellos.len()));
-    stats.insert("tasks_per_node".to_owned(), json!(arguments.tasks_per_node));
-    stats.insert("tasks_per_job".to_owned(), json!(arguments.tasks_per_job));
-    stats.insert("spec_bytes".to_owned(), json!(arguments.spec_bytes));
-    stats.insert("sessions_per_connection".to_owned(), json!(options.sessions_per_connection));
+    stats.set("nodes", json!(options.hellos.len()));
+    stats.set("tasks_per_node", json!(arguments.tasks_per_node));
+    stats.set("tasks_per_job", json!(arguments.tasks_per_job));
+    stats.set("spec_bytes", json!(arguments.spec_bytes));
+    stats.set("sessions_per_connection", json!(options.sessions_per_connection));
     stats
 }
 
@@ -121,7 +121,7 @@ struct StormBaseline {
 impl Storms<'_> {
     async fn storm(&mut self, number: u32, results: &mut Results) -> anyhow::Result<()> {
         let mut stats = shape(self.arguments, self.fleet);
-        stats.insert("storm".to_owned(), json!(number));
+        stats.set("storm", json!(number));
         tokio::time::sleep(SETTLE).await;
         self.calm(&mut stats).await?;
         let before = StormBaseline {
@@ -135,13 +135,13 @@ impl Storms<'_> {
         self.fleet.storm()?;
         let (took, current) = self.fleet.all_reached(Stage::Current, self.arguments.wait()).await;
         let all = shared.options.hellos.len();
-        stats.insert("sessions_current".to_owned(), json!(current));
-        stats.insert("current_s".to_owned(), json!(seconds(took)));
-        stats.insert("current_per_s".to_owned(), json!(per_second(current, took)));
+        stats.set("sessions_current", json!(current));
+        stats.set("current_s", json!(seconds(took)));
+        stats.set("current_per_s", json!(per_second(current, took)));
         percentiles_of(&mut stats, "current", shared.tally.lock().current_us());
         for (name, (bytes, largest)) in [("sent", shared.sent.take()), ("received", shared.received.take())] {
-            stats.insert(format!("{name}_mib"), json!(bytes >> 20));
-            stats.insert(format!("{name}_largest_bytes"), json!(largest));
+            stats.set(format!("{name}_mib"), json!(bytes >> 20));
+            stats.set(format!("{name}_largest_bytes"), json!(largest));
         }
         self.usage(&mut stats, &before)?;
         if let Some(offered) = &mut self.offered {
@@ -153,28 +153,28 @@ impl Storms<'_> {
     }
 
     /// Placements while all sessions are open.
-    async fn calm(&mut self, stats: &mut Map<String, Value>) -> anyhow::Result<()> {
+    async fn calm(&mut self, stats: &mut Stats) -> anyhow::Result<()> {
         let Some(offered) = &mut self.offered else { return Ok(()) };
         offered.look()?;
         tokio::time::sleep(CALM).await;
-        stats.insert("offered_per_s".to_owned(), json!(self.arguments.offered_per_s));
+        stats.set("offered_per_s", json!(self.arguments.offered_per_s));
         stats.extend(offered.look()?.into_iter().map(|(name, value)| (format!("calm_{name}"), value)));
         Ok(())
     }
 
     /// Processor time of both sides during the storm, and the gateway's memory.
-    fn usage(&self, stats: &mut Map<String, Value>, before: &StormBaseline) -> anyhow::Result<()> {
+    fn usage(&self, stats: &mut Stats, before: &StormBaseline) -> anyhow::Result<()> {
         let spent = |after: ProcessUsage, before: ProcessUsage| seconds(after.cpu.saturating_sub(before.cpu));
         let agents = process_usage(own_pid()?)?;
-        stats.insert("agents_cpu_s".to_owned(), json!(spent(agents, before.agents)));
-        stats.insert("agents_rss_mib".to_owned(), json!(agents.rss_bytes >> 20));
+        stats.set("agents_cpu_s", json!(spent(agents, before.agents)));
+        stats.set("agents_rss_mib", json!(agents.rss_bytes >> 20));
         let (Some(pid), Some(gateway)) = (self.pid, before.gateway) else { return Ok(()) };
         let after = process_usage(pid)?;
-        stats.insert("gateway_cpu_s".to_owned(), json!(spent(after, gateway)));
-        stats.insert("gateway_rss_before_mib".to_owned(), json!(gateway.rss_bytes >> 20));
-        stats.insert("gateway_rss_mib".to_owned(), json!(after.rss_bytes >> 20));
+        stats.set("gateway_cpu_s", json!(spent(after, gateway)));
+        stats.set("gateway_rss_before_mib", json!(gateway.rss_bytes >> 20));
+        stats.set("gateway_rss_mib", json!(after.rss_bytes >> 20));
         if before.peak {
-            stats.insert("gateway_rss_peak_mib".to_owned(), json!(process_peak(pid)? >> 20));
+            stats.set("gateway_rss_peak_mib", json!(process_peak(pid)? >> 20));
         }
         Ok(())
     }

@@ -19,13 +19,23 @@ pub enum Stage {
     Current,
 }
 
-impl Stage {
-    /// The stage of a session. `reported`: its full report is durable. `desired`: it has received the desired state.
-    pub fn of(reported: bool, desired: bool) -> Self {
-        match (reported, desired) {
-            (true, true) => Self::Current,
-            (true, false) => Self::Connected,
-            (false, _) => Self::Opening,
+/// What a session has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionSteps {
+    /// Its full report is durable.
+    pub reported: bool,
+    /// It has received its full desired state.
+    pub desired: bool,
+}
+
+impl SessionSteps {
+    pub fn stage(self) -> Stage {
+        if !self.reported {
+            Stage::Opening
+        } else if self.desired {
+            Stage::Current
+        } else {
+            Stage::Connected
         }
     }
 }
@@ -60,10 +70,12 @@ impl GenerationCounts {
         if generation != self.generation {
             return;
         }
-        let step = |count: &mut usize, stage: Stage| match (from >= stage, to >= stage) {
-            (false, true) => *count += 1,
-            (true, false) => *count = count.saturating_sub(1),
-            _ => {}
+        let step = |count: &mut usize, stage: Stage| {
+            if from < stage && to >= stage {
+                *count += 1;
+            } else if from >= stage && to < stage {
+                *count = count.saturating_sub(1);
+            }
         };
         step(&mut self.connected, Stage::Connected);
         step(&mut self.current, Stage::Current);
@@ -126,8 +138,9 @@ mod tests {
 
     #[test]
     fn a_session_is_current_with_both_its_report_durable_and_its_desired_state_received() {
-        assert_eq!(Stage::of(false, true), Stage::Opening);
-        assert_eq!(Stage::of(true, false), Stage::Connected);
-        assert_eq!(Stage::of(true, true), Stage::Current);
+        let stage = |reported, desired| SessionSteps { reported, desired }.stage();
+        assert_eq!(stage(false, true), Stage::Opening);
+        assert_eq!(stage(true, false), Stage::Connected);
+        assert_eq!(stage(true, true), Stage::Current);
     }
 }

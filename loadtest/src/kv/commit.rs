@@ -4,6 +4,7 @@ use borough_kv::{Idempotency, KvError};
 use serde_json::json;
 
 use super::{Bench, key, load, scatter, value};
+use crate::result::StatsSet as _;
 
 /// Keys of one transaction.
 const KEYS: [u64; 3] = [1, 10, 200];
@@ -36,7 +37,7 @@ pub async fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
             let done = done.await?;
             let mut stats = done.stats("commit", clients)?;
             let written = done.samples_us.len().saturating_mul(usize::try_from(keys)?);
-            stats.insert("keys_per_s".to_owned(), json!(done.per_second(written)));
+            stats.set("keys_per_s", json!(done.per_second(written)));
             bench.results.line("kv", &format!("commit-{keys}-keys"), stats);
         }
     }

@@ -19,10 +19,10 @@ use borough_kv::embedded::{EmbeddedEngine, OpenOptions};
 use borough_kv::env::{SeededRng, SystemClock};
 use borough_kv::{Database, Engine, Idempotency, KvError};
 use clap::{Args, ValueEnum};
-use serde_json::{Map, json};
+use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::result::Results;
+use crate::result::{Results, Stats, StatsSet as _};
 
 /// The prefix of every key of the benchmark.
 const PREFIX: &[u8] = b"borough-loadtest/";
@@ -163,10 +163,10 @@ impl LoadOutcome {
     }
 
     /// The results of a load whose operations are `noun`s of `items` `item`s each.
-    fn stats(&self, noun: &str, clients: u64) -> anyhow::Result<Map<String, serde_json::Value>> {
-        let mut stats = Map::new();
-        stats.insert("clients".to_owned(), json!(clients));
-        stats.insert(format!("{noun}s_per_s"), json!(self.per_second(self.samples_us.len())));
+    fn stats(&self, noun: &str, clients: u64) -> anyhow::Result<Stats> {
+        let mut stats = Stats::new();
+        stats.set("clients", json!(clients));
+        stats.set(format!("{noun}s_per_s"), json!(self.per_second(self.samples_us.len())));
         crate::result::percentiles(&mut stats, noun, &self.samples_us)?;
         Ok(stats)
     }

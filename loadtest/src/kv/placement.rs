@@ -12,6 +12,7 @@ use borough_kv::{AtomicOp, ErrorCode, Idempotency, KvError, Transaction};
 use serde_json::json;
 
 use super::{Bench, key, load, scatter, value};
+use crate::result::StatsSet as _;
 
 /// Nodes that get placements.
 const NODES: u64 = 10_000;
@@ -67,10 +68,10 @@ pub async fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         let attempts = done.samples_us.len();
         let mut stats = done.stats("transaction", in_flight)?;
         let placed = attempts.saturating_sub(lost).saturating_mul(usize::try_from(batch)?);
-        stats.insert("batch".to_owned(), json!(batch));
-        stats.insert("placements_per_s".to_owned(), json!(done.per_second(placed)));
+        stats.set("batch", json!(batch));
+        stats.set("placements_per_s", json!(done.per_second(placed)));
         let permille = lost.saturating_mul(1_000) / attempts.max(1);
-        stats.insert("conflicts_permille".to_owned(), json!(permille));
+        stats.set("conflicts_permille", json!(permille));
         let name = if partitioned { "placement-partitioned" } else { "placement-contended" };
         bench.results.line("kv", name, stats);
     }

@@ -4,6 +4,7 @@ use borough_kv::{Idempotency, KvError, RangeRequest};
 use serde_json::json;
 
 use super::{Bench, key, load, scatter, value};
+use crate::result::StatsSet as _;
 
 const ROWS: u64 = 100_000;
 /// Rows written in one transaction.
@@ -63,7 +64,7 @@ async fn points(bench: &mut Bench<'_>, clients: u64) -> anyhow::Result<()> {
     let done = done.await?;
     let mut stats = done.stats("transaction", clients)?;
     let reads = done.samples_us.len().saturating_mul(usize::try_from(POINTS)?);
-    stats.insert("reads_per_s".to_owned(), json!(done.per_second(reads)));
+    stats.set("reads_per_s", json!(done.per_second(reads)));
     bench.results.line("kv", "read-10-points", stats);
     Ok(())
 }
@@ -88,7 +89,7 @@ async fn ranges(bench: &mut Bench<'_>, clients: u64) -> anyhow::Result<()> {
     let done = done.await?;
     let mut stats = done.stats("range", clients)?;
     let rows = done.samples_us.len().saturating_mul(usize::try_from(RANGE_ROWS)?);
-    stats.insert("rows_per_s".to_owned(), json!(done.per_second(rows)));
+    stats.set("rows_per_s", json!(done.per_second(rows)));
     bench.results.line("kv", "range-100-rows", stats);
     Ok(())
 }

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use borough_kv::{AtomicOp, Database, Idempotency, KvError, RangeRequest, Transaction};
 use parking_lot::Mutex;
-use serde_json::{Map, json};
+use serde_json::json;
 
 use super::{Bench, key, value};
+use crate::result::{Stats, StatsSet as _};
 
 /// Key kinds.
 const ENTRY: u64 = 30;
@@ -52,8 +53,8 @@ pub async fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         from_start.len(),
         times.len()
     );
-    let mut stats = Map::new();
-    stats.insert("entries".to_owned(), json!(times.len()));
+    let mut stats = Stats::new();
+    stats.set("entries", json!(times.len()));
     crate::result::percentiles(&mut stats, "start_to_seen", &from_start)?;
     crate::result::percentiles(&mut stats, "commit_to_seen", &from_commit)?;
     bench.results.line("kv", "tail", stats);

@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use borough_kv::{Idempotency, KvError, Transaction};
-use serde_json::{Map, json};
+use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::{Bench, key, value};
+use crate::result::{Stats, StatsSet as _};
 
 /// Number of watches: what FoundationDB allows one client by default.
 const WATCHES: u64 = 10_000;
@@ -54,10 +55,10 @@ pub async fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         let since = committed.get(&number).context("a watch fired that nobody wrote to")?;
         samples.push(u64::try_from(at.saturating_duration_since(*since).as_micros())?);
     }
-    let mut stats = Map::new();
-    stats.insert("watches".to_owned(), json!(WATCHES));
-    stats.insert("opened_ms".to_owned(), json!(u64::try_from(opened.as_millis())?));
-    stats.insert("written_ms".to_owned(), json!(u64::try_from(written.as_millis())?));
+    let mut stats = Stats::new();
+    stats.set("watches", json!(WATCHES));
+    stats.set("opened_ms", json!(u64::try_from(opened.as_millis())?));
+    stats.set("written_ms", json!(u64::try_from(written.as_millis())?));
     crate::result::percentiles(&mut stats, "commit_to_fire", &samples)?;
     bench.results.line("kv", "watch", stats);
     Ok(())

@@ -18,7 +18,7 @@ use borough_proto::v1;
 use borough_proto::v1::watch_response::Change;
 use borough_store::CellSpace;
 use futures::StreamExt as _;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use tokio::task::JoinHandle;
 
 use super::background_load::{BackgroundCell, JobsBefore};
@@ -28,6 +28,7 @@ use super::{PATIENCE, SchedulerBenchArguments, jobs_of, jobs_submit, mean, sampl
 use crate::hollow::fleet::Fleet;
 use crate::hollow::usage::process_usage;
 use crate::hollow::{fleet_options, fleet_stats};
+use crate::result::{Stats, StatsSet as _};
 use crate::system::{System, SystemOptions};
 
 /// The cell of a control process that the benchmark starts.
@@ -46,7 +47,7 @@ pub async fn workload_run(
     options: &SystemOptions,
     arguments: &SchedulerBenchArguments,
     workload: &Workload,
-) -> anyhow::Result<Map<String, Value>> {
+) -> anyhow::Result<Stats> {
     let mut system = System::start(options).await?;
     let pid = i32::try_from(system.control_pid())?;
     let client = system.client()?;
@@ -85,18 +86,17 @@ pub async fn workload_run(
     background_run.await??;
 
     let mut stats = shape_stats(arguments, workload);
-    let mut stat = |name: &str, value: Value| stats.insert(name.to_owned(), value);
     let per_second = |time: Duration| (f64::from(workload.measured.tasks) / time.as_secs_f64()).round();
-    stat("agents", json!(true));
-    stat("running_per_s", json!(per_second(running)));
-    stat("placements_per_s", json!(per_second(placed)));
-    stat("admitted_per_s", json!(per_second(submitted)));
-    stat("sampled_mean_per_s", json!(mean(&samples.await?)));
+    stats.set("agents", json!(true));
+    stats.set("running_per_s", json!(per_second(running)));
+    stats.set("placements_per_s", json!(per_second(placed)));
+    stats.set("admitted_per_s", json!(per_second(submitted)));
+    stats.set("sampled_mean_per_s", json!(mean(&samples.await?)));
     let nodes = f64::from(u32::try_from(fleet.shared.options.hellos.len())?);
-    stat("registered_per_s", json!((nodes / registered.as_secs_f64()).round()));
+    stats.set("registered_per_s", json!((nodes / registered.as_secs_f64()).round()));
     let spent = u64::try_from(usage.cpu.saturating_sub(cpu).as_micros())?;
-    stat("control_cpu_us_per_task", json!(spent / u64::from(workload.measured.tasks.max(1))));
-    stat("control_rss_mib", json!(usage.rss_bytes >> 20));
+    stats.set("control_cpu_us_per_task", json!(spent / u64::from(workload.measured.tasks.max(1))));
+    stats.set("control_rss_mib", json!(usage.rss_bytes >> 20));
     fleet_stats(&mut stats, &fleet)?;
     watcher.abort();
     fleet.end().await;
@@ -228,7 +228,7 @@ fn job_submit(client: &Client, spec: JobSpec) -> impl Future<Output = anyhow::Re
 }
 
 /// Checks the store that the control process has left.
-async fn store_check(system: &System, stats: &mut Map<String, Value>) -> anyhow::Result<()> {
+async fn store_check(system: &System, stats: &mut Stats) -> anyhow::Result<()> {
     let (rng, _) = SeededRng::from_kernel();
     let options = OpenOptions::new(system.store_directory(), SystemClock::shared(), rng);
     let engine = EmbeddedEngine::open(options).context("the control process has left no store")?;

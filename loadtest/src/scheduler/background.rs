@@ -23,7 +23,7 @@ pub async fn background_run(
     tokio::try_join!(
         jobs(&world, workload.background.unschedulable_per_s, unschedulable_spec, &over),
         jobs(&world, workload.background.preempting_per_s, preempting_spec, &over),
-        confirm(&world, workload.background.confirms, &over),
+        confirm(&world, &workload, &over),
         churn(&world, &workload, &over),
         stop(&world, workload.background.stopped_per_s, jobs_before, &over),
     )?;
@@ -46,8 +46,8 @@ async fn jobs(
     Ok(())
 }
 
-async fn confirm(world: &Arc<BenchCell>, confirms: bool, over: &AtomicBool) -> anyhow::Result<()> {
-    if confirms { victims_confirm(world, over).await } else { Ok(()) }
+async fn confirm(world: &Arc<BenchCell>, workload: &Workload, over: &AtomicBool) -> anyhow::Result<()> {
+    if workload.background.confirms { victims_confirm(world, over).await } else { Ok(()) }
 }
 
 /// Each round first declares the last node lost and stops the last unschedulable job.

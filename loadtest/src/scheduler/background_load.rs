@@ -9,7 +9,7 @@ use borough_model::node::NodeFacts;
 use borough_proto::convert::job_spec_to_message;
 use borough_proto::v1;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::SchedulerBenchArguments;
 use super::agents::hello;
@@ -17,6 +17,7 @@ use super::background::CHURN;
 use super::workload::{Workload, node_facts, node_of, unschedulable_spec};
 use crate::hollow::fleet::Fleet;
 use crate::hollow::{SimulatedFleet, fleet_options};
+use crate::result::{Stats, StatsSet as _};
 use crate::system::System;
 
 /// Concurrent requests when many nodes are tainted.
@@ -154,11 +155,11 @@ impl BackgroundCell {
     }
 
     /// Adds the counters, and the violations that agents of the background load have found.
-    pub fn stats(&self, stats: &mut Map<String, Value>) {
+    pub fn stats(&self, stats: &mut Stats) {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let known = stats.get("node_violations").and_then(Value::as_u64).unwrap_or(0);
-        stats.insert("node_violations".to_owned(), json!(known + of(&self.violations)));
-        stats.insert("nodes_gone".to_owned(), json!(of(&self.nodes_gone)));
-        stats.insert("jobs_stopped".to_owned(), json!(of(&self.jobs_stopped)));
+        stats.set("node_violations", json!(known + of(&self.violations)));
+        stats.set("nodes_gone", json!(of(&self.nodes_gone)));
+        stats.set("jobs_stopped", json!(of(&self.jobs_stopped)));
     }
 }

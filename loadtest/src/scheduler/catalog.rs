@@ -5,7 +5,7 @@ use borough_model::job::{AffinityKind, Spread};
 use clap::ValueEnum;
 
 use super::gangs::workload_of_gangs;
-use super::workload::{BackgroundLoad, Batch, Workload, within};
+use super::workload::{BackgroundLoad, Batch, Label, Workload, within};
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -147,30 +147,30 @@ fn shaped(reference: &'static str, nodes: u32, before: Vec<Batch>, measured: Bat
     }
 }
 
-const BLUE: (&str, &str) = ("color", "blue");
-const GREEN: (&str, &str) = ("color", "green");
-const RED: (&str, &str) = ("color", "red");
-const YELLOW: (&str, &str) = ("color", "yellow");
+const BLUE: Label = Label { key: "color", value: "blue" };
+const GREEN: Label = Label { key: "color", value: "green" };
+const RED: Label = Label { key: "color", value: "red" };
+const YELLOW: Label = Label { key: "color", value: "yellow" };
 const NODE: &str = "node.name";
 
 /// With each task alone on its node.
 fn alone(batch: Batch) -> Batch {
-    batch.label(GREEN.0, GREEN.1).affinity(AffinityKind::Apart, NODE, GREEN, None)
+    batch.label(GREEN).affinity(AffinityKind::Apart, NODE, GREEN, None)
 }
 
 /// With all tasks in one zone.
 fn zonal(batch: Batch) -> Batch {
-    batch.label(BLUE.0, BLUE.1).affinity(AffinityKind::Near, "zone", BLUE, None)
+    batch.label(BLUE).affinity(AffinityKind::Near, "zone", BLUE, None)
 }
 
 /// With a preference for nodes near each other.
 fn rather_near(batch: Batch) -> Batch {
-    batch.label(RED.0, RED.1).affinity(AffinityKind::Near, NODE, RED, Some(1))
+    batch.label(RED).affinity(AffinityKind::Near, NODE, RED, Some(1))
 }
 
 /// With a preference for nodes apart from each other.
 fn rather_apart(batch: Batch) -> Batch {
-    batch.label(YELLOW.0, YELLOW.1).affinity(AffinityKind::Apart, NODE, YELLOW, Some(1))
+    batch.label(YELLOW).affinity(AffinityKind::Apart, NODE, YELLOW, Some(1))
 }
 
 /// Divided among a hundred users.
@@ -333,7 +333,7 @@ impl WorkloadName {
                 "SchedulingPodMatchingAntiAffinity/5000Nodes_5000Pods",
                 5_000,
                 vec![alone(Batch::plain("before", 1_000))],
-                Batch::plain("measured", 5_000).label(GREEN.0, GREEN.1),
+                Batch::plain("measured", 5_000).label(GREEN),
             ),
             Self::SchedulingPodAffinity => {
                 zoned(1, paired("SchedulingPodAffinity/5000Nodes_5000Pods", 5_000, 5_000, 5_000, zonal))
@@ -381,7 +381,7 @@ impl WorkloadName {
                 Batch::plain("gated", 10_000).affinity(AffinityKind::Near, "zone", BLUE, None),
                 BackgroundLoad::default(),
                 0,
-                Batch::plain("measured", 20_000).label(BLUE.0, BLUE.1),
+                Batch::plain("measured", 20_000).label(BLUE),
             ),
             Self::SchedulingDeletedPodsWithFinalizers => with(
                 stopped(100),

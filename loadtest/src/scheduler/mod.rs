@@ -24,11 +24,11 @@ use borough_model::job::JobSpec;
 use borough_scheduler_core::ScoringProfile;
 use clap::Args;
 use procfs::process::Process;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::hollow::SimulatedFleet;
 use crate::kv::EngineKind;
-use crate::result::Results;
+use crate::result::{Results, Stats, StatsSet as _};
 use crate::system::SystemOptions;
 use background::background_run;
 use catalog::WorkloadName;
@@ -120,7 +120,7 @@ async fn workload_run(
     directory: &Path,
     arguments: &SchedulerBenchArguments,
     workload: &Workload,
-) -> anyhow::Result<Map<String, Value>> {
+) -> anyhow::Result<Stats> {
     let mut world = BenchCell::new(directory, arguments.cluster.as_deref(), arguments.policy).await?;
     let node = |number: u32| (format!("node-{number}"), node_of(workload, number));
     world.nodes_add(workload.nodes, node).await?;
@@ -160,15 +160,14 @@ async fn workload_run(
     rate_stats(&mut stats, workload, elapsed, submitted, &samples);
     let end = counted(&world);
     let spent = |index: usize| end[index].saturating_sub(start[index]);
-    let mut stat = |name: &str, value: Value| stats.insert(name.to_owned(), value);
     let scored = f64::from(u32::try_from(spent(1))?) / f64::from(u32::try_from(spent(0).max(1))?);
-    stat("nodes_scored_per_decision", json!((scored * 100.0).round() / 100.0));
-    stat("commits", json!(spent(2)));
-    stat("conflicts", json!(spent(3)));
+    stats.set("nodes_scored_per_decision", json!((scored * 100.0).round() / 100.0));
+    stats.set("commits", json!(spent(2)));
+    stats.set("conflicts", json!(spent(3)));
     if spent(4) > 0 {
-        stat("evictions", json!(spent(4)));
+        stats.set("evictions", json!(spent(4)));
     }
-    stat("peak_rss_mib", json!(peak_rss_mib()?));
+    stats.set("peak_rss_mib", json!(peak_rss_mib()?));
     if arguments.check {
         world.check(&mut stats).await?;
     }
@@ -201,38 +200,37 @@ async fn before_place(
     Ok((placed, jobs))
 }
 
-fn shape_stats(arguments: &SchedulerBenchArguments, workload: &Workload) -> Map<String, Value> {
-    let mut stats = Map::new();
-    let mut stat = |name: &str, value: Value| stats.insert(name.to_owned(), value);
-    stat("reference", json!(workload.reference));
-    stat("nodes", json!(workload.nodes + u32::from(workload.vast_node) + workload.background.nodes_late));
-    stat("tasks", json!(workload.measured.tasks));
-    let tasks_per_job = match (workload.measured.one_job, workload.measured.gang) {
-        (true, _) => workload.measured.tasks,
-        (false, Some(gang)) => gang.members,
-        (false, None) => arguments.tasks_per_job,
+fn shape_stats(arguments: &SchedulerBenchArguments, workload: &Workload) -> Stats {
+    let mut stats = Stats::new();
+    stats.set("reference", json!(workload.reference));
+    stats
+        .set("nodes", json!(workload.nodes + u32::from(workload.vast_node) + workload.background.nodes_late));
+    stats.set("tasks", json!(workload.measured.tasks));
+    let tasks_per_job = if workload.measured.one_job {
+        workload.measured.tasks
+    } else {
+        workload.measured.gang.map_or(arguments.tasks_per_job, |gang| gang.members)
     };
-    stat("tasks_per_job", json!(tasks_per_job));
-    stat("policy", json!(arguments.policy.to_string()));
-    stat("workers", json!(arguments.workers));
+    stats.set("tasks_per_job", json!(tasks_per_job));
+    stats.set("policy", json!(arguments.policy.to_string()));
+    stats.set("workers", json!(arguments.workers));
     stats
 }
 
 fn rate_stats(
-    stats: &mut Map<String, Value>,
+    stats: &mut Stats,
     workload: &Workload,
     elapsed: Duration,
     submitted: Duration,
     samples: &[usize],
 ) {
-    let mut stat = |name: &str, value: Value| stats.insert(name.to_owned(), value);
     let per_second = |time: Duration| (f64::from(workload.measured.tasks) / time.as_secs_f64()).round();
-    stat("placements_per_s", json!(per_second(elapsed)));
-    stat("admitted_per_s", json!(per_second(submitted)));
+    stats.set("placements_per_s", json!(per_second(elapsed)));
+    stats.set("admitted_per_s", json!(per_second(submitted)));
     if let Some(offered) = workload.offered_per_s {
-        stat("offered_per_s", json!(offered));
+        stats.set("offered_per_s", json!(offered));
     }
-    stat("sampled_mean_per_s", json!(mean(samples)));
+    stats.set("sampled_mean_per_s", json!(mean(samples)));
 }
 
 /// Submits the jobs of a batch with `submit`, as fast as they are accepted or at a rate of tasks.

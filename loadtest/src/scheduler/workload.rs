@@ -10,6 +10,7 @@ use borough_model::node::NodeFacts;
 use borough_model::{Name, Resources};
 
 use super::gangs::GangShape;
+use crate::spec::machine_facts;
 
 const GIB: u64 = 1 << 30;
 const MIB: u64 = 1 << 20;
@@ -58,6 +59,13 @@ pub struct BackgroundLoad {
     pub nodes_late: u32,
 }
 
+/// A label of jobs.
+#[derive(Clone, Copy, Debug)]
+pub struct Label {
+    pub key: &'static str,
+    pub value: &'static str,
+}
+
 /// Tasks of one shape.
 #[derive(Clone, Debug)]
 pub struct Batch {
@@ -102,8 +110,8 @@ impl Batch {
     }
 
     /// Adds a label.
-    pub fn label(mut self, key: &'static str, value: &'static str) -> Self {
-        self.labels.push((key, value));
+    pub fn label(mut self, label: Label) -> Self {
+        self.labels.push((label.key, label.value));
         self
     }
 
@@ -112,11 +120,11 @@ impl Batch {
         mut self,
         kind: AffinityKind,
         attribute: &str,
-        (key, value): (&str, &str),
+        label: Label,
         preference: Option<u32>,
     ) -> Self {
         let anybody = Constraint { preference: None, ..exists("job.user") };
-        let jobs = vec![within(key, &[value]), anybody];
+        let jobs = vec![within(label.key, &[label.value]), anybody];
         self.affinity.push(Affinity { kind, attribute: attribute.to_owned(), jobs, preference });
         self
     }
@@ -188,17 +196,8 @@ pub fn vast_facts() -> NodeFacts {
 }
 
 fn facts(cpu_millis: u64, memory_bytes: u64, attributes: BTreeMap<String, String>) -> NodeFacts {
-    NodeFacts {
-        capacity: Resources { cpu_millis, memory_bytes, disk_bytes: 500 * GIB, ..Resources::default() },
-        port_first: 20_000,
-        port_last: 29_999,
-        attributes,
-        host: "127.0.0.1".to_owned(),
-        boot_id: "boot".to_owned(),
-        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
-        cards: Vec::new(),
-        domains: Vec::new(),
-    }
+    let capacity = Resources { cpu_millis, memory_bytes, disk_bytes: 500 * GIB, ..Resources::default() };
+    NodeFacts { attributes, ..machine_facts(capacity) }
 }
 
 /// A job of one task that no node has room for.

@@ -30,11 +30,12 @@ use borough_store::request::request_id_random;
 use borough_store::{CellSpace, StoreError, StoreResult};
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::rules::rules_check;
+use crate::result::{Stats, StatsSet as _};
 
 /// Nodes registered in one transaction.
 const NODES_PER_COMMIT: u32 = 200;
@@ -313,7 +314,7 @@ impl BenchCell {
     }
 
     /// Checks the whole cell against the store's rules, and its tasks against their own.
-    pub async fn check(&self, stats: &mut Map<String, Value>) -> anyhow::Result<()> {
+    pub async fn check(&self, stats: &mut Stats) -> anyhow::Result<()> {
         cell_stats(&self.db, &self.space, stats).await
     }
 
@@ -330,21 +331,17 @@ impl BenchCell {
 }
 
 /// Violations of the store's rules, and of the tasks' own.
-pub async fn cell_stats(
-    db: &Database,
-    space: &CellSpace,
-    stats: &mut Map<String, Value>,
-) -> anyhow::Result<()> {
+pub async fn cell_stats(db: &Database, space: &CellSpace, stats: &mut Stats) -> anyhow::Result<()> {
     let check = db.run("cell_check", Idempotency::ReadOnly, |tx, _| async move {
         cell_check(&tx, space, CheckMode::Always).await
     });
-    stats.insert("violations".to_owned(), json!(check.await?.len()));
+    stats.set("violations", json!(check.await?.len()));
     let mut state = MirrorState::default();
     cell_list_chunked(db, space, CHUNK_ROWS, |listed| state.list(listed)).await?;
     let found = rules_check(&state);
-    stats.insert("rule_violations".to_owned(), json!(found.count));
+    stats.set("rule_violations", json!(found.count));
     if found.count > 0 {
-        stats.insert("rule_violations_first".to_owned(), json!(found.texts));
+        stats.set("rule_violations_first", json!(found.texts));
     }
     Ok(())
 }

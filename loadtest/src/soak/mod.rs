@@ -14,12 +14,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use borough_kv::env::{SeededRng, SystemClock};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use self::bound::Peaks;
 use self::recurring::recurring_tasks;
 use self::store_run::StoreRun;
-use crate::result::Results;
+use crate::result::{Results, Stats, StatsSet as _};
 
 /// Interval of samples of memory and files, each with a check of every rule.
 const SAMPLE: Duration = Duration::from_secs(10);
@@ -77,8 +77,8 @@ async fn soak(store: &Path, arguments: &SoakArguments, results: &mut Results) ->
         while clock.monotonic() < until && attempt.works() {
             tokio::time::sleep(SAMPLE.min(until.saturating_sub(clock.monotonic()))).await;
             let mut stats = sample(&attempt, store, &mut seen).await?;
-            stats.insert("at_s".to_owned(), json!(clock.monotonic().as_secs()));
-            stats.insert("open_ms".to_owned(), json!(open_ms));
+            stats.set("at_s", json!(clock.monotonic().as_secs()));
+            stats.set("open_ms", json!(open_ms));
             results.line("soak", "sample", stats);
         }
         let (image, back) = attempt.end(&mut seen).await?;
@@ -89,23 +89,19 @@ async fn soak(store: &Path, arguments: &SoakArguments, results: &mut Results) ->
 }
 
 /// Checks every rule and measures.
-async fn sample(
-    attempt: &StoreRun,
-    store: &Path,
-    seen: &mut SoakTotals,
-) -> anyhow::Result<Map<String, Value>> {
+async fn sample(attempt: &StoreRun, store: &Path, seen: &mut SoakTotals) -> anyhow::Result<Stats> {
     let image = check::image(attempt.database()).await?;
     check::image_check(&image)?;
     let (resident, files) = (resident_bytes()?, files_bytes(store)?);
     seen.resident.push(resident);
     seen.files.push(files);
     let stats = attempt.stats();
-    let mut map = Map::new();
-    map.insert("resident_bytes".to_owned(), json!(resident));
-    map.insert("file_bytes".to_owned(), json!(files));
-    map.insert("rows".to_owned(), json!(image.rows.len()));
-    map.insert("transactions".to_owned(), json!(seen.transactions + stats.transactions));
-    map.insert("mutations".to_owned(), json!(seen.mutations + stats.mutations));
+    let mut map = Stats::new();
+    map.set("resident_bytes", json!(resident));
+    map.set("file_bytes", json!(files));
+    map.set("rows", json!(image.rows.len()));
+    map.set("transactions", json!(seen.transactions + stats.transactions));
+    map.set("mutations", json!(seen.mutations + stats.mutations));
     Ok(map)
 }
 
@@ -115,20 +111,20 @@ fn verdict(
     seed: u64,
     results: &mut Results,
 ) -> anyhow::Result<()> {
-    let mut stats = Map::new();
-    stats.insert("seed".to_owned(), json!(seed));
-    stats.insert("minutes".to_owned(), json!(arguments.minutes));
-    stats.insert("jobs_per_s".to_owned(), json!(arguments.rate));
-    stats.insert("openings".to_owned(), json!(seen.openings));
-    stats.insert("checks".to_owned(), json!(seen.resident.len()));
-    stats.insert("transactions".to_owned(), json!(seen.transactions));
-    stats.insert("mutations".to_owned(), json!(seen.mutations));
-    stats.insert("batches".to_owned(), json!(seen.batches));
+    let mut stats = Stats::new();
+    stats.set("seed", json!(seed));
+    stats.set("minutes", json!(arguments.minutes));
+    stats.set("jobs_per_s", json!(arguments.rate));
+    stats.set("openings", json!(seen.openings));
+    stats.set("checks", json!(seen.resident.len()));
+    stats.set("transactions", json!(seen.transactions));
+    stats.set("mutations", json!(seen.mutations));
+    stats.set("batches", json!(seen.batches));
     let mut growing = Vec::new();
     for (name, samples) in [("resident", &seen.resident), ("file", &seen.files)] {
         let Some(peaks) = Peaks::of(samples) else { continue };
-        stats.insert(format!("{name}_middle_max_bytes"), json!(peaks.middle));
-        stats.insert(format!("{name}_last_max_bytes"), json!(peaks.last));
+        stats.set(format!("{name}_middle_max_bytes"), json!(peaks.middle));
+        stats.set(format!("{name}_last_max_bytes"), json!(peaks.last));
         if peaks.grows() {
             growing.push(format!("{name} bytes grow: {peaks:?}"));
         }

@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use super::journal::{JournalBook, JournalSample};
+use crate::spec::machine_facts;
 
 /// Nodes of each writer.
 const NODES: u32 = 25;
@@ -244,17 +245,7 @@ fn delta_bytes(delta: &Delta) -> usize {
 
 fn facts() -> NodeFacts {
     let capacity = Resources { cpu_millis: 4_000, memory_bytes: 32 << 30, ..Resources::default() };
-    NodeFacts {
-        capacity,
-        port_first: 20_000,
-        port_last: 29_999,
-        attributes: Default::default(),
-        host: "127.0.0.1".to_owned(),
-        boot_id: "boot".to_owned(),
-        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
-        cards: Vec::new(),
-        domains: Vec::new(),
-    }
+    machine_facts(capacity)
 }
 
 #[cfg(test)]

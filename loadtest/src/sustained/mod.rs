@@ -20,12 +20,12 @@ use borough_store::CellSpace;
 use borough_store::cell::{CellMeta, cell_create};
 use borough_store::mirror::MirrorFollower;
 use clap::Args;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use self::journal::JournalSample;
 use self::load::{LoadShape, SustainedLoad};
-use crate::result::{Results, percentiles_of};
+use crate::result::{Results, Stats, StatsSet as _, percentiles_of};
 use crate::soak::bound::Peaks;
 use crate::soak::{files_bytes, resident_bytes};
 
@@ -147,10 +147,10 @@ async fn samples(
         next += interval;
         let size = load.journal_size().await?;
         let mut stats = sample(load, size, interval, arguments)?;
-        stats.insert("at_s".to_owned(), json!(began.elapsed().as_secs()));
-        stats.insert("rss_peak_mib".to_owned(), json!(peak >> 20));
-        stats.insert("rss_mib".to_owned(), json!(resident_bytes()? >> 20));
-        stats.insert("file_mib".to_owned(), json!(files_bytes(store)? >> 20));
+        stats.set("at_s", json!(began.elapsed().as_secs()));
+        stats.set("rss_peak_mib", json!(peak >> 20));
+        stats.set("rss_mib", json!(resident_bytes()? >> 20));
+        stats.set("file_mib", json!(files_bytes(store)? >> 20));
         results.line("sustained", "sample", stats);
         seen.resident.push(peak);
         seen.journal.push(size.bytes);
@@ -163,16 +163,16 @@ fn sample(
     size: JournalSample,
     interval: Duration,
     arguments: &SustainedArguments,
-) -> anyhow::Result<Map<String, Value>> {
+) -> anyhow::Result<Stats> {
     let window = load.window_take()?;
-    let mut stats = Map::new();
+    let mut stats = Stats::new();
     let per_s = |amount: u64| json!(amount / interval.as_secs().max(1));
-    stats.insert("journal_mib".to_owned(), json!(size.bytes >> 20));
-    stats.insert("journal_entries".to_owned(), json!(size.entries));
-    stats.insert("offered_kib_per_s".to_owned(), json!(arguments.mib_per_s << 10));
-    stats.insert("written_kib_per_s".to_owned(), per_s(window.bytes >> 10));
-    stats.insert("commits_per_s".to_owned(), per_s(window.commits));
-    stats.insert("refused".to_owned(), json!(window.refused));
+    stats.set("journal_mib", json!(size.bytes >> 20));
+    stats.set("journal_entries", json!(size.entries));
+    stats.set("offered_kib_per_s", json!(arguments.mib_per_s << 10));
+    stats.set("written_kib_per_s", per_s(window.bytes >> 10));
+    stats.set("commits_per_s", per_s(window.commits));
+    stats.set("refused", json!(window.refused));
     percentiles_of(&mut stats, "commit", &window.commit_us);
     Ok(stats)
 }
@@ -183,15 +183,15 @@ fn verdict(
     results: &mut Results,
 ) -> anyhow::Result<()> {
     let most = |samples: &[u64]| samples.iter().copied().max().unwrap_or(0);
-    let mut stats = Map::new();
-    stats.insert("minutes".to_owned(), json!(arguments.minutes));
-    stats.insert("offered_kib_per_s".to_owned(), json!(arguments.mib_per_s << 10));
-    stats.insert("rss_peak_mib".to_owned(), json!(most(&seen.resident) >> 20));
-    stats.insert("journal_peak_mib".to_owned(), json!(most(&seen.journal) >> 20));
+    let mut stats = Stats::new();
+    stats.set("minutes", json!(arguments.minutes));
+    stats.set("offered_kib_per_s", json!(arguments.mib_per_s << 10));
+    stats.set("rss_peak_mib", json!(most(&seen.resident) >> 20));
+    stats.set("journal_peak_mib", json!(most(&seen.journal) >> 20));
     let peaks = Peaks::of(&seen.resident);
     if let Some(peaks) = peaks {
-        stats.insert("rss_middle_peak_mib".to_owned(), json!(peaks.middle >> 20));
-        stats.insert("rss_last_peak_mib".to_owned(), json!(peaks.last >> 20));
+        stats.set("rss_middle_peak_mib", json!(peaks.middle >> 20));
+        stats.set("rss_last_peak_mib", json!(peaks.last >> 20));
     }
     results.line("sustained", "summary", stats);
     ensure!(!peaks.is_some_and(Peaks::grows), "the memory grows: {peaks:?}");

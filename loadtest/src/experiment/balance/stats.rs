@@ -1,10 +1,11 @@
 //! Results from the curves: values for programs, a table for people, and a test of the published claims about two of
 //! the policies.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::sample::{Curve, Nodes};
 use super::work::BalanceWorkload;
+use crate::result::{Stats, StatsSet as _, stats_named};
 
 /// Policies are compared up to this point, where all of them still place nearly everything.
 const COMPARED_PERCENT: f64 = 80.0;
@@ -14,7 +15,7 @@ fn rounded(value: f64) -> Value {
 }
 
 /// The values of a policy.
-pub fn stats(work: &BalanceWorkload, policy: &str, curve: &Curve) -> Map<String, Value> {
+pub fn stats(work: &BalanceWorkload, policy: &str, curve: &Curve) -> Stats {
     let at = |percent: f64| curve.at(percent).map(|(.., nodes)| *nodes).unwrap_or_default();
     let (half, most, end) = (at(50.0), at(COMPARED_PERCENT), at(f64::INFINITY));
     let refused = |percent: f64| curve.at(percent).map_or(0, |&(_, refused, _)| refused);
@@ -43,7 +44,7 @@ pub fn stats(work: &BalanceWorkload, policy: &str, curve: &Curve) -> Map<String,
         ("stranded_memory_percent_end", rounded(end.stranded_memory)),
         ("nodes_scored_per_decision", rounded(curve.nodes_scored_per_decision)),
     ];
-    stats.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    stats_named(stats)
 }
 
 type Column = (&'static str, fn(&Nodes) -> f64);
@@ -85,21 +86,21 @@ pub fn table(curves: &[(&str, Curve)]) -> (Vec<String>, Vec<Vec<String>>) {
 /// Tests a published claim: the policies of 58 and of MRWS load nodes more evenly than Kubernetes' default and than
 /// chance. Two measures are compared, as means until 80 % have arrived. One is the standard deviation of load over
 /// nodes, the other is the difference between a node's processors and its memory.
-pub fn claims(curves: &[(&str, Curve)]) -> Map<String, Value> {
+pub fn claims(curves: &[(&str, Curve)]) -> Stats {
     let of = |policy: &str, stat: fn(&Nodes) -> f64| {
         let (_, curve) = curves.iter().find(|(name, _)| *name == policy)?;
         Some(curve.mean_until(COMPARED_PERCENT, stat))
     };
     let measures: [Column; 2] =
         [("load_deviation", |nodes| nodes.load.deviation), ("skew", |nodes| nodes.skew_mean)];
-    let mut stats = Map::new();
+    let mut stats = Stats::new();
     for policy in ["dynamic-weight", "fahp"] {
         for other in ["kubernetes", "random"] {
             for (name, stat) in measures {
                 let Some((own, others)) = of(policy, stat).zip(of(other, stat)) else { continue };
                 let key = format!("{policy}_over_{other}_{name}").replace('-', "_");
                 stats.insert(key.clone(), rounded(own / others.max(1e-9)));
-                stats.insert(format!("{key}_more_even"), json!(own < others));
+                stats.set(format!("{key}_more_even"), json!(own < others));
             }
         }
     }

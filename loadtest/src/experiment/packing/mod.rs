@@ -7,13 +7,13 @@ mod run;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::arrival::TaskOrder;
 use super::openb::{self, OpenbNode};
 use super::policy::{policies_asked, settings};
-use crate::result::Results;
-use run::{Packed, pack};
+use crate::result::{Results, Stats, stats_named};
+use run::{Packed, PackingSetup, pack};
 
 /// Arguments of the experiment.
 #[derive(Debug, Args)]
@@ -88,17 +88,22 @@ fn variant_packed(
     policy: &str,
 ) -> anyhow::Result<Vec<Packed>> {
     let tasks = openb::tasks(&arguments.trace, variant)?;
-    let settings = settings(policy)?;
+    let setup = PackingSetup {
+        nodes,
+        tasks: &tasks,
+        settings: settings(policy)?,
+        order: arguments.arrivals,
+        until_per_mille: arguments.until_percent * 10,
+        batch: usize::try_from(arguments.batch)?,
+    };
     let seeds: Vec<u64> = (arguments.seeds.0..=arguments.seeds.1).collect();
-    let batch = usize::try_from(arguments.batch)?;
-    let order = (arguments.arrivals, arguments.until_percent * 10);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let packed = std::thread::scope(|scope| {
         let of_thread = |thread: usize| {
-            let (seeds, tasks, settings) = (&seeds, &tasks, &settings);
+            let (seeds, setup) = (&seeds, &setup);
             scope.spawn(move || -> anyhow::Result<Vec<Packed>> {
                 let own = seeds.iter().skip(thread).step_by(threads);
-                own.map(|&seed| pack(nodes, tasks, settings.clone(), order, (seed, batch))).collect()
+                own.map(|&seed| pack(setup, seed)).collect()
             })
         };
         let workers: Vec<_> = (0..threads).map(of_thread).collect();
@@ -130,7 +135,7 @@ fn stats(
     policy: &str,
     nodes: usize,
     packed: &[Packed],
-) -> Map<String, Value> {
+) -> Stats {
     let of = |value: fn(&Packed) -> f64| {
         let values: Vec<f64> = packed.iter().map(value).collect();
         mean_and_deviation(&values)
@@ -158,7 +163,7 @@ fn stats(
         ("cpu_saturated_pct", rounded(of(|packed| packed.cpu_percent).0)),
         ("memory_saturated_pct", rounded(of(|packed| packed.memory_percent).0)),
     ];
-    stats.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    stats_named(stats)
 }
 
 #[cfg(test)]

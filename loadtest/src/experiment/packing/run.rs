@@ -3,7 +3,7 @@
 use borough_scheduler_core::CellSettings;
 
 use crate::decide::drive::thread_cpu_s;
-use crate::experiment::arrival::{TaskOrder, arrivals};
+use crate::experiment::arrival::{DemandLimit, TaskOrder, arrivals};
 use crate::experiment::cell::ExperimentCell;
 use crate::experiment::openb::{OpenbNode, OpenbTask};
 
@@ -48,20 +48,28 @@ impl AllocatedShare {
     }
 }
 
-/// Runs one seed with batches of so many tasks.
-pub fn pack(
-    nodes: &[OpenbNode],
-    tasks: &[OpenbTask],
-    settings: CellSettings,
-    (order, until_per_mille): (TaskOrder, u64),
-    (seed, batch): (u64, usize),
-) -> anyhow::Result<Packed> {
+/// What all seeds of an experiment have in common.
+pub struct PackingSetup<'a> {
+    pub nodes: &'a [OpenbNode],
+    pub tasks: &'a [OpenbTask],
+    pub settings: CellSettings,
+    pub order: TaskOrder,
+    /// The demand at which arrivals end, in thousandths of the cards.
+    pub until_per_mille: u64,
+    /// Tasks that are decided in one plan.
+    pub batch: usize,
+}
+
+/// Runs one seed.
+pub fn pack(setup: &PackingSetup<'_>, seed: u64) -> anyhow::Result<Packed> {
+    let PackingSetup { nodes, tasks, order, batch, .. } = *setup;
     let begin = thread_cpu_s();
-    let mut cell = ExperimentCell::new(settings, nodes, seed)?;
+    let mut cell = ExperimentCell::new(setup.settings.clone(), nodes, seed)?;
     let capacity = cell.gpu_capacity_millis();
     anyhow::ensure!(capacity > 0, "the trace's nodes have no cards");
     let percent = |millis: u64| millis as f64 * 100.0 / capacity as f64;
-    let arriving = arrivals(tasks, order, seed, (capacity, until_per_mille));
+    let limit = DemandLimit { capacity_millis: capacity, per_mille: setup.until_per_mille };
+    let arriving = arrivals(tasks, order, seed, limit);
     let arriving: Vec<&OpenbTask> = arriving.iter().filter_map(|&number| tasks.get(number)).collect();
     let (mut asked, mut allocated) = (0, 0);
     let mut arrived = AllocatedShare { sum: 0.0, count: 0, last: 0.0 };
@@ -116,8 +124,12 @@ mod tests {
     fn whatever_the_batch_the_order_of_arrival_decides() {
         let (nodes, tasks) = small();
         for policy in policies() {
-            let order = (TaskOrder::Drawn, 3000);
-            let run = |batch| pack(&nodes, &tasks, settings(policy).unwrap(), order, (5, batch)).unwrap();
+            let run = |batch| {
+                let (settings, order) = (settings(policy).unwrap(), TaskOrder::Drawn);
+                let (nodes, tasks) = (&nodes, &tasks);
+                let setup = PackingSetup { nodes, tasks, settings, order, until_per_mille: 3000, batch };
+                pack(&setup, 5).unwrap()
+            };
             let (one, many) = (run(1), run(64));
             assert_eq!((one.dropped, one.tasks), (many.dropped, many.tasks), "{policy}");
             assert!((one.saturated_percent - many.saturated_percent).abs() < 1e-9, "{policy}");
@@ -130,8 +142,10 @@ mod tests {
     fn a_task_for_a_model_that_no_node_has_is_dropped() {
         let (nodes, tasks) = small();
         let only = vec![tasks[2].clone()];
-        let order = (TaskOrder::Drawn, 1000);
-        let packed = pack(&nodes, &only, settings("best-fit").unwrap(), order, (5, 8)).unwrap();
+        let (settings, order) = (settings("best-fit").unwrap(), TaskOrder::Drawn);
+        let (nodes, tasks) = (&nodes, &only);
+        let setup = PackingSetup { nodes, tasks, settings, order, until_per_mille: 1000, batch: 8 };
+        let packed = pack(&setup, 5).unwrap();
         assert_eq!((packed.dropped, packed.tasks), (8, 8));
         assert!(packed.saturated_percent.abs() < 1e-9);
     }

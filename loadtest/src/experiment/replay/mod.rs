@@ -15,13 +15,14 @@ use borough_model::node::NodeFacts;
 use borough_model::resource::Resources;
 use borough_scheduler_core::ScoringProfile;
 use clap::Args;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::alibaba::{BatchRow, MACHINE_CORES, MACHINE_MEMORY_MIB, rows};
 use super::cell::MIB;
-use crate::result::{Results, percentiles_of};
+use crate::result::{Results, Stats, StatsSet as _, percentiles_of};
 use crate::scheduler::world::BenchCell;
+use crate::spec;
 use stream::{ReplaySample, ReplayStream};
 
 /// Arguments of the replay.
@@ -105,17 +106,7 @@ fn machine_facts() -> NodeFacts {
         memory_bytes: MACHINE_MEMORY_MIB * MIB,
         ..Resources::default()
     };
-    NodeFacts {
-        capacity,
-        port_first: 20_000,
-        port_last: 29_999,
-        attributes: Default::default(),
-        host: "127.0.0.1".to_owned(),
-        boot_id: "boot".to_owned(),
-        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
-        cards: Vec::new(),
-        domains: Vec::new(),
-    }
+    spec::machine_facts(capacity)
 }
 
 fn job_spec(number: usize, row: &BatchRow) -> anyhow::Result<JobSpec> {
@@ -129,11 +120,7 @@ fn job_spec(number: usize, row: &BatchRow) -> anyhow::Result<JobSpec> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-async fn replayed(
-    directory: &Path,
-    arguments: &ReplayArguments,
-    plan: ReplayPlan,
-) -> anyhow::Result<Map<String, Value>> {
+async fn replayed(directory: &Path, arguments: &ReplayArguments, plan: ReplayPlan) -> anyhow::Result<Stats> {
     let mut world = BenchCell::new(directory, None, ScoringProfile::default()).await?;
     world.nodes_add(plan.machines, |number| (format!("machine-{number}"), machine_facts())).await?;
     let stream = Arc::new(ReplayStream::new(&plan.rows, plan.compress, Instant::now()));
@@ -197,8 +184,8 @@ fn stats(
     plan: &ReplayPlan,
     stream: &ReplayStream,
     samples: &[ReplaySample],
-) -> anyhow::Result<Map<String, Value>> {
-    let mut stats = Map::new();
+) -> anyhow::Result<Stats> {
+    let mut stats = Stats::new();
     let capacity_cpu = f64::from(plan.machines) * (MACHINE_CORES * 1000) as f64;
     let capacity_memory = f64::from(plan.machines) * MACHINE_MEMORY_MIB as f64;
     let rounded = |value: f64| (value * 100.0).round() / 100.0;
@@ -211,30 +198,29 @@ fn stats(
     let most = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
     let totals = stream.totals();
     let seconds = totals.seconds;
-    let mut stat = |name: &str, value: Value| stats.insert(name.to_owned(), value);
-    stat("rows", json!(plan.rows.len()));
-    stat("tasks", json!(totals.tasks));
-    stat("machines", json!(plan.machines));
-    stat("compress", json!(arguments.compress));
-    stat("instances_percent", json!(arguments.instances_percent));
-    stat("workers", json!(arguments.workers));
-    stat("seconds", json!(rounded(seconds)));
-    stat("placed", json!(totals.placed));
-    stat("ended", json!(totals.ended));
-    stat("placed_per_s", json!((totals.placed as f64 / seconds.max(1e-9)).round()));
-    stat("submitted_late_max_ms", json!(totals.late_max_ms));
-    stat("waiting_mean", json!(mean(&waiting)));
-    stat("waiting_max", json!(most(&waiting)));
-    stat("cpu_pct_mean", json!(mean(&cpu)));
-    stat("cpu_pct_max", json!(most(&cpu)));
-    stat("memory_pct_mean", json!(mean(&memory)));
-    stat("memory_pct_max", json!(most(&memory)));
+    stats.set("rows", json!(plan.rows.len()));
+    stats.set("tasks", json!(totals.tasks));
+    stats.set("machines", json!(plan.machines));
+    stats.set("compress", json!(arguments.compress));
+    stats.set("instances_percent", json!(arguments.instances_percent));
+    stats.set("workers", json!(arguments.workers));
+    stats.set("seconds", json!(rounded(seconds)));
+    stats.set("placed", json!(totals.placed));
+    stats.set("ended", json!(totals.ended));
+    stats.set("placed_per_s", json!((totals.placed as f64 / seconds.max(1e-9)).round()));
+    stats.set("submitted_late_max_ms", json!(totals.late_max_ms));
+    stats.set("waiting_mean", json!(mean(&waiting)));
+    stats.set("waiting_max", json!(most(&waiting)));
+    stats.set("cpu_pct_mean", json!(mean(&cpu)));
+    stats.set("cpu_pct_max", json!(most(&cpu)));
+    stats.set("memory_pct_mean", json!(mean(&memory)));
+    stats.set("memory_pct_max", json!(most(&memory)));
     let every = samples.len().div_ceil(POINTS_MAX).max(1);
     let curve = |values: &[f64]| json!(values.iter().step_by(every).copied().collect::<Vec<f64>>());
-    stat("sample_every_s", json!(every));
-    stat("cpu_pct", curve(&cpu));
-    stat("memory_pct", curve(&memory));
-    stat("waiting", curve(&waiting));
+    stats.set("sample_every_s", json!(every));
+    stats.set("cpu_pct", curve(&cpu));
+    stats.set("memory_pct", curve(&memory));
+    stats.set("waiting", curve(&waiting));
     percentiles_of(&mut stats, "submit_to_placed", &stream.latencies());
     percentiles_of(&mut stats, "first_task_placed", &stream.latencies_first());
     Ok(stats)
