@@ -104,6 +104,7 @@ pub type Stats = Map<String, Value>;
 
 /// Fills [`Stats`].
 pub trait StatsSet {
+    /// Sets a number, in place of an earlier one of that name.
     fn set(&mut self, name: impl Into<String>, value: impl Into<Value>);
 }
 

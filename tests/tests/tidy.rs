@@ -13,6 +13,8 @@ use proc_macro2::Span;
 use syn::spanned::Spanned as _;
 use syn::visit::{self, Visit};
 
+#[path = "tidy/arguments.rs"]
+mod arguments;
 #[path = "tidy/docs.rs"]
 mod docs;
 #[path = "tidy/tests_named.rs"]

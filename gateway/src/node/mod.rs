@@ -314,6 +314,7 @@ pub fn node_message(cell: &CellContext, state: &MirrorState, row: &NodeRow) -> v
     let empty = NodeAlloc::default();
     let alloc = state.allocs().get(&row.id).map_or(&empty, |alloc| &**alloc);
     let load = state.loads().get(&row.id).map(|load| &**load);
-    let message = node_to_message(&cell.name, row, (alloc, load), cell.sessions.get(row.id).is_some());
-    v1::Node { session_failure: cell.sessions.failures.of(row.id), ..message }
+    let connected = cell.sessions.get(row.id).is_some();
+    let session_failure = cell.sessions.failures.of(row.id);
+    v1::Node { connected, session_failure, ..node_to_message(&cell.name, row, alloc, load) }
 }

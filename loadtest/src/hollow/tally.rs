@@ -29,6 +29,7 @@ pub struct SessionSteps {
 }
 
 impl SessionSteps {
+    /// How far the session has come.
     pub fn stage(self) -> Stage {
         if !self.reported {
             Stage::Opening

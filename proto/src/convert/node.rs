@@ -30,12 +30,7 @@ pub fn node_state_to_message(state: NodeState) -> v1::NodeState {
 }
 
 /// A node with what is committed on it, and what is known of its load. A gateway adds what it knows of its sessions.
-pub fn node_to_message(
-    cell: &Name,
-    row: &NodeRow,
-    (alloc, load): (&NodeAlloc, Option<&NodeLoad>),
-    connected: bool,
-) -> v1::Node {
+pub fn node_to_message(cell: &Name, row: &NodeRow, alloc: &NodeAlloc, load: Option<&NodeLoad>) -> v1::Node {
     v1::Node {
         id: row.id.to_string(),
         cell: cell.to_string(),
@@ -56,7 +51,7 @@ pub fn node_to_message(
         agent_version: row.agent_version.clone(),
         revision: row.revision,
         changed_ms: row.changed_ms,
-        connected,
+        connected: false,
         identity: row.identity.as_ref().map(ToString::to_string).unwrap_or_default(),
         packages: row.packages.iter().cloned().collect(),
         domains: row.domains.iter().map(domain_to_message).collect(),

@@ -223,10 +223,10 @@ impl CellJob {
         } else {
             *word &= !bit;
         }
-        match (wanted, before, closed) {
-            (true, false, true) => self.closed_wanted += 1,
-            (true, true, false) => self.closed_wanted -= 1,
-            _ => {}
+        if wanted && closed && !before {
+            self.closed_wanted += 1;
+        } else if wanted && before && !closed {
+            self.closed_wanted -= 1;
         }
     }
 
