@@ -134,12 +134,11 @@ impl ReportWriter {
 /// How many of `reports`, from the first, go into one transaction: at most `together`, and at least one if there is
 /// one.
 fn part_len(reports: &[TaskReport], together: usize) -> usize {
-    let mut bytes = 0_usize;
-    let fits = |report: &&TaskReport| {
-        bytes = bytes.saturating_add(report_bytes(report));
-        bytes <= SessionReports::MOST.bytes
-    };
-    reports.iter().take(together).take_while(fits).count().max(1).min(reports.len())
+    let sums = reports.iter().take(together).scan(0_usize, |bytes, report| {
+        *bytes = bytes.saturating_add(report_bytes(report));
+        Some(*bytes)
+    });
+    sums.take_while(|bytes| *bytes <= SessionReports::MOST.bytes).count().max(1).min(reports.len())
 }
 
 #[cfg(test)]

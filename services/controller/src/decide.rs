@@ -335,6 +335,20 @@ pub fn losses_left(declared: &[Duration], now: Duration, per_minute: u32) -> usi
 mod tests {
     use super::*;
 
+    fn facts() -> borough_model::node::NodeFacts {
+        borough_model::node::NodeFacts {
+            capacity: borough_model::Resources::default(),
+            port_first: 0,
+            port_last: 0,
+            attributes: BTreeMap::new(),
+            host: String::new(),
+            boot_id: String::new(),
+            agent_version: String::new(),
+            cards: Vec::new(),
+            domains: Vec::new(),
+        }
+    }
+
     #[test]
     fn losses_are_limited_per_minute() {
         let at = |seconds| Duration::from_secs(seconds);
@@ -347,19 +361,8 @@ mod tests {
     #[test]
     fn a_move_is_what_emptied_nodes_are_looked_at_for() {
         let node = |id, draining| {
-            let facts = borough_model::node::NodeFacts {
-                capacity: borough_model::Resources::default(),
-                port_first: 0,
-                port_last: 0,
-                attributes: BTreeMap::new(),
-                host: String::new(),
-                boot_id: String::new(),
-                agent_version: String::new(),
-                cards: Vec::new(),
-                domains: Vec::new(),
-            };
             let name = Name::new(format!("n{id}")).unwrap();
-            let row = borough_model::node::node_new(NodeId(id), name, facts, 0);
+            let row = borough_model::node::node_new(NodeId(id), name, facts(), 0);
             Delta::Node { row: NodeRow { draining, ..row } }
         };
         let moved = Delta::Task { row: TaskRow::never_placed(TaskId { job: JobId(1), index: 0 }) };
@@ -439,18 +442,7 @@ mod tests {
         let spec = borough_model::JobSpec::defaults(name("ada"), name("low"), kind, vec!["run".to_owned()]);
         let due_ms = leave_due_ms(1_000, &spec);
         let row = borough_model::job::job_new(job, &spec, borough_model::RequestId(1), 0);
-        let facts = borough_model::node::NodeFacts {
-            capacity: borough_model::Resources::default(),
-            port_first: 0,
-            port_last: 0,
-            attributes: BTreeMap::new(),
-            host: String::new(),
-            boot_id: String::new(),
-            agent_version: String::new(),
-            cards: Vec::new(),
-            domains: Vec::new(),
-        };
-        let there = borough_model::node::node_new(node, name("n"), facts, 0);
+        let there = borough_model::node::node_new(node, name("n"), facts(), 0);
         let actions = |now_ms: i64, draining: bool, victim: Option<TaskState>| {
             let task = |index, state, promised| TaskRow {
                 node: Some(node),

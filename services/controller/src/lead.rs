@@ -9,7 +9,7 @@ use borough_model::node::{NodeRow, NodeState};
 use borough_model::task::StopReason;
 use borough_store::cell::{CellMeta, cell_meta_read};
 use borough_store::lease::{
-    HeldLease, LeaseAcquired, LeaseClaim, LeaseState, LeaseWriter, Silence, lease_acquire, lease_read,
+    HeldLease, LeaseAcquired, LeaseClaim, LeaseObserver, LeaseWriter, lease_acquire, lease_read,
     lease_release, lease_renew,
 };
 use borough_store::mirror::{MirrorEvent, MirrorHandle, MirrorSubscription};
@@ -74,16 +74,17 @@ impl Controller {
     pub async fn run(self, cancelled: CancellationToken) {
         let work = async {
             self.mirror.ready().await;
-            let mut silence = Silence::default();
+            let observe = || LeaseObserver::new(self.config.tick.saturating_mul(3));
+            let mut observer = observe();
             loop {
-                match self.lease(&mut silence).await {
+                match self.lease(&mut observer).await {
                     Ok(Some(lease)) => {
                         tracing::info!(cell = %self.config.space, epoch = lease.epoch, "leads the cell");
                         let ended = self.term(lease).await;
                         if let Err(error) = ended {
                             tracing::warn!(cell = %self.config.space, error = %error_chain(&error), "no longer leads");
                         }
-                        silence = Silence::default();
+                        observer = observe();
                     }
                     Ok(None) => {}
                     Err(error) => {
@@ -99,22 +100,18 @@ impl Controller {
         }
     }
 
-    async fn lease(&self, silence: &mut Silence<LeaseState>) -> StoreResult<Option<HeldLease>> {
+    async fn lease(&self, observer: &mut LeaseObserver) -> StoreResult<Option<HeldLease>> {
         let space = &self.config.space;
         let state = self.db.run("lease_read", Idempotency::ReadOnly, |tx, _| async move {
             lease_read(&tx, space, ROLE, 0).await
         });
-        let state = state.await?;
-        let gap_max = self.config.tick.saturating_mul(3);
-        let silent = silence.observe(self.clock.monotonic(), state.clone(), gap_max);
-        let expired = silent >= Duration::from_millis(state.row.duration_ms);
         let claim = LeaseClaim {
             role: ROLE.to_owned(),
             shard: 0,
             holder: self.config.holder.clone(),
             duration_ms: self.config.lease_ms,
             generation: self.config.generation,
-            expired: expired.then_some(state),
+            expired: observer.observe(self.clock.monotonic(), state.await?),
         };
         let claim = &claim;
         let acquired = self.db.run("lease_acquire", Idempotency::Natural, |tx, _| async move {
