@@ -39,7 +39,7 @@ pub struct Maker {
 }
 
 /// A cell's ids are random. These are spread as well, and the same in every run.
-fn id_of(number: u64) -> u64 {
+pub fn id_of(number: u64) -> u64 {
     (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 

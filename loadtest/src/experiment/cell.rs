@@ -11,6 +11,7 @@ use borough_scheduler_core::{
 
 use super::openb::{OpenbNode, OpenbTask};
 use crate::decide::drive::committed;
+use crate::decide::workload::id_of;
 
 /// Wall time of the run: deciding takes it as an argument.
 pub const NOW_MS: i64 = 1_700_000_000_000;
@@ -29,11 +30,6 @@ pub struct ExperimentCell {
     start_offset: StartOffset,
     user: Name,
     jobs: u64,
-}
-
-/// A cell's ids are random. These are spread as well, and the same in every run.
-fn id_of(number: u64) -> u64 {
-    (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// The row of a node of the trace.

@@ -8,11 +8,10 @@ use std::time::Duration;
 use borough_kv::Idempotency;
 use borough_model::task::{Health, TaskRow, TaskState};
 use borough_model::{Delta, NodeId};
-use borough_store::journal::{ChangeSet, journal_head, journal_tail};
-use borough_store::node::{SessionFence, node_writer};
-use borough_store::task::{ReportPhase, TaskReport, task_report_apply};
+use borough_store::journal::{journal_head, journal_tail};
+use borough_store::task::{ReportPhase, TaskReport};
 
-use super::world::{BenchCell, SESSION};
+use super::world::BenchCell;
 
 /// Entries read at once.
 const PAGE_ENTRIES: usize = 256;
@@ -65,15 +64,5 @@ async fn ends_report(world: &BenchCell, rows: &[&TaskRow]) -> anyhow::Result<()>
             cores: Vec::new(),
         });
     }
-    let (change, space, by_node) = (&world.change("task_report"), &world.space, &by_node);
-    let report = world.db.run("task_report", Idempotency::Natural, |tx, _| async move {
-        let mut changes = ChangeSet::begin(&tx, space, change).await?;
-        for (&node, reports) in by_node {
-            let fence = SessionFence { node, session: SESSION };
-            let Some(writer) = node_writer(&tx, space, fence).await? else { continue };
-            task_report_apply(&writer, &mut changes, reports).await?;
-        }
-        changes.append(&tx)
-    });
-    Ok(report.await?)
+    Ok(world.tasks_report(&world.change("task_report"), &by_node).await?)
 }

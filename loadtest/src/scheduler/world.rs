@@ -1,6 +1,6 @@
 //! A cell for the scheduler alone: its store, nodes as rows, the production workers, and an independent watcher.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,10 +23,11 @@ use borough_store::journal::{
 };
 use borough_store::mirror::MirrorState;
 use borough_store::node::{
-    NodeRegistration, node_by_name, node_declare_lost, node_live_read, node_register, node_reported,
-    node_taints_set,
+    NodeRegistration, SessionFence, node_by_name, node_declare_lost, node_live_read, node_register,
+    node_reported, node_taints_set, node_writer,
 };
 use borough_store::request::request_id_random;
+use borough_store::task::{TaskReport, task_report_apply};
 use borough_store::{CellSpace, StoreError, StoreResult};
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
@@ -99,7 +100,7 @@ impl SeenTasks {
 }
 
 /// The session of every node's agent.
-pub const SESSION: u64 = 1;
+const SESSION: u64 = 1;
 
 /// A cell for the scheduler alone.
 pub struct BenchCell {
@@ -318,15 +319,39 @@ impl BenchCell {
         cell_stats(&self.db, &self.space, stats).await
     }
 
+    /// Writes reports of nodes' sessions in one transaction, as a gateway does.
+    pub async fn tasks_report(
+        &self,
+        change: &Change,
+        by_node: &BTreeMap<NodeId, Vec<TaskReport>>,
+    ) -> StoreResult<()> {
+        let space = &self.space;
+        let written = self.db.run("task_report", Idempotency::Natural, |tx, _| async move {
+            let mut changes = ChangeSet::begin(&tx, space, change).await?;
+            for (&node, reports) in by_node {
+                let fence = SessionFence { node, session: SESSION };
+                let Some(writer) = node_writer(&tx, space, fence).await? else { continue };
+                task_report_apply(&writer, &mut changes, reports).await?;
+            }
+            changes.append(&tx)
+        });
+        written.await
+    }
+
     /// Ends workers and watcher, and closes the store.
-    pub async fn end(self) {
-        self.cancelled.cancel();
-        for task in self.tasks {
+    ///
+    /// # Errors
+    /// Another part of the benchmark still uses the cell.
+    pub async fn end(self: Arc<Self>) -> anyhow::Result<()> {
+        let cell = Arc::into_inner(self).context("somebody still uses the cell")?;
+        cell.cancelled.cancel();
+        for task in cell.tasks {
             task.await.ok();
         }
-        if let Some(embedded) = self.embedded {
+        if let Some(embedded) = cell.embedded {
             embedded.close().await;
         }
+        Ok(())
     }
 }
 

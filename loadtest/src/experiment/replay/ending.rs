@@ -4,17 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_kv::Idempotency;
 use borough_model::NodeId;
 use borough_model::task::{EndReason, Exit, Health};
 use borough_store::StoreResult;
-use borough_store::journal::ChangeSet;
-use borough_store::node::{SessionFence, node_writer};
-use borough_store::task::{ReportPhase, TaskReport, task_report_apply};
+use borough_store::task::{ReportPhase, TaskReport};
 use tokio::task::JoinSet;
 
 use super::stream::{ReplayAttempt, ReplayStream};
-use crate::scheduler::world::{BenchCell, SESSION};
+use crate::scheduler::world::BenchCell;
 
 /// Attempts ended in one transaction.
 const PER_COMMIT: usize = 64;
@@ -49,17 +46,7 @@ async fn written(world: Arc<BenchCell>, attempts: Vec<ReplayAttempt>) -> StoreRe
     for attempt in attempts {
         by_node.entry(attempt.node).or_default().push(report(attempt, change.at_ms));
     }
-    let (by_node, space) = (&by_node, &world.space);
-    let written = world.db.run("task_report", Idempotency::Natural, |tx, _| async move {
-        let mut changes = ChangeSet::begin(&tx, space, change).await?;
-        for (&node, reports) in by_node {
-            let fence = SessionFence { node, session: SESSION };
-            let Some(writer) = node_writer(&tx, space, fence).await? else { continue };
-            task_report_apply(&writer, &mut changes, reports).await?;
-        }
-        changes.append(&tx)
-    });
-    written.await
+    world.tasks_report(change, &by_node).await
 }
 
 fn report(attempt: ReplayAttempt, at_ms: i64) -> TaskReport {

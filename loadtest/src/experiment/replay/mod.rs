@@ -143,8 +143,7 @@ async fn replayed(directory: &Path, arguments: &ReplayArguments, plan: ReplayPla
     if arguments.check {
         world.check(&mut stats).await?;
     }
-    let world = Arc::into_inner(world).ok_or_else(|| anyhow::anyhow!("somebody still uses the cell"))?;
-    world.end().await;
+    world.end().await?;
     Ok(stats)
 }
 
