@@ -14,7 +14,8 @@ use borough_proto::connect::Connector;
 use borough_proto::v1;
 
 use crate::decide::pressure::PressureLimits;
-use crate::disk::TaskUsers;
+use crate::decide::retention::Retention;
+use crate::task_users::TaskUsers;
 
 /// The default place for the directories of tasks that run as other users.
 pub const TASK_DIR: &str = "/var/lib/borough-tasks";
@@ -167,24 +168,5 @@ impl Default for Intervals {
             fruitless_max: Duration::from_secs(30),
             repeat: Duration::from_secs(10),
         }
-    }
-}
-
-/// The limits for files of ended attempts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Retention {
-    /// Attempts of one task.
-    pub attempts_per_task: usize,
-    /// Attempts of all tasks.
-    pub attempts: usize,
-    /// Bytes of all logs.
-    pub bytes: u64,
-    /// Milliseconds after the end.
-    pub age_ms: i64,
-}
-
-impl Default for Retention {
-    fn default() -> Self {
-        Self { attempts_per_task: 5, attempts: 2000, bytes: 4 << 30, age_ms: 24 * 60 * 60 * 1000 }
     }
 }

@@ -12,8 +12,8 @@ use borough_shim::cgroup::CgroupRoot;
 use crate::decide::cores::Cores;
 use crate::decide::load::{LoadReading, ProcessorTime};
 use crate::decide::pressure::PressureReading;
-use crate::disk::TaskUsers;
 use crate::error::AgentError;
+use crate::task_users::TaskUsers;
 
 /// The part of a machine's memory that is left to the system and the agent, in hundredths.
 const MEMORY_RESERVE_PERCENT: u64 = 5;

@@ -5,10 +5,14 @@
 //! | `decide/` | every decision, as pure functions: what to start, stop, drop, report; health; environment; retention of logs |
 //! | `hollow/` | the same decisions over simulated tasks, for load tests |
 //! | `disk/` | the state directory, the directories of attempts, the embedded shim |
-//! | `runtime/` | one task that owns the state, and its IO |
+//! | `machine.rs` | the interface to the machine, which a simulation replaces |
+//! | `shim/` | starting and adopting shims, and running commands beside their tasks |
 //! | `session/` | the stream to a gateway |
 //! | `probe/` | probes of tasks' health |
 //! | `serve/` | logs, commands and signals for a gateway |
+//! | `runtime/` | one task that owns the state, and its IO |
+//!
+//! Modules import in one direction only: `runtime` uses all others, and `decide` does no IO.
 //!
 //! All of the agent's state is on disk or in the next report, so it may be killed at any time. Its tasks belong to
 //! their shims ([`borough_shim`]), which it finds again by their records. Attempts that the control plane does not know
@@ -27,29 +31,28 @@ mod config;
 mod decide;
 mod disk;
 mod error;
+mod event;
 mod facts;
 pub mod hollow;
+mod listener;
+pub mod machine;
+mod outbox;
 mod probe;
 mod ready;
 mod runtime;
 mod serve;
 mod session;
+mod shim;
+mod task_users;
 mod topology;
-
-/// The interface between an agent and its machine, for a simulation that replaces the machine.
-pub mod machine {
-    pub use crate::decide::{AttemptState, ShimState};
-    pub use crate::disk::AttemptFiles;
-    pub use crate::probe::ProbeTarget;
-    pub use crate::runtime::{Machine, MachineEvents, MachineFacts, MeasurePlace};
-    pub use crate::serve::SignalSent;
-}
 
 pub use attempt::{AttemptId, AttemptIdError};
 pub use borough_shim::tree::tree_remove;
 pub use borough_shim::user::TaskUser;
-pub use config::{AgentConfig, Credential, Intervals, Retention, TASK_DIR};
+pub use config::{AgentConfig, Credential, Intervals, TASK_DIR};
 pub use decide::pressure::PressureLimits;
-pub use disk::{ProcessGuard, TaskUsers, shim_install};
+pub use decide::retention::Retention;
+pub use disk::{ProcessGuard, shim_install};
 pub use error::AgentError;
 pub use runtime::{run, run_on, tasks_home};
+pub use task_users::TaskUsers;

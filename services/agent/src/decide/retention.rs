@@ -3,7 +3,25 @@
 use std::collections::BTreeMap;
 
 use crate::attempt::AttemptId;
-use crate::config::Retention;
+
+/// The limits for files of ended attempts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// Attempts of one task.
+    pub attempts_per_task: usize,
+    /// Attempts of all tasks.
+    pub attempts: usize,
+    /// Bytes of all logs.
+    pub bytes: u64,
+    /// Milliseconds after the end.
+    pub age_ms: i64,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self { attempts_per_task: 5, attempts: 2000, bytes: 4 << 30, age_ms: 24 * 60 * 60 * 1000 }
+    }
+}
 
 /// An ended attempt that the control plane has forgotten.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use borough_shim::user::TaskUser;
 use super::cores::Cores;
 use super::environment::{self, Inherited, TaskPlace};
 use crate::attempt::AttemptId;
-use crate::disk::TaskUsers;
+use crate::task_users::TaskUsers;
 use crate::topology::list_text;
 
 /// The most processes and threads of one task: far more than a sane one has, far fewer than a machine has numbers for.

@@ -19,7 +19,6 @@
 mod attempt_dir;
 mod guard;
 mod identity;
-mod owners;
 mod shim;
 mod state_dir;
 
@@ -28,6 +27,5 @@ pub use attempt_dir::{
 };
 pub use guard::ProcessGuard;
 pub use identity::{HostGuard, agent_key, copy_refuse, machine_id};
-pub use owners::{TaskUsers, tasks_directory};
 pub use shim::{shim_install, shim_path};
 pub use state_dir::{StateDir, StateLock};

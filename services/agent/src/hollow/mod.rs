@@ -18,7 +18,8 @@ use borough_proto::v1::agent_message::Message as Outgoing;
 use borough_proto::v1::gateway_message::Message;
 
 use crate::attempt::AttemptId;
-use crate::config::{Intervals, Retention};
+use crate::config::Intervals;
+use crate::decide::retention::Retention;
 use crate::decide::{AgentState, AttemptState, Desired, Sent, reconcile, report_next};
 use simulate::SimulatedEnd;
 

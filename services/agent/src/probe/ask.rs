@@ -13,9 +13,9 @@ use hyper_util::rt::TokioIo;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::net::TcpStream;
 
-use super::ProbeTarget;
-use super::listener::{Listener, Listeners, who_answers};
-use crate::serve::exec_command;
+use crate::listener::{Listener, Listeners, who_answers};
+use crate::machine::ProbeTarget;
+use crate::shim::exec_command;
 
 /// Probes once. The error says what was wrong, for people.
 pub async fn ask(target: &ProbeTarget) -> Result<(), String> {

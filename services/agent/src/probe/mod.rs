@@ -1,9 +1,7 @@
 //! Probes tasks for their health, again and again. [`crate::decide::health`] interprets the answers.
 
 mod ask;
-pub(crate) mod listener;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,37 +9,13 @@ use borough_kv::env::Clock;
 use borough_proto::v1;
 use tokio::sync::mpsc;
 
-use crate::attempt::AttemptId;
 use crate::decide::health::{HEALTHY_AFTER_MS, ProbeHistory, next, next_unchecked};
-use crate::runtime::{Event, Machine};
+use crate::event::Event;
+use crate::machine::{Machine, ProbeTarget};
 pub(crate) use ask::ask;
-use listener::{KnownSocket, Owner};
 
 /// The time limit of a probe whose spec says 0.
 const TIMEOUT: Duration = Duration::from_secs(1);
-
-/// The target of probes.
-#[derive(Clone, Debug)]
-pub struct ProbeTarget {
-    pub id: AttemptId,
-    /// The health check. Without one, the probe only verifies that no other process listens on the task's ports.
-    pub check: v1::HealthCheck,
-    /// Its processes. One of them must be the one that answers.
-    pub owner: Owner,
-    /// What earlier probes found of its listener.
-    pub known: Arc<KnownSocket>,
-    /// How long it must run before it is healthy; 0: `HEALTHY_AFTER_MS`.
-    pub healthy_after_ms: u64,
-    pub ports: Vec<v1::Port>,
-    pub host: String,
-    pub directory: PathBuf,
-    /// The shim's program, for commands.
-    pub program: PathBuf,
-    /// Its last known health.
-    pub health: v1::Health,
-    /// When it started: wall time, milliseconds since 1970.
-    pub started_ms: i64,
-}
 
 /// Probes until it is aborted. Reports every change as [`Event::Health`].
 pub(crate) async fn run(

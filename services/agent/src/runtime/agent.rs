@@ -8,18 +8,20 @@ use borough_proto::v1;
 use borough_shim::cgroup::{CgroupUsage, Leaf};
 use tokio::task::AbortHandle;
 
-use super::event::OrderDone;
 use super::own_record::OwnRecord;
 use super::sample::{self, TimedSample};
-use super::start::Starter;
-use super::{Event, Machine, confine, order};
+use super::{confine, order};
 use crate::attempt::AttemptId;
 use crate::config::AgentConfig;
 use crate::decide::load::{LoadReading, MachineLoad, OwnTasks};
 use crate::decide::{self, AgentState, Desired, Sent, ShimState, report_next};
 use crate::disk::StateLock;
+use crate::event::{Event, OrderDone};
+use crate::machine::{Machine, MeasurePlace};
+use crate::outbox::Outbox;
 use crate::serve::Serving;
-use crate::session::{Outbox, SessionSettings};
+use crate::session::SessionSettings;
+use crate::shim::Starter;
 
 /// The interval of reports until the gateway has set one.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
@@ -232,14 +234,10 @@ impl Agent {
     /// Begins to measure the use of attempts and the free resources of the machine.
     pub(super) fn sample_begin(&self) {
         let running = self.state.attempts.iter().filter(|(_, attempt)| attempt.record.exit.is_none());
-        let places: Vec<sample::SamplePlace> = running
+        let places: Vec<MeasurePlace> = running
             .filter_map(|(id, attempt)| {
                 let leaf = self.local.get(id)?.leaf.clone();
-                Some(sample::SamplePlace {
-                    id: id.clone(),
-                    leaf,
-                    shim: attempt.record.shim.map(|shim| shim.pid),
-                })
+                Some(MeasurePlace { id: id.clone(), leaf, shim: attempt.record.shim.map(|shim| shim.pid) })
             })
             .collect();
         self.machine.measure(places);

@@ -7,9 +7,9 @@ use borough_shim::process::descendants;
 use borough_shim::spec::Pinned;
 
 use super::agent::Agent;
-use super::event::Event;
 use crate::attempt::AttemptId;
 use crate::decide::cores::moves;
+use crate::event::Event;
 use crate::topology::list_text;
 
 /// How often an attempt's threads are listed: a later list shows threads that began meanwhile.

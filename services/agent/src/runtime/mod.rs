@@ -3,14 +3,11 @@
 
 mod agent;
 mod confine;
-mod event;
-mod machine;
 mod open;
 mod order;
 mod own_record;
+mod real_machine;
 mod sample;
-mod start;
-mod watch;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,12 +18,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::AgentConfig;
 use crate::error::AgentError;
+use crate::event::Event;
+use crate::machine::{Machine, MachineEvents, MachineFacts};
 use crate::session;
-pub(crate) use event::Event;
-pub use machine::{Machine, MachineEvents, MachineFacts};
 pub use open::tasks_home;
-pub use sample::SamplePlace as MeasurePlace;
-pub(crate) use start::Starter;
 
 /// Interval of checks for due reports.
 const REPORT_LOOK: Duration = Duration::from_millis(500);
@@ -55,7 +50,7 @@ pub async fn run_on(
     shutdown: CancellationToken,
 ) -> Result<(), AgentError> {
     let (events, received) = mpsc::unbounded_channel();
-    let machine = machine(MachineEvents(events.clone()));
+    let machine = machine(MachineEvents::new(events.clone()));
     let agent = open::agent_simulated(config, facts, machine, events.clone())?;
     serve(agent, events, received, shutdown).await
 }

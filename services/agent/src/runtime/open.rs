@@ -14,12 +14,9 @@ use borough_shim::record::ExitRecord;
 use rustix::process::geteuid;
 use tokio::sync::mpsc;
 
-use super::Event;
 use super::agent::{Agent, Local};
-use super::machine::{Machine, MachineFacts, Real};
 use super::own_record::OwnRecord;
-use super::start::Starter;
-use super::watch::DirectoryWatch;
+use super::real_machine::RealMachine;
 use crate::attempt::AttemptId;
 use crate::config::{AgentConfig, Credential};
 use crate::decide::cores::Cores;
@@ -28,10 +25,13 @@ use crate::decide::pressure::PressureState;
 use crate::decide::spec::{NodeContext, SHIMS_LEAF};
 use crate::decide::{AgentState, REBOOTED, ShimState};
 use crate::disk::{
-    AttemptFiles, HostGuard, StateDir, TaskUsers, agent_key, copy_refuse, machine_id, shim_install,
-    shim_path, tasks_directory,
+    AttemptFiles, HostGuard, StateDir, agent_key, copy_refuse, machine_id, shim_install, shim_path,
 };
 use crate::error::AgentError;
+use crate::event::Event;
+use crate::machine::{Machine, MachineFacts};
+use crate::shim::{DirectoryWatch, Starter};
+use crate::task_users::{TaskUsers, tasks_directory};
 use crate::{facts, topology};
 
 /// Opens everything that an agent needs. Must run inside a runtime.
@@ -91,8 +91,11 @@ pub(super) fn agent_open(
     let pressure = PressureState::first(&reading, &config.pressure);
     let state =
         AgentState { node: config.node.clone(), boot_id, packages, cores, pressure, ..AgentState::default() };
-    let real =
-        Real { starter: starter.clone(), proc: config.proc.clone(), packages: config.packages.clone() };
+    let real = RealMachine {
+        starter: starter.clone(),
+        proc: config.proc.clone(),
+        packages: config.packages.clone(),
+    };
     let mut agent = Agent::new(config, (starter, Arc::new(real)), hello, state, Some(lock));
     agent.own_record = recorded;
     attempts_adopt(&mut agent).map(|()| agent)

@@ -12,13 +12,14 @@ use crate::attempt::AttemptId;
 use crate::decide::cores::{assignment_settled, cores_shared, cores_taken};
 use crate::decide::spec::SHIMS_LEAF;
 use crate::decide::{AttemptState, Effect, ShimState};
+use crate::listener::Owner;
+use crate::machine::ProbeTarget;
 use crate::probe;
-use crate::probe::listener::Owner;
 
 /// The agent's own cgroups above the attempts': the node's, the cell's and `borough`.
 const CGROUP_LEVELS: usize = 3;
 
-/// Carries out an action. Slow ones come back as [`Event::Done`].
+/// Carries out an action. Slow ones come back as [`crate::event::Event::Done`].
 pub(super) fn perform(agent: &mut Agent, effect: Effect) {
     match effect {
         Effect::Start(id, assignment) => start(agent, id, assignment),
@@ -115,7 +116,7 @@ fn probe_begin(agent: &mut Agent, id: &AttemptId) {
     let (check, Some(assignment)) = (attempt.check().cloned(), attempt.assignment.clone()) else { return };
     let leaf = agent.local.get(id).map(|local| local.leaf.clone()).unwrap_or_default();
     attempt.probed = true;
-    let target = probe::ProbeTarget {
+    let target = ProbeTarget {
         id: id.clone(),
         check: check.unwrap_or_default(),
         owner: Owner { leaf, shim: attempt.record.shim.map(|shim| shim.pid) },

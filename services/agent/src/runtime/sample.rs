@@ -4,26 +4,18 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use borough_proto::v1;
-use borough_shim::cgroup::{CgroupUsage, Leaf};
+use borough_shim::cgroup::CgroupUsage;
 use borough_shim::process::{descendants, stat_read};
 
 use crate::attempt::AttemptId;
+use crate::machine::MeasurePlace;
 
 /// Clock ticks per second, as the kernel shows them to everyone.
 const TICKS_PER_S: u64 = 100;
 
-/// Where to measure one attempt.
-#[derive(Clone, Debug)]
-pub struct SamplePlace {
-    pub id: AttemptId,
-    pub leaf: Leaf,
-    /// Its shim's process number, for hosts without cgroups.
-    pub shim: Option<u32>,
-}
-
 /// Measures attempts.
-pub fn measure(places: Vec<SamplePlace>) -> BTreeMap<AttemptId, CgroupUsage> {
-    let one = |place: SamplePlace| {
+pub fn measure(places: Vec<MeasurePlace>) -> BTreeMap<AttemptId, CgroupUsage> {
+    let one = |place: MeasurePlace| {
         let sample = place.leaf.sample().or_else(|| place.shim.map(processes_sample))?;
         Some((place.id, sample))
     };

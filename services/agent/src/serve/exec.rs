@@ -1,6 +1,6 @@
 //! Runs a command in a task's cgroup, environment and directory, with or without a terminal.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -10,12 +10,11 @@ use borough_proto::v1::agent_message::Message as Answer;
 use borough_proto::v1::exec_input::Input;
 use borough_proto::v1::exec_output::Output;
 use borough_proto::v1::task_status::Phase;
-use borough_shim::exec::{PLAIN, TERMINAL};
 use borough_shim::process::ProcessId;
 use borough_shim::record::{ProcessKind, process_record};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::process::{Child, Command};
+use tokio::process::Child;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -24,8 +23,8 @@ use super::credit::Credit;
 use super::terminal::Terminal;
 use crate::attempt::AttemptId;
 use crate::decide::AgentState;
-use crate::runtime::Starter;
-use crate::session::Outbox;
+use crate::outbox::Outbox;
+use crate::shim::{Starter, exec_command};
 
 /// Bytes of one message.
 const CHUNK_BYTES: usize = 16 * 1024;
@@ -59,25 +58,6 @@ impl ExecPlace {
             record_dir: starter.context.record_dir.clone(),
         })
     }
-}
-
-/// The program that becomes a command in the place of an attempt.
-///
-/// # Errors
-/// Why it cannot be run, for people.
-pub fn exec_command(
-    program: &Path,
-    attempt: &Path,
-    terminal: bool,
-    command: &[String],
-) -> Result<Command, String> {
-    if command.first().is_none_or(String::is_empty) || command.iter().any(|part| part.contains('\0')) {
-        return Err("the command is empty, or holds a NUL".to_owned());
-    }
-    let mut start = Command::new(program);
-    start.arg("exec").arg(attempt).arg(if terminal { TERMINAL } else { PLAIN }).args(command);
-    start.env_clear().current_dir("/").kill_on_drop(true);
-    Ok(start)
 }
 
 /// The channel between one command and its caller.

@@ -19,12 +19,11 @@ use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::decide::AgentState;
-use crate::runtime::{Machine, Starter};
-use crate::session::Outbox;
+use crate::machine::Machine;
+use crate::outbox::Outbox;
+use crate::shim::Starter;
 use credit::Credit;
 use exec::Link;
-pub(crate) use exec::exec_command;
-pub use signal::SignalSent;
 
 /// Inputs of a command that may wait: as many as its input's credit allows, its end, and the caller's end.
 const INPUTS: usize = STREAM_WINDOW_BYTES / STREAM_MESSAGE_COST + 2;

@@ -8,23 +8,13 @@ use std::io;
 
 use borough_proto::v1;
 use rustix::process::Signal;
-use serde::{Deserialize, Serialize};
 
 use crate::attempt::AttemptId;
 use crate::decide::AgentState;
-use crate::runtime::Machine;
+use crate::machine::{Machine, SignalSent};
 
 /// Kept requests of an attempt: a caller repeats for seconds, and people signal by hand.
 const KEPT_MAX: usize = 64;
-
-/// A signal that was sent, or tried, for a request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SignalSent {
-    pub request_id: String,
-    pub signal: i32,
-    /// Why it was not sent; empty if it was.
-    pub error: String,
-}
 
 /// The signals of this agent's attempts.
 #[derive(Default)]

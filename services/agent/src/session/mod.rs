@@ -20,7 +20,8 @@ use tonic::transport::Endpoint;
 use tonic::{Code, Request, Status};
 
 use crate::config::Intervals;
-use crate::runtime::Event;
+use crate::event::Event;
+use crate::outbox::Outbox;
 use backoff::{Ended, SessionFailures, SessionProgress};
 
 /// Reports and acknowledgements that wait for the gateway. Beyond that, they are made later.
@@ -45,15 +46,6 @@ pub(crate) struct SessionSettings {
     pub rng: Arc<dyn Rng>,
     /// Measures how long sessions last.
     pub clock: Arc<dyn Clock>,
-}
-
-/// The channel to the gateway. Control messages never wait behind the output of tasks.
-#[derive(Clone, Debug)]
-pub struct Outbox {
-    /// For reports, acknowledgements, credit and results.
-    pub control: mpsc::Sender<v1::AgentMessage>,
-    /// For output of tasks and commands.
-    pub data: mpsc::Sender<v1::AgentMessage>,
 }
 
 /// Why a session ended.

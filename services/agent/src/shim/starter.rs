@@ -16,20 +16,19 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
-use super::Event;
-use super::event::OrderDone;
 use super::watch::DirectoryWatch;
 use crate::attempt::AttemptId;
 use crate::decide::spec::{NodeContext, PlacedTask, shim_spec};
 use crate::disk::{StateDir, attempt_begin, shim_install};
-use crate::probe::listener::{holder, in_the_way};
+use crate::event::{Event, OrderDone};
+use crate::listener::{holder, in_the_way};
 use crate::ready::ready;
 
 /// Tries to execute a program that a child of another thread still holds open for writing, and the pause between them.
 const BUSY_TRIES: u32 = 50;
 const BUSY_PAUSE: Duration = Duration::from_millis(2);
 /// Pause before a failed action is tried again.
-pub(super) const RETRY_PAUSE: Duration = Duration::from_secs(1);
+pub(crate) const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Starts attempts.
 #[derive(Clone, Debug)]

@@ -11,8 +11,8 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 use tokio::sync::mpsc;
 
-use super::Event;
 use crate::attempt::AttemptId;
+use crate::event::Event;
 use crate::ready::{Ready, ready};
 
 /// Watches over the directories of attempts.

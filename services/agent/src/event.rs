@@ -10,7 +10,7 @@ use borough_shim::spec::StopOrder;
 use crate::attempt::AttemptId;
 use crate::decide::load::LoadReading;
 use crate::decide::pressure::PressureReading;
-use crate::session::Outbox;
+use crate::outbox::Outbox;
 
 /// An event that the agent's main task handles.
 #[derive(Debug)]
