@@ -109,6 +109,19 @@ pub struct StopArguments {
     pub timeout: Option<Duration>,
 }
 
+/// Arguments of the process that evaluates a job file.
+#[derive(Clone, Debug, Args)]
+pub struct EvaluateArguments {
+    /// Variable for std.extVar
+    #[arg(long, value_parser = pair)]
+    pub ext_str: Vec<(String, String)>,
+    /// Argument of the function the file is
+    #[arg(long, value_parser = pair)]
+    pub tla_str: Vec<(String, String)>,
+    /// The file
+    pub file: PathBuf,
+}
+
 /// A duration as in job files.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     borough_model::job::file::duration_ms(text).map(Duration::from_millis)

@@ -1,25 +1,38 @@
-//! The command line.
+//! The command line: the arguments of every verb and role, as values.
 
+mod agent;
 mod cluster;
+mod connections;
+mod dev;
 mod job;
 mod queue;
+mod role;
 mod store;
+mod store_location;
 mod taint;
 mod target;
 mod task;
+mod task_user;
 
+pub use agent::AgentArguments;
 pub use cluster::{
     CellSet, CellVerb, DrainArguments, EventFilter, EventVerb, NameVerb, NodeTokenArguments, NodeVerb,
 };
-pub use job::{FileArguments, JobVerb, RunArguments, StopArguments};
-pub(crate) use job::{duration, pair};
+pub use connections::ConnectionArguments;
+pub use dev::DevArguments;
+pub use job::{EvaluateArguments, FileArguments, JobVerb, RunArguments, StopArguments};
+pub(crate) use role::LEASE_MS;
+pub use role::{ControllerArguments, GatewayArguments, SchedulerArguments, StoreArguments};
 pub use store::{
     StoreAcceptLossArguments, StoreArgument, StoreBenchArguments, StoreCheckArguments, StoreExportArguments,
     StoreImportArguments, StoreVerb,
 };
+pub(crate) use store_location::EMBEDDED;
+pub use store_location::StoreLocation;
 pub use target::{JobTarget, TaskTarget, WhyTarget};
 pub(crate) use task::signal_name;
 pub use task::{ExecArguments, LogArguments, TaskVerb};
+pub use task_user::{TaskUserArguments, TaskUserChoice};
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -27,10 +40,6 @@ use std::path::PathBuf;
 use clap::{Arg, Args, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
 use crate::exit::VERB_FAILED;
-use crate::jobfile::EvaluateArguments;
-use crate::role::agent::AgentArguments;
-use crate::role::dev::DevArguments;
-use crate::role::serve::{ControllerArguments, GatewayArguments, SchedulerArguments};
 
 const EXIT_CODES: &str = "\
 Exit codes:

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::role::store::StoreLocation;
+use super::store_location::StoreLocation;
 
 /// The exit codes of `store check`, and its use of a global option.
 const CHECK_NOTES: &str = "Exit codes: 0 all agree, 1 violations, 255 error\n\

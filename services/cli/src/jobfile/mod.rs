@@ -11,7 +11,7 @@ mod yaml;
 #[cfg(test)]
 mod tests;
 
-pub use jsonnet::{EvaluateArguments, evaluate};
+pub use jsonnet::evaluate;
 pub use problem::JobFileError;
 pub use starter::starter;
 

@@ -26,8 +26,6 @@ use prometheus_client::registry::Registry;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Milliseconds without a heartbeat after which another worker or controller takes over.
-pub(crate) const LEASE_MS: u64 = 5_000;
 /// The most tasks that a worker decides at once.
 const BATCH_TASKS_MAX: usize = 1_024;
 /// Renewals, and checks of leases, within the tolerance of silence.

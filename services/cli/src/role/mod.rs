@@ -8,7 +8,6 @@ pub(crate) mod dev;
 mod log;
 pub(crate) mod serve;
 pub(crate) mod store;
-mod task_user;
 pub(crate) mod token;
 
 use borough_kv::{Database, EngineState, ErrorCode, KvError};

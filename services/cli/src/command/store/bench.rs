@@ -13,10 +13,10 @@ use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 
 use super::{OpenedStore, opened, store_failure};
-use crate::args::{StoreArgument, StoreBenchArguments};
+use crate::args::{StoreArgument, StoreBenchArguments, StoreLocation};
 use crate::exit::{Code, Failure};
 use crate::output::{OperationStats, Printer, Progress, StoreBenchView};
-use crate::role::store::{StoreLocation, StoreMissing};
+use crate::role::store::StoreMissing;
 
 /// Keys that are read and written.
 const KEYS: u64 = 10_000;

@@ -13,11 +13,11 @@ use borough_model::Name;
 use borough_store::check::LoadProgress;
 use borough_store::{StoreError, error_chain};
 
-use crate::args::{Global, StoreAcceptLossArguments, StoreArgument, StoreVerb};
+use crate::args::{Global, StoreAcceptLossArguments, StoreArgument, StoreLocation, StoreVerb};
 use crate::exit::{Code, Failure};
 use crate::output::{Printer, Progress, StoreLossView};
 use crate::role::files_private;
-use crate::role::store::{RoleStore, StoreLocation, StoreMissing, store_accept_loss, store_open};
+use crate::role::store::{RoleStore, StoreMissing, store_accept_loss, store_open};
 
 /// Rows and entries between two lines of progress.
 const SHOWN_ROWS: u64 = 50_000;

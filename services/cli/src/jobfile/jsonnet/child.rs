@@ -4,13 +4,13 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
 use rsjsonnet_front::Session;
 use rsjsonnet_lang::arena::Arena;
 use rsjsonnet_lang::program::{Thunk, Value};
 use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 
 use super::imports::imports_check;
+use crate::args::EvaluateArguments;
 
 /// Processor time of an evaluation, in seconds.
 pub(super) const CPU_SECONDS_MAX: u64 = 5;
@@ -22,19 +22,6 @@ const STACK_BYTES: usize = 192 << 20;
 pub(super) const FRAMES_MAX: usize = 400;
 /// Frames shown of an error.
 const TRACE_FRAMES: usize = 6;
-
-/// What is evaluated.
-#[derive(Clone, Debug, Args)]
-pub struct EvaluateArguments {
-    /// Variable for std.extVar
-    #[arg(long, value_parser = crate::args::pair)]
-    pub ext_str: Vec<(String, String)>,
-    /// Argument of the function the file is
-    #[arg(long, value_parser = crate::args::pair)]
-    pub tla_str: Vec<(String, String)>,
-    /// The file
-    pub file: PathBuf,
-}
 
 /// Evaluates the file in this process, which is limited for good. Nothing else may be done in it afterwards.
 ///

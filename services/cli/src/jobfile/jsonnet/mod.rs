@@ -4,7 +4,7 @@
 mod child;
 mod imports;
 
-pub use child::{EvaluateArguments, evaluate};
+pub use child::evaluate;
 
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};

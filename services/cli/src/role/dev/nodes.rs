@@ -24,8 +24,6 @@ const LOOK: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// The most ports of one node.
 const PORTS_PER_NODE_MAX: usize = 400;
-/// The ports of tasks: below the range that the kernel uses for outgoing connections.
-pub(super) const PORTS: &str = "20000-31999";
 
 /// One node.
 #[derive(Clone, Debug)]

@@ -36,7 +36,7 @@ pub enum TaskUserChoice {
 
 impl TaskUserArguments {
     /// The users that the arguments mean on this machine.
-    pub(super) fn task_users(&self) -> Result<TaskUsers, Failure> {
+    pub(crate) fn task_users(&self) -> Result<TaskUsers, Failure> {
         let usual = || {
             let failure =
                 Failure::new(Code::Usage, "this machine has none of the usual numbers for users of tasks");

@@ -1,0 +1,140 @@
+//! Arguments of `borough agent`.
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use borough_model::Name;
+use borough_model::resource::{bytes_parse, cpu_parse, device_parse};
+use borough_proto::v1;
+use clap::Args;
+
+use super::job::pair;
+use super::task_user::TaskUserArguments;
+
+/// Arguments of `borough agent`; cell, gateways and token are those of every verb.
+#[derive(Clone, Debug, Args)]
+pub struct AgentArguments {
+    /// The node's name, unique within the cell
+    #[arg(long, value_name = "NAME")]
+    pub node: Name,
+    /// Keep the agent's state in this directory over restarts
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: PathBuf,
+    /// As whom tasks run.
+    #[command(flatten)]
+    pub users: TaskUserArguments,
+    /// Offer these TCP ports to tasks, as FIRST-LAST
+    #[arg(long, default_value = "20000-29999", value_name = "RANGE", value_parser = ports)]
+    pub ports: RangeInclusive<u16>,
+    /// Publish endpoints of its tasks under this address
+    #[arg(long, default_value = "127.0.0.1", value_name = "HOST")]
+    pub host: String,
+    /// Set a node attribute, such as rack=r1; repeat for more
+    #[arg(long = "attribute", value_name = "KEY=VALUE", value_parser = pair)]
+    pub attributes: Vec<(String, String)>,
+    /// Offer this many cores of the machine to tasks, such as 8 or 500m [default: all]
+    #[arg(long, value_name = "AMOUNT", value_parser = |text: &str| cpu_parse(text).map_err(|error| error.to_string()))]
+    pub cpu: Option<u64>,
+    /// Offer this much memory to tasks, such as 16GiB [default: all]
+    #[arg(long, value_name = "AMOUNT", value_parser = |text: &str| bytes_parse(text).map_err(|error| error.to_string()))]
+    pub memory: Option<u64>,
+    /// Offer this much disk to tasks, such as 100GiB [default: all of the state directory's disk]
+    #[arg(long, value_name = "AMOUNT", value_parser = |text: &str| bytes_parse(text).map_err(|error| error.to_string()))]
+    pub disk: Option<u64>,
+    /// Offer countable devices, such as gpu=2; repeat for more
+    #[arg(long = "device", value_name = "KIND=AMOUNT", value_parser = device)]
+    pub devices: Vec<(String, u64)>,
+    /// Offer one device by its id, such as gpu=GPU-1,model=A100,memory=40GiB; repeat for more
+    #[arg(long = "card", value_name = "KIND=ID[,model=MODEL][,memory=AMOUNT]", value_parser = card)]
+    pub cards: Vec<v1::Card>,
+    /// Count a core of this machine as this many cores of the cell's reference machine, such as 1.25
+    #[arg(long, default_value = "1", value_name = "SPEED", value_parser = |text: &str| cpu_parse(text).map_err(|error| error.to_string()))]
+    pub core_speed: u64,
+    /// Report packages in DIR/NAME/VERSION; tasks that use them prefer this node [default: none]
+    #[arg(long, value_name = "DIR")]
+    pub package_dir: Option<PathBuf>,
+    /// Keep new tasks below production away while less than this part of the memory is left
+    #[arg(long, default_value_t = 3, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub memory_low: u8,
+    /// Keep them away too while all tasks wait for memory for more than this part of the time
+    #[arg(long, default_value_t = 10, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub memory_stalled: u8,
+    /// Keep new tasks away while less than this part of the state directory's disk is left
+    #[arg(long, default_value_t = 5, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub disk_low: u8,
+    /// Keep new tasks away while less than this part of the machine's process numbers is left
+    #[arg(long, default_value_t = 5, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub pids_low: u8,
+    /// For tests of the system: read the machine's statistics here instead of in /proc
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub proc: Option<PathBuf>,
+    /// For tests of the system: read its processors and memory here instead of in /sys/devices/system
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub sysfs: Option<PathBuf>,
+    /// For tests of the system: milliseconds between two looks at the machine
+    #[arg(long, value_name = "MS", hide = true, value_parser = clap::value_parser!(u64).range(10..))]
+    pub sample_ms: Option<u64>,
+    /// For tests of the system: read the machine's id here instead of in /etc/machine-id
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub machine_id: Option<PathBuf>,
+    /// Record every started process here, for whoever has to end them all
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub record_dir: Option<PathBuf>,
+}
+
+/// A range of ports as FIRST-LAST.
+pub(super) fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
+    let wrong = || format!("{text:?} is not a range of ports such as 20000-29999 within 1024-65535");
+    let (first, last) = text.split_once('-').ok_or_else(wrong)?;
+    let (first, last) =
+        (first.parse::<u16>().map_err(|_| wrong())?, last.parse::<u16>().map_err(|_| wrong())?);
+    if first < 1024 || last < first { Err(wrong()) } else { Ok(first..=last) }
+}
+
+fn device(text: &str) -> Result<(String, u64), String> {
+    let (kind, amount) = pair(text)?;
+    let millis = device_parse(&amount).map_err(|error| error.to_string())?;
+    Ok((kind, millis))
+}
+
+/// A card as `gpu=GPU-1,model=A100,memory=40GiB`.
+pub(super) fn card(text: &str) -> Result<v1::Card, String> {
+    let (kind, rest) = pair(text)?;
+    let mut parts = rest.split(',');
+    let id = parts.next().unwrap_or_default().to_owned();
+    let mut card = v1::Card { kind, id, ..v1::Card::default() };
+    for part in parts {
+        match part.split_once('=') {
+            Some(("model", model)) => model.clone_into(&mut card.model),
+            Some(("memory", amount)) => {
+                card.memory_bytes = bytes_parse(amount).map_err(|error| error.to_string())?;
+            }
+            _ => return Err(format!("{part:?} is neither model=MODEL nor memory=AMOUNT")),
+        }
+    }
+    Ok(card)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cards_are_read_with_model_and_memory() {
+        let read = card("gpu=GPU-1,model=A100,memory=40GiB").unwrap();
+        let whole = (read.kind.as_str(), read.id.as_str(), read.model.as_str(), read.memory_bytes);
+        assert_eq!(whole, ("gpu", "GPU-1", "A100", 40 << 30));
+        assert_eq!(card("gpu=0").unwrap().id, "0");
+        for wrong in ["gpu", "=0", "gpu=0,colour=red", "gpu=0,memory=much"] {
+            assert!(card(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn port_ranges_are_checked() {
+        assert_eq!(ports("20000-20010"), Ok(20_000..=20_010));
+        for wrong in ["", "20000", "80-90", "3000-2000", "1-70000", "a-b"] {
+            assert!(ports(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Arguments of `borough dev`.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use borough_model::Name;
+use clap::Args;
+
+use super::agent::{card, ports};
+use super::connections::ConnectionArguments;
+use super::store_location::StoreLocation;
+
+/// The ports of tasks: below the range that the kernel uses for outgoing connections.
+const TASK_PORTS: &str = "20000-31999";
+
+/// Arguments of `borough dev`.
+#[derive(Clone, Debug, Args)]
+pub struct DevArguments {
+    /// Run this many nodes in each cell
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=30))]
+    pub nodes: u32,
+    /// Run this many scheduler workers for each cell
+    #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub schedulers: u32,
+    /// Serve these schedulers of each cell, with commas between
+    #[arg(long, default_value = "default", value_delimiter = ',', value_name = "NAMES")]
+    pub scheduler: Vec<Name>,
+    /// Run these cells, with commas between; the first is the default
+    #[arg(long, default_value = "alpha,beta", value_delimiter = ',', value_name = "NAMES")]
+    pub cells: Vec<Name>,
+    /// Keep nothing: use a new directory, and remove it at the end
+    #[arg(long)]
+    pub ephemeral: bool,
+    /// Kill what runs in the directory, remove what `dev` made there, and exit; works on a damaged store too
+    #[arg(long, conflicts_with_all = ["ephemeral", "store"])]
+    pub remove: bool,
+    /// Answer gRPC on this port of 127.0.0.1; 0: any [default: as the last time; at first 7400, or any]
+    #[arg(long, value_name = "PORT")]
+    pub port: Option<u16>,
+    /// Answer HTTP on this port of 127.0.0.1; 0: any [default: as the last time; at first 7401, or any]
+    #[arg(long, value_name = "PORT")]
+    pub http_port: Option<u16>,
+    /// Share these TCP ports out among the nodes for their tasks, as FIRST-LAST
+    #[arg(long, default_value = TASK_PORTS, value_name = "RANGE", value_parser = ports)]
+    pub task_ports: RangeInclusive<u16>,
+    /// Offer this device on each node, as `borough agent --card` does; repeat for more
+    #[arg(long = "card", value_name = "KIND=ID[,model=MODEL][,memory=AMOUNT]", value_parser = card_text)]
+    pub cards: Vec<String>,
+    /// For tests of the system: an argument of every node's agent, or of one node's as NODE:ARGUMENT; may be given
+    /// again
+    #[arg(long, value_name = "ARGUMENT", hide = true, allow_hyphen_values = true)]
+    pub agent_argument: Vec<String>,
+    /// Declare a node lost after this many silent milliseconds
+    #[arg(long, default_value_t = 30_000, value_name = "MS", value_parser = clap::value_parser!(u64).range(500..))]
+    pub lost_after_ms: u64,
+    /// Give tasks this time to end when `dev` is interrupted, such as 30s; then send SIGKILL
+    #[arg(long, default_value = "60s", value_parser = super::job::duration, value_name = "TIME")]
+    pub stop_timeout: Duration,
+    /// Keep the cells in fdb:CLUSTER_FILE [default: an embedded store in the directory]
+    #[arg(long, value_name = "LOCATION")]
+    pub store: Option<StoreLocation>,
+    /// For tests of the system: inject the faults the store's contract allows, from this seed
+    #[arg(long, hide = true, value_name = "SEED")]
+    pub inject_faults: Option<u64>,
+    /// How many connections the gateway takes.
+    #[command(flatten)]
+    pub connections: ConnectionArguments,
+}
+
+/// A card as it is written, where it can be read.
+fn card_text(text: &str) -> Result<String, String> {
+    card(text).map(|_| text.to_owned())
+}

@@ -1,0 +1,87 @@
+//! Arguments of the control roles: `borough gateway`, `borough scheduler` and `borough controller`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use borough_model::Name;
+use clap::Args;
+
+use super::connections::ConnectionArguments;
+use super::store_location::StoreLocation;
+
+/// Milliseconds without a heartbeat after which another worker or controller takes over.
+pub(crate) const LEASE_MS: u64 = 5_000;
+
+/// Options of every control role.
+#[derive(Clone, Debug, Args)]
+pub struct StoreArguments {
+    /// Use fdb:CLUSTER_FILE, or embedded:DIRECTORY (one process at a time)
+    #[arg(long, env = "BOROUGH_STORE", hide_env_values = true, value_name = "LOCATION")]
+    pub store: StoreLocation,
+    /// Serve these cells, with commas between; the role makes missing ones
+    #[arg(long, value_delimiter = ',', required = true, value_name = "NAMES")]
+    pub cells: Vec<Name>,
+    /// For tests of the system: inject the faults the store's contract allows, from this seed
+    #[arg(long, hide = true, value_name = "SEED")]
+    pub inject_faults: Option<u64>,
+}
+
+/// Arguments of `borough gateway`; the token file is that of every verb.
+#[derive(Clone, Debug, Args)]
+pub struct GatewayArguments {
+    /// Store and cells.
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// Answer gRPC here. It is not encrypted: leave loopback only inside a network of yours
+    #[arg(long, default_value = "127.0.0.1:7400", value_name = "ADDR")]
+    pub listen: SocketAddr,
+    /// Answer HTTP here: names, health and metrics
+    #[arg(long, default_value = "127.0.0.1:7401", value_name = "ADDR")]
+    pub http_listen: SocketAddr,
+    /// Accept the node tokens in this file, to which `borough node token` adds [default: none]
+    #[arg(long, env = "BOROUGH_NODE_TOKENS", hide_env_values = true, value_name = "FILE")]
+    pub node_tokens: Option<PathBuf>,
+    /// Publish this address to the other gateways [default: that of --listen]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub advertise: Option<String>,
+    /// How many connections it takes.
+    #[command(flatten)]
+    pub connections: ConnectionArguments,
+}
+
+/// Arguments of `borough scheduler`.
+#[derive(Clone, Debug, Args)]
+pub struct SchedulerArguments {
+    /// Store and cells.
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// Run this many workers in this process
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub workers: u32,
+    /// Give the first of them this place among all workers of the cell, from 0
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1023))]
+    pub place: u32,
+    /// Count this many workers of the cell in all processes, the same in each [default: --place plus --workers]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub shards: Option<u32>,
+    /// Serve these schedulers of the cell, with commas between; each has --shards shards
+    #[arg(long, default_value = "default", value_delimiter = ',', value_name = "NAMES")]
+    pub scheduler: Vec<Name>,
+    /// Take over a shard after this many milliseconds without a heartbeat of its worker
+    #[arg(long, default_value_t = LEASE_MS, value_name = "MS", value_parser = clap::value_parser!(u64).range(1_000..=60_000))]
+    pub lease_ms: u64,
+    /// Answer HTTP here: health and metrics
+    #[arg(long, default_value = "127.0.0.1:7402", value_name = "ADDR")]
+    pub http_listen: SocketAddr,
+}
+
+/// Arguments of `borough controller`.
+#[derive(Clone, Debug, Args)]
+pub struct ControllerArguments {
+    /// Store and cells.
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// Answer HTTP here: health and metrics
+    #[arg(long, default_value = "127.0.0.1:7403", value_name = "ADDR")]
+    pub http_listen: SocketAddr,
+}

@@ -1,0 +1,71 @@
+//! Stores by their names: `embedded:DIRECTORY` for one process, `fdb:CLUSTER` for many.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Begins the name of a store of the embedded engine.
+pub(crate) const EMBEDDED: &str = "embedded:";
+const FDB: &str = "fdb:";
+
+/// Where a store is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreLocation {
+    /// A directory of the embedded engine, for one process at a time.
+    Embedded(PathBuf),
+    /// A FoundationDB cluster: the path of its cluster file, a connection string (`description:id@address,…`), or
+    /// empty for the machine's default cluster file.
+    Fdb(String),
+}
+
+impl fmt::Display for StoreLocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Embedded(directory) => write!(f, "{EMBEDDED}{}", directory.display()),
+            Self::Fdb(cluster) => write!(f, "{FDB}{cluster}"),
+        }
+    }
+}
+
+impl FromStr for StoreLocation {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(directory) = text.strip_prefix(EMBEDDED) {
+            return match directory.is_empty() {
+                true => {
+                    Err(format!("{EMBEDDED} needs a directory, such as {EMBEDDED}/var/lib/borough/store"))
+                }
+                false => Ok(Self::Embedded(directory.into())),
+            };
+        }
+        if let Some(cluster) = text.strip_prefix(FDB) {
+            return Ok(Self::Fdb(cluster.to_owned()));
+        }
+        Err(format!(
+            "accepted: {EMBEDDED}DIRECTORY, or {FDB}CLUSTER with a cluster file or a connection string"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locations_are_read_as_they_are_written() {
+        for text in [
+            "embedded:/var/lib/borough/store",
+            "embedded:a",
+            "fdb:",
+            "fdb:/etc/fdb.cluster",
+            "fdb:a:b@1.2.3.4:1",
+        ] {
+            let location: StoreLocation = text.parse().unwrap();
+            assert_eq!(location.to_string(), text);
+        }
+        for wrong in ["", "embedded:", "/var/lib/borough", "redis:x", "FDB:x"] {
+            assert!(wrong.parse::<StoreLocation>().is_err(), "{wrong}");
+        }
+    }
+}
