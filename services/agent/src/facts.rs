@@ -44,9 +44,10 @@ pub fn attributes(base: &CgroupRoot, users: &TaskUsers) -> BTreeMap<String, Stri
         found.insert("cgroup.missing".to_owned(), base.missing.join("; "));
     }
     if *users == TaskUsers::Agent {
-        let why = match rustix::process::geteuid().is_root() {
-            true => "the agent runs tasks as its own user, root",
-            false => "the agent is not root and runs tasks as its own user",
+        let why = if rustix::process::geteuid().is_root() {
+            "the agent runs tasks as its own user, root"
+        } else {
+            "the agent is not root and runs tasks as its own user"
         };
         found.insert("task.user.missing".to_owned(), why.to_owned());
     }

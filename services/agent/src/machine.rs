@@ -181,7 +181,7 @@ pub struct SignalSent {
     pub error: String,
 }
 
-/// The facts of a simulated machine, which the agent would otherwise find by itself.
+/// What an agent reports of its machine. A simulation supplies it; otherwise the agent finds it.
 #[derive(Clone, Debug, Default)]
 pub struct MachineFacts {
     pub boot_id: String,

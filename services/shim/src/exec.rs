@@ -13,10 +13,24 @@ use crate::file::json_read;
 use crate::run::{inherited_reset, program_execute, user_assume};
 use crate::spec::{SPEC_FILE, Spec};
 
-/// The argument for a command on a terminal: standard input becomes the controlling one.
-pub const TERMINAL: &str = "terminal";
-/// The argument for a command without a terminal.
-pub const PLAIN: &str = "plain";
+/// Whether a command runs on a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExecMode {
+    Plain,
+    /// Standard input becomes the controlling terminal.
+    Terminal,
+}
+
+impl ExecMode {
+    /// The argument of the shim's program that means this mode.
+    pub fn argument(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Terminal => "terminal",
+        }
+    }
+}
+
 /// The `TERM` of a command if the task's environment sets none.
 const TERMINAL_KIND: &str = "xterm-256color";
 
@@ -24,14 +38,14 @@ const TERMINAL_KIND: &str = "xterm-256color";
 ///
 /// # Errors
 /// Why the command could not be executed.
-pub fn exec_become(attempt: &Path, kind: &str, command: &[String]) -> io::Result<()> {
+pub fn exec_become(attempt: &Path, mode: &str, command: &[String]) -> io::Result<()> {
     let missing = || io::Error::new(io::ErrorKind::NotFound, "the task has no spec");
     let Spec { mut environment, working_directory, cgroup, pinned, user, .. } =
         json_read(attempt, SPEC_FILE)?.ok_or_else(missing)?;
     cgroup.join()?;
     pinned.apply()?;
     setsid()?;
-    if kind == TERMINAL {
+    if mode == ExecMode::Terminal.argument() {
         ioctl_tiocsctty(rustix::stdio::stdin())?;
         environment.entry("TERM".to_owned()).or_insert_with(|| TERMINAL_KIND.to_owned());
     }

@@ -49,10 +49,7 @@ pub fn own_open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
         }
         other => other?,
     };
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(foreign("no regular file")),
-    }
+    if file.metadata()?.is_file() { Ok(file) } else { Err(foreign("no regular file")) }
 }
 
 /// Reads `dir/name` whole; at most [`FILE_BYTES_MAX`].
@@ -63,13 +60,11 @@ pub fn own_read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let file = own_open(path, OpenOptions::new().read(true))?;
     file.take(FILE_BYTES_MAX.saturating_add(1)).read_to_end(&mut bytes)?;
-    match u64::try_from(bytes.len()).is_ok_and(|length| length <= FILE_BYTES_MAX) {
-        true => Ok(bytes),
-        false => {
-            let text = format!("{}: longer than {FILE_BYTES_MAX} bytes", path.display());
-            Err(io::Error::new(io::ErrorKind::InvalidData, text))
-        }
+    if u64::try_from(bytes.len()).is_ok_and(|length| length <= FILE_BYTES_MAX) {
+        return Ok(bytes);
     }
+    let text = format!("{}: longer than {FILE_BYTES_MAX} bytes", path.display());
+    Err(io::Error::new(io::ErrorKind::InvalidData, text))
 }
 
 /// Replaces `dir/name` by `value`, atomically, readable by the owner only.

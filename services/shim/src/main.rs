@@ -32,7 +32,7 @@ fn dispatch(mode: &str, path: Option<&Path>, rest: Vec<OsString>) -> io::Result<
         ("run", Some(attempt), []) => run::attempt_run(attempt),
         ("child", None, []) => run::child_become(),
         ("clean", Some(attempt), []) => run::attempt_clean(attempt),
-        ("exec", Some(attempt), [kind, command @ ..]) => exec::exec_become(attempt, kind, command),
+        ("exec", Some(attempt), [mode, command @ ..]) => exec::exec_become(attempt, mode, command),
         ("guard", Some(records), []) => guard::guard_wait(records),
         _ => Err(wrong(
             "usage: borough-shim run|clean <attempt> | exec <attempt> plain|terminal <command> | guard <directory>; \

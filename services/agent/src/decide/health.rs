@@ -36,33 +36,54 @@ const UNCHECKED_PAUSE: Duration = Duration::from_secs(1);
 /// Replaces 0 in a spec.
 const INTERVAL_LEAST_MS: u64 = 20;
 
-/// The history after a probe, and the pause before the next one. `since_start` is how long the task has run, and how
-/// long it must run before it is healthy: a task that exits at once was never up.
+/// The result of one probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbeResult {
+    Passed,
+    Failed,
+}
+
+/// How long a task has run at a probe.
+#[derive(Clone, Copy, Debug)]
+pub struct TaskUptime {
+    pub since_start: Duration,
+    /// How long it must run before it is healthy: a task that exits at once was never up.
+    pub healthy_after: Duration,
+}
+
+impl TaskUptime {
+    /// How long the task must still run before it is healthy.
+    fn missing(self) -> Duration {
+        self.healthy_after.saturating_sub(self.since_start)
+    }
+}
+
+/// The history after a probe, and the pause before the next one.
 pub fn next(
     check: &v1::HealthCheck,
     history: ProbeHistory,
-    passed: bool,
-    (since_start, healthy_after): (Duration, Duration),
+    result: ProbeResult,
+    uptime: TaskUptime,
 ) -> (ProbeHistory, Duration) {
     let interval = Duration::from_millis(check.interval_ms.max(INTERVAL_LEAST_MS));
-    if passed && history.health != v1::Health::Healthy && since_start < healthy_after {
-        let pause = healthy_after.saturating_sub(since_start).min(interval);
-        return (ProbeHistory { failures: 0, ..history }, pause);
-    }
-    if passed {
+    if result == ProbeResult::Passed {
+        let missing = uptime.missing();
+        if history.health != v1::Health::Healthy && !missing.is_zero() {
+            return (ProbeHistory { failures: 0, ..history }, missing.min(interval));
+        }
         return (ProbeHistory { health: v1::Health::Healthy, failures: 0, tries: history.tries }, interval);
     }
     let never = !matches!(history.health, v1::Health::Healthy | v1::Health::Unhealthy);
     // A task has at least one interval to come up, whatever the spec's grace is.
     let grace = Duration::from_millis(check.initial_grace_ms).max(interval);
-    if never && since_start < grace {
+    if never && uptime.since_start < grace {
         let tries = history.tries.saturating_add(1);
         let quick = if tries > QUICK_TRIES {
             QUICK_LATE_MS
         } else {
             (QUICK_FIRST_MS << tries.saturating_sub(1).min(8)).min(QUICK_MAX_MS)
         };
-        let pause = Duration::from_millis(quick).min(interval).min(grace.saturating_sub(since_start));
+        let pause = Duration::from_millis(quick).min(interval).min(grace.saturating_sub(uptime.since_start));
         return (ProbeHistory { tries, ..history }, pause);
     }
     let failures = history.failures.saturating_add(1);
@@ -74,20 +95,22 @@ pub fn next(
 /// It is never unhealthy.
 pub fn next_unchecked(
     history: ProbeHistory,
-    passed: bool,
-    (since_start, healthy_after): (Duration, Duration),
+    result: ProbeResult,
+    uptime: TaskUptime,
 ) -> (ProbeHistory, Duration) {
-    match passed {
-        true if since_start >= healthy_after => {
-            (ProbeHistory { health: v1::Health::Healthy, ..history }, UNCHECKED_PAUSE)
-        }
-        true => (history, healthy_after.saturating_sub(since_start)),
-        false => (history, UNCHECKED_PAUSE),
+    let missing = uptime.missing();
+    if result == ProbeResult::Failed {
+        (history, UNCHECKED_PAUSE)
+    } else if missing.is_zero() {
+        (ProbeHistory { health: v1::Health::Healthy, ..history }, UNCHECKED_PAUSE)
+    } else {
+        (history, missing)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::ProbeResult::{Failed, Passed};
     use super::*;
 
     use proptest::prelude::*;
@@ -101,29 +124,31 @@ mod tests {
     }
 
     /// A task that has run for this long and may be healthy at once.
-    const fn now(since_start: u64) -> (Duration, Duration) {
-        (ms(since_start), Duration::ZERO)
+    const fn now(since_start: u64) -> TaskUptime {
+        TaskUptime { since_start: ms(since_start), healthy_after: Duration::ZERO }
     }
 
     #[test]
     fn nothing_is_healthy_before_it_has_run_for_a_while() {
-        let early = (ms(300), ms(1_000));
-        let (history, pause) = next(&check(5_000, 1, 0), ProbeHistory::new(v1::Health::Unknown), true, early);
+        let early = TaskUptime { since_start: ms(300), healthy_after: ms(1_000) };
+        let (history, pause) =
+            next(&check(5_000, 1, 0), ProbeHistory::new(v1::Health::Unknown), Passed, early);
         assert_eq!((history.health, pause), (v1::Health::Unknown, ms(700)));
-        let late = (ms(1_000), ms(1_000));
-        assert_eq!(next(&check(5_000, 1, 0), history, true, late).0.health, v1::Health::Healthy);
+        let late = TaskUptime { since_start: ms(1_000), ..early };
+        assert_eq!(next(&check(5_000, 1, 0), history, Passed, late).0.health, v1::Health::Healthy);
         // A task that was healthy before this agent started stays healthy.
         let known = ProbeHistory::new(v1::Health::Healthy);
-        assert_eq!(next(&check(5_000, 1, 0), known, true, early).0.health, v1::Health::Healthy);
-        let (history, pause) = next_unchecked(ProbeHistory::new(v1::Health::Unknown), true, early);
+        assert_eq!(next(&check(5_000, 1, 0), known, Passed, early).0.health, v1::Health::Healthy);
+        let (history, pause) = next_unchecked(ProbeHistory::new(v1::Health::Unknown), Passed, early);
         assert_eq!((history.health, pause), (v1::Health::Unknown, ms(700)));
-        assert_eq!(next_unchecked(history, false, late).0.health, v1::Health::Unknown);
-        assert_eq!(next_unchecked(history, true, late).0.health, v1::Health::Healthy);
+        assert_eq!(next_unchecked(history, Failed, late).0.health, v1::Health::Unknown);
+        assert_eq!(next_unchecked(history, Passed, late).0.health, v1::Health::Healthy);
     }
 
     #[test]
     fn the_first_that_passes_is_enough() {
-        let (history, pause) = next(&check(1000, 3, 0), ProbeHistory::new(v1::Health::Unknown), true, now(1));
+        let (history, pause) =
+            next(&check(1000, 3, 0), ProbeHistory::new(v1::Health::Unknown), Passed, now(1));
         assert_eq!((history.health, pause), (v1::Health::Healthy, ms(1000)));
     }
 
@@ -132,7 +157,7 @@ mod tests {
         let mut history = ProbeHistory::new(v1::Health::Unknown);
         let mut pauses = Vec::new();
         for _ in 0..5 {
-            let (next, pause) = next(&check(1000, 1, 0), history, false, now(10));
+            let (next, pause) = next(&check(1000, 1, 0), history, Failed, now(10));
             history = next;
             pauses.push(pause.as_millis());
         }
@@ -145,10 +170,10 @@ mod tests {
         let check = check(1000, 3, 0);
         let mut history = ProbeHistory::new(v1::Health::Healthy);
         for expect in [v1::Health::Healthy, v1::Health::Healthy, v1::Health::Unhealthy] {
-            history = next(&check, history, false, now(1)).0;
+            history = next(&check, history, Failed, now(1)).0;
             assert_eq!(history.health, expect);
         }
-        history = next(&check, history, true, now(1)).0;
+        history = next(&check, history, Passed, now(1)).0;
         assert_eq!((history.health, history.failures), (v1::Health::Healthy, 0));
     }
 
@@ -158,7 +183,8 @@ mod tests {
         let mut history = ProbeHistory::new(v1::Health::Unknown);
         let mut at = Duration::ZERO;
         while history.health != v1::Health::Unhealthy {
-            let (next, pause) = next(&check, history, false, (at, Duration::ZERO));
+            let (next, pause) =
+                next(&check, history, Failed, TaskUptime { since_start: at, healthy_after: Duration::ZERO });
             (history, at) = (next, at + pause);
             assert!(at < ms(6000), "still {history:?}");
         }
@@ -173,7 +199,8 @@ mod tests {
             let check = check(interval, failures_max, 0);
             let (mut history, mut row) = (ProbeHistory::new(v1::Health::Healthy), 0);
             for passed in outcomes {
-                let (after, pause) = next(&check, history, passed, now(10_000));
+                let result = if passed { Passed } else { Failed };
+                let (after, pause) = next(&check, history, result, now(10_000));
                 history = after;
                 row = if passed { 0 } else { row + 1 };
                 let expect =

@@ -92,9 +92,10 @@ struct Level {
 
 impl Level {
     fn next(self, sign: Sign) -> Self {
-        let (against, enough) = match self.short {
-            false => (sign == Sign::Short, BEGIN_READINGS),
-            true => (sign == Sign::Enough, END_READINGS),
+        let (against, enough) = if self.short {
+            (sign == Sign::Enough, END_READINGS)
+        } else {
+            (sign == Sign::Short, BEGIN_READINGS)
         };
         if !against {
             return Self { against: 0, ..self };

@@ -58,12 +58,13 @@ impl ProcessGuard {
     /// A process is left, or the watcher cannot be waited for.
     pub fn end(mut self) -> io::Result<()> {
         drop(self.watcher.stdin.take());
-        match self.watcher.wait()?.success() {
-            true => Ok(()),
-            false => {
-                Err(io::Error::other(format!("something named in {} still runs", self.records.display())))
-            }
+        if !self.watcher.wait()?.success() {
+            return Err(io::Error::other(format!(
+                "something named in {} still runs",
+                self.records.display()
+            )));
         }
+        Ok(())
     }
 
     /// The directory of records.

@@ -68,15 +68,17 @@ impl Hollow {
             }
             Effect::Clean(id) => self.end(&id, stopped("its shim was gone", None, wall_ms), events),
             Effect::Forget(id) => self.forget(id),
-            Effect::Probe(id) => self.probe(&id, true),
-            Effect::ProbeEnd(id) => self.probe(&id, false),
-        }
-    }
-
-    fn probe(&mut self, id: &AttemptId, on: bool) {
-        if let Some(attempt) = self.state.attempts.get_mut(id) {
-            attempt.probed = on;
-            attempt.health = v1::Health::Healthy;
+            Effect::Probe(id) => {
+                if let Some(attempt) = self.state.attempts.get_mut(&id) {
+                    attempt.probed = true;
+                    attempt.health = v1::Health::Healthy;
+                }
+            }
+            Effect::ProbeEnd(id) => {
+                if let Some(attempt) = self.state.attempts.get_mut(&id) {
+                    attempt.probed = false;
+                }
+            }
         }
     }
 
@@ -102,9 +104,10 @@ impl Hollow {
         self.state.attempts.insert(id.clone(), attempt);
         let range = self.times.start_ms.clone();
         let wait = self.drawn(&range);
-        match wait.is_zero() {
-            true => self.due_done(&id, SimulatedEnd::Started, now, wall_ms, events),
-            false => self.later(now.saturating_add(wait), id, SimulatedEnd::Started),
+        if wait.is_zero() {
+            self.due_done(&id, SimulatedEnd::Started, now, wall_ms, events);
+        } else {
+            self.later(now.saturating_add(wait), id, SimulatedEnd::Started);
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use borough_proto::v1;
 use borough_proto::v1::health_check::Probe;
+use borough_shim::exec::ExecMode;
 use http_body_util::Empty;
 use hyper::Request;
 use hyper::body::Bytes;
@@ -106,7 +107,7 @@ impl Drop for ProbeProcessGroup {
 }
 
 async fn command_ask(target: &ProbeTarget, probe: &v1::CommandProbe) -> Result<(), String> {
-    let mut command = exec_command(&target.program, &target.directory, false, &probe.command)?;
+    let mut command = exec_command(&target.program, &target.directory, ExecMode::Plain, &probe.command)?;
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(|error| error.to_string())?;
     // The command leads a session. If the probe is aborted, its whole group is killed, since a hanging command may have

@@ -9,7 +9,7 @@ use borough_kv::env::Clock;
 use borough_proto::v1;
 use tokio::sync::mpsc;
 
-use crate::decide::health::{HEALTHY_AFTER_MS, ProbeHistory, next, next_unchecked};
+use crate::decide::health::{HEALTHY_AFTER_MS, ProbeHistory, ProbeResult, TaskUptime, next, next_unchecked};
 use crate::event::Event;
 use crate::machine::{Machine, ProbeTarget};
 pub(crate) use ask::ask;
@@ -38,21 +38,23 @@ pub(crate) async fn run(
         ms => Duration::from_millis(ms),
     };
     loop {
-        let passed = match tokio::time::timeout(timeout, machine.ask(&target)).await {
-            Ok(Ok(())) => true,
+        let result = match tokio::time::timeout(timeout, machine.ask(&target)).await {
+            Ok(Ok(())) => ProbeResult::Passed,
             Ok(Err(reason)) => {
                 if reason != last_reason {
                     tracing::info!(attempt = %target.id, reason, "probe failed");
                     last_reason = reason;
                 }
-                false
+                ProbeResult::Failed
             }
-            Err(_) => false,
+            Err(_) => ProbeResult::Failed,
         };
-        let ran = clock.monotonic().saturating_sub(since).saturating_add(Duration::from_millis(ran_ms));
+        let since_start =
+            clock.monotonic().saturating_sub(since).saturating_add(Duration::from_millis(ran_ms));
+        let uptime = TaskUptime { since_start, healthy_after };
         let (after, pause) = match target.check.probe {
-            Some(_) => next(&target.check, history, passed, (ran, healthy_after)),
-            None => next_unchecked(history, passed, (ran, healthy_after)),
+            Some(_) => next(&target.check, history, result, uptime),
+            None => next_unchecked(history, result, uptime),
         };
         if after.health != history.health {
             let _ = events.send(Event::Health(target.id.clone(), after.health));

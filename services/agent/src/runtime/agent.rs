@@ -64,7 +64,8 @@ struct GatewaySession {
 impl Agent {
     pub(super) fn new(
         config: AgentConfig,
-        (starter, machine): (Starter, Arc<dyn Machine>),
+        starter: Starter,
+        machine: Arc<dyn Machine>,
         hello: v1::Hello,
         mut state: AgentState,
         lock: Option<StateLock>,
@@ -252,7 +253,7 @@ impl Agent {
                 continue;
             };
             let peak = attempt.usage.map_or(0, |usage| usage.memory_peak_bytes);
-            let taken = (*sample, now);
+            let taken = TimedSample { usage: *sample, at: now };
             let usage = sample::usage(local.sampled.replace(taken), taken, peak, at_ms);
             // As it was requested: in time of the reference core.
             let cpu_millis = self.state.cores.reference_millis(usage.cpu_millis);

@@ -1,6 +1,5 @@
 //! Starts the agent: opens the directory and the cgroups, and adopts the attempts that it finds.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -55,12 +54,16 @@ pub(super) fn agent_open(
         speed: config.core_speed,
     };
     let own = facts::capacity(config.capacity.as_ref(), &state_dir.root)?;
-    let (own_millis, capacity) = (own.cpu_millis, facts::capacity_normalised(own, &cores));
+    let own_millis = own.cpu_millis;
     let (host, relative) = (Host::find(), cgroup_path(&config, &state_dir.root));
     let recorded = own_record(&config, &host, &relative);
     let base = base_prepare(&host, &relative, own_millis);
-    let attributes = facts::attributes(&base, &config.task_users);
-    let mut hello = hello(&config, (capacity, domains), attributes, &boot_id);
+    let facts = MachineFacts {
+        boot_id: boot_id.clone(),
+        capacity: facts::capacity_normalised(own, &cores),
+        attributes: facts::attributes(&base, &config.task_users),
+    };
+    let mut hello = hello(&config, facts, domains);
     tasks_prepare(&config, &mut state_dir)?;
     identify(&mut hello, &credential, &config);
     let inherited = Inherited {
@@ -96,7 +99,7 @@ pub(super) fn agent_open(
         proc: config.proc.clone(),
         packages: config.packages.clone(),
     };
-    let mut agent = Agent::new(config, (starter, Arc::new(real)), hello, state, Some(lock));
+    let mut agent = Agent::new(config, starter, Arc::new(real), hello, state, Some(lock));
     agent.own_record = recorded;
     attempts_adopt(&mut agent).map(|()| agent)
 }
@@ -124,8 +127,8 @@ pub(super) fn agent_simulated(
     events: mpsc::UnboundedSender<Event>,
 ) -> Result<Agent, AgentError> {
     settings_check(&config)?;
-    let MachineFacts { boot_id, capacity, attributes } = facts;
-    let mut hello = hello(&config, (capacity, Vec::new()), attributes, &boot_id);
+    let boot_id = facts.boot_id.clone();
+    let mut hello = hello(&config, facts, Vec::new());
     if let Some(credential) = &config.credential {
         identify(&mut hello, credential, &config);
     }
@@ -148,7 +151,7 @@ pub(super) fn agent_simulated(
         events,
     };
     let state = AgentState { node: config.node.clone(), boot_id, ..AgentState::default() };
-    let mut agent = Agent::new(config, (starter, machine), hello, state, None);
+    let mut agent = Agent::new(config, starter, machine, hello, state, None);
     attempts_adopt(&mut agent)?;
     Ok(agent)
 }
@@ -259,12 +262,8 @@ fn base_prepare(host: &Host, relative: &Path, cpu_millis: u64) -> CgroupRoot {
     base
 }
 
-fn hello(
-    config: &AgentConfig,
-    (capacity, domains): (v1::Resources, Vec<v1::NumaDomain>),
-    mut attributes: BTreeMap<String, String>,
-    boot_id: &str,
-) -> v1::Hello {
+fn hello(config: &AgentConfig, facts: MachineFacts, domains: Vec<v1::NumaDomain>) -> v1::Hello {
+    let MachineFacts { boot_id, capacity, mut attributes } = facts;
     let cards = facts::cards(&config.cards, &capacity);
     if config.core_speed != CORE_SPEED_REFERENCE {
         attributes.insert(CORE_SPEED.to_owned(), config.core_speed.to_string());
@@ -274,7 +273,7 @@ fn hello(
         cell: config.cell.clone(),
         node: config.node.clone(),
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
-        boot_id: boot_id.to_owned(),
+        boot_id,
         capacity: Some(capacity),
         port_first: u32::from(*config.ports.start()),
         port_last: u32::from(*config.ports.end()),

@@ -60,9 +60,10 @@ fn start(agent: &mut Agent, id: AttemptId, assignment: Arc<v1::Assignment>) {
     let Some(attempt) = agent.state.attempts.get_mut(&id) else { return };
     attempt.busy = true;
     attempt.assignment = Some(assignment.clone());
-    let cpus = match assignment.exclusive_cores {
-        true => assignment.cpus.clone(),
-        false => cores_shared(&assignment, &agent.state.cores.all, &taken),
+    let cpus = if assignment.exclusive_cores {
+        assignment.cpus.clone()
+    } else {
+        cores_shared(&assignment, &agent.state.cores.all, &taken)
     };
     if !cpus.is_empty() {
         agent.placed.insert(id.clone(), cpus.clone());

@@ -35,15 +35,19 @@ fn processes_sample(shim: u32) -> CgroupUsage {
     })
 }
 
-/// A measurement, and when it was taken.
-pub type TimedSample = (CgroupUsage, Duration);
+/// A measurement, and when it was taken (monotonic).
+#[derive(Clone, Copy, Debug)]
+pub struct TimedSample {
+    pub usage: CgroupUsage,
+    pub at: Duration,
+}
 
 /// Usage between two measurements; cpu is 0 in the first.
 pub fn usage(before: Option<TimedSample>, now: TimedSample, peak_before: u64, at_ms: i64) -> v1::Usage {
-    let (sample, at) = now;
-    let cpu_millis = before.map_or(0, |(earlier, earlier_at)| {
-        let us = u64::try_from(at.saturating_sub(earlier_at).as_micros()).unwrap_or(u64::MAX).max(1);
-        sample.cpu_us.saturating_sub(earlier.cpu_us).saturating_mul(1000) / us
+    let TimedSample { usage: sample, at } = now;
+    let cpu_millis = before.map_or(0, |before| {
+        let us = u64::try_from(at.saturating_sub(before.at).as_micros()).unwrap_or(u64::MAX).max(1);
+        sample.cpu_us.saturating_sub(before.usage.cpu_us).saturating_mul(1000) / us
     });
     let peak = sample.memory_peak_bytes.max(sample.memory_bytes).max(peak_before);
     v1::Usage {
@@ -61,9 +65,12 @@ mod tests {
 
     #[test]
     fn cpu_is_a_rate_and_the_peak_stays() {
-        let sample = |cpu_us, memory_bytes| CgroupUsage { cpu_us, memory_bytes, ..CgroupUsage::default() };
-        let first = (sample(1_000_000, 50), Duration::from_secs(1));
-        let found = usage(Some(first), (sample(2_000_000, 20), Duration::from_secs(3)), 50, 7);
+        let sample = |cpu_us, memory_bytes, seconds| TimedSample {
+            usage: CgroupUsage { cpu_us, memory_bytes, ..CgroupUsage::default() },
+            at: Duration::from_secs(seconds),
+        };
+        let first = sample(1_000_000, 50, 1);
+        let found = usage(Some(first), sample(2_000_000, 20, 3), 50, 7);
         assert_eq!((found.cpu_millis, found.memory_bytes, found.memory_peak_bytes), (500, 20, 50));
         assert_eq!(usage(None, first, 0, 7).cpu_millis, 0);
     }

@@ -10,6 +10,7 @@ use borough_proto::v1::agent_message::Message as Answer;
 use borough_proto::v1::exec_input::Input;
 use borough_proto::v1::exec_output::Output;
 use borough_proto::v1::task_status::Phase;
+use borough_shim::exec::ExecMode;
 use borough_shim::process::ProcessId;
 use borough_shim::record::{ProcessKind, process_record};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -123,8 +124,8 @@ async fn serve(
     link: &Link,
 ) -> Result<ExitStatus, String> {
     let text = |error: std::io::Error| error.to_string();
-    let mut command =
-        exec_command(&place.program, &place.directory, start.terminal.is_some(), &start.command)?;
+    let mode = if start.terminal.is_some() { ExecMode::Terminal } else { ExecMode::Plain };
+    let mut command = exec_command(&place.program, &place.directory, mode, &start.command)?;
     let terminal = match start.terminal {
         Some(size) => {
             let (terminal, theirs) = Terminal::open(size).map_err(text)?;

@@ -60,13 +60,10 @@ fn send_once(
         return send();
     }
     if let Some(known) = sent.iter().find(|known| known.request_id == request_id) {
-        return match known.error.as_str() {
-            _ if known.signal != signal => {
-                Err(format!("request {request_id} was for signal {}, not {signal}", known.signal))
-            }
-            "" => Ok(()),
-            error => Err(error.to_owned()),
-        };
+        if known.signal != signal {
+            return Err(format!("request {request_id} was for signal {}, not {signal}", known.signal));
+        }
+        return if known.error.is_empty() { Ok(()) } else { Err(known.error.clone()) };
     }
     sent.push(SignalSent { request_id, signal, error: String::new() });
     if sent.len() > KEPT_MAX {

@@ -14,12 +14,19 @@ const LASTING_INTERVALS: u32 = 3;
 /// The progress of one session.
 #[derive(Clone, Debug, Default)]
 pub struct SessionProgress {
-    /// When the gateway welcomed it (monotonic), and the interval of its reports.
-    welcomed: Option<(Duration, Duration)>,
+    welcome: Option<SessionWelcome>,
     /// The full desired state has arrived to its end.
     complete: bool,
     /// A report was applied after that.
     applied: bool,
+}
+
+/// A gateway's answer to a session.
+#[derive(Clone, Copy, Debug)]
+struct SessionWelcome {
+    /// When it came (monotonic).
+    at: Duration,
+    report_interval: Duration,
 }
 
 impl SessionProgress {
@@ -27,7 +34,8 @@ impl SessionProgress {
     pub fn message(&mut self, message: &v1::GatewayMessage, now: Duration) {
         match &message.message {
             Some(Message::Welcome(welcome)) => {
-                self.welcomed = Some((now, Duration::from_millis(welcome.report_interval_ms)));
+                let report_interval = Duration::from_millis(welcome.report_interval_ms);
+                self.welcome = Some(SessionWelcome { at: now, report_interval });
             }
             Some(Message::Desired(chunk)) => self.complete |= chunk.full_end,
             Some(Message::ReportApplied(_)) => self.applied |= self.complete,
@@ -37,8 +45,9 @@ impl SessionProgress {
 
     /// The result of the session that ends at `now` (monotonic).
     pub fn ended(&self, now: Duration) -> Ended {
-        let Some((since, interval)) = self.welcomed else { return Ended::Unreached };
-        let lasted = now.saturating_sub(since) >= interval.saturating_mul(LASTING_INTERVALS);
+        let Some(welcome) = self.welcome else { return Ended::Unreached };
+        let lasted =
+            now.saturating_sub(welcome.at) >= welcome.report_interval.saturating_mul(LASTING_INTERVALS);
         if self.complete && self.applied && lasted { Ended::Lasting } else { Ended::Fruitless }
     }
 }

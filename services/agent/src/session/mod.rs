@@ -88,7 +88,7 @@ pub(crate) async fn run(
     let mut failures = SessionFailures::default();
     let mut last_error = String::new();
     // Gateways in a row that need an operator's action: one of them may be misconfigured, all of them hardly.
-    let mut needing_help = 0_usize;
+    let mut needing_operator = 0_usize;
     // Agents that start together do not all begin with the same gateway.
     let count = u64::try_from(settings.gateways.len()).unwrap_or(1).max(1);
     let mut next = usize::try_from(settings.rng.next_u64() % count).unwrap_or(0);
@@ -108,13 +108,12 @@ pub(crate) async fn run(
         let outcome = progress.ended(settings.clock.monotonic());
         failures = failures.next(outcome);
         let refused = ended.as_ref().is_err_and(SessionError::is_refusal);
-        needing_help = match ended.as_ref().is_err_and(SessionError::needs_operator) {
-            true => needing_help.saturating_add(1),
-            false => 0,
-        };
-        let wait = match refused || needing_help >= settings.gateways.len() {
-            true => settings.intervals.refused,
-            false => failures.pause(settings.intervals, settings.rng.next_u64()),
+        let needs_operator = ended.as_ref().is_err_and(SessionError::needs_operator);
+        needing_operator = if needs_operator { needing_operator.saturating_add(1) } else { 0 };
+        let wait = if refused || needing_operator >= settings.gateways.len() {
+            settings.intervals.refused
+        } else {
+            failures.pause(settings.intervals, settings.rng.next_u64())
         };
         if refused {
             let _ = events.send(Event::Refused);

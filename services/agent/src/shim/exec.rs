@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use borough_shim::exec::{PLAIN, TERMINAL};
+use borough_shim::exec::ExecMode;
 use tokio::process::Command;
 
 /// The program that becomes a command in the place of an attempt.
@@ -12,14 +12,14 @@ use tokio::process::Command;
 pub fn exec_command(
     program: &Path,
     attempt: &Path,
-    terminal: bool,
+    mode: ExecMode,
     command: &[String],
 ) -> Result<Command, String> {
     if command.first().is_none_or(String::is_empty) || command.iter().any(|part| part.contains('\0')) {
         return Err("the command is empty, or holds a NUL".to_owned());
     }
     let mut start = Command::new(program);
-    start.arg("exec").arg(attempt).arg(if terminal { TERMINAL } else { PLAIN }).args(command);
+    start.arg("exec").arg(attempt).arg(mode.argument()).args(command);
     start.env_clear().current_dir("/").kill_on_drop(true);
     Ok(start)
 }

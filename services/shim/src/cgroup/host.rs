@@ -144,12 +144,10 @@ impl CgroupRoot {
 
     /// The usable versions.
     pub fn version(&self) -> CgroupVersion {
-        match (self.unified.is_some(), self.v1.is_empty()) {
-            (false, true) => CgroupVersion::None,
-            (false, false) => CgroupVersion::V1,
-            (true, true) => CgroupVersion::V2,
-            (true, false) => CgroupVersion::Hybrid,
+        if self.unified.is_none() {
+            return if self.v1.is_empty() { CgroupVersion::None } else { CgroupVersion::V1 };
         }
+        if self.v1.is_empty() { CgroupVersion::V2 } else { CgroupVersion::Hybrid }
     }
 
     /// Returns true if `controller` (`cpu`, `memory`, `pids`) works for leaves.

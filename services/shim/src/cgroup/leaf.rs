@@ -49,6 +49,13 @@ pub struct CgroupUsage {
     pub processes: u32,
 }
 
+/// Whether the kernel runs the processes of a cgroup.
+#[derive(Clone, Copy)]
+enum FreezerState {
+    Frozen,
+    Thawed,
+}
+
 impl Leaf {
     /// Returns true if it has no cgroup at all.
     pub fn is_none(&self) -> bool {
@@ -160,21 +167,25 @@ impl Leaf {
         {
             return;
         }
-        self.freeze(true);
+        self.freezer_set(FreezerState::Frozen);
         for pid in self.processes() {
             if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
                 // It may have ended by itself.
                 let _ = kill_process(pid, Signal::KILL);
             }
         }
-        self.freeze(false);
+        self.freezer_set(FreezerState::Thawed);
     }
 
-    fn freeze(&self, frozen: bool) {
+    fn freezer_set(&self, state: FreezerState) {
+        let (unified, v1) = match state {
+            FreezerState::Frozen => ("1", "FROZEN"),
+            FreezerState::Thawed => ("0", "THAWED"),
+        };
         if let Some(path) = self.file("cgroup.freeze", None) {
-            let _ = fs::write(path, if frozen { "1" } else { "0" });
+            let _ = fs::write(path, unified);
         } else if let Some(path) = self.file("freezer.state", Some("freezer")) {
-            let _ = fs::write(path, if frozen { "FROZEN" } else { "THAWED" });
+            let _ = fs::write(path, v1);
         }
     }
 

@@ -47,11 +47,11 @@ fn step(size: u64, limit: u64, data: &[u8]) -> WriteStep {
     let line_end = data.get(from..).and_then(|rest| rest.iter().position(|byte| *byte == b'\n'));
     let hard =
         usize::try_from(limit.saturating_add(LINE_SLACK_BYTES).saturating_sub(size)).unwrap_or(usize::MAX);
-    match line_end.map(|at| from.saturating_add(at).saturating_add(1)) {
-        Some(take) if take <= hard => WriteStep { take, rotate: true },
-        _ if data.len() >= hard => WriteStep { take: hard, rotate: true },
-        _ => whole,
+    let lines = line_end.map(|at| from.saturating_add(at).saturating_add(1));
+    if let Some(take) = lines.filter(|&take| take <= hard) {
+        return WriteStep { take, rotate: true };
     }
+    if data.len() >= hard { WriteStep { take: hard, rotate: true } } else { whole }
 }
 
 impl LogWriter {

@@ -92,6 +92,13 @@ fn signals_open() -> io::Result<UnixStream> {
     Ok(ours)
 }
 
+/// Whether the pipes of a task may hold more than was read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PendingOutput {
+    None,
+    Some,
+}
+
 /// One attempt while it runs.
 struct Shim {
     attempt: PathBuf,
@@ -186,10 +193,10 @@ impl Shim {
         let mut scratch = [0; 64];
         while matches!(read(signals, &mut scratch), Ok(length) if length > 0) {}
         self.start_look();
-        let more = self.outputs.iter_mut().map(Output::take).fold(false, |any, more| any | more);
+        let pending = self.outputs_take();
         self.children_look();
         if self.record.exit.is_some() {
-            self.ending_step(more);
+            self.ending_step(pending);
         } else {
             self.stop_look();
             self.termination_step();
@@ -212,16 +219,7 @@ impl Shim {
 
     /// Waits until something happens or is due.
     fn wait(&self, signals: &UnixStream) -> io::Result<()> {
-        let until = match self.termination.due(clock::monotonic()) {
-            // A process that does not end (in an endless system call) is checked less and less often.
-            _ if self.record.exit.is_some() => {
-                SOON.saturating_mul(1 + self.ending_steps / 20).min(ENDING_MAX)
-            }
-            TerminationStep::Wait(Some(at)) => at.saturating_sub(clock::monotonic()).min(LOOK),
-            TerminationStep::Wait(None) if self.unwritten => Duration::from_secs(1),
-            TerminationStep::Wait(None) => LOOK,
-            TerminationStep::Terminate | TerminationStep::Kill => Duration::ZERO,
-        };
+        let until = self.pause();
         let mut polled = vec![PollFd::new(signals, PollFlags::IN)];
         let pipes = self.outputs.iter().filter_map(|output| output.pipe.as_ref()).chain(&self.start);
         polled.extend(pipes.map(|pipe| PollFd::new(pipe, PollFlags::IN)));
@@ -233,6 +231,27 @@ impl Shim {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// How long to wait if nothing happens.
+    fn pause(&self) -> Duration {
+        if self.record.exit.is_some() {
+            // A process that does not end (in an endless system call) is checked less and less often.
+            return SOON.saturating_mul(1 + self.ending_steps / 20).min(ENDING_MAX);
+        }
+        let now = clock::monotonic();
+        match self.termination.due(now) {
+            TerminationStep::Wait(Some(at)) => at.saturating_sub(now).min(LOOK),
+            TerminationStep::Wait(None) if self.unwritten => Duration::from_secs(1),
+            TerminationStep::Wait(None) => LOOK,
+            TerminationStep::Terminate | TerminationStep::Kill => Duration::ZERO,
+        }
+    }
+
+    /// Reads what every pipe holds, up to a bound.
+    fn outputs_take(&mut self) -> PendingOutput {
+        let pending = self.outputs.iter_mut().map(Output::take).filter(|more| *more).count();
+        if pending == 0 { PendingOutput::None } else { PendingOutput::Some }
     }
 
     /// Checks whether the program runs by now: its execution closes the pipe, or the pipe contains the reason of the
@@ -302,12 +321,12 @@ impl Shim {
     }
 
     /// After the exit: repeats until only files are left.
-    fn ending_step(&mut self, more: bool) {
+    fn ending_step(&mut self, pending: PendingOutput) {
         self.ending_steps = self.ending_steps.saturating_add(1);
-        if leftover_kill(&self.cgroup) || more || self.cgroup.remove().is_err() {
+        if leftover_kill(&self.cgroup) || pending == PendingOutput::Some || self.cgroup.remove().is_err() {
             return;
         }
-        while self.outputs.iter_mut().map(Output::take).fold(false, |any, more| any | more) {}
+        while self.outputs_take() == PendingOutput::Some {}
         self.record.released_ms = Some(clock::wall_ms());
         self.record_write();
         // While the record cannot be written (a full disk) the shim stays, so that the exit is not lost.
