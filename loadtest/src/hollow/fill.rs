@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use borough_client::Client;
+use borough_client::{Client, JobFilter};
 use borough_proto::v1;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
@@ -102,8 +102,9 @@ pub async fn nodes_fill(
         due("were started", running() - before)?;
         tokio::time::sleep(LOOK).await;
     }
+    let filter = JobFilter { user: USER.to_owned(), ..JobFilter::default() };
     loop {
-        let jobs = client.job_list(USER, false).await?;
+        let jobs = client.job_list(&filter).await?;
         let counts = jobs.iter().filter_map(|job| job.tasks.as_ref());
         let known: u64 = counts.map(|counts| u64::from(counts.running)).sum();
         if known >= u64::from(tasks) {

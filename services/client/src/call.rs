@@ -214,9 +214,10 @@ impl Client {
 
     /// The meaning of a failure without a retry.
     pub(crate) fn failed_once(&self, status: Status) -> ClientError {
-        match worth_repeating(&status) {
-            true => self.unreachable_after(1, Some(Box::new(status))),
-            false => ClientError::refused(&status),
+        if worth_repeating(&status) {
+            self.unreachable_after(1, Some(Box::new(status)))
+        } else {
+            ClientError::refused(&status)
         }
     }
 

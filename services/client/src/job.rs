@@ -136,20 +136,11 @@ impl Client {
         self.call("ListJobs", message, rpc!(JobServiceClient.list_jobs)).await
     }
 
-    /// The cell's jobs: of `user` where it is not empty, with those that are over where `ended`.
-    ///
-    /// # Errors
-    /// As for every call.
-    pub async fn job_list(&self, user: &str, ended: bool) -> Result<Vec<Job>, ClientError> {
-        let user = user.to_owned();
-        self.job_list_filtered(&JobFilter { user, ended, ..JobFilter::default() }).await
-    }
-
     /// Every page of [`Client::job_list_page`].
     ///
     /// # Errors
     /// As for every call.
-    pub async fn job_list_filtered(&self, filter: &JobFilter) -> Result<Vec<Job>, ClientError> {
+    pub async fn job_list(&self, filter: &JobFilter) -> Result<Vec<Job>, ClientError> {
         let mut jobs = Vec::new();
         let mut page = PageRequest::default();
         loop {

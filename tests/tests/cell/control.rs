@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use borough_client::JobFilter;
 use borough_proto::v1::WatchFilter;
 use borough_shim::process::ProcessId;
 use borough_tests::{TestCell, Watcher, is_up, now, options, recorded, until};
@@ -27,14 +28,14 @@ async fn a_killed_control_process_loses_and_doubles_nothing() {
         let text = format!("name: {name}\ncount: 2\ntask: {{command: [sleep, 600], grace: 500ms}}\n");
         let file = cell.file(&format!("{name}.yaml"), &text);
         cell.borough(&["job", "run", "--detach", &file]).await.ended(0);
-        let jobs = cell.client().job_list("", true).await.unwrap();
+        let jobs = cell.client().job_list(&JobFilter { ended: true, ..JobFilter::default() }).await.unwrap();
         let before = cell.tasks("served").await;
         cell.control_kill();
         processes.extend(before.iter().map(|task| ProcessId::find(task.pid.unwrap()).unwrap()));
         assert!(processes.iter().all(|process| process.alive()), "tasks go on without the control process");
         cell.control_start().await;
         cell.nodes_ready().await;
-        let after = cell.client().job_list("", true).await.unwrap();
+        let after = cell.client().job_list(&JobFilter { ended: true, ..JobFilter::default() }).await.unwrap();
         let ids = |jobs: &[borough_proto::v1::Job]| jobs.iter().map(|job| job.id.clone()).collect::<Vec<_>>();
         assert_eq!(ids(&after), ids(&jobs));
         let attempts = |tasks: &[borough_proto::v1::Task]| {

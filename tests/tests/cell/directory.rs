@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use borough_client::JobFilter;
 use borough_kv::exercise::not_exercised;
 use borough_tests::{TestCell, bytes_of, is_fdb, options};
 
@@ -36,7 +37,7 @@ async fn a_second_cell_is_refused_and_the_first_unharmed() {
     let pid = cell.control().pid;
     assert!(printed.contains("`borough dev`") && printed.contains(&pid.to_string()), "{printed}");
     cell.run("more.yaml", "name: more\ntask: {command: [sleep, 600], grace: 200ms}\n").await;
-    let jobs = cell.client().job_list("", false).await.unwrap();
+    let jobs = cell.client().job_list(&JobFilter::default()).await.unwrap();
     assert_eq!(jobs.len(), 2);
     cell.finish().await;
 }
@@ -78,7 +79,7 @@ async fn damaged_and_newer_directories_are_refused_untouched() {
     // Restored, everything is there again.
     fs::write(&log, &sound).unwrap();
     cell.control_start().await;
-    assert_eq!(cell.client().job_list("", false).await.unwrap().len(), 1);
+    assert_eq!(cell.client().job_list(&JobFilter::default()).await.unwrap().len(), 1);
     cell.finish().await;
 }
 

@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use borough_client::JobFilter;
 use borough_kv::exercise::not_exercised;
 use borough_tests::{Options, TestCell, is_fdb, options, until};
 
@@ -75,10 +76,10 @@ async fn a_full_disk_is_reported_and_loses_nothing() {
     // Still readable, and nothing acknowledged is lost: neither now nor after a crash with the disk full.
     let mut expected = taken.clone();
     expected.sort();
-    assert_eq!(names(cell.client().job_list("", false).await.unwrap()), expected);
+    assert_eq!(names(cell.client().job_list(&JobFilter::default()).await.unwrap()), expected);
     cell.control_kill();
     cell.control_start().await;
-    assert_eq!(names(cell.client().job_list("", false).await.unwrap()), expected);
+    assert_eq!(names(cell.client().job_list(&JobFilter::default()).await.unwrap()), expected);
     fs::remove_file(directory.path().join("ballast")).unwrap();
     fs::write(&file, job(taken.len())).unwrap();
     cell.borough(&run).await.ended(0);
@@ -86,7 +87,7 @@ async fn a_full_disk_is_reported_and_loses_nothing() {
     expected.sort();
     cell.control_kill();
     cell.control_start().await;
-    assert_eq!(names(cell.client().job_list("", false).await.unwrap()), expected);
+    assert_eq!(names(cell.client().job_list(&JobFilter::default()).await.unwrap()), expected);
     cell.finish().await;
 }
 

@@ -1,5 +1,6 @@
 //! Invalid job files, from the file to the exit code: a clear line, and no effect.
 
+use borough_client::JobFilter;
 use borough_tests::{TestCell, options};
 
 /// The error, the file, and the expected messages.
@@ -40,7 +41,9 @@ async fn an_invalid_file_is_reported_and_changes_nothing() {
     assert!(silent.is_empty(), "{}", silent.join("\n"));
     let looping = cell.file("loop.jsonnet", "local f(x) = f(x + 1); f(0)\n");
     cell.borough(&["job", "run", &looping]).await.ended(2);
-    assert!(cell.client().job_list("", true).await.unwrap().is_empty());
+    assert!(
+        cell.client().job_list(&JobFilter { ended: true, ..JobFilter::default() }).await.unwrap().is_empty()
+    );
 
     // A count of 0 is legal. A missing job, a missing gateway and a wrong token have codes of their own.
     cell.run("none.yaml", "name: none\ncount: 0\ntask: {command: [a]}\n").await.prints("0/0 healthy");

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use borough_agent::ProcessGuard;
-use borough_client::{Client, ClientConfig, ClientToken, JobRef, LogQuery, TaskRef};
+use borough_client::{Client, ClientConfig, ClientToken, JobFilter, JobRef, LogQuery, TaskRef};
 use borough_kv::env::SeededRng;
 use borough_kv::exercise::not_exercised;
 use borough_proto::v1::{JobState, Task};
@@ -223,7 +223,8 @@ async fn roles_are_processes_of_their_own_and_any_of_them_may_die() {
     }
     let ended = JobState::Stopped;
     until("every job ended", || async {
-        let jobs = b.job_list("tester", true).await.ok()?;
+        let filter = JobFilter { user: "tester".to_owned(), ended: true, ..JobFilter::default() };
+        let jobs = b.job_list(&filter).await.ok()?;
         (jobs.len() == 4 && jobs.iter().all(|job| job.state() == ended)).then_some(())
     })
     .await;

@@ -7,7 +7,7 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 use super::{client, fake};
-use crate::{ClientError, ClientToken, JobRef};
+use crate::{ClientError, ClientToken, JobFilter, JobRef};
 
 /// An address where nothing listens: the port was free a moment ago.
 async fn nobody() -> String {
@@ -96,7 +96,8 @@ async fn a_refusal_is_not_repeated_and_keeps_its_details() {
 #[tokio::test]
 async fn every_page_is_fetched() {
     let fake = fake::start().await;
-    let jobs = client(&[&fake.address], |_| {}).job_list("", true).await.unwrap();
+    let filter = JobFilter { ended: true, ..JobFilter::default() };
+    let jobs = client(&[&fake.address], |_| {}).job_list(&filter).await.unwrap();
     let names: Vec<&str> = jobs.iter().map(|job| job.name.as_str()).collect();
     assert_eq!(names, ["job-0", "job-1", "job-2"]);
 }

@@ -78,22 +78,18 @@ impl<F: WatchFeed> WatchFollower<F> {
             };
             self.attempts = 0;
             let cursor = F::cursor(&message).cloned();
-            match (F::is_bookmark(&message), cursor) {
-                (true, Some(cursor)) => {
-                    self.resumption.complete(&cursor);
-                    return Ok(Followed::Bookmark(cursor));
-                }
-                (true, None) => {}
-                (false, None) => return Ok(Followed::Change(Box::new(message))),
-                (false, Some(cursor)) => {
-                    let new = self.resumption.accept(&cursor);
-                    if !F::is_followed(&message) && !self.resumption.in_snapshot() {
-                        self.resumption.complete(&cursor);
-                    }
-                    if new {
-                        return Ok(Followed::Change(Box::new(message)));
-                    }
-                }
+            if F::is_bookmark(&message) {
+                let Some(cursor) = cursor else { continue };
+                self.resumption.complete(&cursor);
+                return Ok(Followed::Bookmark(cursor));
+            }
+            let Some(cursor) = cursor else { return Ok(Followed::Change(Box::new(message))) };
+            let new = self.resumption.accept(&cursor);
+            if !F::is_followed(&message) && !self.resumption.in_snapshot() {
+                self.resumption.complete(&cursor);
+            }
+            if new {
+                return Ok(Followed::Change(Box::new(message)));
             }
         }
     }

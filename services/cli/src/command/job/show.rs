@@ -22,11 +22,10 @@ pub(super) async fn status_view(
     let named = JobRef::new(job.user.as_str(), job.name.as_str());
     let (tasks, _) = client.task_list_of_job(&named).await?;
     let pending = job.tasks.as_ref().is_some_and(|counts| counts.pending > 0);
-    let unplaced = match (job.state(), pending) {
-        (JobState::Running | JobState::Waiting, true) => {
-            client.task_explain(&named, None).await?.explanations
-        }
-        _ => Vec::new(),
+    let unplaced = if pending && matches!(job.state(), JobState::Running | JobState::Waiting) {
+        client.task_explain(&named, None).await?.explanations
+    } else {
+        Vec::new()
     };
     Ok(JobStatusView {
         job: job.into(),
@@ -37,7 +36,7 @@ pub(super) async fn status_view(
 }
 
 pub(super) async fn list(client: &Client, filter: &JobFilter, printer: &Printer) -> Result<Code, Failure> {
-    let jobs = client.job_list_filtered(filter).await?;
+    let jobs = client.job_list(filter).await?;
     let views: Vec<JobView> = jobs.into_iter().map(JobView::from).collect();
     printer.list(&views)?;
     Ok(Code::Done)
