@@ -27,11 +27,11 @@ pub(crate) fn client(global: &Global) -> Result<Client, Failure> {
 /// A client of one cell, which must be known.
 pub(crate) fn cell_client(global: &Global) -> Result<Client, Failure> {
     let client = client(global)?;
-    match client.cell().is_empty() {
-        true => Err(Failure::new(Code::Usage, "no cell is named")
-            .with_hint("name one with --cell or BOROUGH_CELL; `borough cell list` shows them")),
-        false => Ok(client),
+    if client.cell().is_empty() {
+        let hint = "name one with --cell or BOROUGH_CELL; `borough cell list` shows them";
+        return Err(Failure::new(Code::Usage, "no cell is named").with_hint(hint));
     }
+    Ok(client)
 }
 
 struct ConnectSettings {

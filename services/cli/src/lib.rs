@@ -39,8 +39,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 /// The output of clap: help and version are no failures.
 fn usage(error: &clap::Error) -> ExitCode {
     let printed = error.print();
+    if error.use_stderr() {
+        return ExitCode::from(Code::Usage.number());
+    }
     match printed {
-        _ if error.use_stderr() => ExitCode::from(Code::Usage.number()),
         // Help is the requested answer. A reader that closes the pipe early is no failure.
         Err(failed) if failed.kind() != std::io::ErrorKind::BrokenPipe => {
             ExitCode::from(Code::Failed.number())

@@ -32,12 +32,12 @@ impl FromStr for StoreLocation {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if let Some(directory) = text.strip_prefix(EMBEDDED) {
-            return match directory.is_empty() {
-                true => {
-                    Err(format!("{EMBEDDED} needs a directory, such as {EMBEDDED}/var/lib/borough/store"))
-                }
-                false => Ok(Self::Embedded(directory.into())),
-            };
+            if directory.is_empty() {
+                return Err(format!(
+                    "{EMBEDDED} needs a directory, such as {EMBEDDED}/var/lib/borough/store"
+                ));
+            }
+            return Ok(Self::Embedded(directory.into()));
         }
         if let Some(cluster) = text.strip_prefix(FDB) {
             return Ok(Self::Fdb(cluster.to_owned()));

@@ -56,20 +56,14 @@ struct Drain<'d> {
     node: &'d str,
     force_after: Option<Duration>,
     /// Tasks that were on the node, with their attempts there.
-    seen: BTreeMap<TaskName, u64>,
+    seen: BTreeMap<TaskRef, u64>,
     /// The explanation that was last shown.
     explained: Vec<String>,
     progress: Progress<'d>,
 }
 
-type TaskName = (String, String, u32);
-
-fn name_of(task: &Task) -> TaskName {
-    (task.user.clone(), task.job.clone(), task.index)
-}
-
-fn reference((user, job, index): &TaskName) -> TaskRef {
-    TaskRef { job: JobRef::new(user, job), index: *index }
+fn name_of(task: &Task) -> TaskRef {
+    TaskRef { job: JobRef::new(task.user.as_str(), task.job.as_str()), index: task.index }
 }
 
 /// The work that remains.
@@ -78,13 +72,13 @@ enum Left {
     /// Tasks on the node.
     There(Vec<TaskThere>),
     /// The node is empty, and these tasks do not run anywhere yet.
-    Nowhere(Vec<TaskName>),
+    Nowhere(Vec<TaskRef>),
 }
 
 /// A task on the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct TaskThere {
-    name: TaskName,
+    name: TaskRef,
     stopping: bool,
 }
 
@@ -141,13 +135,12 @@ impl Drain<'_> {
     }
 
     /// Returns true if a task that was on the node runs elsewhere, or is over.
-    async fn settled(&self, name: &TaskName, attempt: u64) -> Result<bool, Failure> {
-        let job = JobRef::new(&name.0, &name.1);
-        let tasks = match self.client.task_list_of_job(&job).await {
+    async fn settled(&self, name: &TaskRef, attempt: u64) -> Result<bool, Failure> {
+        let tasks = match self.client.task_list_of_job(&name.job).await {
             Err(ClientError::Refused(refusal)) if refusal.code == tonic::Code::NotFound => return Ok(true),
             found => found?.0,
         };
-        let Some(task) = tasks.into_iter().find(|task| task.index == name.2) else { return Ok(true) };
+        let Some(task) = tasks.into_iter().find(|task| task.index == name.index) else { return Ok(true) };
         Ok(match task.state() {
             TaskState::Running | TaskState::Stopping | TaskState::Releasing => task.incarnation > attempt,
             TaskState::Dead => true,
@@ -158,7 +151,7 @@ impl Drain<'_> {
     /// Why there is no progress: a few lines per task.
     async fn explain(&self, left: &Left) -> Result<Vec<String>, Failure> {
         let mut lines = Vec::new();
-        let (names, stopping): (Vec<&TaskName>, usize) = match left {
+        let (names, stopping): (Vec<&TaskRef>, usize) = match left {
             Left::There(tasks) => {
                 let waiting = tasks.iter().filter(|task| !task.stopping).map(|task| &task.name);
                 (waiting.collect(), tasks.iter().filter(|task| task.stopping).count())
@@ -168,14 +161,13 @@ impl Drain<'_> {
         if stopping > 0 {
             lines.push(format!("{} stopping: drain delay, SIGTERM, grace", tally(stopping, "task")));
         }
-        for name in names.iter().take(EXPLAINED_MAX) {
-            let task = reference(name);
+        for task in names.iter().take(EXPLAINED_MAX) {
             let answer = match left {
-                Left::There(_) => self.client.task_explain_elsewhere(&task).await,
+                Left::There(_) => self.client.task_explain_elsewhere(task).await,
                 Left::Nowhere(_) => self.client.task_explain(&task.job, Some(task.index)).await,
             };
             match answer {
-                Ok(answer) => lines.push(explanation_text(&task, answer, left)),
+                Ok(answer) => lines.push(explanation_text(task, answer, left)),
                 // It has just ended.
                 Err(ClientError::Refused(_)) => {}
                 Err(error) => return Err(error.into()),

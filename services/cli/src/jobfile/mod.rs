@@ -74,8 +74,8 @@ fn text_read(path: &Path) -> Result<String, JobFileError> {
         file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)
     };
     let length = u64::try_from(read.map_err(failed)?).unwrap_or(u64::MAX);
-    match length > FILE_BYTES_MAX {
-        true => Err(JobFileError::TooLarge { path: path.to_owned(), limit_bytes: FILE_BYTES_MAX }),
-        false => Ok(text),
+    if length > FILE_BYTES_MAX {
+        return Err(JobFileError::TooLarge { path: path.to_owned(), limit_bytes: FILE_BYTES_MAX });
     }
+    Ok(text)
 }

@@ -293,7 +293,7 @@ impl CellOutput {
         }
         if !self.schedulers.is_empty() {
             text.push('\n');
-            text.push_str(&table(&self.schedulers, style.wide, style.color));
+            text.push_str(&table(&self.schedulers, style));
         }
         text
     }

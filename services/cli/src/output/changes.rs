@@ -22,9 +22,11 @@ pub(crate) struct ChangedField {
 impl From<v1::FieldChange> for ChangedField {
     fn from(change: v1::FieldChange) -> Self {
         // A text that is not JSON is shown unchanged.
-        let value = |text: String| match text.is_empty() {
-            true => Value::Null,
-            false => serde_json::from_str(&text).unwrap_or(Value::String(text)),
+        let value = |text: String| {
+            if text.is_empty() {
+                return Value::Null;
+            }
+            serde_json::from_str(&text).unwrap_or(Value::String(text))
         };
         Self { path: change.path.into(), old: value(change.old_json), new: value(change.new_json) }
     }
@@ -107,12 +109,12 @@ impl PlanView {
 
     pub(crate) fn text(&self, style: &Style) -> String {
         let job = format!("{}/{}", self.user, self.name);
-        let mut text = match (self.changed, self.revision) {
-            (false, _) => format!("{job}: no change\n"),
-            (true, 0) => format!("{job}: a new job in cell {}\n", self.cell),
-            (true, revision) => {
-                format!("{job}: a change of revision {revision} in cell {}\n", self.cell)
-            }
+        let mut text = if !self.changed {
+            format!("{job}: no change\n")
+        } else if self.revision == 0 {
+            format!("{job}: a new job in cell {}\n", self.cell)
+        } else {
+            format!("{job}: a change of revision {} in cell {}\n", self.revision, self.cell)
         };
         // For a new job everything is new: its file shows it better.
         if self.revision > 0 {

@@ -137,9 +137,10 @@ fn escaped(text: &str, kept: impl Fn(char) -> bool) -> Cow<'_, str> {
     }
     let mut out = String::with_capacity(text.len());
     for each in text.chars() {
-        match is_active(each) && !kept(each) {
-            true => out.extend(each.escape_default()),
-            false => out.push(each),
+        if is_active(each) && !kept(each) {
+            out.extend(each.escape_default());
+        } else {
+            out.push(each);
         }
     }
     Cow::Owned(out)

@@ -161,7 +161,6 @@ fn changes() -> Vec<ChangeView> {
 
 /// What every view shows to people, by name.
 fn shown(style: &Style) -> Vec<(&'static str, String)> {
-    let Style { wide, color } = *style;
     let event = v1::Event {
         actor: hostile(),
         action: hostile(),
@@ -193,19 +192,19 @@ fn shown(style: &Style) -> Vec<(&'static str, String)> {
         violations: vec![violation],
     };
     let mut all = vec![
-        ("jobs", table(&[JobView::from(job())], wide, color)),
+        ("jobs", table(&[JobView::from(job())], style)),
         ("job", status.text(style)),
-        ("history", table(&[version()], wide, color)),
-        ("tasks", table(&[TaskOutput::from(task())], wide, color)),
+        ("history", table(&[version()], style)),
+        ("tasks", table(&[TaskOutput::from(task())], style)),
         ("exit", ExitView::from(task().exit.unwrap()).text()),
-        ("nodes", table(&[NodeOutput::from(node())], wide, color)),
+        ("nodes", table(&[NodeOutput::from(node())], style)),
         ("node", NodeStatusView { node: node().into(), tasks: vec![task().into()] }.text(style)),
-        ("cells", table(&[cell()], wide, color)),
+        ("cells", table(&[cell()], style)),
         ("cell", cell().text(style)),
-        ("endpoints", table(&[EndpointView::from(endpoint())], wide, color)),
+        ("endpoints", table(&[EndpointView::from(endpoint())], style)),
         ("published", EndpointChangeView::Published { endpoint: endpoint().into() }.text()),
         ("resync", EndpointChangeView::Resync { reason: HOSTILE.into() }.text()),
-        ("events", table(&[EventView::from(event)], wide, color)),
+        ("events", table(&[EventView::from(event)], style)),
         ("why", explanations_text(&[explanation().into()])),
         ("plan", plan().text(style)),
         ("check", StoreCheckView::new("here".to_owned(), vec![checked]).text(style)),
@@ -234,7 +233,7 @@ fn no_view_shows_what_a_terminal_would_act_on() {
 #[test]
 fn answers_for_programs_have_the_text_itself_and_nothing_for_a_terminal() {
     let view = TaskOutput::from(task());
-    let text = json(&view, true).unwrap();
+    let text = json(&view, JsonLayout::Indented).unwrap();
     assert_eq!(lines_shown(&text), text);
     let read: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(read["user"], HOSTILE);

@@ -226,7 +226,7 @@ impl JobStatusView {
         let mut text = facts(&shown);
         if !self.tasks.is_empty() {
             text.push('\n');
-            text.push_str(&table(&self.tasks, style.wide, style.color));
+            text.push_str(&table(&self.tasks, style));
         }
         if !self.unplaced.is_empty() {
             text.push('\n');

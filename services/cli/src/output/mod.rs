@@ -66,16 +66,19 @@ impl Printer {
         self.quiet
     }
 
+    fn style(&self) -> Style {
+        Style { wide: self.format == OutputFormat::Wide, color: self.color }
+    }
+
     /// A list: a table, or a list of objects.
     pub(crate) fn list<T: Tabular + Serialize>(&self, rows: &[T]) -> Result<(), Failure> {
         match self.format {
             OutputFormat::Table | OutputFormat::Wide => {
-                let wide = self.format == OutputFormat::Wide;
                 if rows.is_empty() {
                     self.remark(&format!("no {}", T::PLURAL));
                     return Ok(());
                 }
-                self.text(&table(rows, wide, self.color))
+                self.text(&table(rows, &self.style()))
             }
             OutputFormat::Json | OutputFormat::Yaml => self.object(&rows),
         }
@@ -88,10 +91,7 @@ impl Printer {
         text: impl FnOnce(&T, &Style) -> String,
     ) -> Result<(), Failure> {
         match self.format {
-            OutputFormat::Table | OutputFormat::Wide => {
-                let style = Style { wide: self.format == OutputFormat::Wide, color: self.color };
-                self.text(&text(object, &style))
-            }
+            OutputFormat::Table | OutputFormat::Wide => self.text(&text(object, &self.style())),
             OutputFormat::Json | OutputFormat::Yaml => self.object(object),
         }
     }
@@ -104,7 +104,7 @@ impl Printer {
     ) -> Result<(), Failure> {
         match self.format {
             OutputFormat::Table | OutputFormat::Wide => self.text(&text(object)),
-            OutputFormat::Json => self.machine(&json(object, false)?),
+            OutputFormat::Json => self.machine(&json(object, JsonLayout::Line)?),
             OutputFormat::Yaml => self.machine(&format!("---\n{}", yaml(object)?)),
         }
     }
@@ -112,16 +112,13 @@ impl Printer {
     fn object<T: Serialize>(&self, object: &T) -> Result<(), Failure> {
         match self.format {
             OutputFormat::Yaml => self.machine(&yaml(object)?),
-            _ => self.machine(&json(object, true)?),
+            _ => self.machine(&json(object, JsonLayout::Indented)?),
         }
     }
 
     /// Text to standard output, ended with one line end. Only our own colours reach the terminal as escapes.
     pub(crate) fn text(&self, text: &str) -> Result<(), Failure> {
-        match self.color {
-            true => self.machine(&painted_shown(text)),
-            false => self.machine(&lines_shown(text)),
-        }
+        if self.color { self.machine(&painted_shown(text)) } else { self.machine(&lines_shown(text)) }
     }
 
     /// JSON, YAML, or escaped text to standard output, ended with one line end.
@@ -192,8 +189,19 @@ impl Style {
     }
 }
 
-fn json<T: Serialize>(object: &T, pretty: bool) -> Result<String, Failure> {
-    let text = if pretty { serde_json::to_string_pretty(object) } else { serde_json::to_string(object) };
+/// How an object is laid out as JSON.
+#[derive(Clone, Copy)]
+enum JsonLayout {
+    /// On one line, as an item of a stream.
+    Line,
+    Indented,
+}
+
+fn json<T: Serialize>(object: &T, layout: JsonLayout) -> Result<String, Failure> {
+    let text = match layout {
+        JsonLayout::Line => serde_json::to_string(object),
+        JsonLayout::Indented => serde_json::to_string_pretty(object),
+    };
     let text = text
         .map_err(|error| Failure::new(Code::Failed, format!("cannot write the answer as JSON: {error}")))?;
     Ok(json_shown(&text).into_owned())
@@ -203,7 +211,7 @@ fn json<T: Serialize>(object: &T, pretty: bool) -> Result<String, Failure> {
 fn yaml<T: Serialize>(object: &T) -> Result<String, Failure> {
     let text = serde_saphyr::to_string(object)
         .map_err(|error| Failure::new(Code::Failed, format!("cannot write the answer as YAML: {error}")))?;
-    if lines_shown(&text) == text { Ok(text) } else { json(object, true) }
+    if lines_shown(&text) == text { Ok(text) } else { json(object, JsonLayout::Indented) }
 }
 
 /// A reader that closes the pipe early (`| head`) ends the program silently.

@@ -43,10 +43,8 @@ impl From<v1::Endpoint> for EndpointView {
 impl EndpointView {
     /// `http 127.0.0.1:8080` for each port.
     pub(crate) fn addresses(&self) -> String {
-        let host = match self.host.raw().contains(':') {
-            true => format!("[{}]", self.host),
-            false => self.host.to_string(),
-        };
+        let is_ipv6 = self.host.raw().contains(':');
+        let host = if is_ipv6 { format!("[{}]", self.host) } else { self.host.to_string() };
         let texts = self.ports.iter().map(|(name, number)| format!("{name} {host}:{number}"));
         texts.collect::<Vec<_>>().join(", ")
     }

@@ -143,10 +143,12 @@ impl From<v1::Node> for NodeOutput {
 impl NodeOutput {
     /// The state, with the operator's settings.
     pub(crate) fn state_text(&self) -> String {
-        let steered = match (self.draining, self.schedulable) {
-            (true, _) => ", draining",
-            (false, false) => ", cordoned",
-            (false, true) => "",
+        let steered = if self.draining {
+            ", draining"
+        } else if self.schedulable {
+            ""
+        } else {
+            ", cordoned"
         };
         let tainted = if self.taints.is_empty() { "" } else { ", tainted" };
         let silent = if self.connected { "" } else { ", not connected" };
@@ -259,7 +261,7 @@ impl NodeStatusView {
         }
         if !self.tasks.is_empty() {
             text.push('\n');
-            text.push_str(&table(&self.tasks, style.wide, style.color));
+            text.push_str(&table(&self.tasks, style));
         }
         text
     }

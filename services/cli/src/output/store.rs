@@ -71,7 +71,7 @@ impl StoreCheckView {
         if self.cells.is_empty() {
             return format!("{} has no cells", self.store);
         }
-        let mut text = table(&self.cells, style.wide, style.color);
+        let mut text = table(&self.cells, style);
         for cell in &self.cells {
             for violation in &cell.violations {
                 let head = format!("{}: {} ({})", cell.cell, violation.key, violation.rule);
@@ -235,6 +235,6 @@ impl Tabular for OperationStats {
 impl StoreBenchView {
     pub(crate) fn text(&self, style: &Style) -> String {
         let head = facts(&[("store", self.store.clone()), ("engine", self.engine.clone())]);
-        format!("{head}\n{}", table(&self.stats, style.wide, style.color))
+        format!("{head}\n{}", table(&self.stats, style))
     }
 }

@@ -1,5 +1,6 @@
 //! Tables: columns two spaces apart, no lines, so that people can read them and programs can cut them.
 
+use super::Style;
 use super::foreign::line_shown;
 use comfy_table::{Attribute, Cell, ContentArrangement, Table, presets};
 
@@ -15,22 +16,22 @@ pub(crate) trait Tabular {
     fn cells(&self) -> (Vec<String>, Vec<String>);
 }
 
-pub(crate) fn table<T: Tabular>(rows: &[T], wide: bool, color: bool) -> String {
+pub(crate) fn table<T: Tabular>(rows: &[T], style: &Style) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    if color {
+    if style.color {
         table.enforce_styling();
     } else {
         table.force_no_tty();
     }
     let (mut heads, more) = T::heads();
-    if wide {
+    if style.wide {
         heads.extend(more);
     }
     table.set_header(heads.into_iter().map(|head| Cell::new(head).add_attribute(Attribute::Bold)));
     for row in rows {
         let (mut cells, more) = row.cells();
-        if wide {
+        if style.wide {
             cells.extend(more);
         }
         let shown =

@@ -13,7 +13,11 @@ fn check(actual: &str, expected: &Expect) {
 }
 
 fn as_json<T: Serialize>(object: &T) -> String {
-    json(object, true).expect("JSON")
+    json(object, JsonLayout::Indented).expect("JSON")
+}
+
+fn wide() -> Style {
+    Style { wide: true, ..Style::default() }
 }
 
 fn job() -> v1::Job {
@@ -90,14 +94,14 @@ fn explanation() -> v1::Explanation {
 fn a_table_of_jobs() {
     let rows = [JobView::from(job())];
     check(
-        &table(&rows, false, false),
+        &table(&rows, &Style::default()),
         &expect![[r#"
             USER   JOB  KIND     STATE    HEALTHY  PRIORITY  SUBMITTED             LABELS
             alice  web  service  running  1/3      200       2023-11-14T22:13:20Z  team=web,tier=front
         "#]],
     );
     check(
-        &table(&rows, true, false),
+        &table(&rows, &wide()),
         &expect![[r#"
             USER   JOB  KIND     STATE    HEALTHY  PRIORITY  SUBMITTED             LABELS               TASKS                            VERSION  REVISION  ID                 DESCRIPTION
             alice  web  service  running  1/3      200       2023-11-14T22:13:20Z  team=web,tier=front  1 pending, 2 running, 1 healthy  1        4         j000000000000002a  the front page
@@ -109,14 +113,14 @@ fn a_table_of_jobs() {
 fn a_table_of_tasks() {
     let rows = [TaskOutput::from(task())];
     check(
-        &table(&rows, false, false),
+        &table(&rows, &Style::default()),
         &expect![[r#"
         TASK         STATE    HEALTH   NODE     PORTS       RESTARTS  LAST EXIT
         alice/web/1  running  healthy  alpha-2  http:21000  2         SIGKILL
     "#]],
     );
     check(
-        &table(&rows, true, false),
+        &table(&rows, &wide()),
         &expect![[r#"
         TASK         STATE    HEALTH   NODE     PORTS       RESTARTS  LAST EXIT  INCARNATION  PID   STARTED               CPU  MEMORY  PEAK
         alice/web/1  running  healthy  alpha-2  http:21000  2         SIGKILL    3            4711  2023-11-14T22:13:21Z  12m  25MiB   0B
@@ -272,7 +276,7 @@ fn endpoints_and_their_changes() {
         node: "alpha-2".to_owned(),
     });
     check(
-        &table(std::slice::from_ref(&endpoint), true, false),
+        &table(std::slice::from_ref(&endpoint), &wide()),
         &expect![[r#"
         NAME               ADDRESSES         HEALTH   WEIGHT  NODE     INCARNATION
         1.web.alice.alpha  http [::1]:21000  healthy  1       alpha-2  3
@@ -281,7 +285,7 @@ fn endpoints_and_their_changes() {
     let published = EndpointChangeView::Published { endpoint };
     check(&published.text(), &expect!["+ 1.web.alice.alpha http [::1]:21000 healthy (incarnation 3)"]);
     check(
-        &json(&published, false).expect("JSON"),
+        &json(&published, JsonLayout::Line).expect("JSON"),
         &expect![[
             r#"{"event":"published","endpoint":{"name":"1.web.alice.alpha","user":"alice","job":"web","index":1,"incarnation":3,"host":"::1","ports":{"http":21000},"health":"healthy","weight":1,"node":"alpha-2"}}"#
         ]],
@@ -356,7 +360,7 @@ fn nodes_and_cells() {
     };
     let view = NodeStatusView { node: node.into(), tasks: Vec::new() };
     check(
-        &table(std::slice::from_ref(&view.node), false, false),
+        &table(std::slice::from_ref(&view.node), &Style::default()),
         &expect![[r#"
         NODE     STATE            TASKS  CPU           MEMORY
         alpha-1  ready, draining  2      500m/4 (12%)  64MiB/8GiB (0%)

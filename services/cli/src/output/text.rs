@@ -94,10 +94,10 @@ pub(crate) fn ranges(indexes: &[u32]) -> String {
             _ => ranges.push((index, index)),
         }
     }
-    let texts = ranges.iter().map(|&(first, last)| match first == last {
-        true => first.to_string(),
-        false => format!("{first}-{last}"),
-    });
+    let text = |&(first, last): &(u32, u32)| {
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
+    };
+    let texts = ranges.iter().map(text);
     texts.collect::<Vec<_>>().join(", ")
 }
 

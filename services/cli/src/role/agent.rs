@@ -50,9 +50,8 @@ fn config_of(global: &Global, arguments: AgentArguments) -> Result<AgentConfig, 
     let rng = SystemRng::shared();
     let mut config =
         AgentConfig::new(cell, arguments.node.as_str(), arguments.state_dir, SystemClock::shared(), rng);
-    let address = |gateway: &String| match gateway.contains("://") {
-        true => gateway.clone(),
-        false => format!("http://{gateway}"),
+    let address = |gateway: &String| {
+        if gateway.contains("://") { gateway.clone() } else { format!("http://{gateway}") }
     };
     config.gateways = global.gateway.iter().map(address).collect();
     config.token = token;

@@ -13,7 +13,7 @@ use borough_gateway::health::HealthSource;
 use borough_gateway::{ConnectionLimits, Gateway, GatewayConfig};
 use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, ErrorCode, Idempotency, Retryable as _};
-use borough_model::{Name, RequestId};
+use borough_model::Name;
 use borough_scheduler::{GANG_COMMIT_MAX, Worker, WorkerConfig, WorkerMetrics};
 use borough_store::cell::{CellClock, CellMeta, StoreOpened, cell_create, cell_meta_change, cell_meta_read};
 use borough_store::federation::{federation_cell_enter, store_generation_begin, store_generation_read};
@@ -38,14 +38,14 @@ const START_PAUSE: Duration = Duration::from_millis(200);
 /// The configuration of the control roles.
 pub(crate) struct ControlConfig {
     pub db: Database,
-    /// Whether only this process uses the store: leases from before its start are then void.
-    pub exclusive: bool,
+    /// Whether other processes may use the store. If none may, leases from before this start are void.
+    pub opened: StoreOpened,
     /// The cells, created if they are missing.
     pub cells: Vec<Name>,
     /// Settings of new cells.
     pub meta: CellMeta,
-    /// Whether existing cells take over the tolerance of silence from `meta`.
-    pub meta_enforced: bool,
+    /// Which cells take over the tolerance of silence from `meta`.
+    pub tolerance_scope: ToleranceScope,
     pub roles: Roles,
     /// The bounds of connections, for the gateway or for the HTTP of another role.
     pub connections: ConnectionLimits,
@@ -54,6 +54,13 @@ pub(crate) struct ControlConfig {
     pub registry: Registry,
     pub clock: Arc<dyn Clock>,
     pub rng: Arc<dyn Rng>,
+}
+
+/// Which cells take over a start's tolerance of silence.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ToleranceScope {
+    NewCells,
+    EveryCell,
 }
 
 /// The roles to run.
@@ -112,56 +119,58 @@ pub(crate) enum ControlError {
 
 impl Control {
     /// Starts every role.
-    pub(crate) async fn start(config: ControlConfig) -> Result<Self, ControlError> {
+    pub(crate) async fn start(mut config: ControlConfig) -> Result<Self, ControlError> {
         let cancelled = CancellationToken::new();
         let generation = patiently(&*config.clock, || generation_of(&config)).await?;
-        let mut registry = config.registry;
+        let mut registry = std::mem::take(&mut config.registry);
         let workers_metrics = WorkerMetrics::default();
         workers_metrics.register(&mut registry);
         let mut workers = Workers { tasks: Vec::new(), cancelled: cancelled.child_token() };
         let (mut connections, mut mirrors, mut tasks) = (Vec::new(), Vec::new(), Vec::new());
         let mut tolerance_ms = u64::MAX;
-        let played = &config.roles;
+        let roles = &config.roles;
         for cell in &config.cells {
             let space = CellSpace::new(cell.clone());
-            let enforced = config.meta_enforced;
-            let request = (request_id_random(&*config.rng), config.clock.wall_ms());
-            let prepare = || cell_prepare(&config.db, &space, cell, &config.meta, enforced, request);
-            let meta = patiently(&*config.clock, prepare).await?;
+            let change = Change {
+                request: request_id_random(&*config.rng),
+                actor: "control".to_owned(),
+                action: "cell_create",
+                at_ms: config.clock.wall_ms(),
+            };
+            let meta = patiently(&*config.clock, || cell_prepare(&config, cell, &space, &change)).await?;
             tolerance_ms = tolerance_ms.min(meta.lost_after_ms);
-            let store = (&config.db, &space, config.exclusive);
-            let cell_clock = cell_time(&config.clock, store, &cancelled, &mut tasks).await?;
-            let roles = CellRoles {
+            let cell_clock = cell_time(&config, &space, &cancelled, &mut tasks).await?;
+            let of_cell = CellRoles {
                 db: &config.db,
                 space: &space,
                 generation,
-                played,
+                roles,
                 share: JournalShare::default(),
                 clock: &cell_clock,
                 rng: &config.rng,
                 cancelled: &cancelled,
                 workers_cancelled: &workers.cancelled,
             };
-            for place in played.schedulers.clone() {
-                workers.tasks.push(roles.worker(place, played.shards, workers_metrics.clone()));
+            for place in roles.schedulers.clone() {
+                workers.tasks.push(of_cell.worker(place, roles.shards, workers_metrics.clone()));
             }
-            if !played.controller && played.grpc.is_none() {
+            if !roles.controller && roles.grpc.is_none() {
                 continue;
             }
-            let mirror = roles.mirror();
+            let mirror = of_cell.mirror();
             mirrors.push(mirror.clone());
-            if played.controller {
-                tasks.push(roles.controller(&mirror, meta.lost_after_ms));
+            if roles.controller {
+                tasks.push(of_cell.controller(&mirror, meta.lost_after_ms));
             }
-            if played.grpc.is_some() {
+            if roles.grpc.is_some() {
                 connections.push(CellConnection { space, name: cell.clone(), db: config.db.clone(), mirror });
             }
         }
         let beat_interval = beat_of(tolerance_ms);
         let gateway = GatewayConfig {
-            grpc: played.grpc,
-            http: played.http,
-            advertise: played.advertise.clone(),
+            grpc: roles.grpc,
+            http: roles.http,
+            advertise: roles.advertise.clone(),
             credentials: config.credentials,
             cells: connections,
             report_interval: beat_interval.max(Duration::from_secs(1)),
@@ -170,9 +179,9 @@ impl Control {
             connections: config.connections,
             health: HealthSource { db: config.db.clone(), mirrors },
         };
-        let addresses = match played.grpc {
-            Some(grpc) => format!("{grpc} and {}", played.http),
-            None => played.http.to_string(),
+        let addresses = match roles.grpc {
+            Some(grpc) => format!("{grpc} and {}", roles.http),
+            None => roles.http.to_string(),
         };
         let gateway = Gateway::start(gateway, config.clock, config.rng, cancelled.clone()).await;
         let gateway = gateway.map_err(|source| {
@@ -205,11 +214,11 @@ impl Control {
 
 /// The generation of leases: a new one if no other process can use the store.
 async fn generation_of(config: &ControlConfig) -> StoreResult<u64> {
-    let (exclusive, at_ms) = (config.exclusive, config.clock.wall_ms());
+    let (opened, at_ms) = (config.opened, config.clock.wall_ms());
     let generation = config.db.run("store_generation", Idempotency::Natural, |tx, _| async move {
-        match exclusive {
-            true => store_generation_begin(&tx, at_ms).await,
-            false => store_generation_read(&tx).await,
+        match opened {
+            StoreOpened::Alone => store_generation_begin(&tx, at_ms).await,
+            StoreOpened::Shared => store_generation_read(&tx).await,
         }
     });
     Ok(generation.await?.generation)
@@ -217,16 +226,15 @@ async fn generation_of(config: &ControlConfig) -> StoreResult<u64> {
 
 /// The clock of a cell's roles. An additional task follows the cell's time while they run.
 async fn cell_time(
-    machine: &Arc<dyn Clock>,
-    (db, space, exclusive): (&Database, &CellSpace, bool),
+    config: &ControlConfig,
+    space: &CellSpace,
     cancelled: &CancellationToken,
     tasks: &mut Vec<JoinHandle<()>>,
 ) -> StoreResult<Arc<CellClock>> {
-    let opened = if exclusive { StoreOpened::Alone } else { StoreOpened::Shared };
-    let time = CellClock::new(Arc::clone(machine));
-    patiently(&**machine, || time.begin(db, space, opened)).await?;
+    let time = CellClock::new(Arc::clone(&config.clock));
+    patiently(&*config.clock, || time.begin(&config.db, space, config.opened)).await?;
     let clock = Arc::clone(&time);
-    let (db, space, cancelled) = (db.clone(), space.clone(), cancelled.clone());
+    let (db, space, cancelled) = (config.db.clone(), space.clone(), cancelled.clone());
     tasks.push(tokio::spawn(async move {
         tokio::select! {
             () = time.follow(db, space) => {}
@@ -265,19 +273,17 @@ where
     }
 }
 
+/// Creates the cell if it is missing, and returns its settings.
 async fn cell_prepare(
-    db: &Database,
-    space: &CellSpace,
+    config: &ControlConfig,
     cell: &Name,
-    meta: &CellMeta,
-    enforced: bool,
-    (request, at_ms): (RequestId, i64),
+    space: &CellSpace,
+    change: &Change,
 ) -> StoreResult<CellMeta> {
-    let change = Change { request, actor: "control".to_owned(), action: "cell_create", at_ms };
-    let change = &change;
-    let prepare = db.run("cell_create", Idempotency::Natural, |tx, _| async move {
+    let (meta, at_ms, tolerance_scope) = (&config.meta, change.at_ms, config.tolerance_scope);
+    let prepare = config.db.run("cell_create", Idempotency::Natural, |tx, _| async move {
         cell_create(&tx, space, meta, at_ms).await?;
-        if enforced {
+        if tolerance_scope == ToleranceScope::EveryCell {
             match ChangeSet::begin(&tx, space, change).await {
                 Ok(mut changes) => {
                     let edit = |known: &mut CellMeta| known.lost_after_ms = meta.lost_after_ms;
@@ -300,7 +306,7 @@ struct CellRoles<'a> {
     db: &'a Database,
     space: &'a CellSpace,
     generation: u64,
-    played: &'a Roles,
+    roles: &'a Roles,
     /// The decoded journal entries that this process's workers share.
     share: JournalShare,
     /// The cell's time. Its type keeps the machine's clock out of what the roles store and compare.
@@ -324,7 +330,7 @@ impl CellRoles<'_> {
         let config = ControllerConfig {
             space: self.space.clone(),
             holder: format!("controller-{:016x}", self.rng.next_u64()),
-            lease_ms: self.played.lease_ms,
+            lease_ms: self.roles.lease_ms,
             generation: self.generation,
             tick: beat_of(lost_after_ms).min(Duration::from_secs(1)),
         };
@@ -338,9 +344,9 @@ impl CellRoles<'_> {
             space: self.space.clone(),
             shards,
             place,
-            schedulers: self.played.served.clone(),
+            schedulers: self.roles.served.clone(),
             holder: format!("scheduler-{place}-{:016x}", self.rng.next_u64()),
-            lease_ms: self.played.lease_ms,
+            lease_ms: self.roles.lease_ms,
             generation: self.generation,
             batch_tasks_max: BATCH_TASKS_MAX,
             gang_commit_max: GANG_COMMIT_MAX,

@@ -11,7 +11,7 @@ use borough_model::Name;
 use borough_store::cell::CellMeta;
 use prometheus_client::registry::Registry;
 
-use super::control::{Control, ControlConfig, Roles};
+use super::control::{Control, ControlConfig, Roles, ToleranceScope};
 use super::descriptors::OpenFiles;
 use super::log::{log_begin, log_metrics_register};
 use super::store::{StoreMissing, engine_faulty, store_open};
@@ -40,9 +40,9 @@ pub(crate) fn gateway(
         lease_ms: LEASE_MS,
         controller: false,
     };
-    let played =
-        Played { roles, connections: Some(arguments.connections), node_tokens: arguments.node_tokens };
-    run("gateway", global, &arguments.store, played, printer)
+    let process =
+        RoleProcess { roles, connections: Some(arguments.connections), node_tokens: arguments.node_tokens };
+    run("gateway", global, &arguments.store, process, printer)
 }
 
 /// Runs scheduler workers until a signal ends them.
@@ -71,7 +71,7 @@ pub(crate) fn scheduler(
         lease_ms: arguments.lease_ms,
         controller: false,
     };
-    run("scheduler", global, &arguments.store, Played::alone(roles), printer)
+    run("scheduler", global, &arguments.store, RoleProcess::http_only(roles), printer)
 }
 
 /// Runs a controller until a signal ends it. It leads, or stands by.
@@ -91,11 +91,11 @@ pub(crate) fn controller(
         lease_ms: LEASE_MS,
         controller: true,
     };
-    run("controller", global, &arguments.store, Played::alone(roles), printer)
+    run("controller", global, &arguments.store, RoleProcess::http_only(roles), printer)
 }
 
-/// The roles that a process runs.
-struct Played {
+/// What a process of one role runs.
+struct RoleProcess {
     roles: Roles,
     /// The bounds of connections; by default as many as its descriptors allow.
     connections: Option<ConnectionArguments>,
@@ -103,9 +103,9 @@ struct Played {
     node_tokens: Option<PathBuf>,
 }
 
-impl Played {
+impl RoleProcess {
     /// A role that answers HTTP only.
-    fn alone(roles: Roles) -> Self {
+    fn http_only(roles: Roles) -> Self {
         Self { roles, connections: None, node_tokens: None }
     }
 }
@@ -114,9 +114,10 @@ fn run(
     role: &str,
     global: &Global,
     arguments: &StoreArguments,
-    Played { roles, connections, node_tokens }: Played,
+    process: RoleProcess,
     printer: &Printer,
 ) -> Result<Code, Failure> {
+    let RoleProcess { roles, connections, node_tokens } = process;
     log_begin("warn,borough=info");
     files_private();
     let descriptors = OpenFiles::raise().most;
@@ -143,10 +144,10 @@ fn run(
         let credentials = credentials_read(token, node_tokens)?;
         let config = ControlConfig {
             db: db.clone(),
-            exclusive: store.is_exclusive(),
+            opened: store.opened(),
             cells: arguments.cells.clone(),
             meta: CellMeta::default(),
-            meta_enforced: false,
+            tolerance_scope: ToleranceScope::NewCells,
             roles,
             connections,
             credentials,

@@ -10,6 +10,7 @@ use borough_kv::Engine;
 use borough_kv::embedded::{EmbeddedEngine, OpenError, OpenOptions};
 use borough_kv::env::{Clock, Rng, SeededRng};
 use borough_kv::fault::{FaultEngine, FaultPlan};
+use borough_store::cell::StoreOpened;
 
 use super::failed;
 use crate::args::{EMBEDDED, StoreLocation};
@@ -37,9 +38,9 @@ impl RoleStore {
         Arc::clone(&self.engine)
     }
 
-    /// Returns true if this process has the store alone, so that all earlier leases are void.
-    pub(crate) fn is_exclusive(&self) -> bool {
-        self.embedded.is_some()
+    /// Whether other processes may use the store.
+    pub(crate) fn opened(&self) -> StoreOpened {
+        if self.embedded.is_some() { StoreOpened::Alone } else { StoreOpened::Shared }
     }
 
     /// Commits the waiting requests and unlocks the directory. Every later operation of its databases fails.
@@ -114,11 +115,11 @@ fn embedded_find(directory: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     let failure = Failure::new(Code::NotFound, format!("no store in {}", directory.display()));
-    Err(match there(&directory.join("store")) {
-        true => failure
-            .with_hint(format!("the store of `borough dev` is {EMBEDDED}{}/store", directory.display())),
-        false => failure,
-    })
+    if there(&directory.join("store")) {
+        let hint = format!("the store of `borough dev` is {EMBEDDED}{}/store", directory.display());
+        return Err(failure.with_hint(hint));
+    }
+    Err(failure)
 }
 
 fn embedded_failure(error: &OpenError) -> Failure {

@@ -31,11 +31,12 @@ pub(super) fn secret_read(path: &Path) -> Result<Secret, Failure> {
 /// Reads the token of an agent. Refuses an operator's token, which must not be on a node.
 pub(super) fn node_secret_read(path: &Path) -> Result<Secret, Failure> {
     let secret = secret_read(path)?;
-    match secret.is_labelled(OPERATOR_LABEL) {
-        true => Err(Failure::new(Code::Refused, format!("{} holds an operator's token", path.display()))
-            .with_hint("a node has a token of its own: borough node token NODE --to FILE --accepted FILE")),
-        false => Ok(secret),
+    if secret.is_labelled(OPERATOR_LABEL) {
+        let text = format!("{} holds an operator's token", path.display());
+        let hint = "a node has a token of its own: borough node token NODE --to FILE --accepted FILE";
+        return Err(Failure::new(Code::Refused, text).with_hint(hint));
     }
+    Ok(secret)
 }
 
 fn secret_failure(error: SecretError) -> Failure {

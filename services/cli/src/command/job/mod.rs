@@ -9,6 +9,7 @@ mod wait;
 
 use borough_client::JobFilter;
 
+use self::run::WaitMode;
 use crate::args::{Global, JobVerb};
 use crate::connect;
 use crate::exit::{Code, Failure};
@@ -24,12 +25,13 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
         JobVerb::Scale { target, count, detach, timeout } => {
             let client = connect::cell_client(global)?;
             let job = target.resolve(client.user());
-            run::scale(&client, &job, count, (!detach).then_some(timeout), printer).await
+            let wait = if detach { WaitMode::Detached } else { WaitMode::Until(timeout) };
+            run::scale(&client, &job, count, wait, printer).await
         }
         JobVerb::Stop(arguments) => {
             let client = connect::cell_client(global)?;
             let job = arguments.target.resolve(client.user());
-            let wait = (!arguments.detach).then_some(arguments.timeout);
+            let wait = if arguments.detach { WaitMode::Detached } else { WaitMode::Until(arguments.timeout) };
             run::stop(&client, &job, wait, printer).await
         }
         JobVerb::Status { target: Some(target), .. } => {

@@ -17,7 +17,7 @@ pub(super) async fn plan(
     let answer = client.job_plan(spec.clone()).await?;
     let view = PlanView::new(&spec, client.cell(), answer);
     printer.one(&view, PlanView::text)?;
-    if let (true, None) = (view.changed, &view.refusal) {
+    if view.changed && view.refusal.is_none() {
         let file = arguments.file.display();
         let check = match view.revision {
             0 => String::new(),

@@ -15,12 +15,18 @@ use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::output::{EndpointView, Foreign, JobView, PlanView, Printer, Style, changes_text, table};
 
-/// Whether to wait, and for how long at most. Absent: do not wait.
-type WaitLimit = Option<Option<Duration>>;
+/// Whether a verb waits for the effect of its change.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum WaitMode {
+    Detached,
+    /// Waits at most this long. Without a limit it waits until the job can no longer reach its goal.
+    Until(Option<Duration>),
+}
 
 /// Interval and number of the reads of endpoints after every task is healthy. The healthy state of a task publishes its
 /// endpoint in a separate transaction.
-const ENDPOINT_LOOKS: (Duration, u32) = (Duration::from_millis(50), 40);
+const ENDPOINT_INTERVAL: Duration = Duration::from_millis(50);
+const ENDPOINT_READS: u32 = 40;
 
 pub(super) async fn run(
     global: &Global,
@@ -37,9 +43,10 @@ pub(super) async fn run(
     };
     let admitted = answer.job.unwrap_or_default();
     let revision = admitted.revision;
-    printer.remark(&match answer.changed {
-        true => format!("{job}: submitted to cell {} (revision {revision})", client.cell()),
-        false => format!("{job}: no change (revision {revision})"),
+    printer.remark(&if answer.changed {
+        format!("{job}: submitted to cell {} (revision {revision})", client.cell())
+    } else {
+        format!("{job}: no change (revision {revision})")
     });
     let warnings = answer.warnings.into_iter().map(Foreign::from);
     warnings.for_each(|warning| printer.remark(&format!("warning: {warning}")));
@@ -88,19 +95,18 @@ async fn show(client: &Client, waited: Waited, printer: &Printer) -> Result<(), 
     if endpoints.is_empty() {
         return Ok(());
     }
-    printer.text(&table(&endpoints, false, false))
+    printer.text(&table(&endpoints, &Style::default()))
 }
 
 async fn endpoints(client: &Client, waited: &Waited) -> Result<Vec<EndpointView>, Failure> {
     let wanted = usize::try_from(waited.job.count).unwrap_or(usize::MAX);
-    let (pause, looks) = ENDPOINT_LOOKS;
     let mut endpoints = Vec::new();
-    for _ in 0..looks {
+    for _ in 0..ENDPOINT_READS {
         endpoints = client.endpoint_list(&waited.job.user, &waited.job.name).await?.0;
         if endpoints.len() >= wanted {
             break;
         }
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(ENDPOINT_INTERVAL).await;
     }
     Ok(endpoints.into_iter().map(EndpointView::from).collect())
 }
@@ -109,20 +115,19 @@ pub(super) async fn scale(
     client: &Client,
     job: &JobRef,
     count: u32,
-    wait_for: WaitLimit,
+    wait_for: WaitMode,
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let scaled = client.job_scale(job, count).await?.job.unwrap_or_default();
     let service = scaled.kind() == JobKind::Service;
-    match wait_for.filter(|_| service) {
-        Some(timeout) => {
-            let waited = wait(client, job, Goal::Up, timeout, printer).await?;
-            show(client, waited, printer).await?;
-        }
-        None => {
-            let text = |job: &JobView, _: &Style| format!("{}/{}: count {}", job.user, job.name, job.count);
-            printer.one(&JobView::from(scaled), text)?;
-        }
+    if let WaitMode::Until(timeout) = wait_for
+        && service
+    {
+        let waited = wait(client, job, Goal::Up, timeout, printer).await?;
+        show(client, waited, printer).await?;
+    } else {
+        let text = |job: &JobView, _: &Style| format!("{}/{}: count {}", job.user, job.name, job.count);
+        printer.one(&JobView::from(scaled), text)?;
     }
     Ok(Code::Done)
 }
@@ -130,11 +135,11 @@ pub(super) async fn scale(
 pub(super) async fn stop(
     client: &Client,
     job: &JobRef,
-    wait_for: WaitLimit,
+    wait_for: WaitMode,
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let mut stopped = client.job_stop(job).await?.job.unwrap_or_default();
-    if let Some(timeout) = wait_for {
+    if let WaitMode::Until(timeout) = wait_for {
         stopped = wait(client, job, Goal::Over, timeout, printer).await?.job;
     }
     let text = |job: &JobView, _: &Style| format!("{}/{}: {}", job.user, job.name, job.state);

@@ -29,20 +29,29 @@ pub(super) async fn run(
     Ok(if wrong { Code::Failed } else { Code::Done })
 }
 
+/// Where the name of a checked cell comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CellSource {
+    /// From `--cell`.
+    Named,
+    /// From the store's list of cells.
+    Listed,
+}
+
 async fn stores_check(
     opened: &OpenedStore,
     named: Option<Name>,
     arguments: &StoreCheckArguments,
     printer: &Printer,
 ) -> Result<StoreCheckView, Failure> {
-    let found = named.is_none();
-    let cells = match named {
-        Some(cell) => vec![cell],
+    let (cells, source) = match named {
+        Some(cell) => (vec![cell], CellSource::Named),
         None => {
             let list = opened
                 .db
                 .run("cell_list", Idempotency::ReadOnly, |tx, _| async move { cell_list(&tx).await });
-            list.await.map_err(|error| store_failure("cannot read the store", &error))?
+            let cells = list.await.map_err(|error| store_failure("cannot read the store", &error))?;
+            (cells, CellSource::Listed)
         }
     };
     let mode = if arguments.settled { CheckMode::Settled } else { CheckMode::Always };
@@ -52,10 +61,10 @@ async fn stores_check(
         let space = CellSpace::new(cell.clone());
         let shown = load_shown(&cell, &mut progress);
         views.push(match cell_rows_load(&opened.db, &space, LOAD_CHUNK_ROWS, shown).await {
-            Ok((rows, at)) => cell_view(&cell, &rows, Some(at), mode, found)?,
-            // Keys of a cell without its gate: an unknown cell if it was named, a violation if it was found.
-            Err(StoreError::CellUnknown { .. }) if found => {
-                cell_view(&cell, &CellRows::default(), None, mode, found)?
+            Ok((rows, at)) => cell_view(&cell, &rows, Some(at), mode, source)?,
+            // Keys of a cell without its gate: an unknown cell if it was named, a violation if it was listed.
+            Err(StoreError::CellUnknown { .. }) if source == CellSource::Listed => {
+                cell_view(&cell, &CellRows::default(), None, mode, source)?
             }
             Err(error) => return Err(store_failure(&format!("cannot check cell {cell}"), &error)),
         });
@@ -68,11 +77,11 @@ fn cell_view(
     rows: &CellRows,
     at: Option<Cursor>,
     mode: CheckMode,
-    found: bool,
+    source: CellSource,
 ) -> Result<CellCheckView, Failure> {
     let state = rows.gate.as_ref().map(|gate| gate.state);
     let importing = state == Some(CellState::Importing);
-    if importing && !found {
+    if importing && source == CellSource::Named {
         let closed = StoreError::CellClosed { cell: cell.to_string(), state: CellState::Importing.as_str() };
         return Err(store_failure(&format!("cannot check cell {cell}"), &closed));
     }

@@ -27,7 +27,8 @@ pub(super) async fn run(
 ) -> Result<Code, Failure> {
     let cell = cell_of(global)?;
     let cell = cell.ok_or_else(|| Failure::new(Code::Usage, "name the cell to export with --cell"))?;
-    let to = ExportTarget::new(&arguments.to, arguments.overwrite)?;
+    let existing = if arguments.overwrite { ExistingFile::Replace } else { ExistingFile::Refuse };
+    let to = ExportTarget::new(&arguments.to, existing)?;
     let opened = opened(&arguments.store, StoreMissing::Refuse)?;
     let outcome = export(&opened, &cell, arguments, &to, printer).await;
     opened.store.close().await;
@@ -49,7 +50,8 @@ async fn export(
 ) -> Result<StoreExportView, Failure> {
     let space = CellSpace::new(cell.clone());
     let failed = |error: StoreError| store_failure(&format!("cannot export cell {cell}"), &error);
-    let state = cell_close(opened, &space, arguments.close).await.map_err(failed)?;
+    let after = if arguments.close { AfterExport::Closed } else { AfterExport::Unchanged };
+    let state = cell_state(opened, &space, after).await.map_err(failed)?;
     let mut progress = Progress::new(printer);
     let shown = load_shown(cell, &mut progress);
     let exported = cell_export(&opened.db, &space, LOAD_CHUNK_ROWS, shown).await.map_err(failed)?;
@@ -78,12 +80,20 @@ async fn export(
     })
 }
 
-/// The state of the cell. With `close`, it accepts nothing from now on.
-async fn cell_close(opened: &OpenedStore, space: &CellSpace, close: bool) -> StoreResult<CellState> {
+/// What an export does to its cell.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AfterExport {
+    Unchanged,
+    /// The cell accepts nothing from the begin of the export on.
+    Closed,
+}
+
+/// The state of the cell before its export. Closes it first if `after` says so.
+async fn cell_state(opened: &OpenedStore, space: &CellSpace, after: AfterExport) -> StoreResult<CellState> {
     let at_ms = opened.clock.wall_ms();
     let run = opened.db.run("cell_export_close", Idempotency::Natural, |tx, _| async move {
         let before = cell_gate_read(&tx, space).await?;
-        if close && before.state != CellState::Importing {
+        if after == AfterExport::Closed && before.state != CellState::Importing {
             cell_gate_set(&tx, space, CellState::Moved, at_ms).await?;
         }
         Ok::<_, StoreError>(before.state)
@@ -96,14 +106,21 @@ fn id_new(opened: &OpenedStore) -> [u8; 16] {
     (u128::from(high) << 64 | u128::from(low)).to_be_bytes()
 }
 
+/// What to do if the file of an export exists.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ExistingFile {
+    Refuse,
+    Replace,
+}
+
 /// The target of the export.
 enum ExportTarget {
     Output,
-    File { file: PathBuf, partial: PathBuf, overwrite: bool },
+    File { file: PathBuf, partial: PathBuf, existing: ExistingFile },
 }
 
 impl ExportTarget {
-    fn new(to: &Path, overwrite: bool) -> Result<Self, Failure> {
+    fn new(to: &Path, existing: ExistingFile) -> Result<Self, Failure> {
         if to == Path::new("-") {
             return Ok(Self::Output);
         }
@@ -113,7 +130,7 @@ impl ExportTarget {
                 let text = format!("{} is a directory", to.display());
                 return Err(Failure::new(Code::Refused, text).with_hint("give the name of a file in it"));
             }
-            Ok(_) if !overwrite => {
+            Ok(_) if existing == ExistingFile::Refuse => {
                 let text = format!("{} is there already", to.display());
                 let hint = "give another file, or --overwrite to replace this one";
                 return Err(Failure::new(Code::Refused, text).with_hint(hint));
@@ -122,7 +139,7 @@ impl ExportTarget {
         }
         let mut partial = to.as_os_str().to_owned();
         partial.push(".partial");
-        Ok(Self::File { file: to.to_owned(), partial: partial.into(), overwrite })
+        Ok(Self::File { file: to.to_owned(), partial: partial.into(), existing })
     }
 
     fn name(&self) -> String {
@@ -140,11 +157,11 @@ impl ExportTarget {
                 let (out, end) = rows_export(&exported.rows, header, out)?;
                 Ok((end, out.bytes))
             }
-            Self::File { file, partial, overwrite } => {
+            Self::File { file, partial, existing } => {
                 let out = CountingWriter { out: BufWriter::new(private_create(partial)?), bytes: 0 };
                 let (out, end) = rows_export(&exported.rows, header, out)?;
                 out.out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-                publish(partial, file, *overwrite)?;
+                publish(partial, file, *existing)?;
                 let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
                 File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()?;
                 Ok((end, out.bytes))
@@ -162,9 +179,9 @@ fn private_create(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// Renames a complete file to its name. Without `overwrite`, fails if the name was taken in the meantime.
-fn publish(partial: &Path, file: &Path, overwrite: bool) -> io::Result<()> {
-    if overwrite {
+/// Renames a complete file to its name. Fails if the name was taken in the meantime and must not be replaced.
+fn publish(partial: &Path, file: &Path, existing: ExistingFile) -> io::Result<()> {
+    if existing == ExistingFile::Replace {
         return std::fs::rename(partial, file);
     }
     let flags = RenameFlags::NOREPLACE;

@@ -30,7 +30,7 @@ pub(super) async fn run(
     let (header, end) = file_verify(file_open(from)?).map_err(|error| file_failure(from, &error))?;
     let space = CellSpace::new(named.unwrap_or_else(|| header.cell.clone()));
     let opened = opened(&arguments.store, StoreMissing::Create)?;
-    let outcome = import(&opened, &space, (&header, &end), arguments, printer).await;
+    let outcome = import(&opened, &space, &header, &end, arguments, printer).await;
     opened.store.close().await;
     printer.one(&outcome?, StoreImportView::text)?;
     Ok(Code::Done)
@@ -39,7 +39,8 @@ pub(super) async fn run(
 async fn import(
     opened: &OpenedStore,
     space: &CellSpace,
-    (header, end): (&ExportHeader, &ExportEnd),
+    header: &ExportHeader,
+    end: &ExportEnd,
     arguments: &StoreImportArguments,
     printer: &Printer,
 ) -> Result<StoreImportView, Failure> {

@@ -32,9 +32,10 @@ pub(super) async fn exec(
     let opened = client.task_exec(&task, arguments.command, terminal, ReceiverStream::new(receiver)).await;
     let mut output = opened?;
     // Raw mode begins only after the command has started.
-    let raw = match with_terminal {
-        true => Some(RawTerminal::enter().map_err(|error| broken(&format!("the terminal: {error}")))?),
-        false => None,
+    let raw = if with_terminal {
+        Some(RawTerminal::enter().map_err(|error| broken(&format!("the terminal: {error}")))?)
+    } else {
+        None
     };
     forward_input(sender.clone());
     if with_terminal {

@@ -15,14 +15,14 @@ pub(super) async fn logs(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let task = arguments.target.resolve(client.user());
-    let incarnation = match arguments.previous {
-        true => Some(previous(client, &task).await?),
-        false => arguments.incarnation,
-    };
-    let stream = match (arguments.stdout, arguments.stderr) {
-        (true, _) => Stream::Stdout,
-        (_, true) => Stream::Stderr,
-        _ => Stream::Unspecified,
+    let incarnation =
+        if arguments.previous { Some(previous(client, &task).await?) } else { arguments.incarnation };
+    let stream = if arguments.stdout {
+        Stream::Stdout
+    } else if arguments.stderr {
+        Stream::Stderr
+    } else {
+        Stream::Unspecified
     };
     let query = LogQuery { stream, tail_lines: arguments.tail, follow: arguments.follow, incarnation };
     let mut parts = client.task_logs(&task, query).await?;

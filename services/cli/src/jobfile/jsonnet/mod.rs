@@ -55,9 +55,9 @@ async fn evaluated(path: &Path, options: &LoadOptions) -> Result<String, String>
     })?;
     let (stdout, stderr) = (process.stdout.take(), process.stderr.take());
     let finished = tokio::time::timeout(WALL_LIMIT, async {
-        let (stdout, (stderr, _)) =
+        let (stdout, stderr) =
             tokio::join!(bounded(stdout, OUTPUT_BYTES_MAX), bounded(stderr, ERROR_BYTES_MAX));
-        if !stdout.1 {
+        if stdout.is_cut {
             // It may be writing without end; nobody reads on.
             let _killed = process.start_kill();
         }
@@ -65,24 +65,29 @@ async fn evaluated(path: &Path, options: &LoadOptions) -> Result<String, String>
     });
     let (stdout, stderr, status) =
         finished.await.map_err(|_| format!("did not end within {} s", WALL_LIMIT.as_secs()))?;
-    let (stdout, true) = stdout else {
+    if stdout.is_cut {
         return Err(format!("renders to more than {} MiB", OUTPUT_BYTES_MAX >> 20));
-    };
-    let status = status.map_err(|error| format!("its evaluation was lost: {error}"))?;
-    match status.success() {
-        true => Ok(stdout),
-        false => Err(ending(status, stderr.trim())),
     }
+    let status = status.map_err(|error| format!("its evaluation was lost: {error}"))?;
+    if status.success() { Ok(stdout.text) } else { Err(ending(status, stderr.text.trim())) }
 }
 
-/// What there is to read up to `limit`, and whether that is all.
-async fn bounded(source: Option<impl AsyncRead + Unpin>, limit: u64) -> (String, bool) {
-    let Some(source) = source else { return (String::new(), true) };
+/// The output of a process, as far as it was read.
+#[derive(Default)]
+struct BoundedText {
+    text: String,
+    /// There was more.
+    is_cut: bool,
+}
+
+/// Reads `source` to its end, or until it has given more than `limit` bytes.
+async fn bounded(source: Option<impl AsyncRead + Unpin>, limit: u64) -> BoundedText {
+    let Some(source) = source else { return BoundedText::default() };
     let mut bytes = Vec::new();
     // What was read before an error is what there is.
     let _ended = source.take(limit + 1).read_to_end(&mut bytes).await;
-    let fits = u64::try_from(bytes.len()).is_ok_and(|length| length <= limit);
-    (String::from_utf8_lossy(&bytes).into_owned(), fits)
+    let is_cut = u64::try_from(bytes.len()).is_ok_and(|length| length > limit);
+    BoundedText { text: String::from_utf8_lossy(&bytes).into_owned(), is_cut }
 }
 
 /// Why there is no value: what the evaluation said, or which of its limits ended it.

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use self::layout::{Layout, Remembered, ephemeral_create, ephemeral_create_at};
 use self::nodes::{AgentStart, NODES_MAX, NodePlan, node_keep, nodes_plan, tasks_remove};
 use self::stop::Shutdown;
-use super::control::{Control, ControlConfig, Roles};
+use super::control::{Control, ControlConfig, Roles, ToleranceScope};
 use super::descriptors::OpenFiles;
 use super::log::{log_begin, log_metrics_register};
 use super::store::{RoleStore, StoreMissing, engine_faulty, store_open};
@@ -71,13 +71,14 @@ async fn dev(global: &Global, arguments: &DevArguments, printer: &Printer) -> Re
     };
     // Opened before the directory is touched: a second `dev`, and a damaged or newer store, end here.
     let location = arguments.store.clone().unwrap_or_else(|| StoreLocation::Embedded(root.join("store")));
-    let store = match nodes_without_store(&location, &root) {
-        true => Err(store_gone(&root)),
-        false => store_open(&location, StoreMissing::Create, &clock, &rng),
-    }?;
+    if nodes_without_store(&location, &root) {
+        return Err(store_gone(&root));
+    }
+    let store = store_open(&location, StoreMissing::Create, &clock, &rng)?;
     let layout =
         Layout::open(&root).map_err(|error| failed(&format!("cannot use {}", root.display()), &error))?;
-    let outcome = dev_in(&layout, arguments, plan, &store, (&clock, &rng), printer).await;
+    let cell = DevCell { layout: &layout, arguments, store: &store, clock: &clock, rng: &rng, printer };
+    let outcome = cell.run(plan).await;
     store.close().await;
     if arguments.ephemeral {
         tasks_remove(&layout);
@@ -86,65 +87,163 @@ async fn dev(global: &Global, arguments: &DevArguments, printer: &Printer) -> Re
     outcome
 }
 
-async fn dev_in(
-    layout: &Layout,
-    arguments: &DevArguments,
-    plan: Vec<NodePlan>,
-    store: &RoleStore,
-    (clock, rng): (&Arc<dyn Clock>, &Arc<dyn Rng>),
-    printer: &Printer,
-) -> Result<Code, Failure> {
-    let guard = guard_early(layout, arguments.ephemeral)?;
-    let mut signals = RoleSignals::catch();
-    let open_files = OpenFiles::raise();
-    let mut control = control_start(layout, arguments, store, open_files, (clock, rng)).await?;
-    let http = control.http;
-    let grpc = control.grpc.ok_or_else(|| Failure::new(Code::Failed, "the gateway does not listen"))?;
-    remember(layout, arguments, grpc, http).map_err(|error| failed("cannot write the directory", &error))?;
-    let program =
-        std::env::current_exe().map_err(|error| failed("cannot find the program itself", &error))?;
-    let start = AgentStart {
-        program,
-        gateway: format!("http://{grpc}"),
-        layout: layout.clone(),
-        cards: arguments.cards.clone(),
-        open_files,
-        arguments: arguments.agent_argument.clone(),
-    };
-    let cancelled = CancellationToken::new();
-    let keepers: Vec<_> = plan
-        .into_iter()
-        .map(|node| tokio::spawn(node_keep(start.clone(), node, cancelled.clone())))
-        .collect();
-    printer.greeting(&greeting(layout, arguments, grpc, http));
-    let db = Database::new(store.engine());
-    let signal = match role_end(&db, signals.next()).await {
-        RoleEnd::Signal(signal) => signal,
-        RoleEnd::Store(error) => {
-            // As after a kill of this process: agents and tasks keep running, and the next start adopts them. An
-            // ephemeral cell ends them when its guard is dropped.
-            tracing::error!(%error, "the cell ends without its store; its agents and tasks go on");
-            cancelled.cancel();
-            control.stop().await;
-            return Err(store_stopped(&error));
+/// A dev cell, from its open store to its end.
+struct DevCell<'a> {
+    layout: &'a Layout,
+    arguments: &'a DevArguments,
+    store: &'a RoleStore,
+    clock: &'a Arc<dyn Clock>,
+    rng: &'a Arc<dyn Rng>,
+    printer: &'a Printer,
+}
+
+impl DevCell<'_> {
+    /// Starts everything, and ends it after a signal.
+    async fn run(&self, plan: Vec<NodePlan>) -> Result<Code, Failure> {
+        let Self { layout, arguments, store, clock, rng, printer } = *self;
+        let guard = self.guard_early()?;
+        let mut signals = RoleSignals::catch();
+        let open_files = OpenFiles::raise();
+        let mut control = self.control_start(open_files).await?;
+        let http = control.http;
+        let grpc = control.grpc.ok_or_else(|| Failure::new(Code::Failed, "the gateway does not listen"))?;
+        self.remember(grpc, http).map_err(|error| failed("cannot write the directory", &error))?;
+        let program =
+            std::env::current_exe().map_err(|error| failed("cannot find the program itself", &error))?;
+        let start = AgentStart {
+            program,
+            gateway: format!("http://{grpc}"),
+            layout: layout.clone(),
+            cards: arguments.cards.clone(),
+            open_files,
+            arguments: arguments.agent_argument.clone(),
+        };
+        let cancelled = CancellationToken::new();
+        let keepers: Vec<_> = plan
+            .into_iter()
+            .map(|node| tokio::spawn(node_keep(start.clone(), node, cancelled.clone())))
+            .collect();
+        printer.greeting(&self.greeting(grpc, http));
+        let db = Database::new(store.engine());
+        let signal = match role_end(&db, signals.next()).await {
+            RoleEnd::Signal(signal) => signal,
+            RoleEnd::Store(error) => {
+                // As after a kill of this process: agents and tasks keep running, and the next start adopts them. An
+                // ephemeral cell ends them when its guard is dropped.
+                tracing::error!(%error, "the cell ends without its store; its agents and tasks go on");
+                cancelled.cancel();
+                control.stop().await;
+                return Err(store_stopped(&error));
+            }
+        };
+        printer.remark(&format!("{signal}: ending the tasks and agents of this directory"));
+        control.workers_stop().await;
+        let shutdown = Shutdown {
+            db: &db,
+            cells: &arguments.cells,
+            records: layout.records(),
+            timeout: arguments.stop_timeout,
+            clock,
+            rng,
+            printer,
+        };
+        shutdown.run(&mut signals).await;
+        cancelled.cancel();
+        everything_end(layout, guard, keepers).await?;
+        control.stop().await;
+        Ok(Code::Done)
+    }
+
+    /// The guard of an ephemeral cell, held as long as the cell: whatever happens to this process, the guard ends what it
+    /// started.
+    fn guard_early(&self) -> Result<Option<ProcessGuard>, Failure> {
+        if self.arguments.ephemeral {
+            return guard_begin(self.layout).map(Some);
         }
-    };
-    printer.remark(&format!("{signal}: ending the tasks and agents of this directory"));
-    control.workers_stop().await;
-    let shutdown = Shutdown {
-        db: &db,
-        cells: &arguments.cells,
-        records: layout.records(),
-        timeout: arguments.stop_timeout,
-        clock,
-        rng,
-        printer,
-    };
-    shutdown.run(&mut signals).await;
-    cancelled.cancel();
-    everything_end(layout, guard, keepers).await?;
-    control.stop().await;
-    Ok(Code::Done)
+        // The guard ends all processes at the end. By then the disk may have no space for its program.
+        ProcessGuard::prepare(self.layout.root())
+            .map_err(|error| failed("cannot watch over processes", &error))?;
+        Ok(None)
+    }
+
+    async fn control_start(&self, open_files: OpenFiles) -> Result<Control, Failure> {
+        let Self { layout, arguments, store, clock, rng, .. } = *self;
+        let connections = arguments.connections.limits(open_files.most)?;
+        let token = layout.token_ensure().map_err(|error| failed("cannot use the token file", &error))?;
+        let nodes: Result<_, _> = arguments.cells.iter().map(|cell| layout.node_token_ensure(cell)).collect();
+        let nodes = nodes.map_err(|error| failed("cannot use a token file of nodes", &error))?;
+        let db = Database::new(engine_faulty(store.engine(), arguments.inject_faults));
+        let mut registry = Registry::default();
+        db.metrics_register(&mut registry);
+        log_metrics_register(&mut registry);
+        let remembered = layout.remembered().map_err(|error| failed("cannot use the directory", &error))?;
+        let known = remembered.as_ref();
+        let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let port = |given: Option<u16>, before: Option<u16>, first: u16| match given.or(before) {
+            Some(port) => port,
+            None if std::net::TcpListener::bind(loopback(first)).is_ok() => first,
+            None => 0,
+        };
+        let meta = CellMeta {
+            lost_after_ms: arguments.lost_after_ms,
+            failure_domains: ["zone", "rack", "node.name"].map(str::to_owned).to_vec(),
+            ..CellMeta::default()
+        };
+        let grpc = loopback(port(arguments.port, known.map(|known| known.grpc_port), GRPC_PORT));
+        let http = loopback(port(arguments.http_port, known.map(|known| known.http_port), HTTP_PORT));
+        let config = ControlConfig {
+            db: db.clone(),
+            opened: store.opened(),
+            cells: arguments.cells.clone(),
+            meta,
+            tolerance_scope: ToleranceScope::EveryCell,
+            roles: Roles {
+                grpc: Some(grpc),
+                http,
+                advertise: None,
+                schedulers: 0..arguments.schedulers,
+                shards: arguments.schedulers,
+                served: arguments.scheduler.clone(),
+                lease_ms: LEASE_MS,
+                controller: true,
+            },
+            connections,
+            credentials: Credentials::new(Token::new(token), nodes),
+            registry,
+            clock: Arc::clone(clock),
+            rng: Arc::clone(rng),
+        };
+        Control::start(config).await.map_err(|error| start_failed(&db, &error))
+    }
+
+    /// Writes what the next start and the client's verbs read.
+    fn remember(&self, grpc: SocketAddr, http: SocketAddr) -> std::io::Result<()> {
+        let Self { layout, arguments, .. } = *self;
+        let store = arguments.store.as_ref().map(ToString::to_string);
+        layout.remember(&Remembered::new(grpc.port(), http.port(), store))?;
+        let file = ClientFile {
+            gateways: vec![grpc.to_string()],
+            http: format!("http://{http}"),
+            token_file: Some(layout.token()),
+            default_cell: arguments.cells.first().map(Name::to_string).unwrap_or_default(),
+            cells: arguments.cells.iter().map(Name::to_string).collect(),
+        };
+        file.write(layout.root())
+    }
+
+    fn greeting(&self, grpc: SocketAddr, http: SocketAddr) -> String {
+        let Self { layout, arguments, .. } = *self;
+        let cells: Vec<&str> = arguments.cells.iter().map(Name::as_str).collect();
+        format!(
+            "borough dev\n  cells      {} ({} nodes and {} scheduler workers each)\n  gRPC       {grpc}\n  HTTP       \
+             http://{http}\n  directory  {}\n  token      {}\n\nIn another terminal: borough node list",
+            cells.join(", "),
+            arguments.nodes,
+            arguments.schedulers,
+            layout.root().display(),
+            layout.token().display(),
+        )
+    }
 }
 
 /// Returns true if the directory has nodes of a cell whose store is missing. A new store would not know their tasks.
@@ -184,17 +283,6 @@ fn ephemeral_directory(wanted: Option<&Path>) -> Result<PathBuf, Failure> {
     })
 }
 
-/// The guard of an ephemeral cell, held as long as the cell: whatever happens to this process, the guard ends what it
-/// started.
-fn guard_early(layout: &Layout, ephemeral: bool) -> Result<Option<ProcessGuard>, Failure> {
-    if ephemeral {
-        return guard_begin(layout).map(Some);
-    }
-    // The guard ends all processes at the end. By then the disk may have no space for its program.
-    ProcessGuard::prepare(layout.root()).map_err(|error| failed("cannot watch over processes", &error))?;
-    Ok(None)
-}
-
 /// Ends the agents and tasks, so that nothing is placed or reported any more. Their files stay in the directory.
 async fn everything_end(
     layout: &Layout,
@@ -219,90 +307,4 @@ async fn everything_end(
 
 fn guard_begin(layout: &Layout) -> Result<ProcessGuard, Failure> {
     ProcessGuard::new(layout.root()).map_err(|error| failed("cannot watch over processes", &error))
-}
-
-async fn control_start(
-    layout: &Layout,
-    arguments: &DevArguments,
-    store: &RoleStore,
-    open_files: OpenFiles,
-    (clock, rng): (&Arc<dyn Clock>, &Arc<dyn Rng>),
-) -> Result<Control, Failure> {
-    let connections = arguments.connections.limits(open_files.most)?;
-    let token = layout.token_ensure().map_err(|error| failed("cannot use the token file", &error))?;
-    let nodes: Result<_, _> = arguments.cells.iter().map(|cell| layout.node_token_ensure(cell)).collect();
-    let nodes = nodes.map_err(|error| failed("cannot use a token file of nodes", &error))?;
-    let db = Database::new(engine_faulty(store.engine(), arguments.inject_faults));
-    let mut registry = Registry::default();
-    db.metrics_register(&mut registry);
-    log_metrics_register(&mut registry);
-    let remembered = layout.remembered().map_err(|error| failed("cannot use the directory", &error))?;
-    let known = remembered.as_ref();
-    let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let port = |given: Option<u16>, before: Option<u16>, first: u16| match given.or(before) {
-        Some(port) => port,
-        None if std::net::TcpListener::bind(loopback(first)).is_ok() => first,
-        None => 0,
-    };
-    let meta = CellMeta {
-        lost_after_ms: arguments.lost_after_ms,
-        failure_domains: ["zone", "rack", "node.name"].map(str::to_owned).to_vec(),
-        ..CellMeta::default()
-    };
-    let grpc = loopback(port(arguments.port, known.map(|known| known.grpc_port), GRPC_PORT));
-    let http = loopback(port(arguments.http_port, known.map(|known| known.http_port), HTTP_PORT));
-    let config = ControlConfig {
-        db: db.clone(),
-        exclusive: store.is_exclusive(),
-        cells: arguments.cells.clone(),
-        meta,
-        meta_enforced: true,
-        roles: Roles {
-            grpc: Some(grpc),
-            http,
-            advertise: None,
-            schedulers: 0..arguments.schedulers,
-            shards: arguments.schedulers,
-            served: arguments.scheduler.clone(),
-            lease_ms: LEASE_MS,
-            controller: true,
-        },
-        connections,
-        credentials: Credentials::new(Token::new(token), nodes),
-        registry,
-        clock: Arc::clone(clock),
-        rng: Arc::clone(rng),
-    };
-    Control::start(config).await.map_err(|error| start_failed(&db, &error))
-}
-
-fn remember(
-    layout: &Layout,
-    arguments: &DevArguments,
-    grpc: SocketAddr,
-    http: SocketAddr,
-) -> std::io::Result<()> {
-    let store = arguments.store.as_ref().map(ToString::to_string);
-    layout.remember(&Remembered::new(grpc.port(), http.port(), store))?;
-    let file = ClientFile {
-        gateways: vec![grpc.to_string()],
-        http: format!("http://{http}"),
-        token_file: Some(layout.token()),
-        default_cell: arguments.cells.first().map(Name::to_string).unwrap_or_default(),
-        cells: arguments.cells.iter().map(Name::to_string).collect(),
-    };
-    file.write(layout.root())
-}
-
-fn greeting(layout: &Layout, arguments: &DevArguments, grpc: SocketAddr, http: SocketAddr) -> String {
-    let cells: Vec<&str> = arguments.cells.iter().map(Name::as_str).collect();
-    format!(
-        "borough dev\n  cells      {} ({} nodes and {} scheduler workers each)\n  gRPC       {grpc}\n  HTTP       \
-         http://{http}\n  directory  {}\n  token      {}\n\nIn another terminal: borough node list",
-        cells.join(", "),
-        arguments.nodes,
-        arguments.schedulers,
-        layout.root().display(),
-        layout.token().display(),
-    )
 }

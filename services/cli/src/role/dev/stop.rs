@@ -79,10 +79,7 @@ impl Shutdown<'_> {
             let now = self.clock.monotonic();
             let runs = !self.alive(ProcessKind::Shim).is_empty();
             // The next start then finds their ends in the store, not only on the nodes' disks.
-            let settled = match asked {
-                true => self.left().await.is_ok_and(|left| left.is_empty()),
-                false => true,
-            };
+            let settled = !asked || self.left().await.is_ok_and(|left| left.is_empty());
             if runs {
                 quiet_since = None;
             } else if settled || now.saturating_sub(*quiet_since.get_or_insert(now)) >= SETTLE {
