@@ -15,16 +15,16 @@ pub struct AttemptId {
     pub incarnation: u64,
 }
 
-/// The text or message is not an attempt. It cannot be run.
+/// A text or message that names no attempt. Holds the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} does not name an attempt of a task")]
 pub struct AttemptIdError(String);
 
 impl AttemptId {
-    /// The attempt that a message names.
+    /// Checks the job id, since it becomes the name of a directory.
     ///
     /// # Errors
-    /// The job id is malformed. It becomes the name of a directory.
+    /// The job id is not `j` and 16 hexadecimal digits.
     pub fn new(job_id: &str, index: u32, incarnation: u64) -> Result<Self, AttemptIdError> {
         let digits = job_id.strip_prefix('j').unwrap_or_default();
         let hexadecimal = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);

@@ -36,12 +36,12 @@ pub struct AgentConfig {
     pub state_dir: PathBuf,
     /// Replaces the machine's capacity. Dimensions that are 0 are taken from the machine.
     pub capacity: Option<v1::Resources>,
-    /// Its single devices. If `capacity` has whole devices of a kind without cards here, they become cards numbered
-    /// from 0.
+    /// The cards of the node. A kind of which `capacity` has whole devices, and which has no card here, gets that many
+    /// cards with the ids 0, 1, ….
     pub cards: Vec<v1::Card>,
-    /// Where the kernel shows its processors and memory; tests replace it.
+    /// The kernel's directory on processors and memory: `/sys/devices/system`, except in tests.
     pub sysfs: PathBuf,
-    /// Where the kernel shows its free resources; tests replace it.
+    /// The kernel's directory on processes: `/proc`, except in tests.
     pub proc: PathBuf,
     /// The thresholds of shortages.
     pub pressure: PressureLimits,
@@ -64,13 +64,11 @@ pub struct AgentConfig {
     pub cgroup_name: Option<String>,
     /// Where every started process is recorded for a guard; tests set it.
     pub record_dir: Option<PathBuf>,
-    /// The intervals of periodic work.
     pub intervals: Intervals,
-    /// The limits for files of ended attempts.
     pub retention: Retention,
     /// The file with the machine's id.
     pub machine_id: PathBuf,
-    /// How it proves its identity, instead of by its state directory and its machine; for simulations.
+    /// Replaces the identity that the agent reads from its state directory and its machine. Only simulations set it.
     pub credential: Option<Credential>,
     pub clock: Arc<dyn Clock>,
     /// For the pauses between attempts to connect.
@@ -99,7 +97,7 @@ impl fmt::Debug for AgentConfig {
 }
 
 impl AgentConfig {
-    /// The default settings, on loopback.
+    /// The default settings. Tasks have the address 127.0.0.1 and run as the agent's own user.
     pub fn new(
         cell: impl Into<String>,
         node: impl Into<String>,
@@ -143,7 +141,7 @@ impl AgentConfig {
 pub struct Intervals {
     /// Interval of measuring what tasks use.
     pub sample: Duration,
-    /// Interval of reading every attempt's record, in case a change was not announced.
+    /// Interval of reading the record of every attempt, in case the kernel did not announce a change.
     pub look: Duration,
     /// First pause after a failed attempt to connect; doubled each time, with jitter.
     pub reconnect_first: Duration,
@@ -153,7 +151,7 @@ pub struct Intervals {
     pub refused: Duration,
     /// Longest pause after sessions that a gateway welcomed but that made no lasting progress.
     pub fruitless_max: Duration,
-    /// A report that a gateway has not applied after this long is sent again.
+    /// The agent sends a report again if a gateway has not applied it after this time.
     pub repeat: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Why an agent cannot start or continue. Trouble with a gateway is no such error: the agent waits for its end.
+//! Why an agent cannot start or continue. A lost gateway ends no agent: it connects again.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ pub enum AgentError {
     #[error("another agent is running on {}", path.display())]
     Locked { path: PathBuf },
     /// Another agent of the same identity runs on this host: the state directory was copied. End that agent, or remove
-    /// the copied identity file to make this agent another one.
+    /// the copied identity file, so that this agent gets an identity of its own.
     #[error("another agent of identity {identity} is running on this host: {} was copied; remove it to make this agent \
              another one, under another node name", path.display())]
     IdentityTaken {
@@ -19,8 +19,8 @@ pub enum AgentError {
         /// The file that was copied.
         path: PathBuf,
     },
-    /// The state directory is a copy of one whose tasks still run on this host. Use the directory that was copied, or
-    /// remove the copied attempts and identity to make this agent another one.
+    /// The state directory is a copy of one whose tasks still run on this host. Use the directory that was copied. Or
+    /// remove the copied attempts and identity, so that this agent gets an identity of its own.
     #[error("{} is a copy: attempt {attempt} runs from {}. Start the agent on that directory; or remove `attempts` and \
              `identity` from the copy to make this agent another one, under another node name", path.display(), of.display())]
     Copied {
@@ -42,12 +42,11 @@ pub enum AgentError {
     /// The state directory cannot be used. See the cause.
     #[error("cannot use {}", path.display())]
     State {
-        /// The file or directory.
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    /// The machine does not show a fact that the agent needs. See the cause.
+    /// The agent cannot read a fact about the machine that it needs. See the cause.
     #[error("cannot read {what}")]
     Machine {
         what: &'static str,

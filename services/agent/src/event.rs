@@ -19,7 +19,6 @@ pub enum Event {
     Opened {
         outbox: Outbox,
     },
-    /// A message of the gateway.
     Message(Box<v1::GatewayMessage>),
     /// The session is over.
     Closed,
@@ -47,10 +46,11 @@ pub enum OrderDone {
     Started(Box<Leaf>),
     /// It could not be started; the reason is for people.
     NotStarted(String),
-    /// Its shim has its order to stop, in a form that survives a restart of the agent. Only now is that reported.
+    /// The order to stop is on the disk, so it survives a restart of the agent. The agent reports the stop only from
+    /// now on.
     Stop(StopOrder),
     /// The processes that a dead shim left were ended, if that was possible.
     Clean,
-    /// Its files are set aside.
+    /// Its files were set aside, or could not be.
     Forget(io::Result<()>),
 }

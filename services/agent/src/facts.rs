@@ -79,8 +79,8 @@ pub fn capacity_normalised(own: v1::Resources, cores: &Cores) -> v1::Resources {
     v1::Resources { cpu_millis: cores.reference_millis(own.cpu_millis), ..own }
 }
 
-/// The node's single devices: the given ones. A kind with whole devices and no cards gets as many cards, numbered from
-/// 0. Places follow the given order.
+/// The cards of the node: the given ones, then those of each kind that has whole devices and no given card. Their ids
+/// are 0, 1, …. The places of a kind follow the given order.
 pub fn cards(given: &[v1::Card], capacity: &v1::Resources) -> Vec<v1::Card> {
     let mut cards = given.to_vec();
     let mut placed: BTreeMap<String, u32> = BTreeMap::new();
@@ -101,11 +101,11 @@ pub fn cards(given: &[v1::Card], capacity: &v1::Resources) -> Vec<v1::Card> {
     cards
 }
 
-/// Beyond this number, devices of a kind are only counted.
+/// A kind with more devices gets no cards, so the scheduler only counts them.
 const CARDS_MAX: u32 = 64;
 
-/// The packages installed below a directory: `NAME/VERSION`, each a directory. Names that begin with a dot are still
-/// being made and do not count. A missing directory has none.
+/// The packages installed below a directory: `NAME/VERSION`, each a directory. Names that begin with a dot do not
+/// count: such a package is not complete yet. A missing directory has none.
 pub fn packages(directory: &Path) -> BTreeSet<String> {
     let names = |directory: &Path| -> Vec<String> {
         let entries = fs::read_dir(directory).into_iter().flatten().flatten();

@@ -15,16 +15,15 @@
 //! Modules import in one direction only: `runtime` uses all others, and `decide` does no IO.
 //!
 //! All of the agent's state is on disk or in the next report, so it may be killed at any time. Its tasks belong to
-//! their shims ([`borough_shim`]), which it finds again by their records. Attempts that the control plane does not know
-//! are parked: they keep running, and end only when a stop names them.
+//! their shims ([`borough_shim`]). A new agent finds the shims by their records. Attempts that the control plane does
+//! not know are parked: they keep running, and end only when a stop names them.
 //!
-//! The agent enforces three of a task's requests: memory (hard), processes (generously) and cpu (as a share if cores
-//! are scarce). The other dimensions are for the scheduler alone. An agent that is root runs tasks as users without
-//! privileges ([`TaskUsers`]); any other runs them as its own user.
+//! The agent enforces three of a task's requests: a hard limit of memory, a generous limit of processes, and a share of
+//! the cores while they are scarce. The other dimensions are for the scheduler alone. An agent that is root runs tasks
+//! as users without privileges ([`TaskUsers`]); any other runs them as its own user.
 //!
-//! In commands and in values of the environment, `${NAME}` stands for a variable of the task's environment; in values
-//! only for those that the agent sets. `$${` is a plain `${`. An undefined name fails the start with an error that
-//! names it.
+//! A command of a task may use each variable of its environment as `${NAME}`. The value of a variable may use those
+//! that the agent sets. `$${` is a plain `${`. An undefined name fails the start with an error that names it.
 
 mod attempt;
 mod config;

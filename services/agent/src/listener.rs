@@ -14,7 +14,7 @@ use borough_shim::cgroup::Leaf;
 use borough_shim::process::descendants;
 use parking_lot::Mutex;
 
-/// Probes that rely on the last full search, before the next one.
+/// After so many probes that only checked a known link, the next one searches all sockets again.
 const KNOWN_USES: u32 = 20;
 
 /// A TCP socket that listens.
@@ -69,8 +69,8 @@ fn address_parse(text: &str) -> Option<IpAddr> {
     }
 }
 
-/// The listeners of a port to which the kernel gives a connection to `address`: the most specific ones. If none
-/// matches, the address is another machine's that forwards here, and any may be meant.
+/// The listeners that the kernel gives a connection to `address`: those with the most specific address. If none
+/// matches, another machine forwards to this one, and every listener of the port may be meant.
 pub fn answering(listeners: &[Listener], address: IpAddr) -> Vec<Listener> {
     let address = address.to_canonical();
     let rank = |listener: &Listener| match listener.address.ip() {
@@ -102,7 +102,7 @@ impl Owner {
     }
 }
 
-/// A link of `/proc` that showed a task's listener, so that most probes read one link and no table.
+/// Remembers the link in `/proc` where a task's listener was found. Most probes then read one link instead of a table.
 #[derive(Debug, Default)]
 pub struct KnownSocket(Mutex<Option<KnownLink>>);
 

@@ -32,7 +32,7 @@ pub trait Machine: Send + Sync {
     /// # Errors
     /// The disk cannot be read; the agent does not start.
     fn attempts(&self) -> io::Result<Vec<AttemptId>>;
-    /// The stored state of an attempt. From here on, changes of its record are reported.
+    /// The stored state of an attempt. The machine reports changes of its record from now on.
     fn load(&self, id: &AttemptId) -> AttemptFiles;
     /// The cgroup that the attempt was started in.
     fn leaf(&self, id: &AttemptId) -> Leaf;
@@ -40,7 +40,7 @@ pub trait Machine: Send + Sync {
     fn record(&self, id: &AttemptId) -> Option<AttemptRecord>;
     /// Restores the files of an attempt that were set aside. Returns true if there were any.
     fn recall(&self, id: &AttemptId) -> bool;
-    /// Makes the files of an attempt that is over before its start.
+    /// Makes the files of an attempt that never starts here.
     ///
     /// # Errors
     /// The disk cannot be written.
@@ -90,7 +90,7 @@ pub trait Machine: Send + Sync {
     fn close(&self) -> bool;
 }
 
-/// Reports from a machine to its agent. Clones report to the same agent. After its end, reports are lost.
+/// The channel from a machine to its agent. Reports after the agent's end are lost.
 #[derive(Clone, Debug)]
 pub struct MachineEvents(mpsc::UnboundedSender<Event>);
 
@@ -149,7 +149,7 @@ pub struct MeasurePlace {
     pub shim: Option<u32>,
 }
 
-/// The target of probes.
+/// A task to probe.
 #[derive(Clone, Debug)]
 pub struct ProbeTarget {
     pub id: AttemptId,
@@ -157,7 +157,7 @@ pub struct ProbeTarget {
     pub check: v1::HealthCheck,
     /// Its processes. One of them must be the one that answers.
     pub owner: Owner,
-    /// What earlier probes found of its listener.
+    /// The listener that earlier probes found.
     pub known: Arc<KnownSocket>,
     /// How long it must run before it is healthy; 0: `HEALTHY_AFTER_MS`.
     pub healthy_after_ms: u64,

@@ -37,8 +37,8 @@ pub enum TaskUsers {
     PerOwner(RangeInclusive<u32>),
 }
 
-/// Numbers that no distribution assigns. For machines within a user namespace of 65,536 numbers, those that `systemd`
-/// uses for transient users.
+/// Ranges to try, in this order. No distribution assigns the first. The second is for user namespaces of 65,536
+/// numbers: `systemd` takes its transient users from it.
 const USUAL: [RangeInclusive<u32>; 2] = [1_879_048_192..=1_879_113_727, 61_184..=65_519];
 
 impl std::fmt::Display for TaskUsers {
@@ -52,7 +52,8 @@ impl std::fmt::Display for TaskUsers {
 }
 
 impl TaskUsers {
-    /// One user per owner if this process is root, else its own. `None` if no usual range of numbers exists here.
+    /// One user per owner if this process is root, and its own user otherwise. `None` if no usual range of numbers
+    /// exists here.
     pub fn usual() -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             return Some(Self::Agent);
@@ -111,8 +112,8 @@ fn owner_number(directory: &Path, numbers: &RangeInclusive<u32>, owner: &str) ->
     Ok(number)
 }
 
-/// Makes the directory of all tasks of the machine, and `below` it that of one agent's. Every user may pass through;
-/// only root may list or change them.
+/// Makes the directory of all tasks of the machine, and in it the directory `below` for those of one agent. Every user
+/// may pass through; only root may list or change them.
 ///
 /// # Errors
 /// Those of the file system; `PermissionDenied` if other users cannot reach it, or can change it.

@@ -32,7 +32,7 @@ fn memory_total(meminfo: &str) -> Option<u64> {
 
 /// The numbers of a list in the kernel's format: `0-3,8`.
 fn list_parse(text: &str) -> Option<Vec<u32>> {
-    /// More than any machine has processors.
+    /// A list with a larger number is not read: no machine has so many processors.
     const NUMBERS_MAX: u32 = 1 << 16;
     let mut numbers = Vec::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {

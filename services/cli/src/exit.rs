@@ -1,4 +1,4 @@
-//! How the program ends. The numbers are stable: scripts depend on them.
+//! The exit codes of the program. The numbers are stable: scripts depend on them.
 //!
 //! | code | meaning |
 //! |-----:|---------|
@@ -29,7 +29,7 @@ pub enum Code {
     Unreachable,
     NotAllowed,
     NotDone,
-    /// A role without its store has nothing left to do.
+    /// The store of a role has stopped, or cannot be read or written.
     StoreFailed,
     Interrupted,
     /// The code of the command of `task exec`.

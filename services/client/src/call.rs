@@ -21,7 +21,7 @@ pub type ItemStream<T> = futures::stream::BoxStream<'static, Result<T, ClientErr
 
 /// A caller's handle of a set of gateways. Cheap to clone; clones share their connections.
 ///
-/// No method connects before it must. A call needs a tokio runtime with IO and time.
+/// The client connects at the first call, which needs a tokio runtime with IO and time.
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<CallShared>,

@@ -8,16 +8,14 @@ use borough_proto::connect::Connector;
 use crate::error::ClientError;
 use crate::retry::RetryPolicy;
 
-/// The gateways, the caller, and the caller's patience.
+/// Where a client connects, for whom, and its time limits.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     /// Addresses as `host:port` or `http://host:port`, tried in order and in rotation.
     pub gateways: Vec<String>,
-    /// How the connection is protected.
     pub transport: Transport,
     /// Connects to gateways: by TCP, unless a simulation replaces it.
     pub connector: Connector,
-    /// The caller's proof, if any.
     pub token: Option<ClientToken>,
     /// The user of the calls.
     pub user: String,
@@ -60,7 +58,7 @@ pub enum Transport {
     Plaintext,
 }
 
-/// The caller's proof: sent as `authorization: Bearer ...` with every call.
+/// The secret that proves who the caller is: sent as `authorization: Bearer ...` with every call.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ClientToken {
     Value(String),

@@ -37,7 +37,7 @@ pub enum ClientError {
     /// No gateway address was given. Give at least one.
     #[error("no gateway address was given")]
     NoGateway,
-    /// The token file cannot be read. Its owner is the user who may use the cell.
+    /// The token file cannot be read. Run as the user who owns it.
     #[error("cannot read the token file {path:?}")]
     TokenFile {
         path: PathBuf,

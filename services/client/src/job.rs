@@ -35,7 +35,7 @@ impl std::fmt::Display for JobRef {
 /// Which jobs are listed.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct JobFilter {
-    /// Whose; empty: every user's.
+    /// The user that owns the jobs; empty: every user.
     pub user: String,
     /// Also those that are over.
     pub ended: bool,
@@ -63,7 +63,7 @@ impl Client {
         self.call("SubmitJob", message, rpc!(JobServiceClient.submit_job)).await
     }
 
-    /// The changes of submitting `spec`, and the nodes of its tasks.
+    /// What submitting `spec` would change, and where its tasks would run.
     ///
     /// # Errors
     /// As for every call.

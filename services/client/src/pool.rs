@@ -49,7 +49,7 @@ impl GatewayPool {
     /// Changes from gateway `failed` to the next one, unless another call already has.
     pub(crate) fn rotate(&self, failed: usize) {
         let next = (failed + 1) % self.gateways.len();
-        // If this loses the race, the pool has already changed, which is the aim.
+        // If another call was faster, the pool has changed already.
         let _moved = self.current.compare_exchange(failed, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 

@@ -12,7 +12,7 @@ fn main() -> ExitCode {
     let mut arguments = env::args_os().skip(1);
     let mode = arguments.next().unwrap_or_default();
     let path = arguments.next().map(PathBuf::from);
-    // As shells end if a command cannot be executed.
+    // 127, as a shell ends if it cannot execute a command.
     let failure = if mode == "exec" { ExitCode::from(127) } else { ExitCode::FAILURE };
     match dispatch(mode.to_str().unwrap_or_default(), path.as_deref(), arguments.collect()) {
         Ok(()) => ExitCode::SUCCESS,

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::file::{Durability, json_write};
 use crate::process::{self, ProcessId};
 
-/// The file that holds a [`AttemptRecord`].
+/// The file that holds an [`AttemptRecord`].
 pub const STATE_FILE: &str = "state.json";
 
 /// The progress of an attempt. A recorded step is never withdrawn.

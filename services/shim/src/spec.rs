@@ -25,7 +25,7 @@ pub const WORK_DIR: &str = "work";
 pub struct Spec {
     /// Names the attempt, for people: `<job>.<index>.<incarnation>`.
     pub attempt: String,
-    /// The boot that it is for: in another one it is over before it began.
+    /// The boot that it is for. After a reboot the attempt is over, even if it never started.
     pub boot_id: String,
     /// Program and arguments, with all variables expanded.
     pub command: Vec<String>,
@@ -77,7 +77,7 @@ impl Pinned {
         let mut set = CpuSet::new();
         for &cpu in &self.cpus {
             let cpu = usize::try_from(cpu).unwrap_or(usize::MAX);
-            // The kernel's mask here is of so many.
+            // `CpuSet` has no place for others.
             if cpu < CpuSet::MAX_CPU {
                 set.set(cpu);
             }

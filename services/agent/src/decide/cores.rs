@@ -1,7 +1,7 @@
 //! Chooses an attempt's exclusive cores, and those that the other attempts share.
 //!
-//! The scheduler charges each NUMA domain with at most its capacity, so as many whole cores are free as an attempt was
-//! promised. The agent chooses among them. They stay the attempt's until it is released.
+//! The scheduler never charges a NUMA domain with more than its capacity, so enough whole cores are free for each
+//! attempt that the node gets. The agent chooses them. The attempt keeps them until its release.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -81,7 +81,8 @@ pub fn cores_shared(assignment: &v1::Assignment, all: &BTreeSet<u32>, taken: &BT
     if left.is_empty() || taken.is_empty() { assignment.cpus.clone() } else { left }
 }
 
-/// The cores of each running attempt without exclusive ones, if they differ from `known`, the present ones.
+/// The attempts to move, with their new cores: running attempts without exclusive cores that are not on these cores
+/// yet. `known` has their present cores.
 pub fn moves(state: &AgentState, known: &BTreeMap<AttemptId, Vec<u32>>) -> BTreeMap<AttemptId, Vec<u32>> {
     let taken = cores_taken(state);
     let running = state.attempts.iter().filter(|(_, attempt)| {

@@ -22,10 +22,11 @@ pub struct Desired {
     pub stops: BTreeMap<AttemptId, v1::StopCommand>,
     /// Attempts whose release is durable.
     pub forget: BTreeSet<AttemptId>,
-    /// Whether a full desired state has arrived to its end. Only then are attempts unknown that it does not list.
+    /// Whether a full desired state has arrived to its end. Only then does the agent park attempts that it does not
+    /// list.
     pub complete: bool,
     specs: BTreeMap<JobSpecVersion, Arc<JobSpec>>,
-    /// Specs delivered in the open session. Older ones are dropped with the end of its full state.
+    /// Specs delivered in the open session. The end of its full state drops all others.
     delivered: BTreeSet<JobSpecVersion>,
     /// The attempts named by the full state that has begun and not ended.
     named: Option<BTreeSet<AttemptId>>,

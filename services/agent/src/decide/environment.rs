@@ -16,7 +16,7 @@ pub struct Inherited {
 /// The default `PATH`.
 pub const PATH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The surroundings of an attempt.
+/// Where an attempt runs, as its variables show it.
 #[derive(Clone, Copy, Debug)]
 pub struct TaskPlace<'a> {
     pub node: &'a str,
@@ -80,7 +80,7 @@ fn given(
     given
 }
 
-/// The kind of cards whose programs expect them in variables of their own.
+/// Programs expect cards of this kind in [`GPU_VARIABLES`].
 const KIND_GPU: &str = "gpu";
 /// The variables of CUDA, of NVIDIA's container runtime and of ROCm.
 const GPU_VARIABLES: [&str; 3] = ["CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"];

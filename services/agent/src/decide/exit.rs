@@ -29,7 +29,7 @@ pub fn exit_of(id: &AttemptId, attempt: &AttemptState, node: &str) -> Option<v1:
     };
     Some(v1::Exit {
         reason: reason.into(),
-        // A program that was never executed has no exit of its own; that of the helper would mislead.
+        // If the program was never executed, the code is that of the shim's child, and would mislead.
         code: record.code.filter(|_| record.start_error.is_none()),
         signal: record.signal.filter(|_| record.start_error.is_none()),
         message,

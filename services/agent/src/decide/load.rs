@@ -1,9 +1,9 @@
 //! The measured load of the machine: smoothed readings of its processors and memory, with the requests of the tasks
 //! whose use they include.
 //!
-//! Both are smoothed alike. A new task counts as measured only as far as the mean includes it. The scheduler counts the
-//! rest of its request in full. A burst of placements between two reports therefore does not all go to the node that
-//! looks idle.
+//! Both are smoothed with the same weights, so the mean includes the use and the request of a new task to the same
+//! degree. The scheduler adds the rest of the request. A burst of placements between two reports therefore does not all
+//! go to the node that looks idle.
 
 use std::time::Duration;
 
@@ -103,8 +103,8 @@ impl MachineLoad {
             let mean = self.mean.map(|mean| still_covered(mean, own));
             return Self { processor, mean, ..self };
         };
-        // The part of the capacity that is still free: the machine may have more than that, and run other things. The
-        // measured use of the tasks is more precise if the rest of the machine is idle.
+        // The use is the capacity without what is idle or free: the machine may have more than its capacity for tasks,
+        // and run other things. If it runs nothing else, the measured use of the tasks is more precise.
         let left = |capacity: u64, free: u64| capacity.saturating_sub(free);
         let used = own.used_cpu_millis.min(self.capacity.cpu_millis);
         let taken = LoadMeasured {

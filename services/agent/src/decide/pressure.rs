@@ -116,12 +116,12 @@ pub struct PressureState {
 }
 
 impl PressureState {
-    /// After the first reading of an agent. It counts at once, since tasks would be placed by it before the second.
+    /// The state after the first reading. It counts at once, since the scheduler would place tasks before the second.
     pub fn first(reading: &PressureReading, limits: &PressureLimits) -> Self {
         (0..BEGIN_READINGS).fold(Self::default(), |pressure, _| pressure.next(reading, limits))
     }
 
-    /// After one more reading.
+    /// The state after one more reading.
     pub fn next(self, reading: &PressureReading, limits: &PressureLimits) -> Self {
         let left = Sign::of_free(reading.memory_free, limits.memory_free_min);
         let memory = left.with(Sign::of_stalled(reading.memory_stalled, limits.memory_stalled_max));

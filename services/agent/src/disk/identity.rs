@@ -49,7 +49,8 @@ pub fn agent_key(root: &Path, random: impl FnOnce() -> u128) -> Result<AgentKey,
     }
 }
 
-/// Writes the file whole or not at all, even if the machine crashes: a key that was shown to anybody is not lost.
+/// Writes the file whole or not at all, even if the machine crashes: the agent must not lose a key that a gateway
+/// knows.
 fn durable_write(root: &Path, path: &Path, key: AgentKey) -> io::Result<()> {
     let temporary = root.join(".identity.new");
     let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&temporary)?;
@@ -71,13 +72,13 @@ pub fn machine_id(path: &Path) -> String {
     }
 }
 
-/// The guard that the only agent of an identity on this host holds while it runs.
+/// Held by an agent while it runs, so that no second agent of its identity runs on this host.
 ///
-/// Every process of the host shares the space of its name, tasks too. A name that is taken therefore means another
-/// agent only if its holder could be one: root, or the user of this agent.
+/// It is an abstract socket, whose name any process of the host may take, tasks too. So a taken name means another
+/// agent only if the holder could be one: root, or the user of this agent.
 #[derive(Debug)]
 pub struct HostGuard {
-    /// An abstract socket: the kernel releases it with the process. None: a process that is no agent has the name.
+    /// The kernel releases it with the process. `None`: a process that is no agent has the name.
     _socket: Option<UnixListener>,
 }
 
@@ -89,7 +90,7 @@ enum Holder {
 }
 
 impl HostGuard {
-    /// Takes the guard of `identity`.
+    /// Takes the name of `identity`.
     ///
     /// # Errors
     /// Another agent of this identity runs on this host, or the kernel refuses.

@@ -30,7 +30,7 @@ pub struct StateLock {
 }
 
 impl StateLock {
-    /// The same, together with the guard of the host.
+    /// Adds the guard of the host.
     #[must_use]
     pub fn with(self, host: HostGuard) -> Self {
         let mut lock = self;
@@ -134,8 +134,8 @@ impl StateDir {
         ids(&directory)
     }
 
-    /// Sets the files of an attempt aside: the place of its record shows that it was forgotten. The task's own
-    /// directory and all files that may contain secrets are removed.
+    /// Moves the files of an attempt to `ended/`, which records that it was forgotten. Removes the task's own directory
+    /// and all files that may contain secrets.
     ///
     /// # Errors
     /// It cannot be moved; it is then still an attempt.
@@ -157,7 +157,7 @@ impl StateDir {
         Ok(())
     }
 
-    /// Restores the rest of a forgotten attempt. Returns true if there was one.
+    /// Moves the files of a forgotten attempt back. Returns true if there were any.
     pub fn recall(&self, id: &AttemptId) -> bool {
         fs::rename(self.ended(id), self.attempt(id)).is_ok()
     }
@@ -188,7 +188,7 @@ impl StateDir {
         tree_remove(&self.ended(id))
     }
 
-    /// The newest, or the given, attempt of a task that has files: first among those not forgotten.
+    /// The attempt `incarnation` of a task if it has files; 0: the newest attempt that has files.
     pub fn attempt_find(&self, job_id: &str, index: u32, incarnation: u64) -> Option<AttemptId> {
         let both = ["attempts", "ended"].map(|name| ids(&self.root.join(name)).unwrap_or_default());
         let of_task = |id: &AttemptId| {

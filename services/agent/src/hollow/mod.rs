@@ -1,6 +1,5 @@
-//! An agent without a machine: the production decisions (`decide`) over simulated tasks. Times replace the
-//! start of shims and the wait for processes. The code that decides everything that the control plane sees is the real
-//! one.
+//! An agent without a machine: the production decisions (`decide`) over simulated tasks. Shims and processes are
+//! replaced by times. The production code decides everything that the control plane sees.
 //!
 //! Pure: time, seeds and messages are inputs, reports and events are outputs.
 

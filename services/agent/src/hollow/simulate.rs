@@ -1,4 +1,4 @@
-//! Replaces shims and processes: effects become times, and times become records.
+//! Replaces shims and processes: an effect takes a random time, and then changes the record of its attempt.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;

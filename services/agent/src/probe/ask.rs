@@ -83,8 +83,8 @@ async fn http_ask(target: &ProbeTarget, probe: &v1::HttpProbe) -> Result<(), Str
         .map_err(|error| format!("{path}: {error}"))?;
     let answer = sender.send_request(request);
     tokio::pin!(answer);
-    // The connection ends with the question, also when the probe is aborted. A task that closes the connection has
-    // often answered before.
+    // The connection lives no longer than the request, even if the probe is aborted. A task that closes the connection
+    // may have answered before.
     let answer = tokio::select! {
         answer = &mut answer => answer,
         _ = connection => answer.await,

@@ -168,8 +168,8 @@ impl Agent {
         }
     }
 
-    /// A shim has ended. It may be a second one that found the first at work: an agent that dies during a start leaves
-    /// its successor in doubt.
+    /// Handles the end of a shim. It may be a second shim that found the first one at work: an agent that dies during a
+    /// start leaves no record of whether the shim runs.
     fn shim_ended(&mut self, id: &AttemptId) {
         self.record_look(id);
         let Some(attempt) = self.state.attempts.get_mut(id) else { return };

@@ -1,5 +1,5 @@
-//! The main task of the agent. It owns the state, takes events, asks [`crate::decide`] for actions, has them carried
-//! out elsewhere, and reports to the gateway.
+//! The main task of the agent. It owns the state, takes events, asks [`crate::decide`] for actions, starts these, and
+//! reports to the gateway.
 
 mod agent;
 mod confine;

@@ -1,4 +1,4 @@
-//! Carries out actions. It decides nothing: [`crate::decide`] has done that.
+//! Carries out the actions that [`crate::decide`] has chosen.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ pub(super) fn perform(agent: &mut Agent, effect: Effect) {
 fn start(agent: &mut Agent, id: AttemptId, assignment: Arc<v1::Assignment>) {
     let attempt = agent.state.attempts.entry(id.clone()).or_default();
     if agent.machine.recall(&id) {
-        // It ran here and was over. The gateway that wants it started is behind, and gets a report.
+        // It has run here and ended. The gateway that wants it started is behind, and gets a report.
         attempt.record = agent.machine.record(&id).unwrap_or_default();
         attempt.shim = ShimState::Gone;
         return;
@@ -71,8 +71,8 @@ fn start(agent: &mut Agent, id: AttemptId, assignment: Arc<v1::Assignment>) {
     agent.machine.start(id, assignment, cpus);
 }
 
-/// Records that an attempt is over that was never started, so that a late start finds it over. It was stopped before,
-/// or cannot be started for this reason.
+/// Records an attempt as over that never started: it was stopped before, or `reason` prevents its start. A start that
+/// arrives late then finds it over.
 fn decline(agent: &mut Agent, id: &AttemptId, reason: Option<String>) {
     if agent.state.attempts.get(id).is_none_or(|attempt| attempt.shim == ShimState::None) {
         if let Err(error) = agent.machine.decline(id) {

@@ -44,7 +44,7 @@ impl Terminal {
         let cells = |count: u32| u16::try_from(count).unwrap_or(u16::MAX);
         let size =
             Winsize { ws_row: cells(size.rows), ws_col: cells(size.columns), ws_xpixel: 0, ws_ypixel: 0 };
-        // Only for people; a command that depends on the size asks for it.
+        // A failure only affects the layout of output.
         let _ = tcsetwinsize(self.0.get_ref(), size);
     }
 
@@ -64,7 +64,7 @@ impl Terminal {
         }
     }
 
-    /// Types into it. Input to a closed one is lost.
+    /// Writes input. Input to a closed terminal is lost.
     pub async fn write(&self, mut data: &[u8]) {
         while !data.is_empty() {
             let Ok(mut ready) = self.0.writable().await else { return };

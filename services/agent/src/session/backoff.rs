@@ -83,8 +83,9 @@ impl SessionFailures {
         }
     }
 
-    /// The pause before the next try. It doubles each time up to the longest, and a random part of it, at least half,
-    /// is waited. A gateway that was not reached may be back at any time, so that pause stays short.
+    /// The pause before the next try: a random time between half of a step and the whole step. The step doubles with
+    /// each failure up to the longest. A gateway that was not reached may be back at any time, so its longest step is
+    /// short.
     pub fn pause(self, intervals: Intervals, random: u64) -> Duration {
         let (failures, most) = match self.unreached {
             0 => (self.fruitless, intervals.fruitless_max),

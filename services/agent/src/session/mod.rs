@@ -1,4 +1,4 @@
-//! The stream to a gateway: to any of them, again and again, with back-off.
+//! The stream to a gateway. The agent tries one gateway after the other, with back-off.
 
 mod backoff;
 
@@ -87,7 +87,7 @@ pub(crate) async fn run(
 ) {
     let mut failures = SessionFailures::default();
     let mut last_error = String::new();
-    // Gateways in a row that need an operator's action: one of them may be misconfigured, all of them hardly.
+    // Sessions in a row that need an operator. If that holds for every gateway, the cause is this agent and no gateway.
     let mut needing_operator = 0_usize;
     // Agents that start together do not all begin with the same gateway.
     let count = u64::try_from(settings.gateways.len()).unwrap_or(1).max(1);

@@ -20,7 +20,6 @@ pub struct AgentArguments {
     /// Keep the agent's state in this directory over restarts
     #[arg(long, value_name = "DIR")]
     pub state_dir: PathBuf,
-    /// As whom tasks run.
     #[command(flatten)]
     pub users: TaskUserArguments,
     /// Offer these TCP ports to tasks, as FIRST-LAST

@@ -115,7 +115,6 @@ pub enum CellVerb {
     Set {
         /// The cell's name [default: the one in use]
         name: Option<String>,
-        /// What is changed.
         #[command(flatten)]
         settings: CellSet,
     },
@@ -202,7 +201,6 @@ pub enum NameVerb {
 pub enum EventVerb {
     /// List the newest events
     List {
-        /// Which.
         #[command(flatten)]
         filter: EventFilter,
         /// List at most this many
@@ -211,7 +209,6 @@ pub enum EventVerb {
     },
     /// Show every change from now on
     Watch {
-        /// Which.
         #[command(flatten)]
         filter: EventFilter,
     },

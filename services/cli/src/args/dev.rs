@@ -62,7 +62,6 @@ pub struct DevArguments {
     /// For tests of the system: inject the faults the store's contract allows, from this seed
     #[arg(long, hide = true, value_name = "SEED")]
     pub inject_faults: Option<u64>,
-    /// How many connections the gateway takes.
     #[command(flatten)]
     pub connections: ConnectionArguments,
 }

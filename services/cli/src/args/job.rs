@@ -81,7 +81,6 @@ pub struct FileArguments {
 /// `job run`.
 #[derive(Clone, Debug, Args)]
 pub struct RunArguments {
-    /// What to run.
     #[command(flatten)]
     pub file: FileArguments,
     /// Return at once, without waiting

@@ -66,10 +66,8 @@ const GLOBAL_OPTIONS_ELSEWHERE: &str = "Global options: see `borough --help`";
 #[command(name = "borough", version, after_help = EXIT_CODES, max_term_width = 100)]
 #[command(subcommand_required = true, arg_required_else_help = true, infer_subcommands = false)]
 pub struct Arguments {
-    /// Options that every verb takes.
     #[command(flatten)]
     pub global: Global,
-    /// What to do.
     #[command(subcommand)]
     pub verb: Verb,
 }

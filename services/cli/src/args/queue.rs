@@ -25,7 +25,7 @@ pub fn queue(text: &str) -> Result<Queue, String> {
     Ok(queue)
 }
 
-/// `WORK=SCHEDULER`. What work there is, the cell says.
+/// `WORK=SCHEDULER`. The cell checks both names.
 pub fn scheduler_rule(text: &str) -> Result<(String, String), String> {
     let rule = text.split_once('=').map(|(work, scheduler)| (work.trim(), scheduler.trim()));
     match rule.filter(|(work, scheduler)| !work.is_empty() && !scheduler.is_empty()) {

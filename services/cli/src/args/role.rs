@@ -29,7 +29,6 @@ pub struct StoreArguments {
 /// Arguments of `borough gateway`; the token file is that of every verb.
 #[derive(Clone, Debug, Args)]
 pub struct GatewayArguments {
-    /// Store and cells.
     #[command(flatten)]
     pub store: StoreArguments,
     /// Answer gRPC here. It is not encrypted: leave loopback only inside a network of yours
@@ -44,7 +43,6 @@ pub struct GatewayArguments {
     /// Publish this address to the other gateways [default: that of --listen]
     #[arg(long, value_name = "HOST:PORT")]
     pub advertise: Option<String>,
-    /// How many connections it takes.
     #[command(flatten)]
     pub connections: ConnectionArguments,
 }
@@ -52,7 +50,6 @@ pub struct GatewayArguments {
 /// Arguments of `borough scheduler`.
 #[derive(Clone, Debug, Args)]
 pub struct SchedulerArguments {
-    /// Store and cells.
     #[command(flatten)]
     pub store: StoreArguments,
     /// Run this many workers in this process
@@ -78,7 +75,6 @@ pub struct SchedulerArguments {
 /// Arguments of `borough controller`.
 #[derive(Clone, Debug, Args)]
 pub struct ControllerArguments {
-    /// Store and cells.
     #[command(flatten)]
     pub store: StoreArguments,
     /// Answer HTTP here: health and metrics

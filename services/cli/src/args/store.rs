@@ -39,7 +39,6 @@ pub struct StoreArgument {
 /// `store check`; the cell is that of every verb, or every cell of the store.
 #[derive(Clone, Debug, Args)]
 pub struct StoreCheckArguments {
-    /// Which store.
     #[command(flatten)]
     pub store: StoreArgument,
     /// Also expect that nothing is under way: every unwanted task has ended
@@ -50,7 +49,6 @@ pub struct StoreCheckArguments {
 /// `store export`; the cell is that of every verb.
 #[derive(Clone, Debug, Args)]
 pub struct StoreExportArguments {
-    /// Which store.
     #[command(flatten)]
     pub store: StoreArgument,
     /// Write to this new file of mode 0600; - is standard output
@@ -67,7 +65,6 @@ pub struct StoreExportArguments {
 /// `store import`; the cell of every verb is the name it is given.
 #[derive(Clone, Debug, Args)]
 pub struct StoreImportArguments {
-    /// Which store.
     #[command(flatten)]
     pub store: StoreArgument,
     /// Read the export from this file
@@ -81,7 +78,6 @@ pub struct StoreImportArguments {
 /// `store accept-loss`.
 #[derive(Clone, Debug, Args)]
 pub struct StoreAcceptLossArguments {
-    /// Which store.
     #[command(flatten)]
     pub store: StoreArgument,
 }
@@ -89,7 +85,6 @@ pub struct StoreAcceptLossArguments {
 /// `store bench`.
 #[derive(Clone, Debug, Args)]
 pub struct StoreBenchArguments {
-    /// Which store.
     #[command(flatten)]
     pub store: StoreArgument,
     /// Measure each operation for this time

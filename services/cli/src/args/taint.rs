@@ -17,7 +17,7 @@ fn effect(text: &str) -> Result<v1::TaintEffect, String> {
     }
 }
 
-/// The key, the value where there is one, and what stands behind the colon.
+/// The key, the value if there is one, and the text after the colon.
 fn parts(text: &str) -> Result<(String, Option<String>, Option<&str>), String> {
     let (taint, effect) = match text.rsplit_once(':') {
         Some((taint, effect)) => (taint, Some(effect)),
@@ -41,7 +41,7 @@ pub(super) fn taint(text: &str) -> Result<v1::Taint, String> {
     Ok(v1::Taint { key, value: value.unwrap_or_default(), effect, added_ms: 0 })
 }
 
-/// Taints to take away.
+/// What an `untaint` removes.
 pub(super) fn taint_match(text: &str) -> Result<v1::TaintMatch, String> {
     let (key, value, of_effect) = parts(text)?;
     let effect = of_effect.map(effect).transpose()?.unwrap_or(v1::TaintEffect::Unspecified);

@@ -49,7 +49,8 @@ impl TaskUserArguments {
             (Some(TaskUserChoice::One(user)), _) => Ok(TaskUsers::One(user)),
             (_, Some(numbers)) => Ok(TaskUsers::PerOwner(numbers.clone())),
             (Some(TaskUserChoice::PerOwner), None) => usual(),
-            // Root without any other user, as within a small user namespace: the node's attributes show it.
+            // Root finds no usual numbers in a small user namespace. Its tasks then run as root, which the node's
+            // attributes show.
             (None, None) => Ok(TaskUsers::usual().unwrap_or_default()),
         }
     }

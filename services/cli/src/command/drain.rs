@@ -99,7 +99,7 @@ impl Drain<'_> {
                 self.client.node_drain(self.node, DrainMode::Force).await?;
             }
             let Some(left) = self.left().await? else { return Ok(()) };
-            self.progress.stand(&stand_text(self.node, &left));
+            self.progress.show(&left_text(self.node, &left));
             let now = clock.monotonic();
             if last.as_ref() != Some(&left) {
                 (last, since) = (Some(left), now);
@@ -186,9 +186,9 @@ impl Drain<'_> {
         if let Some(left) = &left {
             details = self.explain(left).await.unwrap_or_default();
         }
-        let stand = left.map_or_else(|| format!("{node}: drained just now"), |left| stand_text(node, &left));
+        let status = left.map_or_else(|| format!("{node}: drained just now"), |left| left_text(node, &left));
         let details = details.iter().flat_map(|text| text.lines()).map(str::to_owned).collect();
-        Failure::new(Code::NotDone, format!("{stand} after {waited}; the drain goes on"))
+        Failure::new(Code::NotDone, format!("{status} after {waited}; the drain goes on"))
             .with_details(details)
             .with_hint(format!(
                 "to stop the tasks that are left: borough node drain {node} --force; to end the drain: borough node uncordon {node}"
@@ -204,7 +204,7 @@ fn is_ending(state: TaskState) -> bool {
     matches!(state, TaskState::Stopping | TaskState::Releasing)
 }
 
-fn stand_text(node: &str, left: &Left) -> String {
+fn left_text(node: &str, left: &Left) -> String {
     match left {
         Left::There(tasks) => format!("{node}: {} left", tally(tasks.len(), "task")),
         Left::Nowhere(names) => {

@@ -1,4 +1,5 @@
-//! JSON with places: what serde does not keep. RFC 8259, nothing more: no comments, no trailing commas, no NaN.
+//! JSON with the place of each value, which serde does not keep. It follows RFC 8259 exactly: no comments, no trailing
+//! commas, no NaN.
 
 use borough_model::job::file::{
     DEPTH_MAX, NODES_MAX, Position, Problem, TreeKey, TreeNode, TreeValue, duplicates,

@@ -1,4 +1,4 @@
-//! What is wrong with a job file: one line each, with the place, the value, and what would be accepted.
+//! The errors of a job file: one line each, with the place, the value, and what would be accepted.
 
 use std::path::PathBuf;
 
@@ -7,45 +7,33 @@ use borough_model::job::file::Problem;
 /// Why a job file gives no spec.
 #[derive(Debug, thiserror::Error)]
 pub enum JobFileError {
-    /// Name a file that can be read.
+    /// The file cannot be read. Name another.
     #[error("cannot read the job file {}", path.display())]
     Read {
-        /// The file.
         path: PathBuf,
-        /// Why not.
         #[source]
         source: std::io::Error,
     },
-    /// Give the file one of the accepted endings.
+    /// The name has none of the accepted endings. Give it one.
     #[error("{} is no job file by its name; accepted: .yaml, .yml, .json, .jsonnet, or - for YAML on standard input", path.display())]
-    Extension {
-        /// The file.
-        path: PathBuf,
-    },
+    Extension { path: PathBuf },
     /// The file is larger than any job file.
     #[error("{} has more than {limit_bytes} bytes", path.display())]
     TooLarge {
-        /// The file.
         path: PathBuf,
         /// The most that is read.
         limit_bytes: u64,
     },
-    /// Mend what is listed: everything that could be found at once.
+    /// The file has these errors: all that one reading can find.
     #[error("{}", list(path, problems))]
     Problems {
-        /// The file.
         path: PathBuf,
         /// In the order of the file.
         problems: Vec<Problem>,
     },
     /// The Jsonnet program has no value, or not within its bounds. The text says where and why.
     #[error("{}: {problem}", path.display())]
-    Jsonnet {
-        /// The file.
-        path: PathBuf,
-        /// What happened.
-        problem: String,
-    },
+    Jsonnet { path: PathBuf, problem: String },
 }
 
 impl JobFileError {

@@ -1,4 +1,4 @@
-//! YAML with places, within budgets: aliases cannot blow a small file up.
+//! YAML with the place of each value, within budgets: a small file with aliases cannot become a huge tree.
 
 use std::fmt;
 
@@ -36,7 +36,7 @@ fn options() -> Options {
     options.duplicate_keys = DuplicateKeyPolicy::PassThrough;
     options.strict_booleans = true;
     options.with_snippet = false;
-    // What is not finite is refused with its field, as every other amount that is none.
+    // Infinity and NaN are refused with their field, as any text that is no amount.
     options.non_finite_float_policy = NonFiniteFloatPolicy::AsString;
     options
 }
@@ -45,7 +45,7 @@ fn refusal(error: &serde_saphyr::Error) -> Problem {
     let error = error.without_snippet();
     let at = error.location().and_then(position);
     let text = error.to_string();
-    // The place is said once, in front.
+    // The message begins with the place, so the library's own is cut off.
     let message = text.split(" at line ").next().unwrap_or(&text);
     let message = message.lines().next().unwrap_or_default().trim_end_matches([',', '.', ':']);
     let message = match message.strip_prefix("budget breached: ") {
@@ -60,20 +60,20 @@ fn position(location: Location) -> Option<Position> {
     Some(Position { line: narrow(location.line())?, column: narrow(location.column())? })
 }
 
-/// As the library hands it over.
+/// A value as the library parses it.
 struct Raw(Spanned<RawValue>);
 
 enum RawValue {
     Null,
     Bool(bool),
-    /// With the library's reading, where the source's text is not at hand.
+    /// As the library read it. The source's own text is used if it is known.
     Number(String),
     Text(String),
     List(Vec<Raw>),
     Map(Vec<(Spanned<String>, Raw)>),
 }
 
-/// The way from what the library hands over to the tree.
+/// Converts the library's values to the tree.
 struct Conversion<'t> {
     text: &'t str,
     nodes: usize,
@@ -116,7 +116,7 @@ impl Raw {
     }
 }
 
-/// A number as it was written, for exact reading.
+/// The text of a number in the source, since amounts are read exactly.
 fn source(text: &str, location: Location) -> Option<String> {
     let span = location.span();
     let start = usize::try_from(span.byte_offset()?).ok()?;

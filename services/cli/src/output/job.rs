@@ -30,7 +30,7 @@ pub(crate) struct JobView {
     pub(crate) submitted_ms: i64,
     pub(crate) changed_ms: i64,
     pub(crate) labels: BTreeMap<Foreign, Foreign>,
-    /// Empty where its owner says nothing.
+    /// Empty if the job has none.
     pub(crate) description: Foreign,
 }
 
@@ -211,7 +211,7 @@ impl JobStatusView {
             ("state", state),
             ("priority", job.priority.to_string()),
         ];
-        // The texts are somebody else's: they are shown as such.
+        // The texts come from the job's owner, so they are shown as foreign.
         let of_spec = spec.as_ref().map(JobSpec::status_fields).unwrap_or_default();
         shown.extend(of_spec.into_iter().map(|(name, text)| (name, Foreign::from(text).to_string())));
         shown.extend([
@@ -221,7 +221,7 @@ impl JobStatusView {
             ("changed", time(job.changed_ms)),
             ("version", format!("{} (revision {})", job.spec_version, job.revision)),
         ]);
-        // Labels that do not show do not widen the column.
+        // The labels of empty texts must not widen the column.
         shown.retain(|(_, text)| !text.is_empty());
         let mut text = facts(&shown);
         if !self.tasks.is_empty() {

@@ -126,7 +126,7 @@ impl Printer {
         self.bytes(format!("{}\n", text.trim_end_matches('\n')).as_bytes())
     }
 
-    /// The greeting of a role. Nobody may read it: the role continues anyway.
+    /// The greeting of a role. A failure to write it does not end the role.
     pub(crate) fn greeting(&self, text: &str) {
         if let Err(failure) = self.text(text) {
             tracing::warn!(reason = failure.message(), "the greeting cannot be written");
@@ -155,7 +155,7 @@ impl Printer {
 
     /// A failure: one clear line, then its details.
     pub(crate) fn failure(&self, failure: &Failure) {
-        // A reader of our output who has gone needs no error.
+        // An empty message: the reader of standard output has closed the pipe.
         if failure.message().is_empty() {
             return;
         }

@@ -21,7 +21,7 @@ pub(crate) struct Progress<'p> {
 /// Time between two lines: a job of thousands of tasks changes hundreds of times a second.
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Decides which lines are written, and which are replaced before their time comes.
+/// Limits the lines to one a second. A newer state replaces one that waits.
 #[derive(Debug, Default)]
 struct ProgressRate {
     written_at: Option<Duration>,
@@ -56,7 +56,7 @@ impl<'p> Progress<'p> {
     }
 
     /// Shows the present state. The same text twice is shown once.
-    pub(crate) fn stand(&mut self, text: &str) {
+    pub(crate) fn show(&mut self, text: &str) {
         if self.last == text {
             return;
         }
@@ -71,10 +71,10 @@ impl<'p> Progress<'p> {
         }
     }
 
-    /// A step of a few: each has its line.
+    /// One of a few steps: each gets a line.
     pub(crate) fn step(&mut self, text: &str) {
         self.rate = ProgressRate::default();
-        self.stand(text);
+        self.show(text);
     }
 
     /// The last state; empty before the first one.

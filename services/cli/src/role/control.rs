@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 /// The most tasks that a worker decides at once.
 const BATCH_TASKS_MAX: usize = 1_024;
-/// Renewals, and checks of leases, within the tolerance of silence.
+/// Renewals and checks of a lease within the time after which a silent holder loses it.
 const BEATS_PER_TOLERANCE: u32 = 8;
 
 /// How long a start waits for a store that does not answer, and the pause between two tries.
@@ -121,7 +121,7 @@ impl Control {
     /// Starts every role.
     pub(crate) async fn start(mut config: ControlConfig) -> Result<Self, ControlError> {
         let cancelled = CancellationToken::new();
-        let generation = patiently(&*config.clock, || generation_of(&config)).await?;
+        let generation = until_answered(&*config.clock, || generation_of(&config)).await?;
         let mut registry = std::mem::take(&mut config.registry);
         let workers_metrics = WorkerMetrics::default();
         workers_metrics.register(&mut registry);
@@ -137,7 +137,8 @@ impl Control {
                 action: "cell_create",
                 at_ms: config.clock.wall_ms(),
             };
-            let meta = patiently(&*config.clock, || cell_prepare(&config, cell, &space, &change)).await?;
+            let meta =
+                until_answered(&*config.clock, || cell_prepare(&config, cell, &space, &change)).await?;
             tolerance_ms = tolerance_ms.min(meta.lost_after_ms);
             let cell_clock = cell_time(&config, &space, &cancelled, &mut tasks).await?;
             let of_cell = CellRoles {
@@ -232,7 +233,7 @@ async fn cell_time(
     tasks: &mut Vec<JoinHandle<()>>,
 ) -> StoreResult<Arc<CellClock>> {
     let time = CellClock::new(Arc::clone(&config.clock));
-    patiently(&*config.clock, || time.begin(&config.db, space, config.opened)).await?;
+    until_answered(&*config.clock, || time.begin(&config.db, space, config.opened)).await?;
     let clock = Arc::clone(&time);
     let (db, space, cancelled) = (config.db.clone(), space.clone(), cancelled.clone());
     tasks.push(tokio::spawn(async move {
@@ -251,7 +252,7 @@ fn beat_of(lost_after_ms: u64) -> Duration {
 
 /// Repeats an idempotent step of the start while the store does not answer: a store that is slow or is just starting
 /// must not end a role. A refusal ends it at once.
-async fn patiently<T, F, Fut>(clock: &dyn Clock, step: F) -> StoreResult<T>
+async fn until_answered<T, F, Fut>(clock: &dyn Clock, step: F) -> StoreResult<T>
 where
     F: Fn() -> Fut,
     Fut: Future<Output = StoreResult<T>>,
@@ -321,7 +322,7 @@ impl CellRoles<'_> {
         Arc::<CellClock>::clone(self.clock)
     }
 
-    /// Follows the journal. A gateway stamps by the clock of its mirror.
+    /// Follows the journal. The gateway takes its times from the clock of the mirror.
     fn mirror(&self) -> MirrorHandle {
         MirrorFollower::spawn(self.db.clone(), self.space.clone(), self.clock(), Arc::clone(self.rng))
     }
@@ -406,11 +407,11 @@ mod tests {
         {
             let attempts = Cell::new(0);
             let step = || std::future::ready(answer(&attempts, code, 2));
-            assert_eq!(patiently(&*clock, step).await.ok(), expected);
+            assert_eq!(until_answered(&*clock, step).await.ok(), expected);
         }
         let attempts = Cell::new(0);
         let step = || std::future::ready(answer(&attempts, ErrorCode::KeyTooLarge, 2));
-        assert!(patiently(&*clock, step).await.is_err());
+        assert!(until_answered(&*clock, step).await.is_err());
         assert_eq!(attempts.get(), 1);
     }
 
@@ -422,7 +423,7 @@ mod tests {
             clock.advance(Duration::from_secs(25));
             std::future::ready(answer(&attempts, ErrorCode::TransactionTimedOut, u32::MAX))
         };
-        assert!(patiently(&*clock, step).await.is_err());
+        assert!(until_answered(&*clock, step).await.is_err());
         assert_eq!(attempts.get(), 3);
     }
 }

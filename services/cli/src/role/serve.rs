@@ -155,7 +155,7 @@ fn run(
             clock: Arc::clone(&clock),
             rng,
         };
-        // Before anybody can notice the role, and end it.
+        // Signals are caught before anybody can see the role and end it.
         let mut signals = RoleSignals::catch();
         let control = tokio::select! {
             started = Control::start(config) => started.map_err(|error| start_failed(&db, &error))?,

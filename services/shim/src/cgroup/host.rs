@@ -184,7 +184,7 @@ pub(super) fn directory_create(path: &Path) -> io::Result<()> {
     let missing: Vec<&Path> = path.ancestors().take_while(|path| !path.exists()).collect();
     fs::create_dir_all(path)?;
     for made in missing {
-        // Where this is refused the limits hold all the same.
+        // If the kernel refuses, the limits still hold.
         let _ = fs::set_permissions(made, fs::Permissions::from_mode(0o755));
     }
     Ok(())

@@ -138,7 +138,7 @@ impl LogWriter {
         self.size = 0;
         self.number = self.number.saturating_add(1);
         let keep = usize::try_from(self.limits.files_max.max(1)).unwrap_or(usize::MAX);
-        // One place is for the new file.
+        // One of `files_max` is the new file.
         let numbers = file_numbers(&self.attempt, self.stream);
         for number in numbers.iter().take(numbers.len().saturating_sub(keep - 1)) {
             let _ = fs::remove_file(file_path(&self.attempt, self.stream, *number));

@@ -37,7 +37,7 @@ const LOOK: Duration = Duration::from_secs(5);
 const SOON: Duration = Duration::from_millis(5);
 const ENDING_MAX: Duration = Duration::from_millis(500);
 
-/// Runs the attempt whose directory this is, to its very end.
+/// Runs the attempt in this directory until it is released.
 ///
 /// # Errors
 /// The attempt cannot be begun: no spec, a spec that was run before, no pipes. A task that cannot be started is not an
@@ -60,7 +60,8 @@ pub fn attempt_run(attempt: &Path) -> io::Result<()> {
     if !first || attempt.join(STATE_FILE).exists() || spec.boot_id != boot_id()? {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, "this attempt was begun before"));
     }
-    // Before anybody can read in the record whom to signal. The flag is set before the wake-up, which then finds it.
+    // Signals are caught before the record names this process. The flag is set before the loop wakes, so the loop finds
+    // it set.
     let stop_now = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(Signal::USR2.as_raw(), stop_now.clone())?;
     let signals = signals_open()?;

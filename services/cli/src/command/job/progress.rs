@@ -32,7 +32,7 @@ pub(super) struct KnownJob {
 }
 
 impl KnownJob {
-    /// Replaces an older row.
+    /// Replaces an older row of this job. Returns true if it did.
     pub(super) fn job_changed(&mut self, job: Job) -> bool {
         let newer = job.id == self.job.id && job.revision > self.job.revision;
         if newer {
@@ -41,7 +41,7 @@ impl KnownJob {
         newer
     }
 
-    /// Replaces an older row.
+    /// Replaces an older row of this job. Returns true if it did.
     pub(super) fn task_changed(&mut self, task: Task) -> bool {
         let known = self.tasks.get(&task.index);
         let newer = task.job_id == self.job.id && known.is_none_or(|known| task.revision > known.revision);

@@ -90,7 +90,7 @@ impl WaitingOutput<'_, '_> {
             match known.progress(self.goal) {
                 JobProgress::Reached => return Ok(true),
                 JobProgress::Lost(why) => return Err(self.lost(why)),
-                JobProgress::Underway => self.progress.stand(&known.text(self.goal)),
+                JobProgress::Underway => self.progress.show(&known.text(self.goal)),
             }
             match tokio::time::timeout(EXPLAIN_AFTER, changes.next()).await {
                 Ok(Some(item)) => match item? {

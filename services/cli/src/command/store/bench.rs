@@ -48,7 +48,7 @@ async fn bench(
     });
     sweep.await.map_err(failed)?;
     let measured = stats(opened, arguments, &scratch, printer).await;
-    // The keys go even if the measurement failed.
+    // The keys are removed even if the measurement failed.
     let scratch = &scratch;
     let clear = opened.db.run("bench_clear", Idempotency::Natural, |tx, _| async move { scratch.clear(&tx) });
     let cleared: StoreResult<()> = clear.await;
@@ -71,7 +71,7 @@ async fn stats(
 ) -> StoreResult<Vec<OperationStats>> {
     let mut progress = Progress::new(printer);
     let mut stats = Vec::new();
-    progress.stand("filling");
+    progress.show("filling");
     for first in (0..KEYS).step_by(usize::try_from(SEVERAL).unwrap_or(usize::MAX)) {
         write(opened, scratch, first..first.saturating_add(SEVERAL)).await?;
     }
@@ -84,11 +84,11 @@ async fn stats(
         ("range of 100 rows", clients, Operation::Range),
     ];
     for (what, at_a_time, operation) in plan {
-        progress.stand(&format!("{what}, {at_a_time} at a time"));
+        progress.show(&format!("{what}, {at_a_time} at a time"));
         let measure = Measure { opened, scratch, operation, next: AtomicU64::new(0) };
         stats.push(measure.run(what, at_a_time, arguments.time).await);
     }
-    progress.stand("fsync of the disk");
+    progress.show("fsync of the disk");
     stats.extend(fsync_stat(&arguments.store, opened, arguments.time));
     Ok(stats)
 }

@@ -55,7 +55,7 @@ async fn export(
     let mut progress = Progress::new(printer);
     let shown = load_shown(cell, &mut progress);
     let exported = cell_export(&opened.db, &space, LOAD_CHUNK_ROWS, shown).await.map_err(failed)?;
-    progress.stand(&format!("{cell}: writing"));
+    progress.show(&format!("{cell}: writing"));
     let header = ExportHeader {
         id: id_new(opened),
         cell: cell.clone(),

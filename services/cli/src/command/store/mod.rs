@@ -70,7 +70,7 @@ fn load_shown<'a>(cell: &'a Name, progress: &'a mut Progress<'_>) -> impl FnMut(
         let done = load.rows.saturating_add(load.entries);
         if done >= shown.saturating_add(SHOWN_ROWS) {
             shown = done;
-            progress.stand(&format!("{cell}: {} rows, {} journal entries", load.rows, load.entries));
+            progress.show(&format!("{cell}: {} rows, {} journal entries", load.rows, load.entries));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The evaluating process: it limits itself, evaluates one file, writes JSON to standard output or one clear text to
+//! The evaluating process. It limits itself, evaluates one file, writes JSON to standard output or one error to
 //! standard error, and ends.
 
 use std::io::Write as _;

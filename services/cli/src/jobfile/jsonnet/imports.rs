@@ -36,8 +36,8 @@ pub(super) fn imports_check(file: &Path, directory: &Path) -> Result<(), String>
     Ok(())
 }
 
-/// The file an import means. `None` for one that is not there: the evaluator tells where it was asked for, unless it
-/// never is.
+/// The file that an import names. `None` if it does not exist: the evaluator reports the place of such an import when
+/// it needs the file.
 fn target(from: &Path, import: &str, directory: &Path) -> Result<Option<PathBuf>, String> {
     let refuse = || {
         let what = "accepted: relative paths of files in the job file's directory and below";

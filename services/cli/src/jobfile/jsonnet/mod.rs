@@ -21,7 +21,7 @@ use super::{LoadOptions, json};
 const WALL_LIMIT: Duration = Duration::from_secs(20);
 /// Most bytes of the rendered JSON.
 const OUTPUT_BYTES_MAX: u64 = 8 << 20;
-/// Most bytes of what is said about an error.
+/// Most bytes of an error message.
 const ERROR_BYTES_MAX: u64 = 16 << 10;
 
 /// The tree of a Jsonnet file: its value, with the places of its keys as far as they can be guessed.
@@ -48,7 +48,7 @@ async fn evaluated(path: &Path, options: &LoadOptions) -> Result<String, String>
     }
     command.arg("--").arg(path);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    // Neither settings nor secrets of the caller have an influence on what a file renders to.
+    // The settings and secrets of the caller do not influence the rendered job.
     command.env_clear();
     let mut process = command.spawn().map_err(|error| {
         format!("cannot start its evaluation with {}: {error}", options.evaluator.display())
@@ -58,7 +58,7 @@ async fn evaluated(path: &Path, options: &LoadOptions) -> Result<String, String>
         let (stdout, stderr) =
             tokio::join!(bounded(stdout, OUTPUT_BYTES_MAX), bounded(stderr, ERROR_BYTES_MAX));
         if stdout.is_cut {
-            // It may be writing without end; nobody reads on.
+            // It may write without end, and nobody reads the rest.
             let _killed = process.start_kill();
         }
         (stdout, stderr, process.wait().await)
@@ -84,26 +84,26 @@ struct BoundedText {
 async fn bounded(source: Option<impl AsyncRead + Unpin>, limit: u64) -> BoundedText {
     let Some(source) = source else { return BoundedText::default() };
     let mut bytes = Vec::new();
-    // What was read before an error is what there is.
+    // After a read error, the part before it counts.
     let _ended = source.take(limit + 1).read_to_end(&mut bytes).await;
     let is_cut = u64::try_from(bytes.len()).is_ok_and(|length| length > limit);
     BoundedText { text: String::from_utf8_lossy(&bytes).into_owned(), is_cut }
 }
 
-/// Why there is no value: what the evaluation said, or which of its limits ended it.
-fn ending(status: ExitStatus, said: &str) -> String {
+/// Why there is no value: the error of the evaluation, or the limit that ended it.
+fn ending(status: ExitStatus, message: &str) -> String {
     use std::os::unix::process::ExitStatusExt as _;
     const CPU_LIMIT_SIGNAL: i32 = 24;
     match status.signal() {
-        None if said.is_empty() => format!("has no value ({status})"),
-        None => explained(said),
+        None if message.is_empty() => format!("has no value ({status})"),
+        None => explained(message),
         Some(CPU_LIMIT_SIGNAL) => {
             format!("loops, or takes more than {} s of processor time", child::CPU_SECONDS_MAX)
         }
-        Some(_) if said.contains("memory allocation") => {
+        Some(_) if message.contains("memory allocation") => {
             format!("takes more than {} MiB of memory", child::MEMORY_BYTES_MAX >> 20)
         }
-        Some(_) if said.contains("overflowed its stack") => "is nested too deeply".to_owned(),
+        Some(_) if message.contains("overflowed its stack") => "is nested too deeply".to_owned(),
         Some(signal) => format!("its evaluation was ended by signal {signal}"),
     }
 }
@@ -118,8 +118,8 @@ fn explained(report: &str) -> String {
     }
 }
 
-/// Gives each entry the place of its key in the source where the key stands there once, else its parent's place. The
-/// value may come from anywhere; the place is a help, the path in the message is the truth.
+/// Gives each entry the place of its key in the source if the key occurs there exactly once, and else its parent's
+/// place. The value may come from elsewhere: the place is a hint, and the path in the message is exact.
 fn guess_places(node: &mut TreeNode, source: &str, outer: Option<Position>) {
     node.at = outer;
     match &mut node.value {

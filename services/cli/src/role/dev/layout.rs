@@ -32,11 +32,11 @@ const NO_LINK: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
 /// The format this build writes.
 const FORMAT: u32 = 1;
 
-/// The directory.
+/// The directory of a dev cell, locked.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     root: PathBuf,
-    /// Held while the directory is in use. With a store elsewhere, it is all that keeps a second `dev` out.
+    /// Held while the directory is in use. If the store is elsewhere, only this lock keeps a second `dev` out.
     _lock: Arc<fs::File>,
 }
 

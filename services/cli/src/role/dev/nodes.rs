@@ -166,7 +166,7 @@ pub(super) fn tasks_remove(layout: &Layout) {
         let Ok(state) = entry.path().canonicalize() else { continue };
         let home = tasks_home(Path::new(TASK_DIR), cell, name, &state);
         if tree_remove(&home).is_ok() {
-            // Of this cell alone. Without task users, it does not exist.
+            // The parent holds tasks of this cell only. It does not exist if tasks run as the agent's user.
             home.parent().map(fs::remove_dir);
         }
     }
