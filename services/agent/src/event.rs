@@ -20,7 +20,6 @@ pub enum Event {
         outbox: Outbox,
     },
     Message(Box<v1::GatewayMessage>),
-    /// The session is over.
     Closed,
     /// A gateway has refused the agent's identity: the node belongs to another one.
     Refused,

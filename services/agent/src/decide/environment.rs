@@ -13,7 +13,7 @@ pub struct Inherited {
     pub home: Option<String>,
 }
 
-/// The default `PATH`.
+/// The `PATH` of tasks if the agent itself has none.
 pub const PATH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Where an attempt runs, as its variables show it.

@@ -27,7 +27,6 @@ pub struct ProcessorTime {
     pub busy: u64,
     /// Unused, or waiting for a disk.
     pub idle: u64,
-    /// The number of processors.
     pub processors: u64,
 }
 

@@ -25,11 +25,8 @@ pub struct Sent {
     /// When the last report was sent.
     pub at: Duration,
     attempts: BTreeMap<AttemptId, SentReport>,
-    /// The last reported shortages.
     pressure: Option<v1::PressureReport>,
-    /// The last reported load.
     load: Option<SentLoad>,
-    /// The last reported packages.
     packages: Option<v1::PackageReport>,
     /// New attempts that are being started, and since when they are known.
     starting: BTreeMap<AttemptId, Duration>,

@@ -14,7 +14,7 @@ use super::load::MachineLoad;
 use super::pressure::PressureState;
 use crate::attempt::AttemptId;
 
-/// The agent's state.
+/// What the agent knows of its attempts and its machine.
 #[derive(Clone, Debug, Default)]
 pub struct AgentState {
     /// The node's name, for exits.
@@ -41,7 +41,6 @@ pub struct AttemptState {
     pub stop: Option<StopOrder>,
     /// The result of its probes.
     pub health: v1::Health,
-    /// Its last measured usage.
     pub usage: Option<v1::Usage>,
     /// The control plane does not know it.
     pub parked: bool,
@@ -56,9 +55,7 @@ pub enum ShimState {
     /// Not started yet.
     #[default]
     None,
-    /// It runs.
     Alive,
-    /// It has ended.
     Gone,
 }
 
@@ -91,7 +88,6 @@ impl AttemptState {
         self.phase() == Phase::Running && self.assignment.is_some()
     }
 
-    /// The health to report.
     fn health_reported(&self) -> v1::Health {
         match self.phase() {
             Phase::Running | Phase::Stopping if self.health != v1::Health::Unspecified => self.health,

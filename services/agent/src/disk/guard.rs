@@ -67,7 +67,6 @@ impl ProcessGuard {
         Ok(())
     }
 
-    /// The directory of records.
     pub fn records(&self) -> &Path {
         &self.records
     }

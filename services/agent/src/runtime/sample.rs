@@ -13,7 +13,7 @@ use crate::machine::MeasurePlace;
 /// Clock ticks per second, as the kernel shows them to everyone.
 const TICKS_PER_S: u64 = 100;
 
-/// Measures attempts.
+/// Measures attempts. Leaves out those that cannot be measured.
 pub fn measure(places: Vec<MeasurePlace>) -> BTreeMap<AttemptId, CgroupUsage> {
     let one = |place: MeasurePlace| {
         let sample = place.leaf.sample().or_else(|| place.shim.map(processes_sample))?;

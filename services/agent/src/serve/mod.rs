@@ -58,13 +58,11 @@ impl Drop for CommandServing {
 }
 
 impl Serving {
-    /// Starts without requests.
     pub fn new(starter: Starter, machine: Arc<dyn Machine>) -> Self {
         let (logs, commands) = (BTreeMap::new(), BTreeMap::new());
         Self { starter, machine, logs, commands, signals: signal::AttemptSignals::default() }
     }
 
-    /// Handles a gateway's request.
     pub fn message(&mut self, message: Message, state: &AgentState, outbox: &Outbox) {
         self.logs.retain(|_, log| !log.task.is_finished());
         self.commands.retain(|_, command| !command.inputs.is_closed());
