@@ -26,6 +26,8 @@ use prometheus_client::registry::Registry;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::args::LEASE_MS;
+
 /// The most tasks that a worker decides at once.
 const BATCH_TASKS_MAX: usize = 1_024;
 /// Renewals and checks of a lease within the time after which a silent holder loses it.
@@ -84,6 +86,22 @@ pub(crate) struct Roles {
     pub controller: bool,
 }
 
+impl Roles {
+    /// No role, except to answer HTTP at `http`.
+    pub(crate) fn none(http: SocketAddr) -> Self {
+        Self {
+            grpc: None,
+            http,
+            advertise: None,
+            schedulers: 0..0,
+            shards: 1,
+            served: Vec::new(),
+            lease_ms: LEASE_MS,
+            controller: false,
+        }
+    }
+}
+
 /// The running control roles.
 pub(crate) struct Control {
     /// The address of gRPC, if a gateway runs.
@@ -131,12 +149,7 @@ impl Control {
         let roles = &config.roles;
         for cell in &config.cells {
             let space = CellSpace::new(cell.clone());
-            let change = Change {
-                request: request_id_random(&*config.rng),
-                actor: "control".to_owned(),
-                action: "cell_create",
-                at_ms: config.clock.wall_ms(),
-            };
+            let change = creation(&config);
             let meta =
                 until_answered(&*config.clock, || cell_prepare(&config, cell, &space, &change)).await?;
             tolerance_ms = tolerance_ms.min(meta.lost_after_ms);
@@ -271,6 +284,16 @@ where
         }
         tracing::warn!(error = %error_chain(&error), "the store does not answer; the start waits for it");
         tokio::time::sleep(START_PAUSE).await;
+    }
+}
+
+/// A request to create a cell. It is made once, so that every try of the transaction is the same.
+fn creation(config: &ControlConfig) -> Change {
+    Change {
+        request: request_id_random(&*config.rng),
+        actor: "control".to_owned(),
+        action: "cell_create",
+        at_ms: config.clock.wall_ms(),
     }
 }
 

@@ -18,8 +18,7 @@ use super::store::{StoreMissing, engine_faulty, store_open};
 use super::token::{credentials_read, secret_read};
 use super::{RoleEnd, RoleSignals, failed, files_private, role_end, start_failed, store_stopped};
 use crate::args::{
-    ConnectionArguments, ControllerArguments, GatewayArguments, Global, LEASE_MS, SchedulerArguments,
-    StoreArguments,
+    ConnectionArguments, ControllerArguments, GatewayArguments, Global, SchedulerArguments, StoreArguments,
 };
 use crate::exit::{Code, Failure};
 use crate::output::Printer;
@@ -32,13 +31,8 @@ pub(crate) fn gateway(
 ) -> Result<Code, Failure> {
     let roles = Roles {
         grpc: Some(arguments.listen),
-        http: arguments.http_listen,
         advertise: arguments.advertise,
-        schedulers: 0..0,
-        shards: 1,
-        served: Vec::new(),
-        lease_ms: LEASE_MS,
-        controller: false,
+        ..Roles::none(arguments.http_listen)
     };
     let process =
         RoleProcess { roles, connections: Some(arguments.connections), node_tokens: arguments.node_tokens };
@@ -62,14 +56,11 @@ pub(crate) fn scheduler(
         return Err(Failure::new(Code::Usage, text));
     }
     let roles = Roles {
-        grpc: None,
-        http: arguments.http_listen,
-        advertise: None,
         schedulers: arguments.place..end,
         shards,
         served: arguments.scheduler,
         lease_ms: arguments.lease_ms,
-        controller: false,
+        ..Roles::none(arguments.http_listen)
     };
     run("scheduler", global, &arguments.store, RoleProcess::http_only(roles), printer)
 }
@@ -80,17 +71,7 @@ pub(crate) fn controller(
     arguments: ControllerArguments,
     printer: &Printer,
 ) -> Result<Code, Failure> {
-    let http = arguments.http_listen;
-    let roles = Roles {
-        grpc: None,
-        http,
-        advertise: None,
-        schedulers: 0..0,
-        shards: 1,
-        served: Vec::new(),
-        lease_ms: LEASE_MS,
-        controller: true,
-    };
+    let roles = Roles { controller: true, ..Roles::none(arguments.http_listen) };
     run("controller", global, &arguments.store, RoleProcess::http_only(roles), printer)
 }
 

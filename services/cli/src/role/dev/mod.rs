@@ -29,7 +29,7 @@ use super::descriptors::OpenFiles;
 use super::log::{log_begin, log_metrics_register};
 use super::store::{RoleStore, StoreMissing, engine_faulty, store_open};
 use super::{RoleEnd, RoleSignals, failed, files_private, role_end, start_failed, store_stopped};
-use crate::args::{DevArguments, Global, LEASE_MS, StoreLocation};
+use crate::args::{DevArguments, Global, StoreLocation};
 use crate::client_file::{ClientFile, dev_directory};
 use crate::exit::{Code, Failure};
 use crate::output::Printer;
@@ -199,13 +199,11 @@ impl DevCell<'_> {
             tolerance_scope: ToleranceScope::EveryCell,
             roles: Roles {
                 grpc: Some(grpc),
-                http,
-                advertise: None,
                 schedulers: 0..arguments.schedulers,
                 shards: arguments.schedulers,
                 served: arguments.scheduler.clone(),
-                lease_ms: LEASE_MS,
                 controller: true,
+                ..Roles::none(http)
             },
             connections,
             credentials: Credentials::new(Token::new(token), nodes),
