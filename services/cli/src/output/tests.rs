@@ -16,9 +16,7 @@ fn as_json<T: Serialize>(object: &T) -> String {
     json(object, JsonLayout::Indented).expect("JSON")
 }
 
-fn wide() -> Style {
-    Style { wide: true, ..Style::default() }
-}
+const WIDE: Style = Style { wide: true, color: false };
 
 fn job() -> v1::Job {
     v1::Job {
@@ -101,7 +99,7 @@ fn a_table_of_jobs() {
         "#]],
     );
     check(
-        &table(&rows, &wide()),
+        &table(&rows, &WIDE),
         &expect![[r#"
             USER   JOB  KIND     STATE    HEALTHY  PRIORITY  SUBMITTED             LABELS               TASKS                            VERSION  REVISION  ID                 DESCRIPTION
             alice  web  service  running  1/3      200       2023-11-14T22:13:20Z  team=web,tier=front  1 pending, 2 running, 1 healthy  1        4         j000000000000002a  the front page
@@ -120,7 +118,7 @@ fn a_table_of_tasks() {
     "#]],
     );
     check(
-        &table(&rows, &wide()),
+        &table(&rows, &WIDE),
         &expect![[r#"
         TASK         STATE    HEALTH   NODE     PORTS       RESTARTS  LAST EXIT  INCARNATION  PID   STARTED               CPU  MEMORY  PEAK
         alice/web/1  running  healthy  alpha-2  http:21000  2         SIGKILL    3            4711  2023-11-14T22:13:21Z  12m  25MiB   0B
@@ -276,7 +274,7 @@ fn endpoints_and_their_changes() {
         node: "alpha-2".to_owned(),
     });
     check(
-        &table(std::slice::from_ref(&endpoint), &wide()),
+        &table(std::slice::from_ref(&endpoint), &WIDE),
         &expect![[r#"
         NAME               ADDRESSES         HEALTH   WEIGHT  NODE     INCARNATION
         1.web.alice.alpha  http [::1]:21000  healthy  1       alpha-2  3
