@@ -256,6 +256,11 @@ impl UnschedulableShapes {
             entry.retry_at(Some(entry.evicts_at_ms));
         }
         let planned = entry.uneven || evicts;
+        if planned {
+            // A member in back-off may be smaller, or may evict more, than those that were tried.
+            let back_ms = job.back_off_next(now_ms);
+            entry.retry_at(back_ms.map(|at_ms| at_ms.max(entry.evicts_at_ms)));
+        }
         let by_plan = || plan.placements.is_empty() && !plan.preemption_cut;
         let by_count = || shape_copies(tables, shape, now_ms) < u64::from(job.gang_need());
         if unplaced.never || (planned && by_plan()) || (!planned && by_count()) {

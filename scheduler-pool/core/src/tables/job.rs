@@ -185,6 +185,12 @@ impl CellJob {
         self.count().saturating_sub(self.closed_wanted)
     }
 
+    /// The first time after `now_ms` at which one of its tasks ends its back-off, in milliseconds since 1970.
+    pub fn back_off_next(&self, now_ms: i64) -> Option<i64> {
+        let wanted = self.tasks.iter().take(self.count() as usize).filter(|slot| slot.open());
+        wanted.map(|slot| slot.not_before_ms).filter(|&at_ms| at_ms > now_ms).min()
+    }
+
     /// How many tasks below its count do not want a node.
     pub fn closed_total(&self) -> u64 {
         u64::from(self.closed_wanted)

@@ -1,6 +1,7 @@
 //! The unschedulable queue: tasks that fit nowhere are parked, and events that could help requeue them.
 
-use borough_model::{JobId, TaskId, TaskState};
+use borough_model::job::TaskOverride;
+use borough_model::{JobId, Resources, TaskId, TaskState};
 use borough_scheduler_core::{PLAN_SEED, Plan, ScoringProfile, Snapshot, plan};
 
 use crate::place::stored_cell;
@@ -143,6 +144,33 @@ fn a_gang_stays_parked_while_others_are_placed() {
     stored.job_change(JobId(2), |row| row.count = 2);
     let second = round(&mut stored, &mut snapshot);
     assert_eq!((second.placements.len(), second.unplaced.len()), (1, 0));
+}
+
+/// The member in back-off is the only small one. No event says that its back-off has ended.
+#[test]
+fn a_gang_is_tried_again_when_a_member_ends_its_back_off() {
+    let mut stored = stored_cell(ScoringProfile::BEST_FIT);
+    stored.node_put(node(0, 2, 2));
+    let mut gang = spec("ann", "gang", 3, 1500, 1);
+    gang.min_member = 2;
+    let small = Some(Resources { cpu_millis: 100, ..gang.task.resources.clone() });
+    gang.overrides.insert(0, TaskOverride { resources: small, ..TaskOverride::default() });
+    stored.job_submit(JobId(1), &gang);
+    let mut snapshot = Snapshot::new(stored.settings.clone());
+    assert_eq!(round(&mut stored, &mut snapshot).placements.len(), 2);
+    let until_ms = stored.now_ms + 5_000;
+    let placed: Vec<TaskId> = stored.resident(JobId(1)).map(|row| row.id).collect();
+    for task in placed {
+        stored.task_end(task, None, |row| {
+            row.state = TaskState::Pending;
+            row.not_before_ms = if row.id.index == 0 { until_ms } else { 0 };
+        });
+    }
+    assert_eq!(round(&mut stored, &mut snapshot).unplaced.len(), 1);
+    stored.now_ms = until_ms - 1;
+    assert_eq!(round(&mut stored, &mut snapshot), Plan::default());
+    stored.now_ms = until_ms;
+    assert_eq!(round(&mut stored, &mut snapshot).placements.len(), 2);
 }
 
 #[test]
