@@ -345,7 +345,8 @@ pub fn load() -> impl Strategy<Value = LoadMeasured> {
     })
 }
 
-pub fn event() -> impl Strategy<Value = Event> {
+/// An event of a cell in which `narrow` shapes each submitted job.
+pub fn event(narrow: fn(RandomJob) -> RandomJob) -> impl Strategy<Value = Event> {
     let at = 0..64usize;
     prop_oneof![
         2 => random_node().prop_map(Event::NodeAdded),
@@ -357,7 +358,7 @@ pub fn event() -> impl Strategy<Value = Event> {
         1 => (at.clone(), 1..=5u64).prop_map(|(at, cores)| Event::NodeResized(at, cores)),
         1 => (at.clone(), option::of(taint())).prop_map(|(at, taint)| Event::NodeTainted(at, taint)),
         2 => (at.clone(), option::of(load())).prop_map(|(at, load)| Event::NodeLoaded(at, load)),
-        8 => random_job().prop_map(|random| Event::Submitted(Box::new(random))),
+        8 => random_job().prop_map(move |random| Event::Submitted(Box::new(narrow(random)))),
         1 => at.clone().prop_map(Event::JobStopped),
         2 => (at.clone(), 0..8u32).prop_map(|(at, count)| Event::JobCounted(at, count)),
         3 => (at.clone(), 0..5000u16).prop_map(|(at, pause_ms)| Event::TaskCrashed(at, pause_ms)),
@@ -366,15 +367,46 @@ pub fn event() -> impl Strategy<Value = Event> {
         3 => at.prop_map(Event::TaskDone),
         3 => (0..45_000u16).prop_map(Event::TimePassed),
         1 => Just(Event::CommitLost),
-        1 => (1..4usize).prop_map(Event::Limited),
     ]
 }
 
-/// Makes a job independent of the placements of others.
+/// The same, with plans that are cut short.
+pub fn event_or_cut(narrow: fn(RandomJob) -> RandomJob) -> impl Strategy<Value = Event> {
+    prop_oneof![30 => event(narrow), 1 => (1..4usize).prop_map(Event::Limited)]
+}
+
+/// Any job.
+pub fn any_job(random: RandomJob) -> RandomJob {
+    random
+}
+
+/// A job to which no placement of another task is a help: nothing draws it to other tasks, and no skew limits it.
 pub fn alone(mut random: RandomJob) -> RandomJob {
     random.limits.0 = None;
     random.affinity.retain(|one| one.preference.is_some() || one.kind == AffinityKind::Apart);
     random
+}
+
+/// A job that is no gang.
+pub fn single(random: RandomJob) -> RandomJob {
+    RandomJob { min_member: 1, ..random }
+}
+
+/// A job that evicts nobody.
+pub fn peaceful(random: RandomJob) -> RandomJob {
+    let preemption = Some(PreemptionSpec { never: true, notice_max_ms: None, down_max: None });
+    RandomJob { preemption, ..random }
+}
+
+/// A job without rules between tasks.
+pub fn unruled(random: RandomJob) -> RandomJob {
+    RandomJob { limits: (None, None, None), affinity: Vec::new(), ..random }
+}
+
+/// A gang with equal members.
+pub fn even(random: RandomJob) -> RandomJob {
+    let own = random.own.filter(|_| random.min_member == 1);
+    RandomJob { own, ..random }
 }
 
 /// Makes a job so large that few of its tasks fit next to others.
@@ -384,10 +416,23 @@ pub fn large(mut random: RandomJob) -> RandomJob {
     random.constraints.truncate(1);
     random.constraints.retain(|one| one.preference.is_some());
     random.within = None;
-    random.min_member = random.min_member.min(2);
     random.limits = (None, random.limits.1, None);
     random.affinity.truncate(1);
     random
+}
+
+/// Random settings of a cell in which queues reclaim nothing.
+pub fn settings_without_reclaim() -> impl Strategy<Value = CellSettings> {
+    settings().prop_map(|settings| CellSettings { reclaim: false, ..settings })
+}
+
+/// Random settings of a cell in which queues reclaim what they are guaranteed.
+pub fn settings_with_reclaim() -> impl Strategy<Value = CellSettings> {
+    settings().prop_map(|settings| CellSettings {
+        reclaim: true,
+        queueing: queueing_of("hierarchical"),
+        ..settings
+    })
 }
 
 /// Random settings of a cell.

@@ -1,46 +1,60 @@
-//! Random histories of a cell. After each event the scheduler plans all tasks that want a node. Each plan is checked
-//! against the reference scheduler, a rebuilt snapshot, and an earlier dry run.
+//! Random histories of a cell: events that change its rows, and a plan after each of them. A property looks at each
+//! plan before its commit, or at the cell whenever it is at rest. `properties.rs` holds the properties.
 
 use std::collections::BTreeMap;
 
-use borough_model::job::{Affinity, AffinityKind, JobState, Spread};
+use borough_model::job::JobState;
 use borough_model::node::NodeState;
-use borough_model::{JobId, JobSpec, NodeAlloc, NodeId, TaskId, TaskState};
-use borough_scheduler_core::{
-    CellSettings, NearestFit, PLAN_SEED, PendingQueue, Plan, PlannedPlacement, Snapshot, dry_run, explain,
-    explain_unplaced, plan,
-};
-use proptest::collection::vec;
-use proptest::prelude::*;
+use borough_model::{JobId, NodeAlloc, NodeId, TaskId, TaskState};
+use borough_scheduler_core::{CellSettings, PLAN_SEED, PendingQueue, Plan, Snapshot, plan};
 
-use crate::generators::{Event, RandomNode, alone, event, large, random_job, random_node, settings};
-use crate::preempt;
-use crate::reclaim;
-use crate::reference;
+use crate::generators::{Event, RandomNode};
 use crate::stored::StoredCell;
 
 /// How long ports cool down after an attempt.
 const COOL_MS: i64 = 10_000;
+/// The pause between two tries of a request that only time can help.
+const RETRY_MS: i64 = 1_000;
+/// More plans than any history needs until it is at rest.
+const PLANS_MAX: usize = 200;
 
-struct History {
-    stored: StoredCell,
-    followed: Snapshot,
+/// A cell that changes event by event, and a snapshot that follows its journal.
+pub struct History {
+    pub stored: StoredCell,
+    pub followed: Snapshot,
+    /// The commit of the next plan is lost.
     commit_lost: bool,
+    /// The most tasks of the next plan.
     limit: usize,
 }
 
-/// Returns true if placements of other jobs may let its tasks in.
-fn waits_for_others(spec: &JobSpec) -> bool {
-    let near = |one: &Affinity| one.preference.is_none() && one.kind == AffinityKind::Near;
-    spec.affinity.iter().any(near) || spec.spread.iter().any(|spread| spread.max_skew.is_some())
+/// A plan before its commit, with everything that it was made from.
+pub struct Moment<'a> {
+    pub stored: &'a StoredCell,
+    pub followed: &'a Snapshot,
+    pub queue: &'a PendingQueue,
+    pub plan: &'a Plan,
 }
 
-fn everything(_: JobId) -> bool {
+impl Moment<'_> {
+    /// The allocations of the nodes before the plan.
+    pub fn allocs(&self) -> BTreeMap<NodeId, NodeAlloc> {
+        allocs(self.stored)
+    }
+}
+
+/// The allocation of each node.
+pub fn allocs(stored: &StoredCell) -> BTreeMap<NodeId, NodeAlloc> {
+    stored.nodes.iter().map(|(&id, (_, alloc))| (id, alloc.clone())).collect()
+}
+
+/// Selects every job.
+pub fn everything(_: JobId) -> bool {
     true
 }
 
 impl History {
-    fn new(settings: CellSettings, nodes: &[RandomNode]) -> Self {
+    pub fn new(settings: CellSettings, nodes: &[RandomNode]) -> Self {
         let mut stored =
             StoredCell { settings: settings.clone(), now_ms: 1_000_000, ..StoredCell::default() };
         for (random, number) in nodes.iter().zip(0u64..) {
@@ -64,7 +78,7 @@ impl History {
         resident.get(at % resident.len().max(1)).copied()
     }
 
-    fn happens(&mut self, event: &Event) {
+    pub fn happens(&mut self, event: &Event) {
         self.commit_lost = matches!(event, Event::CommitLost);
         self.limit = if let Event::Limited(limit) = event { *limit } else { usize::MAX };
         match event {
@@ -192,302 +206,64 @@ impl History {
         });
     }
 
-    /// Plans all tasks that want a node, checks the plan, and commits it unless its commit is lost. Returns the number
-    /// of placements.
-    fn planned(&mut self) -> usize {
+    /// Plans the tasks that want a node, shows the plan to `holds`, and commits it unless its commit is lost. Returns
+    /// the number of placements.
+    pub fn planned(&mut self, mut holds: impl FnMut(&Moment<'_>)) -> usize {
         self.stored.journal_apply(&mut self.followed);
-        self.same_rows();
         let now_ms = self.stored.now_ms;
         let queue = self.followed.pending(&everything, now_ms, self.limit);
-        let outcome = plan(self.followed.tables(), &queue, now_ms, PLAN_SEED);
-        let (after, allocs) = reference::plan_checked(&self.stored, &queue, &outcome);
-        self.unplaced_fit_nowhere(&outcome, &after, &allocs);
-        self.explained();
-        self.taken_back(&outcome, &queue);
-        self.overtaken(&outcome);
-        if self.limit == usize::MAX {
-            self.nobody_left_parked(&queue);
-            // A parked task may fit only after the evictions, and is planned in the next round.
-            let evicts = outcome.placements.iter().any(|placement| !placement.victims.is_empty());
-            if (!self.freed_later() && !evicts) || outcome == Plan::default() {
-                self.same_when_rebuilt(&outcome);
-            }
-        }
+        let plan = plan(self.followed.tables(), &queue, now_ms, PLAN_SEED);
+        holds(&Moment { stored: &self.stored, followed: &self.followed, queue: &queue, plan: &plan });
         if !self.commit_lost {
-            self.stored.commit(&outcome);
-            self.stored.sums_checked();
+            self.stored.commit(&plan);
             self.stored.journal_apply(&mut self.followed);
         }
-        self.followed.remember(&outcome, now_ms);
-        outcome.placements.len()
+        self.followed.remember(&plan, now_ms);
+        plan.placements.len()
     }
 
-    /// Returns true if a plan may help a task that it has refused: gangs with different members, or jobs that wait for
-    /// others. A snapshot that remembers the refusal finds that out one plan later.
-    fn freed_later(&self) -> bool {
-        let uneven = |spec: &JobSpec| spec.min_member > 1 && !spec.overrides.is_empty();
-        self.stored.jobs.values().any(|(_, spec)| uneven(spec) || waits_for_others(spec))
-    }
-
-    /// Checks that the snapshot from the journal equals one built from the rows.
-    fn same_rows(&self) {
-        let again = self.stored.snapshot(7);
-        assert!(self.followed.tables().nodes().eq(again.tables().nodes()));
-        assert!(self.followed.tables().jobs().eq(again.tables().jobs()));
-        for &job in self.stored.jobs.keys() {
-            assert!(self.followed.tables().tasks(job).eq(again.tables().tasks(job)));
-            assert_eq!(self.followed.tables().job_spec(job), again.tables().job_spec(job));
-        }
-        for (id, (_, alloc)) in &self.stored.nodes {
-            assert_eq!(self.followed.tables().node_alloc(*id).as_ref(), Some(alloc));
-            assert_eq!(self.followed.tables().node_load(*id), again.tables().node_load(*id));
-        }
-    }
-
-    /// Checks that unplaced tasks fit nowhere after the plan. Only tasks with affinity or a skew limit may fit then,
-    /// because the plan's own placements may have helped them.
-    fn unplaced_fit_nowhere(&self, outcome: &Plan, after: &StoredCell, allocs: &BTreeMap<NodeId, NodeAlloc>) {
-        for unplaced in &outcome.unplaced {
-            let reason = explain_unplaced(self.followed.tables(), unplaced);
-            let lost: u32 = reason.lost.iter().map(|loss| loss.nodes).sum();
-            assert_eq!(reason.nodes as usize, self.stored.nodes.len());
-            assert_eq!(lost + reason.nodes_fit, reason.nodes, "each node is counted once: {reason}");
-            let (_, spec) = self.stored.jobs.get(&unplaced.job).expect("a known job");
-            let may_be_freed = !outcome.placements.is_empty() && waits_for_others(spec);
-            if reference::gang_need(&self.stored, unplaced.job) > 0 || may_be_freed {
+    /// Plans until two plans with the pause between two tries place nothing. Nothing but time and events may then help
+    /// a waiting task.
+    pub fn rest(&mut self) {
+        (self.commit_lost, self.limit) = (false, usize::MAX);
+        for _ in 0..PLANS_MAX {
+            if self.planned(|_| {}) > 0 {
                 continue;
             }
-            for &index in &unplaced.tasks {
-                let fits = |(id, (row, _)): (&NodeId, &(borough_model::NodeRow, _))| {
-                    reference::fits(after, spec, index, row, allocs.get(id).expect("a known node"))
-                };
-                // Evictions may free capacity for other tasks. The next plan finds it.
-                let some = outcome.placements.iter().any(|placement| !placement.victims.is_empty());
-                // So may placements that take a queue above its guarantee.
-                let some = some || (self.stored.settings.reclaim && !outcome.placements.is_empty());
-                let fits = !some && self.stored.nodes.iter().any(fits);
-                assert!(!fits, "{}/{index} fits after the plan", spec.name);
-                let task = TaskId { job: unplaced.job, index };
-                let evicting = preempt::choice(after, allocs, task);
-                assert!(some || evicting.is_none(), "{}/{index} could evict: {evicting:?}", spec.name);
-            }
-        }
-    }
-
-    /// Checks explanations against the rows: their counts, and that their changes help.
-    fn explained(&self) {
-        for (&job, (row, spec)) in &self.stored.jobs {
-            let wanted = reference::wanted(&self.stored, job);
-            let Some(first) = wanted.first().filter(|_| row.state == JobState::Running) else { continue };
-            if reference::gang_need(&self.stored, job) > 0 {
-                continue;
-            }
-            let explanation = explain(&self.followed, job, first.index, self.stored.now_ms);
-            preempt::explanation_checked(&self.stored, *first, &explanation);
-            let lost: u32 = explanation.lost.iter().map(|loss| loss.nodes).sum();
-            assert_eq!((lost + explanation.nodes_fit) as usize, self.stored.nodes.len());
-            assert_eq!(
-                explanation.nodes_fit as usize,
-                reference::fit_count(&self.stored, spec, first.index),
-                "{explanation}"
-            );
-            assert_eq!(
-                explanation.nodes_large as usize,
-                reference::large_count(&self.stored, spec, first.index),
-                "{explanation}"
-            );
-            assert!(
-                explanation.nodes_room + explanation.nodes_fit <= explanation.nodes_large
-                    || spec.min_member > 1,
-                "{explanation}"
-            );
-            // The gain of dropping a rule between tasks depends on those tasks, so it is not counted.
-            let constrained = !spec.affinity.is_empty() || spec.spread.iter().any(Spread::is_hard);
-            if constrained {
-                continue;
-            }
-            let of_nodes = |nearest: &&NearestFit| !nearest.to_string().contains("kept apart");
-            for nearest in explanation.nearest.iter().filter(of_nodes) {
-                // A smaller request may also fit another domain. The reported amount suffices, but need not be the
-                // least.
-                if spec.task.within.is_some() {
-                    crate::explain::nearest_enough(&self.stored, spec, first.index, nearest);
-                } else {
-                    crate::explain::nearest_checked(&self.stored, spec, first.index, nearest);
-                }
-            }
-        }
-    }
-
-    /// Checks that assumed placements count, and that `forget` restores the snapshot.
-    fn taken_back(&self, outcome: &Plan, queue: &PendingQueue) {
-        let mut assumed = self.followed.clone();
-        assumed.assume(outcome);
-        for change in &outcome.changes {
-            let alloc = assumed.tables().node_alloc(change.node).expect("a known node");
-            assert_eq!((&alloc.used, alloc.tasks), (&change.alloc.used, change.alloc.tasks));
-            assert_eq!(alloc.promised, change.alloc.promised);
-            assert_eq!(alloc.ports, change.alloc.ports);
-        }
-        let again = plan(assumed.tables(), queue, self.stored.now_ms, PLAN_SEED);
-        assert!(again.placements.iter().all(|placement| !outcome.placements.contains(placement)));
-        assumed.forget(outcome);
-        let again = plan(assumed.tables(), queue, self.stored.now_ms, PLAN_SEED);
-        assert_eq!(again.placements, outcome.placements);
-    }
-
-    /// Checks that another worker's commit replaces what was assumed, and that nothing assumed remains.
-    fn overtaken(&self, outcome: &Plan) {
-        let mut other = self.stored.clone();
-        let some = |job: JobId| job.0.is_multiple_of(2);
-        let queue = self.followed.clone().pending(&some, self.stored.now_ms, usize::MAX);
-        other.commit(&plan(self.followed.tables(), &queue, self.stored.now_ms, PLAN_SEED ^ 1));
-        let mut assumed = self.followed.clone();
-        assumed.assume(outcome);
-        other.journal_apply(&mut assumed);
-        assumed.forget(outcome);
-        let true_rows = other.snapshot(5);
-        assert!(assumed.tables().nodes().eq(true_rows.tables().nodes()));
-        assert!(
-            self.stored.jobs.keys().all(|&job| assumed.tables().tasks(job).eq(true_rows.tables().tasks(job)))
-        );
-    }
-
-    /// Checks that no task that fits somewhere is left out of the queue as unschedulable.
-    fn nobody_left_parked(&self, queue: &PendingQueue) {
-        let allocs: BTreeMap<NodeId, NodeAlloc> =
-            self.stored.nodes.iter().map(|(&id, (_, alloc))| (id, alloc.clone())).collect();
-        for (&job, (_, spec)) in &self.stored.jobs {
-            if reference::gang_need(&self.stored, job) > 0 {
-                continue;
-            }
-            for task in reference::wanted(&self.stored, job) {
-                let queued = queue.tasks.iter().any(|pending| pending.task == task);
-                let fits = reference::fit_count(&self.stored, spec, task.index);
-                assert!(queued || fits == 0, "{}/{} fits {fits} nodes and is parked", spec.name, task.index);
-                // A claim is tried again after a second.
-                let asked = queued || reclaim::claims(&self.stored, task);
-                let evicting = if asked { None } else { preempt::choice(&self.stored, &allocs, task) };
-                assert!(
-                    evicting.is_none(),
-                    "{}/{} could evict and is parked: {evicting:?}",
-                    spec.name,
-                    task.index
-                );
-            }
-        }
-    }
-
-    /// Checks that snapshots built again, in any order and without memory of refusals, give the same plan.
-    fn same_when_rebuilt(&self, outcome: &Plan) {
-        let comparable = |placement: &PlannedPlacement| PlannedPlacement { gang: None, ..placement.clone() };
-        let mut followed: Vec<PlannedPlacement> = outcome.placements.iter().map(comparable).collect();
-        let mut now_ms = self.stored.now_ms;
-        // A gang tries evictions at most once a second, so the comparison waits until it is due.
-        let gangs = self.stored.jobs.keys().any(|&job| reference::gang_need(&self.stored, job) > 0);
-        if gangs || self.stored.settings.reclaim {
-            now_ms += 1_000;
-            let mut later = self.followed.clone();
-            let queue = later.pending(&everything, now_ms, usize::MAX);
-            let plan = plan(later.tables(), &queue, now_ms, PLAN_SEED);
-            // A placement now may help other tasks, which the next plan finds.
-            if self.freed_later() && plan != Plan::default() {
+            self.stored.now_ms += RETRY_MS;
+            if self.planned(|_| {}) == 0 {
                 return;
             }
-            followed = plan.placements.iter().map(comparable).collect();
         }
-        for seed in [1, 99] {
-            let mut again = self.stored.snapshot(seed);
-            let queue = again.pending(&everything, now_ms, usize::MAX);
-            let plan = plan(again.tables(), &queue, now_ms, PLAN_SEED);
-            let again: Vec<PlannedPlacement> = plan.placements.iter().map(comparable).collect();
-            assert_eq!(again, followed);
-        }
+        panic!("{PLANS_MAX} plans, and the cell is not at rest");
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 2, ..ProptestConfig::default() })]
-
-    #[test]
-    fn plans_hold_against_the_reference_scheduler(
-        settings in settings(),
-        nodes in vec(random_node(), 0..6),
-        events in vec(event(), 1..24),
-    ) {
-        let mut history = History::new(settings, &nodes);
-        history.planned();
-        for event in &events {
-            history.happens(event);
-            history.planned();
-        }
-        // Plans until nothing more is placed. Then a rebuilt snapshot must place nothing either.
-        history.happens(&Event::TimePassed(0));
-        while history.planned() > 0 {}
-        history.planned();
+/// Plans after each event, and shows each plan to `holds`.
+pub fn each_plan(
+    settings: CellSettings,
+    nodes: &[RandomNode],
+    events: &[Event],
+    mut holds: impl FnMut(&Moment<'_>),
+) {
+    let mut history = History::new(settings, nodes);
+    for event in events {
+        history.happens(event);
+        history.planned(&mut holds);
     }
+}
 
-    #[test]
-    fn evictions_equal_those_of_the_reference_preemptor(
-        settings in settings(),
-        nodes in vec(random_node(), 1..4),
-        events in vec(event(), 1..32),
-    ) {
-        let nodes: Vec<RandomNode> = nodes.into_iter().map(|node| RandomNode { taint: None, ports: 6, ..node }).collect();
-        let mut history = History::new(settings, &nodes);
-        for event in events {
-            let event = match event {
-                Event::Submitted(random) => Event::Submitted(Box::new(large(*random))),
-                Event::NodeAdded(_) | Event::JobStopped(_) => continue,
-                other => other,
-            };
-            history.happens(&event);
-            history.planned();
-        }
-        history.happens(&Event::TimePassed(0));
-        while history.planned() > 0 {}
-        history.planned();
-    }
-
-    #[test]
-    fn a_dry_run_shows_what_the_run_then_does(
-        settings in settings(),
-        nodes in vec(random_node(), 1..6),
-        events in vec(event(), 0..12),
-        waiting in random_job(),
-        random in random_job(),
-    ) {
-        let mut history = History::new(settings, &nodes);
-        for event in events {
-            let event = match event {
-                Event::Submitted(random) => Event::Submitted(Box::new(alone(*random))),
-                other => other,
-            };
-            history.happens(&event);
-            history.planned();
-        }
-        // Members above a gang's minimum come one plan later, and may evict what this plan placed.
-        prop_assume!(waiting.min_member == 1 || waiting.priority <= random.priority);
-        history.happens(&Event::Submitted(Box::new(alone(waiting))));
-        history.stored.journal_apply(&mut history.followed);
-        history.limit = usize::MAX;
-        history.commit_lost = false;
-        prop_assume!(!history.freed_later() && (random.own.is_none() || random.min_member == 1));
-        let number = history.stored.jobs.len();
-        let spec = alone(random).spec(number);
-        let shown = dry_run(&history.stored.snapshot(3), &spec, history.stored.now_ms);
-
-        let job = history.stored.job_submit(JobId(42), &spec);
-        history.stored.evictions.clear();
-        while history.planned() > 0 {}
-        let done: Vec<_> = history.stored.resident(job).map(|row| {
-            let victims = preempt::victims_of(&history.stored, row.id);
-            (row.id.index, row.node, row.ports.clone(), row.state == TaskState::Held, victims)
-        }).collect();
-        let unplaced: usize = shown.unplaced.iter().map(|(tasks, _)| tasks.len()).sum();
-        prop_assert_eq!(unplaced + shown.placements.len(), spec.count as usize);
-        let shown_placed: Vec<_> = shown.placements.into_iter()
-            .map(|task| (task.index, Some(task.node), task.ports, task.held, task.victims)).collect();
-        prop_assert_eq!(shown_placed, done);
+/// Brings the cell to rest after each event, and shows it to `holds`.
+pub fn each_rest(
+    settings: CellSettings,
+    nodes: &[RandomNode],
+    events: &[Event],
+    mut holds: impl FnMut(&History),
+) {
+    let mut history = History::new(settings, nodes);
+    for event in events {
+        history.happens(event);
+        history.rest();
+        holds(&history);
     }
 }

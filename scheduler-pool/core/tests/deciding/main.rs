@@ -14,6 +14,7 @@ mod order;
 mod place;
 mod policy;
 mod preempt;
+mod properties;
 mod queueing;
 mod reclaim;
 mod reference;

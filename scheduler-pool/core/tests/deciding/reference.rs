@@ -15,7 +15,7 @@ use borough_model::task::task_transition;
 use borough_model::{
     JobId, JobRow, JobSpec, Name, NodeAlloc, NodeId, NodeRow, Resources, TaskId, TaskRow, TaskState,
 };
-use borough_scheduler_core::{PendingQueue, PendingTask, Plan};
+use borough_scheduler_core::{PendingQueue, Plan};
 
 use crate::preempt;
 use crate::stored::StoredCell;
@@ -277,12 +277,9 @@ pub fn gang_need(stored: &StoredCell, job: JobId) -> usize {
     (spec.min_member as usize).saturating_sub(dead + resident)
 }
 
-/// Checks a plan against every rule, one placement after another. Returns the cell after its commit.
-pub fn plan_checked(
-    stored: &StoredCell,
-    queue: &PendingQueue,
-    plan: &Plan,
-) -> (StoredCell, BTreeMap<NodeId, NodeAlloc>) {
+/// Checks the placements of a plan against every rule, one after another, and those with victims against the reference
+/// preemptor.
+pub fn placements_checked(stored: &StoredCell, plan: &Plan) {
     let mut after = stored.clone();
     let mut allocs: BTreeMap<NodeId, NodeAlloc> =
         stored.nodes.iter().map(|(&id, (_, alloc))| (id, alloc.clone())).collect();
@@ -317,35 +314,51 @@ pub fn plan_checked(
         *alloc = add(alloc, &stored.limits(row), &placement.charge, &ports, stored.now_ms)
             .expect("the model agrees that it fits");
     }
-    gangs_checked(stored, plan);
-    everything_answered(queue, plan);
-    (after, allocs)
 }
 
-fn gangs_checked(stored: &StoredCell, plan: &Plan) {
-    for &job in stored.jobs.keys() {
-        let need = gang_need(stored, job);
-        let placed = plan.placements.iter().filter(|placement| placement.task.job == job).count();
-        assert!(placed == 0 || placed >= need, "{job} needs {need} together and got {placed}");
-    }
+/// The tasks that a plan places or refuses.
+pub fn answered(plan: &Plan) -> Vec<TaskId> {
+    let refused = plan
+        .unplaced
+        .iter()
+        .flat_map(|unplaced| unplaced.tasks.iter().map(|&index| TaskId { job: unplaced.job, index }));
+    plan.placements.iter().map(|placement| placement.task).chain(refused).collect()
 }
 
-fn everything_answered(queue: &PendingQueue, plan: &Plan) {
-    let mut answered: Vec<TaskId> = plan.placements.iter().map(|placement| placement.task).collect();
-    for unplaced in &plan.unplaced {
-        answered.extend(unplaced.tasks.iter().map(|&index| TaskId { job: unplaced.job, index }));
-    }
-    let left_over = |pending: &&PendingTask| {
-        let gang_placed = plan.placements.iter().any(|placement| {
-            placement.gang.is_some()
-                && placement.gang == pending.gang
-                && placement.task.job == pending.task.job
-        });
-        gang_placed && !answered.contains(&pending.task)
-    };
-    let asked = queue.tasks.iter().filter(|pending| !left_over(pending));
+/// Checks every placement and every answer of a plan.
+pub fn plan_checked(stored: &StoredCell, queue: &PendingQueue, plan: &Plan) {
+    placements_checked(stored, plan);
+    gangs_checked(stored, queue, plan);
+    singles_checked(queue, plan);
+}
+
+/// Checks that a plan places or refuses each task of its queue that belongs to no gang, once.
+pub fn singles_checked(queue: &PendingQueue, plan: &Plan) {
+    let of_gang = |job: JobId| queue.gangs.iter().any(|gang| gang.job == job);
+    let asked = queue.tasks.iter().filter(|pending| pending.gang.is_none());
     let mut asked: Vec<TaskId> = asked.map(|pending| pending.task).collect();
+    let mut answered = answered(plan);
+    answered.retain(|task| !of_gang(task.job));
     asked.sort_unstable();
     answered.sort_unstable();
-    assert_eq!(answered, asked, "each task of the queue is placed or explained, once");
+    assert_eq!(answered, asked);
+}
+
+/// Checks that a plan places exactly as many members of each gang of its queue as the gang needs, or refuses all its
+/// candidates.
+pub fn gangs_checked(stored: &StoredCell, queue: &PendingQueue, plan: &Plan) {
+    for (gang, number) in queue.gangs.iter().zip(0u32..) {
+        let candidates = queue.tasks.iter().filter(|pending| pending.gang == Some(number));
+        let mut candidates: Vec<TaskId> = candidates.map(|pending| pending.task).collect();
+        let mut answered: Vec<TaskId> =
+            answered(plan).into_iter().filter(|task| task.job == gang.job).collect();
+        let placed = plan.placements.iter().filter(|placement| placement.gang == Some(number)).count();
+        if placed > 0 {
+            assert_eq!((placed, answered.len()), (gang_need(stored, gang.job), placed), "{gang:?}");
+            continue;
+        }
+        candidates.sort_unstable();
+        answered.sort_unstable();
+        assert_eq!(answered, candidates, "{gang:?}");
+    }
 }
