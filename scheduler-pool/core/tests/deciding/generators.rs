@@ -32,6 +32,8 @@ pub enum Event {
     NodeTainted(usize, Option<Taint>),
     NodeLoaded(usize, Option<LoadMeasured>),
     Submitted(Box<RandomJob>),
+    /// Several jobs are submitted before the next plan.
+    SubmittedTogether(Vec<RandomJob>),
     JobStopped(usize),
     JobCounted(usize, u32),
     /// The n-th placed task ends: it crashed and backs off, or it is done.
@@ -359,6 +361,7 @@ pub fn event(narrow: fn(RandomJob) -> RandomJob) -> impl Strategy<Value = Event>
         1 => (at.clone(), option::of(taint())).prop_map(|(at, taint)| Event::NodeTainted(at, taint)),
         2 => (at.clone(), option::of(load())).prop_map(|(at, load)| Event::NodeLoaded(at, load)),
         8 => random_job().prop_map(move |random| Event::Submitted(Box::new(narrow(random)))),
+        3 => vec(random_job().prop_map(narrow), 2..6).prop_map(Event::SubmittedTogether),
         1 => at.clone().prop_map(Event::JobStopped),
         2 => (at.clone(), 0..8u32).prop_map(|(at, count)| Event::JobCounted(at, count)),
         3 => (at.clone(), 0..5000u16).prop_map(|(at, pause_ms)| Event::TaskCrashed(at, pause_ms)),
@@ -373,6 +376,77 @@ pub fn event(narrow: fn(RandomJob) -> RandomJob) -> impl Strategy<Value = Event>
 /// The same, with plans that are cut short.
 pub fn event_or_cut(narrow: fn(RandomJob) -> RandomJob) -> impl Strategy<Value = Event> {
     prop_oneof![30 => event(narrow), 1 => (1..4usize).prop_map(Event::Limited)]
+}
+
+/// A cell of gangs of which one member is small. They crash and back off.
+pub fn crashing_gangs() -> impl Strategy<Value = Event> {
+    let at = 0..8usize;
+    prop_oneof![
+        1 => random_job().prop_map(|random| Event::Submitted(Box::new(uneven_gang(random)))),
+        3 => (at, 0..3_000u16).prop_map(|(at, pause_ms)| Event::TaskCrashed(at, pause_ms)),
+        1 => (0..3_000u16).prop_map(Event::TimePassed),
+    ]
+}
+
+/// A gang of two with one small member.
+fn uneven_gang(random: RandomJob) -> RandomJob {
+    let (count, cpu_millis) = (2 + random.count % 3, 500 + random.cpu_millis / 2);
+    RandomJob { count, min_member: 2, cpu_millis, own: Some((0, 100)), ..plain(random) }
+}
+
+/// Single tasks without rules that ask for processor time, and end. Each plan has several jobs to compare.
+pub fn contended() -> impl Strategy<Value = Event> {
+    let at = 0..16usize;
+    let job = || random_job().prop_map(plain);
+    prop_oneof![
+        4 => vec(job(), 1..3).prop_map(Event::SubmittedTogether),
+        2 => at.clone().prop_map(Event::TaskDone),
+        2 => at.prop_map(Event::TaskGone),
+    ]
+}
+
+/// A single task that asks for nothing but processor time.
+fn plain(random: RandomJob) -> RandomJob {
+    let cpu_millis = 300 + random.cpu_millis / 2;
+    let (constraints, tolerations, preemption) = (Vec::new(), Vec::new(), None);
+    let rest = RandomJob { constraints, tolerations, preemption, ..single(unruled(random)) };
+    let rest = RandomJob { mib: 0, gpu_millis: 0, within: None, exclusive_cores: false, own: None, ..rest };
+    RandomJob { cpu_millis, ports_fixed: None, ports_dynamic: 0, ..rest }
+}
+
+/// A single task that goes only where a task of the label `a` is.
+pub fn drawn(random: RandomJob) -> RandomJob {
+    let jobs = vec![
+        Constraint {
+            attribute: "app".to_owned(),
+            operator: ConstraintOperator::In,
+            values: vec!["a".to_owned()],
+            preference: None,
+        },
+        Constraint {
+            attribute: "job.user".to_owned(),
+            operator: ConstraintOperator::Exists,
+            values: Vec::new(),
+            preference: None,
+        },
+    ];
+    let near =
+        Affinity { kind: AffinityKind::Near, attribute: "node.name".to_owned(), jobs, preference: None };
+    let affinity = if random.app == Some("a") { Vec::new() } else { vec![near] };
+    RandomJob { affinity, cpu_millis: 100, ..plain(random) }
+}
+
+/// A single task that stays within a socket or NUMA domain, every second one with cores of its own.
+pub fn confined(random: RandomJob) -> RandomJob {
+    let within = random.within.or(Some(Within::OneNumaNode));
+    let exclusive_cores = random.count % 2 == 0;
+    RandomJob { within, exclusive_cores, ..single(unruled(random)) }
+}
+
+/// A node with NUMA domains.
+pub fn with_domains(node: RandomNode) -> RandomNode {
+    let domains = if node.domains.is_empty() { vec![(1, 1), (node.cores as u32, 2)] } else { node.domains };
+    RandomNode { domains, ..node }
 }
 
 /// Any job.

@@ -8,7 +8,7 @@ use borough_model::node::NodeState;
 use borough_model::{JobId, NodeAlloc, NodeId, TaskId, TaskState};
 use borough_scheduler_core::{CellSettings, PLAN_SEED, PendingQueue, Plan, Snapshot, plan};
 
-use crate::generators::{Event, RandomNode};
+use crate::generators::{Event, RandomJob, RandomNode};
 use crate::stored::StoredCell;
 
 /// How long ports cool down after an attempt.
@@ -83,12 +83,8 @@ impl History {
         self.limit = if let Event::Limited(limit) = event { *limit } else { usize::MAX };
         match event {
             Event::NodeAdded(random) => self.stored.node_put(random.row(self.stored.nodes.len() as u64)),
-            Event::Submitted(random) => {
-                let number = self.stored.jobs.len();
-                // Ids are random, so that nothing depends on their order.
-                let id = JobId((number as u64 + 1).wrapping_mul(0xd134_2543_de82_ef95));
-                self.stored.job_submit(id, &random.spec(number));
-            }
+            Event::Submitted(random) => self.submitted(random),
+            Event::SubmittedTogether(jobs) => jobs.iter().for_each(|random| self.submitted(random)),
             Event::TimePassed(by_ms) => self.stored.now_ms += i64::from(*by_ms),
             Event::CommitLost | Event::Limited(_) => {}
             Event::JobStopped(at) => self.job_stopped(*at),
@@ -119,6 +115,13 @@ impl History {
                 }
             }
         }
+    }
+
+    fn submitted(&mut self, random: &RandomJob) {
+        let number = self.stored.jobs.len();
+        // Ids are random, so that nothing depends on their order.
+        let id = JobId((number as u64 + 1).wrapping_mul(0xd134_2543_de82_ef95));
+        self.stored.job_submit(id, &random.spec(number));
     }
 
     fn node_happens(&mut self, node: NodeId, event: &Event) {

@@ -4,7 +4,7 @@
 //! test's generator says which: `any_job`, or what the jobs of the history are not. `mutations/core-*` in
 //! `tests/simulation` breaks the rule that each property guards.
 
-use borough_model::job::JobState;
+use borough_model::job::{JobState, PreemptionSpec};
 use borough_model::{JobId, TaskId, TaskState};
 use borough_scheduler_core::{
     NearestFit, PLAN_SEED, Plan, PlannedPlacement, Snapshot, dry_run, explain, explain_unplaced, plan,
@@ -13,8 +13,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::generators::{
-    Event, RandomJob, RandomNode, alone, any_job, even, event, event_or_cut, large, peaceful, random_job,
-    random_node, settings, settings_with_reclaim, settings_without_reclaim, single, unruled,
+    Event, RandomJob, RandomNode, alone, any_job, confined, contended, crashing_gangs, drawn, even, event,
+    event_or_cut, large, peaceful, random_job, random_node, settings, settings_with_reclaim,
+    settings_without_reclaim, single, unruled, with_domains,
 };
 use crate::history::{History, Moment, allocs, each_plan, each_rest, everything};
 use crate::preempt;
@@ -28,6 +29,13 @@ fn independent(random: RandomJob) -> RandomJob {
 
 fn single_large(random: RandomJob) -> RandomJob {
     single(large(random))
+}
+
+/// A large single task that may evict, of a job with a disruption budget.
+fn budgeted(random: RandomJob) -> RandomJob {
+    let down_max = Some(random.count / 2);
+    let preemption = Some(PreemptionSpec { never: false, notice_max_ms: None, down_max });
+    RandomJob { preemption, ..single_large(random) }
 }
 
 /// A single task that no placement of another one helps. It may evict.
@@ -130,6 +138,16 @@ proptest! {
         });
     }
 
+    /// The same, in a cell in which each job has a disruption budget.
+    #[test]
+    fn evictions_keep_to_budgets(
+        settings in settings_without_reclaim(), nodes in open_nodes(), events in vec(event(budgeted), 1..32),
+    ) {
+        each_plan(settings, &nodes, &events, |moment| {
+            reference::placements_checked(moment.stored, moment.plan);
+        });
+    }
+
     /// A plan places each task of its queue or refuses it, once.
     #[test]
     fn every_single_task_is_answered_once(
@@ -179,7 +197,7 @@ proptest! {
     /// A task that could evict is never left out of a whole queue, in a cell without claims.
     #[test]
     fn no_task_that_could_evict_is_parked(
-        settings in settings_without_reclaim(), nodes in open_nodes(), events in vec(event(single_large), 1..24),
+        settings in settings_without_reclaim(), nodes in open_nodes(), events in vec(contended(), 2..24),
     ) {
         each_plan(settings, &nodes, &events, |moment| {
             let allocs = moment.allocs();
@@ -195,6 +213,17 @@ proptest! {
     #[test]
     fn no_task_that_fits_waits_at_rest(
         settings in settings(), nodes in vec(random_node(), 0..6), events in vec(event(single), 1..24),
+    ) {
+        each_rest(settings, &nodes, &events, |history| {
+            let stored = &history.stored;
+            waiting(stored).for_each(|task| assert_eq!(fits_on(stored, task), 0, "{task} fits and waits"));
+        });
+    }
+
+    /// The same, in a cell in which tasks go only where others are.
+    #[test]
+    fn no_task_that_is_drawn_to_others_waits_at_rest(
+        settings in settings(), nodes in vec(random_node(), 1..4), events in vec(event(drawn), 1..16),
     ) {
         each_rest(settings, &nodes, &events, |history| {
             let stored = &history.stored;
@@ -220,6 +249,14 @@ proptest! {
     #[test]
     fn a_scheduler_that_starts_finds_nothing_more(
         settings in settings(), nodes in vec(random_node(), 0..6), events in vec(event(any_job), 1..24),
+    ) {
+        each_rest(settings, &nodes, &events, |history| assert_eq!(rebuilt(&history.stored, 1), []));
+    }
+
+    /// The same, in a cell in which gangs with a small member crash and back off.
+    #[test]
+    fn a_scheduler_that_starts_finds_nothing_more_after_crashes(
+        settings in settings(), nodes in open_nodes(), events in vec(crashing_gangs(), 2..16),
     ) {
         each_rest(settings, &nodes, &events, |history| assert_eq!(rebuilt(&history.stored, 1), []));
     }
@@ -312,8 +349,8 @@ proptest! {
     #[test]
     fn a_proposed_change_within_a_domain_suffices(
         settings in settings(),
-        nodes in vec(random_node(), 0..6),
-        events in vec(event(single_unruled), 1..24),
+        nodes in vec(random_node().prop_map(with_domains), 1..4),
+        events in vec(event(confined), 1..24),
     ) {
         each_plan(settings, &nodes, &events, |moment| nearest_of(moment, |nearest, task| {
             let (_, spec) = moment.stored.jobs.get(&task.job).expect("a known job");
