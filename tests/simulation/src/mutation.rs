@@ -1,4 +1,5 @@
-//! The list of mutations in `tests/simulation/mutations/`: edits that revert a fix, and the tests that must notice.
+//! The list of mutations in `tests/simulation/mutations/`: edits that revert a fix or break a rule, and the tests that
+//! must notice.
 //!
 //! A file has header lines `key: value`, then `=== before`, a text, `=== after`, a text. The text before occurs exactly
 //! once in the source file. The last line break of a text is not part of it.
@@ -14,7 +15,8 @@ use anyhow::{Context as _, bail};
 pub struct Mutation {
     /// The file's name without its extension.
     pub name: String,
-    /// The finding of the audit of the edges that the fix belongs to: 1 to 18, or `suspected N`.
+    /// The finding of the audit of the edges that the fix belongs to: 1 to 18, or `suspected N`. `deciding` for a rule of
+    /// the scheduler core that a property guards.
     pub finding: String,
     /// The defect that comes back, in a sentence.
     pub defect: String,
@@ -117,5 +119,19 @@ mod tests {
         let findings = findings.chain((1..=5).map(|number| format!("suspected {number}")));
         let bare = findings.filter(|finding| mutations.iter().all(|mutation| mutation.finding != *finding));
         assert_eq!(bare.collect::<Vec<_>>(), [""; 0]);
+    }
+
+    #[test]
+    fn every_property_of_the_core_has_a_mutation_and_no_mutation_names_another() {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let properties = here.join("../../scheduler-pool/core/tests/deciding/properties.rs");
+        let text = fs::read_to_string(properties).unwrap();
+        let tests = text.split("#[test]").skip(1).filter_map(|test| test.trim_start().strip_prefix("fn "));
+        let tests: BTreeSet<&str> = tests.filter_map(|test| test.split('(').next()).collect();
+        let mutations = mutations_read(&here.join("mutations"), &["deciding".to_owned()]).unwrap();
+        let named =
+            mutations.iter().filter_map(|mutation| mutation.test.as_deref()?.split_once("properties::"));
+        let named: BTreeSet<&str> = named.map(|(_, test)| test).collect();
+        assert_eq!(named, tests);
     }
 }

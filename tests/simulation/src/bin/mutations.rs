@@ -13,6 +13,7 @@
 //! | `BOROUGH_MUTATIONS_TOGETHER` | all mutations at once, built once; for those that do not touch each other's tests | one at a time |
 //! | `BOROUGH_PROFILE` | the profile of cargo | `simulation` |
 //! | `BOROUGH_SEEDS` | seeds that the simulation tries | 40 |
+//! | `PROPTEST_CASES` | cases of a property; the properties of the core use a quarter of them | 4096 |
 //! | `BOROUGH_MUTATIONS_SECONDS` | how long a test may take under a mutation | 900 |
 
 #![expect(clippy::print_stdout, reason = "the table is what it is for")]
@@ -29,6 +30,8 @@ use serde_json::json;
 const SEEDS: &str = "40";
 /// The test for mutations that name none.
 const SIMULATION: &str = "-p borough-simulation --test system whole_systems";
+/// Cases of a property by default. A test that runs alone has time for more of them.
+const CASES: &str = "4096";
 /// Seconds after which a test under a mutation is ended by default. A run that hangs counts as noticed.
 const SECONDS_MAX: &str = "900";
 /// The exit code of `timeout` after it has ended the command.
@@ -157,6 +160,10 @@ impl Workshop {
         command.args(["--profile", &variable("BOROUGH_PROFILE", "simulation")]);
         command.args(mutation.test.as_deref().unwrap_or(SIMULATION).split_whitespace()).args(more);
         command.env("CARGO_TARGET_DIR", &self.build);
+        // Whether a property fails is the question, and not the smallest history in which it does.
+        command
+            .env("PROPTEST_CASES", variable("PROPTEST_CASES", CASES))
+            .env("PROPTEST_MAX_SHRINK_ITERS", "0");
         if mutation.test.is_none() {
             command.env("BOROUGH_FIRST", "1").env("BOROUGH_SEED", "0");
             command.env("BOROUGH_SEEDS", variable("BOROUGH_SEEDS", SEEDS));
