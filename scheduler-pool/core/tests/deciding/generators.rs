@@ -414,7 +414,8 @@ fn plain(random: RandomJob) -> RandomJob {
     RandomJob { cpu_millis, ports_fixed: None, ports_dynamic: 0, ..rest }
 }
 
-/// A single task that goes only where a task of the label `a` is.
+/// A single task that goes only where a task of the label `a` is. It evicts nobody: a change of a rule makes whoever
+/// evicts try again in any case.
 pub fn drawn(random: RandomJob) -> RandomJob {
     let jobs = vec![
         Constraint {
@@ -433,7 +434,7 @@ pub fn drawn(random: RandomJob) -> RandomJob {
     let near =
         Affinity { kind: AffinityKind::Near, attribute: "node.name".to_owned(), jobs, preference: None };
     let affinity = if random.app == Some("a") { Vec::new() } else { vec![near] };
-    RandomJob { affinity, cpu_millis: 100, ..plain(random) }
+    RandomJob { affinity, cpu_millis: 100, ..peaceful(plain(random)) }
 }
 
 /// A single task that stays within a socket or NUMA domain, every second one with cores of its own.
