@@ -38,9 +38,9 @@ golden CRATE:
 doc:
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
-# The benchmarks of hot paths, or one crate's.
+# The benches of hot paths. Each says what it measures. For example: just bench --bench keys; just bench -- --test
 bench *ARGS:
-    cargo bench {{ARGS}}
+    cargo bench -p borough-scheduler-core -p borough-kv -p borough-model -p borough-store {{ARGS}}
 
 # The program as packages contain it: target/dist/borough without symbols, and its symbols in borough.debug beside it.
 dist:
