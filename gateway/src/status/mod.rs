@@ -71,8 +71,7 @@ fn status_from_fields(fields: &[FieldRefused]) -> Status {
     let mut details = ErrorDetails::new();
     details.set_error_info("FIELD_REFUSED", DOMAIN, HashMap::<String, String>::new());
     let text = |FieldRefused { field, value, accepted }: &FieldRefused| {
-        let value =
-            if value.is_empty() { "missing or empty".to_owned() } else { value_shown(value).to_string() };
+        let value = if value.is_empty() { "missing or empty".to_owned() } else { value_shown(value) };
         format!("{field} is {value}; accepted: {accepted}")
     };
     let mut lines = Vec::with_capacity(fields.len());
