@@ -1,4 +1,4 @@
-//! What a job has where its file says nothing.
+//! The values of fields that a job file leaves out.
 
 use crate::id::Name;
 use crate::job::{Band, HealthCheck, JobKind, JobSpec, LogSpec, Probe, RestartMode, RestartSpec, TaskSpec};
@@ -6,15 +6,15 @@ use crate::resource::Resources;
 
 /// Milliseconds between SIGTERM and SIGKILL: 5 s.
 pub const GRACE_MS: u64 = 5_000;
-/// Milliseconds between the withdrawal of an endpoint and SIGTERM: none. Jobs behind load balancers set it.
+/// Milliseconds between the withdrawal of an endpoint and SIGTERM. Jobs behind load balancers set more.
 pub const DRAIN_DELAY_MS: u64 = 0;
 /// Bytes of a log file: 10 MiB.
 pub const LOG_FILE_BYTES_MAX: u64 = 10 << 20;
 /// Log files kept per stream.
 pub const LOG_FILES_MAX: u32 = 3;
-/// Share of traffic.
+/// All tasks of a job get the same share of its traffic.
 pub const WEIGHT: u32 = 1;
-/// Thousandths of a core.
+/// A tenth of a core, in thousandths of a core.
 pub const CPU_MILLIS: u64 = 100;
 /// Bytes of memory: 64 MiB.
 pub const MEMORY_BYTES: u64 = 64 << 20;
@@ -24,11 +24,11 @@ pub const PRIORITY_SERVICE: u32 = 200;
 pub const PRIORITY_BATCH: u32 = 100;
 /// Milliseconds between probes.
 pub const PROBE_INTERVAL_MS: u64 = 5_000;
-/// Milliseconds a probe may take.
+/// Milliseconds after which a probe fails.
 pub const PROBE_TIMEOUT_MS: u64 = 2_000;
-/// Failures in a row that restart a task.
+/// Failures of a probe in a row after which the agent restarts the task.
 pub const PROBE_FAILURES_MAX: u32 = 3;
-/// Milliseconds after the start in which failures are not counted.
+/// Milliseconds after the start in which failures do not count.
 pub const PROBE_INITIAL_GRACE_MS: u64 = 10_000;
 
 impl Default for LogSpec {
@@ -39,8 +39,9 @@ impl Default for LogSpec {
 }
 
 impl RestartSpec {
-    /// A service starts again after every exit, without end; a batch task after failures, three times. Both pause
-    /// half a second first, then twice as long each time up to a minute, and begin again after two minutes of attempt.
+    /// A service restarts after every exit, without a limit. A batch task restarts after failures, three times. The
+    /// first pause is half a second, and each further failure doubles it, up to a minute. An attempt of two minutes
+    /// resets the count.
     pub fn for_kind(kind: JobKind) -> Self {
         let (mode, attempts_max) = match kind {
             JobKind::Service => (RestartMode::Always, None),
@@ -51,7 +52,7 @@ impl RestartSpec {
 }
 
 impl HealthCheck {
-    /// The check with the default timing.
+    /// A check of `probe` with the default timing.
     pub fn of(probe: Probe) -> Self {
         Self {
             probe,
@@ -63,7 +64,7 @@ impl HealthCheck {
     }
 }
 
-/// What a task gets where its job says nothing of resources.
+/// The resources of a task that requests none.
 pub(super) fn resources() -> Resources {
     Resources { cpu_millis: CPU_MILLIS, memory_bytes: MEMORY_BYTES, ..Resources::default() }
 }

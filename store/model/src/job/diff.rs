@@ -1,4 +1,4 @@
-//! What differs between two specs, field by field, and what kind of change that is.
+//! The difference between two specs, field by field, and its class.
 
 use serde_json::Value;
 
@@ -8,22 +8,22 @@ use crate::job::file::FileMessage as _;
 /// A field that differs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldChange {
-    /// Where: `task.resources.memory_bytes`, `task.command[1]`, `labels["a.b"]`.
+    /// The path of the field: `task.resources.memory_bytes`, `task.command[1]`, `labels["a.b"]`.
     pub path: String,
-    /// What it was; absent where there was no such field.
+    /// The old value; absent if the field is new.
     pub old: Option<Value>,
-    /// What it becomes; absent where there is no such field any more.
+    /// The new value; absent if the field is gone.
     pub new: Option<Value>,
 }
 
-/// What differs between two specs, in the order of the spec's fields.
+/// The fields that differ between two specs, in the order of the spec.
 pub fn spec_diff(old: &JobSpec, new: &JobSpec) -> Vec<FieldChange> {
     let mut changes = Vec::new();
     value_diff(&mut changes, String::new(), Some(&spec_value(old)), Some(&spec_value(new)));
     changes
 }
 
-/// A spec as JSON, as it is shown. Writing plain data cannot fail; were it to, the error would be the value.
+/// The spec as JSON, for people. Plain data always serialises; an error would be shown as the value.
 pub fn spec_value(spec: &JobSpec) -> Value {
     serde_json::to_value(spec).unwrap_or_else(|error| Value::String(error.to_string()))
 }
@@ -58,30 +58,29 @@ fn path_field(path: &str, key: &str) -> String {
     }
 }
 
-/// What a running job takes without an update of its tasks: the `change` of a field's definition.
+/// Fields that change in a running job without an update of its tasks. The `change` of a field names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SpecChange {
-    /// The count and the priority. The job's row has them.
+    /// The count and the priority, which are in the row of the job.
     CountOrPriority,
-    /// What people and selectors read of the job, and its tasks do not. It makes a new version of the spec.
+    /// Fields that people and selectors read, and tasks do not. A change makes a new version of the spec.
     Metadata,
 }
 
-/// What kind of change a new spec is.
+/// The class of a change of a spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChangeClass {
-    /// None.
     Nothing,
-    /// Only the count, the priority or both: applied to a running job.
+    /// Only the count, the priority or both. A running job takes the change.
     CountOrPriorityOnly,
-    /// Only metadata, perhaps with the count and the priority: applied to a running job as a new version of its spec,
-    /// which restarts nothing.
+    /// Metadata, and perhaps the count and the priority. A running job takes the change as a new version of its spec,
+    /// and no task restarts.
     Metadata,
-    /// Anything else: tasks would have to be replaced. Refused until rolling updates exist.
+    /// Anything else. The gateway refuses it, because tasks would have to be replaced.
     NeedsUpdate,
 }
 
-/// What kind of change `new` is. Pass [`JobSpec::in_force`] as `old`.
+/// The class of the change from `old` to `new`. Pass [`JobSpec::in_force`] as `old`.
 pub fn change_class(old: &JobSpec, new: &JobSpec) -> ChangeClass {
     if old == new {
         return ChangeClass::Nothing;

@@ -1,10 +1,10 @@
-//! What a single task really runs, and a spec as it is in force.
+//! The spec of a single task after all overrides, and the spec of a job as it is in force.
 
 use crate::job::{JobRow, JobSpec, TaskOverride, TaskSpec};
 use crate::resource::Resources;
 
 impl JobSpec {
-    /// The spec of one task: the job's, with what its role and then its index have otherwise.
+    /// The spec of one task: that of the job, then the override of its role, then that of its index.
     pub fn for_task(&self, index: u32) -> TaskSpec {
         let mut task = self.task.clone();
         if let Some((role, number)) = self.role_of(index) {
@@ -18,26 +18,26 @@ impl JobSpec {
         task
     }
 
-    /// The share of traffic of one task: as [`JobSpec::for_task`], without building the rest.
+    /// The weight of [`JobSpec::for_task`], without the cost of the rest.
     pub fn weight_for(&self, index: u32) -> u32 {
         let own = self.overrides.get(&index).and_then(|own| own.weight);
         let of_role = || self.role_of(index).and_then(|(role, _)| role.task.weight);
         own.or_else(of_role).unwrap_or(self.task.weight)
     }
 
-    /// What one task needs: as [`JobSpec::for_task`], without building the rest.
+    /// The resources of [`JobSpec::for_task`], without the cost of the rest.
     pub fn resources_for(&self, index: u32) -> &Resources {
         let own = self.overrides.get(&index).and_then(|own| own.resources.as_ref());
         let of_role = || self.role_of(index).and_then(|(role, _)| role.task.resources.as_ref());
         own.or_else(of_role).unwrap_or(&self.task.resources)
     }
 
-    /// The spec with the count and priority that are in force, which may have been changed since.
+    /// The spec with the count and priority in force, which may have changed since its submission.
     pub fn in_force(&self, row: &JobRow) -> Self {
         Self { count: row.count, priority: row.priority, ..self.clone() }
     }
 
-    /// Whether some of its tasks must fit together before any is placed.
+    /// Returns true if some of its tasks must fit together before any is placed.
     pub fn is_gang(&self) -> bool {
         self.min_member > 1 || self.roles().iter().any(|role| role.min_member > 0)
     }

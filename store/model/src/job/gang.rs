@@ -1,5 +1,4 @@
-//! How the tasks of a job belong together: which of them must fit before any is placed, in which roles they are, and
-//! within how many failure domains they stand.
+//! The gang of a job: which tasks must fit before any is placed, their roles, and the number of their failure domains.
 
 use std::ops::Range;
 
@@ -11,10 +10,10 @@ use super::file::read::{gang_topology_schema, roles_schema};
 use super::{JobSpec, TaskOverride};
 use crate::id::Name;
 
-/// What makes a job more than a number of tasks that are alike. A job without it has `min_member` alone.
+/// The gang of a job, beyond its `min_member`.
 #[derive(Clone, Debug, PartialEq, Default, Encode, Decode, Serialize, Deserialize, FileMessage)]
 pub struct GangSpec {
-    /// Within how many failure domains the members of the gang stand; absent: anywhere.
+    /// The number of failure domains that the members run in; absent: any.
     #[n(0)]
     #[field(
         by_hand,
@@ -25,8 +24,8 @@ pub struct GangSpec {
         default = "anywhere"
     )]
     pub topology: Option<GangTopology>,
-    /// The roles, in the order of their indexes: the first has the indexes from 0, each other one those that follow.
-    /// Empty: all tasks have one role.
+    /// The roles, in the order of their indexes. The first role has the indexes from 0, and each role continues after
+    /// the one before it. Empty: all tasks have one role.
     #[n(1)]
     #[cbor(default)]
     #[serde(default)]
@@ -34,50 +33,49 @@ pub struct GangSpec {
     pub roles: Vec<Role>,
 }
 
-/// The members of a gang within few failure domains.
+/// The limit of the failure domains that a gang may run in.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
 pub struct GangTopology {
-    /// The attribute that names the domain: `rack`, `zone` or any other. A node without it is in none, and takes no
-    /// member.
+    /// The attribute that names the domain: `rack`, `zone` or any other. A node without it takes no member.
     #[n(0)]
     pub attribute: String,
-    /// Over at least so many domains; 1: no more is asked.
+    /// The fewest domains; 1: no lower limit.
     #[n(1)]
     pub domains_min: u32,
-    /// Over at most so many domains; 1: all in one.
+    /// The most domains; 1: all members in one.
     #[n(2)]
     pub domains_max: u32,
-    /// Whether they stand elsewhere where no domains have room for them.
+    /// Whether the members may run in more domains if no such domains have room.
     #[n(3)]
     pub preferred: bool,
 }
 
-/// Tasks of one job that do the same: one group of a job of several. All roles are placed together, each with at least
-/// so many members as it must have, or none is.
+/// Tasks of one job that do the same work, such as drivers or workers. The scheduler places all roles together, each
+/// with at least its own minimum, or none of them.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Serialize, Deserialize)]
 pub struct Role {
-    /// Its name, unique in the job; its tasks find it in `BOROUGH_ROLE`, and their number in it in
+    /// Its name, unique in the job. A task reads it from `BOROUGH_ROLE`, and its number within the role from
     /// `BOROUGH_ROLE_INDEX`.
     #[n(0)]
     pub name: Name,
-    /// How many tasks.
+    /// The number of its tasks.
     #[n(1)]
     pub count: u32,
     /// How many of them must fit before any task of the job is placed; 0: none.
     #[n(2)]
     pub min_member: u32,
-    /// What its tasks have otherwise than the job says. An override of a single task goes before it.
+    /// Fields of the job that differ for its tasks. An override of a single task has priority over it.
     #[n(3)]
     pub task: TaskOverride,
 }
 
 impl JobSpec {
-    /// The roles; empty where all tasks have one.
+    /// The roles; empty if all tasks have the same one.
     pub fn roles(&self) -> &[Role] {
         self.gang.as_ref().map_or(&[], |gang| &gang.roles)
     }
 
-    /// Within how many failure domains the gang stands.
+    /// The limit of the failure domains of the gang, if any.
     pub fn gang_topology(&self) -> Option<&GangTopology> {
         self.gang.as_ref().and_then(|gang| gang.topology.as_ref())
     }
@@ -99,8 +97,8 @@ impl JobSpec {
         Some((role, index - range.start))
     }
 
-    /// How many tasks of each role must be placed together, with the indexes that count: of a job without roles all
-    /// count for its `min_member`. The count is the one in force.
+    /// How many tasks of each role must be placed together, with the indexes that count. In a job without roles, all
+    /// indexes count for its `min_member`. `count` is the one in force.
     pub fn minimums(&self, count: u32) -> Vec<(Range<u32>, u32)> {
         if self.roles().is_empty() {
             return vec![(0..count, self.min_member)];

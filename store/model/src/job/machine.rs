@@ -1,4 +1,4 @@
-//! A job's attempt: `waiting → running → (stopping) → ended`.
+//! The states of a job: `waiting → running → (stopping) → ended`.
 
 use crate::id::{JobId, Name, RequestId};
 use crate::job::{AfterCondition, JobOutcome, JobRow, JobSpec, JobState};
@@ -7,69 +7,63 @@ use crate::job::{AfterCondition, JobOutcome, JobRow, JobSpec, JobState};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TaskEnd {
     Succeeded,
-    /// It failed, and is not tried again.
+    /// It failed, and does not restart.
     Failed,
     /// Its job was stopped or shrank.
     Stopped,
 }
 
-/// What happens to a job.
+/// An event of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobEvent {
-    /// The jobs it waits for have ended as they should.
+    /// All jobs that it waits for have ended as their conditions say.
     DependenciesMet,
-    /// A job it waits for ended otherwise, and will never end as it should.
+    /// A job that it waits for has ended otherwise, so the condition can never be met.
     DependencyFailed,
-    /// Its owner stops it.
     StopRequested,
-    /// Its owner wants another number of tasks.
+    /// Its owner has scaled it.
     CountSet {
-        /// How many.
         count: u32,
-        /// Tasks with an index below `count` that have succeeded.
+        /// The tasks with an index below `count` that have succeeded.
         succeeded: u32,
-        /// Tasks with an index below `count` that have failed for good.
+        /// The tasks with an index below `count` that have failed for good.
         failed: u32,
     },
-    /// Its owner gives it another priority.
     PrioritySet {
-        /// Which.
         priority: u32,
     },
-    /// Its spec has a new version, with other metadata.
+    /// Its owner has changed its metadata: its spec has a new version.
     SpecReplaced,
-    /// A task with an index below the count ended for good.
+    /// A task with an index below the count has ended for good.
     TaskEnded {
-        /// How.
         end: TaskEnd,
     },
-    /// No task of it is charged to a node any more, and none is lost.
+    /// None of its tasks is charged to a node or lost any more.
     TasksGone,
 }
 
 /// Why an event does not apply to a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JobRefused {
-    /// It is stopping or over: submit it again under the same name once it has ended.
+    /// It is stopping, or has ended. Submit it again under the same name after it has ended.
     #[error("the job is {0:?}")]
     Over(JobState),
-    /// It does not stop: a defect of the caller.
+    /// It is not stopping. This is a defect of the caller.
     #[error("the job is {0:?}; only one that is stopping ends when its tasks are gone")]
     NotStopping(JobState),
 }
 
-/// What an event does to a job.
+/// The result of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobTransition {
-    /// The new row; the old one where nothing has changed.
+    /// The new row; the old one if nothing has changed.
     pub row: JobRow,
-    /// Whether anything has changed.
     pub changed: bool,
-    /// Whether placements in flight may be wrong now: the job's gate is written too.
+    /// Whether placements in flight may be wrong now. The caller then writes the gate of the job too.
     pub gate: bool,
 }
 
-/// The row of a job that is admitted.
+/// The row of a newly admitted job.
 pub fn job_new(id: JobId, spec: &JobSpec, request: RequestId, now_ms: i64) -> JobRow {
     JobRow {
         id,
@@ -88,9 +82,9 @@ pub fn job_new(id: JobId, spec: &JobSpec, request: RequestId, now_ms: i64) -> Jo
     }
 }
 
-/// What `event`, caused by `request`, does to `row` at wall time `now_ms` (milliseconds since 1970).
+/// Applies `event`, which `request` has caused, to `row` at wall time `now_ms` (milliseconds since 1970).
 ///
-/// A job with a count of 0 never ends by itself: it waits to be scaled.
+/// A job with a count of 0 never ends by itself, so that it can be scaled again.
 pub fn job_transition(
     row: &JobRow,
     event: &JobEvent,
@@ -103,7 +97,7 @@ pub fn job_transition(
         JobEvent::DependencyFailed if row.state == JobState::Waiting => {
             next.state = JobState::Ended { outcome: JobOutcome::DependencyFailed };
         }
-        // The dependencies were decided before; the report repeats.
+        // The dependencies were decided before: a controller repeats its report.
         JobEvent::DependenciesMet | JobEvent::DependencyFailed => {}
         JobEvent::StopRequested => next.state = stop_requested(row.state),
         JobEvent::CountSet { count, succeeded, failed } => {
@@ -129,7 +123,7 @@ pub fn job_transition(
 
 fn job_changed(row: &JobRow, mut next: JobRow, request: RequestId, now_ms: i64) -> JobTransition {
     let changed = next != *row;
-    // With another priority others may give way to it, or it to others. With other labels it keeps apart from others.
+    // Another priority changes who may evict whom. Other labels change which jobs keep apart from it.
     let gate = next.count < row.count
         || next.spec_version != row.spec_version
         || next.priority != row.priority
@@ -149,7 +143,7 @@ fn job_alive(row: &JobRow) -> Result<(), JobRefused> {
     }
 }
 
-/// A job that never ran has nothing to end.
+/// The state after a stop. A job that never ran has no tasks to end.
 fn stop_requested(state: JobState) -> JobState {
     match state {
         JobState::Waiting => JobState::Ended { outcome: JobOutcome::Stopped },
@@ -175,7 +169,7 @@ fn task_ended(next: &mut JobRow, end: TaskEnd) {
     next.state = completed(next);
 }
 
-/// A running job is over when every task is.
+/// The state after a change of the counts: a running job ends when every task has ended.
 fn completed(row: &JobRow) -> JobState {
     let over = row.succeeded.saturating_add(row.failed);
     match row.state {
@@ -189,18 +183,18 @@ fn completed(row: &JobRow) -> JobState {
     }
 }
 
-/// Whether a job that waits may go.
+/// Whether a waiting job may start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AfterDecision {
-    /// Every job it waits for has ended as it should.
+    /// Every condition is met.
     Go,
-    /// This one has not ended, or was never submitted.
+    /// This job has not ended, or was never submitted.
     Wait(Name),
-    /// This one has ended otherwise than it should.
+    /// This job has ended, and its condition is not met.
     Never(Name),
 }
 
-/// Whether a job may go, given the state of each job it waits for; `None` for one that was never submitted.
+/// Decides whether a job may start. `state_of` gives the state of each job that it waits for; `None`: never submitted.
 pub fn after_decide(spec: &JobSpec, state_of: impl Fn(&Name) -> Option<JobState>) -> AfterDecision {
     let mut waits = None;
     for after in &spec.after {

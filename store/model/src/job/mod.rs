@@ -1,4 +1,4 @@
-//! A job: what its owner wrote (the spec, cold) and what became of it (the row, hot).
+//! A job. Its owner writes the spec, which changes rarely. The row has its state, which changes often.
 
 pub mod defaults;
 mod diff;

@@ -1,4 +1,4 @@
-//! Where tasks may and should run: constraints, affinity, spread.
+//! Which nodes tasks may and should run on: constraints, affinity, spread.
 
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
@@ -9,76 +9,73 @@ pub struct Constraint {
     /// The attribute's or label's key; `node.name` is the node's name.
     #[n(0)]
     pub attribute: String,
-    /// How it is compared.
     #[n(1)]
     pub operator: ConstraintOperator,
-    /// With what. `Exists` and `Absent` take none; the numeric ones take one.
+    /// The values to compare with. `Exists` and `Absent` take none, and the numeric operators take one.
     #[n(2)]
     pub values: Vec<String>,
-    /// Absent: hard, a node that does not meet it is not used. Otherwise the weight (1–100) of a preference.
+    /// Absent: no task runs on a node that does not meet the constraint. Otherwise the weight (1–100) of a preference.
     #[n(3)]
     pub preference: Option<u32>,
 }
 
-/// How an attribute is compared.
+/// How an attribute is compared. The numeric operators are false for a value that is no number.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize,
 )]
 #[cbor(index_only)]
 #[serde(rename_all = "snake_case")]
 pub enum ConstraintOperator {
-    /// Its value is one of the values.
+    /// The attribute has one of the values.
     #[n(0)]
     In,
-    /// Its value is none of the values, or it is absent.
+    /// The attribute has none of the values, or is absent.
     #[n(1)]
     NotIn,
-    /// It is there.
     #[n(2)]
     Exists,
-    /// It is not there.
     #[n(3)]
     Absent,
-    /// It is a number greater than the value.
+    /// The attribute is a number greater than the value.
     #[n(4)]
     GreaterThan,
-    /// It is a number less than the value.
+    /// The attribute is a number less than the value.
     #[n(5)]
     LessThan,
 }
 
-/// Where tasks run with regard to the tasks of other jobs, or of their own: only looked at when a task is placed.
+/// Where tasks run relative to other tasks, of other jobs or of their own. The scheduler reads it only when it places a
+/// task.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize)]
 pub struct Affinity {
-    /// Near them or apart from them.
     #[n(0)]
     pub kind: AffinityKind,
-    /// The attribute whose value two nodes share where they are near: `node.name`, `rack`, `zone` or any other. A node
-    /// without it is near nothing and apart from everything; no hard affinity is met there.
+    /// Two nodes are near each other if they share the value of this attribute: `node.name`, `rack`, `zone` or any
+    /// other. A node without it is near nothing and apart from everything, and no hard affinity is met on it.
     #[n(1)]
     pub attribute: String,
-    /// Whose tasks: jobs of which all of these are true. They speak of a job's labels, of `job.name` and of `job.user`;
-    /// where none speaks of `job.user`, only jobs of the same user are meant.
+    /// Selects the jobs that are meant: all conditions must be true. They compare the labels of a job, `job.name` and
+    /// `job.user`. If none compares `job.user`, only jobs of the same user are meant.
     #[n(2)]
     pub jobs: Vec<Constraint>,
-    /// Absent: hard. Otherwise the weight (1–100) of a preference.
+    /// Absent: the rule is hard. Otherwise the weight (1–100) of a preference.
     #[n(3)]
     pub preference: Option<u32>,
 }
 
-/// Near or apart.
+/// Whether tasks run near each other or apart.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize,
 )]
 #[cbor(index_only)]
 #[serde(rename_all = "snake_case")]
 pub enum AffinityKind {
-    /// Where at least one of those tasks runs. Where there is none in the whole cell, and the job's own tasks are meant
-    /// too, its first task may run anywhere.
+    /// On nodes near one of the selected tasks. If none runs in the whole cell and the job selects itself, its first
+    /// task may run anywhere.
     #[n(0)]
     Near,
-    /// Where none of those tasks runs. It holds both ways: while a task of this job runs, none of those tasks is placed
-    /// near it.
+    /// On nodes near none of the selected tasks. The rule holds both ways: while a task of this job runs, no selected
+    /// task is placed near it.
     #[n(1)]
     Apart,
 }
@@ -92,28 +89,28 @@ pub struct Spread {
     /// Weight (1–100) of the preference for the emptiest domain.
     #[n(1)]
     pub weight: u32,
-    /// By how many tasks a domain may have more than the emptiest one that could take a task. Absent: the spread is a
-    /// preference.
+    /// A domain may have at most so many tasks more than the emptiest domain that could take one. Absent: the spread is
+    /// a preference.
     #[n(2)]
     #[serde(default)]
     pub max_skew: Option<u32>,
-    /// How many of the job's tasks a domain may have.
+    /// The most tasks of the job in one domain.
     #[n(3)]
     #[serde(default)]
     pub tasks_max: Option<u32>,
-    /// How many per cent (1–100) of the job's desired tasks a domain may have, rounded up to a whole task.
+    /// The most tasks of the job in one domain, in per cent (1–100) of its desired tasks, rounded up to a whole task.
     #[n(4)]
     #[serde(default)]
     pub percent_max: Option<u32>,
 }
 
 impl Spread {
-    /// A preference alone.
+    /// A spread that is only a preference.
     pub fn preferred(attribute: String, weight: u32) -> Self {
         Self { attribute, weight, max_skew: None, tasks_max: None, percent_max: None }
     }
 
-    /// How many of the job's tasks a domain may have, of so many desired; absent where there is no cap.
+    /// The most tasks of the job in one domain, of so many desired; absent: no limit.
     pub fn cap(&self, count: u32) -> Option<u32> {
         let of_percent = self.percent_max.map(|percent| {
             let tasks = (u64::from(count) * u64::from(percent)).div_ceil(100);
@@ -122,7 +119,7 @@ impl Spread {
         self.tasks_max.into_iter().chain(of_percent).min()
     }
 
-    /// Whether it refuses any node, and is more than a preference.
+    /// Returns true if it can refuse a node, so that it is more than a preference.
     pub fn is_hard(&self) -> bool {
         self.max_skew.is_some() || self.tasks_max.is_some() || self.percent_max.is_some()
     }

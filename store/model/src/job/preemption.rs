@@ -1,4 +1,4 @@
-//! Preemption as a job's owner sees it: whether its tasks take the places of others, and how its own give way.
+//! Preemption as the owner of a job sees it: whether its tasks evict others, and how others may evict them.
 
 use borough_model_derive::FileMessage;
 use minicbor::{Decode, Encode};
@@ -9,24 +9,23 @@ use super::defaults::band;
 use super::file::kind::{Delay, Truth, Whole};
 use crate::field_error::DELAY_MS_MAX;
 
-/// What a job says of preemption.
+/// The preemption rules of a job.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Encode, Decode, Serialize, Deserialize, FileMessage,
 )]
 pub struct PreemptionSpec {
-    /// Its tasks wait for room and evict nobody.
+    /// Whether its tasks wait for room instead of evicting others.
     #[n(0)]
     #[serde(default)]
     #[field(kind = Truth)]
     pub never: bool,
-    /// Most milliseconds that a task which gives way to one of this job has between SIGTERM and SIGKILL; absent: its own
-    /// grace.
+    /// The most milliseconds between SIGTERM and SIGKILL for a victim of this job; absent: the victim's own grace.
     #[n(1)]
     #[serde(default)]
     #[field(file = "notice_max", kind = Delay::of(0, DELAY_MS_MAX))]
     pub notice_max_ms: Option<u64>,
-    /// Its disruption budget: an eviction that leaves more than so many of its tasks without a place is chosen only where
-    /// nothing else would do. Absent: there is none.
+    /// Its disruption budget. The scheduler chooses an eviction that leaves more than so many of its tasks without a node
+    /// only if no other victims suffice. Absent: no budget.
     #[n(2)]
     #[serde(default)]
     #[field(kind = Whole::any("a whole number of tasks that may be without a place"))]
@@ -42,9 +41,9 @@ pub enum LastEviction {
 
 /// The victims of a task have a priority below this; 0: it evicts nobody.
 ///
-/// Only lower priorities give way, and none of the preemptor's own band where that is production or monitoring (Borg,
-/// EuroSys 2015, §2.5). A task that was evicted itself evicts nobody of its own band. So one placement leads at most to one
-/// eviction within each band, and to one from each band to a lower one: no cascades.
+/// Victims have a lower priority. Production and monitoring evict no task of their own band (Borg, EuroSys 2015, §2.5).
+/// An evicted task evicts nobody of its own band either. One placement therefore leads to at most one eviction within
+/// each band and one from each band to a lower one, and evictions do not cascade.
 pub fn victims_below(priority: u32, preemption: Option<PreemptionSpec>, last: LastEviction) -> u32 {
     let band = band(priority);
     let lowest = match band {
@@ -61,10 +60,10 @@ pub fn victims_below(priority: u32, preemption: Option<PreemptionSpec>, last: La
     }
 }
 
-/// Below which priority the victims of a task are where its queue takes back what it is guaranteed; 0: it takes nothing back.
+/// The victims of a task that reclaims the guarantee of its queue have a priority below this; 0: it reclaims nothing.
 ///
-/// Only batch work and best effort do, within their band and never from a higher priority. Whether the task was evicted itself
-/// makes no difference: who gives way has more than it is guaranteed, and so cannot take anything back in its turn.
+/// Only batch and best effort reclaim, within their band, and never from a higher priority. An evicted task may reclaim
+/// too: the queue of a victim has more than its guarantee, so it cannot reclaim in return.
 pub fn claims_below(priority: u32, preemption: Option<PreemptionSpec>) -> u32 {
     let never = preemption.is_some_and(|preemption| preemption.never);
     match band(priority) {

@@ -1,30 +1,26 @@
-//! The hot row of a job: what is wanted of it, and the counts people ask for first.
+//! The row of a job: its desired state, and the counts that people ask for first.
 
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
 use crate::id::{JobId, Name, RequestId};
 
-/// What a job is now. The gate that placements guard on is a key of its own: only what can make a placement in flight
-/// wrong writes it ([`super::JobTransition::gate`]).
+/// The present state of a job. Placements guard on its gate, which is a key of its own. Only a change that can make a
+/// placement in flight wrong writes the gate ([`super::JobTransition::gate`]).
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct JobRow {
-    /// The job.
     #[n(0)]
     pub id: JobId,
-    /// Whose it is.
     #[n(1)]
     pub user: Name,
-    /// Its name.
     #[n(2)]
     pub name: Name,
-    /// Desired state and outcome.
     #[n(3)]
     pub state: JobState,
-    /// Desired number of tasks: those with an index below it.
+    /// Desired number of tasks. Their indexes are below it.
     #[n(4)]
     pub count: u32,
-    /// The priority in force (it may differ from the first spec's by a later change).
+    /// The priority in force. It may differ from that of the first spec.
     #[n(5)]
     pub priority: u32,
     /// The spec version in force, from 1.
@@ -54,19 +50,16 @@ pub struct JobRow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
-    /// Admitted; not to be placed before the jobs it waits for have ended.
+    /// Admitted. None of its tasks is placed before the jobs that it waits for have ended.
     #[n(0)]
     Waiting,
-    /// To run.
     #[n(1)]
     Running,
-    /// To stop: its tasks are being ended.
+    /// The controller ends its tasks.
     #[n(2)]
     Stopping,
-    /// Over.
     #[n(3)]
     Ended {
-        /// How.
         #[n(0)]
         outcome: JobOutcome,
     },
@@ -77,16 +70,16 @@ pub enum JobState {
 #[cbor(index_only)]
 #[serde(rename_all = "snake_case")]
 pub enum JobOutcome {
-    /// Every task ended with exit code 0.
+    /// Every task has ended with exit code 0.
     #[n(0)]
     Succeeded,
-    /// Every task ended, some otherwise.
+    /// Every task has ended, some of them otherwise.
     #[n(1)]
     Failed,
-    /// It was stopped.
+    /// Its owner has stopped it.
     #[n(2)]
     Stopped,
-    /// It can never start, since a job it waits for failed.
+    /// It can never start, since a job that it waits for has failed.
     #[n(3)]
     DependencyFailed,
 }

@@ -1,23 +1,20 @@
-//! Which jobs an affinity speaks of.
+//! Selects the jobs that an affinity means.
 
 use std::collections::BTreeMap;
 
 use super::{Affinity, Constraint, ConstraintOperator, JobSpec};
 use crate::id::Name;
 
-/// Stands for a job's name among its labels.
+/// The key by which a selector compares the name of a job.
 pub const LABEL_JOB_NAME: &str = "job.name";
-/// Stands for a job's user among its labels.
+/// The key by which a selector compares the user of a job.
 pub const LABEL_JOB_USER: &str = "job.user";
 
-/// What a job is selected by.
+/// The parts of a job that a selector compares.
 #[derive(Clone, Copy, Debug)]
 pub struct JobIdentity<'a> {
-    /// Its user.
     pub user: &'a Name,
-    /// Its name.
     pub name: &'a Name,
-    /// Its labels.
     pub labels: &'a BTreeMap<String, String>,
 }
 
@@ -32,8 +29,8 @@ impl<'a> JobIdentity<'a> {
 }
 
 impl Affinity {
-    /// What must be true of a job it speaks of, in one order and each once: where nothing is said of the user, the
-    /// owner's jobs are meant. Two affinities that mean the same are equal here.
+    /// The conditions for a job that it means, sorted and each once. If none compares the user, the result has the owner
+    /// of the affinity as the user. Two affinities with the same meaning have equal conditions.
     pub fn selector(&self, owner: &Name) -> Vec<Constraint> {
         let mut selector = self.jobs.clone();
         for constraint in &mut selector {
@@ -61,7 +58,7 @@ impl JobSpec {
     }
 }
 
-/// Whether a selector means a job.
+/// Returns true if a selector means the job.
 pub fn job_selected(selector: &[Constraint], job: JobIdentity<'_>) -> bool {
     selector.iter().all(|constraint| {
         let value = job.value(&constraint.attribute);

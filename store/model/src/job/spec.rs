@@ -1,4 +1,4 @@
-//! The spec of a job, as rendered from a job file: what is stored, shown and compared.
+//! The spec of a job. The store keeps it, the programs show it, and a submission compares it.
 
 use std::collections::BTreeMap;
 
@@ -23,10 +23,10 @@ use super::{
 use crate::field_error::DELAY_MS_MAX;
 use crate::id::Name;
 
-/// Everything its owner says of a job. It lives in one cell.
+/// Everything that the owner of a job decides about it. A job belongs to one cell.
 ///
-/// This is the definition of each field: `#[field(…)]` says how a job file gives it, what is accepted, what absence
-/// means, and what a change of it does. `borough_model_derive` lists the attributes.
+/// This struct defines each field: `#[field(…)]` says how a job file names it, which values are accepted, what its
+/// absence means, and what a change of it does. `borough_model_derive` lists the attributes.
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Serialize, Deserialize, FileMessage)]
 #[message(rest = gang_read)]
 pub struct JobSpec {
@@ -78,7 +78,7 @@ pub struct JobSpec {
         change = CountOrPriority
     )]
     pub count: u32,
-    /// How many must fit together before any is placed: 1 is no gang.
+    /// How many tasks must fit together before any is placed. With 1 the job is no gang.
     #[n(5)]
     #[field(
         by_hand,
@@ -110,7 +110,7 @@ pub struct JobSpec {
         example = ["rack in [r1, r2]", {"attribute": "arch", "operator": "in", "values": ["amd64"], "prefer": 10}]
     )]
     pub constraints: Vec<Constraint>,
-    /// Over which failure domains they spread.
+    /// The failure domains over which tasks spread.
     #[n(8)]
     #[field(
         read = spread_read,
@@ -125,7 +125,7 @@ pub struct JobSpec {
     #[n(9)]
     #[field(given, nested, required = "a map with at least a command", value = "see below")]
     pub task: TaskSpec,
-    /// Differences of single tasks, by index.
+    /// Fields that differ for single tasks, by the index of the task.
     #[n(10)]
     #[field(
         read = overrides_read,
@@ -181,7 +181,7 @@ pub struct JobSpec {
         status
     )]
     pub labels: BTreeMap<String, String>,
-    /// Near which other tasks its tasks run, and from which they keep apart.
+    /// Other tasks to run near to, and others to keep apart from.
     #[n(15)]
     #[cbor(default)]
     #[serde(default)]
@@ -205,8 +205,8 @@ pub struct JobSpec {
         example = ["maintenance", {"taint": "dedicated", "value": "db", "effect": "no_schedule"}]
     )]
     pub tolerations: Vec<Toleration>,
-    /// Which of the cell's schedulers decides over it; none: `default`. Of a job that is admitted, what the cell's
-    /// rules chose where it named none.
+    /// The scheduler of the cell that places its tasks; absent: `default`. Admission sets it by the rules of the cell
+    /// if the job names none.
     #[n(20)]
     #[serde(default)]
     #[field(
@@ -217,8 +217,7 @@ pub struct JobSpec {
         status
     )]
     pub scheduler: Option<Name>,
-    /// By which scoring profile nodes are scored for its tasks; none: the cell's. What is no profile is refused at
-    /// admission.
+    /// The scoring profile for its tasks; absent: that of the cell. Admission refuses an unknown profile.
     #[n(21)]
     #[cbor(default)]
     #[serde(default)]
@@ -231,12 +230,12 @@ pub struct JobSpec {
         status
     )]
     pub profile: Option<String>,
-    /// How its tasks belong together beyond `min_member`; absent: no more than that.
+    /// Roles and failure domains of its gang; absent: only `min_member` counts.
     #[n(24)]
     #[serde(default)]
     #[field(flatten, check = gang_check)]
     pub gang: Option<GangSpec>,
-    /// In which of the cell's queues it waits, by its path; none: the one called after its user, or `default`.
+    /// The path of the queue in which it waits; absent: the queue with the name of its user, or `default`.
     #[n(22)]
     #[cbor(default)]
     #[serde(default)]
@@ -249,7 +248,7 @@ pub struct JobSpec {
         status
     )]
     pub queue: Option<String>,
-    /// Whether its tasks take the places of others, and how its own give way; none: the defaults.
+    /// Whether its tasks evict others, and how others may evict them; absent: the defaults.
     #[n(28)]
     #[serde(default)]
     #[field(
@@ -273,16 +272,16 @@ pub struct JobSpec {
 #[cbor(index_only)]
 #[serde(rename_all = "lowercase")]
 pub enum JobKind {
-    /// Until stopped; an exit of any kind is a failure or a restart.
+    /// Its tasks run until they are stopped. Any exit leads to a restart or is a failure.
     #[n(0)]
     Service,
-    /// Until done; exit code 0 ends a task for good.
+    /// Its tasks run until they are done. Exit code 0 ends a task for good.
     #[n(1)]
     Batch,
 }
 
 impl JobKind {
-    /// The kinds as a job file names them.
+    /// The kinds with their names in a job file.
     pub const NAMES: [(&'static str, Self); 2] = [("service", Self::Service), ("batch", Self::Batch)];
 }
 
@@ -293,13 +292,13 @@ impl JobKind {
 #[cbor(index_only)]
 #[serde(rename_all = "snake_case")]
 pub enum Band {
-    /// 0–99: unlimited in quota, the first to go.
+    /// 0–99. Quotas do not limit it, and its tasks are the first victims.
     #[n(0)]
     BestEffort,
     /// 100–199.
     #[n(1)]
     Batch,
-    /// 200–299: never preempted by its own band.
+    /// 200–299. No task of its own band evicts it.
     #[n(2)]
     Production,
     /// 300–399.
@@ -307,26 +306,25 @@ pub enum Band {
     Monitoring,
 }
 
-/// A job that must have ended first.
+/// Another job that must end before this one starts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
 pub struct After {
-    /// Its name; the user is the same.
+    /// The name of the other job, which has the same user.
     #[n(0)]
     pub job: Name,
-    /// How it must have ended.
     #[n(1)]
     pub condition: AfterCondition,
 }
 
-/// How a job waited for must have ended.
+/// How the other job must have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Encode, Decode, Serialize, Deserialize)]
 #[cbor(index_only)]
 #[serde(rename_all = "lowercase")]
 pub enum AfterCondition {
-    /// In any way.
+    /// With any outcome.
     #[n(0)]
     Finished,
-    /// With every task at exit code 0.
+    /// Every task exited with code 0.
     #[default]
     #[n(1)]
     Succeeded,
@@ -335,40 +333,38 @@ pub enum AfterCondition {
 /// What happens when a task ends by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize, FileMessage)]
 pub struct RestartSpec {
-    /// After which exits.
+    /// The exits after which the task restarts.
     #[n(0)]
     #[field(by_hand, schema = restart_mode_schema)]
     pub mode: RestartMode,
-    /// Restarts in a row before the task is dead; absent: no limit.
+    /// The most restarts in a row; the next failure ends the task for good. Absent: no limit.
     #[n(1)]
     #[field(by_hand, file = "attempts", schema = attempts_schema)]
     pub attempts_max: Option<u32>,
-    /// Pause before the first restart, in milliseconds; doubled each time.
+    /// Milliseconds before the first restart. Each further failure in a row doubles the pause.
     #[n(2)]
     #[field(by_hand, file = "backoff", schema = delay_schema)]
     pub backoff_initial_ms: u64,
-    /// Longest pause, in milliseconds.
+    /// The longest pause in milliseconds.
     #[n(3)]
     #[field(by_hand, file = "backoff_max", schema = delay_schema)]
     pub backoff_max_ms: u64,
-    /// An attempt of so many milliseconds makes the next failure the first in a row.
+    /// After an attempt of at least so many milliseconds, the next failure is the first in a row.
     #[n(4)]
     #[field(by_hand, file = "reset_after", schema = delay_schema)]
     pub reset_after_ms: u64,
 }
 
-/// After which exits a task starts again.
+/// The exits after which a task starts again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
 #[cbor(index_only)]
 #[serde(rename_all = "snake_case")]
 pub enum RestartMode {
-    /// After every one.
     #[n(0)]
     Always,
-    /// After those that failed.
+    /// Any end except exit code 0.
     #[n(1)]
     OnFailure,
-    /// After none.
     #[n(2)]
     Never,
 }

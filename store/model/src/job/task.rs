@@ -1,4 +1,4 @@
-//! What a task runs and needs, and what single tasks have otherwise.
+//! What a task runs and needs, and the overrides of single tasks.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ use crate::resource::Resources;
 #[derive(Clone, Debug, PartialEq, Encode, Decode, Serialize, Deserialize, FileMessage)]
 #[message(rest = selectors_read)]
 pub struct TaskSpec {
-    /// Program and arguments. The program is searched in `PATH` where it has no slash.
+    /// Program and arguments. A program without a slash is searched in `PATH`.
     #[n(0)]
     #[field(
         given,
@@ -40,7 +40,7 @@ pub struct TaskSpec {
     #[n(1)]
     #[field(kind = TextMap, check = environment_of_task_check, value = "a map of texts", example = {"A": "b"})]
     pub environment: BTreeMap<String, String>,
-    /// Where it starts; absent: the task's own directory.
+    /// The working directory; absent: the task's own directory.
     #[n(2)]
     #[field(
         kind = AnyText,
@@ -50,7 +50,7 @@ pub struct TaskSpec {
         example = "/srv"
     )]
     pub working_directory: Option<String>,
-    /// What it needs and may use.
+    /// The resources that it requests and is limited to.
     #[n(3)]
     #[field(
         read = resources_read,
@@ -72,7 +72,7 @@ pub struct TaskSpec {
         example = ["http", {"name": "admin", "number": 8081}]
     )]
     pub ports: Vec<PortSpec>,
-    /// How its health is known; absent: healthy while it runs.
+    /// How the agent checks its health; absent: it is healthy while it runs.
     #[n(5)]
     #[field(
         read = health_read,
@@ -104,7 +104,7 @@ pub struct TaskSpec {
         example = {"file_bytes": "1MiB", "files": 2}
     )]
     pub log: LogSpec,
-    /// Share of traffic a load balancer should give it, relative to its siblings; 1–255.
+    /// Its share of the traffic from a load balancer, relative to the other tasks of the job: 1–255.
     #[n(8)]
     #[field(
         kind = Whole::of(1, 255, "1 to 255"),
@@ -114,13 +114,13 @@ pub struct TaskSpec {
         example = 3
     )]
     pub weight: u32,
-    /// Which devices will do, by kind: of those kinds that `resources` ask for.
+    /// Which devices are accepted, by kind. Only for kinds that `resources` requests.
     #[n(9)]
     #[cbor(default)]
     #[serde(default)]
     #[field(hidden, check = selectors_check)]
     pub device_selectors: BTreeMap<String, CardSelector>,
-    /// Within what of its node it stays; absent: anywhere.
+    /// The part of its node that it stays within; absent: the whole node.
     #[n(10)]
     #[serde(default)]
     #[field(
@@ -131,7 +131,7 @@ pub struct TaskSpec {
         example = "one_numa_node"
     )]
     pub within: Option<Within>,
-    /// Packages that it uses, each as `name/version`: nodes that have them are preferred.
+    /// Packages that it uses, each as `name/version`. The scheduler prefers nodes that have them.
     #[n(11)]
     #[cbor(default)]
     #[serde(default)]
@@ -143,7 +143,7 @@ pub struct TaskSpec {
         example = ["web/1.4.2", "data/7"]
     )]
     pub packages: Vec<String>,
-    /// Whether the processor time it asks for is whole cores that nobody else of the cell's uses.
+    /// Whether its processor time is whole cores, which no other task of the cell uses.
     #[n(12)]
     #[cbor(default)]
     #[serde(default)]
@@ -158,85 +158,84 @@ pub struct TaskSpec {
 }
 
 impl TaskSpec {
-    /// Within what of its node it stays: cores of its own are of one NUMA domain, unless it says otherwise.
+    /// The part of its node that it stays within. Cores of its own belong to one NUMA domain, unless the spec names
+    /// another part.
     pub fn within_in_force(&self) -> Option<Within> {
         let own = || self.exclusive_cores.then_some(Within::OneNumaNode);
         self.within.or_else(own)
     }
 }
 
-/// What single tasks have otherwise.
+/// Fields of a job that differ for single tasks.
 #[derive(Clone, Debug, PartialEq, Default, Encode, Decode, Serialize, Deserialize)]
 pub struct TaskOverride {
-    /// Instead of the job's command.
+    /// Replaces the command of the job.
     #[n(0)]
     pub command: Option<Vec<String>>,
-    /// Appended to the command.
+    /// Arguments that follow the command.
     #[n(1)]
     pub arguments: Vec<String>,
-    /// Over the job's environment.
+    /// Variables that are added to the environment of the job, or replace its own.
     #[n(2)]
     pub environment: BTreeMap<String, String>,
-    /// Instead of the job's resources.
+    /// Replaces the resources of the job.
     #[n(3)]
     pub resources: Option<Resources>,
-    /// Instead of the job's weight.
+    /// Replaces the weight of the job.
     #[n(4)]
     pub weight: Option<u32>,
 }
 
-/// A TCP port.
+/// A TCP port that a task listens on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
 pub struct PortSpec {
     /// Its name, for the endpoint and for `PORT_<NAME>`.
     #[n(0)]
     pub name: Name,
-    /// A fixed number; absent: the scheduler hands one out from the node's range.
+    /// A fixed number; absent: the scheduler assigns one from the range of the node.
     #[n(1)]
     pub number: Option<u16>,
 }
 
-/// How health is known.
+/// How an agent checks the health of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
 pub struct HealthCheck {
-    /// What is asked.
     #[n(0)]
     pub probe: Probe,
-    /// Milliseconds between probes.
     #[n(1)]
     pub interval_ms: u64,
-    /// Milliseconds a probe may take.
+    /// A probe that takes longer fails.
     #[n(2)]
     pub timeout_ms: u64,
-    /// Failures in a row that make a healthy task unhealthy and restart it.
+    /// After so many failures in a row a healthy task is unhealthy, and the agent restarts it.
     #[n(3)]
     pub failures_max: u32,
-    /// Milliseconds after the start in which failures are not counted.
+    /// Failures in the first so many milliseconds do not count.
     #[n(4)]
     pub initial_grace_ms: u64,
 }
 
-/// What a health check asks.
+/// What a health check does.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
 pub enum Probe {
-    /// GET over HTTP/1.1; 200–399 is healthy.
+    /// A GET over HTTP/1.1. The task is healthy if the status is 200–399.
     #[n(0)]
     Http {
-        /// The port's name.
+        /// The name of the port.
         #[n(0)]
         port: Name,
         /// The path with its query.
         #[n(1)]
         path: String,
     },
-    /// A TCP connection opens.
+    /// The task is healthy if a TCP connection opens.
     #[n(1)]
     Tcp {
-        /// The port's name.
+        /// The name of the port.
         #[n(0)]
         port: Name,
     },
-    /// A command in the task's environment exits with 0.
+    /// The task is healthy if a command in its environment exits with 0.
     #[n(2)]
     Command {
         /// Program and arguments.
@@ -245,10 +244,10 @@ pub enum Probe {
     },
 }
 
-/// How output is kept: files of whole lines, the oldest removed.
+/// How the output of a task is kept: in files of whole lines. The agent removes the oldest file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize, FileMessage)]
 pub struct LogSpec {
-    /// AmountOfBytes of a file before the next line goes into a new one.
+    /// A line that begins beyond this size goes into a new file.
     #[n(0)]
     #[field(file = "file_bytes", kind = AmountOfBytes { least: 4 << 10, most: 1 << 30, accepted: "4KiB to 1GiB" })]
     pub file_bytes_max: u64,

@@ -1,4 +1,4 @@
-//! Which taints of nodes a job's tasks tolerate, and for how long.
+//! The taints of nodes that the tasks of a job tolerate, and for how long.
 
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
@@ -6,47 +6,46 @@ use serde::{Deserialize, Serialize};
 use super::Band;
 use crate::node::{Pressure, Taint, TaintEffect};
 
-/// Taints of nodes that do not keep a job's tasks away.
+/// Selects taints of nodes that do not keep the tasks of a job away.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Toleration {
-    /// The key of the taints; empty, and only with `Exists`: of every key.
+    /// The key of the taints. Empty, which only `Exists` allows: every key.
     #[n(0)]
     pub key: String,
-    /// How their value is compared.
     #[n(1)]
     pub operator: TolerationOperator,
-    /// With what. `Exists` takes none.
+    /// The value to compare with. `Exists` takes none.
     #[n(2)]
     #[serde(default)]
     pub value: String,
-    /// Only taints of this effect; absent: of every effect.
+    /// The effect of the taints; absent: every effect.
     #[n(3)]
     #[serde(default)]
     pub effect: Option<TaintEffect>,
-    /// Milliseconds that a task stays on a node after a `NoExecute` taint was set; absent: for ever.
+    /// Milliseconds that a task stays on a node after a `NoExecute` taint was set; absent: no limit.
     #[n(4)]
     #[serde(default)]
     pub evict_after_ms: Option<u64>,
 }
 
-/// How a taint's value is compared.
+/// How the value of a taint is compared.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize,
 )]
 #[cbor(index_only)]
 #[serde(rename_all = "snake_case")]
 pub enum TolerationOperator {
-    /// It is the value.
+    /// The taint has the value.
     #[n(0)]
     Equal,
-    /// Whatever it is.
+    /// Any value.
     #[n(1)]
     Exists,
 }
 
 impl Toleration {
-    /// Whether it tolerates a taint, for however long.
+    /// Returns true if it tolerates the taint, for a time or without a limit.
     pub fn tolerates(&self, taint: &Taint) -> bool {
         let of_value = match self.operator {
             TolerationOperator::Equal => self.key == taint.key && self.value == taint.value,

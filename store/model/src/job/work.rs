@@ -1,5 +1,5 @@
-//! Kinds of work, and which of a cell's schedulers decides over a job that names none (Omega, EuroSys 2013, section 3:
-//! schedulers of different work over one shared state).
+//! Kinds of work, and the rules of a cell that choose the scheduler of a job that names none. Several schedulers work
+//! over one shared state (Omega, EuroSys 2013, section 3).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use super::{Band, JobKind, JobSpec, band};
 use crate::field_error::FieldError;
 use crate::id::Name;
 
-/// A kind of work, as a rule of a cell names it.
+/// A kind of work that a rule of a cell can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WorkKind {
     /// Jobs of which several tasks must fit before any is placed.
@@ -22,8 +22,8 @@ pub enum WorkKind {
 }
 
 impl WorkKind {
-    /// Every kind, the one that is asked first before the others: what a job needs of a scheduler goes before how
-    /// important it is, and that before how it ends.
+    /// Every kind, in the order in which the rules apply: first what a job needs of a scheduler, then how important it
+    /// is, then how it ends.
     pub const ALL: [Self; 7] = [
         Self::Gang,
         Self::Band(Band::Monitoring),
@@ -34,7 +34,7 @@ impl WorkKind {
         Self::Batch,
     ];
 
-    /// The kind as it is written. Batch is a kind of job and a band of priority, so bands say that they are bands.
+    /// Its name in the settings. Batch is a kind of job and a band of priority, so the names of bands say `band`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Gang => "gang",
@@ -47,7 +47,7 @@ impl WorkKind {
         }
     }
 
-    /// Whether a job is of the kind.
+    /// Returns true if the job is of this kind.
     pub fn is_of(self, spec: &JobSpec) -> bool {
         match self {
             Self::Gang => spec.min_member > 1,
@@ -58,8 +58,8 @@ impl WorkKind {
     }
 }
 
-/// The rules of a cell, checked: kinds of work as they are written, and the scheduler of each. Every rule that cannot be
-/// is named, under `field`.
+/// Checks the rules of a cell: the name of a kind of work, and its scheduler. The errors name every invalid rule under
+/// `field`.
 pub fn scheduler_rules_check(
     field: &str,
     rules: impl IntoIterator<Item = (String, String)>,
@@ -83,8 +83,8 @@ pub fn scheduler_rules_check(
     if errors.is_empty() { Ok(checked) } else { Err(errors) }
 }
 
-/// The scheduler that the rules of a cell give to a new job; `None` where the job names one itself, and where no rule is
-/// for it. Rules for work that is not known here (a newer program may know more) are passed over.
+/// The scheduler that the rules of a cell give to a new job. `None` if the job names one itself, or if no rule is for it.
+/// Ignores rules for kinds of work that only a newer program knows.
 pub fn scheduler_by_rules<'a>(rules: &'a BTreeMap<String, Name>, spec: &JobSpec) -> Option<&'a Name> {
     if spec.scheduler.is_some() {
         return None;
@@ -93,8 +93,8 @@ pub fn scheduler_by_rules<'a>(rules: &'a BTreeMap<String, Name>, spec: &JobSpec)
     of_job.filter_map(|kind| rules.get(kind.as_str())).next()
 }
 
-/// A spec as it is admitted, with its scheduler: the one that it names, else the one of the live job of that name. For a
-/// new job the rules of the cell choose.
+/// The spec as it is admitted, with its scheduler: the one that it names, else that of the live job of its name. For a
+/// new job, the rules of the cell choose.
 pub fn spec_with_scheduler<'a>(
     spec: &'a JobSpec,
     live: Option<&JobSpec>,

@@ -2,7 +2,7 @@
 
 const ACCEPTED: &str = "accepted: a duration such as 250ms, 5s, 2m or 1h30m";
 
-/// The milliseconds of a duration. A number needs its unit: whether 5 were seconds or milliseconds is not guessed.
+/// The milliseconds of a duration. A number needs its unit, because 5 could be seconds or milliseconds.
 ///
 /// # Errors
 /// What is wrong, and what is accepted.
@@ -35,7 +35,7 @@ fn duration(text: &str) -> Result<u64, String> {
     Ok(total)
 }
 
-/// The first number with its unit, and what follows.
+/// The first number with its unit, and the rest of the text.
 fn part_ms(text: &str) -> Result<(u64, &str), String> {
     let number_end = text.find(|each: char| !each.is_ascii_digit() && each != '.').unwrap_or(text.len());
     let (number, rest) = text.split_at(number_end);

@@ -1,4 +1,4 @@
-//! Kinds of fields: each reads a value of a job file, checks it, and describes it as JSON Schema.
+//! Kinds of fields. Each kind reads a value of a job file, checks it, and describes it as JSON Schema.
 
 use std::collections::BTreeMap;
 
@@ -14,15 +14,15 @@ use crate::resource::bytes_parse;
 
 /// How the values of a field are read, checked and described.
 pub(crate) trait FieldKind<T> {
-    /// The value of an item. Without one, the problem has been noted.
+    /// The value of an item. Without one, the reader has recorded the problem.
     fn read(&self, reader: &mut FieldReader, item: &FileItem<'_>) -> Option<T>;
 
-    /// Refuses what cannot be admitted.
+    /// Refuses a value that cannot be admitted.
     fn check(&self, errors: &mut FieldErrors, path: &str, value: &T) {
         let _ = (errors, path, value);
     }
 
-    /// What a job file may have here.
+    /// The schema of the values that a job file may have.
     fn schema(&self) -> Value;
 }
 
@@ -43,7 +43,7 @@ impl<T, K: FieldKind<T>> FieldKind<Option<T>> for K {
     }
 }
 
-/// A name.
+/// A name of a user, a job, a port or a role.
 pub(crate) struct NameText;
 
 impl FieldKind<Name> for NameText {
@@ -56,7 +56,7 @@ impl FieldKind<Name> for NameText {
     }
 }
 
-/// A text. YAML numbers are texts as well, as they are written.
+/// A text. A YAML number is also a text, in its written form.
 pub(crate) struct AnyText;
 
 impl FieldKind<String> for AnyText {
@@ -69,7 +69,7 @@ impl FieldKind<String> for AnyText {
     }
 }
 
-/// A text on one line, of at most so many bytes.
+/// A text of one line, of at most so many bytes.
 pub(crate) struct TextLine {
     pub(crate) most: usize,
 }
@@ -90,12 +90,12 @@ impl FieldKind<String> for TextLine {
     }
 }
 
-/// What a text may be written as.
+/// The schema of a text.
 pub(crate) fn text_schema() -> Value {
     json!({"type": ["string", "number"]})
 }
 
-/// TextList, as in a command; the text says what is accepted.
+/// A list of texts, such as a command. The field of the struct says what is accepted.
 pub(crate) struct TextList(pub(crate) &'static str);
 
 impl FieldKind<Vec<String>> for TextList {
@@ -108,7 +108,7 @@ impl FieldKind<Vec<String>> for TextList {
     }
 }
 
-/// A map of texts.
+/// A map from texts to texts, such as the environment.
 pub(crate) struct TextMap;
 
 impl FieldKind<BTreeMap<String, String>> for TextMap {
@@ -121,7 +121,7 @@ impl FieldKind<BTreeMap<String, String>> for TextMap {
     }
 }
 
-/// Keys and values on one line each.
+/// Labels: keys, and values of one line.
 pub(crate) struct Labels {
     pub(crate) most: usize,
 }
@@ -173,7 +173,7 @@ impl FieldKind<u64> for Delay {
     }
 }
 
-/// A duration as people write it.
+/// The schema of a duration.
 pub(crate) fn delay_schema() -> Value {
     json!({"type": "string", "pattern": "^\\s*([0-9]+(\\.[0-9]+)?\\s*(ms|s|m|min|h|d)\\s*)+$"})
 }
@@ -191,7 +191,7 @@ impl Whole {
         Self { least, most, accepted }
     }
 
-    /// Of any size, or bounded by a check of the field's own.
+    /// Without bounds, or with a check of the field's own.
     pub(crate) const fn any(accepted: &'static str) -> Self {
         Self::of(0, u32::MAX, accepted)
     }
@@ -232,7 +232,7 @@ impl FieldKind<u64> for AmountOfBytes {
     }
 }
 
-/// AmountOfBytes as people write them.
+/// The schema of an amount of bytes.
 pub(crate) fn bytes_schema() -> Value {
     amount_schema("([kMGTP]|[KMGTP]i)?B?")
 }
@@ -259,7 +259,7 @@ impl FieldKind<bool> for Truth {
 /// One of a few words.
 pub(crate) struct Words<T: 'static>(pub(crate) &'static [(&'static str, T)]);
 
-/// A type whose values a job file names by words.
+/// A type with a word in job files for each value.
 pub(crate) trait SpecWord: Copy {}
 
 impl SpecWord for Within {}
@@ -274,12 +274,12 @@ impl<T: SpecWord> FieldKind<T> for Words<T> {
     }
 }
 
-/// The words themselves.
+/// The schema that accepts exactly these words.
 pub(crate) fn words_schema<T>(words: &[(&str, T)]) -> Value {
     json!({"enum": words.iter().map(|(word, _)| *word).collect::<Vec<_>>()})
 }
 
-/// A priority, or a band, which stands for the lowest priority in it.
+/// A priority, or the name of a band, which means the lowest priority of the band.
 pub(crate) struct Priority;
 
 const BANDS: [(&str, u32); 4] =

@@ -1,7 +1,7 @@
-//! Job files: how the definition of a field becomes what is read, checked, described and shown.
+//! Job files. The definition of a field decides how it is read, checked, described and shown.
 //!
 //! `#[derive(FileMessage)]` on a struct of the spec lists its fields and reads and checks each by its `kind`, or by the
-//! function that the field names. A file is read whole: every field that cannot be taken is a problem with its place.
+//! function that the field names. The reader reads the whole file, and reports every invalid field with its place.
 
 mod duration;
 pub(crate) mod kind;
@@ -30,43 +30,43 @@ use super::{JobKind, JobSpec, Note, SpecChange, TaskSpec};
 use crate::field_error::{FieldError, FieldErrors};
 use crate::id::Name;
 
-/// What the definition says of one field.
+/// The definition of one field.
 pub struct FieldInfo {
     /// Its name in a job file.
     pub file: &'static str,
-    /// Its name in the spec, and in refusals of it.
+    /// Its name in the spec and in errors.
     pub stored: &'static str,
-    /// What it takes, in Markdown.
+    /// The accepted values, in Markdown.
     pub value: &'static str,
-    /// What its absence means, in Markdown.
+    /// The meaning of its absence, in Markdown.
     pub default: &'static str,
-    /// Must a file have it?
+    /// Whether a file must have it.
     pub required: bool,
-    /// Do its inner fields stand in the outer message?
+    /// Whether a file names its inner fields in the outer message.
     pub flatten: bool,
-    /// A value that is accepted and is not the default.
+    /// An accepted value other than the default.
     pub example: Option<fn() -> Value>,
     /// The JSON Schema of its values.
     pub schema: fn() -> Value,
-    /// The fields of a message.
+    /// The fields of an inner message.
     pub inner: Option<&'static [FieldInfo]>,
 }
 
-/// A struct of the spec that a job file describes. Derived.
+/// A struct of the spec that a job file describes. `#[derive(FileMessage)]` implements it.
 pub(crate) trait FileMessage: Sized {
     /// Its fields, in the order of the struct.
     const FIELDS: &'static [FieldInfo];
 
-    /// Sets every field that the file names. `outer` is the map itself, for what is missing in it.
+    /// Sets every field that the file names. `outer` is the map itself, for errors about missing fields.
     fn fields_read(&mut self, reader: &mut FieldReader, outer: &FileItem<'_>, fields: &MapFields<'_>);
 
-    /// Refuses every field that cannot be admitted; `path` is the message's own.
+    /// Refuses every field that cannot be admitted. `path` is that of the message.
     fn fields_check(&self, errors: &mut FieldErrors, path: &str);
 
-    /// Takes over the fields whose change is of the kind `change`.
+    /// Copies the fields that have this kind of change.
     fn adopt(&mut self, new: &Self, change: SpecChange);
 
-    /// The fields that `job status` shows, with their names; an empty text is one that is not set.
+    /// The fields that `job status` shows, with their names. An unset field has an empty text.
     fn status(&self) -> Vec<(&'static str, String)>;
 }
 
@@ -78,7 +78,7 @@ pub(crate) trait InnerMessage: Sized {
         message_schema(Self::FIELDS)
     }
 
-    /// The message with what the file names; the rest stays as it is.
+    /// The message with the fields that the file names. Other fields stay as they are.
     fn message_read(&self, reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Self>;
 
     fn message_check(&self, errors: &mut FieldErrors, path: &str);
@@ -113,7 +113,7 @@ impl<T: FileMessage + Clone + Default> InnerMessage for Option<T> {
     }
 }
 
-/// How `job status` shows a value; an empty text is none.
+/// The text of a value for `job status`; empty: unset.
 pub(crate) trait StatusText {
     fn status_text(&self) -> String;
 }
@@ -131,7 +131,7 @@ impl StatusText for BTreeMap<String, String> {
     }
 }
 
-/// Fields of a message, those that it takes in from an inner one included.
+/// The fields of a message, with those of flattened inner messages.
 pub fn fields_flat(fields: &'static [FieldInfo]) -> Vec<&'static FieldInfo> {
     let inner = |field: &'static FieldInfo| match field.inner {
         Some(inner) if field.flatten => fields_flat(inner),
@@ -140,7 +140,7 @@ pub fn fields_flat(fields: &'static [FieldInfo]) -> Vec<&'static FieldInfo> {
     fields.iter().flat_map(inner).collect()
 }
 
-/// The names that a map of a job file may have.
+/// The accepted keys of a map in a job file.
 fn file_names(fields: &'static [FieldInfo]) -> Vec<&'static str> {
     fields_flat(fields).iter().map(|field| field.file).collect()
 }
@@ -156,20 +156,20 @@ impl JobSpec {
         <Self as FileMessage>::FIELDS
     }
 
-    /// The fields that `job status` shows, with their names; an empty text is one that is not set.
+    /// The fields that `job status` shows, with their names. An unset field has an empty text.
     pub fn status_fields(&self) -> Vec<(&'static str, String)> {
         self.status()
     }
 
-    /// The spec of a job file, checked, with what may surprise. `caller` is whose job it is where the file does not say.
+    /// The checked spec of a job file, with notes. `caller` is the user of the job if the file names none.
     ///
     /// # Errors
-    /// Everything that is wrong, in the order of the file.
+    /// Every problem, in the order of the file.
     pub fn from_file(root: &TreeNode, caller: &Name) -> Result<(Self, Vec<Note>), Vec<Problem>> {
         let mut reader = FieldReader::default();
         let spec = spec_read(&mut reader, &FileItem { node: root, path: String::new() }, caller);
         let mut problems = std::mem::take(&mut reader.problems);
-        // What the fields themselves say wrong would only be repeated by the check, with made-up values.
+        // After a problem, the check would see made-up values.
         let spec = spec.filter(|_| problems.is_empty());
         let checked = spec.as_ref().map(Self::validate);
         match (spec, checked) {
@@ -189,7 +189,7 @@ impl JobSpec {
 
 fn spec_read(reader: &mut FieldReader, root: &FileItem<'_>, caller: &Name) -> Option<JobSpec> {
     let fields = reader.fields(root, &file_names(<JobSpec as FileMessage>::FIELDS))?;
-    // Defaults of other fields depend on the kind. The caller's name stands in for one that is missing or bad.
+    // Defaults of other fields depend on the kind. The name of the caller replaces a missing or invalid one.
     let kind = fields.get("kind").and_then(|item| reader.word(&item, &JobKind::NAMES));
     let kind = kind.unwrap_or(JobKind::Service);
     let mut spec = JobSpec::initial(caller.clone(), caller.clone(), kind, TaskSpec::of(Vec::new()));
@@ -203,9 +203,9 @@ fn check_problem(reader: &FieldReader, error: &FieldError) -> Problem {
     Problem::at(reader.place(&path), message)
 }
 
-/// The path in the file of a field of the spec: what has a unit in the file has none in its name.
+/// The path in the file of a field of the spec. A field of the file has no unit in its name.
 fn file_path(path: &str) -> String {
-    /// Names of messages that are read by hand.
+    /// Fields of messages that are read by hand.
     const RENAMED: [(&str, &str); 5] = [
         ("interval_ms", "interval"),
         ("timeout_ms", "timeout"),

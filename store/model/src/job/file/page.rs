@@ -3,7 +3,7 @@
 use super::{FieldInfo, FileMessage as _, fields_flat};
 use crate::job::{JobSpec, TaskSpec};
 
-/// The tables with the marks that they stand between on the page: `<!-- fields of a job -->` and `<!-- end of fields -->`.
+/// The tables with the marks around them on the page: `<!-- fields of a job -->` and `<!-- end of fields -->`.
 pub const PAGE_MARKS: [(&str, &[FieldInfo]); 2] =
     [("<!-- fields of a job -->", JobSpec::FIELDS), ("<!-- fields of task -->", TaskSpec::FIELDS)];
 

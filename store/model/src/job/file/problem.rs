@@ -1,15 +1,13 @@
-//! One thing that is wrong with a job file, with its place.
+//! One problem of a job file, with its place.
 
 use std::fmt;
 
 use super::tree::TreeNode;
 
-/// A place in a file, both numbers from 1; columns count characters.
+/// A place in a file. Both numbers count from 1, and columns count characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// Line.
     pub line: u32,
-    /// Column.
     pub column: u32,
 }
 
@@ -25,12 +23,12 @@ impl Position {
     }
 }
 
-/// One thing that is wrong.
+/// One problem of a job file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where; absent where it cannot be told.
+    /// Its place; absent if it is unknown.
     pub at: Option<Position>,
-    /// What, and what would be accepted.
+    /// What is wrong, and what would be accepted.
     pub message: String,
 }
 

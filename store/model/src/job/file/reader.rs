@@ -1,5 +1,5 @@
-//! Reading a tree field by field: every problem is kept with its place, and reading goes on, so that a file is mended
-//! in one go.
+//! Reads a tree field by field. It records every problem with its place and continues, so that one run shows all of
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use super::problem::{Position, Problem};
 use super::suggest::nearest;
 use super::tree::{TreeKey, TreeNode, TreeValue};
 
-/// What has been found out so far.
+/// The problems so far, and the places of what was read.
 #[derive(Default)]
 pub(crate) struct FieldReader {
     pub(crate) problems: Vec<Problem>,
-    /// Where each path stood, for what is found wrong later.
+    /// The place of each path, for problems that a later check finds.
     places: BTreeMap<String, Option<Position>>,
 }
 
@@ -48,26 +48,26 @@ impl FileItem<'_> {
 }
 
 impl FieldReader {
-    /// Notes a problem with an item: its path, what it has, and what would be accepted.
+    /// Records a problem of an item: its path, its value, and what would be accepted.
     pub(crate) fn refuse(&mut self, item: &FileItem<'_>, accepted: &str) {
         let what = if item.path.is_empty() { "the file" } else { &item.path };
         let message = format!("{what}: {}; accepted: {accepted}", item.given());
         self.problems.push(Problem::of(item.node, message));
     }
 
-    /// Notes a problem with a text that says itself what is accepted.
+    /// Records a problem with a message that says what is accepted.
     pub(crate) fn refuse_as(&mut self, item: &FileItem<'_>, problem: &str) {
         self.problems.push(Problem::of(item.node, format!("{}: {problem}", item.path)));
     }
 
-    /// Notes a field that must be there.
+    /// Records a missing field.
     pub(crate) fn missing(&mut self, outer: &FileItem<'_>, field: &str, accepted: &str) {
         let within = if outer.path.is_empty() { String::new() } else { format!(" in {}", outer.path) };
         let message = format!("field {field:?} is missing{within}; accepted: {accepted}");
         self.problems.push(Problem::of(outer.node, message));
     }
 
-    /// Where `path` stood, or the nearest thing around it that is known.
+    /// The place of `path`, or of the nearest known thing around it.
     pub(crate) fn place(&self, path: &str) -> Option<Position> {
         let mut path = path;
         loop {
@@ -78,12 +78,12 @@ impl FieldReader {
         }
     }
 
-    /// Notes where a path stood.
+    /// Records the place of a path.
     pub(crate) fn placed(&mut self, path: impl Into<String>, node: &TreeNode) {
         self.places.insert(path.into(), node.at);
     }
 
-    /// The fields of a map, none of them unknown.
+    /// The fields of a map. An unknown field is a problem.
     pub(crate) fn fields<'n>(&mut self, item: &FileItem<'n>, accepted: &[&str]) -> Option<MapFields<'n>> {
         let TreeValue::Map(entries) = &item.node.value else {
             self.refuse(item, &format!("a map with {}", accepted.join(", ")));
@@ -144,7 +144,7 @@ impl FieldReader {
         items.collect()
     }
 
-    /// A text. Numbers are taken as they are written; words that YAML reads as something else must be quoted.
+    /// A text. A number counts as a text, in its written form. Words that YAML reads as something else need quotes.
     pub(crate) fn text(&mut self, item: &FileItem<'_>) -> Option<String> {
         match &item.node.value {
             TreeValue::Text(text) | TreeValue::Number(text) => Some(text.clone()),

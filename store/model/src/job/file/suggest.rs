@@ -1,6 +1,6 @@
-//! What somebody who misspelt a word may have meant.
+//! Suggests the word that a misspelt one may mean.
 
-/// The candidate nearest to `word`, where one is near enough to be meant.
+/// The nearest candidate to `word`, if one is near enough.
 pub(crate) fn nearest<'c>(word: &str, candidates: &[&'c str]) -> Option<&'c str> {
     let plain = |text: &str| text.to_lowercase().replace(['-', ' '], "_");
     let word = plain(word);

@@ -1,41 +1,37 @@
-//! A job file as a tree that remembers where everything stood: the one shape all three languages are read into.
+//! A job file as a tree with the place of each value. All three languages are read into this form.
 
 use std::collections::BTreeMap;
 
 use super::problem::{Position, Problem};
 
-/// Most levels of lists and maps in one another.
+/// Most levels of nested lists and maps.
 pub const DEPTH_MAX: usize = 64;
-/// Most nodes of a tree; aliases count as often as they are used.
+/// Most nodes of a tree. An alias counts each time it is used.
 pub const NODES_MAX: usize = 200_000;
 
 /// A value with its place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TreeNode {
-    /// Where it stands; absent where the language does not say.
+    /// Absent if the language does not tell.
     pub at: Option<Position>,
-    /// What stands there.
     pub value: TreeValue,
 }
 
-/// What stands there.
+/// The value of an item.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TreeValue {
     /// A field without a value counts as absent.
     Null,
-    /// True or false.
     Bool(bool),
-    /// As it was written: amounts are read exactly, not through floating point.
+    /// In its written form, because floating point would change amounts.
     Number(String),
-    /// A text.
     Text(String),
-    /// A list.
     List(Vec<TreeNode>),
-    /// In the order of the file; no key twice.
+    /// In the order of the file, each key once.
     Map(Vec<(TreeKey, TreeNode)>),
 }
 
-/// A value of JSON, without places.
+/// The tree of a JSON value, without places.
 impl From<&serde_json::Value> for TreeNode {
     fn from(value: &serde_json::Value) -> Self {
         use serde_json::Value;
@@ -59,14 +55,13 @@ impl From<&serde_json::Value> for TreeNode {
 /// The key of a map's entry with its place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TreeKey {
-    /// Where it stands; absent where the language does not say.
+    /// Absent if the language does not tell.
     pub at: Option<Position>,
-    /// The key itself.
     pub text: String,
 }
 
 impl TreeValue {
-    /// What people call it, with the value where it is short.
+    /// The value for an error message: its type, with the value if it is short.
     pub fn described(&self) -> String {
         let short = |text: &str| text.chars().take(40).collect::<String>();
         match self {
@@ -80,7 +75,7 @@ impl TreeValue {
     }
 }
 
-/// Refuses every key that stands in a map before.
+/// Refuses a key that a map has twice.
 pub fn duplicates(entries: &[(TreeKey, TreeNode)]) -> Vec<Problem> {
     let mut seen: BTreeMap<&str, &TreeKey> = BTreeMap::new();
     let mut problems = Vec::new();

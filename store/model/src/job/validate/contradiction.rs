@@ -1,14 +1,13 @@
-//! Constraints that nothing can meet together.
+//! Finds constraints that contradict each other.
 
 use std::collections::BTreeSet;
 
 use crate::job::{Constraint, ConstraintOperator, LABEL_JOB_NAME, LABEL_JOB_USER};
 
-/// What every node, or every job, has.
+/// The keys that every node, or every job, has.
 const ALWAYS: [&str; 3] = ["node.name", LABEL_JOB_NAME, LABEL_JOB_USER];
 
-/// The place of the first hard constraint that nothing can meet together with those before it; `None` where something
-/// could.
+/// The index of the first hard constraint that contradicts those before it; `None` if all can be met together.
 pub(super) fn contradiction(constraints: &[Constraint]) -> Option<usize> {
     let hard = |constraint: &&Constraint| constraint.preference.is_none();
     (0..constraints.len()).find(|&at| {
@@ -19,7 +18,7 @@ pub(super) fn contradiction(constraints: &[Constraint]) -> Option<usize> {
     })
 }
 
-/// Whether an attribute that is absent, or has some value, meets all of these constraints on it.
+/// Returns true if some value of the attribute, or its absence, meets all of these constraints on it.
 fn may_be_met(attribute: &str, constraints: &[&Constraint]) -> bool {
     use ConstraintOperator::{Absent, GreaterThan, In, LessThan, NotIn};
     let absent_meets = constraints.iter().all(|one| matches!(one.operator, NotIn | Absent));
@@ -52,7 +51,7 @@ fn may_be_met(attribute: &str, constraints: &[&Constraint]) -> bool {
         let excluding = constraints.iter().filter(|one| one.operator == NotIn);
         excluding.flat_map(|one| &one.values).any(|excluded| excluded == value)
     };
-    // A value that no list names can always be thought of.
+    // A value that no list names always exists.
     listed.is_none_or(|values| values.into_iter().any(|value| within(value) && !excluded(value)))
 }
 

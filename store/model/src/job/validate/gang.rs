@@ -1,4 +1,4 @@
-//! Gangs: how many tasks must fit together, roles, failure domains.
+//! Checks gangs: how many tasks must fit together, roles, failure domains.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use crate::job::{GangTopology, JobSpec};
 
 /// Most roles of a job.
 pub const ROLES_MAX: usize = 16;
-/// Most failure domains that a gang stands in.
+/// Most failure domains of a gang.
 pub const TOGETHER_DOMAINS_MAX: u32 = 64;
 
-/// Checks a count alone, as scaling does: the rest is that of the spec in force.
+/// Checks only a count, for scaling. The rest is that of the spec in force.
 pub fn count_check(count: u32, spec: &JobSpec) -> Result<(), Vec<FieldError>> {
     let mut fields = FieldErrors::default();
     if !spec.roles().is_empty() && count != spec.count {

@@ -1,5 +1,5 @@
-//! Whether a spec can be admitted. Every field that cannot is named, with what it has and what would be accepted, all
-//! at once: nobody should mend a job file one error at a time.
+//! Decides whether a spec can be admitted. The errors name every invalid field at once, with its value and what would be
+//! accepted, so that nobody repairs a job file one error at a time.
 
 mod contradiction;
 mod gang;
@@ -26,22 +26,22 @@ pub(super) use task::{
     overrides_check, packages_check, ports_check, resources_of_task_check, selectors_check,
 };
 
-/// Most tasks of a job. A job's rows are listed, stopped and counted together; ten transactions of ten thousand rows
-/// still do that. Larger work is several jobs.
+/// Most tasks of a job. Programs list, stop and count the rows of a job together, which takes ten transactions of ten
+/// thousand rows. Larger work is several jobs.
 pub const COUNT_MAX: u32 = 100_000;
-/// Most bytes of a spec as it is stored: it fits into one value of the store (100 kB) with room for what is added.
+/// Most bytes of a stored spec. One value of the store holds 100 kB, so later fields have room.
 pub const SPEC_BYTES_MAX: usize = 90_000;
-/// Most jobs a job waits for.
+/// Most jobs that a job waits for.
 pub const AFTER_MAX: usize = 32;
 /// Most bytes of a scoring profile with its weights.
 pub const PROFILE_BYTES_MAX: usize = 200;
 /// Most labels.
 pub const LABELS_MAX: usize = 64;
 
-/// Something that is accepted but may surprise.
+/// A remark about an accepted field that may surprise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// The field.
+    /// The path of the field.
     pub path: String,
     /// What follows from it.
     pub message: String,
@@ -54,7 +54,7 @@ impl fmt::Display for Note {
 }
 
 impl JobSpec {
-    /// Checks everything an admission needs that follows from the spec alone.
+    /// Checks everything that the spec alone decides. Admission also checks quota and settings of the cell.
     pub fn validate(&self) -> Result<(), Vec<FieldError>> {
         let mut fields = FieldErrors::default();
         self.fields_check(&mut fields, "");
@@ -62,7 +62,7 @@ impl JobSpec {
         fields.done()
     }
 
-    /// What is accepted but may surprise.
+    /// Remarks about accepted fields that may surprise.
     pub fn notes(&self) -> Vec<Note> {
         let fixed = self.task.ports.iter().enumerate().filter(|(_, port)| port.number.is_some());
         let note = |(at, _)| Note {
@@ -76,7 +76,7 @@ impl JobSpec {
     }
 }
 
-/// Checks a priority alone.
+/// Checks only a priority, for a change of it.
 pub fn priority_check(priority: u32) -> Result<(), Vec<FieldError>> {
     let mut fields = FieldErrors::default();
     FieldKind::<u32>::check(&Priority, &mut fields, "priority", &priority);
@@ -99,7 +99,7 @@ pub(super) fn restart_check(fields: &mut FieldErrors, path: &str, spec: &JobSpec
     );
 }
 
-/// A queue is a path of names; which queues there are, the cell's settings say.
+/// A queue is a path of names. The settings of the cell define which queues exist.
 pub(super) fn queue_check(fields: &mut FieldErrors, path: &str, spec: &JobSpec) {
     let Some(queue) = &spec.queue else { return };
     let names: Vec<&str> = queue.split('/').collect();
@@ -108,7 +108,7 @@ pub(super) fn queue_check(fields: &mut FieldErrors, path: &str, spec: &JobSpec) 
     fields.require(fine, path, queue, accepted);
 }
 
-/// A profile is a name, perhaps with weights; which names there are, the scheduler knows.
+/// A profile is a name, perhaps with weights. The scheduler knows which profiles exist.
 pub(super) fn profile_check(fields: &mut FieldErrors, path: &str, spec: &JobSpec) {
     let Some(profile) = &spec.profile else { return };
     let fine =

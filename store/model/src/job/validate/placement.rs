@@ -1,4 +1,4 @@
-//! When and where: jobs waited for, constraints, spread.
+//! Checks when and where tasks run: dependencies, constraints, tolerations, affinities, spread.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ const SPREAD_MAX: usize = 8;
 const AFFINITY_MAX: usize = 16;
 const SELECTOR_MAX: usize = 16;
 const TOLERATIONS_MAX: usize = 32;
-/// Longest time that a task stays on a node that it has to leave: a week, in milliseconds.
+/// The longest tolerated time on a node with a `NoExecute` taint: a week, in milliseconds.
 const EVICT_AFTER_MS_MAX: u64 = 604_800_000;
 
 pub(in crate::job) fn after_check(fields: &mut FieldErrors, _: &str, spec: &JobSpec) {
@@ -118,7 +118,7 @@ pub(in crate::job) fn affinities_check(fields: &mut FieldErrors, _: &str, spec: 
     }
 }
 
-/// Refuses what no node, or no job, can ever meet.
+/// Refuses constraints that no node, or no job, can ever meet together.
 fn contradiction_check(fields: &mut FieldErrors, path: &str, whose: &str, constraints: &[Constraint]) {
     let Some(at) = contradiction(constraints) else { return };
     let Some(constraint) = constraints.get(at) else { return };

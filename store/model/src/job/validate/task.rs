@@ -1,4 +1,4 @@
-//! What a task runs and needs.
+//! Checks what a task runs and needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,9 +12,9 @@ use crate::resource::{Resources, cpu_display};
 pub(super) const FIXED_PORT_MIN: u16 = 1024;
 /// Most ports of a task.
 pub(crate) const PORTS_MAX: usize = 32;
-/// Most models of a device that will do.
+/// Most accepted models of a device.
 const MODELS_MAX: usize = 16;
-/// Least memory of a task, in bytes: with less, the kernel ends a process before it has begun.
+/// Least memory of a task, in bytes. With less, the kernel ends a process before it has started.
 const MEMORY_BYTES_MIN: u64 = 1 << 20;
 
 pub(in crate::job) fn command_of_task_check(fields: &mut FieldErrors, path: &str, task: &TaskSpec) {
@@ -55,7 +55,7 @@ pub(in crate::job) fn overrides_check(fields: &mut FieldErrors, _: &str, spec: &
     }
 }
 
-/// Cores of its own are whole ones.
+/// A task with cores of its own requests whole cores.
 fn cores_check(fields: &mut FieldErrors, task: &TaskSpec, path: &str, resources: &Resources) {
     let fine = !task.exclusive_cores || resources.cpu_millis.is_multiple_of(CORE_SPEED_REFERENCE);
     let accepted = "whole cores, since they are to be its own";
@@ -95,7 +95,7 @@ fn environment_check(fields: &mut FieldErrors, path: &str, environment: &BTreeMa
 }
 
 fn resources_check(fields: &mut FieldErrors, path: &str, resources: &Resources) {
-    // What takes nothing could be placed on one node without end.
+    // Without a request, any number of tasks would fit on one node.
     fields.require(resources.cpu_millis > 0, &format!("{path}.cpu"), 0, "at least one thousandth of a core");
     let memory = resources.memory_bytes;
     fields.require(memory >= MEMORY_BYTES_MIN, &format!("{path}.memory"), memory, "at least 1MiB");

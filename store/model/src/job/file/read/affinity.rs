@@ -1,4 +1,4 @@
-//! Near which other tasks a job's tasks run, and from which they keep apart.
+//! Reads affinities: other tasks to run near to, or to keep apart from.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Constraints: short texts such as `rack in [r1, r2]`, with `prefer 50` at the end where they are wishes.
+//! Reads constraints: short texts such as `rack in [r1, r2]`. A preference ends in `prefer 50`.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! How the tasks of a job belong together: how many must fit at once, roles, failure domains.
+//! Reads the gang of a job: how many tasks must fit together, roles, failure domains.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::job::{GangSpec, GangTopology, JobSpec, ROLES_MAX, Role, TOGETHER_DOMA
 
 const MEMBERS: &str = "a whole number of tasks that must fit together, or all";
 
-/// Reads `roles`, `gang_topology` and `min_member`, whose defaults follow from each other. The count has been read
+/// Reads `roles`, `gang_topology` and `min_member`. Their defaults depend on each other and on the count, which is read
 /// before.
 pub(crate) fn gang_read(reader: &mut FieldReader, fields: &MapFields<'_>, spec: &mut JobSpec) {
     let roles = fields.get("roles").map(|item| roles_decode(reader, &item, spec)).unwrap_or_default();
@@ -72,7 +72,7 @@ fn roles_decode(reader: &mut FieldReader, list: &FileItem<'_>, spec: &JobSpec) -
     items.iter().filter_map(|item| role_decode(reader, item, spec)).collect()
 }
 
-/// Of a role all tasks must fit, unless it says how many.
+/// All tasks of a role must fit, unless it names a minimum.
 fn role_decode(reader: &mut FieldReader, item: &FileItem<'_>, spec: &JobSpec) -> Option<Role> {
     let accepted =
         ["name", "count", "min_member", "command", "arguments", "environment", "resources", "weight"];

@@ -1,4 +1,4 @@
-//! Health checks: one probe, and its timing.
+//! Reads health checks: one probe and its timing.
 
 use serde_json::{Value, json};
 
@@ -53,11 +53,11 @@ fn health_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Health
             None
         }
     };
-    // A probe that could not be read has been noted; the timing is still worth reading.
+    // The problems of the timing are reported too, even if the probe is invalid.
     let mut health = HealthCheck::of(probe.unwrap_or(Probe::Command { command: Vec::new() }));
     if let Some(item) = fields.get("interval") {
         health.interval_ms = reader.duration(&item).unwrap_or(health.interval_ms);
-        // A short interval alone must not make the default timeout wrong.
+        // The default timeout must not exceed a short interval.
         health.timeout_ms = health.timeout_ms.min(health.interval_ms);
     }
     if let Some(item) = fields.get("timeout") {
@@ -72,7 +72,7 @@ fn health_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Health
     Some(health)
 }
 
-/// `{port: http, path: /}`, or the port's name alone.
+/// `{port: http, path: /}`, or only the name of the port.
 fn http_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Probe> {
     let TreeValue::Map(_) = item.node.value else {
         return Some(Probe::Http { port: reader.name(item)?, path: "/".to_owned() });
@@ -86,7 +86,7 @@ fn http_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Probe> {
     Some(Probe::Http { port: reader.name(&port)?, path: path.unwrap_or_else(|| "/".to_owned()) })
 }
 
-/// `{port: http}`, or the port's name alone.
+/// `{port: http}`, or only the name of the port.
 fn tcp_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Probe> {
     let TreeValue::Map(_) = item.node.value else {
         return Some(Probe::Tcp { port: reader.name(item)? });

@@ -1,4 +1,4 @@
-//! Fields at the top of a job file.
+//! Reads fields at the top of a job file.
 
 use std::collections::BTreeMap;
 
@@ -96,7 +96,7 @@ pub(crate) fn restart_read(
     }
     if let Some(item) = fields.get("backoff") {
         restart.backoff_initial_ms = reader.duration(&item).unwrap_or(restart.backoff_initial_ms);
-        // A long first pause alone must not make the default longest one wrong.
+        // The default of the longest pause must not be below a long first one.
         restart.backoff_max_ms = restart.backoff_max_ms.max(restart.backoff_initial_ms);
     }
     if let Some(item) = fields.get("backoff_max") {

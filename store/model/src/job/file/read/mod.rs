@@ -1,4 +1,4 @@
-//! Fields that are irregular in a job file: short forms beside long ones, and defaults that follow from other fields.
+//! Readers of irregular fields: those with short and long forms, and those with defaults that depend on other fields.
 
 mod affinity;
 mod constraint;

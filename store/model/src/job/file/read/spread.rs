@@ -1,4 +1,4 @@
-//! Over which failure domains a job spreads.
+//! Reads the failure domains over which a job spreads.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::super::tree::TreeValue;
 use super::{any_of, map_of, weight_schema};
 use crate::job::{JobSpec, Spread};
 
-/// The weights of attributes that are only listed: earlier ones weigh more.
+/// The weights of attributes without a weight of their own. Earlier ones weigh more.
 const WEIGHTS: [u32; 6] = [100, 50, 25, 12, 6, 3];
 
 /// `[rack, node.name]`, `{rack: 100}`, or a list with maps such as `{attribute: rack, max_skew: 1, percent_max: 25}`.

@@ -1,4 +1,4 @@
-//! What a task runs and needs, and what single tasks have otherwise.
+//! Reads what a task runs and needs, and the overrides of single tasks.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ const RESOURCE_FIELDS: [&str; 6] = ["cpu", "memory", "disk", "disk_rate", "netwo
 pub(crate) const COMMAND: &str = "a list of the program and its arguments, such as [sleep, 60]";
 const PORT: &str = "1024 to 65535, or auto: the scheduler hands one out";
 
-/// What the file does not name stays the default.
+/// Reads the fields of a task. A field that the file leaves out has its default.
 pub(crate) fn resources_read(
     reader: &mut FieldReader,
     item: &FileItem<'_>,
@@ -27,7 +27,7 @@ pub(crate) fn resources_read(
     Some(resources)
 }
 
-/// Which devices will do stands beside their amounts.
+/// Reads amounts of resources. The map of a device also says which devices are accepted.
 pub(crate) fn selectors_read(reader: &mut FieldReader, fields: &MapFields<'_>, task: &mut TaskSpec) {
     if let Some(item) = fields.get("resources") {
         task.device_selectors = selectors_decode(reader, &item);
@@ -51,7 +51,7 @@ pub(crate) fn resources_schema() -> Value {
     map_of(form, &[])
 }
 
-/// Sets what the file names; the rest stays.
+/// Sets the amounts that the file names. Other amounts stay.
 fn resources_decode(reader: &mut FieldReader, item: &FileItem<'_>, resources: &mut Resources) {
     let Some(fields) = reader.fields(item, &RESOURCE_FIELDS) else { return };
     let mut set = |name: &str, parse, amount: &mut u64| {
@@ -80,7 +80,7 @@ fn resources_decode(reader: &mut FieldReader, item: &FileItem<'_>, resources: &m
 
 const DEVICE: [&str; 3] = ["count", "model", "memory"];
 
-/// The amount of `{count: 2, model: [A100], memory: 40GiB}`; without a count it is one.
+/// The amount of `{count: 2, model: [A100], memory: 40GiB}`; the default of the count is one.
 fn device_amount(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<u64> {
     let fields = reader.fields(item, &DEVICE)?;
     match fields.get("count") {
@@ -89,7 +89,7 @@ fn device_amount(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<u64> {
     }
 }
 
-/// Which devices will do, of those kinds that are asked for as maps. What is wrong with an amount was said before.
+/// The accepted devices of each kind that the file gives as a map. Problems of amounts were recorded before.
 fn selectors_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> BTreeMap<String, CardSelector> {
     let TreeValue::Map(resources) = &item.node.value else { return BTreeMap::new() };
     let devices = resources.iter().find(|(key, _)| key.text == "devices");
@@ -196,7 +196,7 @@ pub(super) fn override_decode(
         own.environment = reader.text_map(&item);
     }
     if let Some(item) = fields.get("resources") {
-        // What the override does not name stays the job's.
+        // An amount that the override leaves out is that of the job.
         let mut resources = task.resources.clone();
         resources_decode(reader, &item, &mut resources);
         own.resources = Some(resources);

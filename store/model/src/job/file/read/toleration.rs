@@ -1,4 +1,4 @@
-//! Which taints of nodes a job's tasks tolerate.
+//! Reads the taints of nodes that the tasks of a job tolerate.
 
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ fn toleration_one(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Toler
     let evict_after_ms = fields.get("evict_after").and_then(|item| reader.duration(&item));
     let key = match fields.get("taint") {
         Some(item) => reader.text(&item)?,
-        // Every taint is tolerated only where that is said.
+        // Only an explicit form tolerates every taint.
         None if operator == Some(exists) => String::new(),
         None => {
             reader.missing(item, "taint", ACCEPTED);
