@@ -378,20 +378,32 @@ pub fn event_or_cut(narrow: fn(RandomJob) -> RandomJob) -> impl Strategy<Value =
     prop_oneof![30 => event(narrow), 1 => (1..4usize).prop_map(Event::Limited)]
 }
 
-/// A cell of gangs of which one member is small. They crash and back off.
-pub fn crashing_gangs() -> impl Strategy<Value = Event> {
+/// Gangs that end, or crash and back off. Half of them have a small member, the others evict nobody.
+pub fn gangs() -> impl Strategy<Value = Event> {
     let at = 0..8usize;
+    let submitted = |random| Event::Submitted(Box::new(random));
     prop_oneof![
-        1 => random_job().prop_map(|random| Event::Submitted(Box::new(uneven_gang(random)))),
-        3 => (at, 0..3_000u16).prop_map(|(at, pause_ms)| Event::TaskCrashed(at, pause_ms)),
+        1 => random_job().prop_map(uneven_gang).prop_map(submitted),
+        1 => random_job().prop_map(peaceful_gang).prop_map(submitted),
+        3 => (at.clone(), 0..3_000u16).prop_map(|(at, pause_ms)| Event::TaskCrashed(at, pause_ms)),
+        2 => at.prop_map(Event::TaskDone),
         1 => (0..3_000u16).prop_map(Event::TimePassed),
     ]
 }
 
 /// A gang of two with one small member.
 fn uneven_gang(random: RandomJob) -> RandomJob {
+    RandomJob { own: Some((0, 100)), ..gang_of_two(random) }
+}
+
+/// A gang of two equal members that evict nobody.
+fn peaceful_gang(random: RandomJob) -> RandomJob {
+    peaceful(gang_of_two(random))
+}
+
+fn gang_of_two(random: RandomJob) -> RandomJob {
     let (count, cpu_millis) = (2 + random.count % 3, 500 + random.cpu_millis / 2);
-    RandomJob { count, min_member: 2, cpu_millis, own: Some((0, 100)), ..plain(random) }
+    RandomJob { count, min_member: 2, cpu_millis, ..plain(random) }
 }
 
 /// Single tasks without rules that ask for processor time, and end. Each plan has several jobs to compare.

@@ -13,8 +13,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::generators::{
-    Event, RandomJob, RandomNode, alone, any_job, confined, contended, crashing_gangs, drawn, even, event,
-    event_or_cut, large, peaceful, random_job, random_node, settings, settings_with_reclaim,
+    Event, RandomJob, RandomNode, alone, any_job, confined, contended, drawn, even, event, event_or_cut,
+    gangs, large, peaceful, random_job, random_node, settings, settings_with_reclaim,
     settings_without_reclaim, single, unruled, with_domains,
 };
 use crate::history::{History, Moment, allocs, each_plan, each_rest, everything};
@@ -253,10 +253,10 @@ proptest! {
         each_rest(settings, &nodes, &events, |history| assert_eq!(rebuilt(&history.stored, 1), []));
     }
 
-    /// The same, in a cell in which gangs with a small member crash and back off.
+    /// The same, in a cell of gangs that end, or crash and back off.
     #[test]
-    fn a_scheduler_that_starts_finds_nothing_more_after_crashes(
-        settings in settings(), nodes in open_nodes(), events in vec(crashing_gangs(), 2..16),
+    fn a_scheduler_that_starts_places_no_other_gang(
+        settings in settings(), nodes in open_nodes(), events in vec(gangs(), 2..16),
     ) {
         each_rest(settings, &nodes, &events, |history| assert_eq!(rebuilt(&history.stored, 1), []));
     }
