@@ -2,7 +2,7 @@
 //! standard error, and ends.
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rsjsonnet_front::Session;
 use rsjsonnet_lang::arena::Arena;
