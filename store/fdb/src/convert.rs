@@ -1,7 +1,9 @@
 //! Converts between the contract's types and the client's.
 
 use borough_kv::contract::check::size_limit_check;
-use borough_kv::{AtomicOp, ErrorCode, KeySelector, KvError, KvResult, StreamingMode, TransactionOption};
+use borough_kv::{
+    AtomicOp, ErrorCode, Isolation, KeySelector, KvError, KvResult, StreamingMode, TransactionOption,
+};
 use bytes::Bytes;
 use foundationdb::{FdbError, RangeOption, options};
 
@@ -12,6 +14,11 @@ pub(crate) fn error_from(error: FdbError) -> KvError {
         ErrorCode::Other(_) => KvError::with(code, error.message()),
         named => KvError::new(named),
     }
+}
+
+/// The isolation as the client's flag.
+pub(crate) fn is_snapshot(isolation: Isolation) -> bool {
+    isolation == Isolation::Snapshot
 }
 
 pub(crate) fn mutation_type(operation: AtomicOp) -> options::MutationType {

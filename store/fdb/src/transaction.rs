@@ -19,7 +19,7 @@ use futures::future::{BoxFuture, ready};
 use parking_lot::Mutex;
 use tokio::sync::watch as over;
 
-use crate::convert::{bytes_of, error_from, mutation_type, option, range_option, selector};
+use crate::convert::{bytes_of, error_from, is_snapshot, mutation_type, option, range_option, selector};
 use crate::status::incompatible_server;
 
 /// The client's code for a promise whose owner is gone.
@@ -291,11 +291,6 @@ async fn watch_wait(
             watch.await.map_err(error_from)
         },
     }
-}
-
-/// The isolation as the client's flag.
-fn is_snapshot(isolation: Isolation) -> bool {
-    isolation == Isolation::Snapshot
 }
 
 fn unsigned(value: i64) -> u64 {

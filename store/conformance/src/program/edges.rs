@@ -11,7 +11,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::super::{Check, CheckFailure, Wrong};
 use super::machine::{ProgramMachine, ProgramOutcome};
-use super::model::Model;
+use super::model::ProgramModel;
 use super::step::{Frame, ProgramAction, ProgramStep, Range, Selector, SlotName, Switch};
 use borough_kv::contract::{AtomicOp, ConflictKind, Engine, ErrorCode, Isolation, StreamingMode};
 use borough_kv::database::key_after;
@@ -219,7 +219,7 @@ fn cases_at_the_ends() -> Vec<Case> {
 /// The engine and the model.
 struct Pair {
     machine: ProgramMachine,
-    model: Model,
+    model: ProgramModel,
 }
 
 impl Pair {
@@ -288,7 +288,7 @@ struct EdgeCases {
 
 async fn case_run(engine: Arc<dyn Engine>, frame: &Frame, case: &Case) -> Result<EdgeCases, Wrong> {
     let machine = ProgramMachine::new(engine, frame.clone()).await?;
-    let mut pair = Pair { machine, model: Model::new(frame.clone()) };
+    let mut pair = Pair { machine, model: ProgramModel::new(frame.clone()) };
     let mut tried = EdgeCases::default();
     pair.read(case).await?;
     if pair.model.open_ended {

@@ -19,7 +19,7 @@ use super::{Check, CheckFailure, Context, Wrong};
 use borough_kv::contract::{Engine, KvResult, StreamingMode};
 pub use edges::run_edges;
 use machine::{Late, PATIENCE, ProgramMachine, ProgramOutcome};
-use model::Model;
+use model::ProgramModel;
 use shrink::Shrinker;
 use step::{Frame, ProgramAction, ProgramStep};
 
@@ -46,7 +46,7 @@ struct Trace {
 /// Runs a program on `engine` and the model. Returns the answer to each step, or the first wrong one.
 async fn program_run(engine: Arc<dyn Engine>, frame: &Frame, steps: &[ProgramStep]) -> Result<Trace, Wrong> {
     let mut machine = ProgramMachine::new(engine, frame.clone()).await?;
-    let mut model = Model::new(frame.clone());
+    let mut model = ProgramModel::new(frame.clone());
     let mut trace = Trace::default();
     let wrong = |what: String| Wrong::Differs(what);
     for (index, step) in steps.iter().enumerate() {

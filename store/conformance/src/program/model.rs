@@ -4,7 +4,7 @@
 use super::super::model::{ModelRows, atomic};
 use super::machine::{Late, ProgramOutcome, bound_cut, symbolic, template, union};
 use super::step::{At, Frame, ProgramAction, ProgramStep, Range, SLOTS, Selector, SlotName, Switch};
-use super::view::{Bound, ModelChange, Own, Plain, RangeRead, Span, View, plain};
+use super::view::{Bound, KeyRange, ModelChange, ModelView, Own, Plain, RangeRead, plain};
 use borough_kv::contract::limits::{
     KEY_BYTES_MAX, METADATA_VERSION_KEY, METADATA_VERSION_OPERAND, USER_KEYS_END,
 };
@@ -13,7 +13,7 @@ use borough_kv::database::key_after;
 
 /// The phase of a transaction of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum ModelPhase {
     Open,
     Ended,
     Cancelled,
@@ -31,7 +31,7 @@ enum ModelVersion {
 /// A write, in program order.
 #[derive(Clone, Debug)]
 enum Write {
-    Clear(Span),
+    Clear(KeyRange),
     Change(Vec<u8>, ModelChange),
     StampedValue(Vec<u8>, Vec<u8>),
     /// The template, its place until the commit, and the value.
@@ -50,8 +50,8 @@ struct ModelWatch {
 }
 
 #[derive(Clone, Debug)]
-struct Transaction {
-    phase: Phase,
+struct ModelTransaction {
+    phase: ModelPhase,
     version: Option<ModelVersion>,
     /// Whether anything was read. After that, no read version can be set.
     read: bool,
@@ -62,10 +62,10 @@ struct Transaction {
     failed: Option<ErrorCode>,
     own: Own,
     writes: Vec<Write>,
-    reads: Vec<Span>,
+    reads: Vec<KeyRange>,
     /// What an engine may count as read, though the answer did not depend on it.
-    may_read: Vec<Span>,
-    conflicts: Vec<Span>,
+    may_read: Vec<KeyRange>,
+    conflicts: Vec<KeyRange>,
     own_writes: bool,
     snapshot_own_writes: i64,
     next_hidden: bool,
@@ -75,10 +75,10 @@ struct Transaction {
     promises: Vec<usize>,
 }
 
-impl Transaction {
+impl ModelTransaction {
     fn new() -> Self {
         Self {
-            phase: Phase::Open,
+            phase: ModelPhase::Open,
             version: None,
             read: false,
             touched: false,
@@ -102,15 +102,15 @@ impl Transaction {
     /// The error that every operation returns now, if any.
     fn refusal(&self) -> Option<ErrorCode> {
         match self.phase {
-            Phase::Cancelled => Some(ErrorCode::TransactionCancelled),
-            Phase::Ended => Some(ErrorCode::UsedDuringCommit),
-            Phase::GivenUp(code) => Some(code),
-            Phase::Open if self.poisoned => Some(ErrorCode::ClientInvalidOperation),
-            Phase::Open => None,
+            ModelPhase::Cancelled => Some(ErrorCode::TransactionCancelled),
+            ModelPhase::Ended => Some(ErrorCode::UsedDuringCommit),
+            ModelPhase::GivenUp(code) => Some(code),
+            ModelPhase::Open if self.poisoned => Some(ErrorCode::ClientInvalidOperation),
+            ModelPhase::Open => None,
         }
     }
 
-    fn depend(&mut self, (begin, end): Span) {
+    fn depend(&mut self, (begin, end): KeyRange) {
         if !self.own_writes {
             self.reads.push((begin, end));
         } else if begin < end {
@@ -120,12 +120,12 @@ impl Transaction {
 }
 
 /// The store and the program's transactions.
-pub(super) struct Model {
+pub(super) struct ProgramModel {
     frame: Frame,
     states: Vec<ModelRows>,
     /// What each state's commit wrote, for conflicts.
-    written: Vec<Vec<Span>>,
-    slots: Vec<Transaction>,
+    written: Vec<Vec<KeyRange>>,
+    slots: Vec<ModelTransaction>,
     watches: Vec<ModelWatch>,
     promises: Vec<Option<Late>>,
     /// Set by an answer after which the contract leaves the rest open: the program ends there.
@@ -145,7 +145,7 @@ fn expect(outcome: &ProgramOutcome, expected: &ProgramOutcome) -> ModelVerdict {
     }
 }
 
-fn meets(one: &Span, other: &Span) -> bool {
+fn meets(one: &KeyRange, other: &KeyRange) -> bool {
     one.0.clone().max(other.0.clone()) < one.1.clone().min(other.1.clone())
 }
 
@@ -171,7 +171,7 @@ fn range_check(begin: &[u8], end: &[u8]) -> Result<(), ErrorCode> {
     if end > USER_KEYS_END { Err(ErrorCode::KeyOutsideLegalRange) } else { Ok(()) }
 }
 
-impl Model {
+impl ProgramModel {
     pub(super) fn new(frame: Frame) -> Self {
         let mut rows: ModelRows = frame.fixed().into_iter().map(|key| (key, b"fixed".to_vec())).collect();
         rows.insert(frame.metadata(), symbolic(0).0.to_vec());
@@ -179,7 +179,7 @@ impl Model {
             frame,
             states: vec![rows],
             written: vec![Vec::new()],
-            slots: (0..SLOTS).map(|_| Transaction::new()).collect(),
+            slots: (0..SLOTS).map(|_| ModelTransaction::new()).collect(),
             watches: Vec::new(),
             promises: Vec::new(),
             open_ended: false,
@@ -223,10 +223,10 @@ impl Model {
             ProgramAction::Cancel => {
                 // A cancel after the commit may reach its watches.
                 for watch in self.slots[step.slot].watches.clone() {
-                    self.watches[watch].overwritten |= self.slots[step.slot].phase == Phase::Ended;
+                    self.watches[watch].overwritten |= self.slots[step.slot].phase == ModelPhase::Ended;
                 }
                 self.restart(step.slot);
-                self.slots[step.slot].phase = Phase::Cancelled;
+                self.slots[step.slot].phase = ModelPhase::Cancelled;
                 return expect(outcome, &ProgramOutcome::Done);
             }
             ProgramAction::OnError(code) => return self.on_error(step.slot, *code, outcome),
@@ -270,12 +270,12 @@ impl Model {
     }
 
     fn restart(&mut self, slot: usize) {
-        let old = std::mem::replace(&mut self.slots[slot], Transaction::new());
+        let old = std::mem::replace(&mut self.slots[slot], ModelTransaction::new());
         self.hang_end(&old, Err(ErrorCode::TransactionCancelled));
     }
 
     /// Resolves the watches and the promised stamps of a transaction.
-    fn hang_end(&mut self, transaction: &Transaction, result: Result<Option<usize>, ErrorCode>) {
+    fn hang_end(&mut self, transaction: &ModelTransaction, result: Result<Option<usize>, ErrorCode>) {
         for &watch in &transaction.watches {
             let newest = self.newest();
             self.watches[watch].armed.get_or_insert_with(|| result.map(|_| newest));
@@ -292,18 +292,18 @@ impl Model {
 
     fn on_error(&mut self, slot: usize, code: ErrorCode, outcome: &ProgramOutcome) -> ModelVerdict {
         match self.slots[slot].phase {
-            Phase::Cancelled => {
+            ModelPhase::Cancelled => {
                 return expect(outcome, &ProgramOutcome::Error(ErrorCode::TransactionCancelled));
             }
-            Phase::GivenUp(code) => return expect(outcome, &ProgramOutcome::Error(code)),
-            Phase::Open | Phase::Ended => {}
+            ModelPhase::GivenUp(code) => return expect(outcome, &ProgramOutcome::Error(code)),
+            ModelPhase::Open | ModelPhase::Ended => {}
         }
         if code.is_retryable() {
             self.restart(slot);
             return expect(outcome, &ProgramOutcome::Done);
         }
         self.restart(slot);
-        self.slots[slot].phase = Phase::GivenUp(code);
+        self.slots[slot].phase = ModelPhase::GivenUp(code);
         expect(outcome, &ProgramOutcome::Error(code))
     }
 
@@ -424,7 +424,7 @@ impl Model {
     }
 }
 
-impl Transaction {
+impl ModelTransaction {
     /// Returns true if the next write adds a write conflict. Asking uses up the option that prevents it.
     fn conflicting(&mut self) -> bool {
         self.touched = true;

@@ -9,7 +9,7 @@ use borough_kv::contract::{AtomicOp, ErrorCode};
 use borough_kv::database::key_after;
 
 /// A half-open range of keys.
-pub(super) type Span = (Vec<u8>, Vec<u8>);
+pub(super) type KeyRange = (Vec<u8>, Vec<u8>);
 
 /// The rows of a read, or its error.
 pub(super) type ModelRead = Result<Vec<(Vec<u8>, Vec<u8>)>, ErrorCode>;
@@ -34,15 +34,15 @@ struct OwnWrite {
 
 /// Ranges with or without a mark: the last one over a key counts.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Marks(Vec<(Span, bool)>);
+pub(super) struct Marks(Vec<(KeyRange, bool)>);
 
 impl Marks {
-    fn set(&mut self, span: Span, marked: bool) {
+    fn set(&mut self, span: KeyRange, marked: bool) {
         self.0.push((span, marked));
     }
 
     fn at(&self, key: &[u8]) -> bool {
-        let covers = |(begin, end): &Span| begin.as_slice() <= key && key < end.as_slice();
+        let covers = |(begin, end): &KeyRange| begin.as_slice() <= key && key < end.as_slice();
         self.0.iter().rev().find(|(span, _)| covers(span)).is_some_and(|(_, marked)| *marked)
     }
 
@@ -99,7 +99,7 @@ impl Own {
     }
 
     /// A key that waits for its stamp and may become any key in `span`. Until then it is at `placed`.
-    pub(super) fn stamped_key(&mut self, span: Span, placed: &[u8], value: Vec<u8>) {
+    pub(super) fn stamped_key(&mut self, span: KeyRange, placed: &[u8], value: Vec<u8>) {
         let (begin, end) = &span;
         self.entries.retain(|key, _| !(begin <= key && key < end));
         self.cleared.set(span.clone(), false);
@@ -114,7 +114,7 @@ impl Own {
     }
 
     /// The parts of `begin..end` that own writes do not decide.
-    pub(super) fn undecided(&self, begin: &[u8], end: &[u8]) -> Vec<Span> {
+    pub(super) fn undecided(&self, begin: &[u8], end: &[u8]) -> Vec<KeyRange> {
         let marks = self.cleared.0.iter().flat_map(|((from, to), _)| [from.clone(), to.clone()]);
         let entries = self.entries.keys().flat_map(|key| [key.clone(), key_after(key)]);
         let mut borders: BTreeSet<Vec<u8>> = marks
@@ -131,7 +131,7 @@ impl Own {
 type ModelCell = (Vec<u8>, Option<Vec<u8>>);
 
 /// What a read sees.
-pub(super) struct View {
+pub(super) struct ModelView {
     cells: Vec<ModelCell>,
     unreadable: Marks,
     pub(super) max_key: Vec<u8>,
@@ -152,7 +152,7 @@ fn entry_value(entry: &OwnWrite, base: Option<&Vec<u8>>) -> Option<Vec<u8>> {
     })
 }
 
-impl View {
+impl ModelView {
     pub(super) fn new(base: &ModelRows, own: &Own) -> Self {
         let kept = base.iter().filter(|(key, _)| !own.cleared.at(key) && !own.entries.contains_key(*key));
         let mut cells: Vec<ModelCell> = kept.map(|(key, value)| (key.clone(), Some(value.clone()))).collect();
@@ -289,7 +289,7 @@ pub(super) struct RangeRead<'a> {
 impl RangeRead<'_> {
     /// The ranges that the read depends on with own writes off: `NativeAPI.actor.cpp`, `getRangeFinished`. `sought` is
     /// the key of an end of several steps, which a backward read looks up; `off_end` says that the end left the keys.
-    pub(super) fn dependence_apart(&self, sought: Option<Vec<u8>>, off_end: bool) -> Vec<Span> {
+    pub(super) fn dependence_apart(&self, sought: Option<Vec<u8>>, off_end: bool) -> Vec<KeyRange> {
         let (begin, begin_offset) = &self.begin;
         let (mut end, mut end_offset) = self.end.clone();
         let mut spans = Vec::new();
@@ -331,7 +331,7 @@ impl RangeRead<'_> {
 
     /// The range that the read depends on, before own writes are taken out: `ReadYourWrites.actor.cpp`,
     /// `addConflictRange`.
-    pub(super) fn dependence(&self) -> Span {
+    pub(super) fn dependence(&self) -> KeyRange {
         let ((begin, begin_offset), (end, end_offset)) = (&self.begin, &self.end);
         let (mut from, mut to) = (begin.min(end).clone(), begin.max(end).clone());
         if begin < end && self.more {

@@ -39,11 +39,11 @@ impl Overwritten {
     }
 }
 
-impl Model {
+impl ProgramModel {
     pub(super) fn commit(&mut self, slot: usize, outcome: &ProgramOutcome) -> ModelVerdict {
         let newest = self.newest();
         let transaction = &mut self.slots[slot];
-        transaction.phase = Phase::Ended;
+        transaction.phase = ModelPhase::Ended;
         let transaction = transaction.clone();
         // If a failed read prevented a commit from being sent, its stamps and watches wait for the end of the
         // transaction.
@@ -83,11 +83,11 @@ impl Model {
     }
 
     /// The reads of a transaction that a commit since state `at` has overwritten.
-    fn overwritten(&self, transaction: &Transaction, at: usize) -> Overwritten {
-        let since: Vec<&Span> = self.written.iter().skip(at.saturating_add(1)).flatten().collect();
-        let hit = |read: &Span| since.iter().any(|written| meets(read, written));
+    fn overwritten(&self, transaction: &ModelTransaction, at: usize) -> Overwritten {
+        let since: Vec<&KeyRange> = self.written.iter().skip(at.saturating_add(1)).flatten().collect();
+        let hit = |read: &KeyRange| since.iter().any(|written| meets(read, written));
         let everywhere = (Vec::new(), key_after(METADATA_VERSION_KEY));
-        let overwritten = |reads: &[Span]| -> Vec<Span> {
+        let overwritten = |reads: &[KeyRange]| -> Vec<KeyRange> {
             if !transaction.own_writes {
                 return reads.iter().filter(|read| hit(read)).cloned().collect();
             }
@@ -99,7 +99,7 @@ impl Model {
         let bounds = if transaction.own_writes { self.frame.named() } else { self.frame.bounds() };
         // Reads that continue into the system's keys are cut, but the metadata version is read by its name.
         let metadata = (METADATA_VERSION_KEY.to_vec(), key_after(METADATA_VERSION_KEY));
-        let named = |reads: &[Span]| {
+        let named = |reads: &[KeyRange]| {
             let hits = overwritten(reads);
             let by_name = bounds.1 <= metadata.0 && hits.contains(&metadata);
             let last = by_name.then(|| (SlotName(metadata.0.clone()), SlotName(metadata.1.clone())));
@@ -117,7 +117,7 @@ impl Model {
         spans.iter().filter_map(|(begin, end)| Some((name(begin)?, name(end)?))).collect()
     }
 
-    fn apply(&mut self, transaction: &Transaction) {
+    fn apply(&mut self, transaction: &ModelTransaction) {
         let stamp = symbolic(self.states.len());
         let mut rows = self.states.last().cloned().unwrap_or_default();
         let mut written = transaction.conflicts.clone();

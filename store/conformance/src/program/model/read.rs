@@ -3,7 +3,7 @@
 use super::*;
 use borough_kv::contract::Isolation;
 
-impl Model {
+impl ProgramModel {
     pub(super) fn read(
         &mut self,
         slot: usize,
@@ -56,7 +56,7 @@ impl Model {
             return self.ancient(&own, action, outcome);
         };
         let base = self.states.get(at).cloned().unwrap_or_default();
-        let reads = ModelReading { view: View::new(&base, &own), own, at, isolation };
+        let reads = ModelReading { view: ModelView::new(&base, &own), own, at, isolation };
         let verdict = match action {
             ProgramAction::Get(key, _) => self.get(slot, &frame.key(key), &reads, outcome),
             ProgramAction::Watch(key) => self.watch(slot, &frame.key(key), &reads, outcome),
@@ -287,7 +287,7 @@ impl Model {
 
 /// The source of a read.
 struct ModelReading {
-    view: View,
+    view: ModelView,
     own: Own,
     /// The state that it reads, if it must.
     at: usize,
