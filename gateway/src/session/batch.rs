@@ -220,16 +220,16 @@ impl BatchLoop {
             tx.set_option(TransactionOption::RetryLimit(retries))?;
             let mut changes = ChangeSet::begin(&tx, space, change).await?;
             let answers = I::write(&tx, &mut changes, items).await?;
-            let last = if changes.deltas().is_empty() {
-                journal_head(&tx, space).await?
-            } else {
-                Cursor::start(changes.store_epoch())
-            };
+            let begin = Cursor::start(changes.store_epoch());
+            // A write without an entry, such as a lease, has a stamp that the journal never shows.
+            let is_entry = !changes.deltas().is_empty();
+            let last = if is_entry { begin } else { journal_head(&tx, space).await? };
             changes.append(&tx)?;
-            Ok::<_, StoreError>((answers, last))
+            Ok::<_, StoreError>((answers, last, is_entry))
         });
-        let ((answers, last), committed) = written.await?;
-        Ok((answers, committed.stamp.map_or(last, |stamp| Cursor { stamp, ..last })))
+        let ((answers, last, is_entry), committed) = written.await?;
+        let own = committed.stamp.filter(|_| is_entry);
+        Ok((answers, own.map_or(last, |stamp| Cursor { stamp, ..last })))
     }
 
     /// Answers what was written, or not since its session was superseded. Callers may have gone in the meantime.

@@ -226,6 +226,16 @@ mod tests {
         Registrations::spawn(WriterContext { db, space, clock, rng: SeededRng::shared(3), metrics })
     }
 
+    /// A session waits until the mirror shows the position of its registration. One that changes no row writes no entry.
+    #[tokio::test(start_paused = true)]
+    async fn a_repeated_registration_has_the_position_of_the_last_entry() {
+        let writer = writer(FaultPlan::none()).await;
+        let (first, began) = writer.register(registration(1, 1, 1)).await.unwrap().unwrap();
+        let (again, cursor) = writer.register(registration(1, 1, 1)).await.unwrap().unwrap();
+        assert!(first.created && !again.created);
+        assert_eq!(cursor, began);
+    }
+
     /// The transaction refuses one of two registrations, whose agent hangs up during the commit. The other agent must
     /// not get its refusal.
     #[tokio::test(start_paused = true)]
