@@ -6,7 +6,11 @@
 //! | `BOROUGH_SEED` | the seed of the first changed input; each next one has the next seed | 0 |
 //! | `BOROUGH_RUNS` | the number of changed inputs | that of the target |
 
-#![expect(clippy::expect_used, reason = "a test says what it expected")]
+#![expect(
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a test says what it expected, and what failed"
+)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 

@@ -6,6 +6,8 @@
 //! | `plan/warm` | the same with the candidates that the plan before has left |
 //! | `snapshot/deltas` | one delta: a task row or a node's allocation, as a placement writes them |
 
+#![expect(clippy::expect_used, reason = "a bench says what it expected")]
+
 use std::hint::black_box;
 
 use borough_model::task::task_transition;

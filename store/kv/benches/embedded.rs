@@ -6,6 +6,8 @@
 //! | `commit/durable` | the same with a log, but without waiting for the disk: the machine's disk is not measured |
 //! | `range` | one row of a range of 100 rows, of 10,000 rows in the store |
 
+#![expect(clippy::expect_used, reason = "a bench says what it expected")]
+
 use std::hint::black_box;
 use std::sync::Arc;
 

@@ -1,5 +1,7 @@
 //! What a key costs to pack and to unpack. The unit of work is one key.
 
+#![expect(clippy::expect_used, reason = "a bench says what it expected")]
+
 use std::hint::black_box;
 
 use borough_model::{JobId, Name, NodeId};

@@ -1,6 +1,8 @@
 //! What a stored row costs to encode and to decode. The unit of work is one row, with most fields set, as the golden
 //! file has it.
 
+#![expect(clippy::expect_used, reason = "a bench says what it expected")]
+
 use std::hint::black_box;
 
 use borough_model::{JobRow, TaskRow};

@@ -10,6 +10,7 @@ mod gang;
 mod generators;
 mod history;
 mod machine;
+mod narrow;
 mod order;
 mod place;
 mod policy;

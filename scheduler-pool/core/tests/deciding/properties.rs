@@ -13,11 +13,13 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::generators::{
-    Event, RandomJob, RandomNode, alone, any_job, confined, contended, drawn, even, event, event_or_cut,
-    gangs, large, peaceful, random_job, random_node, settings, settings_with_reclaim,
-    settings_without_reclaim, single, unruled, with_domains,
+    Event, RandomJob, RandomNode, event, event_or_cut, random_job, random_node, settings,
+    settings_with_reclaim, settings_without_reclaim,
 };
 use crate::history::{History, Moment, allocs, each_plan, each_rest, everything};
+use crate::narrow::{
+    alone, any_job, confined, contended, drawn, even, gangs, large, peaceful, single, unruled, with_domains,
+};
 use crate::preempt;
 use crate::reference;
 use crate::stored::StoredCell;
