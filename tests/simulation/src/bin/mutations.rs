@@ -13,7 +13,7 @@
 //! | `BOROUGH_MUTATIONS_TOGETHER` | all mutations at once, built once; for those that do not touch each other's tests | one at a time |
 //! | `BOROUGH_PROFILE` | the profile of cargo | `simulation` |
 //! | `BOROUGH_SEEDS` | seeds that the simulation tries | 40 |
-//! | `PROPTEST_CASES` | cases of a property; the properties of the core use a quarter of them | 4096 |
+//! | `PROPTEST_CASES` | cases of a property | 4096 |
 //! | `BOROUGH_MUTATIONS_SECONDS` | how long a test may take under a mutation | 900 |
 
 #![expect(clippy::print_stdout, reason = "the table is what it is for")]
