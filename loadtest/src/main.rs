@@ -1,5 +1,5 @@
 //! `borough-loadtest`: benchmarks of the production program. Each result is one line of JSON. See the README in this
-//! folder.
+//! folder. `Bench` lists the benchmarks, each is a module, and `system` starts the processes that they measure.
 
 mod conflicts;
 mod decide;

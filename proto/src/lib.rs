@@ -1,5 +1,7 @@
 //! The wire of Borough: `borough/v1` as generated Rust, its descriptors for reflection, and the conversions between
 //! messages and the model.
+//!
+//! `v1` has the messages, `convert` checks and converts them, and `bounds` states the size limit of each.
 
 /// `borough.v1`: messages, clients and servers, documented in the `.proto` files.
 #[expect(

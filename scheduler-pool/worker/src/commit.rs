@@ -16,7 +16,7 @@ pub enum CommitOutcome {
     Committed,
     /// Guards were overwritten, as far as known.
     Conflict(Vec<Range<Bytes>>),
-    /// It did not happen and may be decided again.
+    /// It did not happen, for a reason other than a conflict. Plan again.
     NotCommitted,
 }
 

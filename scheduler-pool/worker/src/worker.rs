@@ -77,7 +77,7 @@ enum RoundOutcome {
     Idle(Option<i64>),
 }
 
-/// One scheduler worker.
+/// Plans and commits for the shards that it holds. [`Worker::run`] runs it.
 pub struct Worker {
     pub(crate) config: WorkerConfig,
     pub(crate) db: Database,

@@ -1,6 +1,9 @@
 //! The transactional key-value contract (FoundationDB semantics), the retry runner, the embedded engine and the
 //! fault-injecting wrapper. `borough-conformance` proves an engine. The crate is useful on its own.
 //!
+//! Begin at [`Database::run`], which tries again, and `Database::commit_at`, which never does. [`contract`] is what an
+//! engine must keep, and [`embedded`] is one engine.
+//!
 //! Code above this crate cannot distinguish the engines. It uses [`Database`], which runs closures over
 //! [`Transaction`], and never sees an engine. `clippy.toml` bans raw transactions.
 

@@ -1,11 +1,15 @@
 //! The keyspace: one folder per durable noun, each with its rows, its transactions' steps and its rules.
 //!
 //! Layer functions take `&Transaction` and the cell's [`CellSpace`]. Functions that change something also take the
-//! transaction's [`ChangeSet`], which collects the journal's deltas. They never open transactions: the caller does, by
-//! `Database::run` or `Database::commit_at`, so that several steps can be one commit. Ids and times are arguments, made
+//! transaction's [`ChangeSet`], which collects the journal's deltas. They open no transactions: the caller does, by
+//! `Database::run` or `Database::commit_at`, so that several steps can be one commit. Only [`mirror`] and
+//! [`lease::LeaseWriter`] open their own, on behalf of the roles. Ids and times are arguments, made
 //! outside the closure, so that every try is the same transaction.
 //!
 //! Nothing outside this crate builds a key.
+//!
+//! Begin at [`keys`] (every key), [`journal::ChangeSet`] (a change), [`mirror`] (how readers follow), [`placement`] (the
+//! commit that reads nothing) and [`check`] (what must hold).
 //!
 //! Modules import downwards only. At the bottom are the stored rows, the kinds of keys, the errors and the keys, over
 //! them the gate and the journal, then the nouns. A step that spans nouns belongs to the highest of them: a placement,

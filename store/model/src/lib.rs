@@ -3,6 +3,9 @@
 //! No IO, no async, no clock, no randomness: time and seeds are arguments. Every stored type derives its encoding here
 //! (tag-numbered CBOR); `docs/decisions/` has the rules by which a stored type may change.
 //!
+//! `job::job_transition` and `task::task_transition` are the state machines. [`JobSpec`], [`TaskRow`], [`NodeRow`] and
+//! [`NodeAlloc`] are the rows to know first. The journal records [`Delta`]s.
+//!
 //! Modules import downwards only: `journal` over `task` over `job` over `queue` and `node` over `resource`, `id` and the
 //! errors of fields.
 

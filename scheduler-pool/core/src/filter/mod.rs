@@ -1,4 +1,4 @@
-//! Filters decide whether a node can take a task (Kubernetes: predicates). Every user runs this code. A plan stops at
+//! Filters decide whether a node can take a task (Kubernetes: predicates). Plan, victim search, dry run and explanation all call these. A plan stops at
 //! the first refusal, and an explanation visits all of them.
 
 mod card;

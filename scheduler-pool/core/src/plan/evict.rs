@@ -148,7 +148,7 @@ impl Planner<'_, '_> {
         Some(((shape, scope), claim))
     }
 
-    /// Carries out an offer.
+    /// Carries out an offer: charges the overlay, marks the victims, and builds the placement.
     fn offer_taken(
         &mut self,
         pending: PendingTask,

@@ -51,7 +51,7 @@ pub(crate) const VICTIMS_MAX: usize = 1_500;
 /// If only a fresh start or a disruption budget prevents an eviction, it is tried again after this many milliseconds.
 pub(crate) const RETRY_MS: i64 = 1_000;
 
-/// A task to evict.
+/// A task that the plan evicts, and the revision of its row at which it may.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Victim {
     /// The task that is evicted.
@@ -87,7 +87,7 @@ pub struct PreemptionCost {
     pub node: NodeId,
 }
 
-/// The request for a preemption.
+/// What a preemptor asks of a node, and whom it may evict.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PreemptionRequest<'r> {
     pub requirement: &'r crate::filter::Requirement,

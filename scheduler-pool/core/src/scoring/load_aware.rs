@@ -10,7 +10,7 @@ use super::context::FULL;
 use super::opportunity_cost::OpportunityCost;
 use super::{Policy, ScoringContext, SearchStart};
 
-/// See `docs/policies.md`.
+/// Least expected cost of use: measured load, and requests that it does not cover yet (`docs/policies.md`).
 #[derive(Debug)]
 pub(super) struct LoadAware;
 

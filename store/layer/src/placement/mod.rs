@@ -12,7 +12,7 @@
 //! |---|---|
 //! | `cell_gate` | closing, moving or restoring the cell |
 //! | the worker's own `lease` | its successor |
-//! | `job_gate` of every job placed | stop, end, shrink, change of spec (not growth, priority or counters) |
+//! | `job_gate` of every job placed or evicted | stop, end, shrink, change of priority or of spec (not growth or counters) |
 //! | `node_alloc` of every node touched | every change of commitment, and every cordon, drain, taint or change of the node's row |
 //! | `task` of every task placed or evicted, and of one resident task for each rule that wants a placement near others | every transition of it |
 //! | `constraint` of every term over several nodes that applies | every placement that matches the term; a task that ends only frees resources, or would have ended after the placement too |
