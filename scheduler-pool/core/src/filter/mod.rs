@@ -1,5 +1,5 @@
-//! Filters decide whether a node can take a task (Kubernetes: predicates). Plan, victim search, dry run and explanation all call these. A plan stops at
-//! the first refusal, and an explanation visits all of them.
+//! Filters decide whether a node can take a task (Kubernetes: predicates). Plan, victim search, dry run and explanation
+//! all call them. A plan stops at the first refusal, and an explanation visits all of them.
 
 mod card;
 mod constraint;

@@ -83,6 +83,8 @@ pub struct PreemptionCost {
     /// The seconds that victims have run, each times the thousandths of the node's processor time and memory that it
     /// has.
     pub work_lost: u64,
+    /// True if the preemptor has to wait. Of equal offers the one that starts it at once wins.
+    pub waits: bool,
     /// The node's id breaks ties.
     pub node: NodeId,
 }

@@ -118,6 +118,7 @@ fn sparing_order(
     ranked.into_iter().map(|(_, removal)| removal).collect()
 }
 
+/// The cost for a preemptor that does not wait.
 fn cost(
     overlay: &PlanOverlay<'_>,
     evictions: &Evictions,
@@ -140,6 +141,7 @@ fn cost(
         victims: u32::try_from(victims.len()).unwrap_or(u32::MAX),
         excess: Reverse(excess.unwrap_or(0)),
         work_lost: lost.fold(0, u64::saturating_add),
+        waits: false,
         node: overlay.nodes.id(node),
     }
 }
@@ -171,7 +173,7 @@ pub(crate) fn offer_of(
         return if protected { NodeAnswer::Protected } else { NodeAnswer::Never };
     };
     let held = held(overlay, ask, node, &at_once, &victims);
-    let cost = cost(overlay, evictions, node, ask.now_ms, &victims);
+    let cost = PreemptionCost { waits: held, ..cost(overlay, evictions, node, ask.now_ms, &victims) };
     NodeAnswer::Offer(Offer { cost, node, victims, held })
 }
 

@@ -14,7 +14,7 @@ use crate::stored::StoredCell;
 use crate::{reclaim, reference};
 
 /// The cost of evictions on a node, in the order of comparison, and the victims.
-pub type Choice = (Option<u32>, u32, usize, Reverse<u64>, u64, NodeId, Vec<TaskId>);
+pub type Choice = (Option<u32>, u32, usize, Reverse<u64>, u64, bool, NodeId, Vec<TaskId>);
 
 type Allocs = BTreeMap<NodeId, NodeAlloc>;
 
@@ -176,7 +176,18 @@ fn on_node(stored: &StoredCell, allocs: &Allocs, task: TaskId, node: NodeId) -> 
     let highest = rows.iter().map(|row| priority(stored, row.id.job)).max();
     let lost = rows.iter().map(|row| work_lost(stored, node, row)).sum();
     let excess = Reverse(victims.iter().filter_map(|victim| claimed(*victim)).min().unwrap_or(0));
-    Some((highest, violations.sum(), rows.len(), excess, lost, node, victims))
+    let waits = !at_once(stored, allocs, task, node, &rows);
+    Some((highest, violations.sum(), rows.len(), excess, lost, waits, node, victims))
+}
+
+/// Whether a task fits once its victims that only hold have left, and none of them runs.
+fn at_once(stored: &StoredCell, allocs: &Allocs, task: TaskId, node: NodeId, victims: &[&TaskRow]) -> bool {
+    let holders: Vec<&TaskRow> = victims.iter().copied().filter(|row| row.state == TaskState::Held).collect();
+    let (_, spec) = stored.jobs.get(&task.job).expect("a known job");
+    let (row, _) = stored.nodes.get(&node).expect("a known node");
+    let alloc = allocs.get(&node).expect("a known node");
+    holders.len() == victims.len()
+        && reference::fits(&gone(stored, victims), spec, task.index, row, &without(alloc, &holders))
 }
 
 /// The tasks that must go. Each is spared in order if the task fits without its eviction.
@@ -224,7 +235,6 @@ pub fn checked(stored: &mut StoredCell, allocs: &mut Allocs, placement: &Planned
     let task = placement.task;
     let (_, spec) = stored.jobs.get(&task.job).expect("a known job");
     let (row, _) = stored.nodes.get(&placement.node).expect("a known node");
-    let alloc = allocs.get(&placement.node).expect("a known node");
     assert!(
         placement.gang.is_some()
             || !stored.nodes.iter().any(|(id, (row, _))| {
@@ -235,17 +245,11 @@ pub fn checked(stored: &mut StoredCell, allocs: &mut Allocs, placement: &Planned
     let mut victims: Vec<TaskId> = placement.victims.iter().map(|victim| victim.task).collect();
     victims.sort_unstable();
     let mut chosen = choice(stored, allocs, task).expect("evictions help");
-    chosen.6.sort_unstable();
-    assert_eq!((placement.node, &victims), (chosen.5, &chosen.6), "{task} on {}: {chosen:?}", row.name);
-    let holders: Vec<&TaskRow> = victims
-        .iter()
-        .map(|victim| stored.tasks.get(victim).expect("a known task"))
-        .filter(|row| row.state == TaskState::Held)
-        .collect();
+    chosen.7.sort_unstable();
+    assert_eq!((placement.node, &victims), (chosen.6, &chosen.7), "{task} on {}: {chosen:?}", row.name);
     let rows: Vec<&TaskRow> =
         victims.iter().map(|victim| stored.tasks.get(victim).expect("a known task")).collect();
-    let at_once = holders.len() == victims.len()
-        && reference::fits(&gone(stored, &rows), spec, task.index, row, &without(alloc, &holders));
+    let at_once = at_once(stored, allocs, task, placement.node, &rows);
     assert_eq!(placement.held, !at_once, "{task} is held where it has to wait");
     for victim in &placement.victims {
         let row = stored.tasks.get(&victim.task).expect("a known task").clone();
@@ -300,7 +304,7 @@ pub fn explanation_checked(stored: &StoredCell, task: TaskId, explanation: &Expl
             assert!(fit > 0 || stored.nodes.is_empty(), "nothing is said of evictions: {explanation}")
         }
         (Some(EvictionReport::Help { node, victims, violations }), 0) => {
-            let (_, beyond, _, _, _, id, tasks) = chosen.expect("evictions help");
+            let (_, beyond, _, _, _, _, id, tasks) = chosen.expect("evictions help");
             let (row, _) = stored.nodes.get(&id).expect("a known node");
             let holds =
                 |task: &TaskId| stored.tasks.get(task).is_some_and(|row| row.state == TaskState::Held);
