@@ -257,12 +257,12 @@ pub fn checked(stored: &mut StoredCell, allocs: &mut Allocs, placement: &Planned
         assert_eq!(victim.holds, row.state == TaskState::Held);
         if victim.holds {
             let alloc = allocs.get_mut(&placement.node).expect("a known node");
-            let ports = row.port_numbers();
+            // A plan gives nobody the ports of its own victims.
             let leave = |alloc: &NodeAlloc| {
                 if row.promised {
-                    node_alloc_forgo(alloc, &row.charge.resources, &ports)
+                    node_alloc_forgo(alloc, &row.charge.resources, &[])
                 } else {
-                    node_alloc_release(alloc, &row.charge.resources, &ports, None)
+                    node_alloc_release(alloc, &row.charge.resources, &[], None)
                 }
             };
             *alloc = leave(alloc).expect("it holds");
