@@ -23,8 +23,9 @@ use super::write::{NotWritten, SessionMetrics, WriteFault, fault_of};
 /// How often the store may refuse several things together before the batch is halved. A transaction that is too long,
 /// or always in conflict, fails each time.
 const RETRIES_TOGETHER: i64 = 3;
-/// How often it may refuse a single thing before its caller gets the error: about 4 s of the store's own pauses.
-const RETRIES_ALONE: i64 = 10;
+/// How often it may refuse a single thing before its caller gets the error: about 30 s of the store's own pauses. A
+/// report of 20 reads over a store that fails one read of twenty fails two times in three, so ten tries are too few.
+const RETRIES_ALONE: i64 = 40;
 /// Items that wait for a commit. Beyond that, callers wait to enter the queue.
 const QUEUE_MAX: usize = 1_024;
 

@@ -105,13 +105,14 @@ impl Controller {
         let state = self.db.run("lease_read", Idempotency::ReadOnly, |tx, _| async move {
             lease_read(&tx, space, ROLE, 0).await
         });
+        let state = state.await?;
         let claim = LeaseClaim {
             role: ROLE.to_owned(),
             shard: 0,
             holder: self.config.holder.clone(),
             duration_ms: self.config.lease_ms,
             generation: self.config.generation,
-            expired: observer.observe(self.clock.monotonic(), state.await?),
+            expired: observer.observe(self.clock.monotonic(), state),
         };
         let claim = &claim;
         let acquired = self.db.run("lease_acquire", Idempotency::Natural, |tx, _| async move {
