@@ -1,5 +1,5 @@
-//! Job files in YAML and JSON, up to the checked spec. The first byte chooses the language. Jsonnet is left out, because
-//! it runs in a process of its own. The places of YAML are left out too: the program's reader adds them.
+//! Job files in YAML and JSON, up to the checked spec. The first byte chooses the language. Jsonnet is left out,
+//! because it runs in a process of its own. The places of YAML are left out too: the program's reader adds them.
 //!
 //! Property: no text makes the reader panic. An accepted spec is the same after its encoding.
 

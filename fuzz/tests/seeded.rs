@@ -1,5 +1,5 @@
-//! Runs each target over its corpus and over seeded changes of it, on stable Rust. The number of inputs bounds a run, so
-//! that it is the same on every machine. A failure prints the command that runs its input again.
+//! Runs each target over its corpus and over seeded changes of it, on stable Rust. The number of inputs bounds a run,
+//! so that it is the same on every machine. A failure prints the command that runs its input again.
 //!
 //! | variable | what it sets | otherwise |
 //! |---|---|---|

@@ -1,8 +1,8 @@
 //! The services of a cell: gRPC for operators, programs and node agents, and server-sent events over HTTP for load
 //! balancers. A gateway is stateless: it reads all that it knows from the store and can read it again.
 //!
-//! Begin at [`Gateway`] (the process) and [`cell::CellContext`] (one cell: its database, mirror and sessions). Then each
-//! service has a folder: [`session`] for agents, [`name`] for endpoints, [`watch`] for changes, [`job`], [`node`],
+//! Begin at [`Gateway`] (the process) and [`cell::CellContext`] (one cell: its database, mirror and sessions). Then
+//! each service has a folder: [`session`] for agents, [`name`] for endpoints, [`watch`] for changes, [`job`], [`node`],
 //! [`task`].
 
 pub mod auth;

@@ -19,6 +19,8 @@ mod arguments;
 mod docs;
 #[path = "tidy/tests_named.rs"]
 mod tests_named;
+#[path = "tidy/width.rs"]
+mod width;
 
 /// Lines of a file above its tests.
 const FILE_LINES_MAX: usize = 500;

@@ -127,8 +127,8 @@ struct Mark {
 pub(crate) struct ConnectionMark(Arc<Mark>);
 
 impl ConnectionMark {
-    /// Records a request with a valid token, of an agent or another caller. Returns false if only agents may use the remaining capacity and this
-    /// caller is none; the request must then be refused.
+    /// Records a request with a valid token, of an agent or another caller. Returns false if only agents may use the
+    /// remaining capacity and this caller is none; the request must then be refused.
     pub(crate) fn authenticate(&self, kind: ConnectionKind) -> bool {
         let Mark { connections, id, authenticated } = &*self.0;
         if authenticated.load(Ordering::Relaxed) && kind != ConnectionKind::Agent {

@@ -6,8 +6,8 @@
 //! are counted ([`failure`]).
 //!
 //! All sessions share the commits of their writes: reports ([`report`]), registrations and returns ([`registration`]),
-//! leases ([`live`]) and loads ([`load`]). [`batch`] says what happens if one fails. Every write passes the fence of its session
-//! ([`borough_store::node::NodeWriter`]). [`mod@write`] decides what a failed write means.
+//! leases ([`live`]) and loads ([`load`]). [`batch`] says what happens if one fails. Every write passes the fence of
+//! its session ([`borough_store::node::NodeWriter`]). [`mod@write`] decides what a failed write means.
 
 mod agent_session;
 pub mod batch;

@@ -226,7 +226,8 @@ mod tests {
         Registrations::spawn(WriterContext { db, space, clock, rng: SeededRng::shared(3), metrics })
     }
 
-    /// A session waits until the mirror shows the position of its registration. One that changes no row writes no entry.
+    /// A session waits until the mirror shows the position of its registration. One that changes no row writes no
+    /// entry.
     #[tokio::test(start_paused = true)]
     async fn a_repeated_registration_has_the_position_of_the_last_entry() {
         let writer = writer(FaultPlan::none()).await;

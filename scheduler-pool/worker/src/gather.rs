@@ -27,8 +27,8 @@ const SETTLE_MAX: usize = 512;
 /// The time limit for gathering a gang, in milliseconds.
 const GATHER_MS: i64 = 60_000;
 
-/// The transactions of a gang that gathers, under the lease of its shard. Steps that place tasks need the open gate; holds
-/// are released even in a draining cell.
+/// The transactions of a gang that gathers, under the lease of its shard. Steps that place tasks need the open gate;
+/// holds are released even in a draining cell.
 struct Steps {
     writer: LeaseWriter,
 }

@@ -1,7 +1,7 @@
 //! The scheduler worker: it tails the journal, calls the core, and commits the plan. It makes no choices of its own.
 //!
-//! Begin at [`Worker::run`]. `commit` says what each answer of the store means, `gather` places large gangs, and `batch`
-//! turns a plan into rows.
+//! Begin at [`Worker::run`]. `commit` says what each answer of the store means, `gather` places large gangs, and
+//! `batch` turns a plan into rows.
 //!
 //! One round takes a read version R and applies every journal entry up to R (with the gate and its own lease as of R).
 //! It plans over the snapshot, which is then complete as of R, and commits at R with guards and blind writes. See

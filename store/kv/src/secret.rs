@@ -83,8 +83,8 @@ impl Secret {
         text_read(path, private_open(path)?)
     }
 
-    /// Reads a file of lines of a name, white space and a secret, that only the user of this process can read. Empty lines
-    /// and those that begin with `#` are passed over.
+    /// Reads a file of lines of a name, white space and a secret, that only the user of this process can read. Empty
+    /// lines and those that begin with `#` are passed over.
     ///
     /// # Errors
     /// As [`Secret::read`]; one line that is none of these refuses the file.

@@ -8,8 +8,8 @@
 //!
 //! Nothing outside this crate builds a key.
 //!
-//! Begin at [`keys`] (every key), [`journal::ChangeSet`] (a change), [`mirror`] (how readers follow), [`placement`] (the
-//! commit that reads nothing) and [`check`] (what must hold).
+//! Begin at [`keys`] (every key), [`journal::ChangeSet`] (a change), [`mirror`] (how readers follow), [`placement`]
+//! (the commit that reads nothing) and [`check`] (what must hold).
 //!
 //! Modules import downwards only. At the bottom are the stored rows, the kinds of keys, the errors and the keys, over
 //! them the gate and the journal, then the nouns. A step that spans nouns belongs to the highest of them: a placement,

@@ -6,8 +6,8 @@
 //! `job::job_transition` and `task::task_transition` are the state machines. [`JobSpec`], [`TaskRow`], [`NodeRow`] and
 //! [`NodeAlloc`] are the rows to know first. The journal records [`Delta`]s.
 //!
-//! Modules import downwards only: `journal` over `task` over `job` over `queue` and `node` over `resource`, `id` and the
-//! errors of fields.
+//! Modules import downwards only: `journal` over `task` over `job` over `queue` and `node` over `resource`, `id` and
+//! the errors of fields.
 
 mod field_error;
 pub mod id;

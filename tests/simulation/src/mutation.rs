@@ -15,8 +15,8 @@ use anyhow::{Context as _, bail};
 pub struct Mutation {
     /// The file's name without its extension.
     pub name: String,
-    /// The finding of the audit of the edges that the fix belongs to: 1 to 18, or `suspected N`. `deciding` for a rule of
-    /// the scheduler core that a property guards.
+    /// The finding of the audit of the edges that the fix belongs to: 1 to 18, or `suspected N`. `deciding` for a rule
+    /// of the scheduler core that a property guards.
     pub finding: String,
     /// The defect that comes back, in a sentence.
     pub defect: String,

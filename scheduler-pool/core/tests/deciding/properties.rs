@@ -353,7 +353,8 @@ proptest! {
         }));
     }
 
-    /// A change that is proposed for a task within one socket or NUMA domain lets it onto that many more nodes at least.
+    /// A change that is proposed for a task within one socket or NUMA domain lets it onto that many more nodes at
+    /// least.
     #[test]
     fn a_proposed_change_within_a_domain_suffices(
         settings in settings(),

@@ -1,5 +1,5 @@
-//! Runs the shim's program: starts and adopts the shims of attempts, notices what they write, cleans up after dead ones,
-//! and runs commands beside their tasks.
+//! Runs the shim's program: starts and adopts the shims of attempts, notices what they write, cleans up after dead
+//! ones, and runs commands beside their tasks.
 
 mod exec;
 mod starter;

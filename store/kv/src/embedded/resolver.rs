@@ -118,8 +118,8 @@ impl Resolver {
         }
     }
 
-    /// Checks a commit. One that read nothing can still be too old, unless it is `risky`: FoundationDB gives every other
-    /// commit something to read, so that it knows when the commit is over.
+    /// Checks a commit. One that read nothing can still be too old, unless it is `risky`: FoundationDB gives every
+    /// other commit something to read, so that it knows when the commit is over.
     pub(crate) fn check(&mut self, request: &ResolverRequest<'_>) -> ResolverVerdict {
         let &ResolverRequest { read_version, reads, risky, report_all } = request;
         if risky && reads.is_empty() {

@@ -145,8 +145,9 @@ fn endpoint_write(
     Ok(())
 }
 
-/// Clears the endpoint under `key` without reading it. `row` is its task's row as this transaction leaves it. The caller must know that no other job's task is published there. It has either read the endpoint as the task's
-/// own, or has seen that the job has the name and guards on [`JobNameKey`].
+/// Clears the endpoint under `key` without reading it. `row` is its task's row as this transaction leaves it. The
+/// caller must know that no other job's task is published there. It has either read the endpoint as the task's own, or
+/// has seen that the job has the name and guards on [`JobNameKey`].
 pub fn endpoint_withdraw_blind(
     tx: &Transaction,
     changes: &mut ChangeSet,

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 /// Where a cell's keys are.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct FederationCell {
-    /// The store, as `--store` takes it. [`STORE_HERE`](crate::federation::STORE_HERE) is the store that holds the directory.
+    /// The store, as `--store` takes it. [`STORE_HERE`](crate::federation::STORE_HERE) is the store that holds the
+    /// directory.
     #[n(0)]
     pub store: String,
     /// Counts every change of this row.

@@ -24,8 +24,8 @@ pub struct PreemptionSpec {
     #[serde(default)]
     #[field(file = "notice_max", kind = Delay::of(0, DELAY_MS_MAX))]
     pub notice_max_ms: Option<u64>,
-    /// Its disruption budget. The scheduler chooses an eviction that leaves more than so many of its tasks without a node
-    /// only if no other victims suffice. Absent: no budget.
+    /// Its disruption budget. The scheduler chooses an eviction that leaves more than so many of its tasks without a
+    /// node only if no other victims suffice. Absent: no budget.
     #[n(2)]
     #[serde(default)]
     #[field(kind = Whole::any("a whole number of tasks that may be without a place"))]

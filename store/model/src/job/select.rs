@@ -29,8 +29,8 @@ impl<'a> JobIdentity<'a> {
 }
 
 impl Affinity {
-    /// The conditions for a job that it means, sorted and each once. If none compares the user, the result has the owner
-    /// of the affinity as the user. Two affinities with the same meaning have equal conditions.
+    /// The conditions for a job that it means, sorted and each once. If none compares the user, the result has the
+    /// owner of the affinity as the user. Two affinities with the same meaning have equal conditions.
     pub fn selector(&self, owner: &Name) -> Vec<Constraint> {
         let mut selector = self.jobs.clone();
         for constraint in &mut selector {

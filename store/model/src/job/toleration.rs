@@ -55,8 +55,8 @@ impl Toleration {
     }
 }
 
-/// Returns true if any of `tolerations` lets new tasks onto a node with a taint. A toleration with a time limit does not:
-/// the task would have to leave again, and come again.
+/// Returns true if any of `tolerations` lets new tasks onto a node with a taint. A toleration with a time limit does
+/// not: the task would have to leave again, and come again.
 pub fn taint_tolerated(tolerations: &[Toleration], taint: &Taint) -> bool {
     let for_good = |toleration: &Toleration| toleration.evict_after_ms.is_none();
     tolerations.iter().any(|toleration| toleration.tolerates(taint) && for_good(toleration))
@@ -65,8 +65,8 @@ pub fn taint_tolerated(tolerations: &[Toleration], taint: &Taint) -> bool {
 /// The time at which an attempt that began at `begun_ms` must leave a node with these taints: wall time in milliseconds
 /// since 1970; `None`: never.
 ///
-/// The most patient matching toleration says for how long a taint is tolerated. Its time starts when the taint is set or
-/// the attempt begins, whichever is later. The taint that runs out first decides.
+/// The most patient matching toleration says for how long a taint is tolerated. Its time starts when the taint is set
+/// or the attempt begins, whichever is later. The taint that runs out first decides.
 pub fn eviction_due_ms(taints: &[Taint], tolerations: &[Toleration], begun_ms: i64) -> Option<i64> {
     let leave_ms = |taint: &Taint| {
         let meaning = tolerations.iter().filter(|toleration| toleration.tolerates(taint));

@@ -83,8 +83,8 @@ pub fn scheduler_rules_check(
     if errors.is_empty() { Ok(checked) } else { Err(errors) }
 }
 
-/// The scheduler that the rules of a cell give to a new job. `None` if the job names one itself, or if no rule is for it.
-/// Ignores rules for kinds of work that only a newer program knows.
+/// The scheduler that the rules of a cell give to a new job. `None` if the job names one itself, or if no rule is for
+/// it. Ignores rules for kinds of work that only a newer program knows.
 pub fn scheduler_by_rules<'a>(rules: &'a BTreeMap<String, Name>, spec: &JobSpec) -> Option<&'a Name> {
     if spec.scheduler.is_some() {
         return None;

@@ -21,8 +21,8 @@ pub fn leave_due_ms(since_ms: i64, spec: &JobSpec) -> i64 {
 }
 
 /// The held tasks on a node that can take their promised share now, in the order of `there`, which are all tasks
-/// charged to it: apply [`TaskEvent::HoldConfirmed`](super::TaskEvent::HoldConfirmed) to them. A task that does not fit yet delays those
-/// after it, so that a small task does not starve a large one.
+/// charged to it: apply [`TaskEvent::HoldConfirmed`](super::TaskEvent::HoldConfirmed) to them. A task that does not fit
+/// yet delays those after it, so that a small task does not starve a large one.
 ///
 /// A task waits until every one of its victims has been released, even if the node has room earlier. A victim may have
 /// to leave because of a rule between tasks. The promised share is kept meanwhile.

@@ -154,8 +154,8 @@ impl DevCell<'_> {
         Ok(Code::Done)
     }
 
-    /// The guard of an ephemeral cell, held as long as the cell: whatever happens to this process, the guard ends what it
-    /// started.
+    /// The guard of an ephemeral cell, held as long as the cell: whatever happens to this process, the guard ends what
+    /// it started.
     fn guard_early(&self) -> Result<Option<ProcessGuard>, Failure> {
         if self.arguments.ephemeral {
             return guard_begin(self.layout).map(Some);

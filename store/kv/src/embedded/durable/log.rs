@@ -208,7 +208,8 @@ impl Log {
         self.segment.offset.saturating_add(size).saturating_add(kept) <= self.segment.reserved
     }
 
-    /// Makes space for a record of `size` with `kept` bytes left after it: in this segment, in a new one, or in the space kept for a start.
+    /// Makes space for a record of `size` with `kept` bytes left after it: in this segment, in a new one, or in the
+    /// space kept for a start.
     fn space_make(&mut self, size: u64, kept: u64) -> io::Result<()> {
         let reserve = self.reserve_bytes();
         if self.fits(size, kept) {

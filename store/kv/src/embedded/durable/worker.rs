@@ -99,8 +99,8 @@ struct RunningCheckpoint {
 }
 
 impl DurableLog {
-    /// A log with its checkpoints, as an opening has found it. If obsolete segments are left, the process before did not
-    /// confirm the present checkpoint: it removes them after it knows that the checkpoint is durable.
+    /// A log with its checkpoints, as an opening has found it. If obsolete segments are left, the process before did
+    /// not confirm the present checkpoint: it removes them after it knows that the checkpoint is durable.
     pub(super) fn new(
         log: Log,
         disk: Arc<dyn Disk>,

@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 use super::{FieldInfo, FileMessage as _, fields_flat};
 use crate::job::JobSpec;
 
-/// The JSON Schema (draft 2020-12) of job files. Only `borough job validate` checks rules over several values, such as a
-/// sum over roles.
+/// The JSON Schema (draft 2020-12) of job files. Only `borough job validate` checks rules over several values, such as
+/// a sum over roles.
 pub fn job_file_schema() -> Value {
     let mut schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -1,5 +1,5 @@
-//! Decides whether a spec can be admitted. The errors name every invalid field at once, with its value and what would be
-//! accepted, so that nobody repairs a job file one error at a time.
+//! Decides whether a spec can be admitted. The errors name every invalid field at once, with its value and what would
+//! be accepted, so that nobody repairs a job file one error at a time.
 
 mod contradiction;
 mod gang;
