@@ -10,7 +10,7 @@ use super::PlacementBatch;
 use crate::keys::{CellGateKey, CellSpace, ConstraintKey, GangKey, JobGateKey, Key, NodeAllocKey, TaskKey};
 
 /// The guards of a batch that others have overwritten. A lower bound: the store may name only some. If it is empty,
-/// [`placement_survivors`] finds them.
+/// [`placement_survivors`](super::placement_survivors) finds them.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct PlacementConflicts {
     /// The cell was closed, the store restored, or a term is new in the cell: nothing of the batch may be tried before
