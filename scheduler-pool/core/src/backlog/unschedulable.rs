@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use borough_model::JobId;
+use borough_model::node::PORT_KEPT_BACK_MS;
 
 use super::freed::FreedNodes;
 use super::reason::PendingReason;
@@ -202,7 +203,7 @@ impl UnschedulableShapes {
 fn cooled_next(nodes: &NodeTable, among: impl Iterator<Item = u32>, now_ms: i64) -> Option<i64> {
     let ports = among.filter_map(|node| nodes.ports(node));
     let cooling = ports.flat_map(|ports| ports.cooling.iter().map(|&(_, until_ms)| until_ms));
-    cooling.filter(|&until_ms| until_ms > now_ms).min()
+    cooling.filter(|&until_ms| until_ms > now_ms && until_ms < PORT_KEPT_BACK_MS).min()
 }
 
 /// What plans report: requests that fit nowhere.

@@ -1,7 +1,7 @@
 //! The nodes of a cell as a structure of arrays: one column per resource dimension, one entry per node, found by a
 //! dense ordinal. The values that a filter reads for node after node lie next to each other.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use borough_model::node::{NodeState, package_attributes, port_space};
 use borough_model::resource::{resources_add, resources_sub};
@@ -45,6 +45,17 @@ pub(crate) struct NodePorts {
     pub used: Vec<u16>,
     /// Cooling down, ascending, each with the time (milliseconds since 1970) from which it may be given again.
     pub cooling: Vec<(u16, i64)>,
+}
+
+impl NodePorts {
+    /// Returns true if `alloc` frees a port, or lets one cool down sooner: those of a lost attempt are kept back until
+    /// it is over.
+    fn freed(&self, alloc: &NodeAlloc) -> bool {
+        let sooner = |(port, until_ms): &(u16, i64)| {
+            alloc.ports_cooling.get(port).is_some_and(|sooner_ms| sooner_ms < until_ms)
+        };
+        self.used.iter().any(|port| !alloc.ports.contains(port)) || self.cooling.iter().any(sooner)
+    }
 }
 
 /// The nodes. Columns are indexed by ordinal. A new node gets the ordinal of a removed one.
@@ -284,7 +295,7 @@ impl NodeTable {
     }
 
     /// Returns true if a new allocation frees anything of the present one.
-    fn freed(&self, node: u32, taken: &Resources, given: &BTreeSet<u16>) -> bool {
+    fn freed(&self, node: u32, taken: &Resources, alloc: &NodeAlloc) -> bool {
         let fixed = fixed_amounts(taken);
         let device = |(kind, name): (usize, &String)| {
             let now = taken.device_millis.get(name).copied().unwrap_or(0);
@@ -292,7 +303,7 @@ impl NodeTable {
         };
         fixed.iter().enumerate().any(|(dimension, &now)| now < self.used(dimension, node))
             || self.kinds.iter().enumerate().any(device)
-            || self.ports(node).is_some_and(|ports| ports.used.iter().any(|port| !given.contains(port)))
+            || self.ports(node).is_some_and(|ports| ports.freed(alloc))
     }
 
     /// Stores a node's allocation. Returns the node, and whether the new value frees anything. `None` if a newer one is
@@ -304,7 +315,7 @@ impl NodeTable {
             return None;
         }
         let taken = resources_add(&alloc.used, &alloc.promised).unwrap_or_else(|_| alloc.used.clone());
-        let freed = self.freed(node, &taken, &alloc.ports);
+        let freed = self.freed(node, &taken, alloc);
         let free = self.free(node);
         self.promised.remove(&node);
         if !alloc.promised.is_zero() {

@@ -3,11 +3,15 @@
 use std::collections::BTreeSet;
 
 use borough_model::job::PortSpec;
-use borough_model::{JobId, JobSpec};
-use borough_scheduler_core::{PLAN_SEED, Plan, ScoringProfile, TermToken, explain_job, plan};
+use borough_model::node::{PORT_KEPT_BACK_MS, node_alloc_cool};
+use borough_model::{JobId, JobSpec, TaskState};
+use borough_scheduler_core::{
+    CellSettings, PLAN_SEED, Plan, ScoringProfile, Snapshot, TermToken, explain_job, plan,
+};
 
 use crate::place::stored_cell;
 use crate::stored::{StoredCell, name, node, spec};
+use crate::unschedulable::round;
 
 /// Two nodes of one address, written in two ways, and one of another.
 fn shared() -> StoredCell {
@@ -69,4 +73,31 @@ fn ports_that_are_handed_out_differ_over_an_address_whatever_the_ranges() {
         there.map(|placement| placement.ports[0].number).collect::<BTreeSet<u16>>()
     };
     assert_eq!((of_address(true).len(), of_address(false).len()), (10, 10));
+}
+
+/// Its process may still listen there, under an endpoint that is still published.
+#[test]
+fn a_port_of_a_lost_attempt_is_kept_back_over_its_address() {
+    let (mut stored, mut snapshot) = (shared(), Snapshot::new(CellSettings::default()));
+    stored.job_submit(JobId(1), &with_port(3, Some(8080)));
+    assert_eq!(round(&mut stored, &mut snapshot).placements.len(), 2);
+    let lost = stored.resident(JobId(1)).find(|row| row.node != Some(node(2, 8, 8).id)).unwrap().clone();
+    stored.job_change(JobId(1), |row| row.count = 0);
+    let kept_back_ms = PORT_KEPT_BACK_MS - stored.now_ms;
+    stored.task_end(lost.id, Some(kept_back_ms), |row| row.state = TaskState::Lost);
+    stored.job_submit(JobId(2), &with_port(1, Some(8080)));
+    assert!(round(&mut stored, &mut snapshot).placements.is_empty());
+    let later = |stored: &StoredCell, snapshot: &Snapshot| {
+        snapshot.clone().pending(&|_| true, stored.now_ms, usize::MAX).later_ms
+    };
+    assert_eq!(later(&stored, &snapshot), None, "no time frees it");
+    stored.now_ms += 1_000_000;
+    assert!(round(&mut stored, &mut snapshot).placements.is_empty());
+    // The attempt is over.
+    let until_ms = stored.now_ms + 10_000;
+    stored.alloc_change(lost.node.unwrap(), |alloc| node_alloc_cool(alloc, &[8080], until_ms));
+    assert!(round(&mut stored, &mut snapshot).placements.is_empty());
+    assert_eq!(later(&stored, &snapshot), Some(until_ms));
+    stored.now_ms = until_ms;
+    assert_eq!(round(&mut stored, &mut snapshot).placements.len(), 1);
 }

@@ -140,6 +140,13 @@ impl StoredCell {
         self.promises_keep(node);
     }
 
+    /// Changes the commitment of a node alone.
+    pub fn alloc_change(&mut self, node: NodeId, change: impl FnOnce(&NodeAlloc) -> NodeAlloc) {
+        let (_, alloc) = self.nodes.get_mut(&node).expect("a known node");
+        *alloc = change(alloc);
+        self.journal.push(Delta::NodeAlloc { node, alloc: alloc.clone() });
+    }
+
     /// Gives held tasks of a node what they were promised, as far as it is free now.
     fn promises_keep(&mut self, node: NodeId) {
         let (row, alloc) = self.nodes.get(&node).expect("a known node").clone();

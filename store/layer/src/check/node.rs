@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use borough_model::node::{NodeAlloc, node_alloc_check};
-use borough_model::task::{TaskRow, node_alloc_sum};
+use borough_model::node::{NodeAlloc, PORT_KEPT_BACK_MS, node_alloc_check};
+use borough_model::task::{TaskRow, TaskState, node_alloc_sum};
 use borough_model::{NodeId, TaskId};
 
 use super::{CellRows, Violations, wrong};
@@ -11,9 +11,13 @@ use crate::task::is_on_node;
 
 pub(super) fn check(found: &mut Violations, rows: &CellRows) {
     let mut charged: BTreeMap<NodeId, Vec<&TaskRow>> = BTreeMap::new();
+    let mut lost: BTreeSet<(NodeId, u16)> = BTreeSet::new();
     for row in rows.tasks.values() {
         if let Some(node) = row.charged_node() {
             charged.entry(node).or_default().push(row);
+        }
+        if let (Some(node), TaskState::Lost) = (row.node, row.state) {
+            lost.extend(row.port_numbers().into_iter().map(|port| (node, port)));
         }
     }
     known_check(found, rows, &charged);
@@ -25,6 +29,7 @@ pub(super) fn check(found: &mut Violations, rows: &CellRows) {
         let alloc = rows.allocs.get(node).unwrap_or(&empty);
         let tasks = charged.get(node).map_or(&[][..], Vec::as_slice);
         sum_check(found, *node, alloc, tasks);
+        kept_back_check(found, &lost, *node, alloc);
         if let Err(broken) = node_alloc_check(row, alloc) {
             found.require(false, "node_alloc", || {
                 let expected = format!("what node {} can hold: {broken}", row.name);
@@ -71,6 +76,20 @@ fn names_check(found: &mut Violations, rows: &CellRows) {
         let stored = rows.node_names.get(&row.name);
         found.require(stored == Some(node), "node_name", || {
             wrong(format!("node_name/{}", row.name), format!("{stored:?}"), node.to_string())
+        });
+    }
+}
+
+/// A port is kept back only for a lost attempt. Nothing else would ever free it.
+fn kept_back_check(found: &mut Violations, lost: &BTreeSet<(NodeId, u16)>, node: NodeId, alloc: &NodeAlloc) {
+    let kept = alloc.ports_cooling.iter().filter(|&(_, &until_ms)| until_ms == PORT_KEPT_BACK_MS);
+    for (&port, _) in kept {
+        found.require(lost.contains(&(node, port)), "port_kept_back", || {
+            wrong(
+                format!("node_alloc/{node}"),
+                format!("port {port} kept back"),
+                "a lost attempt that has it",
+            )
         });
     }
 }

@@ -8,6 +8,9 @@ use crate::resource::{
     ResourceError, Resources, Shortfall, resources_add, resources_less, resources_sub, shortfall,
 };
 
+/// The end of a cool-down, for the ports of a lost attempt: none is known before the attempt is over or comes back.
+pub const PORT_KEPT_BACK_MS: i64 = i64::MAX;
+
 /// Why a commitment cannot be changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NodeAllocError {
@@ -128,6 +131,15 @@ pub fn node_alloc_release(
     Ok(node_alloc_touch(&next))
 }
 
+/// The commitment in which ports that are kept back for a lost attempt begin to cool down.
+pub fn node_alloc_cool(alloc: &NodeAlloc, ports: &[u16], until_ms: i64) -> NodeAlloc {
+    let mut next = alloc.clone();
+    // A version before this one kept none back, so another attempt may have one.
+    let kept = ports.iter().filter(|port| !alloc.ports.contains(port));
+    next.ports_cooling.extend(kept.map(|&port| (port, until_ms)));
+    node_alloc_touch(&next)
+}
+
 /// Removes one task with its ports.
 pub(super) fn task_remove(next: &mut NodeAlloc, ports: &[u16]) -> Result<(), NodeAllocError> {
     next.tasks = next.tasks.checked_sub(1).ok_or(NodeAllocError::NotKnown { port: None })?;
@@ -169,6 +181,9 @@ pub fn node_alloc_apply(
         }
         CapacityEffect::Fulfil(share) => node_alloc_fulfil(alloc, capacity, &share.resources).map(Some),
         CapacityEffect::Forgo(share) => node_alloc_forgo(alloc, &share.resources, &share.ports).map(Some),
+        CapacityEffect::Cool { share, ports_cool_until_ms } => {
+            Ok(Some(node_alloc_cool(alloc, &share.ports, *ports_cool_until_ms)))
+        }
     }
 }
 

@@ -30,6 +30,13 @@ pub enum CapacityEffect {
     Fulfil(CapacityShare),
     /// The promised share is no longer wanted; its ports were never used.
     Forgo(CapacityShare),
+    /// A lost attempt is over. Its share was released when its node was lost; its ports were kept back and begin to
+    /// cool down.
+    Cool {
+        share: CapacityShare,
+        /// Wall time, milliseconds since 1970.
+        ports_cool_until_ms: i64,
+    },
 }
 
 impl CapacityEffect {
@@ -39,6 +46,7 @@ impl CapacityEffect {
             Self::Keep => None,
             Self::Take(share)
             | Self::Release { share, .. }
+            | Self::Cool { share, .. }
             | Self::Promise(share)
             | Self::Fulfil(share)
             | Self::Forgo(share) => Some(share),
@@ -49,7 +57,7 @@ impl CapacityEffect {
     pub fn is_leaving(&self) -> bool {
         match self {
             Self::Release { .. } | Self::Forgo(_) => true,
-            Self::Keep | Self::Take(_) | Self::Promise(_) | Self::Fulfil(_) => false,
+            Self::Keep | Self::Take(_) | Self::Promise(_) | Self::Fulfil(_) | Self::Cool { .. } => false,
         }
     }
 }

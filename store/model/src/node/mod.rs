@@ -24,8 +24,9 @@ mod taint;
 mod topology;
 
 pub use alloc::{
-    NodeAllocBroken, NodeAllocError, ShareFit, node_alloc_add, node_alloc_apply, node_alloc_check,
-    node_alloc_cooled, node_alloc_release, node_alloc_retake, node_alloc_touch, node_free,
+    NodeAllocBroken, NodeAllocError, PORT_KEPT_BACK_MS, ShareFit, node_alloc_add, node_alloc_apply,
+    node_alloc_check, node_alloc_cool, node_alloc_cooled, node_alloc_release, node_alloc_retake,
+    node_alloc_touch, node_free,
 };
 pub use card::{
     CARD_MILLIS, CARDS_MAX, Card, CardNeed, CardSelector, card_dimension, card_of_dimension, cards_counted,

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use borough_model::id::{GangId, Incarnation, JobId, NodeId, TaskId};
 use borough_model::job::JobKind;
 use borough_model::node::{
-    CapacityEffect, NodeAlloc, NodeRow, NodeState, ShareFit, node_alloc_apply, node_alloc_check,
+    CapacityEffect, NodeAlloc, NodeRow, NodeState, PORT_KEPT_BACK_MS, ShareFit, node_alloc_apply,
+    node_alloc_check,
 };
 use borough_model::resource::Resources;
 use borough_model::task::machine::task_row_check;
@@ -220,6 +221,7 @@ impl World {
                 assert!(self.taken.remove(&attempt), "given back twice by one attempt")
             }
             CapacityEffect::Forgo(_) => assert!(self.promised.remove(&attempt), "forgone, but not promised"),
+            CapacityEffect::Cool { .. } => assert!(!self.taken.contains(&attempt), "cools while it is taken"),
         }
         true
     }
@@ -269,6 +271,11 @@ impl World {
             let sum = node_alloc_sum(on_node).unwrap();
             let known = NodeAlloc { epoch: 0, ports_cooling: BTreeMap::new(), ..alloc.clone() };
             assert_eq!(sum, known, "{node}");
+            let kept = alloc.ports_cooling.iter().filter(|&(_, &until_ms)| until_ms == PORT_KEPT_BACK_MS);
+            let kept: BTreeSet<u16> = kept.map(|(&port, _)| port).collect();
+            let lost = self.rows.iter().filter(|row| row.state == TaskState::Lost && row.node == Some(node));
+            let lost: BTreeSet<u16> = lost.flat_map(TaskRow::port_numbers).collect();
+            assert_eq!(kept, lost, "ports of lost attempts are kept back on {node}, and no others");
         }
         for (&task, &incarnation) in &self.published {
             let row = &self.rows[task];

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use borough_model::job::JobKind;
-use borough_model::node::CapacityEffect;
+use borough_model::node::{CapacityEffect, PORT_KEPT_BACK_MS};
 use borough_model::task::machine::task_row_check;
 use borough_model::task::{
     Effects, EndReason, EndpointEffect, Evicted, Health, OwnerEffect, StartedProcess, StopReason, TaskEvent,
@@ -130,8 +130,14 @@ fn effects_text(effects: &Effects) -> String {
         CapacityEffect::Fulfil(_) => parts.push("fulfil".to_owned()),
         CapacityEffect::Forgo(_) => parts.push("forgo".to_owned()),
         CapacityEffect::Release { ports_cool_until_ms: None, .. } => parts.push("release".to_owned()),
+        CapacityEffect::Release { ports_cool_until_ms: Some(PORT_KEPT_BACK_MS), .. } => {
+            parts.push("release (ports kept back)".to_owned());
+        }
         CapacityEffect::Release { ports_cool_until_ms: Some(until_ms), .. } => {
             parts.push(format!("release (ports cool {} ms)", until_ms - NOW));
+        }
+        CapacityEffect::Cool { ports_cool_until_ms, .. } => {
+            parts.push(format!("ports cool {} ms", ports_cool_until_ms - NOW));
         }
     }
     if effects.endpoint != EndpointEffect::Keep {

@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use borough_kv::RangeRequest;
 use borough_model::job::Band;
-use borough_model::node::LoadMeasured;
+use borough_model::node::{LoadMeasured, PORT_KEPT_BACK_MS};
 use borough_model::{GangId, JobId};
 use bytes::Bytes;
 
 use super::super::*;
 use crate::key_kind::KeyKind;
 use crate::keys::{
-    self, CellGateKey, GangKey, JobGateKey, Key, LeaseBeatKey, LeaseKey, NodeLoadKey, NodeTaskKey,
-    QuotaReleasedKey, RequestExpiryKey, RequestKey, StoredRow,
+    self, CellGateKey, GangKey, JobGateKey, Key, LeaseBeatKey, LeaseKey, NodeAllocKey, NodeLoadKey,
+    NodeTaskKey, QuotaReleasedKey, RequestExpiryKey, RequestKey, StoredRow,
 };
 use crate::node::{SessionFence, node_loads_set, node_writers};
 use crate::placement::tests::Steps;
@@ -285,6 +285,9 @@ async fn rows_without_an_owner_are_reported() {
     bogus(&world, StoredRow::JobName(named, Box::new(nobody)), "job_name").await;
     let ghost = keys::NodeNameKey { name: name("ghost") };
     bogus(&world, StoredRow::NodeName(ghost, Box::new(node)), "node_name").await;
+    let mut kept = rows.allocs.get(&node).cloned().unwrap_or_default();
+    kept.ports_cooling.insert(7, PORT_KEPT_BACK_MS);
+    bogus(&world, StoredRow::NodeAlloc(NodeAllocKey { node }, Box::new(kept)), "port_kept_back").await;
     let nowhere = borough_model::NodeId(4_242);
     bogus(&world, StoredRow::NodeLoad(NodeLoadKey { node: nowhere }, Box::default()), "node_known").await;
     let live = keys::NodeLiveKey { node: nowhere };

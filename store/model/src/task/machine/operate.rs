@@ -222,17 +222,14 @@ pub(super) fn node_declared_lost(row: &TaskRow, node: NodeId, now_ms: i64) -> De
     match row.state {
         TaskState::Pending | TaskState::Lost | TaskState::Dead => unchanged(row),
         TaskState::Held => step.back_to_pending().done(),
-        TaskState::Assigned | TaskState::Starting => step.release().state(TaskState::Lost).done(),
-        TaskState::Running => step
-            .release()
-            .with(|row| row.health = Health::Unknown)
-            .state(TaskState::Lost)
-            .endpoint(EndpointEffect::Demote)
-            .done(),
+        TaskState::Assigned | TaskState::Starting => step.lose().done(),
+        TaskState::Running => {
+            step.lose().with(|row| row.health = Health::Unknown).endpoint(EndpointEffect::Demote).done()
+        }
         TaskState::Stopping if stop_is_final(row) => {
             step.exit_unseen(EndReason::NodeLost).attempt_end().done()
         }
-        TaskState::Stopping => step.release().state(TaskState::Lost).done(),
+        TaskState::Stopping => step.lose().done(),
         TaskState::Releasing => step.attempt_end().done(),
     }
 }

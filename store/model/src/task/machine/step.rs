@@ -3,7 +3,7 @@
 use super::event::{Effects, EndpointEffect, OwnerEffect, Placement, TransitionRefused};
 use super::restart::{RestartDecision, restart_decide};
 use super::{EXIT_MESSAGE_BYTES_MAX, PORT_COOL_DOWN_MS, TaskRules, Transition};
-use crate::node::{CapacityEffect, CapacityShare};
+use crate::node::{CapacityEffect, CapacityShare, PORT_KEPT_BACK_MS};
 use crate::task::{Charge, ChargeOwner, EndReason, Exit, Health, TaskRow, TaskState, Verdict};
 
 /// The result of every handler.
@@ -88,13 +88,30 @@ impl<'a> TransitionDraft<'a> {
         self
     }
 
+    /// The node is lost: the share is released. The ports are kept back: the process may still listen on them, under an
+    /// address that other nodes may share.
+    pub(super) fn lose(self) -> Self {
+        self.release_until(PORT_KEPT_BACK_MS).state(TaskState::Lost)
+    }
+
     /// Releases the share if the row was charged, and its ports after the cool-down if they may have been used.
-    pub(super) fn release(mut self) -> Self {
+    pub(super) fn release(self) -> Self {
+        let until_ms = self.now_ms.saturating_add(PORT_COOL_DOWN_MS);
+        self.release_until(until_ms)
+    }
+
+    fn release_until(mut self, until_ms: i64) -> Self {
+        if self.before.state == TaskState::Lost {
+            let cool = |share| CapacityEffect::Cool { share, ports_cool_until_ms: until_ms };
+            let share = share_of(self.before).filter(|share| !share.ports.is_empty());
+            self.effects.capacity = share.map_or(CapacityEffect::Keep, cool);
+            return self;
+        }
         if !self.before.state.is_charged() {
             return self;
         }
         let used = self.before.state != TaskState::Held;
-        let ports_cool_until_ms = used.then(|| self.now_ms.saturating_add(PORT_COOL_DOWN_MS));
+        let ports_cool_until_ms = used.then_some(until_ms);
         let promised = self.before.promised;
         self.row.promised = false;
         self.effects.capacity = match share_of(self.before) {
