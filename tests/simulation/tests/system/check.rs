@@ -11,12 +11,13 @@ use borough_simulation::audit::Auditor;
 use borough_simulation::rest::unsettled;
 use borough_store::check::{CellRows, CheckMode, cell_rows_read, cell_violations};
 use borough_store::journal::{Cursor, journal_tail};
+use borough_store::lease::lease_read;
 use borough_store::node::node_live_list;
 
 use crate::clock::WALL_BEGIN_MS;
 use crate::operator::Ledger;
 use crate::processes::ConcurrentAttempt;
-use crate::world::{WORKERS, World};
+use crate::world::{LOST_AFTER_MS, WORKERS, World};
 
 /// Entries of the journal per page.
 const PAGE_ENTRIES: usize = 1_024;
@@ -25,6 +26,9 @@ const MESSAGE_BYTES_MAX: usize = 4 << 20;
 /// Milliseconds for which an endpoint may outlive its process while its node is there: the time of a report, over a
 /// paused gateway and its successor.
 const ENDPOINT_DEAD_MS: u64 = 20_000;
+/// Milliseconds in which a controller that leads without a break declares a silent node lost: the tolerance, which it
+/// counts from its own start, and its last session at a gateway. While controllers relieve one another, nobody can.
+const LEADS_MS: u64 = LOST_AFTER_MS + 4_000;
 /// The most renewals of a lease between two checks in one session, with a margin for late ones.
 const BEATS_MAX: u64 = 10;
 /// Requests that run in several transactions, each of which checks what it changes.
@@ -52,6 +56,8 @@ pub struct Audit {
     /// Since when the process of a published endpoint is missing.
     dead: BTreeMap<(TaskId, u64), u64>,
     requests: BTreeMap<(RequestId, String), u64>,
+    /// The epoch of the controller's lease, and since when.
+    leads: (u64, u64),
     /// The session and the beat of each node's lease.
     beats: BTreeMap<NodeId, (u64, u64)>,
     first_version: Option<Version>,
@@ -74,6 +80,7 @@ impl Audit {
             endpoints: BTreeMap::new(),
             dead: BTreeMap::new(),
             requests: BTreeMap::new(),
+            leads: (0, 0),
             beats: BTreeMap::new(),
             first_version: None,
             broken: BTreeMap::new(),
@@ -97,6 +104,7 @@ impl Audit {
             self.note(world.now_ms, "attempt_twice", twice);
         }
         self.processes(world);
+        self.leader(world);
         self.published(world);
         self.leases(world);
         let ((length, who), _) = world.network.most();
@@ -236,10 +244,25 @@ impl Audit {
             }
         }
         self.dead = dead;
+        if world.now_ms - self.leads.1 < LEADS_MS {
+            return;
+        }
         let old = self.dead.iter().find(|(_, since)| world.now_ms - **since > ENDPOINT_DEAD_MS);
         if let Some(((task, number), since)) = old {
             let what = format!("attempt {number} of {task} is published and has no process since {since} ms");
             self.note(world.now_ms, "endpoint_dead", what);
+        }
+    }
+
+    /// Notices when another controller begins to lead.
+    fn leader(&mut self, world: &World) {
+        let space = &world.space;
+        let read = world.quiet.run("leader", Idempotency::ReadOnly, |tx, _| async move {
+            lease_read(&tx, space, "controller", 0).await
+        });
+        let epoch = world.alone(read).unwrap().row.epoch;
+        if epoch != self.leads.0 {
+            self.leads = (epoch, world.now_ms);
         }
     }
 
