@@ -29,7 +29,7 @@ use crate::status::{status_from_field, status_unavailable};
 /// How long an agent has for its first message.
 const HELLO_WAIT: Duration = Duration::from_secs(10);
 
-/// The gRPC service of agents.
+/// Admits agents, and serves the stream of each.
 #[derive(Clone)]
 pub struct AgentServer {
     cells: Arc<Cells>,

@@ -37,7 +37,7 @@ use crate::status::{
 /// How long an agent has to answer a command.
 const COMMAND_WAIT: Duration = Duration::from_secs(10);
 
-/// The gRPC service of tasks.
+/// Lists, explains, restarts and signals tasks, and streams their logs.
 #[derive(Clone)]
 pub struct TaskServer {
     cells: Arc<Cells>,

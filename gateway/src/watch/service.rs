@@ -25,7 +25,7 @@ const EVENTS_MAX: usize = 10_000;
 /// Entries of a page read for events.
 const PAGE_ENTRIES: usize = 1_000;
 
-/// The gRPC service of watches.
+/// Streams changes of jobs, tasks and nodes after a cursor.
 #[derive(Clone)]
 pub struct WatchServer {
     cells: Arc<Cells>,

@@ -9,7 +9,7 @@ use borough_store::placement::{PlacementBatch, TRANSACTION_LIFE_VERSIONS, placem
 use borough_store::{StoreError, StoreResult};
 use bytes::Bytes;
 
-/// The result of a commit.
+/// What became of a batch.
 #[derive(Debug)]
 pub enum CommitOutcome {
     /// It is durable.

@@ -38,7 +38,7 @@ const ERROR_PAUSE: Duration = Duration::from_millis(200);
 /// The most members of a gang in one commit: all their writes stay well within what a transaction may hold.
 pub const GANG_COMMIT_MAX: usize = 2_000;
 
-/// The configuration of a worker.
+/// What a worker serves: its cell, its place among the workers, and the bounds of its batches.
 #[derive(Clone)]
 pub struct WorkerConfig {
     /// The cell that it fills.
@@ -68,7 +68,7 @@ impl std::fmt::Debug for WorkerConfig {
     }
 }
 
-/// The result of a round.
+/// What a worker does after a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RoundOutcome {
     /// Something was committed, or must be read again at once.

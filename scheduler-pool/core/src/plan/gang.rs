@@ -89,7 +89,7 @@ impl Planner<'_, '_> {
         }
     }
 
-    /// The preemption scope of a gang's members.
+    /// Whom a gang may evict: the widest scope of its members.
     pub(super) fn gang_scope(&self, members: &[PendingTask]) -> PreemptionScope {
         let scope = |member: &PendingTask| self.input.class(*member).map(|class| class.scope);
         members.iter().filter_map(scope).max().unwrap_or_default()

@@ -33,7 +33,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A gateway that does not answer a ping for this long is gone.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
-/// The settings of a session.
+/// What a session needs to know of its agent.
 #[derive(Clone)]
 pub(crate) struct SessionSettings {
     /// The agent may use any of them.

@@ -1,6 +1,6 @@
 //! Names: the endpoint of each task, and a stamp per job that changes with any of them.
 //!
-//! The endpoint key is authoritative; gRPC and HTTP watches, gRPC and HTTP watches are views of it. Its rules:
+//! The endpoint key is authoritative; gRPC and HTTP watches are views of it. Its rules:
 //!
 //! - An endpoint is written, demoted and cleared only in the transaction that changes the task's row accordingly, from
 //!   that row: its node, incarnation, ports and health. A publication is therefore never of an attempt that is over. A

@@ -166,7 +166,7 @@ pub struct JobSpec {
     #[field(
         file = "lost_after",
         kind = Delay::of(1_000, 24 * DELAY_MS_MAX),
-        value = "how long a vanished node is waited for, 1s to 24h",
+        value = "how long a vanished node is waited for, 1s to 24h; the cell's tolerance is the least",
         default = "the cell's",
         example = "45s"
     )]

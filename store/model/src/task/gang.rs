@@ -28,7 +28,7 @@ pub struct GangRow {
     pub revision: u64,
 }
 
-/// The state of a gang.
+/// How far a gang is on its way to placements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
 #[cbor(index_only)]
 #[serde(rename_all = "snake_case")]

@@ -121,7 +121,7 @@ pub enum TaskEvent {
         /// As with [`TaskEvent::ProcessStarted`].
         health: Health,
     },
-    /// The lost task is placed elsewhere now.
+    /// The lost attempt is given up: the task is to be placed elsewhere.
     RescheduleLost,
     /// The job has grown above the task's index again.
     JobGrown,

@@ -8,7 +8,7 @@
 use crate::id::{GangId, JobId};
 use crate::task::{GangRow, GangState, TaskRow, TaskState};
 
-/// An event of a gang.
+/// What may happen to a gang as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GangEvent {
     /// Gather (again), or get more time for it.

@@ -1,19 +1,19 @@
 //! The one state machine of a task, used by every role.
 //!
-//! `pending → (held) → assigned → starting → running → stopping → releasing → dead | pending`, and `lost` from any
-//! state that has a node. [`task_transition`] is pure. From a row, an event and the time it computes the new row, and
+//! `pending → (held) → assigned → starting → running → stopping → releasing → dead | pending`, and `lost` from
+//! any state in which the node had begun with it. [`task_transition`] is pure. From a row, an event and the time it computes the new row, and
 //! what the store must do in the same transaction ([`Effects`]). Or it returns a refusal that says what the caller must
 //! do. Every pair of state and event is decided by name; the whole table is the golden file of the crate's tests.
 //!
 //! Invariants over any sequence of events (tested as properties):
 //!
-//! - Capacity, ports and charge stay with an attempt until its release is confirmed or its node is declared lost. They
-//!   are released exactly once.
+//! - Capacity stays with an attempt until its release is confirmed or its node is declared lost, and is released exactly
+//!   once. Ports of a lost attempt are kept back until it ends or is given up.
 //! - Nothing starts while held. A hold takes its share of the node at once, or has it promised from what victims will
 //!   release. In the second case the node is never over capacity, nobody else gets the share, and the hold is confirmed
 //!   only when the share is free. Victims stay charged until they are released, even if the hold is given up.
 //! - An attempt whose endpoint was withdrawn is never published again. A lost attempt is therefore not withdrawn but
-//!   demoted (health unknown); it is withdrawn when the task is placed elsewhere. A node must not become ready again
+//!   demoted (health unknown); it is withdrawn when the attempt is given up. A node must not become ready again
 //!   while lost rows name it, or their ports could be given away under a published endpoint: see [`crate::node`].
 //! - Incarnations and revisions only grow; a revision grows with every change and with nothing else.
 //! - Dead is final, with one exception: a task that died because its job shrank is wanted again when the job grows. It
