@@ -15,8 +15,8 @@ use rand_chacha::{ChaCha8Rng, ChaCha20Rng};
 pub trait Clock: Send + Sync + 'static {
     /// Time since some fixed moment; never goes back.
     fn monotonic(&self) -> Duration;
-    /// Milliseconds since 1970. That of a machine may jump, so roles decide by the time of the cell: their clocks return it
-    /// here.
+    /// Milliseconds since 1970. That of a machine may jump, so roles decide by the time of the cell: their clocks
+    /// return it here.
     fn wall_ms(&self) -> i64;
 }
 

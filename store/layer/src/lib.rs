@@ -3,8 +3,8 @@
 //! Layer functions take `&Transaction` and the cell's [`CellSpace`]. Functions that change something also take the
 //! transaction's [`ChangeSet`], which collects the journal's deltas. They open no transactions: the caller does, by
 //! `Database::run` or `Database::commit_at`, so that several steps can be one commit. Only [`mirror`],
-//! [`lease::LeaseWriter`] and listings in chunks ([`journal::cell_list_chunked`]) open their own, on behalf of the roles. Ids and times are arguments, made
-//! outside the closure, so that every try is the same transaction.
+//! [`lease::LeaseWriter`] and listings in chunks ([`journal::cell_list_chunked`]) open their own, on behalf of the
+//! roles. Ids and times are arguments, made outside the closure, so that every try is the same transaction.
 //!
 //! Nothing outside this crate builds a key.
 //!

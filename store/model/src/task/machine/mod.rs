@@ -1,14 +1,15 @@
 //! The one state machine of a task, used by every role.
 //!
-//! `pending → (held) → assigned → starting → running → stopping → releasing → dead | pending`, and `lost` from
-//! any state in which the node had begun with it. [`task_transition`] is pure. From a row, an event and the time it computes the new row, and
-//! what the store must do in the same transaction ([`Effects`]). Or it returns a refusal that says what the caller must
-//! do. Every pair of state and event is decided by name; the whole table is the golden file of the crate's tests.
+//! `pending → (held) → assigned → starting → running → stopping → releasing → dead | pending`, and `lost` from any
+//! state in which the node had begun with it. [`task_transition`] is pure. From a row, an event and the time it
+//! computes the new row, and what the store must do in the same transaction ([`Effects`]). Or it returns a refusal that
+//! says what the caller must do. Every pair of state and event is decided by name; the whole table is the golden file
+//! of the crate's tests.
 //!
 //! Invariants over any sequence of events (tested as properties):
 //!
-//! - Capacity stays with an attempt until its release is confirmed or its node is declared lost, and is released exactly
-//!   once. Ports of a lost attempt are kept back until it ends or is given up.
+//! - Capacity stays with an attempt until its release is confirmed or its node is declared lost, and is released
+//!   exactly once. Ports of a lost attempt are kept back until it ends or is given up.
 //! - Nothing starts while held. A hold takes its share of the node at once, or has it promised from what victims will
 //!   release. In the second case the node is never over capacity, nobody else gets the share, and the hold is confirmed
 //!   only when the share is free. Victims stay charged until they are released, even if the hold is given up.
