@@ -9,8 +9,10 @@ use std::sync::{Arc, LazyLock};
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// Lines lost over the run of this process, which has one log.
 static LOST: LazyLock<Counter> = LazyLock::new(Counter::default);
@@ -23,14 +25,21 @@ pub(crate) fn log_metrics_register(registry: &mut Registry) {
 
 /// Starts the log of a role; `default` is the filter without `BOROUGH_LOG`.
 pub(crate) fn log_begin(default: &str) {
-    let filter = EnvFilter::try_from_env("BOROUGH_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    let filter = log_filter(std::env::var("BOROUGH_LOG").ok().as_deref(), default);
     let writer = LossyWriter::new(io::stderr(), LOST.clone());
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(SharedWriter(Arc::new(Mutex::new(writer))))
         .with_ansi(io::stderr().is_terminal());
+    let subscriber = tracing_subscriber::registry().with(filter).with(lines);
     // A test of this process may have set one before: that one stays.
     subscriber.try_init().ok();
+}
+
+/// `asked`, such as `warn,borough_kv=debug`: a level, and levels of targets. `default` if there is none, or nobody can
+/// read it.
+fn log_filter(asked: Option<&str>, default: &str) -> Targets {
+    let filter = asked.and_then(|asked| asked.parse().ok());
+    filter.or_else(|| default.parse().ok()).unwrap_or_default()
 }
 
 /// One [`LossyWriter`] for all threads.
@@ -116,6 +125,8 @@ impl<W: Write> LossyWriter<W> {
 
 #[cfg(test)]
 mod tests {
+    use tracing::Level;
+
     use super::*;
 
     /// A disk with so many free bytes.
@@ -139,6 +150,20 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn a_filter_names_targets_and_levels_and_an_unreadable_one_is_the_default() {
+        let shown = |asked: Option<&str>| {
+            let filter = log_filter(asked, "warn,borough=info");
+            let levels = [Level::WARN, Level::INFO, Level::DEBUG];
+            ["borough_kv::runner", "h2"]
+                .map(|target| levels.iter().filter(|level| filter.would_enable(target, level)).count())
+        };
+        assert_eq!(shown(None), [2, 1]);
+        assert_eq!(shown(Some("borough_kv=debug")), [3, 0]);
+        assert_eq!(shown(Some("info,borough_kv::runner=debug")), [3, 2]);
+        assert_eq!(shown(Some("borough=loud")), [2, 1]);
     }
 
     #[test]
