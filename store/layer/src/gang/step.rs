@@ -58,19 +58,6 @@ pub async fn gang_commit(
     gang_event(tx, changes, &row, &GangEvent::Commit { epoch, holding })
 }
 
-/// Closes a gang whose members all hold at `epoch`, some of them capacity that victims still use. It waits for those
-/// victims without a time limit.
-pub async fn gang_wait(
-    tx: &Transaction,
-    changes: &mut OpenChanges<'_>,
-    gang: GangId,
-    epoch: u64,
-) -> StoreResult<GangRow> {
-    let row = gang_get(tx, changes.space(), gang).await?;
-    let holding = holding(tx, changes, &row, |task| task.gang_epoch == epoch).await?;
-    gang_event(tx, changes, &row, &GangEvent::Wait { epoch, holding })
-}
-
 /// Counts the tasks that hold for a gang and that `counts`. Only their rows are conflicts: one more hold would not
 /// change the decision.
 async fn holding(

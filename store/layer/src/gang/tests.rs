@@ -17,9 +17,9 @@ use crate::check::{CheckMode, cell_check};
 use crate::error::{StoreError, StoreResult};
 use crate::job::job_submit;
 use crate::journal::{Change, ChangeSet};
-use crate::keys::{self, TaskKey};
+use crate::keys::{self, Prefix, RangeOptions, TaskKey};
 use crate::node::{NodeRegistration, SessionFence, node_register, node_reported};
-use crate::task::{GangHold, gang_hold, gang_holds_settle, task_list_by_job};
+use crate::task::{GangHold, gang_hold, gang_holds_settle};
 use crate::testing::{TestCell, change, name};
 
 const GANG: GangId = GangId(3);
@@ -113,9 +113,10 @@ async fn settle(cell: &TestCell, at_ms: i64) -> Vec<TaskState> {
     }
     let found = cell.run(async |tx| cell_check(&tx, &cell.space, CheckMode::Settled).await).await.unwrap();
     assert_eq!(found, []);
-    let page =
-        cell.run(async |tx| task_list_by_job(&tx, &cell.space, JobId(1), None, 10).await).await.unwrap();
-    page.rows.iter().map(|row| row.state).collect()
+    let tasks = Prefix::<TaskKey>::of(&JobId(1));
+    let rows =
+        cell.run(async |tx| keys::range(&tx, &cell.space, &tasks, RangeOptions::default()).await).await;
+    rows.unwrap().iter().map(|(_, row)| row.state).collect()
 }
 
 #[tokio::test]

@@ -15,6 +15,11 @@ fn gathering() -> GangRow {
     gang_gathering(GangId(3), JobId(1), 4, EXPIRES)
 }
 
+/// The row that a batch writes whose members wait for victims.
+fn waiting() -> GangRow {
+    GangRow { state: GangState::Waiting, expires_ms: 0, ..gathering() }
+}
+
 fn after(row: &GangRow, event: GangEvent) -> GangRow {
     gang_transition(row, &event, NOW).unwrap().row
 }
@@ -72,15 +77,8 @@ fn a_committed_gang_does_not_expire_and_gathers_only_once_given_up() {
 
 #[test]
 fn a_gang_that_waits_for_victims_has_no_time_limit_and_no_new_members() {
-    let wait = |epoch, holding| GangEvent::Wait { epoch, holding };
-    let few = gang_transition(&gathering(), &wait(1, 3), NOW);
-    assert_eq!(few, Err(GangRefused::TooFew { holding: 3, min_member: 4 }));
-    assert_eq!(gang_transition(&gathering(), &wait(1, 4), EXPIRES), Err(GangRefused::Expired));
-    let waiting = after(&gathering(), wait(1, 4));
-    assert_eq!((waiting.state, waiting.epoch, waiting.revision), (GangState::Waiting, 1, 2));
-    for event in [wait(1, 4), GangEvent::Expire] {
-        assert!(!gang_transition(&waiting, &event, EXPIRES + 1).unwrap().changed);
-    }
+    let waiting = waiting();
+    assert!(!gang_transition(&waiting, &GangEvent::Expire, EXPIRES + 1).unwrap().changed);
     let gather = GangEvent::Gather { expires_ms: EXPIRES + 9 };
     assert_eq!(gang_transition(&waiting, &gather, NOW), Err(GangRefused::Waiting));
     let hold =
@@ -93,7 +91,7 @@ fn a_gang_that_waits_for_victims_has_no_time_limit_and_no_new_members() {
     let given_up = after(&waiting, GangEvent::GiveUp { epoch: 1 });
     assert_eq!((given_up.state, given_up.epoch), (GangState::Released, 2));
     assert_eq!(hold_status(&hold, &given_up, NOW), Some(HoldStatus::Void));
-    assert_eq!(gang_transition(&given_up, &wait(2, 4), NOW), Err(GangRefused::Released));
+    assert_eq!(gang_transition(&given_up, &commit(2, 4), NOW), Err(GangRefused::Released));
 }
 
 #[test]
@@ -120,7 +118,6 @@ fn events() -> impl Strategy<Value = Vec<(GangEvent, i64)>> {
     let event = prop_oneof![
         (0i64..3000).prop_map(|more| GangEvent::Gather { expires_ms: NOW + more }),
         (0u64..6, 0u32..8).prop_map(|(epoch, holding)| GangEvent::Commit { epoch, holding }),
-        (0u64..6, 0u32..8).prop_map(|(epoch, holding)| GangEvent::Wait { epoch, holding }),
         Just(GangEvent::Expire),
         (0u64..6).prop_map(|epoch| GangEvent::GiveUp { epoch }),
     ];
@@ -129,8 +126,11 @@ fn events() -> impl Strategy<Value = Vec<(GangEvent, i64)>> {
 
 proptest! {
     #[test]
-    fn epochs_only_grow_and_revisions_count_changes(events in events()) {
-        let (mut row, mut now_ms) = (gathering(), NOW);
+    fn epochs_only_grow_and_revisions_count_changes(
+        first in prop_oneof![Just(gathering()), Just(waiting())],
+        events in events(),
+    ) {
+        let (mut row, mut now_ms) = (first, NOW);
         for (event, wait_ms) in events {
             now_ms += wait_ms;
             let Ok(transition) = gang_transition(&row, &event, now_ms) else { continue };

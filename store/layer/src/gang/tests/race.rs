@@ -25,7 +25,7 @@ async fn step(cell: &TestCell, rng: &dyn Rng, now_ms: i64) {
     let epoch = gang.as_ref().map_or(1, |row| row.epoch);
     let index = u32::try_from(draw(3)).unwrap();
     let task = TaskId { job: JobId(1), index };
-    let row = cell.run(async |tx| crate::task::task_get(&tx, &cell.space, task).await).await;
+    let row = cell.run(async |tx| keys::read(&tx, &cell.space, &TaskKey::of(task)).await).await;
     let attempt = row.ok().flatten().map_or(0, |row: TaskRow| row.incarnation.0);
     let change = Change { at_ms: now_ms, ..change(u128::from(rng.next_u64()), "race") };
     match draw(10) {

@@ -1,6 +1,6 @@
 //! Gangs: members hold until enough do, then one key changes and their holds are placements.
 //!
-//! If members wait for victims, all of them hold at once and the gang waits until each has its share.
+//! If members wait for victims, one batch places all of them as holds, with a gang that waits until each has its share.
 //!
 //! The gang's epoch fences holds. A transaction that takes a hold reads the gang and records its epoch in the task's
 //! row. Giving up the holds raises the epoch, which voids all of them at once.
@@ -15,13 +15,6 @@ pub enum GangEvent {
     Gather {
         /// Wall time at which its holds expire, milliseconds since 1970.
         expires_ms: i64,
-    },
-    /// All its members hold, and some of them wait for victims. Nobody joins it any more, and it has no time limit.
-    Wait {
-        /// The epoch at which the holds were taken.
-        epoch: u64,
-        /// Members with a valid hold at this epoch.
-        holding: u32,
     },
     /// Enough members hold: their holds become placements.
     Commit {
@@ -105,24 +98,16 @@ pub fn gang_transition(row: &GangRow, event: &GangEvent, now_ms: i64) -> Result<
         }
         (GangEvent::Gather { .. }, GangState::Committed) => Err(GangRefused::Committed),
         (GangEvent::Gather { .. }, GangState::Waiting) => Err(GangRefused::Waiting),
-        (GangEvent::Wait { epoch, .. } | GangEvent::Commit { epoch, .. }, _) if epoch != row.epoch => {
+        (GangEvent::Commit { epoch, .. }, _) if epoch != row.epoch => {
             Err(GangRefused::StaleEpoch { epoch, current: row.epoch })
         }
-        (GangEvent::Wait { .. }, GangState::Waiting | GangState::Committed)
-        | (GangEvent::Commit { .. }, GangState::Committed) => Ok(gang_unchanged(row)),
-        (GangEvent::Wait { .. } | GangEvent::Commit { .. }, GangState::Released) => {
-            Err(GangRefused::Released)
-        }
-        (GangEvent::Wait { .. } | GangEvent::Commit { .. }, GangState::Gathering)
-            if now_ms >= row.expires_ms =>
-        {
+        (GangEvent::Commit { .. }, GangState::Committed) => Ok(gang_unchanged(row)),
+        (GangEvent::Commit { .. }, GangState::Released) => Err(GangRefused::Released),
+        (GangEvent::Commit { .. }, GangState::Gathering) if now_ms >= row.expires_ms => {
             Err(GangRefused::Expired)
         }
-        (GangEvent::Wait { holding, .. }, GangState::Gathering) => {
-            gang_complete(row, holding, GangState::Waiting)
-        }
         (GangEvent::Commit { holding, .. }, GangState::Gathering | GangState::Waiting) => {
-            gang_complete(row, holding, GangState::Committed)
+            gang_complete(row, holding)
         }
         (GangEvent::Expire, GangState::Gathering) if now_ms < row.expires_ms => Err(GangRefused::NotExpired),
         (GangEvent::Expire, GangState::Gathering) => Ok(gang_release(row)),
@@ -140,11 +125,11 @@ pub fn gang_transition(row: &GangRow, event: &GangEvent, now_ms: i64) -> Result<
     }
 }
 
-fn gang_complete(row: &GangRow, holding: u32, state: GangState) -> Result<GangTransition, GangRefused> {
+fn gang_complete(row: &GangRow, holding: u32) -> Result<GangTransition, GangRefused> {
     if holding < row.min_member {
         return Err(GangRefused::TooFew { holding, min_member: row.min_member });
     }
-    Ok(gang_changed(row, state, row.epoch, row.expires_ms))
+    Ok(gang_changed(row, GangState::Committed, row.epoch, row.expires_ms))
 }
 
 fn gang_release(row: &GangRow) -> GangTransition {
