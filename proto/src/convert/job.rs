@@ -68,11 +68,6 @@ pub fn task_spec_to_message(spec: &TaskSpec) -> v1::TaskSpec {
     Wire::of(spec)
 }
 
-/// What a task runs.
-pub fn task_spec_from_message(message: &v1::TaskSpec) -> Result<TaskSpec, FieldRefused> {
-    message.read(&WirePath::Root)
-}
-
 pub(super) fn health_check_to_message(check: &HealthCheck) -> v1::HealthCheck {
     let probe = match &check.probe {
         Probe::Http { port, path } => {

@@ -12,8 +12,7 @@ mod wire;
 
 pub use card::{card_from_message, card_to_message, cards_assigned};
 pub use job::{
-    job_spec_from_message, job_spec_to_message, job_state_to_message, job_to_message, task_spec_from_message,
-    task_spec_to_message,
+    job_spec_from_message, job_spec_to_message, job_state_to_message, job_to_message, task_spec_to_message,
 };
 pub use node::{
     capacity_from_message, measured_from_message, measured_to_message, node_state_to_message,
@@ -28,7 +27,7 @@ pub use task::{
 pub use topology::{domain_from_message, domain_to_message};
 
 use borough_model::id::NameError;
-use borough_model::{JobId, Name, NodeId, RequestId};
+use borough_model::{JobId, Name, RequestId};
 
 /// A field of a message that cannot be taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -62,14 +61,9 @@ pub fn name_from_text(field: &str, text: &str) -> Result<Name, FieldRefused> {
 
 /// A job id in `field`: `j` and 16 hexadecimal digits.
 pub fn job_id_from_text(field: &str, text: &str) -> Result<JobId, FieldRefused> {
-    let number = numbered_from_text(text, 'j');
+    let digits = text.strip_prefix('j').filter(|digits| digits.len() == 16 && !digits.starts_with('+'));
+    let number = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok());
     number.map(JobId).ok_or_else(|| FieldRefused::new(field, text, "j and 16 hexadecimal digits"))
-}
-
-/// A node id in `field`: `n` and 16 hexadecimal digits.
-pub fn node_id_from_text(field: &str, text: &str) -> Result<NodeId, FieldRefused> {
-    let number = numbered_from_text(text, 'n');
-    number.map(NodeId).ok_or_else(|| FieldRefused::new(field, text, "n and 16 hexadecimal digits"))
 }
 
 /// A request id in `field`: 32 hexadecimal digits.
@@ -81,11 +75,6 @@ pub fn request_id_from_text(field: &str, text: &str) -> Result<RequestId, FieldR
     number.map(RequestId).ok_or_else(|| FieldRefused::new(field, text, "32 hexadecimal digits"))
 }
 
-fn numbered_from_text(text: &str, prefix: char) -> Option<u64> {
-    let digits = text.strip_prefix(prefix).filter(|digits| digits.len() == 16 && !digits.starts_with('+'))?;
-    u64::from_str_radix(digits, 16).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,8 +83,6 @@ mod tests {
     fn ids_are_read_back_from_their_own_text() {
         let job = JobId(0xfeed_0000_0000_0001);
         assert_eq!(job_id_from_text("id", &job.to_string()), Ok(job));
-        let node = NodeId(7);
-        assert_eq!(node_id_from_text("id", &node.to_string()), Ok(node));
         let request = RequestId(u128::MAX - 1);
         assert_eq!(request_id_from_text("id", &request.to_string()), Ok(request));
     }
