@@ -184,11 +184,6 @@ impl Snapshot {
         self.backlog.open.queue_of(&self.tables, job)
     }
 
-    /// The number of jobs of a queue with tasks that want a node and may fit.
-    pub fn queue_jobs(&self, queue: &OpenQueue) -> usize {
-        self.backlog.open.jobs(queue).map_or(0, |jobs| jobs.ordered.len())
-    }
-
     /// The tasks of a queue that want a node, counted by the reason to wait. All tasks of a parked job count under the
     /// reason of most of them.
     pub fn queue_reasons(&self, queue: &OpenQueue) -> BTreeMap<PendingReason, u64> {
