@@ -111,12 +111,6 @@ impl Desired {
         self.forget.remove(id);
     }
 
-    /// Counts the kept specs.
-    #[cfg(test)]
-    pub fn specs_kept(&self) -> usize {
-        self.specs.len()
-    }
-
     fn specs_apply(
         &mut self,
         dropped: Vec<v1::SpecReference>,
@@ -268,7 +262,7 @@ mod tests {
         assert!(desired.apply(dropped).is_empty(), "what is dropped goes first");
         let gone = v1::Desired { sequence: 3, specs_dropped: vec![reference(1)], ..v1::Desired::default() };
         desired.apply(gone);
-        assert_eq!(desired.specs_kept(), 0);
+        assert_eq!(desired.specs.len(), 0);
     }
 
     /// Only the last chunk completes the state. A stop is valid before that.
@@ -300,7 +294,7 @@ mod tests {
         assert!(desired.complete);
         assert_eq!(desired.assignments.keys().collect::<Vec<_>>(), [&id(1)]);
         assert!(desired.stops.contains_key(&id(5)));
-        assert_eq!(desired.specs_kept(), 1, "specs of the session before go with what they were for");
+        assert_eq!(desired.specs.len(), 1, "specs of the session before go with what they were for");
         assert_eq!(desired.acknowledgement().unwrap().sequence, 3);
     }
 
