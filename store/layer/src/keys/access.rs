@@ -104,16 +104,6 @@ pub fn guard<K: Key>(tx: &Transaction, space: &CellSpace, key: &K) -> Result<(),
     Ok(tx.read_conflict_key(&key.encode(space))?)
 }
 
-/// Makes the commit fail if another one has written any key that begins with `prefix`. Reads nothing.
-pub fn guard_prefix<K: Key>(
-    tx: &Transaction,
-    space: &CellSpace,
-    prefix: &Prefix<K>,
-) -> Result<(), StoreError> {
-    let range = prefix.range(space);
-    Ok(tx.read_conflict_range(&range.start[..]..&range.end[..])?)
-}
-
 /// Makes the commit fail if another one has written any key from `first` to `last`, both included. Reads nothing.
 pub fn guard_span<K: Key>(
     tx: &Transaction,

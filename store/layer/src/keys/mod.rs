@@ -8,20 +8,18 @@ mod access;
 mod codec;
 mod field;
 mod key;
-mod scan;
 mod space;
 pub mod table;
 #[cfg(test)]
 mod tests;
 
 pub use access::{
-    RangeOptions, chunk_read, clear, clear_prefix, count_add, guard, guard_prefix, guard_span, range, read,
-    read_snapshot, touch, watch, write, write_stamped_key, write_stamped_value,
+    RangeOptions, chunk_read, clear, clear_prefix, count_add, guard, guard_span, range, read, read_snapshot,
+    touch, watch, write, write_stamped_key, write_stamped_value,
 };
 pub use codec::{Counter, StampValue, Value, value_decode, value_encode};
 pub use field::{KeyField, NoField};
 pub use key::{Key, Prefix, kind_range};
-pub use scan::{Scan, space_scan};
 pub use space::CellSpace;
 pub use table::*;
 

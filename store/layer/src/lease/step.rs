@@ -122,9 +122,3 @@ pub async fn lease_check(tx: &Transaction, space: &CellSpace, held: &HeldLease) 
         epoch: row.epoch,
     })
 }
-
-/// For a protected transaction that reads nothing (`commit_at`). The commit fails if the lease has changed hands since
-/// the read version. [`lease_check`] at that version shows whether it was held then.
-pub fn lease_guard(tx: &Transaction, space: &CellSpace, held: &HeldLease) -> StoreResult<()> {
-    keys::guard(tx, space, &held.key())
-}

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::error::StoreError;
-use crate::keys::{self, NodeReservedKey};
+use crate::keys::{self, LeaseKey, NodeReservedKey};
 use crate::testing::{TestCell, seeds};
 
 fn claim(holder: &str, generation: u64, expired: Option<LeaseState>) -> LeaseClaim {
@@ -55,7 +55,8 @@ async fn a_lease_changes_hands_only_by_release_expiry_or_generation() {
     assert!(matches!(&all[..], [(0, state)] if state.row.holder == "d"));
 }
 
-/// A renewal does not fail the holder's own protected commit; a takeover does.
+/// A renewal does not fail the holder's own protected commit; a takeover does. The commit guards the lease's key as
+/// that of a placement does, and reads nothing.
 #[tokio::test]
 async fn a_takeover_fails_protected_work_and_a_renewal_does_not() {
     let cell = TestCell::new().await;
@@ -63,7 +64,7 @@ async fn a_takeover_fails_protected_work_and_a_renewal_does_not() {
     let version = async || cell.run(async |tx| Ok(tx.read_version().await?)).await.unwrap();
     let commit = async |version| {
         let write = |tx: &borough_kv::Transaction| {
-            lease_guard(tx, &cell.space, &a)?;
+            keys::guard(tx, &cell.space, &LeaseKey { role: a.role.clone(), shard: a.shard })?;
             keys::write(tx, &cell.space, &NodeReservedKey { node: NodeId(1) }, &Default::default())
         };
         cell.db.commit_at("protected", version, write).await
