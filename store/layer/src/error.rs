@@ -71,7 +71,7 @@ pub enum StoreError {
         /// The oldest position that can be resumed from.
         floor: Cursor,
     },
-    /// The cursor belongs to another epoch of the store (it was restored, or the cell has moved). List again.
+    /// The cursor belongs to another epoch of the store (the cell was imported). List again.
     #[error("{asked} belongs to another store epoch than {current}; list again")]
     ForeignEpoch {
         /// The reader's position.

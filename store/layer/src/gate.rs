@@ -66,12 +66,6 @@ pub async fn cell_gate_read(tx: &Transaction, space: &CellSpace) -> StoreResult<
     gate.ok_or_else(|| StoreError::CellUnknown { cell: space.to_string() })
 }
 
-/// The cell's gate, with a read conflict and the read version.
-pub async fn cell_gate_at(tx: &Transaction, space: &CellSpace) -> StoreResult<GateRead> {
-    let row = cell_gate_read(tx, space).await?;
-    GateRead::of(tx, space, row).await
-}
-
 /// Fails unless `state` is open.
 pub(crate) fn gate_check_open(space: &CellSpace, state: CellState) -> StoreResult<()> {
     match state {

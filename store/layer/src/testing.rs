@@ -10,10 +10,11 @@ use borough_model::{Name, RequestId, Resources};
 
 use crate::cell::cell_create;
 use crate::error::{StoreError, StoreResult};
+use crate::gate::{GateOpen, GateRead, cell_gate_read};
 use crate::journal::{Change, ChangeSet};
-use crate::keys::CellSpace;
+use crate::keys::{self, CellGateKey, CellSpace, JournalFloorKey, JournalHeadKey, JournalKey, Prefix};
 use crate::node::{NodeWriter, SessionFence, node_live_renew, node_writer};
-use crate::row::CellMeta;
+use crate::row::{CellGate, CellMeta};
 
 /// A store with one open cell, and its clock.
 pub(crate) struct TestCell {
@@ -51,6 +52,30 @@ pub(crate) fn job_spec(user: Name, name: Name) -> JobSpec {
 /// A change by a test.
 pub(crate) fn change(request: u128, action: &'static str) -> Change {
     Change { request: RequestId(request), actor: "user/test".to_owned(), action, at_ms: 1_000 }
+}
+
+/// The proof that the gate is open at the version that `tx` reads.
+pub(crate) async fn gate_open(tx: &Transaction, space: &CellSpace) -> StoreResult<GateOpen> {
+    GateRead::of(tx, space, cell_gate_read(tx, space).await?).await?.open()
+}
+
+/// Ends the store epoch `expected` of an open cell, and its journal, as a replaced and imported cell shows it to its
+/// readers. The cell keeps its rows. Repeating it after an unknown result changes nothing.
+pub(crate) async fn store_epoch_begin(
+    tx: &Transaction,
+    space: &CellSpace,
+    expected: u64,
+) -> StoreResult<CellGate> {
+    let gate = cell_gate_read(tx, space).await?;
+    if gate.store_epoch != expected {
+        return Ok(gate);
+    }
+    keys::clear_prefix(tx, space, &Prefix::<JournalKey>::all())?;
+    keys::clear(tx, space, &JournalHeadKey {})?;
+    keys::clear(tx, space, &JournalFloorKey {})?;
+    let gate = CellGate { store_epoch: expected + 1, revision: gate.revision + 1, ..gate };
+    keys::write(tx, space, &CellGateKey {}, &gate)?;
+    Ok(gate)
 }
 
 impl TestCell {

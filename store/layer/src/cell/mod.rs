@@ -1,8 +1,8 @@
 //! A cell: its settings, and the gate that every mutating transaction reads.
 //!
 //! The gate is the cell's fence. Every transaction that changes anything reads it with a conflict, so draining, moving
-//! or restoring a cell voids what is in flight. `store_epoch` numbers the epoch of the store: a restore, an import or a
-//! move begins a new one, and with it a new journal.
+//! or importing a cell voids what is in flight. `store_epoch` numbers the epoch of the store. An import
+//! ([`crate::transfer`]) begins a new one, and with it a new journal.
 
 mod step;
 #[cfg(test)]
@@ -10,10 +10,8 @@ mod tests;
 mod time;
 
 pub(crate) use step::cell_scheduler_rules;
-pub use step::{
-    Created, cell_create, cell_epoch_begin, cell_gate_set, cell_list, cell_meta_change, cell_meta_read,
-};
+pub use step::{Created, cell_create, cell_gate_set, cell_list, cell_meta_change, cell_meta_read};
 pub use time::{CellClock, OBSERVE_EVERY, StoreOpened};
 
-pub use crate::gate::{GateOpen, GateRead, cell_gate_at, cell_gate_read};
+pub use crate::gate::{GateOpen, GateRead, cell_gate_read};
 pub use crate::row::{CellGate, CellMeta, CellState, CellTime, JOURNAL_BYTES_MAX};

@@ -8,9 +8,7 @@ use borough_model::{Delta, Name};
 use super::{CellGate, CellMeta, CellState, cell_gate_read};
 use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
-use crate::keys::{
-    self, CellGateKey, CellMetaKey, CellSpace, JournalFloorKey, JournalHeadKey, JournalKey, Prefix,
-};
+use crate::keys::{self, CellGateKey, CellMetaKey, CellSpace};
 
 /// Whether a step has created the thing or found it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,36 +99,9 @@ pub async fn cell_gate_set(
 ) -> StoreResult<CellGate> {
     let mut gate = cell_gate_read(tx, space).await?;
     if gate.state != state {
-        gate.state = state;
-        gate_write(tx, space, &mut gate, at_ms)?;
+        let revision = gate.revision.saturating_add(1);
+        gate = CellGate { state, revision, changed_ms: at_ms, ..gate };
+        keys::write(tx, space, &CellGateKey {}, &gate)?;
     }
     Ok(gate)
-}
-
-/// Begins a new epoch of the store, after a restore, an import or a move. Removes the journal of the old epoch, since
-/// its stamps may be higher than those that the store gives now. Cursors of the old epoch are refused.
-///
-/// `expected` is the epoch that ends. Repeating the step after an unknown result therefore changes nothing.
-pub async fn cell_epoch_begin(
-    tx: &Transaction,
-    space: &CellSpace,
-    expected: u64,
-    at_ms: i64,
-) -> StoreResult<CellGate> {
-    let mut gate = cell_gate_read(tx, space).await?;
-    if gate.store_epoch != expected {
-        return Ok(gate);
-    }
-    keys::clear_prefix(tx, space, &Prefix::<JournalKey>::all())?;
-    keys::clear(tx, space, &JournalHeadKey {})?;
-    keys::clear(tx, space, &JournalFloorKey {})?;
-    gate.store_epoch = gate.store_epoch.saturating_add(1);
-    gate_write(tx, space, &mut gate, at_ms)?;
-    Ok(gate)
-}
-
-fn gate_write(tx: &Transaction, space: &CellSpace, gate: &mut CellGate, at_ms: i64) -> StoreResult<()> {
-    gate.revision = gate.revision.saturating_add(1);
-    gate.changed_ms = at_ms;
-    keys::write(tx, space, &CellGateKey {}, gate)
 }

@@ -7,7 +7,7 @@ use crate::error::StoreError;
 use crate::journal::{ChangeSet, journal_head, journal_tail};
 use crate::keys::CellSpace;
 use crate::row::Cursor;
-use crate::testing::{TestCell, change, name};
+use crate::testing::{TestCell, change, gate_open, name, store_epoch_begin};
 
 async fn gate_set(cell: &TestCell, state: CellState) -> CellGate {
     cell.run(async |tx| cell_gate_set(&tx, &cell.space, state, 5).await).await.unwrap()
@@ -62,7 +62,7 @@ async fn a_draining_cell_takes_no_new_work_and_a_moved_one_none() {
 #[tokio::test]
 async fn closing_the_gate_fails_what_is_in_flight() {
     let cell = TestCell::new().await;
-    let gate = cell.run(async |tx| cell_gate_at(&tx, &cell.space).await?.open()).await.unwrap();
+    let gate = cell.run(async |tx| gate_open(&tx, &cell.space).await).await.unwrap();
     gate_set(&cell, CellState::Draining).await;
     let committing = cell.db.commit_at("late", gate.version(), |tx| {
         let mut changes = ChangeSet::begin_at(tx, &gate, &change(1, "late"))?;
@@ -87,7 +87,7 @@ async fn a_new_epoch_has_a_journal_of_its_own() {
     };
     write().await;
     let old = cell.run(async |tx| journal_head(&tx, &cell.space).await).await.unwrap();
-    cell.run(async |tx| cell_epoch_begin(&tx, &cell.space, 1, 5).await).await.unwrap();
+    cell.run(async |tx| store_epoch_begin(&tx, &cell.space, 1).await).await.unwrap();
     let tail = async |after| cell.run(async |tx| journal_tail(&tx, &cell.space, after, 10).await).await;
     assert!(matches!(tail(old).await, Err(StoreError::ForeignEpoch { current: 2, .. })));
     assert!(tail(Cursor::start(2)).await.unwrap().entries.is_empty());

@@ -9,11 +9,10 @@ use borough_model::node::NodeAlloc;
 use borough_model::{Delta, JobId, NodeId};
 
 use super::*;
-use crate::cell::cell_epoch_begin;
 use crate::error::{StoreError, StoreResult};
 use crate::gate::cell_gate_read;
 use crate::keys::{self, NodeAllocKey};
-use crate::testing::{LATE, TestCell, change, seeds};
+use crate::testing::{LATE, TestCell, change, seeds, store_epoch_begin};
 
 const PRODUCERS: u64 = 3;
 const ENTRIES: u64 = 25;
@@ -99,7 +98,7 @@ async fn disturb(cell: &TestCell, round: u64) {
     if round == 5 {
         let begin = cell.run(async |tx| {
             let epoch = cell_gate_read(&tx, &cell.space).await?.store_epoch;
-            cell_epoch_begin(&tx, &cell.space, epoch.min(1), 1).await
+            store_epoch_begin(&tx, &cell.space, epoch.min(1)).await
         });
         begin.await.ok();
     }

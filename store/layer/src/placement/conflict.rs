@@ -13,7 +13,7 @@ use crate::keys::{CellGateKey, CellSpace, ConstraintKey, GangKey, JobGateKey, Ke
 /// [`placement_survivors`](super::placement_survivors) finds them.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct PlacementConflicts {
-    /// The cell was closed, the store restored, or a term is new in the cell: nothing of the batch may be tried before
+    /// The cell was closed or imported, or a term is new in the cell: nothing of the batch may be tried before
     /// the cell is read again.
     pub cell: bool,
     /// The lease has passed to another worker: drop the batch and stop.

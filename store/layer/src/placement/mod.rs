@@ -10,7 +10,7 @@
 //!
 //! | guard | who writes it |
 //! |---|---|
-//! | `cell_gate` | closing, moving or restoring the cell |
+//! | `cell_gate` | closing, moving or importing the cell |
 //! | the worker's own `lease` | its successor |
 //! | `job_gate` of every job placed or evicted | stop, end, shrink, change of priority or of spec (not growth or counters) |
 //! | `node_alloc` of every node touched | every change of commitment, and every cordon, drain, taint or change of the node's row |

@@ -112,7 +112,7 @@ impl Default for CellMeta {
 /// The gate of a cell. A change of it voids every mutating transaction in flight.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct CellGate {
-    /// The epoch of the store: raised by restore, import and move. Part of every stamp that clients see.
+    /// The epoch of the store: raised by an import. Part of every stamp that clients see.
     #[n(0)]
     pub store_epoch: u64,
     #[n(1)]

@@ -10,9 +10,8 @@ use borough_model::task::{
 use borough_model::{Incarnation, JobId, Name, NodeId, RequestId, Resources, TaskId};
 
 use super::super::*;
-use crate::gate::cell_gate_at;
 use crate::keys::{self, JobNameKey, LeaseKey, TaskKey};
-use crate::testing::TestCell;
+use crate::testing::{TestCell, gate_open};
 
 const NEAR: TaskId = TaskId { job: JobId(2), index: 0 };
 const RESIDENT: TaskId = TaskId { job: JobId(1), index: 7 };
@@ -77,7 +76,7 @@ async fn a_placement_falls_with_the_task_that_it_was_placed_near_to() {
     for (written, lost) in
         [(None, false), (Some(TaskId { index: 8, ..RESIDENT }), false), (Some(RESIDENT), true)]
     {
-        let gate = cell.run(async |tx| cell_gate_at(&tx, &cell.space).await?.open()).await.unwrap();
+        let gate = cell.run(async |tx| gate_open(&tx, &cell.space).await).await.unwrap();
         if let Some(task) = written {
             let row = TaskRow::never_placed(task);
             cell.run(async |tx| keys::write(&tx, &cell.space, &TaskKey::of(task), &row)).await.unwrap();
@@ -100,7 +99,7 @@ async fn a_placement_falls_with_the_name_of_the_job_that_gives_way() {
     let cell = TestCell::new().await;
     let key = |job: &str| JobNameKey { user: Name::new("ada").unwrap(), name: Name::new(job).unwrap() };
     for (written, lost) in [(None, false), (Some("other"), false), (Some("web"), true)] {
-        let gate = cell.run(async |tx| cell_gate_at(&tx, &cell.space).await?.open()).await.unwrap();
+        let gate = cell.run(async |tx| gate_open(&tx, &cell.space).await).await.unwrap();
         if let Some(name) = written {
             cell.run(async |tx| keys::write(&tx, &cell.space, &key(name), &JobId(3))).await.unwrap();
         }

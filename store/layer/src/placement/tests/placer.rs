@@ -11,8 +11,9 @@ use borough_model::{JobId, NodeId, TaskId};
 use super::super::*;
 use super::world::World;
 use crate::check::{CellRows, cell_rows_read};
-use crate::gate::{GateOpen, cell_gate_at};
+use crate::gate::GateOpen;
 use crate::keys::LeaseKey;
+use crate::testing::gate_open;
 
 impl SurvivorView for CellRows {
     fn node(&self, node: NodeId) -> Option<PlacementNode> {
@@ -66,9 +67,8 @@ fn ports_of(
 
 impl World {
     async fn snapshot(&self) -> (GateOpen, CellRows) {
-        let read = self.read(async |tx, space| {
-            Ok((cell_gate_at(tx, space).await?.open()?, cell_rows_read(tx, space).await?))
-        });
+        let read =
+            self.read(async |tx, space| Ok((gate_open(tx, space).await?, cell_rows_read(tx, space).await?)));
         read.await.unwrap()
     }
 
