@@ -19,6 +19,6 @@ pub use endpoint::{
     EndpointChange, endpoint_apply, endpoint_refresh, endpoint_withdraw_blind, endpoints_left_withdraw,
     name_revision_stamp,
 };
-pub use list::{EndpointPage, endpoint_get, endpoint_list, name_revision};
+pub use list::{EndpointPage, endpoint_list};
 
 pub use crate::row::EndpointRow;

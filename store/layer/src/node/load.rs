@@ -1,15 +1,14 @@
 //! The measured load of nodes. It has rows of its own, apart from commitments, so that a measurement never fails a
 //! placement.
 
-use borough_kv::Transaction;
-use borough_model::node::{LoadMeasured, NodeLoad, node_load_next};
-use borough_model::{Delta, NodeId};
+use borough_model::Delta;
+use borough_model::node::{LoadMeasured, node_load_next};
 use futures::future::try_join_all;
 
 use super::NodeWriter;
 use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
-use crate::keys::{self, CellSpace, NodeKey, NodeLoadKey};
+use crate::keys::{self, NodeKey, NodeLoadKey};
 
 /// Writes agents' measurements; `None`: the agent cannot measure. Values above the node's capacity are clamped, and a
 /// value that hardly differs from the stored one is not written. Returns the number of written rows.
@@ -36,13 +35,4 @@ pub async fn node_loads_set(
         written += 1;
     }
     Ok(written)
-}
-
-/// The stored load of a node, without a conflict.
-pub async fn node_load_read(
-    tx: &Transaction,
-    space: &CellSpace,
-    node: NodeId,
-) -> StoreResult<Option<NodeLoad>> {
-    keys::read_snapshot(tx, space, &NodeLoadKey { node }).await
 }

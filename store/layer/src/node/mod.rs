@@ -17,7 +17,7 @@ mod tests;
 
 pub use fence::{NodeWriter, SessionFence, node_writer, node_writers};
 pub use live::{DeclaredLost, node_declare_lost, node_live_list, node_live_read, node_live_renew};
-pub use load::{node_load_read, node_loads_set};
+pub use load::node_loads_set;
 pub use register::{NodeRegistration, Registered, node_agent_admit, node_register};
 pub use step::{
     node_alloc_read, node_alloc_write, node_by_name, node_cordon, node_drain, node_event, node_labels_set,

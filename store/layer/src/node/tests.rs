@@ -14,7 +14,7 @@ use borough_model::{Delta, JobId, NodeId, Resources, TaskId};
 use super::*;
 use crate::error::StoreError;
 use crate::journal::journal_tail;
-use crate::keys::{self, NodeAllocKey, NodeTaskKey};
+use crate::keys::{self, NodeAllocKey, NodeLoadKey, NodeTaskKey};
 use crate::row::Cursor;
 use crate::testing::{LATE, TestCell, change, name, seeds};
 
@@ -222,7 +222,9 @@ async fn loads_set(cell: &TestCell, reports: &[(NodeId, u64, Option<LoadMeasured
 async fn a_load_is_that_of_the_session_and_within_the_node() {
     let cell = TestCell::new().await;
     let node = register(&cell, "n1", &facts(), 7).await.row.id;
-    let known = async || cell.run(async |tx| node_load_read(&tx, &cell.space, node).await).await.unwrap();
+    let known = async || {
+        cell.run(async |tx| keys::read(&tx, &cell.space, &NodeLoadKey { node }).await).await.unwrap()
+    };
     let before = epoch(&cell, node).await;
     let reports = [(NodeId(404), 5, Some(load(1))), (node, 5, Some(load(9_999)))];
     assert_eq!(loads_set(&cell, &reports).await, 1, "there is no such node as the first");

@@ -27,7 +27,7 @@ pub use operate::{
     task_wanted_revive,
 };
 pub use promise::task_promises_expire;
-pub use read::{TaskPage, task_get, task_list_by_job, task_list_by_node, tasks_read_snapshot};
+pub use read::{TaskPage, task_list_by_node, tasks_read_snapshot};
 pub use report::{ReportAnswer, ReportPhase, TaskReport};
 
 pub use crate::row::ConstraintToken;

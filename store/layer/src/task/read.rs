@@ -2,17 +2,11 @@
 
 use borough_kv::Transaction;
 use borough_model::task::TaskRow;
-use borough_model::{JobId, NodeId, TaskId};
+use borough_model::{NodeId, TaskId};
 use futures::future::try_join_all;
 
 use crate::error::StoreResult;
 use crate::keys::{self, CellSpace, NodeTaskKey, Prefix, TaskKey};
-
-/// The row of a task, with a read conflict. `None` if it has none: with an index below its job's count it is pending
-/// and was never placed.
-pub async fn task_get(tx: &Transaction, space: &CellSpace, task: TaskId) -> StoreResult<Option<TaskRow>> {
-    keys::read(tx, space, &TaskKey::of(task)).await
-}
 
 /// The rows of some tasks, without conflicts. Skips tasks without a row.
 pub async fn tasks_read_snapshot(
@@ -31,20 +25,6 @@ pub struct TaskPage {
     pub rows: Vec<TaskRow>,
     /// Where the next page begins; `None` at the end.
     pub next: Option<TaskId>,
-}
-
-/// Rows of a job after a task, at most `limit`, without conflicts.
-pub async fn task_list_by_job(
-    tx: &Transaction,
-    space: &CellSpace,
-    job: JobId,
-    after: Option<TaskId>,
-    limit: usize,
-) -> StoreResult<TaskPage> {
-    let (rows, next) =
-        keys::chunk_read(tx, space, &Prefix::<TaskKey>::of(&job), after.map(TaskKey::of), limit).await?;
-    let next = next.map(|key| TaskId { job: key.job, index: key.index });
-    Ok(TaskPage { rows: rows.into_iter().map(|(_, row)| row).collect(), next })
 }
 
 /// Rows of the tasks on a node (charged to it, or lost with it) after a task, at most `limit`, without conflicts.

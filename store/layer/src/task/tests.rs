@@ -17,8 +17,7 @@ use super::*;
 use crate::check::{CheckMode, cell_check};
 use crate::error::StoreError;
 use crate::job::{job_get, job_scale, job_stop, job_submit, job_tasks_gone};
-use crate::keys::Prefix;
-use crate::name::{endpoint_get, name_revision};
+use crate::keys::{self, EndpointKey, NameRevisionKey, Prefix, RangeOptions, TaskKey};
 use crate::node::{
     NodeRegistration, SessionFence, node_declare_lost, node_live_renew, node_register, node_reported,
 };
@@ -147,21 +146,22 @@ async fn apply_fenced(
 }
 
 async fn row(cell: &TestCell, index: u32) -> Option<TaskRow> {
-    cell.run(async |tx| task_get(&tx, &cell.space, task(index)).await).await.unwrap()
+    cell.run(async |tx| keys::read(&tx, &cell.space, &TaskKey::of(task(index))).await).await.unwrap()
 }
 
 async fn endpoint(cell: &TestCell, index: u32) -> Option<EndpointRow> {
-    let read = cell.run(async |tx| endpoint_get(&tx, &cell.space, &name("ada"), &name("web"), index).await);
-    read.await.unwrap()
+    let key = EndpointKey { user: name("ada"), job: name("web"), index };
+    cell.run(async |tx| keys::read(&tx, &cell.space, &key).await).await.unwrap()
 }
 
 #[tokio::test]
 async fn an_attempt_is_published_while_it_is_healthy_and_withdrawn_with_its_exit() {
     let cell = world().await;
     place(&cell, 0).await;
+    let key = NameRevisionKey { user: name("ada"), job: name("web") };
     let revision = async || {
-        let read = cell.run(async |tx| name_revision(&tx, &cell.space, &name("ada"), &name("web")).await);
-        read.await.unwrap()
+        let stamp = cell.run(async |tx| keys::read(&tx, &cell.space, &key).await).await.unwrap();
+        stamp.map(|stamp| stamp.0)
     };
     let unhealthy = TaskReport { health: Health::Unknown, ..report(0, 1, ReportPhase::Running) };
     assert_eq!(apply(&cell, SOURCE, &[report(0, 1, ReportPhase::Accepted), unhealthy]).await.len(), 2);
@@ -286,9 +286,12 @@ async fn a_stopped_job_ends_with_the_last_release() {
     assert!(
         matches!(sweep().await.unwrap().1, crate::job::JobEnding::Ended(row) if row.state != JobState::Stopping)
     );
-    let rows =
-        cell.run(async |tx| task_list_by_job(&tx, &cell.space, JobId(1), None, 10).await).await.unwrap();
-    assert_eq!(rows.rows.len(), 1, "the second task was never placed and has no row");
+    let tasks = Prefix::<TaskKey>::of(&JobId(1));
+    let rows = cell
+        .run(async |tx| keys::range(&tx, &cell.space, &tasks, RangeOptions::default()).await)
+        .await
+        .unwrap();
+    assert_eq!(rows.len(), 1, "the second task was never placed and has no row");
     let found = cell.run(async |tx| cell_check(&tx, &cell.space, CheckMode::Settled).await).await.unwrap();
     assert_eq!(found, []);
 }

@@ -8,6 +8,7 @@ use borough_model::{Incarnation, TaskRow};
 
 use super::*;
 use crate::job::job_submit;
+use crate::keys::TaskKey;
 use crate::task::{TaskBook, task_node_lost};
 
 const TASK: TaskId = TaskId { job: JobId(1), index: 0 };
@@ -133,7 +134,7 @@ async fn what_is_left_on_a_returning_node_is_counted_from_the_rows() {
     assert_eq!(reported(&cell, node, &[]).await, NodeState::Recovering, "a lost task names it");
     let attempts = [(TASK, Incarnation(1))];
     let row: Option<TaskRow> =
-        cell.run(async |tx| crate::task::task_get(&tx, &cell.space, TASK).await).await.unwrap();
+        cell.run(async |tx| keys::read(&tx, &cell.space, &TaskKey::of(TASK)).await).await.unwrap();
     assert_eq!(row.map(|row| row.state), Some(TaskState::Lost));
     cell.change(change(9, "given up"), async |tx, changes| {
         let mut book = TaskBook::read(tx, changes.space(), [TASK]).await?;
