@@ -49,15 +49,6 @@ fn charged(rows: &CellRows, line: &Line) -> Result<QuotaUsed, String> {
     quota_fold(recorded, released.map(|((_, _, dimension), amount)| (dimension.as_str(), *amount)))
 }
 
-impl CellRows {
-    /// The charges with releases folded in, by user and band. Skips lines that cannot be computed.
-    pub fn quota_charged(&self) -> BTreeMap<Line, QuotaUsed> {
-        let released = self.quota_released.keys().map(|(user, band, _)| (user.clone(), *band));
-        let lines: BTreeSet<Line> = self.quota_used.keys().cloned().chain(released).collect();
-        lines.into_iter().map(|line| (line.clone(), charged(self, &line).unwrap_or_default())).collect()
-    }
-}
-
 /// What jobs and tasks hold, by user and band.
 pub(crate) fn quota_held(rows: &CellRows) -> Result<BTreeMap<Line, QuotaUsed>, ResourceError> {
     let mut lines: BTreeMap<Line, QuotaUsed> = BTreeMap::new();

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use self::placer::{Fate, Planned};
 use self::world::World;
-use crate::check::CheckMode;
+use crate::check::{CheckMode, quota_held};
 use crate::job::{job_remove, job_stop};
 use crate::node::SessionFence;
 use crate::task::TaskReport;
@@ -113,7 +113,9 @@ async fn settle(world: &mut World) {
         "seed {}",
         world.seed
     );
-    assert!(rows.quota_charged().values().all(crate::quota::QuotaUsed::is_zero), "seed {}", world.seed);
+    // The check has compared the charges with what is held.
+    let held = quota_held(&rows).unwrap();
+    assert!(held.values().all(crate::quota::QuotaUsed::is_zero), "seed {}: {held:?}", world.seed);
 }
 
 /// One seed alone: `BOROUGH_SEED=<seed> cargo test -p borough-store placement`; more of them with
