@@ -5,7 +5,6 @@
 
 mod duration;
 pub(crate) mod kind;
-mod page;
 mod problem;
 pub(crate) mod read;
 mod reader;
@@ -15,7 +14,6 @@ mod tree;
 
 pub use duration::duration_ms;
 pub(crate) use kind::FieldKind;
-pub use page::{PAGE_MARKS, page_table};
 pub use problem::{Position, Problem};
 pub(crate) use reader::{FieldReader, FileItem, MapFields};
 pub use schema::job_file_schema;
