@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use borough_kv::Transaction;
 use borough_model::node::{
     NodeAlloc, NodeEvent, NodeRow, NodeState, NodeTransition, Pressure, Taint, TaintMatch, node_alloc_touch,
-    node_labels_check, node_taints_check, node_transition, taints_changed,
+    node_taints_check, node_transition, taints_changed,
 };
 use borough_model::task::{TaskRow, TaskState};
 use borough_model::{Delta, Incarnation, Name, NodeId, TaskId};
@@ -78,24 +78,6 @@ pub async fn node_uncordon(tx: &Transaction, changes: &mut ChangeSet, node: Node
 /// Drains the node: it takes no new tasks, and the cell's controller moves the running ones.
 pub async fn node_drain(tx: &Transaction, changes: &mut ChangeSet, node: NodeId) -> StoreResult<NodeRow> {
     Ok(node_event(tx, changes, node, &NodeEvent::Drain).await?.row)
-}
-
-/// Sets labels, and removes those given without a value.
-pub async fn node_labels_set(
-    tx: &Transaction,
-    changes: &mut ChangeSet,
-    node: NodeId,
-    labels: &BTreeMap<String, Option<String>>,
-) -> StoreResult<NodeRow> {
-    let mut all = node_read(tx, changes.space(), node).await?.labels;
-    for (key, value) in labels {
-        match value {
-            Some(value) => all.insert(key.clone(), value.clone()),
-            None => all.remove(key),
-        };
-    }
-    node_labels_check(&all).map_err(|errors| StoreError::InvalidSpec { errors })?;
-    Ok(node_event(tx, changes, node, &NodeEvent::LabelsSet(all)).await?.row)
 }
 
 /// Sets the taints of `add` and removes those that match `remove`. The cell's controller moves running tasks that do

@@ -285,23 +285,6 @@ async fn a_load_conflicts_with_no_placement() {
     assert_eq!(attempts.load(std::sync::atomic::Ordering::SeqCst), 1, "at once");
 }
 
-#[tokio::test]
-async fn labels_are_set_and_removed() {
-    let cell = TestCell::new().await;
-    let node = register(&cell, "n1", &facts(), 7).await.row.id;
-    let set = async |labels: &[(&str, Option<&str>)]| {
-        let labels = labels.iter().map(|(k, v)| ((*k).to_owned(), v.map(str::to_owned))).collect();
-        let setting = cell.change(change(3, "node_labels"), async |tx, changes| {
-            node_labels_set(tx, changes, node, &labels).await
-        });
-        setting.await.unwrap().labels
-    };
-    set(&[("a", Some("1")), ("b", Some("2"))]).await;
-    let labels = set(&[("a", None), ("c", Some("3"))]).await;
-    let expected = [("b", "2"), ("c", "3")].map(|(k, v)| (k.to_owned(), v.to_owned()));
-    assert_eq!(labels, BTreeMap::from(expected));
-}
-
 /// Agents register over and over through any gateway: one id per name, and the token counts every change.
 #[tokio::test(start_paused = true)]
 async fn a_name_has_one_id_whatever_the_store_does() {

@@ -1,16 +1,16 @@
 //! Checks agents' and operators' data about a node: bounded, so that a node's row stays small.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::topology::{DOMAIN_CPUS_MAX, device_kind_check};
 use super::{CARD_MILLIS, CARDS_MAX, CORE_SPEED, CORE_SPEEDS, Card, DOMAINS_MAX, NodeFacts, NumaDomain};
 use crate::field_error::{FieldError, FieldErrors};
 
-/// Most attributes, and most labels, of a node.
+/// Most attributes of a node, and most kinds of its devices.
 pub const NODE_ENTRIES_MAX: usize = 128;
 /// Most bytes of an attribute's value.
 const ATTRIBUTE_BYTES_MAX: usize = 4096;
-/// Most bytes of all attributes together: with the labels they fit one value of the store.
+/// Most bytes of all attributes together: the row of the node fits one value of the store.
 const ATTRIBUTES_BYTES_MAX: usize = 40_000;
 /// The lowest port that a node may assign: lower ones need privileges.
 const PORT_MIN: u16 = 1024;
@@ -96,11 +96,4 @@ fn cards_check(fields: &mut FieldErrors, facts: &NodeFacts) {
         let path = format!("capacity.devices[{kind:?}]");
         fields.require(fine, &path, crate::resource::device_display(millis), accepted);
     }
-}
-
-/// Checks all labels of a node together.
-pub fn node_labels_check(labels: &BTreeMap<String, String>) -> Result<(), Vec<FieldError>> {
-    let mut fields = FieldErrors::default();
-    fields.labels("labels", labels, NODE_ENTRIES_MAX);
-    fields.done()
 }

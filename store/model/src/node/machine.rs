@@ -60,8 +60,6 @@ pub enum NodeEvent {
     Uncordon,
     /// An operator drains it.
     Drain,
-    /// An operator sets its labels.
-    LabelsSet(BTreeMap<String, String>),
     /// An operator sets its taints.
     TaintsSet(Vec<Taint>),
     /// Its agent reports the machine's shortages: all of them.
@@ -130,7 +128,6 @@ pub fn node_transition(row: &NodeRow, event: &NodeEvent, now_ms: i64) -> NodeTra
             next.schedulable = false;
             next.draining = true;
         }
-        NodeEvent::LabelsSet(labels) => next.labels.clone_from(labels),
         NodeEvent::TaintsSet(taints) => next.taints.clone_from(taints),
         NodeEvent::PackagesSet(packages) => next.packages.clone_from(packages),
         NodeEvent::Identified(identity) => next.identity = Some(identity.clone()),

@@ -32,7 +32,7 @@ pub use card::{
     CARD_MILLIS, CARDS_MAX, Card, CardNeed, CardSelector, card_dimension, card_of_dimension, cards_counted,
 };
 pub use effect::{CapacityEffect, CapacityShare};
-pub use facts::{NODE_ENTRIES_MAX, node_facts_check, node_labels_check};
+pub use facts::{NODE_ENTRIES_MAX, node_facts_check};
 pub use identity::{
     AgentFace, AgentIdentity, AgentKey, AgentProcess, DurableId, IdentityError, NodeApplicant, NodeRefusal,
     RefusalCause, node_admit, session_next,
@@ -81,7 +81,7 @@ pub struct NodeRow {
     /// Facts that its agent found (processor, kernel, cgroup version, missing features), and failure domains.
     #[n(8)]
     pub attributes: BTreeMap<String, String>,
-    /// Set by operators.
+    /// No verb sets any. Constraints read them like attributes.
     #[n(9)]
     pub labels: BTreeMap<String, String>,
     /// The address of its tasks: an IP address or host name.

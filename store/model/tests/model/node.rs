@@ -7,8 +7,8 @@ use borough_model::job::{Band, taint_tolerated, tolerations_in_force};
 use borough_model::node::{
     NodeAlloc, NodeAllocBroken, NodeAllocError, NodeClosed, NodeEvent, NodeFacts, NodeRow, NodeState,
     Pressure, node_alloc_add, node_alloc_check, node_alloc_cooled, node_alloc_forgo, node_alloc_fulfil,
-    node_alloc_promise, node_alloc_release, node_alloc_retake, node_facts_check, node_free,
-    node_labels_check, node_new, node_open, node_transition,
+    node_alloc_promise, node_alloc_release, node_alloc_retake, node_facts_check, node_free, node_new,
+    node_open, node_transition,
 };
 use borough_model::resource::Resources;
 use borough_model::task::{
@@ -226,9 +226,6 @@ fn the_facts_of_a_node_are_bounded() {
     for (path, facts) in refused {
         assert_eq!(node_facts_check(&facts).unwrap_err()[0].path, path);
     }
-    assert_eq!(node_labels_check(&many(128)), Ok(()));
-    assert_eq!(node_labels_check(&many(129)).unwrap_err()[0].path, "labels");
-    assert!(node_labels_check(&attribute("a", "\n")).is_err());
 }
 
 #[test]
