@@ -22,9 +22,7 @@ pub(crate) use change::job_tasks_ended;
 pub use change::{job_dependencies_check, job_scale, job_stop};
 pub use end::{JobEnding, job_remove, job_tasks_gone};
 pub use priority::job_priority_set;
-pub use read::{
-    JobPage, JobVersion, job_by_name, job_get, job_history, job_list, job_spec_get, job_spec_in_force,
-};
+pub use read::{JobVersion, job_by_name, job_get, job_history, job_spec_get, job_spec_in_force};
 pub use submit::{JobSubmitted, SubmitOutcome, job_submit};
 
 pub use crate::row::JobGate;

@@ -42,27 +42,6 @@ pub async fn job_spec_in_force(tx: &Transaction, space: &CellSpace, row: &JobRow
     Ok(job_spec_get(tx, space, row.id, row.spec_version).await?.in_force(row))
 }
 
-/// A page of jobs.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct JobPage {
-    /// Rows in the order of ids.
-    pub rows: Vec<JobRow>,
-    /// The id after which the next page begins; `None` at the end.
-    pub next: Option<JobId>,
-}
-
-/// Jobs after an id, at most `limit`, ended ones included, without conflicts.
-pub async fn job_list(
-    tx: &Transaction,
-    space: &CellSpace,
-    after: Option<JobId>,
-    limit: usize,
-) -> StoreResult<JobPage> {
-    let after = after.map(|job| JobRowKey { job });
-    let (rows, next) = keys::chunk_read(tx, space, &Prefix::all(), after, limit).await?;
-    Ok(JobPage { rows: rows.into_iter().map(|(_, row)| row).collect(), next: next.map(|key| key.job) })
-}
-
 /// A version of a spec, with the job that had it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobVersion {

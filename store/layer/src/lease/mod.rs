@@ -23,7 +23,7 @@ pub use scheduler::{
 };
 pub use silence::{LeaseObserver, Silence};
 pub use step::{
-    HeldLease, LeaseAcquired, lease_acquire, lease_check, lease_list, lease_read, lease_release, lease_renew,
+    HeldLease, LeaseAcquired, lease_acquire, lease_check, lease_read, lease_release, lease_renew,
 };
 pub use writer::LeaseWriter;
 

@@ -5,7 +5,7 @@ use borough_kv::Transaction;
 use super::decide::{LeaseClaim, LeaseDecision, LeaseState, lease_claim_decide};
 use super::{LeaseBeat, LeaseRow};
 use crate::error::{StoreError, StoreResult};
-use crate::keys::{self, CellSpace, LeaseBeatKey, LeaseKey, Prefix, RangeOptions};
+use crate::keys::{self, CellSpace, LeaseBeatKey, LeaseKey};
 
 /// A lease that its holder believes to hold. Only a transaction that guards on it proves it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,22 +46,6 @@ pub async fn lease_read(
     let row = keys::read_snapshot(tx, space, &LeaseKey { role: role.to_owned(), shard }).await?;
     let beat = keys::read_snapshot(tx, space, &LeaseBeatKey { role: role.to_owned(), shard }).await?;
     Ok(LeaseState { row: row.unwrap_or_default(), beat: beat.unwrap_or_default() })
-}
-
-/// All leases of a role by shard, without conflicts.
-pub async fn lease_list(
-    tx: &Transaction,
-    space: &CellSpace,
-    role: &str,
-) -> StoreResult<Vec<(u32, LeaseState)>> {
-    let role = role.to_owned();
-    let rows = keys::range::<LeaseKey>(tx, space, &Prefix::of(&role), RangeOptions::snapshot()).await?;
-    let beats = keys::range::<LeaseBeatKey>(tx, space, &Prefix::of(&role), RangeOptions::snapshot()).await?;
-    let beat_of = |shard| beats.iter().find(|(key, _)| key.shard == shard).map(|(_, beat)| *beat);
-    let state = |(key, row): (LeaseKey, LeaseRow)| {
-        (key.shard, LeaseState { row, beat: beat_of(key.shard).unwrap_or_default() })
-    };
-    Ok(rows.into_iter().map(state).collect())
 }
 
 /// Takes the lease if it is free. Both rows are read with conflicts: one of two claimants wins, and a renewal that

@@ -13,12 +13,10 @@
 //!   for clients. It is a blind write, so the tasks of a job do not conflict over it.
 
 mod endpoint;
-mod list;
 
 pub use endpoint::{
     EndpointChange, endpoint_apply, endpoint_refresh, endpoint_withdraw_blind, endpoints_left_withdraw,
     name_revision_stamp,
 };
-pub use list::{EndpointPage, endpoint_list};
 
 pub use crate::row::EndpointRow;
