@@ -1,6 +1,7 @@
 //! The loop of one worker: read at R, plan, commit at R; wait until something changes. It makes no choices of its own.
 
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -134,8 +135,12 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Works until cancelled, then releases its shards.
-    pub async fn run(mut self, cancelled: CancellationToken) {
+    /// Works until cancelled, then releases its shards. Boxed, so that it is compiled here and not again in each program.
+    pub fn run(self, cancelled: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(self.work(cancelled))
+    }
+
+    async fn work(mut self, cancelled: CancellationToken) {
         while !cancelled.is_cancelled() {
             let outcome = tokio::select! {
                 outcome = self.round() => outcome,

@@ -15,6 +15,7 @@ use borough_store::lease::{
 use borough_store::mirror::{MirrorEvent, MirrorHandle, MirrorSubscription};
 use borough_store::{StoreError, StoreResult, error_chain};
 use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use crate::act::ActionExecutor;
@@ -70,8 +71,12 @@ impl Controller {
         Self { config, db, mirror, clock, rng }
     }
 
-    /// Stands by and leads, until cancelled.
-    pub async fn run(self, cancelled: CancellationToken) {
+    /// Stands by and leads, until cancelled. Boxed, so that it is compiled here and not again in each program.
+    pub fn run(self, cancelled: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(self.work(cancelled))
+    }
+
+    async fn work(self, cancelled: CancellationToken) {
         let work = async {
             self.mirror.ready().await;
             let observe = || LeaseObserver::new(self.config.tick.saturating_mul(3));

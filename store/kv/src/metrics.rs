@@ -27,6 +27,19 @@ struct Finished {
     result: &'static str,
 }
 
+/// How a run has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RunEnd {
+    Done,
+    Failed,
+}
+
+impl RunEnd {
+    pub(crate) fn of<T, E>(result: &Result<T, E>) -> Self {
+        if result.is_ok() { Self::Done } else { Self::Failed }
+    }
+}
+
 /// From a tenth of a millisecond to the five seconds of a transaction, and beyond for retries.
 const BUCKETS_SECONDS: [f64; 12] =
     [0.0001, 0.0003, 0.001, 0.002, 0.005, 0.01, 0.03, 0.1, 0.3, 1.0, 5.0, 30.0];
@@ -70,8 +83,11 @@ impl Metrics {
         self.errors.get_or_create(&Failed { name, code: code.code() }).inc();
     }
 
-    pub(crate) fn finished<T, E>(&self, name: &'static str, result: &Result<T, E>, took: Duration) {
-        let result = if result.is_ok() { "ok" } else { "error" };
+    pub(crate) fn finished(&self, name: &'static str, end: RunEnd, took: Duration) {
+        let result = match end {
+            RunEnd::Done => "ok",
+            RunEnd::Failed => "error",
+        };
         self.durations.get_or_create(&Finished { name, result }).observe(took.as_secs_f64());
     }
 }

@@ -12,7 +12,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use prometheus_client::registry::Registry;
-use tracing::Instrument as _;
+use tracing::instrument::Instrumented;
+use tracing::{Instrument as _, Span};
 
 use crate::contract::{
     Committed, Engine, EngineInfo, EngineState, EngineTransaction, ErrorCode, KvError, TransactionOption,
@@ -20,7 +21,7 @@ use crate::contract::{
 };
 use crate::database::{Access, Idempotency, Retryable, Transaction, TransactionTry};
 use crate::env::{Clock, SystemClock};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, RunEnd};
 
 /// The error of [`Database::commit_at`].
 #[derive(Debug)]
@@ -42,11 +43,11 @@ pub struct Database {
 
 /// Ends a transaction that its run left unfinished: with an error, or because its future was dropped. Clones that
 /// escaped from the closure then answer 1025; otherwise their writes would go nowhere.
-struct Unfinished<'a>(Option<&'a Arc<dyn EngineTransaction>>);
+struct Unfinished(Option<Arc<dyn EngineTransaction>>);
 
-impl Drop for Unfinished<'_> {
+impl Drop for Unfinished {
     fn drop(&mut self) {
-        if let Some(transaction) = self.0 {
+        if let Some(transaction) = &self.0 {
             transaction.cancel();
         }
     }
@@ -105,30 +106,6 @@ impl Database {
         &self,
         name: &'static str,
         idempotency: Idempotency,
-        closure: F,
-    ) -> Result<(T, Committed), E>
-    where
-        E: Retryable,
-        F: FnMut(Transaction, TransactionTry) -> Fut,
-        Fut: Future<Output = Result<T, E>>,
-    {
-        let began = self.clock.monotonic();
-        let span = tracing::debug_span!("store", name, ?idempotency, attempts = tracing::field::Empty);
-        let access = if idempotency == Idempotency::ReadOnly { Access::Read } else { Access::Write };
-        let transaction = self.begin(access);
-        let mut unfinished = Unfinished(Some(&transaction.inner));
-        let result = self.attempts(name, &transaction, closure).instrument(span).await;
-        if result.is_ok() {
-            unfinished.0 = None;
-        }
-        self.observe(name, began, &result);
-        result
-    }
-
-    async fn attempts<T, E, F, Fut>(
-        &self,
-        name: &'static str,
-        transaction: &Transaction,
         mut closure: F,
     ) -> Result<(T, Committed), E>
     where
@@ -136,51 +113,27 @@ impl Database {
         F: FnMut(Transaction, TransactionTry) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
-        let mut attempt = TransactionTry { number: 1, maybe_committed: false };
-        loop {
-            self.metrics.attempt(name);
-            tracing::Span::current().record("attempts", attempt.number);
-            let error = match self.attempt(transaction, attempt, &mut closure).await {
-                Ok(done) => return Ok(done),
+        let mut run = Run::begin(self, name, idempotency);
+        let result = loop {
+            let attempt = run.attempt_begin();
+            let tried = closure(run.transaction.clone(), attempt).instrument(run.span.clone()).await;
+            let error = match tried {
+                Ok(value) => match run.commit().await {
+                    Ok(committed) => break Ok((value, committed)),
+                    Err(error) => error.into(),
+                },
                 Err(error) => error,
             };
             // The closure failed for its own reasons: that is an answer.
-            let Some(kv_error) = error.kv_error().cloned() else { return Err(error) };
-            self.metrics.error(name, kv_error.code);
-            attempt.maybe_committed |= kv_error.code.is_maybe_committed();
-            tracing::debug!(code = kv_error.code.code(), attempt = attempt.number, "store error");
-            if kv_error.code == ErrorCode::TransactionTimedOut {
-                return Err(error);
+            let Some(kv_error) = error.kv_error().cloned() else { break Err(error) };
+            match run.failed(kv_error).await {
+                AfterError::Again => {}
+                AfterError::End => break Err(error),
+                AfterError::EndWith(refused) => break Err(refused.into()),
             }
-            if let Err(refused) = transaction.inner.on_error(&kv_error).await {
-                if attempt.maybe_committed {
-                    tracing::warn!(
-                        name,
-                        code = refused.code.code(),
-                        "gave up on a transaction that may have committed"
-                    );
-                }
-                // The closure's error says more than the bare one.
-                return Err(if refused.code == kv_error.code { error } else { refused.into() });
-            }
-            attempt.number = attempt.number.saturating_add(1);
-        }
-    }
-
-    async fn attempt<T, E, F, Fut>(
-        &self,
-        transaction: &Transaction,
-        attempt: TransactionTry,
-        closure: &mut F,
-    ) -> Result<(T, Committed), E>
-    where
-        E: Retryable,
-        F: FnMut(Transaction, TransactionTry) -> Fut,
-        Fut: Future<Output = Result<T, E>>,
-    {
-        let value = closure(transaction.clone(), attempt).await?;
-        let committed = transaction.inner.commit().await?;
-        Ok((value, committed))
+        };
+        run.end(RunEnd::of(&result));
+        result
     }
 
     /// Commits once at read version `version`, with conflicts reported, and never retries: a blind write replayed at
@@ -198,7 +151,7 @@ impl Database {
         let began = self.clock.monotonic();
         self.metrics.attempt(name);
         let transaction = self.begin(Access::Write);
-        let mut unfinished = Unfinished(Some(&transaction.inner));
+        let mut unfinished = Unfinished(Some(Arc::clone(&transaction.inner)));
         let span = tracing::debug_span!("store", name, version);
         let result = commit_once(&transaction, version, closure).instrument(span).await;
         match &result {
@@ -210,17 +163,96 @@ impl Database {
                 }
             }
         }
-        self.observe(name, began, &result);
+        self.observe(name, began, RunEnd::of(&result));
         result
     }
 
-    fn observe<T, E>(&self, name: &'static str, began: Duration, result: &Result<T, E>) {
-        self.metrics.finished(name, result, self.clock.monotonic().saturating_sub(began));
+    fn observe(&self, name: &'static str, began: Duration, end: RunEnd) {
+        self.metrics.finished(name, end, self.clock.monotonic().saturating_sub(began));
     }
 
     #[expect(clippy::disallowed_methods, reason = "the runner is the one place that opens transactions")]
     fn begin(&self, access: Access) -> Transaction {
         Transaction { inner: Arc::from(self.engine.begin()), access }
+    }
+}
+
+/// A run of a closure, without the closure. Whatever does not depend on its type is here, so that the compiler builds it
+/// once and not for each of a few hundred closures.
+struct Run<'a> {
+    database: &'a Database,
+    name: &'static str,
+    transaction: Transaction,
+    unfinished: Unfinished,
+    span: Span,
+    began: Duration,
+    attempt: TransactionTry,
+}
+
+/// What follows an error of the store.
+enum AfterError {
+    /// Another try.
+    Again,
+    /// The run ends with that error.
+    End,
+    /// The run ends with another one.
+    EndWith(KvError),
+}
+
+impl<'a> Run<'a> {
+    fn begin(database: &'a Database, name: &'static str, idempotency: Idempotency) -> Self {
+        let access = if idempotency == Idempotency::ReadOnly { Access::Read } else { Access::Write };
+        let transaction = database.begin(access);
+        Self {
+            database,
+            name,
+            unfinished: Unfinished(Some(Arc::clone(&transaction.inner))),
+            transaction,
+            span: tracing::debug_span!("store", name, ?idempotency, attempts = tracing::field::Empty),
+            began: database.clock.monotonic(),
+            attempt: TransactionTry { number: 0, maybe_committed: false },
+        }
+    }
+
+    fn attempt_begin(&mut self) -> TransactionTry {
+        self.attempt.number = self.attempt.number.saturating_add(1);
+        self.database.metrics.attempt(self.name);
+        self.span.record("attempts", self.attempt.number);
+        self.attempt
+    }
+
+    fn commit(&self) -> Instrumented<BoxFuture<'_, Result<Committed, KvError>>> {
+        self.transaction.inner.commit().instrument(self.span.clone())
+    }
+
+    /// Waits as the store asks, and prepares the next try, if there may be one.
+    fn failed(&mut self, error: KvError) -> BoxFuture<'_, AfterError> {
+        let span = self.span.clone();
+        Box::pin(self.after(error).instrument(span))
+    }
+
+    async fn after(&mut self, error: KvError) -> AfterError {
+        let name = self.name;
+        self.database.metrics.error(name, error.code);
+        self.attempt.maybe_committed |= error.code.is_maybe_committed();
+        tracing::debug!(code = error.code.code(), attempt = self.attempt.number, "store error");
+        if error.code == ErrorCode::TransactionTimedOut {
+            return AfterError::End;
+        }
+        let Err(refused) = self.transaction.inner.on_error(&error).await else { return AfterError::Again };
+        if self.attempt.maybe_committed {
+            let code = refused.code.code();
+            tracing::warn!(name, code, "gave up on a transaction that may have committed");
+        }
+        // The closure's error says more than the bare one.
+        if refused.code == error.code { AfterError::End } else { AfterError::EndWith(refused) }
+    }
+
+    fn end(mut self, end: RunEnd) {
+        if end == RunEnd::Done {
+            self.unfinished.0 = None;
+        }
+        self.database.observe(self.name, self.began, end);
     }
 }
 

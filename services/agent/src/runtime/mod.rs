@@ -12,6 +12,7 @@ mod sample;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -35,7 +36,8 @@ const RETENTION_LOOK: Duration = Duration::from_secs(60);
 pub async fn run(config: AgentConfig, shutdown: CancellationToken) -> Result<(), AgentError> {
     let (events, received) = mpsc::unbounded_channel();
     let agent = open::agent_open(config, events.clone())?;
-    serve(agent, events, received, shutdown).await
+    serve(agent, events, received, shutdown).await;
+    Ok(())
 }
 
 /// Runs a node's agent on a simulated machine until `shutdown`: the same agent, but it touches nothing of the real
@@ -52,15 +54,26 @@ pub async fn run_on(
     let (events, received) = mpsc::unbounded_channel();
     let machine = machine(MachineEvents::new(events.clone()));
     let agent = open::agent_simulated(config, facts, machine, events.clone())?;
-    serve(agent, events, received, shutdown).await
+    serve(agent, events, received, shutdown).await;
+    Ok(())
 }
 
-async fn serve(
+/// Boxed, so that it is compiled here and not again in each program.
+fn serve(
+    agent: agent::Agent,
+    events: mpsc::UnboundedSender<Event>,
+    received: mpsc::UnboundedReceiver<Event>,
+    shutdown: CancellationToken,
+) -> BoxFuture<'static, ()> {
+    Box::pin(events_serve(agent, events, received, shutdown))
+}
+
+async fn events_serve(
     mut agent: agent::Agent,
     events: mpsc::UnboundedSender<Event>,
     mut received: mpsc::UnboundedReceiver<Event>,
     shutdown: CancellationToken,
-) -> Result<(), AgentError> {
+) {
     let session = tokio::spawn(session::run(agent.session_settings(), events, shutdown.clone()));
     let intervals = agent.config.intervals;
     let mut sample = interval(intervals.sample);
@@ -90,5 +103,4 @@ async fn serve(
     }
     agent.close();
     session.abort();
-    Ok(())
 }
