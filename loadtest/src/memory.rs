@@ -19,7 +19,7 @@ const TASKS: u32 = 6;
 const SETTLE: Duration = Duration::from_secs(3);
 
 /// Runs the benchmark.
-pub async fn run(options: &SystemOptions, results: &mut Results) -> anyhow::Result<()> {
+pub(crate) async fn run(options: &SystemOptions, results: &mut Results) -> anyhow::Result<()> {
     let system = System::start(options).await?;
     tokio::time::sleep(SETTLE).await;
     let control = i32::try_from(system.control_pid())?;

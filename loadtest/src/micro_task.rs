@@ -9,7 +9,7 @@ use clap::Args;
 
 /// Arguments of the task.
 #[derive(Debug, Args)]
-pub struct MicroTaskArguments {
+pub(crate) struct MicroTaskArguments {
     /// File into which the wall time of the start goes, microseconds since 1970
     #[arg(long)]
     note: PathBuf,
@@ -20,13 +20,13 @@ pub struct MicroTaskArguments {
 
 /// Microseconds since 1970: the one clock that two processes of a machine share and can write down.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-pub fn wall_us() -> u64 {
+pub(crate) fn wall_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Runs until a signal ends it.
-pub fn run(arguments: &MicroTaskArguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &MicroTaskArguments) -> anyhow::Result<()> {
     let started_us = wall_us();
     let temporary = arguments.note.with_extension("new");
     let mut file = std::fs::File::create(&temporary)?;

@@ -18,7 +18,7 @@ const RECOVERY_WAIT: Duration = Duration::from_secs(60);
 
 /// Arguments of the benchmark.
 #[derive(Debug, Args)]
-pub struct RecoveryArguments {
+pub(crate) struct RecoveryArguments {
     /// Kills
     #[arg(long, default_value_t = 10)]
     kills: u32,
@@ -29,7 +29,7 @@ pub struct RecoveryArguments {
 
 /// Runs the benchmark.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-pub async fn run(
+pub(crate) async fn run(
     options: &SystemOptions,
     arguments: &RecoveryArguments,
     results: &mut Results,

@@ -25,7 +25,7 @@ fn machine() -> String {
 }
 
 /// The facts of the machine for every line, and the lines so far.
-pub struct Results {
+pub(crate) struct Results {
     engine: &'static str,
     cores: usize,
     machine: String,
@@ -35,12 +35,12 @@ pub struct Results {
 
 impl Results {
     /// Measures the disk and reads the facts of the machine.
-    pub fn begin(engine: &'static str, scratch: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn begin(engine: &'static str, scratch: &Path) -> anyhow::Result<Self> {
         Ok(Self { engine, fsync_per_s: Some(fsync_measure(scratch)?), ..Self::without_store() })
     }
 
     /// For a benchmark that stores nothing and so does not depend on the disk.
-    pub fn without_store() -> Self {
+    pub(crate) fn without_store() -> Self {
         Self {
             engine: "none",
             cores: std::thread::available_parallelism().map_or(1, usize::from),
@@ -52,7 +52,7 @@ impl Results {
 
     /// Adds a result.
     #[expect(clippy::print_stdout, reason = "result lines are what this program is for")]
-    pub fn line(&mut self, bench: &str, workload: &str, stats: Stats) {
+    pub(crate) fn line(&mut self, bench: &str, workload: &str, stats: Stats) {
         let mut line = json!({
             "bench": bench,
             "workload": workload,
@@ -73,7 +73,7 @@ impl Results {
 
     /// Prints a separate table for people.
     #[expect(clippy::print_stderr, reason = "the table for people stands beside the lines for programs")]
-    pub fn table(&self, title: &str, header: &[String], rows: &[Vec<String>]) {
+    pub(crate) fn table(&self, title: &str, header: &[String], rows: &[Vec<String>]) {
         let mut table = Table::new();
         table.set_header(header);
         for row in rows {
@@ -84,7 +84,7 @@ impl Results {
 
     /// Prints the table, on a terminal.
     #[expect(clippy::print_stderr, reason = "the table for people stands beside the lines for programs")]
-    pub fn end(self) {
+    pub(crate) fn end(self) {
         if !std::io::stderr().is_terminal() {
             return;
         }
@@ -100,10 +100,10 @@ impl Results {
 }
 
 /// The numbers of a result line, by name.
-pub type Stats = Map<String, Value>;
+pub(crate) type Stats = Map<String, Value>;
 
 /// Fills [`Stats`].
-pub trait StatsSet {
+pub(crate) trait StatsSet {
     /// Sets a number, in place of an earlier one of that name.
     fn set(&mut self, name: impl Into<String>, value: impl Into<Value>);
 }
@@ -115,12 +115,12 @@ impl StatsSet for Stats {
 }
 
 /// Stats of pairs with fixed names.
-pub fn stats_named<const N: usize>(stats: [(&str, Value); N]) -> Stats {
+pub(crate) fn stats_named<const N: usize>(stats: [(&str, Value); N]) -> Stats {
     stats.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// Percentiles of microseconds as milliseconds, with the number of samples.
-pub fn percentiles(stats: &mut Stats, name: &str, samples_us: &[u64]) -> anyhow::Result<()> {
+pub(crate) fn percentiles(stats: &mut Stats, name: &str, samples_us: &[u64]) -> anyhow::Result<()> {
     let mut histogram = Histogram::<u64>::new(3)?;
     for &sample in samples_us {
         histogram.record(sample.max(1))?;
@@ -130,7 +130,7 @@ pub fn percentiles(stats: &mut Stats, name: &str, samples_us: &[u64]) -> anyhow:
 }
 
 /// Percentiles of a histogram of microseconds as milliseconds, with the number of samples.
-pub fn percentiles_of(stats: &mut Stats, name: &str, histogram: &Histogram<u64>) {
+pub(crate) fn percentiles_of(stats: &mut Stats, name: &str, histogram: &Histogram<u64>) {
     let ms = |quantile: f64| {
         let micros = u32::try_from(histogram.value_at_quantile(quantile)).unwrap_or(u32::MAX);
         (f64::from(micros) / 10.0).round() / 100.0

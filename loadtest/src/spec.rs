@@ -9,7 +9,7 @@ use borough_model::node::NodeFacts;
 use borough_proto::v1;
 
 /// A service of one micro workload task: it records its start in `folder` and listens on a port of the scheduler.
-pub fn micro_service(name: &str, folder: &Path) -> anyhow::Result<v1::JobSpec> {
+pub(crate) fn micro_service(name: &str, folder: &Path) -> anyhow::Result<v1::JobSpec> {
     let program = std::env::current_exe()?;
     let text = |path: &Path| path.to_str().map(str::to_owned).context("a path is not UTF-8");
     let command = vec![
@@ -44,7 +44,7 @@ pub fn micro_service(name: &str, folder: &Path) -> anyhow::Result<v1::JobSpec> {
 }
 
 /// A service of `count` tasks that restart always.
-pub fn service(user: &str, name: String, count: u32, task: v1::TaskSpec) -> v1::JobSpec {
+pub(crate) fn service(user: &str, name: String, count: u32, task: v1::TaskSpec) -> v1::JobSpec {
     let restart = v1::RestartSpec {
         mode: v1::restart_spec::Mode::Always.into(),
         attempts_max: None,
@@ -66,7 +66,7 @@ pub fn service(user: &str, name: String, count: u32, task: v1::TaskSpec) -> v1::
 }
 
 /// A simulated machine without cards, domains and attributes.
-pub fn machine_facts(capacity: Resources) -> NodeFacts {
+pub(crate) fn machine_facts(capacity: Resources) -> NodeFacts {
     NodeFacts {
         capacity,
         port_first: 20_000,

@@ -26,7 +26,7 @@ const LAST_WAIT: Duration = Duration::from_secs(60);
 
 /// Arguments of the benchmark.
 #[derive(Debug, Args)]
-pub struct StartLatencyArguments {
+pub(crate) struct StartLatencyArguments {
     /// Tasks in all
     #[arg(long, default_value_t = 1_000)]
     tasks: u32,
@@ -42,7 +42,7 @@ struct SeenName {
 }
 
 /// Runs the benchmark.
-pub async fn run(
+pub(crate) async fn run(
     options: &SystemOptions,
     arguments: &StartLatencyArguments,
     results: &mut Results,

@@ -16,7 +16,7 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// The parts of the system, and its place.
 #[derive(Clone, Debug)]
-pub struct SystemOptions {
+pub(crate) struct SystemOptions {
     pub borough: PathBuf,
     /// The parent of its directories.
     pub directory: PathBuf,
@@ -28,7 +28,7 @@ pub struct SystemOptions {
 
 impl SystemOptions {
     /// Without a given program, searches for it next to this one.
-    pub fn new(
+    pub(crate) fn new(
         borough: Option<PathBuf>,
         directory: PathBuf,
         nodes: u32,
@@ -46,20 +46,20 @@ impl SystemOptions {
     }
 
     /// A folder of this process on the disk that is measured.
-    pub fn scratch(&self) -> anyhow::Result<PathBuf> {
+    pub(crate) fn scratch(&self) -> anyhow::Result<PathBuf> {
         scratch(&self.directory)
     }
 }
 
 /// A folder of this process below `directory`.
-pub fn scratch(directory: &Path) -> anyhow::Result<PathBuf> {
+pub(crate) fn scratch(directory: &Path) -> anyhow::Result<PathBuf> {
     let path = directory.join(format!("borough-loadtest-{}", std::process::id()));
     fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
     Ok(path)
 }
 
 /// A running cell. Dropping it ends it with everything that it has started.
-pub struct System {
+pub(crate) struct System {
     options: SystemOptions,
     directory: PathBuf,
     control: Child,
@@ -67,7 +67,7 @@ pub struct System {
 
 impl System {
     /// Starts a cell and waits until its nodes are ready.
-    pub async fn start(options: &SystemOptions) -> anyhow::Result<Self> {
+    pub(crate) async fn start(options: &SystemOptions) -> anyhow::Result<Self> {
         let directory = options.scratch()?.join("cell");
         let control = control_start(options, &directory)?;
         let system = Self { options: options.clone(), directory, control };
@@ -76,19 +76,19 @@ impl System {
     }
 
     /// The control process.
-    pub fn control_pid(&self) -> u32 {
+    pub(crate) fn control_pid(&self) -> u32 {
         self.control.id()
     }
 
     /// Kills the control process with SIGKILL.
-    pub fn control_kill(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn control_kill(&mut self) -> anyhow::Result<()> {
         self.control.kill()?;
         self.control.wait()?;
         Ok(())
     }
 
     /// Ends the control process as a service manager does, and waits for it.
-    pub fn control_end(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn control_end(&mut self) -> anyhow::Result<()> {
         let pid = i32::try_from(self.control.id()).ok().and_then(rustix::process::Pid::from_raw);
         rustix::process::kill_process(pid.context("it has no number")?, rustix::process::Signal::TERM)?;
         self.control.wait()?;
@@ -96,28 +96,28 @@ impl System {
     }
 
     /// The directory of its store.
-    pub fn store_directory(&self) -> PathBuf {
+    pub(crate) fn store_directory(&self) -> PathBuf {
         self.directory.join("store")
     }
 
     /// Starts the control process again on the same directory.
-    pub fn control_restart(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn control_restart(&mut self) -> anyhow::Result<()> {
         self.control = control_start(&self.options, &self.directory)?;
         Ok(())
     }
 
     /// A client of the cell that tries each call once: a measurement includes the retries.
-    pub fn client_once(&self) -> anyhow::Result<Client> {
+    pub(crate) fn client_once(&self) -> anyhow::Result<Client> {
         self.client_with(|config| config.retry.attempts_max = 1)
     }
 
     /// A client of the cell.
-    pub fn client(&self) -> anyhow::Result<Client> {
+    pub(crate) fn client(&self) -> anyhow::Result<Client> {
         self.client_with(|_| ())
     }
 
     /// Addresses of its gateways, and their token.
-    pub fn access(&self) -> anyhow::Result<(Vec<String>, String)> {
+    pub(crate) fn access(&self) -> anyhow::Result<(Vec<String>, String)> {
         let (gateways, _) = self.client_file()?;
         let token = fs::read_to_string(self.directory.join("token"))?.trim().to_owned();
         Ok((gateways.into_iter().map(|gateway| format!("http://{gateway}")).collect(), token))
@@ -137,7 +137,7 @@ impl System {
     ///
     /// # Errors
     /// The cell has not written its client file.
-    pub fn client_with(&self, set: impl FnOnce(&mut ClientConfig)) -> anyhow::Result<Client> {
+    pub(crate) fn client_with(&self, set: impl FnOnce(&mut ClientConfig)) -> anyhow::Result<Client> {
         let (gateways, cell) = self.client_file()?;
         let mut config = ClientConfig::new(gateways, "loadtest", cell);
         config.token = Some(ClientToken::File(self.directory.join("token")));

@@ -48,7 +48,7 @@ pub(super) struct SettingsChange {
 
 impl SettingsChange {
     /// Checks every field of a request.
-    pub fn of(request: &v1::UpdateCellRequest) -> Result<Self, Status> {
+    pub(super) fn of(request: &v1::UpdateCellRequest) -> Result<Self, Status> {
         let missing = v1::CellSettings::default();
         let settings = request.settings.as_ref().unwrap_or(&missing);
         let profile = match &settings.profile {

@@ -11,7 +11,7 @@ use tonic::Status;
 use crate::name::{EndpointEvent, StampedEvent};
 
 /// A list of endpoints, with its position in the journal.
-pub fn endpoints(cell: &Name, endpoints: &[Arc<Endpoint>], cursor: Cursor) -> String {
+pub(super) fn endpoints(cell: &Name, endpoints: &[Arc<Endpoint>], cursor: Cursor) -> String {
     let endpoints: Vec<Value> = endpoints.iter().map(|row| endpoint(cell, row)).collect();
     let mut text = json!({ "endpoints": endpoints, "cursor": cursor.to_string() }).to_string();
     text.push('\n');
@@ -19,7 +19,7 @@ pub fn endpoints(cell: &Name, endpoints: &[Arc<Endpoint>], cursor: Cursor) -> St
 }
 
 /// One event: its kind, its data and its id. The id is the position that a reader sends when it reconnects.
-pub fn event(cell: &Name, stamped: &StampedEvent) -> String {
+pub(super) fn event(cell: &Name, stamped: &StampedEvent) -> String {
     let (kind, data) = match &stamped.change {
         EndpointEvent::Published(row) => ("published", endpoint(cell, row)),
         EndpointEvent::Withdrawn { user, job, index, incarnation } => {
@@ -36,7 +36,7 @@ pub fn event(cell: &Name, stamped: &StampedEvent) -> String {
 }
 
 /// The last event of a stream that cannot continue. The reader must list again.
-pub fn error_event(status: &Status) -> String {
+pub(super) fn error_event(status: &Status) -> String {
     let data = json!({ "code": format!("{:?}", status.code()), "message": status.message() });
     format!("event: error\ndata: {data}\nid:\n\n")
 }

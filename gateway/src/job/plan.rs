@@ -15,7 +15,7 @@ use crate::cell::{CellContext, cursor_to_message, scheduler_shards_read, schedul
 
 /// The spec as it would be admitted, with its scheduler: the named one, that of the running job, or the choice of
 /// `rules`.
-pub fn spec_planned(
+pub(super) fn spec_planned(
     cell: &CellContext,
     spec: &JobSpec,
     rules: &BTreeMap<String, Name>,
@@ -34,7 +34,7 @@ pub fn scheduler_named(state: &MirrorState, job: JobId) -> Option<Name> {
 
 /// Warnings about a scheduler whose tasks would wait. The default scheduler gets none here: `why` reports it, and each
 /// submission would have to read every lease.
-pub async fn warnings_of(cell: &CellContext, scheduler: Option<&Name>) -> Vec<String> {
+pub(super) async fn warnings_of(cell: &CellContext, scheduler: Option<&Name>) -> Vec<String> {
     let Some(scheduler) = scheduler.filter(|name| name.as_str() != SCHEDULER_DEFAULT) else {
         return Vec::new();
     };
@@ -44,7 +44,7 @@ pub async fn warnings_of(cell: &CellContext, scheduler: Option<&Name>) -> Vec<St
 }
 
 /// Plans `spec` without submitting it.
-pub async fn plan_of(cell: &CellContext, spec: &JobSpec) -> Result<v1::PlanJobResponse, Status> {
+pub(super) async fn plan_of(cell: &CellContext, spec: &JobSpec) -> Result<v1::PlanJobResponse, Status> {
     let mut response = cell.state(|state| plan_changes(state, spec))?;
     if response.refusal.is_empty() {
         let (now_ms, spec) = (cell.clock.wall_ms(), spec.clone());
@@ -104,7 +104,7 @@ fn is_over(row: &JobRow) -> bool {
 }
 
 /// Converts a change of one field to a message.
-pub fn change_message(change: &FieldChange) -> v1::FieldChange {
+pub(super) fn change_message(change: &FieldChange) -> v1::FieldChange {
     let json =
         |value: &Option<serde_json::Value>| value.as_ref().map(ToString::to_string).unwrap_or_default();
     v1::FieldChange { path: change.path.clone(), old_json: json(&change.old), new_json: json(&change.new) }

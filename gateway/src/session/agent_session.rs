@@ -34,7 +34,7 @@ use crate::cell::CellContext;
 const STALL_LOOK: Duration = Duration::from_secs(5);
 
 /// The state of one session's agent.
-pub struct AgentSession {
+pub(super) struct AgentSession {
     cell: Arc<CellContext>,
     session: Arc<RegisteredSession>,
     name: Name,
@@ -88,7 +88,12 @@ impl Drop for AgentSession {
 
 impl AgentSession {
     /// A session that was admitted at `begin`.
-    pub fn new(cell: Arc<CellContext>, session: Arc<RegisteredSession>, name: Name, begin: Cursor) -> Self {
+    pub(super) fn new(
+        cell: Arc<CellContext>,
+        session: Arc<RegisteredSession>,
+        name: Name,
+        begin: Cursor,
+    ) -> Self {
         Self {
             cell,
             session,
@@ -103,7 +108,7 @@ impl AgentSession {
 
     /// Follows reports, acknowledgements and notices until the session ends. Sends no command before the full report is
     /// durable.
-    pub async fn run(mut self, mut reports: mpsc::Receiver<v1::Report>) {
+    pub(super) async fn run(mut self, mut reports: mpsc::Receiver<v1::Report>) {
         if self.begin_wait(&mut reports).await.is_none() {
             return;
         }

@@ -25,7 +25,7 @@ const HEALTHY_AFTER_MS: u64 = 1_000;
 const HEALTHY_AFTER_MAX_MS: u64 = 10_000;
 
 /// The node's facts in a hello.
-pub fn facts_of(hello: &v1::Hello) -> Result<NodeFacts, FieldRefused> {
+pub(crate) fn facts_of(hello: &v1::Hello) -> Result<NodeFacts, FieldRefused> {
     let port = |field: &str, number: u32| {
         let wrong = || FieldRefused::new(field, number.to_string(), "1024 to 65535");
         u16::try_from(number).ok().filter(|port| *port >= 1024).ok_or_else(wrong)
@@ -53,7 +53,7 @@ pub fn facts_of(hello: &v1::Hello) -> Result<NodeFacts, FieldRefused> {
 }
 
 /// The agent's process, if the hello identifies the agent.
-pub fn agent_of(hello: &v1::Hello) -> Result<Option<AgentProcess>, FieldRefused> {
+pub(crate) fn agent_of(hello: &v1::Hello) -> Result<Option<AgentProcess>, FieldRefused> {
     if hello.agent_key.is_empty() {
         return Ok(None);
     }
@@ -78,7 +78,7 @@ pub fn agent_of(hello: &v1::Hello) -> Result<Option<AgentProcess>, FieldRefused>
 }
 
 /// A report's notes on the machine. Unknown values are skipped.
-pub fn notes_of(report: &v1::Report) -> NodeNotes {
+pub(crate) fn notes_of(report: &v1::Report) -> NodeNotes {
     let kind = |kind: v1::NodePressure| match kind {
         v1::NodePressure::Unspecified => None,
         v1::NodePressure::Memory => Some(Pressure::Memory),
@@ -95,7 +95,7 @@ pub fn notes_of(report: &v1::Report) -> NodeNotes {
 }
 
 /// The attempt of a status.
-pub fn attempt_of(status: &v1::TaskStatus) -> Result<DesiredAttempt, FieldRefused> {
+pub(crate) fn attempt_of(status: &v1::TaskStatus) -> Result<DesiredAttempt, FieldRefused> {
     let job = job_id_from_text("job_id", &status.job_id)?;
     Ok(DesiredAttempt {
         task: TaskId { job, index: status.index },
@@ -104,7 +104,7 @@ pub fn attempt_of(status: &v1::TaskStatus) -> Result<DesiredAttempt, FieldRefuse
 }
 
 /// Converts a status to a report, and returns its phase.
-pub fn report_of(
+pub(crate) fn report_of(
     status: &v1::TaskStatus,
     node: NodeId,
 ) -> Result<(DesiredAttempt, Phase, TaskReport), FieldRefused> {
@@ -140,7 +140,7 @@ pub fn report_of(
 }
 
 /// A report of an attempt whose record is gone.
-pub fn report_missing(attempt: DesiredAttempt) -> TaskReport {
+pub(crate) fn report_missing(attempt: DesiredAttempt) -> TaskReport {
     TaskReport {
         task: attempt.task,
         incarnation: attempt.incarnation,
@@ -153,7 +153,7 @@ pub fn report_missing(attempt: DesiredAttempt) -> TaskReport {
 }
 
 /// Converts an attempt to a message.
-pub fn attempt_to_message(attempt: DesiredAttempt) -> v1::TaskAttempt {
+pub(crate) fn attempt_to_message(attempt: DesiredAttempt) -> v1::TaskAttempt {
     v1::TaskAttempt {
         job_id: attempt.task.job.to_string(),
         index: attempt.task.index,
@@ -162,7 +162,7 @@ pub fn attempt_to_message(attempt: DesiredAttempt) -> v1::TaskAttempt {
 }
 
 /// The rows of the cell, as the source of a delivery.
-pub struct MirrorRows<'a> {
+pub(crate) struct MirrorRows<'a> {
     pub state: &'a MirrorState,
     pub cell: &'a str,
 }
@@ -192,7 +192,7 @@ impl DeliverySource for MirrorRows<'_> {
 }
 
 /// The assignment of a row's attempt. It refers to its spec.
-pub fn assignment(cell: &str, row: &TaskRow, spec: &JobSpec, node: &NodeRow) -> v1::Assignment {
+pub(crate) fn assignment(cell: &str, row: &TaskRow, spec: &JobSpec, node: &NodeRow) -> v1::Assignment {
     let (cpus, memory_domains) = confinement(&row.charge.resources, &node.domains);
     v1::Assignment {
         attempt: Some(attempt_to_message(DesiredAttempt { task: row.id, incarnation: row.incarnation })),
@@ -218,7 +218,11 @@ fn healthy_after_ms(failures: u32) -> u64 {
 }
 
 /// The stop of an attempt, with the delays of its spec if that is known.
-pub fn stop(attempt: DesiredAttempt, command: Command, spec: Option<&JobSpec>) -> Option<v1::StopCommand> {
+pub(crate) fn stop(
+    attempt: DesiredAttempt,
+    command: Command,
+    spec: Option<&JobSpec>,
+) -> Option<v1::StopCommand> {
     let Command::Stop { reason, drain, notice_max_ms } = command else { return None };
     let drain_delay_ms = spec.filter(|_| drain).map_or(0, |spec| spec.drain_delay_ms);
     let grace_ms = spec.map_or(GRACE_MS, |spec| spec.task.grace_ms);
@@ -231,6 +235,6 @@ pub fn stop(attempt: DesiredAttempt, command: Command, spec: Option<&JobSpec>) -
 const GRACE_MS: u64 = 5_000;
 
 /// The node that a hello names.
-pub fn hello_names(hello: &v1::Hello) -> Result<borough_model::Name, FieldRefused> {
+pub(crate) fn hello_names(hello: &v1::Hello) -> Result<borough_model::Name, FieldRefused> {
     name_from_text("node", &hello.node)
 }

@@ -22,10 +22,10 @@ use crate::session::registry::{AgentAnswer, RegisteredSession};
 use crate::status::{status_from_field, status_refused, status_unavailable};
 
 /// A stream of output.
-pub type ExecStream = Pin<Box<dyn Stream<Item = Result<v1::ExecResponse, Status>> + Send>>;
+pub(super) type ExecStream = Pin<Box<dyn Stream<Item = Result<v1::ExecResponse, Status>> + Send>>;
 
 /// Refuses a command that is longer than any message can be.
-pub fn command_check(open: &v1::ExecOpen) -> Result<(), Status> {
+pub(super) fn command_check(open: &v1::ExecOpen) -> Result<(), Status> {
     let bytes: usize = open.command.iter().map(String::len).sum();
     let (count, most) = (open.command.len(), format!("at most {EXEC_ARGUMENTS_MAX} arguments"));
     if count > EXEC_ARGUMENTS_MAX {
@@ -41,7 +41,7 @@ pub fn command_check(open: &v1::ExecOpen) -> Result<(), Status> {
 
 /// Starts the command and connects both sides, each as fast as the other reads. The command ends with the caller. The
 /// stream holds its `slot` to its end.
-pub async fn exec_start(
+pub(super) async fn exec_start(
     found: FoundAttempt,
     open: v1::ExecOpen,
     inbound: Streaming<v1::ExecRequest>,
@@ -92,7 +92,7 @@ pub async fn exec_start(
 
 /// The caller's messages for the gateway that can start the command, the opening one first. A caller that disconnects
 /// ends the stream there, as here.
-pub fn exec_again(
+pub(super) fn exec_again(
     open: v1::ExecOpen,
     mut inbound: Streaming<v1::ExecRequest>,
 ) -> impl Stream<Item = v1::ExecRequest> + Send + 'static {

@@ -13,10 +13,10 @@ use crate::session::registry::AgentAnswer;
 use crate::status::{status_refused, status_unavailable};
 
 /// A stream of output.
-pub type LogStream = Pin<Box<dyn Stream<Item = Result<v1::ReadLogsResponse, Status>> + Send>>;
+pub(super) type LogStream = Pin<Box<dyn Stream<Item = Result<v1::ReadLogsResponse, Status>> + Send>>;
 
 /// Asks the agent for output, and forwards it as fast as the caller reads. The stream holds its `slot` to its end.
-pub async fn log_read(
+pub(super) async fn log_read(
     found: FoundAttempt,
     request: &v1::ReadLogsRequest,
     slot: StreamSlot,

@@ -15,14 +15,14 @@ use crate::session::registry::RegisteredSession;
 use crate::status::{status_from_store, status_refused, status_unavailable};
 
 /// An attempt, with the session of the agent that has it.
-pub struct FoundAttempt {
+pub(super) struct FoundAttempt {
     pub row: Arc<TaskRow>,
     pub attempt: DesiredAttempt,
     pub session: Arc<RegisteredSession>,
 }
 
 /// Which gateway can reach the agent.
-pub enum AgentReached {
+pub(super) enum AgentReached {
     /// This gateway holds the session.
     Here(FoundAttempt),
     /// The gateway with this address.
@@ -30,7 +30,7 @@ pub enum AgentReached {
 }
 
 /// The task, or attempt of it, that a caller means.
-pub struct WantedAttempt<'a> {
+pub(super) struct WantedAttempt<'a> {
     pub user: &'a str,
     pub job: &'a str,
     pub index: u32,
@@ -42,7 +42,7 @@ pub struct WantedAttempt<'a> {
 
 /// Finds an attempt, the current one by default, and the gateway that reaches its agent. The attempt's node must be
 /// known.
-pub async fn attempt_found(
+pub(super) async fn attempt_found(
     cell: &CellContext,
     peers: &Peers,
     wanted: &WantedAttempt<'_>,

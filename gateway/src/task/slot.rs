@@ -11,19 +11,19 @@ use tonic::Status;
 use crate::status::status_unavailable;
 
 /// An agent's initial credit: what the gateway holds for one reader.
-pub const STREAM_WINDOW: u64 = STREAM_WINDOW_BYTES as u64;
+pub(super) const STREAM_WINDOW: u64 = STREAM_WINDOW_BYTES as u64;
 
 /// The streams that a gateway serves. Clones share them.
 #[derive(Clone)]
-pub struct StreamSlots(Arc<Semaphore>);
+pub(super) struct StreamSlots(Arc<Semaphore>);
 
 /// The place of one stream.
 #[expect(dead_code, reason = "held, not read: dropping the permit frees the slot")]
-pub struct StreamSlot(OwnedSemaphorePermit);
+pub(super) struct StreamSlot(OwnedSemaphorePermit);
 
 impl StreamSlot {
     /// A stream that holds its place to its end.
-    pub fn held<S: Stream>(self, stream: S) -> impl Stream<Item = S::Item> {
+    pub(super) fn held<S: Stream>(self, stream: S) -> impl Stream<Item = S::Item> {
         stream.inspect(move |_| {
             // The stream owns the place, and drops it with itself.
             let _held = &self;
@@ -42,7 +42,7 @@ impl StreamSlots {
     ///
     /// # Errors
     /// `UNAVAILABLE` with the reason `STREAMS_FULL` if [`STREAMS_MAX`] are open. Another gateway may have a free place.
-    pub fn take(&self) -> Result<StreamSlot, Status> {
+    pub(super) fn take(&self) -> Result<StreamSlot, Status> {
         let permit = Arc::clone(&self.0).try_acquire_owned();
         permit.map(StreamSlot).map_err(|_| {
             let text = format!(

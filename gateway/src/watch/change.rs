@@ -16,7 +16,7 @@ use crate::task::task_message;
 
 /// What a watcher wants. An empty filter matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WatchScope {
+pub(super) struct WatchScope {
     user: String,
     job: String,
     node: String,
@@ -25,7 +25,7 @@ pub struct WatchScope {
 
 impl WatchScope {
     /// The filter of a request.
-    pub fn of(message: Option<&v1::WatchFilter>) -> Self {
+    pub(super) fn of(message: Option<&v1::WatchFilter>) -> Self {
         let Some(message) = message else { return Self { kinds: [true; 4], ..Self::default() } };
         let kinds = [message.jobs, message.tasks, message.nodes, message.endpoints];
         let kinds = if kinds.contains(&true) { kinds } else { [true; 4] };
@@ -48,18 +48,18 @@ impl WatchScope {
 
 /// The names of jobs that the cell has forgotten, from the entries read so far.
 #[derive(Debug, Default)]
-pub struct JobNames(BTreeMap<JobId, JobName>);
+pub(super) struct JobNames(BTreeMap<JobId, JobName>);
 
 /// A job's name, as a row or an entry has it.
 #[derive(Clone, Copy, Debug)]
-pub struct NameOfJob<'a> {
+pub(super) struct NameOfJob<'a> {
     pub user: &'a Name,
     pub job: &'a Name,
 }
 
 impl JobNames {
     /// Remembers the name in `delta` if the mirror no longer has it.
-    pub fn learn(&mut self, state: &MirrorState, delta: &Delta) {
+    pub(super) fn learn(&mut self, state: &MirrorState, delta: &Delta) {
         let (id, name) = match delta {
             Delta::Job { row, .. } => (row.id, JobName { user: row.user.clone(), job: row.name.clone() }),
             Delta::JobRemoved { job, name: Some(name) } => (*job, name.clone()),
@@ -71,7 +71,7 @@ impl JobNames {
     }
 
     /// The name of a job; `None` if neither the mirror nor an entry has it.
-    pub fn of<'a>(&'a self, state: &'a MirrorState, job: JobId) -> Option<NameOfJob<'a>> {
+    pub(super) fn of<'a>(&'a self, state: &'a MirrorState, job: JobId) -> Option<NameOfJob<'a>> {
         let living = state.jobs().get(&job).map(|row| NameOfJob { user: &row.user, job: &row.name });
         living.or_else(|| self.0.get(&job).map(|name| NameOfJob { user: &name.user, job: &name.job }))
     }
@@ -80,7 +80,7 @@ impl JobNames {
 impl WatchScope {
     /// Returns true if a watcher wants `delta`. A job without a known name matches filters that name no job. Its
     /// removal matches all filters, since a watcher may know its id.
-    pub fn wants(&self, state: &MirrorState, names: &JobNames, delta: &Delta) -> bool {
+    pub(super) fn wants(&self, state: &MirrorState, names: &JobNames, delta: &Delta) -> bool {
         let [jobs, tasks, nodes, endpoints] = self.kinds;
         match delta {
             Delta::Job { row, .. } => jobs && self.node.is_empty() && self.job_wanted(&row.user, &row.name),
@@ -116,7 +116,7 @@ impl WatchScope {
 }
 
 /// What a delta means to a watcher; `None` if the watcher does not want it, or if it carries nothing that people see.
-pub fn change_of(
+pub(super) fn change_of(
     cell: &CellContext,
     state: &MirrorState,
     filter: &WatchScope,
@@ -159,7 +159,7 @@ pub fn change_of(
 
 /// The forgotten object that a delta refers to. Nobody can then say what the delta means, or whether the watcher wants
 /// it. Only a reader far behind meets such a delta; it has to list again.
-pub fn forgotten(state: &MirrorState, filter: &WatchScope, delta: &Delta) -> Option<String> {
+pub(super) fn forgotten(state: &MirrorState, filter: &WatchScope, delta: &Delta) -> Option<String> {
     let [jobs, tasks, _, _] = filter.kinds;
     match delta {
         Delta::Job { row, .. } if jobs && filter.job_wanted(&row.user, &row.name) => {

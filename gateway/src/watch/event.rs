@@ -9,7 +9,7 @@ use super::change::JobNames;
 
 /// The subject of an event, and a sentence about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sentence {
+pub(super) struct Sentence {
     /// Such as `job alice/web`, `task alice/web/2`, `node alpha-1`.
     pub subject: String,
     pub text: String,
@@ -17,7 +17,7 @@ pub struct Sentence {
 
 /// A delta as a sentence; `None` if it means nothing to people. Names come from the mirror as it is now, or from
 /// `names`. Other things are named by their id.
-pub fn sentence(state: &MirrorState, names: &JobNames, delta: &Delta) -> Option<Sentence> {
+pub(super) fn sentence(state: &MirrorState, names: &JobNames, delta: &Delta) -> Option<Sentence> {
     let node_name = |id| state.nodes().get(&id).map_or_else(|| id.to_string(), |row| row.name.to_string());
     let (subject, text) = match delta {
         Delta::Job { row, .. } => (format!("job {}/{}", row.user, row.name), job_text(row)),
@@ -142,7 +142,7 @@ fn stop_text(reason: Option<StopReason>) -> &'static str {
 }
 
 /// How an attempt ended, in words.
-pub fn exit_text(exit: &Exit) -> String {
+pub(super) fn exit_text(exit: &Exit) -> String {
     let mut text = match (exit.reason, exit.code, exit.signal) {
         (EndReason::Exited, Some(code), _) => format!("exited with code {code}"),
         (EndReason::Exited, None, _) => "exited".to_owned(),

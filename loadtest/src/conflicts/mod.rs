@@ -24,7 +24,7 @@ use worker::{ModelPool, NodesSearched};
 
 /// Arguments of the benchmark.
 #[derive(Debug, Args)]
-pub struct ConflictsArguments {
+pub(crate) struct ConflictsArguments {
     /// Numbers of workers
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4, 6, 8, 12])]
     workers: Vec<u32>,
@@ -40,7 +40,7 @@ pub struct ConflictsArguments {
 }
 
 /// The durations of commits.
-pub struct Latencies {
+pub(crate) struct Latencies {
     /// Seconds of the smallest batches, measured one after the other.
     fixed_s: Vec<f64>,
     /// Seconds that each placement adds. The store does nothing else in this time.
@@ -64,7 +64,7 @@ const VALUE_BYTES: usize = 130;
 
 /// Measures commits of the embedded engine in a directory, one after the other.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-pub async fn latencies_measured(directory: &Path) -> anyhow::Result<Latencies> {
+pub(crate) async fn latencies_measured(directory: &Path) -> anyhow::Result<Latencies> {
     let clock = SystemClock::shared();
     let clock: Arc<dyn Clock> = clock;
     let engine =
@@ -97,7 +97,7 @@ pub async fn latencies_measured(directory: &Path) -> anyhow::Result<Latencies> {
 }
 
 /// Runs the benchmark.
-pub fn run(
+pub(crate) fn run(
     arguments: &ConflictsArguments,
     latencies: &Latencies,
     results: &mut Results,

@@ -10,14 +10,14 @@ use super::Latencies;
 use crate::decide::drive::timed;
 
 /// An entry of the journal.
-pub struct ModelEntry {
+pub(super) struct ModelEntry {
     pub entry: JournalEntry,
     /// Seconds that each reader needs to decode it.
     pub decode_s: f64,
 }
 
 /// The journal, and the last write of each guard. A version is the number of entries before it.
-pub struct ModelStore<'l> {
+pub(super) struct ModelStore<'l> {
     /// The virtual time in seconds.
     pub now_s: f64,
     /// For how long it has worked.
@@ -32,7 +32,7 @@ pub struct ModelStore<'l> {
 
 impl<'l> ModelStore<'l> {
     /// An empty store whose commits take the measured time.
-    pub fn new(latencies: &'l Latencies, seed: u64) -> Self {
+    pub(super) fn new(latencies: &'l Latencies, seed: u64) -> Self {
         Self {
             now_s: 0.0,
             busy_s: 0.0,
@@ -46,12 +46,12 @@ impl<'l> ModelStore<'l> {
     }
 
     /// The version that a read gets now.
-    pub fn version(&self) -> usize {
+    pub(super) fn version(&self) -> usize {
         self.journal.len()
     }
 
     /// The time at which a commit sent at `sent_s` is decided.
-    pub fn decided_at(&mut self, sent_s: f64, placements: usize) -> f64 {
+    pub(super) fn decided_at(&mut self, sent_s: f64, placements: usize) -> f64 {
         self.draws =
             self.draws.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let work_s = self.latencies.placement_s * placements as f64;
@@ -61,7 +61,7 @@ impl<'l> ModelStore<'l> {
     }
 
     /// Commits a batch that was decided at `version`, or returns the overwritten guards.
-    pub fn commit(
+    pub(super) fn commit(
         &mut self,
         batch: &PlacementBatch,
         version: usize,

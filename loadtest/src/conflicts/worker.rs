@@ -19,7 +19,7 @@ const SURVIVOR_ATTEMPTS: u32 = 3;
 
 /// Seconds spent, over all workers.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Spent {
+pub(super) struct Spent {
     pub decide_s: f64,
     pub decode_s: f64,
     pub apply_s: f64,
@@ -54,7 +54,7 @@ enum Next {
 
 /// Where workers begin to search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NodesSearched {
+pub(super) enum NodesSearched {
     /// Each one in its own part of the nodes.
     Parts,
     /// Anywhere in the cell.
@@ -62,7 +62,7 @@ pub enum NodesSearched {
 }
 
 /// The workers.
-pub struct ModelPool {
+pub(super) struct ModelPool {
     workers: Vec<ModelWorker>,
     /// The next events, by virtual nanoseconds and worker.
     agenda: BTreeMap<(u64, usize), Next>,
@@ -79,7 +79,7 @@ fn nanoseconds(at_s: f64) -> u64 {
 
 impl ModelPool {
     /// So many workers, each of which has listed the cell.
-    pub fn new(workload: &DecideCell, workers: u32, searched: NodesSearched) -> Self {
+    pub(super) fn new(workload: &DecideCell, workers: u32, searched: NodesSearched) -> Self {
         let worker = |part: u32| {
             let mut view = CellView::new(workload.settings.clone(), workers);
             workload.deltas.iter().for_each(|delta| view.apply_delta(delta));
@@ -106,12 +106,12 @@ impl ModelPool {
     }
 
     /// Counts the placed tasks.
-    pub fn placed(&self) -> u64 {
+    pub(super) fn placed(&self) -> u64 {
         self.workers.iter().map(|worker| worker.placed).sum()
     }
 
     /// Works until nothing is left to place.
-    pub fn run(&mut self, store: &mut ModelStore<'_>) -> anyhow::Result<()> {
+    pub(super) fn run(&mut self, store: &mut ModelStore<'_>) -> anyhow::Result<()> {
         while let Some(((at_ns, number), next)) = self.agenda.pop_first() {
             store.now_s = at_ns as f64 / 1e9;
             match next {

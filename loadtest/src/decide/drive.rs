@@ -9,7 +9,7 @@ use super::workload::DecideCell;
 
 /// The cost in seconds of this thread's processor time: wall time would include other work of the machine.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Driven {
+pub(crate) struct Driven {
     pub nodes: usize,
     pub tasks: u64,
     pub placed: u64,
@@ -30,19 +30,19 @@ pub struct Driven {
 
 impl Driven {
     /// Nanoseconds of deciding per placement.
-    pub fn decide_ns_per_placement(&self) -> f64 {
+    pub(crate) fn decide_ns_per_placement(&self) -> f64 {
         self.decide_s * 1e9 / self.placed.max(1) as f64
     }
 }
 
 /// Processor time of this thread.
-pub fn thread_cpu_s() -> f64 {
+pub(crate) fn thread_cpu_s() -> f64 {
     let spent = clock_gettime(ClockId::ThreadCPUTime);
     spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9
 }
 
 /// Adds the seconds of processor time of `work` to `spent`.
-pub fn timed<T>(spent: &mut f64, work: impl FnOnce() -> T) -> T {
+pub(crate) fn timed<T>(spent: &mut f64, work: impl FnOnce() -> T) -> T {
     let begin = thread_cpu_s();
     let answer = work();
     *spent += thread_cpu_s() - begin;
@@ -53,7 +53,7 @@ pub fn timed<T>(spent: &mut f64, work: impl FnOnce() -> T) -> T {
 const NOW_MS: i64 = 1_700_000_000_000;
 
 /// Places everything that fits.
-pub fn drive(workload: &DecideCell, batch: usize) -> anyhow::Result<Driven> {
+pub(crate) fn drive(workload: &DecideCell, batch: usize) -> anyhow::Result<Driven> {
     let mut driven = Driven { nodes: workload.nodes, tasks: workload.tasks, ..Driven::default() };
     let mut snapshot = Snapshot::new(workload.settings.clone());
     timed(&mut driven.listing_s, || {
@@ -95,7 +95,7 @@ pub fn drive(workload: &DecideCell, batch: usize) -> anyhow::Result<Driven> {
 }
 
 /// The journal's deltas after a commit of the plan.
-pub fn committed(snapshot: &Snapshot, planned: &Plan) -> anyhow::Result<Vec<Delta>> {
+pub(crate) fn committed(snapshot: &Snapshot, planned: &Plan) -> anyhow::Result<Vec<Delta>> {
     let mut deltas = Vec::with_capacity(planned.placements.len() + planned.changes.len());
     for placement in &planned.placements {
         let before = snapshot

@@ -15,7 +15,7 @@ fn resident_bytes() -> anyhow::Result<u64> {
 
 /// Fills a worker's view with nodes, then with running tasks, and returns the cost of each. Rows are made, applied and
 /// dropped one by one, so that nothing else stays in memory.
-pub fn measured(seed: u64) -> anyhow::Result<Stats> {
+pub(super) fn measured(seed: u64) -> anyhow::Result<Stats> {
     let mut view = CellView::new(workload::settings(), 1);
     let begin = resident_bytes()?;
     let nodes = workload::memory_nodes(seed, |delta| {

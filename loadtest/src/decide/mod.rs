@@ -2,10 +2,10 @@
 //! tasks, and how much memory its snapshot takes. The loop is a worker's: batches of the same size, and every committed
 //! row is applied before the next batch.
 
-pub mod drive;
+pub(crate) mod drive;
 mod memory;
 mod rules;
-pub mod workload;
+pub(crate) mod workload;
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use workload::DecideCell;
 
 /// Arguments of the benchmark.
 #[derive(Debug, Args)]
-pub struct DecideArguments {
+pub(crate) struct DecideArguments {
     /// Only this workload; all of them where none is given
     #[arg(long, value_enum)]
     workload: Vec<DecideWorkload>,
@@ -69,7 +69,7 @@ const SCALE_ROUNDS_MAX: u64 = 25;
 const SCALE_S_MIN: f64 = 0.5;
 
 /// Runs the benchmark.
-pub fn run(arguments: &DecideArguments, results: &mut Results) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &DecideArguments, results: &mut Results) -> anyhow::Result<()> {
     let all = DecideWorkload::value_variants();
     // Memory first: later it would reuse memory that the other workloads have freed.
     let chosen = all.iter().filter(|one| arguments.workload.is_empty() || arguments.workload.contains(one));

@@ -20,7 +20,7 @@ fn green() -> Constraint {
 }
 
 /// One job whose tasks each need a node of their own.
-pub fn anti_affinity(seed: u64) -> DecideCell {
+pub(super) fn anti_affinity(seed: u64) -> DecideCell {
     let mut maker = maker(seed);
     maker.job(JobKind::Batch, 3_000, amounts(100, 500 * MIB), |spec| {
         spec.labels.insert("color".to_owned(), "green".to_owned());
@@ -30,7 +30,7 @@ pub fn anti_affinity(seed: u64) -> DecideCell {
 }
 
 /// One job whose tasks must all be in one zone, which contains every node.
-pub fn affinity(seed: u64) -> DecideCell {
+pub(super) fn affinity(seed: u64) -> DecideCell {
     let mut maker = maker(seed);
     maker.job(JobKind::Batch, 10_000, amounts(100, 500 * MIB), |spec| {
         spec.labels.insert("color".to_owned(), "green".to_owned());
@@ -40,7 +40,7 @@ pub fn affinity(seed: u64) -> DecideCell {
 }
 
 /// Forty jobs of as many users. No task may share a node with another user's.
-pub fn anti_affinity_users(seed: u64) -> DecideCell {
+pub(super) fn anti_affinity_users(seed: u64) -> DecideCell {
     let mut maker = maker(seed);
     let anybody = constraint("job.user", ConstraintOperator::Exists, &[]);
     for _ in 0..40 {
@@ -53,7 +53,7 @@ pub fn anti_affinity_users(seed: u64) -> DecideCell {
 }
 
 /// One job that keeps within a skew of five over three zones.
-pub fn spreading(seed: u64) -> DecideCell {
+pub(super) fn spreading(seed: u64) -> DecideCell {
     let mut maker = maker(seed);
     maker.job(JobKind::Batch, 10_000, amounts(100, 500 * MIB), |spec| {
         spec.spread = vec![Spread { max_skew: Some(5), ..Spread::preferred("zone".to_owned(), 1) }];
@@ -62,7 +62,7 @@ pub fn spreading(seed: u64) -> DecideCell {
 }
 
 /// One job of a task for each of 4,000 nodes, within a skew of one over nodes: as many domains as tasks.
-pub fn inclusion(seed: u64) -> DecideCell {
+pub(super) fn inclusion(seed: u64) -> DecideCell {
     let mut maker = Maker::new(seed);
     (0..4_000).for_each(|_| maker.node(4, 32, 0));
     maker.job(JobKind::Batch, 4_000, amounts(100, 500 * MIB), |spec| {

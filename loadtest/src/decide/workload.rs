@@ -13,7 +13,7 @@ use borough_model::{
 use borough_scheduler_core::CellSettings;
 
 /// A cell and the jobs for it.
-pub struct DecideCell {
+pub(crate) struct DecideCell {
     pub settings: CellSettings,
     pub deltas: Vec<Delta>,
     pub nodes: usize,
@@ -21,16 +21,16 @@ pub struct DecideCell {
 }
 
 /// The settings of every workload: services spread over racks.
-pub fn settings() -> CellSettings {
+pub(crate) fn settings() -> CellSettings {
     CellSettings { failure_domains: vec!["rack".to_owned()], ..CellSettings::default() }
 }
 
 const GIB: u64 = 1 << 30;
 /// Bytes of a mebibyte.
-pub const MIB: u64 = 1 << 20;
+pub(crate) const MIB: u64 = 1 << 20;
 
 /// Builds a workload step by step.
-pub struct Maker {
+pub(crate) struct Maker {
     rng: Arc<dyn Rng>,
     deltas: Vec<Delta>,
     nodes: usize,
@@ -39,7 +39,7 @@ pub struct Maker {
 }
 
 /// A cell's ids are random. These are spread as well, and the same in every run.
-pub fn id_of(number: u64) -> u64 {
+pub(crate) fn id_of(number: u64) -> u64 {
     (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
@@ -95,7 +95,7 @@ fn node_row(number: u64, cores: u64, gib: u64) -> NodeRow {
 
 impl Maker {
     /// An empty workload, whose random parts follow from `seed`.
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self { rng: SeededRng::shared(seed), deltas: Vec::new(), nodes: 0, tasks: 0, jobs: 0 }
     }
 
@@ -104,7 +104,7 @@ impl Maker {
     }
 
     /// Adds a node with so much of it in use.
-    pub fn node(&mut self, cores: u64, gib: u64, used_per_mille: u64) {
+    pub(crate) fn node(&mut self, cores: u64, gib: u64, used_per_mille: u64) {
         self.node_of(node_row(self.nodes as u64, cores, gib), used_per_mille);
     }
 
@@ -123,7 +123,7 @@ impl Maker {
     }
 
     /// Adds a job.
-    pub fn job(
+    pub(crate) fn job(
         &mut self,
         kind: JobKind,
         count: u32,
@@ -143,19 +143,19 @@ impl Maker {
     }
 
     /// Ends the workload.
-    pub fn done(self, settings: CellSettings) -> DecideCell {
+    pub(crate) fn done(self, settings: CellSettings) -> DecideCell {
         DecideCell { settings, deltas: self.deltas, nodes: self.nodes, tasks: self.tasks }
     }
 }
 
 /// A request of processors and memory alone.
-pub fn amounts(cpu_millis: u64, memory_bytes: u64) -> Resources {
+pub(crate) fn amounts(cpu_millis: u64, memory_bytes: u64) -> Resources {
     Resources { cpu_millis, memory_bytes, ..Resources::default() }
 }
 
 /// 10,000 nodes of 4 cores and 32 GiB, and 10 jobs of 10,000 tasks. Each job has a shape of its own, about 100 m and
 /// 500 MiB (the node and task of scheduler_perf).
-pub fn ten_classes(seed: u64) -> DecideCell {
+pub(crate) fn ten_classes(seed: u64) -> DecideCell {
     let mut maker = Maker::new(seed);
     (0..10_000).for_each(|_| maker.node(4, 32, 0));
     for class in 0..10 {
@@ -166,7 +166,7 @@ pub fn ten_classes(seed: u64) -> DecideCell {
 
 /// 10,000 nodes of 4 cores and 32 GiB, and so many tasks of ten classes in jobs of 50, for workers that divide the
 /// jobs.
-pub fn shared_out(seed: u64, tasks: u32) -> DecideCell {
+pub(crate) fn shared_out(seed: u64, tasks: u32) -> DecideCell {
     let mut maker = Maker::new(seed);
     (0..10_000).for_each(|_| maker.node(4, 32, 0));
     for job in 0..u64::from(tasks / 50) {
@@ -177,7 +177,7 @@ pub fn shared_out(seed: u64, tasks: u32) -> DecideCell {
 }
 
 /// A hard constraint.
-pub fn constraint(attribute: &str, operator: ConstraintOperator, values: &[String]) -> Constraint {
+pub(crate) fn constraint(attribute: &str, operator: ConstraintOperator, values: &[String]) -> Constraint {
     let (attribute, values) = (attribute.to_owned(), values.to_vec());
     Constraint { attribute, operator, values, preference: None }
 }
@@ -208,7 +208,7 @@ fn constraints_mixed(maker: &Maker, job: u64) -> Vec<Constraint> {
 }
 
 /// 10,000 nodes, 1,000 jobs of 100 tasks, each with constraints of its own.
-pub fn thousand_classes(seed: u64) -> DecideCell {
+pub(crate) fn thousand_classes(seed: u64) -> DecideCell {
     let mut maker = Maker::new(seed);
     (0..10_000).for_each(|_| maker.node(4, 32, 0));
     for job in 0..1_000 {
@@ -221,7 +221,7 @@ pub fn thousand_classes(seed: u64) -> DecideCell {
 
 /// 10,000 nodes of four sizes and 150,000 tasks: large and small jobs, services with ports that spread, batch work,
 /// four bands of priority, a fifth with constraints. They request about nine tenths of the processors.
-pub fn full_cell(seed: u64) -> DecideCell {
+pub(crate) fn full_cell(seed: u64) -> DecideCell {
     let mut maker = Maker::new(seed);
     for _ in 0..10_000 {
         let (cores, gib) = [(16, 64), (32, 128), (32, 256), (64, 256)][maker.below(4) as usize % 4];
@@ -268,7 +268,7 @@ fn domains_put(row: &mut NodeRow, domains: u32) {
 
 /// Nodes of which about half are too full for any of the tasks, and 20,000 tasks of 10 classes. With NUMA domains,
 /// every second class must stay within one.
-pub fn scale(seed: u64, nodes: u32, numa_domains: u32) -> DecideCell {
+pub(crate) fn scale(seed: u64, nodes: u32, numa_domains: u32) -> DecideCell {
     let mut maker = Maker::new(seed);
     for _ in 0..nodes {
         let used_per_mille = if maker.below(2) == 0 { 990 } else { maker.below(500) };
@@ -289,7 +289,7 @@ pub fn scale(seed: u64, nodes: u32, numa_domains: u32) -> DecideCell {
 
 /// 15,000 nodes and two tasks for each, bound to it by its name: 30,000 classes (SchedulingDaemonset with every node as
 /// a target).
-pub fn daemons(seed: u64) -> DecideCell {
+pub(crate) fn daemons(seed: u64) -> DecideCell {
     let mut maker = Maker::new(seed);
     (0..15_000).for_each(|_| maker.node(4, 32, 0));
     for job in 0..30_000_u64 {
@@ -302,7 +302,7 @@ pub fn daemons(seed: u64) -> DecideCell {
 
 /// 10,000 nodes. 200 jobs of 100 tasks, each of its own shape and too large for every node, come before 50,000 tasks
 /// that fit.
-pub fn unschedulable(seed: u64) -> DecideCell {
+pub(crate) fn unschedulable(seed: u64) -> DecideCell {
     let mut maker = Maker::new(seed);
     (0..10_000).for_each(|_| maker.node(4, 32, 0));
     for job in 0..200 {
@@ -320,7 +320,7 @@ const MEMORY_NODES: u32 = 20_000;
 const MEMORY_TASKS: u32 = 20;
 
 /// Visits nodes with facts, labels and commitments. Returns how many.
-pub fn memory_nodes(_seed: u64, mut visit: impl FnMut(Delta)) -> u32 {
+pub(crate) fn memory_nodes(_seed: u64, mut visit: impl FnMut(Delta)) -> u32 {
     for number in 0..MEMORY_NODES {
         let row = node_row(u64::from(number), 32, 128);
         let ports = (0..MEMORY_TASKS as u16 / 2).map(|port| 20_000 + port).collect();
@@ -333,7 +333,7 @@ pub fn memory_nodes(_seed: u64, mut visit: impl FnMut(Delta)) -> u32 {
 }
 
 /// Visits tasks that run on those nodes, in jobs of a hundred, half of them services that spread. Returns how many.
-pub fn memory_tasks(nodes: u32, mut visit: impl FnMut(Delta)) -> u32 {
+pub(crate) fn memory_tasks(nodes: u32, mut visit: impl FnMut(Delta)) -> u32 {
     let tasks = nodes * MEMORY_TASKS;
     for job in 0..tasks / 100 {
         let kind = if job.is_multiple_of(2) { JobKind::Service } else { JobKind::Batch };

@@ -6,7 +6,7 @@ use super::table::{ResultTable, Row};
 
 /// A row: the instances of one task of a batch job.
 #[derive(Clone, Debug, PartialEq)]
-pub struct BatchRow {
+pub(super) struct BatchRow {
     /// Seconds from the beginning of the trace.
     pub submit_s: f64,
     pub duration_s: f64,
@@ -19,21 +19,21 @@ pub struct BatchRow {
 }
 
 /// Cores of a machine of the trace.
-pub const MACHINE_CORES: u64 = 96;
+pub(super) const MACHINE_CORES: u64 = 96;
 /// The assumed memory of a machine: the trace only gives fractions of it.
-pub const MACHINE_MEMORY_MIB: u64 = 512 * 1024;
+pub(super) const MACHINE_MEMORY_MIB: u64 = 512 * 1024;
 
 const ROWS: &str = "batch_jobs.csv";
 
 impl BatchRow {
     /// Memory of one instance.
-    pub fn memory_mib(&self) -> u64 {
+    pub(super) fn memory_mib(&self) -> u64 {
         ((self.memory_fraction * MACHINE_MEMORY_MIB as f64) as u64).max(1)
     }
 }
 
 /// The rows in `directory`, by the time of their submission.
-pub fn rows(directory: &Path) -> anyhow::Result<Vec<BatchRow>> {
+pub(super) fn rows(directory: &Path) -> anyhow::Result<Vec<BatchRow>> {
     let row = |row: Row<'_>| -> anyhow::Result<BatchRow> {
         let cpu: f64 = row.number("cpu")?;
         Ok(BatchRow {

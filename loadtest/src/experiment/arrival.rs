@@ -6,7 +6,7 @@ use super::openb::OpenbTask;
 
 /// How the order of arrival is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum TaskOrder {
+pub(super) enum TaskOrder {
     /// Every task of the trace once, shuffled, then tasks drawn at random, as the authors of the experiment do
     TraceThenDrawn,
     /// All drawn at random, so that a task may come twice before another comes at all
@@ -15,7 +15,7 @@ pub enum TaskOrder {
 
 /// The demand for cards at which arrivals end.
 #[derive(Clone, Copy, Debug)]
-pub struct DemandLimit {
+pub(super) struct DemandLimit {
     /// The cards of all nodes, in thousandths of a card.
     pub capacity_millis: u64,
     /// Thousandths of the capacity.
@@ -24,7 +24,7 @@ pub struct DemandLimit {
 
 /// The numbers of the arriving tasks, in order. They end before the first task that would raise the demand for cards
 /// above `limit`.
-pub fn arrivals(tasks: &[OpenbTask], order: TaskOrder, seed: u64, limit: DemandLimit) -> Vec<usize> {
+pub(super) fn arrivals(tasks: &[OpenbTask], order: TaskOrder, seed: u64, limit: DemandLimit) -> Vec<usize> {
     let DemandLimit { capacity_millis, per_mille } = limit;
     let rng = SeededRng::shared(seed);
     let below = |end: usize| usize::try_from(rng.next_u64() % end.max(1) as u64).unwrap_or(0);

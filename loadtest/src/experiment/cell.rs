@@ -14,14 +14,14 @@ use crate::decide::drive::committed;
 use crate::decide::workload::id_of;
 
 /// Wall time of the run: deciding takes it as an argument.
-pub const NOW_MS: i64 = 1_700_000_000_000;
+pub(super) const NOW_MS: i64 = 1_700_000_000_000;
 /// Bytes of a mebibyte.
-pub const MIB: u64 = 1 << 20;
+pub(super) const MIB: u64 = 1 << 20;
 /// The kind of cards.
-pub const GPU: &str = "gpu";
+pub(super) const GPU: &str = "gpu";
 
 /// A cell, with the search results of its plans.
-pub struct ExperimentCell {
+pub(super) struct ExperimentCell {
     pub snapshot: Snapshot,
     pub counters: PlanCounters,
     /// Decisions: tasks placed or refused.
@@ -96,7 +96,7 @@ fn job_spec(user: &Name, task: &OpenbTask) -> anyhow::Result<JobSpec> {
 impl ExperimentCell {
     /// An empty cell with these nodes. Every node that fits is a candidate of every task, whatever the size of the
     /// cell: the comparison is of policies, not of search depth.
-    pub fn new(settings: CellSettings, nodes: &[OpenbNode], seed: u64) -> anyhow::Result<Self> {
+    pub(super) fn new(settings: CellSettings, nodes: &[OpenbNode], seed: u64) -> anyhow::Result<Self> {
         let mut snapshot = Snapshot::new(settings);
         for (number, node) in (0..).zip(nodes) {
             let row = node_row(number, node)?;
@@ -118,7 +118,7 @@ impl ExperimentCell {
     }
 
     /// Lets tasks arrive, one after the other, and returns the node of each. Tasks without a node are dropped.
-    pub fn arrive(&mut self, tasks: &[&OpenbTask]) -> anyhow::Result<Vec<Option<NodeId>>> {
+    pub(super) fn arrive(&mut self, tasks: &[&OpenbTask]) -> anyhow::Result<Vec<Option<NodeId>>> {
         let first = self.jobs;
         for task in tasks {
             let spec = job_spec(&self.user, task)?;
@@ -155,7 +155,7 @@ impl ExperimentCell {
     }
 
     /// Thousandths of cards in the nodes' capacity.
-    pub fn gpu_capacity_millis(&self) -> u64 {
+    pub(super) fn gpu_capacity_millis(&self) -> u64 {
         self.snapshot
             .tables()
             .nodes()
@@ -164,7 +164,7 @@ impl ExperimentCell {
     }
 
     /// Thousandths of cards in use.
-    pub fn gpu_used_millis(&self) -> u64 {
+    pub(super) fn gpu_used_millis(&self) -> u64 {
         self.snapshot
             .tables()
             .nodes()
@@ -173,7 +173,7 @@ impl ExperimentCell {
     }
 
     /// Processors and memory in use, in per cent of the nodes' capacity.
-    pub fn fixed_percent(&self) -> (f64, f64) {
+    pub(super) fn fixed_percent(&self) -> (f64, f64) {
         let mut sums = [0_u64; 4];
         for node in self.snapshot.tables().nodes() {
             let (used, limits) = (&node.alloc.used, &node.limits);

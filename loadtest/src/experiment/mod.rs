@@ -3,10 +3,10 @@
 
 mod alibaba;
 mod arrival;
-pub mod balance;
+pub(crate) mod balance;
 mod cell;
 mod openb;
-pub mod packing;
+pub(crate) mod packing;
 mod policy;
-pub mod replay;
+pub(crate) mod replay;
 mod table;

@@ -9,7 +9,7 @@ use super::table::{ResultTable, Row};
 
 /// A node of the trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpenbNode {
+pub(super) struct OpenbNode {
     pub name: String,
     pub cpu_millis: u64,
     pub memory_mib: u64,
@@ -20,7 +20,7 @@ pub struct OpenbNode {
 
 /// A task of the trace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct OpenbTask {
+pub(super) struct OpenbTask {
     pub cpu_millis: u64,
     pub memory_mib: u64,
     /// Thousandths: a share of one card, or whole ones.
@@ -35,7 +35,7 @@ const NODES: &str = "openb_node_list_all_node.csv";
 const TASKS_PREFIX: &str = "openb_pod_list_";
 
 /// The nodes of the trace in `directory`.
-pub fn nodes(directory: &Path) -> anyhow::Result<Vec<OpenbNode>> {
+pub(super) fn nodes(directory: &Path) -> anyhow::Result<Vec<OpenbNode>> {
     let node = |row: Row<'_>| {
         Ok(OpenbNode {
             name: row.text("sn").to_owned(),
@@ -49,7 +49,7 @@ pub fn nodes(directory: &Path) -> anyhow::Result<Vec<OpenbNode>> {
 }
 
 /// The tasks of a variant, in the order of the file.
-pub fn tasks(directory: &Path, variant: &str) -> anyhow::Result<Vec<OpenbTask>> {
+pub(super) fn tasks(directory: &Path, variant: &str) -> anyhow::Result<Vec<OpenbTask>> {
     let table = ResultTable::read(&directory.join(format!("{TASKS_PREFIX}{variant}.csv")))?;
     table.rows().map(task_of).collect()
 }
@@ -70,7 +70,7 @@ fn task_of(row: Row<'_>) -> anyhow::Result<OpenbTask> {
 }
 
 /// The variants in `directory`, by name.
-pub fn variants(directory: &Path) -> anyhow::Result<Vec<String>> {
+pub(super) fn variants(directory: &Path) -> anyhow::Result<Vec<String>> {
     let listed = std::fs::read_dir(directory).with_context(|| {
         format!("there is no trace in {}: give its directory with --trace", directory.display())
     })?;

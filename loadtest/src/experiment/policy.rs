@@ -4,12 +4,12 @@ use anyhow::Context as _;
 use borough_scheduler_core::{CellSettings, ScoringProfile};
 
 /// Every policy of the core, by name.
-pub fn policies() -> Vec<&'static str> {
+pub(super) fn policies() -> Vec<&'static str> {
     ScoringProfile::names()
 }
 
 /// The requested policies: `all`, or names separated by commas.
-pub fn policies_asked(asked: &str) -> anyhow::Result<Vec<&'static str>> {
+pub(super) fn policies_asked(asked: &str) -> anyhow::Result<Vec<&'static str>> {
     if asked == "all" {
         return Ok(policies());
     }
@@ -21,7 +21,7 @@ pub fn policies_asked(asked: &str) -> anyhow::Result<Vec<&'static str>> {
 }
 
 /// The settings of a cell that a policy fills.
-pub fn settings(policy: &str) -> anyhow::Result<CellSettings> {
+pub(super) fn settings(policy: &str) -> anyhow::Result<CellSettings> {
     let profile: ScoringProfile = policy.parse()?;
     Ok(CellSettings { profile, ..CellSettings::default() })
 }

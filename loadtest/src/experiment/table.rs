@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 
 /// A table in memory.
-pub struct ResultTable {
+pub(super) struct ResultTable {
     path: String,
     columns: BTreeMap<String, usize>,
     rows: Vec<Vec<String>>,
@@ -14,14 +14,14 @@ pub struct ResultTable {
 
 /// One row of it.
 #[derive(Clone, Copy)]
-pub struct Row<'t> {
+pub(super) struct Row<'t> {
     table: &'t ResultTable,
     number: usize,
 }
 
 impl ResultTable {
     /// Reads a file of a trace.
-    pub fn read(path: &Path) -> anyhow::Result<Self> {
+    pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| {
             format!("the trace has no {}: give its directory with --trace", path.display())
         })?;
@@ -45,21 +45,21 @@ impl ResultTable {
     }
 
     /// The rows in the order of the file.
-    pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+    pub(super) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         (0..self.rows.len()).map(|number| Row { table: self, number })
     }
 }
 
 impl<'t> Row<'t> {
     /// A value as text; empty if the table has no such column.
-    pub fn text(self, column: &str) -> &'t str {
+    pub(super) fn text(self, column: &str) -> &'t str {
         let place = self.table.columns.get(column);
         let row = self.table.rows.get(self.number);
         row.zip(place).and_then(|(row, &place)| row.get(place)).map_or("", String::as_str)
     }
 
     /// A number.
-    pub fn number<T: std::str::FromStr>(self, column: &str) -> anyhow::Result<T> {
+    pub(super) fn number<T: std::str::FromStr>(self, column: &str) -> anyhow::Result<T> {
         let text = self.text(column);
         let parsed = text.parse().ok();
         parsed.with_context(|| {

@@ -27,7 +27,7 @@ struct KnownTask {
 }
 
 /// The cell as its nodes see it.
-pub struct Checker {
+pub(crate) struct Checker {
     tasks: Vec<Mutex<BTreeMap<Task, KnownTask>>>,
     /// When each node's session ended (microseconds, monotonic); 0 while it has one.
     away_since_us: Vec<AtomicU64>,
@@ -39,7 +39,7 @@ pub struct Checker {
 
 impl Checker {
     /// For so many nodes.
-    pub fn new(nodes: usize, lost_after: Duration) -> Self {
+    pub(crate) fn new(nodes: usize, lost_after: Duration) -> Self {
         Self {
             tasks: (0..SHARDS).map(|_| Mutex::default()).collect(),
             away_since_us: (0..nodes).map(|_| AtomicU64::new(1)).collect(),
@@ -50,7 +50,7 @@ impl Checker {
     }
 
     /// The number of violations, and the first of them.
-    pub fn violations(&self) -> (u64, Vec<String>) {
+    pub(crate) fn violations(&self) -> (u64, Vec<String>) {
         (self.count.load(Ordering::Relaxed), self.violations.lock().clone())
     }
 
@@ -105,7 +105,7 @@ impl Checker {
 }
 
 /// The checks of one node.
-pub struct Ledger {
+pub(crate) struct Ledger {
     checker: Arc<Checker>,
     node: usize,
     capacity: v1::Resources,
@@ -115,12 +115,12 @@ pub struct Ledger {
 
 impl Ledger {
     /// Of a node with that capacity.
-    pub fn new(checker: Arc<Checker>, node: usize, capacity: v1::Resources) -> Self {
+    pub(crate) fn new(checker: Arc<Checker>, node: usize, capacity: v1::Resources) -> Self {
         Self { checker, node, capacity, attempts: BTreeMap::new(), used: v1::Resources::default() }
     }
 
     /// The node has a session again. After a long silence, other nodes may have got its attempts.
-    pub fn connected(&self, now: Duration) {
+    pub(crate) fn connected(&self, now: Duration) {
         if self.checker.is_lost(self.node, now) {
             self.attempts.keys().for_each(|id| self.checker.over(id));
         }
@@ -128,13 +128,13 @@ impl Ledger {
     }
 
     /// The node has lost its session.
-    pub fn away(&self, now: Duration) {
+    pub(crate) fn away(&self, now: Duration) {
         let us = u64::try_from(now.as_micros()).unwrap_or(u64::MAX).max(1);
         self.checker.away_since_us[self.node].store(us, Ordering::Relaxed);
     }
 
     /// An attempt was begun.
-    pub fn begun(&mut self, id: &AttemptId, assignment: &Arc<v1::Assignment>, now: Duration) {
+    pub(crate) fn begun(&mut self, id: &AttemptId, assignment: &Arc<v1::Assignment>, now: Duration) {
         self.checker.begun(id, self.node, now);
         let ports = |assignment: &v1::Assignment| -> Vec<u32> {
             assignment.ports.iter().map(|port| port.number).collect()
@@ -153,7 +153,7 @@ impl Ledger {
     }
 
     /// An attempt is over.
-    pub fn released(&mut self, id: &AttemptId) {
+    pub(crate) fn released(&mut self, id: &AttemptId) {
         self.checker.over(id);
         if let Some(assignment) = self.attempts.remove(id) {
             charge(&mut self.used, &assignment, u64::checked_sub);

@@ -23,7 +23,7 @@ const LIST: Duration = Duration::from_secs(2);
 const CPU_MILLIS_LEFT: u64 = 1_000;
 
 /// Resources of which exactly `per_node` fit a node: memory for nine tenths of another stays free.
-pub fn share(per_node: u32) -> v1::Resources {
+pub(super) fn share(per_node: u32) -> v1::Resources {
     let per_node = u64::from(per_node.max(1));
     v1::Resources {
         cpu_millis: ((CPU_MILLIS - CPU_MILLIS_LEFT) / per_node).max(1),
@@ -33,7 +33,7 @@ pub fn share(per_node: u32) -> v1::Resources {
 }
 
 /// A service whose tasks only take `resources`. Its environment has `spec_bytes` bytes.
-pub fn service(
+pub(super) fn service(
     user: &str,
     name: String,
     count: u32,
@@ -54,14 +54,14 @@ pub fn service(
 }
 
 /// Number and tasks of each job of `tasks` tasks in all.
-pub fn jobs_of(tasks: u32, per_job: u32) -> impl Iterator<Item = (u32, u32)> {
+pub(super) fn jobs_of(tasks: u32, per_job: u32) -> impl Iterator<Item = (u32, u32)> {
     let each = per_job.max(1);
     (0..tasks.div_ceil(each)).map(move |number| (number, each.min(tasks - number * each)))
 }
 
 /// The tasks that fill the nodes.
 #[derive(Clone, Copy, Debug)]
-pub struct Fill {
+pub(super) struct Fill {
     pub per_node: u32,
     /// Tasks of a job.
     pub per_job: u32,
@@ -74,7 +74,7 @@ pub struct Fill {
 /// # Errors
 /// A refused job, or tasks that do not run within `wait`.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-pub async fn nodes_fill(
+pub(super) async fn nodes_fill(
     client: &Client,
     fleet: &Fleet,
     fill: Fill,

@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const APPLIED_US_MAX: u64 = 600_000_000;
 
 /// The configuration of a fleet.
-pub struct FleetOptions {
+pub(crate) struct FleetOptions {
     /// Gateways, as `http://HOST:PORT`. The connections are divided among them.
     pub gateways: Vec<String>,
     pub token: Option<String>,
@@ -50,7 +50,7 @@ pub struct FleetOptions {
 
 /// Counters over all nodes.
 #[derive(Default)]
-pub struct Counters {
+pub(crate) struct Counters {
     /// Sessions that were begun.
     pub opened: AtomicU64,
     /// Failed connections, and sessions that the gateway ended.
@@ -71,18 +71,18 @@ pub struct Counters {
 
 impl Counters {
     /// One more.
-    pub fn add(counter: &AtomicU64) {
+    pub(crate) fn add(counter: &AtomicU64) {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
     /// How many.
-    pub fn get(counter: &AtomicU64) -> u64 {
+    pub(crate) fn get(counter: &AtomicU64) -> u64 {
         counter.load(Ordering::Relaxed)
     }
 }
 
 /// State that the nodes share.
-pub struct FleetShared {
+pub(crate) struct FleetShared {
     pub options: FleetOptions,
     /// The token, as it is sent.
     pub authorization: Option<MetadataValue<Ascii>>,
@@ -105,20 +105,20 @@ pub struct FleetShared {
 
 impl FleetShared {
     /// The connection of a node.
-    pub fn channel(&self, node: usize) -> Option<Channel> {
+    pub(crate) fn channel(&self, node: usize) -> Option<Channel> {
         self.channels.lock().get(node / self.options.sessions_per_connection).cloned()
     }
 }
 
 /// A running fleet.
-pub struct Fleet {
+pub(crate) struct Fleet {
     pub shared: Arc<FleetShared>,
     nodes: JoinSet<()>,
 }
 
 impl Fleet {
     /// Starts every node.
-    pub fn start(options: FleetOptions) -> anyhow::Result<Self> {
+    pub(crate) fn start(options: FleetOptions) -> anyhow::Result<Self> {
         let count = options.hellos.len();
         let authorization =
             options.token.as_ref().map(|token| format!("Bearer {token}").parse()).transpose()?;
@@ -143,7 +143,7 @@ impl Fleet {
     }
 
     /// Counts the nodes whose session is at `stage` or beyond.
-    pub fn count(&self, stage: Stage) -> usize {
+    pub(crate) fn count(&self, stage: Stage) -> usize {
         self.shared.tally.lock().count(stage)
     }
 
@@ -151,7 +151,7 @@ impl Fleet {
     ///
     /// # Errors
     /// It took longer than `patience`.
-    pub async fn all_connected(&self, patience: Duration) -> anyhow::Result<Duration> {
+    pub(crate) async fn all_connected(&self, patience: Duration) -> anyhow::Result<Duration> {
         let (took, reached) = self.all_reached(Stage::Connected, patience).await;
         let all = self.shared.options.hellos.len();
         anyhow::ensure!(reached == all, "{reached} of {all} nodes had a session within {patience:?}");
@@ -160,7 +160,7 @@ impl Fleet {
 
     /// Waits until every session is at `stage`, for `patience` at most. Returns how long that took, and how many are.
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-    pub async fn all_reached(&self, stage: Stage, patience: Duration) -> (Duration, usize) {
+    pub(crate) async fn all_reached(&self, stage: Stage, patience: Duration) -> (Duration, usize) {
         let began = std::time::Instant::now();
         let all = self.shared.options.hellos.len();
         loop {
@@ -173,7 +173,7 @@ impl Fleet {
     }
 
     /// Breaks every connection at once. Each node connects again, with an agent's back-off.
-    pub fn storm(&self) -> anyhow::Result<()> {
+    pub(crate) fn storm(&self) -> anyhow::Result<()> {
         *self.shared.channels.lock() = channels(&self.shared.options)?;
         let now = self.shared.options.clock.monotonic();
         let generation = self.shared.tally.lock().generation_begin(now);
@@ -182,7 +182,7 @@ impl Fleet {
     }
 
     /// Ends every session.
-    pub async fn end(mut self) {
+    pub(crate) async fn end(mut self) {
         self.shared.cancelled.cancel();
         while self.nodes.join_next().await.is_some() {}
     }

@@ -3,15 +3,15 @@
 //!
 //! It runs against a cell of its own, or with `--gateway` against any cell.
 
-pub mod check;
+pub(crate) mod check;
 mod fill;
-pub mod fleet;
+pub(crate) mod fleet;
 mod node;
 mod offered;
 mod storm;
 mod tally;
 mod traffic;
-pub mod usage;
+pub(crate) mod usage;
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -45,7 +45,7 @@ const MEMORY_BYTES: u64 = 32 * GIB;
 
 /// Arguments of `hollow`. How many nodes is `--nodes`.
 #[derive(Debug, Args)]
-pub struct HollowArguments {
+pub(crate) struct HollowArguments {
     /// A gateway of a running cell, as HOST:PORT, several with commas; without one a cell is started
     #[arg(long, value_delimiter = ',', value_name = "ADDR")]
     gateway: Vec<String>,
@@ -72,7 +72,7 @@ pub struct HollowArguments {
 
 /// What is simulated, and how connections are shared.
 #[derive(Clone, Debug, Args)]
-pub struct SimulatedFleet {
+pub(crate) struct SimulatedFleet {
     /// Sessions that share a connection; a real agent has its own
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=200))]
     pub sessions_per_connection: u32,
@@ -95,7 +95,7 @@ pub struct SimulatedFleet {
 
 impl SimulatedFleet {
     /// The durations of simulated steps.
-    pub fn times(&self) -> HollowTimes {
+    pub(crate) fn times(&self) -> HollowTimes {
         HollowTimes {
             start_ms: self.start_ms.clone(),
             run_ms: self.run_ms.clone(),
@@ -116,7 +116,7 @@ fn range(text: &str) -> Result<RangeInclusive<u64>, String> {
 }
 
 /// The first message of a node of the usual shape: 4 cores, 32 GiB, in one of three zones and a rack of forty.
-pub fn hello(cell: &str, node: String, number: u32) -> v1::Hello {
+pub(crate) fn hello(cell: &str, node: String, number: u32) -> v1::Hello {
     let capacity = v1::Resources {
         cpu_millis: CPU_MILLIS,
         memory_bytes: MEMORY_BYTES,
@@ -148,7 +148,7 @@ fn agent_key(cell: &str, number: u32) -> bytes::Bytes {
 }
 
 /// Options of a fleet of `hellos`.
-pub fn fleet_options(
+pub(crate) fn fleet_options(
     gateways: Vec<String>,
     token: Option<String>,
     hellos: Vec<v1::Hello>,
@@ -170,7 +170,7 @@ pub fn fleet_options(
 }
 
 /// Runs the benchmark.
-pub async fn run(
+pub(crate) async fn run(
     options: Option<&SystemOptions>,
     nodes: u32,
     arguments: &HollowArguments,
@@ -206,7 +206,7 @@ fn gateway_client(arguments: &HollowArguments) -> anyhow::Result<Client> {
 }
 
 /// Returns true if this run needs a cell of its own.
-pub fn is_own(arguments: &HollowArguments) -> bool {
+pub(crate) fn is_own(arguments: &HollowArguments) -> bool {
     arguments.gateway.is_empty()
 }
 
@@ -275,7 +275,7 @@ fn cost(
 }
 
 /// Adds the nodes' counters.
-pub fn fleet_stats(stats: &mut Stats, fleet: &Fleet) -> anyhow::Result<()> {
+pub(crate) fn fleet_stats(stats: &mut Stats, fleet: &Fleet) -> anyhow::Result<()> {
     let counters = &fleet.shared.counters;
     for (name, counter) in [
         ("sessions_broken", &counters.broken),

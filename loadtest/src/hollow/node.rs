@@ -41,7 +41,7 @@ struct HollowNode {
 }
 
 /// Keeps the node's session open until the end.
-pub async fn node_run(shared: Arc<FleetShared>, number: usize) {
+pub(super) async fn node_run(shared: Arc<FleetShared>, number: usize) {
     let hello = &shared.options.hellos[number];
     let seed = shared.options.rng.next_u64();
     let hollow = Hollow::new(&hello.node, &hello.boot_id, shared.options.times.clone(), seed);

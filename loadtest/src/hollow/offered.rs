@@ -81,7 +81,7 @@ impl Book {
 }
 
 /// The running load; it ends when dropped.
-pub struct Offered {
+pub(super) struct Offered {
     book: Arc<Mutex<Book>>,
     cancelled: CancellationToken,
     work: JoinSet<anyhow::Result<()>>,
@@ -95,7 +95,7 @@ impl Drop for Offered {
 
 impl Offered {
     /// Starts to submit `per_s` tasks a second.
-    pub fn start(client: &Client, per_s: u32) -> anyhow::Result<Self> {
+    pub(super) fn start(client: &Client, per_s: u32) -> anyhow::Result<Self> {
         let book = Book { sent: BTreeMap::new(), seen: BTreeSet::new(), window: Window::new()? };
         let (book, cancelled) = (Arc::new(Mutex::new(book)), CancellationToken::new());
         let mut work = JoinSet::new();
@@ -120,7 +120,7 @@ impl Offered {
     ///
     /// # Errors
     /// Submitting or watching has failed since the last call.
-    pub fn look(&mut self) -> anyhow::Result<Stats> {
+    pub(super) fn look(&mut self) -> anyhow::Result<Stats> {
         if let Some(ended) = self.work.try_join_next() {
             ended?.context("the offered load ended")?;
         }

@@ -22,7 +22,7 @@ const CALM: Duration = Duration::from_secs(10);
 
 /// What breaks, and what runs meanwhile.
 #[derive(Clone, Debug, Args)]
-pub struct StormArguments {
+pub(super) struct StormArguments {
     /// Times that all connections are broken at once
     #[arg(long, default_value_t = 0)]
     storms: u32,
@@ -46,12 +46,12 @@ pub struct StormArguments {
 impl StormArguments {
     /// The time limit for tasks to run, for sessions to be current after a storm, and for a call of the client. It is
     /// long enough for a slow machine.
-    pub fn wait(&self) -> Duration {
+    pub(super) fn wait(&self) -> Duration {
         Duration::from_secs(self.wait_s)
     }
 
     /// Returns true if jobs are submitted.
-    pub fn submits(&self) -> bool {
+    pub(super) fn submits(&self) -> bool {
         self.tasks_per_node > 0 || self.offered_per_s > 0
     }
 }
@@ -68,7 +68,7 @@ struct Storms<'a> {
 ///
 /// # Errors
 /// Jobs were refused; tasks did not run, or sessions were not current, within the time.
-pub async fn storms_run(
+pub(super) async fn storms_run(
     arguments: &StormArguments,
     fleet: &Fleet,
     client: Option<&Client>,

@@ -10,7 +10,7 @@ const SPREAD_US_MAX: u64 = 600_000_000;
 
 /// The stage of one node's session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
+pub(crate) enum Stage {
     /// The gateway has not made its full report durable.
     Opening,
     /// Its full report is durable.
@@ -21,7 +21,7 @@ pub enum Stage {
 
 /// What a session has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SessionSteps {
+pub(super) struct SessionSteps {
     /// Its full report is durable.
     pub reported: bool,
     /// It has received its full desired state.
@@ -30,7 +30,7 @@ pub struct SessionSteps {
 
 impl SessionSteps {
     /// How far the session has come.
-    pub fn stage(self) -> Stage {
+    pub(super) fn stage(self) -> Stage {
         if !self.reported {
             Stage::Opening
         } else if self.desired {
@@ -43,7 +43,7 @@ impl SessionSteps {
 
 /// Counts of one generation.
 #[derive(Debug)]
-pub struct GenerationCounts {
+pub(crate) struct GenerationCounts {
     generation: u64,
     began: Duration,
     connected: usize,
@@ -53,13 +53,13 @@ pub struct GenerationCounts {
 
 impl GenerationCounts {
     /// Starts at `now` (monotonic) without sessions.
-    pub fn new(now: Duration) -> anyhow::Result<Self> {
+    pub(crate) fn new(now: Duration) -> anyhow::Result<Self> {
         let current_us = Histogram::new_with_bounds(1, SPREAD_US_MAX, 3)?;
         Ok(Self { generation: 0, began: now, connected: 0, current: 0, current_us })
     }
 
     /// Begins a generation: all sessions are broken at `now` (monotonic). Returns its number.
-    pub fn generation_begin(&mut self, now: Duration) -> u64 {
+    pub(crate) fn generation_begin(&mut self, now: Duration) -> u64 {
         self.generation += 1;
         (self.began, self.connected, self.current) = (now, 0, 0);
         self.current_us.reset();
@@ -67,7 +67,7 @@ impl GenerationCounts {
     }
 
     /// Records that a session of `generation` changed from one stage to another, at `now` (monotonic).
-    pub fn moved(&mut self, generation: u64, from: Stage, to: Stage, now: Duration) {
+    pub(crate) fn moved(&mut self, generation: u64, from: Stage, to: Stage, now: Duration) {
         if generation != self.generation {
             return;
         }
@@ -87,7 +87,7 @@ impl GenerationCounts {
     }
 
     /// Sessions at `stage` or beyond.
-    pub fn count(&self, stage: Stage) -> usize {
+    pub(crate) fn count(&self, stage: Stage) -> usize {
         match stage {
             Stage::Opening => 0,
             Stage::Connected => self.connected,
@@ -96,7 +96,7 @@ impl GenerationCounts {
     }
 
     /// Microseconds from the beginning of the generation until a session was current.
-    pub fn current_us(&self) -> &Histogram<u64> {
+    pub(crate) fn current_us(&self) -> &Histogram<u64> {
         &self.current_us
     }
 }

@@ -6,21 +6,21 @@ use prost::Message;
 
 /// Sums over all sessions.
 #[derive(Debug, Default)]
-pub struct Traffic {
+pub(crate) struct Traffic {
     bytes: AtomicU64,
     largest: AtomicU64,
 }
 
 impl Traffic {
     /// Counts a message.
-    pub fn note(&self, message: &impl Message) {
+    pub(crate) fn note(&self, message: &impl Message) {
         let bytes = u64::try_from(message.encoded_len()).unwrap_or(u64::MAX);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.largest.fetch_max(bytes, Ordering::Relaxed);
     }
 
     /// Bytes of all messages since the last call, and of the largest one.
-    pub fn take(&self) -> (u64, u64) {
+    pub(crate) fn take(&self) -> (u64, u64) {
         (self.bytes.swap(0, Ordering::Relaxed), self.largest.swap(0, Ordering::Relaxed))
     }
 }

@@ -6,14 +6,14 @@ use procfs::process::Process;
 
 /// Memory and processor time.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ProcessUsage {
+pub(crate) struct ProcessUsage {
     /// Resident, in bytes.
     pub rss_bytes: u64,
     pub cpu: Duration,
 }
 
 /// The present use of a process.
-pub fn process_usage(pid: i32) -> anyhow::Result<ProcessUsage> {
+pub(crate) fn process_usage(pid: i32) -> anyhow::Result<ProcessUsage> {
     let process = Process::new(pid)?;
     let stat = process.stat()?;
     let rss_bytes = process.status()?.vmrss.unwrap_or_default() * 1024;
@@ -26,13 +26,13 @@ pub fn process_usage(pid: i32) -> anyhow::Result<ProcessUsage> {
 ///
 /// # Errors
 /// The process is another user's, or gone.
-pub fn peak_reset(pid: i32) -> anyhow::Result<()> {
+pub(crate) fn peak_reset(pid: i32) -> anyhow::Result<()> {
     // "5" resets the high-water mark alone (proc(5), clear_refs).
     Ok(std::fs::write(format!("/proc/{pid}/clear_refs"), "5")?)
 }
 
 /// The peak of the process's resident memory, in bytes.
-pub fn process_peak(pid: i32) -> anyhow::Result<u64> {
+pub(crate) fn process_peak(pid: i32) -> anyhow::Result<u64> {
     Ok(Process::new(pid)?.status()?.vmhwm.unwrap_or_default() * 1024)
 }
 

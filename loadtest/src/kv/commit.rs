@@ -16,7 +16,7 @@ const KEY_COUNT: u64 = 200_000;
 const VALUE_BYTES: usize = 100;
 
 /// Runs the loads.
-pub async fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+pub(super) async fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     for keys in KEYS {
         for clients in CLIENTS {
             let db = bench.db.clone();

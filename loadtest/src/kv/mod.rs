@@ -29,7 +29,7 @@ const PREFIX: &[u8] = b"borough-loadtest/";
 
 /// Which engine is measured.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum EngineKind {
+pub(crate) enum EngineKind {
     /// The embedded engine, in a directory of its own.
     Embedded,
     /// A FoundationDB cluster (needs a build with the feature `fdb`).
@@ -38,7 +38,7 @@ pub enum EngineKind {
 
 impl EngineKind {
     /// The engine's name in result lines.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Embedded => "embedded",
             Self::Fdb => "fdb",
@@ -63,7 +63,7 @@ enum KvWorkload {
 
 /// Arguments of `kv`.
 #[derive(Debug, Args)]
-pub struct KvArguments {
+pub(crate) struct KvArguments {
     /// The engine
     #[arg(long, value_enum, default_value = "embedded")]
     pub engine: EngineKind,
@@ -86,7 +86,11 @@ struct Bench<'a> {
 }
 
 /// Runs the benchmark.
-pub async fn run(scratch: PathBuf, arguments: &KvArguments, results: &mut Results) -> anyhow::Result<()> {
+pub(crate) async fn run(
+    scratch: PathBuf,
+    arguments: &KvArguments,
+    results: &mut Results,
+) -> anyhow::Result<()> {
     let (engine, embedded) = engine_open(&scratch, arguments)?;
     let mut bench =
         Bench { db: Database::new(engine), time: Duration::from_secs(arguments.seconds), results };

@@ -30,7 +30,7 @@ const NODE_TASK: u64 = 12;
 const JOURNAL: u64 = 13;
 
 /// Runs the loads.
-pub async fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+pub(super) async fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let tasks = Arc::new(AtomicU64::new(0));
     for ((batch, in_flight), partitioned) in
         SHAPES.into_iter().flat_map(|shape| [(shape, true), (shape, false)])

@@ -19,7 +19,7 @@ const RANGE_ROWS: u64 = 100;
 const CLIENTS: [u64; 3] = [1, 16, 64];
 
 /// Runs the loads.
-pub async fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+pub(super) async fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     fill(bench).await?;
     for clients in CLIENTS {
         points(bench, clients).await?;

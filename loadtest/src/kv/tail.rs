@@ -27,7 +27,7 @@ type EntryTimes = Arc<Mutex<std::collections::BTreeMap<u64, (Instant, Option<Ins
 
 /// Runs the load.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-pub async fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+pub(super) async fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let times = EntryTimes::default();
     let until = Instant::now() + bench.time;
     let mut producers = tokio::task::JoinSet::new();

@@ -21,7 +21,7 @@ const FIRE_WAIT: Duration = Duration::from_secs(60);
 
 /// Runs the load.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-pub async fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+pub(super) async fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let mut fired = JoinSet::new();
     let began = Instant::now();
     for first in (0..WATCHES).step_by(usize::try_from(WATCHES_PER_COMMIT)?) {

@@ -43,7 +43,7 @@ struct WatchedTasks {
 
 /// Runs a workload until its tasks run.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-pub async fn workload_run(
+pub(super) async fn workload_run(
     options: &SystemOptions,
     arguments: &SchedulerBenchArguments,
     workload: &Workload,

@@ -11,10 +11,10 @@ use super::workload::{Workload, node_facts, preempting_spec, unschedulable_spec}
 use super::world::BenchCell;
 
 /// As `scheduler_perf`'s churn.
-pub const CHURN: Duration = Duration::from_secs(1);
+pub(super) const CHURN: Duration = Duration::from_secs(1);
 
 /// Runs all background load until it is `over`.
-pub async fn background_run(
+pub(super) async fn background_run(
     world: Arc<BenchCell>,
     workload: Workload,
     jobs_before: Vec<(String, String, u32)>,

@@ -24,10 +24,10 @@ use crate::system::System;
 const TAINTS_AT_ONCE: usize = 64;
 
 /// User, name and tasks of the earlier jobs.
-pub type JobsBefore = Vec<(String, String, u32)>;
+pub(super) type JobsBefore = Vec<(String, String, u32)>;
 
 /// A cell with its background load.
-pub struct BackgroundCell {
+pub(super) struct BackgroundCell {
     client: Client,
     workload: Workload,
     gateways: Vec<String>,
@@ -41,7 +41,7 @@ pub struct BackgroundCell {
 
 impl BackgroundCell {
     /// The background load of `workload`, in the cell of `system`.
-    pub fn new(
+    pub(super) fn new(
         system: &System,
         client: &Client,
         arguments: &SchedulerBenchArguments,
@@ -61,7 +61,7 @@ impl BackgroundCell {
     }
 
     /// Keeps tasks off the nodes that do not count.
-    pub async fn nodes_taint(&self) -> anyhow::Result<()> {
+    pub(super) async fn nodes_taint(&self) -> anyhow::Result<()> {
         let taint = v1::Taint {
             key: "loadtest".to_owned(),
             effect: v1::TaintEffect::NoSchedule.into(),
@@ -81,20 +81,20 @@ impl BackgroundCell {
     }
 
     /// Starts the nodes that the measured tasks wait for.
-    pub fn nodes_late(&self, count: u32) -> anyhow::Result<Fleet> {
+    pub(super) fn nodes_late(&self, count: u32) -> anyhow::Result<Fleet> {
         let node = |number: u32| (format!("late-{number}"), node_of(&self.workload, number));
         self.fleet((0..count).map(node))
     }
 
     /// Ends agents of the background load, and keeps the violations that they have found.
-    pub async fn left(&self, fleet: Fleet) {
+    pub(super) async fn left(&self, fleet: Fleet) {
         let (violations, _) = fleet.shared.checker.violations();
         self.violations.fetch_add(violations, Ordering::Relaxed);
         fleet.end().await;
     }
 
     /// Runs all background load until it is `over`.
-    pub async fn run(self: Arc<Self>, jobs: JobsBefore, over: Arc<AtomicBool>) -> anyhow::Result<()> {
+    pub(super) async fn run(self: Arc<Self>, jobs: JobsBefore, over: Arc<AtomicBool>) -> anyhow::Result<()> {
         tokio::try_join!(self.unschedulable(&over), self.churn(&over), self.stop(jobs, &over))?;
         Ok(())
     }
@@ -155,7 +155,7 @@ impl BackgroundCell {
     }
 
     /// Adds the counters, and the violations that agents of the background load have found.
-    pub fn stats(&self, stats: &mut Stats) {
+    pub(super) fn stats(&self, stats: &mut Stats) {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let known = stats.get("node_violations").and_then(Value::as_u64).unwrap_or(0);
         stats.set("node_violations", json!(known + of(&self.violations)));

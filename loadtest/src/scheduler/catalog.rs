@@ -9,7 +9,7 @@ use super::workload::{BackgroundLoad, Batch, Label, Workload, within};
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum WorkloadName {
+pub(super) enum WorkloadName {
     /// 5,000 nodes, 5,000 tasks before, 50,000 measured
     SchedulingBasic,
     /// 15,000 nodes and one more, to which 30,000 tasks are bound by its name
@@ -253,12 +253,12 @@ fn zoned(zones: u32, workload: Workload) -> Workload {
 
 impl WorkloadName {
     /// Its name in result lines.
-    pub fn text(self) -> String {
+    pub(super) fn text(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
     /// Its composition.
-    pub fn workload(self) -> Workload {
+    pub(super) fn workload(self) -> Workload {
         workload_of_gangs(self).unwrap_or_else(|| self.workload_of_tasks())
     }
 

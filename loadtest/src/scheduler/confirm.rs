@@ -21,7 +21,7 @@ const REPORTS_PER_COMMIT: usize = 256;
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Confirms until it is `over`.
-pub async fn victims_confirm(world: &Arc<BenchCell>, over: &AtomicBool) -> anyhow::Result<()> {
+pub(super) async fn victims_confirm(world: &Arc<BenchCell>, over: &AtomicBool) -> anyhow::Result<()> {
     let space = &world.space;
     let head = world
         .db

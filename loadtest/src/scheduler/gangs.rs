@@ -10,7 +10,7 @@ use super::workload::{Batch, Workload};
 
 /// How the jobs of a batch form gangs.
 #[derive(Clone, Copy, Debug)]
-pub struct GangShape {
+pub(super) struct GangShape {
     /// Tasks of a job.
     pub members: u32,
     /// Per cent of the jobs that are gangs; the others are services of as many tasks.
@@ -23,7 +23,7 @@ pub struct GangShape {
 
 impl GangShape {
     /// Makes job `number` a gang, if it must be one.
-    pub fn shape(self, number: u32, spec: &mut JobSpec) -> anyhow::Result<()> {
+    pub(super) fn shape(self, number: u32, spec: &mut JobSpec) -> anyhow::Result<()> {
         // 37 and 100 have no common divisor: any hundred jobs in a row contain the wanted number of gangs, evenly
         // mixed.
         if number.wrapping_mul(37) % 100 >= self.percent {
@@ -67,7 +67,7 @@ fn mixed(percent: u32) -> Workload {
 }
 
 /// The workload of a name; `None` for those without gangs.
-pub fn workload_of_gangs(name: WorkloadName) -> Option<Workload> {
+pub(super) fn workload_of_gangs(name: WorkloadName) -> Option<Workload> {
     use WorkloadName as Of;
     let podgroup = "podgroup/gangscheduling";
     let roles = GangShape { roles: 2, ..anywhere(6) };

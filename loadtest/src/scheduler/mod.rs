@@ -13,7 +13,7 @@ mod confirm;
 mod gangs;
 mod rules;
 mod workload;
-pub mod world;
+pub(crate) mod world;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ const SUBMITTERS: usize = 64;
 
 /// Arguments of `scheduler`.
 #[derive(Debug, Args)]
-pub struct SchedulerBenchArguments {
+pub(crate) struct SchedulerBenchArguments {
     /// What is measured; everything where none is named
     #[arg(long, value_enum)]
     workload: Vec<WorkloadName>,
@@ -75,13 +75,13 @@ pub struct SchedulerBenchArguments {
 
 impl SchedulerBenchArguments {
     /// The number of workers.
-    pub fn workers(&self) -> u32 {
+    pub(crate) fn workers(&self) -> u32 {
         self.workers
     }
 }
 
 /// Runs the benchmark. `system` starts control processes, where agents are asked for.
-pub async fn run(
+pub(crate) async fn run(
     scratch: PathBuf,
     arguments: &SchedulerBenchArguments,
     system: Option<&SystemOptions>,

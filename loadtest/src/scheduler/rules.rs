@@ -27,7 +27,7 @@ struct CheckedJob {
 
 /// The violations.
 #[derive(Default)]
-pub struct BrokenRules {
+pub(super) struct BrokenRules {
     pub count: usize,
     /// The first of them.
     pub texts: Vec<String>,
@@ -43,7 +43,7 @@ impl BrokenRules {
 }
 
 /// Finds every task that is placed where it must not be.
-pub fn rules_check(state: &MirrorState) -> BrokenRules {
+pub(super) fn rules_check(state: &MirrorState) -> BrokenRules {
     let mut found = BrokenRules::default();
     let jobs: BTreeMap<JobId, CheckedJob> = state
         .jobs()

@@ -16,11 +16,11 @@ const GIB: u64 = 1 << 30;
 const MIB: u64 = 1 << 20;
 
 /// The job that gated work waits for: it never ends.
-pub const GATE: &str = "gate";
+pub(super) const GATE: &str = "gate";
 
 /// A workload.
 #[derive(Clone, Debug)]
-pub struct Workload {
+pub(super) struct Workload {
     /// The source of its shape.
     pub reference: &'static str,
     /// Nodes of the usual shape.
@@ -44,7 +44,7 @@ pub struct Workload {
 
 /// What goes on while a workload is measured.
 #[derive(Clone, Debug, Default)]
-pub struct BackgroundLoad {
+pub(super) struct BackgroundLoad {
     /// Jobs per second of one task that fits nowhere.
     pub unschedulable_per_s: u32,
     /// A node and a task that fits nowhere come and go every second.
@@ -61,14 +61,14 @@ pub struct BackgroundLoad {
 
 /// A label of jobs.
 #[derive(Clone, Copy, Debug)]
-pub struct Label {
+pub(super) struct Label {
     pub key: &'static str,
     pub value: &'static str,
 }
 
 /// Tasks of one shape.
 #[derive(Clone, Debug)]
-pub struct Batch {
+pub(super) struct Batch {
     /// The prefix of its jobs' names.
     pub prefix: &'static str,
     pub tasks: u32,
@@ -92,7 +92,7 @@ pub struct Batch {
 
 impl Batch {
     /// Pods of `scheduler_perf` that only request 100 thousandths of a core and 500 MiB.
-    pub fn plain(prefix: &'static str, tasks: u32) -> Self {
+    pub(super) fn plain(prefix: &'static str, tasks: u32) -> Self {
         Self {
             prefix,
             tasks,
@@ -110,13 +110,13 @@ impl Batch {
     }
 
     /// Adds a label.
-    pub fn label(mut self, label: Label) -> Self {
+    pub(super) fn label(mut self, label: Label) -> Self {
         self.labels.push((label.key, label.value));
         self
     }
 
     /// Adds an affinity to the tasks of any user's jobs that have a label.
-    pub fn affinity(
+    pub(super) fn affinity(
         mut self,
         kind: AffinityKind,
         attribute: &str,
@@ -130,7 +130,7 @@ impl Batch {
     }
 
     /// The spec of one of its jobs.
-    pub fn job_spec(&self, number: u32, count: u32) -> anyhow::Result<JobSpec> {
+    pub(super) fn job_spec(&self, number: u32, count: u32) -> anyhow::Result<JobSpec> {
         let user = match self.users {
             0 | 1 => "loadtest".to_owned(),
             users => format!("{}-{}", self.prefix, number % users),
@@ -161,7 +161,7 @@ impl Batch {
 }
 
 /// Requires that the attribute or label is one of these.
-pub fn within(attribute: &str, values: &[&str]) -> Constraint {
+pub(super) fn within(attribute: &str, values: &[&str]) -> Constraint {
     Constraint {
         attribute: attribute.to_owned(),
         operator: ConstraintOperator::In,
@@ -175,14 +175,14 @@ fn exists(attribute: &str) -> Constraint {
 }
 
 /// A node of `scheduler_perf`: 4 cores, 32 GiB, here with zones and racks of forty.
-pub fn node_facts(number: u32, zones: u32) -> NodeFacts {
+pub(super) fn node_facts(number: u32, zones: u32) -> NodeFacts {
     let (rack, zone) = (number / 40, number % zones.max(1));
     let attributes = [("zone", format!("zone-{zone}")), ("rack", format!("rack-{rack}"))];
     facts(4_000, 32 * GIB, attributes.map(|(key, value)| (key.to_owned(), value)).into())
 }
 
 /// A node of a workload.
-pub fn node_of(workload: &Workload, number: u32) -> NodeFacts {
+pub(super) fn node_of(workload: &Workload, number: u32) -> NodeFacts {
     let mut facts = node_facts(number, workload.zones);
     let rack = number / workload.rack_nodes.max(1);
     facts.attributes.insert("rack".to_owned(), format!("rack-{rack}"));
@@ -190,7 +190,7 @@ pub fn node_of(workload: &Workload, number: u32) -> NodeFacts {
 }
 
 /// A node with room for everything.
-pub fn vast_facts() -> NodeFacts {
+pub(super) fn vast_facts() -> NodeFacts {
     let attributes = [("zone", "zone-0"), ("rack", "rack-vast")];
     facts(10_000_000, 100_000 * GIB, attributes.map(|(key, value)| (key.to_owned(), value.to_owned())).into())
 }
@@ -201,13 +201,13 @@ fn facts(cpu_millis: u64, memory_bytes: u64, attributes: BTreeMap<String, String
 }
 
 /// A job of one task that no node has room for.
-pub fn unschedulable_spec(name: &str) -> anyhow::Result<JobSpec> {
+pub(super) fn unschedulable_spec(name: &str) -> anyhow::Result<JobSpec> {
     let resources = Resources { cpu_millis: 9_000, memory_bytes: 500 * MIB, ..Resources::default() };
     spec("loadtest", name, 1, resources)
 }
 
 /// A job of one production task that needs three of four batch tasks evicted.
-pub fn preempting_spec(name: &str) -> anyhow::Result<JobSpec> {
+pub(super) fn preempting_spec(name: &str) -> anyhow::Result<JobSpec> {
     let resources = Resources { cpu_millis: 3_000, memory_bytes: 500 * MIB, ..Resources::default() };
     spec("loadtest-high", name, 1, resources)
 }

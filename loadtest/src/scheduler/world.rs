@@ -48,14 +48,14 @@ const LEASE_MS: u64 = 5_000;
 
 /// The tasks that the watcher has seen placed.
 #[derive(Default)]
-pub struct SeenTasks {
+pub(crate) struct SeenTasks {
     placed: Mutex<BTreeSet<TaskId>>,
     count: AtomicUsize,
 }
 
 impl SeenTasks {
     /// Records a task.
-    pub fn task(&self, task: TaskId) {
+    pub(crate) fn task(&self, task: TaskId) {
         let mut placed = self.placed.lock();
         placed.insert(task);
         self.count.store(placed.len(), Ordering::Relaxed);
@@ -77,7 +77,7 @@ impl SeenTasks {
 
     /// Waits until the count is `count`.
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-    pub async fn reached(&self, count: usize, patience: Duration) -> anyhow::Result<()> {
+    pub(crate) async fn reached(&self, count: usize, patience: Duration) -> anyhow::Result<()> {
         let mut known = (self.count(), Instant::now());
         while self.count() < count {
             if self.count() > known.0 {
@@ -94,7 +94,7 @@ impl SeenTasks {
     }
 
     /// Counts the different tasks.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 }
@@ -103,7 +103,7 @@ impl SeenTasks {
 const SESSION: u64 = 1;
 
 /// A cell for the scheduler alone.
-pub struct BenchCell {
+pub(crate) struct BenchCell {
     pub db: Database,
     pub space: CellSpace,
     pub seen: Arc<SeenTasks>,
@@ -117,7 +117,7 @@ pub struct BenchCell {
 
 impl BenchCell {
     /// An empty cell on the embedded engine in `directory`, or on a FoundationDB cluster.
-    pub async fn new(
+    pub(crate) async fn new(
         directory: &Path,
         cluster: Option<&str>,
         policy: ScoringProfile,
@@ -152,13 +152,13 @@ impl BenchCell {
     }
 
     /// The author of a transaction.
-    pub fn change(&self, action: &'static str) -> Change {
+    pub(crate) fn change(&self, action: &'static str) -> Change {
         let request = request_id_random(&*self.rng);
         Change { request, actor: "user/loadtest".to_owned(), action, at_ms: self.clock.wall_ms() }
     }
 
     /// Registers nodes that are ready, named by their numbers.
-    pub async fn nodes_add(
+    pub(crate) async fn nodes_add(
         &self,
         count: u32,
         facts: impl Fn(u32) -> (String, NodeFacts),
@@ -185,7 +185,7 @@ impl BenchCell {
     }
 
     /// Keeps new tasks off the nodes of these names.
-    pub async fn nodes_taint(&self, names: &[String]) -> anyhow::Result<()> {
+    pub(crate) async fn nodes_taint(&self, names: &[String]) -> anyhow::Result<()> {
         let taint = Taint {
             key: "loadtest".to_owned(),
             value: String::new(),
@@ -210,7 +210,7 @@ impl BenchCell {
     }
 
     /// Admits a job, as a gateway does.
-    pub async fn job_submit(&self, spec: &JobSpec) -> StoreResult<()> {
+    pub(crate) async fn job_submit(&self, spec: &JobSpec) -> StoreResult<()> {
         let (change, space) = (&self.change("job_submit"), &self.space);
         let candidate = JobId(self.rng.next_u64().max(1));
         let submit = self.db.run("job_submit", Idempotency::Natural, |tx, _| async move {
@@ -222,7 +222,7 @@ impl BenchCell {
     }
 
     /// Stops a job.
-    pub async fn job_stop(&self, user: &str, name: &str) -> anyhow::Result<()> {
+    pub(crate) async fn job_stop(&self, user: &str, name: &str) -> anyhow::Result<()> {
         let (user, name) = (&Name::new(user)?, &Name::new(name)?);
         let (change, space) = (&self.change("job_stop"), &self.space);
         let stop = self.db.run("job_stop", Idempotency::Natural, |tx, _| async move {
@@ -235,7 +235,7 @@ impl BenchCell {
     }
 
     /// Declares a node lost, as if it had been switched off long ago.
-    pub async fn node_lose(&self, name: &str) -> anyhow::Result<()> {
+    pub(crate) async fn node_lose(&self, name: &str) -> anyhow::Result<()> {
         let name = &Name::new(name)?;
         let (change, space) = (&self.change("node_lost"), &self.space);
         let lose = self.db.run("node_lost", Idempotency::Natural, |tx, _| async move {
@@ -249,13 +249,13 @@ impl BenchCell {
     }
 
     /// Starts the watcher: it follows the journal as any client would, and does not know the workers.
-    pub async fn watcher_start(&mut self) -> anyhow::Result<()> {
+    pub(crate) async fn watcher_start(&mut self) -> anyhow::Result<()> {
         let seen = Arc::clone(&self.seen);
         self.follow(move |deltas| seen.note(deltas)).await
     }
 
     /// Visits every delta from now on, page by page.
-    pub async fn follow(
+    pub(crate) async fn follow(
         &mut self,
         visit: impl FnMut(&mut dyn Iterator<Item = &Delta>) + Send + 'static,
     ) -> anyhow::Result<()> {
@@ -276,7 +276,7 @@ impl BenchCell {
     }
 
     /// Starts the workers and waits until each has listed the cell.
-    pub async fn workers_start(&mut self, workers: u32) -> anyhow::Result<()> {
+    pub(crate) async fn workers_start(&mut self, workers: u32) -> anyhow::Result<()> {
         let share = JournalShare::default();
         for place in 0..workers {
             let config = WorkerConfig {
@@ -299,7 +299,7 @@ impl BenchCell {
     }
 
     /// The workers' counters by name, as `/metrics` shows them.
-    pub fn counter(&self, name: &str) -> anyhow::Result<u64> {
+    pub(crate) fn counter(&self, name: &str) -> anyhow::Result<u64> {
         let mut registry = Registry::default();
         self.metrics.register(&mut registry);
         let mut text = String::new();
@@ -310,17 +310,17 @@ impl BenchCell {
     }
 
     /// Waits until the watcher has seen `count` tasks placed in all.
-    pub async fn placed(&self, count: usize, patience: Duration) -> anyhow::Result<()> {
+    pub(crate) async fn placed(&self, count: usize, patience: Duration) -> anyhow::Result<()> {
         self.seen.reached(count, patience).await
     }
 
     /// Checks the whole cell against the store's rules, and its tasks against their own.
-    pub async fn check(&self, stats: &mut Stats) -> anyhow::Result<()> {
+    pub(crate) async fn check(&self, stats: &mut Stats) -> anyhow::Result<()> {
         cell_stats(&self.db, &self.space, stats).await
     }
 
     /// Writes reports of nodes' sessions in one transaction, as a gateway does.
-    pub async fn tasks_report(
+    pub(crate) async fn tasks_report(
         &self,
         change: &Change,
         by_node: &BTreeMap<NodeId, Vec<TaskReport>>,
@@ -342,7 +342,7 @@ impl BenchCell {
     ///
     /// # Errors
     /// Another part of the benchmark still uses the cell.
-    pub async fn end(self: Arc<Self>) -> anyhow::Result<()> {
+    pub(crate) async fn end(self: Arc<Self>) -> anyhow::Result<()> {
         let cell = Arc::into_inner(self).context("somebody still uses the cell")?;
         cell.cancelled.cancel();
         for task in cell.tasks {
@@ -356,7 +356,7 @@ impl BenchCell {
 }
 
 /// Violations of the store's rules, and of the tasks' own.
-pub async fn cell_stats(db: &Database, space: &CellSpace, stats: &mut Stats) -> anyhow::Result<()> {
+pub(crate) async fn cell_stats(db: &Database, space: &CellSpace, stats: &mut Stats) -> anyhow::Result<()> {
     let check = db.run("cell_check", Idempotency::ReadOnly, |tx, _| async move {
         cell_check(&tx, space, CheckMode::Always).await
     });

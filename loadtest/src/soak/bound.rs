@@ -9,14 +9,14 @@ const SAMPLES_MIN: usize = 30;
 /// population. For a value that swings (a log that is cut at every checkpoint), peaks are comparable and single samples
 /// are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peaks {
+pub(crate) struct Peaks {
     pub middle: u64,
     pub last: u64,
 }
 
 impl Peaks {
     /// From the samples in their order; `None` if they are too few.
-    pub fn of(samples: &[u64]) -> Option<Self> {
+    pub(crate) fn of(samples: &[u64]) -> Option<Self> {
         if samples.len() < SAMPLES_MIN {
             return None;
         }
@@ -27,7 +27,7 @@ impl Peaks {
     }
 
     /// Returns true if the last third exceeds the middle one by more than a fifth and the slack.
-    pub fn grows(self) -> bool {
+    pub(crate) fn grows(self) -> bool {
         self.last.saturating_sub(self.middle) > self.middle / 5 + SLACK_BYTES
     }
 }

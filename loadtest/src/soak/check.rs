@@ -14,13 +14,13 @@ type ImageRows = Vec<(Bytes, Bytes)>;
 type Row<'a> = (&'a [u8], &'a [u8]);
 
 /// All rows at one version.
-pub struct StoreImage {
+pub(super) struct StoreImage {
     pub version: Version,
     pub rows: ImageRows,
 }
 
 /// Reads everything at one version.
-pub async fn image(database: &Database) -> Result<StoreImage, KvError> {
+pub(super) async fn image(database: &Database) -> Result<StoreImage, KvError> {
     let read = |transaction: Transaction, _| async move {
         let version = transaction.read_version().await?;
         let rows = transaction.range_all(RangeRequest::between(vec![], vec![0xff])).await?;
@@ -31,7 +31,7 @@ pub async fn image(database: &Database) -> Result<StoreImage, KvError> {
 
 /// Checks every rule: tasks are counted once on their node, in their job and in total; the journal's count is its
 /// length.
-pub fn image_check(image: &StoreImage) -> anyhow::Result<()> {
+pub(super) fn image_check(image: &StoreImage) -> anyhow::Result<()> {
     let mut kinds: BTreeMap<&[u8], Vec<Row<'_>>> = BTreeMap::new();
     for (key, value) in &image.rows {
         let slash = key.iter().position(|byte| *byte == b'/').unwrap_or(0);

@@ -17,7 +17,7 @@ const BULK_ROWS: u64 = 500;
 const BULK_PARTS: u64 = 40;
 
 /// One writer with its own jobs.
-pub struct ChurnWriter {
+pub(super) struct ChurnWriter {
     number: u64,
     next: u64,
     jobs: VecDeque<u64>,
@@ -25,12 +25,12 @@ pub struct ChurnWriter {
 
 impl ChurnWriter {
     /// A writer whose jobs nobody else touches.
-    pub fn new(number: u64) -> Self {
+    pub(super) fn new(number: u64) -> Self {
         Self { number, next: 0, jobs: VecDeque::new() }
     }
 
     /// One step: a job comes or goes, about equally often once there are enough.
-    pub async fn step(&mut self, database: &Database, rng: &dyn Rng) -> KvResult<()> {
+    pub(super) async fn step(&mut self, database: &Database, rng: &dyn Rng) -> KvResult<()> {
         let fills = self.jobs.len() < JOBS / 2;
         let full = self.jobs.len() > JOBS * 3 / 2;
         if fills || (!full && rng.next_u64().is_multiple_of(2)) {
@@ -98,7 +98,7 @@ async fn node_add(transaction: &Transaction, node: u64, by: i64) -> KvResult<()>
 }
 
 /// Every node's heartbeat, in one blind write.
-pub async fn beat(database: &Database, round: u64) -> KvResult<()> {
+pub(super) async fn beat(database: &Database, round: u64) -> KvResult<()> {
     let beat = |transaction: Transaction, _| async move {
         (0..rows::NODES).try_for_each(|node| transaction.set(&rows::live(node), &rows::value(round, 100)))
     };
@@ -107,13 +107,13 @@ pub async fn beat(database: &Database, round: u64) -> KvResult<()> {
 
 /// Removes the entries that the journal had at the previous call.
 #[derive(Default)]
-pub struct Trimmer {
+pub(super) struct Trimmer {
     up_to: Option<Versionstamp>,
 }
 
 impl Trimmer {
     /// Trims up to the previous call's newest entry, and records the present newest one.
-    pub async fn trim(&mut self, database: &Database) -> KvResult<()> {
+    pub(super) async fn trim(&mut self, database: &Database) -> KvResult<()> {
         let newest = |transaction: Transaction, _| async move {
             let last = RangeRequest { reverse: true, limit: 1, ..journal_request() };
             let rows = transaction.range_all(last).await?;
@@ -139,12 +139,12 @@ impl Trimmer {
 }
 
 /// The whole journal.
-pub fn journal_request() -> RangeRequest {
+pub(super) fn journal_request() -> RangeRequest {
     RangeRequest::between(rows::JOURNAL, rows::JOURNAL_END)
 }
 
 /// Many rows in many transactions, then one clear of them all.
-pub async fn bulk(database: &Database, pause: Duration) -> KvResult<()> {
+pub(super) async fn bulk(database: &Database, pause: Duration) -> KvResult<()> {
     for part in 0..BULK_PARTS {
         let fill = |transaction: Transaction, _| async move {
             for row in 0..BULK_ROWS {

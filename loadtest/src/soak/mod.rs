@@ -2,7 +2,7 @@
 //! checked throughout, and it is reopened at intervals. The run fails when a rule breaks, or when memory or files grow
 //! without bound.
 
-pub mod bound;
+pub(crate) mod bound;
 mod check;
 mod churn;
 mod recurring;
@@ -26,7 +26,7 @@ const SAMPLE: Duration = Duration::from_secs(10);
 
 /// How long, and how hard.
 #[derive(Debug, clap::Args)]
-pub struct SoakArguments {
+pub(crate) struct SoakArguments {
     /// How long it runs
     #[arg(long, default_value_t = 60)]
     minutes: u64,
@@ -50,7 +50,11 @@ struct SoakTotals {
 }
 
 /// Runs the soak in `scratch`, which is removed afterwards. If something broke, it is kept for analysis.
-pub async fn run(scratch: &Path, arguments: &SoakArguments, results: &mut Results) -> anyhow::Result<()> {
+pub(crate) async fn run(
+    scratch: &Path,
+    arguments: &SoakArguments,
+    results: &mut Results,
+) -> anyhow::Result<()> {
     soak(&scratch.join("store"), arguments, results).await?;
     std::fs::remove_dir_all(scratch).with_context(|| format!("cannot remove {}", scratch.display()))
 }
@@ -140,7 +144,7 @@ fn verdict(
 ///
 /// # Errors
 /// The kernel does not show it.
-pub fn resident_bytes() -> anyhow::Result<u64> {
+pub(crate) fn resident_bytes() -> anyhow::Result<u64> {
     let status = procfs::process::Process::myself()?.status()?;
     Ok(status.vmrss.context("no resident memory is given")?.saturating_mul(1024))
 }
@@ -149,7 +153,7 @@ pub fn resident_bytes() -> anyhow::Result<u64> {
 ///
 /// # Errors
 /// Its directory cannot be read.
-pub fn files_bytes(store: &Path) -> anyhow::Result<u64> {
+pub(crate) fn files_bytes(store: &Path) -> anyhow::Result<u64> {
     use std::os::unix::fs::MetadataExt as _;
     let mut bytes = 0_u64;
     for entry in std::fs::read_dir(store)? {

@@ -21,7 +21,7 @@ const BULK: Duration = Duration::from_secs(120);
 const BULK_PAUSE: Duration = Duration::from_millis(200);
 
 /// A recurring task.
-pub struct RecurringTask {
+pub(super) struct RecurringTask {
     period: Duration,
     kind: RecurringKind,
 }
@@ -34,7 +34,7 @@ enum RecurringKind {
 }
 
 /// All of them; the writers together begin or end `rate` jobs a second.
-pub fn recurring_tasks(rate: u32, rng: &Arc<dyn Rng>) -> Vec<RecurringTask> {
+pub(super) fn recurring_tasks(rate: u32, rng: &Arc<dyn Rng>) -> Vec<RecurringTask> {
     let period = Duration::from_secs(1).saturating_mul(WRITERS) / rate.max(1);
     let writers = (0..WRITERS).map(|number| RecurringTask {
         period,
@@ -50,7 +50,7 @@ pub fn recurring_tasks(rate: u32, rng: &Arc<dyn Rng>) -> Vec<RecurringTask> {
 
 impl RecurringTask {
     /// Runs at its interval until it is stopped, then returns itself.
-    pub async fn run(mut self, database: Database, mut stop: watch::Receiver<bool>) -> KvResult<Self> {
+    pub(super) async fn run(mut self, database: Database, mut stop: watch::Receiver<bool>) -> KvResult<Self> {
         let mut ticks = interval(self.period);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {

@@ -4,45 +4,45 @@
 use borough_kv::{AtomicOp, KvResult, Transaction, Versionstamp};
 
 /// Nodes whose tasks are counted.
-pub const NODES: u64 = 200;
+pub(super) const NODES: u64 = 200;
 
 /// `job/<job>`: its number of tasks, as eight bytes.
-pub fn job(job: u64) -> Vec<u8> {
+pub(super) fn job(job: u64) -> Vec<u8> {
     key(b"job/", &[job])
 }
 
 /// `spec/<job>`: a few kilobytes that nobody reads.
-pub fn spec(job: u64) -> Vec<u8> {
+pub(super) fn spec(job: u64) -> Vec<u8> {
     key(b"spec/", &[job])
 }
 
 /// `task/<job>/<index>`: the node that counts it, and a state.
-pub fn task(job: u64, index: u64) -> Vec<u8> {
+pub(super) fn task(job: u64, index: u64) -> Vec<u8> {
     key(b"task/", &[job, index])
 }
 
 /// `node/<node>`: its count of tasks, and an epoch.
-pub fn node(node: u64) -> Vec<u8> {
+pub(super) fn node(node: u64) -> Vec<u8> {
     key(b"node/", &[node])
 }
 
 /// `live/<node>`: a heartbeat.
-pub fn live(node: u64) -> Vec<u8> {
+pub(super) fn live(node: u64) -> Vec<u8> {
     key(b"live/", &[node])
 }
 
 /// The count of all tasks, changed without reading.
-pub const TASKS_COUNT: &[u8] = b"count/tasks";
+pub(super) const TASKS_COUNT: &[u8] = b"count/tasks";
 /// The count of all entries of the journal, likewise.
-pub const JOURNAL_COUNT: &[u8] = b"count/journal";
+pub(super) const JOURNAL_COUNT: &[u8] = b"count/journal";
 /// The prefix of the journal's entries.
-pub const JOURNAL: &[u8] = b"journal/";
+pub(super) const JOURNAL: &[u8] = b"journal/";
 /// The end of the journal's entries.
-pub const JOURNAL_END: &[u8] = b"journal0";
+pub(super) const JOURNAL_END: &[u8] = b"journal0";
 /// The prefix of rows that come by the ten thousand and are cleared at once.
-pub const BULK: &[u8] = b"bulk/";
+pub(super) const BULK: &[u8] = b"bulk/";
 /// The end of those rows.
-pub const BULK_END: &[u8] = b"bulk0";
+pub(super) const BULK_END: &[u8] = b"bulk0";
 
 fn key(kind: &[u8], numbers: &[u64]) -> Vec<u8> {
     let mut key = kind.to_vec();
@@ -51,12 +51,12 @@ fn key(kind: &[u8], numbers: &[u64]) -> Vec<u8> {
 }
 
 /// The number at the start of a value; 0 without one.
-pub fn number(value: &[u8]) -> u64 {
+pub(super) fn number(value: &[u8]) -> u64 {
     value.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
 /// A value that starts with `number` and has `bytes` bytes in all.
-pub fn value(number: u64, bytes: usize) -> Vec<u8> {
+pub(super) fn value(number: u64, bytes: usize) -> Vec<u8> {
     let mut value = number.to_le_bytes().to_vec();
     // Content that differs from row to row, so that no layer below can fold it.
     let mut state = number | 1;
@@ -69,7 +69,7 @@ pub fn value(number: u64, bytes: usize) -> Vec<u8> {
 }
 
 /// Appends an entry to the journal.
-pub fn journal_append(transaction: &Transaction, entry: &[u8]) -> KvResult<()> {
+pub(super) fn journal_append(transaction: &Transaction, entry: &[u8]) -> KvResult<()> {
     let offset = u32::try_from(JOURNAL.len()).unwrap_or(0).to_le_bytes();
     let key = [JOURNAL, &Versionstamp::INCOMPLETE, &offset].concat();
     transaction.atomic(AtomicOp::SetVersionstampedKey, &key, entry)?;
@@ -77,6 +77,6 @@ pub fn journal_append(transaction: &Transaction, entry: &[u8]) -> KvResult<()> {
 }
 
 /// Adds to a counter; a negative number takes away.
-pub fn count_add(transaction: &Transaction, counter: &[u8], by: i64) -> KvResult<()> {
+pub(super) fn count_add(transaction: &Transaction, counter: &[u8], by: i64) -> KvResult<()> {
     transaction.atomic(AtomicOp::Add, counter, &by.to_le_bytes())
 }

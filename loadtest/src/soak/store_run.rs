@@ -14,7 +14,7 @@ use super::recurring::RecurringTask;
 use super::{SoakTotals, check};
 
 /// An open store with its recurring tasks.
-pub struct StoreRun {
+pub(super) struct StoreRun {
     engine: EmbeddedEngine,
     database: Database,
     stop: watch::Sender<bool>,
@@ -23,24 +23,24 @@ pub struct StoreRun {
 
 impl StoreRun {
     /// Opens the store as a cell does.
-    pub fn begin(store: &Path, clock: &Arc<dyn Clock>, rng: &Arc<dyn Rng>) -> anyhow::Result<Self> {
+    pub(super) fn begin(store: &Path, clock: &Arc<dyn Clock>, rng: &Arc<dyn Rng>) -> anyhow::Result<Self> {
         let engine = EmbeddedEngine::open(OpenOptions::new(store, Arc::clone(clock), Arc::clone(rng)))?;
         let database = Database::new(Arc::new(engine.clone()));
         Ok(Self { engine, database, stop: watch::Sender::new(false), recurring_tasks: Vec::new() })
     }
 
     /// The store.
-    pub fn database(&self) -> &Database {
+    pub(super) fn database(&self) -> &Database {
         &self.database
     }
 
     /// The counters of the engine since it was opened.
-    pub fn stats(&self) -> EngineStats {
+    pub(super) fn stats(&self) -> EngineStats {
         self.engine.stats()
     }
 
     /// Starts the recurring tasks.
-    pub fn recurring_tasks_begin(&mut self, recurring_tasks: Vec<RecurringTask>) {
+    pub(super) fn recurring_tasks_begin(&mut self, recurring_tasks: Vec<RecurringTask>) {
         let run = |recurring: RecurringTask| {
             tokio::spawn(recurring.run(self.database.clone(), self.stop.subscribe()))
         };
@@ -48,12 +48,15 @@ impl StoreRun {
     }
 
     /// Returns true if nothing has ended in an error. [`StoreRun::end`] returns the error.
-    pub fn works(&self) -> bool {
+    pub(super) fn works(&self) -> bool {
         !self.recurring_tasks.iter().any(JoinHandle::is_finished)
     }
 
     /// Stops the recurring tasks, reads the last image, and closes the store.
-    pub async fn end(self, seen: &mut SoakTotals) -> anyhow::Result<(check::StoreImage, Vec<RecurringTask>)> {
+    pub(super) async fn end(
+        self,
+        seen: &mut SoakTotals,
+    ) -> anyhow::Result<(check::StoreImage, Vec<RecurringTask>)> {
         self.stop.send_replace(true);
         let mut back = Vec::new();
         for recurring in self.recurring_tasks {

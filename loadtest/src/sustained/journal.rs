@@ -6,28 +6,28 @@ use borough_kv::Versionstamp;
 
 /// A sample of the journal's size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct JournalSample {
+pub(super) struct JournalSample {
     pub entries: u64,
     pub bytes: u64,
 }
 
 /// The entries that were committed here.
 #[derive(Debug, Default)]
-pub struct JournalBook {
+pub(super) struct JournalBook {
     entries: BTreeMap<Versionstamp, u64>,
     size: JournalSample,
 }
 
 impl JournalBook {
     /// Records a committed entry.
-    pub fn appended(&mut self, stamp: Versionstamp, bytes: u64) {
+    pub(super) fn appended(&mut self, stamp: Versionstamp, bytes: u64) {
         self.entries.insert(stamp, bytes);
         self.size.entries += 1;
         self.size.bytes += bytes;
     }
 
     /// Records that everything up to `floor` was removed.
-    pub fn trimmed(&mut self, floor: Versionstamp) {
+    pub(super) fn trimmed(&mut self, floor: Versionstamp) {
         while let Some(entry) = self.entries.first_entry()
             && *entry.key() <= floor
         {
@@ -37,7 +37,7 @@ impl JournalBook {
     }
 
     /// The remaining entries.
-    pub fn size(&self) -> JournalSample {
+    pub(super) fn size(&self) -> JournalSample {
         self.size
     }
 }

@@ -35,7 +35,7 @@ const COMMIT_US_MAX: u64 = 600_000_000;
 
 /// The amount of writes.
 #[derive(Clone, Copy, Debug)]
-pub struct LoadShape {
+pub(super) struct LoadShape {
     pub writers: u32,
     /// Roughly the bytes of an entry.
     pub entry_bytes: usize,
@@ -45,7 +45,7 @@ pub struct LoadShape {
 
 /// The writes since the last call.
 #[derive(Debug)]
-pub struct Window {
+pub(super) struct Window {
     pub commits: u64,
     /// Bytes of their entries.
     pub bytes: u64,
@@ -73,7 +73,7 @@ struct LoadShared {
 }
 
 /// The running writers.
-pub struct SustainedLoad {
+pub(super) struct SustainedLoad {
     shared: Arc<LoadShared>,
     writers: Vec<JoinHandle<()>>,
 }
@@ -83,7 +83,7 @@ impl SustainedLoad {
     ///
     /// # Errors
     /// The store accepted no node.
-    pub async fn start(
+    pub(super) async fn start(
         db: &Database,
         space: &CellSpace,
         shape: LoadShape,
@@ -110,7 +110,7 @@ impl SustainedLoad {
     ///
     /// # Errors
     /// One has ended.
-    pub fn works(&self) -> anyhow::Result<()> {
+    pub(super) fn works(&self) -> anyhow::Result<()> {
         anyhow::ensure!(!self.writers.iter().any(JoinHandle::is_finished), "a writer has ended");
         Ok(())
     }
@@ -119,7 +119,7 @@ impl SustainedLoad {
     ///
     /// # Errors
     /// None in practice: the bounds of the histogram are fixed.
-    pub fn window_take(&self) -> anyhow::Result<Window> {
+    pub(super) fn window_take(&self) -> anyhow::Result<Window> {
         Ok(std::mem::replace(&mut *self.shared.window.lock(), Window::new()?))
     }
 
@@ -127,7 +127,7 @@ impl SustainedLoad {
     ///
     /// # Errors
     /// The store could not be read.
-    pub async fn journal_size(&self) -> anyhow::Result<JournalSample> {
+    pub(super) async fn journal_size(&self) -> anyhow::Result<JournalSample> {
         let shared = &self.shared;
         let floor = shared.db.run("journal_floor", Idempotency::ReadOnly, |tx, _| async move {
             journal_floor(&tx, &shared.space).await
@@ -141,7 +141,7 @@ impl SustainedLoad {
     }
 
     /// Ends the writers.
-    pub async fn end(self) {
+    pub(super) async fn end(self) {
         for writer in self.writers {
             writer.abort();
             writer.await.ok();

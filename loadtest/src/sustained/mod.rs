@@ -36,7 +36,7 @@ const LOST_AFTER_MS: u64 = 7 * 24 * 3_600_000;
 
 /// How long, and how hard.
 #[derive(Debug, Args)]
-pub struct SustainedArguments {
+pub(crate) struct SustainedArguments {
     /// How long it runs
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
     minutes: u64,
@@ -68,7 +68,7 @@ struct SustainedPeaks {
 ///
 /// # Errors
 /// The store failed, or the memory exceeded the given bound or grew until the end.
-pub async fn run(
+pub(crate) async fn run(
     scratch: &Path,
     arguments: &SustainedArguments,
     results: &mut Results,

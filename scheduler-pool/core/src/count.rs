@@ -9,7 +9,7 @@ pub(crate) enum CountChange {
 
 impl CountChange {
     /// Applies the change to a count, within the bounds of `u32`.
-    pub fn tasks(self, count: u32, by: u32) -> u32 {
+    pub(crate) fn tasks(self, count: u32, by: u32) -> u32 {
         match self {
             Self::Add => count.saturating_add(by),
             Self::Remove => count.saturating_sub(by),
@@ -17,7 +17,7 @@ impl CountChange {
     }
 
     /// Applies the change to an amount, within the bounds of `u64`.
-    pub fn amount(self, amount: u64, by: u64) -> u64 {
+    pub(crate) fn amount(self, amount: u64, by: u64) -> u64 {
         match self {
             Self::Add => amount.saturating_add(by),
             Self::Remove => amount.saturating_sub(by),

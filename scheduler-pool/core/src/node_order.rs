@@ -49,7 +49,7 @@ pub(crate) struct NodeOrder {
 
 impl NodeOrder {
     /// An order that goes round the part of a worker, from a place chosen by `seed`.
-    pub fn new(count: usize, start_offset: StartOffset, seed: u64) -> Self {
+    pub(crate) fn new(count: usize, start_offset: StartOffset, seed: u64) -> Self {
         let (mut first, mut last) = start_offset.cut(count);
         if first == last {
             (first, last) = (0, count);
@@ -60,12 +60,12 @@ impl NodeOrder {
     }
 
     /// How many nodes the worker's own part has. They come first.
-    pub fn own(&self) -> usize {
+    pub(crate) fn own(&self) -> usize {
         self.last - self.first
     }
 
     /// The rank of a position.
-    pub fn rank(&self, position: usize) -> usize {
+    pub(crate) fn rank(&self, position: usize) -> usize {
         if (self.first..self.last).contains(&position) {
             return match position.checked_sub(self.start) {
                 Some(rank) => rank,
@@ -79,7 +79,7 @@ impl NodeOrder {
     }
 
     /// The position at a rank, and the first position after it that does not directly follow it in this order.
-    pub fn position(&self, rank: usize) -> Option<(usize, usize)> {
+    pub(crate) fn position(&self, rank: usize) -> Option<(usize, usize)> {
         let (head, after) = (self.last - self.start, self.count - self.last);
         if rank >= self.count {
             None
@@ -95,7 +95,7 @@ impl NodeOrder {
     }
 
     /// The rank of a node.
-    pub fn rank_of(&self, nodes: &NodeTable, node: u32) -> Option<u32> {
+    pub(crate) fn rank_of(&self, nodes: &NodeTable, node: u32) -> Option<u32> {
         let position = *nodes.positions().get(node as usize)? as usize;
         (position < self.count).then(|| u32::try_from(self.rank(position)).ok())?
     }

@@ -26,7 +26,7 @@ pub struct BatchStamp {
 
 /// Takes the gangs of more than `most` members out of a plan: one commit cannot place them. Two kinds of gangs stay.
 /// Those held against other tasks stay, since their holds could not record that. Those that preempt others stay too.
-pub fn gangs_split(plan: &mut Plan, most: usize) -> Vec<Vec<Planned>> {
+pub(crate) fn gangs_split(plan: &mut Plan, most: usize) -> Vec<Vec<Planned>> {
     let mut members: BTreeMap<u32, usize> = BTreeMap::new();
     for gang in plan.placements.iter().filter_map(|placement| placement.gang) {
         *members.entry(gang).or_default() += 1;
@@ -118,7 +118,7 @@ pub fn batch_of_plan(
 }
 
 /// The running victims of a plan, whose rows must be read: the snapshot only has those of held ones.
-pub fn victims_running(plan: &Plan) -> BTreeSet<TaskId> {
+pub(crate) fn victims_running(plan: &Plan) -> BTreeSet<TaskId> {
     let victims = plan.placements.iter().flat_map(|placement| &placement.victims);
     victims.filter(|victim| !victim.holds).map(|victim| victim.task).collect()
 }

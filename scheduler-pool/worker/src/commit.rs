@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 /// What became of a batch.
 #[derive(Debug)]
-pub enum CommitOutcome {
+pub(crate) enum CommitOutcome {
     /// It is durable.
     Committed,
     /// Guards were overwritten, as far as known.
@@ -49,7 +49,7 @@ fn doubt_of(code: ErrorCode) -> Doubt {
 
 /// Commits `batch` at the version at which the gate was open. After an unknown result, it searches the journal until
 /// the result is known. It never replays a batch.
-pub async fn batch_commit(
+pub(crate) async fn batch_commit(
     db: &Database,
     gate: &GateOpen,
     batch: &PlacementBatch,

@@ -17,7 +17,7 @@ const PAGE_ENTRIES: usize = 4_096;
 
 /// What was read at one version. With the entries applied, a snapshot is complete as of that version.
 #[derive(Debug)]
-pub struct CellRead {
+pub(crate) struct CellRead {
     /// Placements decided on this read are committed at this version.
     pub version: Version,
     /// Entries after the cursor, in order.
@@ -32,7 +32,7 @@ pub struct CellRead {
 
 /// Reads everything after `cursor`. [`StoreError::JournalTrimmed`] and [`StoreError::ForeignEpoch`] mean that the cell
 /// must be listed again.
-pub async fn cell_read(
+pub(crate) async fn cell_read(
     db: &Database,
     space: &CellSpace,
     cursor: Cursor,
@@ -67,7 +67,7 @@ pub async fn cell_read(
 
 /// The present rows of some tasks. A decision on them is valid if they are the rows that were planned on: the revision
 /// shows that, and its guard keeps it so.
-pub async fn rows_read(
+pub(crate) async fn rows_read(
     db: &Database,
     space: &CellSpace,
     tasks: &BTreeSet<TaskId>,
@@ -82,7 +82,7 @@ pub async fn rows_read(
 }
 
 /// A watch that ends when there may be entries after `cursor`; `None` if there are some already.
-pub async fn cell_watch(
+pub(crate) async fn cell_watch(
     db: &Database,
     space: &CellSpace,
     cursor: Cursor,

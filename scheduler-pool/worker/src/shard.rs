@@ -24,7 +24,7 @@ const LEASE_POLL_MAX: Duration = Duration::from_millis(250);
 
 /// A shard that the worker holds at a read version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ShardHeld {
+pub(crate) struct ShardHeld {
     pub queue: OpenQueue,
     /// The key of its lease, for the guard of a batch.
     pub key: LeaseKey,
@@ -82,7 +82,7 @@ fn part_of<'a>(held: impl Iterator<Item = (&'a LeaseKey, &'a str)>, holder: &str
 
 /// The shards of one worker.
 #[derive(Debug)]
-pub struct SchedulerShards {
+pub(crate) struct SchedulerShards {
     space: CellSpace,
     holder: String,
     generation: u64,
@@ -100,7 +100,7 @@ pub struct SchedulerShards {
 
 impl SchedulerShards {
     /// Starts without shards.
-    pub fn new(config: &WorkerConfig) -> Self {
+    pub(crate) fn new(config: &WorkerConfig) -> Self {
         let shards = config.shards.max(1);
         let of_scheduler = |scheduler| {
             let role = scheduler_role(scheduler);
@@ -124,23 +124,23 @@ impl SchedulerShards {
     }
 
     /// The time until leases need attention.
-    pub fn tend_after(&self) -> Duration {
+    pub(crate) fn tend_after(&self) -> Duration {
         (self.lease / 3).min(LEASE_POLL_MAX)
     }
 
     /// The preferred part of the nodes, and the number of parts.
-    pub fn part(&self) -> (u32, u32) {
+    pub(crate) fn part(&self) -> (u32, u32) {
         self.part
     }
 
     /// How many shards are held.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.held.len()
     }
 
     /// Renews held leases and takes free ones, if that is due. `status` is the worker's report about itself with its
     /// heartbeat.
-    pub async fn tend(
+    pub(crate) async fn tend(
         &mut self,
         db: &Database,
         clock: &dyn Clock,
@@ -240,17 +240,17 @@ impl SchedulerShards {
     }
 
     /// The lease of a held shard.
-    pub fn lease(&self, key: &LeaseKey) -> Option<&HeldLease> {
+    pub(crate) fn lease(&self, key: &LeaseKey) -> Option<&HeldLease> {
         self.held.get(key)
     }
 
     /// The leases whose rows a read must include.
-    pub fn keys(&self) -> Vec<LeaseKey> {
+    pub(crate) fn keys(&self) -> Vec<LeaseKey> {
         self.held.keys().cloned().collect()
     }
 
     /// The shards that the worker still holds at the version of `read`.
-    pub fn held_at(&self, read: &CellRead) -> Vec<ShardHeld> {
+    pub(crate) fn held_at(&self, read: &CellRead) -> Vec<ShardHeld> {
         let held = self.held.keys().filter(|key| self.holds(key, read));
         let queue =
             |key: &LeaseKey| Some(ShardHeld { queue: self.queues.get(key)?.clone(), key: key.clone() });
@@ -258,14 +258,14 @@ impl SchedulerShards {
     }
 
     /// Returns true if the worker still holds the shard of `key` at the version of `read`.
-    pub fn holds(&self, key: &LeaseKey, read: &CellRead) -> bool {
+    pub(crate) fn holds(&self, key: &LeaseKey, read: &CellRead) -> bool {
         let row = read.leases.get(key).and_then(Option::as_ref);
         let held = self.held.get(key);
         held.zip(row).is_some_and(|(held, row)| held.epoch == row.epoch && held.holder == row.holder)
     }
 
     /// Releases all shards, so that others need not wait.
-    pub async fn release(&mut self, db: &Database) {
+    pub(crate) async fn release(&mut self, db: &Database) {
         for (key, held) in std::mem::take(&mut self.held) {
             let (space, held) = (&self.space, &held);
             let released = db.run("lease_release", Idempotency::Natural, |tx, _| async move {

@@ -7,7 +7,7 @@ use borough_store::lease::WorkerStatus;
 
 /// Counts of one worker since it began.
 #[derive(Clone, Debug, Default)]
-pub struct WorkerStats {
+pub(crate) struct WorkerStats {
     placed: u64,
     commits: u64,
     conflicts: u64,
@@ -25,7 +25,7 @@ const RATE_SPAN: Duration = Duration::from_secs(1);
 
 impl WorkerStats {
     /// Counts a plan.
-    pub fn planned(&mut self, plan: &Plan) {
+    pub(crate) fn planned(&mut self, plan: &Plan) {
         let counters = &plan.counters;
         self.planned += plan.placements.len() as u64;
         self.scored += counters.nodes_scored;
@@ -34,18 +34,18 @@ impl WorkerStats {
     }
 
     /// Counts a committed batch of so many tasks.
-    pub fn committed(&mut self, tasks: usize) {
+    pub(crate) fn committed(&mut self, tasks: usize) {
         self.commits += 1;
         self.placed += tasks as u64;
     }
 
     /// Counts a batch that lost a guard.
-    pub fn conflicted(&mut self) {
+    pub(crate) fn conflicted(&mut self) {
         self.conflicts += 1;
     }
 
     /// The counters as the worker's report about itself at `now` (monotonic).
-    pub fn status(&mut self, now: Duration) -> WorkerStatus {
+    pub(crate) fn status(&mut self, now: Duration) -> WorkerStatus {
         match self.rate_from {
             Some((from, placed)) if now.saturating_sub(from) >= RATE_SPAN => {
                 let span_ms = u64::try_from(now.saturating_sub(from).as_millis()).unwrap_or(u64::MAX).max(1);

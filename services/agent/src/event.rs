@@ -14,7 +14,7 @@ use crate::outbox::Outbox;
 
 /// An event that the agent's main task handles.
 #[derive(Debug)]
-pub enum Event {
+pub(crate) enum Event {
     /// A session is open. Messages sent into `outbox` reach the gateway.
     Opened {
         outbox: Outbox,
@@ -40,7 +40,7 @@ pub enum Event {
 
 /// An action for an attempt, and its result.
 #[derive(Debug)]
-pub enum OrderDone {
+pub(crate) enum OrderDone {
     /// Its shim runs, in this cgroup.
     Started(Box<Leaf>),
     /// It could not be started; the reason is for people.

@@ -19,7 +19,7 @@ use crate::task_users::TaskUsers;
 const MEMORY_RESERVE_PERCENT: u64 = 5;
 
 /// The node's attributes. Features that the host lacks are among them, with the reason.
-pub fn attributes(base: &CgroupRoot, users: &TaskUsers) -> BTreeMap<String, String> {
+pub(crate) fn attributes(base: &CgroupRoot, users: &TaskUsers) -> BTreeMap<String, String> {
     let text = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
     let yes = |have: bool| if have { "yes" } else { "no" }.to_owned();
     let mut found: BTreeMap<String, String> = [
@@ -58,7 +58,7 @@ pub fn attributes(base: &CgroupRoot, users: &TaskUsers) -> BTreeMap<String, Stri
 ///
 /// # Errors
 /// The machine does not show its memory, or the disk of the state directory its size.
-pub fn capacity(given: Option<&v1::Resources>, state_dir: &Path) -> Result<v1::Resources, AgentError> {
+pub(crate) fn capacity(given: Option<&v1::Resources>, state_dir: &Path) -> Result<v1::Resources, AgentError> {
     let given = given.cloned().unwrap_or_default();
     let or = |value: u64, found: u64| if value == 0 { found } else { value };
     let failed = |what| move |source: io::Error| AgentError::Machine { what, source };
@@ -75,13 +75,13 @@ pub fn capacity(given: Option<&v1::Resources>, state_dir: &Path) -> Result<v1::R
 }
 
 /// The same, with its processor time converted to the reference core.
-pub fn capacity_normalised(own: v1::Resources, cores: &Cores) -> v1::Resources {
+pub(crate) fn capacity_normalised(own: v1::Resources, cores: &Cores) -> v1::Resources {
     v1::Resources { cpu_millis: cores.reference_millis(own.cpu_millis), ..own }
 }
 
 /// The cards of the node: the given ones, then those of each kind that has whole devices and no given card. Their ids
 /// are 0, 1, …. The places of a kind follow the given order.
-pub fn cards(given: &[v1::Card], capacity: &v1::Resources) -> Vec<v1::Card> {
+pub(crate) fn cards(given: &[v1::Card], capacity: &v1::Resources) -> Vec<v1::Card> {
     let mut cards = given.to_vec();
     let mut placed: BTreeMap<String, u32> = BTreeMap::new();
     for card in &mut cards {
@@ -106,7 +106,7 @@ const CARDS_MAX: u32 = 64;
 
 /// The packages installed below a directory: `NAME/VERSION`, each a directory. Names that begin with a dot do not
 /// count: such a package is not complete yet. A missing directory has none.
-pub fn packages(directory: &Path) -> BTreeSet<String> {
+pub(crate) fn packages(directory: &Path) -> BTreeSet<String> {
     let names = |directory: &Path| -> Vec<String> {
         let entries = fs::read_dir(directory).into_iter().flatten().flatten();
         let directories = entries.filter(|entry| entry.path().is_dir());
@@ -120,7 +120,7 @@ pub fn packages(directory: &Path) -> BTreeSet<String> {
 }
 
 /// The free resources of the machine. `proc` is where the kernel shows them.
-pub fn reading(proc: &Path, state_dir: &Path) -> PressureReading {
+pub(crate) fn reading(proc: &Path, state_dir: &Path) -> PressureReading {
     let text = |path: &str| fs::read_to_string(proc.join(path)).unwrap_or_default();
     let disk = rustix::fs::statvfs(state_dir).ok();
     PressureReading {
@@ -132,7 +132,7 @@ pub fn reading(proc: &Path, state_dir: &Path) -> PressureReading {
 }
 
 /// The load of the machine. `proc` is where the kernel shows it.
-pub fn load_reading(proc: &Path) -> LoadReading {
+pub(crate) fn load_reading(proc: &Path) -> LoadReading {
     let text = |path: &str| fs::read_to_string(proc.join(path)).unwrap_or_default();
     LoadReading {
         processor: processor_time(&text("stat")),

@@ -19,7 +19,7 @@ const KNOWN_USES: u32 = 20;
 
 /// A TCP socket that listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listener {
+pub(crate) struct Listener {
     /// One of the machine's addresses, or all of them.
     pub address: SocketAddr,
     /// The number of the socket in the kernel's tables.
@@ -30,7 +30,7 @@ pub struct Listener {
 ///
 /// # Errors
 /// Those of reading `/proc`.
-pub fn listeners(port: u16) -> io::Result<Vec<Listener>> {
+pub(crate) fn listeners(port: u16) -> io::Result<Vec<Listener>> {
     let mut found = table_parse(&fs::read_to_string("/proc/self/net/tcp")?, port);
     match fs::read_to_string("/proc/self/net/tcp6") {
         Ok(text) => found.extend(table_parse(&text, port)),
@@ -71,7 +71,7 @@ fn address_parse(text: &str) -> Option<IpAddr> {
 
 /// The listeners that the kernel gives a connection to `address`: those with the most specific address. If none
 /// matches, another machine forwards to this one, and every listener of the port may be meant.
-pub fn answering(listeners: &[Listener], address: IpAddr) -> Vec<Listener> {
+pub(crate) fn answering(listeners: &[Listener], address: IpAddr) -> Vec<Listener> {
     let address = address.to_canonical();
     let rank = |listener: &Listener| match listener.address.ip() {
         own if own == address => 3,
@@ -125,7 +125,7 @@ impl KnownSocket {
 
 /// The owner of the listeners at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Listeners {
+pub(crate) enum Listeners {
     /// Only the task.
     Task,
     /// No process of this machine.
@@ -140,7 +140,7 @@ pub enum Listeners {
 ///
 /// # Errors
 /// Those of reading `/proc`.
-pub fn who_answers(owner: &Owner, address: SocketAddr, known: &KnownSocket) -> io::Result<Listeners> {
+pub(crate) fn who_answers(owner: &Owner, address: SocketAddr, known: &KnownSocket) -> io::Result<Listeners> {
     if known.holds(address) {
         return Ok(Listeners::Task);
     }
@@ -187,7 +187,7 @@ fn socket_of(link: &std::path::Path) -> Option<u64> {
 ///
 /// # Errors
 /// Those of reading `/proc`.
-pub fn in_the_way(host: &str, port: u16) -> io::Result<Option<Listener>> {
+pub(crate) fn in_the_way(host: &str, port: u16) -> io::Result<Option<Listener>> {
     let host = host.trim_matches(['[', ']']).parse::<IpAddr>().ok().map(|address| address.to_canonical());
     let blocks = |listener: &Listener| {
         let address = listener.address.ip();
@@ -198,7 +198,7 @@ pub fn in_the_way(host: &str, port: u16) -> io::Result<Option<Listener>> {
 
 /// Names the process that has a socket, for people. Searches every process of the machine, so call it only after a
 /// failure.
-pub fn holder(inode: u64) -> String {
+pub(crate) fn holder(inode: u64) -> String {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let has = |process: &u32| {
         let mut links = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use tokio::io::unix::AsyncFd;
 
 /// A descriptor whose readiness can be awaited.
-pub type Ready = AsyncFd<OwnedFd>;
+pub(crate) type Ready = AsyncFd<OwnedFd>;
 
 /// Registers a descriptor with the runtime.
 ///
@@ -16,6 +16,6 @@ pub type Ready = AsyncFd<OwnedFd>;
     deprecated,
     reason = "its successor is unsafe, for descriptors that may be closed under it; an owned one is not"
 )]
-pub fn ready(descriptor: OwnedFd) -> io::Result<Ready> {
+pub(crate) fn ready(descriptor: OwnedFd) -> io::Result<Ready> {
     AsyncFd::new(descriptor)
 }

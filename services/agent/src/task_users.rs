@@ -117,7 +117,7 @@ fn owner_number(directory: &Path, numbers: &RangeInclusive<u32>, owner: &str) ->
 ///
 /// # Errors
 /// Those of the file system; `PermissionDenied` if other users cannot reach it, or can change it.
-pub fn tasks_directory(directory: &Path, below: &Path) -> io::Result<PathBuf> {
+pub(crate) fn tasks_directory(directory: &Path, below: &Path) -> io::Result<PathBuf> {
     directory_make(directory)?;
     let path = directory.canonicalize()?.join(below);
     directory_make(&path)?;

@@ -6,10 +6,10 @@ use std::path::Path;
 use borough_proto::v1;
 
 /// Where the kernel shows its devices.
-pub const SYSFS: &str = "/sys/devices/system";
+pub(crate) const SYSFS: &str = "/sys/devices/system";
 
 /// The domains that have processors, by number. Empty if the kernel does not show them.
-pub fn domains(sysfs: &Path) -> Vec<v1::NumaDomain> {
+pub(crate) fn domains(sysfs: &Path) -> Vec<v1::NumaDomain> {
     let text = |path: &Path| fs::read_to_string(path).unwrap_or_default();
     let nodes = sysfs.join("node");
     let online = list_parse(&text(&nodes.join("online"))).unwrap_or_default();
@@ -47,7 +47,7 @@ fn list_parse(text: &str) -> Option<Vec<u32>> {
 }
 
 /// A list of numbers in the kernel's format.
-pub fn list_text(numbers: &[u32]) -> String {
+pub(crate) fn list_text(numbers: &[u32]) -> String {
     numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 

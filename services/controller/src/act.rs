@@ -21,14 +21,14 @@ const TASKS_MAX: usize = 256;
 
 /// Carries out the actions of a controller that leads.
 #[derive(Clone)]
-pub struct ActionExecutor {
+pub(crate) struct ActionExecutor {
     /// Writes under the lease by which the controller leads.
     pub writer: LeaseWriter,
 }
 
 impl ActionExecutor {
     /// Carries out one action, in as many transactions as needed.
-    pub async fn act(&self, action: ControllerAction) -> StoreResult<()> {
+    pub(crate) async fn act(&self, action: ControllerAction) -> StoreResult<()> {
         let writer = &self.writer;
         match action {
             ControllerAction::TasksUnwanted(job) => {
@@ -86,7 +86,7 @@ impl ActionExecutor {
     }
 
     /// Declares a node lost, unless it has renewed its lease since.
-    pub async fn node_lost(&self, silent: &Silent) -> StoreResult<()> {
+    pub(crate) async fn node_lost(&self, silent: &Silent) -> StoreResult<()> {
         let declare = |tx: Transaction, mut changes: ChangeSet| async move {
             let outcome = node_declare_lost(&tx, &mut changes, silent.node, silent.observed.as_ref()).await?;
             tracing::warn!(node = %silent.node, ?outcome, "a silent node was declared lost");
@@ -96,7 +96,7 @@ impl ActionExecutor {
     }
 
     /// Removes an ended job.
-    pub async fn job_forget(&self, job: JobId) -> StoreResult<()> {
+    pub(crate) async fn job_forget(&self, job: JobId) -> StoreResult<()> {
         let remove = |tx: Transaction, mut changes: ChangeSet| async move {
             Ok((job_remove(&tx, &mut changes, job).await?, changes))
         };

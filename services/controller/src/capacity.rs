@@ -8,6 +8,6 @@ use borough_store::mirror::MirrorState;
 use crate::decide::leaving;
 
 /// Possible moves in the cell as the mirror has it.
-pub fn relocation_of(state: &MirrorState, meta: &CellMeta, now_ms: i64) -> Relocation {
+pub(crate) fn relocation_of(state: &MirrorState, meta: &CellMeta, now_ms: i64) -> Relocation {
     Relocation::new(snapshot_of_mirror(state, settings_of_meta(meta)), leaving(state), now_ms)
 }

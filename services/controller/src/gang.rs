@@ -16,7 +16,7 @@ const SETTLE_MAX: usize = 256;
 
 /// Gangs that need an action: those that still gather after their time, that wait for victims and have lost a member,
 /// or that have holds to settle.
-pub fn gangs_overdue(state: &MirrorState, now_ms: i64) -> Vec<GangId> {
+pub(crate) fn gangs_overdue(state: &MirrorState, now_ms: i64) -> Vec<GangId> {
     let holding = |gang: &GangRow| {
         let holds = |row: &TaskRow| row.state == TaskState::Held && row.gang == Some(gang.id);
         let waits = gang.state == GangState::Waiting;
@@ -34,7 +34,7 @@ pub fn gangs_overdue(state: &MirrorState, now_ms: i64) -> Vec<GangId> {
 
 /// Ends an overdue gang: gives up one that gathers, or waits and has lost a member. Then settles its holds: they become
 /// placements if the gang was committed, and are released otherwise.
-pub async fn gang_end(writer: &LeaseWriter, gang: GangId) -> StoreResult<()> {
+pub(crate) async fn gang_end(writer: &LeaseWriter, gang: GangId) -> StoreResult<()> {
     let expire = |tx: Transaction, mut changes: ChangeSet| async move {
         Ok((gang_expire(&tx, &mut changes, gang).await?, changes))
     };

@@ -24,7 +24,7 @@ const TRIM_LOOK_NEAR: Duration = Duration::from_millis(250);
 const JOBS_MAX: usize = 100;
 
 /// Jobs that ended longer ago than their retention.
-pub fn jobs_old(state: &MirrorState, meta: &CellMeta, now_ms: i64) -> Vec<JobId> {
+pub(crate) fn jobs_old(state: &MirrorState, meta: &CellMeta, now_ms: i64) -> Vec<JobId> {
     let kept_ms = i64::try_from(meta.job_retention_ms).unwrap_or(i64::MAX);
     let over = state.jobs().values().filter(|row| matches!(row.state, JobState::Ended { .. }));
     let old = over.filter(|row| row.changed_ms.saturating_add(kept_ms) < now_ms);
@@ -33,13 +33,13 @@ pub fn jobs_old(state: &MirrorState, meta: &CellMeta, now_ms: i64) -> Vec<JobId>
 
 /// Excess bytes of the journal. Trimming begins at three quarters of the bound and goes down to five eighths, so that
 /// the bound itself is never reached while a controller leads.
-pub fn journal_excess(kept: u64, bytes_max: u64) -> u64 {
+pub(crate) fn journal_excess(kept: u64, bytes_max: u64) -> u64 {
     if kept > bytes_max / 4 * 3 { kept.saturating_sub(bytes_max / 8 * 5) } else { 0 }
 }
 
 /// Keeps the journal within its retention and its bound, batch by batch. Only an error ends it: that of the store, or
 /// the loss of the lease.
-pub async fn journal_keep(writer: &LeaseWriter) -> StoreResult<Infallible> {
+pub(crate) async fn journal_keep(writer: &LeaseWriter) -> StoreResult<Infallible> {
     loop {
         let (kept, bytes_max) = journal_measure(writer).await?;
         let mut excess = journal_excess(kept, bytes_max);
@@ -81,7 +81,7 @@ async fn journal_pass(writer: &LeaseWriter, excess: u64) -> StoreResult<bool> {
 }
 
 /// One pass over everything except the journal.
-pub async fn tidy(executor: &ActionExecutor, jobs: Vec<JobId>) -> StoreResult<()> {
+pub(crate) async fn tidy(executor: &ActionExecutor, jobs: Vec<JobId>) -> StoreResult<()> {
     let writer = &executor.writer;
     let now_ms = writer.clock.wall_ms();
     let expire = |tx| async move { request_expire(&tx, &writer.space, now_ms, REQUESTS_MAX).await };

@@ -15,7 +15,7 @@ use crate::decide::losses_left;
 
 /// The silence of each node.
 #[derive(Debug, Default)]
-pub struct Liveness {
+pub(crate) struct Liveness {
     silences: BTreeMap<NodeId, Silence<Option<NodeLive>>>,
     /// Nodes that were lost when they were last observed.
     lost: BTreeSet<NodeId>,
@@ -24,7 +24,7 @@ pub struct Liveness {
 
 /// A node to declare lost, with its unchanged lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Silent {
+pub(crate) struct Silent {
     pub node: NodeId,
     /// The lease during all of its silence.
     pub observed: Option<NodeLive>,
@@ -32,7 +32,7 @@ pub struct Silent {
 
 impl Liveness {
     /// Reads the leases and records them. A failed read records nothing, so that time does not count.
-    pub async fn observe(
+    pub(crate) async fn observe(
         &mut self,
         db: &Database,
         space: &CellSpace,
@@ -63,12 +63,12 @@ impl Liveness {
     }
 
     /// For how long a node has been silent: no session of its agent has done its work.
-    pub fn silent(&self, node: NodeId) -> Duration {
+    pub(crate) fn silent(&self, node: NodeId) -> Duration {
         self.silences.get(&node).map_or(Duration::ZERO, Silence::silent)
     }
 
     /// Nodes to declare lost now: silent for the tolerance, not lost yet, at most `per_minute` in any minute.
-    pub fn lost(
+    pub(crate) fn lost(
         &mut self,
         state: &MirrorState,
         tolerance: Duration,
@@ -87,7 +87,7 @@ impl Liveness {
     }
 
     /// Records a declaration.
-    pub fn declared(&mut self, now: Duration) {
+    pub(crate) fn declared(&mut self, now: Duration) {
         self.declared.push(now);
     }
 }

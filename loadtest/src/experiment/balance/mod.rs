@@ -19,7 +19,7 @@ use work::{BalanceWorkload, BalanceWorkloadName};
 
 /// Arguments of the comparison.
 #[derive(Debug, Args)]
-pub struct BalanceArguments {
+pub(crate) struct BalanceArguments {
     /// Directory of the openb trace
     #[arg(long, value_name = "DIR")]
     openb: Option<PathBuf>,
@@ -46,7 +46,7 @@ const UNTIL_PERCENT: u32 = 120;
 const BATCH: usize = 32;
 
 /// Runs the comparison: a line per work and policy, a table per work, and plots on request.
-pub fn run(arguments: &BalanceArguments, results: &mut Results) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &BalanceArguments, results: &mut Results) -> anyhow::Result<()> {
     let policies = policies_asked(&arguments.policy)?;
     let works = work::works(&arguments.work, arguments.openb.as_deref(), arguments.alibaba.as_deref())?;
     for name in works {

@@ -27,7 +27,7 @@ const PLOTS: [Plot; 5] = [
 const SIZE: (u32, u32) = (900, 560);
 
 /// Writes the plots of a work into `directory`.
-pub fn written(directory: &Path, work: &str, curves: &[(&str, Curve)]) -> anyhow::Result<()> {
+pub(super) fn written(directory: &Path, work: &str, curves: &[(&str, Curve)]) -> anyhow::Result<()> {
     std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
     for (file, title, stat) in PLOTS {
         let path = directory.join(format!("balance-{work}-{file}.svg"));

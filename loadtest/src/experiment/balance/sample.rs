@@ -5,7 +5,7 @@ use crate::experiment::cell::{ExperimentCell, GPU, MIB};
 
 /// Shares of the nodes' capacity at a time, in per cent.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Nodes {
+pub(super) struct Nodes {
     /// Mean over nodes of the allocated processors, and its standard deviation.
     pub cpu: MeanSpread,
     pub memory: MeanSpread,
@@ -26,14 +26,14 @@ pub struct Nodes {
 
 /// A mean over nodes, with the standard deviation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct MeanSpread {
+pub(super) struct MeanSpread {
     pub mean: f64,
     pub deviation: f64,
 }
 
 impl MeanSpread {
     /// Of these values.
-    pub fn of(values: &[f64]) -> Self {
+    pub(super) fn of(values: &[f64]) -> Self {
         let count = values.len().max(1) as f64;
         let mean = values.iter().sum::<f64>() / count;
         let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count;
@@ -47,7 +47,7 @@ fn percent(part: u64, whole: u64) -> f64 {
 
 impl Nodes {
     /// Samples the nodes of a cell.
-    pub fn of(cell: &ExperimentCell, work: &BalanceWorkload) -> Self {
+    pub(super) fn of(cell: &ExperimentCell, work: &BalanceWorkload) -> Self {
         let (mut cpu, mut memory, mut load) = (Vec::new(), Vec::new(), Vec::new());
         // Used and limit of processors, memory and cards; stranded processors and memory.
         let mut sums = [0_u64; 8];
@@ -98,7 +98,7 @@ impl Nodes {
 
 /// Samples over the work that has arrived.
 #[derive(Clone, Debug, Default)]
-pub struct Curve {
+pub(super) struct Curve {
     /// Arrived work, in per cent of the scarcest dimension; tasks without a node by then; the nodes.
     pub points: Vec<(f64, u64, Nodes)>,
     pub nodes_scored_per_decision: f64,
@@ -106,22 +106,22 @@ pub struct Curve {
 
 impl Curve {
     /// Adds a sample.
-    pub fn sampled(&mut self, arrived_percent: f64, refused: u64, nodes: &Nodes) {
+    pub(super) fn sampled(&mut self, arrived_percent: f64, refused: u64, nodes: &Nodes) {
         self.points.push((arrived_percent, refused, *nodes));
     }
 
     /// The last sample at or before so much had arrived.
-    pub fn at(&self, arrived_percent: f64) -> Option<&(f64, u64, Nodes)> {
+    pub(super) fn at(&self, arrived_percent: f64) -> Option<&(f64, u64, Nodes)> {
         self.points.iter().rev().find(|(arrived, ..)| *arrived <= arrived_percent)
     }
 
     /// The last sample.
-    pub fn end(&self) -> Option<&(f64, u64, Nodes)> {
+    pub(super) fn end(&self) -> Option<&(f64, u64, Nodes)> {
         self.points.last()
     }
 
     /// Mean of a value over all samples until so much had arrived.
-    pub fn mean_until(&self, arrived_percent: f64, stat: impl Fn(&Nodes) -> f64) -> f64 {
+    pub(super) fn mean_until(&self, arrived_percent: f64, stat: impl Fn(&Nodes) -> f64) -> f64 {
         let until = self.points.iter().filter(|(arrived, ..)| *arrived <= arrived_percent);
         let values: Vec<f64> = until.map(|(_, _, nodes)| stat(nodes)).collect();
         MeanSpread::of(&values).mean

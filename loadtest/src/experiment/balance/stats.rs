@@ -15,7 +15,7 @@ fn rounded(value: f64) -> Value {
 }
 
 /// The values of a policy.
-pub fn stats(work: &BalanceWorkload, policy: &str, curve: &Curve) -> Stats {
+pub(super) fn stats(work: &BalanceWorkload, policy: &str, curve: &Curve) -> Stats {
     let at = |percent: f64| curve.at(percent).map(|(.., nodes)| *nodes).unwrap_or_default();
     let (half, most, end) = (at(50.0), at(COMPARED_PERCENT), at(f64::INFINITY));
     let refused = |percent: f64| curve.at(percent).map_or(0, |&(_, refused, _)| refused);
@@ -50,7 +50,7 @@ pub fn stats(work: &BalanceWorkload, policy: &str, curve: &Curve) -> Stats {
 type Column = (&'static str, fn(&Nodes) -> f64);
 
 /// A table with a row per policy, the most even first.
-pub fn table(curves: &[(&str, Curve)]) -> (Vec<String>, Vec<Vec<String>>) {
+pub(super) fn table(curves: &[(&str, Curve)]) -> (Vec<String>, Vec<Vec<String>>) {
     let at_80: [Column; 5] = [
         ("load", |nodes| nodes.load.mean),
         ("± load", |nodes| nodes.load.deviation),
@@ -86,7 +86,7 @@ pub fn table(curves: &[(&str, Curve)]) -> (Vec<String>, Vec<Vec<String>>) {
 /// Tests a published claim: the policies of 58 and of MRWS load nodes more evenly than Kubernetes' default and than
 /// chance. Two measures are compared, as means until 80 % have arrived. One is the standard deviation of load over
 /// nodes, the other is the difference between a node's processors and its memory.
-pub fn claims(curves: &[(&str, Curve)]) -> Stats {
+pub(super) fn claims(curves: &[(&str, Curve)]) -> Stats {
     let of = |policy: &str, stat: fn(&Nodes) -> f64| {
         let (_, curve) = curves.iter().find(|(name, _)| *name == policy)?;
         Some(curve.mean_until(COMPARED_PERCENT, stat))

@@ -11,7 +11,7 @@ use crate::experiment::openb::{self, OpenbNode, OpenbTask};
 
 /// What is placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum BalanceWorkloadName {
+pub(super) enum BalanceWorkloadName {
     /// The tasks of openb that ask for no cards, on its 1,523 nodes of many sizes
     Openb,
     /// All tasks of openb, on its nodes that have cards
@@ -24,7 +24,7 @@ pub enum BalanceWorkloadName {
 const ALIBABA_MACHINES: u32 = 200;
 
 /// A cell with its arriving work.
-pub struct BalanceWorkload {
+pub(super) struct BalanceWorkload {
     pub about: String,
     pub nodes: Vec<OpenbNode>,
     pub tasks: Vec<OpenbTask>,
@@ -44,7 +44,7 @@ fn asked(task: &OpenbTask) -> [f64; 3] {
 }
 
 /// The requested works, or those whose trace is given.
-pub fn works(
+pub(super) fn works(
     asked: &[BalanceWorkloadName],
     openb: Option<&Path>,
     alibaba: Option<&Path>,
@@ -67,12 +67,17 @@ pub fn works(
 
 impl BalanceWorkloadName {
     /// Its name on the command line.
-    pub fn text(self) -> String {
+    pub(super) fn text(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
     /// The work of a trace: as much as requests `until_percent` of the scarcest dimension.
-    pub fn work(self, directory: &Path, seed: u64, until_percent: u32) -> anyhow::Result<BalanceWorkload> {
+    pub(super) fn work(
+        self,
+        directory: &Path,
+        seed: u64,
+        until_percent: u32,
+    ) -> anyhow::Result<BalanceWorkload> {
         let (about, nodes, tasks) = match self {
             Self::Openb => {
                 let mut tasks = openb::tasks(directory, "default")?;
@@ -163,7 +168,7 @@ impl BalanceWorkload {
     }
 
     /// A task's request of the scarcest dimension, in per cent of its capacity.
-    pub fn scarce_percent(&self, task: &OpenbTask) -> f64 {
+    pub(super) fn scarce_percent(&self, task: &OpenbTask) -> f64 {
         asked(task)[self.scarce] * 100.0 / self.capacity[self.scarce].max(1.0)
     }
 }

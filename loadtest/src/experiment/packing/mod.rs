@@ -17,7 +17,7 @@ use run::{Packed, PackingSetup, pack};
 
 /// Arguments of the experiment.
 #[derive(Debug, Args)]
-pub struct PackingArguments {
+pub(crate) struct PackingArguments {
     /// Directory of the openb trace
     #[arg(long, value_name = "DIR")]
     trace: PathBuf,
@@ -62,7 +62,7 @@ fn seeds_parsed(text: &str) -> Result<(u64, u64), String> {
 }
 
 /// Runs the experiment and prints a line per variant and policy.
-pub fn run(arguments: &PackingArguments, results: &mut Results) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &PackingArguments, results: &mut Results) -> anyhow::Result<()> {
     let policies = policies_asked(&arguments.policy)?;
     let variants = match arguments.variant.as_str() {
         "all" => openb::variants(&arguments.trace)?,

@@ -9,7 +9,7 @@ use crate::experiment::openb::{OpenbNode, OpenbTask};
 
 /// The result of one seed.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Packed {
+pub(super) struct Packed {
     pub seed: u64,
     /// Allocated cards, in per cent of all, once 100 % were requested.
     pub arrived_percent: f64,
@@ -49,7 +49,7 @@ impl AllocatedShare {
 }
 
 /// What all seeds of an experiment have in common.
-pub struct PackingSetup<'a> {
+pub(super) struct PackingSetup<'a> {
     pub nodes: &'a [OpenbNode],
     pub tasks: &'a [OpenbTask],
     pub settings: CellSettings,
@@ -61,7 +61,7 @@ pub struct PackingSetup<'a> {
 }
 
 /// Runs one seed.
-pub fn pack(setup: &PackingSetup<'_>, seed: u64) -> anyhow::Result<Packed> {
+pub(super) fn pack(setup: &PackingSetup<'_>, seed: u64) -> anyhow::Result<Packed> {
     let PackingSetup { nodes, tasks, order, batch, .. } = *setup;
     let begin = thread_cpu_s();
     let mut cell = ExperimentCell::new(setup.settings.clone(), nodes, seed)?;

@@ -21,7 +21,7 @@ const AT_ONCE: usize = 8;
 const TICK: Duration = Duration::from_millis(2);
 
 /// Ends attempts as they are due, until the stream is closed.
-pub async fn ended(world: Arc<BenchCell>, stream: Arc<ReplayStream>) -> anyhow::Result<()> {
+pub(super) async fn ended(world: Arc<BenchCell>, stream: Arc<ReplayStream>) -> anyhow::Result<()> {
     let mut commits: JoinSet<StoreResult<()>> = JoinSet::new();
     while !stream.closed() {
         while commits.len() >= AT_ONCE {

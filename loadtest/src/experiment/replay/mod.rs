@@ -27,7 +27,7 @@ use stream::{ReplaySample, ReplayStream};
 
 /// Arguments of the replay.
 #[derive(Debug, Args)]
-pub struct ReplayArguments {
+pub(crate) struct ReplayArguments {
     /// Directory of the sample of Alibaba's trace of 2018
     #[arg(long, value_name = "DIR")]
     trace: PathBuf,
@@ -67,7 +67,11 @@ struct ReplayPlan {
 }
 
 /// Runs the replay.
-pub async fn run(scratch: PathBuf, arguments: &ReplayArguments, results: &mut Results) -> anyhow::Result<()> {
+pub(crate) async fn run(
+    scratch: PathBuf,
+    arguments: &ReplayArguments,
+    results: &mut Results,
+) -> anyhow::Result<()> {
     let plan = planned(arguments)?;
     let stats = replayed(&scratch, arguments, plan).await;
     std::fs::remove_dir_all(&scratch).ok();

@@ -13,13 +13,13 @@ use parking_lot::Mutex;
 use crate::experiment::alibaba::BatchRow;
 
 /// The name of the job of a row.
-pub fn job_name(number: usize) -> String {
+pub(super) fn job_name(number: usize) -> String {
     format!("row-{number}")
 }
 
 /// An attempt and its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ReplayAttempt {
+pub(super) struct ReplayAttempt {
     pub node: NodeId,
     pub task: TaskId,
     pub incarnation: Incarnation,
@@ -27,7 +27,7 @@ pub struct ReplayAttempt {
 
 /// A sample of the cell.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ReplaySample {
+pub(super) struct ReplaySample {
     /// Tasks submitted and not placed.
     pub waiting: u64,
     pub cpu_millis: u64,
@@ -36,7 +36,7 @@ pub struct ReplaySample {
 
 /// Sums over the whole run.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ReplayTotals {
+pub(super) struct ReplayTotals {
     pub tasks: u64,
     pub placed: u64,
     pub ended: u64,
@@ -71,7 +71,7 @@ struct ReplayState {
 }
 
 /// The state of a replayed stream.
-pub struct ReplayStream {
+pub(super) struct ReplayStream {
     state: Mutex<ReplayState>,
     compress: f64,
     closed: AtomicBool,
@@ -85,7 +85,7 @@ fn histogram() -> Histogram<u64> {
 
 impl ReplayStream {
     /// A stream of rows, replayed `compress` times as fast.
-    pub fn new(rows: &[BatchRow], compress: f64, now: Instant) -> Self {
+    pub(super) fn new(rows: &[BatchRow], compress: f64, now: Instant) -> Self {
         let asked = |row: &BatchRow| RowRequest {
             tasks: u64::from(row.instances),
             submit_s: row.submit_s,
@@ -112,7 +112,7 @@ impl ReplayStream {
     }
 
     /// Begins: the first row's time is `now`.
-    pub fn begin(&self, now: Instant) {
+    pub(super) fn begin(&self, now: Instant) {
         self.state.lock().began = now;
     }
 
@@ -123,14 +123,14 @@ impl ReplayStream {
 
     /// The time left until a time of the trace.
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-    pub fn until(&self, submit_s: f64) -> Duration {
+    pub(super) fn until(&self, submit_s: f64) -> Duration {
         let due = self.due_at(&self.state.lock(), submit_s);
         due.saturating_duration_since(Instant::now())
     }
 
     /// Records that a row is being submitted.
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-    pub fn submitting(&self, number: usize) {
+    pub(super) fn submitting(&self, number: usize) {
         let now = Instant::now();
         let mut state = self.state.lock();
         let Some(row) = state.rows.get_mut(number) else { return };
@@ -144,7 +144,7 @@ impl ReplayStream {
 
     /// Applies deltas of the journal.
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-    pub fn deltas_apply(&self, deltas: &mut dyn Iterator<Item = &Delta>) {
+    pub(super) fn deltas_apply(&self, deltas: &mut dyn Iterator<Item = &Delta>) {
         let now = Instant::now();
         let mut state = self.state.lock();
         for delta in deltas {
@@ -161,7 +161,7 @@ impl ReplayStream {
 
     /// Attempts that are due to end, at most so many.
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-    pub fn due(&self, most: usize) -> Vec<ReplayAttempt> {
+    pub(super) fn due(&self, most: usize) -> Vec<ReplayAttempt> {
         let now = Instant::now();
         let mut state = self.state.lock();
         let mut attempts = Vec::new();
@@ -173,7 +173,7 @@ impl ReplayStream {
 
     /// Waits until everything has ended.
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-    pub async fn over(&self, patience: Duration) -> anyhow::Result<()> {
+    pub(super) async fn over(&self, patience: Duration) -> anyhow::Result<()> {
         let mut known = (0, Instant::now());
         loop {
             let totals = self.totals();
@@ -196,32 +196,32 @@ impl ReplayStream {
     }
 
     /// Closes the stream: nothing more will end.
-    pub fn close(&self) {
+    pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
     }
 
     /// Returns true if it was closed.
-    pub fn closed(&self) -> bool {
+    pub(super) fn closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
     }
 
     /// A sample of the present state.
-    pub fn sample(&self) -> ReplaySample {
+    pub(super) fn sample(&self) -> ReplaySample {
         self.state.lock().now
     }
 
     /// The sums so far.
-    pub fn totals(&self) -> ReplayTotals {
+    pub(super) fn totals(&self) -> ReplayTotals {
         self.state.lock().totals
     }
 
     /// From the submission of a row to the placement of each of its tasks.
-    pub fn latencies(&self) -> Histogram<u64> {
+    pub(super) fn latencies(&self) -> Histogram<u64> {
         self.state.lock().latencies.clone()
     }
 
     /// The same to the first of them.
-    pub fn latencies_first(&self) -> Histogram<u64> {
+    pub(super) fn latencies_first(&self) -> Histogram<u64> {
         self.state.lock().latencies_first.clone()
     }
 }

@@ -25,18 +25,18 @@ pub(super) struct FreedNodes<'a> {
 }
 
 impl<'a> FreedNodes<'a> {
-    pub fn new(tables: &'a CellTables, nodes: &'a BTreeSet<u32>, now_ms: i64) -> Self {
+    pub(super) fn new(tables: &'a CellTables, nodes: &'a BTreeSet<u32>, now_ms: i64) -> Self {
         let most = tables.nodes.free_most(nodes.iter().copied());
         Self { tables, nodes, now_ms, overlay: PlanOverlay::new(tables), most, checks: 0 }
     }
 
     /// How many times a node was checked for a shape.
-    pub fn checks(&self) -> u64 {
+    pub(super) fn checks(&self) -> u64 {
         self.checks as u64
     }
 
     /// Returns true if a task of a shape fits one of them.
-    pub fn fit(&mut self, shape: &Shape) -> bool {
+    pub(super) fn fit(&mut self, shape: &Shape) -> bool {
         let Resources { cpu_millis, memory_bytes, .. } = shape.resources;
         if self.nodes.is_empty() || cpu_millis > self.most.cpu_millis || memory_bytes > self.most.memory_bytes
         {
@@ -53,7 +53,7 @@ impl<'a> FreedNodes<'a> {
     }
 
     /// Returns true if evictions below a priority could let a task of a shape onto one of them.
-    pub fn evictions_help(&mut self, shape: &Shape, below: u32) -> bool {
+    pub(super) fn evictions_help(&mut self, shape: &Shape, below: u32) -> bool {
         if below == 0 || self.nodes.is_empty() {
             return false;
         }

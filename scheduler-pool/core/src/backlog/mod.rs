@@ -31,12 +31,12 @@ pub(crate) struct Backlog {
 
 impl Backlog {
     /// An empty backlog. The jobs of each scheduler are divided among `shards` queues.
-    pub fn new(shards: u32) -> Self {
+    pub(crate) fn new(shards: u32) -> Self {
         Self { open: OpenQueues::new(shards), unschedulable: UnschedulableShapes::default() }
     }
 
     /// Follows changes of the tables.
-    pub fn follow(&mut self, tables: &CellTables, events: &TableEvents) {
+    pub(crate) fn follow(&mut self, tables: &CellTables, events: &TableEvents) {
         self.unschedulable.notice(events);
         for &job in &events.jobs_removed {
             self.unschedulable.job_requeued(job);
@@ -74,7 +74,7 @@ impl Backlog {
     }
 
     /// The tasks to plan next. See [`crate::Snapshot::pending_in`].
-    pub fn pending(
+    pub(crate) fn pending(
         &mut self,
         tables: &CellTables,
         queue: &OpenQueue,
@@ -97,23 +97,23 @@ impl Backlog {
     }
 
     /// Remembers the tasks that a plan found to fit nowhere.
-    pub fn remember(&mut self, tables: &CellTables, plan: &Plan, now_ms: i64) {
+    pub(crate) fn remember(&mut self, tables: &CellTables, plan: &Plan, now_ms: i64) {
         self.unschedulable.remember(tables, plan, now_ms);
     }
 
     /// The number of unschedulable shapes and gangs.
-    pub fn unschedulable_count(&self) -> usize {
+    pub(crate) fn unschedulable_count(&self) -> usize {
         self.unschedulable.count()
     }
 
     /// How many times a node was checked for an unschedulable request, in all. This is the cost of waiting.
-    pub fn waiting_checks(&self) -> u64 {
+    pub(crate) fn waiting_checks(&self) -> u64 {
         self.unschedulable.checks()
     }
 
     /// The tasks of a queue that want a node, counted by the reason to wait. All tasks of a parked job count under the
     /// reason of most of them.
-    pub fn reasons(&self, tables: &CellTables, queue: &OpenQueue) -> BTreeMap<PendingReason, u64> {
+    pub(crate) fn reasons(&self, tables: &CellTables, queue: &OpenQueue) -> BTreeMap<PendingReason, u64> {
         let mut reasons = BTreeMap::new();
         let mut counted = |reason, job: JobId| {
             let tasks = tables.jobs.get(&job).map_or(0, |entry| u64::from(entry.open_count()));

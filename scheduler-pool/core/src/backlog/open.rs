@@ -36,7 +36,7 @@ pub(crate) struct OpenKey {
 }
 
 impl OpenKey {
-    pub fn of(row: &JobRow, turn: Turn) -> Self {
+    pub(crate) fn of(row: &JobRow, turn: Turn) -> Self {
         Self {
             priority: Reverse(row.priority),
             turn,
@@ -74,27 +74,27 @@ pub(crate) struct OpenQueues {
 
 impl OpenQueues {
     /// Empty queues, `shards` per scheduler.
-    pub fn new(shards: u32) -> Self {
+    pub(crate) fn new(shards: u32) -> Self {
         Self { shards: shards.max(1), queues: BTreeMap::new(), positions: BTreeMap::new() }
     }
 
     /// The queue of a job.
-    pub fn queue_of(&self, tables: &CellTables, job: JobId) -> OpenQueue {
+    pub(crate) fn queue_of(&self, tables: &CellTables, job: JobId) -> OpenQueue {
         let scheduler = tables.jobs.get(&job).and_then(|entry| entry.scheduler().cloned());
         OpenQueue { scheduler, shard: shard_of(job, self.shards) }
     }
 
     /// The jobs of a queue; `None` if it has none.
-    pub fn jobs(&self, queue: &OpenQueue) -> Option<&OpenJobs> {
+    pub(crate) fn jobs(&self, queue: &OpenQueue) -> Option<&OpenJobs> {
         self.queues.get(queue)
     }
 
     /// Every queue that has jobs.
-    pub fn all(&self) -> impl Iterator<Item = (&OpenQueue, &OpenJobs)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&OpenQueue, &OpenJobs)> {
         self.queues.iter()
     }
 
-    pub fn update(&mut self, tables: &CellTables, job: JobId) {
+    pub(crate) fn update(&mut self, tables: &CellTables, job: JobId) {
         let Some(entry) = tables.jobs.get(&job) else { return };
         let row = entry.row.as_ref().filter(|_| entry.runs() && entry.open_count() > 0);
         let known = self.positions.get(&job);
@@ -118,7 +118,7 @@ impl OpenQueues {
         self.positions.insert(job, (queue, key));
     }
 
-    pub fn remove(&mut self, job: JobId) {
+    pub(crate) fn remove(&mut self, job: JobId) {
         let Some((queue, key)) = self.positions.remove(&job) else { return };
         let Some(jobs) = self.queues.get_mut(&queue) else { return };
         jobs.ordered.remove(&key);

@@ -90,7 +90,7 @@ pub(crate) struct UnschedulableShapes {
 /// Queries, and reports of the tables.
 impl UnschedulableShapes {
     /// Records changes of the tables. The next [`Self::requeue`] checks them.
-    pub fn notice(&mut self, events: &TableEvents) {
+    pub(super) fn notice(&mut self, events: &TableEvents) {
         for &shape in &events.shapes_released {
             self.shape_forgotten(shape);
         }
@@ -110,24 +110,24 @@ impl UnschedulableShapes {
     }
 
     /// How many shapes and gangs are known to fit nowhere.
-    pub fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.shapes.len() + self.gangs.len() + self.no_victims.len()
     }
 
     /// How many times a node was checked for an unschedulable request, in all. This is the cost of waiting.
-    pub fn checks(&self) -> u64 {
+    pub(super) fn checks(&self) -> u64 {
         self.checks
     }
 
     /// The next time at which a cooling port may help, in milliseconds since 1970.
-    pub fn retry_next(&self) -> Option<i64> {
+    pub(super) fn retry_next(&self) -> Option<i64> {
         let entries = self.shapes.values().chain(self.gangs.values()).chain(self.no_victims.values());
         entries.filter_map(|entry| entry.retry_at_ms).min()
     }
 
     /// Returns true if a task of a shape has nothing to try: it fits nowhere, and evictions in its scope do not help.
     /// If they help no higher priority, they help no lower one.
-    pub fn parks(&self, shape: ShapeId, scope: impl FnOnce() -> PreemptionScope) -> bool {
+    pub(super) fn parks(&self, shape: ShapeId, scope: impl FnOnce() -> PreemptionScope) -> bool {
         if !self.shapes.contains_key(&shape) {
             return false;
         }
@@ -141,26 +141,26 @@ impl UnschedulableShapes {
         known.into_iter().any(|((_, known), _)| scope.covered_by(*known))
     }
 
-    pub fn shape_reason(&self, shape: ShapeId) -> Option<PendingReason> {
+    pub(super) fn shape_reason(&self, shape: ShapeId) -> Option<PendingReason> {
         self.shapes.get(&shape).map(|entry| entry.reason)
     }
 
-    pub fn gang_reason(&self, job: JobId) -> Option<PendingReason> {
+    pub(super) fn gang_reason(&self, job: JobId) -> Option<PendingReason> {
         self.gangs.get(&job).map(|entry| entry.reason)
     }
 
     /// Jobs with only unschedulable tasks.
-    pub fn parked_jobs(&self) -> impl Iterator<Item = JobId> {
+    pub(super) fn parked_jobs(&self) -> impl Iterator<Item = JobId> {
         self.parked.iter().copied()
     }
 
     /// Returns true if a job is parked.
-    pub fn parked(&self, job: JobId) -> bool {
+    pub(super) fn parked(&self, job: JobId) -> bool {
         self.parked.contains(&job)
     }
 
     /// Parks a job. All its tasks are unschedulable, with these shapes.
-    pub fn park(&mut self, job: JobId, shapes: impl IntoIterator<Item = ShapeId>) {
+    pub(super) fn park(&mut self, job: JobId, shapes: impl IntoIterator<Item = ShapeId>) {
         for shape in shapes {
             self.parked_under.entry(shape).or_default().insert(job);
         }
@@ -168,7 +168,7 @@ impl UnschedulableShapes {
     }
 
     /// Forgets the findings about a job, because the job has changed.
-    pub fn job_requeued(&mut self, job: JobId) {
+    pub(super) fn job_requeued(&mut self, job: JobId) {
         self.gangs.remove(&job);
         if self.parked.remove(&job) {
             self.parked_under.values_mut().for_each(|jobs| {
@@ -185,7 +185,7 @@ impl UnschedulableShapes {
     }
 
     /// Requeues a shape. Returns the jobs that were parked because of it.
-    pub fn shape_requeued(&mut self, shape: ShapeId) -> BTreeSet<JobId> {
+    pub(super) fn shape_requeued(&mut self, shape: ShapeId) -> BTreeSet<JobId> {
         self.shapes.remove(&shape);
         self.unparked(shape)
     }
@@ -210,7 +210,7 @@ fn cooled_next(nodes: &NodeTable, among: impl Iterator<Item = u32>, now_ms: i64)
 impl UnschedulableShapes {
     /// Remembers the tasks that a plan found to fit nowhere. It checks them against the tables again, because the
     /// plan's own placements may have failed.
-    pub fn remember(&mut self, tables: &CellTables, plan: &Plan, now_ms: i64) {
+    pub(super) fn remember(&mut self, tables: &CellTables, plan: &Plan, now_ms: i64) {
         for unplaced in &plan.unplaced {
             let Some(shape) = tables.shapes.get(unplaced.shape) else { continue };
             let requirement = Requirement::of(shape, tables);
@@ -310,7 +310,7 @@ fn shape_copies(tables: &CellTables, shape: &Shape, now_ms: i64) -> u64 {
 impl UnschedulableShapes {
     /// Requeues the shapes and gangs that changes since the last call may have helped. Returns the jobs that may be
     /// planned again.
-    pub fn requeue(&mut self, tables: &CellTables, now_ms: i64) -> BTreeSet<JobId> {
+    pub(super) fn requeue(&mut self, tables: &CellTables, now_ms: i64) -> BTreeSet<JobId> {
         let changes = std::mem::take(&mut self.changes);
         let due = || self.retry_next().is_some_and(|at_ms| at_ms <= now_ms);
         if self.count() == 0 || (changes == TableChanges::default() && !due()) {

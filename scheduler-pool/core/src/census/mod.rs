@@ -32,7 +32,7 @@ pub(crate) struct NodeCensus {
 
 impl NodeCensus {
     /// Checks a requirement against every node, as a plan has left the nodes.
-    pub fn of(overlay: &PlanOverlay<'_>, requirement: &Requirement, now_ms: i64) -> Self {
+    pub(crate) fn of(overlay: &PlanOverlay<'_>, requirement: &Requirement, now_ms: i64) -> Self {
         let nodes = u32::try_from(overlay.nodes.count()).unwrap_or(u32::MAX);
         let mut census = Self { nodes, ..Self::default() };
         let mut nearest = NearestSearch::new(requirement);
@@ -58,7 +58,7 @@ impl NodeCensus {
     }
 
     /// The filter that refused most nodes.
-    pub fn refused_most(&self) -> Option<FilterReason> {
+    pub(crate) fn refused_most(&self) -> Option<FilterReason> {
         self.refused.iter().max_by_key(|&(_, nodes)| nodes).map(|(reason, _)| *reason)
     }
 }

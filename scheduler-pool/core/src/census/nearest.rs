@@ -43,7 +43,7 @@ pub(super) struct NearestSearch {
 }
 
 impl NearestSearch {
-    pub fn new(requirement: &Requirement) -> Self {
+    pub(super) fn new(requirement: &Requirement) -> Self {
         let without = |&port: &u16| {
             let mut reduced = requirement.clone();
             reduced.ports_fixed.retain(|known| *known != port);
@@ -62,7 +62,7 @@ impl NearestSearch {
     }
 
     /// Records why a node was refused.
-    pub fn node_refused(
+    pub(super) fn node_refused(
         &mut self,
         overlay: &PlanOverlay<'_>,
         requirement: &Requirement,
@@ -154,7 +154,7 @@ impl NearestSearch {
 
     /// The changes, the one that lets in most nodes first. If no single change lets any in, the smallest set of changes
     /// that does.
-    pub fn found(self) -> Vec<NearMiss> {
+    pub(super) fn found(self) -> Vec<NearMiss> {
         let mut near: Vec<(Obstacle, Near)> = self.near.into_iter().collect();
         near.sort_by_key(|&(obstacle, near)| (std::cmp::Reverse(near.nodes), obstacle));
         if !near.is_empty() {

@@ -38,7 +38,7 @@ pub(crate) enum CardRefusal {
 }
 
 impl CardAsk {
-    pub fn of(kind: usize, millis: u64, selector: Option<&CardSelector>, nodes: &NodeTable) -> Self {
+    pub(crate) fn of(kind: usize, millis: u64, selector: Option<&CardSelector>, nodes: &NodeTable) -> Self {
         let of_layout = |layout: &[CardSlot]| {
             let of_kind = || layout.iter().filter(|slot| usize::from(slot.kind) == kind);
             let selected = |slot: &&CardSlot| {
@@ -54,14 +54,14 @@ impl CardAsk {
 
     /// The cards of the kind on a node, and those that the selector accepts. `None` if the node has none, or only
     /// counts its devices.
-    pub fn of_node(&self, nodes: &NodeTable, node: u32) -> Option<&(Slots, Slots)> {
+    pub(crate) fn of_node(&self, nodes: &NodeTable, node: u32) -> Option<&(Slots, Slots)> {
         let layout = nodes.card_layouts.of(node).checked_sub(1)?;
         self.slots.get(layout as usize).filter(|(all, _)| !all.is_empty())
     }
 
     /// Returns true if the request is checked against single cards. On a node that only counts its devices any of them
     /// will do, except under a selector.
-    pub fn applies(&self, nodes: &NodeTable, node: u32) -> bool {
+    pub(crate) fn applies(&self, nodes: &NodeTable, node: u32) -> bool {
         !self.any || self.of_node(nodes, node).is_some()
     }
 }

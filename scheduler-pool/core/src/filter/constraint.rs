@@ -21,7 +21,7 @@ pub(crate) struct ConstraintReady {
 }
 
 impl ConstraintReady {
-    pub fn of(constraint: &Constraint, position: usize, texts: &Texts) -> Self {
+    pub(crate) fn of(constraint: &Constraint, position: usize, texts: &Texts) -> Self {
         Self {
             position,
             key: texts.known(&constraint.attribute),
@@ -32,7 +32,7 @@ impl ConstraintReady {
     }
 
     /// The only nodes that can meet it, if it lists values: one list of nodes per value.
-    pub fn listed<'n>(&self, nodes: &'n NodeTable) -> Option<SmallVec<[&'n [u32]; 4]>> {
+    pub(crate) fn listed<'n>(&self, nodes: &'n NodeTable) -> Option<SmallVec<[&'n [u32]; 4]>> {
         if self.operator != ConstraintOperator::In {
             return None;
         }
@@ -41,7 +41,7 @@ impl ConstraintReady {
     }
 
     /// Returns true if a node meets it.
-    pub fn met(&self, nodes: &NodeTable, node: u32) -> bool {
+    pub(crate) fn met(&self, nodes: &NodeTable, node: u32) -> bool {
         let value = self.key.and_then(|key| nodes.attribute(node, key));
         match self.operator {
             ConstraintOperator::In => value.is_some_and(|value| self.values.contains(&value)),

@@ -17,18 +17,18 @@ pub(crate) struct Packages {
 }
 
 impl Packages {
-    pub fn of(packages: &[String], texts: &Texts) -> Self {
+    pub(crate) fn of(packages: &[String], texts: &Texts) -> Self {
         let known = packages.iter().filter_map(|package| texts.known(&package_attribute(package)));
         Self { asked: i64::try_from(packages.len()).unwrap_or(i64::MAX), known: known.collect() }
     }
 
     /// The weight of a node that has all packages.
-    pub fn wish(&self) -> i64 {
+    pub(crate) fn wish(&self) -> i64 {
         if self.asked > 0 { PRESENT } else { 0 }
     }
 
     /// The weight of a node: the part of the packages that it has.
-    pub fn present(&self, nodes: &NodeTable, node: u32) -> i64 {
+    pub(crate) fn present(&self, nodes: &NodeTable, node: u32) -> i64 {
         if self.known.is_empty() {
             return 0;
         }

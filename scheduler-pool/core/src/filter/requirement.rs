@@ -34,7 +34,7 @@ pub(crate) struct Requirement {
 }
 
 impl Requirement {
-    pub fn of(shape: &Shape, tables: &CellTables) -> Self {
+    pub(crate) fn of(shape: &Shape, tables: &CellTables) -> Self {
         let nodes = &tables.nodes;
         let mut requirement = Self::of_resources(&shape.resources, nodes);
         requirement.cards = card_asks(&requirement.demand, &shape.device_selectors, nodes);
@@ -55,7 +55,7 @@ impl Requirement {
     }
 
     /// A request for resources alone.
-    pub fn of_resources(resources: &Resources, nodes: &NodeTable) -> Self {
+    pub(crate) fn of_resources(resources: &Resources, nodes: &NodeTable) -> Self {
         let fixed = fixed_amounts(resources);
         let mut demand: SmallVec<[(usize, u64); 6]> =
             fixed.into_iter().enumerate().filter(|&(_, amount)| amount > 0).collect();
@@ -82,12 +82,12 @@ impl Requirement {
     }
 
     /// Returns true if the scheduler chooses cards, a socket or a NUMA domain for it.
-    pub fn chooses(&self) -> bool {
+    pub(crate) fn chooses(&self) -> bool {
         !self.cards.is_empty() || self.within.is_some()
     }
 
     /// The request for cards that a refusal is about.
-    pub fn card_ask(&self, refusal: FilterReason) -> Option<&CardAsk> {
+    pub(crate) fn card_ask(&self, refusal: FilterReason) -> Option<&CardAsk> {
         match refusal {
             FilterReason::CardSelector(number)
             | FilterReason::CardNever(number)
@@ -97,7 +97,7 @@ impl Requirement {
     }
 
     /// The requested amount of a dimension.
-    pub fn amount(&self, dimension: usize) -> u64 {
+    pub(crate) fn amount(&self, dimension: usize) -> u64 {
         self.demand.iter().find(|&&(asked, _)| asked == dimension).map_or(0, |&(_, amount)| amount)
     }
 }

@@ -18,7 +18,7 @@ pub(crate) struct Rules {
 
 impl Rules {
     /// The rules of a job. A cap in per cent follows the job's present count.
-    pub fn of(job: Option<JobId>, tables: &CellTables) -> Self {
+    pub(crate) fn of(job: Option<JobId>, tables: &CellTables) -> Self {
         let Some((id, entry)) = job.and_then(|job| Some((job, tables.jobs.get(&job)?))) else {
             return Self::default();
         };

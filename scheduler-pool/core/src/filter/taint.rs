@@ -22,7 +22,7 @@ pub(crate) struct TaintsMet {
 }
 
 impl TaintsMet {
-    pub fn of(tolerations: &[Toleration], taints: &Taints) -> Self {
+    pub(crate) fn of(tolerations: &[Toleration], taints: &Taints) -> Self {
         let verdict = |set: &[u32]| {
             let mut verdict = TaintVerdict::default();
             for &number in set {
@@ -47,12 +47,12 @@ impl TaintsMet {
     }
 
     /// The taints that refuse a node.
-    pub fn refusing(&self, nodes: &NodeTable, node: u32) -> &[u32] {
+    pub(crate) fn refusing(&self, nodes: &NodeTable, node: u32) -> &[u32] {
         self.of_node(nodes, node).map_or(&[], |verdict| &verdict.refusing)
     }
 
     /// How many soft taints of a node the tasks do not tolerate.
-    pub fn disliking(&self, nodes: &NodeTable, node: u32) -> u16 {
+    pub(crate) fn disliking(&self, nodes: &NodeTable, node: u32) -> u16 {
         self.of_node(nodes, node).map_or(0, |verdict| verdict.disliking)
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct WithinAsk {
 
 impl WithinAsk {
     /// The request of a shape; `None` if the shape may use all of a node.
-    pub fn of(shape: &Shape, nodes: &NodeTable) -> Option<Self> {
+    pub(crate) fn of(shape: &Shape, nodes: &NodeTable) -> Option<Self> {
         let (within, exclusive) = (shape.within?, shape.exclusive_cores);
         let Resources { cpu_millis, memory_bytes, .. } = shape.resources;
         let share = |dimensions: &[(u16, u16)]| -> Share {

@@ -8,12 +8,12 @@ use crate::queueing::{Claim, Turn};
 
 impl PlanOverlay<'_> {
     /// Starts to follow the shares.
-    pub fn shares_known(&mut self) {
+    pub(crate) fn shares_known(&mut self) {
         self.shares = Some(self.tables.shares());
     }
 
     /// Adds what a task holds to the shares, or removes it.
-    pub fn held_change(&mut self, task: TaskId, change: CountChange) {
+    pub(crate) fn held_change(&mut self, task: TaskId, change: CountChange) {
         let Some(mut shares) = self.shares.take() else { return };
         if let Some((turn, resources)) = self.held_by(task) {
             shares.change(turn, resources, change);
@@ -22,14 +22,14 @@ impl PlanOverlay<'_> {
     }
 
     /// The user or queue of a task, and what the task holds there.
-    pub fn held_by(&self, task: TaskId) -> Option<(&'_ Turn, &'_ Resources)> {
+    pub(crate) fn held_by(&self, task: TaskId) -> Option<(&'_ Turn, &'_ Resources)> {
         let entry = self.tables.jobs.get(&task.job)?;
         let (_, spec) = entry.spec.as_ref()?;
         Some((entry.turn.as_ref()?, spec.resources_for(task.index)))
     }
 
     /// How far the queue of a task is above its guarantee; `None` if the task keeps what it has.
-    pub fn excess(&self, claim: &Claim, task: TaskId) -> Option<u64> {
+    pub(crate) fn excess(&self, claim: &Claim, task: TaskId) -> Option<u64> {
         let (turn, resources) = self.held_by(task)?;
         self.shares.as_ref()?.excess(claim, turn, resources)
     }

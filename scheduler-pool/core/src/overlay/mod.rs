@@ -86,7 +86,7 @@ impl DomainCounts {
 }
 
 impl<'a> PlanOverlay<'a> {
-    pub fn new(tables: &'a CellTables) -> Self {
+    pub(crate) fn new(tables: &'a CellTables) -> Self {
         Self {
             tables,
             nodes: &tables.nodes,
@@ -103,19 +103,19 @@ impl<'a> PlanOverlay<'a> {
     }
 
     /// The number of tasks that a term counts in the domain of a value.
-    pub fn term_count(&self, term: TermId, value: u32) -> u32 {
+    pub(crate) fn term_count(&self, term: TermId, value: u32) -> u32 {
         let known = self.tables.terms.get(term).map_or(0, |term| term.count(value));
         known.saturating_add_signed(self.terms.get(&(term, value)).copied().unwrap_or(0))
     }
 
     /// The number of tasks that a term counts in all domains.
-    pub fn term_total(&self, term: TermId) -> u32 {
+    pub(crate) fn term_total(&self, term: TermId) -> u32 {
         let known = self.tables.terms.get(term).map_or(0, |term| term.total);
         known.saturating_add_signed(self.totals.get(&term).copied().unwrap_or(0))
     }
 
     /// The domains in which a term counts any task.
-    pub fn term_domains(&self, term: TermId) -> Vec<u32> {
+    pub(crate) fn term_domains(&self, term: TermId) -> Vec<u32> {
         let known = self.tables.terms.get(term).into_iter().flat_map(|term| term.domains());
         let taken = self.terms.range((term, 0)..=(term, u32::MAX)).filter(|&(_, &count)| count > 0);
         let mut values: Vec<u32> =
@@ -127,7 +127,7 @@ impl<'a> PlanOverlay<'a> {
 
     /// The number of tasks in the emptiest domain that has a node which `could` take one. The first call for a term
     /// decides about the domains.
-    pub fn term_least(&self, term: TermId, could: impl Fn(u32) -> bool) -> u32 {
+    pub(crate) fn term_least(&self, term: TermId, could: impl Fn(u32) -> bool) -> u32 {
         let mut counts = self.domain_counts.borrow_mut();
         let counts = counts.entry(term).or_insert_with(|| self.domain_counts_made(term, could));
         counts.least()
@@ -135,7 +135,7 @@ impl<'a> PlanOverlay<'a> {
 
     /// A number that changes whenever one of these rules may allow what it refused. For a job that some tasks draw near
     /// them (`drawn_near`), it also changes when a domain may have become better.
-    pub fn moment(&self, rules: &[HardRule], drawn_near: bool) -> u64 {
+    pub(crate) fn moment(&self, rules: &[HardRule], drawn_near: bool) -> u64 {
         let Moments { firsts, rises, falls } = self.moments;
         let near = drawn_near || rules.iter().any(|rule| matches!(rule, HardRule::Near { .. }));
         let skewed = rules.iter().any(|rule| matches!(rule, HardRule::Skew { .. }));
@@ -156,7 +156,7 @@ impl<'a> PlanOverlay<'a> {
     }
 
     /// Adds a task of a job on a node to the terms that count it, or removes it.
-    pub fn count(&mut self, job: JobId, node: u32, change: CountChange) {
+    pub(crate) fn count(&mut self, job: JobId, node: u32, change: CountChange) {
         self.count_moving(job, node, change, |overlay, id, value| match change {
             CountChange::Add => overlay.moments.firsts += u64::from(overlay.term_count(id, value) == 1),
             CountChange::Remove => overlay.moments.falls += 1,
@@ -164,12 +164,12 @@ impl<'a> PlanOverlay<'a> {
     }
 
     /// Returns true if any rule of the cell counts a job's tasks.
-    pub fn counts(&self, job: JobId) -> bool {
+    pub(crate) fn counts(&self, job: JobId) -> bool {
         self.tables.jobs.get(&job).is_some_and(|entry| !entry.terms.counted.is_empty())
     }
 
     /// The same for a trial: the caller takes it back before any rule is checked for another task.
-    pub fn trial_count(&mut self, job: JobId, node: u32, change: CountChange) {
+    pub(crate) fn trial_count(&mut self, job: JobId, node: u32, change: CountChange) {
         self.count_moving(job, node, change, |_, _, _| {});
     }
 
@@ -216,7 +216,7 @@ impl<'a> PlanOverlay<'a> {
     }
 
     /// How much of a dimension of a node is taken.
-    pub fn used(&self, dimension: usize, node: u32) -> u64 {
+    pub(crate) fn used(&self, dimension: usize, node: u32) -> u64 {
         match self.touched(node) {
             Some(touched) => touched.used.get(dimension).copied().unwrap_or(0),
             None => self.nodes.used(dimension, node),
@@ -224,23 +224,23 @@ impl<'a> PlanOverlay<'a> {
     }
 
     /// The number of tasks on a node.
-    pub fn tasks(&self, node: u32) -> u32 {
+    pub(crate) fn tasks(&self, node: u32) -> u32 {
         let known = || self.nodes.tasks.get(node as usize).copied().unwrap_or(0);
         self.touched(node).map_or_else(known, |touched| touched.tasks)
     }
 
     /// The ports of a node that this plan has assigned.
-    pub fn ports_taken(&self, node: u32) -> &[u16] {
+    pub(crate) fn ports_taken(&self, node: u32) -> &[u16] {
         self.touched(node).map_or(&[], |touched| &touched.ports)
     }
 
     /// How often this plan has changed a node.
-    pub fn version(&self, node: u32) -> u32 {
+    pub(crate) fn version(&self, node: u32) -> u32 {
         self.touched(node).map_or(0, |touched| touched.version)
     }
 
     /// Charges a node with a task.
-    pub fn taken(&mut self, node: u32, demand: &[(usize, u64)], ports: &[u16]) {
+    pub(crate) fn taken(&mut self, node: u32, demand: &[(usize, u64)], ports: &[u16]) {
         let Some(touched) = self.touched_made(node) else { return };
         touched.version += 1;
         touched.tasks = touched.tasks.saturating_add(1);
@@ -268,12 +268,12 @@ impl<'a> PlanOverlay<'a> {
     }
 
     /// Frees an amount of a node for a trial. The node's version stays.
-    pub fn trial_free(&mut self, node: u32, demand: &[(usize, u64)]) {
+    pub(crate) fn trial_free(&mut self, node: u32, demand: &[(usize, u64)]) {
         self.trial_change(node, demand, u64::wrapping_sub);
     }
 
     /// Takes the amount of a trial again.
-    pub fn trial_take(&mut self, node: u32, demand: &[(usize, u64)]) {
+    pub(crate) fn trial_take(&mut self, node: u32, demand: &[(usize, u64)]) {
         self.trial_change(node, demand, u64::wrapping_add);
     }
 
@@ -286,7 +286,7 @@ impl<'a> PlanOverlay<'a> {
     }
 
     /// Releases the charge of a task, because its gang did not fit.
-    pub fn returned(&mut self, node: u32, demand: &[(usize, u64)], ports: &[u16]) {
+    pub(crate) fn returned(&mut self, node: u32, demand: &[(usize, u64)], ports: &[u16]) {
         let Some(touched) = self.touched_made(node) else { return };
         touched.version += 1;
         touched.tasks = touched.tasks.saturating_sub(1);

@@ -14,7 +14,7 @@ pub(super) const TOUCHED_FIRST: usize = 256;
 
 impl Places {
     /// A map that holds `nodes` nodes before it grows.
-    pub fn new(nodes: usize) -> Self {
+    pub(crate) fn new(nodes: usize) -> Self {
         let length = nodes.clamp(1, TOUCHED_FIRST).next_power_of_two() * 2;
         Self { table: vec![(0, 0); length], used: 0 }
     }
@@ -34,13 +34,13 @@ impl Places {
     }
 
     /// The place of a node.
-    pub fn get(&self, node: u32) -> Option<usize> {
+    pub(crate) fn get(&self, node: u32) -> Option<usize> {
         let &(known, place) = self.table.get(self.slot(node))?;
         (known != 0).then_some(place as usize)
     }
 
     /// Sets the place of a node that has none.
-    pub fn set(&mut self, node: u32, place: u32) {
+    pub(crate) fn set(&mut self, node: u32, place: u32) {
         if (self.used + 1) * 2 > self.table.len() {
             let doubled = vec![(0, 0); self.table.len() * 2];
             let before = std::mem::replace(&mut self.table, doubled);

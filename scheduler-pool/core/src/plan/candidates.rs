@@ -103,7 +103,7 @@ fn listed(requirement: &Requirement, overlay: &PlanOverlay<'_>, order: NodeOrder
 
 impl CandidateCache {
     /// An empty cache. The lists of rules come from `overlay`.
-    pub fn new(
+    pub(super) fn new(
         shape: Arc<Shape>,
         requirement: &Requirement,
         overlay: &PlanOverlay<'_>,
@@ -131,22 +131,22 @@ impl CandidateCache {
     }
 
     /// Returns true if the shape belongs to one job.
-    pub fn constrained(&self) -> bool {
+    pub(super) fn constrained(&self) -> bool {
         self.shape.job.is_some()
     }
 
     /// The end of the search.
-    pub fn end(&self, nodes: &NodeTable) -> usize {
+    pub(super) fn end(&self, nodes: &NodeTable) -> usize {
         self.listed.as_ref().map_or_else(|| nodes.count(), Vec::len)
     }
 
     /// Returns true if there may be more to draw after `drawn` entries.
-    pub fn more(&self, drawn: usize, nodes: &NodeTable) -> bool {
+    pub(super) fn more(&self, drawn: usize, nodes: &NodeTable) -> bool {
         drawn < self.entries.len() || self.scanned < self.end(nodes)
     }
 
     /// Draws the next node that fits the tables, and advances `drawn`. It leaves ranks from `until` on for later.
-    pub fn draw(
+    pub(super) fn draw(
         &mut self,
         context: &mut SearchContext<'_, '_>,
         drawn: &mut usize,

@@ -117,7 +117,7 @@ pub(super) struct ClassPlan {
 }
 
 impl ClassPlan {
-    pub fn new(requirement: Requirement, members: usize, overlay: &PlanOverlay<'_>) -> Self {
+    pub(super) fn new(requirement: Requirement, members: usize, overlay: &PlanOverlay<'_>) -> Self {
         Self {
             requirement,
             drawn: 0,
@@ -136,7 +136,7 @@ impl ClassPlan {
     }
 
     /// The best node now. `avoid` is chosen only if it is the only one.
-    pub fn chosen(
+    pub(super) fn chosen(
         &mut self,
         context: &mut ClassContext<'_, '_>,
         job: &mut JobPlan,

@@ -16,7 +16,12 @@ pub(super) struct DomainCapacity {
 
 impl DomainCapacity {
     /// Counts the capacity as it is now.
-    pub fn made(overlay: &PlanOverlay<'_>, mut requirement: Requirement, key: u32, now_ms: i64) -> Self {
+    pub(super) fn made(
+        overlay: &PlanOverlay<'_>,
+        mut requirement: Requirement,
+        key: u32,
+        now_ms: i64,
+    ) -> Self {
         requirement.rules.rules.clear();
         let (of_node, of_domain) = (BTreeMap::new(), BTreeMap::new());
         let mut capacity = Self { requirement, of_node, of_domain, log_at: overlay.log.len() };
@@ -35,7 +40,7 @@ impl DomainCapacity {
     }
 
     /// Counts the nodes again that the plan has changed since the last call.
-    pub fn follow(&mut self, overlay: &PlanOverlay<'_>, key: u32, now_ms: i64) {
+    pub(super) fn follow(&mut self, overlay: &PlanOverlay<'_>, key: u32, now_ms: i64) {
         let changed: BTreeSet<u32> = overlay.log.iter().skip(self.log_at).copied().collect();
         self.log_at = overlay.log.len();
         for node in changed {
@@ -48,7 +53,7 @@ impl DomainCapacity {
     }
 
     /// How many tasks a domain could take.
-    pub fn of_domain(&self, value: u32) -> u64 {
+    pub(super) fn of_domain(&self, value: u32) -> u64 {
         self.of_domain.get(&value).copied().unwrap_or(0)
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct DomainSets {
 
 impl DomainSets {
     /// The number of a set of domains.
-    pub fn of(&mut self, key: u32, mut values: Vec<u32>) -> DomainSetId {
+    pub(super) fn of(&mut self, key: u32, mut values: Vec<u32>) -> DomainSetId {
         values.sort_unstable();
         let domain_set = (key, values);
         let known = self.known.iter().position(|known| *known == domain_set);
@@ -38,23 +38,23 @@ impl DomainSets {
     }
 
     /// The attribute that names the domains of a set.
-    pub fn key(&self, domain_set: DomainSetId) -> Option<u32> {
+    pub(super) fn key(&self, domain_set: DomainSetId) -> Option<u32> {
         self.known.get(domain_set as usize).map(|&(key, _)| key)
     }
 
     /// The shape of a class in a domain set; `None` if the number is that of an ordinary shape.
-    pub fn shape(&self, id: ShapeId) -> Option<&Arc<Shape>> {
+    pub(super) fn shape(&self, id: ShapeId) -> Option<&Arc<Shape>> {
         self.shapes.get(id.checked_sub(SHAPES_FIRST)? as usize)
     }
 
     /// Returns true if a shape belongs to a domain set. Later plans have no use for its candidates.
-    pub fn has(id: ShapeId) -> bool {
+    pub(super) fn has(id: ShapeId) -> bool {
         id >= SHAPES_FIRST
     }
 
     /// The search of a class in a domain set, and whether it is new. `anywhere` is its search over all domains. A new
     /// search gets the number `next`.
-    pub fn search_key(
+    pub(super) fn search_key(
         &mut self,
         tables: &CellTables,
         anywhere: SearchKey,

@@ -52,7 +52,7 @@ impl Preemptions {
     }
 
     /// The scope of a class, if no eviction in it helps any more.
-    pub fn none_left(&self, class: &PendingClass) -> Option<PreemptionScope> {
+    pub(super) fn none_left(&self, class: &PendingClass) -> Option<PreemptionScope> {
         let keys = [(class.shape, class.scope), (class.shape, class.scope.without_claim())];
         keys.into_iter().any(|key| self.exhausted(key)).then_some(class.scope)
     }

@@ -27,7 +27,7 @@ struct QueuePosition {
 
 impl GroupOrder {
     /// Reports that a group may have become better.
-    pub fn noted(&mut self, group: u32) {
+    pub(super) fn noted(&mut self, group: u32) {
         let index = group as usize;
         if self.places.len() <= index {
             self.places.resize(index + 1, QueuePosition::default());
@@ -39,12 +39,12 @@ impl GroupOrder {
     }
 
     /// Reports that each of the first groups may have become better.
-    pub fn noted_all(&mut self, groups: usize) {
+    pub(super) fn noted_all(&mut self, groups: usize) {
         (0..u32::try_from(groups).unwrap_or(u32::MAX)).for_each(|group| self.noted(group));
     }
 
     /// The next reported group. The caller updates all of them before it asks for the top.
-    pub fn noted_next(&mut self) -> Option<u32> {
+    pub(super) fn noted_next(&mut self) -> Option<u32> {
         let group = self.noted.pop()?;
         if let Some(place) = self.places.get_mut(group as usize) {
             place.noted = false;
@@ -53,7 +53,7 @@ impl GroupOrder {
     }
 
     /// Sets the score of a group; `None` if it has no candidate.
-    pub fn put(&mut self, group: u32, score: Option<Score>) {
+    pub(super) fn put(&mut self, group: u32, score: Option<Score>) {
         let Some(place) = self.places.get_mut(group as usize) else { return };
         if place.under != score {
             place.under = score;
@@ -62,7 +62,7 @@ impl GroupOrder {
     }
 
     /// The first group, with its bound.
-    pub fn top(&mut self) -> Option<(Score, u32)> {
+    pub(super) fn top(&mut self) -> Option<(Score, u32)> {
         loop {
             let &(score, group) = self.heap.peek()?;
             if self.places.get(group as usize).is_some_and(|place| place.under == Some(score)) {

@@ -22,17 +22,17 @@ pub(super) struct Refusals {
 
 impl Refusals {
     /// Returns true if a shape fits nowhere any more.
-    pub fn exhausted(&self, shape: ShapeId) -> bool {
+    pub(super) fn exhausted(&self, shape: ShapeId) -> bool {
         self.exhausted.contains_key(&shape)
     }
 
     /// Forgets which shapes fit nowhere, because capacity was given back.
-    pub fn void(&mut self) {
+    pub(super) fn void(&mut self) {
         self.exhausted.clear();
     }
 
     /// The census of a shape's next task, as the plan has left the nodes.
-    pub fn census(
+    pub(super) fn census(
         &mut self,
         input: PlanInput<'_>,
         overlay: &PlanOverlay<'_>,
@@ -52,7 +52,7 @@ impl Refusals {
     }
 
     /// Adds a task to its class's entry. Returns false if the class has none yet.
-    pub fn joined(&mut self, pending: PendingTask) -> bool {
+    pub(super) fn joined(&mut self, pending: PendingTask) -> bool {
         let position = self.of_class.get(&pending.class);
         let known = position.and_then(|position| self.unplaced.get_mut(*position));
         let Some(unplaced) = known else { return false };
@@ -61,13 +61,13 @@ impl Refusals {
     }
 
     /// Records the first refused task of a class.
-    pub fn refused(&mut self, pending: PendingTask, class: PendingClass, refusal: Refusal) {
+    pub(super) fn refused(&mut self, pending: PendingTask, class: PendingClass, refusal: Refusal) {
         self.of_class.insert(pending.class, self.unplaced.len());
         self.added(class, vec![pending.task.index], refusal);
     }
 
     /// Records refused tasks of a class.
-    pub fn added(&mut self, class: PendingClass, tasks: Vec<u32>, refusal: Refusal) {
+    pub(super) fn added(&mut self, class: PendingClass, tasks: Vec<u32>, refusal: Refusal) {
         let Refusal { census, causes, gang, never, no_victims } = refusal;
         self.unplaced.push(Unplaced {
             job: class.job,

@@ -40,7 +40,7 @@ pub(super) struct ClassSearches<'a, 'c> {
 }
 
 impl<'a, 'c> ClassSearches<'a, 'c> {
-    pub fn new(input: PlanInput<'a>, cache: &'c mut PlanCache) -> Self {
+    pub(super) fn new(input: PlanInput<'a>, cache: &'c mut PlanCache) -> Self {
         let (search_key, members) = search_keys(input.tables, input.queue);
         let stats = CellStats::new(input.tables, std::mem::take(&mut cache.mix));
         Self {
@@ -59,19 +59,19 @@ impl<'a, 'c> ClassSearches<'a, 'c> {
     }
 
     /// Puts the candidates into the cache for later plans. Returns what the searches cost.
-    pub fn finish(self) -> PlanCounters {
+    pub(super) fn finish(self) -> PlanCounters {
         self.cache.mix = self.stats.into_mix_cache();
         self.cache.put_back(self.candidates.into_iter().filter(|&(id, _)| !DomainSets::has(id)));
         self.counters
     }
 
     /// Drops the candidates that depend on rules between tasks.
-    pub fn void(&mut self) {
+    pub(super) fn void(&mut self) {
         self.candidates.retain(|_, candidates| !candidates.constrained());
     }
 
     /// The search of a class, in a domain set or anywhere.
-    pub fn search_key(&mut self, class: u32, domain_set: Option<DomainSetId>) -> Option<SearchKey> {
+    pub(super) fn search_key(&mut self, class: u32, domain_set: Option<DomainSetId>) -> Option<SearchKey> {
         let anywhere = *self.search_key.get(class as usize)?;
         let Some(domain_set) = domain_set else { return Some(anywhere) };
         let (made, new) =
@@ -84,7 +84,7 @@ impl<'a, 'c> ClassSearches<'a, 'c> {
     }
 
     /// The requirement of a search that has begun.
-    pub fn requirement(&self, search_key: SearchKey) -> Option<&Requirement> {
+    pub(super) fn requirement(&self, search_key: SearchKey) -> Option<&Requirement> {
         Some(&self.plans.get(search_key.number)?.as_ref()?.requirement)
     }
 
@@ -93,7 +93,7 @@ impl<'a, 'c> ClassSearches<'a, 'c> {
     }
 
     /// The requirement of a shape, and a new victim search for it.
-    pub fn victims_of(
+    pub(super) fn victims_of(
         &self,
         class: u32,
         shape: ShapeId,
@@ -109,12 +109,12 @@ impl<'a, 'c> ClassSearches<'a, 'c> {
     }
 
     /// Counts a placed task in its job's spread, if a search follows that.
-    pub fn task_added(&mut self, job: JobId, node: u32) {
+    pub(super) fn task_added(&mut self, job: JobId, node: u32) {
         self.domains_counted(job, node, |count| count.saturating_add(1));
     }
 
     /// Takes a task out of its job's spread.
-    pub fn task_removed(&mut self, job: JobId, node: u32) {
+    pub(super) fn task_removed(&mut self, job: JobId, node: u32) {
         self.domains_counted(job, node, |count| count.saturating_sub(1));
     }
 
@@ -126,7 +126,7 @@ impl<'a, 'c> ClassSearches<'a, 'c> {
     }
 
     /// The best node of a search. The search begins at its first use. `avoid` is chosen only if it is the only one.
-    pub fn chosen(
+    pub(super) fn chosen(
         &mut self,
         overlays: &PlanOverlays<'_>,
         search_key: SearchKey,

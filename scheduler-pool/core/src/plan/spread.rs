@@ -39,11 +39,11 @@ pub(crate) struct JobPlan {
 
 impl JobPlan {
     /// The spread of a job that prefers no domain over another.
-    pub fn plain() -> Self {
+    pub(super) fn plain() -> Self {
         Self { attributes: Vec::new(), wishes: Vec::new() }
     }
 
-    pub fn new(tables: &CellTables, job: JobId) -> Option<Self> {
+    pub(super) fn new(tables: &CellTables, job: JobId) -> Option<Self> {
         let entry = tables.jobs.get(&job)?;
         let spec = entry.spec_current()?;
         // A job of one task has no siblings to spread from.
@@ -82,17 +82,17 @@ impl JobPlan {
     }
 
     /// Returns true if it may prefer one domain over another.
-    pub fn spreads(&self) -> bool {
+    pub(super) fn spreads(&self) -> bool {
         !self.attributes.is_empty()
     }
 
     /// Returns true if tasks elsewhere can make a domain better than it was.
-    pub fn drawn_near(&self) -> bool {
+    pub(super) fn drawn_near(&self) -> bool {
         self.wishes.iter().any(|&(_, _, weight)| weight > 0)
     }
 
     /// The domains of a node.
-    pub fn domains(&mut self, nodes: &NodeTable, node: u32) -> Domains {
+    pub(super) fn domains(&mut self, nodes: &NodeTable, node: u32) -> Domains {
         let place = |attribute: &mut Attribute| {
             let value = attribute.key.and_then(|key| nodes.attribute(node, key)).unwrap_or(VALUE_NONE);
             let (counts, values) = (&mut attribute.counts, &mut attribute.values);
@@ -106,7 +106,7 @@ impl JobPlan {
     }
 
     /// Changes the number of tasks in each of the domains.
-    pub fn counted(&mut self, domains: &Domains, change: impl Fn(u32) -> u32) {
+    pub(super) fn counted(&mut self, domains: &Domains, change: impl Fn(u32) -> u32) {
         for (attribute, &place) in self.attributes.iter_mut().zip(domains) {
             if let Some(count) = attribute.counts.get_mut(place as usize) {
                 *count = change(*count);
@@ -116,7 +116,7 @@ impl JobPlan {
 
     /// The penalty of these domains: each sibling there with the weight of the attribute, minus the soft affinities
     /// with tasks there.
-    pub fn crowding(&self, overlay: &PlanOverlay<'_>, domains: &Domains) -> i64 {
+    pub(super) fn crowding(&self, overlay: &PlanOverlay<'_>, domains: &Domains) -> i64 {
         let crowd = |(attribute, &place): (&Attribute, &u32)| {
             attribute.weight * i64::from(attribute.counts.get(place as usize).copied().unwrap_or(0))
         };

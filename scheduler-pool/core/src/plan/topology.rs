@@ -104,7 +104,7 @@ impl GangDomains {
     }
 
     /// Records the domain of a placed member. `key` names the domains.
-    pub fn task_placed(&mut self, tables: &CellTables, placement: &PlannedPlacement, key: u32) {
+    pub(super) fn task_placed(&mut self, tables: &CellTables, placement: &PlannedPlacement, key: u32) {
         let Some(node) = tables.nodes.ordinal(placement.node) else { return };
         let resident = self.resident.entry(placement.task.job).or_default();
         resident.extend(tables.nodes.attribute(node, key));

@@ -123,22 +123,22 @@ pub(crate) struct Evictions {
 
 impl Evictions {
     /// The number of victims.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.tasks.len()
     }
 
     /// Returns true if the plan may evict no more.
-    pub fn full(&self) -> bool {
+    pub(crate) fn full(&self) -> bool {
         self.count() >= VICTIMS_MAX
     }
 
     /// Returns true if the plan begins no other victim search.
-    pub fn spent(&self) -> bool {
+    pub(crate) fn spent(&self) -> bool {
         self.examined > TASKS_EXAMINED_MAX || self.full()
     }
 
     /// Returns true if a task is a victim already.
-    pub fn has(&self, task: TaskId) -> bool {
+    pub(crate) fn has(&self, task: TaskId) -> bool {
         self.tasks.contains_key(&task)
     }
 
@@ -147,7 +147,7 @@ impl Evictions {
     }
 
     /// Adds victims on a node.
-    pub fn added(&mut self, node: u32, victims: &[Victim]) {
+    pub(crate) fn added(&mut self, node: u32, victims: &[Victim]) {
         if !victims.is_empty() {
             self.log.push(node);
             self.nodes.insert(node);
@@ -161,7 +161,7 @@ impl Evictions {
     }
 
     /// Removes victims: their preemptor's gang did not fit.
-    pub fn removed(&mut self, victims: &[Victim]) {
+    pub(crate) fn removed(&mut self, victims: &[Victim]) {
         let tasks: BTreeSet<TaskId> = victims.iter().map(|victim| victim.task).collect();
         for task in tasks.into_iter().filter(|task| self.tasks.remove(task).is_some()) {
             if let Some(count) = self.of_job.get_mut(&task.job) {

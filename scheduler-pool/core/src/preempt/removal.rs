@@ -25,7 +25,7 @@ pub(crate) struct HypotheticalRemoval {
 }
 
 impl HypotheticalRemoval {
-    pub fn of(
+    pub(crate) fn of(
         overlay: &PlanOverlay<'_>,
         task: TaskId,
         resident: ResidentTask,
@@ -37,27 +37,27 @@ impl HypotheticalRemoval {
     }
 
     /// The amount that it takes of a dimension.
-    pub fn amount(&self, dimension: usize) -> u64 {
+    pub(crate) fn amount(&self, dimension: usize) -> u64 {
         self.demand.iter().find(|&&(known, _)| known == dimension).map_or(0, |&(_, amount)| amount)
     }
 
     /// Takes it off its node on trial.
-    pub fn remove(&self, overlay: &mut PlanOverlay<'_>, node: u32) {
+    pub(crate) fn remove(&self, overlay: &mut PlanOverlay<'_>, node: u32) {
         overlay.trial_free(node, &self.demand);
     }
 
-    pub fn restore(&self, overlay: &mut PlanOverlay<'_>, node: u32) {
+    pub(crate) fn restore(&self, overlay: &mut PlanOverlay<'_>, node: u32) {
         overlay.trial_take(node, &self.demand);
     }
 
     /// As [`Self::remove`], and takes it out of the terms that count it.
-    pub fn remove_counted(&self, overlay: &mut PlanOverlay<'_>, node: u32) {
+    pub(crate) fn remove_counted(&self, overlay: &mut PlanOverlay<'_>, node: u32) {
         self.remove(overlay, node);
         overlay.trial_count(self.task.job, node, CountChange::Remove);
     }
 
     /// As [`Self::restore`], and puts it back into the terms that count it.
-    pub fn restore_counted(&self, overlay: &mut PlanOverlay<'_>, node: u32) {
+    pub(crate) fn restore_counted(&self, overlay: &mut PlanOverlay<'_>, node: u32) {
         self.restore(overlay, node);
         overlay.trial_count(self.task.job, node, CountChange::Add);
     }

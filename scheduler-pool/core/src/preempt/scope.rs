@@ -20,7 +20,7 @@ pub(crate) struct PreemptionScope {
 
 impl PreemptionScope {
     /// The scope of a task of a job.
-    pub fn of_task(tables: &CellTables, entry: &CellJob, index: u32) -> Self {
+    pub(crate) fn of_task(tables: &CellTables, entry: &CellJob, index: u32) -> Self {
         let below = entry.victims_below(index);
         let queue = entry.turn.as_ref().map_or(0, |turn| turn.queue);
         let claims_below = if tables.settings.reclaims() && queue > 0 { entry.claims_below() } else { 0 };
@@ -28,25 +28,25 @@ impl PreemptionScope {
     }
 
     /// Returns true if it may evict any task.
-    pub fn any(self) -> bool {
+    pub(crate) fn any(self) -> bool {
         self.bound() > 0
     }
 
     /// Every victim has a priority below this.
-    pub fn bound(self) -> u32 {
+    pub(crate) fn bound(self) -> u32 {
         self.below.max(self.claims_below)
     }
 
     /// Returns true if `other` covers at least the same victims. A failed search for `other` then proves that this
     /// scope finds none either.
-    pub fn covered_by(self, other: Self) -> bool {
+    pub(crate) fn covered_by(self, other: Self) -> bool {
         let claims =
             self.queue == 0 || (self.queue == other.queue && self.claims_below <= other.claims_below);
         self.below <= other.below && claims
     }
 
     /// The scope without the claim of its queue.
-    pub fn without_claim(self) -> Self {
+    pub(crate) fn without_claim(self) -> Self {
         Self { below: self.below, ..Self::default() }
     }
 
@@ -56,7 +56,7 @@ impl PreemptionScope {
 
     /// The scope in force for a task that asks for this, with the shares as a plan has left them, and the claim of its
     /// queue.
-    pub fn resolved(self, overlay: &PlanOverlay<'_>, asked: &Resources) -> (Self, Option<Claim>) {
+    pub(crate) fn resolved(self, overlay: &PlanOverlay<'_>, asked: &Resources) -> (Self, Option<Claim>) {
         match self.claim(overlay, asked) {
             Some(claim) => (self, Some(claim)),
             None => (self.without_claim(), None),
@@ -64,18 +64,18 @@ impl PreemptionScope {
     }
 
     /// The claim of its queue for such a task.
-    pub fn claim(self, overlay: &PlanOverlay<'_>, asked: &Resources) -> Option<Claim> {
+    pub(crate) fn claim(self, overlay: &PlanOverlay<'_>, asked: &Resources) -> Option<Claim> {
         let shares = overlay.shares.as_ref().filter(|_| self.queue > 0)?;
         shares.claim(&self.turn(), asked, self.claims_below)
     }
 
     /// Returns true if its queue has a guarantee, so that time alone may help it.
-    pub fn claims(self, overlay: &PlanOverlay<'_>) -> bool {
+    pub(crate) fn claims(self, overlay: &PlanOverlay<'_>) -> bool {
         self.guarantee(overlay, &Resources::default()).is_some()
     }
 
     /// The guarantee of its queue, for a task that asks for this.
-    pub fn guarantee(self, overlay: &PlanOverlay<'_>, asked: &Resources) -> Option<Guaranteed> {
+    pub(crate) fn guarantee(self, overlay: &PlanOverlay<'_>, asked: &Resources) -> Option<Guaranteed> {
         overlay.shares.as_ref().filter(|_| self.queue > 0)?.guarantee(&self.turn(), asked)
     }
 }

@@ -37,7 +37,7 @@ pub(crate) struct VictimSearch {
 }
 
 impl VictimSearch {
-    pub fn new(
+    pub(crate) fn new(
         tables: &CellTables,
         start_offset: StartOffset,
         seed: u64,
@@ -60,12 +60,12 @@ impl VictimSearch {
     }
 
     /// Returns true if it has seen every eviction of the plan.
-    pub fn up_to_date(&self, evictions: &Evictions) -> bool {
+    pub(crate) fn up_to_date(&self, evictions: &Evictions) -> bool {
         self.log_at == evictions.log.len()
     }
 
     /// The offer with the least cost.
-    pub fn best(
+    pub(crate) fn best(
         &mut self,
         overlay: &mut PlanOverlay<'_>,
         evictions: &mut Evictions,

@@ -61,7 +61,7 @@ pub(crate) struct Guaranteed {
 impl Shares {
     /// The queue that reclaims for a task: the lowest that is below its guarantee. If none is, the lowest that has a
     /// guarantee.
-    pub fn guarantee(&self, turn: &Turn, asked: &Resources) -> Option<Guaranteed> {
+    pub(crate) fn guarantee(&self, turn: &Turn, asked: &Resources) -> Option<Guaranteed> {
         let asked = self.totals.amounts(asked);
         let &leaf = self.places.get(turn)?;
         let lacking = self.path(leaf).find(|&place| self.takes(place, &asked));
@@ -74,7 +74,7 @@ impl Shares {
 
     /// The claim of a task with this request. `None` if no queue on its path may take for it, or if no queue that it
     /// competes with has more than its guarantee.
-    pub fn claim(&self, turn: &Turn, asked: &Resources, below: u32) -> Option<Claim> {
+    pub(crate) fn claim(&self, turn: &Turn, asked: &Resources, below: u32) -> Option<Claim> {
         let &place = self.places.get(turn)?;
         let asked = self.totals.amounts(asked);
         let path: SmallVec<[(usize, bool); 6]> =
@@ -90,7 +90,7 @@ impl Shares {
 
     /// How far a queue is above its guarantee where it competes with a claimant, in millionths of the cell over its
     /// weight. `None` if it is not, or if losing `less` would put it, or a queue on its path, below a guarantee.
-    pub fn excess(&self, claim: &Claim, turn: &Turn, less: &Resources) -> Option<u64> {
+    pub(crate) fn excess(&self, claim: &Claim, turn: &Turn, less: &Resources) -> Option<u64> {
         let less = self.totals.amounts(less);
         let mut at = *self.places.get(turn)?;
         if claim.within(at) {
@@ -111,7 +111,7 @@ impl Shares {
     }
 
     /// Returns true if all victims can go together: each queue from which something is claimed keeps its guarantee.
-    pub fn guarantees_kept(&self, claim: &Claim, victims: &[SharedVictim<'_>]) -> bool {
+    pub(crate) fn guarantees_kept(&self, claim: &Claim, victims: &[SharedVictim<'_>]) -> bool {
         let mut less: BTreeMap<usize, Amounts> = BTreeMap::new();
         let mut claimed = Vec::new();
         for &SharedVictim { turn, resources, claimed: is_claimed } in victims {

@@ -78,7 +78,7 @@ impl Branch {
 
 impl Shares {
     /// The shares as they are now. `chance` breaks ties, differently in each batch.
-    pub fn new(
+    pub(crate) fn new(
         queueing: &Queueing,
         usage: &Usage,
         totals: CellTotals,
@@ -131,7 +131,13 @@ impl Shares {
     }
 
     /// Adds a lane with waiting work.
-    pub fn lane_put(&mut self, queueing: &Queueing, turn: &Turn, lane: usize, chance: impl Fn(&Turn) -> u64) {
+    pub(crate) fn lane_put(
+        &mut self,
+        queueing: &Queueing,
+        turn: &Turn,
+        lane: usize,
+        chance: impl Fn(&Turn) -> u64,
+    ) {
         let place = self.place(queueing, turn, &chance);
         self.lanes.insert(place, lane);
         self.waiting(place);
@@ -154,7 +160,7 @@ impl Shares {
     }
 
     /// The lane whose turn it is.
-    pub fn next(&self) -> Option<usize> {
+    pub(crate) fn next(&self) -> Option<usize> {
         let mut place = TOP;
         loop {
             if let Some(&lane) = self.lanes.get(&place) {
@@ -166,7 +172,7 @@ impl Shares {
     }
 
     /// Removes a lane: it is empty, or its queue may have no more.
-    pub fn lane_done(&mut self, turn: &Turn) {
+    pub(crate) fn lane_done(&mut self, turn: &Turn) {
         let Some(&place) = self.places.get(turn) else { return };
         self.lanes.remove(&place);
         let mut at = Some(place);
@@ -186,7 +192,7 @@ impl Shares {
     }
 
     /// Changes what a user or queue holds, and so the shares of its ancestors.
-    pub fn change(&mut self, turn: &Turn, resources: &Resources, change: CountChange) {
+    pub(crate) fn change(&mut self, turn: &Turn, resources: &Resources, change: CountChange) {
         let Some(&place) = self.places.get(turn) else { return };
         self.held_change(place, resources, change);
     }
@@ -212,7 +218,7 @@ impl Shares {
     }
 
     /// The queue that `resources` more would take beyond its limit.
-    pub fn limited(&self, turn: &Turn, resources: &Resources) -> Option<Limited> {
+    pub(crate) fn limited(&self, turn: &Turn, resources: &Resources) -> Option<Limited> {
         let amounts = self.totals.amounts(resources);
         let mut at = self.places.get(turn).copied();
         while let Some(place) = at {

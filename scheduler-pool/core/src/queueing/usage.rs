@@ -27,19 +27,19 @@ pub(crate) struct CellTotals {
 
 impl CellTotals {
     /// The totals of processor time, memory and disk, and of each kind of device.
-    pub fn new(fixed: [u64; FIXED], kinds: Vec<(String, u64)>) -> Self {
+    pub(crate) fn new(fixed: [u64; FIXED], kinds: Vec<(String, u64)>) -> Self {
         Self { fixed, kinds }
     }
 
     /// The amounts of resources, in this order.
-    pub fn amounts(&self, resources: &Resources) -> Amounts {
+    pub(crate) fn amounts(&self, resources: &Resources) -> Amounts {
         let fixed = [resources.cpu_millis, resources.memory_bytes, resources.disk_bytes];
         let of_kind = |(kind, _): &(String, u64)| resources.device_millis.get(kind).copied().unwrap_or(0);
         fixed.into_iter().chain(self.kinds.iter().map(of_kind)).collect()
     }
 
     /// The dominant share: the largest part of a total, in millionths.
-    pub fn share(&self, amounts: &Amounts) -> u64 {
+    pub(crate) fn share(&self, amounts: &Amounts) -> u64 {
         let totals = self.fixed.iter().copied().chain(self.kinds.iter().map(|&(_, total)| total));
         let part = |(&amount, total): (&u64, u64)| {
             let part = u128::from(amount) * u128::from(WHOLE) / u128::from(total.max(1));
@@ -55,7 +55,7 @@ pub(crate) struct Usage(BTreeMap<Turn, Resources>);
 
 impl Usage {
     /// Adds or removes tasks that ask for `resources` each.
-    pub fn counted(&mut self, turn: &Turn, resources: &Resources, tasks: u32, change: CountChange) {
+    pub(crate) fn counted(&mut self, turn: &Turn, resources: &Resources, tasks: u32, change: CountChange) {
         if tasks == 0 {
             return;
         }
@@ -77,7 +77,7 @@ impl Usage {
     }
 
     /// Every user or queue that holds anything.
-    pub fn all(&self) -> impl Iterator<Item = (&Turn, &Resources)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&Turn, &Resources)> {
         self.0.iter()
     }
 }

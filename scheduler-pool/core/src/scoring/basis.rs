@@ -36,7 +36,7 @@ pub(crate) struct CellStats<'a> {
 
 impl<'a> CellStats<'a> {
     /// Statistics of these tables. `mix_cache` is what [`CellStats::into_mix_cache`] gave after an earlier plan.
-    pub fn new(tables: &'a CellTables, mix_cache: MixCache) -> Self {
+    pub(crate) fn new(tables: &'a CellTables, mix_cache: MixCache) -> Self {
         Self {
             tables,
             nodes: &tables.nodes,
@@ -49,7 +49,7 @@ impl<'a> CellStats<'a> {
     }
 
     /// The cache for the next plan.
-    pub fn into_mix_cache(self) -> MixCache {
+    pub(crate) fn into_mix_cache(self) -> MixCache {
         self.mix_cache.into_inner()
     }
 
@@ -65,25 +65,25 @@ impl<'a> CellStats<'a> {
     }
 
     /// The mean free amount of a dimension, over the nodes that take tasks.
-    pub fn free_mean(&self, dimension: usize) -> u64 {
+    pub(crate) fn free_mean(&self, dimension: usize) -> u64 {
         let free = |node| self.nodes.limit(dimension, node).saturating_sub(self.nodes.used(dimension, node));
         *self.free.borrow_mut().entry(dimension).or_insert_with(|| self.mean(free))
     }
 
     /// The mean number of tasks, over the nodes that take tasks.
-    pub fn tasks_mean(&self) -> u64 {
+    pub(crate) fn tasks_mean(&self) -> u64 {
         let tasks = |node: u32| self.nodes.tasks.get(node as usize).copied().unwrap_or(0);
         *self.tasks.get_or_init(|| self.mean(|node| u64::from(tasks(node))))
     }
 
     /// The largest capacity of any node in a dimension, whether it takes tasks or not.
-    pub fn limit_most(&self, dimension: usize) -> u64 {
+    pub(crate) fn limit_most(&self, dimension: usize) -> u64 {
         let most = || self.nodes.order.iter().map(|&node| self.nodes.limit(dimension, node)).max();
         *self.most.borrow_mut().entry(dimension).or_insert_with(|| most().unwrap_or(0))
     }
 
     /// The card requests of the cell's tasks.
-    pub fn mix(&self) -> Option<&Arc<Mix>> {
+    pub(crate) fn mix(&self) -> Option<&Arc<Mix>> {
         self.mix.get_or_init(|| self.mix_cache.borrow_mut().mix(self.tables)).as_ref()
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct ScoringContext<'w, 'a> {
 
 impl ScoringContext<'_, '_> {
     /// The scored dimensions: processor, memory, and every other requested one.
-    pub fn dimensions(&self) -> SmallVec<[usize; 6]> {
+    pub(crate) fn dimensions(&self) -> SmallVec<[usize; 6]> {
         let asked = self.requirement.demand.iter().map(|&(dimension, _)| dimension);
         let asked = asked.filter(|dimension| !DIMENSIONS_ALWAYS.contains(dimension));
         DIMENSIONS_ALWAYS.into_iter().chain(asked).collect()
@@ -46,24 +46,24 @@ impl ScoringContext<'_, '_> {
     }
 
     /// The used part of a dimension now, in thousandths.
-    pub fn used(&self, dimension: usize) -> u32 {
+    pub(crate) fn used(&self, dimension: usize) -> u32 {
         self.share(dimension, self.overlay.used(dimension, self.node)).min(FULL)
     }
 
     /// The used part with the task, in thousandths.
-    pub fn used_after(&self, dimension: usize) -> u32 {
+    pub(crate) fn used_after(&self, dimension: usize) -> u32 {
         let used = self.overlay.used(dimension, self.node);
         self.share(dimension, used.saturating_add(self.requirement.amount(dimension))).min(FULL)
     }
 
     /// The free part with the task, in thousandths.
-    pub fn free_after(&self, dimension: usize) -> u32 {
+    pub(crate) fn free_after(&self, dimension: usize) -> u32 {
         FULL - self.used_after(dimension)
     }
 
     /// The expected use of a dimension with the task, in thousandths of the node's capacity. It is the measured load
     /// plus what was promised since. Without a measurement it is the promised amount.
-    pub fn expected_after(&self, dimension: usize) -> u32 {
+    pub(crate) fn expected_after(&self, dimension: usize) -> u32 {
         let overcommit = &self.overlay.tables.settings.overcommit;
         let per_mille = match dimension {
             0 => overcommit.cpu_per_mille,
@@ -86,18 +86,18 @@ impl ScoringContext<'_, '_> {
     }
 
     /// The free part of a dimension now, in thousandths.
-    pub fn free(&self, dimension: usize) -> u32 {
+    pub(crate) fn free(&self, dimension: usize) -> u32 {
         FULL - self.used(dimension)
     }
 
     /// The free amount of a dimension now, in its own unit.
-    pub fn free_amount(&self, dimension: usize) -> u64 {
+    pub(crate) fn free_amount(&self, dimension: usize) -> u64 {
         let limit = self.overlay.nodes.limit(dimension, self.node);
         limit.saturating_sub(self.overlay.used(dimension, self.node))
     }
 
     /// The number of tasks on the node now.
-    pub fn tasks(&self) -> u32 {
+    pub(crate) fn tasks(&self) -> u32 {
         self.overlay.tasks(self.node)
     }
 }

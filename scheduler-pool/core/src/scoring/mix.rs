@@ -75,7 +75,7 @@ pub(crate) struct MixCache(Option<Arc<Mix>>);
 
 impl MixCache {
     /// The mix of these tables; `None` if no task asks for cards.
-    pub fn mix(&mut self, tables: &CellTables) -> Option<Arc<Mix>> {
+    pub(crate) fn mix(&mut self, tables: &CellTables) -> Option<Arc<Mix>> {
         let made_of = parts(tables);
         if made_of.is_empty() {
             return None;

@@ -128,16 +128,16 @@ pub(crate) struct Scorer {
 
 impl Scorer {
     /// The scorer of a profile for a class with this requirement.
-    pub fn new(profile: ScoringProfile, stats: &CellStats<'_>, requirement: &Requirement) -> Self {
+    pub(crate) fn new(profile: ScoringProfile, stats: &CellStats<'_>, requirement: &Requirement) -> Self {
         Self { profile, basis: policy(profile.policy).basis(stats, requirement) }
     }
 
-    pub fn policy(&self) -> &'static dyn Policy {
+    pub(crate) fn policy(&self) -> &'static dyn Policy {
         policy(self.profile.policy)
     }
 
     /// How many candidates it wants beyond the number of tasks; `few` if the policy does not say.
-    pub fn beyond(&self, few: usize) -> usize {
+    pub(crate) fn beyond(&self, few: usize) -> usize {
         match self.policy().breadth(&self.basis) {
             Breadth::Few => few,
             Breadth::Nodes(nodes) => nodes.max(few),

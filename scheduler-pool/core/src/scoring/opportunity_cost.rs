@@ -17,7 +17,7 @@ pub(super) struct OpportunityCost {
 impl OpportunityCost {
     /// The cost of a dimension with so many thousandths in use. It doubles eight times from empty to full, and as often
     /// again up to twice full. Between two doublings it is linear.
-    pub fn of(&self, used: u32) -> u64 {
+    pub(super) fn of(&self, used: u32) -> u64 {
         let steps = u64::from(used.min(self.most)) * u64::from(DOUBLINGS);
         let (doublings, part) = (steps / u64::from(FULL), steps % u64::from(FULL));
         let at = self.empty << doublings;

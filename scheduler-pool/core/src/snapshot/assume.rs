@@ -56,7 +56,7 @@ impl AssumedPlacement {
 
 impl Assumptions {
     /// Assumes that a plan is committed before the result is known. See [`crate::Snapshot::assume`].
-    pub fn assume(&mut self, tables: &mut CellTables, plan: &Plan) {
+    pub(super) fn assume(&mut self, tables: &mut CellTables, plan: &Plan) {
         for placement in &plan.placements {
             placement.victims.iter().for_each(|victim| self.victim_assume(tables, victim));
             self.placement_assume(tables, placement);
@@ -64,7 +64,7 @@ impl Assumptions {
     }
 
     /// Applies a plan as if it were committed. See `Snapshot::suppose`.
-    pub fn suppose(&mut self, tables: &mut CellTables, plan: &Plan, now_ms: i64) {
+    pub(super) fn suppose(&mut self, tables: &mut CellTables, plan: &Plan, now_ms: i64) {
         for placement in &plan.placements {
             for victim in &placement.victims {
                 self.victim_assume(tables, victim);
@@ -180,7 +180,7 @@ impl Assumptions {
     }
 
     /// Takes back what was assumed of a plan. See [`crate::Snapshot::forget`].
-    pub fn forget(&mut self, tables: &mut CellTables, plan: &Plan) {
+    pub(super) fn forget(&mut self, tables: &mut CellTables, plan: &Plan) {
         for placement in &plan.placements {
             placement.victims.iter().for_each(|victim| self.victim_forget(tables, victim));
             let TaskId { job, index } = placement.task;
@@ -193,13 +193,13 @@ impl Assumptions {
     }
 
     /// Drops what was assumed of a task, because its true row is known. `charged` is the node that the row charges.
-    pub fn task_released(&mut self, tables: &mut CellTables, task: TaskId, charged: Option<NodeId>) {
+    pub(super) fn task_released(&mut self, tables: &mut CellTables, task: TaskId, charged: Option<NodeId>) {
         self.assumed_release(tables, task, charged);
         self.gone_release(tables, task, charged);
     }
 
     /// Drops what was assumed of the tasks of a removed job.
-    pub fn job_released(&mut self, tables: &mut CellTables, job: JobId) {
+    pub(super) fn job_released(&mut self, tables: &mut CellTables, job: JobId) {
         let of_job = TaskId { job, index: 0 }..=TaskId { job, index: u32::MAX };
         let placed = self.placed.range(of_job.clone()).map(|(&task, _)| task);
         let tasks: BTreeSet<TaskId> = placed.chain(self.gone.range(of_job).map(|(&task, _)| task)).collect();

@@ -18,7 +18,7 @@ pub(crate) struct CardSlot {
 
 impl NodeTable {
     /// The cards of a node, in the order of their places. Empty if the node only counts its devices.
-    pub fn cards_of(&self, node: u32) -> &[CardSlot] {
+    pub(crate) fn cards_of(&self, node: u32) -> &[CardSlot] {
         self.card_layouts.layout_of(node).unwrap_or(&[])
     }
 

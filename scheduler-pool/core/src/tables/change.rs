@@ -21,24 +21,24 @@ pub(crate) struct NodeChanges {
 
 impl NodeChanges {
     /// Adds the counter of a new ordinal.
-    pub fn node_made(&mut self) {
+    pub(super) fn node_made(&mut self) {
         self.moved.push(0);
     }
 
     /// Records a new or removed node, or a change of attributes.
-    pub fn facts_changed(&mut self) {
+    pub(super) fn facts_changed(&mut self) {
         self.facts_version += 1;
     }
 
     /// Records a change of a node that lets nothing more fit.
-    pub fn changed(&mut self, node: u32) {
+    pub(super) fn changed(&mut self, node: u32) {
         if let Some(moved) = self.moved.get_mut(node as usize) {
             *moved = moved.wrapping_add(1);
         }
     }
 
     /// Records a change of a node after which more may fit than before.
-    pub fn freed(&mut self, node: u32) {
+    pub(super) fn freed(&mut self, node: u32) {
         self.changed(node);
         self.freed_total += 1;
         self.freed.push_back(node);
@@ -50,22 +50,22 @@ impl NodeChanges {
 
 impl NodeTable {
     /// How often a node changed.
-    pub fn moved(&self, node: u32) -> u32 {
+    pub(crate) fn moved(&self, node: u32) -> u32 {
         self.changes.moved.get(node as usize).copied().unwrap_or(0)
     }
 
     /// Changes when a node is added or removed, or its attributes change.
-    pub fn facts_version(&self) -> u64 {
+    pub(crate) fn facts_version(&self) -> u64 {
         self.changes.facts_version
     }
 
     /// How often any node freed capacity.
-    pub fn freed_total(&self) -> u64 {
+    pub(crate) fn freed_total(&self) -> u64 {
         self.changes.freed_total
     }
 
     /// The nodes that freed capacity since the total was `before`; `None` if the log no longer goes back so far.
-    pub fn freed_since(&self, before: u64) -> Option<impl ExactSizeIterator<Item = u32> + use<'_>> {
+    pub(crate) fn freed_since(&self, before: u64) -> Option<impl ExactSizeIterator<Item = u32> + use<'_>> {
         let changes = &self.changes;
         let missed = usize::try_from(changes.freed_total.checked_sub(before)?).ok()?;
         let first = changes.freed.len().checked_sub(missed)?;

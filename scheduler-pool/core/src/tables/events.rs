@@ -30,26 +30,26 @@ pub(crate) struct TableEvents {
 
 impl TableEvents {
     /// Records a node that was added, opened, changed, or freed capacity.
-    pub fn node_freed(&mut self, node: u32) {
+    pub(crate) fn node_freed(&mut self, node: u32) {
         self.changed = true;
         self.freed.push(node);
     }
 
     /// Records a change of a term's counts.
-    pub fn term_counted(&mut self, term: TermId) {
+    pub(crate) fn term_counted(&mut self, term: TermId) {
         self.changed = true;
         self.terms.push(term);
     }
 
     /// Records a changed task of a job.
-    pub fn task_changed(&mut self, job: JobId) {
+    pub(crate) fn task_changed(&mut self, job: JobId) {
         if self.tasks_of.last() != Some(&job) {
             self.tasks_of.push(job);
         }
     }
 
     /// Takes the changes since the last call.
-    pub fn take(&mut self) -> Self {
+    pub(crate) fn take(&mut self) -> Self {
         std::mem::take(self)
     }
 }

@@ -18,7 +18,7 @@ pub(crate) struct StretchCapacity {
 }
 
 impl StretchCapacity {
-    pub fn both_most(self, other: Self) -> Self {
+    pub(crate) fn both_most(self, other: Self) -> Self {
         Self {
             cpu_millis: self.cpu_millis.max(other.cpu_millis),
             memory_bytes: self.memory_bytes.max(other.memory_bytes),
@@ -26,7 +26,7 @@ impl StretchCapacity {
     }
 
     /// Returns true if it is at least what is asked.
-    pub fn covers(self, asked: Self) -> bool {
+    pub(crate) fn covers(self, asked: Self) -> bool {
         self.cpu_millis >= asked.cpu_millis && self.memory_bytes >= asked.memory_bytes
     }
 
@@ -49,17 +49,17 @@ pub(crate) struct NodeIndex {
 
 impl NodeIndex {
     /// The nodes with this value of an attribute.
-    pub fn with_value(&self, key: u32, value: u32) -> &[u32] {
+    pub(crate) fn with_value(&self, key: u32, value: u32) -> &[u32] {
         self.values.get(&(key, value)).map_or(&[], Vec::as_slice)
     }
 
     /// Every value of an attribute, with the nodes that have it.
-    pub fn values_of(&self, key: u32) -> impl Iterator<Item = (u32, &[u32])> {
+    pub(crate) fn values_of(&self, key: u32) -> impl Iterator<Item = (u32, &[u32])> {
         self.values.range((key, 0)..=(key, u32::MAX)).map(|(&(_, value), nodes)| (value, nodes.as_slice()))
     }
 
     /// Moves a node from its old attributes to its new ones. Both lists ascend.
-    pub fn attributes_moved(&mut self, node: u32, before: &[(u32, u32)], after: &[(u32, u32)]) {
+    pub(crate) fn attributes_moved(&mut self, node: u32, before: &[(u32, u32)], after: &[(u32, u32)]) {
         for pair in before.iter().filter(|pair| after.binary_search(pair).is_err()) {
             let Some(nodes) = self.values.get_mut(pair) else { continue };
             if let Ok(position) = nodes.binary_search(&node) {
@@ -78,7 +78,7 @@ impl NodeIndex {
     }
 
     /// Drops what depends on the order: nodes were added or removed.
-    pub fn order_changed(&mut self) {
+    pub(crate) fn order_changed(&mut self) {
         self.positions.take();
         self.free.take();
     }
@@ -86,7 +86,7 @@ impl NodeIndex {
 
 impl NodeTable {
     /// Each node's position in the order of all nodes, by ordinal.
-    pub fn positions(&self) -> &[u32] {
+    pub(crate) fn positions(&self) -> &[u32] {
         self.index.positions.get_or_init(|| {
             let mut positions = vec![u32::MAX; self.ordinals_end()];
             for (position, &node) in (0u32..).zip(&self.order) {
@@ -99,7 +99,7 @@ impl NodeTable {
     }
 
     /// The most that any node of each stretch has free.
-    pub fn stretches_free(&self) -> &[StretchCapacity] {
+    pub(crate) fn stretches_free(&self) -> &[StretchCapacity] {
         // Without positions `free_changed` could not keep them up to date.
         self.positions();
         self.index.free.get_or_init(|| {
@@ -109,12 +109,12 @@ impl NodeTable {
     }
 
     /// The most that any of these nodes has free, per dimension.
-    pub fn free_most(&self, nodes: impl Iterator<Item = u32>) -> StretchCapacity {
+    pub(crate) fn free_most(&self, nodes: impl Iterator<Item = u32>) -> StretchCapacity {
         nodes.fold(StretchCapacity::default(), |most, node| most.both_most(self.free(node)))
     }
 
     /// The processor time and memory that a node has free for new tasks.
-    pub fn free(&self, node: u32) -> StretchCapacity {
+    pub(crate) fn free(&self, node: u32) -> StretchCapacity {
         if self.gate(node) != NodeGate::Open {
             return StretchCapacity::default();
         }
@@ -123,7 +123,7 @@ impl NodeTable {
     }
 
     /// Updates the stretch of a node that had `before` free.
-    pub fn free_changed(&mut self, node: u32, before: StretchCapacity) {
+    pub(crate) fn free_changed(&mut self, node: u32, before: StretchCapacity) {
         let after = self.free(node);
         let Some(position) = self.index.positions.get().and_then(|known| known.get(node as usize).copied())
         else {

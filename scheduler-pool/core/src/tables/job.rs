@@ -43,7 +43,7 @@ pub(crate) struct TaskSlot {
 }
 
 impl TaskSlot {
-    pub fn of(row: &TaskRow) -> Self {
+    pub(crate) fn of(row: &TaskRow) -> Self {
         Self {
             revision: row.revision,
             incarnation: row.incarnation,
@@ -62,12 +62,12 @@ impl TaskSlot {
     }
 
     /// Returns true if it wants a node, now or after its back-off.
-    pub fn open(&self) -> bool {
+    pub(crate) fn open(&self) -> bool {
         matches!(self.state, None | Some(TaskState::Pending))
     }
 
     /// Its node, if it is placed.
-    pub fn placed_on(&self) -> Option<NodeId> {
+    pub(crate) fn placed_on(&self) -> Option<NodeId> {
         if self.placed() { self.node } else { None }
     }
 
@@ -77,12 +77,12 @@ impl TaskSlot {
     }
 
     /// Returns true if its gang counts it as placed. A member that is held for a gathering gang does not count yet.
-    pub fn counts_for_gang(&self) -> bool {
+    pub(crate) fn counts_for_gang(&self) -> bool {
         self.placed() && !self.gathered
     }
 
     /// Returns true if it is held, assigned, starting or running on its node.
-    pub fn placed(&self) -> bool {
+    pub(crate) fn placed(&self) -> bool {
         use TaskState::{Assigned, Held, Running, Starting};
         matches!(self.state, Some(Held | Assigned | Starting | Running))
     }
@@ -141,12 +141,12 @@ pub(crate) struct CellJob {
 
 impl CellJob {
     /// Desired number of tasks.
-    pub fn count(&self) -> u32 {
+    pub(crate) fn count(&self) -> u32 {
         self.row.as_ref().map_or(0, |row| row.count).min(TASKS_MAX)
     }
 
     /// Tasks below this priority may be victims of one of its tasks; 0: it evicts nobody.
-    pub fn victims_below(&self, index: u32) -> u32 {
+    pub(crate) fn victims_below(&self, index: u32) -> u32 {
         let Some((row, spec)) = self.row.as_ref().zip(self.spec_current()) else { return 0 };
         let evicted = self.task(index).is_some_and(|slot| slot.evicted);
         let last = if evicted { LastEviction::Evicted } else { LastEviction::NotEvicted };
@@ -154,50 +154,50 @@ impl CellJob {
     }
 
     /// The same bound for a claim of its queue; 0: it claims nothing.
-    pub fn claims_below(&self) -> u32 {
+    pub(crate) fn claims_below(&self) -> u32 {
         let current = self.row.as_ref().zip(self.spec_current());
         current.map_or(0, |(row, spec)| claims_below(row.priority, spec.preemption))
     }
 
     /// How many more of its tasks its disruption budget lets go; `None`: it has no budget.
-    pub fn disruptions_left(&self) -> Option<u32> {
+    pub(crate) fn disruptions_left(&self) -> Option<u32> {
         let down_max = self.spec_current()?.preemption?.down_max?;
         Some(down_max.saturating_sub(self.count().saturating_sub(self.up)))
     }
 
     /// The spec in force, if it is known.
-    pub fn spec_current(&self) -> Option<&Arc<JobSpec>> {
+    pub(crate) fn spec_current(&self) -> Option<&Arc<JobSpec>> {
         let row = self.row.as_ref()?;
         self.spec.as_ref().filter(|(version, _)| *version == row.spec_version).map(|(_, spec)| spec)
     }
 
     /// Returns true if its tasks may be placed: it runs, and its spec is known.
-    pub fn runs(&self) -> bool {
+    pub(crate) fn runs(&self) -> bool {
         self.row.as_ref().is_some_and(|row| row.state == JobState::Running) && self.spec_current().is_some()
     }
 
-    pub fn task(&self, index: u32) -> Option<&TaskSlot> {
+    pub(crate) fn task(&self, index: u32) -> Option<&TaskSlot> {
         self.tasks.get(index as usize).filter(|slot| slot.state.is_some())
     }
 
     /// How many tasks want a node, now or later.
-    pub fn open_count(&self) -> u32 {
+    pub(crate) fn open_count(&self) -> u32 {
         self.count().saturating_sub(self.closed_wanted)
     }
 
     /// The first time after `now_ms` at which one of its tasks ends its back-off, in milliseconds since 1970.
-    pub fn back_off_next(&self, now_ms: i64) -> Option<i64> {
+    pub(crate) fn back_off_next(&self, now_ms: i64) -> Option<i64> {
         let wanted = self.tasks.iter().take(self.count() as usize).filter(|slot| slot.open());
         wanted.map(|slot| slot.not_before_ms).filter(|&at_ms| at_ms > now_ms).min()
     }
 
     /// How many tasks below its count do not want a node.
-    pub fn closed_total(&self) -> u64 {
+    pub(crate) fn closed_total(&self) -> u64 {
         u64::from(self.closed_wanted)
     }
 
     /// The first task at or after `index` that wants a node.
-    pub fn open_next(&self, index: u32) -> Option<u32> {
+    pub(crate) fn open_next(&self, index: u32) -> Option<u32> {
         let count = self.count();
         let mut index = index;
         while index < count {
@@ -237,7 +237,7 @@ impl CellJob {
     }
 
     /// Counts again after a change of the desired count.
-    pub fn closed_recount(&mut self) {
+    pub(crate) fn closed_recount(&mut self) {
         let count = self.count();
         let words = self.closed.iter().zip((0u32..).step_by(64));
         self.closed_wanted = words
@@ -251,7 +251,7 @@ impl CellJob {
     }
 
     /// Replaces a task's slot and returns the old one. The index is below [`TASKS_MAX`].
-    pub fn slot_set(&mut self, index: u32, slot: TaskSlot) -> TaskSlot {
+    pub(crate) fn slot_set(&mut self, index: u32, slot: TaskSlot) -> TaskSlot {
         let position = index as usize;
         if self.tasks.len() <= position {
             self.tasks.resize_with(position + 1, TaskSlot::default);
@@ -282,7 +282,7 @@ impl CellJob {
     }
 
     /// Counts placed tasks per node again. Called when the job begins or ceases to spread.
-    pub fn placed_recount(&mut self) {
+    pub(crate) fn placed_recount(&mut self) {
         self.placed.clear();
         if !self.spreads {
             return;
@@ -293,34 +293,34 @@ impl CellJob {
     }
 
     /// Returns true if its tasks prefer no domain over another. A job of one task has no siblings to spread from.
-    pub fn ignores_domains(&self) -> bool {
+    pub(crate) fn ignores_domains(&self) -> bool {
         (!self.spreads || self.count() <= 1) && self.terms.wishes.is_empty() && self.terms.wished.is_empty()
     }
 
     /// The scheduler that places it; `None` for the default one.
-    pub fn scheduler(&self) -> Option<&Name> {
+    pub(crate) fn scheduler(&self) -> Option<&Name> {
         scheduler_named(self.spec_current()?.scheduler.as_ref())
     }
 
     /// The shape of a task.
-    pub fn shape_of(&self, index: u32) -> Option<ShapeId> {
+    pub(crate) fn shape_of(&self, index: u32) -> Option<ShapeId> {
         let of_role = || self.shapes_of_roles.iter().find(|&&(end, _)| index < end).map(|&(_, shape)| shape);
         self.shapes_own.get(&index).copied().or_else(of_role).or(self.shape)
     }
 
     /// Every shape of it, possibly with repetitions.
-    pub fn shapes(&self) -> impl Iterator<Item = ShapeId> {
+    pub(crate) fn shapes(&self) -> impl Iterator<Item = ShapeId> {
         let of_roles = self.shapes_of_roles.iter().map(|(_, shape)| shape);
         self.shape.iter().chain(of_roles).chain(self.shapes_own.values()).copied()
     }
 
     /// Returns true if all its tasks have one shape.
-    pub fn uniform(&self) -> bool {
+    pub(crate) fn uniform(&self) -> bool {
         self.shapes_own.is_empty() && self.shapes_of_roles.is_empty()
     }
 
     /// The first index after `index` that may have another shape.
-    pub fn shape_end(&self, index: u32) -> u32 {
+    pub(crate) fn shape_end(&self, index: u32) -> u32 {
         if !self.shapes_own.is_empty() {
             return index.saturating_add(1);
         }
@@ -329,13 +329,13 @@ impl CellJob {
     }
 
     /// How many members of its gang must still be placed together; 0 if it is no gang, or its gang is placed.
-    pub fn gang_need(&self) -> u32 {
+    pub(crate) fn gang_need(&self) -> u32 {
         self.gang_parts().iter().map(|part| part.need).sum()
     }
 
     /// The same by role, without the roles that need none. Members that ended count: they had their time. Members of a
     /// gathering gang do not count yet.
-    pub fn gang_parts(&self) -> GangParts {
+    pub(crate) fn gang_parts(&self) -> GangParts {
         let Some(spec) = self.spec_current() else { return GangParts::new() };
         if !spec.is_gang() {
             return GangParts::new();
@@ -355,7 +355,7 @@ impl CellJob {
 
     /// The attributes that a job spreads over, with weights: its own, or for a service without any the cell's failure
     /// domains.
-    pub fn spread_of(spec: &JobSpec, failure_domains: &[String]) -> Vec<(String, u32)> {
+    pub(crate) fn spread_of(spec: &JobSpec, failure_domains: &[String]) -> Vec<(String, u32)> {
         if spec.spread.is_empty() && spec.kind == JobKind::Service {
             return failure_domains.iter().map(|domain| (domain.clone(), 1)).collect();
         }

@@ -19,17 +19,17 @@ impl<S> Default for Layouts<S> {
 
 impl<S: Clone + Ord> Layouts<S> {
     /// Every layout, from number 1 on.
-    pub fn all(&self) -> impl Iterator<Item = &[S]> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &[S]> {
         self.layouts.iter().map(|layout| &**layout)
     }
 
     /// The number of a node's layout; 0 if it has none.
-    pub fn of(&self, node: u32) -> u32 {
+    pub(crate) fn of(&self, node: u32) -> u32 {
         self.of_node.get(node as usize).copied().unwrap_or(0)
     }
 
     /// A node's layout, if it has one.
-    pub fn layout_of(&self, node: u32) -> Option<&[S]> {
+    pub(crate) fn layout_of(&self, node: u32) -> Option<&[S]> {
         let number = self.of(node).checked_sub(1)?;
         self.layouts.get(number as usize).map(|layout| &**layout)
     }

@@ -11,7 +11,7 @@ pub(crate) struct Loads(Vec<(u64, Option<LoadMeasured>)>);
 
 impl Loads {
     /// Drops the measurement of a removed node.
-    pub fn cleared(&mut self, node: usize) {
+    pub(super) fn cleared(&mut self, node: usize) {
         if let Some(entry) = self.0.get_mut(node) {
             *entry = (0, None);
         }
@@ -20,7 +20,7 @@ impl Loads {
 
 impl NodeTable {
     /// The measured load of a node; `None` if its agent cannot measure it.
-    pub fn measured(&self, node: u32) -> Option<&LoadMeasured> {
+    pub(crate) fn measured(&self, node: u32) -> Option<&LoadMeasured> {
         self.loads.0.get(node as usize)?.1.as_ref()
     }
 

@@ -106,69 +106,69 @@ fn gate(row: &NodeRow) -> NodeGate {
 }
 
 impl NodeTable {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let columns = vec![Vec::new(); DIMENSIONS_FIXED];
         Self { limits: columns.clone(), used: columns, ..Self::default() }
     }
 
-    pub fn ordinal(&self, id: NodeId) -> Option<u32> {
+    pub(crate) fn ordinal(&self, id: NodeId) -> Option<u32> {
         self.ordinals.get(&id).copied()
     }
 
     /// The number of known nodes, in any state.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.order.len()
     }
 
     /// An exclusive bound of the ordinals in use.
-    pub fn ordinals_end(&self) -> usize {
+    pub(crate) fn ordinals_end(&self) -> usize {
         self.ids.len()
     }
 
-    pub fn id(&self, node: u32) -> NodeId {
+    pub(crate) fn id(&self, node: u32) -> NodeId {
         self.ids.get(node as usize).copied().unwrap_or_default()
     }
 
-    pub fn name(&self, node: u32) -> Option<&Name> {
+    pub(crate) fn name(&self, node: u32) -> Option<&Name> {
         self.names.get(node as usize).and_then(Option::as_ref)
     }
 
-    pub fn gate(&self, node: u32) -> NodeGate {
+    pub(crate) fn gate(&self, node: u32) -> NodeGate {
         self.gates.get(node as usize).copied().unwrap_or(NodeGate::Unknown)
     }
 
-    pub fn ports(&self, node: u32) -> Option<&NodePorts> {
+    pub(crate) fn ports(&self, node: u32) -> Option<&NodePorts> {
         self.ports.get(node as usize)
     }
 
-    pub fn revision(&self, node: u32) -> u64 {
+    pub(crate) fn revision(&self, node: u32) -> u64 {
         self.revisions.get(node as usize).copied().unwrap_or(0)
     }
 
     /// The epoch of a node's allocation.
-    pub fn epoch(&self, node: u32) -> u64 {
+    pub(crate) fn epoch(&self, node: u32) -> u64 {
         self.epochs.get(node as usize).copied().unwrap_or(0)
     }
 
-    pub fn limit(&self, dimension: usize, node: u32) -> u64 {
+    pub(crate) fn limit(&self, dimension: usize, node: u32) -> u64 {
         amount(&self.limits, dimension, node)
     }
 
-    pub fn used(&self, dimension: usize, node: u32) -> u64 {
+    pub(crate) fn used(&self, dimension: usize, node: u32) -> u64 {
         amount(&self.used, dimension, node)
     }
 
-    pub fn dimensions(&self) -> usize {
+    pub(crate) fn dimensions(&self) -> usize {
         self.limits.len()
     }
 
     /// The device kind of a dimension past the fixed ones.
-    pub fn kind(&self, dimension: usize) -> Option<&str> {
+    pub(crate) fn kind(&self, dimension: usize) -> Option<&str> {
         dimension.checked_sub(DIMENSIONS_FIXED).and_then(|kind| self.kinds.get(kind)).map(String::as_str)
     }
 
     /// The dimension of a device kind, if any node has it. A scan is fastest, because a cell has few kinds.
-    pub fn kind_dimension(&self, kind: &str) -> Option<usize> {
+    pub(crate) fn kind_dimension(&self, kind: &str) -> Option<usize> {
         self.kinds.iter().position(|known| known == kind).map(|position| position + DIMENSIONS_FIXED)
     }
 
@@ -181,19 +181,19 @@ impl NodeTable {
         })
     }
 
-    pub fn attribute(&self, node: u32, key: u32) -> Option<u32> {
+    pub(crate) fn attribute(&self, node: u32, key: u32) -> Option<u32> {
         let attributes = self.attributes.get(node as usize)?;
         let position = attributes.binary_search_by_key(&key, |&(key, _)| key).ok()?;
         attributes.get(position).map(|&(_, value)| value)
     }
 
     /// The attributes of a node, ascending by key.
-    pub fn attributes_of(&self, node: u32) -> &[(u32, u32)] {
+    pub(crate) fn attributes_of(&self, node: u32) -> &[(u32, u32)] {
         self.attributes.get(node as usize).map_or(&[], |attributes| attributes)
     }
 
     /// A node's position in the order, or where it would be inserted.
-    pub fn order_position(&self, id: NodeId) -> Result<usize, usize> {
+    pub(crate) fn order_position(&self, id: NodeId) -> Result<usize, usize> {
         self.order.binary_search_by_key(&id, |&node| self.id(node))
     }
 
@@ -222,7 +222,7 @@ impl NodeTable {
     }
 
     /// Stores a node's row. Returns `None` if a newer one is stored.
-    pub fn row_set(&mut self, row: &NodeRow, overcommit: &Overcommit) -> Option<u32> {
+    pub(crate) fn row_set(&mut self, row: &NodeRow, overcommit: &Overcommit) -> Option<u32> {
         let node = self.ordinal_made(row.id);
         let index = node as usize;
         if self.gate(node) != NodeGate::Unknown && row.revision < *self.revisions.get(index)? {
@@ -308,7 +308,7 @@ impl NodeTable {
 
     /// Stores a node's allocation. Returns the node, and whether the new value frees anything. `None` if a newer one is
     /// stored.
-    pub fn alloc_set(&mut self, id: NodeId, alloc: &NodeAlloc) -> Option<(u32, bool)> {
+    pub(crate) fn alloc_set(&mut self, id: NodeId, alloc: &NodeAlloc) -> Option<(u32, bool)> {
         let node = self.ordinal_made(id);
         let index = node as usize;
         if alloc.epoch < *self.epochs.get(index)? {
@@ -339,7 +339,7 @@ impl NodeTable {
     }
 
     /// Changes how much of a node's charge is promised and not used yet.
-    pub fn promised_moved(&mut self, node: u32, resources: &Resources, change: CountChange) {
+    pub(crate) fn promised_moved(&mut self, node: u32, resources: &Resources, change: CountChange) {
         let promised = self.promised.entry(node).or_default();
         let moved = match change {
             CountChange::Add => resources_add(promised, resources),
@@ -351,7 +351,7 @@ impl NodeTable {
     }
 
     /// A node's allocation, in its stored form.
-    pub fn alloc(&self, node: u32) -> Option<NodeAlloc> {
+    pub(crate) fn alloc(&self, node: u32) -> Option<NodeAlloc> {
         let index = node as usize;
         let ports = self.ports(node)?;
         let promised = self.promised.get(&node).cloned().unwrap_or_default();
@@ -367,7 +367,7 @@ impl NodeTable {
     }
 
     /// Charges a node with a task, or releases the charge. The epoch stays as it is.
-    pub fn charge(&mut self, node: u32, demand: &[(usize, u64)], ports: &[u16], change: CountChange) {
+    pub(crate) fn charge(&mut self, node: u32, demand: &[(usize, u64)], ports: &[u16], change: CountChange) {
         let index = node as usize;
         let free = self.free(node);
         for &(dimension, amount) in demand {
@@ -393,7 +393,7 @@ impl NodeTable {
     }
 
     /// The limits of a node, overcommit included.
-    pub fn limits(&self, node: u32) -> Resources {
+    pub(crate) fn limits(&self, node: u32) -> Resources {
         self.resources(&self.limits, node)
     }
 
@@ -413,7 +413,7 @@ impl NodeTable {
     }
 
     /// Removes a node. A later node gets its ordinal.
-    pub fn removed(&mut self, id: NodeId) -> bool {
+    pub(crate) fn removed(&mut self, id: NodeId) -> bool {
         let Some(node) = self.ordinals.remove(&id) else { return false };
         if let Ok(position) = self.order_position(id) {
             self.order.remove(position);

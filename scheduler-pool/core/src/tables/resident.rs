@@ -96,12 +96,12 @@ pub(crate) struct ResidentTasks {
 
 impl ResidentTasks {
     /// The tasks of a node, by id.
-    pub fn on(&self, node: NodeId) -> impl Iterator<Item = (TaskId, ResidentTask)> {
+    pub(crate) fn on(&self, node: NodeId) -> impl Iterator<Item = (TaskId, ResidentTask)> {
         self.nodes.get(&node).into_iter().flatten().map(|(&task, &resident)| (task, resident))
     }
 
     /// Returns true if any task has a priority below `below` or is stopping.
-    pub fn any_below(&self, below: u32) -> bool {
+    pub(crate) fn any_below(&self, below: u32) -> bool {
         let may = |resident: &ResidentTask| {
             resident.state == ResidentState::Leaving || u32::from(resident.priority) < below
         };
@@ -109,7 +109,7 @@ impl ResidentTasks {
     }
 
     /// The resources that a task takes of its node.
-    pub fn charge(&self, resident: ResidentTask) -> Option<&Resources> {
+    pub(crate) fn charge(&self, resident: ResidentTask) -> Option<&Resources> {
         self.charges.entries.get(resident.charge as usize).map(|(resources, _)| resources)
     }
 
@@ -149,7 +149,7 @@ impl ResidentTasks {
     }
 
     /// Drops what depends on the order: nodes were added or removed.
-    pub fn order_changed(&mut self) {
+    pub(crate) fn order_changed(&mut self) {
         self.evictable.take();
     }
 }
@@ -176,7 +176,7 @@ impl NodeTable {
     }
 
     /// Returns true if any node of a stretch could have `asked` free after evictions below a priority.
-    pub fn stretch_could_fit(&self, stretch: usize, below: u32, asked: StretchCapacity) -> bool {
+    pub(crate) fn stretch_could_fit(&self, stretch: usize, below: u32, asked: StretchCapacity) -> bool {
         let stretches = self.order.len().div_ceil(STRETCH);
         let stretches_evictable = self.resident.evictable.get_or_init(|| vec![OnceLock::new(); stretches]);
         let most = stretches_evictable
@@ -197,12 +197,12 @@ impl NodeTable {
     }
 
     /// Returns true if a node could have `asked` free after evictions below a priority.
-    pub fn node_could_fit(&self, node: u32, below: u32, asked: StretchCapacity) -> bool {
+    pub(crate) fn node_could_fit(&self, node: u32, below: u32, asked: StretchCapacity) -> bool {
         self.evictable(node, below).covers(asked)
     }
 
     /// Drops the stored maximum of a node's stretch: the node's capacity or its tasks changed.
-    pub fn evictable_changed(&mut self, node: u32) {
+    pub(crate) fn evictable_changed(&mut self, node: u32) {
         if self.resident.evictable.get().is_none() {
             return;
         }

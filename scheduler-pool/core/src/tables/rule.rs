@@ -32,7 +32,7 @@ pub(crate) enum HardRule {
 }
 
 impl HardRule {
-    pub fn term(self) -> TermId {
+    pub(crate) fn term(self) -> TermId {
         match self {
             Self::Near { term, .. }
             | Self::Apart { term, .. }
@@ -43,7 +43,7 @@ impl HardRule {
     }
 
     /// Returns true if further placements can make a refused domain fit.
-    pub fn recovers(self) -> bool {
+    pub(crate) fn recovers(self) -> bool {
         matches!(self, Self::Near { .. } | Self::Skew { .. })
     }
 }
@@ -67,12 +67,12 @@ pub(crate) struct JobTerms {
 
 impl JobTerms {
     /// Returns true if it has any hard rule. Whether a task fits then depends on more than the node.
-    pub fn constrained(&self) -> bool {
+    pub(crate) fn constrained(&self) -> bool {
         !self.rules.is_empty() || !self.kept_apart.is_empty()
     }
 
     /// Every hard rule, in the order in which filters check them.
-    pub fn rules(&self) -> impl Iterator<Item = HardRule> {
+    pub(crate) fn rules(&self) -> impl Iterator<Item = HardRule> {
         self.rules.iter().copied().chain(self.kept_apart.iter().map(|&term| HardRule::KeptApart { term }))
     }
 }

@@ -44,7 +44,7 @@ pub(crate) struct Shape {
 
 impl Shape {
     /// The shape of one task of a job. For an index that no task has, the shape of tasks without an override.
-    pub fn of(spec: &JobSpec, index: u32, band: Band, job: Option<JobId>) -> Self {
+    pub(crate) fn of(spec: &JobSpec, index: u32, band: Band, job: Option<JobId>) -> Self {
         let mut ports_fixed: Vec<u16> = spec.task.ports.iter().filter_map(|port| port.number).collect();
         ports_fixed.sort_unstable();
         let ports_dynamic = spec.task.ports.len() - ports_fixed.len();
@@ -65,21 +65,21 @@ impl Shape {
     }
 
     /// The shape of the tasks of a role; `index` is one of them.
-    pub fn of_role(spec: &JobSpec, index: u32, band: Band, job: Option<JobId>) -> Self {
+    pub(crate) fn of_role(spec: &JobSpec, index: u32, band: Band, job: Option<JobId>) -> Self {
         let role = spec.role_of(index).and_then(|(role, _)| role.task.resources.clone());
         let plain = Self::of(spec, u32::MAX, band, job);
         Self { resources: role.unwrap_or(plain.resources), ..plain }
     }
 
     /// Returns true if it asks the same of a node as another, apart from rules between tasks.
-    pub fn asks_as(&self, other: &Self) -> bool {
+    pub(crate) fn asks_as(&self, other: &Self) -> bool {
         let asked = |shape: &Self| Self { job: None, ..shape.clone() };
         asked(self) == asked(other)
     }
 
     /// The seed of its random choices. It depends on the request and not on the job, and is the same on every machine
     /// and in every release. So a dry run of a new job chooses as the job will.
-    pub fn seed(&self) -> u64 {
+    pub(crate) fn seed(&self) -> u64 {
         let Resources { device_millis, .. } = &self.resources;
         let fixed = fixed_amounts(&self.resources).into_iter().chain([u64::from(self.ports_dynamic)]);
         let numbers = fixed.chain(self.ports_fixed.iter().map(|&port| u64::from(port)));
@@ -96,7 +96,7 @@ impl Shape {
     }
 
     /// Returns true if it needs any port, so that a port that has cooled down could help it.
-    pub fn ports_any(&self) -> bool {
+    pub(crate) fn ports_any(&self) -> bool {
         self.ports_dynamic > 0 || !self.ports_fixed.is_empty()
     }
 }
@@ -121,17 +121,17 @@ pub(crate) struct Shapes {
 }
 
 impl Shapes {
-    pub fn get(&self, id: ShapeId) -> Option<&Arc<Shape>> {
+    pub(crate) fn get(&self, id: ShapeId) -> Option<&Arc<Shape>> {
         self.entries.get(id as usize)?.as_ref().map(|entry| &entry.shape)
     }
 
     /// See [`Shape::seed`].
-    pub fn seed(&self, id: ShapeId) -> Option<u64> {
+    pub(crate) fn seed(&self, id: ShapeId) -> Option<u64> {
         self.entries.get(id as usize)?.as_ref().map(|entry| entry.seed)
     }
 
     /// The number of a shape. The caller becomes one of its users.
-    pub fn acquired(&mut self, shape: Shape) -> ShapeId {
+    pub(crate) fn acquired(&mut self, shape: Shape) -> ShapeId {
         if let Some(&id) = self.numbers.get(&shape) {
             if let Some(Some(entry)) = self.entries.get_mut(id as usize) {
                 entry.jobs += 1;
@@ -157,7 +157,7 @@ impl Shapes {
     }
 
     /// Changes how many tasks jobs want of a shape. Counts only shapes that ask for devices.
-    pub fn weigh(&mut self, id: ShapeId, before: u32, after: u32) {
+    pub(crate) fn weigh(&mut self, id: ShapeId, before: u32, after: u32) {
         let Some(Some(entry)) = self.entries.get_mut(id as usize) else { return };
         if entry.shape.resources.device_millis.is_empty() {
             return;
@@ -171,13 +171,13 @@ impl Shapes {
     }
 
     /// Shapes with devices, with the number of tasks that jobs want of them.
-    pub fn weighed(&self) -> impl Iterator<Item = (&Arc<Shape>, u64)> + Clone {
+    pub(crate) fn weighed(&self) -> impl Iterator<Item = (&Arc<Shape>, u64)> + Clone {
         let entries = self.weighed.iter().filter_map(|&id| self.entries.get(id as usize)?.as_ref());
         entries.map(|entry| (&entry.shape, entry.tasks))
     }
 
     /// Removes a user of a shape. Returns true if it was the last, and the number is free again.
-    pub fn released(&mut self, id: ShapeId) -> bool {
+    pub(crate) fn released(&mut self, id: ShapeId) -> bool {
         let Some(slot) = self.entries.get_mut(id as usize) else { return false };
         let Some(entry) = slot else { return false };
         entry.jobs = entry.jobs.saturating_sub(1);

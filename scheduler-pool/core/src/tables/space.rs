@@ -13,7 +13,7 @@ pub(crate) struct PortSpaces {
 
 impl PortSpaces {
     /// Moves a node into a space, or out of any.
-    pub fn set(&mut self, node: u32, name: Option<String>) {
+    pub(crate) fn set(&mut self, node: u32, name: Option<String>) {
         if self.names.get(&node) == name.as_ref() {
             return;
         }
@@ -35,13 +35,13 @@ impl PortSpaces {
     }
 
     /// The node and those that share its port space.
-    pub fn with(&self, node: u32) -> impl Iterator<Item = u32> {
+    pub(crate) fn with(&self, node: u32) -> impl Iterator<Item = u32> {
         let shared = self.shared(node).map_or(&[][..], |(_, nodes)| nodes);
         std::iter::once(node).chain(shared.iter().copied().filter(move |&other| other != node))
     }
 
     /// The name and the nodes of a node's space, if it shares one.
-    pub fn shared(&self, node: u32) -> Option<(&str, &[u32])> {
+    pub(crate) fn shared(&self, node: u32) -> Option<(&str, &[u32])> {
         let name = self.names.get(&node)?;
         let nodes = self.nodes.get(name)?;
         (nodes.len() > 1).then_some((name.as_str(), nodes.as_slice()))

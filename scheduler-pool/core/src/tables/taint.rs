@@ -18,7 +18,7 @@ pub(crate) struct Taints {
 
 impl Taints {
     /// The number of the set of these taints; 0 for the empty set.
-    pub fn set_interned(&mut self, taints: &[Taint]) -> u32 {
+    pub(crate) fn set_interned(&mut self, taints: &[Taint]) -> u32 {
         if taints.is_empty() {
             return 0;
         }
@@ -45,19 +45,19 @@ impl Taints {
     }
 
     /// The taint of a number.
-    pub fn get(&self, number: u32) -> Option<&Taint> {
+    pub(crate) fn get(&self, number: u32) -> Option<&Taint> {
         self.taints.get(number as usize)
     }
 
     /// Every set, from number 1 on, with the numbers of its taints.
-    pub fn sets(&self) -> impl Iterator<Item = &[u32]> {
+    pub(crate) fn sets(&self) -> impl Iterator<Item = &[u32]> {
         self.sets.iter().map(|set| &**set)
     }
 }
 
 impl NodeTable {
     /// The number of a node's set of taints; 0 for none.
-    pub fn taint_set(&self, node: u32) -> u32 {
+    pub(crate) fn taint_set(&self, node: u32) -> u32 {
         self.taint_sets.get(node as usize).copied().unwrap_or(0)
     }
 

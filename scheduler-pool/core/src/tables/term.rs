@@ -28,20 +28,20 @@ pub(crate) enum TermKey {
 }
 
 impl TermKey {
-    pub fn selected(affinity: &Affinity, owner: &Name) -> Self {
+    pub(crate) fn selected(affinity: &Affinity, owner: &Name) -> Self {
         Self::Selected { attribute: affinity.attribute.clone(), selector: affinity.selector(owner) }
     }
 
-    pub fn apart(affinity: &Affinity, owner: &Name) -> Self {
+    pub(crate) fn apart(affinity: &Affinity, owner: &Name) -> Self {
         Self::Apart { attribute: affinity.attribute.clone(), selector: affinity.selector(owner) }
     }
 
-    pub fn wished(affinity: &Affinity, owner: &Name, weight: i64) -> Self {
+    pub(crate) fn wished(affinity: &Affinity, owner: &Name, weight: i64) -> Self {
         Self::Wished { attribute: affinity.attribute.clone(), selector: affinity.selector(owner), weight }
     }
 
     /// The attribute that names the domains.
-    pub fn attribute(&self) -> &str {
+    pub(crate) fn attribute(&self) -> &str {
         match self {
             Self::Selected { attribute, .. }
             | Self::Apart { attribute, .. }
@@ -51,7 +51,7 @@ impl TermKey {
     }
 
     /// Returns true if its selector selects a job.
-    pub fn selects(&self, job: JobIdentity<'_>) -> bool {
+    pub(crate) fn selects(&self, job: JobIdentity<'_>) -> bool {
         match self {
             Self::Selected { selector, .. }
             | Self::Apart { selector, .. }
@@ -102,17 +102,17 @@ pub(crate) struct AffinityTerm {
 
 impl AffinityTerm {
     /// Tasks in the domain of a value.
-    pub fn count(&self, value: u32) -> u32 {
+    pub(crate) fn count(&self, value: u32) -> u32 {
         self.by_domain.get(&value).copied().unwrap_or(0)
     }
 
     /// The domains with any tasks.
-    pub fn domains(&self) -> impl Iterator<Item = (u32, u32)> {
+    pub(crate) fn domains(&self) -> impl Iterator<Item = (u32, u32)> {
         self.by_domain.iter().map(|(&value, &count)| (value, count))
     }
 
     /// Adds tasks on a node, or removes them.
-    pub fn node_counted(&mut self, nodes: &NodeTable, node: NodeId, change: CountChange, by: u32) {
+    pub(crate) fn node_counted(&mut self, nodes: &NodeTable, node: NodeId, change: CountChange, by: u32) {
         count_moved(&mut self.by_node, node, change, by);
         let domain = nodes.ordinal(node).and_then(|node| nodes.attribute(node, self.attribute));
         if let Some(domain) = domain {
@@ -166,7 +166,7 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    pub fn get(&self, id: TermId) -> Option<&AffinityTerm> {
+    pub(crate) fn get(&self, id: TermId) -> Option<&AffinityTerm> {
         self.terms.get(id as usize)?.as_ref()
     }
 
@@ -234,7 +234,7 @@ impl Terms {
     }
 
     /// Follows a change of a node's domains. Returns the terms with changed counts.
-    pub fn node_moved(
+    pub(crate) fn node_moved(
         &mut self,
         node: NodeId,
         before: impl Fn(u32) -> Option<u32>,

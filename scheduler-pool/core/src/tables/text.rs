@@ -22,13 +22,13 @@ pub(crate) struct Number {
 
 impl Number {
     /// Parses a text. `None` unless it is a finite number.
-    pub fn parsed(text: &str) -> Option<Self> {
+    pub(crate) fn parsed(text: &str) -> Option<Self> {
         let text = text.trim();
         let float: f64 = text.parse().ok().filter(|float: &f64| float.is_finite())?;
         Some(Self { integer: text.parse().ok(), float })
     }
 
-    pub fn compared(self, other: Self) -> Ordering {
+    pub(crate) fn compared(self, other: Self) -> Ordering {
         match (self.integer, other.integer) {
             (Some(left), Some(right)) => left.cmp(&right),
             _ => self.float.partial_cmp(&other.float).unwrap_or(Ordering::Equal),
@@ -38,7 +38,7 @@ impl Number {
 
 impl Texts {
     /// The number of a text. A new text gets the next number.
-    pub fn interned(&mut self, text: &str) -> u32 {
+    pub(crate) fn interned(&mut self, text: &str) -> u32 {
         if let Some(&number) = self.numbers.get(text) {
             return number;
         }
@@ -51,17 +51,17 @@ impl Texts {
     }
 
     /// The number of a text, if any node has it.
-    pub fn known(&self, text: &str) -> Option<u32> {
+    pub(crate) fn known(&self, text: &str) -> Option<u32> {
         self.numbers.get(text).copied()
     }
 
     /// The text of a number.
-    pub fn text(&self, number: u32) -> Option<&str> {
+    pub(crate) fn text(&self, number: u32) -> Option<&str> {
         self.texts.get(number as usize).map(|text| &**text)
     }
 
     /// The text of a number, parsed as a number.
-    pub fn number(&self, number: u32) -> Option<Number> {
+    pub(crate) fn number(&self, number: u32) -> Option<Number> {
         self.parsed.get(number as usize).copied().flatten()
     }
 }

@@ -13,7 +13,7 @@ use crate::attempt::AttemptId;
 
 /// The cores of the machine, and their speed.
 #[derive(Clone, Debug)]
-pub struct Cores {
+pub(crate) struct Cores {
     /// Their numbers; empty if the machine does not show them.
     pub all: BTreeSet<u32>,
     /// The speed of one core, in thousandths of the reference core's.
@@ -28,18 +28,18 @@ impl Default for Cores {
 
 impl Cores {
     /// Converts processor time of the reference core to thousandths of a core of this machine.
-    pub fn own_millis(&self, reference_millis: u64) -> u64 {
+    pub(crate) fn own_millis(&self, reference_millis: u64) -> u64 {
         reference_millis.saturating_mul(1000).div_ceil(self.speed.max(1))
     }
 
     /// Converts thousandths of a core of this machine to processor time of the reference core.
-    pub fn reference_millis(&self, own_millis: u64) -> u64 {
+    pub(crate) fn reference_millis(&self, own_millis: u64) -> u64 {
         own_millis.saturating_mul(self.speed) / 1000
     }
 }
 
 /// The exclusive cores of all attempts.
-pub fn cores_taken(state: &AgentState) -> BTreeSet<u32> {
+pub(crate) fn cores_taken(state: &AgentState) -> BTreeSet<u32> {
     let open = state.attempts.values().filter(|attempt| attempt.record.released_ms.is_none());
     let exclusive = open.filter_map(|attempt| attempt.assignment.as_ref()).filter(|of| of.exclusive_cores);
     exclusive.flat_map(|assignment| assignment.cpus.iter().copied()).collect()
@@ -49,7 +49,7 @@ pub fn cores_taken(state: &AgentState) -> BTreeSet<u32> {
 ///
 /// # Errors
 /// Why it cannot be started, for people.
-pub fn assignment_settled(
+pub(crate) fn assignment_settled(
     state: &AgentState,
     assignment: Arc<v1::Assignment>,
 ) -> Result<Arc<v1::Assignment>, String> {
@@ -74,7 +74,11 @@ pub fn assignment_settled(
 
 /// The cores of an attempt without exclusive ones: those of its assignment, or all, except other attempts' exclusive
 /// cores. If none would be left, the attempt keeps its cores. Empty: any core.
-pub fn cores_shared(assignment: &v1::Assignment, all: &BTreeSet<u32>, taken: &BTreeSet<u32>) -> Vec<u32> {
+pub(crate) fn cores_shared(
+    assignment: &v1::Assignment,
+    all: &BTreeSet<u32>,
+    taken: &BTreeSet<u32>,
+) -> Vec<u32> {
     let given = || -> BTreeSet<u32> { assignment.cpus.iter().copied().collect() };
     let of = if assignment.cpus.is_empty() { all.clone() } else { given() };
     let left: Vec<u32> = of.difference(taken).copied().collect();
@@ -83,7 +87,10 @@ pub fn cores_shared(assignment: &v1::Assignment, all: &BTreeSet<u32>, taken: &BT
 
 /// The attempts to move, with their new cores: running attempts without exclusive cores that are not on these cores
 /// yet. `known` has their present cores.
-pub fn moves(state: &AgentState, known: &BTreeMap<AttemptId, Vec<u32>>) -> BTreeMap<AttemptId, Vec<u32>> {
+pub(crate) fn moves(
+    state: &AgentState,
+    known: &BTreeMap<AttemptId, Vec<u32>>,
+) -> BTreeMap<AttemptId, Vec<u32>> {
     let taken = cores_taken(state);
     let running = state.attempts.iter().filter(|(_, attempt)| {
         attempt.record.started_ms.is_some() && attempt.record.released_ms.is_none() && !attempt.busy

@@ -15,7 +15,7 @@ type JobSpecVersion = (String, u32);
 
 /// The desired state of this node.
 #[derive(Clone, Debug, Default)]
-pub struct Desired {
+pub(crate) struct Desired {
     /// Attempts to run. [`Self::assignment`] returns one with its spec.
     pub assignments: BTreeMap<AttemptId, Arc<v1::Assignment>>,
     /// Attempts to end. A stop is never withdrawn: a task that must run again gets a new attempt.
@@ -38,7 +38,7 @@ pub struct Desired {
 
 impl Desired {
     /// Begins a session. The desired state of earlier ones is valid until the full state is complete.
-    pub fn opened(&mut self) {
+    pub(crate) fn opened(&mut self) {
         self.delivered.clear();
         self.named = None;
         self.sequence = 0;
@@ -47,7 +47,7 @@ impl Desired {
 
     /// Applies a chunk. Returns descriptions of the items that it could not apply. The others are valid at once, so
     /// that a stop never waits for the end of a full state. [`Self::acknowledgement`] is due afterwards.
-    pub fn apply(&mut self, chunk: v1::Desired) -> Vec<String> {
+    pub(crate) fn apply(&mut self, chunk: v1::Desired) -> Vec<String> {
         let mut refused = Vec::new();
         // Chunks of a test gateway may have no number.
         if chunk.sequence != 0 && chunk.sequence != self.sequence.saturating_add(1) {
@@ -89,12 +89,12 @@ impl Desired {
     }
 
     /// Takes the acknowledgement that is due.
-    pub fn acknowledgement(&mut self) -> Option<v1::DesiredApplied> {
+    pub(crate) fn acknowledgement(&mut self) -> Option<v1::DesiredApplied> {
         self.acknowledge.take()
     }
 
     /// The assignment of an attempt with its spec merged, ready for its start.
-    pub fn assignment(&self, id: &AttemptId) -> Option<Arc<v1::Assignment>> {
+    pub(crate) fn assignment(&self, id: &AttemptId) -> Option<Arc<v1::Assignment>> {
         let assignment = self.assignments.get(id)?;
         if assignment.spec.is_some() {
             return Some(Arc::clone(assignment));
@@ -105,7 +105,7 @@ impl Desired {
     }
 
     /// Drops the orders for an attempt that is gone for good.
-    pub fn forgotten(&mut self, id: &AttemptId) {
+    pub(crate) fn forgotten(&mut self, id: &AttemptId) {
         self.assignments.remove(id);
         self.stops.remove(id);
         self.forget.remove(id);

@@ -6,7 +6,7 @@ use borough_proto::v1;
 
 /// The part of the agent's own environment that tasks inherit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Inherited {
+pub(crate) struct Inherited {
     pub path: String,
     /// `HOME`; absent: the task's own directory. A task that runs as another user never gets it, since that user could
     /// not use it.
@@ -14,11 +14,11 @@ pub struct Inherited {
 }
 
 /// The `PATH` of tasks if the agent itself has none.
-pub const PATH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+pub(crate) const PATH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Where an attempt runs, as its variables show it.
 #[derive(Clone, Copy, Debug)]
-pub struct TaskPlace<'a> {
+pub(crate) struct TaskPlace<'a> {
     pub node: &'a str,
     /// The address of the node's tasks.
     pub host: &'a str,
@@ -29,7 +29,7 @@ pub struct TaskPlace<'a> {
 ///
 /// # Errors
 /// A `${NAME}` that is not defined, for people.
-pub fn environment(
+pub(crate) fn environment(
     assignment: &v1::Assignment,
     place: TaskPlace<'_>,
     inherited: &Inherited,
@@ -118,7 +118,10 @@ fn port_variable(name: &str) -> String {
 ///
 /// # Errors
 /// A `${NAME}` that is not defined, for people.
-pub fn command(command: &[String], environment: &BTreeMap<String, String>) -> Result<Vec<String>, String> {
+pub(crate) fn command(
+    command: &[String],
+    environment: &BTreeMap<String, String>,
+) -> Result<Vec<String>, String> {
     let part = |(at, text): (usize, &String)| {
         if text.contains('\0') {
             return Err(format!("command, part {at}: holds a NUL"));

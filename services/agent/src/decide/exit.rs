@@ -12,7 +12,7 @@ const SIGKILL: i32 = 9;
 pub(crate) const REBOOTED: &str = "its node was rebooted";
 
 /// How an attempt ended, if it has.
-pub fn exit_of(id: &AttemptId, attempt: &AttemptState, node: &str) -> Option<v1::Exit> {
+pub(super) fn exit_of(id: &AttemptId, attempt: &AttemptState, node: &str) -> Option<v1::Exit> {
     let record = attempt.record.exit.as_ref()?;
     let (reason, message) = if let Some(error) = &record.start_error {
         (EndReason::StartFailed, error.clone())

@@ -6,7 +6,7 @@ use borough_proto::v1;
 
 /// The results of an attempt's probes so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ProbeHistory {
+pub(crate) struct ProbeHistory {
     /// The health that follows from them.
     pub health: v1::Health,
     /// Counted failures in a row.
@@ -17,7 +17,7 @@ pub struct ProbeHistory {
 
 impl ProbeHistory {
     /// The history of an attempt whose last known health was `health`.
-    pub fn new(health: v1::Health) -> Self {
+    pub(crate) fn new(health: v1::Health) -> Self {
         Self { health, failures: 0, tries: 0 }
     }
 }
@@ -30,7 +30,7 @@ const QUICK_MAX_MS: u64 = 100;
 const QUICK_TRIES: u32 = 50;
 const QUICK_LATE_MS: u64 = 500;
 /// How long a task must run before it is healthy, unless its assignment says otherwise.
-pub const HEALTHY_AFTER_MS: u64 = 1_000;
+pub(crate) const HEALTHY_AFTER_MS: u64 = 1_000;
 /// Interval of checking the ports of a task without probes, while another process has one of them.
 const UNCHECKED_PAUSE: Duration = Duration::from_secs(1);
 /// Replaces 0 in a spec.
@@ -38,14 +38,14 @@ const INTERVAL_LEAST_MS: u64 = 20;
 
 /// The result of one probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProbeResult {
+pub(crate) enum ProbeResult {
     Passed,
     Failed,
 }
 
 /// How long a task has run at a probe.
 #[derive(Clone, Copy, Debug)]
-pub struct TaskUptime {
+pub(crate) struct TaskUptime {
     pub since_start: Duration,
     /// How long it must run before it is healthy: a task that exits at once was never up.
     pub healthy_after: Duration,
@@ -59,7 +59,7 @@ impl TaskUptime {
 }
 
 /// The history after a probe, and the pause before the next one.
-pub fn next(
+pub(crate) fn next(
     check: &v1::HealthCheck,
     history: ProbeHistory,
     result: ProbeResult,
@@ -93,7 +93,7 @@ pub fn next(
 
 /// The same for a task without a check. It is healthy once it has run long enough and no other process has its ports.
 /// It is never unhealthy.
-pub fn next_unchecked(
+pub(crate) fn next_unchecked(
     history: ProbeHistory,
     result: ProbeResult,
     uptime: TaskUptime,

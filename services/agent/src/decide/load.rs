@@ -22,7 +22,7 @@ const READ_WITHIN: Duration = Duration::from_secs(60);
 
 /// The time of all processors since the boot, in any unit of the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ProcessorTime {
+pub(crate) struct ProcessorTime {
     /// In use, or taken by the hypervisor.
     pub busy: u64,
     /// Unused, or waiting for a disk.
@@ -32,7 +32,7 @@ pub struct ProcessorTime {
 
 /// One reading of the machine. Absent values are not available.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LoadReading {
+pub(crate) struct LoadReading {
     pub processor: Option<ProcessorTime>,
     /// Memory for new tasks, including what the kernel would reclaim.
     pub memory_free_bytes: Option<u64>,
@@ -40,7 +40,7 @@ pub struct LoadReading {
 
 /// The use and the requests of the node's own tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OwnTasks {
+pub(crate) struct OwnTasks {
     /// Their measured use, in the units of the capacity.
     pub used_cpu_millis: u64,
     /// The requests of the running ones.
@@ -51,7 +51,7 @@ pub struct OwnTasks {
 
 impl OwnTasks {
     /// Counts attempts that run or are being stopped.
-    pub fn of(state: &AgentState) -> Self {
+    pub(crate) fn of(state: &AgentState) -> Self {
         let running = |attempt: &&AttemptState| matches!(attempt.phase(), Phase::Running | Phase::Stopping);
         let asked = |attempt: &AttemptState| attempt.assignment.as_ref()?.spec.as_ref()?.resources.clone();
         state.attempts.values().filter(running).fold(Self::default(), |sum, attempt| {
@@ -68,7 +68,7 @@ impl OwnTasks {
 
 /// The smoothed load of the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MachineLoad {
+pub(crate) struct MachineLoad {
     /// The node's capacity for tasks.
     capacity: Resources,
     processor: Option<ProcessorTime>,
@@ -79,7 +79,7 @@ pub struct MachineLoad {
 
 impl MachineLoad {
     /// An unknown load, of a machine with this capacity for tasks.
-    pub fn new(capacity: Option<&v1::Resources>) -> Self {
+    pub(crate) fn new(capacity: Option<&v1::Resources>) -> Self {
         let (cpu_millis, memory_bytes) = capacity.map_or((0, 0), |all| (all.cpu_millis, all.memory_bytes));
         Self { capacity: Resources { cpu_millis, memory_bytes, ..Resources::default() }, ..Self::default() }
     }
@@ -87,7 +87,7 @@ impl MachineLoad {
     /// The load after one more reading, at `now` (monotonic). `reference_millis` converts the machine's processor time
     /// to that of the capacity.
     #[must_use]
-    pub fn next(
+    pub(crate) fn next(
         self,
         reading: &LoadReading,
         own: &OwnTasks,
@@ -117,13 +117,18 @@ impl MachineLoad {
     }
 
     /// The load as known at `now` (monotonic).
-    pub fn known(&self, now: Duration) -> Option<LoadMeasured> {
+    pub(crate) fn known(&self, now: Duration) -> Option<LoadMeasured> {
         self.mean.filter(|_| now.saturating_sub(self.at) <= READ_WITHIN)
     }
 
     /// The load to report, if it must be reported again: it became known or unknown, or changed by a large part, and
     /// the last report is old enough.
-    pub fn next_report(&self, sent: Option<&SentLoad>, now: Duration, pause: Duration) -> Option<SentLoad> {
+    pub(crate) fn next_report(
+        &self,
+        sent: Option<&SentLoad>,
+        now: Duration,
+        pause: Duration,
+    ) -> Option<SentLoad> {
         let known = self.known(now);
         let due = match sent.map(|sent| (sent.load, sent.at)) {
             None => true,
@@ -138,14 +143,14 @@ impl MachineLoad {
 
 /// The last reported load, and when it was reported (monotonic).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SentLoad {
+pub(crate) struct SentLoad {
     load: Option<LoadMeasured>,
     at: Duration,
 }
 
 impl SentLoad {
     /// The load as a message.
-    pub fn report(&self) -> v1::LoadReport {
+    pub(crate) fn report(&self) -> v1::LoadReport {
         v1::LoadReport { load: self.load.as_ref().map(measured_to_message) }
     }
 }

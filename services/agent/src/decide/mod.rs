@@ -1,24 +1,25 @@
 //! Every decision of the agent, as pure functions of its state.
 
-pub mod cores;
+pub(crate) mod cores;
 mod desired;
-pub mod environment;
+pub(crate) mod environment;
 mod exit;
-pub mod health;
-pub mod load;
-pub mod pressure;
+pub(crate) mod health;
+pub(crate) mod load;
+pub(crate) mod pressure;
 mod reconcile;
 mod report;
 #[cfg(test)]
 mod report_test;
-pub mod retention;
-pub mod spec;
+pub(crate) mod retention;
+pub(crate) mod spec;
 mod state;
 #[cfg(test)]
 mod tests;
 
-pub use desired::Desired;
+pub(crate) use desired::Desired;
 pub(crate) use exit::REBOOTED;
-pub use reconcile::{Effect, parked, reconcile};
-pub use report::{Sent, report_next};
-pub use state::{AgentState, AttemptState, ShimState};
+pub(crate) use reconcile::{Effect, parked, reconcile};
+pub(crate) use report::{Sent, report_next};
+pub(crate) use state::AgentState;
+pub use state::{AttemptState, ShimState};

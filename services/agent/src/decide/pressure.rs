@@ -5,7 +5,7 @@ use borough_proto::v1;
 
 /// The free resources of the machine, in thousandths. Absent values are not available.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PressureReading {
+pub(crate) struct PressureReading {
     /// Memory for new tasks.
     pub memory_free: Option<u64>,
     /// Time in which all processes were stalled for lack of memory, over the last ten seconds (the kernel's pressure
@@ -109,7 +109,7 @@ impl Level {
 
 /// The resources that the machine is short of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PressureState {
+pub(crate) struct PressureState {
     memory: Level,
     disk: Level,
     pids: Level,
@@ -117,12 +117,12 @@ pub struct PressureState {
 
 impl PressureState {
     /// The state after the first reading. It counts at once, since the scheduler would place tasks before the second.
-    pub fn first(reading: &PressureReading, limits: &PressureLimits) -> Self {
+    pub(crate) fn first(reading: &PressureReading, limits: &PressureLimits) -> Self {
         (0..BEGIN_READINGS).fold(Self::default(), |pressure, _| pressure.next(reading, limits))
     }
 
     /// The state after one more reading.
-    pub fn next(self, reading: &PressureReading, limits: &PressureLimits) -> Self {
+    pub(crate) fn next(self, reading: &PressureReading, limits: &PressureLimits) -> Self {
         let left = Sign::of_free(reading.memory_free, limits.memory_free_min);
         let memory = left.with(Sign::of_stalled(reading.memory_stalled, limits.memory_stalled_max));
         Self {
@@ -133,7 +133,7 @@ impl PressureState {
     }
 
     /// All of them, for a report.
-    pub fn report(self) -> v1::PressureReport {
+    pub(crate) fn report(self) -> v1::PressureReport {
         let kinds = [
             (self.memory, v1::NodePressure::Memory),
             (self.disk, v1::NodePressure::Disk),

@@ -12,7 +12,7 @@ use crate::attempt::AttemptId;
 
 /// One action. Each is safe to repeat.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
+pub(crate) enum Effect {
     /// Make a directory and start a shim.
     Start(AttemptId, Arc<v1::Assignment>),
     /// Record an attempt as ended that was never started here.
@@ -30,7 +30,7 @@ pub enum Effect {
 
 /// All actions that are due at `now_ms`. Attempts are forgotten after `kept_ms` if they are over and the control plane
 /// has neither named them nor ordered to forget them.
-pub fn reconcile(state: &AgentState, desired: &Desired, now_ms: i64, kept_ms: i64) -> Vec<Effect> {
+pub(crate) fn reconcile(state: &AgentState, desired: &Desired, now_ms: i64, kept_ms: i64) -> Vec<Effect> {
     let mut effects = Vec::new();
     for id in desired.assignments.keys() {
         // An attempt that is over or must end is not started, even if its start arrives late.
@@ -105,7 +105,7 @@ fn attempt_effect(
 
 /// Attempts that keep running although the control plane has not named them. They are not ended for that: a control
 /// plane restored from an older state may still adopt them.
-pub fn parked(state: &AgentState, desired: &Desired) -> BTreeSet<AttemptId> {
+pub(crate) fn parked(state: &AgentState, desired: &Desired) -> BTreeSet<AttemptId> {
     if !desired.complete {
         return BTreeSet::new();
     }

@@ -17,7 +17,7 @@ use crate::attempt::AttemptId;
 
 /// What this session has sent. The default is a session that was just opened.
 #[derive(Clone, Debug)]
-pub struct Sent {
+pub(crate) struct Sent {
     /// The revision of the last report.
     pub revision: u64,
     /// The control plane has applied reports up to this revision.
@@ -75,18 +75,18 @@ struct SentReport {
 
 impl Sent {
     /// Records that the control plane has applied everything up to `revision`.
-    pub fn applied(&mut self, revision: u64) {
+    pub(crate) fn applied(&mut self, revision: u64) {
         self.applied = self.applied.max(revision);
     }
 
     /// Returns true if no further report may be sent before one is applied.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         let most = u64::try_from(REPORTS_UNAPPLIED_MAX).unwrap_or(u64::MAX);
         self.revision.saturating_sub(self.applied) >= most
     }
 
     /// Returns true if another chunk should follow at once.
-    pub fn goes_on(&self) -> bool {
+    pub(crate) fn goes_on(&self) -> bool {
         self.full.is_some() || self.after.is_some()
     }
 
@@ -113,7 +113,7 @@ impl Sent {
 ///
 /// `interval` is the time between reports when nothing changes; usage alone is sent only then. `repeat` is how long the
 /// control plane may take to apply a status before it is sent again.
-pub fn report_next(
+pub(crate) fn report_next(
     state: &AgentState,
     sent: &mut Sent,
     now: Duration,

@@ -25,7 +25,7 @@ impl Default for Retention {
 
 /// An ended attempt that the control plane has forgotten.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub(crate) struct Ended {
     pub id: AttemptId,
     /// When it was released, milliseconds since 1970.
     pub at_ms: i64,
@@ -34,7 +34,7 @@ pub struct Ended {
 }
 
 /// The attempts to remove at `now_ms`: too old, too many of one task, or too many in all, the oldest first.
-pub fn excess(mut ended: Vec<Ended>, limits: Retention, now_ms: i64) -> Vec<AttemptId> {
+pub(crate) fn excess(mut ended: Vec<Ended>, limits: Retention, now_ms: i64) -> Vec<AttemptId> {
     // The newest first. Those beyond the limits are removed.
     ended.sort_by(|a, b| (b.at_ms, &b.id).cmp(&(a.at_ms, &a.id)));
     let mut of_task: BTreeMap<(String, u32), usize> = BTreeMap::new();

@@ -22,7 +22,7 @@ const LOG_FILES: u32 = 5;
 
 /// The settings that all attempts of this node share.
 #[derive(Clone, Debug)]
-pub struct NodeContext {
+pub(crate) struct NodeContext {
     pub node: String,
     /// The address of its tasks.
     pub host: String,
@@ -41,11 +41,11 @@ pub struct NodeContext {
 }
 
 /// The cgroup leaf of shims.
-pub const SHIMS_LEAF: &str = "shims";
+pub(crate) const SHIMS_LEAF: &str = "shims";
 
 /// Where an attempt runs on its node, and as which user.
 #[derive(Clone, Copy, Debug)]
-pub struct PlacedTask<'a> {
+pub(crate) struct PlacedTask<'a> {
     /// Its cores; empty: any.
     pub cpus: &'a [u32],
     pub work: &'a Path,
@@ -57,7 +57,7 @@ pub struct PlacedTask<'a> {
 ///
 /// # Errors
 /// Why it cannot be started, for people.
-pub fn shim_spec(
+pub(crate) fn shim_spec(
     id: &AttemptId,
     assignment: &v1::Assignment,
     context: &NodeContext,

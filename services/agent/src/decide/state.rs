@@ -16,7 +16,7 @@ use crate::attempt::AttemptId;
 
 /// What the agent knows of its attempts and its machine.
 #[derive(Clone, Debug, Default)]
-pub struct AgentState {
+pub(crate) struct AgentState {
     /// The node's name, for exits.
     pub node: String,
     pub boot_id: String,
@@ -103,7 +103,7 @@ fn own_cores(attempt: &AttemptState) -> Vec<u32> {
 }
 
 /// The status of an attempt in a report.
-pub fn status(id: &AttemptId, attempt: &AttemptState, node: &str) -> v1::TaskStatus {
+pub(super) fn status(id: &AttemptId, attempt: &AttemptState, node: &str) -> v1::TaskStatus {
     v1::TaskStatus {
         job_id: id.job_id.clone(),
         index: id.index,

@@ -19,11 +19,11 @@ use crate::attempt::AttemptId;
 use crate::decide::{AttemptState, ShimState};
 
 /// The assignment, as it came over the wire.
-pub const ASSIGNMENT_FILE: &str = "assignment.pb";
+pub(super) const ASSIGNMENT_FILE: &str = "assignment.pb";
 /// The last result of probes, so that a restart of the agent does not withdraw an endpoint.
-pub const HEALTH_FILE: &str = "health.json";
+pub(crate) const HEALTH_FILE: &str = "health.json";
 /// The requests whose signals were sent.
-pub const SIGNALS_FILE: &str = "signals.json";
+pub(crate) const SIGNALS_FILE: &str = "signals.json";
 
 /// The content of an attempt's directory.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub struct AttemptFiles {
 ///
 /// # Errors
 /// Those of the file system. Nothing is left then, as far as the disk allows the removal.
-pub fn attempt_begin(
+pub(crate) fn attempt_begin(
     state: &StateDir,
     id: &AttemptId,
     assignment: &v1::Assignment,
@@ -88,7 +88,7 @@ fn work_make(state: &StateDir, id: &AttemptId, own: &Path, user: Option<TaskUser
 }
 
 /// Reads an attempt's directory. Logs damaged files and treats them as missing.
-pub fn attempt_load(directory: &Path) -> AttemptFiles {
+pub(crate) fn attempt_load(directory: &Path) -> AttemptFiles {
     let assignment = match own_read(&directory.join(ASSIGNMENT_FILE)) {
         Ok(bytes) => v1::Assignment::decode(bytes.as_slice())
             .inspect_err(|error| tracing::warn!(path = %directory.display(), %error, "unreadable assignment"))
@@ -111,7 +111,7 @@ pub fn attempt_load(directory: &Path) -> AttemptFiles {
 }
 
 /// An attempt's record; absent before its shim has written the first.
-pub fn record_read(directory: &Path) -> Option<AttemptRecord> {
+pub(crate) fn record_read(directory: &Path) -> Option<AttemptRecord> {
     read(directory, STATE_FILE)
 }
 
@@ -129,7 +129,11 @@ fn read<T: serde::de::DeserializeOwned>(directory: &Path, name: &str) -> Option<
 ///
 /// # Errors
 /// Those of the file system.
-pub fn attempt_end_write(directory: &Path, record: &mut AttemptRecord, exit: ExitRecord) -> io::Result<()> {
+pub(crate) fn attempt_end_write(
+    directory: &Path,
+    record: &mut AttemptRecord,
+    exit: ExitRecord,
+) -> io::Result<()> {
     let at_ms = exit.at_ms;
     record.exit.get_or_insert(exit);
     record.released_ms = Some(at_ms);

@@ -30,7 +30,7 @@ const GUARD_PAUSE: Duration = Duration::from_millis(50);
 /// # Errors
 /// The file cannot be read or written, or is damaged. A damaged file is left alone: another key would make this another
 /// node.
-pub fn agent_key(root: &Path, random: impl FnOnce() -> u128) -> Result<AgentKey, AgentError> {
+pub(crate) fn agent_key(root: &Path, random: impl FnOnce() -> u128) -> Result<AgentKey, AgentError> {
     let path = root.join(FILE);
     let failed = |source| AgentError::State { path: path.clone(), source };
     match fs::read_to_string(&path) {
@@ -61,7 +61,7 @@ fn durable_write(root: &Path, path: &Path, key: AgentKey) -> io::Result<()> {
 }
 
 /// The machine's id in the file; empty if it has no valid one.
-pub fn machine_id(path: &Path) -> String {
+pub(crate) fn machine_id(path: &Path) -> String {
     let text = fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     match AgentIdentity::new(DurableId(0), &text) {
         Ok(_) => text,
@@ -77,7 +77,7 @@ pub fn machine_id(path: &Path) -> String {
 /// It is an abstract socket, whose name any process of the host may take, tasks too. So a taken name means another
 /// agent only if the holder could be one: root, or the user of this agent.
 #[derive(Debug)]
-pub struct HostGuard {
+pub(crate) struct HostGuard {
     /// The kernel releases it with the process. `None`: a process that is no agent has the name.
     _socket: Option<UnixListener>,
 }
@@ -94,7 +94,7 @@ impl HostGuard {
     ///
     /// # Errors
     /// Another agent of this identity runs on this host, or the kernel refuses.
-    pub fn take(identity: DurableId, root: &Path) -> Result<Self, AgentError> {
+    pub(crate) fn take(identity: DurableId, root: &Path) -> Result<Self, AgentError> {
         let failed = |source| AgentError::Machine { what: "the guard of the host", source };
         let name = format!("borough-agent-{identity}");
         let address = SocketAddr::from_abstract_name(&name).map_err(failed)?;
@@ -159,7 +159,7 @@ fn holder_shown(name: &str) -> Option<u32> {
 ///
 /// # Errors
 /// The first attempt of that kind.
-pub fn copy_refuse(state: &StateDir, boot_id: &str) -> Result<(), AgentError> {
+pub(crate) fn copy_refuse(state: &StateDir, boot_id: &str) -> Result<(), AgentError> {
     let failed = |source| AgentError::State { path: state.root.clone(), source };
     for id in state.attempts().map_err(failed)? {
         let directory = state.attempt(&id);

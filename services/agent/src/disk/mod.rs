@@ -22,10 +22,12 @@ mod identity;
 mod shim;
 mod state_dir;
 
-pub use attempt_dir::{
-    AttemptFiles, HEALTH_FILE, SIGNALS_FILE, attempt_begin, attempt_end_write, attempt_load, record_read,
+pub use attempt_dir::AttemptFiles;
+pub(crate) use attempt_dir::{
+    HEALTH_FILE, SIGNALS_FILE, attempt_begin, attempt_end_write, attempt_load, record_read,
 };
 pub use guard::ProcessGuard;
-pub use identity::{HostGuard, agent_key, copy_refuse, machine_id};
-pub use shim::{shim_install, shim_path};
-pub use state_dir::{StateDir, StateLock};
+pub(crate) use identity::{HostGuard, agent_key, copy_refuse, machine_id};
+pub use shim::shim_install;
+pub(crate) use shim::shim_path;
+pub(crate) use state_dir::{StateDir, StateLock};

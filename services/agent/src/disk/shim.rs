@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/borough-shim.bin"));
 
 /// Where [`shim_install`] puts the program.
-pub fn shim_path(directory: &Path) -> PathBuf {
+pub(crate) fn shim_path(directory: &Path) -> PathBuf {
     directory.join(concat!("borough-shim-", env!("BOROUGH_SHIM_HASH")))
 }
 

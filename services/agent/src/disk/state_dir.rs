@@ -24,7 +24,7 @@ const FORMAT: &str = "borough agent state 2\n";
 
 /// Held by the one agent of the state directory while it runs.
 #[derive(Debug)]
-pub struct StateLock {
+pub(crate) struct StateLock {
     file: File,
     host: Option<HostGuard>,
 }
@@ -32,7 +32,7 @@ pub struct StateLock {
 impl StateLock {
     /// Adds the guard of the host.
     #[must_use]
-    pub fn with(self, host: HostGuard) -> Self {
+    pub(crate) fn with(self, host: HostGuard) -> Self {
         let mut lock = self;
         lock.host = Some(host);
         lock
@@ -49,7 +49,7 @@ impl Drop for StateLock {
 
 /// The agent's directory.
 #[derive(Debug)]
-pub struct StateDir {
+pub(crate) struct StateDir {
     /// An absolute path.
     pub root: PathBuf,
     /// Where tasks that run as other users have their directories: those users cannot pass through the state directory.
@@ -62,7 +62,7 @@ impl StateDir {
     ///
     /// # Errors
     /// Another agent has it, a newer version wrote it, or it cannot be used.
-    pub fn open(path: &Path) -> Result<(Self, StateLock), AgentError> {
+    pub(crate) fn open(path: &Path) -> Result<(Self, StateLock), AgentError> {
         let failed = |path: &Path| {
             let path = path.to_owned();
             move |source| AgentError::State { path, source }
@@ -87,12 +87,12 @@ impl StateDir {
     }
 
     /// The directory of an attempt that is not forgotten.
-    pub fn attempt(&self, id: &AttemptId) -> PathBuf {
+    pub(crate) fn attempt(&self, id: &AttemptId) -> PathBuf {
         self.root.join("attempts").join(id.to_string())
     }
 
     /// The own directory of an attempt's task.
-    pub fn work(&self, id: &AttemptId) -> PathBuf {
+    pub(crate) fn work(&self, id: &AttemptId) -> PathBuf {
         match &self.tasks {
             Some(tasks) => tasks.join(id.to_string()),
             None => self.attempt(id).join(WORK_DIR),
@@ -104,7 +104,7 @@ impl StateDir {
     ///
     /// # Errors
     /// The directories cannot be listed or removed.
-    pub fn work_strays_remove(&self, attempts: &[AttemptId]) -> io::Result<()> {
+    pub(crate) fn work_strays_remove(&self, attempts: &[AttemptId]) -> io::Result<()> {
         let Some(tasks) = &self.tasks else { return Ok(()) };
         for entry in fs::read_dir(tasks)?.flatten() {
             let id = entry.file_name().to_str().and_then(|name| name.parse::<AttemptId>().ok());
@@ -116,7 +116,7 @@ impl StateDir {
     }
 
     /// The directory of an attempt that is forgotten.
-    pub fn ended(&self, id: &AttemptId) -> PathBuf {
+    pub(crate) fn ended(&self, id: &AttemptId) -> PathBuf {
         self.root.join("ended").join(id.to_string())
     }
 
@@ -124,7 +124,7 @@ impl StateDir {
     ///
     /// # Errors
     /// The directory cannot be listed.
-    pub fn attempts(&self) -> io::Result<Vec<AttemptId>> {
+    pub(crate) fn attempts(&self) -> io::Result<Vec<AttemptId>> {
         let directory = self.root.join("attempts");
         for entry in fs::read_dir(&directory)?.flatten() {
             if entry.file_name().as_encoded_bytes().starts_with(b".new.") {
@@ -139,7 +139,7 @@ impl StateDir {
     ///
     /// # Errors
     /// It cannot be moved; it is then still an attempt.
-    pub fn forget(&self, id: &AttemptId) -> io::Result<()> {
+    pub(crate) fn forget(&self, id: &AttemptId) -> io::Result<()> {
         let target = self.ended(id);
         match fs::rename(self.attempt(id), &target) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -158,7 +158,7 @@ impl StateDir {
     }
 
     /// Moves the files of a forgotten attempt back. Returns true if there were any.
-    pub fn recall(&self, id: &AttemptId) -> bool {
+    pub(crate) fn recall(&self, id: &AttemptId) -> bool {
         fs::rename(self.ended(id), self.attempt(id)).is_ok()
     }
 
@@ -166,7 +166,7 @@ impl StateDir {
     ///
     /// # Errors
     /// The directory cannot be listed.
-    pub fn ended_list(&self) -> io::Result<Vec<Ended>> {
+    pub(crate) fn ended_list(&self) -> io::Result<Vec<Ended>> {
         let ended = |id: AttemptId| {
             let path = self.ended(&id);
             let record =
@@ -184,12 +184,12 @@ impl StateDir {
     ///
     /// # Errors
     /// Those of the file system. The removal is tried again later.
-    pub fn ended_remove(&self, id: &AttemptId) -> io::Result<()> {
+    pub(crate) fn ended_remove(&self, id: &AttemptId) -> io::Result<()> {
         tree_remove(&self.ended(id))
     }
 
     /// The attempt `incarnation` of a task if it has files; 0: the newest attempt that has files.
-    pub fn attempt_find(&self, job_id: &str, index: u32, incarnation: u64) -> Option<AttemptId> {
+    pub(crate) fn attempt_find(&self, job_id: &str, index: u32, incarnation: u64) -> Option<AttemptId> {
         let both = ["attempts", "ended"].map(|name| ids(&self.root.join(name)).unwrap_or_default());
         let of_task = |id: &AttemptId| {
             id.job_id == job_id && id.index == index && (incarnation == 0 || id.incarnation == incarnation)
@@ -198,7 +198,7 @@ impl StateDir {
     }
 
     /// The directory with an attempt's files.
-    pub fn attempt_path(&self, id: &AttemptId) -> PathBuf {
+    pub(crate) fn attempt_path(&self, id: &AttemptId) -> PathBuf {
         let live = self.attempt(id);
         if live.exists() { live } else { self.ended(id) }
     }

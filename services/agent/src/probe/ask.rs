@@ -19,7 +19,7 @@ use crate::machine::ProbeTarget;
 use crate::shim::exec_command;
 
 /// Probes once. The error says what was wrong, for people.
-pub async fn ask(target: &ProbeTarget) -> Result<(), String> {
+pub(crate) async fn ask(target: &ProbeTarget) -> Result<(), String> {
     match &target.check.probe {
         Some(Probe::Http(http)) => http_ask(target, http).await,
         Some(Probe::Tcp(tcp)) => connect(target, &tcp.port).await.map(drop),

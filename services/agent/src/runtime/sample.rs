@@ -14,7 +14,7 @@ use crate::machine::MeasurePlace;
 const TICKS_PER_S: u64 = 100;
 
 /// Measures attempts. Leaves out those that cannot be measured.
-pub fn measure(places: Vec<MeasurePlace>) -> BTreeMap<AttemptId, CgroupUsage> {
+pub(super) fn measure(places: Vec<MeasurePlace>) -> BTreeMap<AttemptId, CgroupUsage> {
     let one = |place: MeasurePlace| {
         let sample = place.leaf.sample().or_else(|| place.shim.map(processes_sample))?;
         Some((place.id, sample))
@@ -37,13 +37,18 @@ fn processes_sample(shim: u32) -> CgroupUsage {
 
 /// A measurement, and when it was taken (monotonic).
 #[derive(Clone, Copy, Debug)]
-pub struct TimedSample {
+pub(super) struct TimedSample {
     pub usage: CgroupUsage,
     pub at: Duration,
 }
 
 /// Usage between two measurements; cpu is 0 in the first.
-pub fn usage(before: Option<TimedSample>, now: TimedSample, peak_before: u64, at_ms: i64) -> v1::Usage {
+pub(super) fn usage(
+    before: Option<TimedSample>,
+    now: TimedSample,
+    peak_before: u64,
+    at_ms: i64,
+) -> v1::Usage {
     let TimedSample { usage: sample, at } = now;
     let cpu_millis = before.map_or(0, |before| {
         let us = u64::try_from(at.saturating_sub(before.at).as_micros()).unwrap_or(u64::MAX).max(1);

@@ -7,22 +7,22 @@ use tokio::sync::Semaphore;
 
 /// Credit of one stream. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Credit(Arc<Semaphore>);
+pub(super) struct Credit(Arc<Semaphore>);
 
 impl Credit {
     /// A stream's credit, with this many bytes at first.
-    pub fn new(window: u64) -> Self {
+    pub(super) fn new(window: u64) -> Self {
         Self(Arc::new(Semaphore::new(permits(window))))
     }
 
     /// Adds the bytes that the reader has taken.
-    pub fn add(&self, bytes: u64) {
+    pub(super) fn add(&self, bytes: u64) {
         let space = Semaphore::MAX_PERMITS.saturating_sub(self.0.available_permits());
         self.0.add_permits(permits(bytes).min(space));
     }
 
     /// Waits until a message with so much data may be sent; `false` if the reader is gone.
-    pub async fn take(&self, data_bytes: usize) -> bool {
+    pub(super) async fn take(&self, data_bytes: usize) -> bool {
         let cost = u32::try_from(stream_cost(data_bytes)).unwrap_or(u32::MAX);
         match self.0.acquire_many(cost).await {
             Ok(permits) => {
@@ -34,7 +34,7 @@ impl Credit {
     }
 
     /// Ends every wait: the reader is gone.
-    pub fn close(&self) {
+    pub(super) fn close(&self) {
         self.0.close();
     }
 }

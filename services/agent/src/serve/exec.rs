@@ -36,7 +36,7 @@ const LEFT_BYTES_MAX: usize = 1024 * 1024;
 
 /// Where a command runs.
 #[derive(Clone, Debug)]
-pub struct ExecPlace {
+pub(super) struct ExecPlace {
     directory: PathBuf,
     program: PathBuf,
     record_dir: Option<PathBuf>,
@@ -47,7 +47,7 @@ impl ExecPlace {
     ///
     /// # Errors
     /// Why no command can run there, for people.
-    pub fn find(start: &v1::ExecStart, state: &AgentState, starter: &Starter) -> Result<Self, String> {
+    pub(super) fn find(start: &v1::ExecStart, state: &AgentState, starter: &Starter) -> Result<Self, String> {
         let id = AttemptId::of(start.attempt.as_ref()).map_err(|error| error.to_string())?;
         let attempt = state.attempts.get(&id).ok_or("this attempt is not on this node")?;
         if !matches!(attempt.phase(), Phase::Running | Phase::Stopping) || attempt.record.task.is_none() {
@@ -63,7 +63,7 @@ impl ExecPlace {
 
 /// The channel between one command and its caller.
 #[derive(Clone)]
-pub struct Link {
+pub(super) struct Link {
     /// The id of the request.
     pub id: u64,
     pub outbox: Outbox,
@@ -94,7 +94,7 @@ impl Link {
 }
 
 /// Runs a command until it ends or its caller has gone.
-pub async fn exec_serve(
+pub(super) async fn exec_serve(
     start: v1::ExecStart,
     place: Result<ExecPlace, String>,
     inputs: mpsc::Receiver<Input>,

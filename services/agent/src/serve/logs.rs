@@ -21,7 +21,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(250);
 
 /// Serves one request, until all is sent or the caller has gone. For a slow reader the output waits in the files: no
 /// more is read than credit allows.
-pub async fn logs_serve(
+pub(super) async fn logs_serve(
     state: Arc<StateDir>,
     request: v1::LogRequest,
     credit: Credit,

@@ -58,12 +58,12 @@ impl Drop for CommandServing {
 }
 
 impl Serving {
-    pub fn new(starter: Starter, machine: Arc<dyn Machine>) -> Self {
+    pub(crate) fn new(starter: Starter, machine: Arc<dyn Machine>) -> Self {
         let (logs, commands) = (BTreeMap::new(), BTreeMap::new());
         Self { starter, machine, logs, commands, signals: signal::AttemptSignals::default() }
     }
 
-    pub fn message(&mut self, message: Message, state: &AgentState, outbox: &Outbox) {
+    pub(crate) fn message(&mut self, message: Message, state: &AgentState, outbox: &Outbox) {
         self.logs.retain(|_, log| !log.task.is_finished());
         self.commands.retain(|_, command| !command.inputs.is_closed());
         match message {
@@ -122,7 +122,7 @@ impl Serving {
     }
 
     /// Ends everything: the callers have gone.
-    pub fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         for (_, log) in std::mem::take(&mut self.logs) {
             log.task.abort();
         }

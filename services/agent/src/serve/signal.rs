@@ -24,7 +24,7 @@ pub(super) struct AttemptSignals {
 
 impl AttemptSignals {
     /// Sends a signal, unless its request is known already. The error is for the caller.
-    pub fn send(
+    pub(super) fn send(
         &mut self,
         command: &v1::SignalCommand,
         state: &AgentState,

@@ -28,7 +28,7 @@ fn log_open(attempt: &Path, stream: OutputStream, number: u64) -> io::Result<Fil
 
 /// A position in a stream's files.
 #[derive(Debug)]
-pub struct LogTail {
+pub(super) struct LogTail {
     stream: OutputStream,
     number: u64,
     offset: u64,
@@ -38,7 +38,7 @@ pub struct LogTail {
 
 impl LogTail {
     /// At the beginning, or so many whole lines before the end.
-    pub fn new(attempt: &Path, stream: OutputStream, tail_lines: Option<u32>) -> Self {
+    pub(super) fn new(attempt: &Path, stream: OutputStream, tail_lines: Option<u32>) -> Self {
         let first = file_numbers(attempt, stream).first().copied().unwrap_or(0);
         let start = Self { stream, number: first, offset: 0, file: None };
         match tail_lines {
@@ -48,7 +48,7 @@ impl LogTail {
         }
     }
 
-    pub fn stream(&self) -> OutputStream {
+    pub(super) fn stream(&self) -> OutputStream {
         self.stream
     }
 
@@ -56,7 +56,7 @@ impl LogTail {
     ///
     /// # Errors
     /// Those of the file system.
-    pub fn read(&mut self, attempt: &Path) -> io::Result<Option<Vec<u8>>> {
+    pub(super) fn read(&mut self, attempt: &Path) -> io::Result<Option<Vec<u8>>> {
         loop {
             if let Some(data) = self.read_here(attempt)? {
                 return Ok(Some(data));

@@ -19,14 +19,14 @@ const CHUNK_BYTES: usize = 4096;
 
 /// The controlling end of a terminal.
 #[derive(Debug)]
-pub struct Terminal(Ready);
+pub(super) struct Terminal(Ready);
 
 impl Terminal {
     /// A new terminal of this size, with the end for a command.
     ///
     /// # Errors
     /// The system has none left.
-    pub fn open(size: v1::WindowSize) -> io::Result<(Self, OwnedFd)> {
+    pub(super) fn open(size: v1::WindowSize) -> io::Result<(Self, OwnedFd)> {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
         grantpt(&ours)?;
         unlockpt(&ours)?;
@@ -40,7 +40,7 @@ impl Terminal {
     }
 
     /// Sets the size of the terminal.
-    pub fn resize(&self, size: v1::WindowSize) {
+    pub(super) fn resize(&self, size: v1::WindowSize) {
         let cells = |count: u32| u16::try_from(count).unwrap_or(u16::MAX);
         let size =
             Winsize { ws_row: cells(size.rows), ws_col: cells(size.columns), ws_xpixel: 0, ws_ypixel: 0 };
@@ -49,7 +49,7 @@ impl Terminal {
     }
 
     /// What the command has written; `None` once it has closed its end.
-    pub async fn read(&self) -> Option<bytes::Bytes> {
+    pub(super) async fn read(&self) -> Option<bytes::Bytes> {
         let mut buffer = [0; CHUNK_BYTES];
         loop {
             let mut ready = self.0.readable().await.ok()?;
@@ -65,7 +65,7 @@ impl Terminal {
     }
 
     /// Writes input. Input to a closed terminal is lost.
-    pub async fn write(&self, mut data: &[u8]) {
+    pub(super) async fn write(&self, mut data: &[u8]) {
         while !data.is_empty() {
             let Ok(mut ready) = self.0.writable().await else { return };
             match rustix::io::write(self.0.get_ref(), data) {

@@ -13,7 +13,7 @@ const LASTING_INTERVALS: u32 = 3;
 
 /// The progress of one session.
 #[derive(Clone, Debug, Default)]
-pub struct SessionProgress {
+pub(super) struct SessionProgress {
     welcome: Option<SessionWelcome>,
     /// The full desired state has arrived to its end.
     complete: bool,
@@ -31,7 +31,7 @@ struct SessionWelcome {
 
 impl SessionProgress {
     /// Records a message of the gateway that arrives at `now` (monotonic).
-    pub fn message(&mut self, message: &v1::GatewayMessage, now: Duration) {
+    pub(super) fn message(&mut self, message: &v1::GatewayMessage, now: Duration) {
         match &message.message {
             Some(Message::Welcome(welcome)) => {
                 let report_interval = Duration::from_millis(welcome.report_interval_ms);
@@ -44,7 +44,7 @@ impl SessionProgress {
     }
 
     /// The result of the session that ends at `now` (monotonic).
-    pub fn ended(&self, now: Duration) -> Ended {
+    pub(super) fn ended(&self, now: Duration) -> Ended {
         let Some(welcome) = self.welcome else { return Ended::Unreached };
         let lasted =
             now.saturating_sub(welcome.at) >= welcome.report_interval.saturating_mul(LASTING_INTERVALS);
@@ -54,7 +54,7 @@ impl SessionProgress {
 
 /// The result of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub(super) enum Ended {
     /// No gateway has welcomed it.
     Unreached,
     /// A gateway has welcomed it, and it has made no lasting progress.
@@ -65,7 +65,7 @@ pub enum Ended {
 
 /// Failed sessions in a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SessionFailures {
+pub(super) struct SessionFailures {
     /// Since a gateway was last reached.
     pub unreached: u32,
     /// Sessions since the last one with lasting progress. A try that reaches no gateway is no session.
@@ -75,7 +75,7 @@ pub struct SessionFailures {
 impl SessionFailures {
     /// After one more try.
     #[must_use]
-    pub fn next(self, ended: Ended) -> Self {
+    pub(super) fn next(self, ended: Ended) -> Self {
         match ended {
             Ended::Unreached => Self { unreached: self.unreached.saturating_add(1), ..self },
             Ended::Fruitless => Self { unreached: 0, fruitless: self.fruitless.saturating_add(1) },
@@ -86,7 +86,7 @@ impl SessionFailures {
     /// The pause before the next try: a random time between half of a step and the whole step. The step doubles with
     /// each failure up to the longest. A gateway that was not reached may be back at any time, so its longest step is
     /// short.
-    pub fn pause(self, intervals: Intervals, random: u64) -> Duration {
+    pub(super) fn pause(self, intervals: Intervals, random: u64) -> Duration {
         let (failures, most) = match self.unreached {
             0 => (self.fruitless, intervals.fruitless_max),
             unreached => (unreached, intervals.reconnect_max),

@@ -9,7 +9,7 @@ use tokio::process::Command;
 ///
 /// # Errors
 /// Why it cannot be run, for people.
-pub fn exec_command(
+pub(crate) fn exec_command(
     program: &Path,
     attempt: &Path,
     mode: ExecMode,

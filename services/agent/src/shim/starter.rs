@@ -32,7 +32,7 @@ pub(crate) const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Starts attempts.
 #[derive(Clone, Debug)]
-pub struct Starter {
+pub(crate) struct Starter {
     pub state: std::sync::Arc<StateDir>,
     pub program: PathBuf,
     /// The settings that all attempts share.
@@ -44,7 +44,12 @@ pub struct Starter {
 impl Starter {
     /// Makes the attempt's directory and starts its shim on the cores `cpus` (none: any). Reports its end as
     /// [`Event::ShimEnded`].
-    pub async fn start(self, id: AttemptId, assignment: std::sync::Arc<v1::Assignment>, cpus: Vec<u32>) {
+    pub(crate) async fn start(
+        self,
+        id: AttemptId,
+        assignment: std::sync::Arc<v1::Assignment>,
+        cpus: Vec<u32>,
+    ) {
         let directory = self.state.attempt(&id);
         let starter = self.clone();
         let of = id.clone();
@@ -95,7 +100,7 @@ impl Starter {
     }
 
     /// Ends the processes that a dead shim has left.
-    pub async fn clean(self, id: AttemptId) {
+    pub(crate) async fn clean(self, id: AttemptId) {
         let directory = self.state.attempt(&id);
         match shim_spawn(&self.program, "clean", &directory) {
             Ok(mut child) => match child.wait().await {
@@ -175,7 +180,7 @@ async fn shim_await(
 }
 
 /// Waits for the end of a shim that another agent has started. `false` if it has already ended.
-pub fn shim_adopt(shim: ProcessId, id: &AttemptId, events: &mpsc::UnboundedSender<Event>) -> bool {
+pub(crate) fn shim_adopt(shim: ProcessId, id: &AttemptId, events: &mpsc::UnboundedSender<Event>) -> bool {
     let Some(pid) = i32::try_from(shim.pid).ok().and_then(Pid::from_raw) else { return false };
     let Ok(handle) = pidfd_open(pid, PidfdFlags::NONBLOCK) else { return false };
     if !shim.alive() {

@@ -17,7 +17,7 @@ use crate::ready::{Ready, ready};
 
 /// Watches over the directories of attempts.
 #[derive(Clone, Debug)]
-pub struct DirectoryWatch(Option<Arc<WatchShared>>);
+pub(crate) struct DirectoryWatch(Option<Arc<WatchShared>>);
 
 #[derive(Debug)]
 struct WatchShared {
@@ -27,7 +27,7 @@ struct WatchShared {
 
 impl DirectoryWatch {
     /// Starts watching; changes become [`Event::Changed`].
-    pub fn open(events: mpsc::UnboundedSender<Event>) -> Self {
+    pub(crate) fn open(events: mpsc::UnboundedSender<Event>) -> Self {
         let opened = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
             .map_err(std::io::Error::from)
             .and_then(ready);
@@ -45,12 +45,12 @@ impl DirectoryWatch {
     }
 
     /// Watches nothing: for a simulated machine.
-    pub fn none() -> Self {
+    pub(crate) fn none() -> Self {
         Self(None)
     }
 
     /// Watches an attempt's directory.
-    pub fn add(&self, id: &AttemptId, directory: &Path) {
+    pub(crate) fn add(&self, id: &AttemptId, directory: &Path) {
         let Some(shared) = &self.0 else { return };
         let mut attempts = shared.attempts.lock();
         // A record is renamed into its place; only on a full disk is it overwritten.
@@ -64,7 +64,7 @@ impl DirectoryWatch {
     }
 
     /// Stops watching it.
-    pub fn remove(&self, id: &AttemptId) {
+    pub(crate) fn remove(&self, id: &AttemptId) {
         let Some(shared) = &self.0 else { return };
         let mut attempts = shared.attempts.lock();
         let numbers: Vec<i32> =

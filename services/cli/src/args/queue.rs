@@ -3,7 +3,7 @@
 use borough_proto::v1::Queue;
 
 /// `PATH[:weight=N,guaranteed=PERCENT%,limit=PERCENT%]`.
-pub fn queue(text: &str) -> Result<Queue, String> {
+pub(super) fn queue(text: &str) -> Result<Queue, String> {
     let (path, facts) = text.split_once(':').unwrap_or((text, ""));
     let mut queue = Queue { path: path.to_owned(), ..Queue::default() };
     for fact in facts.split(',').map(str::trim).filter(|fact| !fact.is_empty()) {
@@ -26,7 +26,7 @@ pub fn queue(text: &str) -> Result<Queue, String> {
 }
 
 /// `WORK=SCHEDULER`. The cell checks both names.
-pub fn scheduler_rule(text: &str) -> Result<(String, String), String> {
+pub(super) fn scheduler_rule(text: &str) -> Result<(String, String), String> {
     let rule = text.split_once('=').map(|(work, scheduler)| (work.trim(), scheduler.trim()));
     match rule.filter(|(work, scheduler)| !work.is_empty() && !scheduler.is_empty()) {
         Some((work, scheduler)) => Ok((work.to_owned(), scheduler.to_owned())),

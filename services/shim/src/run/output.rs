@@ -17,7 +17,7 @@ const CHUNKS_MAX: usize = 16;
 
 /// One stream: the reading end of its pipe, and its log.
 #[derive(Debug)]
-pub struct Output {
+pub(super) struct Output {
     /// Closed once every writer has gone.
     pub pipe: Option<OwnedFd>,
     log: LogWriter,
@@ -28,14 +28,18 @@ impl Output {
     ///
     /// # Errors
     /// The kernel has no pipe left.
-    pub fn new(attempt: &Path, stream: OutputStream, limits: LogLimits) -> io::Result<(Self, OwnedFd)> {
+    pub(super) fn new(
+        attempt: &Path,
+        stream: OutputStream,
+        limits: LogLimits,
+    ) -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
         ioctl_fionbio(&ours, true)?;
         Ok((Self { pipe: Some(ours), log: LogWriter::new(attempt.to_owned(), stream, limits) }, theirs))
     }
 
     /// Reads what is there. Returns true if there may be more.
-    pub fn take(&mut self) -> bool {
+    pub(super) fn take(&mut self) -> bool {
         let mut chunk = [0; CHUNK_BYTES];
         for _ in 0..CHUNKS_MAX {
             let Some(pipe) = &self.pipe else { return false };

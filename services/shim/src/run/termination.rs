@@ -6,7 +6,7 @@ use crate::spec::StopOrder;
 
 /// The progress of ending an attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Termination {
+pub(super) struct Termination {
     /// The order, and when it was first seen.
     pub order: Option<(StopOrder, Duration)>,
     /// SIGTERM has been sent.
@@ -17,7 +17,7 @@ pub struct Termination {
 
 /// The step that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TerminationStep {
+pub(super) enum TerminationStep {
     /// Nothing before this time, if ever.
     Wait(Option<Duration>),
     /// SIGTERM to the process group.
@@ -31,13 +31,13 @@ const KILL_AGAIN: Duration = Duration::from_millis(100);
 
 impl Termination {
     /// Records an order. A later one changes the times, which still count from when the first was seen.
-    pub fn ordered(&mut self, order: StopOrder, now: Duration) {
+    pub(super) fn ordered(&mut self, order: StopOrder, now: Duration) {
         let seen = self.order.map_or(now, |(_, seen)| seen);
         self.order = Some((order, seen));
     }
 
     /// The step that is due at `now`.
-    pub fn due(&self, now: Duration) -> TerminationStep {
+    pub(super) fn due(&self, now: Duration) -> TerminationStep {
         let Some((order, seen)) = self.order else { return TerminationStep::Wait(None) };
         let terminate_at = seen.saturating_add(Duration::from_millis(order.drain_delay_ms));
         let kill_at = terminate_at.saturating_add(Duration::from_millis(order.grace_ms));

@@ -17,7 +17,7 @@ use crate::resource::Resources;
 /// Most domains of a node.
 pub const DOMAINS_MAX: usize = 64;
 /// Most processors of a domain.
-pub const DOMAIN_CPUS_MAX: usize = 1024;
+pub(super) const DOMAIN_CPUS_MAX: usize = 1024;
 /// Kinds of dimensions that belong to the topology: no device may have these names.
 pub const TOPOLOGY_KINDS: [&str; 4] = ["numa", "numa.memory", "socket", "socket.memory"];
 

@@ -32,11 +32,11 @@ pub const COUNT_MAX: u32 = 100_000;
 /// Most bytes of a stored spec. One value of the store holds 100 kB, so later fields have room.
 pub const SPEC_BYTES_MAX: usize = 90_000;
 /// Most jobs that a job waits for.
-pub const AFTER_MAX: usize = 32;
+pub(super) const AFTER_MAX: usize = 32;
 /// Most bytes of a scoring profile with its weights.
-pub const PROFILE_BYTES_MAX: usize = 200;
+pub(super) const PROFILE_BYTES_MAX: usize = 200;
 /// Most labels.
-pub const LABELS_MAX: usize = 64;
+pub(super) const LABELS_MAX: usize = 64;
 
 /// A remark about an accepted field that may surprise.
 #[derive(Clone, Debug, PartialEq, Eq)]
