@@ -5,91 +5,49 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_kv::env::{Clock, Rng, SeededRng};
-use borough_kv::{Database, EmbeddedEngine, FaultEngine, FaultPlan, Idempotency, Transaction, Versionstamp};
+use borough_kv::{Database, FaultPlan, Idempotency, Transaction, Versionstamp};
 use borough_model::job::{JobKind, JobSpec};
 use borough_model::node::NodeFacts;
 use borough_model::task::{EndReason, Exit, Health};
-use borough_model::{JobId, JournalEntry, Name, NodeId, RequestId, Resources, TaskRow, TaskState};
+use borough_model::{JobId, JournalEntry, NodeId, Resources, TaskRow, TaskState};
 use borough_scheduler::{GANG_COMMIT_MAX, Worker, WorkerConfig, WorkerMetrics};
-use borough_store::cell::{CellClock, CellMeta, CellState, StoreOpened, cell_create, cell_gate_set};
+use borough_store::cell::{CellMeta, CellState, cell_gate_set};
 use borough_store::check::{CheckMode, Violation, cell_check};
 use borough_store::job::{job_by_name, job_get, job_priority_set, job_submit};
-use borough_store::journal::{Change, ChangeSet, Cursor, JournalShare, journal_tail};
+use borough_store::journal::{Change, ChangeSet, JournalShare};
 use borough_store::keys::{self, Prefix, RangeOptions, TaskKey};
-use borough_store::lease::{WorkerStatus, scheduler_shards};
+use borough_store::lease::{SchedulerShard, WorkerStatus, scheduler_shards};
 use borough_store::node::{
     NodeRegistration, SessionFence, node_list, node_register, node_reported, node_writer,
 };
 use borough_store::task::{ReportPhase, TaskReport, task_report_apply};
-use borough_store::{CellSpace, StoreError, StoreResult};
-use prometheus_client::registry::Registry;
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
+use borough_store::{StoreError, StoreResult};
+use borough_testkit::{
+    MemoryStore, OffClock, OpenCell, Role, VirtualClock, begun, below, cell_time, change, job_spec,
+    metrics_text, name, node_facts,
+};
 
 /// Milliseconds without a heartbeat after which a shard may be taken.
 pub const LEASE_MS: u64 = 5_000;
 /// Longer than any wait takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-#[derive(Debug)]
-struct VirtualClock(tokio::time::Instant);
-
-impl Clock for VirtualClock {
-    fn monotonic(&self) -> Duration {
-        self.0.elapsed()
-    }
-
-    fn wall_ms(&self) -> i64 {
-        1_000_000 + i64::try_from(self.0.elapsed().as_millis()).unwrap()
-    }
-}
-
-/// A wall clock that is wrong.
-struct OffClock {
-    clock: Arc<dyn Clock>,
-    off_ms: i64,
-}
-
-impl Clock for OffClock {
-    fn monotonic(&self) -> Duration {
-        self.clock.monotonic()
-    }
-
-    fn wall_ms(&self) -> i64 {
-        self.clock.wall_ms() + self.off_ms
-    }
-}
-
-/// Runs a test in time that passes only while every task waits.
-pub fn in_simulated_time(test: impl Future<Output = ()>) {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    runtime.block_on(test);
-}
-
-pub struct Role {
-    task: JoinHandle<()>,
-    cancelled: CancellationToken,
-}
-
-impl Role {
-    /// Kills it: nothing is released.
-    pub fn abort(self) {
-        self.task.abort();
-    }
-
-    /// Ends it in order.
-    pub async fn end(self) {
-        self.cancelled.cancel();
-        self.task.await.unwrap();
+/// Slow commits and slow read versions: workers plan while others commit.
+pub fn slow() -> FaultPlan {
+    FaultPlan {
+        commit_slow: 1.0,
+        commit_delay_max: Duration::from_millis(400),
+        read_version_slow: 1.0,
+        read_version_delay_max: Duration::from_millis(300),
+        ..FaultPlan::none()
     }
 }
 
 pub struct Cell {
-    db: Database,
+    /// The cell without faults.
+    quiet: OpenCell,
     /// The store as workers see it.
     db_of_workers: Database,
-    space: CellSpace,
     clock: Arc<dyn Clock>,
     /// The clock by which gateways stamp, and workers too.
     stamps: Arc<dyn Clock>,
@@ -112,23 +70,11 @@ impl Cell {
 
     /// The same with other settings.
     pub async fn with_settings(seed: u64, plan: FaultPlan, meta: CellMeta) -> Self {
-        #[expect(clippy::disallowed_methods, reason = "the runtime's clock is the test's")]
-        let clock: Arc<dyn Clock> = Arc::new(VirtualClock(tokio::time::Instant::now()));
-        let rng = SeededRng::shared(seed);
-        let engine = Arc::new(EmbeddedEngine::ephemeral(Arc::clone(&clock), Arc::clone(&rng)));
-        let db = Database::new(Arc::<EmbeddedEngine>::clone(&engine));
-        let faults = FaultEngine::new(engine, plan, SeededRng::shared(seed));
-        let db_of_workers = Database::new(Arc::new(faults));
-        let space = CellSpace::new(Name::new("alpha").unwrap());
-        let (made, meta) = (&space, &meta);
-        let create = db.run("cell_create", Idempotency::Natural, |tx, _| async move {
-            cell_create(&tx, made, meta, 1_000).await
-        });
-        create.await.unwrap();
+        let (clock, rng) = (VirtualClock::at(1_000_000), SeededRng::shared(seed));
+        let store = MemoryStore::new(Arc::clone(&clock), Arc::clone(&rng));
         Self {
-            db,
-            db_of_workers,
-            space,
+            quiet: OpenCell::create(store.quiet(), &meta).await,
+            db_of_workers: store.faulty(plan, SeededRng::shared(seed)),
             stamps: Arc::clone(&clock),
             clock_of_workers: Arc::clone(&clock),
             clock,
@@ -140,7 +86,7 @@ impl Cell {
 
     /// A number below `bound`.
     pub fn below(&self, bound: u64) -> u64 {
-        self.rng.next_u64() % bound
+        below(&*self.rng, bound)
     }
 
     /// The time since the beginning.
@@ -168,10 +114,10 @@ impl Cell {
 
     fn worker_of(&self, place: u32, shards: u32, schedulers: &[&str], gang_commit_max: usize) -> Role {
         let config = WorkerConfig {
-            space: self.space.clone(),
+            space: self.quiet.space.clone(),
             shards,
             place,
-            schedulers: schedulers.iter().map(|name| Name::new(*name).unwrap()).collect(),
+            schedulers: schedulers.iter().map(|text| name(text)).collect(),
             holder: format!("worker-{place}-{:016x}", self.rng.next_u64()),
             lease_ms: LEASE_MS,
             generation: 0,
@@ -181,18 +127,12 @@ impl Cell {
         };
         let (db, clock, rng) =
             (self.db_of_workers.clone(), Arc::clone(&self.clock_of_workers), Arc::clone(&self.rng));
-        let (metrics, cancelled) = (self.metrics.clone(), CancellationToken::new());
-        let token = cancelled.clone();
-        let task = tokio::spawn(async move {
-            loop {
-                let (config, db, metrics) = (config.clone(), db.clone(), metrics.clone());
-                match Worker::start(config, db, Arc::clone(&clock), Arc::clone(&rng), metrics).await {
-                    Ok(worker) => return worker.run(token).await,
-                    Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
-                }
-            }
-        });
-        Role { task, cancelled }
+        let metrics = self.metrics.clone();
+        let start = move || {
+            let (config, db, metrics) = (config.clone(), db.clone(), metrics.clone());
+            Worker::start(config, db, Arc::clone(&clock), Arc::clone(&rng), metrics)
+        };
+        Role::begin(|cancelled| async move { begun(start).await.run(cancelled).await })
     }
 
     /// The holder of each shard of a scheduler.
@@ -207,50 +147,31 @@ impl Cell {
         self.shards().await.into_iter().filter_map(|shard| shard.status).collect()
     }
 
-    async fn shards(&self) -> Vec<borough_store::lease::SchedulerShard> {
-        let space = &self.space;
-        let read = self
-            .db
-            .run("shards", Idempotency::ReadOnly, |tx, _| async move { scheduler_shards(&tx, space).await });
-        read.await.unwrap()
+    async fn shards(&self) -> Vec<SchedulerShard> {
+        self.quiet.read(async |tx, space| scheduler_shards(tx, space).await).await.unwrap()
     }
 
     /// How many tasks have a node.
     pub async fn placed(&self) -> usize {
-        let space = &self.space;
-        let rows = self.db.run("tasks", Idempotency::ReadOnly, |tx, _| async move {
-            keys::range::<TaskKey>(&tx, space, &Prefix::all(), RangeOptions::snapshot()).await
-        });
-        rows.await.unwrap().into_iter().filter(|(_, row)| row.node.is_some()).count()
+        self.tasks().await.into_iter().filter(|row| row.node.is_some()).count()
     }
 
     /// The workers that committed each batch of placements, in order.
     pub async fn placed_in_order(&self) -> Vec<String> {
-        let space = &self.space;
-        let page = self.db.run("journal", Idempotency::ReadOnly, |tx, _| async move {
-            journal_tail(&tx, space, Cursor::start(1), 100_000).await
-        });
-        let entries = page.await.unwrap().entries.into_iter();
-        entries
-            .filter(|(_, entry)| entry.action == "placement_commit")
-            .map(|(_, entry)| entry.actor)
-            .collect()
+        let entries = self.journal().await.into_iter();
+        entries.filter(|entry| entry.action == "placement_commit").map(|entry| entry.actor).collect()
     }
 
     /// The action of every entry, with its stamp, in order.
     pub async fn actions(&self) -> Vec<(Versionstamp, String)> {
-        let space = &self.space;
-        let page = self.db.run("journal", Idempotency::ReadOnly, |tx, _| async move {
-            journal_tail(&tx, space, Cursor::start(1), 100_000).await
-        });
-        let entries = page.await.unwrap().entries.into_iter();
+        let entries = self.quiet.journal().await.into_iter();
         entries.map(|(cursor, entry)| (cursor.stamp, entry.action)).collect()
     }
 
     /// Opens, drains or closes the cell. Returns the stamp of the change; setting the same state has none.
     pub async fn gate_set(&self, state: CellState) -> Versionstamp {
-        let (space, at_ms) = (&self.space, self.clock.wall_ms());
-        let set = self.db.run_committed("gate", Idempotency::Natural, |tx, _| async move {
+        let (space, at_ms) = (&self.quiet.space, self.clock.wall_ms());
+        let set = self.quiet.db.run_committed("gate", Idempotency::Natural, |tx, _| async move {
             cell_gate_set(&tx, space, state, at_ms).await
         });
         set.await.unwrap().1.stamp.unwrap()
@@ -268,38 +189,23 @@ impl Cell {
 
     /// How many batches have lost a guard.
     pub fn conflicts(&self) -> u64 {
-        let mut registry = Registry::default();
-        self.metrics.register(&mut registry);
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        let text = metrics_text(|registry| self.metrics.register(registry));
         let line = text.lines().find_map(|line| line.strip_prefix("borough_scheduler_conflicts_total "));
         line.unwrap().parse().unwrap()
     }
 
     /// How many tasks may start.
     pub async fn assigned(&self) -> usize {
-        let space = &self.space;
-        let rows = self.db.run("tasks", Idempotency::ReadOnly, |tx, _| async move {
-            keys::range::<TaskKey>(&tx, space, &Prefix::all(), RangeOptions::snapshot()).await
-        });
-        rows.await.unwrap().into_iter().filter(|(_, row)| row.state == TaskState::Assigned).count()
+        self.tasks().await.into_iter().filter(|row| row.state == TaskState::Assigned).count()
     }
 
-    pub async fn journal(&self) -> Vec<Arc<JournalEntry>> {
-        let space = &self.space;
-        let page = self.db.run("journal", Idempotency::ReadOnly, |tx, _| async move {
-            journal_tail(&tx, space, Cursor::start(1), 100_000).await
-        });
-        page.await.unwrap().entries.into_iter().map(|(_, entry)| Arc::new(entry)).collect()
+    pub async fn journal(&self) -> Vec<JournalEntry> {
+        self.quiet.journal().await.into_iter().map(|(_, entry)| entry).collect()
     }
 
     /// The violations in the cell, now that nothing happens.
     pub async fn violations(&self) -> Vec<Violation> {
-        let space = &self.space;
-        let check = self.db.run("check", Idempotency::ReadOnly, |tx, _| async move {
-            cell_check(&tx, space, CheckMode::Settled).await
-        });
-        check.await.unwrap()
+        self.quiet.read(async |tx, space| cell_check(tx, space, CheckMode::Settled).await).await.unwrap()
     }
 
     /// Admits a gang of so many tasks, all of which must fit.
@@ -315,8 +221,7 @@ impl Cell {
         cpu_millis: u64,
         priority: u32,
     ) {
-        let (user, job) = (Name::new("ann").unwrap(), Name::new(job).unwrap());
-        let mut spec = JobSpec::defaults(user, job, JobKind::Batch, vec!["true".to_owned()]);
+        let mut spec = job_spec("ann", job, JobKind::Batch);
         (spec.count, spec.min_member, spec.priority) = (count, least, priority);
         spec.task.resources.cpu_millis = cpu_millis;
         self.spec_submit(&spec).await;
@@ -324,8 +229,7 @@ impl Cell {
 
     /// Admits a job to a queue, with so many tasks of a whole node each.
     pub async fn queue_submit(&self, job: &str, queue: &str, count: u32) {
-        let (user, job) = (Name::new("ann").unwrap(), Name::new(job).unwrap());
-        let mut spec = JobSpec::defaults(user, job, JobKind::Batch, vec!["true".to_owned()]);
+        let mut spec = job_spec("ann", job, JobKind::Batch);
         (spec.count, spec.queue) = (count, Some(queue.to_owned()));
         spec.task.resources.cpu_millis = 64_000;
         self.spec_submit(&spec).await;
@@ -333,34 +237,26 @@ impl Cell {
 
     /// The job of a name.
     pub async fn job(&self, job: &str) -> JobId {
-        let (space, user, job) = (&self.space, &Name::new("ann").unwrap(), &Name::new(job).unwrap());
-        let found = self.db.run("job", Idempotency::ReadOnly, |tx, _| async move {
-            job_by_name(&tx, space, user, job).await
-        });
+        let (user, job) = (&name("ann"), &name(job));
+        let found = self.quiet.read(async |tx, space| job_by_name(tx, space, user, job).await);
         found.await.unwrap().id
     }
 
     /// Every task that has a row.
     pub async fn tasks(&self) -> Vec<TaskRow> {
-        let space = &self.space;
-        let rows = self.db.run("tasks", Idempotency::ReadOnly, |tx, _| async move {
-            keys::range::<TaskKey>(&tx, space, &Prefix::all(), RangeOptions::snapshot()).await
+        let rows = self.quiet.read(async |tx, space| {
+            keys::range::<TaskKey>(tx, space, &Prefix::all(), RangeOptions::snapshot()).await
         });
         rows.await.unwrap().into_iter().map(|(_, row)| row).collect()
     }
 
     /// From now on gateways and workers run on machines with wrong wall clocks, and follow the cell's time.
     pub async fn clocks_off(&mut self, gateway_ms: i64, worker_ms: i64) {
-        let mut clocks = Vec::new();
-        for off_ms in [gateway_ms, worker_ms] {
-            let clock = CellClock::new(Arc::new(OffClock { clock: Arc::clone(&self.clock), off_ms }));
-            clock.begin(&self.db, &self.space, StoreOpened::Shared).await.unwrap();
-            let (followed, db, space) = (Arc::clone(&clock), self.db.clone(), self.space.clone());
-            tokio::spawn(async move { followed.follow(db, space).await });
-            clocks.push(clock);
-        }
-        self.clock_of_workers = clocks.remove(1);
-        self.stamps = clocks.remove(0);
+        let OpenCell { db, space } = &self.quiet;
+        let machine = |off_ms| OffClock::new(Arc::clone(&self.clock), off_ms);
+        let stamps = cell_time(machine(gateway_ms), db, space).await;
+        self.clock_of_workers = cell_time(machine(worker_ms), db, space).await;
+        self.stamps = stamps;
     }
 
     /// An agent reports that an attempt is released.
@@ -408,50 +304,28 @@ impl Cell {
         action: &'static str,
         closure: impl AsyncFn(&Transaction, &mut ChangeSet) -> StoreResult<T>,
     ) -> T {
-        let (change, space, closure) = (&self.change_of(action), &self.space, &closure);
-        let changed = self.db.run(action, Idempotency::Natural, |tx, _| async move {
-            let mut changes = ChangeSet::begin(&tx, space, change).await?;
-            let value = closure(&tx, &mut changes).await?;
-            changes.append(&tx)?;
-            Ok::<_, StoreError>(value)
-        });
-        changed.await.unwrap()
+        self.quiet.change(self.change_of(action), closure).await.unwrap()
     }
 
     fn change_of(&self, action: &'static str) -> Change {
-        let request = RequestId(u128::from(self.rng.next_u64()));
-        Change { request, actor: "user/test".to_owned(), action, at_ms: self.stamps.wall_ms() }
+        change(u128::from(self.rng.next_u64()), action, self.stamps.wall_ms())
     }
 
     pub async fn node_add(&self) {
         let id = NodeId(self.rng.next_u64().max(1));
-        let facts = NodeFacts {
-            capacity: Resources {
-                cpu_millis: 64_000,
-                memory_bytes: 256 << 30,
-                disk_bytes: 1 << 40,
-                ..Resources::default()
-            },
-            port_first: 20_000,
-            port_last: 20_999,
-            attributes: BTreeMap::new(),
-            host: "127.0.0.1".to_owned(),
-            boot_id: "boot".to_owned(),
-            agent_version: "test".to_owned(),
-            cards: Vec::new(),
-            domains: Vec::new(),
+        let capacity = Resources {
+            cpu_millis: 64_000,
+            memory_bytes: 256 << 30,
+            disk_bytes: 1 << 40,
+            ..Resources::default()
         };
-        let name = Name::new(format!("node-{:x}", id.0)).unwrap();
-        let arrival = NodeRegistration::new(name, facts, id, 1);
-        let (change, space, arrival) = (&self.change_of("node"), &self.space, &arrival);
-        let register = self.db.run("node", Idempotency::Natural, |tx, _| async move {
-            let mut changes = ChangeSet::begin(&tx, space, change).await?;
-            let (_, writer) = node_register(&tx, &mut changes, arrival).await?;
-            node_reported(&writer, &mut changes, &[]).await?;
-            changes.append(&tx)?;
-            Ok::<_, StoreError>(())
-        });
-        register.await.unwrap();
+        let facts = NodeFacts { port_last: 20_999, ..node_facts(capacity) };
+        let arrival = NodeRegistration::new(name(&format!("node-{:x}", id.0)), facts, id, 1);
+        self.change("node", async |tx, changes| {
+            let (_, writer) = node_register(tx, changes, &arrival).await?;
+            node_reported(&writer, changes, &[]).await
+        })
+        .await;
     }
 
     /// Admits a job of one small task.
@@ -461,28 +335,24 @@ impl Cell {
 
     /// The same with a task of so many thousandths of a core.
     pub async fn job_submit_sized(&self, job: &str, scheduler: Option<&str>, cpu_millis: u64) {
-        let (user, job) = (Name::new("ann").unwrap(), Name::new(job).unwrap());
-        let mut spec = JobSpec::defaults(user, job, JobKind::Service, vec!["true".to_owned()]);
-        spec.scheduler = scheduler.map(|name| Name::new(name).unwrap());
+        let mut spec = job_spec("ann", job, JobKind::Service);
+        spec.scheduler = scheduler.map(name);
         spec.task.resources.cpu_millis = cpu_millis;
         self.spec_submit(&spec).await;
     }
 
     pub async fn node_names(&self) -> Vec<String> {
-        let space = &self.space;
-        let nodes =
-            self.db.run("nodes", Idempotency::ReadOnly, |tx, _| async move { node_list(&tx, space).await });
+        let nodes = self.quiet.read(async |tx, space| node_list(tx, space).await);
         nodes.await.unwrap().into_iter().map(|row| row.name.to_string()).collect()
     }
 
     pub async fn spec_submit(&self, spec: &JobSpec) {
-        let (change, space) = (&self.change_of("job"), &self.space);
+        let change = self.change_of("job");
         let candidate = JobId(self.rng.next_u64().max(1));
-        let submit = self.db.run("job", Idempotency::Natural, |tx, _| async move {
-            let mut changes = ChangeSet::begin_open(&tx, space, change).await?;
-            job_submit(&tx, &mut changes, spec, candidate).await?;
-            changes.append(&tx)?;
-            Ok::<_, StoreError>(())
+        let submit = self.quiet.write(async |tx, space| {
+            let mut changes = ChangeSet::begin_open(tx, space, &change).await?;
+            job_submit(tx, &mut changes, spec, candidate).await?;
+            changes.append(tx)
         });
         submit.await.unwrap();
     }

@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use borough_model::{Incarnation, TaskState};
+use borough_testkit::in_simulated_time;
 
-use crate::cell::{Cell, in_simulated_time};
+use crate::cell::Cell;
 
 const HOUR_MS: i64 = 3_600_000;
 /// How often the task fails in a row; the pause doubles each time from half a second.

@@ -7,9 +7,9 @@ use std::time::Duration;
 use borough_kv::FaultPlan;
 use borough_model::task::{GangRow, GangState};
 use borough_model::{Delta, GangId, JobId, TaskId, TaskRow, TaskState};
+use borough_testkit::{in_simulated_time, seeds};
 
-use crate::cell::{Cell, in_simulated_time};
-use crate::seeds;
+use crate::cell::Cell;
 
 /// Rows of tasks and gangs as a replay of the journal has them.
 #[derive(Default)]

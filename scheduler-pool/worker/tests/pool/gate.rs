@@ -6,23 +6,12 @@ use std::time::Duration;
 use borough_kv::{FaultPlan, Versionstamp};
 use borough_model::TaskState;
 use borough_store::cell::CellState;
+use borough_testkit::{in_simulated_time, seeds};
 
-use crate::cell::{Cell, in_simulated_time};
-use crate::seeds;
+use crate::cell::{Cell, slow};
 
 /// Actions that start work.
 const PLACES: [&str; 4] = ["placement_commit", "gang_begin", "gang_hold", "gang_commit"];
-
-/// A store with slow commits and slow read versions, so that changes happen in between.
-fn slow() -> FaultPlan {
-    FaultPlan {
-        commit_slow: 1.0,
-        commit_delay_max: Duration::from_millis(400),
-        read_version_slow: 1.0,
-        read_version_delay_max: Duration::from_millis(300),
-        ..FaultPlan::none()
-    }
-}
 
 #[test]
 fn nothing_is_placed_when_the_gate_closes_between_a_conflict_and_the_survivors_commit() {

@@ -1,5 +1,7 @@
 //! Several production workers on one store in memory, in simulated time. The tests check who takes over a dead worker's
 //! shard, which scheduler places which job, and what workers report about themselves.
+//!
+//! One seed alone: `BOROUGH_SEED=<seed> cargo test -p borough-scheduler --test pool`.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
@@ -13,18 +15,12 @@ mod reclaim;
 
 use std::time::Duration;
 
-use cell::{Cell, LEASE_MS, in_simulated_time};
+use borough_testkit::{in_simulated_time, seeds};
+
+use cell::{Cell, LEASE_MS};
 
 /// The promised time beyond the lease.
 const BEYOND: Duration = Duration::from_secs(1);
-
-/// One seed alone: `BOROUGH_SEED=<seed> cargo test -p borough-scheduler --test pool`.
-fn seeds(count: u64) -> Vec<u64> {
-    match std::env::var("BOROUGH_SEED") {
-        Ok(seed) => vec![seed.parse().unwrap()],
-        Err(_) => (0..count).collect(),
-    }
-}
 
 #[test]
 fn a_dead_workers_shard_is_taken_over_within_its_lease_and_a_second() {

@@ -2,23 +2,10 @@
 
 use std::time::Duration;
 
-use borough_kv::FaultPlan;
-use borough_model::Name;
-use borough_model::job::{Constraint, ConstraintOperator, JobKind, JobSpec, PortSpec};
+use borough_model::job::{Constraint, ConstraintOperator, JobKind, PortSpec};
+use borough_testkit::{in_simulated_time, job_spec, name, seeds};
 
-use crate::cell::{Cell, in_simulated_time};
-use crate::seeds;
-
-/// Commits that take a while: workers plan while others commit.
-fn slow() -> FaultPlan {
-    FaultPlan {
-        commit_slow: 1.0,
-        commit_delay_max: Duration::from_millis(400),
-        read_version_slow: 1.0,
-        read_version_delay_max: Duration::from_millis(300),
-        ..FaultPlan::none()
-    }
-}
+use crate::cell::{Cell, slow};
 
 #[test]
 fn workers_give_a_port_of_an_address_once() {
@@ -51,9 +38,8 @@ fn workers_give_a_port_of_an_address_once() {
 impl Cell {
     /// Admits a job of one small task with a fixed port, for one node.
     pub async fn port_submit(&self, job: &str, port: u16, node: &str) {
-        let (user, job) = (Name::new("ann").unwrap(), Name::new(job).unwrap());
-        let mut spec = JobSpec::defaults(user, job, JobKind::Service, vec!["true".to_owned()]);
-        spec.task.ports = vec![PortSpec { name: Name::new("http").unwrap(), number: Some(port) }];
+        let mut spec = job_spec("ann", job, JobKind::Service);
+        spec.task.ports = vec![PortSpec { name: name("http"), number: Some(port) }];
         spec.constraints = vec![Constraint {
             attribute: "node.name".to_owned(),
             operator: ConstraintOperator::In,

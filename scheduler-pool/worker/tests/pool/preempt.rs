@@ -10,10 +10,10 @@ use borough_model::{Delta, JobId, TaskId, TaskRow, TaskState};
 use borough_store::job::{job_stop, job_tasks_gone};
 use borough_store::node::node_declare_lost;
 use borough_store::task::{task_node_lost, task_promises_expire, task_stop_begin, task_unwanted_stop};
+use borough_testkit::{in_simulated_time, seeds};
 
-use crate::cell::{Cell, in_simulated_time};
+use crate::cell::Cell;
 use crate::gang::Replay;
-use crate::seeds;
 
 /// Each node has 64 cores, and four tasks that may be evicted.
 const FILL_MILLIS: u64 = 16_000;
@@ -117,7 +117,7 @@ fn the_largest_gang_that_evicts_fits_one_commit_with_its_victims() {
         worker.end().await;
         let free = 32 * 64 - 1_500;
         assert_eq!(leaving(&cell).await.len(), 2_000 - free);
-        let holds = |entry: &&std::sync::Arc<borough_model::JournalEntry>| {
+        let holds = |entry: &&borough_model::JournalEntry| {
             let holds = |delta: &Delta| matches!(delta, Delta::Task { row } if row.state == TaskState::Held);
             entry.deltas.iter().any(holds)
         };

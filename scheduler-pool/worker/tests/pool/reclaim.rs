@@ -7,9 +7,9 @@ use borough_kv::FaultPlan;
 use borough_model::TaskState;
 use borough_model::queue::QueueSpec;
 use borough_store::cell::CellMeta;
+use borough_testkit::{in_simulated_time, seeds};
 
-use crate::cell::{Cell, in_simulated_time};
-use crate::seeds;
+use crate::cell::Cell;
 
 /// So many that each worker compares some, and its own first: each for one task.
 const PLACES: usize = 256;
