@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
+use borough_kv::Transaction;
 use borough_kv::env::Rng;
-use borough_kv::{Idempotency, Transaction};
 use borough_model::node::{AgentIdentity, AgentProcess, DurableId, NodeFacts, NodeState};
 use borough_model::task::{EndReason, Exit, Health, TaskRow, TaskState};
-use borough_model::{Incarnation, Name, NodeId, Resources, TaskId};
+use borough_model::{Incarnation, NodeId, Resources, TaskId};
 use borough_store::mirror::MirrorState;
 use borough_store::node::{
     NodeRegistration, NodeWriter, SessionFence, node_live_read, node_live_renew, node_register,
@@ -18,9 +18,10 @@ use borough_store::node::{
 };
 use borough_store::task::{ReportAnswer, ReportPhase, TaskReport, task_report_apply};
 use borough_store::{CellSpace, StoreError, StoreResult};
+use borough_testkit::{below, name, node_facts, rng_of};
 use parking_lot::Mutex;
 
-use crate::cell::{Cell, below, rng_of};
+use crate::cell::Cell;
 
 /// An attempt of a task.
 type Attempt = (TaskId, Incarnation);
@@ -113,7 +114,7 @@ impl Agent {
     /// One connection, from registration to silence or reboot.
     async fn session(&mut self) -> StoreResult<()> {
         self.session = self.cell.id();
-        let name = Name::new(format!("n{}", self.number)).unwrap();
+        let name = name(&format!("n{}", self.number));
         let durable = DurableId(u128::try_from(self.number).unwrap());
         let identity = AgentIdentity::new(durable, "machine").unwrap();
         // Each boot has a process of its own, and the disturber has seen the earlier one end.
@@ -183,26 +184,22 @@ impl Agent {
 
     fn facts(&self) -> NodeFacts {
         let rack = ["a", "b", "c"][self.number % 3];
+        let capacity = Resources { cpu_millis: 3_000, memory_bytes: 2 << 30, ..Resources::default() };
         NodeFacts {
-            capacity: Resources { cpu_millis: 3_000, memory_bytes: 2 << 30, ..Resources::default() },
-            port_first: 20_000,
             port_last: 20_011,
             attributes: BTreeMap::from([("rack".to_owned(), rack.to_owned())]),
-            host: "127.0.0.1".to_owned(),
             boot_id: format!("boot-{}-{}", self.number, self.boot),
-            agent_version: "0.1.0".to_owned(),
-            cards: Vec::new(),
-            domains: Vec::new(),
+            ..node_facts(capacity)
         }
     }
 
     async fn beat(&mut self) -> StoreResult<()> {
-        let (fence, beat, space) = (self.fence(), self.cell.id(), &self.cell.space);
-        let run = self.cell.db.run("node_live_renew", Idempotency::Natural, |tx, _| async move {
-            let writer = writer_of(&tx, space, fence).await?;
-            node_live_renew(&writer, space, beat, 0)
-        });
-        run.await?;
+        let (fence, beat) = (self.fence(), self.cell.id());
+        let renewed = self
+            .cell
+            .faulty
+            .write(async |tx, space| node_live_renew(&writer_of(tx, space, fence).await?, space, beat, 0));
+        renewed.await?;
         self.beat_ms = self.after(300, 500);
         Ok(())
     }

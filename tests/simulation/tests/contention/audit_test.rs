@@ -5,12 +5,13 @@ mod gang;
 use std::collections::BTreeMap;
 
 use borough_model::job::{JobKind, JobOutcome, JobRow, JobSpec, JobState, job_new};
-use borough_model::node::{NodeAlloc, NodeFacts, NodeRow, NodeState, node_new};
+use borough_model::node::{NodeAlloc, NodeRow, NodeState, node_new};
 use borough_model::task::{
     Charge, ChargeOwner, Endpoint, Evicted, Health, PortAssignment, TaskRow, TaskState,
 };
-use borough_model::{Delta, Incarnation, JobId, JournalEntry, Name, NodeId, RequestId, Resources, TaskId};
+use borough_model::{Delta, Incarnation, JobId, JournalEntry, NodeId, RequestId, Resources, TaskId};
 use borough_scheduler_core::shard_of;
+use borough_testkit::{job_spec, name, node_facts};
 
 use borough_simulation::audit::Auditor;
 
@@ -18,10 +19,6 @@ const NODE: NodeId = NodeId(1);
 const OTHER: NodeId = NodeId(2);
 const JOB: JobId = JobId(7);
 const SHARDS: u32 = 4;
-
-fn name(text: &str) -> Name {
-    Name::new(text).unwrap()
-}
 
 /// A cell made by hand, and the entries that made it.
 struct Hand {
@@ -35,7 +32,7 @@ struct Hand {
 impl Hand {
     /// Two ready nodes of one core, a running job of three tasks of half a core with a port.
     fn new() -> Self {
-        let spec = JobSpec::defaults(name("ada"), name("web"), JobKind::Service, vec!["run".to_owned()]);
+        let spec = job_spec("ada", "web", JobKind::Service);
         let spec = JobSpec { count: 3, ..spec };
         let job = job_new(JOB, &spec, RequestId(1), 1_000);
         let mut hand = Self {
@@ -46,17 +43,7 @@ impl Hand {
             at_ms: 1_000,
         };
         for node in [NODE, OTHER] {
-            let facts = NodeFacts {
-                capacity: Resources { cpu_millis: 1_000, ..Resources::default() },
-                port_first: 20_000,
-                port_last: 20_009,
-                attributes: BTreeMap::new(),
-                host: "127.0.0.1".to_owned(),
-                boot_id: "boot".to_owned(),
-                agent_version: "0".to_owned(),
-                cards: Vec::new(),
-                domains: Vec::new(),
-            };
+            let facts = node_facts(Resources { cpu_millis: 1_000, ..Resources::default() });
             let row = NodeRow { state: NodeState::Ready, ..node_new(node, name("n"), facts, 1_000) };
             hand.nodes.insert(node, row);
             hand.allocs.insert(node, NodeAlloc::default());

@@ -9,15 +9,16 @@ use borough_model::job::{
     After, AfterCondition, Constraint, ConstraintOperator, HealthCheck, JobKind, JobSpec, JobState, PortSpec,
     PreemptionSpec, Probe,
 };
-use borough_model::{JobId, Name, NodeId, TaskId};
+use borough_model::{JobId, NodeId, TaskId};
 use borough_store::job::{job_priority_set, job_scale, job_stop, job_submit};
 use borough_store::journal::ChangeSet;
 use borough_store::node::{node_cordon, node_drain, node_uncordon};
 use borough_store::task::task_restart;
 use borough_store::{StoreError, StoreResult};
+use borough_testkit::{Role, below, index, job_spec, name, rng_of};
 
 use crate::agent::Machines;
-use crate::cell::{Cell, LOST_AFTER_MS, Role, WORKERS, below, name, rng_of};
+use crate::cell::{Cell, LOST_AFTER_MS, WORKERS};
 
 /// Nodes of the cell.
 pub const NODES: usize = 6;
@@ -45,7 +46,7 @@ impl Disturber {
     }
 
     fn index(&self, length: usize) -> usize {
-        usize::try_from(self.below(u64::try_from(length).unwrap())).unwrap()
+        index(&*self.rng, length)
     }
 
     /// Fills the cell, then disturbs it step by step.
@@ -72,7 +73,7 @@ impl Disturber {
     pub async fn end(self) {
         for role in self.workers.into_iter().chain(self.controllers) {
             assert!(!role.is_over(), "a role has ended by itself");
-            role.stop().await;
+            role.end().await;
         }
     }
 
@@ -225,10 +226,10 @@ impl Disturber {
     /// A random job: services and batches of three users, with and without ports and probes. Some are gangs, have a
     /// fixed port or a hard constraint, or wait for another job.
     fn spec(&self) -> JobSpec {
-        let user = name(["ada", "bob", "eve"][self.index(3)]);
-        let job = Name::new(format!("job-{}", self.below(5))).unwrap();
+        let user = ["ada", "bob", "eve"][self.index(3)];
+        let job = format!("job-{}", self.below(5));
         let kind = if self.below(3) < 2 { JobKind::Service } else { JobKind::Batch };
-        let mut spec = JobSpec::defaults(user, job, kind, vec!["run".to_owned()]);
+        let mut spec = job_spec(user, &job, kind);
         spec.count = u32::try_from(self.below(8)).unwrap();
         spec.priority = self.priority();
         // Some are patient, so that their tasks still exist when the node is back.

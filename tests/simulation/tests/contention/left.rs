@@ -4,17 +4,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_kv::Idempotency;
-use borough_model::job::{JobKind, JobSpec};
+use borough_model::job::JobKind;
 use borough_model::task::Placement;
 use borough_model::{GangId, Incarnation, JobId, TaskId, TaskState};
-use borough_store::check::{CellRows, CheckMode, cell_rows_read, cell_violations};
+use borough_store::check::{CheckMode, cell_violations};
 use borough_store::gang::{gang_begin, gang_commit};
 use borough_store::job::job_submit;
 use borough_store::task::{GangHold, gang_hold};
+use borough_testkit::{in_simulated_time, job_spec};
 
 use crate::agent::{Agent, Machines};
-use crate::cell::{Cell, name};
+use crate::cell::Cell;
 
 const SEED: u64 = 7;
 const GANG: GangId = GangId(3);
@@ -23,27 +23,19 @@ const GATHER_MS: i64 = 5_000;
 /// By then the controller has made another pass, whatever the store's faults are.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-async fn rows(cell: &Cell) -> CellRows {
-    let space = &cell.space;
-    let rows = cell
-        .quiet
-        .run("rows", Idempotency::ReadOnly, |tx, _| async move { cell_rows_read(&tx, space).await });
-    rows.await.unwrap()
-}
-
 /// Leaves one holding member of a gang of two, as a dying worker does. Returns its final state.
 async fn left(commits: bool) -> TaskState {
     let cell = Cell::new(SEED).await;
     let machines = Arc::new(Machines::default());
     let agent = tokio::task::spawn_local(Agent::new(&cell, &machines, SEED, 0).run());
     let job = JobId(1);
-    let mut spec = JobSpec::defaults(name("ada"), name("gang"), JobKind::Batch, vec!["run".to_owned()]);
+    let mut spec = job_spec("ada", "gang", JobKind::Batch);
     (spec.count, spec.min_member) = (2, if commits { 1 } else { 2 });
     let spec = &spec;
-    while rows(&cell).await.nodes.values().next().is_none() {
+    while cell.rows().await.nodes.values().next().is_none() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    let node = *rows(&cell).await.nodes.keys().next().unwrap();
+    let node = *cell.rows().await.nodes.keys().next().unwrap();
     let expires_ms = cell.clock.wall_ms() + GATHER_MS;
     let member = TaskId { job, index: 0 };
     let placement = Placement {
@@ -73,7 +65,7 @@ async fn left(commits: bool) -> TaskState {
     let controller = cell.controller();
     let began = cell.clock.monotonic();
     let state = loop {
-        let state = rows(&cell).await.tasks.get(&member).map(|row| row.state).unwrap();
+        let state = cell.rows().await.tasks.get(&member).map(|row| row.state).unwrap();
         let waited = cell.clock.monotonic().saturating_sub(began);
         assert!(state == TaskState::Held || cell.clock.wall_ms() >= expires_ms, "{state:?} before its time");
         if state != TaskState::Held || waited > PATIENCE {
@@ -81,21 +73,19 @@ async fn left(commits: bool) -> TaskState {
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     };
-    let found = rows(&cell).await;
+    let found = cell.rows().await;
     let broken = cell_violations(&found, CheckMode::Always);
     assert!(broken.is_empty(), "{broken:?}");
     if !commits {
         assert!(found.allocs.values().all(|alloc| alloc.used.is_zero()), "what it held is free");
     }
-    controller.stop().await;
+    controller.end().await;
     agent.abort();
     state
 }
 
 fn run_left(commits: bool) -> TaskState {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    runtime.block_on(tokio::task::LocalSet::new().run_until(left(commits)))
+    in_simulated_time(tokio::task::LocalSet::new().run_until(left(commits)))
 }
 
 #[test]

@@ -21,7 +21,7 @@ mod settle;
 use std::sync::Arc;
 
 use borough_simulation::seeds::{Met, Run, coverage_check, runs_make};
-use prometheus_client::encoding::text::encode;
+use borough_testkit::{in_simulated_time, metrics_text};
 
 use agent::{Agent, Machines};
 use cell::Cell;
@@ -88,18 +88,15 @@ async fn run(seed: u64) -> Run {
 }
 
 fn stats(cell: &Cell) -> Met {
-    let mut text = String::new();
-    encode(&mut text, &cell.registry).unwrap();
+    let text = metrics_text(|registry| cell.metrics.register(registry));
     let counters = text.lines().filter_map(|line| line.strip_prefix("borough_scheduler_"));
     let counters = counters.filter_map(|line| line.split_once("_total "));
     counters.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect()
 }
 
 fn run_alone(seed: u64) -> Run {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     // Agents change the store through closures of one thread.
-    runtime.block_on(tokio::task::LocalSet::new().run_until(run(seed)))
+    in_simulated_time(tokio::task::LocalSet::new().run_until(run(seed)))
 }
 
 #[test]

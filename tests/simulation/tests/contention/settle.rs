@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use borough_kv::Idempotency;
 use borough_simulation::rest::unsettled;
-use borough_store::check::{CheckMode, cell_rows_read, cell_violations};
+use borough_store::check::{CheckMode, cell_violations};
 
 use crate::cell::Cell;
 
@@ -15,11 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(180);
 pub async fn settled(cell: &Cell) -> Vec<String> {
     let began = cell.clock.monotonic();
     loop {
-        let space = &cell.space;
-        let rows = cell
-            .quiet
-            .run("rows", Idempotency::ReadOnly, |tx, _| async move { cell_rows_read(&tx, space).await });
-        let rows = rows.await.unwrap();
+        let rows = cell.rows().await;
         let open = unsettled(&rows, cell.clock.wall_ms());
         if open.is_empty() {
             return cell_violations(&rows, CheckMode::Settled).iter().map(ToString::to_string).collect();

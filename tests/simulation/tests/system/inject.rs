@@ -2,9 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
+use borough_testkit::rng_of;
+
 use crate::network::Host;
 use crate::plan::Plan;
-use crate::random::rng_of;
 use crate::world::{
     GATEWAYS, LOST_AFTER_MS, NODES, WORKERS, World, controller_host, gateway_host, node_host, worker_host,
 };

@@ -1,10 +1,9 @@
 //! The jobs of users: all of them legal, some of them hostile.
 
 use borough_kv::env::Rng;
-use borough_model::Name;
 use borough_model::job::{Constraint, ConstraintOperator, HealthCheck, JobKind, JobSpec, PortSpec, Probe};
+use borough_testkit::{below, index, name};
 
-use crate::random::{below, index};
 use crate::world::LOST_AFTER_MS;
 
 /// Users. One of them is the client's own.
@@ -15,10 +14,6 @@ pub const NAMES: u64 = 4;
 const LARGE_BYTES: usize = 85_000;
 /// Tasks of a job with such an environment: one message with all of them would exceed every bound.
 const LARGE_TASKS: u32 = 60;
-
-pub fn name(text: &str) -> Name {
-    Name::new(text).unwrap()
-}
 
 pub fn spec(rng: &dyn Rng) -> JobSpec {
     let user = name(USERS[index(rng, USERS.len())]);

@@ -16,12 +16,12 @@ use borough_shim::cgroup::Leaf;
 use borough_shim::process::ProcessId;
 use borough_shim::record::{AttemptRecord, ExitRecord};
 use borough_shim::spec::StopOrder;
+use borough_testkit::below;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use rustix::process::Signal;
 
 use crate::processes::Processes;
-use crate::random::below;
 use crate::trace::Trace;
 
 const SIGTERM: i32 = 15;

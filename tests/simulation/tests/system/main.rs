@@ -19,7 +19,6 @@ mod operator;
 mod parent;
 mod plan;
 mod processes;
-mod random;
 mod role;
 mod run;
 mod trace;

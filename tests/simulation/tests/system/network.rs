@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use borough_kv::env::Rng;
 use borough_proto::connect::{Connection, Connector};
+use borough_testkit::below;
 use futures::Stream;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -18,7 +19,6 @@ use tokio::time::Sleep;
 use tonic::transport::server::Connected;
 
 use crate::clock::RoleTime;
-use crate::random::below;
 use crate::trace::{Trace, hash};
 use crate::wire::{Decoded, Reader};
 

@@ -12,13 +12,13 @@ use borough_model::RequestId;
 use borough_model::job::JobSpec;
 use borough_proto::convert::job_spec_to_message;
 use borough_proto::v1;
+use borough_testkit::{below, index};
 use futures::StreamExt as _;
 use parking_lot::Mutex;
 use tonic::Code;
 
 use crate::jobs::{NAMES, USERS, large, spec};
 use crate::plan::Plan;
-use crate::random::{below, index};
 use crate::world::{NODES, Wrong, node_host};
 
 /// Acknowledged changes, and observations.

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use borough_testkit::rng_of;
 use serde::{Deserialize, Serialize};
 
 use crate::check::Audit;
 use crate::inject::Disturber;
 use crate::operator::{Desk, Operator, uncordon_all, watch};
 use crate::plan::Plan;
-use crate::random::rng_of;
 use crate::trace::Trace;
 use crate::world::{TICK_MS, World};
 

@@ -26,6 +26,7 @@ use borough_store::journal::JournalShare;
 use borough_store::mirror::MirrorFollower;
 use borough_store::quota::{QuotaRow, quota_set};
 use borough_store::{CellSpace, StoreError};
+use borough_testkit::{below, rng_of};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -33,7 +34,6 @@ use crate::clock::{RoleClock, RoleTime, Skew, WALL_BEGIN_MS, WorldClock};
 use crate::machine::SimMachine;
 use crate::network::{Host, Network};
 use crate::processes::Processes;
-use crate::random::{below, rng_of};
 use crate::role::Role;
 use crate::trace::Trace;
 
