@@ -336,17 +336,7 @@ mod tests {
     use super::*;
 
     fn facts() -> borough_model::node::NodeFacts {
-        borough_model::node::NodeFacts {
-            capacity: borough_model::Resources::default(),
-            port_first: 0,
-            port_last: 0,
-            attributes: BTreeMap::new(),
-            host: String::new(),
-            boot_id: String::new(),
-            agent_version: String::new(),
-            cards: Vec::new(),
-            domains: Vec::new(),
-        }
+        borough_testkit::node_facts(borough_model::Resources::default())
     }
 
     #[test]
