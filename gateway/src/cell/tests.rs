@@ -5,22 +5,23 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use borough_kv::env::{Clock, ManualClock, SeededRng};
-use borough_kv::{Database, EmbeddedEngine, Engine, FaultEngine, FaultPlan, Idempotency};
+use borough_kv::{FaultPlan, Transaction};
 use borough_model::job::JobKind;
-use borough_model::task::{Attempt, Health, Placement, TaskEvent};
-use borough_model::{Incarnation, JobId, JobSpec, Name, NodeId, RequestId, Resources, TaskId};
+use borough_model::task::{Attempt, Health, TaskEvent};
+use borough_model::{Incarnation, JobId, NodeId, RequestId, Resources, TaskId};
 use borough_proto::convert::job_spec_to_message;
 use borough_proto::v1;
 use borough_proto::v1::cell_service_server::CellService;
 use borough_proto::v1::job_service_server::JobService;
 use borough_proto::v1::node_service_server::NodeService;
-use borough_store::cell::{CellMeta, CellState, cell_create, cell_gate_set};
+use borough_store::StoreResult;
+use borough_store::cell::{CellMeta, CellState, cell_gate_set};
 use borough_store::job::job_submit;
-use borough_store::journal::{Change, ChangeSet, journal_head};
+use borough_store::journal::ChangeSet;
 use borough_store::mirror::MirrorFollower;
 use borough_store::node::{NodeRegistration, node_register, node_reported};
 use borough_store::task::TaskBook;
-use borough_store::{CellSpace, StoreError, StoreResult};
+use borough_testkit::{MemoryStore, OpenCell, change, job_spec, name, node_facts, placed_on};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Request};
 
@@ -33,10 +34,6 @@ const NODE: NodeId = NodeId(1);
 /// The task that runs.
 pub(crate) const TASK: TaskId = TaskId { job: JobId(1), index: 0 };
 
-pub(crate) fn name(text: &str) -> Name {
-    Name::new(text).unwrap()
-}
-
 /// The context of a request with an id.
 pub(crate) fn context(request: u128) -> Option<v1::RequestContext> {
     Some(v1::RequestContext { request_id: RequestId(request).to_string(), user: "ada".to_owned() })
@@ -45,55 +42,39 @@ pub(crate) fn context(request: u128) -> Option<v1::RequestContext> {
 /// A gateway on a store that commits and reports that the result is unknown.
 pub(crate) struct TestGateway {
     pub(crate) cells: Arc<Cells>,
-    quiet: Database,
-    space: CellSpace,
-    clock: Arc<ManualClock>,
+    /// The cell without faults.
+    quiet: OpenCell,
+    clock: Arc<dyn Clock>,
 }
 
 impl TestGateway {
     /// Starts a gateway with one cell, one node, and a task that runs there.
     pub(crate) async fn new() -> Self {
-        let clock = ManualClock::at(1_000);
-        let shared = Arc::<ManualClock>::clone(&clock) as Arc<dyn Clock>;
-        let engine: Arc<dyn Engine> =
-            Arc::new(EmbeddedEngine::ephemeral(Arc::clone(&shared), SeededRng::shared(1)));
-        let (space, quiet) = (CellSpace::new(name("alpha")), Database::new(Arc::clone(&engine)));
+        let clock: Arc<dyn Clock> = ManualClock::at(1_000);
+        let store = MemoryStore::new(Arc::clone(&clock), SeededRng::shared(1));
         let plan = FaultPlan { commit_then_unknown: 1.0, ..FaultPlan::none() };
-        let db = Database::new(Arc::new(FaultEngine::new(engine, plan, SeededRng::shared(2))));
-        let made = &space;
-        let create = quiet.run("cell_create", Idempotency::Natural, |tx, _| async move {
-            cell_create(&tx, made, &CellMeta::default(), 1_000).await
-        });
-        create.await.unwrap();
+        let db = store.faulty(plan, SeededRng::shared(2));
+        let quiet = OpenCell::create(store.quiet(), &CellMeta::default()).await;
+        let space = quiet.space.clone();
         let mirror =
-            MirrorFollower::spawn(quiet.clone(), space.clone(), Arc::clone(&shared), SeededRng::shared(3));
-        let connection = CellConnection { space: space.clone(), name: name("alpha"), db, mirror };
+            MirrorFollower::spawn(quiet.db.clone(), space.clone(), Arc::clone(&clock), SeededRng::shared(3));
         let cell = CellContext::open(
-            connection,
-            shared,
+            CellConnection { space, name: name("alpha"), db, mirror },
+            Arc::clone(&clock),
             SeededRng::shared(4),
             DeliveryMetrics::default(),
             &CancellationToken::new(),
         );
         let cells = Arc::new(Cells(BTreeMap::from([(name("alpha"), cell)])));
-        let gateway = Self { cells, quiet, space, clock };
+        let gateway = Self { cells, quiet, clock };
         gateway.furnish().await;
         gateway
     }
 
     async fn furnish(&self) {
-        let facts = borough_model::node::NodeFacts {
-            capacity: Resources { cpu_millis: 1_000, memory_bytes: 1 << 30, ..Resources::default() },
-            port_first: 20_000,
-            port_last: 20_009,
-            attributes: BTreeMap::new(),
-            host: "127.0.0.1".to_owned(),
-            boot_id: "boot".to_owned(),
-            agent_version: "0".to_owned(),
-            cards: Vec::new(),
-            domains: Vec::new(),
-        };
-        let spec = JobSpec::defaults(name("ada"), name("web"), JobKind::Service, vec!["run".to_owned()]);
+        let capacity = Resources { cpu_millis: 1_000, memory_bytes: 1 << 30, ..Resources::default() };
+        let facts = node_facts(capacity);
+        let spec = job_spec("ada", "web", JobKind::Service);
         let registration = NodeRegistration::new(name("n1"), facts, NODE, 1);
         let (registration, spec) = (&registration, &spec);
         self.change(async |tx, changes| {
@@ -108,37 +89,19 @@ impl TestGateway {
     /// Changes the store without faults, and waits until the gateway has seen it.
     pub(crate) async fn change<T>(
         &self,
-        closure: impl AsyncFn(&borough_kv::Transaction, &mut ChangeSet) -> StoreResult<T>,
+        closure: impl AsyncFn(&Transaction, &mut ChangeSet) -> StoreResult<T>,
     ) -> T {
-        let at_ms = self.clock.wall_ms();
-        let change = Change { request: RequestId(7), actor: "test".to_owned(), action: "test", at_ms };
-        let (change, space, closure) = (&change, &self.space, &closure);
-        let changed = self.quiet.run("test", Idempotency::Natural, |tx, _| async move {
-            let mut changes = ChangeSet::begin(&tx, space, change).await?;
-            let value = closure(&tx, &mut changes).await?;
-            changes.append(&tx)?;
-            Ok::<_, StoreError>(value)
-        });
-        let value = changed.await.unwrap();
-        let head = self
-            .quiet
-            .run("head", Idempotency::ReadOnly, |tx, _| async move { journal_head(&tx, space).await });
-        let head = head.await.unwrap();
-        self.cells.get("alpha").unwrap().mirror.wait_for(head).await.unwrap();
+        let changed = self.quiet.change_at(change(7, "test", self.clock.wall_ms()), closure).await;
+        let (value, cursor) = changed.unwrap();
+        self.cells.get("alpha").unwrap().mirror.wait_for(cursor).await.unwrap();
         value
     }
 
     /// Places the task's attempt of that number and runs it.
     pub(crate) async fn task_starts(&self, incarnation: u64) {
         let incarnation = Incarnation(incarnation);
-        let place = TaskEvent::Place(Placement {
-            node: NODE,
-            incarnation,
-            ports: Vec::new(),
-            resources: Resources { cpu_millis: 100, ..Resources::default() },
-            spec_version: 1,
-            gang: None,
-        });
+        let resources = Resources { cpu_millis: 100, ..Resources::default() };
+        let place = placed_on(NODE, incarnation, resources);
         let attempt = Attempt { node: NODE, incarnation };
         let (pid, started_ms, health) = (10, 1_000, Health::Healthy);
         let started = TaskEvent::ProcessStarted { attempt, pid, started_ms, health, cores: Vec::new() };
@@ -159,15 +122,12 @@ impl TestGateway {
     }
 
     async fn gate_set(&self, state: CellState) {
-        let space = &self.space;
-        let set = self.quiet.run("gate", Idempotency::Natural, |tx, _| async move {
-            cell_gate_set(&tx, space, state, 1_000).await
-        });
+        let set = self.quiet.write(async |tx, space| cell_gate_set(tx, space, state, 1_000).await);
         set.await.unwrap();
     }
 
     async fn submit(&self, request: u128, job: &str) -> Result<v1::SubmitJobResponse, tonic::Status> {
-        let spec = JobSpec::defaults(name("ada"), name(job), JobKind::Service, vec!["run".to_owned()]);
+        let spec = job_spec("ada", job, JobKind::Service);
         let message = v1::SubmitJobRequest {
             context: context(request),
             cell: "alpha".to_owned(),

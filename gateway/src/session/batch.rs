@@ -278,10 +278,9 @@ mod tests {
     use std::time::Duration;
 
     use borough_kv::env::{ManualClock, SeededRng};
-    use borough_kv::{EmbeddedEngine, Engine, ErrorCode, KvError};
-    use borough_model::Name;
-    use borough_store::cell::{CellMeta, cell_create};
-    use prometheus_client::registry::Registry;
+    use borough_kv::{ErrorCode, KvError};
+    use borough_store::cell::CellMeta;
+    use borough_testkit::{MemoryStore, OpenCell, metrics_text};
 
     use super::*;
 
@@ -329,14 +328,8 @@ mod tests {
     async fn written(fails: &[Option<ErrorCode>]) -> (Vec<Result<(), Option<WriteFault>>>, usize, String) {
         let clock: Arc<dyn Clock> = ManualClock::at(1_000);
         let rng = SeededRng::shared(1);
-        let engine: Arc<dyn Engine> =
-            Arc::new(EmbeddedEngine::ephemeral(Arc::clone(&clock), Arc::clone(&rng) as Arc<dyn Rng>));
-        let (db, space) = (Database::new(engine), CellSpace::new(Name::new("alpha").unwrap()));
-        let made = &space;
-        let create = db.run("test", Idempotency::Natural, |tx, _| async move {
-            cell_create(&tx, made, &CellMeta::default(), 1).await
-        });
-        create.await.unwrap();
+        let store = MemoryStore::new(Arc::clone(&clock), Arc::clone(&rng));
+        let OpenCell { db, space } = OpenCell::create(store.quiet(), &CellMeta::default()).await;
         let metrics = SessionMetrics::default();
         let writer = BatchWriter::spawn(WriterContext { db, space, clock, rng, metrics: metrics.clone() });
         let tries = Arc::new(AtomicUsize::new(0));
@@ -348,10 +341,7 @@ mod tests {
             Err(Unwritten::Later { fault, .. }) => Err(Some(fault)),
             Err(Unwritten::Refused(_) | Unwritten::Superseded) => Err(None),
         };
-        let mut registry = Registry::default();
-        metrics.register(&mut registry);
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        let text = metrics_text(|registry| metrics.register(registry));
         (all.into_iter().map(result).collect(), tries.load(Ordering::SeqCst), text)
     }
 

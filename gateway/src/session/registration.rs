@@ -181,47 +181,32 @@ async fn notes_write(writer: &NodeWriter<'_>, changes: &mut ChangeSet, notes: &N
 
 #[cfg(test)]
 mod tests {
+    use borough_kv::FaultPlan;
     use borough_kv::env::{Clock, ManualClock, SeededRng};
-    use borough_kv::{Database, EmbeddedEngine, Engine, FaultEngine, FaultPlan, Idempotency};
     use borough_model::node::{AgentIdentity, AgentProcess, DurableId, NodeFacts};
-    use borough_model::{Name, NodeId, Resources};
-    use borough_store::CellSpace;
-    use borough_store::cell::{CellMeta, cell_create};
+    use borough_model::{NodeId, Resources};
+    use borough_store::cell::CellMeta;
+    use borough_testkit::{MemoryStore, OpenCell, name, node_facts};
 
     use super::*;
     use crate::session::write::SessionMetrics;
 
     /// A registration of agent `durable` at node `node`, for a session with the number of its candidate.
     fn registration(node: u64, durable: u128, candidate: u64) -> NodeRegistration {
-        let facts = NodeFacts {
-            capacity: Resources { cpu_millis: 1_000, memory_bytes: 1 << 30, ..Resources::default() },
-            port_first: 20_000,
-            port_last: 20_009,
-            attributes: std::collections::BTreeMap::new(),
-            host: format!("10.0.0.{node}"),
-            boot_id: "boot".to_owned(),
-            agent_version: "0".to_owned(),
-            cards: Vec::new(),
-            domains: Vec::new(),
-        };
+        let capacity = Resources { cpu_millis: 1_000, memory_bytes: 1 << 30, ..Resources::default() };
+        let facts = NodeFacts { host: format!("10.0.0.{node}"), ..node_facts(capacity) };
         let identity = AgentIdentity::new(DurableId(durable), "").unwrap();
         let agent = Some(AgentProcess { identity, identity_before: None, instance: candidate });
-        let name = Name::new(format!("n{node}")).unwrap();
+        let name = name(&format!("n{node}"));
         NodeRegistration { agent, ..NodeRegistration::new(name, facts, NodeId(candidate), candidate) }
     }
 
     /// A writer of an empty cell, over a store with the faults of `plan`.
     async fn writer(plan: FaultPlan) -> Registrations {
         let clock: Arc<dyn Clock> = ManualClock::at(1_000);
-        let engine: Arc<dyn Engine> =
-            Arc::new(EmbeddedEngine::ephemeral(Arc::clone(&clock), SeededRng::shared(1)));
-        let space = CellSpace::new(Name::new("alpha").unwrap());
-        let (quiet, made) = (Database::new(Arc::clone(&engine)), &space);
-        let create = quiet.run("test", Idempotency::Natural, |tx, _| async move {
-            cell_create(&tx, made, &CellMeta::default(), 1).await
-        });
-        create.await.unwrap();
-        let db = Database::new(Arc::new(FaultEngine::new(engine, plan, SeededRng::shared(2))));
+        let store = MemoryStore::new(Arc::clone(&clock), SeededRng::shared(1));
+        let space = OpenCell::create(store.quiet(), &CellMeta::default()).await.space;
+        let db = store.faulty(plan, SeededRng::shared(2));
         let metrics = SessionMetrics::default();
         Registrations::spawn(WriterContext { db, space, clock, rng: SeededRng::shared(3), metrics })
     }

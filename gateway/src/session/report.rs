@@ -145,19 +145,21 @@ fn part_len(reports: &[TaskReport], together: usize) -> usize {
 mod tests {
     use std::sync::Arc;
 
+    use borough_kv::FaultPlan;
     use borough_kv::env::{Clock, ManualClock, SeededRng};
-    use borough_kv::{Database, EmbeddedEngine, Engine, FaultEngine, FaultPlan, Idempotency};
-    use borough_model::RequestId;
-    use borough_model::task::{Health, Placement, TaskEvent};
-    use borough_model::{Incarnation, JobId, Name, NodeId, Resources, TaskId};
-    use borough_store::cell::{CellMeta, CellState, cell_create, cell_gate_set};
+    use borough_model::job::JobKind;
+    use borough_model::task::Health;
+    use borough_model::{Incarnation, JobId, NodeId, Resources, TaskId};
+    use borough_store::StoreError;
+    use borough_store::cell::{CellMeta, CellState, cell_gate_set};
     use borough_store::job::job_submit;
-    use borough_store::journal::{Change, journal_head};
+    use borough_store::journal::journal_head;
     use borough_store::keys::{Key as _, TaskKey};
     use borough_store::node::{NodeRegistration, node_register};
     use borough_store::task::{ReportPhase, TaskBook};
-    use borough_store::{CellSpace, StoreError};
-    use prometheus_client::registry::Registry;
+    use borough_testkit::{
+        MemoryStore, OpenCell, change, job_spec, metrics_text, name, node_facts, placed_on,
+    };
 
     use super::*;
     use crate::session::registration::Registrations;
@@ -168,72 +170,49 @@ mod tests {
     const OTHER_NODE: NodeId = NodeId(2);
     const OTHER_TASK: TaskId = TaskId { job: JobId(1), index: 1 };
 
-    fn name(text: &str) -> Name {
-        Name::new(text).unwrap()
-    }
-
     fn registration(node: NodeId, session: u64) -> NodeRegistration {
         let capacity = Resources { cpu_millis: 1_000, memory_bytes: 1 << 30, ..Resources::default() };
-        let facts = borough_model::node::NodeFacts {
-            capacity,
-            port_first: 20_000,
-            port_last: 20_009,
-            attributes: std::collections::BTreeMap::new(),
-            host: "127.0.0.1".to_owned(),
-            boot_id: "boot".to_owned(),
-            agent_version: "0".to_owned(),
-            cards: Vec::new(),
-            domains: Vec::new(),
-        };
-        NodeRegistration::new(name(&format!("n{}", node.0)), facts, node, session)
+        NodeRegistration::new(name(&format!("n{}", node.0)), node_facts(capacity), node, session)
     }
 
-    fn change() -> Change {
-        Change { request: RequestId(1), actor: "test".to_owned(), action: "test", at_ms: 1 }
+    /// A cell of two nodes, each with an assigned task and a session with the node's number.
+    struct TwoNodes {
+        store: MemoryStore,
+        cell: OpenCell,
     }
 
-    /// A store with a cell of two nodes, each with an assigned task and a session with the node's number. Also returns
-    /// what a writer needs.
-    async fn cell_with_tasks() -> (Arc<dyn Engine>, WriterContext) {
-        let clock: Arc<dyn Clock> = ManualClock::at(1_000);
-        let engine: Arc<dyn Engine> =
-            Arc::new(EmbeddedEngine::ephemeral(Arc::clone(&clock), SeededRng::shared(1)));
-        let space = CellSpace::new(name("alpha"));
-        let db = Database::new(Arc::clone(&engine));
-        let kind = borough_model::job::JobKind::Service;
-        let mut spec =
-            borough_model::JobSpec::defaults(name("ada"), name("web"), kind, vec!["run".to_owned()]);
-        spec.count = 2;
-        let place = |node| {
-            TaskEvent::Place(Placement {
-                node,
-                incarnation: Incarnation(1),
-                ports: Vec::new(),
-                resources: spec.task.resources.clone(),
-                spec_version: 1,
-                gang: None,
-            })
-        };
-        let (change, spec, place) = (&change(), &spec, &place);
-        let made = db.run("test", Idempotency::Natural, |tx, _| {
-            let space = &space;
-            async move {
-                cell_create(&tx, space, &CellMeta::default(), 1).await?;
-                let mut changes = ChangeSet::begin(&tx, space, change).await?;
-                job_submit(&tx, &mut changes, spec, TASK.job).await?;
-                let mut book = TaskBook::read(&tx, space, [TASK, OTHER_TASK]).await?;
+    impl TwoNodes {
+        async fn new() -> Self {
+            let store = MemoryStore::new(ManualClock::at(1_000), SeededRng::shared(1));
+            let cell = OpenCell::create(store.quiet(), &CellMeta::default()).await;
+            let mut spec = job_spec("ada", "web", JobKind::Service);
+            spec.count = 2;
+            let made = cell.change(change(1, "test", 1), async |tx, changes| {
+                job_submit(tx, changes, &spec, TASK.job).await?;
+                let mut book = TaskBook::read(tx, changes.space(), [TASK, OTHER_TASK]).await?;
                 for (node, task) in [(NODE, TASK), (OTHER_NODE, OTHER_TASK)] {
-                    node_register(&tx, &mut changes, &registration(node, node.0)).await?;
-                    book.extend_nodes(&tx, space, [node]).await?;
-                    book.apply(task, &place(node), 1)?.unwrap();
+                    node_register(tx, changes, &registration(node, node.0)).await?;
+                    book.extend_nodes(tx, changes.space(), [node]).await?;
+                    let place = placed_on(node, Incarnation(1), spec.task.resources.clone());
+                    book.apply(task, &place, 1)?.unwrap();
                 }
-                book.write(&tx, &mut changes).await?;
-                changes.append(&tx)
-            }
-        });
-        made.await.unwrap();
-        let metrics = SessionMetrics::default();
-        (engine, WriterContext { db, space, clock, rng: SeededRng::shared(3), metrics })
+                book.write(tx, changes).await
+            });
+            made.await.unwrap();
+            Self { store, cell }
+        }
+
+        /// What a writer needs, over a store without faults.
+        fn context(&self) -> WriterContext {
+            let OpenCell { db, space } = self.cell.clone();
+            let clock: Arc<dyn Clock> = ManualClock::at(1_000);
+            WriterContext { db, space, clock, rng: SeededRng::shared(3), metrics: SessionMetrics::default() }
+        }
+
+        /// The same over a store with the faults of `plan`.
+        fn context_with(&self, plan: FaultPlan, seed: u64) -> WriterContext {
+            WriterContext { db: self.store.faulty(plan, SeededRng::shared(seed)), ..self.context() }
+        }
     }
 
     fn accepted(task: TaskId) -> TaskReport {
@@ -252,28 +231,15 @@ mod tests {
         SessionFence { node, session: node.0 }
     }
 
-    fn counted(metrics: &SessionMetrics) -> String {
-        let mut registry = Registry::default();
-        metrics.register(&mut registry);
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
-        text
-    }
-
     /// The gateway sends commands after a report only when the mirror has its position. A report needs one even if its
     /// commit was in doubt and the try that answers found everything written.
     #[tokio::test(start_paused = true)]
     async fn a_report_in_doubt_has_a_position_too() {
-        let (engine, context) = cell_with_tasks().await;
-        let (quiet, space) = (context.db.clone(), context.space.clone());
+        let nodes = TwoNodes::new().await;
         let plan = FaultPlan { commit_then_unknown: 1.0, ..FaultPlan::none() };
-        let doubtful = Database::new(Arc::new(FaultEngine::new(engine, plan, SeededRng::shared(2))));
-        let writer = ReportWriter::spawn(WriterContext { db: doubtful, ..context });
+        let writer = ReportWriter::spawn(nodes.context_with(plan, 2));
         let applied = writer.apply(fence(NODE), vec![accepted(TASK)]).await.unwrap().unwrap();
-        let space = &space;
-        let head =
-            quiet.run("test", Idempotency::ReadOnly, |tx, _| async move { journal_head(&tx, space).await });
-        let head = head.await.unwrap();
+        let head = nodes.cell.read(async |tx, space| journal_head(tx, space).await).await.unwrap();
         assert!(head > Cursor::start(1), "something was written");
         assert_eq!(applied.answers, [ReportAnswer::Applied]);
         assert_eq!(applied.cursor, head);
@@ -283,13 +249,11 @@ mod tests {
     /// commit.
     #[tokio::test(start_paused = true)]
     async fn a_refused_report_delays_no_other() {
-        let (_, context) = cell_with_tasks().await;
-        let key = TaskKey::of(TASK).encode(&context.space);
-        let damage = context.db.run("test", Idempotency::Natural, |tx, _| {
-            let key = &key;
-            async move { Ok::<_, StoreError>(tx.set(key, b"damaged")?) }
-        });
+        let nodes = TwoNodes::new().await;
+        let damage =
+            nodes.cell.write(async |tx, space| Ok(tx.set(&TaskKey::of(TASK).encode(space), b"damaged")?));
         damage.await.unwrap();
+        let context = nodes.context();
         let metrics = context.metrics.clone();
         let writer = ReportWriter::spawn(context);
         let (poisoned, other) = tokio::join!(
@@ -298,21 +262,16 @@ mod tests {
         );
         assert!(matches!(poisoned, Some(Err(NotWritten::Refused(_)))), "{poisoned:?}");
         assert_eq!(other.unwrap().unwrap().answers, [ReportAnswer::Applied]);
-        let text = counted(&metrics);
+        let text = metrics_text(|registry| metrics.register(registry));
         assert!(text.contains("borough_gateway_session_refused_total{what=\"report\"} 1"), "{text}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_session_that_was_followed_is_answered_so() {
-        let (_, context) = cell_with_tasks().await;
-        let (db, space) = (context.db.clone(), context.space.clone());
-        let writer = ReportWriter::spawn(context);
-        let (again, change) = (&registration(NODE, 9), &change());
-        let space = &space;
-        let register = db.run("test", Idempotency::Natural, |tx, _| async move {
-            let mut changes = ChangeSet::begin(&tx, space, change).await?;
-            node_register(&tx, &mut changes, again).await?;
-            changes.append(&tx)
+        let nodes = TwoNodes::new().await;
+        let writer = ReportWriter::spawn(nodes.context());
+        let register = nodes.cell.change(change(1, "test", 1), async |tx, changes| {
+            node_register(tx, changes, &registration(NODE, 9)).await.map(drop)
         });
         register.await.unwrap();
         let (old, other) = tokio::join!(
@@ -326,8 +285,7 @@ mod tests {
     /// A report of any length is written in parts that fit a transaction.
     #[tokio::test(start_paused = true)]
     async fn a_long_report_is_written_in_parts() {
-        let (_, context) = cell_with_tasks().await;
-        let writer = ReportWriter::spawn(context);
+        let writer = ReportWriter::spawn(TwoNodes::new().await.context());
         let unknown = |index| accepted(TaskId { job: JobId(7), index });
         let many: Vec<TaskReport> = (0..1_000).map(unknown).chain([accepted(TASK)]).collect();
         let answers = writer.apply(fence(NODE), many).await.unwrap().unwrap().answers;
@@ -342,16 +300,13 @@ mod tests {
     /// gets the reason.
     #[tokio::test(start_paused = true)]
     async fn a_report_waits_for_the_store_and_a_registration_does_not() {
-        let (_, context) = cell_with_tasks().await;
-        let (db, space) = (context.db.clone(), context.space.clone());
+        let nodes = TwoNodes::new().await;
         let gate_set = async |state| {
-            let space = &space;
-            let set = db.run("test", Idempotency::Natural, |tx, _| async move {
-                cell_gate_set(&tx, space, state, 1).await
-            });
+            let set = nodes.cell.write(async |tx, space| cell_gate_set(tx, space, state, 1).await);
             set.await.unwrap();
         };
         gate_set(CellState::Moved).await;
+        let context = nodes.context();
         let registrations = Registrations::spawn(context.clone());
         let writer = ReportWriter::spawn(context);
         let registered = registrations.register(registration(NODE, 9)).await.unwrap();
@@ -369,10 +324,8 @@ mod tests {
     /// The writer splits reports that the store never takes together, instead of retrying the whole batch.
     #[tokio::test(start_paused = true)]
     async fn reports_that_the_store_never_takes_together_are_written_in_parts() {
-        let (engine, context) = cell_with_tasks().await;
         let plan = FaultPlan { read_fails: 0.2, ..FaultPlan::none() };
-        let failing = Database::new(Arc::new(FaultEngine::new(engine, plan, SeededRng::shared(5))));
-        let writer = ReportWriter::spawn(WriterContext { db: failing, ..context });
+        let writer = ReportWriter::spawn(TwoNodes::new().await.context_with(plan, 5));
         let unknown = |index| accepted(TaskId { job: JobId(7), index });
         let many: Vec<TaskReport> = (0..200).map(unknown).chain([accepted(TASK)]).collect();
         let both = async {

@@ -9,27 +9,27 @@ use borough_gateway::auth::{Credentials, Token};
 use borough_gateway::cell::CellConnection;
 use borough_gateway::health::HealthSource;
 use borough_gateway::{ConnectionLimits, Gateway, GatewayConfig};
-use borough_kv::embedded::EmbeddedEngine;
-use borough_kv::env::{Clock, Rng, SeededRng, SystemClock};
+use borough_kv::Transaction;
+use borough_kv::env::{SeededRng, SystemClock};
 use borough_kv::secret::Secret;
-use borough_kv::{Database, Idempotency};
 use borough_model::job::JobKind;
 use borough_model::node::NodeLive;
-use borough_model::task::{Placement, StopReason, TaskEvent};
-use borough_model::{Incarnation, JobId, JobSpec, Name, NodeId, RequestId, TaskId};
+use borough_model::task::StopReason;
+use borough_model::{Incarnation, JobId, JobSpec, NodeId, TaskId};
 use borough_proto::bounds::SESSION_MESSAGE_BYTES_MAX;
 use borough_proto::v1;
 use borough_proto::v1::agent_message::Message as FromAgent;
 use borough_proto::v1::agent_service_client::AgentServiceClient;
 use borough_proto::v1::gateway_message::Message as ToAgent;
 use borough_proto::v1::node_service_client::NodeServiceClient;
-use borough_store::cell::{CellMeta, cell_create};
+use borough_store::StoreResult;
+use borough_store::cell::CellMeta;
 use borough_store::job::job_submit;
-use borough_store::journal::{Change, ChangeSet};
+use borough_store::journal::ChangeSet;
 use borough_store::mirror::MirrorFollower;
 use borough_store::node::{DeclaredLost, node_declare_lost, node_live_read};
 use borough_store::task::{TaskBook, task_stop_begin};
-use borough_store::{CellSpace, StoreError};
+use borough_testkit::{MemoryStore, OpenCell, change, job_spec, name, placed_on};
 use prost::Message as _;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
@@ -47,8 +47,7 @@ const JOBS_MAX: usize = 20;
 
 /// A gateway with its cell.
 pub struct World {
-    db: Database,
-    space: CellSpace,
+    cell: OpenCell,
     channel: Channel,
     secret: Secret,
     cancelled: CancellationToken,
@@ -61,14 +60,9 @@ impl Drop for World {
     }
 }
 
-fn name(text: &str) -> Name {
-    Name::new(text).unwrap()
-}
-
 /// A spec with so many bytes of environment.
 pub fn spec(job: u64, count: u32, bytes: usize) -> JobSpec {
-    let command = vec!["run".to_owned()];
-    let mut spec = JobSpec::defaults(name("ada"), name(&format!("job-{job}")), JobKind::Service, command);
+    let mut spec = job_spec("ada", &format!("job-{job}"), JobKind::Service);
     spec.count = count;
     spec.task.environment.insert("LARGE".to_owned(), "x".repeat(bytes));
     spec
@@ -77,101 +71,80 @@ pub fn spec(job: u64, count: u32, bytes: usize) -> JobSpec {
 impl World {
     /// Starts a gateway that serves an empty cell.
     pub async fn start() -> Self {
-        let (clock, rng): (Arc<dyn Clock>, Arc<dyn Rng>) =
-            (SystemClock::shared(), SeededRng::from_kernel().0);
-        let db = Database::new(Arc::new(EmbeddedEngine::ephemeral(Arc::clone(&clock), Arc::clone(&rng))));
-        let space = CellSpace::new(name("alpha"));
-        let created = &space;
-        let create = db.run("test", Idempotency::Natural, |tx, _| async move {
-            cell_create(&tx, created, &CellMeta::default(), 1).await
-        });
-        create.await.unwrap();
+        let (clock, (rng, _)) = (SystemClock::shared(), SeededRng::from_kernel());
+        let store = MemoryStore::new(Arc::clone(&clock), Arc::clone(&rng));
+        let cell = OpenCell::create(store.quiet(), &CellMeta::default()).await;
+        let OpenCell { db, space } = cell.clone();
         let mirror = MirrorFollower::spawn(db.clone(), space.clone(), Arc::clone(&clock), Arc::clone(&rng));
         mirror.ready().await;
         let secret = Secret::generate("test").unwrap();
-        let (space_of, db_of, mirror_of) = (space.clone(), db.clone(), mirror.clone());
-        let cell = CellConnection { space: space_of, name: name("alpha"), db: db_of, mirror: mirror_of };
+        let connection =
+            CellConnection { space, name: name("alpha"), db: db.clone(), mirror: mirror.clone() };
         let config = GatewayConfig {
             grpc: Some("127.0.0.1:0".parse().unwrap()),
             http: "127.0.0.1:0".parse().unwrap(),
             advertise: None,
             credentials: Credentials::new(Token::new(secret.clone()), Vec::new()),
-            cells: vec![cell],
+            cells: vec![connection],
             report_interval: Duration::from_millis(100),
             beat_interval: BEAT,
             registry: Arc::default(),
             connections: ConnectionLimits::of_descriptors(1_024),
-            health: HealthSource { db: db.clone(), mirrors: vec![mirror.clone()] },
+            health: HealthSource { db, mirrors: vec![mirror] },
         };
         let cancelled = CancellationToken::new();
         let gateway = Gateway::start(config, clock, rng, cancelled.clone()).await.unwrap();
         let address = format!("http://{}", gateway.grpc.unwrap());
         let channel = Channel::from_shared(address).unwrap().connect().await.unwrap();
-        Self { db, space, channel, secret, cancelled, requests: std::sync::atomic::AtomicU64::new(1) }
+        Self { cell, channel, secret, cancelled, requests: std::sync::atomic::AtomicU64::new(1) }
     }
 
     fn bearer(&self) -> MetadataValue<tonic::metadata::Ascii> {
         format!("Bearer {}", self.secret.expose()).parse().unwrap()
     }
 
-    fn change(&self, action: &'static str) -> Change {
+    /// Changes the store as another role does.
+    async fn change<T>(&self, closure: impl AsyncFn(&Transaction, &mut ChangeSet) -> StoreResult<T>) -> T {
         let request = self.requests.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-        Change { request: RequestId(request.into()), actor: "test".to_owned(), action, at_ms: 1 }
+        self.cell.change(change(request.into(), "test", 1), closure).await.unwrap()
     }
 
     /// Submits jobs and places all of their tasks on the node.
     pub async fn place(&self, node: NodeId, jobs: &[(JobId, JobSpec)]) {
+        let tasks = |(job, spec): &(JobId, JobSpec)| {
+            let job = *job;
+            (0..spec.count).map(move |index| TaskId { job, index })
+        };
         for jobs in jobs.chunks(JOBS_MAX) {
-            let (change, space) = (&self.change("test"), &self.space);
-            let placed = self.db.run("test", Idempotency::Natural, |tx, _| async move {
-                let mut changes = ChangeSet::begin(&tx, space, change).await?;
-                let tasks = |(job, spec): &(JobId, JobSpec)| {
-                    let job = *job;
-                    (0..spec.count).map(move |index| TaskId { job, index })
-                };
+            self.change(async |tx, changes| {
                 for (job, spec) in jobs {
-                    job_submit(&tx, &mut changes, spec, *job).await?;
+                    job_submit(tx, changes, spec, *job).await?;
                 }
-                let mut book = TaskBook::read(&tx, space, jobs.iter().flat_map(tasks)).await?;
-                book.extend_nodes(&tx, space, [node]).await?;
-                for (job, spec) in jobs {
-                    let place = TaskEvent::Place(Placement {
-                        node,
-                        incarnation: Incarnation(1),
-                        ports: Vec::new(),
-                        resources: spec.task.resources.clone(),
-                        spec_version: 1,
-                        gang: None,
-                    });
-                    for task in tasks(&(*job, spec.clone())) {
+                let mut book = TaskBook::read(tx, changes.space(), jobs.iter().flat_map(tasks)).await?;
+                book.extend_nodes(tx, changes.space(), [node]).await?;
+                for job in jobs {
+                    let place = placed_on(node, Incarnation(1), job.1.task.resources.clone());
+                    for task in tasks(job) {
                         book.apply(task, &place, 1)?.unwrap();
                     }
                 }
-                book.write(&tx, &mut changes).await?;
-                changes.append(&tx)?;
-                Ok::<_, StoreError>(())
-            });
-            placed.await.unwrap();
+                book.write(tx, changes).await
+            })
+            .await;
         }
     }
 
     /// Ends the first attempt of a task.
     pub async fn stop(&self, task: TaskId) {
-        let (change, space) = (&self.change("test"), &self.space);
-        let stopped = self.db.run("test", Idempotency::Natural, |tx, _| async move {
-            let mut changes = ChangeSet::begin(&tx, space, change).await?;
-            task_stop_begin(&tx, &mut changes, &[(task, Incarnation(1))], StopReason::JobStopped).await?;
-            changes.append(&tx)?;
-            Ok::<_, StoreError>(())
-        });
-        stopped.await.unwrap();
+        let attempts = [(task, Incarnation(1))];
+        self.change(async |tx, changes| {
+            task_stop_begin(tx, changes, &attempts, StopReason::JobStopped).await
+        })
+        .await;
     }
 
     pub async fn live(&self, node: NodeId) -> NodeLive {
-        let space = &self.space;
-        let live = self.db.run("test", Idempotency::ReadOnly, |tx, _| async move {
-            node_live_read(&tx, space, node).await
-        });
+        let live = self.cell.read(async |tx, space| node_live_read(tx, space, node).await);
         live.await.unwrap().unwrap()
     }
 
@@ -188,14 +161,9 @@ impl World {
     /// Declares the node lost, as the controller does after too long a silence.
     pub async fn lose(&self, node: NodeId) {
         let observed = self.live(node).await;
-        let (change, space, observed) = (&self.change("test"), &self.space, &observed);
-        let lost = self.db.run("test", Idempotency::Natural, |tx, _| async move {
-            let mut changes = ChangeSet::begin(&tx, space, change).await?;
-            let lost = node_declare_lost(&tx, &mut changes, node, Some(observed)).await?;
-            changes.append(&tx)?;
-            Ok::<_, StoreError>(lost)
-        });
-        assert!(matches!(lost.await.unwrap(), DeclaredLost::Lost(_)));
+        let lost =
+            self.change(async |tx, changes| node_declare_lost(tx, changes, node, Some(&observed)).await);
+        assert!(matches!(lost.await, DeclaredLost::Lost(_)));
     }
 
     /// Gives the node to another agent, as an operator does.
