@@ -1,11 +1,13 @@
 //! A store in memory for the crate's own tests, and shorthands for what every test needs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use borough_kv::env::{Clock, ManualClock, SeededRng};
 use borough_kv::{Database, EmbeddedEngine, FaultEngine, FaultPlan, Idempotency, Transaction};
 use borough_model::job::{JobKind, JobSpec, LogSpec, RestartMode, RestartSpec};
+use borough_model::node::NodeFacts;
 use borough_model::{Name, RequestId, Resources};
 
 use crate::cell::cell_create;
@@ -49,6 +51,41 @@ pub(crate) fn job_spec(user: Name, name: Name) -> JobSpec {
     spec
 }
 
+/// A machine with a thousand ports.
+pub(crate) fn node_facts(cpu_millis: u64) -> NodeFacts {
+    NodeFacts {
+        capacity: Resources { cpu_millis, memory_bytes: 1 << 30, ..Resources::default() },
+        port_first: 20_000,
+        port_last: 20_999,
+        attributes: BTreeMap::new(),
+        host: "127.0.0.1".to_owned(),
+        boot_id: "boot-1".to_owned(),
+        agent_version: "0.1.0".to_owned(),
+        cards: Vec::new(),
+        domains: Vec::new(),
+    }
+}
+
+/// A store in memory, without faults and with the faults of `plan`. Each draws from a seed of its own.
+pub(crate) struct TestStore {
+    pub(crate) quiet: Database,
+    pub(crate) faults: Arc<FaultEngine>,
+}
+
+impl TestStore {
+    /// An empty store; `seed` is the engine's.
+    pub(crate) fn new(clock: Arc<dyn Clock>, seed: u64, plan: FaultPlan, seed_of_faults: u64) -> Self {
+        let engine = Arc::new(EmbeddedEngine::ephemeral(clock, SeededRng::shared(seed)));
+        let inner = Arc::<EmbeddedEngine>::clone(&engine);
+        let faults = Arc::new(FaultEngine::new(inner, plan, SeededRng::shared(seed_of_faults)));
+        Self { quiet: Database::new(engine), faults }
+    }
+
+    pub(crate) fn faulty(&self) -> Database {
+        Database::new(Arc::<FaultEngine>::clone(&self.faults))
+    }
+}
+
 /// A change by a test.
 pub(crate) fn change(request: u128, action: &'static str) -> Change {
     Change { request: RequestId(request), actor: "user/test".to_owned(), action, at_ms: 1_000 }
@@ -87,14 +124,11 @@ impl TestCell {
     /// The same, in a store with the faults of `plan`, drawn from `seed`.
     pub(crate) async fn with_faults(seed: u64, plan: FaultPlan) -> Self {
         let clock = ManualClock::at(1_000);
-        let shared = Arc::<ManualClock>::clone(&clock) as Arc<dyn Clock>;
-        let engine = Arc::new(EmbeddedEngine::ephemeral(shared, SeededRng::shared(7)));
-        let faults = FaultEngine::new(Arc::<EmbeddedEngine>::clone(&engine), plan, SeededRng::shared(seed));
-        let space = CellSpace::new(name("alpha"));
+        let store = TestStore::new(Arc::<ManualClock>::clone(&clock), 7, plan, seed);
         // Created without faults, so that a test's seed applies to the test alone.
-        let cell = Self { db: Database::new(engine), space, clock };
+        let cell = Self { db: store.quiet.clone(), space: CellSpace::new(name("alpha")), clock };
         cell.run(async |tx| cell_create(&tx, &cell.space, &CellMeta::default(), 1_000).await).await.unwrap();
-        Self { db: Database::new(Arc::new(faults)), ..cell }
+        Self { db: store.faulty(), ..cell }
     }
 
     pub(crate) async fn run<T>(

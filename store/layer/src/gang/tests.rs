@@ -3,14 +3,11 @@
 mod race;
 mod waits;
 
-use std::collections::BTreeMap;
-
 use borough_kv::Idempotency;
 use borough_model::job::{JobKind, JobSpec};
-use borough_model::node::NodeFacts;
 use borough_model::task::machine::GangRefused;
 use borough_model::task::{GangState, Placement, TaskRow, TaskState};
-use borough_model::{GangId, Incarnation, JobId, NodeId, Resources, TaskId};
+use borough_model::{GangId, Incarnation, JobId, NodeId, TaskId};
 
 use super::*;
 use crate::check::{CheckMode, cell_check};
@@ -20,7 +17,7 @@ use crate::journal::{Change, ChangeSet};
 use crate::keys::{self, Prefix, RangeOptions, TaskKey};
 use crate::node::{NodeRegistration, SessionFence, node_register, node_reported};
 use crate::task::{GangHold, gang_hold, gang_holds_settle};
-use crate::testing::{TestCell, change, name};
+use crate::testing::{TestCell, change, name, node_facts};
 
 const GANG: GangId = GangId(3);
 const NODE: NodeId = NodeId(7);
@@ -35,17 +32,7 @@ async fn world() -> TestCell {
 
 /// A node and a job that wants to be a gang, created despite faults of the store.
 async fn world_in(cell: TestCell) -> TestCell {
-    let facts = NodeFacts {
-        capacity: Resources { cpu_millis: 4_000, memory_bytes: 1 << 30, ..Resources::default() },
-        port_first: 20_000,
-        port_last: 20_999,
-        attributes: BTreeMap::new(),
-        host: "127.0.0.1".to_owned(),
-        boot_id: "boot-1".to_owned(),
-        agent_version: "0.1.0".to_owned(),
-        cards: Vec::new(),
-        domains: Vec::new(),
-    };
+    let facts = node_facts(4_000);
     let mut spec = JobSpec::defaults(name("ada"), name("gang"), JobKind::Batch, vec!["run".to_owned()]);
     (spec.count, spec.min_member) = (3, 2);
     let made = async || {

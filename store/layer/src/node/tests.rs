@@ -9,27 +9,18 @@ use borough_kv::FaultPlan;
 use borough_model::node::{
     LoadMeasured, NodeAlloc, NodeFacts, NodeLive, NodeState, Pressure, Taint, TaintEffect,
 };
-use borough_model::{Delta, JobId, NodeId, Resources, TaskId};
+use borough_model::{Delta, JobId, NodeId, TaskId};
 
 use super::*;
 use crate::error::StoreError;
 use crate::journal::journal_tail;
 use crate::keys::{self, NodeAllocKey, NodeLoadKey, NodeTaskKey};
 use crate::row::Cursor;
-use crate::testing::{LATE, TestCell, change, name, seeds};
+use crate::testing::{LATE, TestCell, change, name, node_facts, seeds};
 
 fn facts() -> NodeFacts {
-    NodeFacts {
-        capacity: Resources { cpu_millis: 4_000, memory_bytes: 1 << 30, ..Resources::default() },
-        port_first: 20_000,
-        port_last: 20_999,
-        attributes: BTreeMap::from([("rack".to_owned(), "r1".to_owned())]),
-        host: "127.0.0.1".to_owned(),
-        boot_id: "boot-1".to_owned(),
-        agent_version: "0.1.0".to_owned(),
-        cards: Vec::new(),
-        domains: Vec::new(),
-    }
+    let attributes = BTreeMap::from([("rack".to_owned(), "r1".to_owned())]);
+    NodeFacts { attributes, ..node_facts(4_000) }
 }
 
 async fn register(cell: &TestCell, text: &str, facts: &NodeFacts, id: u64) -> Registered {

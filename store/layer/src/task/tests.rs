@@ -4,14 +4,12 @@ mod overlap;
 mod promise;
 mod shrink;
 
-use std::collections::BTreeMap;
-
 use borough_model::job::{HealthCheck, JobKind, JobSpec, JobState, PortSpec, Probe};
 use borough_model::node::{NodeFacts, NodeLive};
 use borough_model::task::{
     EndReason, Exit, Health, Placement, PortAssignment, StopReason, TaskEvent, TaskRow, TaskState,
 };
-use borough_model::{Incarnation, JobId, NodeId, Resources, TaskId};
+use borough_model::{Incarnation, JobId, NodeId, TaskId};
 
 use super::*;
 use crate::check::{CheckMode, cell_check};
@@ -22,27 +20,13 @@ use crate::node::{
     NodeRegistration, SessionFence, node_declare_lost, node_live_renew, node_register, node_reported,
 };
 use crate::row::EndpointRow;
-use crate::testing::{TestCell, change, name};
+use crate::testing::{TestCell, change, name, node_facts};
 
 const NODE: NodeId = NodeId(7);
 const SOURCE: SessionFence = SessionFence { node: NODE, session: 5 };
 
 fn task(index: u32) -> TaskId {
     TaskId { job: JobId(1), index }
-}
-
-fn facts(cpu_millis: u64) -> NodeFacts {
-    NodeFacts {
-        capacity: Resources { cpu_millis, memory_bytes: 1 << 30, ..Resources::default() },
-        port_first: 20_000,
-        port_last: 20_999,
-        attributes: BTreeMap::new(),
-        host: "127.0.0.1".to_owned(),
-        boot_id: "boot-1".to_owned(),
-        agent_version: "0.1.0".to_owned(),
-        cards: Vec::new(),
-        domains: Vec::new(),
-    }
 }
 
 /// A cell with one ready node and a service of two tasks with a port and a probe; nothing is placed.
@@ -53,7 +37,7 @@ async fn world() -> TestCell {
 /// The same with a node of so many thousandths of a core; a task takes 100.
 async fn world_of(cpu_millis: u64) -> TestCell {
     let cell = TestCell::new().await;
-    let facts = facts(cpu_millis);
+    let facts = node_facts(cpu_millis);
     let mut spec = JobSpec::defaults(name("ada"), name("web"), JobKind::Service, vec!["run".to_owned()]);
     spec.count = 2;
     spec.task.ports = vec![PortSpec { name: name("http"), number: None }];
@@ -186,7 +170,7 @@ async fn an_endpoint_follows_its_node_to_another_host() {
     let cell = world().await;
     place(&cell, 0).await;
     apply(&cell, SOURCE, &[report(0, 1, ReportPhase::Running)]).await;
-    let moved = NodeFacts { host: "10.0.0.9".to_owned(), ..facts(4_000) };
+    let moved = NodeFacts { host: "10.0.0.9".to_owned(), ..node_facts(4_000) };
     register(&cell, moved, SOURCE.session).await;
     assert_eq!(endpoint(&cell, 0).await.unwrap().endpoint.host, "127.0.0.1");
     apply(&cell, SOURCE, &[report(0, 1, ReportPhase::Running)]).await;
@@ -219,7 +203,7 @@ async fn only_the_session_in_force_reports() {
     place(&cell, 0).await;
     apply(&cell, SOURCE, &[report(0, 1, ReportPhase::Running)]).await;
     let missing = [report(0, 1, ReportPhase::Missing)];
-    register(&cell, facts(4_000), 6).await;
+    register(&cell, node_facts(4_000), 6).await;
     assert_eq!(apply_fenced(&cell, SOURCE, &missing).await, None);
     assert_eq!(apply_fenced(&cell, SOURCE, &[exited(0, ReportPhase::Released)]).await, None);
     assert_eq!(row(&cell, 0).await.unwrap().state, TaskState::Running);
@@ -362,7 +346,8 @@ async fn tasks_that_end_at_once_are_all_counted() {
         job_submit(tx, changes, &spec, JobId(1)).await?;
         let mut book = TaskBook::read(tx, changes.space(), [task(0), task(1)]).await?;
         for (index, node) in (0..).zip(nodes) {
-            let registration = NodeRegistration::new(name(&format!("n{}", node.0)), facts(4_000), node, 5);
+            let registration =
+                NodeRegistration::new(name(&format!("n{}", node.0)), node_facts(4_000), node, 5);
             node_register(tx, changes, &registration).await?;
             book.extend_nodes(tx, changes.space(), [node]).await?;
             let (incarnation, resources) = (Incarnation(1), resources.clone());

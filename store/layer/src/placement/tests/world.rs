@@ -1,15 +1,15 @@
 //! A small cell under faults, with all actions besides placement.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use borough_kv::env::{Clock, ManualClock, Rng, SeededRng};
-use borough_kv::{Database, EmbeddedEngine, FaultEngine, FaultPlan, Idempotency, Transaction};
+use borough_kv::env::{ManualClock, Rng, SeededRng};
+use borough_kv::{Database, FaultEngine, FaultPlan, Idempotency, Transaction};
 use borough_model::job::{HealthCheck, JobKind, JobSpec, PortSpec, Probe};
 use borough_model::node::NodeFacts;
-use borough_model::{JobId, Name, NodeId, RequestId, Resources};
+use borough_model::{JobId, NodeId, RequestId};
 
 use crate::cell::cell_create;
 use crate::check::{CellRows, CheckMode, cell_rows_read, cell_violations};
@@ -25,7 +25,7 @@ use crate::node::{
 };
 use crate::row::CellMeta;
 use crate::task::{task_node_lost, task_reschedule_lost, task_restart, task_stop_begin, task_unwanted_stop};
-use crate::testing::name;
+use crate::testing::{TestStore, change, name, node_facts};
 
 pub(crate) const NODES: u64 = 4;
 
@@ -45,8 +45,6 @@ pub(crate) struct World {
 impl World {
     /// An open cell with a few ready nodes.
     pub(crate) async fn new(seed: u64) -> Self {
-        let clock: Arc<dyn Clock> = ManualClock::at(1_000);
-        let engine = EmbeddedEngine::ephemeral(clock, SeededRng::shared(seed));
         let plan = FaultPlan {
             timed_out_then_commit: 0.0,
             read_version_slow: 0.0,
@@ -54,13 +52,12 @@ impl World {
             commit_then_unknown: 0.1,
             ..FaultPlan::standard()
         };
-        let faults = Arc::new(FaultEngine::new(Arc::new(engine), plan, SeededRng::shared(seed ^ 1)));
-        let db = Database::new(Arc::clone(&faults) as Arc<dyn borough_kv::Engine>);
+        let store = TestStore::new(ManualClock::at(1_000), seed, plan, seed ^ 1);
         let space = CellSpace::new(name("alpha"));
         let rng = SeededRng::shared(seed ^ 2);
         let world = Self {
-            db,
-            faults,
+            db: store.faulty(),
+            faults: store.faults,
             space,
             seed,
             rng,
@@ -108,8 +105,7 @@ impl World {
         action: &'static str,
         closure: impl AsyncFn(&Transaction, &mut ChangeSet) -> StoreResult<T>,
     ) -> Option<T> {
-        let change =
-            Change { request: self.request(), actor: "user/test".to_owned(), action, at_ms: self.now_ms };
+        let change = Change { at_ms: self.now_ms, ..change(self.request().0, action) };
         let (closure, space, change) = (&closure, &self.space, &change);
         let run = self.db.run(action, Idempotency::Natural, |tx, _| async move {
             let mut changes = ChangeSet::begin(&tx, space, change).await?;
@@ -149,7 +145,7 @@ impl World {
     /// A random job: a few small tasks with ports, some with a health check, some batch.
     fn spec(&self) -> JobSpec {
         let user = name(["ada", "bob"][usize::try_from(self.below(2)).unwrap()]);
-        let job = Name::new(format!("job-{}", self.below(5))).unwrap();
+        let job = name(&format!("job-{}", self.below(5)));
         let kind = if self.below(2) == 0 { JobKind::Service } else { JobKind::Batch };
         let mut spec = JobSpec::defaults(user, job, kind, vec!["run".to_owned()]);
         spec.count = [0, 1, 1, 2, 3, 5][usize::try_from(self.below(6)).unwrap()];
@@ -277,19 +273,8 @@ impl World {
 
     /// The node registers (again), and is ready if it has no old attempts.
     pub(crate) async fn node_return(&self, node: NodeId) {
-        let facts = NodeFacts {
-            capacity: Resources { cpu_millis: 2_000, memory_bytes: 1 << 30, ..Resources::default() },
-            port_first: 20_000,
-            port_last: 20_011,
-            attributes: BTreeMap::new(),
-            host: "127.0.0.1".to_owned(),
-            boot_id: "boot".to_owned(),
-            agent_version: "0.1.0".to_owned(),
-            cards: Vec::new(),
-            domains: Vec::new(),
-        };
-        let text = Name::new(format!("n{}", node.0)).unwrap();
-        let registration = NodeRegistration::new(text, facts, node, 1);
+        let facts = NodeFacts { port_last: 20_011, ..node_facts(2_000) };
+        let registration = NodeRegistration::new(name(&format!("n{}", node.0)), facts, node, 1);
         let beat = self.rng.next_u64();
         self.change("register", async |tx, changes| {
             let (_, writer) = node_register(tx, changes, &registration).await?;

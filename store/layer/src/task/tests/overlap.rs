@@ -82,7 +82,7 @@ async fn what_an_ended_job_has_left_touches_no_endpoint_of_its_successor() {
     let published = endpoint(&cell, 1).await.unwrap();
     assert_eq!(published.endpoint.task, of(NEW, 1));
     // The node moves to another address: each task updates its own endpoint.
-    register(&cell, NodeFacts { host: "10.0.0.9".to_owned(), ..facts(4_000) }, SOURCE.session).await;
+    register(&cell, NodeFacts { host: "10.0.0.9".to_owned(), ..node_facts(4_000) }, SOURCE.session).await;
     apply(&cell, SOURCE, &[running(of(OLD, 1), Health::Healthy)]).await;
     assert_eq!(endpoint(&cell, 1).await.unwrap(), published, "not by the old task");
     // It runs no more, which withdraws its endpoint.

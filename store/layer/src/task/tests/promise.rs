@@ -144,7 +144,7 @@ async fn a_promise_is_let_go_where_it_cannot_be_kept_and_kept_where_it_can() {
     // A node that has grown keeps its promises, though no task has left it.
     place(&cell, 0).await;
     place_as(&cell, 1, TaskEvent::HoldPromised).await;
-    let larger = facts(200);
+    let larger = node_facts(200);
     register(&cell, larger, SOURCE.session).await;
     assert_eq!(row(&cell, 1).await.unwrap().state, TaskState::Held);
     let attempt = row(&cell, 1).await.unwrap().incarnation;

@@ -3,22 +3,19 @@
 mod file;
 mod round;
 
-use std::sync::Arc;
-
-use borough_kv::env::{ManualClock, SeededRng};
-use borough_kv::{Database, EmbeddedEngine, ErrorCode, FaultEngine, FaultPlan, Idempotency, Transaction};
+use borough_kv::env::ManualClock;
+use borough_kv::{Database, ErrorCode, FaultPlan, Idempotency, Transaction};
 
 use super::*;
 use crate::check::CellRows;
 use crate::error::{StoreError, StoreResult};
 use crate::keys::CellSpace;
 use crate::row::{CellState, Cursor};
-use crate::testing::name;
+use crate::testing::{TestStore, name};
 
 /// A store with nothing in it.
 fn empty_store(seed: u64, plan: FaultPlan) -> Database {
-    let engine = EmbeddedEngine::ephemeral(ManualClock::at(5_000), SeededRng::shared(seed));
-    Database::new(Arc::new(FaultEngine::new(Arc::new(engine), plan, SeededRng::shared(seed ^ 5))))
+    TestStore::new(ManualClock::at(5_000), seed, plan, seed ^ 5).faulty()
 }
 
 fn header(id: u8, at: Cursor) -> ExportHeader {
