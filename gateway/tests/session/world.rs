@@ -41,12 +41,12 @@ use tonic::{Request, Status, Streaming};
 /// A test waits this long for anything that must happen.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// Interval of lease renewals.
-pub const BEAT: Duration = Duration::from_millis(20);
+pub(crate) const BEAT: Duration = Duration::from_millis(20);
 /// Jobs submitted in one transaction.
 const JOBS_MAX: usize = 20;
 
 /// A gateway with its cell.
-pub struct World {
+pub(crate) struct World {
     cell: OpenCell,
     channel: Channel,
     secret: Secret,
@@ -61,7 +61,7 @@ impl Drop for World {
 }
 
 /// A spec with so many bytes of environment.
-pub fn spec(job: u64, count: u32, bytes: usize) -> JobSpec {
+pub(crate) fn spec(job: u64, count: u32, bytes: usize) -> JobSpec {
     let mut spec = job_spec("ada", &format!("job-{job}"), JobKind::Service);
     spec.count = count;
     spec.task.environment.insert("LARGE".to_owned(), "x".repeat(bytes));
@@ -70,7 +70,7 @@ pub fn spec(job: u64, count: u32, bytes: usize) -> JobSpec {
 
 impl World {
     /// Starts a gateway that serves an empty cell.
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let (clock, (rng, _)) = (SystemClock::shared(), SeededRng::from_kernel());
         let store = MemoryStore::new(Arc::clone(&clock), Arc::clone(&rng));
         let cell = OpenCell::create(store.quiet(), &CellMeta::default()).await;
@@ -110,7 +110,7 @@ impl World {
     }
 
     /// Submits jobs and places all of their tasks on the node.
-    pub async fn place(&self, node: NodeId, jobs: &[(JobId, JobSpec)]) {
+    pub(crate) async fn place(&self, node: NodeId, jobs: &[(JobId, JobSpec)]) {
         let tasks = |(job, spec): &(JobId, JobSpec)| {
             let job = *job;
             (0..spec.count).map(move |index| TaskId { job, index })
@@ -135,7 +135,7 @@ impl World {
     }
 
     /// Ends the first attempt of a task.
-    pub async fn stop(&self, task: TaskId) {
+    pub(crate) async fn stop(&self, task: TaskId) {
         let attempts = [(task, Incarnation(1))];
         self.change(async |tx, changes| {
             task_stop_begin(tx, changes, &attempts, StopReason::JobStopped).await
@@ -143,13 +143,13 @@ impl World {
         .await;
     }
 
-    pub async fn live(&self, node: NodeId) -> NodeLive {
+    pub(crate) async fn live(&self, node: NodeId) -> NodeLive {
         let live = self.cell.read(async |tx, space| node_live_read(tx, space, node).await);
         live.await.unwrap().unwrap()
     }
 
     /// The node as operators see it.
-    pub async fn node(&self) -> v1::Node {
+    pub(crate) async fn node(&self) -> v1::Node {
         let context = Some(v1::RequestContext { user: "ada".to_owned(), ..v1::RequestContext::default() });
         let request = v1::GetNodeRequest { context, cell: "alpha".to_owned(), name: "n1".to_owned() };
         let mut request = Request::new(request);
@@ -159,7 +159,7 @@ impl World {
     }
 
     /// Declares the node lost, as the controller does after too long a silence.
-    pub async fn lose(&self, node: NodeId) {
+    pub(crate) async fn lose(&self, node: NodeId) {
         let observed = self.live(node).await;
         let lost =
             self.change(async |tx, changes| node_declare_lost(tx, changes, node, Some(&observed)).await);
@@ -167,7 +167,7 @@ impl World {
     }
 
     /// Gives the node to another agent, as an operator does.
-    pub async fn admit(&self, request: u8, identity: &str) -> Result<(), Status> {
+    pub(crate) async fn admit(&self, request: u8, identity: &str) -> Result<(), Status> {
         let context = v1::RequestContext { user: "ada".to_owned(), request_id: format!("{request:032x}") };
         let request = v1::AdmitNodeRequest {
             context: Some(context),
@@ -181,19 +181,19 @@ impl World {
     }
 
     /// Opens a session of the node's agent, and reports that it has no tasks.
-    pub async fn agent(&self) -> Agent {
+    pub(crate) async fn agent(&self) -> Agent {
         self.agent_of(0).await
     }
 
     /// The same for an agent with a key of such bytes; 0: the agent sends no key.
-    pub async fn agent_of(&self, key: u8) -> Agent {
+    pub(crate) async fn agent_of(&self, key: u8) -> Agent {
         let mut agent = self.agent_silent_of(key).await;
         agent.report(v1::Report { full_begin: true, full_end: true, ..v1::Report::default() }).await;
         agent
     }
 
     /// Opens a session of the node's agent.
-    pub async fn agent_silent(&self) -> Agent {
+    pub(crate) async fn agent_silent(&self) -> Agent {
         self.agent_silent_of(0).await
     }
 
@@ -239,7 +239,7 @@ fn message(message: FromAgent) -> v1::AgentMessage {
 
 /// What an agent has received.
 #[derive(Default)]
-pub struct Held {
+pub(crate) struct Held {
     pub specs: BTreeSet<(String, u32)>,
     pub assignments: BTreeMap<(String, u32), v1::Assignment>,
     pub stops: BTreeSet<(String, u32)>,
@@ -250,7 +250,7 @@ pub struct Held {
 }
 
 /// An agent in a session.
-pub struct Agent {
+pub(crate) struct Agent {
     outbox: mpsc::UnboundedSender<v1::AgentMessage>,
     received: Streaming<v1::GatewayMessage>,
     pub node: NodeId,
@@ -260,12 +260,12 @@ pub struct Agent {
 }
 
 impl Agent {
-    pub fn send(&self, from_agent: FromAgent) {
+    pub(crate) fn send(&self, from_agent: FromAgent) {
         self.outbox.send(message(from_agent)).unwrap();
     }
 
     /// Sends a report and waits until it is applied.
-    pub async fn report(&mut self, report: v1::Report) {
+    pub(crate) async fn report(&mut self, report: v1::Report) {
         self.revision += 1;
         let revision = self.revision;
         self.send(FromAgent::Report(v1::Report { revision, ..report }));
@@ -277,14 +277,18 @@ impl Agent {
     }
 
     /// Acknowledges everything received.
-    pub fn acknowledge(&mut self) {
+    pub(crate) fn acknowledge(&mut self) {
         let sequence = self.held.sequence;
         self.send(FromAgent::DesiredApplied(v1::DesiredApplied { sequence, refused: Vec::new() }));
         self.held.bytes = 0;
     }
 
     /// Receives messages until one is `wanted`.
-    pub async fn next_until<T>(&mut self, what: &str, mut wanted: impl FnMut(&ToAgent) -> Option<T>) -> T {
+    pub(crate) async fn next_until<T>(
+        &mut self,
+        what: &str,
+        mut wanted: impl FnMut(&ToAgent) -> Option<T>,
+    ) -> T {
         loop {
             let message = within(what, self.received.message()).await.unwrap();
             let message = message.unwrap().message.unwrap();
@@ -297,7 +301,7 @@ impl Agent {
     }
 
     /// Receives messages without acknowledging them, until the gateway has sent nothing for a while.
-    pub async fn drain(&mut self) {
+    pub(crate) async fn drain(&mut self) {
         while let Ok(message) =
             tokio::time::timeout(Duration::from_millis(500), self.received.message()).await
         {
@@ -306,7 +310,7 @@ impl Agent {
     }
 
     /// Receives messages and acknowledges each chunk, until the agent holds what is `wanted`.
-    pub async fn held_until(&mut self, what: &str, wanted: impl Fn(&Held) -> bool) {
+    pub(crate) async fn held_until(&mut self, what: &str, wanted: impl Fn(&Held) -> bool) {
         while !wanted(&self.held) {
             let message = within(what, self.received.message()).await.unwrap().unwrap();
             self.take(message.message.unwrap());
@@ -315,7 +319,7 @@ impl Agent {
     }
 
     /// Waits for the end of the session.
-    pub async fn ended(&mut self) -> Status {
+    pub(crate) async fn ended(&mut self) -> Status {
         loop {
             match within("the end of the session", self.received.message()).await {
                 Ok(Some(_)) => {}
@@ -347,7 +351,7 @@ impl Agent {
 }
 
 /// Waits for something that must happen.
-pub async fn within<F: Future>(what: &str, future: F) -> F::Output {
+pub(crate) async fn within<F: Future>(what: &str, future: F) -> F::Output {
     match tokio::time::timeout(DEADLINE, future).await {
         Ok(found) => found,
         Err(_) => panic!("waited in vain for {what}"),

@@ -19,7 +19,7 @@ use crate::reference;
 use crate::stored::{StoredCell, name, node, spec};
 
 /// Checks a nearest fit against the rows: with the change made, as many more nodes fit as it says.
-pub fn nearest_checked(stored: &StoredCell, spec: &JobSpec, index: u32, nearest: &NearestFit) {
+pub(crate) fn nearest_checked(stored: &StoredCell, spec: &JobSpec, index: u32, nearest: &NearestFit) {
     let mut stored = stored.clone();
     let mut changed = spec.clone();
     let fits = reference::fit_count(&stored, spec, index);
@@ -52,7 +52,7 @@ pub fn nearest_checked(stored: &StoredCell, spec: &JobSpec, index: u32, nearest:
 }
 
 /// Checks a nearest fit against the rows: with the change made, at least as many more nodes fit as it says.
-pub fn nearest_enough(stored: &StoredCell, spec: &JobSpec, index: u32, nearest: &NearestFit) {
+pub(crate) fn nearest_enough(stored: &StoredCell, spec: &JobSpec, index: u32, nearest: &NearestFit) {
     let mut stored = stored.clone();
     let mut changed = spec.clone();
     let fits = reference::fit_count(&stored, spec, index);

@@ -20,7 +20,7 @@ use crate::stored::{name, node};
 
 /// An event in a cell.
 #[derive(Clone, Debug)]
-pub enum Event {
+pub(crate) enum Event {
     NodeAdded(RandomNode),
     /// The n-th node is cordoned or uncordoned. Indexes are modulo the number of nodes.
     NodeCordoned(usize, bool),
@@ -50,7 +50,7 @@ pub enum Event {
 }
 
 #[derive(Clone, Debug)]
-pub struct RandomNode {
+pub(crate) struct RandomNode {
     pub cores: u64,
     pub gib: u64,
     pub gpus: u64,
@@ -68,7 +68,7 @@ pub struct RandomNode {
 }
 
 #[derive(Clone, Debug)]
-pub struct RandomJob {
+pub(crate) struct RandomJob {
     pub user: &'static str,
     pub priority: u32,
     pub count: u32,
@@ -95,7 +95,7 @@ pub struct RandomJob {
 }
 
 impl RandomNode {
-    pub fn row(&self, number: u64) -> NodeRow {
+    pub(crate) fn row(&self, number: u64) -> NodeRow {
         let mut row = node(number, self.cores, self.gib);
         if self.gpus > 0 {
             row.capacity.device_millis.insert("gpu".to_owned(), self.gpus * 1000);
@@ -135,7 +135,7 @@ impl RandomNode {
 }
 
 impl RandomJob {
-    pub fn spec(&self, number: usize) -> JobSpec {
+    pub(crate) fn spec(&self, number: usize) -> JobSpec {
         let kind = if self.service { JobKind::Service } else { JobKind::Batch };
         let job = name(&format!("job-{number}"));
         let mut spec = JobSpec::defaults(name(self.user), job, kind, vec!["true".to_owned()]);
@@ -213,7 +213,7 @@ fn sample_of(values: Vec<&'static str>) -> impl Strategy<Value = Vec<&'static st
     proptest::sample::subsequence(values, 0..=most)
 }
 
-pub fn random_node() -> impl Strategy<Value = RandomNode> {
+pub(crate) fn random_node() -> impl Strategy<Value = RandomNode> {
     let size = (1..=4u64, 1..=4u64, prop_oneof![3 => Just(0u64), 1 => 1..=2u64]);
     let taint = option::weighted(0.2, taint());
     let models = option::weighted(0.3, vec(select(vec!["a", "b"]), 1..4));
@@ -280,7 +280,7 @@ fn preemption() -> impl Strategy<Value = PreemptionSpec> {
         .prop_map(|(never, notice_max_ms, down_max)| PreemptionSpec { never, notice_max_ms, down_max })
 }
 
-pub fn random_job() -> impl Strategy<Value = RandomJob> {
+pub(crate) fn random_job() -> impl Strategy<Value = RandomJob> {
     let owner = (select(vec!["ann", "bob", "cat"]), select(vec![50, 60, 120, 150, 250, 260, 350]));
     let size = (0..7u32, prop_oneof![3 => Just(1u32), 1 => 2..5u32], any::<bool>());
     let need =
@@ -337,7 +337,7 @@ pub fn random_job() -> impl Strategy<Value = RandomJob> {
 }
 
 /// The measured load of a small node.
-pub fn load() -> impl Strategy<Value = LoadMeasured> {
+pub(crate) fn load() -> impl Strategy<Value = LoadMeasured> {
     let amounts = (0..5_000u64, 0..8u64, 0..5_000u64, 0..8u64);
     amounts.prop_map(|(cpu_millis, gib, covered_cpu_millis, covered_gib)| LoadMeasured {
         cpu_millis,
@@ -348,7 +348,7 @@ pub fn load() -> impl Strategy<Value = LoadMeasured> {
 }
 
 /// An event of a cell in which `narrow` shapes each submitted job.
-pub fn event(narrow: fn(RandomJob) -> RandomJob) -> impl Strategy<Value = Event> {
+pub(crate) fn event(narrow: fn(RandomJob) -> RandomJob) -> impl Strategy<Value = Event> {
     let at = 0..64usize;
     prop_oneof![
         2 => random_node().prop_map(Event::NodeAdded),
@@ -374,17 +374,17 @@ pub fn event(narrow: fn(RandomJob) -> RandomJob) -> impl Strategy<Value = Event>
 }
 
 /// The same, with plans that are cut short.
-pub fn event_or_cut(narrow: fn(RandomJob) -> RandomJob) -> impl Strategy<Value = Event> {
+pub(crate) fn event_or_cut(narrow: fn(RandomJob) -> RandomJob) -> impl Strategy<Value = Event> {
     prop_oneof![30 => event(narrow), 1 => (1..4usize).prop_map(Event::Limited)]
 }
 
 /// Random settings of a cell in which queues reclaim nothing.
-pub fn settings_without_reclaim() -> impl Strategy<Value = CellSettings> {
+pub(crate) fn settings_without_reclaim() -> impl Strategy<Value = CellSettings> {
     settings().prop_map(|settings| CellSettings { reclaim: false, ..settings })
 }
 
 /// Random settings of a cell in which queues reclaim what they are guaranteed.
-pub fn settings_with_reclaim() -> impl Strategy<Value = CellSettings> {
+pub(crate) fn settings_with_reclaim() -> impl Strategy<Value = CellSettings> {
     settings().prop_map(|settings| CellSettings {
         reclaim: true,
         queueing: queueing_of("hierarchical"),
@@ -393,7 +393,7 @@ pub fn settings_with_reclaim() -> impl Strategy<Value = CellSettings> {
 }
 
 /// Random settings of a cell.
-pub fn settings() -> impl Strategy<Value = CellSettings> {
+pub(crate) fn settings() -> impl Strategy<Value = CellSettings> {
     let profile = select(ScoringProfile::all());
     let domains =
         select(vec![vec![], vec!["rack".to_owned()], vec!["node.name".to_owned(), "rack".to_owned()]]);

@@ -19,7 +19,7 @@ const RETRY_MS: i64 = 1_000;
 const PLANS_MAX: usize = 200;
 
 /// A cell that changes event by event, and a snapshot that follows its journal.
-pub struct History {
+pub(crate) struct History {
     pub stored: StoredCell,
     pub followed: Snapshot,
     /// The commit of the next plan is lost.
@@ -29,7 +29,7 @@ pub struct History {
 }
 
 /// A plan before its commit, with everything that it was made from.
-pub struct Moment<'a> {
+pub(crate) struct Moment<'a> {
     pub stored: &'a StoredCell,
     pub followed: &'a Snapshot,
     pub queue: &'a PendingQueue,
@@ -38,23 +38,23 @@ pub struct Moment<'a> {
 
 impl Moment<'_> {
     /// The allocations of the nodes before the plan.
-    pub fn allocs(&self) -> BTreeMap<NodeId, NodeAlloc> {
+    pub(crate) fn allocs(&self) -> BTreeMap<NodeId, NodeAlloc> {
         allocs(self.stored)
     }
 }
 
 /// The allocation of each node.
-pub fn allocs(stored: &StoredCell) -> BTreeMap<NodeId, NodeAlloc> {
+pub(crate) fn allocs(stored: &StoredCell) -> BTreeMap<NodeId, NodeAlloc> {
     stored.nodes.iter().map(|(&id, (_, alloc))| (id, alloc.clone())).collect()
 }
 
 /// Selects every job.
-pub fn everything(_: JobId) -> bool {
+pub(crate) fn everything(_: JobId) -> bool {
     true
 }
 
 impl History {
-    pub fn new(settings: CellSettings, nodes: &[RandomNode]) -> Self {
+    pub(crate) fn new(settings: CellSettings, nodes: &[RandomNode]) -> Self {
         let mut stored =
             StoredCell { settings: settings.clone(), now_ms: 1_000_000, ..StoredCell::default() };
         for (random, number) in nodes.iter().zip(0u64..) {
@@ -78,7 +78,7 @@ impl History {
         resident.get(at % resident.len().max(1)).copied()
     }
 
-    pub fn happens(&mut self, event: &Event) {
+    pub(crate) fn happens(&mut self, event: &Event) {
         self.commit_lost = matches!(event, Event::CommitLost);
         self.limit = if let Event::Limited(limit) = event { *limit } else { usize::MAX };
         match event {
@@ -211,7 +211,7 @@ impl History {
 
     /// Plans the tasks that want a node, shows the plan to `holds`, and commits it unless its commit is lost. Returns
     /// the number of placements.
-    pub fn planned(&mut self, mut holds: impl FnMut(&Moment<'_>)) -> usize {
+    pub(crate) fn planned(&mut self, mut holds: impl FnMut(&Moment<'_>)) -> usize {
         self.stored.journal_apply(&mut self.followed);
         let now_ms = self.stored.now_ms;
         let queue = self.followed.pending(&everything, now_ms, self.limit);
@@ -227,7 +227,7 @@ impl History {
 
     /// Plans until two plans with the pause between two tries place nothing. Nothing but time and events may then help
     /// a waiting task.
-    pub fn rest(&mut self) {
+    pub(crate) fn rest(&mut self) {
         (self.commit_lost, self.limit) = (false, usize::MAX);
         for _ in 0..PLANS_MAX {
             if self.planned(|_| {}) > 0 {
@@ -243,7 +243,7 @@ impl History {
 }
 
 /// Plans after each event, and shows each plan to `holds`.
-pub fn each_plan(
+pub(crate) fn each_plan(
     settings: CellSettings,
     nodes: &[RandomNode],
     events: &[Event],
@@ -257,7 +257,7 @@ pub fn each_plan(
 }
 
 /// Brings the cell to rest after each event, and shows it to `holds`.
-pub fn each_rest(
+pub(crate) fn each_rest(
     settings: CellSettings,
     nodes: &[RandomNode],
     events: &[Event],

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use crate::generators::{Event, RandomJob, RandomNode, random_job};
 
 /// Gangs that end, or crash and back off. Half of them have a small member, the others evict nobody.
-pub fn gangs() -> impl Strategy<Value = Event> {
+pub(crate) fn gangs() -> impl Strategy<Value = Event> {
     let at = 0..8usize;
     let submitted = |random| Event::Submitted(Box::new(random));
     prop_oneof![
@@ -36,7 +36,7 @@ fn gang_of_two(random: RandomJob) -> RandomJob {
 }
 
 /// Single tasks without rules that ask for processor time, and end. Each plan has several jobs to compare.
-pub fn contended() -> impl Strategy<Value = Event> {
+pub(crate) fn contended() -> impl Strategy<Value = Event> {
     let at = 0..16usize;
     let job = || random_job().prop_map(plain);
     prop_oneof![
@@ -57,7 +57,7 @@ fn plain(random: RandomJob) -> RandomJob {
 
 /// A single task that goes only where a task of the label `a` is. It evicts nobody: a change of a rule makes whoever
 /// evicts try again in any case.
-pub fn drawn(random: RandomJob) -> RandomJob {
+pub(crate) fn drawn(random: RandomJob) -> RandomJob {
     let jobs = vec![
         Constraint {
             attribute: "app".to_owned(),
@@ -79,54 +79,54 @@ pub fn drawn(random: RandomJob) -> RandomJob {
 }
 
 /// A single task that stays within a socket or NUMA domain, every second one with cores of its own.
-pub fn confined(random: RandomJob) -> RandomJob {
+pub(crate) fn confined(random: RandomJob) -> RandomJob {
     let within = random.within.or(Some(Within::OneNumaNode));
     let exclusive_cores = random.count.is_multiple_of(2);
     RandomJob { within, exclusive_cores, ..single(unruled(random)) }
 }
 
 /// A node with NUMA domains.
-pub fn with_domains(node: RandomNode) -> RandomNode {
+pub(crate) fn with_domains(node: RandomNode) -> RandomNode {
     let domains = if node.domains.is_empty() { vec![(1, 1), (node.cores as u32, 2)] } else { node.domains };
     RandomNode { domains, ..node }
 }
 
 /// Any job.
-pub fn any_job(random: RandomJob) -> RandomJob {
+pub(crate) fn any_job(random: RandomJob) -> RandomJob {
     random
 }
 
 /// A job to which no placement of another task is a help: nothing draws it to other tasks, and no skew limits it.
-pub fn alone(mut random: RandomJob) -> RandomJob {
+pub(crate) fn alone(mut random: RandomJob) -> RandomJob {
     random.limits.0 = None;
     random.affinity.retain(|one| one.preference.is_some() || one.kind == AffinityKind::Apart);
     random
 }
 
 /// A job that is no gang.
-pub fn single(random: RandomJob) -> RandomJob {
+pub(crate) fn single(random: RandomJob) -> RandomJob {
     RandomJob { min_member: 1, ..random }
 }
 
 /// A job that evicts nobody.
-pub fn peaceful(random: RandomJob) -> RandomJob {
+pub(crate) fn peaceful(random: RandomJob) -> RandomJob {
     let preemption = Some(PreemptionSpec { never: true, notice_max_ms: None, down_max: None });
     RandomJob { preemption, ..random }
 }
 
 /// A job without rules between tasks.
-pub fn unruled(random: RandomJob) -> RandomJob {
+pub(crate) fn unruled(random: RandomJob) -> RandomJob {
     RandomJob { limits: (None, None, None), affinity: Vec::new(), ..random }
 }
 
 /// A gang with equal members.
-pub fn even(random: RandomJob) -> RandomJob {
+pub(crate) fn even(random: RandomJob) -> RandomJob {
     let own = random.own.filter(|_| random.min_member == 1);
     RandomJob { own, ..random }
 }
 
 /// Makes a job so large that few of its tasks fit next to others.
-pub fn large(mut random: RandomJob) -> RandomJob {
+pub(crate) fn large(mut random: RandomJob) -> RandomJob {
     random.cpu_millis = 300 + random.cpu_millis / 2;
     random.gpu_millis = 0;
     random.constraints.truncate(1);

@@ -11,12 +11,12 @@ use borough_scheduler_core::{
 use crate::reference;
 use crate::stored::{StoredCell, name, node, shared, spec};
 
-pub fn stored_cell(profile: ScoringProfile) -> StoredCell {
+pub(crate) fn stored_cell(profile: ScoringProfile) -> StoredCell {
     let settings = CellSettings { profile, ..CellSettings::default() };
     StoredCell { settings, now_ms: 1_000_000, ..StoredCell::default() }
 }
 
-pub fn planned(stored: &StoredCell) -> Plan {
+pub(crate) fn planned(stored: &StoredCell) -> Plan {
     let mut snapshot = stored.snapshot(0);
     let queue = snapshot.pending(&|_| true, stored.now_ms, usize::MAX);
     let outcome = plan(snapshot.tables(), &queue, stored.now_ms, PLAN_SEED);
@@ -32,7 +32,7 @@ fn reasons(stored: &StoredCell, plan: &Plan, job: u64) -> Vec<String> {
 }
 
 /// How many tasks a plan puts on each node.
-pub fn per_node(stored: &StoredCell, plan: &Plan) -> BTreeMap<Name, usize> {
+pub(crate) fn per_node(stored: &StoredCell, plan: &Plan) -> BTreeMap<Name, usize> {
     let mut counts = BTreeMap::new();
     for placement in &plan.placements {
         let (row, _) = stored.nodes.get(&placement.node).expect("a known node");
@@ -41,7 +41,7 @@ pub fn per_node(stored: &StoredCell, plan: &Plan) -> BTreeMap<Name, usize> {
     counts
 }
 
-pub fn counts(expected: &[(&str, usize)]) -> BTreeMap<Name, usize> {
+pub(crate) fn counts(expected: &[(&str, usize)]) -> BTreeMap<Name, usize> {
     expected.iter().map(|&(node, count)| (name(node), count)).collect()
 }
 

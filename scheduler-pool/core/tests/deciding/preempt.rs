@@ -14,7 +14,7 @@ use crate::stored::StoredCell;
 use crate::{reclaim, reference};
 
 /// The cost of evictions on a node, in the order of comparison, and the victims.
-pub type Choice = (Option<u32>, u32, usize, Reverse<u64>, u64, bool, NodeId, Vec<TaskId>);
+pub(crate) type Choice = (Option<u32>, u32, usize, Reverse<u64>, u64, bool, NodeId, Vec<TaskId>);
 
 type Allocs = BTreeMap<NodeId, NodeAlloc>;
 
@@ -26,7 +26,7 @@ fn priority(stored: &StoredCell, job: JobId) -> u32 {
 }
 
 /// Returns true if a task may evict one of priority `other`.
-pub fn may_evict(stored: &StoredCell, task: TaskId, other: u32) -> bool {
+pub(crate) fn may_evict(stored: &StoredCell, task: TaskId, other: u32) -> bool {
     let (_, spec) = stored.jobs.get(&task.job).expect("a known job");
     let own = priority(stored, task.job);
     let evicted = stored.tasks.get(&task).is_some_and(|row| row.evicted.is_some());
@@ -222,7 +222,7 @@ fn part(stored: &StoredCell, node: NodeId, task: TaskId) -> u64 {
 }
 
 /// The evictions with the least cost for a task.
-pub fn choice(stored: &StoredCell, allocs: &Allocs, task: TaskId) -> Option<Choice> {
+pub(crate) fn choice(stored: &StoredCell, allocs: &Allocs, task: TaskId) -> Option<Choice> {
     // A task that may evict nobody does not wait for leaving tasks either.
     if !(0..400).any(|other| may_evict(stored, task, other)) && !reclaim::claims(stored, task) {
         return None;
@@ -231,7 +231,7 @@ pub fn choice(stored: &StoredCell, allocs: &Allocs, task: TaskId) -> Option<Choi
 }
 
 /// Checks a placement by preemption against the reference, and commits it to the cell.
-pub fn checked(stored: &mut StoredCell, allocs: &mut Allocs, placement: &PlannedPlacement) {
+pub(crate) fn checked(stored: &mut StoredCell, allocs: &mut Allocs, placement: &PlannedPlacement) {
     let task = placement.task;
     let (_, spec) = stored.jobs.get(&task.job).expect("a known job");
     let (row, _) = stored.nodes.get(&placement.node).expect("a known node");
@@ -274,7 +274,7 @@ pub fn checked(stored: &mut StoredCell, allocs: &mut Allocs, placement: &Planned
 }
 
 /// The victims of a task by committed plans, as a report names them.
-pub fn victims_of(stored: &StoredCell, task: TaskId) -> Vec<VictimReport> {
+pub(crate) fn victims_of(stored: &StoredCell, task: TaskId) -> Vec<VictimReport> {
     let victims = stored.evictions.iter().filter(|victim| victim.evicted.by == task);
     let explanation = |victim: &borough_scheduler_core::Victim| {
         victim_report(stored, victim.task, victim.priority, victim.holds, victim.reclaimed)
@@ -296,7 +296,7 @@ fn victim_report(
 }
 
 /// Checks the evictions of an explanation against the rows.
-pub fn explanation_checked(stored: &StoredCell, task: TaskId, explanation: &Explanation) {
+pub(crate) fn explanation_checked(stored: &StoredCell, task: TaskId, explanation: &Explanation) {
     let allocs: Allocs = stored.nodes.iter().map(|(&id, (_, alloc))| (id, alloc.clone())).collect();
     let chosen = choice(stored, &allocs, task);
     match (&explanation.evictions, explanation.nodes_fit) {

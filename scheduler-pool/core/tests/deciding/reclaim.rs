@@ -24,7 +24,7 @@ fn path(stored: &StoredCell, job: JobId) -> Vec<String> {
 }
 
 /// The queue of a job as a report names it.
-pub fn queue_text(stored: &StoredCell, job: JobId) -> String {
+pub(crate) fn queue_text(stored: &StoredCell, job: JobId) -> String {
     let path = path(stored, job).join("/");
     if path.is_empty() { "outside of all".to_owned() } else { path }
 }
@@ -112,7 +112,7 @@ fn parting(stored: &StoredCell, one: JobId, other: JobId) -> Option<(Vec<String>
 }
 
 /// Returns true if the cell may reclaim anything for a task.
-pub fn may_claim(stored: &StoredCell, task: TaskId) -> bool {
+pub(crate) fn may_claim(stored: &StoredCell, task: TaskId) -> bool {
     let (row, spec) = stored.jobs.get(&task.job).expect("a known job");
     let never = spec.preemption.is_some_and(|preemption| preemption.never);
     let in_queue = !path(stored, task.job).is_empty();
@@ -125,7 +125,7 @@ pub fn may_claim(stored: &StoredCell, task: TaskId) -> bool {
 }
 
 /// Returns true if any queue that competes with the task's is above its guarantee.
-pub fn claims(stored: &StoredCell, task: TaskId) -> bool {
+pub(crate) fn claims(stored: &StoredCell, task: TaskId) -> bool {
     let rows = || stored.tasks.values().filter(|row| placed(row));
     let gives = |row: &TaskRow| {
         parting(stored, task.job, row.id.job).is_some_and(|(own, other)| {
@@ -137,7 +137,7 @@ pub fn claims(stored: &StoredCell, task: TaskId) -> bool {
 
 /// How far the victim's queue is above its guarantee where it competes with that of `task`, over its weight. `None` if
 /// the victim keeps what it has.
-pub fn excess(stored: &StoredCell, task: TaskId, victim: TaskId) -> Option<u64> {
+pub(crate) fn excess(stored: &StoredCell, task: TaskId, victim: TaskId) -> Option<u64> {
     let priority = |job| stored.jobs.get(&job).map_or(0, |(row, _)| row.priority);
     let (own, other) = (priority(task.job), priority(victim.job));
     if !may_claim(stored, task) || other > own || band(other) != band(own) {
@@ -154,7 +154,7 @@ pub fn excess(stored: &StoredCell, task: TaskId, victim: TaskId) -> Option<u64> 
 }
 
 /// Returns true if each queue from which something is claimed keeps its guarantee after all victims have gone.
-pub fn keeps(stored: &StoredCell, task: TaskId, claimed: &[TaskId], victims: &[TaskId]) -> bool {
+pub(crate) fn keeps(stored: &StoredCell, task: TaskId, claimed: &[TaskId], victims: &[TaskId]) -> bool {
     claimed.iter().all(|victim| {
         let Some((_, top)) = parting(stored, task.job, victim.job) else { return false };
         let leaf = path(stored, victim.job);

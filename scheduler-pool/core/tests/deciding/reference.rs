@@ -42,7 +42,7 @@ fn ports_fit(stored: &StoredCell, spec: &JobSpec, row: &NodeRow, alloc: &NodeAll
 }
 
 /// Returns true if a node meets a constraint.
-pub fn met(row: &NodeRow, constraint: &Constraint) -> bool {
+pub(crate) fn met(row: &NodeRow, constraint: &Constraint) -> bool {
     let value = node_attribute(row, &constraint.attribute);
     let listed = |value: &str| constraint.values.iter().any(|listed| listed == value);
     let number = |text: &str| text.parse::<f64>().ok();
@@ -87,7 +87,7 @@ fn domains(stored: &StoredCell, attribute: &str, counts: impl Fn(JobId) -> bool)
 }
 
 /// Returns true if every rule between tasks allows a job's task on a node.
-pub fn constrained(stored: &StoredCell, spec: &JobSpec, row: &NodeRow) -> bool {
+pub(crate) fn constrained(stored: &StoredCell, spec: &JobSpec, row: &NodeRow) -> bool {
     let of_name = |(_, (known, _)): &(&JobId, &(JobRow, JobSpec))| known.name == spec.name;
     let Some((&job, _)) = stored.jobs.iter().find(of_name) else { return true };
     let own = spec.affinity.iter().filter(|affinity| affinity.preference.is_none()).all(|affinity| {
@@ -224,7 +224,13 @@ fn cards_checked(spec: &JobSpec, index: u32, row: &NodeRow, charge: &Resources) 
 }
 
 /// Returns true if a task of a job fits a node with this allocation.
-pub fn fits(stored: &StoredCell, spec: &JobSpec, index: u32, row: &NodeRow, alloc: &NodeAlloc) -> bool {
+pub(crate) fn fits(
+    stored: &StoredCell,
+    spec: &JobSpec,
+    index: u32,
+    row: &NodeRow,
+    alloc: &NodeAlloc,
+) -> bool {
     let free = node_free(&stored.limits(row), alloc);
     node_open(row).is_ok()
         && tolerated(stored, spec, row)
@@ -241,7 +247,7 @@ pub fn fits(stored: &StoredCell, spec: &JobSpec, index: u32, row: &NodeRow, allo
 }
 
 /// The number of nodes that are large enough for a task when they are empty.
-pub fn large_count(stored: &StoredCell, spec: &JobSpec, index: u32) -> usize {
+pub(crate) fn large_count(stored: &StoredCell, spec: &JobSpec, index: u32) -> usize {
     let large = |(row, _): &&(NodeRow, NodeAlloc)| {
         let limits = stored.limits(row);
         shortfall(spec.resources_for(index), &limits).is_empty()
@@ -252,12 +258,12 @@ pub fn large_count(stored: &StoredCell, spec: &JobSpec, index: u32) -> usize {
 }
 
 /// The number of nodes that fit a task now.
-pub fn fit_count(stored: &StoredCell, spec: &JobSpec, index: u32) -> usize {
+pub(crate) fn fit_count(stored: &StoredCell, spec: &JobSpec, index: u32) -> usize {
     stored.nodes.values().filter(|(row, alloc)| fits(stored, spec, index, row, alloc)).count()
 }
 
 /// The tasks of a job that want a node now.
-pub fn wanted(stored: &StoredCell, job: JobId) -> Vec<TaskId> {
+pub(crate) fn wanted(stored: &StoredCell, job: JobId) -> Vec<TaskId> {
     let Some((row, _)) = stored.jobs.get(&job).filter(|(row, _)| row.state == JobState::Running) else {
         return Vec::new();
     };
@@ -269,7 +275,7 @@ pub fn wanted(stored: &StoredCell, job: JobId) -> Vec<TaskId> {
 }
 
 /// The number of members that a gang still needs.
-pub fn gang_need(stored: &StoredCell, job: JobId) -> usize {
+pub(crate) fn gang_need(stored: &StoredCell, job: JobId) -> usize {
     let Some((row, spec)) = stored.jobs.get(&job).filter(|(_, spec)| spec.min_member > 1) else { return 0 };
     let dead = stored.tasks.values().filter(|task| task.id.job == job && task.state == TaskState::Dead);
     let dead = dead.filter(|task| task.id.index < row.count).count();
@@ -279,7 +285,7 @@ pub fn gang_need(stored: &StoredCell, job: JobId) -> usize {
 
 /// Checks the placements of a plan against every rule, one after another, and those with victims against the reference
 /// preemptor.
-pub fn placements_checked(stored: &StoredCell, plan: &Plan) {
+pub(crate) fn placements_checked(stored: &StoredCell, plan: &Plan) {
     let mut after = stored.clone();
     let mut allocs: BTreeMap<NodeId, NodeAlloc> =
         stored.nodes.iter().map(|(&id, (_, alloc))| (id, alloc.clone())).collect();
@@ -317,7 +323,7 @@ pub fn placements_checked(stored: &StoredCell, plan: &Plan) {
 }
 
 /// The tasks that a plan places or refuses.
-pub fn answered(plan: &Plan) -> Vec<TaskId> {
+pub(crate) fn answered(plan: &Plan) -> Vec<TaskId> {
     let refused = plan
         .unplaced
         .iter()
@@ -326,14 +332,14 @@ pub fn answered(plan: &Plan) -> Vec<TaskId> {
 }
 
 /// Checks every placement and every answer of a plan.
-pub fn plan_checked(stored: &StoredCell, queue: &PendingQueue, plan: &Plan) {
+pub(crate) fn plan_checked(stored: &StoredCell, queue: &PendingQueue, plan: &Plan) {
     placements_checked(stored, plan);
     gangs_checked(stored, queue, plan);
     singles_checked(queue, plan);
 }
 
 /// Checks that a plan places or refuses each task of its queue that belongs to no gang, once.
-pub fn singles_checked(queue: &PendingQueue, plan: &Plan) {
+pub(crate) fn singles_checked(queue: &PendingQueue, plan: &Plan) {
     let of_gang = |job: JobId| queue.gangs.iter().any(|gang| gang.job == job);
     let asked = queue.tasks.iter().filter(|pending| pending.gang.is_none());
     let mut asked: Vec<TaskId> = asked.map(|pending| pending.task).collect();
@@ -346,7 +352,7 @@ pub fn singles_checked(queue: &PendingQueue, plan: &Plan) {
 
 /// Checks that a plan places exactly as many members of each gang of its queue as the gang needs, or refuses all its
 /// candidates.
-pub fn gangs_checked(stored: &StoredCell, queue: &PendingQueue, plan: &Plan) {
+pub(crate) fn gangs_checked(stored: &StoredCell, queue: &PendingQueue, plan: &Plan) {
     for (gang, number) in queue.gangs.iter().zip(0u32..) {
         let candidates = queue.tasks.iter().filter(|pending| pending.gang == Some(number));
         let mut candidates: Vec<TaskId> = candidates.map(|pending| pending.task).collect();

@@ -18,7 +18,7 @@ use borough_scheduler_core::{CellSettings, Plan, PlannedPlacement, Snapshot, Vic
 
 /// The rows of a cell.
 #[derive(Clone, Debug, Default)]
-pub struct StoredCell {
+pub(crate) struct StoredCell {
     pub settings: CellSettings,
     pub now_ms: i64,
     pub nodes: BTreeMap<NodeId, (NodeRow, NodeAlloc)>,
@@ -31,12 +31,12 @@ pub struct StoredCell {
     pub evictions: Vec<Victim>,
 }
 
-pub fn name(text: &str) -> Name {
+pub(crate) fn name(text: &str) -> Name {
     Name::new(text).expect("a name")
 }
 
 /// A node that takes tasks, with ports 20000 to 20009.
-pub fn node(number: u64, cores: u64, gib: u64) -> NodeRow {
+pub(crate) fn node(number: u64, cores: u64, gib: u64) -> NodeRow {
     NodeRow {
         id: NodeId(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
         name: name(&format!("node-{number}")),
@@ -62,7 +62,7 @@ pub fn node(number: u64, cores: u64, gib: u64) -> NodeRow {
 }
 
 impl StoredCell {
-    pub fn node_put(&mut self, mut row: NodeRow) {
+    pub(crate) fn node_put(&mut self, mut row: NodeRow) {
         let (before, alloc) = match self.nodes.get(&row.id) {
             Some((before, alloc)) => (before.revision, node_alloc_touch(alloc)),
             None => (0, NodeAlloc::default()),
@@ -73,7 +73,7 @@ impl StoredCell {
         self.nodes.insert(row.id, (row, alloc));
     }
 
-    pub fn node_change(&mut self, id: NodeId, change: impl FnOnce(&mut NodeRow)) {
+    pub(crate) fn node_change(&mut self, id: NodeId, change: impl FnOnce(&mut NodeRow)) {
         let Some((row, _)) = self.nodes.get(&id) else { return };
         let mut row = row.clone();
         change(&mut row);
@@ -81,14 +81,14 @@ impl StoredCell {
     }
 
     /// Writes the measurement of a node's agent.
-    pub fn load_put(&mut self, node: NodeId, measured: Option<LoadMeasured>) {
+    pub(crate) fn load_put(&mut self, node: NodeId, measured: Option<LoadMeasured>) {
         let revision = self.loads.get(&node).map_or(0, |before| before.revision) + 1;
         let load = NodeLoad { revision, changed_ms: self.now_ms, measured };
         self.journal.push(Delta::NodeLoad { node, load: load.clone() });
         self.loads.insert(node, load);
     }
 
-    pub fn job_submit(&mut self, id: JobId, spec: &JobSpec) -> JobId {
+    pub(crate) fn job_submit(&mut self, id: JobId, spec: &JobSpec) -> JobId {
         let mut row = job_new(id, spec, RequestId::default(), self.now_ms);
         row.state = JobState::Running;
         self.journal.push(Delta::Job { row: row.clone(), spec: Some(Box::new(spec.clone())) });
@@ -96,7 +96,7 @@ impl StoredCell {
         id
     }
 
-    pub fn job_change(&mut self, id: JobId, change: impl FnOnce(&mut JobRow)) {
+    pub(crate) fn job_change(&mut self, id: JobId, change: impl FnOnce(&mut JobRow)) {
         let Some((row, _)) = self.jobs.get_mut(&id) else { return };
         change(row);
         row.revision += 1;
@@ -104,7 +104,7 @@ impl StoredCell {
     }
 
     /// Gives a job the next version of its spec.
-    pub fn job_respec(&mut self, id: JobId, spec: &JobSpec) {
+    pub(crate) fn job_respec(&mut self, id: JobId, spec: &JobSpec) {
         let Some((row, known)) = self.jobs.get_mut(&id) else { return };
         row.revision += 1;
         row.spec_version += 1;
@@ -112,14 +112,14 @@ impl StoredCell {
         self.journal.push(Delta::Job { row: row.clone(), spec: Some(Box::new(spec.clone())) });
     }
 
-    pub fn task_put(&mut self, mut row: TaskRow) {
+    pub(crate) fn task_put(&mut self, mut row: TaskRow) {
         row.revision = self.tasks.get(&row.id).map_or(0, |before| before.revision) + 1;
         self.journal.push(Delta::Task { row: row.clone() });
         self.tasks.insert(row.id, row);
     }
 
     /// Ends an attempt: releases its capacity, lets its ports cool down, and leaves the row as `change` makes it.
-    pub fn task_end(&mut self, id: TaskId, cool_ms: Option<i64>, change: impl FnOnce(&mut TaskRow)) {
+    pub(crate) fn task_end(&mut self, id: TaskId, cool_ms: Option<i64>, change: impl FnOnce(&mut TaskRow)) {
         let Some(row) = self.tasks.get(&id).filter(|row| row.charged_node().is_some()) else { return };
         let mut row = row.clone();
         let node = row.charged_node().expect("charged");
@@ -141,7 +141,7 @@ impl StoredCell {
     }
 
     /// Changes the commitment of a node alone.
-    pub fn alloc_change(&mut self, node: NodeId, change: impl FnOnce(&NodeAlloc) -> NodeAlloc) {
+    pub(crate) fn alloc_change(&mut self, node: NodeId, change: impl FnOnce(&NodeAlloc) -> NodeAlloc) {
         let (_, alloc) = self.nodes.get_mut(&node).expect("a known node");
         *alloc = change(alloc);
         self.journal.push(Delta::NodeAlloc { node, alloc: alloc.clone() });
@@ -166,7 +166,7 @@ impl StoredCell {
     }
 
     /// Checks that each node's allocation is the sum of its tasks.
-    pub fn sums_checked(&self) {
+    pub(crate) fn sums_checked(&self) {
         for (node, (row, alloc)) in &self.nodes {
             let there = self.tasks.values().filter(|row| row.charged_node() == Some(*node));
             let sum = node_alloc_sum(there).expect("in range");
@@ -186,7 +186,7 @@ impl StoredCell {
     }
 
     /// The limits of a node, overcommit included.
-    pub fn limits(&self, row: &NodeRow) -> Resources {
+    pub(crate) fn limits(&self, row: &NodeRow) -> Resources {
         let memory =
             u128::from(row.capacity.memory_bytes) * u128::from(self.settings.overcommit.memory_per_mille);
         let memory_bytes = u64::try_from(memory / 1000).expect("in range");
@@ -194,7 +194,7 @@ impl StoredCell {
     }
 
     /// Commits a plan by the rules of the model, which refuse impossible changes.
-    pub fn commit(&mut self, plan: &Plan) {
+    pub(crate) fn commit(&mut self, plan: &Plan) {
         for placement in &plan.placements {
             self.placement_commit(placement);
         }
@@ -222,14 +222,14 @@ impl StoredCell {
     }
 
     /// Applies the journal to a snapshot that has seen everything before.
-    pub fn journal_apply(&mut self, snapshot: &mut Snapshot) {
+    pub(crate) fn journal_apply(&mut self, snapshot: &mut Snapshot) {
         for delta in self.journal.drain(..) {
             snapshot.apply(&delta);
         }
     }
 
     /// Builds a snapshot from the rows. The seed decides the order of the rows.
-    pub fn snapshot(&self, seed: u64) -> Snapshot {
+    pub(crate) fn snapshot(&self, seed: u64) -> Snapshot {
         let node = |(row, alloc): &(NodeRow, NodeAlloc)| {
             [Delta::Node { row: row.clone() }, Delta::NodeAlloc { node: row.id, alloc: alloc.clone() }]
         };
@@ -258,7 +258,7 @@ impl StoredCell {
     }
 
     /// The tasks of a job that are placed.
-    pub fn resident(&self, job: JobId) -> impl Iterator<Item = &TaskRow> {
+    pub(crate) fn resident(&self, job: JobId) -> impl Iterator<Item = &TaskRow> {
         use TaskState::{Assigned, Held, Running, Starting};
         let rows = self.tasks.values().filter(move |row| row.id.job == job);
         rows.filter(|row| matches!(row.state, Held | Assigned | Starting | Running))
@@ -266,7 +266,7 @@ impl StoredCell {
 }
 
 /// A job of `count` tasks with this much processor time and memory.
-pub fn spec(user: &str, job: &str, count: u32, cpu_millis: u64, mib: u64) -> JobSpec {
+pub(crate) fn spec(user: &str, job: &str, count: u32, cpu_millis: u64, mib: u64) -> JobSpec {
     let kind = borough_model::job::JobKind::Batch;
     let mut spec = JobSpec::defaults(name(user), name(job), kind, vec!["true".to_owned()]);
     spec.count = count;
@@ -275,6 +275,6 @@ pub fn spec(user: &str, job: &str, count: u32, cpu_millis: u64, mib: u64) -> Job
 }
 
 /// A spec to put into a snapshot directly.
-pub fn shared(spec: &JobSpec) -> Arc<JobSpec> {
+pub(crate) fn shared(spec: &JobSpec) -> Arc<JobSpec> {
     Arc::new(spec.clone())
 }

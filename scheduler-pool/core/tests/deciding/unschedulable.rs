@@ -8,7 +8,7 @@ use crate::place::stored_cell;
 use crate::stored::{StoredCell, node, spec};
 
 /// Plans once, and commits the plan.
-pub fn round(stored: &mut StoredCell, snapshot: &mut Snapshot) -> Plan {
+pub(crate) fn round(stored: &mut StoredCell, snapshot: &mut Snapshot) -> Plan {
     stored.journal_apply(snapshot);
     let queue = snapshot.pending(&|_| true, stored.now_ms, usize::MAX);
     let outcome = plan(snapshot.tables(), &queue, stored.now_ms, PLAN_SEED);

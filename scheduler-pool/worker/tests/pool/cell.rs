@@ -28,12 +28,12 @@ use borough_testkit::{
 };
 
 /// Milliseconds without a heartbeat after which a shard may be taken.
-pub const LEASE_MS: u64 = 5_000;
+pub(crate) const LEASE_MS: u64 = 5_000;
 /// Longer than any wait takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Slow commits and slow read versions: workers plan while others commit.
-pub fn slow() -> FaultPlan {
+pub(crate) fn slow() -> FaultPlan {
     FaultPlan {
         commit_slow: 1.0,
         commit_delay_max: Duration::from_millis(400),
@@ -43,7 +43,7 @@ pub fn slow() -> FaultPlan {
     }
 }
 
-pub struct Cell {
+pub(crate) struct Cell {
     /// The cell without faults.
     quiet: OpenCell,
     /// The store as workers see it.
@@ -59,17 +59,17 @@ pub struct Cell {
 
 impl Cell {
     /// An open cell without nodes.
-    pub async fn new(seed: u64) -> Self {
+    pub(crate) async fn new(seed: u64) -> Self {
         Self::with_faults(seed, FaultPlan::none()).await
     }
 
     /// The same, in a store with the faults of `plan` for workers.
-    pub async fn with_faults(seed: u64, plan: FaultPlan) -> Self {
+    pub(crate) async fn with_faults(seed: u64, plan: FaultPlan) -> Self {
         Self::with_settings(seed, plan, CellMeta::default()).await
     }
 
     /// The same with other settings.
-    pub async fn with_settings(seed: u64, plan: FaultPlan, meta: CellMeta) -> Self {
+    pub(crate) async fn with_settings(seed: u64, plan: FaultPlan, meta: CellMeta) -> Self {
         let (clock, rng) = (VirtualClock::at(1_000_000), SeededRng::shared(seed));
         let store = MemoryStore::new(Arc::clone(&clock), Arc::clone(&rng));
         Self {
@@ -85,17 +85,17 @@ impl Cell {
     }
 
     /// A number below `bound`.
-    pub fn below(&self, bound: u64) -> u64 {
+    pub(crate) fn below(&self, bound: u64) -> u64 {
         below(&*self.rng, bound)
     }
 
     /// The time since the beginning.
-    pub fn now(&self) -> Duration {
+    pub(crate) fn now(&self) -> Duration {
         self.clock.monotonic()
     }
 
     /// Waits until a condition holds.
-    pub async fn until(&self, what: &str, holds: impl AsyncFn() -> bool) {
+    pub(crate) async fn until(&self, what: &str, holds: impl AsyncFn() -> bool) {
         let from = self.now();
         while !holds().await {
             assert!(self.now() - from < PATIENCE, "never: {what}");
@@ -103,12 +103,12 @@ impl Cell {
         }
     }
 
-    pub fn worker(&self, place: u32, shards: u32, schedulers: &[&str]) -> Role {
+    pub(crate) fn worker(&self, place: u32, shards: u32, schedulers: &[&str]) -> Role {
         self.worker_of(place, shards, schedulers, GANG_COMMIT_MAX)
     }
 
     /// Starts a worker that places gangs of more than so many members by holds.
-    pub fn worker_gathering(&self, place: u32, gang_commit_max: usize) -> Role {
+    pub(crate) fn worker_gathering(&self, place: u32, gang_commit_max: usize) -> Role {
         self.worker_of(place, 1, &["default"], gang_commit_max)
     }
 
@@ -136,14 +136,14 @@ impl Cell {
     }
 
     /// The holder of each shard of a scheduler.
-    pub async fn holders(&self, scheduler: &str) -> BTreeMap<u32, String> {
+    pub(crate) async fn holders(&self, scheduler: &str) -> BTreeMap<u32, String> {
         let shards = self.shards().await.into_iter().filter(|shard| shard.scheduler == scheduler);
         let held = shards.filter(|shard| !shard.lease.holder.is_empty());
         held.map(|shard| (shard.shard, shard.lease.holder)).collect()
     }
 
     /// The reports of shard holders about themselves.
-    pub async fn statuses(&self) -> Vec<WorkerStatus> {
+    pub(crate) async fn statuses(&self) -> Vec<WorkerStatus> {
         self.shards().await.into_iter().filter_map(|shard| shard.status).collect()
     }
 
@@ -152,24 +152,24 @@ impl Cell {
     }
 
     /// How many tasks have a node.
-    pub async fn placed(&self) -> usize {
+    pub(crate) async fn placed(&self) -> usize {
         self.tasks().await.into_iter().filter(|row| row.node.is_some()).count()
     }
 
     /// The workers that committed each batch of placements, in order.
-    pub async fn placed_in_order(&self) -> Vec<String> {
+    pub(crate) async fn placed_in_order(&self) -> Vec<String> {
         let entries = self.journal().await.into_iter();
         entries.filter(|entry| entry.action == "placement_commit").map(|entry| entry.actor).collect()
     }
 
     /// The action of every entry, with its stamp, in order.
-    pub async fn actions(&self) -> Vec<(Versionstamp, String)> {
+    pub(crate) async fn actions(&self) -> Vec<(Versionstamp, String)> {
         let entries = self.quiet.journal().await.into_iter();
         entries.map(|(cursor, entry)| (cursor.stamp, entry.action)).collect()
     }
 
     /// Opens, drains or closes the cell. Returns the stamp of the change; setting the same state has none.
-    pub async fn gate_set(&self, state: CellState) -> Versionstamp {
+    pub(crate) async fn gate_set(&self, state: CellState) -> Versionstamp {
         let (space, at_ms) = (&self.quiet.space, self.clock.wall_ms());
         let set = self.quiet.db.run_committed("gate", Idempotency::Natural, |tx, _| async move {
             cell_gate_set(&tx, space, state, at_ms).await
@@ -178,7 +178,7 @@ impl Cell {
     }
 
     /// Switches a job between two priorities, which fails the placements of its tasks in flight.
-    pub async fn priority_turn(&self, job: &str) {
+    pub(crate) async fn priority_turn(&self, job: &str) {
         let job = self.job(job).await;
         self.change("priority", async |tx, changes| {
             let before = job_get(tx, changes.space(), job).await?.priority;
@@ -188,33 +188,33 @@ impl Cell {
     }
 
     /// How many batches have lost a guard.
-    pub fn conflicts(&self) -> u64 {
+    pub(crate) fn conflicts(&self) -> u64 {
         let text = metrics_text(|registry| self.metrics.register(registry));
         let line = text.lines().find_map(|line| line.strip_prefix("borough_scheduler_conflicts_total "));
         line.unwrap().parse().unwrap()
     }
 
     /// How many tasks may start.
-    pub async fn assigned(&self) -> usize {
+    pub(crate) async fn assigned(&self) -> usize {
         self.tasks().await.into_iter().filter(|row| row.state == TaskState::Assigned).count()
     }
 
-    pub async fn journal(&self) -> Vec<JournalEntry> {
+    pub(crate) async fn journal(&self) -> Vec<JournalEntry> {
         self.quiet.journal().await.into_iter().map(|(_, entry)| entry).collect()
     }
 
     /// The violations in the cell, now that nothing happens.
-    pub async fn violations(&self) -> Vec<Violation> {
+    pub(crate) async fn violations(&self) -> Vec<Violation> {
         self.quiet.read(async |tx, space| cell_check(tx, space, CheckMode::Settled).await).await.unwrap()
     }
 
     /// Admits a gang of so many tasks, all of which must fit.
-    pub async fn gang_submit(&self, job: &str, count: u32, cpu_millis: u64) {
+    pub(crate) async fn gang_submit(&self, job: &str, count: u32, cpu_millis: u64) {
         self.gang_submit_at(job, (count, count), cpu_millis, 100).await;
     }
 
     /// Admits a job of so many tasks at a priority. A given number of them must fit.
-    pub async fn gang_submit_at(
+    pub(crate) async fn gang_submit_at(
         &self,
         job: &str,
         (count, least): (u32, u32),
@@ -228,7 +228,7 @@ impl Cell {
     }
 
     /// Admits a job to a queue, with so many tasks of a whole node each.
-    pub async fn queue_submit(&self, job: &str, queue: &str, count: u32) {
+    pub(crate) async fn queue_submit(&self, job: &str, queue: &str, count: u32) {
         let mut spec = job_spec("ann", job, JobKind::Batch);
         (spec.count, spec.queue) = (count, Some(queue.to_owned()));
         spec.task.resources.cpu_millis = 64_000;
@@ -236,14 +236,14 @@ impl Cell {
     }
 
     /// The job of a name.
-    pub async fn job(&self, job: &str) -> JobId {
+    pub(crate) async fn job(&self, job: &str) -> JobId {
         let (user, job) = (&name("ann"), &name(job));
         let found = self.quiet.read(async |tx, space| job_by_name(tx, space, user, job).await);
         found.await.unwrap().id
     }
 
     /// Every task that has a row.
-    pub async fn tasks(&self) -> Vec<TaskRow> {
+    pub(crate) async fn tasks(&self) -> Vec<TaskRow> {
         let rows = self.quiet.read(async |tx, space| {
             keys::range::<TaskKey>(tx, space, &Prefix::all(), RangeOptions::snapshot()).await
         });
@@ -251,7 +251,7 @@ impl Cell {
     }
 
     /// From now on gateways and workers run on machines with wrong wall clocks, and follow the cell's time.
-    pub async fn clocks_off(&mut self, gateway_ms: i64, worker_ms: i64) {
+    pub(crate) async fn clocks_off(&mut self, gateway_ms: i64, worker_ms: i64) {
         let OpenCell { db, space } = &self.quiet;
         let machine = |off_ms| OffClock::new(Arc::clone(&self.clock), off_ms);
         let stamps = cell_time(machine(gateway_ms), db, space).await;
@@ -260,12 +260,12 @@ impl Cell {
     }
 
     /// An agent reports that an attempt is released.
-    pub async fn leave(&self, row: &TaskRow) {
+    pub(crate) async fn leave(&self, row: &TaskRow) {
         self.ends(row, EndReason::Stopped).await;
     }
 
     /// An agent reports that an attempt has failed and is released.
-    pub async fn fails(&self, row: &TaskRow) {
+    pub(crate) async fn fails(&self, row: &TaskRow) {
         self.ends(row, EndReason::Signaled).await;
     }
 
@@ -299,7 +299,7 @@ impl Cell {
     }
 
     /// A change by a party other than a worker.
-    pub async fn change<T>(
+    pub(crate) async fn change<T>(
         &self,
         action: &'static str,
         closure: impl AsyncFn(&Transaction, &mut ChangeSet) -> StoreResult<T>,
@@ -311,7 +311,7 @@ impl Cell {
         change(u128::from(self.rng.next_u64()), action, self.stamps.wall_ms())
     }
 
-    pub async fn node_add(&self) {
+    pub(crate) async fn node_add(&self) {
         let id = NodeId(self.rng.next_u64().max(1));
         let capacity = Resources {
             cpu_millis: 64_000,
@@ -329,24 +329,24 @@ impl Cell {
     }
 
     /// Admits a job of one small task.
-    pub async fn job_submit(&self, job: &str, scheduler: Option<&str>) {
+    pub(crate) async fn job_submit(&self, job: &str, scheduler: Option<&str>) {
         self.job_submit_sized(job, scheduler, 100).await;
     }
 
     /// The same with a task of so many thousandths of a core.
-    pub async fn job_submit_sized(&self, job: &str, scheduler: Option<&str>, cpu_millis: u64) {
+    pub(crate) async fn job_submit_sized(&self, job: &str, scheduler: Option<&str>, cpu_millis: u64) {
         let mut spec = job_spec("ann", job, JobKind::Service);
         spec.scheduler = scheduler.map(name);
         spec.task.resources.cpu_millis = cpu_millis;
         self.spec_submit(&spec).await;
     }
 
-    pub async fn node_names(&self) -> Vec<String> {
+    pub(crate) async fn node_names(&self) -> Vec<String> {
         let nodes = self.quiet.read(async |tx, space| node_list(tx, space).await);
         nodes.await.unwrap().into_iter().map(|row| row.name.to_string()).collect()
     }
 
-    pub async fn spec_submit(&self, spec: &JobSpec) {
+    pub(crate) async fn spec_submit(&self, spec: &JobSpec) {
         let change = self.change_of("job");
         let candidate = JobId(self.rng.next_u64().max(1));
         let submit = self.quiet.write(async |tx, space| {

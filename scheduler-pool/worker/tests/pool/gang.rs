@@ -13,7 +13,7 @@ use crate::cell::Cell;
 
 /// Rows of tasks and gangs as a replay of the journal has them.
 #[derive(Default)]
-pub struct Replay {
+pub(crate) struct Replay {
     pub least: BTreeMap<JobId, usize>,
     pub tasks: BTreeMap<TaskId, TaskRow>,
     gangs: BTreeMap<GangId, GangRow>,
@@ -22,7 +22,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    pub fn apply(&mut self, delta: &Delta) {
+    pub(crate) fn apply(&mut self, delta: &Delta) {
         match delta {
             Delta::Job { row, spec: Some(spec) } => {
                 self.least.insert(row.id, spec.min_member as usize);
@@ -34,7 +34,7 @@ impl Replay {
     }
 
     /// Returns true if a task is placed. A held task counts as placed once its gang was committed.
-    pub fn placed(&self, row: &TaskRow) -> bool {
+    pub(crate) fn placed(&self, row: &TaskRow) -> bool {
         let committed = |gang: GangId| {
             let gang = self.gangs.get(&gang);
             gang.is_some_and(|gang| gang.state == GangState::Committed && gang.epoch == row.gang_epoch)

@@ -37,7 +37,7 @@ fn workers_give_a_port_of_an_address_once() {
 
 impl Cell {
     /// Admits a job of one small task with a fixed port, for one node.
-    pub async fn port_submit(&self, job: &str, port: u16, node: &str) {
+    pub(crate) async fn port_submit(&self, job: &str, port: u16, node: &str) {
         let mut spec = job_spec("ann", job, JobKind::Service);
         spec.task.ports = vec![PortSpec { name: name("http"), number: Some(port) }];
         spec.constraints = vec![Constraint {

@@ -16,13 +16,13 @@ use tokio::sync::{Notify, mpsc};
 use tokio_stream::wrappers::{TcpListenerStream, UnboundedReceiverStream};
 use tonic::{Request, Response, Status, Streaming};
 
-pub type Key = (String, u32, u64);
+pub(crate) type Key = (String, u32, u64);
 
 /// A test waits this long for anything that must happen.
-pub const DEADLINE: Duration = Duration::from_secs(30);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 #[derive(Default)]
-pub struct Seen {
+pub(crate) struct Seen {
     pub hello: Option<v1::Hello>,
     pub sessions: u32,
     pub tasks: BTreeMap<Key, v1::TaskStatus>,
@@ -53,14 +53,14 @@ impl Seen {
 }
 
 #[derive(Clone, Default)]
-pub struct Gateway {
+pub(crate) struct Gateway {
     seen: Arc<Mutex<Seen>>,
     changed: Arc<Notify>,
 }
 
 impl Gateway {
     /// Serves on a port of its own. Returns its address.
-    pub async fn serve(&self) -> (String, tokio::task::AbortHandle) {
+    pub(crate) async fn serve(&self) -> (String, tokio::task::AbortHandle) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let service = AgentServiceServer::new(self.clone());
@@ -71,7 +71,7 @@ impl Gateway {
     }
 
     /// Waits until `done` returns a value.
-    pub async fn wait<T>(&self, what: &str, mut done: impl FnMut(&Seen) -> Option<T>) -> T {
+    pub(crate) async fn wait<T>(&self, what: &str, mut done: impl FnMut(&Seen) -> Option<T>) -> T {
         let waited = tokio::time::timeout(DEADLINE, async {
             loop {
                 let changed = self.changed.notified();
@@ -90,30 +90,34 @@ impl Gateway {
     }
 
     /// Waits until an attempt is in a phase, or beyond it.
-    pub async fn phase(&self, attempt: &v1::TaskAttempt, phase: v1::task_status::Phase) -> v1::TaskStatus {
+    pub(crate) async fn phase(
+        &self,
+        attempt: &v1::TaskAttempt,
+        phase: v1::task_status::Phase,
+    ) -> v1::TaskStatus {
         let key = key(attempt);
         let what = format!("{phase:?} of {key:?}");
         self.wait(&what, |seen| seen.tasks.get(&key).filter(|task| task.phase >= phase.into()).cloned()).await
     }
 
-    pub fn look<T>(&self, look: impl FnOnce(&Seen) -> T) -> T {
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&Seen) -> T) -> T {
         look(&self.seen.lock())
     }
 
     /// Assigns it to the connected agent, and again to each that connects.
-    pub fn run(&self, assignment: v1::Assignment) {
+    pub(crate) fn run(&self, assignment: v1::Assignment) {
         let mut seen = self.seen.lock();
         seen.desired.assignments.push(assignment.clone());
         seen.desire(v1::Desired { assignments: vec![assignment], ..v1::Desired::default() });
     }
 
-    pub fn stop(&self, stop: v1::StopCommand) {
+    pub(crate) fn stop(&self, stop: v1::StopCommand) {
         let mut seen = self.seen.lock();
         seen.desired.stops.push(stop.clone());
         seen.desire(v1::Desired { stops: vec![stop], ..v1::Desired::default() });
     }
 
-    pub fn forget(&self, attempt: v1::TaskAttempt) {
+    pub(crate) fn forget(&self, attempt: v1::TaskAttempt) {
         let mut seen = self.seen.lock();
         seen.desired.assignments.retain(|assignment| assignment.attempt.as_ref() != Some(&attempt));
         seen.desired.stops.retain(|stop| stop.attempt.as_ref() != Some(&attempt));
@@ -122,23 +126,23 @@ impl Gateway {
     }
 
     /// Forgets everything, like a gateway restored from an old copy.
-    pub fn amnesia(&self) {
+    pub(crate) fn amnesia(&self) {
         let mut seen = self.seen.lock();
         seen.desired = v1::Desired::default();
         seen.desire_all();
     }
 
     /// From the next session on, neither applies reports nor sends orders.
-    pub fn silence(&self, silent: bool) {
+    pub(crate) fn silence(&self, silent: bool) {
         self.seen.lock().silent = silent;
     }
 
-    pub fn send(&self, message: ToAgent) {
+    pub(crate) fn send(&self, message: ToAgent) {
         self.seen.lock().send(message);
     }
 
     /// Ends the open session.
-    pub fn hang_up(&self) {
+    pub(crate) fn hang_up(&self) {
         self.seen.lock().to_agent = None;
     }
 
@@ -174,7 +178,7 @@ impl Gateway {
     }
 }
 
-pub fn key(attempt: &v1::TaskAttempt) -> Key {
+pub(crate) fn key(attempt: &v1::TaskAttempt) -> Key {
     (attempt.job_id.clone(), attempt.index, attempt.incarnation)
 }
 

@@ -17,7 +17,7 @@ use crate::gateway::Gateway;
 const SETTINGS: &str = "BOROUGH_TEST_AGENT";
 
 /// One test's cell. Dropped in order: agents first, then the guard, then the directory.
-pub struct Cell {
+pub(crate) struct Cell {
     pub gateway: Gateway,
     pub address: String,
     agent: Option<(CancellationToken, JoinHandle<Result<(), AgentError>>)>,
@@ -27,7 +27,7 @@ pub struct Cell {
 
 impl Cell {
     /// A gateway without an agent.
-    pub async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let gateway = Gateway::default();
         let (address, _server) = gateway.serve().await;
         let directory = tempfile::Builder::new().prefix("borough-agent-test").tempdir().unwrap();
@@ -36,33 +36,33 @@ impl Cell {
     }
 
     /// With an agent in this process.
-    pub async fn with_agent() -> Self {
+    pub(crate) async fn with_agent() -> Self {
         let mut cell = Self::new().await;
         cell.agent_start(cell.config());
         cell
     }
 
-    pub fn state_dir(&self) -> PathBuf {
+    pub(crate) fn state_dir(&self) -> PathBuf {
         self.directory.path().join("state")
     }
 
-    pub fn attempt_dir(&self, attempt: &v1::TaskAttempt) -> PathBuf {
+    pub(crate) fn attempt_dir(&self, attempt: &v1::TaskAttempt) -> PathBuf {
         let name = format!("{}.{}.{}", attempt.job_id, attempt.index, attempt.incarnation);
         let live = self.state_dir().join("attempts").join(&name);
         if live.exists() { live } else { self.state_dir().join("ended").join(&name) }
     }
 
-    pub fn config(&self) -> AgentConfig {
+    pub(crate) fn config(&self) -> AgentConfig {
         config(&self.state_dir(), &self.address, self.guard.records())
     }
 
-    pub fn agent_start(&mut self, config: AgentConfig) {
+    pub(crate) fn agent_start(&mut self, config: AgentConfig) {
         let shutdown = CancellationToken::new();
         self.agent = Some((shutdown.clone(), tokio::spawn(borough_agent::run(config, shutdown))));
     }
 
     /// Ends the agent of this process; its tasks keep running.
-    pub async fn agent_stop(&mut self) {
+    pub(crate) async fn agent_stop(&mut self) {
         if let Some((shutdown, task)) = self.agent.take() {
             shutdown.cancel();
             task.await.unwrap().unwrap();
@@ -70,12 +70,12 @@ impl Cell {
     }
 
     /// The agent as a separate process: this very program, started as one.
-    pub fn agent_process(&self) -> Child {
+    pub(crate) fn agent_process(&self) -> Child {
         self.process(self.agent_command())
     }
 
     /// The same, in a process that acts as a test with a guard of its own, and may be killed.
-    pub fn guarded_process(&self) -> Child {
+    pub(crate) fn guarded_process(&self) -> Child {
         let (program, arguments, (name, settings)) = self.agent_command();
         self.process((program, arguments, (name, format!("{settings}\nguarded"))))
     }
@@ -87,7 +87,7 @@ impl Cell {
     }
 
     /// The program, its arguments, and the variable that turns this program into the agent.
-    pub fn agent_command(&self) -> AgentCommand {
+    pub(crate) fn agent_command(&self) -> AgentCommand {
         let settings = [
             self.state_dir().display().to_string(),
             self.address.clone(),
@@ -101,7 +101,7 @@ impl Cell {
 type AgentCommand = (PathBuf, [&'static str; 3], (&'static str, String));
 
 /// The main function of [`Cell::agent_process`]. Does nothing without its settings.
-pub fn agent_process_main() {
+pub(crate) fn agent_process_main() {
     let Ok(settings) = std::env::var(SETTINGS) else { return };
     let mut parts = settings.lines();
     let (state, address, records) = (parts.next().unwrap(), parts.next().unwrap(), parts.next().unwrap());
@@ -115,7 +115,7 @@ pub fn agent_process_main() {
 }
 
 /// The token of the test's agents, next to the directory of its records.
-pub fn token(records: &Path) -> Secret {
+pub(crate) fn token(records: &Path) -> Secret {
     Secret::ensure(&records.with_file_name("token"), "borough-node").unwrap()
 }
 
@@ -130,16 +130,16 @@ fn config(state_dir: &Path, address: &str, records: &Path) -> AgentConfig {
     config
 }
 
-pub fn attempt(index: u32, incarnation: u64) -> v1::TaskAttempt {
+pub(crate) fn attempt(index: u32, incarnation: u64) -> v1::TaskAttempt {
     v1::TaskAttempt { job_id: "j00000000000000ab".to_owned(), index, incarnation }
 }
 
 /// An attempt that runs a shell script.
-pub fn script(attempt: &v1::TaskAttempt, script: &str) -> v1::Assignment {
+pub(crate) fn script(attempt: &v1::TaskAttempt, script: &str) -> v1::Assignment {
     command(attempt, &["sh", "-c", script])
 }
 
-pub fn command(attempt: &v1::TaskAttempt, command: &[&str]) -> v1::Assignment {
+pub(crate) fn command(attempt: &v1::TaskAttempt, command: &[&str]) -> v1::Assignment {
     v1::Assignment {
         attempt: Some(attempt.clone()),
         cell: "test".to_owned(),
@@ -159,7 +159,7 @@ pub fn command(attempt: &v1::TaskAttempt, command: &[&str]) -> v1::Assignment {
     }
 }
 
-pub fn stop(attempt: &v1::TaskAttempt, grace_ms: u64) -> v1::StopCommand {
+pub(crate) fn stop(attempt: &v1::TaskAttempt, grace_ms: u64) -> v1::StopCommand {
     v1::StopCommand {
         attempt: Some(attempt.clone()),
         reason: v1::StopReason::JobStopped.into(),
@@ -169,7 +169,7 @@ pub fn stop(attempt: &v1::TaskAttempt, grace_ms: u64) -> v1::StopCommand {
 }
 
 /// Polls until `look` returns a value.
-pub async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let waited = tokio::time::timeout(crate::gateway::DEADLINE, async {
         loop {
             if let Some(found) = look() {
@@ -182,17 +182,17 @@ pub async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 /// The number in a file that a task writes.
-pub async fn number_in(path: PathBuf) -> u32 {
+pub(crate) async fn number_in(path: PathBuf) -> u32 {
     let what = format!("a number in {}", path.display());
     until(&what, || std::fs::read_to_string(&path).ok()?.trim().parse().ok()).await
 }
 
-pub fn runs(pid: u32) -> bool {
+pub(crate) fn runs(pid: u32) -> bool {
     ProcessId::find(pid).is_some()
 }
 
 /// An attempt's own output.
-pub fn output(directory: &Path) -> String {
+pub(crate) fn output(directory: &Path) -> String {
     use borough_shim::log::{OutputStream, file_numbers, file_path};
     let numbers = file_numbers(directory, OutputStream::Stdout);
     numbers

@@ -18,34 +18,34 @@ use borough_store::node::{NodeRegistration, node_register};
 use borough_store::request::request_finish;
 use borough_store::{CellSpace, StoreError};
 
-pub fn name(text: &str) -> Name {
+pub(crate) fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
 
 /// A folder of a test.
-pub struct Place(tempfile::TempDir);
+pub(crate) struct Place(tempfile::TempDir);
 
 impl Place {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
     /// The name of a store in it, as the program takes it.
-    pub fn store(&self, name: &str) -> String {
+    pub(crate) fn store(&self, name: &str) -> String {
         format!("embedded:{}", self.path(name).display())
     }
 
-    pub fn text(&self, name: &str) -> String {
+    pub(crate) fn text(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
 }
 
 /// Opens a store in this process, runs `work` on it, and closes it.
-pub fn with_store<Fut: Future<Output = ()>>(directory: &Path, work: impl FnOnce(Database) -> Fut) {
+pub(crate) fn with_store<Fut: Future<Output = ()>>(directory: &Path, work: impl FnOnce(Database) -> Fut) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let options = OpenOptions::new(directory, SystemClock::shared(), SeededRng::shared(1));
@@ -56,7 +56,7 @@ pub fn with_store<Fut: Future<Output = ()>>(directory: &Path, work: impl FnOnce(
 }
 
 /// Makes a cell with a node, some jobs and a request.
-pub async fn cell_fill(db: &Database, cell: &str) {
+pub(crate) async fn cell_fill(db: &Database, cell: &str) {
     let space = CellSpace::new(name(cell));
     let facts = NodeFacts {
         capacity: Resources { cpu_millis: 4_000, memory_bytes: 1 << 30, ..Resources::default() },
@@ -91,11 +91,11 @@ pub async fn cell_fill(db: &Database, cell: &str) {
 }
 
 /// A store with the cell `alpha`.
-pub fn store_with_cell(directory: &Path) {
+pub(crate) fn store_with_cell(directory: &Path) {
     with_store(directory, |db| async move { cell_fill(&db, "alpha").await });
 }
 
-pub fn borough(arguments: &[&str]) -> Output {
+pub(crate) fn borough(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_borough"));
     command.env_clear().env("USER", "alice").env("HOME", "/nonexistent");
     for kept in ["LD_LIBRARY_PATH", "PATH"] {
@@ -104,12 +104,12 @@ pub fn borough(arguments: &[&str]) -> Output {
     command.args(arguments).output().expect("the program runs")
 }
 
-pub fn errors(output: &Output) -> String {
+pub(crate) fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// Runs `borough … -o json`, which must end with `code`.
-pub fn json(code: i32, arguments: &[&str]) -> serde_json::Value {
+pub(crate) fn json(code: i32, arguments: &[&str]) -> serde_json::Value {
     let output = borough(&[arguments, &["-o", "json"]].concat());
     assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", errors(&output));
     serde_json::from_slice(&output.stdout).expect("JSON")

@@ -14,7 +14,7 @@ use borough_store::transfer::{ExportHeader, ExportReader, ExportWriter, FileBloc
 use super::cell::{Place, borough, errors, json, name, store_with_cell};
 
 /// The rows of an export, without the stamps of names, which are given again.
-pub fn rows_of(file: &std::path::Path) -> Vec<FileRow> {
+pub(crate) fn rows_of(file: &std::path::Path) -> Vec<FileRow> {
     let mut reader = ExportReader::begin(std::fs::File::open(file).unwrap()).unwrap();
     let mut all = Vec::new();
     while let FileBlock::Rows { rows, .. } = reader.block().unwrap() {

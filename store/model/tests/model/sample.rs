@@ -10,20 +10,20 @@ use borough_model::task::{
 };
 use serde_json::Value;
 
-pub const NOW: i64 = 1_000_000;
-pub const NODE: NodeId = NodeId(7);
-pub const STARTED: i64 = NOW - 500;
+pub(crate) const NOW: i64 = 1_000_000;
+pub(crate) const NODE: NodeId = NodeId(7);
+pub(crate) const STARTED: i64 = NOW - 500;
 
-pub fn name(text: &str) -> Name {
+pub(crate) fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
 
-pub fn spec(kind: JobKind) -> JobSpec {
+pub(crate) fn spec(kind: JobKind) -> JobSpec {
     JobSpec::defaults(name("ada"), name("web"), kind, vec!["/bin/serve".to_owned()])
 }
 
 /// A job file with the example of every field that has one.
-pub fn example_file() -> Value {
+pub(crate) fn example_file() -> Value {
     let mut file = examples(JobSpec::file_fields());
     let task = JobSpec::file_fields().iter().find(|field| field.file == "task").unwrap();
     file["task"] = examples(task.inner.unwrap());
@@ -37,20 +37,20 @@ fn examples(fields: &'static [FieldInfo]) -> Value {
 }
 
 /// The spec of a file.
-pub fn file_spec(file: &Value) -> Result<JobSpec, Vec<String>> {
+pub(crate) fn file_spec(file: &Value) -> Result<JobSpec, Vec<String>> {
     let read = JobSpec::from_file(&TreeNode::from(file), &name("ada"));
     read.map(|(spec, _)| spec).map_err(|problems| problems.into_iter().map(|one| one.message).collect())
 }
 
-pub fn rules(kind: JobKind) -> TaskRules {
+pub(crate) fn rules(kind: JobKind) -> TaskRules {
     TaskRules::from(&spec(kind))
 }
 
-pub fn attempt(incarnation: u64) -> Attempt {
+pub(crate) fn attempt(incarnation: u64) -> Attempt {
     Attempt { node: NODE, incarnation: Incarnation(incarnation) }
 }
 
-pub fn placement(incarnation: u64) -> Placement {
+pub(crate) fn placement(incarnation: u64) -> Placement {
     Placement {
         node: NODE,
         incarnation: Incarnation(incarnation),
@@ -61,7 +61,7 @@ pub fn placement(incarnation: u64) -> Placement {
     }
 }
 
-pub fn exit(reason: EndReason, code: Option<i32>) -> Exit {
+pub(crate) fn exit(reason: EndReason, code: Option<i32>) -> Exit {
     Exit {
         reason,
         code,
@@ -73,36 +73,36 @@ pub fn exit(reason: EndReason, code: Option<i32>) -> Exit {
     }
 }
 
-pub fn exited(incarnation: u64, code: i32, released: bool, kind: JobKind) -> TaskEvent {
+pub(crate) fn exited(incarnation: u64, code: i32, released: bool, kind: JobKind) -> TaskEvent {
     let exit = exit(EndReason::Exited, Some(code));
     TaskEvent::ProcessExited { attempt: attempt(incarnation), exit, released, rules: rules(kind) }
 }
 
-pub fn started(incarnation: u64, health: Health) -> TaskEvent {
+pub(crate) fn started(incarnation: u64, health: Health) -> TaskEvent {
     let cores = Vec::new();
     TaskEvent::ProcessStarted { attempt: attempt(incarnation), pid: 42, started_ms: STARTED, health, cores }
 }
 
-pub fn stop(reason: StopReason) -> TaskEvent {
+pub(crate) fn stop(reason: StopReason) -> TaskEvent {
     TaskEvent::StopRequested { reason }
 }
 
 /// The row after these events.
-pub fn row_after(events: &[TaskEvent]) -> TaskRow {
+pub(crate) fn row_after(events: &[TaskEvent]) -> TaskRow {
     row_from(TaskRow::never_placed(TaskId { job: JobId(1), index: 0 }), events)
 }
 
-pub fn row_from(row: TaskRow, events: &[TaskEvent]) -> TaskRow {
+pub(crate) fn row_from(row: TaskRow, events: &[TaskEvent]) -> TaskRow {
     events.iter().fold(row, |row, event| match task_transition(&row, event, NOW) {
         Ok(transition) => transition.row,
         Err(refused) => panic!("{} refused: {refused}", event.name()),
     })
 }
 
-pub fn placed() -> TaskRow {
+pub(crate) fn placed() -> TaskRow {
     row_after(&[TaskEvent::Place(placement(1))])
 }
 
-pub fn running(health: Health) -> TaskRow {
+pub(crate) fn running(health: Health) -> TaskRow {
     row_from(placed(), &[TaskEvent::AgentAccepted { attempt: attempt(1) }, started(1, health)])
 }

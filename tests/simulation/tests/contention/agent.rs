@@ -28,7 +28,7 @@ type Attempt = (TaskId, Incarnation);
 
 /// State that agents share with the disturber.
 #[derive(Default)]
-pub struct Machines {
+pub(crate) struct Machines {
     /// Nodes that neither renew their lease nor report.
     pub silent: Mutex<BTreeSet<usize>>,
     /// Nodes that will lose all processes.
@@ -51,7 +51,7 @@ struct Process {
     next_ms: i64,
 }
 
-pub struct Agent {
+pub(crate) struct Agent {
     cell: Arc<Cell>,
     machines: Arc<Machines>,
     number: usize,
@@ -67,7 +67,7 @@ pub struct Agent {
 
 impl Agent {
     /// The agent of node `number`.
-    pub fn new(cell: &Arc<Cell>, machines: &Arc<Machines>, seed: u64, number: usize) -> Self {
+    pub(crate) fn new(cell: &Arc<Cell>, machines: &Arc<Machines>, seed: u64, number: usize) -> Self {
         Self {
             cell: Arc::clone(cell),
             machines: Arc::clone(machines),
@@ -84,7 +84,7 @@ impl Agent {
     }
 
     /// Runs until the test is over.
-    pub async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         self.cell.mirror.ready().await;
         loop {
             // What the store does not take now is sent again.

@@ -21,16 +21,16 @@ use borough_testkit::{MemoryStore, OpenCell, Role, VirtualClock, begun, change, 
 use borough_simulation::audit::{Auditor, QUOTAS};
 
 /// Workers of the cell, and shards of its jobs.
-pub const WORKERS: u32 = 4;
+pub(crate) const WORKERS: u32 = 4;
 /// Milliseconds without a heartbeat after which another worker or controller takes over.
 const LEASE_MS: u64 = 1_500;
 /// Milliseconds of silence after which a node is lost.
-pub const LOST_AFTER_MS: u64 = 3_000;
+pub(crate) const LOST_AFTER_MS: u64 = 3_000;
 /// Milliseconds a job is kept after its end: longer than any node is silent.
 const JOB_RETENTION_MS: u64 = 25_000;
 
 /// A cell with everything that it runs on.
-pub struct Cell {
+pub(crate) struct Cell {
     pub clock: Arc<dyn Clock>,
     /// With the faults of the seed.
     pub faulty: OpenCell,
@@ -67,7 +67,7 @@ fn queues_of(seed: u64) -> Vec<QueueSpec> {
 }
 
 impl Cell {
-    pub async fn new(seed: u64) -> Arc<Self> {
+    pub(crate) async fn new(seed: u64) -> Arc<Self> {
         let clock = VirtualClock::at(1_000_000);
         let store = MemoryStore::new(Arc::clone(&clock), rng_of(seed, 1));
         let meta = CellMeta {
@@ -95,7 +95,7 @@ impl Cell {
         Arc::new(Self { clock, faulty, quiet, mirror, seed, store, ids, generation, share, metrics })
     }
 
-    pub fn id(&self) -> u64 {
+    pub(crate) fn id(&self) -> u64 {
         self.ids.next_u64()
     }
 
@@ -106,7 +106,7 @@ impl Cell {
     }
 
     /// Starts worker `place`. A `slow` one has commits in flight for longer than its lease.
-    pub fn worker(self: &Arc<Self>, place: u32, slow: bool) -> Role {
+    pub(crate) fn worker(self: &Arc<Self>, place: u32, slow: bool) -> Role {
         let config = WorkerConfig {
             space: self.faulty.space.clone(),
             shards: WORKERS,
@@ -129,7 +129,7 @@ impl Cell {
         Role::begin(|cancelled| async move { begun(start).await.run(cancelled).await })
     }
 
-    pub fn controller(self: &Arc<Self>) -> Role {
+    pub(crate) fn controller(self: &Arc<Self>) -> Role {
         let config = ControllerConfig {
             space: self.faulty.space.clone(),
             holder: format!("controller-{:016x}", self.id()),
@@ -144,7 +144,7 @@ impl Cell {
 
     /// Runs a transaction with its entry on the store with faults. Returns its value, and the position from which a
     /// mirror shows it.
-    pub async fn change<T>(
+    pub(crate) async fn change<T>(
         &self,
         actor: &str,
         action: &'static str,
@@ -157,12 +157,12 @@ impl Cell {
     }
 
     /// Every row, without faults.
-    pub async fn rows(&self) -> CellRows {
+    pub(crate) async fn rows(&self) -> CellRows {
         self.quiet.read(async |tx, space| cell_rows_read(tx, space).await).await.unwrap()
     }
 
     /// Replays the whole journal.
-    pub async fn audit(&self) -> Auditor {
+    pub(crate) async fn audit(&self) -> Auditor {
         let mut auditor = Auditor::new(WORKERS, queues_of(self.seed));
         for (_, entry) in self.quiet.journal().await {
             auditor.entry(&entry);

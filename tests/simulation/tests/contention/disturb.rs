@@ -21,11 +21,11 @@ use crate::agent::Machines;
 use crate::cell::{Cell, LOST_AFTER_MS, WORKERS};
 
 /// Nodes of the cell.
-pub const NODES: usize = 6;
+pub(crate) const NODES: usize = 6;
 /// Disturbances in one run.
 const STEPS: u32 = 110;
 
-pub struct Disturber {
+pub(crate) struct Disturber {
     cell: Arc<Cell>,
     machines: Arc<Machines>,
     rng: Arc<dyn Rng>,
@@ -34,7 +34,7 @@ pub struct Disturber {
 }
 
 impl Disturber {
-    pub fn new(cell: &Arc<Cell>, machines: &Arc<Machines>, seed: u64) -> Self {
+    pub(crate) fn new(cell: &Arc<Cell>, machines: &Arc<Machines>, seed: u64) -> Self {
         let workers = (0..WORKERS).map(|place| cell.worker(place, false)).collect();
         let controllers = vec![cell.controller(), cell.controller()];
         let (cell, machines, rng) = (Arc::clone(cell), Arc::clone(machines), rng_of(seed, 50));
@@ -50,7 +50,7 @@ impl Disturber {
     }
 
     /// Fills the cell, then disturbs it step by step.
-    pub async fn run(&mut self) {
+    pub(crate) async fn run(&mut self) {
         for _ in 0..8 {
             self.submit().await;
         }
@@ -61,7 +61,7 @@ impl Disturber {
     }
 
     /// Restores every node and role, at full speed.
-    pub async fn calm(&mut self) {
+    pub(crate) async fn calm(&mut self) {
         self.machines.silent.lock().clear();
         self.machines.calm.store(true, std::sync::atomic::Ordering::Relaxed);
         for place in 0..WORKERS {
@@ -70,7 +70,7 @@ impl Disturber {
     }
 
     /// Ends every role in order.
-    pub async fn end(self) {
+    pub(crate) async fn end(self) {
         for role in self.workers.into_iter().chain(self.controllers) {
             assert!(!role.is_over(), "a role has ended by itself");
             role.end().await;

@@ -11,7 +11,7 @@ use crate::cell::Cell;
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Waits until the cell is at rest. Then no stored rows may contradict each other. Returns the broken rules.
-pub async fn settled(cell: &Cell) -> Vec<String> {
+pub(crate) async fn settled(cell: &Cell) -> Vec<String> {
     let began = cell.clock.monotonic();
     loop {
         let rows = cell.rows().await;

@@ -38,14 +38,14 @@ const COMMIT_MS: i64 = 4_000;
 
 /// A broken rule, and when it was first seen.
 #[derive(Clone, Debug)]
-pub struct Broken {
+pub(crate) struct Broken {
     pub rule: String,
     pub at_ms: u64,
     pub what: String,
 }
 
 /// The audit of one run.
-pub struct Audit {
+pub(crate) struct Audit {
     auditor: Auditor,
     known: usize,
     cursor: Cursor,
@@ -67,7 +67,7 @@ pub struct Audit {
 
 impl Audit {
     /// An audit before the first entry.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut auditor = Auditor::new(WORKERS, Vec::new());
         auditor.late_ms = COMMIT_MS;
         Self {
@@ -88,17 +88,17 @@ impl Audit {
     }
 
     /// Records a broken rule.
-    pub fn note(&mut self, now_ms: u64, rule: &str, what: String) {
+    pub(crate) fn note(&mut self, now_ms: u64, rule: &str, what: String) {
         let broken = Broken { rule: rule.to_owned(), at_ms: now_ms, what };
         self.broken.entry(rule.to_owned()).or_insert(broken);
     }
 
     /// How often each action was seen.
-    pub fn seen(&self) -> &BTreeMap<String, u64> {
+    pub(crate) fn seen(&self) -> &BTreeMap<String, u64> {
         &self.auditor.seen
     }
 
-    pub fn step(&mut self, world: &World) {
+    pub(crate) fn step(&mut self, world: &World) {
         self.journal(world);
         for twice in world.processes.twice_take() {
             self.note(world.now_ms, "attempt_twice", twice);
@@ -114,7 +114,7 @@ impl Audit {
     }
 
     /// Checks the present rows, each against all others.
-    pub fn rows(&mut self, world: &World) -> CellRows {
+    pub(crate) fn rows(&mut self, world: &World) -> CellRows {
         let space = &world.space;
         let rows = world
             .quiet
@@ -127,7 +127,7 @@ impl Audit {
     }
 
     /// The unfinished work of the cell.
-    pub fn open(&mut self, world: &World) -> Vec<String> {
+    pub(crate) fn open(&mut self, world: &World) -> Vec<String> {
         let rows = self.rows(world);
         unsettled(&rows, WALL_BEGIN_MS.saturating_add_unsigned(world.now_ms))
     }
@@ -304,7 +304,7 @@ impl Audit {
     }
 
     /// Everything acknowledged is stored.
-    pub fn acknowledged(&mut self, world: &World, ledger: &Ledger) {
+    pub(crate) fn acknowledged(&mut self, world: &World, ledger: &Ledger) {
         for id in &ledger.jobs {
             if !self.jobs.iter().any(|job| job.to_string() == *id) {
                 self.note(world.now_ms, "acknowledged", format!("job {id} was acknowledged and never was"));

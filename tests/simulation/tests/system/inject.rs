@@ -13,7 +13,7 @@ use crate::world::{
 /// An hour and a day, in milliseconds.
 const JUMPS_MS: [i64; 4] = [3_600_000, -3_600_000, 86_400_000, -86_400_000];
 /// Controllers of the cell, one of which leads.
-pub const CONTROLLERS: usize = 2;
+pub(crate) const CONTROLLERS: usize = 2;
 /// How long a machine is away that stands for one away for an hour, in milliseconds. All tolerances are shorter here
 /// too.
 const AWAY_MS: u64 = 6 * LOST_AFTER_MS;
@@ -28,7 +28,7 @@ enum Undo {
     GateOpen,
 }
 
-pub struct Disturber {
+pub(crate) struct Disturber {
     plan: Plan,
     next_ms: u64,
     undo: Vec<(u64, Undo)>,
@@ -38,11 +38,11 @@ pub struct Disturber {
 
 impl Disturber {
     /// A disturber that waits until all roles are there.
-    pub fn new(plan: &Plan) -> Self {
+    pub(crate) fn new(plan: &Plan) -> Self {
         Self { plan: plan.clone(), next_ms: 2_000, undo: Vec::new(), met: std::collections::BTreeMap::new() }
     }
 
-    pub fn begin(&self, world: &mut World) {
+    pub(crate) fn begin(&self, world: &mut World) {
         world.shared_address = self.plan.is_on("shared_address");
         (0..GATEWAYS).for_each(|number| world.gateway_begin(number));
         (0..WORKERS).for_each(|place| world.worker_begin(place));
@@ -51,7 +51,7 @@ impl Disturber {
     }
 
     /// Does what is due.
-    pub fn step(&mut self, world: &mut World) {
+    pub(crate) fn step(&mut self, world: &mut World) {
         let (due, later) = self.undo.drain(..).partition(|(at_ms, _)| *at_ms <= world.now_ms);
         self.undo = later;
         let due: Vec<(u64, Undo)> = due;
@@ -66,7 +66,7 @@ impl Disturber {
         }
     }
 
-    pub fn calm(&mut self, world: &mut World) {
+    pub(crate) fn calm(&mut self, world: &mut World) {
         for (_, undo) in std::mem::take(&mut self.undo) {
             undone(world, undo);
         }

@@ -7,15 +7,15 @@ use borough_testkit::{below, index, name};
 use crate::world::LOST_AFTER_MS;
 
 /// Users. One of them is the client's own.
-pub const USERS: [&str; 2] = ["ada", "bob"];
+pub(crate) const USERS: [&str; 2] = ["ada", "bob"];
 /// Number of names of jobs: few, so that jobs of one name follow each other.
-pub const NAMES: u64 = 4;
+pub(crate) const NAMES: u64 = 4;
 /// Most bytes of an environment in a spec, less the rest of the spec.
 const LARGE_BYTES: usize = 85_000;
 /// Tasks of a job with such an environment: one message with all of them would exceed every bound.
 const LARGE_TASKS: u32 = 60;
 
-pub fn spec(rng: &dyn Rng) -> JobSpec {
+pub(crate) fn spec(rng: &dyn Rng) -> JobSpec {
     let user = name(USERS[index(rng, USERS.len())]);
     let job = name(&format!("job-{}", below(rng, NAMES)));
     let kind = if below(rng, 3) < 2 { JobKind::Service } else { JobKind::Batch };
@@ -50,7 +50,7 @@ pub fn spec(rng: &dyn Rng) -> JobSpec {
 }
 
 /// Many tasks on one node, each with as large a spec as is legal.
-pub fn large(rng: &dyn Rng) -> JobSpec {
+pub(crate) fn large(rng: &dyn Rng) -> JobSpec {
     let run = vec!["run".to_owned()];
     let mut spec = JobSpec::defaults(name(USERS[0]), name("large"), JobKind::Service, run);
     spec.count = LARGE_TASKS;

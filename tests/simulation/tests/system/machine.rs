@@ -80,7 +80,7 @@ struct State {
 
 /// One machine. Clones share it.
 #[derive(Clone)]
-pub struct SimMachine {
+pub(crate) struct SimMachine {
     name: Arc<str>,
     state: Arc<Mutex<State>>,
     processes: Processes,
@@ -90,7 +90,7 @@ pub struct SimMachine {
 
 impl SimMachine {
     /// A new machine with an empty disk.
-    pub fn new(name: &str, processes: &Processes, rng: Arc<dyn Rng>, trace: &Trace) -> Self {
+    pub(crate) fn new(name: &str, processes: &Processes, rng: Arc<dyn Rng>, trace: &Trace) -> Self {
         let durable = (u128::from(rng.next_u64()) << 64) | u128::from(rng.next_u64());
         let state = State {
             disk: Disk { durable, ..Disk::default() },
@@ -111,7 +111,7 @@ impl SimMachine {
     }
 
     /// Another machine with a copy of this one's disk and nothing running, as from an image of it.
-    pub fn cloned(&self, name: &str, rng: Arc<dyn Rng>) -> Self {
+    pub(crate) fn cloned(&self, name: &str, rng: Arc<dyn Rng>) -> Self {
         let other = Self::new(name, &self.processes, rng, &self.trace);
         {
             let (state, mut copy) = (self.state.lock(), other.state.lock());
@@ -124,38 +124,38 @@ impl SimMachine {
 
     /// Its agent's proof of identity: by its disk, which a copy of the machine shares, and by the machine, which is
     /// unique.
-    pub fn credential(&self) -> Credential {
+    pub(crate) fn credential(&self) -> Credential {
         let key = AgentKey(self.state.lock().disk.durable);
         Credential { key, machine: format!("machine-of-{}", self.name) }
     }
 
-    pub fn boot_id(&self) -> String {
+    pub(crate) fn boot_id(&self) -> String {
         format!("boot-{:08x}", self.state.lock().boot)
     }
 
     /// Its agent. Later events are reported to `events`.
-    pub fn agent(&self, events: MachineEvents) -> Arc<dyn Machine> {
+    pub(crate) fn agent(&self, events: MachineEvents) -> Arc<dyn Machine> {
         self.state.lock().events = Some(events);
         Arc::new(self.clone())
     }
 
     /// The agent has died; processes continue.
-    pub fn agent_gone(&self) {
+    pub(crate) fn agent_gone(&self) {
         self.state.lock().events = None;
     }
 
     /// Its disk is full from now on, or has space again.
-    pub fn disk_full(&self, full: bool) {
+    pub(crate) fn disk_full(&self, full: bool) {
         self.state.lock().disk.full = full;
     }
 
     /// From now on services run for good.
-    pub fn calm(&self) {
+    pub(crate) fn calm(&self) {
         self.state.lock().calm = true;
     }
 
     /// Loses its processes and its agent, and begins again; the disk stays.
-    pub fn reboot(&self) {
+    pub(crate) fn reboot(&self) {
         let mut state = self.state.lock();
         state.boot += 1;
         state.due.clear();
@@ -166,7 +166,7 @@ impl SimMachine {
     }
 
     /// Whether a process of this attempt runs here.
-    pub fn runs(&self, id: &AttemptId) -> bool {
+    pub(crate) fn runs(&self, id: &AttemptId) -> bool {
         let boot = self.boot_id();
         let state = self.state.lock();
         state.disk.attempts.get(id).is_some_and(|file| {
@@ -176,7 +176,7 @@ impl SimMachine {
     }
 
     /// Carries out what is due up to `now_ms`.
-    pub fn step(&self, now_ms: u64, wall_ms: i64) {
+    pub(crate) fn step(&self, now_ms: u64, wall_ms: i64) {
         loop {
             let (id, due) = {
                 let mut state = self.state.lock();

@@ -23,7 +23,7 @@ use crate::trace::{Trace, hash};
 use crate::wire::{Decoded, Reader};
 
 /// A host, by its name.
-pub type Host = Arc<str>;
+pub(crate) type Host = Arc<str>;
 
 /// The most bytes in flight in one direction; more must wait.
 const WINDOW_BYTES: usize = 1 << 20;
@@ -32,7 +32,7 @@ const CUT_LOOK_MS: u64 = 50;
 
 /// The network. Clones share it.
 #[derive(Clone)]
-pub struct Network(Arc<Mutex<State>>);
+pub(crate) struct Network(Arc<Mutex<State>>);
 
 struct State {
     rng: Arc<dyn Rng>,
@@ -86,7 +86,7 @@ impl Half {
 }
 
 /// One end of a connection.
-pub struct SimStream {
+pub(crate) struct SimStream {
     network: Network,
     time: RoleTime,
     rx: Arc<Mutex<Half>>,
@@ -106,7 +106,7 @@ fn pair(one: &Host, other: &Host) -> (Host, Host) {
 
 impl Network {
     /// A network on which bytes are in flight for up to `delay_max_ms`.
-    pub fn new(rng: Arc<dyn Rng>, trace: Trace, delay_max_ms: u64) -> Self {
+    pub(crate) fn new(rng: Arc<dyn Rng>, trace: Trace, delay_max_ms: u64) -> Self {
         Self(Arc::new(Mutex::new(State {
             rng,
             trace,
@@ -124,7 +124,7 @@ impl Network {
     }
 
     /// Listens at `address`, and replaces an earlier listener.
-    pub fn listen(
+    pub(crate) fn listen(
         &self,
         host: &Host,
         address: &str,
@@ -139,7 +139,7 @@ impl Network {
     }
 
     /// The connector of a process on `host`.
-    pub fn connector(&self, host: &Host, time: &RoleTime) -> Connector {
+    pub(crate) fn connector(&self, host: &Host, time: &RoleTime) -> Connector {
         let (network, host, time) = (self.clone(), host.clone(), time.clone());
         network.0.lock().gone.remove(&host);
         Connector::simulated(move |uri| {
@@ -231,13 +231,13 @@ impl Network {
     }
 
     /// From now on nothing arrives between the two; bytes sent meanwhile arrive afterwards.
-    pub fn cut(&self, one: &Host, other: &Host) {
+    pub(crate) fn cut(&self, one: &Host, other: &Host) {
         self.met("link_cut");
         self.0.lock().cut.insert(pair(one, other));
     }
 
     /// Restores all links and hosts.
-    pub fn heal(&self) {
+    pub(crate) fn heal(&self) {
         let mut state = self.0.lock();
         state.cut.clear();
         state.full.clear();
@@ -246,12 +246,12 @@ impl Network {
     }
 
     /// Connects the two again.
-    pub fn mend(&self, one: &Host, other: &Host) {
+    pub(crate) fn mend(&self, one: &Host, other: &Host) {
         self.0.lock().cut.remove(&pair(one, other));
     }
 
     /// Resets the connections between the two.
-    pub fn reset(&self, one: &Host, other: &Host) {
+    pub(crate) fn reset(&self, one: &Host, other: &Host) {
         self.met("link_reset");
         for half in self.halves(|half| pair(&half.from, &half.to) == pair(one, other)) {
             let mut half = half.lock();
@@ -261,7 +261,7 @@ impl Network {
     }
 
     /// Stops the bytes from one to the other over the open connections; the other direction continues.
-    pub fn half_close(&self, from: &Host, to: &Host) {
+    pub(crate) fn half_close(&self, from: &Host, to: &Host) {
         self.met("half_closed");
         for half in self.halves(|half| half.from == *from && half.to == *to) {
             half.lock().lost = true;
@@ -269,7 +269,7 @@ impl Network {
     }
 
     /// The host has no descriptors left, or has some again.
-    pub fn full_set(&self, host: &Host, full: bool) {
+    pub(crate) fn full_set(&self, host: &Host, full: bool) {
         let mut state = self.0.lock();
         match full {
             true => state.full.insert(host.clone()),
@@ -278,7 +278,7 @@ impl Network {
     }
 
     /// The host loses its power: others do not even see that its connections are closed.
-    pub fn vanish(&self, host: &Host) {
+    pub(crate) fn vanish(&self, host: &Host) {
         self.0.lock().gone.insert(host.clone());
         for half in self.halves(|half| half.from == *host || half.to == *host) {
             half.lock().lost = true;
@@ -286,13 +286,13 @@ impl Network {
     }
 
     /// The longest message so far, with its sender; the most bytes that were in flight at once in one direction.
-    pub fn most(&self) -> ((usize, String), usize) {
+    pub(crate) fn most(&self) -> ((usize, String), usize) {
         let state = self.0.lock();
         (state.message_max.clone(), state.flight_max)
     }
 
     /// How often each kind of fault was met.
-    pub fn met_all(&self) -> BTreeMap<&'static str, u64> {
+    pub(crate) fn met_all(&self) -> BTreeMap<&'static str, u64> {
         self.0.lock().met.clone()
     }
 

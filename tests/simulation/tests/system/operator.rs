@@ -23,7 +23,7 @@ use crate::world::{NODES, Wrong, node_host};
 
 /// Acknowledged changes, and observations.
 #[derive(Default)]
-pub struct Ledger {
+pub(crate) struct Ledger {
     /// Job ids that an acknowledged submit named.
     pub jobs: Vec<String>,
     /// Calls by method and outcome.
@@ -32,7 +32,7 @@ pub struct Ledger {
 
 /// The surroundings of an operator.
 #[derive(Clone)]
-pub struct Desk {
+pub(crate) struct Desk {
     pub plan: Plan,
     pub ledger: Arc<Mutex<Ledger>>,
     pub wrong: Wrong,
@@ -40,7 +40,7 @@ pub struct Desk {
     pub calm: Arc<AtomicBool>,
 }
 
-pub struct Operator {
+pub(crate) struct Operator {
     client: Client,
     desk: Desk,
     rng: Arc<dyn Rng>,
@@ -48,12 +48,12 @@ pub struct Operator {
 
 impl Operator {
     /// An operator whose decisions follow from `rng`.
-    pub fn new(client: Client, desk: Desk, rng: Arc<dyn Rng>) -> Self {
+    pub(crate) fn new(client: Client, desk: Desk, rng: Arc<dyn Rng>) -> Self {
         Self { client, desk, rng }
     }
 
     /// Works until the calm phase. In some runs the first job is a large one.
-    pub async fn run(self, with_large: bool) {
+    pub(crate) async fn run(self, with_large: bool) {
         if with_large {
             tokio::time::sleep(Duration::from_millis(3_000 + below(&*self.rng, 5_000))).await;
             *self.desk.ledger.lock().calls.entry("large_specs".to_owned()).or_default() += 1;
@@ -179,7 +179,7 @@ impl Operator {
 }
 
 /// A load balancer: follows every endpoint of a user, through all faults of gateways.
-pub async fn watch(client: Client, user: &'static str, desk: Desk) {
+pub(crate) async fn watch(client: Client, user: &'static str, desk: Desk) {
     let mut items = client.with_user(user).watch_endpoints(user, "", None);
     while let Some(item) = items.next().await {
         let what = match item {
@@ -197,7 +197,7 @@ pub async fn watch(client: Client, user: &'static str, desk: Desk) {
 }
 
 /// Lets every node take tasks again.
-pub async fn uncordon_all(client: Client, done: Arc<AtomicBool>) {
+pub(crate) async fn uncordon_all(client: Client, done: Arc<AtomicBool>) {
     for node in 0..NODES {
         while !matches!(client.node_uncordon(&node_host(node)).await, Ok(_) | Err(ClientError::Refused(_))) {
             tokio::time::sleep(Duration::from_millis(200)).await;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 /// All faults, by name.
-pub const ALL: &[&str] = &[
+pub(crate) const ALL: &[&str] = &[
     "pause_gateway",
     "pause_worker",
     "pause_controller",
@@ -29,11 +29,11 @@ pub const ALL: &[&str] = &[
 
 /// The faults of a run.
 #[derive(Clone, Debug)]
-pub struct Plan(BTreeSet<String>);
+pub(crate) struct Plan(BTreeSet<String>);
 
 impl Plan {
     /// All faults, or exactly those that `BOROUGH_INJECT` lists, separated by commas.
-    pub fn usual() -> Self {
+    pub(crate) fn usual() -> Self {
         match std::env::var("BOROUGH_INJECT") {
             Ok(list) => Self(list.split(',').map(str::to_owned).collect()),
             Err(_) => Self(ALL.iter().copied().map(str::to_owned).collect()),
@@ -41,12 +41,12 @@ impl Plan {
     }
 
     /// Returns true if this fault may happen.
-    pub fn is_on(&self, name: &str) -> bool {
+    pub(crate) fn is_on(&self, name: &str) -> bool {
         self.0.contains(name)
     }
 
     /// Those of `names` that may happen.
-    pub fn of(&self, names: &[&'static str]) -> Vec<&'static str> {
+    pub(crate) fn of(&self, names: &[&'static str]) -> Vec<&'static str> {
         names.iter().copied().filter(|name| self.is_on(name)).collect()
     }
 }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 /// Every process of every machine, by attempt.
 #[derive(Clone, Default)]
-pub struct Processes(Arc<Mutex<Running>>);
+pub(crate) struct Processes(Arc<Mutex<Running>>);
 
 #[derive(Default)]
 struct Running {
@@ -21,7 +21,7 @@ struct Running {
 
 /// A process that began while another attempt of its task ran on another machine.
 #[derive(Clone, Debug)]
-pub struct ConcurrentAttempt {
+pub(crate) struct ConcurrentAttempt {
     pub id: AttemptId,
     pub machine: String,
     pub other: u64,
@@ -30,7 +30,7 @@ pub struct ConcurrentAttempt {
 
 impl Processes {
     /// Records that an attempt begins on a machine.
-    pub fn begun(&self, id: &AttemptId, machine: &str) {
+    pub(crate) fn begun(&self, id: &AttemptId, machine: &str) {
         let mut state = self.0.lock();
         let on = state.running.entry(id.clone()).or_default();
         let others: Vec<String> = on.iter().filter(|other| *other != machine).cloned().collect();
@@ -49,7 +49,7 @@ impl Processes {
     }
 
     /// Records that an attempt has ended on a machine.
-    pub fn ended(&self, id: &AttemptId, machine: &str) {
+    pub(crate) fn ended(&self, id: &AttemptId, machine: &str) {
         let mut state = self.0.lock();
         if let Some(on) = state.running.get_mut(id) {
             on.remove(machine);
@@ -60,17 +60,17 @@ impl Processes {
     }
 
     /// The attempts that ran twice since the last call.
-    pub fn twice_take(&self) -> Vec<String> {
+    pub(crate) fn twice_take(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock().twice)
     }
 
     /// Returns true if [`Processes::concurrent_take`] would return something.
-    pub fn concurrent_any(&self) -> bool {
+    pub(crate) fn concurrent_any(&self) -> bool {
         !self.0.lock().concurrent.is_empty()
     }
 
     /// The processes that began together with another attempt of their task since the last call.
-    pub fn concurrent_take(&self) -> Vec<ConcurrentAttempt> {
+    pub(crate) fn concurrent_take(&self) -> Vec<ConcurrentAttempt> {
         std::mem::take(&mut self.0.lock().concurrent)
     }
 }

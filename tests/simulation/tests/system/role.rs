@@ -8,7 +8,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::clock::RoleTime;
 
-pub struct Role {
+pub(crate) struct Role {
     runtime: Option<Runtime>,
     time: RoleTime,
     at_ms: u64,
@@ -18,7 +18,7 @@ pub struct Role {
 
 impl Role {
     /// Begins a role at `now_ms`. Calls `main` inside the role's runtime for the role's work.
-    pub fn begin<F>(now_ms: u64, main: impl FnOnce(RoleTime) -> F) -> Self
+    pub(crate) fn begin<F>(now_ms: u64, main: impl FnOnce(RoleTime) -> F) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -32,7 +32,7 @@ impl Role {
     }
 
     /// Runs the role up to `now_ms`, in one tick of `tick_ms` unless it was paused before.
-    pub fn run(&mut self, now_ms: u64, tick_ms: u64) {
+    pub(crate) fn run(&mut self, now_ms: u64, tick_ms: u64) {
         let Some(runtime) = &self.runtime else { return };
         if now_ms < self.paused_until_ms {
             return;
@@ -49,7 +49,7 @@ impl Role {
     }
 
     /// Ends the role as a crash does: it releases nothing.
-    pub fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         drop(self.runtime.take());
     }
 }

@@ -29,7 +29,7 @@ const ROWS_MS: u64 = 1_000;
 
 /// The result of a run.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     pub seed: u64,
     /// Events that it met, by name.
     pub met: BTreeMap<String, u64>,
@@ -40,7 +40,7 @@ pub struct Outcome {
     pub simulated_ms: u64,
 }
 
-pub fn run(seed: u64) -> Outcome {
+pub(crate) fn run(seed: u64) -> Outcome {
     let trace = Trace::new(std::env::var_os("BOROUGH_TRACE").is_some());
     let plan = Plan::usual();
     let mut world = World::new(seed, &trace);

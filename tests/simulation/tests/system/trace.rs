@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 /// The trace of one run. Clones write into the same one.
 #[derive(Clone)]
-pub struct Trace(Arc<Mutex<State>>);
+pub(crate) struct Trace(Arc<Mutex<State>>);
 
 struct State {
     now_ms: u64,
@@ -19,17 +19,17 @@ struct State {
 
 impl Trace {
     /// An empty trace. Prints its lines at once if `printed`.
-    pub fn new(printed: bool) -> Self {
+    pub(crate) fn new(printed: bool) -> Self {
         Self(Arc::new(Mutex::new(State { now_ms: 0, lines: 0, digest: 0, printed })))
     }
 
     /// Sets the time of the next lines.
-    pub fn at(&self, now_ms: u64) {
+    pub(crate) fn at(&self, now_ms: u64) {
         self.0.lock().now_ms = now_ms;
     }
 
     #[expect(clippy::print_stdout, reason = "asked for by BOROUGH_TRACE")]
-    pub fn note(&self, what: fmt::Arguments<'_>) {
+    pub(crate) fn note(&self, what: fmt::Arguments<'_>) {
         let mut state = self.0.lock();
         let line = format!("{:>7} {what}", state.now_ms);
         state.digest = state.digest.rotate_left(5) ^ hash(line.as_bytes());
@@ -40,14 +40,14 @@ impl Trace {
     }
 
     /// A hash over all lines, and how many they are.
-    pub fn digest(&self) -> (u64, u64) {
+    pub(crate) fn digest(&self) -> (u64, u64) {
         let state = self.0.lock();
         (state.digest, state.lines)
     }
 }
 
 /// A hash of bytes for a line of a trace.
-pub fn hash(bytes: &[u8]) -> u64 {
+pub(crate) fn hash(bytes: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(bytes);
     hasher.finish()

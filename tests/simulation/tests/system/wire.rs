@@ -10,7 +10,7 @@ const DATA: u8 = 0;
 const MESSAGE_HEADER: usize = 5;
 
 #[derive(Debug, PartialEq, Eq)]
-pub enum Decoded {
+pub(crate) enum Decoded {
     /// A frame without data: its type and stream.
     Frame(u8, u32),
     /// A whole gRPC message of a stream.
@@ -18,7 +18,7 @@ pub enum Decoded {
 }
 
 #[derive(Debug, Default)]
-pub struct Reader {
+pub(crate) struct Reader {
     begun: bool,
     bytes: Vec<u8>,
     messages: BTreeMap<u32, Vec<u8>>,
@@ -26,7 +26,7 @@ pub struct Reader {
 
 impl Reader {
     /// Adds bytes and returns what is complete.
-    pub fn read(&mut self, bytes: &[u8]) -> Vec<Decoded> {
+    pub(crate) fn read(&mut self, bytes: &[u8]) -> Vec<Decoded> {
         self.bytes.extend_from_slice(bytes);
         if !self.begun && self.bytes.len() >= FRAME_HEADER {
             if self.bytes.starts_with(&PREFACE[..FRAME_HEADER]) {

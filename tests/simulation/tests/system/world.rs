@@ -38,21 +38,21 @@ use crate::role::Role;
 use crate::trace::Trace;
 
 /// Milliseconds in which every role runs once.
-pub const TICK_MS: u64 = 10;
+pub(crate) const TICK_MS: u64 = 10;
 /// Workers of the cell, and shards of its jobs.
-pub const WORKERS: u32 = 2;
+pub(crate) const WORKERS: u32 = 2;
 /// Gateways of the cell.
-pub const GATEWAYS: usize = 2;
+pub(crate) const GATEWAYS: usize = 2;
 /// Nodes of the cell.
-pub const NODES: usize = 4;
+pub(crate) const NODES: usize = 4;
 /// Milliseconds of silence after which a node is lost.
-pub const LOST_AFTER_MS: u64 = 4_000;
+pub(crate) const LOST_AFTER_MS: u64 = 4_000;
 /// Milliseconds without a heartbeat after which another worker or controller takes over.
 const LEASE_MS: u64 = 2_000;
 /// Milliseconds a job is kept after its end: longer than any node is away.
 const JOB_RETENTION_MS: u64 = 60_000;
 
-pub struct World {
+pub(crate) struct World {
     pub seed: u64,
     /// Milliseconds since the beginning.
     pub now_ms: u64,
@@ -82,22 +82,22 @@ pub struct World {
 }
 
 /// The name of gateway `number`'s host.
-pub fn gateway_host(number: usize) -> Host {
+pub(crate) fn gateway_host(number: usize) -> Host {
     format!("gateway-{number}").into()
 }
 
 /// The name of node `number`, and of its host.
-pub fn node_host(number: usize) -> Host {
+pub(crate) fn node_host(number: usize) -> Host {
     format!("node-{number}").into()
 }
 
 /// The name of worker `place`'s host.
-pub fn worker_host(place: u32) -> Host {
+pub(crate) fn worker_host(place: u32) -> Host {
     format!("worker-{place}").into()
 }
 
 /// The name of controller `number`'s host.
-pub fn controller_host(number: usize) -> Host {
+pub(crate) fn controller_host(number: usize) -> Host {
     format!("controller-{number}").into()
 }
 
@@ -123,13 +123,13 @@ fn plan_of(seed: u64) -> FaultPlan {
 }
 
 /// Addresses of all gateways.
-pub fn gateways() -> Vec<String> {
+pub(crate) fn gateways() -> Vec<String> {
     (0..GATEWAYS).map(|number| format!("http://{}:7400", gateway_host(number))).collect()
 }
 
 impl World {
     /// A new world with an empty cell and no roles.
-    pub fn new(seed: u64, trace: &Trace) -> Self {
+    pub(crate) fn new(seed: u64, trace: &Trace) -> Self {
         let clock = Arc::new(WorldClock::default());
         let shared: Arc<dyn Clock> = Arc::<WorldClock>::clone(&clock);
         let engine = Arc::new(EmbeddedEngine::ephemeral(shared, rng_of(seed, 1)));
@@ -182,13 +182,13 @@ impl World {
     }
 
     /// Runs a future on the store while every role is paused. It takes no time.
-    pub fn alone<T>(&self, future: impl Future<Output = T>) -> T {
+    pub(crate) fn alone<T>(&self, future: impl Future<Output = T>) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         runtime.unwrap().block_on(future)
     }
 
     /// A number below `bound`.
-    pub fn below(&self, bound: u64) -> u64 {
+    pub(crate) fn below(&self, bound: u64) -> u64 {
         below(&*self.rng, bound)
     }
 
@@ -219,7 +219,7 @@ impl World {
     }
 
     /// Ends a role as a crash does.
-    pub fn kill(&mut self, host: &Host) {
+    pub(crate) fn kill(&mut self, host: &Host) {
         self.trace.note(format_args!("{host} dies"));
         if let Some(role) = self.roles.remove(host) {
             role.kill();
@@ -229,7 +229,7 @@ impl World {
         }
     }
 
-    pub fn gateway_begin(&mut self, number: usize) {
+    pub(crate) fn gateway_begin(&mut self, number: usize) {
         let host = gateway_host(number);
         let (db, rng) = self.of_role();
         let (network, space) = (self.network.clone(), self.space.clone());
@@ -260,7 +260,7 @@ impl World {
     }
 
     /// Starts the worker at `place`.
-    pub fn worker_begin(&mut self, place: u32) {
+    pub(crate) fn worker_begin(&mut self, place: u32) {
         let (db, rng) = self.of_role();
         let config = WorkerConfig {
             space: self.space.clone(),
@@ -286,7 +286,7 @@ impl World {
         });
     }
 
-    pub fn controller_begin(&mut self, number: usize) {
+    pub(crate) fn controller_begin(&mut self, number: usize) {
         let (db, rng) = self.of_role();
         let config = ControllerConfig {
             space: self.space.clone(),
@@ -305,7 +305,7 @@ impl World {
     }
 
     /// Starts the agent of a machine that claims to be `node`.
-    pub fn agent_begin(&mut self, host: &Host, node: &Host, number: usize) {
+    pub(crate) fn agent_begin(&mut self, host: &Host, node: &Host, number: usize) {
         let (_, rng) = self.of_role();
         let fresh =
             || SimMachine::new(host, &self.processes, rng_of(self.seed, 500 + rng.next_u64()), &self.trace);
@@ -341,7 +341,7 @@ impl World {
     }
 
     /// Starts a role that calls the cell's gateways.
-    pub fn operator_begin<F>(
+    pub(crate) fn operator_begin<F>(
         &mut self,
         host: &Host,
         main: impl FnOnce(borough_client::Client, Arc<dyn Clock>) -> F,
@@ -359,7 +359,7 @@ impl World {
     }
 
     /// Closes the cell for new work, or opens it again, as an export with `--close` does.
-    pub fn gate_set(&mut self, open: bool) {
+    pub(crate) fn gate_set(&mut self, open: bool) {
         let (space, state) = (&self.space, if open { CellState::Open } else { CellState::Draining });
         let at_ms = WALL_BEGIN_MS.saturating_add_unsigned(self.now_ms);
         let set = self.quiet.run_committed("cell_gate", Idempotency::Natural, |tx, _| async move {
@@ -375,7 +375,7 @@ impl World {
     }
 
     /// Advances time by one tick: machines first, then every role, beginning with another one each time.
-    pub fn tick(&mut self) {
+    pub(crate) fn tick(&mut self) {
         self.now_ms += TICK_MS;
         self.clock.0.store(self.now_ms, Ordering::Relaxed);
         self.trace.at(self.now_ms);
@@ -394,4 +394,4 @@ impl World {
 }
 
 /// The shared list of broken rules.
-pub type Wrong = Arc<Mutex<Vec<String>>>;
+pub(crate) type Wrong = Arc<Mutex<Vec<String>>>;
