@@ -135,7 +135,8 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Works until cancelled, then releases its shards. Boxed, so that it is compiled here and not again in each program.
+    /// Works until cancelled, then releases its shards. Boxed, so that it is compiled here and not again in each
+    /// program.
     pub fn run(self, cancelled: CancellationToken) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Box::pin(self.work(cancelled))
     }

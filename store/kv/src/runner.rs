@@ -177,8 +177,8 @@ impl Database {
     }
 }
 
-/// A run of a closure, without the closure. Whatever does not depend on its type is here, so that the compiler builds it
-/// once and not for each of a few hundred closures.
+/// A run of a closure, without the closure. Whatever does not depend on its type is here, so that the compiler builds
+/// it once and not for each of a few hundred closures.
 struct Run<'a> {
     database: &'a Database,
     name: &'static str,
