@@ -26,8 +26,8 @@ const MESSAGE_BYTES_MAX: usize = 4 << 20;
 /// Milliseconds for which an endpoint may outlive its process while its node is there: the time of a report, over a
 /// paused gateway and its successor.
 const ENDPOINT_DEAD_MS: u64 = 20_000;
-/// Milliseconds in which a controller that leads without a break declares a silent node lost: the tolerance, which it
-/// counts from its own start, and its last session at a gateway. While controllers relieve one another, nobody can.
+/// Milliseconds in which a controller that leads without a break declares a silent node lost: the tolerance, and the
+/// time for which a gateway still renews for its last session. Each controller counts from its own start.
 const LEADS_MS: u64 = LOST_AFTER_MS + 4_000;
 /// The most renewals of a lease between two checks in one session, with a margin for late ones.
 const BEATS_MAX: u64 = 10;
@@ -44,6 +44,13 @@ pub(crate) struct Broken {
     pub what: String,
 }
 
+/// When the process of a published endpoint went missing, and since when an agent is there that can report it.
+#[derive(Clone, Copy)]
+struct ProcessGone {
+    since_ms: u64,
+    agent_since_ms: u64,
+}
+
 /// The audit of one run.
 pub(crate) struct Audit {
     auditor: Auditor,
@@ -53,8 +60,8 @@ pub(crate) struct Audit {
     tasks: BTreeMap<TaskId, TaskRow>,
     jobs: BTreeSet<JobId>,
     endpoints: BTreeMap<TaskId, Endpoint>,
-    /// Since when the process of a published endpoint is missing.
-    dead: BTreeMap<(TaskId, u64), u64>,
+    /// Published endpoints whose processes are missing.
+    dead: BTreeMap<(TaskId, u64), ProcessGone>,
     requests: BTreeMap<(RequestId, String), u64>,
     /// The epoch of the controller's lease, and since when.
     leads: (u64, u64),
@@ -231,24 +238,32 @@ impl Audit {
 
     /// An endpoint has a process, or its node is lost, or its process has only just ended.
     fn published(&mut self, world: &World) {
-        let mut dead = BTreeMap::new();
+        let (mut dead, mut old) = (BTreeMap::new(), None);
         self.addresses(world);
+        let leads = world.now_ms - self.leads.1 >= LEADS_MS;
         for endpoint in self.endpoints.values() {
             let Some(node) = self.node_by_name(endpoint.node.as_str()) else { continue };
             let Some(machine) = world.machines.get(node.name.as_str()) else { continue };
             let (task, number) = (endpoint.task, endpoint.incarnation.0);
             let Ok(id) = AttemptId::new(&task.job.to_string(), task.index, number) else { continue };
-            if node.state == NodeState::Ready && !machine.runs(&id) {
-                let since = self.dead.get(&(task, number)).copied().unwrap_or(world.now_ms);
-                dead.insert((task, number), since);
+            if node.state != NodeState::Ready || machine.runs(&id) {
+                continue;
+            }
+            let now_ms = world.now_ms;
+            let known = self.dead.get(&(task, number)).copied();
+            let mut gone = known.unwrap_or(ProcessGone { since_ms: now_ms, agent_since_ms: now_ms });
+            // Without its agent only a controller notices, and none can while they relieve one another.
+            if !world.roles.contains_key(node.name.as_str()) {
+                gone.agent_since_ms = now_ms;
+            }
+            dead.insert((task, number), gone);
+            let counted_ms = if leads { gone.since_ms } else { gone.agent_since_ms };
+            if now_ms - counted_ms > ENDPOINT_DEAD_MS {
+                old.get_or_insert((task, number, gone.since_ms));
             }
         }
         self.dead = dead;
-        if world.now_ms - self.leads.1 < LEADS_MS {
-            return;
-        }
-        let old = self.dead.iter().find(|(_, since)| world.now_ms - **since > ENDPOINT_DEAD_MS);
-        if let Some(((task, number), since)) = old {
+        if let Some((task, number, since)) = old {
             let what = format!("attempt {number} of {task} is published and has no process since {since} ms");
             self.note(world.now_ms, "endpoint_dead", what);
         }
