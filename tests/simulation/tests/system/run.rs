@@ -16,8 +16,8 @@ use crate::world::{TICK_MS, World};
 
 /// How long a run injects faults, in milliseconds.
 const TROUBLE_MS: u64 = 25_000;
-/// Milliseconds after which a calm cell is at rest. The longest work is eight tasks of a job, one after the other on one
-/// fixed port. Each waits 10 s for the cool-down of the port.
+/// Milliseconds after which a calm cell is at rest. The longest work is eight tasks of a job, one after the other on
+/// one fixed port. Each waits 10 s for the cool-down of the port.
 const PATIENCE_MS: u64 = 150_000;
 /// Interval of checks of everything.
 const LOOK_MS: u64 = 250;
