@@ -44,7 +44,7 @@ bench *ARGS:
 
 # The program as packages contain it: target/dist/borough without symbols, and its symbols in borough.debug beside it.
 dist:
-    cargo build --profile dist --bin borough
+    cargo build --profile dist --features jemalloc --bin borough
     objcopy --only-keep-debug target/dist/borough target/dist/borough.debug
     objcopy --strip-all --add-gnu-debuglink=target/dist/borough.debug target/dist/borough
 

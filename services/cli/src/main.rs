@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 /// jemalloc instead of the C library's allocator, which takes locks when a thread frees what another has allocated.
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
