@@ -18,7 +18,9 @@ use borough_store::{CellSpace, StoreResult};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
+use super::ended::EndedJobsUse;
 use super::journal::{JournalUse, journal_follow};
+use super::retention::RequestRetention;
 use super::scheduler::SchedulerMirror;
 use super::settings::settings_read;
 use crate::session::batch::WriterContext;
@@ -49,6 +51,10 @@ pub struct CellContext {
     pub session_metrics: SessionMetrics,
     /// The size of its journal.
     pub journal: JournalUse,
+    /// The number of its ended jobs.
+    pub ended_jobs: EndedJobsUse,
+    /// For how long it remembers requests.
+    pub(super) requests: RequestRetention,
     /// The cell's time, for what is stored and compared.
     pub clock: Arc<dyn Clock>,
     /// The clock of this process, for durations that it measures itself.
@@ -108,6 +114,8 @@ impl CellContext {
             registrations,
             session_metrics,
             journal,
+            ended_jobs: EndedJobsUse::default(),
+            requests: RequestRetention::default(),
             clock,
             machine,
             rng,

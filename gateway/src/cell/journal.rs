@@ -1,6 +1,6 @@
 //! The size of a cell's journal. The gateway measures it every two seconds, shows it as metrics, and admits no new work
 //! while it exceeds its bound. The controller trims the journal long before. Without a controller, an embedded store
-//! would run out of memory.
+//! would run out of memory. The ended jobs are counted at the same time.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use borough_kv::Idempotency;
 use borough_store::cell::cell_meta_read;
-use borough_store::journal::journal_bytes;
+use borough_store::journal::JournalMeter;
 use borough_store::{StoreError, StoreResult, error_chain};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
@@ -64,15 +64,19 @@ impl JournalUse {
 
 /// Measures the journal of `cell` until the future is dropped.
 pub(super) async fn journal_follow(cell: Arc<CellContext>) {
+    let mut meter = JournalMeter::default();
     loop {
-        let space = &cell.space;
+        let (space, measured) = (&cell.space, &meter);
         let look = cell.db.run("journal_bytes", Idempotency::ReadOnly, |tx, _| async move {
-            let most = cell_meta_read(&tx, space).await?.journal_bytes_max();
-            Ok::<_, StoreError>((journal_bytes(&tx, space).await?, most))
+            let meta = cell_meta_read(&tx, space).await?;
+            Ok::<_, StoreError>((measured.look(&tx, space).await?, meta))
         });
         match look.await {
-            Ok((kept, most)) => {
+            Ok((look, meta)) => {
+                let (kept, most) = (meter.note(look), meta.journal_bytes_max());
                 cell.journal.note(kept, most);
+                cell.ended_jobs.most_note(meta.ended_jobs_max());
+                cell.ended_jobs.kept_note(cell.mirror.read(|state| state.ended_jobs().len()));
                 if kept >= most {
                     tracing::warn!(cell = %cell.name, kept, most, "the gateway admits no work: no controller trims the journal");
                 }

@@ -1,7 +1,6 @@
 //! Runs a mutation as one keyed transaction: repeated with its request id, it has one effect and one answer.
 
 use std::future::Future;
-use std::time::Duration;
 
 use borough_kv::{Idempotency, Transaction};
 use borough_store::journal::{ChangeSet, Cursor, journal_head};
@@ -15,9 +14,6 @@ use tonic::Status;
 
 use super::context::{Caller, CellContext};
 use crate::status::status_from_store;
-
-/// How long the answer of a request is kept: longer than any client retries.
-const KEPT: Duration = Duration::from_secs(3_600);
 
 /// Whether a mutation needs an open cell, since it adds work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,8 +61,8 @@ where
 {
     let KeyedRequest { caller, action, admission, ref digest } = *request;
     let change = cell.change(caller, action);
-    let kept = i64::try_from(KEPT.as_millis()).unwrap_or(i64::MAX);
-    let expires_ms = change.at_ms.saturating_add(kept);
+    let kept = cell.requests.kept_for(cell.machine.monotonic());
+    let expires_ms = change.at_ms.saturating_add(i64::try_from(kept.as_millis()).unwrap_or(i64::MAX));
     let (change, space, closure) = (&change, &cell.space, &closure);
     let run = cell.db.run_committed(action, Idempotency::Keyed(caller.request.0), |tx, _| async move {
         if let RequestBegun::Done(result) = request_begin(&tx, space, change.request, digest).await? {

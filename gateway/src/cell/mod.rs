@@ -1,8 +1,10 @@
 //! The contexts of the cells behind this gateway, and the service that shows them.
 
 mod context;
+mod ended;
 mod journal;
 mod keyed;
+mod retention;
 mod scheduler;
 mod service;
 mod settings;
@@ -13,6 +15,7 @@ pub use context::{
     Caller, CellConnection, CellContext, Cells, caller_of_mutation, caller_of_read, cursor_from_message,
     cursor_to_message,
 };
+pub use ended::EndedJobsUse;
 pub use journal::JournalUse;
 pub use keyed::{KeyedRequest, keyed_found, keyed_run};
 pub use service::CellServer;

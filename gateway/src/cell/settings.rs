@@ -25,6 +25,8 @@ const DOMAIN_BYTES_MAX: usize = 128;
 const RETENTION_MS: std::ops::RangeInclusive<u64> = 60_000..=365 * 86_400_000;
 /// The smallest and the largest bound of the journal: a few of the largest entries, and what one machine can keep.
 const JOURNAL_BYTES: std::ops::RangeInclusive<u64> = 64 << 20..=1 << 40;
+/// The smallest and the largest number of ended jobs that a cell keeps.
+const ENDED_JOBS: std::ops::RangeInclusive<u64> = 100..=10_000_000;
 /// The longest time for which a started task is protected from eviction.
 const FRESH_START_MS_MAX: u64 = 86_400_000;
 
@@ -37,6 +39,7 @@ pub(super) struct SettingsChange {
     job_retention_ms: Option<u64>,
     journal_retention_ms: Option<u64>,
     journal_bytes_max: Option<u64>,
+    ended_jobs_max: Option<u64>,
     queueing: Option<String>,
     queues: Option<Vec<QueueSpec>>,
     schedulers: Option<BTreeMap<String, Name>>,
@@ -86,6 +89,7 @@ impl SettingsChange {
             job_retention_ms: settings.job_retention_ms,
             journal_retention_ms: settings.journal_retention_ms,
             journal_bytes_max: settings.journal_bytes_max,
+            ended_jobs_max: settings.ended_jobs_max,
             queueing,
             queues,
             schedulers,
@@ -124,6 +128,10 @@ impl SettingsChange {
             let accepted = format!("{} to {} bytes", JOURNAL_BYTES.start(), JOURNAL_BYTES.end());
             return Err(FieldRefused::new("journal_bytes_max", value.to_string(), &accepted));
         }
+        if let Some(value) = self.ended_jobs_max.filter(|value| !ENDED_JOBS.contains(value)) {
+            let accepted = format!("{} to {} jobs", ENDED_JOBS.start(), ENDED_JOBS.end());
+            return Err(FieldRefused::new("ended_jobs_max", value.to_string(), &accepted));
+        }
         let kept = [
             ("job_retention_ms", self.job_retention_ms),
             ("journal_retention_ms", self.journal_retention_ms),
@@ -148,6 +156,7 @@ impl SettingsChange {
         set(&mut meta.job_retention_ms, self.job_retention_ms.as_ref());
         set(&mut meta.journal_retention_ms, self.journal_retention_ms.as_ref());
         meta.journal_bytes_max = self.journal_bytes_max.or(meta.journal_bytes_max);
+        meta.ended_jobs_max = self.ended_jobs_max.or(meta.ended_jobs_max);
         set(&mut meta.queueing, self.queueing.as_ref());
         set(&mut meta.queues, self.queues.as_ref());
         if let Some(rules) = &self.schedulers {
@@ -212,9 +221,11 @@ pub(super) fn reclaim_idle(meta: &CellMeta) -> Option<String> {
 /// Converts the settings to a message.
 pub(super) fn settings_message(meta: CellMeta) -> v1::CellSettings {
     let journal_bytes_max = Some(meta.journal_bytes_max());
+    let ended_jobs_max = Some(meta.ended_jobs_max());
     let rules = meta.schedulers.unwrap_or_default().into_iter();
     v1::CellSettings {
         journal_bytes_max,
+        ended_jobs_max,
         profile: Some(meta.profile),
         failure_domains: Some(v1::FailureDomains { keys: meta.failure_domains }),
         lost_per_minute_max: Some(meta.lost_per_minute_max),

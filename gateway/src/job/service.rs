@@ -98,9 +98,11 @@ impl JobService for JobServer {
         let keyed = KeyedRequest::new(&caller, "job_submit", &request).of_new_work();
         keyed_found(cell, &keyed, queue).await?;
         let (spec, candidate, expected) = (&spec, JobId(cell.id()), request.expected_revision);
-        let journal = &cell.journal;
+        let (journal, ended_jobs) = (&cell.journal, &cell.ended_jobs);
+        tokio::time::sleep(ended_jobs.delay()).await;
         let submitted = keyed_run(cell, &keyed, |tx, mut changes| async move {
             journal.admit()?;
+            ended_jobs.admit()?;
             revision_check(&tx, &changes, spec, expected).await?;
             let submitted = job_submit(&tx, &mut changes, spec, candidate).await?;
             Ok((submitted, changes))

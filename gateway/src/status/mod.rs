@@ -26,7 +26,7 @@ pub const DOMAIN: &str = "borough";
 /// How long a caller should wait before it repeats a request that the store could not take.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
-/// The same for a caller beyond a limit of connections or streams.
+/// The same for a caller beyond a limit.
 const EXHAUSTED_RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// Bytes of a refused value that are shown.
@@ -122,11 +122,15 @@ pub fn status_unavailable(reason: &str, message: impl Into<String>) -> Status {
 
 /// All connections that are not reserved for agents are taken; the same request may be repeated.
 pub fn status_connections_exhausted() -> Status {
-    let reason = "CONNECTIONS_EXHAUSTED";
-    let mut details = ErrorDetails::with_error_info(reason, DOMAIN, HashMap::<String, String>::new());
-    details.set_retry_info(Some(EXHAUSTED_RETRY_AFTER));
     let message = "this gateway has as many connections as it may; close some, ask another gateway, or start it with \
                    a larger --connections-max";
+    status_exhausted("CONNECTIONS_EXHAUSTED", message)
+}
+
+/// A limit is reached that others may free soon.
+fn status_exhausted(reason: &str, message: impl Into<String>) -> Status {
+    let mut details = ErrorDetails::with_error_info(reason, DOMAIN, HashMap::<String, String>::new());
+    details.set_retry_info(Some(EXHAUSTED_RETRY_AFTER));
     Status::with_error_details(Code::ResourceExhausted, message, details)
 }
 
@@ -154,12 +158,8 @@ pub fn status_from_store(error: &StoreError) -> Status {
         StoreError::TooLarge { .. } => {
             status_with(Code::InvalidArgument, "TOO_LARGE", message, HashMap::new())
         }
-        StoreError::JournalFull { .. } => {
-            let mut details =
-                ErrorDetails::with_error_info("JOURNAL_FULL", DOMAIN, HashMap::<String, String>::new());
-            details.set_retry_info(Some(EXHAUSTED_RETRY_AFTER));
-            Status::with_error_details(Code::ResourceExhausted, message, details)
-        }
+        StoreError::JournalFull { .. } => status_exhausted("JOURNAL_FULL", message),
+        StoreError::EndedJobsFull { .. } => status_exhausted("ENDED_JOBS_FULL", message),
         StoreError::LeaseLost { .. } => status_with(Code::Aborted, "LEASE_LOST", message, HashMap::new()),
         StoreError::DamagedValue { .. } | StoreError::DamagedKey { .. } => {
             tracing::error!(error = %message, "damaged store");

@@ -183,7 +183,7 @@ fn events_of(
 mod tests {
     use borough_model::Incarnation;
     use borough_model::task::{Attempt, EndReason, Exit, StopReason, TaskEvent};
-    use borough_store::job::{job_remove, job_stop, job_tasks_gone};
+    use borough_store::job::{job_stop, job_tasks_gone, jobs_remove};
 
     use super::*;
     use crate::cell::tests::{TASK, TestGateway, context};
@@ -236,7 +236,7 @@ mod tests {
     }
 
     async fn job_forget(gateway: &TestGateway) {
-        gateway.change(async |tx, changes| job_remove(tx, changes, TASK.job).await).await;
+        gateway.change(async |tx, changes| jobs_remove(tx, changes, &[TASK.job], usize::MAX).await).await;
     }
 
     #[tokio::test(start_paused = true)]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use borough_controller::{Controller, ControllerConfig};
+use borough_controller::{Controller, ControllerConfig, GarbageMetrics};
 use borough_kv::embedded::{EmbeddedEngine, OpenOptions};
 use borough_kv::env::{SeededRng, SystemClock};
 use borough_kv::{Database, Idempotency};
@@ -104,6 +104,7 @@ async fn sustained(
         lease_ms: 5_000,
         generation: 0,
         tick: Duration::from_secs(1),
+        garbage: GarbageMetrics::default(),
     };
     let controller = Controller::new(config, db.clone(), mirror, Arc::clone(&clock), Arc::clone(&rng));
     let controller = tokio::spawn(controller.run(cancelled.clone()));

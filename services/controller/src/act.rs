@@ -1,9 +1,9 @@
 //! Carries out decisions: each action in transactions of its own, under the lease.
 
 use borough_kv::Transaction;
-use borough_model::{Incarnation, JobId, TaskId};
+use borough_model::{Incarnation, TaskId};
 use borough_store::StoreResult;
-use borough_store::job::{job_dependencies_check, job_remove, job_tasks_gone};
+use borough_store::job::{job_dependencies_check, job_tasks_gone};
 use borough_store::journal::ChangeSet;
 use borough_store::lease::LeaseWriter;
 use borough_store::node::node_declare_lost;
@@ -93,14 +93,6 @@ impl ActionExecutor {
             Ok(((), changes))
         };
         self.writer.change("node_declare_lost", declare).await
-    }
-
-    /// Removes an ended job.
-    pub(crate) async fn job_forget(&self, job: JobId) -> StoreResult<()> {
-        let remove = |tx: Transaction, mut changes: ChangeSet| async move {
-            Ok((job_remove(&tx, &mut changes, job).await?, changes))
-        };
-        self.writer.change("job_remove", remove).await.map(drop)
     }
 
     /// Acts on attempts, at most [`TASKS_MAX`] in one transaction.

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use borough_store::CellSpace;
 
+use crate::garbage::GarbageMetrics;
+
 /// Settings of one controller.
 #[derive(Clone, Debug)]
 pub struct ControllerConfig {
@@ -17,4 +19,5 @@ pub struct ControllerConfig {
     pub generation: u64,
     /// The interval of checks without an event: of leases, silent nodes, back-offs.
     pub tick: Duration,
+    pub garbage: GarbageMetrics,
 }

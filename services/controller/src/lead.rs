@@ -23,15 +23,15 @@ use crate::capacity::relocation_of;
 use crate::config::ControllerConfig;
 use crate::decide::{ControllerAction, Dirty, departures_now, drives_away, job_actions, node_actions};
 use crate::gang::gangs_overdue;
-use crate::garbage::{jobs_old, journal_keep, tidy};
+use crate::garbage::{GarbageCollector, journal_keep};
 use crate::liveness::Liveness;
 
 /// The role of the lease.
 const ROLE: &str = "controller";
 /// Interval of a full pass, whatever changes were noticed.
 const FULL_PASS: Duration = Duration::from_secs(30);
-/// Interval of garbage collection.
-const TIDY: Duration = Duration::from_secs(10);
+/// Interval of checks for gangs that are overdue.
+const GANGS_LOOK: Duration = Duration::from_secs(10);
 /// The pause between two checks of drained nodes, in multiples of a check's duration.
 const DRAIN_PAUSE: u32 = 9;
 
@@ -54,7 +54,7 @@ struct LeaderTerm {
     renewed_at: Duration,
     looked_at: Duration,
     full_at: Duration,
-    tidied_at: Duration,
+    gangs_at: Duration,
     /// No drained node is checked again before this time.
     drain_at: Duration,
 }
@@ -99,8 +99,17 @@ impl Controller {
                 tokio::time::sleep(self.config.tick).await;
             }
         };
+        let collector = GarbageCollector {
+            space: self.config.space.clone(),
+            db: self.db.clone(),
+            mirror: self.mirror.clone(),
+            clock: Arc::clone(&self.clock),
+            rng: Arc::clone(&self.rng),
+            metrics: self.config.garbage.clone(),
+        };
         tokio::select! {
             () = work => {}
+            never = collector.collect() => match never {},
             () = cancelled.cancelled() => self.release().await,
         }
     }
@@ -162,7 +171,7 @@ impl Controller {
             renewed_at: now,
             looked_at: now,
             full_at: now,
-            tidied_at: now,
+            gangs_at: now,
             drain_at: now,
         };
         term.meta = self.meta().await?;
@@ -331,13 +340,11 @@ impl Controller {
             term.dirty = self.mirror.read(Dirty::all);
             term.meta = self.meta().await?;
         }
-        if now.saturating_sub(term.tidied_at) >= TIDY {
-            term.tidied_at = now;
+        if now.saturating_sub(term.gangs_at) >= GANGS_LOOK {
+            term.gangs_at = now;
             let now_ms = self.clock.wall_ms();
             let overdue = self.mirror.read(|state| gangs_overdue(state, now_ms));
             self.act(term, overdue.into_iter().map(ControllerAction::GangEnd).collect()).await?;
-            let jobs = self.mirror.read(|state| jobs_old(state, &term.meta, now_ms));
-            tidy(&term.executor, jobs).await?;
         }
         Ok(())
     }

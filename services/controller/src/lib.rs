@@ -3,7 +3,8 @@
 //!
 //! It is level-triggered: the actions follow from the state alone ([`decide`]), whatever event woke the controller. It
 //! wakes on the journal and on a timer and does the same either way. One controller leads a cell, by lease. Every
-//! transaction checks the lease, so that a successor is never disturbed.
+//! transaction checks the lease, so that a successor is never disturbed. Only garbage collection needs no lease: all
+//! controllers of a cell do it together.
 
 mod act;
 mod capacity;
@@ -15,4 +16,5 @@ mod lead;
 mod liveness;
 
 pub use config::ControllerConfig;
+pub use garbage::GarbageMetrics;
 pub use lead::Controller;

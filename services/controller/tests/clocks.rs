@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_controller::{Controller, ControllerConfig};
+use borough_controller::{Controller, ControllerConfig, GarbageMetrics};
 use borough_kv::env::{Clock, SeededRng};
 use borough_model::JobId;
 use borough_model::job::JobKind;
@@ -53,6 +53,7 @@ async fn kept_for(off_ms: i64) -> Duration {
         lease_ms: 5_000,
         generation: 0,
         tick: Duration::from_secs(1),
+        garbage: GarbageMetrics::default(),
     };
     let mirror = MirrorFollower::spawn(db.clone(), space.clone(), Arc::clone(&time), Arc::clone(&rng));
     let controller = Controller::new(config, db.clone(), mirror, time, rng);

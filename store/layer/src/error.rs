@@ -35,6 +35,11 @@ pub enum StoreError {
     /// The journal exceeds its bound, and nobody trims it, so no new work is admitted. Try again later.
     #[error("the cell's journal has {bytes} bytes; new work is admitted below {bytes_max}")]
     JournalFull { bytes: u64, bytes_max: u64 },
+    /// The cell has too many ended jobs, since they are removed more slowly than others end. Try again later.
+    #[error(
+        "the cell has {kept} ended jobs that wait for their removal; new work is admitted below {kept_max}"
+    )]
+    EndedJobsFull { kept: u64, kept_max: u64 },
     /// A value is larger than the store accepts. Make it smaller.
     #[error("a value of kind {kind} has {bytes} bytes; accepted: at most {bytes_max}")]
     TooLarge { kind: KeyKind, bytes: usize, bytes_max: usize },

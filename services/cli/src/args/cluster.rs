@@ -116,7 +116,7 @@ pub enum CellVerb {
         /// The cell's name [default: the one in use]
         name: Option<String>,
         #[command(flatten)]
-        settings: CellSet,
+        settings: Box<CellSet>,
     },
 }
 
@@ -170,6 +170,9 @@ pub struct CellSet {
     /// Keep at most this much of the journal, however young it is, such as 1GiB
     #[arg(long, value_parser = bytes, value_name = "BYTES")]
     pub journal_bytes: Option<u64>,
+    /// Keep at most this many ended jobs, however young they are
+    #[arg(long, value_name = "JOBS")]
+    pub ended_jobs: Option<u64>,
 }
 
 fn bytes(text: &str) -> Result<u64, String> {

@@ -29,7 +29,7 @@ pub(super) async fn run(global: &Global, verb: CellVerb, printer: &Printer) -> R
                 Some(name) => connect::client(global)?.with_cell(name),
                 None => connect::cell_client(global)?,
             };
-            let cell = client.cell_update(settings_of(settings)).await?;
+            let cell = client.cell_update(settings_of(*settings)).await?;
             printer.one(&CellOutput::from(cell), CellOutput::text)?;
         }
     }
@@ -55,6 +55,7 @@ fn settings_of(set: CellSet) -> v1::CellSettings {
         job_retention_ms: set.job_retention.map(ms),
         journal_retention_ms: set.journal_retention.map(ms),
         journal_bytes_max: set.journal_bytes,
+        ended_jobs_max: set.ended_jobs,
         revision: 0,
     }
 }

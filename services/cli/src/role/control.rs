@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_controller::{Controller, ControllerConfig};
+use borough_controller::{Controller, ControllerConfig, GarbageMetrics};
 use borough_gateway::auth::Credentials;
 use borough_gateway::cell::CellConnection;
 use borough_gateway::health::HealthSource;
@@ -143,6 +143,8 @@ impl Control {
         let mut registry = std::mem::take(&mut config.registry);
         let workers_metrics = WorkerMetrics::default();
         workers_metrics.register(&mut registry);
+        let garbage = GarbageMetrics::default();
+        garbage.register(&mut registry);
         let mut workers = Workers { tasks: Vec::new(), cancelled: cancelled.child_token() };
         let (mut connections, mut mirrors, mut tasks) = (Vec::new(), Vec::new(), Vec::new());
         let mut tolerance_ms = u64::MAX;
@@ -174,7 +176,7 @@ impl Control {
             let mirror = of_cell.mirror();
             mirrors.push(mirror.clone());
             if roles.controller {
-                tasks.push(of_cell.controller(&mirror, meta.lost_after_ms));
+                tasks.push(of_cell.controller(&mirror, meta.lost_after_ms, &garbage));
             }
             if roles.grpc.is_some() {
                 connections.push(CellConnection { space, name: cell.clone(), db: config.db.clone(), mirror });
@@ -350,13 +352,19 @@ impl CellRoles<'_> {
         MirrorFollower::spawn(self.db.clone(), self.space.clone(), self.clock(), Arc::clone(self.rng))
     }
 
-    fn controller(&self, mirror: &MirrorHandle, lost_after_ms: u64) -> JoinHandle<()> {
+    fn controller(
+        &self,
+        mirror: &MirrorHandle,
+        lost_after_ms: u64,
+        garbage: &GarbageMetrics,
+    ) -> JoinHandle<()> {
         let config = ControllerConfig {
             space: self.space.clone(),
             holder: format!("controller-{:016x}", self.rng.next_u64()),
             lease_ms: self.roles.lease_ms,
             generation: self.generation,
             tick: beat_of(lost_after_ms).min(Duration::from_secs(1)),
+            garbage: garbage.clone(),
         };
         let (clock, rng) = (self.clock(), Arc::clone(self.rng));
         let controller = Controller::new(config, self.db.clone(), mirror.clone(), clock, rng);

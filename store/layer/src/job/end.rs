@@ -1,5 +1,7 @@
 //! Ends a stopped job, and removes it some time later.
 
+use std::collections::BTreeMap;
+
 use borough_kv::Transaction;
 use borough_model::job::{JobEvent, JobRow, JobState};
 use borough_model::journal::JobName;
@@ -8,10 +10,11 @@ use borough_model::{Delta, JobId};
 
 use super::change::job_event;
 use super::read::{job_get, job_spec_in_force};
-use crate::error::{StoreError, StoreResult};
+use crate::error::StoreResult;
 use crate::journal::ChangeSet;
 use crate::keys::{
-    self, GangKey, JobGateKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey, Prefix, RangeOptions, TaskKey,
+    self, CellSpace, GangKey, JobGateKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey, Prefix,
+    RangeOptions, TaskKey,
 };
 use crate::quota::{job_remainder, overflow, quota_give_back};
 
@@ -69,21 +72,68 @@ async fn rows_of(tx: &Transaction, changes: &ChangeSet, job: JobId) -> StoreResu
     Ok(rows.into_iter().map(|(_, row)| row).collect())
 }
 
-/// Removes an ended job, with its specs and rows. Fails if it has not ended, or if any of its tasks is not dead (those
-/// above the count may outlast the job). Removing it twice changes nothing.
-pub async fn job_remove(tx: &Transaction, changes: &mut ChangeSet, job: JobId) -> StoreResult<()> {
-    let space = changes.space().clone();
-    let Some(row) = keys::read(tx, &space, &JobRowKey { job }).await? else { return Ok(()) };
-    let rows = rows_of(tx, changes, job).await?;
-    let alive = rows.iter().filter(|row| row.state != TaskState::Dead).count();
-    if !matches!(row.state, JobState::Ended { .. }) || alive > 0 {
-        let reason = format!("job {}/{} is {:?}, {alive} tasks are not dead", row.user, row.name, row.state);
-        return Err(StoreError::refused(reason));
-    }
+/// The result of [`jobs_remove`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JobsRemoved {
+    /// The jobs that were looked at, from the first on. The next call begins after them.
+    pub done: usize,
+    /// How many of them had a row and have none any more.
+    pub removed: usize,
+    /// Those of them that stay for now: they have not ended, or a task above their count is not dead.
+    pub left: Vec<JobId>,
+}
+
+/// Removes ended jobs, each with its specs and rows, until the transaction has `bytes_max` bytes; at least one.
+/// Removing a job twice changes nothing. The work per job does not depend on its tasks.
+pub async fn jobs_remove(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    jobs: &[JobId],
+    bytes_max: usize,
+) -> StoreResult<JobsRemoved> {
     // Gangs are few, and no row names those of earlier attempts any more.
-    let gangs = keys::range::<GangKey>(tx, &space, &Prefix::all(), RangeOptions::snapshot()).await?;
-    for (key, _) in gangs.iter().filter(|(_, gang)| gang.job == job) {
-        keys::clear(tx, &space, key)?;
+    let gangs = keys::range::<GangKey>(tx, changes.space(), &Prefix::all(), RangeOptions::snapshot()).await?;
+    let mut gangs_of: BTreeMap<JobId, Vec<GangKey>> = BTreeMap::new();
+    for (key, gang) in gangs {
+        gangs_of.entry(gang.job).or_default().push(key);
+    }
+    let mut removed = JobsRemoved::default();
+    for job in jobs {
+        if removed.done > 0 && tx.approximate_size().await? >= bytes_max {
+            break;
+        }
+        removed.done = removed.done.saturating_add(1);
+        let gangs = gangs_of.get(job).map_or(&[][..], Vec::as_slice);
+        match job_remove(tx, changes, *job, gangs).await? {
+            Removal::Done => removed.removed = removed.removed.saturating_add(1),
+            Removal::Absent => {}
+            Removal::TooEarly => removed.left.push(*job),
+        }
+    }
+    Ok(removed)
+}
+
+/// The result of one removal.
+enum Removal {
+    Done,
+    /// Another process was first.
+    Absent,
+    TooEarly,
+}
+
+async fn job_remove(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    job: JobId,
+    gangs: &[GangKey],
+) -> StoreResult<Removal> {
+    let space = changes.space().clone();
+    let Some(row) = keys::read(tx, &space, &JobRowKey { job }).await? else { return Ok(Removal::Absent) };
+    if !matches!(row.state, JobState::Ended { .. }) || above_count_alive(tx, &space, &row).await? {
+        return Ok(Removal::TooEarly);
+    }
+    for gang in gangs {
+        keys::clear(tx, &space, gang)?;
     }
     let name = JobNameKey { user: row.user.clone(), name: row.name.clone() };
     if keys::read(tx, &space, &name).await? == Some(job) {
@@ -97,5 +147,14 @@ pub async fn job_remove(tx: &Transaction, changes: &mut ChangeSet, job: JobId) -
     keys::clear_prefix(tx, &space, &Prefix::<JobSpecKey>::of(&job))?;
     keys::clear_prefix(tx, &space, &Prefix::<TaskKey>::of(&job))?;
     changes.push(Delta::JobRemoved { job, name: Some(JobName { user, job: name }) });
-    Ok(())
+    Ok(Removal::Done)
+}
+
+/// Whether a task above the count of an ended job is alive. Those below it are dead: their ends have ended the job, or
+/// its stop waited for them.
+async fn above_count_alive(tx: &Transaction, space: &CellSpace, row: &JobRow) -> StoreResult<bool> {
+    let after = row.count.checked_sub(1).map(|index| TaskKey { job: row.id, index });
+    let options = RangeOptions { after, ..RangeOptions::snapshot() };
+    let above = keys::range(tx, space, &Prefix::<TaskKey>::of(&row.id), options).await?;
+    Ok(above.iter().any(|(_, task)| task.state != TaskState::Dead))
 }

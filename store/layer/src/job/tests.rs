@@ -177,9 +177,11 @@ async fn a_name_passes_to_a_new_job_and_an_id_is_never_used_again() {
         history.iter().map(|version| (version.job.id, version.job.state)).collect();
     let over = JobState::Ended { outcome: JobOutcome::Stopped };
     assert_eq!(jobs, [(JobId(2), JobState::Running), (JobId(1), over)]);
-    cell.change(change(6, "remove"), async |tx, changes| job_remove(tx, changes, JobId(1)).await)
-        .await
-        .unwrap();
+    cell.change(change(6, "remove"), async |tx, changes| {
+        jobs_remove(tx, changes, &[JobId(1)], usize::MAX).await
+    })
+    .await
+    .unwrap();
     let named = cell.run(async |tx| job_by_name(&tx, &cell.space, &name("ada"), &name("web")).await);
     assert_eq!(named.await.unwrap().id, JobId(2));
     check(&cell).await;

@@ -6,6 +6,7 @@
 
 mod change;
 mod list;
+mod meter;
 mod shared;
 mod tail;
 #[cfg(test)]
@@ -14,10 +15,9 @@ mod trim;
 
 pub use change::{Change, ChangeSet, OpenChanges};
 pub use list::{CHUNK_ROWS, Listed, cell_list_chunked};
+pub use meter::{JournalLook, JournalMeter};
 pub use shared::JournalShare;
 pub use tail::{Page, journal_head, journal_tail, journal_tail_shared, journal_watch};
-pub use trim::{
-    journal_bytes, journal_cutoff, journal_cutoff_bytes, journal_floor, journal_trim, trim_cutoff,
-};
+pub use trim::{JournalCutoff, TrimGoal, journal_cutoff, journal_floor, journal_trim, trim_cutoff};
 
 pub use crate::row::{Cursor, CursorParseError, JournalFloor, JournalPart, PART_BYTES_MAX};

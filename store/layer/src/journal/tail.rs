@@ -10,7 +10,8 @@ use super::{Cursor, JournalFloor, JournalPart};
 use crate::error::{StoreError, StoreResult};
 use crate::gate::{GateRead, cell_gate_read};
 use crate::keys::{
-    self, CellGateKey, CellSpace, JournalFloorKey, JournalHeadKey, JournalKey, Key, Prefix, value_decode,
+    self, CellGateKey, CellSpace, JournalFloorKey, JournalHeadKey, JournalKey, Key, Prefix, RangeOptions,
+    value_decode,
 };
 
 /// A page ends after so many bytes of entries, whatever its limit.
@@ -88,6 +89,20 @@ async fn tail(
         request.iteration = request.iteration.saturating_add(1);
     };
     assembly.page(space, gate)
+}
+
+/// The entry at a position, if it is kept.
+pub(super) async fn journal_entry(
+    tx: &Transaction,
+    space: &CellSpace,
+    at: Cursor,
+) -> StoreResult<Option<JournalEntry>> {
+    let prefix = Prefix::<JournalKey>::of_two(&at.store_epoch, &at.stamp);
+    let mut assembly = Assembly::new(at, 1, None);
+    for (key, part) in keys::range(tx, space, &prefix, RangeOptions::snapshot()).await? {
+        assembly.push(space, &key, part)?;
+    }
+    Ok(assembly.entries.pop().map(|(_, entry)| Arc::unwrap_or_clone(entry)))
 }
 
 /// The cursor of the last entry, or the start of the epoch if it has none. A listing begins from it.

@@ -1,7 +1,7 @@
 //! Trims the journal: retention has priority over slow readers. The floor is written with the clear, and every tail
 //! reads it.
 
-use borough_kv::{Transaction, Version, Versionstamp};
+use borough_kv::{KeySelector, RangeRequest, Transaction, Version, Versionstamp};
 
 use super::{Cursor, JournalFloor};
 use crate::error::StoreResult;
@@ -31,7 +31,7 @@ pub async fn journal_trim(
     if end <= begin {
         return Ok(None);
     }
-    let request = borough_kv::RangeRequest::between(begin.clone(), end.clone());
+    let request = RangeRequest::between(begin.clone(), end.clone());
     let rows = tx.range_all(request.reverse().limit(1).snapshot()).await?;
     let Some((last, _)) = rows.first() else { return Ok(None) };
     let last = JournalKey::decode(space, last)?;
@@ -44,76 +44,141 @@ pub async fn journal_trim(
     Ok(Some(trimmed_to))
 }
 
-/// The first stamp to keep: that of the first entry that is younger than `retention_ms` by its writer's wall time or by
-/// versions. Both must show that an entry is old, since wall clocks may jump, and versions jump at a restart. Reads one
-/// page of entries; `None` if none of them is old.
+/// What is removed from a journal, the oldest entries first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrimGoal {
+    /// Entries stay at least this long, unless they are too many.
+    pub retention_ms: u64,
+    /// The cell's time, in milliseconds since 1970.
+    pub now_ms: i64,
+    /// Bytes that go, however young they are.
+    pub excess: u64,
+}
+
+/// Where a journal is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalCutoff {
+    /// The stamp of the first entry that stays.
+    pub keep_from: Versionstamp,
+    /// Bytes of the entries before it.
+    pub bytes: u64,
+}
+
+/// Where to cut for `goal`, or as far as one transaction reads. The last entry stays. `None` if nothing can be removed.
 pub async fn journal_cutoff(
     tx: &Transaction,
     space: &CellSpace,
-    retention_ms: u64,
-    now_ms: i64,
-) -> StoreResult<Option<Versionstamp>> {
-    let gate = cell_gate_read(tx, space).await?;
-    let floor = journal_floor(tx, space).await?.map(|floor| floor.trimmed_to);
-    let after = floor.filter(|floor| floor.store_epoch == gate.store_epoch);
-    let after = after.unwrap_or_else(|| Cursor::start(gate.store_epoch));
-    let page = super::journal_tail(tx, space, after, CUTOFF_ENTRIES).await?;
-    let kept_from_ms = now_ms.saturating_sub(i64::try_from(retention_ms).unwrap_or(i64::MAX));
-    let by_version = trim_cutoff(tx.read_version().await?, retention_ms);
-    let is_old = |cursor: &Cursor, at_ms: i64| at_ms < kept_from_ms && cursor.stamp < by_version;
-    let old = page.entries.iter().take_while(|(cursor, entry)| is_old(cursor, entry.at_ms)).count();
-    // If all of them are old, the last one stays for the next pass: its successor is not known here.
-    let first_kept = page.entries.get(old).or_else(|| page.entries.last());
-    Ok(first_kept.filter(|_| old > 0).map(|(cursor, _)| cursor.stamp))
-}
-
-/// Bytes of the kept entries, of this epoch of the store. Exact on the embedded engine, which visits all of them; a
-/// sample on FoundationDB.
-pub async fn journal_bytes(tx: &Transaction, space: &CellSpace) -> StoreResult<u64> {
-    let store_epoch = cell_gate_read(tx, space).await?.store_epoch;
-    let range = Prefix::<JournalKey>::of(&store_epoch).range(space);
-    Ok(tx.estimated_range_size(&range.start..&range.end).await?)
-}
-
-/// The first stamp to keep after the removal of the oldest entries, `excess` bytes or a little more; fewer if one
-/// transaction cannot read as many. The last entry stays. `None` if nothing can be removed.
-pub async fn journal_cutoff_bytes(
-    tx: &Transaction,
-    space: &CellSpace,
-    excess: u64,
-) -> StoreResult<Option<Versionstamp>> {
-    if excess == 0 {
+    goal: &TrimGoal,
+) -> StoreResult<Option<JournalCutoff>> {
+    let aged = aged_before(tx, space, goal).await?;
+    if goal.excess == 0 && aged.is_none() {
         return Ok(None);
     }
+    let aged = aged.unwrap_or(Versionstamp::ZERO);
     let store_epoch = cell_gate_read(tx, space).await?.store_epoch;
     let range = Prefix::<JournalKey>::of(&store_epoch).range(space);
-    let mut request = borough_kv::RangeRequest::between(range.start, range.end).snapshot();
-    let (mut passed, mut first, mut kept) = (0_u64, None, None);
+    let mut request = RangeRequest::between(range.start, range.end).snapshot();
+    let (mut passed, mut first, mut last_entry) = (0_u64, None, None);
     while passed < CUTOFF_BYTES {
         // A batch may be short for any reason, even shorter than one entry.
         let batch = tx.get_range(&request).await?;
         for (key, value) in &batch.rows {
             let stamp = JournalKey::decode(space, key)?.stamp;
-            if passed >= excess && kept != Some(stamp) {
-                return Ok(Some(stamp));
+            let begun = JournalCutoff { keep_from: stamp, bytes: passed };
+            let new = last_entry.is_none_or(|last: JournalCutoff| last.keep_from != stamp);
+            if passed >= goal.excess && stamp >= aged && new {
+                return Ok(Some(begun).filter(|_| first.is_some()));
             }
             first = first.or(Some(stamp));
-            kept = Some(stamp);
+            last_entry = Some(begun).filter(|_| new).or(last_entry);
             let bytes = key.len().saturating_add(value.len());
             passed = passed.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
         }
         let Some((last, _)) = batch.rows.last().filter(|_| batch.more) else { break };
-        request.begin = borough_kv::KeySelector::first_greater_than(last.clone());
+        request.begin = KeySelector::first_greater_than(last.clone());
+        request.iteration = request.iteration.saturating_add(1);
     }
     // The last entry may be incomplete, or the last of all: it stays for the next pass.
-    Ok(kept.filter(|kept| first != Some(*kept)))
+    Ok(last_entry.filter(|last| first != Some(last.keep_from)))
 }
+
+/// A stamp before which every entry is old by versions, and the last one also by its writer's wall time. Both must show
+/// it, since wall clocks may jump, and versions jump at a restart. Reads few entries, however many there are.
+async fn aged_before(
+    tx: &Transaction,
+    space: &CellSpace,
+    goal: &TrimGoal,
+) -> StoreResult<Option<Versionstamp>> {
+    let retention_ms = i64::try_from(goal.retention_ms).unwrap_or(i64::MAX);
+    let old_ms = goal.now_ms.saturating_sub(retention_ms);
+    let aged = trim_cutoff(tx.read_version().await?, goal.retention_ms);
+    let is_old = |(_, at_ms): &&(Versionstamp, i64)| *at_ms < old_ms;
+    let newest = entries_before(tx, space, aged).await?;
+    let mut young = match newest.first() {
+        None => return Ok(None),
+        Some(last) if is_old(&last) => return Ok(Some(aged)),
+        Some((stamp, _)) => stamp.version(),
+    };
+    // Old by versions, young by the wall clock: what is old by both lies between the floor and this entry.
+    let floor = journal_floor(tx, space).await?.map(|floor| floor.trimmed_to);
+    let mut old = newest.iter().find(is_old).map(|(stamp, _)| *stamp);
+    let mut from = old.map_or_else(|| floor.map_or(0, |floor| floor.stamp.version()), Versionstamp::version);
+    while young.saturating_sub(from) > AGE_STEP {
+        let middle = from.saturating_add(young.saturating_sub(from) / 2);
+        let found = entries_before(tx, space, Versionstamp::new(middle, 0)).await?;
+        match found.iter().find(is_old) {
+            None if !found.is_empty() => young = middle,
+            last => {
+                old = last.map(|(stamp, _)| *stamp).max(old);
+                from = middle;
+            }
+        }
+    }
+    Ok(old.map(successor))
+}
+
+/// The first stamp after `stamp`.
+fn successor(stamp: Versionstamp) -> Versionstamp {
+    match stamp.batch_index().checked_add(1) {
+        Some(index) => Versionstamp::new(stamp.version(), index),
+        None => Versionstamp::new(stamp.version().saturating_add(1), 0),
+    }
+}
+
+/// The stamps and wall times of the last entries before `stamp`, the newest first. Of several, one is likely to come
+/// from a writer whose clock is right.
+async fn entries_before(
+    tx: &Transaction,
+    space: &CellSpace,
+    stamp: Versionstamp,
+) -> StoreResult<Vec<(Versionstamp, i64)>> {
+    let store_epoch = cell_gate_read(tx, space).await?.store_epoch;
+    let begin = Prefix::<JournalKey>::of(&store_epoch).range(space).start;
+    let end = JournalKey { store_epoch, stamp, part: 0 }.encode(space);
+    if end <= begin {
+        return Ok(Vec::new());
+    }
+    let request = RangeRequest::between(begin, end).reverse().limit(AGE_ENTRIES).snapshot();
+    let mut entries: Vec<(Versionstamp, i64)> = Vec::new();
+    for (key, _) in tx.range_all(request).await? {
+        let stamp = JournalKey::decode(space, &key)?.stamp;
+        if entries.last().is_some_and(|(last, _)| *last == stamp) {
+            continue;
+        }
+        let entry = super::tail::journal_entry(tx, space, Cursor { store_epoch, stamp }).await?;
+        entries.extend(entry.map(|entry| (stamp, entry.at_ms)));
+    }
+    Ok(entries)
+}
+
+/// Rows of entries that one probe of the age reads.
+const AGE_ENTRIES: usize = 8;
 
 /// Bytes of entries read for a cutoff: more than the 10 MB that one transaction, and so one entry, has at most.
 const CUTOFF_BYTES: u64 = 12 << 20;
 
-/// Entries read for a cutoff.
-const CUTOFF_ENTRIES: usize = 1_000;
+/// Versions, in microseconds, within which a cutoff by age is found.
+const AGE_STEP: i64 = 1_000_000;
 
 /// The floor: the last position that was removed, if any.
 pub async fn journal_floor(tx: &Transaction, space: &CellSpace) -> StoreResult<Option<JournalFloor>> {
@@ -127,7 +192,7 @@ mod tests {
     use borough_model::{Delta, NodeId, RequestId};
 
     use super::*;
-    use crate::journal::Change;
+    use crate::journal::{Change, JournalMeter};
     use crate::testing::TestCell;
 
     #[test]
@@ -154,7 +219,9 @@ mod tests {
             cell.clock.advance(Duration::from_secs(10));
         }
         let cutoff = async |retention_ms, now_ms| {
-            cell.run(async |tx| journal_cutoff(&tx, &cell.space, retention_ms, now_ms).await).await.unwrap()
+            let goal = TrimGoal { retention_ms, now_ms, excess: 0 };
+            let cutoff = cell.run(async |tx| journal_cutoff(&tx, &cell.space, &goal).await).await.unwrap();
+            cutoff.map(|cutoff| cutoff.keep_from)
         };
         assert_eq!(cutoff(0, 500).await, None, "young by wall time, whatever versions say");
         assert_eq!(
@@ -175,13 +242,15 @@ mod tests {
             cell.run(async |tx| super::super::journal_tail(&tx, &cell.space, floor.trimmed_to, 9).await);
         let left: Vec<i64> = page.await.unwrap().entries.iter().map(|(_, entry)| entry.at_ms).collect();
         assert_eq!(left, [3_000]);
-        let kept = cutoff(0, 9_000).await.unwrap();
-        let removed = cell.run(async |tx| journal_trim(&tx, &cell.space, kept, 1).await).await.unwrap();
-        assert_eq!(removed, None, "the last entry is kept until another follows");
+        assert_eq!(cutoff(0, 9_000).await, None, "the last entry is kept until another follows");
     }
 
     async fn delta_append(cell: &TestCell, request: u128) {
-        let at = Change { request: RequestId(request), actor: "test".to_owned(), action: "test", at_ms: 0 };
+        delta_append_at(cell, request, 0).await;
+    }
+
+    async fn delta_append_at(cell: &TestCell, request: u128, at_ms: i64) {
+        let at = Change { request: RequestId(request), actor: "test".to_owned(), action: "test", at_ms };
         let telling = cell.change(at, async |_, changes| {
             changes.push(Delta::NodeRemoved { node: NodeId(1) });
             Ok(())
@@ -198,14 +267,70 @@ mod tests {
         read.await.unwrap()
     }
 
+    /// A cell that was closed for long opens with a large journal. One cut finds the age, whatever the wall clocks of
+    /// writers have shown meanwhile, and does not decode every entry for it.
+    #[tokio::test]
+    async fn a_cut_finds_the_age_among_many_entries_and_clocks_that_jump() {
+        let cell = TestCell::new().await;
+        for second in 0..400_i64 {
+            // Every seventh writer is an hour ahead. By its wall time, its entries are never old here.
+            let ahead_ms = if second % 7 == 3 { 3_600_000 } else { 0 };
+            delta_append_at(&cell, second.unsigned_abs().into(), second * 1_000 + ahead_ms).await;
+            cell.clock.advance(Duration::from_secs(1));
+        }
+        for retention_s in [350_i64, 200, 100, 10] {
+            let goal =
+                TrimGoal { retention_ms: retention_s.unsigned_abs() * 1_000, now_ms: 400_000, excess: 0 };
+            let cut = cell.run(async |tx| journal_cutoff(&tx, &cell.space, &goal).await).await.unwrap();
+            trim_to(&cell, cut.unwrap()).await;
+            let page = cell.run(async |tx| {
+                let floor = journal_floor(&tx, &cell.space).await?.unwrap().trimmed_to;
+                super::super::journal_tail(&tx, &cell.space, floor, 1_000).await
+            });
+            let left: Vec<i64> = page
+                .await
+                .unwrap()
+                .entries
+                .iter()
+                .map(|(_, entry)| entry.at_ms % 3_600_000 / 1_000)
+                .collect();
+            let oldest = 400 - retention_s;
+            // A cut may leave one more entry than it must, where a clock that is ahead hides the age of the one before.
+            let first = left.first().copied().unwrap();
+            assert!(
+                (oldest - 2..=oldest + 1).contains(&first),
+                "{retention_s} s: the first is of second {first}"
+            );
+            assert_eq!(left, (first..400).collect::<Vec<_>>());
+        }
+    }
+
+    /// The cutoff by bytes alone: no entry is old.
+    async fn cutoff_of(cell: &TestCell, excess: u64) -> Option<JournalCutoff> {
+        let goal = TrimGoal { retention_ms: u64::MAX, now_ms: 0, excess };
+        cell.run(async |tx| journal_cutoff(&tx, &cell.space, &goal).await).await.unwrap()
+    }
+
+    async fn trim_to(cell: &TestCell, cutoff: JournalCutoff) {
+        let trim = cell.run(async |tx| journal_trim(&tx, &cell.space, cutoff.keep_from, 1).await);
+        trim.await.unwrap().unwrap();
+    }
+
+    async fn measured(cell: &TestCell, meter: &mut JournalMeter) -> u64 {
+        let look = cell.run(async |tx| meter.look(&tx, &cell.space).await).await.unwrap();
+        meter.note(look)
+    }
+
     /// Writers keep writing while a trimmer enforces a bound. Only the last entries are kept, the bound holds at every
     /// pass, and the floor covers everything removed.
     #[tokio::test]
     async fn a_journal_under_sustained_writes_stays_within_its_bound() {
         const BOUND: u64 = 200_000;
         const ENTRY: usize = 20_000;
+        /// A round of writes, with keys and parts.
+        const ROUND: u64 = 90_000;
         let cell = TestCell::new().await;
-        let mut most = 0;
+        let (mut most, mut meter) = (0, JournalMeter::default());
         for round in 0..60_u32 {
             for writer in 0..4 {
                 let actor = "a".repeat(ENTRY);
@@ -218,13 +343,15 @@ mod tests {
                 cell.change(change, push).await.unwrap();
             }
             cell.clock.advance(Duration::from_millis(100));
-            most = most.max(cell.run(async |tx| journal_bytes(&tx, &cell.space).await).await.unwrap());
-            loop {
-                let kept = cell.run(async |tx| journal_bytes(&tx, &cell.space).await).await.unwrap();
-                let excess = kept.saturating_sub(BOUND / 2);
-                let cutoff = cell.run(async |tx| journal_cutoff_bytes(&tx, &cell.space, excess).await).await;
-                let Some(cutoff) = cutoff.unwrap() else { break };
-                cell.run(async |tx| journal_trim(&tx, &cell.space, cutoff, 1).await).await.unwrap().unwrap();
+            let kept = measured(&cell, &mut meter).await;
+            // A process that has just begun measures the same, but for the part that is being removed.
+            let fresh = measured(&cell, &mut JournalMeter::default()).await;
+            assert!(fresh <= kept && kept <= fresh + ROUND, "{fresh} bytes, and {kept} by the meter");
+            most = most.max(fresh);
+            let mut excess = fresh.saturating_sub(BOUND / 2);
+            while let Some(cutoff) = cutoff_of(&cell, excess).await {
+                trim_to(&cell, cutoff).await;
+                excess = excess.saturating_sub(cutoff.bytes);
             }
         }
         assert!(most > BOUND / 2 && most < BOUND, "{most} bytes were kept");
@@ -250,14 +377,11 @@ mod tests {
             cell.change(change, push).await.unwrap();
         }
         for left in [2, 1] {
-            let cutoff = cell.run(async |tx| journal_cutoff_bytes(&tx, &cell.space, 1).await).await;
-            let cutoff = cutoff.unwrap().unwrap_or(Versionstamp::ZERO);
-            cell.run(async |tx| journal_trim(&tx, &cell.space, cutoff, 1).await).await.unwrap();
+            trim_to(&cell, cutoff_of(&cell, 1).await.unwrap()).await;
             assert_eq!(floor_and_left(&cell).await.1.len(), left);
         }
-        let none = cell.run(async |tx| journal_cutoff_bytes(&tx, &cell.space, 1).await).await.unwrap();
-        assert_eq!(none, None, "the last entry is kept until another follows");
-        assert_eq!(cell.run(async |tx| journal_cutoff_bytes(&tx, &cell.space, 0).await).await.unwrap(), None);
+        assert_eq!(cutoff_of(&cell, 1).await, None, "the last entry is kept until another follows");
+        assert_eq!(cutoff_of(&cell, 0).await, None);
     }
 
     /// Found by a mirror that was behind and got no error about removed entries that it had not read.

@@ -4,6 +4,7 @@
 //! streams and reconcilers are served from memory. A mirror that loses the store keeps its last state, and reports how
 //! old it is.
 
+mod ended;
 mod follow;
 mod handle;
 mod ring;
@@ -12,6 +13,7 @@ mod state;
 mod tests;
 mod wait;
 
+pub use ended::EndedJobs;
 pub use follow::{MirrorFollower, MirrorOptions};
 pub use handle::{MirrorEvent, MirrorHandle, MirrorSubscription, Resume};
 pub use state::{MirrorState, MirroredEndpoint};

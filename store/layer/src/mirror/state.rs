@@ -7,6 +7,7 @@ use borough_model::node::{NodeAlloc, NodeLoad, NodeRow};
 use borough_model::task::{Endpoint, GangRow, TaskRow};
 use borough_model::{Delta, GangId, JobId, JobRow, JobSpec, JournalEntry, Name, NodeId, TaskId};
 
+use super::EndedJobs;
 use crate::journal::Listed;
 use crate::row::{CellGate, Cursor};
 use crate::task::is_on_node;
@@ -28,6 +29,7 @@ pub struct MirrorState {
     allocs: BTreeMap<NodeId, Arc<NodeAlloc>>,
     loads: BTreeMap<NodeId, Arc<NodeLoad>>,
     jobs: BTreeMap<JobId, Arc<JobRow>>,
+    ended_jobs: EndedJobs,
     specs: BTreeMap<(JobId, u32), Arc<JobSpec>>,
     tasks: BTreeMap<TaskId, Arc<TaskRow>>,
     endpoints: BTreeMap<TaskId, MirroredEndpoint>,
@@ -71,6 +73,11 @@ impl MirrorState {
     /// Jobs by id.
     pub fn jobs(&self) -> &BTreeMap<JobId, Arc<JobRow>> {
         &self.jobs
+    }
+
+    /// Ended jobs, by the time of their end.
+    pub fn ended_jobs(&self) -> &EndedJobs {
+        &self.ended_jobs
     }
 
     /// Tasks that have a row.
@@ -124,9 +131,7 @@ impl MirrorState {
         match listed {
             // The names of jobs are listed separately: a row does not say whether it still has its name.
             Listed::Row(delta) => match *delta {
-                Delta::Job { row, .. } => {
-                    put_newer(&mut self.jobs, row.id, &row, |row| row.revision);
-                }
+                Delta::Job { row, .. } => self.job_row_put(&row),
                 delta => self.delta(&delta),
             },
             Listed::Spec { job, version, spec } => {
@@ -223,7 +228,14 @@ impl MirrorState {
         if row.revision <= 1 {
             self.job_names.insert((row.user.clone(), row.name.clone()), row.id);
         }
-        put_newer(&mut self.jobs, row.id, row, |row| row.revision);
+        self.job_row_put(row);
+    }
+
+    fn job_row_put(&mut self, row: &JobRow) {
+        let before = self.jobs.get(&row.id).cloned();
+        if put_newer(&mut self.jobs, row.id, row, |row| row.revision) {
+            self.ended_jobs.follow(before.as_deref(), Some(row));
+        }
     }
 
     /// Removes a job and all of its rows: its id never comes back.
@@ -236,6 +248,7 @@ impl MirrorState {
         endpoints.iter().for_each(|task| drop(self.endpoints.remove(task)));
         self.gangs.retain(|_, gang| gang.job != job);
         let Some(row) = self.jobs.remove(&job) else { return };
+        self.ended_jobs.follow(Some(&row), None);
         let name = (row.user.clone(), row.name.clone());
         if self.job_names.get(&name) == Some(&job) {
             self.job_names.remove(&name);

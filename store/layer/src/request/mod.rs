@@ -9,7 +9,7 @@ mod tests;
 
 use borough_kv::env::Rng;
 use borough_model::RequestId;
-pub use step::{RequestBegun, request_begin, request_expire, request_finish};
+pub use step::{RequestBegun, request_begin, request_expire, request_finish, request_oldest};
 
 pub use crate::row::RequestRow;
 

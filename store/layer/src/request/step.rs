@@ -45,15 +45,24 @@ pub fn request_finish(
     keys::write(tx, space, &RequestExpiryKey { expires_ms, id: request }, &())
 }
 
-/// Removes up to `limit` requests that have expired at wall time `now_ms`. Returns how many; call again while it is
-/// `limit`.
+/// The wall time at which the request that expires first may be removed. Without a conflict.
+pub async fn request_oldest(tx: &Transaction, space: &CellSpace) -> StoreResult<Option<i64>> {
+    let options = RangeOptions { limit: 1, ..RangeOptions::snapshot() };
+    let rows = keys::range::<RequestExpiryKey>(tx, space, &Prefix::all(), options).await?;
+    Ok(rows.first().map(|(key, ())| key.expires_ms))
+}
+
+/// Removes up to `limit` requests that expired between the wall times `from_ms` and `now_ms`. Returns how many; call
+/// again while it is `limit`. Processes that begin at different times do not conflict.
 pub async fn request_expire(
     tx: &Transaction,
     space: &CellSpace,
+    from_ms: i64,
     now_ms: i64,
     limit: usize,
 ) -> StoreResult<usize> {
-    let options = RangeOptions { limit, ..RangeOptions::default() };
+    let after = RequestExpiryKey { expires_ms: from_ms, id: RequestId(0) };
+    let options = RangeOptions { limit, after: Some(after), ..RangeOptions::default() };
     let rows = keys::range::<RequestExpiryKey>(tx, space, &Prefix::all(), options).await?;
     let due: Vec<_> = rows.into_iter().map(|(key, ())| key).filter(|key| key.expires_ms <= now_ms).collect();
     for key in &due {

@@ -44,7 +44,7 @@ async fn requests_are_forgotten_when_their_time_has_passed_and_not_before() {
         add_once(&cell, request, b"x").await.unwrap();
     }
     let expire = async |now_ms, limit| {
-        cell.run(async |tx| request_expire(&tx, &cell.space, now_ms, limit).await).await.unwrap()
+        cell.run(async |tx| request_expire(&tx, &cell.space, 0, now_ms, limit).await).await.unwrap()
     };
     assert_eq!(expire(9, 10).await, 0);
     assert_eq!(expire(30, 2).await, 2);

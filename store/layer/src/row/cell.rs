@@ -73,12 +73,24 @@ pub struct CellMeta {
     #[n(28)]
     #[serde(default)]
     pub journal_bytes_max: Option<u64>,
+    /// Most ended jobs that are kept, however young they are; absent: [`ENDED_JOBS_MAX`].
+    #[n(29)]
+    #[serde(default)]
+    pub ended_jobs_max: Option<u64>,
 }
 
 /// Most bytes of a cell's journal by default: an embedded store keeps all of them in memory.
 pub const JOURNAL_BYTES_MAX: u64 = 512 << 20;
 
+/// Most ended jobs of a cell by default: every process that follows the cell holds them in memory.
+pub const ENDED_JOBS_MAX: u64 = 50_000;
+
 impl CellMeta {
+    /// Most ended jobs that are kept.
+    pub fn ended_jobs_max(&self) -> u64 {
+        self.ended_jobs_max.unwrap_or(ENDED_JOBS_MAX)
+    }
+
     /// Most bytes of the journal.
     pub fn journal_bytes_max(&self) -> u64 {
         self.journal_bytes_max.unwrap_or(JOURNAL_BYTES_MAX)
@@ -105,6 +117,7 @@ impl Default for CellMeta {
             reclaim: None,
             clock: None,
             journal_bytes_max: None,
+            ended_jobs_max: None,
         }
     }
 }

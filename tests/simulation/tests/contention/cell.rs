@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_controller::{Controller, ControllerConfig};
+use borough_controller::{Controller, ControllerConfig, GarbageMetrics};
 use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, FaultPlan, Transaction};
 use borough_model::queue::{QueueSpec, SHARE_WHOLE};
@@ -136,6 +136,7 @@ impl Cell {
             lease_ms: LEASE_MS,
             generation: self.generation,
             tick: Duration::from_millis(300),
+            garbage: GarbageMetrics::default(),
         };
         let (clock, rng) = (Arc::clone(&self.clock), rng_of(self.seed, self.id()));
         let (db, mirror) = (self.faulty.db.clone(), self.mirror.clone());

@@ -44,7 +44,7 @@ const EVENTS: &[&str] = &[
     "job_submit",
     "job_stop",
     "job_end",
-    "job_remove",
+    "jobs_remove",
     "task_move",
     "task_stop",
     "task_restart",

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use borough_agent::machine::MachineFacts;
 use borough_agent::{AgentConfig, run_on};
-use borough_controller::{Controller, ControllerConfig};
+use borough_controller::{Controller, ControllerConfig, GarbageMetrics};
 use borough_gateway::auth::{Credentials, Token};
 use borough_gateway::cell::CellConnection;
 use borough_gateway::health::HealthSource;
@@ -294,6 +294,7 @@ impl World {
             lease_ms: LEASE_MS,
             generation: self.generation,
             tick: Duration::from_millis(LOST_AFTER_MS) / 8,
+            garbage: GarbageMetrics::default(),
         };
         self.begin(&controller_host(number), move |_, clock| async move {
             let clock = cell_clock(&clock, &db, &config.space).await;

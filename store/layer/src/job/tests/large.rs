@@ -113,5 +113,6 @@ async fn a_hundred_thousand_dead_tasks_come_back_and_go_again_in_small_transacti
     assert_eq!(sweep(&cell, "task_stop", stop).await, all);
     small(&cell, "job_end", async |tx, changes| job_tasks_gone(tx, changes, JobId(1)).await).await;
     assert_eq!(charged(&cell, Band::Production).await, 0);
-    small(&cell, "job_remove", async |tx, changes| job_remove(tx, changes, JobId(1)).await).await;
+    small(&cell, "jobs_remove", async |tx, changes| jobs_remove(tx, changes, &[JobId(1)], usize::MAX).await)
+        .await;
 }

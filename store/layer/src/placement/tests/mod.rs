@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use self::placer::{Fate, Planned};
 use self::world::World;
 use crate::check::{CheckMode, quota_held};
-use crate::job::{job_remove, job_stop};
+use crate::job::{job_stop, jobs_remove};
 use crate::node::SessionFence;
 use crate::task::TaskReport;
 
@@ -101,7 +101,7 @@ async fn settle(world: &mut World) {
     }
     world.check(CheckMode::Settled, "the end").await;
     for &job in &jobs {
-        world.change("remove", async |tx, changes| job_remove(tx, changes, job).await).await;
+        world.change("remove", async |tx, changes| jobs_remove(tx, changes, &[job], usize::MAX).await).await;
     }
     world.check(CheckMode::Settled, "the removal").await;
     let rows = world.rows().await;

@@ -15,7 +15,7 @@ use crate::cell::cell_create;
 use crate::check::{CellRows, CheckMode, cell_rows_read, cell_violations};
 use crate::error::{StoreError, StoreResult};
 use crate::job::{
-    job_dependencies_check, job_priority_set, job_remove, job_scale, job_stop, job_submit, job_tasks_gone,
+    job_dependencies_check, job_priority_set, job_scale, job_stop, job_submit, job_tasks_gone, jobs_remove,
 };
 use crate::journal::{Change, ChangeSet};
 use crate::keys::CellSpace;
@@ -196,7 +196,8 @@ impl World {
                 "sweep"
             }
             7 => {
-                self.change("remove", async |tx, changes| job_remove(tx, changes, job).await).await;
+                self.change("remove", async |tx, changes| jobs_remove(tx, changes, &[job], usize::MAX).await)
+                    .await;
                 "remove"
             }
             8 => {

@@ -1,0 +1,164 @@
+//! Removes ended jobs and answers of requests, beside every other process that does the same.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use borough_kv::env::{Clock, Rng};
+use borough_kv::{Database, Idempotency};
+use borough_model::JobId;
+use borough_store::cell::{CellMeta, cell_meta_read};
+use borough_store::job::jobs_remove;
+use borough_store::journal::{Change, ChangeSet, Cursor};
+use borough_store::mirror::{EndedJobs, MirrorHandle};
+use borough_store::request::{request_expire, request_id_random, request_oldest};
+use borough_store::{CellSpace, StoreError, StoreResult, error_chain};
+
+use super::decide::{jobs_due, jobs_lag_ms};
+use super::metrics::GarbageMetrics;
+
+/// Bytes of one transaction: small, so that it delays no other commit.
+const BATCH_BYTES: usize = 256 << 10;
+/// Jobs of a part that one pass looks at.
+const JOBS_MAX: usize = 4_096;
+/// Answers removed in one transaction.
+const REQUESTS_MAX: usize = 1_000;
+/// The pause after a pass that found nothing more to do.
+const IDLE: Duration = Duration::from_secs(1);
+/// The pause after a pass that failed.
+const FAILED: Duration = Duration::from_secs(2);
+/// How long a job rests whose tasks were not all dead.
+const LEFT: Duration = Duration::from_secs(10);
+/// How long a pass waits until the mirror shows what it has removed.
+const ECHO_WAIT: Duration = Duration::from_secs(5);
+/// Behind by more than this, a collector begins anywhere in the time that is due. Others begin elsewhere.
+const SPREAD_MS: i64 = 10_000;
+
+/// Collects garbage of one cell. Any number of processes may do so at the same time.
+pub(crate) struct GarbageCollector {
+    pub space: CellSpace,
+    pub db: Database,
+    pub mirror: MirrorHandle,
+    /// The cell's time.
+    pub clock: Arc<dyn Clock>,
+    pub rng: Arc<dyn Rng>,
+    pub metrics: GarbageMetrics,
+}
+
+impl GarbageCollector {
+    /// Collects until the future is dropped: without a pause while there is something to do.
+    pub(crate) async fn collect(&self) -> Infallible {
+        self.mirror.ready().await;
+        let mut left = BTreeMap::new();
+        loop {
+            let pause = match self.pass(&mut left).await {
+                Ok(0) => IDLE,
+                Ok(_) => Duration::ZERO,
+                Err(error) => {
+                    tracing::warn!(cell = %self.space, error = %error_chain(&error), "cannot collect garbage");
+                    FAILED
+                }
+            };
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// One pass over everything. Returns how much it has removed.
+    async fn pass(&self, left: &mut BTreeMap<JobId, Duration>) -> StoreResult<usize> {
+        let space = &self.space;
+        let meta = self.db.run("cell_meta_read", Idempotency::ReadOnly, |tx, _| async move {
+            cell_meta_read(&tx, space).await
+        });
+        let meta = meta.await?;
+        let now = self.clock.monotonic();
+        left.retain(|_, until| *until > now);
+        let jobs = self.jobs_pass(&meta, left).await?;
+        Ok(jobs.saturating_add(self.requests_pass().await?))
+    }
+
+    /// Removes due jobs part by part, from any part on, so that two processes are seldom at the same one.
+    async fn jobs_pass(&self, meta: &CellMeta, left: &mut BTreeMap<JobId, Duration>) -> StoreResult<usize> {
+        let now_ms = self.clock.wall_ms();
+        let oldest_ms = self.mirror.read(|state| state.ended_jobs().oldest_ms());
+        self.metrics.lag(&self.space.to_string(), "jobs", jobs_lag_ms(oldest_ms, meta, now_ms));
+        let first = usize::try_from(self.rng.next_u64() % EndedJobs::PARTS as u64).unwrap_or(0);
+        let (mut removed, mut shown) = (0_usize, None);
+        for part in (first..EndedJobs::PARTS).chain(0..first) {
+            let mut jobs =
+                self.mirror.read(|state| jobs_due(state.ended_jobs(), part, meta, now_ms, JOBS_MAX));
+            jobs.retain(|job| !left.contains_key(job));
+            let mut jobs = jobs.as_slice();
+            while !jobs.is_empty() {
+                let (batch, at) = self.jobs_remove(jobs).await?;
+                let until = self.clock.monotonic().saturating_add(LEFT);
+                removed = removed.saturating_add(batch.removed);
+                left.extend(batch.left.into_iter().map(|job| (job, until)));
+                jobs = jobs.get(batch.done..).unwrap_or_default();
+                shown = at.or(shown);
+            }
+        }
+        self.metrics.removed(&self.space.to_string(), "jobs", removed);
+        if let Some(at) = shown {
+            // Otherwise the next pass would look at the same jobs again.
+            let waited = tokio::time::timeout(ECHO_WAIT, self.mirror.wait_for(at)).await;
+            waited.unwrap_or(Ok(()))?;
+        }
+        Ok(removed)
+    }
+
+    /// Removes the first of these jobs in one transaction. Returns what it did, and where the journal shows it.
+    async fn jobs_remove(
+        &self,
+        jobs: &[JobId],
+    ) -> StoreResult<(borough_store::job::JobsRemoved, Option<Cursor>)> {
+        let space = &self.space;
+        let change = &Change {
+            request: request_id_random(&*self.rng),
+            actor: "controller".to_owned(),
+            action: "jobs_remove",
+            at_ms: self.clock.wall_ms(),
+        };
+        let run = self.db.run_committed("jobs_remove", Idempotency::Natural, |tx, _| async move {
+            let mut changes = ChangeSet::begin(&tx, space, change).await?;
+            let removed = jobs_remove(&tx, &mut changes, jobs, BATCH_BYTES).await?;
+            let store_epoch = changes.store_epoch();
+            changes.append(&tx)?;
+            Ok::<_, StoreError>((removed, store_epoch))
+        });
+        let ((removed, store_epoch), committed) = run.await?;
+        let at = committed.stamp.filter(|_| removed.removed > 0).map(|stamp| Cursor { store_epoch, stamp });
+        Ok((removed, at))
+    }
+
+    /// Removes answers that have expired.
+    async fn requests_pass(&self) -> StoreResult<usize> {
+        let (space, now_ms) = (&self.space, self.clock.wall_ms());
+        let oldest_ms = self.db.run("request_oldest", Idempotency::ReadOnly, |tx, _| async move {
+            request_oldest(&tx, space).await
+        });
+        let oldest_ms = oldest_ms.await?.unwrap_or(now_ms);
+        let lag_ms = now_ms.saturating_sub(oldest_ms).max(0);
+        self.metrics.lag(&self.space.to_string(), "requests", lag_ms);
+        if oldest_ms > now_ms {
+            return Ok(0);
+        }
+        let spread_ms = if lag_ms > SPREAD_MS { lag_ms.unsigned_abs() } else { 0 };
+        let ahead_ms = i64::try_from(self.rng.next_u64() % spread_ms.saturating_add(1)).unwrap_or(0);
+        let from_ms = oldest_ms.saturating_add(ahead_ms);
+        let mut removed = 0_usize;
+        loop {
+            let batch = self.db.run("request_expire", Idempotency::Natural, |tx, _| async move {
+                request_expire(&tx, space, from_ms, now_ms, REQUESTS_MAX).await
+            });
+            let batch = batch.await?;
+            removed = removed.saturating_add(batch);
+            if batch < REQUESTS_MAX {
+                break;
+            }
+        }
+        self.metrics.removed(&self.space.to_string(), "requests", removed);
+        // One that began ahead has left the beginning to do.
+        Ok(removed.max(usize::from(ahead_ms > 0)))
+    }
+}
