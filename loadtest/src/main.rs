@@ -4,6 +4,7 @@
 mod conflicts;
 mod decide;
 mod experiment;
+mod garbage;
 mod hollow;
 mod kv;
 mod memory;
@@ -76,6 +77,8 @@ enum Bench {
     Soak(soak::SoakArguments),
     /// The embedded engine under writes that do not end: its memory, and the bytes of its journal
     Sustained(sustained::SustainedArguments),
+    /// Jobs that end as fast as they come: how fast controllers remove them, and the memory
+    Garbage(garbage::GarbageArguments),
     /// What the benchmarks run as a task: notes its start, listens, ends with SIGTERM
     #[command(hide = true)]
     MicroTask(micro_task::MicroTaskArguments),
@@ -129,6 +132,7 @@ fn main() -> anyhow::Result<()> {
             | Bench::Conflicts(_)
             | Bench::Soak(_)
             | Bench::Sustained(_)
+            | Bench::Garbage(_)
             | Bench::Decide(_)
             | Bench::Packing(_)
             | Bench::Balance(_)
@@ -162,7 +166,7 @@ fn with_store(
 ) -> Option<anyhow::Result<()>> {
     let engine = match bench {
         Bench::Kv(kv) => kv.engine.name(),
-        Bench::Soak(_) | Bench::Sustained(_) | Bench::Replay(_) => "embedded",
+        Bench::Soak(_) | Bench::Sustained(_) | Bench::Garbage(_) | Bench::Replay(_) => "embedded",
         _ => return None,
     };
     Some((|| {
@@ -174,6 +178,7 @@ fn with_store(
             Bench::Sustained(sustained) => {
                 runtime.block_on(sustained::run(&scratch, sustained, &mut results))
             }
+            Bench::Garbage(garbage) => runtime.block_on(garbage::run(&scratch, garbage, &mut results)),
             Bench::Replay(replay) => runtime.block_on(experiment::replay::run(scratch, replay, &mut results)),
             _ => Ok(()),
         };
