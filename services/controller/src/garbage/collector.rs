@@ -9,7 +9,7 @@ use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, Idempotency};
 use borough_model::JobId;
 use borough_store::cell::{CellMeta, cell_meta_read};
-use borough_store::job::jobs_remove;
+use borough_store::job::{JobsRemoved, jobs_remove};
 use borough_store::journal::{Change, ChangeSet, Cursor};
 use borough_store::mirror::{EndedJobs, MirrorHandle};
 use borough_store::request::{request_expire, request_id_random, request_oldest};
@@ -55,6 +55,8 @@ impl GarbageCollector {
             let pause = match self.pass(&mut left).await {
                 Ok(0) => IDLE,
                 Ok(_) => Duration::ZERO,
+                // It has moved, or its import is under way: nothing of it may change here.
+                Err(StoreError::CellClosed { .. }) => FAILED,
                 Err(error) => {
                     tracing::warn!(cell = %self.space, error = %error_chain(&error), "cannot collect garbage");
                     FAILED
@@ -107,18 +109,14 @@ impl GarbageCollector {
         Ok(removed)
     }
 
+    fn change(&self, action: &'static str) -> Change {
+        let (request, at_ms) = (request_id_random(&*self.rng), self.clock.wall_ms());
+        Change { request, actor: "controller".to_owned(), action, at_ms }
+    }
+
     /// Removes the first of these jobs in one transaction. Returns what it did, and where the journal shows it.
-    async fn jobs_remove(
-        &self,
-        jobs: &[JobId],
-    ) -> StoreResult<(borough_store::job::JobsRemoved, Option<Cursor>)> {
-        let space = &self.space;
-        let change = &Change {
-            request: request_id_random(&*self.rng),
-            actor: "controller".to_owned(),
-            action: "jobs_remove",
-            at_ms: self.clock.wall_ms(),
-        };
+    async fn jobs_remove(&self, jobs: &[JobId]) -> StoreResult<(JobsRemoved, Option<Cursor>)> {
+        let (space, change) = (&self.space, &self.change("jobs_remove"));
         let run = self.db.run_committed("jobs_remove", Idempotency::Natural, |tx, _| async move {
             let mut changes = ChangeSet::begin(&tx, space, change).await?;
             let removed = jobs_remove(&tx, &mut changes, jobs, BATCH_BYTES).await?;
@@ -133,7 +131,7 @@ impl GarbageCollector {
 
     /// Removes answers that have expired.
     async fn requests_pass(&self) -> StoreResult<usize> {
-        let (space, now_ms) = (&self.space, self.clock.wall_ms());
+        let (space, now_ms, change) = (&self.space, self.clock.wall_ms(), &self.change("request_expire"));
         let oldest_ms = self.db.run("request_oldest", Idempotency::ReadOnly, |tx, _| async move {
             request_oldest(&tx, space).await
         });
@@ -149,6 +147,8 @@ impl GarbageCollector {
         let mut removed = 0_usize;
         loop {
             let batch = self.db.run("request_expire", Idempotency::Natural, |tx, _| async move {
+                // Answers are in no journal. This checks that the cell is here.
+                ChangeSet::begin(&tx, space, change).await?;
                 request_expire(&tx, space, from_ms, now_ms, REQUESTS_MAX).await
             });
             let batch = batch.await?;
