@@ -17,7 +17,7 @@ use borough_store::node::node_live_list;
 use crate::clock::WALL_BEGIN_MS;
 use crate::operator::Ledger;
 use crate::processes::ConcurrentAttempt;
-use crate::world::{LOST_AFTER_MS, WORKERS, World};
+use crate::world::{LEASE_MS, LOST_AFTER_MS, WORKERS, World};
 
 /// Entries of the journal per page.
 const PAGE_ENTRIES: usize = 1_024;
@@ -51,6 +51,16 @@ struct ProcessGone {
     agent_since_ms: u64,
 }
 
+/// The controller that leads.
+#[derive(Default)]
+struct LeaderSeen {
+    /// Since when it leads without a break.
+    since_ms: u64,
+    /// The epoch and the beat of its lease, and when they changed.
+    beat: (u64, u64),
+    beat_ms: u64,
+}
+
 /// The audit of one run.
 pub(crate) struct Audit {
     auditor: Auditor,
@@ -63,8 +73,7 @@ pub(crate) struct Audit {
     /// Published endpoints whose processes are missing.
     dead: BTreeMap<(TaskId, u64), ProcessGone>,
     requests: BTreeMap<(RequestId, String), u64>,
-    /// The epoch of the controller's lease, and since when.
-    leads: (u64, u64),
+    leader: LeaderSeen,
     /// The session and the beat of each node's lease.
     beats: BTreeMap<NodeId, (u64, u64)>,
     first_version: Option<Version>,
@@ -87,7 +96,7 @@ impl Audit {
             endpoints: BTreeMap::new(),
             dead: BTreeMap::new(),
             requests: BTreeMap::new(),
-            leads: (0, 0),
+            leader: LeaderSeen::default(),
             beats: BTreeMap::new(),
             first_version: None,
             broken: BTreeMap::new(),
@@ -240,7 +249,7 @@ impl Audit {
     fn published(&mut self, world: &World) {
         let (mut dead, mut old) = (BTreeMap::new(), None);
         self.addresses(world);
-        let leads = world.now_ms - self.leads.1 >= LEADS_MS;
+        let leads = world.now_ms - self.leader.since_ms >= LEADS_MS;
         for endpoint in self.endpoints.values() {
             let Some(node) = self.node_by_name(endpoint.node.as_str()) else { continue };
             let Some(machine) = world.machines.get(node.name.as_str()) else { continue };
@@ -269,16 +278,23 @@ impl Audit {
         }
     }
 
-    /// Notices when another controller begins to lead.
+    /// Notices when another controller begins to lead, and when the leader does nothing: while all controllers are
+    /// paused, nobody relieves it.
     fn leader(&mut self, world: &World) {
         let space = &world.space;
         let read = world.quiet.run("leader", Idempotency::ReadOnly, |tx, _| async move {
             lease_read(&tx, space, "controller", 0).await
         });
-        let epoch = world.alone(read).unwrap().row.epoch;
-        if epoch != self.leads.0 {
-            self.leads = (epoch, world.now_ms);
+        let state = world.alone(read).unwrap();
+        let (now_ms, beat) = (world.now_ms, (state.row.epoch, state.beat.beat));
+        let paused = now_ms - self.leader.beat_ms > LEASE_MS;
+        if beat.0 != self.leader.beat.0 || paused {
+            self.leader.since_ms = now_ms;
         }
+        if beat != self.leader.beat {
+            self.leader.beat_ms = now_ms;
+        }
+        self.leader.beat = beat;
     }
 
     /// The beats of a session count up. A leap means that a session with a successor has renewed the lease.

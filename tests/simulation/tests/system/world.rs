@@ -48,7 +48,7 @@ pub(crate) const NODES: usize = 4;
 /// Milliseconds of silence after which a node is lost.
 pub(crate) const LOST_AFTER_MS: u64 = 4_000;
 /// Milliseconds without a heartbeat after which another worker or controller takes over.
-const LEASE_MS: u64 = 2_000;
+pub(crate) const LEASE_MS: u64 = 2_000;
 /// Milliseconds a job is kept after its end: longer than any node is away.
 const JOB_RETENTION_MS: u64 = 60_000;
 
