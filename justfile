@@ -42,11 +42,16 @@ doc:
 bench *ARGS:
     cargo bench -p borough-scheduler-core -p borough-kv -p borough-model -p borough-store {{ARGS}}
 
-# The program as packages contain it: target/dist/borough without symbols, and its symbols in borough.debug beside it.
+# The program as packages contain it: package/borough without symbols, and its symbols in package/borough.debug, both in
+# the profile's folder of the target directory. Cargo's own file stays whole, so that a second run finds the symbols.
 dist:
+    #!/usr/bin/env bash
+    set -euo pipefail
     cargo build --profile dist --features jemalloc --bin borough
-    objcopy --only-keep-debug target/dist/borough target/dist/borough.debug
-    objcopy --strip-all --add-gnu-debuglink=target/dist/borough.debug target/dist/borough
+    built="${CARGO_TARGET_DIR:-target}/dist"
+    mkdir -p "$built/package"
+    objcopy --only-keep-debug "$built/borough" "$built/package/borough.debug"
+    objcopy --strip-all --add-gnu-debuglink="$built/package/borough.debug" "$built/borough" "$built/package/borough"
 
 # Everything that a change must pass, as it is checked before it is merged.
 ci:
