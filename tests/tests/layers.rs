@@ -44,19 +44,71 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The modules of its crate that a file names.
-#[derive(Default)]
-struct Imports(BTreeSet<String>);
+/// The modules of its crate that a file names, by `crate::` or by as many `super::` as lead to the crate's root.
+struct Imports {
+    named: BTreeSet<String>,
+    /// Modules between the place that is visited and the crate's root.
+    depth: usize,
+}
+
+/// The name of an import of everything in the crate's root.
+const GLOB: &str = "*";
 
 impl Imports {
-    fn tree(&mut self, tree: &syn::UseTree) {
+    fn of(file: &syn::File, depth: usize) -> BTreeSet<String> {
+        let mut imports = Self { named: BTreeSet::new(), depth };
+        imports.visit_file(file);
+        imports.named
+    }
+
+    /// The names in the crate's root that a tree begins with, below as many modules as `left` more `super::` leave.
+    fn tree(&mut self, tree: &syn::UseTree, left: usize) {
         match tree {
-            syn::UseTree::Path(path) => drop(self.0.insert(path.ident.to_string())),
-            syn::UseTree::Name(name) => drop(self.0.insert(name.ident.to_string())),
-            syn::UseTree::Rename(name) => drop(self.0.insert(name.ident.to_string())),
-            syn::UseTree::Group(group) => group.items.iter().for_each(|tree| self.tree(tree)),
-            syn::UseTree::Glob(_) => {}
+            syn::UseTree::Path(path) if left > 0 && path.ident == "super" => self.tree(&path.tree, left - 1),
+            syn::UseTree::Group(group) => group.items.iter().for_each(|tree| self.tree(tree, left)),
+            _ if left > 0 => {}
+            syn::UseTree::Path(path) => drop(self.named.insert(path.ident.to_string())),
+            syn::UseTree::Name(name) => drop(self.named.insert(name.ident.to_string())),
+            syn::UseTree::Rename(name) => drop(self.named.insert(name.ident.to_string())),
+            syn::UseTree::Glob(_) => drop(self.named.insert(GLOB.to_owned())),
         }
+    }
+
+    /// Follows the words of a path from this place.
+    fn path(&mut self, words: &[String]) {
+        let supers = words.iter().take_while(|word| *word == "super").count();
+        let from_root = match words.first() {
+            Some(first) if first == "crate" => words.get(1),
+            Some(_) if supers > 0 && supers >= self.depth => words.get(supers),
+            _ => None,
+        };
+        self.named.extend(from_root.cloned());
+    }
+
+    /// The paths in the arguments of a macro.
+    fn tokens(&mut self, tokens: proc_macro2::TokenStream) {
+        let mut words: Vec<String> = Vec::new();
+        let mut colons = 0;
+        for token in tokens {
+            match token {
+                proc_macro2::TokenTree::Ident(word) => {
+                    if colons != 2 {
+                        self.path(&std::mem::take(&mut words));
+                    }
+                    words.push(word.to_string());
+                    colons = 0;
+                }
+                proc_macro2::TokenTree::Punct(mark) if mark.as_char() == ':' => colons += 1,
+                other => {
+                    self.path(&std::mem::take(&mut words));
+                    colons = 0;
+                    if let proc_macro2::TokenTree::Group(group) = other {
+                        self.tokens(group.stream());
+                    }
+                }
+            }
+        }
+        self.path(&words);
     }
 }
 
@@ -70,25 +122,31 @@ fn only_for_tests(attributes: &[syn::Attribute]) -> bool {
 impl<'ast> Visit<'ast> for Imports {
     fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
         if !only_for_tests(&module.attrs) {
+            self.depth += 1;
             visit::visit_item_mod(self, module);
+            self.depth -= 1;
         }
     }
 
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
         match &item.tree {
-            syn::UseTree::Path(path) if path.ident == "crate" && !only_for_tests(&item.attrs) => {
-                self.tree(&path.tree);
-            }
+            _ if only_for_tests(&item.attrs) => {}
+            syn::UseTree::Path(path) if path.ident == "crate" => self.tree(&path.tree, 0),
+            // In the crate's root a name without `crate::` is of this crate or another one: its layer is the highest.
+            tree if self.depth > 0 => self.tree(tree, self.depth),
             _ => {}
         }
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
-        let mut segments = path.segments.iter();
-        if segments.next().is_some_and(|first| first.ident == "crate") {
-            self.0.extend(segments.next().map(|module| module.ident.to_string()));
-        }
+        let words: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        self.path(&words);
         visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, invocation: &'ast syn::Macro) {
+        self.tokens(invocation.tokens.clone());
+        visit::visit_macro(self, invocation);
     }
 }
 
@@ -108,6 +166,36 @@ fn sources(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
+/// Modules between a file, by its path below the source, and the crate's root.
+fn depth_of(below: &Path) -> usize {
+    let folders = below.components().count() - 1;
+    match below.file_name().and_then(|name| name.to_str()) {
+        Some("lib.rs" | "main.rs") if folders == 0 => 0,
+        Some("mod.rs") => folders,
+        _ => folders + 1,
+    }
+}
+
+#[test]
+fn every_way_to_name_a_module_counts() {
+    let names = |text: &str, below: &str| {
+        let file = syn::parse_file(text).expect("a file");
+        Imports::of(&file, depth_of(Path::new(below))).into_iter().collect::<Vec<_>>()
+    };
+    assert_eq!(names("use crate::{plan::Plan, *};", "count.rs"), ["*", "plan"]);
+    assert_eq!(names("use super::plan::Plan;", "count.rs"), ["plan"]);
+    assert_eq!(names("use super::super::plan::Plan;", "filter/one.rs"), ["plan"]);
+    assert_eq!(names("use super::two::Two;", "filter/one.rs"), [""; 0], "within its module");
+    assert_eq!(names("fn a() { super::plan::go() }", "count.rs"), ["plan"]);
+    assert_eq!(
+        names("fn a() { debug_assert!(1 == crate::plan::go(&super::census::Two)) }", "count.rs"),
+        ["census", "plan"]
+    );
+    assert_eq!(names("mod inner { use super::super::plan; }", "count.rs"), ["plan"]);
+    assert_eq!(names("#[cfg(test)] mod tests { use crate::plan; }", "count.rs"), [""; 0]);
+    assert_eq!(names("use std::fmt; use plan::Plan;", "lib.rs"), [""; 0]);
+}
+
 /// The modules right under a crate's root, each with what it imports from that root.
 fn names_imported(source: &Path) -> BTreeMap<String, BTreeSet<String>> {
     let mut files = Vec::new();
@@ -119,9 +207,7 @@ fn names_imported(source: &Path) -> BTreeMap<String, BTreeSet<String>> {
         let module = first.trim_end_matches(".rs").to_owned();
         let text = fs::read_to_string(&file).expect("a source file");
         let parsed = syn::parse_file(&text).expect("a source file parses");
-        let mut imports = Imports::default();
-        imports.visit_file(&parsed);
-        modules.entry(module).or_default().extend(imports.0);
+        modules.entry(module).or_default().extend(Imports::of(&parsed, depth_of(below)));
     }
     for (module, imports) in &mut modules {
         imports.remove(module);

@@ -17,6 +17,8 @@ use syn::visit::{self, Visit};
 mod arguments;
 #[path = "tidy/docs.rs"]
 mod docs;
+#[path = "tidy/prose.rs"]
+mod prose;
 #[path = "tidy/tests_named.rs"]
 mod tests_named;
 #[path = "tidy/width.rs"]
