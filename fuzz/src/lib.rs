@@ -5,7 +5,9 @@
 //! | each target over its corpus and some thousand seeded changes of it | `cargo test -p borough-fuzz` |
 //! | the same, with command lines | `cargo test -p borough-fuzz --features cli` |
 //! | one input of a failure again | as the failure prints it |
-//! | a target without end, on nightly | `cargo +nightly fuzz run --features libfuzzer keys` |
+//! | the corpora as files, for libFuzzer | `BOROUGH_CORPUS=$PWD/fuzz/corpus cargo test -p borough-fuzz` |
+//! | a target without end, on nightly | `cargo install cargo-fuzz`, then `cargo +nightly fuzz run --features libfuzzer keys` |
+//! | the target `command_line` | the same with `--features libfuzzer,cli` |
 
 pub mod amounts;
 #[cfg(feature = "cli")]

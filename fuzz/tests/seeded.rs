@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | `BOROUGH_SEED` | the seed of the first changed input; each next one has the next seed | 0 |
 //! | `BOROUGH_RUNS` | the number of changed inputs | that of the target |
+//! | `BOROUGH_CORPUS` | a folder into which each target's corpus is written, in a folder of its name | no folder |
 
 #![expect(
     clippy::expect_used,
@@ -65,6 +66,13 @@ fn each_input(name: &str, target: fn(&[u8]), corpus: &[Vec<u8>], runs: u64) {
             resume_unwind(panic);
         }
     };
+    if let Some(folder) = std::env::var_os("BOROUGH_CORPUS") {
+        let folder = std::path::Path::new(&folder).join(name);
+        std::fs::create_dir_all(&folder).expect("a folder for the corpus");
+        for (number, input) in corpus.iter().enumerate() {
+            std::fs::write(folder.join(format!("seed-{number:04}")), input).expect("a file of the corpus");
+        }
+    }
     corpus.iter().for_each(|input| run(input, "BOROUGH_RUNS=0"));
     let first = number("BOROUGH_SEED", 0);
     for seed in first..first + number("BOROUGH_RUNS", runs) {
