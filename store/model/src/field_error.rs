@@ -91,8 +91,8 @@ impl FieldErrors {
 
     /// A text on one line of at most `most` bytes.
     pub(crate) fn line_within(&mut self, path: &str, text: &str, most: usize) {
-        let fine = text.len() <= most && !text.chars().any(char::is_control);
-        let accepted = format!("at most {most} bytes without control characters");
+        let fine = text.len() <= most && !text.chars().any(moves_text);
+        let accepted = format!("at most {most} bytes on one line, without control or direction characters");
         self.require(fine, path, format!("{text:?}"), accepted);
     }
 
@@ -119,4 +119,11 @@ impl FieldErrors {
         let reserved = name.starts_with("BOROUGH_") || name.starts_with("PORT_");
         self.require(begins && inner && !reserved, path, format!("{name:?}"), accepted);
     }
+}
+
+/// Whether a character moves other text where it is shown: a control character, a separator of lines, or one that turns
+/// the direction of writing.
+fn moves_text(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

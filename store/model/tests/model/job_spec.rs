@@ -58,6 +58,12 @@ const REFUSED: &[Change] = &[
         spec.gang = Some(GangSpec { topology: Some(topology), ..GangSpec::default() });
     }),
     ("no command", |spec| spec.task.command.clear()),
+    ("a description that turns the text after it", |spec| {
+        spec.description = Some("\u{202e}done".to_owned());
+    }),
+    ("a description of two lines, by another separator", |spec| {
+        spec.description = Some("one\u{2028}two".to_owned());
+    }),
     ("an empty program", |spec| spec.task.command[0].clear()),
     ("a NUL in an argument", |spec| spec.task.command.push("a\0b".to_owned())),
     ("no resources", |spec| spec.task.resources = Resources::default()),

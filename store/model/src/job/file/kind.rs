@@ -69,14 +69,14 @@ impl FieldKind<String> for AnyText {
     }
 }
 
-/// A text of one line, of at most so many bytes.
+/// A text of one line, of at most so many bytes. An empty one is no text, as on the wire.
 pub(crate) struct TextLine {
     pub(crate) most: usize,
 }
 
 impl FieldKind<String> for TextLine {
     fn read(&self, reader: &mut FieldReader, item: &FileItem<'_>) -> Option<String> {
-        reader.text(item)
+        reader.text(item).filter(|text| !text.is_empty())
     }
 
     fn check(&self, errors: &mut FieldErrors, path: &str, value: &String) {
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(refused(&whole, 256), ["field: 256; accepted: 1 to 255"]);
         let line = TextLine { most: 3 };
         assert!(refused(&line, "abc".to_owned()).is_empty());
-        let accepted = "accepted: at most 3 bytes without control characters";
+        let accepted = "accepted: at most 3 bytes on one line, without control or direction characters";
         assert_eq!(refused(&line, "abcd".to_owned()), [format!("field: \"abcd\"; {accepted}")]);
         assert_eq!(refused(&line, "a\nb".to_owned()), [format!("field: \"a\\nb\"; {accepted}")]);
         let bytes = AmountOfBytes { least: 1, most: 2, accepted: "1B to 2B" };
