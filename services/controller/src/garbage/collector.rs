@@ -14,12 +14,15 @@ use borough_store::journal::{Change, ChangeSet, Cursor};
 use borough_store::mirror::{EndedJobs, MirrorHandle};
 use borough_store::request::{request_expire, request_id_random, request_oldest};
 use borough_store::{CellSpace, StoreError, StoreResult, error_chain};
+use futures::{StreamExt as _, stream};
 
 use super::decide::{jobs_due, jobs_lag_ms};
 use super::metrics::GarbageMetrics;
 
 /// Bytes of one transaction: small, so that it delays no other commit.
 const BATCH_BYTES: usize = 256 << 10;
+/// Parts from which jobs are removed at the same time, while the store writes earlier ones.
+const PARTS_AT_ONCE: usize = 4;
 /// Jobs of a part that one pass looks at.
 const JOBS_MAX: usize = 4_096;
 /// Answers removed in one transaction.
@@ -34,6 +37,16 @@ const LEFT: Duration = Duration::from_secs(10);
 const ECHO_WAIT: Duration = Duration::from_secs(5);
 /// Behind by more than this, a collector begins anywhere in the time that is due. Others begin elsewhere.
 const SPREAD_MS: i64 = 10_000;
+
+/// What a pass over one part has done.
+#[derive(Default)]
+struct PartDone {
+    removed: usize,
+    /// Jobs that stay for now.
+    left: Vec<JobId>,
+    /// Where the journal shows the last removal.
+    shown: Option<Cursor>,
+}
 
 /// Collects garbage of one cell. Any number of processes may do so at the same time.
 pub(crate) struct GarbageCollector {
@@ -75,30 +88,34 @@ impl GarbageCollector {
         let meta = meta.await?;
         let now = self.clock.monotonic();
         left.retain(|_, until| *until > now);
-        let jobs = self.jobs_pass(&meta, left).await?;
-        Ok(jobs.saturating_add(self.requests_pass().await?))
+        let (jobs, requests) = tokio::try_join!(self.jobs_pass(&meta, left), self.requests_pass())?;
+        Ok(jobs.saturating_add(requests))
     }
 
-    /// Removes due jobs part by part, from any part on, so that two processes are seldom at the same one.
+    /// Removes due jobs, several parts at once, from any part on, so that two processes are seldom at the same one.
     async fn jobs_pass(&self, meta: &CellMeta, left: &mut BTreeMap<JobId, Duration>) -> StoreResult<usize> {
         let now_ms = self.clock.wall_ms();
         let oldest_ms = self.mirror.read(|state| state.ended_jobs().oldest_ms());
         self.metrics.lag(&self.space.to_string(), "jobs", jobs_lag_ms(oldest_ms, meta, now_ms));
         let first = usize::try_from(self.rng.next_u64() % EndedJobs::PARTS as u64).unwrap_or(0);
+        let dues: Vec<Vec<JobId>> = self.mirror.read(|state| {
+            let parts = (first..EndedJobs::PARTS).chain(0..first);
+            parts.map(|part| jobs_due(state.ended_jobs(), part, meta, now_ms, JOBS_MAX)).collect()
+        });
+        let resting = &*left;
+        let dues = dues.into_iter().map(|mut jobs| {
+            jobs.retain(|job| !resting.contains_key(job));
+            jobs
+        });
+        let dues: Vec<Vec<JobId>> = dues.filter(|jobs| !jobs.is_empty()).collect();
+        let mut parts = stream::iter(dues).map(|jobs| self.part_pass(jobs)).buffer_unordered(PARTS_AT_ONCE);
         let (mut removed, mut shown) = (0_usize, None);
-        for part in (first..EndedJobs::PARTS).chain(0..first) {
-            let mut jobs =
-                self.mirror.read(|state| jobs_due(state.ended_jobs(), part, meta, now_ms, JOBS_MAX));
-            jobs.retain(|job| !left.contains_key(job));
-            let mut jobs = jobs.as_slice();
-            while !jobs.is_empty() {
-                let (batch, at) = self.jobs_remove(jobs).await?;
-                let until = self.clock.monotonic().saturating_add(LEFT);
-                removed = removed.saturating_add(batch.removed);
-                left.extend(batch.left.into_iter().map(|job| (job, until)));
-                jobs = jobs.get(batch.done..).unwrap_or_default();
-                shown = at.or(shown);
-            }
+        let until = self.clock.monotonic().saturating_add(LEFT);
+        while let Some(part) = parts.next().await {
+            let part = part?;
+            removed = removed.saturating_add(part.removed);
+            shown = part.shown.max(shown);
+            left.extend(part.left.into_iter().map(|job| (job, until)));
         }
         self.metrics.removed(&self.space.to_string(), "jobs", removed);
         if let Some(at) = shown {
@@ -107,6 +124,19 @@ impl GarbageCollector {
             waited.unwrap_or(Ok(()))?;
         }
         Ok(removed)
+    }
+
+    /// Removes these jobs of a part, in as many transactions as needed.
+    async fn part_pass(&self, jobs: Vec<JobId>) -> StoreResult<PartDone> {
+        let (mut done, mut jobs) = (PartDone::default(), jobs.as_slice());
+        while !jobs.is_empty() {
+            let (batch, at) = self.jobs_remove(jobs).await?;
+            done.removed = done.removed.saturating_add(batch.removed);
+            done.left.extend(batch.left);
+            done.shown = at.max(done.shown);
+            jobs = jobs.get(batch.done..).unwrap_or_default();
+        }
+        Ok(done)
     }
 
     fn change(&self, action: &'static str) -> Change {
