@@ -1,5 +1,5 @@
-//! The ended jobs of a cell. Controllers remove them. If they do so more slowly than jobs end, the gateway first delays
-//! new jobs and then refuses them, so that a tenant who submits as fast as possible does not fill memory.
+//! The ended jobs of a cell. Controllers remove them. If jobs end faster, the gateway first delays new jobs and then
+//! refuses them. A tenant who submits as fast as possible does not fill memory.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;

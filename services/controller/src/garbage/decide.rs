@@ -4,8 +4,8 @@ use borough_model::JobId;
 use borough_store::cell::CellMeta;
 use borough_store::mirror::EndedJobs;
 
-/// The ended jobs of a part that go at `now_ms`, the oldest first, at most `limit`: those that ended longer ago than
-/// their retention, and the oldest of a cell that has more than it keeps.
+/// The ended jobs of a part that go at `now_ms`, the oldest first, at most `limit`. Those go that ended longer ago than
+/// their retention, and the oldest ones of a cell that has more than it keeps.
 pub(super) fn jobs_due(
     ended: &EndedJobs,
     part: usize,

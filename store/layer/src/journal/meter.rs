@@ -13,7 +13,7 @@ use crate::keys::{CellSpace, JournalKey, Key, Prefix};
 /// Bytes of a segment, about: what was removed of a journal is known to a segment.
 const SEGMENT_BYTES: u64 = 4 << 20;
 
-/// What a process knows of a journal's size. It is exact on the embedded engine but for the segment that is being
+/// What a process knows of a journal's size. It is exact on the embedded engine, except for the segment that is being
 /// removed, which counts whole until all of it is gone.
 #[derive(Debug, Default)]
 pub struct JournalMeter {

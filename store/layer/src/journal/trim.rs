@@ -344,7 +344,7 @@ mod tests {
             }
             cell.clock.advance(Duration::from_millis(100));
             let kept = measured(&cell, &mut meter).await;
-            // A process that has just begun measures the same, but for the part that is being removed.
+            // A process that has just begun measures the same, except for the part that is being removed.
             let fresh = measured(&cell, &mut JournalMeter::default()).await;
             assert!(fresh <= kept && kept <= fresh + ROUND, "{fresh} bytes, and {kept} by the meter");
             most = most.max(fresh);
