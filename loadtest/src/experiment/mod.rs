@@ -9,4 +9,7 @@ mod openb;
 pub(crate) mod packing;
 mod policy;
 pub(crate) mod replay;
+mod resample;
+mod seeds;
 mod table;
+mod trace;

@@ -13,9 +13,10 @@ use clap::Args;
 
 use super::cell::ExperimentCell;
 use super::policy::{policies_asked, settings};
+use super::trace::{TraceDirectories, TraceName};
 use crate::result::Results;
 use sample::{Curve, Nodes};
-use work::{BalanceWorkload, BalanceWorkloadName};
+use work::BalanceWorkload;
 
 /// Arguments of the comparison.
 #[derive(Debug, Args)]
@@ -31,7 +32,7 @@ pub(crate) struct BalanceArguments {
     policy: String,
     /// Only this work; without it, all whose trace is given
     #[arg(long, value_enum)]
-    work: Vec<BalanceWorkloadName>,
+    work: Vec<TraceName>,
     /// Seed of the order of arrival
     #[arg(long, default_value_t = 42)]
     seed: u64,
@@ -41,21 +42,18 @@ pub(crate) struct BalanceArguments {
 }
 
 /// Arrivals end when they have requested so much of the scarcest dimension.
-const UNTIL_PERCENT: u32 = 120;
+const UNTIL_PERCENT: f64 = 120.0;
 /// Tasks decided in one plan.
 const BATCH: usize = 32;
 
 /// Runs the comparison: a line per work and policy, a table per work, and plots on request.
 pub(crate) fn run(arguments: &BalanceArguments, results: &mut Results) -> anyhow::Result<()> {
     let policies = policies_asked(&arguments.policy)?;
-    let works = work::works(&arguments.work, arguments.openb.as_deref(), arguments.alibaba.as_deref())?;
-    for name in works {
-        let directory = match name {
-            BalanceWorkloadName::Openb | BalanceWorkloadName::OpenbGpu => &arguments.openb,
-            BalanceWorkloadName::Alibaba => &arguments.alibaba,
-        };
-        let Some(directory) = directory else { continue };
-        let work = name.work(directory, arguments.seed, UNTIL_PERCENT)?;
+    let directories =
+        TraceDirectories { openb: arguments.openb.as_deref(), alibaba: arguments.alibaba.as_deref() };
+    for name in directories.chosen(&arguments.work)? {
+        let work =
+            BalanceWorkload::of(directories.read(name, arguments.seed)?, arguments.seed, UNTIL_PERCENT);
         let mut curves = Vec::new();
         for &policy in &policies {
             let curve = followed(&work, policy, arguments.seed)?;

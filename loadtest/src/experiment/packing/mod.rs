@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 use super::arrival::TaskOrder;
 use super::openb::{self, OpenbNode};
 use super::policy::{policies_asked, settings};
+use super::resample::variant_tasks;
+use super::seeds::{by_seed, seeds_parsed};
 use crate::result::{Results, Stats, stats_named};
 use run::{Packed, PackingSetup, pack};
 
@@ -24,7 +26,9 @@ pub(crate) struct PackingArguments {
     /// Policies by name, with commas between them, or `all`
     #[arg(long, default_value = "all", value_name = "NAME")]
     policy: String,
-    /// Variants of the tasks, with commas between them, or `all` that the directory has
+    /// Variants of the tasks, with commas between them, or `all` that the directory has. `default~cpu-only=25` is
+    /// `default` with so many per cent of tasks without cards, drawn from the variant's own. Other parts are `share`,
+    /// `whole` and `several`; join them with `+`
     #[arg(long, default_value = "default", value_name = "NAME")]
     variant: String,
     /// Seeds, first and last
@@ -53,14 +57,6 @@ enum PackingNodes {
     All,
 }
 
-fn seeds_parsed(text: &str) -> Result<(u64, u64), String> {
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    match (first.parse(), last.parse()) {
-        (Ok(first), Ok(last)) if first <= last => Ok((first, last)),
-        _ => Err("seeds are a number, or the first and the last with a dash between them".to_owned()),
-    }
-}
-
 /// Runs the experiment and prints a line per variant and policy.
 pub(crate) fn run(arguments: &PackingArguments, results: &mut Results) -> anyhow::Result<()> {
     let policies = policies_asked(&arguments.policy)?;
@@ -87,7 +83,7 @@ fn variant_packed(
     variant: &str,
     policy: &str,
 ) -> anyhow::Result<Vec<Packed>> {
-    let tasks = openb::tasks(&arguments.trace, variant)?;
+    let tasks = variant_tasks(&arguments.trace, variant)?;
     let setup = PackingSetup {
         nodes,
         tasks: &tasks,
@@ -96,25 +92,7 @@ fn variant_packed(
         until_per_mille: arguments.until_percent * 10,
         batch: usize::try_from(arguments.batch)?,
     };
-    let seeds: Vec<u64> = (arguments.seeds.0..=arguments.seeds.1).collect();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let packed = std::thread::scope(|scope| {
-        let of_thread = |thread: usize| {
-            let (seeds, setup) = (&seeds, &setup);
-            scope.spawn(move || -> anyhow::Result<Vec<Packed>> {
-                let own = seeds.iter().skip(thread).step_by(threads);
-                own.map(|&seed| pack(setup, seed)).collect()
-            })
-        };
-        let workers: Vec<_> = (0..threads).map(of_thread).collect();
-        workers.into_iter().map(|worker| worker.join()).collect::<Vec<_>>()
-    });
-    let mut all = Vec::new();
-    for of_thread in packed {
-        all.extend(of_thread.map_err(|_| anyhow::anyhow!("a run of the experiment panicked"))??);
-    }
-    all.sort_by_key(|packed| packed.seed);
-    Ok(all)
+    by_seed(arguments.seeds, |seed| pack(&setup, seed))
 }
 
 fn rounded(value: f64) -> Value {
@@ -169,13 +147,6 @@ fn stats(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn seeds_are_one_or_a_range() {
-        assert_eq!(seeds_parsed("42-51"), Ok((42, 51)));
-        assert_eq!(seeds_parsed("7"), Ok((7, 7)));
-        assert!(seeds_parsed("9-3").is_err() && seeds_parsed("x").is_err());
-    }
 
     #[test]
     fn a_deviation_is_that_of_all_values() {

@@ -10,7 +10,6 @@ use crate::experiment::openb::{OpenbNode, OpenbTask};
 /// The result of one seed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Packed {
-    pub seed: u64,
     /// Allocated cards, in per cent of all, once 100 % were requested.
     pub arrived_percent: f64,
     /// The same at the end.
@@ -73,7 +72,7 @@ pub(super) fn pack(setup: &PackingSetup<'_>, seed: u64) -> anyhow::Result<Packed
     let arriving: Vec<&OpenbTask> = arriving.iter().filter_map(|&number| tasks.get(number)).collect();
     let (mut asked, mut allocated) = (0, 0);
     let mut arrived = AllocatedShare { sum: 0.0, count: 0, last: 0.0 };
-    let mut packed = Packed { seed, ..Packed::default() };
+    let mut packed = Packed::default();
     for together in arriving.chunks(batch.max(1)) {
         for (task, node) in together.iter().zip(cell.arrive(together)?) {
             asked += task.gpu_millis;
