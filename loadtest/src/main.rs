@@ -67,6 +67,8 @@ enum Bench {
     Decide(decide::DecideArguments),
     /// The published packing experiment on the openb trace, under each scoring policy
     Packing(experiment::packing::PackingArguments),
+    /// The fewest machines that the tasks of a trace fit in, under each scoring policy
+    Compaction(experiment::compaction::CompactionArguments),
     /// The same work under each scoring policy: how evenly the nodes are loaded, what is stranded
     Balance(experiment::balance::BalanceArguments),
     /// Alibaba's stream of batch work through a store and the scheduler's workers, with time compressed
@@ -135,6 +137,7 @@ fn main() -> anyhow::Result<()> {
             | Bench::Garbage(_)
             | Bench::Decide(_)
             | Bench::Packing(_)
+            | Bench::Compaction(_)
             | Bench::Balance(_)
             | Bench::Replay(_)
             | Bench::Hollow(_)
@@ -151,6 +154,7 @@ fn without_store(bench: &Bench) -> Option<anyhow::Result<()>> {
     let held = match bench {
         Bench::Decide(decide) => decide::run(decide, &mut results),
         Bench::Packing(packing) => experiment::packing::run(packing, &mut results),
+        Bench::Compaction(compaction) => experiment::compaction::run(compaction, &mut results),
         Bench::Balance(balance) => experiment::balance::run(balance, &mut results),
         _ => return None,
     };

@@ -5,6 +5,7 @@ mod alibaba;
 mod arrival;
 pub(crate) mod balance;
 mod cell;
+pub(crate) mod compaction;
 mod openb;
 pub(crate) mod packing;
 mod policy;
