@@ -15,8 +15,20 @@ use crate::tables::{CellTables, NodeGate, NodeTable};
 pub(crate) struct Basis {
     /// Numbers of the policy's own meaning, such as a weight for each requested dimension.
     pub amounts: SmallVec<[u64; 6]>,
+    /// The dimensions that the cell's tasks ask for.
+    pub demanded: SmallVec<[Demanded; 3]>,
     /// The card requests of the cell's tasks.
     pub mix: Option<Arc<Mix>>,
+}
+
+/// A dimension that the cell's tasks ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Demanded {
+    pub dimension: usize,
+    /// What a task asks for in the mean, rounded as means are. Never zero.
+    pub mean: u64,
+    /// What the largest node has. Never zero.
+    pub largest: u64,
 }
 
 /// A mean has this many significant bits: it is exact to within a sixty-fourth.
@@ -27,7 +39,6 @@ pub(crate) struct CellStats<'a> {
     tables: &'a CellTables,
     nodes: &'a NodeTable,
     free: RefCell<BTreeMap<usize, u64>>,
-    most: RefCell<BTreeMap<usize, u64>>,
     tasks: OnceCell<u64>,
     mix: OnceCell<Option<Arc<Mix>>>,
     /// The mix of an earlier plan, and after its first use that of this one.
@@ -41,7 +52,6 @@ impl<'a> CellStats<'a> {
             tables,
             nodes: &tables.nodes,
             free: RefCell::default(),
-            most: RefCell::default(),
             tasks: OnceCell::new(),
             mix: OnceCell::new(),
             mix_cache: RefCell::new(mix_cache),
@@ -78,8 +88,20 @@ impl<'a> CellStats<'a> {
 
     /// The largest capacity of any node in a dimension, whether it takes tasks or not.
     pub(crate) fn limit_most(&self, dimension: usize) -> u64 {
-        let most = || self.nodes.order.iter().map(|&node| self.nodes.limit(dimension, node)).max();
-        *self.most.borrow_mut().entry(dimension).or_insert_with(|| most().unwrap_or(0))
+        self.nodes.limit_largest(dimension)
+    }
+
+    /// The dimensions that the cell's tasks ask for and that nodes have.
+    pub(crate) fn demanded(&self) -> SmallVec<[Demanded; 3]> {
+        let demand = self.tables.shapes.demand();
+        let fixed = demand.fixed_means().into_iter().enumerate();
+        let devices =
+            demand.device_means().filter_map(|(kind, mean)| Some((self.nodes.kind_dimension(kind)?, mean)));
+        let known = fixed.chain(devices).map(|(dimension, mean)| {
+            let largest = self.nodes.limit_largest(dimension);
+            Demanded { dimension, mean: rounded(mean), largest }
+        });
+        known.filter(|demanded| demanded.mean > 0 && demanded.largest > 0).collect()
     }
 
     /// The card requests of the cell's tasks.

@@ -23,7 +23,7 @@ mod worst_fit;
 
 use std::fmt;
 
-pub(crate) use basis::{Basis, CellStats};
+pub(crate) use basis::{Basis, CellStats, Demanded};
 pub(crate) use context::ScoringContext;
 pub(crate) use mix::{Mix, MixCache};
 

@@ -4,9 +4,11 @@
 mod card;
 mod change;
 mod columns;
+mod demand;
 mod events;
 mod index;
 mod job;
+mod largest;
 mod layout;
 mod load;
 mod node;

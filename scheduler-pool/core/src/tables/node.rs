@@ -6,11 +6,13 @@ use std::collections::BTreeMap;
 use borough_model::node::{NodeState, package_attributes, port_space};
 use borough_model::resource::{resources_add, resources_sub};
 use borough_model::{Name, NodeAlloc, NodeId, NodeRow, Resources};
+use smallvec::SmallVec;
 
 use super::card::CardSlot;
 use super::change::NodeChanges;
 use super::columns::{DIMENSIONS_FIXED, amount, amount_set, amounts_set, fixed_amounts, limit_amounts};
 use super::index::NodeIndex;
+use super::largest::LargestAmounts;
 use super::layout::Layouts;
 use super::load::Loads;
 use super::resident::ResidentTasks;
@@ -78,6 +80,7 @@ pub(crate) struct NodeTable {
     pub spaces: PortSpaces,
     /// How much tasks may ask for, per dimension and node, overcommit included.
     limits: Vec<Vec<u64>>,
+    largest: LargestAmounts,
     /// What is not free, per dimension and node: used, or promised to tasks that wait for their victims.
     used: Vec<Vec<u64>>,
     /// The promised part of `used`. Nodes without promises have no entry.
@@ -280,7 +283,25 @@ impl NodeTable {
 
     fn limits_set(&mut self, node: u32, capacity: &Resources, overcommit: &Overcommit) {
         self.kinds_interned(capacity);
+        let before = self.limits_of(node);
         amounts_set(&mut self.limits, &self.kinds, node, limit_amounts(capacity, overcommit), capacity);
+        self.largest_follow(node, &before);
+    }
+
+    fn limits_of(&self, node: u32) -> SmallVec<[u64; 16]> {
+        (0..self.limits.len()).map(|dimension| self.limit(dimension, node)).collect()
+    }
+
+    fn largest_follow(&mut self, node: u32, before: &[u64]) {
+        for (dimension, column) in self.limits.iter().enumerate() {
+            let before = before.get(dimension).copied().unwrap_or(0);
+            self.largest.follow(dimension, before, column, amount(&self.limits, dimension, node));
+        }
+    }
+
+    /// The largest limit of any node in a dimension, whether it takes tasks or not.
+    pub(crate) fn limit_largest(&self, dimension: usize) -> u64 {
+        self.largest.of(dimension)
     }
 
     fn used_set(&mut self, node: u32, used: &Resources) {
@@ -425,10 +446,12 @@ impl NodeTable {
         if let Some(known) = self.attributes.get(index) {
             self.index.attributes_moved(node, known, &[]);
         }
+        let before = self.limits_of(node);
         let columns = self.limits.iter_mut().chain(self.used.iter_mut());
         for entry in columns.filter_map(|column| column.get_mut(index)) {
             *entry = 0;
         }
+        self.largest_follow(node, &before);
         self.promised.remove(&node);
         self.taint_set_put(node, 0);
         self.card_layouts.put(node, Box::default());

@@ -9,6 +9,7 @@ use borough_model::node::{CardSelector, Within};
 use borough_model::{JobId, JobSpec, Resources};
 
 use super::columns::fixed_amounts;
+use super::demand::CellDemand;
 use crate::profile::ScoringProfile;
 use crate::seed::{bytes_mixed, mixed};
 
@@ -118,6 +119,8 @@ pub(crate) struct Shapes {
     vacant: Vec<ShapeId>,
     /// Shapes with devices of which jobs want tasks.
     weighed: BTreeSet<ShapeId>,
+    /// What jobs want of all shapes.
+    demand: CellDemand,
 }
 
 impl Shapes {
@@ -156,9 +159,10 @@ impl Shapes {
         id
     }
 
-    /// Changes how many tasks jobs want of a shape. Counts only shapes that ask for devices.
+    /// Changes how many tasks jobs want of a shape. Only shapes that ask for devices keep a count of their own.
     pub(crate) fn weigh(&mut self, id: ShapeId, before: u32, after: u32) {
         let Some(Some(entry)) = self.entries.get_mut(id as usize) else { return };
+        self.demand.follow(&entry.shape.resources, before, after);
         if entry.shape.resources.device_millis.is_empty() {
             return;
         }
@@ -168,6 +172,11 @@ impl Shapes {
         } else {
             self.weighed.remove(&id);
         }
+    }
+
+    /// What jobs want of all shapes.
+    pub(crate) fn demand(&self) -> &CellDemand {
+        &self.demand
     }
 
     /// Shapes with devices, with the number of tasks that jobs want of them.
