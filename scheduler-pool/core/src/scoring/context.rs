@@ -56,11 +56,6 @@ impl ScoringContext<'_, '_> {
         self.share(dimension, used.saturating_add(self.requirement.amount(dimension))).min(FULL)
     }
 
-    /// The free part with the task, in thousandths.
-    pub(crate) fn free_after(&self, dimension: usize) -> u32 {
-        FULL - self.used_after(dimension)
-    }
-
     /// The expected use of a dimension with the task, in thousandths of the node's capacity. It is the measured load
     /// plus what was promised since. Without a measurement it is the promised amount.
     pub(crate) fn expected_after(&self, dimension: usize) -> u32 {

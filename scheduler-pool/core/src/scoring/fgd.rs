@@ -2,15 +2,21 @@
 //! Gradient Descent", ATC 2023, section 4). It takes the node on which the task adds least to the part of the cards
 //! that other tasks cannot use.
 //!
-//! The fragmentation of a node for one kind of task is the free part of its cards that the task cannot use. If the task
-//! does not fit, that is everything free. The fragmentation of a node is the mean over the kinds of task in the cell,
-//! weighed by their number. One order of nodes breaks ties for all tasks, so nodes fill one after the other. If no task
-//! of the cell uses cards, the fullest node is best.
+//! The fragmentation of a node for one kind of task is the free part of its cards that tasks of the kind cannot use. If
+//! no task of the kind fits, that is everything free. In the paper a kind for which one task fits can use every card
+//! that is large enough. Here processors and memory bound that part too: see [`DEPTH`]. Without the bound a node looks
+//! sound until its processors are nearly spent, and its last cards are then lost.
+//!
+//! The fragmentation of a node is the mean over the kinds of task in the cell, weighed by their number. One order of
+//! nodes breaks ties for all tasks, so nodes fill one after the other. If no task of the cell uses cards, the policy is
+//! `best-fit`.
+
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use super::basis::Basis;
-use super::best_fit::fullness;
+use super::best_fit::BestFit;
 use super::mix::{Mix, Typical};
 use super::{Breadth, CellStats, Policy, ScoringContext};
 use crate::filter::{Requirement, cards_given};
@@ -22,30 +28,32 @@ pub(super) struct Fgd;
 
 /// How many nodes are scored for a class if the cell's tasks use cards.
 const NODES: usize = 2_048;
-/// More than the fragmentation of any node, in thousandths of a card.
-const ABOVE: i64 = 1 << 17;
-/// Rises within the same tenth of a card, in thousandths, count as equal. Finer steps scatter tasks over equally good
-/// nodes. On the paper's trace a tenth packs best, and full resolution packs one percentage point less.
-const EVEN: i64 = 100;
+/// More than the fragmentation of any node, in thousandths of a card times the parts of the mix.
+const ABOVE: i64 = 1 << 31;
+/// A kind of task can use so many times the cards for which it finds processors and memory. With 1 the node would hold
+/// tasks of this kind alone. It holds others too, and those that ask for fewer processors leave more to this kind.
+const DEPTH: u64 = 2;
 
 impl Policy for Fgd {
     fn breadth(&self, basis: &Basis) -> Breadth {
         if basis.mix.is_some() { Breadth::Nodes(NODES) } else { Breadth::Few }
     }
 
-    fn basis(&self, stats: &CellStats<'_>, _requirement: &Requirement) -> Basis {
-        Basis { mix: stats.mix().cloned(), ..Basis::default() }
+    fn basis(&self, stats: &CellStats<'_>, requirement: &Requirement) -> Basis {
+        match stats.mix() {
+            Some(mix) => Basis { mix: Some(Arc::clone(mix)), ..Basis::default() },
+            None => BestFit.basis(stats, requirement),
+        }
     }
 
     fn fit(&self, context: &ScoringContext<'_, '_>) -> u32 {
-        let Some(mix) = &context.basis.mix else { return fullness(context) };
+        let Some(mix) = &context.basis.mix else { return BestFit.fit(context) };
         let fall = match fragmentation_rise(context, mix) {
             // Without cards the task harms nothing.
             None => 1,
-            // In units of the mix's parts, so that equal steps are exact. No harm at all is better than a little.
-            Some(rise) => (-rise).div_euclid(EVEN * mix.parts.max(1)),
+            Some(rise) => -rise,
         };
-        u32::try_from((ABOVE + fall).max(0)).unwrap_or(u32::MAX)
+        u32::try_from(ABOVE.saturating_add(fall).max(0)).unwrap_or(u32::MAX)
     }
 }
 
@@ -110,7 +118,7 @@ fn fragmentation(context: &ScoringContext<'_, '_>, mix: &Mix, free: &Free) -> i6
     i64::try_from(sum).unwrap_or(i64::MAX)
 }
 
-/// The free part of the cards that one kind of task could not use.
+/// The free part of the cards that tasks of one kind could not use.
 fn fragment(context: &ScoringContext<'_, '_>, task: &Typical, free: &Free) -> u64 {
     let mut fragment = 0;
     let mut fits = task.cpu_millis <= free.cpu_millis && task.memory_bytes <= free.memory_bytes;
@@ -129,7 +137,17 @@ fn fragment(context: &ScoringContext<'_, '_>, task: &Typical, free: &Free) -> u6
             usable += free;
         }
         fits = count >= ask.need.count;
-        fragment += of_all - usable;
+        let asked = each.saturating_mul(ask.need.count);
+        let usable = bounded(usable, asked, task.cpu_millis, free.cpu_millis);
+        fragment += of_all - bounded(usable, asked, task.memory_bytes, free.memory_bytes);
     }
     if fits { fragment } else { all }
+}
+
+/// The usable part of cards, bounded by another dimension: [`DEPTH`] times what tasks that ask for `cards` and for
+/// `amount` of the dimension find `free` of it.
+fn bounded(usable: u64, cards: u64, amount: u64, free: u64) -> u64 {
+    let supply = free.saturating_mul(cards).saturating_mul(DEPTH);
+    // The division is needed for few nodes: mostly the dimension suffices.
+    if supply < usable.saturating_mul(amount) { supply / amount.max(1) } else { usable }
 }

@@ -29,8 +29,6 @@ pub(crate) struct Typical {
 #[derive(Clone, Debug)]
 pub(crate) struct Mix {
     pub tasks: Vec<Typical>,
-    /// The sum of their parts.
-    pub parts: i64,
     /// What it was made of. Mixes of equal parts are equal.
     made_of: Vec<Part>,
     facts_version: u64,
@@ -55,8 +53,7 @@ impl Mix {
         };
         let tasks: Vec<Typical> =
             made_of.iter().map(typical).filter(|typical| !typical.cards.is_empty()).collect();
-        let parts = i64::try_from(tasks.iter().map(|task| task.part).sum::<u64>()).unwrap_or(i64::MAX);
-        Self { tasks, parts, made_of, facts_version: tables.nodes.facts_version() }
+        Self { tasks, made_of, facts_version: tables.nodes.facts_version() }
     }
 
     fn serves(&self, made_of: &[Part], facts_version: u64) -> bool {

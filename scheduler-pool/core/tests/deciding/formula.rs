@@ -22,6 +22,16 @@ const PLAIN: RandomNode<'_> = RandomNode { cores: 10, gib: 1_000, cards_free: &[
 
 /// Which of the nodes a task gets; they are numbered in this order, which decides between equal ones.
 fn chosen(profile: &str, task: &JobSpec, random_nodes: &[&RandomNode<'_>]) -> usize {
+    chosen_beside(profile, task, None, random_nodes)
+}
+
+/// The same in a cell that also has a job whose tasks are not placed.
+fn chosen_beside(
+    profile: &str,
+    task: &JobSpec,
+    other: Option<&JobSpec>,
+    random_nodes: &[&RandomNode<'_>],
+) -> usize {
     let mut stored = stored_cell(profile.parse::<ScoringProfile>().expect("it is listed"));
     for (number, random) in (0..).zip(random_nodes) {
         let mut row = node(number, random.cores, random.gib);
@@ -42,6 +52,10 @@ fn chosen(profile: &str, task: &JobSpec, random_nodes: &[&RandomNode<'_>]) -> us
         let used = resources_add(&alloc.used, &used).expect("in range");
         *alloc = NodeAlloc { used, tasks: random.tasks, epoch: alloc.epoch + 1, ..alloc.clone() };
         stored.journal.push(borough_model::Delta::NodeAlloc { node: id, alloc: alloc.clone() });
+    }
+    if let Some(other) = other {
+        let job = stored.job_submit(JobId(2), other);
+        stored.job_change(job, |row| row.state = borough_model::job::JobState::Waiting);
     }
     stored.job_submit(JobId(1), task);
     let place = planned(&stored).placements.first().expect("it fits").node;
@@ -77,11 +91,32 @@ fn fahp_weighs_demands_by_what_is_free_in_the_cell_and_slots_by_the_tasks_on_a_n
 }
 
 #[test]
-fn fgd_counts_what_of_a_card_is_left_of_no_use_and_takes_little_of_it_for_even() {
+fn fgd_counts_what_of_a_card_is_left_of_no_use_and_what_processors_keep_from_use() {
     let spare = RandomNode { cards_free: &[600, 1_000], ..PLAIN };
     better("fgd", &share(500), &RandomNode { cards_free: &[500, 0], ..PLAIN }, &spare);
     let (less, more) =
         (RandomNode { cards_free: &[530], ..PLAIN }, RandomNode { cards_free: &[580], ..PLAIN });
-    let both = [chosen("fgd", &share(500), &[&less, &more]), chosen("fgd", &share(500), &[&more, &less])];
-    assert_eq!(both[0], both[1], "rises of less than a tenth of a card are even: the order decides");
+    better("fgd", &share(500), &less, &more);
+    // Ten cores suffice for all four cards. Three do not, and the task would take one of them.
+    let mut task = share(250);
+    task.task.resources.cpu_millis = 1_000;
+    let enough = RandomNode { cards_free: &[1_000; 4], ..PLAIN };
+    better("fgd", &task, &enough, &RandomNode { taken: (7, 0), ..enough });
+}
+
+#[test]
+fn best_fit_takes_a_small_node_before_a_large_one_that_is_fuller() {
+    let (small, large) = (PLAIN, RandomNode { cores: 100, taken: (60, 0), ..PLAIN });
+    better("best-fit", &spec("ann", "one", 1, 1_000, 1), &small, &large);
+}
+
+#[test]
+fn borg_hybrid_strands_least_of_what_the_cells_tasks_ask_for() {
+    // In the mean the two tasks ask for two cores and two GiB.
+    let (task, other) = (spec("ann", "one", 1, 1_000, 3 << 10), spec("bob", "two", 1, 3_000, 1 << 10));
+    let free =
+        |cores: u64, gib: u64| RandomNode { cores: 20, gib: 20, taken: (20 - cores, 20 - gib), ..PLAIN };
+    let (better, worse) = (free(10, 20), free(20, 10));
+    let both = [[&better, &worse], [&worse, &better]];
+    assert_eq!(both.map(|nodes| chosen_beside("borg-hybrid", &task, Some(&other), &nodes)), [0, 1]);
 }

@@ -21,6 +21,7 @@ mod reclaim;
 mod reference;
 mod relocation;
 mod rule;
+mod score_formula;
 mod shares;
 mod space;
 mod stored;
