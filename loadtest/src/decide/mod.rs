@@ -9,6 +9,7 @@ pub(crate) mod workload;
 
 use std::collections::BTreeMap;
 
+use borough_scheduler_core::{CellSettings, ScoringProfile};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
@@ -25,12 +26,23 @@ pub(crate) struct DecideArguments {
     /// Tasks in a batch at most: a worker's 256
     #[arg(long, default_value_t = 256)]
     batch: usize,
+    /// Scoring policy of the cell; the default is that of a new cell
+    #[arg(long, value_name = "NAME")]
+    policy: Option<ScoringProfile>,
     /// Seed of the shapes of nodes and tasks
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// NUMA domains of each node of `scale`, where every second class then asks to stay within one
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=16))]
     numa_domains: u32,
+}
+
+impl DecideArguments {
+    /// The cell with the policy that is measured.
+    fn scored(&self, cell: DecideCell) -> DecideCell {
+        let profile = self.policy.unwrap_or(cell.settings.profile);
+        DecideCell { settings: CellSettings { profile, ..cell.settings }, ..cell }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -106,8 +118,10 @@ fn line(
     name: &str,
     made: &dyn Fn(u64) -> DecideCell,
 ) -> anyhow::Result<()> {
-    let driven = drive(&made(arguments.seed), arguments.batch)?;
-    results.line("decide", name, stats(&driven, arguments.batch));
+    let driven = drive(&arguments.scored(made(arguments.seed)), arguments.batch)?;
+    let mut stats = stats(&driven, arguments.batch);
+    stats.set("policy", json!(arguments.policy.unwrap_or_default().to_string()));
+    results.line("decide", name, stats);
     Ok(())
 }
 
@@ -118,7 +132,7 @@ fn scale(arguments: &DecideArguments, results: &mut Results) -> anyhow::Result<(
     for round in 0..SCALE_ROUNDS_MAX {
         for nodes in SCALE_NODES {
             let seed = arguments.seed + round;
-            let workload = workload::scale(seed, nodes, arguments.numa_domains);
+            let workload = arguments.scored(workload::scale(seed, nodes, arguments.numa_domains));
             samples.entry(nodes).or_default().push(drive(&workload, arguments.batch)?);
         }
         let least = samples.values().map(|of_size| of_size.iter().map(|driven| driven.decide_s).sum::<f64>());
