@@ -61,7 +61,7 @@ pub(crate) struct SchedulerBenchArguments {
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     tasks_per_job: u32,
     /// The cell's scoring profile; not with agents
-    #[arg(long, default_value = "best-fit", value_name = "NAME", conflicts_with = "agents")]
+    #[arg(long, default_value = "borg-hybrid", value_name = "NAME", conflicts_with = "agents")]
     policy: ScoringProfile,
     /// Hold the whole cell against the store's rules, and the tasks against their own, at the end
     #[arg(long)]

@@ -68,10 +68,12 @@ impl PolicyName {
 
     fn facts(self) -> PolicyFacts {
         let (name, about, weights): (_, _, &[_]) = match self {
-            Self::BestFit => ("best-fit", "The fullest node: large tasks find empty nodes.", &[]),
+            Self::BestFit => {
+                ("best-fit", "The node on which the task leaves least: large tasks find empty nodes.", &[])
+            }
             Self::BorgHybrid => (
                 "borg-hybrid",
-                "The fullest node on which least is stranded by a dimension that is nearly full.",
+                "The node on which the task strands least of what the cell's tasks ask for, and leaves least.",
                 &[],
             ),
             Self::DotProduct => (
@@ -163,8 +165,10 @@ fn accepted(profile: &str) -> String {
 }
 
 impl ScoringProfile {
-    /// The fullest node. Empty nodes stay free for large tasks.
+    /// The node on which least is left. Empty nodes stay free for large tasks.
     pub const BEST_FIT: Self = Self { policy: PolicyName::BestFit, weights: [0; WEIGHTS_MAX] };
+    /// The node on which least is stranded, and least is left. The default of a cell.
+    pub const BORG_HYBRID: Self = Self { policy: PolicyName::BorgHybrid, weights: [0; WEIGHTS_MAX] };
     /// The emptiest node, so that load is even.
     pub const WORST_FIT: Self = Self { policy: PolicyName::WorstFit, weights: [0; WEIGHTS_MAX] };
     /// The node with the fewest tasks.
@@ -262,7 +266,7 @@ impl fmt::Display for ScoringProfile {
 
 impl Default for ScoringProfile {
     fn default() -> Self {
-        Self::BEST_FIT
+        Self::BORG_HYBRID
     }
 }
 
@@ -293,7 +297,7 @@ mod tests {
             assert_eq!((profile.name(), profile.to_string()), (name, name.to_owned()));
             assert!(!profile.about().is_empty());
         }
-        assert_eq!(ScoringProfile::default().name(), "best-fit");
+        assert_eq!(ScoringProfile::default().name(), "borg-hybrid");
         let weighted: ScoringProfile = "kubernetes:least_allocated=0.5,spread=0".parse().unwrap();
         assert_eq!(weighted.to_string(), "kubernetes:least_allocated=0.50,spread=0.00");
         assert_eq!(weighted.to_string().parse(), Ok(weighted));

@@ -102,6 +102,6 @@ mod tests {
         let profile = |name| CellSettings::of_stored(&stored(name)).profile;
         assert_eq!(profile("worst-fit"), ScoringProfile::WORST_FIT);
         assert_eq!(profile("swarm-spread"), ScoringProfile::SWARM_SPREAD);
-        assert_eq!(profile("from-the-future"), ScoringProfile::BEST_FIT);
+        assert_eq!(profile("from-the-future"), ScoringProfile::default());
     }
 }

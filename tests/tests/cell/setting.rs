@@ -24,7 +24,7 @@ async fn node_of(cell: &TestCell, name: &str, profile: &str) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_cell_is_filled_by_the_profile_that_it_was_given_last() {
     let cell = TestCell::start(options!()).await;
-    cell.borough(&["cell", "status"]).await.ended(0).prints("best-fit");
+    cell.borough(&["cell", "status"]).await.ended(0).prints("borg-hybrid");
     let first = node_of(&cell, "first", "").await;
     assert_eq!(node_of(&cell, "second", "").await, first, "the fuller node");
 

@@ -20,7 +20,7 @@ async fn creating_a_cell_twice_is_creating_it_once() {
     let again = cell.run(async |tx| cell_create(&tx, &cell.space, &other, 9).await).await.unwrap();
     assert_eq!(again, Created::Before);
     let meta = cell.run(async |tx| cell_meta_read(&tx, &cell.space).await).await.unwrap();
-    assert_eq!((meta.profile.as_str(), meta.created_ms, meta.revision), ("best-fit", 1_000, 1));
+    assert_eq!((meta.profile.as_str(), meta.created_ms, meta.revision), ("borg-hybrid", 1_000, 1));
     let edit = async |text: &str| {
         let editing = cell.run(async |tx| {
             let mut changes = ChangeSet::begin(&tx, &cell.space, &change(1, "edit")).await?;

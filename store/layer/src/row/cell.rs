@@ -106,7 +106,7 @@ impl Default for CellMeta {
             request_retention_ms: 3_600_000,
             job_retention_ms: 24 * 3_600_000,
             failure_domains: vec!["zone".to_owned(), "rack".to_owned()],
-            profile: "best-fit".to_owned(),
+            profile: "borg-hybrid".to_owned(),
             lost_per_minute_max: 60,
             created_ms: 0,
             revision: 0,

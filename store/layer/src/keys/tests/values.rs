@@ -51,8 +51,13 @@ fn cells_and_nodes() -> Vec<StoredRow> {
     };
     let gate = CellGate { store_epoch: 1, state: CellState::Draining, revision: 2, changed_ms: 3 };
     let schedulers = Some(BTreeMap::from([("batch".to_owned(), name("fast"))]));
-    let meta =
-        CellMeta { schedulers, fresh_start_ms: Some(60_000), reclaim: Some(true), ..CellMeta::default() };
+    let meta = CellMeta {
+        profile: "best-fit".to_owned(),
+        schedulers,
+        fresh_start_ms: Some(60_000),
+        reclaim: Some(true),
+        ..CellMeta::default()
+    };
     rows! {
         CellMeta: CellMetaKey {} => meta;
         CellGate: CellGateKey {} => gate;

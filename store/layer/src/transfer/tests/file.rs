@@ -10,7 +10,8 @@ use crate::row::{CellMeta, LeaseRow};
 
 /// A small cell of fixed rows.
 fn rows() -> CellRows {
-    let mut rows = CellRows { meta: Some(CellMeta::default()), ..CellRows::default() };
+    let meta = CellMeta { profile: "best-fit".to_owned(), ..CellMeta::default() };
+    let mut rows = CellRows { meta: Some(meta), ..CellRows::default() };
     for (id, node) in ["n1", "n2", "n3"].into_iter().zip(1..) {
         rows.node_names.insert(name(id), borough_model::NodeId(node));
     }
