@@ -106,7 +106,7 @@ mod tests {
             assert!(made.iter().all(|task| tasks.contains(task)));
             assert_eq!(made, resampled(tasks.clone(), of, percent).unwrap());
         }
-        assert!(resampled(vec![task(1, 0)], TaskPart::Several, 10).is_err());
+        assert!(resampled(vec![task(1, 0)], TaskPart::Several, 50).is_err());
     }
 
     #[test]

@@ -49,8 +49,8 @@ pub(super) fn lower_bound(nodes: &[OpenbNode], tasks: &[OpenbTask]) -> f64 {
 }
 
 /// The fewest of the first machines that have as much of each dimension as the tasks ask for. No cell with fewer fits.
-pub(super) fn fewest_by_amount(machines: &[OpenbNode], tasks: &[OpenbTask]) -> usize {
-    let asked = sums(tasks.iter().map(amounts_of_task));
+pub(super) fn fewest_by_amount(machines: &[OpenbNode], tasks: &[&OpenbTask]) -> usize {
+    let asked = sums(tasks.iter().map(|task| amounts_of_task(task)));
     let mut has = [0.0; 3];
     for (number, node) in machines.iter().enumerate() {
         if has.iter().zip(asked).all(|(has, asked)| *has >= asked) {
@@ -67,12 +67,12 @@ pub(super) fn could_take(node: &OpenbNode, task: &OpenbTask) -> bool {
         && (task.gpu_millis == 0 || task.models.is_empty() || task.models.contains(&node.model))
 }
 
-/// The 90th percentile by nearest rank: of eleven numbers, the second largest.
-pub(super) fn rank_90(numbers: &[usize]) -> usize {
+/// The 90th percentile by nearest rank: of eleven numbers, the second largest. `None` is larger than any number.
+pub(super) fn rank_90(numbers: &[Option<usize>]) -> Option<usize> {
     let mut sorted = numbers.to_vec();
-    sorted.sort_unstable();
+    sorted.sort_unstable_by_key(|number| number.unwrap_or(usize::MAX));
     let rank = (sorted.len() * 9).div_ceil(10);
-    sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0)
+    sorted.get(rank.saturating_sub(1)).copied().flatten()
 }
 
 #[cfg(test)]
@@ -94,9 +94,9 @@ mod tests {
     fn bounds_are_of_the_scarcest_dimension() {
         let nodes = [node(10, 1, "T4"), node(30, 1, "T4")];
         assert!((lower_bound(&nodes, &[task(60, 500, ""), task(1, 3000, "")]) - 3.5).abs() < 1e-9);
-        assert_eq!(fewest_by_amount(&nodes, &[task(5, 0, "")]), 1);
-        assert_eq!(fewest_by_amount(&nodes, &[task(11, 0, "")]), 2);
-        assert_eq!(fewest_by_amount(&nodes, &[task(5, 2000, "")]), 2);
+        assert_eq!(fewest_by_amount(&nodes, &[&task(5, 0, "")]), 1);
+        assert_eq!(fewest_by_amount(&nodes, &[&task(11, 0, "")]), 2);
+        assert_eq!(fewest_by_amount(&nodes, &[&task(5, 2000, "")]), 2);
     }
 
     #[test]
@@ -109,8 +109,9 @@ mod tests {
 
     #[test]
     fn the_90th_percentile_of_eleven_is_the_second_largest() {
-        assert_eq!(rank_90(&[5, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11]), 10);
-        assert_eq!((rank_90(&[7]), rank_90(&[])), (7, 0));
+        let eleven = [5, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11].map(Some);
+        assert_eq!((rank_90(&eleven), rank_90(&[Some(7)]), rank_90(&[])), (Some(10), Some(7), None));
+        assert_eq!(rank_90(&[None, Some(1), Some(2)]), None);
     }
 
     #[test]

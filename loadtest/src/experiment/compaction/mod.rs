@@ -77,12 +77,13 @@ pub(crate) fn run(arguments: &CompactionArguments, results: &mut Results) -> any
             );
             rows.push((policy, machines));
         }
-        rows.sort_by_key(|(policy, machines)| (rank_90(machines), *policy));
+        rows.sort_by_key(|(policy, machines)| (rank_90(machines).unwrap_or(usize::MAX), *policy));
         let header = ["policy", "machines, 90th percentile", "fewest", "most"].map(str::to_owned);
-        let row = |(policy, machines): &(&str, Vec<usize>)| -> Vec<String> {
-            let (fewest, most) = (machines.iter().min(), machines.iter().max());
-            let text = |number: Option<&usize>| number.map(ToString::to_string).unwrap_or_default();
-            vec![(*policy).to_owned(), rank_90(machines).to_string(), text(fewest), text(most)]
+        let row = |(policy, machines): &(&str, Vec<Option<usize>>)| -> Vec<String> {
+            let text =
+                |number: Option<usize>| number.map_or_else(|| "do not fit".to_owned(), |n| n.to_string());
+            let (fewest, most) = extremes(machines);
+            vec![(*policy).to_owned(), text(rank_90(machines)), text(fewest), text(most)]
         };
         let rows: Vec<Vec<String>> = rows.iter().map(row).collect();
         results.table(&format!("compaction: {}", cell.about), &header, &rows);
@@ -90,23 +91,31 @@ pub(crate) fn run(arguments: &CompactionArguments, results: &mut Results) -> any
     Ok(())
 }
 
+/// The fewest and the most machines of any seed. `None` is more than any number.
+fn extremes(machines: &[Option<usize>]) -> (Option<usize>, Option<usize>) {
+    let known = || machines.iter().copied().flatten();
+    (known().min(), if machines.contains(&None) { None } else { known().max() })
+}
+
 fn stats(
     setup: &CompactionSetup<'_>,
     arguments: &CompactionArguments,
     policy: &str,
-    machines: &[usize],
+    machines: &[Option<usize>],
     lower_bound: f64,
 ) -> Stats {
-    let mean = machines.iter().sum::<usize>() as f64 / machines.len().max(1) as f64;
     let rounded = |value: f64| json!((value * 100.0).round() / 100.0);
+    let all: Option<Vec<usize>> = machines.iter().copied().collect();
+    let mean = all.map(|all| rounded(all.iter().sum::<usize>() as f64 / all.len().max(1) as f64));
+    let (fewest, most) = extremes(machines);
     let stats = [
         ("policy", json!(policy)),
         ("about", json!(setup.cell.about)),
         ("seeds", json!(format!("{}-{}", arguments.seeds.0, arguments.seeds.1))),
         ("machines_p90", json!(rank_90(machines))),
-        ("machines_fewest", json!(machines.iter().min())),
-        ("machines_most", json!(machines.iter().max())),
-        ("machines_mean", rounded(mean)),
+        ("machines_fewest", json!(fewest)),
+        ("machines_most", json!(most)),
+        ("machines_mean", json!(mean)),
         ("machines", json!(machines)),
         ("machines_of_trace", json!(setup.cell.nodes.len())),
         ("lower_bound_machines", rounded(lower_bound)),

@@ -69,19 +69,24 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// The fewest machines of a seed, to within [`CompactionSetup::within`].
+/// The fewest machines of a seed, to within [`CompactionSetup::within`]. `None` if the tasks do not fit all of them:
+/// a policy for even load may leave no machine empty, however many there are.
 ///
 /// The search halves the range between a number that does not fit and one that does. More machines may by chance pack
 /// worse, so a smaller cell may fit too: the result is a number that fits, next to one that does not.
-pub(super) fn compacted(setup: &CompactionSetup<'_>, seed: u64) -> anyhow::Result<usize> {
+pub(super) fn compacted(setup: &CompactionSetup<'_>, seed: u64) -> anyhow::Result<Option<usize>> {
     let trial = Trial::new(setup, seed);
-    let tasks: Vec<OpenbTask> = trial.tasks.iter().map(|&(task, _)| task.clone()).collect();
-    let fewest = fewest_by_amount(&trial.machines, &tasks);
+    // Picky tasks may stay pending, so the bound leaves them out.
+    let needed: Vec<&OpenbTask> =
+        trial.tasks.iter().filter(|&&(_, picky)| !picky).map(|&(task, _)| task).collect();
+    let fewest = fewest_by_amount(&trial.machines, &needed);
     // Steps that double from the bound on: most policies end within a tenth of it.
     let (mut too_few, mut enough) = (fewest.saturating_sub(1), fewest);
     let mut step = (fewest / 64).max(1);
     while !trial.fits(enough)? {
-        anyhow::ensure!(enough < trial.machines.len(), "the tasks do not fit {enough} machines");
+        if enough >= trial.machines.len() {
+            return Ok(None);
+        }
         too_few = enough;
         enough = (enough + step).min(trial.machines.len());
         step *= 2;
@@ -94,7 +99,7 @@ pub(super) fn compacted(setup: &CompactionSetup<'_>, seed: u64) -> anyhow::Resul
             too_few = middle;
         }
     }
-    Ok(enough)
+    Ok(Some(enough))
 }
 
 #[cfg(test)]
@@ -119,7 +124,7 @@ mod tests {
     fn fewest(cell: &TraceCell, policy: &str, picky_per_mille: u64) -> usize {
         let settings = settings(policy).unwrap();
         let setup = CompactionSetup { cell, settings, pending_per_mille: 500, picky_per_mille, within: 1 };
-        compacted(&setup, 7).unwrap()
+        compacted(&setup, 7).unwrap().unwrap()
     }
 
     #[test]
@@ -144,5 +149,14 @@ mod tests {
         // The task for a card has one machine of twenty. It must fit, unless so few machines make it picky.
         assert_eq!(fewest(&cell, "best-fit", 50), 1);
         assert!(fewest(&cell, "best-fit", 49) >= 2);
+    }
+
+    #[test]
+    fn work_that_never_fits_has_no_number_of_machines() {
+        let cell = TraceCell { about: "", nodes: vec![node(0, 0)], tasks: vec![task(9000, 0)] };
+        let settings = settings("best-fit").unwrap();
+        let setup =
+            CompactionSetup { cell: &cell, settings, pending_per_mille: 0, picky_per_mille: 0, within: 1 };
+        assert_eq!(compacted(&setup, 7).unwrap(), None);
     }
 }
