@@ -1,5 +1,7 @@
 //! The seeds of an experiment, run by as many threads as there are cores.
 
+use std::ops::RangeInclusive;
+
 /// Seeds, first and last: a number, or two with a dash between them.
 pub(super) fn seeds_parsed(text: &str) -> Result<(u64, u64), String> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
@@ -11,10 +13,10 @@ pub(super) fn seeds_parsed(text: &str) -> Result<(u64, u64), String> {
 
 /// Runs each seed, and returns the results in the order of the seeds.
 pub(super) fn by_seed<T: Send>(
-    (first, last): (u64, u64),
+    seeds: RangeInclusive<u64>,
     run: impl Fn(u64) -> anyhow::Result<T> + Sync,
 ) -> anyhow::Result<Vec<T>> {
-    let seeds: Vec<u64> = (first..=last).collect();
+    let seeds: Vec<u64> = seeds.collect();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let of_threads = std::thread::scope(|scope| {
         let of_thread = |thread: usize| {
@@ -48,8 +50,8 @@ mod tests {
 
     #[test]
     fn results_come_in_the_order_of_their_seeds() {
-        assert_eq!(by_seed((3, 9), |seed| Ok(seed * 2)).unwrap(), [6, 8, 10, 12, 14, 16, 18]);
-        let failed = by_seed((3, 9), |seed| if seed == 8 { anyhow::bail!("no") } else { Ok(seed) });
+        assert_eq!(by_seed(3..=9, |seed| Ok(seed * 2)).unwrap(), [6, 8, 10, 12, 14, 16, 18]);
+        let failed = by_seed(3..=9, |seed| if seed == 8 { anyhow::bail!("no") } else { Ok(seed) });
         assert!(failed.is_err());
     }
 }

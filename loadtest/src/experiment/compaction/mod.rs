@@ -1,5 +1,5 @@
-//! `compaction`: the smallest cell that the tasks of a trace fit in, as Borg compares its policies (EuroSys 2015, section
-//! 5.1). Machines leave the cell in a random order until the tasks no longer fit. Each trial packs from scratch.
+//! `compaction`: the smallest cell that the tasks of a trace fit in, as Borg compares its policies (EuroSys 2015,
+//! section 5.1). Machines leave the cell in a random order until the tasks no longer fit. Each trial packs from scratch.
 
 mod machines;
 mod trial;
@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: &CompactionArguments, results: &mut Results) -> any
                 picky_per_mille: arguments.picky_per_mille,
                 within: usize::try_from(arguments.within)?,
             };
-            let machines = by_seed(arguments.seeds, |seed| compacted(&setup, seed))?;
+            let machines = by_seed(arguments.seeds.0..=arguments.seeds.1, |seed| compacted(&setup, seed))?;
             let least = lower_bound(&cell.nodes, &cell.tasks);
             results.line(
                 "compaction",

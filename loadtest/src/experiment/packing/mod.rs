@@ -92,7 +92,7 @@ fn variant_packed(
         until_per_mille: arguments.until_percent * 10,
         batch: usize::try_from(arguments.batch)?,
     };
-    by_seed(arguments.seeds, |seed| pack(&setup, seed))
+    by_seed(arguments.seeds.0..=arguments.seeds.1, |seed| pack(&setup, seed))
 }
 
 fn rounded(value: f64) -> Value {

@@ -1,6 +1,6 @@
 //! Best fit: the node on which the task leaves least, summed over the dimensions that the cell's tasks ask for. Each is
-//! measured by the largest node of the cell, as in the published packing experiment ("Beware of Fragmentation", ATC 2023,
-//! section 6.1). A small node that fits is thus fuller than a large one with the same part in use.
+//! measured by the largest node of the cell, as in the published packing experiment ("Beware of Fragmentation", ATC
+//! 2023, section 6.1). A small node that fits is thus fuller than a large one with the same part in use.
 
 use super::basis::Basis;
 use super::{CellStats, Demanded, Policy, ScoringContext};

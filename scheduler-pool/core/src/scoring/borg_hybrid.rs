@@ -1,5 +1,5 @@
-//! Borg's hybrid (Borg, EuroSys 2015, section 3.2: "tries to reduce the amount of stranded resources"). It takes the node
-//! on which the task strands least, and prefers a full one. The paper gives no formula. This one is ours.
+//! Borg's hybrid (Borg, EuroSys 2015, section 3.2: "tries to reduce the amount of stranded resources"). It takes the
+//! node on which the task strands least, and prefers a full one. The paper gives no formula. This one is ours.
 //!
 //! The free amounts of a node are counted in mean tasks of the cell. The dimension with fewest of them is the one that
 //! ends first. What the others have beyond it is stranded: no mix of the cell's tasks will use it.
@@ -38,8 +38,8 @@ impl Policy for BorgHybrid {
     }
 }
 
-/// For how many mean tasks a dimension of the node suffices, before the task and with it. `None` if the node has none of
-/// the dimension: nothing of it can be stranded there.
+/// For how many mean tasks a dimension of the node suffices, before the task and with it. `None` if the node has none
+/// of the dimension: nothing of it can be stranded there.
 fn free_tasks(context: &ScoringContext<'_, '_>, demanded: &Demanded) -> Option<(u64, u64)> {
     let &Demanded { dimension, mean, .. } = demanded;
     if context.overlay.nodes.limit(dimension, context.node) == 0 {

@@ -1,5 +1,5 @@
-//! What the jobs of a cell ask for, in sum over their wanted tasks. Kept up to date, so that a plan need not look at all
-//! shapes for a mean.
+//! What the jobs of a cell ask for, in sum over their wanted tasks. Kept up to date, so that a plan need not look at
+//! all shapes for a mean.
 
 use std::collections::BTreeMap;
 
