@@ -1,5 +1,6 @@
 //! `compaction`: the smallest cell that the tasks of a trace fit in, as Borg compares its policies (EuroSys 2015,
-//! section 5.1). Machines leave the cell in a random order until the tasks no longer fit. Each trial packs from scratch.
+//! section 5.1). Machines leave the cell in a random order until the tasks no longer fit. Each trial packs from
+//! scratch.
 
 mod machines;
 mod trial;
