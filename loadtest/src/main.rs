@@ -10,6 +10,7 @@ mod kv;
 mod memory;
 mod micro_task;
 mod recovery;
+mod resident;
 mod result;
 mod scheduler;
 mod soak;
@@ -81,6 +82,8 @@ enum Bench {
     Sustained(sustained::SustainedArguments),
     /// Jobs that end as fast as they come: how fast controllers remove them, and the memory
     Garbage(garbage::GarbageArguments),
+    /// The bytes that each role keeps per task
+    Resident(resident::ResidentArguments),
     /// What the benchmarks run as a task: notes its start, listens, ends with SIGTERM
     #[command(hide = true)]
     MicroTask(micro_task::MicroTaskArguments),
@@ -135,6 +138,7 @@ fn main() -> anyhow::Result<()> {
             | Bench::Soak(_)
             | Bench::Sustained(_)
             | Bench::Garbage(_)
+            | Bench::Resident(_)
             | Bench::Decide(_)
             | Bench::Packing(_)
             | Bench::Compaction(_)
@@ -170,7 +174,9 @@ fn with_store(
 ) -> Option<anyhow::Result<()>> {
     let engine = match bench {
         Bench::Kv(kv) => kv.engine.name(),
-        Bench::Soak(_) | Bench::Sustained(_) | Bench::Garbage(_) | Bench::Replay(_) => "embedded",
+        Bench::Soak(_) | Bench::Sustained(_) | Bench::Garbage(_) | Bench::Resident(_) | Bench::Replay(_) => {
+            "embedded"
+        }
         _ => return None,
     };
     Some((|| {
@@ -183,6 +189,7 @@ fn with_store(
                 runtime.block_on(sustained::run(&scratch, sustained, &mut results))
             }
             Bench::Garbage(garbage) => runtime.block_on(garbage::run(&scratch, garbage, &mut results)),
+            Bench::Resident(resident) => runtime.block_on(resident::run(&scratch, resident, &mut results)),
             Bench::Replay(replay) => runtime.block_on(experiment::replay::run(scratch, replay, &mut results)),
             _ => Ok(()),
         };

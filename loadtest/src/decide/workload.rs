@@ -49,7 +49,7 @@ fn named(text: &str) -> Name {
 }
 
 /// A node of so many cores and GiB with the facts that an agent finds.
-fn node_row(number: u64, cores: u64, gib: u64) -> NodeRow {
+pub(crate) fn node_row(number: u64, cores: u64, gib: u64) -> NodeRow {
     let rack = number / 40;
     let attribute = |key: &str, value: String| (key.to_owned(), value);
     let attributes = [
