@@ -151,7 +151,7 @@ impl ResidentCell {
                     let mut row = job_new(id, spec, change.request, self.at_ms);
                     (row.state, row.revision) = (JobState::Running, 2);
                     keys::write(&tx, &self.space, &JobRowKey { job: id }, &row)?;
-                    changes.push(Delta::Job { row, spec: None });
+                    changes.push(Delta::Job { row: row.into(), spec: None });
                     for index in 0..tasks_per_job {
                         self.task_write(&tx, &mut changes, spec, TaskId { job: id, index })?;
                     }

@@ -158,8 +158,8 @@ fn schedulers_wanted(state: &MirrorState, meta: &CellMeta) -> BTreeMap<String, u
     let constrained = meta.schedulers.iter().flatten().map(|(_, scheduler)| (scheduler.to_string(), 0));
     let mut wanted: BTreeMap<String, usize> = constrained.collect();
     for row in state.jobs().values().filter(|row| !matches!(row.state, JobState::Ended { .. })) {
-        let named = state.spec_of(row).and_then(|spec| spec.scheduler.as_ref().map(Name::as_str));
-        let jobs = wanted.entry(named.unwrap_or(SCHEDULER_DEFAULT).to_owned()).or_default();
+        let named = state.spec_of(row).and_then(|spec| spec.scheduler.as_ref().map(Name::to_string));
+        let jobs = wanted.entry(named.unwrap_or_else(|| SCHEDULER_DEFAULT.to_owned())).or_default();
         *jobs = jobs.saturating_add(1);
     }
     wanted

@@ -30,6 +30,6 @@ pub fn job_counts(state: &MirrorState, row: &JobRow) -> v1::TaskCounts {
 
 /// Converts a job of the mirror to a message.
 pub fn job_message(cell: &CellContext, state: &MirrorState, row: &JobRow) -> v1::Job {
-    let spec = state.spec_of(row).map(|spec| spec.as_ref());
-    job_to_message(&cell.name, row, spec, job_counts(state, row))
+    let spec = state.spec_of(row);
+    job_to_message(&cell.name, row, spec.as_deref(), job_counts(state, row))
 }

@@ -23,7 +23,7 @@ pub(super) fn spec_planned(
     cell.state(|state| {
         let live = state.job_by_name(&spec.user, &spec.name).filter(|row| !is_over(row));
         let live = live.and_then(|row| state.spec_of(row));
-        spec_with_scheduler(spec, live.map(|live| live.as_ref()), rules).into_owned()
+        spec_with_scheduler(spec, live.as_deref(), rules).into_owned()
     })
 }
 
@@ -47,8 +47,13 @@ pub(super) async fn warnings_of(cell: &CellContext, scheduler: Option<&Name>) ->
 pub(super) async fn plan_of(cell: &CellContext, spec: &JobSpec) -> Result<v1::PlanJobResponse, Status> {
     let mut response = cell.state(|state| plan_changes(state, spec))?;
     if response.refusal.is_empty() {
+        let before = cell.state(|state| {
+            let live = state.job_by_name(&spec.user, &spec.name).filter(|row| !is_over(row))?;
+            Some(state.spec_of(live)?.in_force(live))
+        })?;
         let (now_ms, spec) = (cell.clock.wall_ms(), spec.clone());
-        let dry = cell.scheduler.ask(move |snapshot| dry_run(snapshot, &spec, now_ms)).await?;
+        let dry =
+            cell.scheduler.ask(move |snapshot| dry_run(snapshot, &spec, before.as_ref(), now_ms)).await?;
         dry_add(&mut response, dry);
     }
     Ok(response)

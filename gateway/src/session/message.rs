@@ -177,9 +177,9 @@ impl DeliverySource for MirrorRows<'_> {
                 let row = row?;
                 let node = state.nodes().get(&row.node?)?;
                 let key = (attempt.task.job, row.spec_version);
-                Some(DeliveryItem::Run(key, Box::new(assignment(self.cell, row, spec?, node))))
+                Some(DeliveryItem::Run(key, Box::new(assignment(self.cell, row, spec.as_deref()?, node))))
             }
-            Command::Stop { .. } => stop(attempt, command, spec.map(|spec| &**spec)).map(DeliveryItem::Stop),
+            Command::Stop { .. } => stop(attempt, command, spec.as_deref()).map(DeliveryItem::Stop),
             Command::Forget => Some(DeliveryItem::Forget(attempt_to_message(attempt))),
         }
     }
@@ -187,7 +187,7 @@ impl DeliverySource for MirrorRows<'_> {
     fn spec(&self, (job, version): DeliverySpecKey) -> Option<v1::SpecDelivery> {
         let spec = self.state.spec(job, version)?;
         let reference = Some(v1::SpecReference { job_id: job.to_string(), version });
-        Some(v1::SpecDelivery { reference, spec: Some(job_spec_to_message(spec)) })
+        Some(v1::SpecDelivery { reference, spec: Some(job_spec_to_message(&spec)) })
     }
 }
 

@@ -128,7 +128,7 @@ pub(super) fn change_of(
     match delta {
         Delta::Job { row, .. } => {
             let spec = state.spec_of(row)?;
-            Some(Change::Job(job_to_message(&cell.name, row, Some(spec), job_counts(state, row))))
+            Some(Change::Job(job_to_message(&cell.name, row, Some(&spec), job_counts(state, row))))
         }
         Delta::JobRemoved { job, name } => {
             let mut gone = v1::JobRemoved { id: job.to_string(), ..v1::JobRemoved::default() };
@@ -163,7 +163,7 @@ pub(super) fn forgotten(state: &MirrorState, filter: &WatchScope, delta: &Delta)
     let [jobs, tasks, _, _] = filter.kinds;
     match delta {
         Delta::Job { row, .. } if jobs && filter.job_wanted(&row.user, &row.name) => {
-            state.spec_of(row).is_none().then(|| format!("job {}/{}", row.user, row.name))
+            (!state.has_spec_of(row)).then(|| format!("job {}/{}", row.user, row.name))
         }
         Delta::Task { row } if tasks => {
             let node = row.node.filter(|node| !filter.node.is_empty() && !state.nodes().contains_key(node));

@@ -137,7 +137,7 @@ impl Maker {
         change(&mut spec);
         let mut row = job_new(JobId(id_of(self.jobs)), &spec, RequestId::default(), 0);
         row.state = JobState::Running;
-        self.deltas.push(Delta::Job { row, spec: Some(Box::new(spec)) });
+        self.deltas.push(Delta::Job { row: row.into(), spec: Some(Box::new(spec)) });
         self.jobs += 1;
         self.tasks += u64::from(count);
     }
@@ -347,7 +347,7 @@ pub(crate) fn memory_tasks(nodes: u32, mut visit: impl FnMut(Delta)) -> u32 {
         let id = JobId(id_of(u64::from(job)));
         let mut row = job_new(id, &spec, RequestId::default(), 0);
         row.state = JobState::Running;
-        visit(Delta::Job { row, spec: Some(Box::new(spec)) });
+        visit(Delta::Job { row: row.into(), spec: Some(Box::new(spec)) });
         for index in 0..100 {
             let node = u64::from((job * 100 + index) % nodes);
             let mut row = TaskRow::never_placed(TaskId { job: id, index });

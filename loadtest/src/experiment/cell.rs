@@ -125,7 +125,7 @@ impl ExperimentCell {
             let submitted_ms = i64::try_from(self.jobs)?;
             let mut row = job_new(JobId(id_of(self.jobs)), &spec, RequestId::default(), submitted_ms);
             row.state = JobState::Running;
-            self.snapshot.apply(&Delta::Job { row, spec: Some(Box::new(spec)) });
+            self.snapshot.apply(&Delta::Job { row: row.into(), spec: Some(Box::new(spec)) });
             self.jobs += 1;
         }
         self.decide()?;

@@ -48,9 +48,7 @@ pub(super) fn rules_check(state: &MirrorState) -> BrokenRules {
     let jobs: BTreeMap<JobId, CheckedJob> = state
         .jobs()
         .values()
-        .filter_map(|row| {
-            Some((row.id, CheckedJob { row: Arc::clone(row), spec: Arc::clone(state.spec_of(row)?) }))
-        })
+        .filter_map(|row| Some((row.id, CheckedJob { row: Arc::clone(row), spec: state.spec_of(row)? })))
         .collect();
     let placed: Vec<CheckedPlacement<'_>> = state
         .tasks()

@@ -51,12 +51,14 @@ pub struct DryRunTask {
 /// Returns what would happen if this job were submitted now. If its user has a job of that name that has not ended, the
 /// dry run gives that job the new spec. It plans all pending tasks in their order, as the scheduler would. The snapshot
 /// stays as it is.
-pub fn dry_run(snapshot: &Snapshot, spec: &JobSpec, now_ms: i64) -> DryRun {
+///
+/// `before` is the spec in force of that job. The snapshot keeps only what planning reads of it.
+pub fn dry_run(snapshot: &Snapshot, spec: &JobSpec, before: Option<&JobSpec>, now_ms: i64) -> DryRun {
     let mut trial = snapshot.clone();
-    let (job, row) = row_on_trial(snapshot.tables(), spec, now_ms);
+    let (job, row) = row_on_trial(snapshot.tables(), spec, before, now_ms);
     let (kept, stopped) = resident(snapshot.tables(), job, spec.count);
     let mut outcome = DryRun { kept, stopped, ..DryRun::default() };
-    trial.job_upsert(&row, Some(Arc::new(spec.clone())));
+    trial.job_upsert(&Arc::new(row), Some(spec));
     let mut placed: BTreeMap<u32, PlannedPlacement> = BTreeMap::new();
     batches(&mut trial, job, now_ms, |plan| {
         // A task that an early plan placed may be evicted by a later one.
@@ -89,10 +91,15 @@ fn task_named(tables: &CellTables, placement: PlannedPlacement) -> Option<DryRun
 }
 
 /// The row that the submission would write, under an id that no job has.
-fn row_on_trial(tables: &CellTables, spec: &JobSpec, now_ms: i64) -> (JobId, JobRow) {
+fn row_on_trial(
+    tables: &CellTables,
+    spec: &JobSpec,
+    before: Option<&JobSpec>,
+    now_ms: i64,
+) -> (JobId, JobRow) {
     let known = tables.job_named(&spec.user, &spec.name);
     if let Some(known) = known.filter(|row| !matches!(row.state, JobState::Ended { .. })) {
-        let class = tables.job_spec(known.id).map(|before| change_class(&before.in_force(known), spec));
+        let class = before.map(|before| change_class(before, spec));
         let same = matches!(class, Some(ChangeClass::Nothing | ChangeClass::CountOrPriorityOnly));
         let row = JobRow {
             count: spec.count,
@@ -109,7 +116,7 @@ fn row_on_trial(tables: &CellTables, spec: &JobSpec, now_ms: i64) -> (JobId, Job
         id = JobId(id.0.wrapping_sub(1));
     }
     let mut row = job_new(id, spec, RequestId::default(), now_ms);
-    if after_unmet(tables, spec).is_empty() {
+    if after_unmet(tables, &spec.user, &spec.after).is_empty() {
         row.state = JobState::Running;
     }
     (id, row)

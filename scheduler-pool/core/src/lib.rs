@@ -58,4 +58,4 @@ pub use relocation::{Relocation, explain_elsewhere};
 pub use seed::{PLAN_SEED, shard_of};
 pub use settings::{CellSettings, Overcommit, StoredSettings};
 pub use snapshot::Snapshot;
-pub use tables::{CellTables, DeltaApplied, GangPart, SnapshotNode, SnapshotTask};
+pub use tables::{CellTables, DeltaApplied, GangPart, PlanSpec, SnapshotNode, SnapshotTask};

@@ -30,7 +30,7 @@ pub fn snapshot_of_mirror(state: &MirrorState, settings: CellSettings) -> Snapsh
         snapshot.load_upsert(node, load);
     }
     for row in state.jobs().values() {
-        snapshot.job_upsert(row, state.spec_of(row).cloned());
+        snapshot.job_upsert(row, state.spec_of(row).as_deref());
     }
     for row in state.tasks().values() {
         snapshot.task_upsert(row);

@@ -173,7 +173,7 @@ impl Worker {
         let meta = meta.await?;
         let mut view = CellView::new(settings_of_meta(&meta), self.config.shards);
         // A job is planned only with its spec, so its row waits for it.
-        let mut jobs: BTreeMap<JobId, JobRow> = BTreeMap::new();
+        let mut jobs: BTreeMap<JobId, Arc<JobRow>> = BTreeMap::new();
         self.cursor = cell_list_chunked(&self.db, space, CHUNK_ROWS, |listed| match listed {
             Listed::Row(delta) => match *delta {
                 Delta::Job { row, .. } => drop(jobs.insert(row.id, row)),

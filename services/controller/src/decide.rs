@@ -62,7 +62,7 @@ pub fn job_actions(state: &MirrorState, job: &JobRow) -> Vec<ControllerAction> {
         JobState::Waiting => {
             let Some(spec) = state.spec_of(job) else { return Vec::new() };
             let of = |name: &Name| state.job_by_name(&job.user, name).map(|row| row.state);
-            match after_decide(spec, of) {
+            match after_decide(&spec.after, of) {
                 AfterDecision::Wait(_) => Vec::new(),
                 AfterDecision::Go | AfterDecision::Never(_) => {
                     vec![ControllerAction::JobDependencies(job.id)]
@@ -164,7 +164,7 @@ fn promises_overdue(state: &MirrorState, node: NodeId, now_ms: i64) -> Vec<(Task
     let spec = |task: &TaskRow| state.jobs().get(&task.id.job).and_then(|job| state.spec_of(job));
     let leaves = |task: &Arc<TaskRow>| {
         matches!(task.state, TaskState::Stopping | TaskState::Releasing)
-            && spec(task).is_some_and(|spec| now_ms < leave_due_ms(task.changed_ms, spec))
+            && spec(task).is_some_and(|spec| now_ms < leave_due_ms(task.changed_ms, &spec))
     };
     if state.node_tasks(node).any(leaves) {
         return Vec::new();
@@ -387,7 +387,7 @@ mod tests {
         };
         let row = |id, job, state| {
             let row = borough_model::job::job_new(JobId(id), &spec(job), borough_model::RequestId(1), 0);
-            Delta::Job { row: JobRow { state, ..row }, spec: None }
+            Delta::Job { row: JobRow { state, ..row }.into(), spec: None }
         };
         let mut state = MirrorState::default();
         let waiting = row(2, "second", JobState::Waiting);
@@ -414,7 +414,7 @@ mod tests {
             Delta::Task { row: TaskRow { state: TaskState::Dead, stop, verdict, ..known } }
         };
         let mut state = MirrorState::default();
-        for delta in [Delta::Job { row: row.clone(), spec: None }, dead(0), dead(1)] {
+        for delta in [Delta::Job { row: row.clone().into(), spec: None }, dead(0), dead(1)] {
             state.list(borough_store::journal::Listed::Row(Box::new(delta)));
         }
         let actions = |count, is| job_actions(&state, &JobRow { count, state: is, ..row.clone() });
@@ -446,7 +446,7 @@ mod tests {
             let mut state = MirrorState::default();
             let node_row = NodeRow { state: NodeState::Ready, draining, ..there.clone() };
             let mut deltas = vec![
-                Delta::Job { row: row.clone(), spec: Some(Box::new(spec.clone())) },
+                Delta::Job { row: row.clone().into(), spec: Some(Box::new(spec.clone())) },
                 Delta::Node { row: node_row },
                 Delta::Task { row: task(0, TaskState::Held, true) },
                 // A gang that gathers has a time limit of its own.

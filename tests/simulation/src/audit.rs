@@ -185,7 +185,7 @@ impl Auditor {
                     self.min_members.insert(row.id, spec.min_member);
                 }
                 touched.jobs.insert(row.id);
-                self.jobs.insert(row.id, row.clone());
+                self.jobs.insert(row.id, row.as_ref().clone());
             }
             Delta::JobRemoved { job, .. } => self.job_removed(*job),
             Delta::Task { row } => {

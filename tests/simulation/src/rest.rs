@@ -87,7 +87,7 @@ fn snapshot_of(rows: &CellRows) -> Snapshot {
     }
     for row in rows.jobs.values() {
         let spec = rows.specs.get(&(row.id, row.spec_version)).cloned().map(Box::new);
-        snapshot.apply(&Delta::Job { row: row.clone(), spec });
+        snapshot.apply(&Delta::Job { row: row.clone().into(), spec });
     }
     for row in rows.tasks.values() {
         snapshot.apply(&Delta::Task { row: row.clone() });

@@ -294,7 +294,7 @@ mod tests {
         let job = job_new(JobId(7), &spec, RequestId::default(), 0);
         let mut task = TaskRow::never_placed(TaskId { job: JobId(7), index: 0 });
         (task.state, task.node, task.incarnation) = (TaskState::Assigned, Some(NodeId(3)), Incarnation(1));
-        let placed = [Delta::Job { row: job, spec: None }, Delta::Task { row: task.clone() }];
+        let placed = [Delta::Job { row: job.into(), spec: None }, Delta::Task { row: task.clone() }];
         stream.deltas_apply(&mut placed.iter());
         stream.deltas_apply(&mut placed.iter());
         assert_eq!(

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use borough_model::job::{
     Affinity, After, AfterDecision, Constraint, ConstraintOperator, JobState, after_decide,
 };
-use borough_model::{JobId, JobRow, JobSpec, TaskId};
+use borough_model::{JobId, JobRow, Name, TaskId};
 
 use crate::backlog::{gang_queue, task_queue};
 use crate::census::NodeCensus;
@@ -124,7 +124,10 @@ fn waits(tables: &CellTables, entry: &CellJob, row: &JobRow, index: u32, now_ms:
         JobState::Stopping => return vec![WaitReason::JobStopping],
         JobState::Ended { outcome } => return vec![WaitReason::JobEnded { outcome }],
         JobState::Waiting => {
-            let unmet = entry.spec_current().map(|spec| after_unmet(tables, spec)).unwrap_or_default();
+            let unmet = entry
+                .spec_current()
+                .map(|spec| after_unmet(tables, &row.user, &spec.after))
+                .unwrap_or_default();
             return if unmet.is_empty() { vec![WaitReason::AfterMet] } else { unmet };
         }
         JobState::Running => {}
@@ -162,11 +165,10 @@ fn queue_limited(tables: &CellTables, entry: &CellJob, index: u32) -> Option<Wai
 }
 
 /// The jobs that a job starts after, and that have not ended as they must.
-pub(crate) fn after_unmet(tables: &CellTables, spec: &JobSpec) -> Vec<WaitReason> {
+pub(crate) fn after_unmet(tables: &CellTables, user: &Name, afters: &[After]) -> Vec<WaitReason> {
     let unmet = |after: &After| {
-        let state = tables.job_named(&spec.user, &after.job).map(|row| row.state);
-        let alone = JobSpec { after: vec![after.clone()], ..spec.clone() };
-        let decided = after_decide(&alone, |_| state);
+        let state = tables.job_named(user, &after.job).map(|row| row.state);
+        let decided = after_decide(std::slice::from_ref(after), |_| state);
         let wait = WaitReason::After {
             job: after.job.clone(),
             condition: after.condition,
@@ -175,7 +177,7 @@ pub(crate) fn after_unmet(tables: &CellTables, spec: &JobSpec) -> Vec<WaitReason
         };
         (decided != AfterDecision::Go).then_some(wait)
     };
-    spec.after.iter().filter_map(unmet).collect()
+    afters.iter().filter_map(unmet).collect()
 }
 
 /// Plans a gang or a task alone, as the scheduler would, and explains the outcome.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use borough_model::TaskId;
 use borough_model::task::{Evicted, PortAssignment};
-use borough_model::{JobSpec, TaskId};
 use smallvec::SmallVec;
 
 use super::charge::charge_on;
@@ -18,7 +18,7 @@ use crate::preempt::{
     with_removed,
 };
 use crate::queueing::Claim;
-use crate::tables::{CellTables, ResidentState, ShapeId};
+use crate::tables::{CellTables, PlanSpec, ResidentState, ShapeId};
 
 /// The victim search for one shape and scope.
 #[derive(Clone, Debug)]
@@ -81,11 +81,11 @@ impl Preemptions {
 
 /// A number for each port of a spec. Ports without a fixed number get one of `dynamic`.
 pub(super) fn ports_named(
-    spec: &JobSpec,
+    spec: &PlanSpec,
     dynamic: impl IntoIterator<Item = u16>,
 ) -> Option<Vec<PortAssignment>> {
     let mut dynamic = dynamic.into_iter();
-    let named = spec.task.ports.iter().map(|port| {
+    let named = spec.ports.iter().map(|port| {
         let number = port.number.or_else(|| dynamic.next())?;
         Some(PortAssignment { name: port.name.clone(), number })
     });

@@ -65,7 +65,7 @@ impl Planner<'_, '_> {
         if !members.iter().all(|member| task_wanted(self.input.tables, member.task)) {
             return false;
         }
-        let topology = self.input.tables.job_spec(gang.job).and_then(|spec| spec.gang_topology().cloned());
+        let topology = self.input.tables.plan_spec(gang.job).and_then(|spec| spec.gang_topology().cloned());
         // All of its victim searches or none. A search that every plan begins and none completes would never succeed.
         let may_evict = self.gang_scope(members).any() && gang.need() <= GANG_PREEMPTS_MAX;
         let evicts = may_evict && !self.preemptions.evictions.spent();

@@ -252,7 +252,7 @@ impl Planner<'_, '_> {
     /// The domain set of a task that is placed alone, because other members of its gang are placed already.
     pub(super) fn domain_set_alone(&mut self, pending: PendingTask) -> Option<DomainSetId> {
         let tables = self.input.tables;
-        let spec = tables.job_spec(pending.task.job)?;
+        let spec = tables.plan_spec(pending.task.job)?;
         let topology = spec.gang_topology().filter(|topology| !topology.preferred)?;
         let key = tables.nodes.texts.known(&topology.attribute).unwrap_or(u32::MAX);
         let resident = self.gang_domains.resident(tables, pending.task.job, topology);
@@ -397,7 +397,7 @@ impl Planner<'_, '_> {
     /// How many members of a gang the empty cell could hold, if that is fewer than it needs.
     pub(super) fn members_max_empty(&self, gang: &PendingGang, members: &[PendingTask]) -> Option<u64> {
         let topology =
-            self.input.tables.job_spec(gang.job)?.gang_topology().filter(|topology| !topology.preferred);
+            self.input.tables.plan_spec(gang.job)?.gang_topology().filter(|topology| !topology.preferred);
         let nodes = &self.input.tables.nodes;
         let mut most = 0u64;
         for asked in self.asked(members, gang) {

@@ -1,6 +1,5 @@
 //! Hypothetical removals: a victim search takes tasks off a node on trial, and puts them back.
 
-use borough_model::task::leave_due_ms;
 use borough_model::{JobId, TaskId};
 use smallvec::SmallVec;
 
@@ -95,7 +94,7 @@ pub(crate) fn leaving(
 fn overdue(overlay: &PlanOverlay<'_>, job: JobId, resident: &ResidentTask, now_ms: i64) -> bool {
     let spec = overlay.tables.jobs.get(&job).and_then(|entry| entry.spec_current());
     resident.leaving_since_ms > 0
-        && spec.is_some_and(|spec| now_ms >= leave_due_ms(resident.leaving_since_ms, spec))
+        && spec.is_some_and(|spec| now_ms >= spec.leave_due_ms(resident.leaving_since_ms))
 }
 
 /// Asks a question about a node without these tasks, and puts them back. Rules between tasks do not change here: the

@@ -63,9 +63,7 @@ impl Snapshot {
             Delta::NodeRemoved { node } => self.node_remove(*node),
             Delta::NodeAlloc { node, alloc } => self.alloc_upsert(*node, alloc),
             Delta::NodeLoad { node, load } => self.load_upsert(*node, load),
-            Delta::Job { row, spec } => {
-                self.job_upsert(row, spec.as_deref().map(|spec| Arc::new(spec.clone())))
-            }
+            Delta::Job { row, spec } => self.job_upsert(row, spec.as_deref()),
             Delta::JobRemoved { job, .. } => self.job_remove(*job),
             Delta::Task { row } => self.task_upsert(row),
             Delta::TaskRemoved { task, revision } => self.task_remove(*task, *revision),
@@ -99,7 +97,7 @@ impl Snapshot {
 
     /// Applies a job's row, with the spec of `row.spec_version` if the caller has it. Otherwise the job keeps its old
     /// spec, and none of its tasks is placed until the new one arrives.
-    pub fn job_upsert(&mut self, row: &JobRow, spec: Option<Arc<JobSpec>>) -> DeltaApplied {
+    pub fn job_upsert(&mut self, row: &Arc<JobRow>, spec: Option<&JobSpec>) -> DeltaApplied {
         self.change(|tables, _| tables.job_upsert(row, spec))
     }
 

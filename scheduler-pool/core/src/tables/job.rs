@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use borough_model::job::{JobKind, JobState, LastEviction, claims_below, victims_below};
 use borough_model::task::machine::node_avoided;
-use borough_model::{Incarnation, JobRow, JobSpec, Name, NodeId, TaskRow, TaskState};
+use borough_model::{Incarnation, JobRow, Name, NodeId, TaskRow, TaskState};
 
 use smallvec::SmallVec;
 
 use super::rule::JobTerms;
 use super::shape::ShapeId;
+use super::spec::PlanSpec;
 use crate::queueing::Turn;
 
 /// An exclusive bound of task indexes. Admission allows far fewer tasks.
@@ -110,14 +111,24 @@ pub(crate) fn scheduler_named(scheduler: Option<&Name>) -> Option<&Name> {
     scheduler.filter(|name| name.as_str() != SCHEDULER_DEFAULT)
 }
 
+/// The shapes of a job that differ from that of its other tasks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct JobShapes {
+    /// The end of each role's indexes, with the role's shape.
+    pub of_roles: Vec<(u32, ShapeId)>,
+    /// The shapes of tasks with an override.
+    pub own: BTreeMap<u32, ShapeId>,
+}
+
+/// A job. A cell has as many as tasks if each task is a job of its own, so rare parts are boxed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CellJob {
-    pub row: Option<JobRow>,
+    pub row: Option<Arc<JobRow>>,
     /// The newest known spec, with its version.
-    pub spec: Option<(u32, Arc<JobSpec>)>,
+    pub spec: Option<(u32, Arc<PlanSpec>)>,
     pub tasks: Vec<TaskSlot>,
     /// A bit per task, set if the task does not want a node. Tasks past its end want one.
-    closed: Vec<u64>,
+    closed: SmallVec<[u64; 2]>,
     /// The number of bits set below the job's count.
     closed_wanted: u32,
     /// Placed tasks and tasks that ended for good. A disruption budget counts the others as down.
@@ -127,10 +138,8 @@ pub(crate) struct CellJob {
     pub spreads: bool,
     /// The shape of tasks without a role or override.
     pub shape: Option<ShapeId>,
-    /// The end of each role's indexes, with the role's shape.
-    pub shapes_of_roles: Vec<(u32, ShapeId)>,
-    /// The shapes of tasks with an override.
-    pub shapes_own: BTreeMap<u32, ShapeId>,
+    /// The other shapes, if any.
+    pub shapes_more: Option<Box<JobShapes>>,
     /// The number of tasks for which `shape` was last counted.
     pub weighed: u32,
     /// Its rules between tasks, and the terms that count its tasks.
@@ -166,7 +175,7 @@ impl CellJob {
     }
 
     /// The spec in force, if it is known.
-    pub(crate) fn spec_current(&self) -> Option<&Arc<JobSpec>> {
+    pub(crate) fn spec_current(&self) -> Option<&Arc<PlanSpec>> {
         let row = self.row.as_ref()?;
         self.spec.as_ref().filter(|(version, _)| *version == row.spec_version).map(|(_, spec)| spec)
     }
@@ -254,7 +263,7 @@ impl CellJob {
     pub(crate) fn slot_set(&mut self, index: u32, slot: TaskSlot) -> TaskSlot {
         let position = index as usize;
         if self.tasks.len() <= position {
-            self.tasks.resize_with(position + 1, TaskSlot::default);
+            self.tasks_grow(position + 1);
         }
         let closed = !slot.open();
         let node_after = slot.placed_on();
@@ -267,6 +276,16 @@ impl CellJob {
             self.placed_moved(node_before, node_after);
         }
         before
+    }
+
+    /// Makes slots up to `length`. Reserves no more than the job's count: of one-task jobs, a vector's usual growth would
+    /// reserve four slots each.
+    fn tasks_grow(&mut self, length: usize) {
+        if length > self.tasks.capacity() {
+            let doubled = self.tasks.len().saturating_mul(2).min(self.count() as usize);
+            self.tasks.reserve_exact(doubled.max(length) - self.tasks.len());
+        }
+        self.tasks.resize_with(length, TaskSlot::default);
     }
 
     fn placed_moved(&mut self, from: Option<NodeId>, to: Option<NodeId>) {
@@ -304,27 +323,31 @@ impl CellJob {
 
     /// The shape of a task.
     pub(crate) fn shape_of(&self, index: u32) -> Option<ShapeId> {
-        let of_role = || self.shapes_of_roles.iter().find(|&&(end, _)| index < end).map(|&(_, shape)| shape);
-        self.shapes_own.get(&index).copied().or_else(of_role).or(self.shape)
+        let Some(more) = &self.shapes_more else { return self.shape };
+        let of_role = || more.of_roles.iter().find(|&&(end, _)| index < end).map(|&(_, shape)| shape);
+        more.own.get(&index).copied().or_else(of_role).or(self.shape)
     }
 
     /// Every shape of it, possibly with repetitions.
     pub(crate) fn shapes(&self) -> impl Iterator<Item = ShapeId> {
-        let of_roles = self.shapes_of_roles.iter().map(|(_, shape)| shape);
-        self.shape.iter().chain(of_roles).chain(self.shapes_own.values()).copied()
+        let more = self.shapes_more.iter();
+        let of_more =
+            more.flat_map(|more| more.of_roles.iter().map(|(_, shape)| shape).chain(more.own.values()));
+        self.shape.iter().chain(of_more).copied()
     }
 
     /// Returns true if all its tasks have one shape.
     pub(crate) fn uniform(&self) -> bool {
-        self.shapes_own.is_empty() && self.shapes_of_roles.is_empty()
+        self.shapes_more.is_none()
     }
 
     /// The first index after `index` that may have another shape.
     pub(crate) fn shape_end(&self, index: u32) -> u32 {
-        if !self.shapes_own.is_empty() {
+        let Some(more) = &self.shapes_more else { return u32::MAX };
+        if !more.own.is_empty() {
             return index.saturating_add(1);
         }
-        let ends = self.shapes_of_roles.iter().map(|&(end, _)| end);
+        let ends = more.of_roles.iter().map(|&(end, _)| end);
         ends.filter(|&end| index < end).min().unwrap_or(u32::MAX)
     }
 
@@ -355,7 +378,7 @@ impl CellJob {
 
     /// The attributes that a job spreads over, with weights: its own, or for a service without any the cell's failure
     /// domains.
-    pub(crate) fn spread_of(spec: &JobSpec, failure_domains: &[String]) -> Vec<(String, u32)> {
+    pub(crate) fn spread_of(spec: &PlanSpec, failure_domains: &[String]) -> Vec<(String, u32)> {
         if spec.spread.is_empty() && spec.kind == JobKind::Service {
             return failure_domains.iter().map(|domain| (domain.clone(), 1)).collect();
         }

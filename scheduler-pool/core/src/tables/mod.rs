@@ -16,6 +16,7 @@ mod resident;
 mod rule;
 mod shape;
 mod space;
+mod spec;
 mod taint;
 mod term;
 mod text;
@@ -27,7 +28,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use borough_model::job::{JobState, Role, band};
+use borough_model::job::{JobState, band};
 use borough_model::{JobId, JobRow, JobSpec, NodeAlloc, NodeId, NodeRow, TaskId, TaskRow};
 
 pub(crate) use card::CardSlot;
@@ -35,11 +36,13 @@ pub(crate) use columns::fixed_amounts;
 pub(crate) use events::TableEvents;
 pub(crate) use index::{STRETCH, StretchCapacity};
 pub use job::GangPart;
-pub(crate) use job::{CellJob, GangParts, TASKS_MAX, TaskSlot, scheduler_named};
+pub(crate) use job::{CellJob, GangParts, JobShapes, TASKS_MAX, TaskSlot, scheduler_named};
 pub(crate) use node::{NODE_NAME, NodeGate, NodeTable};
 pub(crate) use resident::{ResidentState, ResidentTask};
 pub(crate) use rule::HardRule;
 pub(crate) use shape::{Shape, ShapeId, Shapes, operator_number};
+pub use spec::PlanSpec;
+pub(crate) use spec::{PlanRole, PlanSpecs};
 pub(crate) use taint::Taints;
 pub(crate) use term::{TermId, TermKey, Terms};
 pub(crate) use text::{Number, Texts};
@@ -66,8 +69,9 @@ pub enum DeltaApplied {
 pub struct CellTables {
     pub(crate) settings: CellSettings,
     pub(crate) nodes: NodeTable,
-    pub(crate) jobs: BTreeMap<JobId, CellJob>,
+    pub(crate) jobs: BTreeMap<JobId, Box<CellJob>>,
     pub(crate) shapes: Shapes,
+    specs: PlanSpecs,
     pub(crate) terms: Terms,
     /// What users or queues hold. Empty unless the queueing policy goes by shares.
     pub(crate) usage: Usage,
@@ -88,6 +92,7 @@ impl CellTables {
             nodes: NodeTable::new(),
             jobs: BTreeMap::new(),
             shapes: Shapes::default(),
+            specs: PlanSpecs::default(),
             terms: Terms::default(),
             usage: Usage::default(),
             closed_total: 0,
@@ -164,7 +169,7 @@ impl CellTables {
 
     /// Applies a job's row, with the spec of `row.spec_version` if the caller has it. Otherwise the job keeps its old
     /// spec, and none of its tasks is placed until the new one arrives.
-    pub fn job_upsert(&mut self, row: &JobRow, spec: Option<Arc<JobSpec>>) -> DeltaApplied {
+    pub fn job_upsert(&mut self, row: &Arc<JobRow>, spec: Option<&JobSpec>) -> DeltaApplied {
         let entry = self.jobs.entry(row.id).or_default();
         let older = entry.row.as_ref().is_some_and(|known| known.revision > row.revision);
         let spec_newer = entry.spec.as_ref().is_none_or(|(version, _)| *version < row.spec_version);
@@ -176,7 +181,7 @@ impl CellTables {
         let closed_before = entry.closed_total();
         let priority_before = entry.row.as_ref().map_or(0, |known| known.priority);
         if !older {
-            entry.row = Some(row.clone());
+            entry.row = Some(Arc::clone(row));
             entry.closed_recount();
         }
         self.closed_total = self.closed_total + entry.closed_total() - closed_before;
@@ -203,12 +208,15 @@ impl CellTables {
         self.shapes.weigh(shape, before, wanted);
     }
 
-    fn spec_set(&mut self, job: JobId, version: u32, spec: Arc<JobSpec>) {
+    fn spec_set(&mut self, job: JobId, version: u32, spec: &JobSpec) {
         self.usage_of_job(job, CountChange::Remove);
         let Some(entry) = self.jobs.get_mut(&job) else { return };
         entry.turn = Some(self.settings.queueing.turn_of(&spec.user, spec.queue.as_deref()));
+        let spec = self.specs.acquired(PlanSpec::of(spec));
         entry.spreads = !CellJob::spread_of(&spec, &self.settings.failure_domains).is_empty();
-        entry.spec = Some((version, spec));
+        if let Some((_, before)) = entry.spec.replace((version, spec)) {
+            self.specs.released(&before);
+        }
         entry.placed_recount();
         self.usage_of_job(job, CountChange::Add);
         self.terms_join(job);
@@ -221,20 +229,22 @@ impl CellTables {
         let Some(entry) = self.jobs.get_mut(&job) else { return };
         let Some((_, spec)) = &entry.spec else { return };
         let constrained = entry.terms.constrained().then_some(job);
-        let band = band(entry.row.as_ref().map_or(spec.priority, |row| row.priority));
+        let band = band(entry.row.as_ref().map_or(0, |row| row.priority));
         let shape = self.shapes.acquired(Shape::of(spec, u32::MAX, band, constrained));
-        let own = spec.overrides.iter().filter(|(_, task)| task.resources.is_some());
+        let own = spec.resources_own.keys();
         let shapes_own =
-            own.map(|(&index, _)| (index, self.shapes.acquired(Shape::of(spec, index, band, constrained))));
-        let shapes_own = shapes_own.collect();
-        let of_role = |(_, range): (&Role, Range<u32>)| {
+            own.map(|&index| (index, self.shapes.acquired(Shape::of(spec, index, band, constrained))));
+        let own = shapes_own.collect();
+        let of_role = |(_, range): (&PlanRole, Range<u32>)| {
             (range.end, self.shapes.acquired(Shape::of_role(spec, range.start, band, constrained)))
         };
-        let shapes_of_roles = spec.role_ranges().map(of_role).collect();
+        let of_roles = spec.role_ranges().map(of_role).collect();
+        let more = JobShapes { of_roles, own };
         let before: Vec<ShapeId> = entry.shapes().collect();
         let shape_before = entry.shape.replace(shape);
         let weighed_before = std::mem::take(&mut entry.weighed);
-        (entry.shapes_own, entry.shapes_of_roles) = (shapes_own, shapes_of_roles);
+        let any = !more.own.is_empty() || !more.of_roles.is_empty();
+        entry.shapes_more = any.then(|| Box::new(more));
         if let Some(before) = shape_before {
             self.shapes.weigh(before, weighed_before, 0);
         }
@@ -262,6 +272,9 @@ impl CellTables {
             if let Some(node) = slot.node {
                 self.resident_removed(node, task);
             }
+        }
+        if let Some((_, spec)) = &entry.spec {
+            self.specs.released(spec);
         }
         self.events.jobs_removed.push(job);
         if let Some(shape) = entry.shape {

@@ -2,13 +2,14 @@
 //! per domain. Jobs join the terms that count them.
 
 use std::collections::BTreeSet;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use borough_model::job::{AffinityKind, JobIdentity};
-use borough_model::{JobId, JobRow, JobSpec, NodeId, TaskId, TaskState};
+use borough_model::{JobId, JobRow, NodeId, TaskId, TaskState};
 
 use super::term::{AffinityTerm, TermId, TermKey};
-use super::{CellTables, TaskSlot};
+use super::{CellTables, PlanSpec, TaskSlot};
 use crate::count::CountChange;
 
 /// One hard rule, by the term that it is checked against.
@@ -51,9 +52,35 @@ impl HardRule {
 /// A soft affinity: its term and its weight. A negative weight means apart.
 pub(crate) type Wish = (TermId, i64);
 
+/// The [`RulesAndTerms`] of a job. Most jobs have none, and then it allocates nothing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct JobTerms(Option<Box<RulesAndTerms>>);
+
+static NO_TERMS: RulesAndTerms = RulesAndTerms {
+    rules: Vec::new(),
+    kept_apart: Vec::new(),
+    wishes: Vec::new(),
+    wished: Vec::new(),
+    counted: Vec::new(),
+};
+
+impl Deref for JobTerms {
+    type Target = RulesAndTerms;
+
+    fn deref(&self) -> &RulesAndTerms {
+        self.0.as_deref().unwrap_or(&NO_TERMS)
+    }
+}
+
+impl DerefMut for JobTerms {
+    fn deref_mut(&mut self) -> &mut RulesAndTerms {
+        self.0.get_or_insert_default()
+    }
+}
+
 /// The rules of a job, and the terms that it belongs to.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct JobTerms {
+pub(crate) struct RulesAndTerms {
     /// Its own hard rules. `kept_apart` has those of other jobs.
     rules: Vec<HardRule>,
     /// Terms that count the tasks of a job with an anti-affinity to this one.
@@ -65,7 +92,7 @@ pub(crate) struct JobTerms {
     pub counted: Vec<TermId>,
 }
 
-impl JobTerms {
+impl RulesAndTerms {
     /// Returns true if it has any hard rule. Whether a task fits then depends on more than the node.
     pub(crate) fn constrained(&self) -> bool {
         !self.rules.is_empty() || !self.kept_apart.is_empty()
@@ -77,7 +104,7 @@ impl JobTerms {
     }
 }
 
-fn identity<'a>(row: &'a JobRow, spec: &'a JobSpec) -> JobIdentity<'a> {
+fn identity<'a>(row: &'a JobRow, spec: &'a PlanSpec) -> JobIdentity<'a> {
     JobIdentity { user: &row.user, name: &row.name, labels: &spec.labels }
 }
 
@@ -100,7 +127,7 @@ impl CellTables {
     }
 
     /// The rules and wishes of a spec. `None` for a spec without any, as in most jobs.
-    fn rules_made(&mut self, row: &JobRow, spec: &Arc<JobSpec>) -> Option<(Vec<HardRule>, Vec<Wish>)> {
+    fn rules_made(&mut self, row: &JobRow, spec: &Arc<PlanSpec>) -> Option<(Vec<HardRule>, Vec<Wish>)> {
         let limits = spec.spread.iter().any(borough_model::job::Spread::is_hard);
         if spec.affinity.is_empty() && !limits {
             return None;
@@ -154,7 +181,7 @@ impl CellTables {
         if new {
             let selected: Vec<JobId> = self.terms.get(id).map_or_else(Vec::new, |term| {
                 let others = self.jobs.iter().filter(|(other, _)| **other != job);
-                let selects = |(&other, entry): (&JobId, &super::CellJob)| {
+                let selects = |(&other, entry): (&JobId, &Box<super::CellJob>)| {
                     let (row, (_, spec)) = (entry.row.as_ref()?, entry.spec.as_ref()?);
                     term.key.selects(identity(row, spec)).then_some(other)
                 };
@@ -221,7 +248,7 @@ impl CellTables {
             }
         }
         let used = left.rules.iter().map(|rule| rule.term()).chain(left.wishes.iter().map(|&(id, _)| id));
-        let used: BTreeSet<TermId> = used.chain(left.counted).collect();
+        let used: BTreeSet<TermId> = used.chain(left.counted.iter().copied()).collect();
         for id in used {
             let Some(term) = self.terms.get_mut(id) else { continue };
             term.users.remove(&job);

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use borough_model::job::{Band, Constraint, ConstraintOperator, Toleration, tolerations_in_force};
 use borough_model::node::{CardSelector, Within};
-use borough_model::{JobId, JobSpec, Resources};
+use borough_model::{JobId, Resources};
 
+use super::PlanSpec;
 use super::columns::fixed_amounts;
 use super::demand::CellDemand;
 use crate::profile::ScoringProfile;
@@ -45,29 +46,30 @@ pub(crate) struct Shape {
 
 impl Shape {
     /// The shape of one task of a job. For an index that no task has, the shape of tasks without an override.
-    pub(crate) fn of(spec: &JobSpec, index: u32, band: Band, job: Option<JobId>) -> Self {
-        let mut ports_fixed: Vec<u16> = spec.task.ports.iter().filter_map(|port| port.number).collect();
+    pub(crate) fn of(spec: &PlanSpec, index: u32, band: Band, job: Option<JobId>) -> Self {
+        let mut ports_fixed: Vec<u16> = spec.ports.iter().filter_map(|port| port.number).collect();
         ports_fixed.sort_unstable();
-        let ports_dynamic = spec.task.ports.len() - ports_fixed.len();
+        let ports_dynamic = spec.ports.len() - ports_fixed.len();
         Self {
             resources: spec.resources_for(index).clone(),
-            device_selectors: spec.task.device_selectors.clone(),
-            within: spec.task.within_in_force(),
-            exclusive_cores: spec.task.exclusive_cores,
-            packages: spec.task.packages.clone(),
+            device_selectors: spec.device_selectors.clone(),
+            within: spec.within,
+            exclusive_cores: spec.exclusive_cores,
+            packages: spec.packages.clone(),
             ports_fixed,
             ports_dynamic: u16::try_from(ports_dynamic).unwrap_or(u16::MAX),
             constraints: spec.constraints.clone(),
             tolerations: tolerations_in_force(&spec.tolerations, band),
-            // A profile of a newer release counts as the cell's here.
-            profile: spec.profile.as_deref().and_then(|profile| profile.parse().ok()),
+            profile: spec.profile,
             job,
         }
     }
 
     /// The shape of the tasks of a role; `index` is one of them.
-    pub(crate) fn of_role(spec: &JobSpec, index: u32, band: Band, job: Option<JobId>) -> Self {
-        let role = spec.role_of(index).and_then(|(role, _)| role.task.resources.clone());
+    pub(crate) fn of_role(spec: &PlanSpec, index: u32, band: Band, job: Option<JobId>) -> Self {
+        let mut ranges = spec.role_ranges();
+        let role =
+            ranges.find(|(_, range)| range.contains(&index)).and_then(|(role, _)| role.resources.clone());
         let plain = Self::of(spec, u32::MAX, band, job);
         Self { resources: role.unwrap_or(plain.resources), ..plain }
     }

@@ -37,13 +37,13 @@ impl CellTables {
         let mut alike = 0;
         for (index, _) in (0u32..).zip(&entry.tasks).filter(|(_, slot)| slot.placed()) {
             let resources = spec.resources_for(index);
-            if std::ptr::eq(resources, &spec.task.resources) {
+            if std::ptr::eq(resources, &spec.resources) {
                 alike += 1;
             } else {
                 self.usage.counted(turn, resources, 1, change);
             }
         }
-        self.usage.counted(turn, &spec.task.resources, alike, change);
+        self.usage.counted(turn, &spec.resources, alike, change);
     }
 
     /// Counts a task that became placed, or that no longer is.

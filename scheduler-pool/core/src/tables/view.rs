@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use borough_model::{
-    Incarnation, JobId, JobRow, JobSpec, Name, NodeAlloc, NodeId, Resources, TaskId, TaskRow, TaskState,
+    Incarnation, JobId, JobRow, Name, NodeAlloc, NodeId, Resources, TaskId, TaskRow, TaskState,
 };
 
-use super::{CellTables, NodeGate, TaskSlot};
+use super::{CellTables, NodeGate, PlanSpec, TaskSlot};
 
 /// A node as the tables have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,7 +101,7 @@ impl CellTables {
 
     /// The row of a job, if the tables have it.
     pub fn job(&self, id: JobId) -> Option<&JobRow> {
-        self.jobs.get(&id)?.row.as_ref()
+        self.jobs.get(&id)?.row.as_deref()
     }
 
     /// The newest job of this name.
@@ -110,14 +110,14 @@ impl CellTables {
         named.max_by_key(|row| (row.submitted_ms, row.id))
     }
 
-    /// The spec in force of a job.
-    pub fn job_spec(&self, id: JobId) -> Option<&Arc<JobSpec>> {
+    /// What planning reads of the spec in force of a job.
+    pub fn plan_spec(&self, id: JobId) -> Option<&Arc<PlanSpec>> {
         self.jobs.get(&id)?.spec_current()
     }
 
     /// Every job's row, by id.
     pub fn jobs(&self) -> impl Iterator<Item = &JobRow> {
-        self.jobs.values().filter_map(|entry| entry.row.as_ref())
+        self.jobs.values().filter_map(|entry| entry.row.as_deref())
     }
 
     /// A task that has a row.

@@ -186,7 +186,7 @@ fn each_scheduler_has_its_own_queue() {
     moved.scheduler = None;
     let mut row = snapshot.tables().job(JobId(1)).expect("the job").clone();
     (row.spec_version, row.revision) = (row.spec_version + 1, row.revision + 1);
-    snapshot.job_upsert(&row, Some(crate::stored::shared(&moved)));
+    snapshot.job_upsert(&row.into(), Some(&moved));
     assert_eq!(jobs(&mut snapshot, &gpu), [0u64; 0]);
     assert_eq!(jobs(&mut snapshot, &OpenQueue::default()).len(), 4);
     let reasons = [snapshot.queue_reasons(&OpenQueue::default()), snapshot.queue_reasons(&gpu)];

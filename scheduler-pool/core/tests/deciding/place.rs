@@ -9,7 +9,7 @@ use borough_scheduler_core::{
 };
 
 use crate::reference;
-use crate::stored::{StoredCell, name, node, shared, spec};
+use crate::stored::{StoredCell, name, node, spec};
 
 pub(crate) fn stored_cell(profile: ScoringProfile) -> StoredCell {
     let settings = CellSettings { profile, ..CellSettings::default() };
@@ -412,11 +412,12 @@ fn a_dry_run_of_a_changed_count_keeps_and_stops() {
     let mut job = spec("ann", "job", 4, 1000, 64);
     stored.job_submit(JobId(1), &job);
     stored.commit(&planned(&stored));
+    let before = job.clone();
     job.count = 2;
-    let fewer = dry_run(&stored.snapshot(0), &job, stored.now_ms);
+    let fewer = dry_run(&stored.snapshot(0), &job, Some(&before), stored.now_ms);
     assert_eq!((fewer.kept, fewer.stopped, fewer.placements.len()), (2, vec![2, 3], 0));
     job.count = 10;
-    let more = dry_run(&stored.snapshot(0), &job, stored.now_ms);
+    let more = dry_run(&stored.snapshot(0), &job, Some(&before), stored.now_ms);
     let placed: Vec<u32> = more.placements.iter().map(|task| task.index).collect();
     assert_eq!((more.kept, placed), (4, vec![4, 5, 6, 7]));
     assert_eq!(more.unplaced.iter().map(|(tasks, _)| tasks.clone()).collect::<Vec<_>>(), [vec![8, 9]]);
@@ -431,9 +432,10 @@ fn nothing_is_placed_under_a_spec_that_has_not_been_seen() {
     let mut snapshot: Snapshot = stored.snapshot(0);
     let mut row = stored.jobs.get(&JobId(1)).expect("a job").0.clone();
     (row.revision, row.spec_version) = (2, 2);
+    let row = row.into();
     snapshot.job_upsert(&row, None);
     assert!(snapshot.pending(&|_| true, stored.now_ms, 10).tasks.is_empty());
-    snapshot.job_upsert(&row, Some(shared(&job)));
+    snapshot.job_upsert(&row, Some(&job));
     let queue = snapshot.pending(&|_| true, stored.now_ms, 10);
     let outcome = plan(snapshot.tables(), &queue, stored.now_ms, PLAN_SEED);
     assert_eq!(outcome.placements.first().map(|placement| placement.spec_version), Some(2));

@@ -99,7 +99,7 @@ fn same_rows(stored: &StoredCell, followed: &Snapshot, again: &Snapshot) {
     assert!(followed.tables().jobs().eq(again.tables().jobs()));
     for &job in stored.jobs.keys() {
         assert!(followed.tables().tasks(job).eq(again.tables().tasks(job)));
-        assert_eq!(followed.tables().job_spec(job), again.tables().job_spec(job));
+        assert_eq!(followed.tables().plan_spec(job), again.tables().plan_spec(job));
     }
     for (id, (_, alloc)) in &stored.nodes {
         assert_eq!(followed.tables().node_alloc(*id).as_ref(), Some(alloc));
@@ -424,7 +424,7 @@ proptest! {
         history.happens(&Event::Submitted(Box::new(before)));
         history.stored.journal_apply(&mut history.followed);
         let spec = random.spec(history.stored.jobs.len());
-        let shown = dry_run(&history.stored.snapshot(3), &spec, history.stored.now_ms);
+        let shown = dry_run(&history.stored.snapshot(3), &spec, None, history.stored.now_ms);
 
         let job = history.stored.job_submit(JobId(42), &spec);
         history.stored.evictions.clear();

@@ -1,7 +1,6 @@
 //! A cell as the store has it: its rows, and a journal of the changes.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use borough_model::job::{JobState, job_new};
 use borough_model::node::{
@@ -91,7 +90,7 @@ impl StoredCell {
     pub(crate) fn job_submit(&mut self, id: JobId, spec: &JobSpec) -> JobId {
         let mut row = job_new(id, spec, RequestId::default(), self.now_ms);
         row.state = JobState::Running;
-        self.journal.push(Delta::Job { row: row.clone(), spec: Some(Box::new(spec.clone())) });
+        self.journal.push(Delta::Job { row: row.clone().into(), spec: Some(Box::new(spec.clone())) });
         self.jobs.insert(id, (row, spec.clone()));
         id
     }
@@ -100,7 +99,7 @@ impl StoredCell {
         let Some((row, _)) = self.jobs.get_mut(&id) else { return };
         change(row);
         row.revision += 1;
-        self.journal.push(Delta::Job { row: row.clone(), spec: None });
+        self.journal.push(Delta::Job { row: row.clone().into(), spec: None });
     }
 
     /// Gives a job the next version of its spec.
@@ -109,7 +108,7 @@ impl StoredCell {
         row.revision += 1;
         row.spec_version += 1;
         known.clone_from(spec);
-        self.journal.push(Delta::Job { row: row.clone(), spec: Some(Box::new(spec.clone())) });
+        self.journal.push(Delta::Job { row: row.clone().into(), spec: Some(Box::new(spec.clone())) });
     }
 
     pub(crate) fn task_put(&mut self, mut row: TaskRow) {
@@ -234,7 +233,7 @@ impl StoredCell {
             [Delta::Node { row: row.clone() }, Delta::NodeAlloc { node: row.id, alloc: alloc.clone() }]
         };
         let job = |(row, spec): &(JobRow, JobSpec)| Delta::Job {
-            row: row.clone(),
+            row: row.clone().into(),
             spec: Some(Box::new(spec.clone())),
         };
         let mut deltas: Vec<Delta> = self.nodes.values().flat_map(node).collect();
@@ -272,9 +271,4 @@ pub(crate) fn spec(user: &str, job: &str, count: u32, cpu_millis: u64, mib: u64)
     spec.count = count;
     spec.task.resources = Resources { cpu_millis, memory_bytes: mib << 20, ..Resources::default() };
     spec
-}
-
-/// A spec to put into a snapshot directly.
-pub(crate) fn shared(spec: &JobSpec) -> Arc<JobSpec> {
-    Arc::new(spec.clone())
 }

@@ -18,7 +18,7 @@ use borough_scheduler::{GANG_COMMIT_MAX, Worker, WorkerConfig, WorkerMetrics};
 use borough_store::cell::{CellClock, CellMeta, StoreOpened, cell_create, cell_meta_change, cell_meta_read};
 use borough_store::federation::{federation_cell_enter, store_generation_begin, store_generation_read};
 use borough_store::journal::{Change, ChangeSet, JournalShare};
-use borough_store::mirror::{MirrorFollower, MirrorHandle};
+use borough_store::mirror::{MirrorFollower, MirrorHandle, MirrorOptions};
 use borough_store::request::request_id_random;
 use borough_store::{CellSpace, StoreError, StoreResult, error_chain};
 use parking_lot::Mutex;
@@ -333,7 +333,7 @@ struct CellRoles<'a> {
     space: &'a CellSpace,
     generation: u64,
     roles: &'a Roles,
-    /// The decoded journal entries that this process's workers share.
+    /// The decoded journal entries that this process's workers and its mirror share.
     share: JournalShare,
     /// The cell's time. Its type keeps the machine's clock out of what the roles store and compare.
     clock: &'a Arc<CellClock>,
@@ -349,7 +349,9 @@ impl CellRoles<'_> {
 
     /// Follows the journal. The gateway takes its times from the clock of the mirror.
     fn mirror(&self) -> MirrorHandle {
-        MirrorFollower::spawn(self.db.clone(), self.space.clone(), self.clock(), Arc::clone(self.rng))
+        let options = MirrorOptions { share: Some(self.share.clone()), ..MirrorOptions::default() };
+        let (db, rng) = (self.db.clone(), Arc::clone(self.rng));
+        MirrorFollower::spawn_with(db, self.space.clone(), self.clock(), rng, options)
     }
 
     fn controller(

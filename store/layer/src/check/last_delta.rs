@@ -46,7 +46,7 @@ fn delta_digest(delta: &Delta) -> Option<u64> {
         Delta::NodeAlloc { alloc, .. } => Some(row_digest(alloc)),
         Delta::NodeLoad { load, .. } => Some(row_digest(load)),
         // A job's delta carries its spec only if the spec is new.
-        Delta::Job { row, .. } => Some(row_digest(row)),
+        Delta::Job { row, .. } => Some(row_digest(row.as_ref())),
         Delta::Task { row } => Some(row_digest(row)),
         Delta::Gang { row } => Some(row_digest(row)),
         Delta::Endpoint { endpoint, revision } => Some(endpoint_digest(endpoint, *revision)),

@@ -64,7 +64,7 @@ fn job_write(
         let gate = JobGate { revision: row.revision };
         keys::write(tx, changes.space(), &JobGateKey { job: row.id }, &gate)?;
     }
-    changes.push(Delta::Job { row: row.clone(), spec });
+    changes.push(Delta::Job { row: row.clone().into(), spec });
     Ok(())
 }
 
@@ -116,7 +116,7 @@ pub async fn job_dependencies_check(
         states.extend(row.map(|row| (row.name, row.state)));
     }
     let state_of = |name: &Name| states.iter().find(|(known, _)| known == name).map(|&(_, state)| state);
-    let decision = after_decide(&spec, state_of);
+    let decision = after_decide(&spec.after, state_of);
     match &decision {
         AfterDecision::Wait(_) => {}
         AfterDecision::Go => {

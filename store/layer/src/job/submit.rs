@@ -144,6 +144,6 @@ async fn create(
         keys::write(tx, &space, &ConstraintKey::of_all(), &ConstraintToken::of(changes.request()))?;
     }
     let submitted = JobSubmitted { job: row.id, outcome: SubmitOutcome::Created, revision: row.revision };
-    changes.push(Delta::Job { row, spec: Some(Box::new(spec.clone())) });
+    changes.push(Delta::Job { row: row.into(), spec: Some(Box::new(spec.clone())) });
     Ok(submitted)
 }

@@ -48,7 +48,8 @@ pub async fn cell_list_chunked(
     each_row::<NodeAllocKey>(db, space, rows, &mut alloc).await?;
     let mut load = |key: NodeLoadKey, load| sink(row_of(Delta::NodeLoad { node: key.node, load }));
     each_row::<NodeLoadKey>(db, space, rows, &mut load).await?;
-    each_row::<JobRowKey>(db, space, rows, |_, row| sink(row_of(Delta::Job { row, spec: None }))).await?;
+    each_row::<JobRowKey>(db, space, rows, |_, row| sink(row_of(Delta::Job { row: row.into(), spec: None })))
+        .await?;
     let mut named = |key: JobNameKey, job| sink(Listed::JobName { user: key.user, name: key.name, job });
     each_row::<JobNameKey>(db, space, rows, &mut named).await?;
     let mut spec = |key: JobSpecKey, spec| {

@@ -17,6 +17,7 @@ pub use change::{Change, ChangeSet, OpenChanges};
 pub use list::{CHUNK_ROWS, Listed, cell_list_chunked};
 pub use meter::{JournalLook, JournalMeter};
 pub use shared::JournalShare;
+pub(crate) use tail::journal_tail_by;
 pub use tail::{Page, journal_head, journal_tail, journal_tail_shared, journal_watch};
 pub use trim::{JournalCutoff, TrimGoal, journal_cutoff, journal_floor, journal_trim, trim_cutoff};
 

@@ -40,7 +40,7 @@ pub async fn journal_tail(
     after: Cursor,
     limit: usize,
 ) -> StoreResult<Page> {
-    let page = tail(tx, space, after, limit, None).await?;
+    let page = journal_tail_by(tx, space, after, limit, None).await?;
     let entries = page.entries.into_iter().map(|(at, entry)| (at, Arc::unwrap_or_clone(entry)));
     Ok(Page { entries: entries.collect(), next: page.next, more: page.more, gate: page.gate })
 }
@@ -53,10 +53,11 @@ pub async fn journal_tail_shared(
     limit: usize,
     share: &JournalShare,
 ) -> StoreResult<Page<Arc<JournalEntry>>> {
-    tail(tx, space, after, limit, Some(share)).await
+    journal_tail_by(tx, space, after, limit, Some(share)).await
 }
 
-async fn tail(
+/// The same for a reader that may have others beside it.
+pub(crate) async fn journal_tail_by(
     tx: &Transaction,
     space: &CellSpace,
     after: Cursor,

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, Idempotency, Watch};
+use borough_model::JournalEntry;
 
 use super::MirrorState;
 use super::handle::{FollowerGuard, MirrorHandle, MirrorShared};
 use crate::error::{StoreError, StoreResult};
-use crate::journal::{CHUNK_ROWS, Page, cell_list_chunked, journal_tail, journal_watch};
+use crate::journal::{CHUNK_ROWS, JournalShare, Page, cell_list_chunked, journal_tail_by, journal_watch};
 use crate::keys::CellSpace;
 use crate::row::Cursor;
 
@@ -28,6 +29,8 @@ pub struct MirrorOptions {
     pub events_max: usize,
     /// Deltas kept for subscribers that resume.
     pub deltas_max: usize,
+    /// The decoded entries of the workers of this process, if it has any. Rows are then shared with them.
+    pub share: Option<JournalShare>,
 }
 
 impl Default for MirrorOptions {
@@ -39,6 +42,7 @@ impl Default for MirrorOptions {
             page_entries: 500,
             events_max: 8_192,
             deltas_max: 65_536,
+            share: None,
         }
     }
 }
@@ -146,10 +150,11 @@ impl MirrorFollower {
     }
 
     /// A page. The last page comes with a watch taken at the same version, so that no entry is missed in between.
-    async fn tail(&self, after: Cursor) -> StoreResult<(Page, Option<Watch>)> {
+    async fn tail(&self, after: Cursor) -> StoreResult<(Page<Arc<JournalEntry>>, Option<Watch>)> {
         let (space, limit) = (&self.shared.space, self.options.page_entries);
+        let share = self.options.share.as_ref();
         let tail = self.db.run("journal_tail", Idempotency::ReadOnly, |tx, _| async move {
-            let page = journal_tail(&tx, space, after, limit).await?;
+            let page = journal_tail_by(&tx, space, after, limit, share).await?;
             let watch = if page.more { None } else { Some(journal_watch(&tx, space).await?) };
             Ok::<_, StoreError>((page, watch))
         });

@@ -126,12 +126,11 @@ impl MirrorShared {
 
     /// Applies a page and sends its events under the lock. A subscription therefore has no gap and no overlap with the
     /// state that it was taken with.
-    pub(super) fn apply(&self, page: Page) {
+    pub(super) fn apply(&self, page: Page<Arc<JournalEntry>>) {
         let mut inner = self.inner.write();
         inner.state.gate_note(page.gate.row());
         let mut changed = false;
         for (cursor, entry) in page.entries {
-            let entry = Arc::new(entry);
             if inner.state.apply(cursor, &entry) {
                 changed = true;
                 inner.ring.push(cursor, Arc::clone(&entry));

@@ -8,6 +8,7 @@ mod ended;
 mod follow;
 mod handle;
 mod ring;
+mod specs;
 mod state;
 #[cfg(test)]
 mod tests;

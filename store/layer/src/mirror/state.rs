@@ -8,6 +8,7 @@ use borough_model::task::{Endpoint, GangRow, TaskRow};
 use borough_model::{Delta, GangId, JobId, JobRow, JobSpec, JournalEntry, Name, NodeId, TaskId};
 
 use super::EndedJobs;
+use super::specs::MirrorSpecs;
 use crate::journal::Listed;
 use crate::row::{CellGate, Cursor};
 use crate::task::is_on_node;
@@ -30,7 +31,7 @@ pub struct MirrorState {
     loads: BTreeMap<NodeId, Arc<NodeLoad>>,
     jobs: BTreeMap<JobId, Arc<JobRow>>,
     ended_jobs: EndedJobs,
-    specs: BTreeMap<(JobId, u32), Arc<JobSpec>>,
+    specs: MirrorSpecs,
     tasks: BTreeMap<TaskId, Arc<TaskRow>>,
     endpoints: BTreeMap<TaskId, MirroredEndpoint>,
     gangs: BTreeMap<GangId, Arc<GangRow>>,
@@ -106,13 +107,18 @@ impl MirrorState {
     }
 
     /// A version of a job's spec.
-    pub fn spec(&self, job: JobId, version: u32) -> Option<&Arc<JobSpec>> {
-        self.specs.get(&(job, version))
+    pub fn spec(&self, job: JobId, version: u32) -> Option<Arc<JobSpec>> {
+        self.specs.get(job, version, &self.jobs.get(&job)?.name)
     }
 
     /// The spec in force of a job.
-    pub fn spec_of(&self, job: &JobRow) -> Option<&Arc<JobSpec>> {
-        self.spec(job.id, job.spec_version)
+    pub fn spec_of(&self, job: &JobRow) -> Option<Arc<JobSpec>> {
+        self.specs.get(job.id, job.spec_version, &job.name)
+    }
+
+    /// Returns true if it has the spec in force of a job. Cheaper than [`MirrorState::spec_of`].
+    pub fn has_spec_of(&self, job: &JobRow) -> bool {
+        self.specs.contains(job.id, job.spec_version)
     }
 
     /// Tasks of a job that have a row, by index.
@@ -135,7 +141,7 @@ impl MirrorState {
                 delta => self.delta(&delta),
             },
             Listed::Spec { job, version, spec } => {
-                self.specs.insert((job, version), Arc::from(spec));
+                self.specs.put(job, version, &spec);
             }
             Listed::JobName { user, name, job } => {
                 self.job_names.insert((user, name), job);
@@ -221,9 +227,9 @@ impl MirrorState {
 
     /// A name goes to the job that was created with it last. Only the first revision of a row takes it, since rows of
     /// earlier jobs with the name may still change.
-    fn job_put(&mut self, row: &JobRow, spec: Option<&JobSpec>) {
-        if let Some(spec) = spec {
-            self.specs.entry((row.id, row.spec_version)).or_insert_with(|| Arc::new(spec.clone()));
+    fn job_put(&mut self, row: &Arc<JobRow>, spec: Option<&JobSpec>) {
+        if let Some(spec) = spec.filter(|_| !self.specs.contains(row.id, row.spec_version)) {
+            self.specs.put(row.id, row.spec_version, spec);
         }
         if row.revision <= 1 {
             self.job_names.insert((row.user.clone(), row.name.clone()), row.id);
@@ -231,17 +237,17 @@ impl MirrorState {
         self.job_row_put(row);
     }
 
-    fn job_row_put(&mut self, row: &JobRow) {
-        let before = self.jobs.get(&row.id).cloned();
-        if put_newer(&mut self.jobs, row.id, row, |row| row.revision) {
-            self.ended_jobs.follow(before.as_deref(), Some(row));
+    fn job_row_put(&mut self, row: &Arc<JobRow>) {
+        if self.jobs.get(&row.id).is_some_and(|known| known.revision >= row.revision) {
+            return;
         }
+        let before = self.jobs.insert(row.id, Arc::clone(row));
+        self.ended_jobs.follow(before.as_deref(), Some(row));
     }
 
     /// Removes a job and all of its rows: its id never comes back.
     fn job_remove(&mut self, job: JobId) {
-        let versions: Vec<_> = self.specs.range((job, 0)..=(job, u32::MAX)).map(|(key, _)| *key).collect();
-        versions.iter().for_each(|key| drop(self.specs.remove(key)));
+        self.specs.remove(job);
         let tasks: Vec<_> = self.tasks.range(tasks_of(job)).map(|(task, _)| *task).collect();
         tasks.iter().for_each(|task| self.task_remove(*task));
         let endpoints: Vec<_> = self.endpoints.range(tasks_of(job)).map(|(task, _)| *task).collect();
@@ -403,13 +409,13 @@ mod tests {
         };
         let named = |state: &MirrorState| state.job_by_name(&name("ada"), &name("web")).map(|row| row.id);
         let mut state = MirrorState::default();
-        state.list(Listed::Row(Box::new(Delta::Job { row: job(1), spec: None })));
+        state.list(Listed::Row(Box::new(Delta::Job { row: job(1).into(), spec: None })));
         assert_eq!(named(&state), None, "its name may have gone to another since");
         state.list(Listed::JobName { user: name("ada"), name: name("web"), job: JobId(1) });
         assert_eq!(named(&state), Some(JobId(1)));
-        state.apply(at(1), &entry(vec![Delta::Job { row: job(2), spec: None }]));
+        state.apply(at(1), &entry(vec![Delta::Job { row: job(2).into(), spec: None }]));
         let later = JobRow { revision: 2, ..job(1) };
-        state.apply(at(2), &entry(vec![Delta::Job { row: later, spec: None }]));
+        state.apply(at(2), &entry(vec![Delta::Job { row: later.into(), spec: None }]));
         assert_eq!(named(&state), Some(JobId(2)));
     }
 }

@@ -34,7 +34,7 @@ pub struct GangSpec {
 }
 
 /// The limit of the failure domains that a gang may run in.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize)]
 pub struct GangTopology {
     /// The attribute that names the domain: `rack`, `zone` or any other. A node without it takes no member.
     #[n(0)]

@@ -1,7 +1,7 @@
 //! The states of a job: `waiting → running → (stopping) → ended`.
 
 use crate::id::{JobId, Name, RequestId};
-use crate::job::{AfterCondition, JobOutcome, JobRow, JobSpec, JobState};
+use crate::job::{After, AfterCondition, JobOutcome, JobRow, JobSpec, JobState};
 
 /// How a task ended for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -195,9 +195,9 @@ pub enum AfterDecision {
 }
 
 /// Decides whether a job may start. `state_of` gives the state of each job that it waits for; `None`: never submitted.
-pub fn after_decide(spec: &JobSpec, state_of: impl Fn(&Name) -> Option<JobState>) -> AfterDecision {
+pub fn after_decide(afters: &[After], state_of: impl Fn(&Name) -> Option<JobState>) -> AfterDecision {
     let mut waits = None;
-    for after in &spec.after {
+    for after in afters {
         match (state_of(&after.job), after.condition) {
             (Some(JobState::Ended { outcome: JobOutcome::Succeeded }), AfterCondition::Succeeded)
             | (Some(JobState::Ended { .. }), AfterCondition::Finished) => {}

@@ -11,7 +11,20 @@ use crate::field_error::DELAY_MS_MAX;
 
 /// The preemption rules of a job.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Encode, Decode, Serialize, Deserialize, FileMessage,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Default,
+    Encode,
+    Decode,
+    Serialize,
+    Deserialize,
+    FileMessage,
 )]
 pub struct PreemptionSpec {
     /// Whether its tasks wait for room instead of evicting others.

@@ -268,7 +268,9 @@ pub struct JobSpec {
 }
 
 /// Whether tasks run until stopped or until done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize,
+)]
 #[cbor(index_only)]
 #[serde(rename_all = "lowercase")]
 pub enum JobKind {
@@ -307,7 +309,7 @@ pub enum Band {
 }
 
 /// Another job that must end before this one starts.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize)]
 pub struct After {
     /// The name of the other job, which has the same user.
     #[n(0)]
@@ -317,7 +319,9 @@ pub struct After {
 }
 
 /// How the other job must have ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Encode, Decode, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Encode, Decode, Serialize, Deserialize,
+)]
 #[cbor(index_only)]
 #[serde(rename_all = "lowercase")]
 pub enum AfterCondition {

@@ -187,7 +187,7 @@ pub struct TaskOverride {
 }
 
 /// A TCP port that a task listens on.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize)]
 pub struct PortSpec {
     /// Its name, for the endpoint and for `PORT_<NAME>`.
     #[n(0)]

@@ -1,5 +1,7 @@
 //! The journal entry of a mutating transaction: absolute deltas, each with its row's revision.
 
+use std::sync::Arc;
+
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
@@ -9,6 +11,7 @@ use crate::node::{NodeAlloc, NodeLoad, NodeRow};
 use crate::task::{Endpoint, GangRow, TaskRow};
 
 mod delta;
+mod shared;
 
 pub use delta::DeltaKey;
 
@@ -67,7 +70,8 @@ pub enum Delta {
     #[n(3)]
     Job {
         #[n(0)]
-        row: JobRow,
+        #[cbor(with = "shared")]
+        row: Arc<JobRow>,
         /// The spec of `row.spec_version`, if this transaction wrote it.
         #[n(1)]
         spec: Option<Box<JobSpec>>,

@@ -10,7 +10,9 @@ pub use machine::{
     Attempt, Effects, EndpointEffect, OwnerEffect, Placement, StartedProcess, TaskEvent, TaskRules,
     Transition, TransitionRefused, task_transition,
 };
-pub use on_node::{LEAVE_MARGIN_MS, holds_ready, leave_due_ms, node_alloc_sum};
+pub use on_node::{
+    LEAVE_MARGIN_MS, holds_ready, leave_asked_ms, leave_due_after_ms, leave_due_ms, node_alloc_sum,
+};
 pub use row::{
     Charge, ChargeOwner, EndReason, Endpoint, EndpointPort, Evicted, Exit, Health, PortAssignment,
     StopReason, TaskRow, TaskState, Verdict,

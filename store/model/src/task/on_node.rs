@@ -16,7 +16,16 @@ pub const LEAVE_MARGIN_MS: i64 = 30_000;
 /// Until when a task that began to stop at `since_ms` is expected to leave its node. A task that is still there later
 /// cannot be ended, and nobody gets its share.
 pub fn leave_due_ms(since_ms: i64, spec: &JobSpec) -> i64 {
-    let asked_ms = spec.drain_delay_ms.saturating_add(spec.task.grace_ms);
+    leave_due_after_ms(since_ms, leave_asked_ms(spec))
+}
+
+/// How many milliseconds a task of a spec asks for between the withdrawal of its endpoint and SIGKILL.
+pub fn leave_asked_ms(spec: &JobSpec) -> u64 {
+    spec.drain_delay_ms.saturating_add(spec.task.grace_ms)
+}
+
+/// [`leave_due_ms`] for a task that asks for so many milliseconds.
+pub fn leave_due_after_ms(since_ms: i64, asked_ms: u64) -> i64 {
     since_ms.saturating_add(i64::try_from(asked_ms).unwrap_or(i64::MAX)).saturating_add(LEAVE_MARGIN_MS)
 }
 

@@ -279,8 +279,11 @@ fn journal() -> JournalEntry {
             Delta::Node { row: node_row() },
             Delta::NodeRemoved { node: NodeId(7) },
             Delta::NodeAlloc { node: NodeId(7), alloc: node_alloc() },
-            Delta::Job { row: job_row(JobState::Running), spec: Some(Box::new(spec(JobKind::Service))) },
-            Delta::Job { row: job_row(JobState::Waiting), spec: None },
+            Delta::Job {
+                row: job_row(JobState::Running).into(),
+                spec: Some(Box::new(spec(JobKind::Service))),
+            },
+            Delta::Job { row: job_row(JobState::Waiting).into(), spec: None },
             Delta::JobRemoved { job: JobId(0x11), name: None },
             Delta::JobRemoved {
                 job: JobId(0x11),

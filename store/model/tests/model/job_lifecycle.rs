@@ -112,14 +112,14 @@ fn a_job_goes_when_all_it_waits_for_has_ended_as_it_should() {
     let decide = |a: Option<JobState>, b: Option<JobState>| {
         let waits = vec![after("a", Finished), after("b", Succeeded)];
         let spec = JobSpec { after: waits, ..spec(JobKind::Batch) };
-        after_decide(&spec, |job: &Name| if job.as_str() == "a" { a } else { b })
+        after_decide(&spec.after, |job: &Name| if job.as_str() == "a" { a } else { b })
     };
     let (done, failed) = (over(JobOutcome::Succeeded), over(JobOutcome::Failed));
     assert_eq!(decide(failed, done), AfterDecision::Go);
     assert_eq!(decide(done, None), AfterDecision::Wait(name("b")));
     assert_eq!(decide(Some(JobState::Stopping), Some(JobState::Running)), AfterDecision::Wait(name("a")));
     assert_eq!(decide(None, failed), AfterDecision::Never(name("b")));
-    assert_eq!(after_decide(&spec(JobKind::Batch), |_| None), AfterDecision::Go);
+    assert_eq!(after_decide(&spec(JobKind::Batch).after, |_| None), AfterDecision::Go);
 }
 
 fn events() -> impl Strategy<Value = Vec<JobEvent>> {

@@ -49,7 +49,7 @@ impl Hand {
             hand.allocs.insert(node, NodeAlloc::default());
             hand.node(node, |_| ());
         }
-        hand.push("job_submit", vec![Delta::Job { row: job, spec: Some(Box::new(spec)) }]);
+        hand.push("job_submit", vec![Delta::Job { row: job.into(), spec: Some(Box::new(spec)) }]);
         hand
     }
 
@@ -98,7 +98,7 @@ impl Hand {
         change(&mut self.job);
         self.job.revision += 1;
         let row = self.job.clone();
-        self.push("job", vec![Delta::Job { row, spec: None }]);
+        self.push("job", vec![Delta::Job { row: row.into(), spec: None }]);
     }
 
     fn place(&mut self, row: &TaskRow) {
@@ -350,7 +350,7 @@ fn two_endpoints_at_one_port_are_caught() {
 fn other_job(hand: &mut Hand, priority: u32, revision: u64) -> JobId {
     let id = (100..).map(JobId).find(|id| shard_of(*id, SHARDS) == shard_of(JOB, SHARDS)).unwrap();
     let row = JobRow { id, name: name("low"), priority, revision, ..hand.job.clone() };
-    hand.push("job", vec![Delta::Job { row, spec: None }]);
+    hand.push("job", vec![Delta::Job { row: row.into(), spec: None }]);
     id
 }
 

@@ -131,7 +131,7 @@ fn planned(jobs: &[Wanted], profile: &str, batch: usize, group_scan: GroupScan) 
     for (number, wanted) in jobs.iter().enumerate() {
         let spec = spec(number, wanted);
         let row = job_new(JobId(number as u64 + 1), &spec, RequestId::default(), number as i64);
-        snapshot.apply(&Delta::Job { row, spec: Some(Box::new(spec)) });
+        snapshot.apply(&Delta::Job { row: row.into(), spec: Some(Box::new(spec)) });
     }
     let mut plans = Vec::new();
     loop {

@@ -1,5 +1,7 @@
 //! Brings rows forward by the journal's deltas: the rows themselves, and the indexes that follow from them.
 
+use std::sync::Arc;
+
 use borough_model::job::JobRow;
 use borough_model::task::TaskRow;
 use borough_model::{Delta, JobId, NodeId, TaskId};
@@ -51,7 +53,7 @@ fn node_remove(rows: &mut CellRows, node: NodeId) {
     rows.loads.remove(&node);
 }
 
-fn job_put(rows: &mut CellRows, row: JobRow, spec: Option<Box<borough_model::JobSpec>>) {
+fn job_put(rows: &mut CellRows, row: Arc<JobRow>, spec: Option<Box<borough_model::JobSpec>>) {
     if let Some(spec) = spec {
         rows.specs.insert((row.id, row.spec_version), *spec);
     }
@@ -59,7 +61,7 @@ fn job_put(rows: &mut CellRows, row: JobRow, spec: Option<Box<borough_model::Job
         rows.names.insert((row.user.clone(), row.name.clone()), row.id);
         rows.past.insert((row.user.clone(), row.name.clone(), row.submitted_ms, row.id));
     }
-    rows.jobs.insert(row.id, row);
+    rows.jobs.insert(row.id, Arc::unwrap_or_clone(row));
 }
 
 fn job_remove(rows: &mut CellRows, job: JobId) {

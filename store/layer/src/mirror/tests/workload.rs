@@ -173,7 +173,7 @@ async fn job_put(tx: &Transaction, changes: &mut ChangeSet, id: JobId, value: u6
         keys::write(tx, changes.space(), &name_key, &id)?;
     }
     keys::write(tx, changes.space(), &key, &row)?;
-    changes.push(Delta::Job { row, spec });
+    changes.push(Delta::Job { row: row.into(), spec });
     Ok(())
 }
 

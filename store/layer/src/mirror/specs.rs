@@ -1,0 +1,142 @@
+//! The specs of jobs in a mirror. It keeps them as stored bytes, because few are read again and a decoded one takes five
+//! times as much. Specs that differ only in the job's name are kept once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use borough_model::{JobId, JobSpec, Name};
+use parking_lot::Mutex;
+
+/// Decoded specs that are kept: about as many as one page of the journal concerns.
+const DECODED_MAX: u64 = 256;
+
+/// A version of a job's spec.
+type SpecVersion = (JobId, u32);
+
+/// The specs of a cell.
+#[derive(Clone, Debug, Default)]
+pub(super) struct MirrorSpecs {
+    versions: BTreeMap<SpecVersion, Arc<[u8]>>,
+    /// The distinct bytes, with the number of versions that have them.
+    users: BTreeMap<Arc<[u8]>, u32>,
+    decoded: DecodedSpecs,
+}
+
+/// The specs are equal if their bytes are: what is decoded follows from them.
+impl PartialEq for MirrorSpecs {
+    fn eq(&self, other: &Self) -> bool {
+        self.versions == other.versions
+    }
+}
+
+impl MirrorSpecs {
+    /// Adds a version, or replaces it.
+    pub(super) fn put(&mut self, job: JobId, version: u32, spec: &JobSpec) {
+        // Without its own name a spec equals those of its siblings. The job's row has the name.
+        let nameless = JobSpec { name: spec.user.clone(), ..spec.clone() };
+        let bytes = match minicbor::to_vec(&nameless) {
+            Ok(bytes) => bytes,
+            Err(error) => return tracing::error!(%job, %error, "a spec cannot be encoded"),
+        };
+        let known = self.users.get_key_value(bytes.as_slice()).map(|(known, _)| Arc::clone(known));
+        let bytes = known.unwrap_or_else(|| Arc::from(bytes));
+        *self.users.entry(Arc::clone(&bytes)).or_default() += 1;
+        if let Some(before) = self.versions.insert((job, version), bytes) {
+            self.unused(&before);
+        }
+    }
+
+    /// Returns true if it has the version.
+    pub(super) fn contains(&self, job: JobId, version: u32) -> bool {
+        self.versions.contains_key(&(job, version))
+    }
+
+    /// Removes every version of a job.
+    pub(super) fn remove(&mut self, job: JobId) {
+        let versions = self.versions.range((job, 0)..=(job, u32::MAX)).map(|(key, _)| *key);
+        for key in versions.collect::<Vec<_>>() {
+            if let Some(bytes) = self.versions.remove(&key) {
+                self.unused(&bytes);
+            }
+        }
+    }
+
+    fn unused(&mut self, bytes: &Arc<[u8]>) {
+        let Some(users) = self.users.get_mut(bytes) else { return };
+        *users = users.saturating_sub(1);
+        if *users == 0 {
+            self.users.remove(bytes);
+        }
+    }
+
+    /// A version of the spec of a job called `name`.
+    pub(super) fn get(&self, job: JobId, version: u32, name: &Name) -> Option<Arc<JobSpec>> {
+        let bytes = self.versions.get(&(job, version))?;
+        self.decoded.get((job, version), || {
+            let spec: JobSpec = minicbor::decode(bytes)
+                .inspect_err(|error| tracing::error!(%job, %error, "a spec cannot be decoded"))
+                .ok()?;
+            Some(Arc::new(JobSpec { name: name.clone(), ..spec }))
+        })
+    }
+}
+
+/// The specs that were decoded last. A version never changes, so it is never stale.
+#[derive(Debug, Default)]
+struct DecodedSpecs(Mutex<BTreeMap<u64, (SpecVersion, Arc<JobSpec>)>>);
+
+impl Clone for DecodedSpecs {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl DecodedSpecs {
+    fn get(&self, key: SpecVersion, decode: impl FnOnce() -> Option<Arc<JobSpec>>) -> Option<Arc<JobSpec>> {
+        let (JobId(job), version) = key;
+        let place = job.wrapping_add(u64::from(version)) % DECODED_MAX;
+        if let Some((known, spec)) = self.0.lock().get(&place)
+            && *known == key
+        {
+            return Some(Arc::clone(spec));
+        }
+        let spec = decode()?;
+        self.0.lock().insert(place, (key, Arc::clone(&spec)));
+        Some(spec)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use borough_model::job::JobKind;
+
+    fn spec(name: &str, command: &str) -> JobSpec {
+        let named = |text: &str| Name::new(text).unwrap();
+        JobSpec::defaults(named("ann"), named(name), JobKind::Batch, vec![command.to_owned()])
+    }
+
+    #[test]
+    fn specs_that_differ_in_the_name_are_kept_once_and_each_has_its_name() {
+        let mut specs = MirrorSpecs::default();
+        let given: Vec<JobSpec> = ["a", "b", "c"]
+            .into_iter()
+            .zip(["/bin/true", "/bin/true", "/bin/false"])
+            .map(|(n, c)| spec(n, c))
+            .collect();
+        for (job, spec) in (1..).zip(&given) {
+            specs.put(JobId(job), 1, spec);
+            specs.put(JobId(job), 1, spec);
+        }
+        assert_eq!(specs.users.values().copied().collect::<Vec<_>>().iter().sum::<u32>(), 3);
+        assert_eq!(specs.users.len(), 2);
+        for _ in 0..2 {
+            for (job, spec) in (1..).zip(&given) {
+                assert_eq!(specs.get(JobId(job), 1, &spec.name).as_deref(), Some(spec));
+                assert_eq!(specs.get(JobId(job + DECODED_MAX), 1, &spec.name), None);
+            }
+        }
+        (1..=3).for_each(|job| specs.remove(JobId(job)));
+        assert!(specs.users.is_empty() && specs.get(JobId(1), 1, &given[0].name).is_none());
+    }
+}
