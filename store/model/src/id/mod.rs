@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use compact_str::CompactString;
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
@@ -9,10 +10,27 @@ use serde::{Deserialize, Serialize};
 /// name.
 ///
 /// 1 to 63 of `a-z`, `0-9` and `-`, starting with a letter and not ending with `-`.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Serialize)]
-#[cbor(transparent)]
+///
+/// Up to 24 characters it takes 24 bytes and nothing on the heap: rows contain several names each.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
-pub struct Name(#[n(0)] String);
+pub struct Name(CompactString);
+
+impl<C> Encode<C> for Name {
+    fn encode<W: minicbor::encode::Write>(
+        &self,
+        encoder: &mut minicbor::Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        encoder.str(&self.0)?.ok()
+    }
+}
+
+impl<'b, C> Decode<'b, C> for Name {
+    fn decode(decoder: &mut minicbor::Decoder<'b>, _: &mut C) -> Result<Self, minicbor::decode::Error> {
+        decoder.str().map(|text| Self(CompactString::from(text)))
+    }
+}
 
 /// Why a name is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -58,7 +76,7 @@ impl Name {
         };
         match text.chars().enumerate().find(|&(position, character)| !fits(position, character)) {
             Some((position, character)) => Err(NameError::Character { character, position }),
-            None => Ok(Self(text)),
+            None => Ok(Self(CompactString::from(text))),
         }
     }
 
