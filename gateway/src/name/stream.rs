@@ -48,9 +48,8 @@ pub enum EndpointEvent {
 
 /// The present endpoints, with their position in the journal.
 pub fn endpoints_now(state: &MirrorState, filter: &EndpointFilter) -> (Vec<Arc<Endpoint>>, Cursor) {
-    let endpoints = state.endpoints().values().map(|mirrored| &mirrored.endpoint);
-    let wanted = endpoints.filter(|endpoint| filter.wants(&endpoint.user, &endpoint.job));
-    (wanted.cloned().collect(), state.cursor())
+    let endpoints = state.endpoints(|user, job| filter.wants(user, job));
+    (endpoints.into_iter().map(Arc::new).collect(), state.cursor())
 }
 
 /// A change, with its position in the order of changes.

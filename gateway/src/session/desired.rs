@@ -58,7 +58,7 @@ pub fn attempt_command(
         TaskState::Stopping => Some(Command::Stop {
             reason: row.stop.unwrap_or(StopReason::Restart),
             drain: row.started_ms.is_some(),
-            notice_max_ms: row.evicted.and_then(|evicted| evicted.notice_max_ms),
+            notice_max_ms: row.evicted.as_ref().and_then(|evicted| evicted.notice_max_ms),
         }),
         TaskState::Held | TaskState::Releasing => None,
         TaskState::Pending | TaskState::Lost | TaskState::Dead if over => Some(Command::Forget),

@@ -272,10 +272,12 @@ impl Auditor {
             self.attempt_begun(at_ms, node, &before, row);
             if row.incarnation > last {
                 touched.placed.push(row.clone());
-                touched.displaced.extend(before.evicted.map(|_| task));
+                touched.displaced.extend(before.evicted.as_ref().map(|_| task));
             }
         }
-        if let Some(evicted) = row.evicted.filter(|evicted| before.evicted != Some(*evicted)) {
+        if let Some(evicted) =
+            row.evicted.as_ref().filter(|evicted| before.evicted.as_ref() != Some(*evicted))
+        {
             touched.evicted.push((before.clone(), evicted.by));
         }
         self.note(&format!("{:?}", row.state));

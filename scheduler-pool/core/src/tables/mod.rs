@@ -324,3 +324,22 @@ impl CellTables {
         Some(before)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A worker has one of each per node, per job or per task of its cell. If this fails, box the new field where it is
+    /// rare, or raise the bound and measure again with `borough-loadtest resident` (`docs/mechanisms/memory.md`).
+    #[test]
+    fn nothing_of_a_snapshot_grows_unnoticed() {
+        let sizes = [
+            ("CellJob", size_of::<CellJob>(), 192),
+            ("TaskSlot", size_of::<TaskSlot>(), 80),
+            ("ResidentTask", size_of::<ResidentTask>(), 32),
+            ("PlanSpec", size_of::<PlanSpec>(), 640),
+        ];
+        let grown: Vec<_> = sizes.into_iter().filter(|(_, size, most)| size > most).collect();
+        assert!(grown.is_empty(), "(struct, its bytes, the bound): {grown:?}; all: {sizes:?}");
+    }
+}

@@ -268,7 +268,7 @@ pub(crate) fn checked(stored: &mut StoredCell, allocs: &mut Allocs, placement: &
             *alloc = leave(alloc).expect("it holds");
         }
         let state = if victim.holds { TaskState::Pending } else { TaskState::Stopping };
-        let row = TaskRow { state, evicted: Some(victim.evicted), changed_ms: stored.now_ms, ..row };
+        let row = TaskRow { state, evicted: Some(victim.evicted.into()), changed_ms: stored.now_ms, ..row };
         stored.tasks.insert(victim.task, row);
     }
 }

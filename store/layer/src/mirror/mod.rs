@@ -17,4 +17,4 @@ mod wait;
 pub use ended::EndedJobs;
 pub use follow::{MirrorFollower, MirrorOptions};
 pub use handle::{MirrorEvent, MirrorHandle, MirrorSubscription, Resume};
-pub use state::{MirrorState, MirroredEndpoint};
+pub use state::MirrorState;

@@ -13,12 +13,28 @@ use crate::journal::Listed;
 use crate::row::{CellGate, Cursor};
 use crate::task::is_on_node;
 
-/// An endpoint with the revision of the task's row that it follows from.
+/// An endpoint with the revision of the task's row that it follows from. Nobody reads an endpoint here except to begin a
+/// watch, so the mirror keeps its stored bytes, which take a third.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MirroredEndpoint {
-    pub endpoint: Arc<Endpoint>,
+struct MirroredEndpoint {
+    bytes: Box<[u8]>,
     /// The revision of the task's row.
-    pub revision: u64,
+    revision: u64,
+}
+
+impl MirroredEndpoint {
+    fn of(endpoint: &Endpoint, revision: u64) -> Option<Self> {
+        let bytes = minicbor::to_vec(endpoint).inspect_err(
+            |error| tracing::error!(task = %endpoint.task, %error, "an endpoint cannot be encoded"),
+        );
+        bytes.ok().map(|bytes| Self { bytes: bytes.into_boxed_slice(), revision })
+    }
+
+    fn decoded(&self) -> Option<Endpoint> {
+        let endpoint = minicbor::decode(&self.bytes)
+            .inspect_err(|error| tracing::error!(%error, "an endpoint cannot be decoded"));
+        endpoint.ok()
+    }
 }
 
 /// The state of one cell. Rows are shared: cloning the state copies references.
@@ -86,9 +102,21 @@ impl MirrorState {
         &self.tasks
     }
 
-    /// Published endpoints, by task.
-    pub fn endpoints(&self) -> &BTreeMap<TaskId, MirroredEndpoint> {
-        &self.endpoints
+    /// The published endpoints of the jobs that `wanted` selects by user and name, by task.
+    pub fn endpoints(&self, wanted: impl Fn(&Name, &Name) -> bool) -> Vec<Endpoint> {
+        let mut last: Option<(JobId, bool)> = None;
+        let mut found = Vec::new();
+        for (task, mirrored) in &self.endpoints {
+            // An endpoint has the names of its job.
+            let selected = match (last, self.jobs.get(&task.job)) {
+                (Some((job, selected)), _) if job == task.job => selected,
+                (_, job) => job.is_none_or(|row| wanted(&row.user, &row.name)),
+            };
+            last = Some((task.job, selected));
+            let endpoint = Some(mirrored).filter(|_| selected).and_then(MirroredEndpoint::decoded);
+            found.extend(endpoint.filter(|endpoint| wanted(&endpoint.user, &endpoint.job)));
+        }
+        found
     }
 
     /// Gangs by id.
@@ -193,9 +221,8 @@ impl MirrorState {
             Delta::Endpoint { endpoint, revision } => {
                 let newer = self.endpoints.get(&endpoint.task).is_none_or(|old| old.revision <= *revision);
                 if newer {
-                    let mirrored =
-                        MirroredEndpoint { endpoint: Arc::new(endpoint.clone()), revision: *revision };
-                    self.endpoints.insert(endpoint.task, mirrored);
+                    let mirrored = MirroredEndpoint::of(endpoint, *revision);
+                    self.endpoints.extend(mirrored.map(|mirrored| (endpoint.task, mirrored)));
                 }
             }
             Delta::EndpointWithdrawn { task, revision, .. } => {

@@ -42,7 +42,7 @@ pub fn holds_ready<'a>(
 ) -> Vec<TaskId> {
     let there: Vec<&TaskRow> = there.into_iter().collect();
     let ends = |row: &&&TaskRow| matches!(row.state, TaskState::Stopping | TaskState::Releasing);
-    let victims = there.iter().filter(ends).filter_map(|row| row.evicted);
+    let victims = there.iter().filter(ends).filter_map(|row| row.evicted.as_deref());
     let awaited: BTreeSet<(TaskId, Incarnation)> =
         victims.map(|evicted| (evicted.by, evicted.attempt)).collect();
     let mut ready = Vec::new();

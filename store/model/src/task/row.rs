@@ -41,7 +41,7 @@ pub enum TaskState {
     Dead,
 }
 
-/// The stored row of a task, which its journal delta also carries.
+/// The stored row of a task, which its journal delta also carries. Mirrors have one per task, so rare parts are boxed.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct TaskRow {
     #[n(0)]
@@ -71,7 +71,7 @@ pub struct TaskRow {
     pub stop: Option<StopReason>,
     /// How the last attempt ended.
     #[n(9)]
-    pub exit: Option<Exit>,
+    pub exit: Option<Box<Exit>>,
     /// Failures in a row, for the back-off.
     #[n(10)]
     pub failures: u32,
@@ -121,7 +121,7 @@ pub struct TaskRow {
     /// The preemptor: set while the evicted attempt ends, until the next one begins.
     #[n(25)]
     #[serde(default)]
-    pub evicted: Option<Evicted>,
+    pub evicted: Option<Box<Evicted>>,
     /// The cores pinned to this attempt, if any, for people.
     #[n(26)]
     #[cbor(default)]

@@ -64,7 +64,7 @@ fn task_full() -> TaskRow {
         spec_version: 3,
         health: Health::Healthy,
         stop: Some(StopReason::Drained),
-        exit: Some(exit),
+        exit: Some(exit.into()),
         failures: 4,
         not_before_ms: 1_700_000_000_001,
         gang: Some(GangId(5)),
@@ -78,11 +78,11 @@ fn task_full() -> TaskRow {
         verdict: Some(Verdict::Again),
         gang_epoch: 9,
         promised: true,
-        evicted: Some(Evicted {
+        evicted: Some(Box::new(Evicted {
             by: TaskId { job: JobId(8), index: 2 },
             notice_max_ms: Some(500),
             attempt: Incarnation(3),
-        }),
+        })),
         cores: vec![2, 3],
     }
 }

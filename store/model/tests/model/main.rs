@@ -24,3 +24,4 @@ mod resource;
 mod restart;
 #[cfg(test)]
 mod sample;
+mod size;

@@ -60,7 +60,10 @@ impl Auditor {
     pub(super) fn promise_check(&mut self, row: &TaskRow) {
         let Some(node) = row.charged_node() else { return };
         let leaves = |other: &&TaskRow| {
-            other.evicted.is_some_and(|evicted| evicted.by == row.id && evicted.attempt == row.incarnation)
+            other
+                .evicted
+                .as_ref()
+                .is_some_and(|evicted| evicted.by == row.id && evicted.attempt == row.incarnation)
         };
         let conflicting = self.charged_on(node).find(leaves).map(|other| (other.id, other.state));
         self.note("promise_kept");

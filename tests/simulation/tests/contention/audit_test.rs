@@ -357,7 +357,7 @@ fn other_job(hand: &mut Hand, priority: u32, revision: u64) -> JobId {
 /// A task preempts another, and is held until that has exited.
 fn evict(hand: &mut Hand, victim: &TaskRow, preemptor: TaskRow) -> (TaskRow, TaskRow) {
     let evicted = Some(Evicted { by: preemptor.id, notice_max_ms: None, attempt: preemptor.incarnation });
-    let stopping = TaskRow { state: TaskState::Stopping, evicted, ..next(victim) };
+    let stopping = TaskRow { state: TaskState::Stopping, evicted: evicted.map(Box::new), ..next(victim) };
     let held = TaskRow { state: TaskState::Held, promised: true, ports: Vec::new(), ..preemptor };
     let cpu_millis = held.charge.resources.cpu_millis;
     let alloc = hand.alloc(NODE, |alloc| {

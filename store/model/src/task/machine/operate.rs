@@ -160,7 +160,7 @@ pub(super) fn stop_requested(row: &TaskRow, reason: StopReason, now_ms: i64) -> 
 
 /// An attempt is evicted once: one that ends already, or whose node is lost, frees nothing more.
 pub(super) fn evict(row: &TaskRow, evicted: Evicted, now_ms: i64) -> Decided {
-    let evicted_by = |row: &mut TaskRow| row.evicted = Some(evicted);
+    let evicted_by = |row: &mut TaskRow| row.evicted = Some(Box::new(evicted));
     let step = TransitionDraft::new(row, now_ms).with(evicted_by);
     match row.state {
         TaskState::Held => step.back_to_pending().done(),
@@ -168,7 +168,9 @@ pub(super) fn evict(row: &TaskRow, evicted: Evicted, now_ms: i64) -> Decided {
             step.with(|row| row.stop = Some(StopReason::Preempted)).state(TaskState::Stopping).done()
         }
         TaskState::Running => running_stop(step, StopReason::Preempted).done(),
-        TaskState::Stopping | TaskState::Releasing if row.evicted == Some(evicted) => unchanged(row),
+        TaskState::Stopping | TaskState::Releasing if row.evicted.as_deref() == Some(&evicted) => {
+            unchanged(row)
+        }
         TaskState::Pending | TaskState::Dead => unchanged(row),
         TaskState::Stopping | TaskState::Releasing | TaskState::Lost => {
             illegal(row, "evict", "an attempt that ends gives way to nobody else")

@@ -133,7 +133,7 @@ impl<'a> TransitionDraft<'a> {
         exit.node = self.before.node;
         let decision = restart_decide(rules, self.before, &exit, self.now_ms);
         self.decision(decision);
-        self.row.exit = Some(exit);
+        self.row.exit = Some(Box::new(exit));
         self.row.pid = None;
         self.row.cores = Vec::new();
         self.row.health = Health::Unknown;
@@ -143,7 +143,7 @@ impl<'a> TransitionDraft<'a> {
     /// Records an end without rules: its exit is unknown, and it was no failure of the task.
     pub(super) fn exit_unseen(mut self, reason: EndReason) -> Self {
         let stopped = self.before.stop.is_some_and(|stop| stop.is_final());
-        self.row.exit = Some(Exit {
+        self.row.exit = Some(Box::new(Exit {
             reason,
             code: None,
             signal: None,
@@ -151,7 +151,7 @@ impl<'a> TransitionDraft<'a> {
             at_ms: self.now_ms,
             incarnation: self.before.incarnation,
             node: self.before.node,
-        });
+        }));
         self.row.verdict = Some(if stopped { Verdict::Stopped } else { Verdict::Again });
         self
     }
