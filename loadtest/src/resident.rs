@@ -30,6 +30,8 @@ use crate::soak::resident_bytes;
 
 /// Tasks that one transaction writes: about what the limit of a transaction's bytes allows.
 const TASKS_PER_COMMIT: u32 = 500;
+/// The action of the entries that register nodes.
+const NODES_ACTION: &str = "node_register";
 /// Entries that the roles read at once.
 const PAGE_ENTRIES: usize = 64;
 
@@ -57,16 +59,23 @@ fn allocated_bytes() -> anyhow::Result<i64> {
     Ok(i64::try_from(bytes)?)
 }
 
+/// What the bytes are counted for: a task counts with its share of its job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Subject {
+    Node,
+    Task,
+}
+
 /// Allocated bytes by role.
 #[derive(Debug, Default)]
-struct RoleBytes(BTreeMap<&'static str, i64>);
+struct RoleBytes(BTreeMap<(&'static str, Subject), i64>);
 
 impl RoleBytes {
     /// Does a step of a role and adds what it allocates.
-    fn step<T>(&mut self, role: &'static str, step: impl FnOnce() -> T) -> anyhow::Result<T> {
+    fn step<T>(&mut self, role: &'static str, of: Subject, step: impl FnOnce() -> T) -> anyhow::Result<T> {
         let before = allocated_bytes()?;
         let done = step();
-        *self.0.entry(role).or_default() += allocated_bytes()? - before;
+        *self.0.entry((role, of)).or_default() += allocated_bytes()? - before;
         Ok(done)
     }
 }
@@ -107,7 +116,7 @@ impl ResidentCell {
         let each = tasks.div_ceil(nodes);
         let numbers: Vec<u32> = (0..nodes).collect();
         for (commit, part) in (0_u32..).zip(numbers.chunks(500)) {
-            let change = &self.change(commit, "node_register");
+            let change = &self.change(commit, NODES_ACTION);
             let mut rows = Vec::new();
             for &number in part {
                 let id = self.node_of(number);
@@ -222,7 +231,6 @@ impl ResidentCell {
         let mut workers = [view(), view()];
         let mut after = Cursor::start(1);
         loop {
-            let before = allocated_bytes()?;
             // Of its own for each page: what a process keeps of its journal does not depend on the tasks.
             let share = &JournalShare::default();
             let page = self.db.run("loadtest_tail", Idempotency::ReadOnly, |tx, _| async move {
@@ -234,15 +242,13 @@ impl ResidentCell {
             }
             after = page.next;
             for (cursor, entry) in &page.entries {
-                bytes.step("mirror", || mirror.apply(*cursor, entry))?;
+                let of = if entry.action == NODES_ACTION { Subject::Node } else { Subject::Task };
+                bytes.step("mirror", of, || mirror.apply(*cursor, entry))?;
                 let [first, second] = &mut workers;
-                bytes.step("worker_1", || first.apply(entry))?;
-                bytes.step("worker_2", || second.apply(entry))?;
+                bytes.step("worker_1", of, || first.apply(entry))?;
+                bytes.step("worker_2", of, || second.apply(entry))?;
             }
-            let more = page.more;
-            drop(page);
-            *bytes.0.entry("all_roles").or_default() += allocated_bytes()? - before;
-            if !more {
+            if !page.more {
                 return Ok((mirror, workers));
             }
         }
@@ -294,17 +300,21 @@ async fn measured(store: &Path, arguments: &ResidentArguments, results: &mut Res
     create.await?;
     cell.nodes_write().await?;
     cell.jobs_write().await?;
-    bytes.0.insert("engine", allocated_bytes()? - begun);
+    bytes.0.insert(("engine", Subject::Task), allocated_bytes()? - begun);
     let (mirror, workers) = cell.followed(&mut bytes).await?;
-    let snapshot = bytes.step("question", || snapshot_of_mirror(&mirror, CellSettings::default()))?;
+    let snapshot =
+        bytes.step("question", Subject::Task, || snapshot_of_mirror(&mirror, CellSettings::default()))?;
     let known = workers.iter().map(|worker| worker.snapshot.tables().node_count()).min();
     let mut stats = Stats::new();
     stats.set("tasks", json!(mirror.tasks().len()));
     stats.set("jobs", json!(mirror.jobs().len()));
     stats.set("nodes", json!(known.context("no worker")?.min(snapshot.tables().node_count())));
-    for (role, bytes) in &bytes.0 {
-        stats.set(format!("{role}_bytes"), json!(bytes));
-        stats.set(format!("{role}_bytes_per_task"), json!(bytes / i64::from(tasks)));
+    for ((role, of), bytes) in &bytes.0 {
+        let (name, count) = match of {
+            Subject::Node => ("node", on_nodes),
+            Subject::Task => ("task", tasks),
+        };
+        stats.set(format!("{role}_bytes_per_{name}"), json!(bytes / i64::from(count)));
     }
     stats.set("rss_mib", json!(resident_bytes()? >> 20));
     let workload = if distinct { "distinct" } else { "equal" };

@@ -180,8 +180,9 @@ impl CellTables {
         }
         if new {
             let selected: Vec<JobId> = self.terms.get(id).map_or_else(Vec::new, |term| {
-                let others = self.jobs.iter().filter(|(other, _)| **other != job);
-                let selects = |(&other, entry): (&JobId, &Box<super::CellJob>)| {
+                let jobs = self.jobs.iter().map(|(other, entry)| (other, entry.as_ref()));
+                let others = jobs.filter(|(other, _)| **other != job);
+                let selects = |(&other, entry): (&JobId, &super::CellJob)| {
                     let (row, (_, spec)) = (entry.row.as_ref()?, entry.spec.as_ref()?);
                     term.key.selects(identity(row, spec)).then_some(other)
                 };

@@ -24,4 +24,5 @@ mod resource;
 mod restart;
 #[cfg(test)]
 mod sample;
+#[cfg(test)]
 mod size;

@@ -16,12 +16,12 @@ fn no_row_grows_unnoticed() {
         ("Name", size_of::<Name>(), 24),
         ("Resources", size_of::<Resources>(), 64),
         ("PortAssignment", size_of::<PortAssignment>(), 32),
-        ("TaskRow", size_of::<TaskRow>(), 280),
+        ("TaskRow", size_of::<TaskRow>(), 288),
         ("JobRow", size_of::<JobRow>(), 128),
         ("JobSpec", size_of::<JobSpec>(), 808),
         ("NodeRow", size_of::<NodeRow>(), 384),
         ("NodeAlloc", size_of::<NodeAlloc>(), 192),
-        ("NodeLoad", size_of::<NodeLoad>(), 112),
+        ("NodeLoad", size_of::<NodeLoad>(), 56),
     ];
     let grown: Vec<_> = sizes.into_iter().filter(|(_, size, most)| size > most).collect();
     assert!(grown.is_empty(), "(struct, its bytes, the bound): {grown:?}; all: {sizes:?}");
