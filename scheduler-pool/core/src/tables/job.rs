@@ -278,8 +278,8 @@ impl CellJob {
         before
     }
 
-    /// Makes slots up to `length`. Reserves no more than the job's count: of one-task jobs, a vector's usual growth would
-    /// reserve four slots each.
+    /// Makes slots up to `length`. Reserves no more than the job's count. A vector's usual growth would reserve four
+    /// slots for each one-task job.
     fn tasks_grow(&mut self, length: usize) {
         if length > self.tasks.capacity() {
             let doubled = self.tasks.len().saturating_mul(2).min(self.count() as usize);

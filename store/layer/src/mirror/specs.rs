@@ -1,5 +1,5 @@
-//! The specs of jobs in a mirror. It keeps them as stored bytes, because few are read again and a decoded one takes five
-//! times as much. Specs that differ only in the job's name are kept once.
+//! The specs of jobs in a mirror. It keeps them as stored bytes, because few are read again and a decoded one takes
+//! several times as much. Specs that differ only in the job's name are kept once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -13,8 +13,8 @@ use crate::journal::Listed;
 use crate::row::{CellGate, Cursor};
 use crate::task::is_on_node;
 
-/// An endpoint with the revision of the task's row that it follows from. Nobody reads an endpoint here except to begin a
-/// watch, so the mirror keeps its stored bytes, which take a third.
+/// An endpoint with the revision of the task's row that it follows from. Nobody reads an endpoint here except to begin
+/// a watch, so the mirror keeps its stored bytes, which take a third.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct MirroredEndpoint {
     bytes: Box<[u8]>,
