@@ -1,5 +1,6 @@
 //! `resident`: the bytes that each role of a cell keeps per task. The benchmark fills a cell on the embedded engine
-//! with running tasks. It then follows the journal as the roles of one process do, and measures what each of them allocates.
+//! with running tasks. It then follows the journal as the roles of one process do, and measures what each of them
+//! allocates.
 
 use std::collections::BTreeMap;
 use std::path::Path;
