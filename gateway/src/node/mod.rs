@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_kv::{Idempotency, Transaction};
-use borough_model::node::{AgentIdentity, NodeAlloc, NodeLive, NodeRow, Taint, TaintMatch};
+use borough_model::node::{AgentIdentity, NodeAlloc, NodeRow, NodeSeen, Taint, TaintMatch};
 use borough_model::task::StopReason;
 use borough_model::{Name, NodeId};
 use borough_proto::convert::{
@@ -52,7 +52,7 @@ impl NodeServer {
         cell: &CellContext,
         name: &Name,
         identity: &AgentIdentity,
-    ) -> Result<Option<NodeLive>, Status> {
+    ) -> Result<Option<NodeSeen>, Status> {
         let row = cell.state(|state| state.node_by_name(name).cloned())?;
         let row = row.ok_or_else(|| status_not_found(&format!("node {name} in cell {}", cell.name)))?;
         let known = row.identity.as_ref() == Some(identity);
@@ -134,7 +134,7 @@ enum NodeOperation {
     Drain,
     Taint(Vec<Taint>),
     Untaint(Vec<TaintMatch>),
-    Admit(AgentIdentity, Option<NodeLive>),
+    Admit(AgentIdentity, Option<NodeSeen>),
 }
 
 impl NodeOperation {

@@ -42,7 +42,7 @@ use crate::name::NameServer;
 use crate::node::NodeServer;
 use crate::peer::Peers;
 use crate::session::AgentServer;
-use crate::session::live::live_renew;
+use crate::session::live::{VouchSettings, vouch_keep};
 use crate::session::load::loads_write;
 use crate::session::metrics::DeliveryMetrics;
 use crate::task::TaskServer;
@@ -52,8 +52,9 @@ use crate::watch::WatchServer;
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// How long an HTTP connection may wait for its next request.
 const HTTP_IDLE: Duration = Duration::from_secs(30);
-/// Reports that an agent may miss before the gateway stops renewing its node's lease.
-const REPORTS_MISSED: u32 = 3;
+/// Half intervals of its reports for which an agent may be silent before the gateway stops vouching for its node. It
+/// may miss one report, and the next one may be late.
+const REPORT_HALVES: u32 = 5;
 
 /// Sets the bounds of a service's messages.
 macro_rules! bounded {
@@ -159,13 +160,9 @@ impl Gateway {
             let labels = [("cell".into(), cell.name.to_string().into())];
             cell.session_metrics
                 .register(config.registry.lock().sub_registry_with_labels(labels.into_iter()));
-            let silence_max = config.report_interval.saturating_mul(REPORTS_MISSED);
-            tasks.push(tokio::spawn(live_renew(
-                Arc::clone(&cell),
-                config.beat_interval,
-                silence_max,
-                cancelled.clone(),
-            )));
+            let silence_max = config.report_interval.saturating_mul(REPORT_HALVES) / 2;
+            let settings = VouchSettings { address: name.clone(), beat: config.beat_interval, silence_max };
+            tasks.push(tokio::spawn(vouch_keep(Arc::clone(&cell), settings, cancelled.clone())));
             tasks.push(tokio::spawn(loads_write(Arc::clone(&cell), cancelled.clone())));
             cell.journal.register(cell.name.as_str(), &mut config.registry.lock());
             cell.ended_jobs.register(cell.name.as_str(), &mut config.registry.lock());
@@ -177,7 +174,7 @@ impl Gateway {
             let peers = Peers::new(name.clone(), config.credentials.operator().clone(), connector);
             // An agent that is alive may miss reports, and the next renewal may then be late.
             let report = config.report_interval;
-            let silence = report * REPORTS_MISSED + config.beat_interval * 2;
+            let silence = report * REPORT_HALVES / 2 + config.beat_interval * 2;
             let servers = Servers { cells: Arc::clone(&cells), name, peers, report, silence };
             let (reporter, health_service) = tonic_health::server::health_reporter();
             tasks.push(tokio::spawn(health_report(reporter, Arc::clone(&health), cancelled.clone())));

@@ -1,73 +1,405 @@
-//! Renews the coarse leases of the nodes whose agents this gateway serves, in batches. The transaction checks each
-//! session. A session that has a successor renews nothing and ends.
+//! Vouches for the nodes whose agents this gateway serves.
+//!
+//! The gateway renews one row of its own with each beat. The row of a node names that voucher from the session's first
+//! work on, and is written again only when the session falls silent or works again. A round writes in this order: it
+//! withdraws the voucher of silent sessions, it renews its row, and it vouches for sessions that have begun to work.
+//! A round that cannot withdraw renews nothing. A node that moved to another gateway names another voucher, whatever
+//! this gateway does. After a pause, or a time without the store, each session has its whole time again to show work:
+//! what it sent meanwhile may still wait to be read.
+//!
+//! Nothing here visits all sessions: a session has a deadline, and is looked at when that has passed.
 
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use borough_kv::Idempotency;
-use borough_store::node::{SessionFence, node_live_renew, node_writers};
-use borough_store::{StoreResult, error_chain};
+use borough_model::NodeId;
+use borough_model::node::Voucher;
+use borough_store::node::{
+    GatewayRenewed, LiveCursor, SessionFence, gateway_live_claim, gateway_live_remove, gateway_live_renew,
+    live_changes_read, live_cursor_now, node_live_renew, node_live_withdraw, node_writers,
+};
+use borough_store::{StoreError, StoreResult, error_chain};
 use tokio_util::sync::CancellationToken;
 
 use super::metrics::EndKind;
 use super::registry::RegisteredSession;
-use super::write::NotWritten;
+use super::write::{NotWritten, WriteFault, fault_of};
 use crate::cell::CellContext;
+use crate::status::status_from_store;
 
-/// Most leases in one transaction.
-const BEATS_MAX: usize = 500;
+/// Most nodes in one transaction.
+const NODES_MAX: usize = 500;
+/// Most changes of other gateways' nodes in one reading.
+const CHANGES_MAX: usize = 2_000;
 
-/// Renews leases until cancelled. A lease is renewed if its session has done work within `silence_max`: it applied a
-/// report, or acknowledged a chunk of the desired state. An open connection or a registration alone is no work.
-pub async fn live_renew(
+/// A gap of more than so many beats between two rounds counts as no silence: the gateway was paused itself.
+const GAP_BEATS: u32 = 3;
+
+/// For so many times of the longest silence the gateway remembers what does not count.
+const EXCLUDED_KEPT: u32 = 10;
+
+/// How a gateway vouches.
+#[derive(Clone, Debug)]
+pub struct VouchSettings {
+    /// The gateway's address for other gateways.
+    pub address: String,
+    /// The interval of rounds.
+    pub beat: Duration,
+    /// A session that has done no work for so long is silent.
+    pub silence_max: Duration,
+}
+
+/// What the gateway writes about the liveness of a node.
+#[derive(Clone, Debug)]
+enum LiveWrite {
+    Vouch(Voucher),
+    /// The sessions have been silent.
+    Withdraw(SilenceTime),
+}
+
+/// The time by which this gateway measures silence (monotonic).
+#[derive(Clone, Debug, Default)]
+struct SilenceTime {
+    /// When the last round began.
+    now: Duration,
+    /// What does not count, from and to: the gateway was paused, or renewed nothing.
+    excluded: Vec<(Duration, Duration)>,
+}
+
+impl SilenceTime {
+    /// Begins a round.
+    fn begin(&mut self, now: Duration, counts: bool, kept: Duration) {
+        if !counts {
+            self.excluded.push((self.now, now));
+        }
+        self.excluded.retain(|(_, to)| now.saturating_sub(*to) < kept);
+        self.now = now;
+    }
+
+    /// For how long a session has done no work.
+    fn silent(&self, session: &RegisteredSession) -> Duration {
+        let worked = session.worked_at().unwrap_or_default();
+        let excluded = self.excluded.iter().map(|(from, to)| to.saturating_sub(worked.max(*from)));
+        self.now.saturating_sub(worked).saturating_sub(excluded.sum())
+    }
+}
+
+type SessionMap = BTreeMap<NodeId, Arc<RegisteredSession>>;
+
+/// The gateway's voucher for one cell, and the sessions that it vouches for.
+pub(super) struct VouchKeeper {
     cell: Arc<CellContext>,
-    beat: Duration,
-    silence_max: Duration,
-    cancelled: CancellationToken,
-) {
+    settings: VouchSettings,
+    /// The number of this process.
+    gateway: u64,
+    /// The voucher in force, with the beat of its last renewal.
+    voucher: Option<(Voucher, u64)>,
+    /// A beat that may have been written.
+    beat_tried: Option<u64>,
+    /// Sessions that have begun to work, to vouch for.
+    begun: SessionMap,
+    vouched: SessionMap,
+    /// Sessions that have fallen silent, to withdraw the voucher from.
+    silent: SessionMap,
+    time: SilenceTime,
+    /// Whether the last round renewed the gateway's row.
+    renewed: bool,
+    /// When to look whether a vouched session is silent, with the session's number.
+    due: BinaryHeap<Reverse<(Duration, NodeId, u64)>>,
+    /// Up to where this gateway knows which sessions are in force.
+    cursor: Option<LiveCursor>,
+}
+
+/// Vouches until cancelled. A session counts that has done work within [`VouchSettings::silence_max`]: it applied a
+/// report, or acknowledged a chunk of the desired state. An open connection or a registration alone is no work.
+pub async fn vouch_keep(cell: Arc<CellContext>, settings: VouchSettings, cancelled: CancellationToken) {
+    let beat = settings.beat;
+    let mut keeper = VouchKeeper::new(cell, settings);
     loop {
         tokio::select! {
             () = tokio::time::sleep(beat) => {}
-            () = cancelled.cancelled() => return,
+            () = cancelled.cancelled() => return keeper.end().await,
         }
-        let now = cell.machine.monotonic();
-        let mut sessions = cell.sessions.all();
-        sessions.retain(|session| {
-            let works = session.worked_at().is_some_and(|at| now.saturating_sub(at) <= silence_max);
-            session.is_current() && works
+        if let Err(error) = keeper.round().await {
+            let (cell, error) = (&keeper.cell.name, error_chain(&error));
+            tracing::warn!(%cell, %error, "the gateway cannot vouch for its nodes now");
+        }
+    }
+}
+
+impl VouchKeeper {
+    pub(super) fn new(cell: Arc<CellContext>, settings: VouchSettings) -> Self {
+        let gateway = cell.id();
+        Self {
+            cell,
+            settings,
+            gateway,
+            voucher: None,
+            beat_tried: None,
+            begun: SessionMap::new(),
+            vouched: SessionMap::new(),
+            silent: SessionMap::new(),
+            time: SilenceTime::default(),
+            renewed: false,
+            due: BinaryHeap::new(),
+            cursor: None,
+        }
+    }
+
+    /// One round. The error is that of the store: nothing more was written.
+    pub(super) async fn round(&mut self) -> StoreResult<()> {
+        let now = self.cell.machine.monotonic();
+        let gap = now.saturating_sub(self.time.now);
+        let counts = self.renewed && gap <= self.settings.beat.saturating_mul(GAP_BEATS);
+        self.time.begin(now, counts, self.settings.silence_max.saturating_mul(EXCLUDED_KEPT));
+        self.renewed = false;
+        self.silent_find();
+        let silent = std::mem::take(&mut self.silent);
+        let left = self.all_write(silent, LiveWrite::Withdraw(self.time.clone())).await;
+        self.silent = left.sessions;
+        left.result?;
+        let voucher = self.renew().await?;
+        self.renewed = true;
+        self.begun_find();
+        let begun = std::mem::take(&mut self.begun);
+        let left = self.all_write(begun, LiveWrite::Vouch(voucher)).await;
+        self.begun.extend(left.sessions);
+        left.result?;
+        self.superseded_find().await
+    }
+
+    /// Removes the gateway's row: its nodes have no voucher from now on.
+    async fn end(self) {
+        let Some((voucher, last)) = self.voucher else { return };
+        let space = &self.cell.space;
+        let removed = self.cell.db.run("gateway_live_remove", Idempotency::Natural, |tx, _| async move {
+            gateway_live_remove(&tx, space, voucher, last).await
         });
-        for chunk in sessions.chunks(BEATS_MAX) {
-            match beats_write(&cell, chunk).await {
-                Ok(renewed) => superseded_end(&cell, chunk, &renewed),
-                Err(error) => {
-                    tracing::warn!(cell = %cell.name, error = %error_chain(&error), "the gateway cannot renew the leases of nodes");
+        if let Err(error) = removed.await {
+            tracing::warn!(cell = %self.cell.name, error = %error_chain(&error), "the gateway's row stays; the controller removes it");
+        }
+    }
+
+    /// Finds the sessions that have done no work for too long, among those whose deadline has passed.
+    fn silent_find(&mut self) {
+        let (silence_max, time) = (self.settings.silence_max, &self.time);
+        while let Some(&Reverse((due, node, id))) = self.due.peek() {
+            if due > time.now {
+                return;
+            }
+            self.due.pop();
+            let Some(session) = self.vouched.get(&node).filter(|session| session.id == id) else { continue };
+            let left = silence_max.saturating_sub(time.silent(session));
+            if left > Duration::ZERO {
+                self.due.push(Reverse((time.now.saturating_add(left), node, id)));
+            } else if let Some(session) = self.vouched.remove(&node) {
+                self.silent.insert(node, session);
+            }
+        }
+    }
+
+    /// Takes the sessions that have begun to work since the last round.
+    fn begun_find(&mut self) {
+        let sessions = &self.cell.sessions;
+        let begun = sessions.begun_take().into_iter().filter_map(|node| Some((node, sessions.get(node)?)));
+        self.begun.extend(begun);
+        self.begun.retain(|_, session| session.is_current());
+    }
+
+    /// Renews the gateway's row. If the voucher is over, claims another one, and vouches again for every session that
+    /// still works.
+    async fn renew(&mut self) -> StoreResult<Voucher> {
+        let beat = *self.beat_tried.get_or_insert_with(|| self.cell.id());
+        let space = &self.cell.space;
+        if let Some((voucher, last)) = self.voucher {
+            let renewed = self.cell.db.run("gateway_live_renew", Idempotency::Natural, |tx, _| async move {
+                gateway_live_renew(&tx, space, voucher, last, beat).await
+            });
+            let renewed = renewed.await?;
+            if renewed == GatewayRenewed::Renewed {
+                (self.voucher, self.beat_tried) = (Some((voucher, beat)), None);
+                return Ok(voucher);
+            }
+            tracing::warn!(cell = %self.cell.name, ?renewed, "the gateway's voucher is over; it vouches anew");
+            if renewed == GatewayRenewed::Deposed {
+                self.gateway = self.cell.id();
+            }
+            self.voucher = None;
+            self.due.clear();
+            self.begun.append(&mut self.vouched);
+        }
+        let (gateway, address) = (self.gateway, &self.settings.address);
+        let claimed = self.cell.db.run("gateway_live_claim", Idempotency::Natural, |tx, _| async move {
+            gateway_live_claim(&tx, space, gateway, address, beat).await
+        });
+        let voucher = claimed.await?;
+        (self.voucher, self.beat_tried) = (Some((voucher, beat)), None);
+        Ok(voucher)
+    }
+
+    /// Writes about all of `sessions`, in bounded transactions. Returns those that the store does not take now.
+    async fn all_write(&mut self, sessions: SessionMap, write: LiveWrite) -> LeftOver {
+        let sessions: Vec<Arc<RegisteredSession>> = sessions.into_values().collect();
+        let mut parts: Vec<Vec<_>> = sessions.chunks(NODES_MAX).map(<[_]>::to_vec).collect();
+        let mut left = LeftOver { sessions: SessionMap::new(), result: Ok(()) };
+        while let Some(mut part) = parts.pop() {
+            let error = match part_write(&self.cell, &part, &write).await {
+                Ok(in_force) => {
+                    self.part_settle(part, &in_force, &write);
+                    continue;
                 }
+                Err(error) => error,
+            };
+            let fault = fault_of(&error);
+            if part.len() > 1 && fault != WriteFault::Store {
+                let rest = part.split_off(part.len() / 2);
+                parts.extend([rest, part]);
+            } else if fault == WriteFault::Item {
+                part.iter().for_each(|session| self.set_aside(session, &error));
+            } else {
+                left.sessions.extend(part.into_iter().map(|session| (session.node, session)));
+                left.result = Err(error);
+                if fault == WriteFault::Store {
+                    let rest = parts.drain(..).flatten();
+                    left.sessions.extend(rest.map(|session| (session.node, session)));
+                }
+            }
+        }
+        left
+    }
+
+    /// Records what was written; `in_force` says of each session whether it is still that of its node.
+    fn part_settle(&mut self, part: Vec<Arc<RegisteredSession>>, in_force: &[bool], write: &LiveWrite) {
+        for (session, in_force) in part.into_iter().zip(in_force) {
+            if !in_force {
+                superseded_end(&self.cell, &session);
+            } else if self.time.silent(&session) < self.settings.silence_max
+                && matches!(write, LiveWrite::Withdraw(_))
+            {
+                // It has worked in the meantime.
+                self.begun.insert(session.node, session);
+            } else if matches!(write, LiveWrite::Withdraw(_)) {
+                tracing::info!(cell = %self.cell.name, node = %session.node, session = session.id, "the agent is silent");
+                session.vouching_end();
+            } else {
+                let due = session.worked_at().unwrap_or_default().saturating_add(self.settings.silence_max);
+                self.due.push(Reverse((due, session.node, session.id)));
+                self.vouched.insert(session.node, session);
+            }
+        }
+    }
+
+    /// Ends a session whose node the store refuses to write for.
+    fn set_aside(&self, session: &RegisteredSession, error: &StoreError) {
+        self.cell.session_metrics.refused("liveness");
+        tracing::warn!(cell = %self.cell.name, node = %session.node, error = %error_chain(error), "the liveness of a node cannot be written; its session ends");
+        session.end(EndKind::Refused, status_from_store(error));
+    }
+
+    /// Ends the sessions that have a successor with another gateway.
+    async fn superseded_find(&mut self) -> StoreResult<()> {
+        let (cell, space) = (Arc::clone(&self.cell), &self.cell.space);
+        loop {
+            let after = self.cursor;
+            let changes = cell.db.run("live_changes_read", Idempotency::ReadOnly, |tx, _| async move {
+                match after {
+                    Some(after) => live_changes_read(&tx, space, after, CHANGES_MAX).await.map(Ok),
+                    None => live_cursor_now(&tx).await.map(Err),
+                }
+            });
+            let changes = match changes.await? {
+                Ok(changes) => changes,
+                Err(cursor) => {
+                    self.cursor = Some(cursor);
+                    return Ok(());
+                }
+            };
+            let other = |(node, live): (NodeId, Option<borough_model::node::NodeLive>)| {
+                let session = cell.sessions.get(node)?;
+                (session.is_current() && live?.session != session.id).then_some(session)
+            };
+            let others: Vec<_> = changes.changed.into_iter().filter_map(other).collect();
+            for part in others.chunks(NODES_MAX) {
+                // What was read may be older than the session.
+                let in_force = in_force_read(&cell, part).await?;
+                let over = part.iter().zip(in_force).filter(|(_, in_force)| !in_force);
+                over.for_each(|(session, _)| superseded_end(&cell, session));
+            }
+            self.cursor = Some(changes.cursor);
+            if !changes.is_more {
+                return Ok(());
             }
         }
     }
 }
 
-fn superseded_end(cell: &CellContext, sessions: &[Arc<RegisteredSession>], renewed: &[bool]) {
-    for (session, _) in sessions.iter().zip(renewed).filter(|(_, renewed)| !**renewed) {
-        cell.session_metrics.superseded("lease");
-        tracing::info!(cell = %cell.name, node = %session.node, session = session.id, "another session is in force");
-        session.end(EndKind::Superseded, NotWritten::Superseded.status());
-    }
+/// Sessions about which nothing could be written, and why.
+struct LeftOver {
+    sessions: SessionMap,
+    result: StoreResult<()>,
 }
 
-/// Renews the leases of sessions. Returns for each whether it is still in force.
-async fn beats_write(cell: &CellContext, sessions: &[Arc<RegisteredSession>]) -> StoreResult<Vec<bool>> {
-    let beat =
-        |session: &Arc<RegisteredSession>| (session.fence(), session.beat_next(), session.report_revision());
+fn superseded_end(cell: &CellContext, session: &RegisteredSession) {
+    if !session.is_current() {
+        return;
+    }
+    cell.session_metrics.superseded("lease");
+    tracing::info!(cell = %cell.name, node = %session.node, session = session.id, "another session is in force");
+    session.end(EndKind::Superseded, NotWritten::Superseded.status());
+}
+
+/// Writes about sessions in one transaction. Returns for each whether it is still in force.
+async fn part_write(
+    cell: &CellContext,
+    sessions: &[Arc<RegisteredSession>],
+    write: &LiveWrite,
+) -> StoreResult<Vec<bool>> {
+    let beat = |session: &Arc<RegisteredSession>| match write {
+        LiveWrite::Vouch(_) => (session.fence(), session.beat_next(), session.report_revision()),
+        LiveWrite::Withdraw(time) => {
+            let silent_ms = u64::try_from(time.silent(session).as_millis()).unwrap_or(u64::MAX);
+            (session.fence(), silent_ms, 0)
+        }
+    };
     let beats: Vec<(SessionFence, u64, u64)> = sessions.iter().map(beat).collect();
     let (space, beats) = (&cell.space, &beats);
-    let write = cell.db.run("node_live_renew", Idempotency::Natural, |tx, _| async move {
+    let write = cell.db.run("node_live_write", Idempotency::Natural, |tx, _| async move {
         let writers = node_writers(&tx, space, beats.iter().map(|&(fence, ..)| fence)).await?;
-        let renew = |&(fence, beat, revision): &(SessionFence, u64, u64)| match writers.get(&fence) {
-            Some(writer) => node_live_renew(writer, space, beat, revision).map(|()| true),
-            None => Ok(false),
-        };
-        beats.iter().map(renew).collect()
+        let mut in_force = Vec::with_capacity(beats.len());
+        for &(fence, beat, revision) in beats {
+            let writer = writers.get(&fence);
+            in_force.push(writer.is_some());
+            match (writer, write) {
+                (Some(writer), LiveWrite::Vouch(voucher)) => {
+                    node_live_renew(writer, space, beat, revision, Some(*voucher)).await?;
+                }
+                (Some(writer), LiveWrite::Withdraw(_)) => {
+                    node_live_withdraw(writer, space, beat).await?;
+                }
+                (None, _) => {}
+            }
+        }
+        Ok::<_, StoreError>(in_force)
     });
     write.await
 }
+
+/// Whether each session is in force.
+async fn in_force_read(cell: &CellContext, sessions: &[Arc<RegisteredSession>]) -> StoreResult<Vec<bool>> {
+    let space = &cell.space;
+    let read = cell.db.run("node_session_read", Idempotency::ReadOnly, |tx, _| async move {
+        let fences = sessions.iter().map(|session| session.fence());
+        let writers = node_writers(&tx, space, fences).await?;
+        Ok::<_, StoreError>(
+            sessions.iter().map(|session| writers.contains_key(&session.fence())).collect::<Vec<bool>>(),
+        )
+    });
+    read.await
+}
+
+#[cfg(test)]
+#[path = "live_test.rs"]
+mod tests;

@@ -26,11 +26,7 @@ pub async fn loads_write(cell: Arc<CellContext>, cancelled: CancellationToken) {
             () = tokio::time::sleep(PAUSE) => {}
             () = cancelled.cancelled() => return,
         }
-        let sessions = cell.sessions.all();
-        let measured: Vec<(Arc<RegisteredSession>, ReportedLoad)> = sessions
-            .into_iter()
-            .filter_map(|session| session.load_take().map(|measured| (session, measured)))
-            .collect();
+        let measured = cell.sessions.loads_take();
         for chunk in measured.chunks(LOADS_MAX) {
             let report =
                 |(session, measured): &(Arc<RegisteredSession>, ReportedLoad)| (session.fence(), *measured);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use borough_kv::Idempotency;
 use borough_model::NodeId;
-use borough_model::node::{NodeLive, RefusalCause};
+use borough_model::node::{NodeSeen, RefusalCause, SignOfLife};
 use borough_store::journal::Cursor;
 use borough_store::lease::Silence;
 use borough_store::node::{NodeRegistration, Registered, node_live_read};
@@ -19,12 +19,11 @@ const LOOKS: u32 = 10;
 /// A gap of more than this many intervals between two reads does not count as silence: this gateway was cut off itself.
 const GAP_INTERVALS: u32 = 3;
 
-/// The result of watching a lease.
+/// The result of watching the liveness of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchedLease {
-    /// Nobody renewed it in that time; `None`: the node never had a lease.
-    Silent(Option<NodeLive>),
-    /// Somebody has renewed it.
+    /// No sign of life in that time; `None`: the node never had a session.
+    Silent(Option<NodeSeen>),
     Beats,
 }
 
@@ -61,28 +60,34 @@ fn still_beats(error: &StoreError) -> bool {
     matches!(error, StoreError::NodeRefused(refusal) if refusal.cause == RefusalCause::StillBeats)
 }
 
-/// Watches a node's lease until it was unchanged for `silence`, or has changed. Only time in which this gateway could
-/// read the store counts.
+/// Watches a node until it has given no sign of life for `silence`, or gives one. Only time in which this gateway could
+/// read the store counts. A gateway that withdraws its voucher meanwhile has found the node silent itself.
 ///
 /// # Errors
 /// The store does not answer, so nothing is known.
 pub async fn lease_watch(cell: &CellContext, node: NodeId, silence: Duration) -> StoreResult<WatchedLease> {
     let look = silence / LOOKS;
     let mut seen = Silence::default();
-    let first = lease_read(cell, node).await?;
-    seen.observe(cell.clock.monotonic(), first.clone(), look * GAP_INTERVALS);
-    while seen.silent() < silence {
+    let mut last = lease_read(cell, node).await?;
+    seen.observe(cell.clock.monotonic(), (), look * GAP_INTERVALS);
+    loop {
+        // A gateway that has withdrawn its voucher has counted so much of the silence.
+        let counted = last.as_ref().map_or(0, |last| last.live.silent_ms);
+        if seen.silent().saturating_add(Duration::from_millis(counted)) >= silence {
+            return Ok(WatchedLease::Silent(last));
+        }
         tokio::time::sleep(look).await;
         let live = lease_read(cell, node).await?;
-        if live != first {
+        let sign = live.as_ref().map_or(SignOfLife::None, |live| live.sign_since(last.as_ref()));
+        if sign != SignOfLife::None {
             return Ok(WatchedLease::Beats);
         }
-        seen.observe(cell.clock.monotonic(), live, look * GAP_INTERVALS);
+        last = live;
+        seen.observe(cell.clock.monotonic(), (), look * GAP_INTERVALS);
     }
-    Ok(WatchedLease::Silent(first))
 }
 
-async fn lease_read(cell: &CellContext, node: NodeId) -> StoreResult<Option<NodeLive>> {
+async fn lease_read(cell: &CellContext, node: NodeId) -> StoreResult<Option<NodeSeen>> {
     let space = &cell.space;
     let read = cell.db.run("node_live_read", Idempotency::ReadOnly, |tx, _| async move {
         node_live_read(&tx, space, node).await

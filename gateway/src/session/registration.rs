@@ -1,7 +1,7 @@
 //! Writes registrations, full reports that make a node ready, and agents' notes on their machines. All items share
 //! transactions. Everything except a registration passes the fence of its session.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use borough_kv::Transaction;
@@ -83,12 +83,17 @@ impl BatchItem for NodeWrite {
         let space = changes.space().clone();
         // The writes of a session count as made before the registrations in the same batch.
         let mut answers = noted_write(tx, &space, changes, items).await?;
+        // If one agent registers several times in one batch, the last session is in force.
+        let mut last = BTreeMap::new();
         for (item, answer) in items.iter().zip(&mut answers) {
             if let Self::Registration(registration) = item {
                 let (registered, writer) = node_register(tx, changes, registration).await?;
-                node_live_renew(&writer, &space, REGISTERED, 0)?;
+                last.insert(writer.node(), writer);
                 *answer = Some(Some(Box::new(registered)));
             }
+        }
+        for writer in last.values() {
+            node_live_renew(writer, &space, REGISTERED, 0, None).await?;
         }
         Ok(answers)
     }

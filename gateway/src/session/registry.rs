@@ -1,6 +1,6 @@
 //! The sessions that this gateway holds, and the answers that arrive through them: logs, exec output, results.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -128,12 +128,24 @@ pub struct RegisteredSession {
     end: Mutex<Option<End>>,
     report_revision: AtomicU64,
     beats: AtomicU64,
+    /// Whether the gateway vouches for the node because of this session, or will.
+    vouching: AtomicBool,
+    queues: Arc<SessionQueues>,
     over: AtomicBool,
     ended: Notify,
     /// The agent's last measurement of its node, if it is not written yet.
     load: Mutex<Option<ReportedLoad>>,
     /// Tasks whose rows have changed since the session last looked.
     pub notices: Notices,
+}
+
+/// Nodes whose sessions wait for a writer that all sessions share, so that no writer visits all of them.
+#[derive(Debug, Default)]
+struct SessionQueues {
+    /// Their sessions have begun to work.
+    begun: Mutex<BTreeSet<NodeId>>,
+    /// Their agents have reported a load.
+    loads: Mutex<BTreeSet<NodeId>>,
 }
 
 /// What a report says about an attempt's usage.
@@ -154,16 +166,18 @@ impl RegisteredSession {
     /// Records the agent's measurement of its node, to be written.
     pub fn load_note(&self, load: ReportedLoad) {
         *self.load.lock() = Some(load);
+        self.queues.loads.lock().insert(self.node);
     }
 
     /// Takes the measurement to be written.
-    pub fn load_take(&self) -> Option<ReportedLoad> {
+    fn load_take(&self) -> Option<ReportedLoad> {
         self.load.lock().take()
     }
 
     /// Returns a measurement that could not be written, unless a newer one has arrived.
     pub fn load_return(&self, load: ReportedLoad) {
         self.load.lock().get_or_insert(load);
+        self.queues.loads.lock().insert(self.node);
     }
 
     /// Records that a report was applied or a chunk acknowledged at `now` (monotonic). Returns true if lasting progress
@@ -171,6 +185,9 @@ impl RegisteredSession {
     pub fn worked(&self, now: Duration, progress: DesiredProgress) -> bool {
         if lease_counts(progress, self.opening.failed) {
             *self.worked.lock() = Some(now);
+            if !self.vouching.swap(true, Ordering::AcqRel) {
+                self.queues.begun.lock().insert(self.node);
+            }
         }
         let least = self.opening.report_interval.saturating_mul(LASTING_INTERVALS);
         let complete = progress == DesiredProgress::Complete;
@@ -178,7 +195,12 @@ impl RegisteredSession {
         lasting && !self.lasting.swap(true, Ordering::AcqRel)
     }
 
-    /// When it last did work (monotonic), which renews its node's lease. `None`: not yet.
+    /// Records that the gateway vouches for the node no longer. The session's next work begins anew.
+    pub fn vouching_end(&self) {
+        self.vouching.store(false, Ordering::Release);
+    }
+
+    /// When it last did work (monotonic), which keeps its node alive. `None`: not yet.
     pub fn worked_at(&self) -> Option<Duration> {
         *self.worked.lock()
     }
@@ -217,7 +239,7 @@ impl RegisteredSession {
         self.report_revision.load(Ordering::Relaxed)
     }
 
-    /// A number that no lease renewal of this session has had.
+    /// A number that no sign of life of this session has had.
     pub fn beat_next(&self) -> u64 {
         self.beats.fetch_add(1, Ordering::Relaxed).saturating_add(2)
     }
@@ -322,6 +344,7 @@ impl RegisteredSession {
 #[derive(Default)]
 pub struct Sessions {
     by_node: Mutex<BTreeMap<NodeId, Arc<RegisteredSession>>>,
+    queues: Arc<SessionQueues>,
     pub holders: Holders,
     /// Nodes whose last sessions failed.
     pub failures: NodeFailures,
@@ -353,6 +376,8 @@ impl Sessions {
             end: Mutex::default(),
             report_revision: AtomicU64::new(0),
             beats: AtomicU64::new(0),
+            vouching: AtomicBool::new(false),
+            queues: Arc::clone(&self.queues),
             over: AtomicBool::new(false),
             ended: Notify::new(),
             load: Mutex::default(),
@@ -377,6 +402,22 @@ impl Sessions {
     /// The session of `node`, if this gateway holds it.
     pub fn get(&self, node: NodeId) -> Option<Arc<RegisteredSession>> {
         self.by_node.lock().get(&node).cloned()
+    }
+
+    /// Takes the nodes whose sessions have begun to work.
+    pub fn begun_take(&self) -> BTreeSet<NodeId> {
+        std::mem::take(&mut *self.queues.begun.lock())
+    }
+
+    /// Takes the sessions whose agents have reported a load, with it.
+    pub fn loads_take(&self) -> Vec<(Arc<RegisteredSession>, ReportedLoad)> {
+        let noted = std::mem::take(&mut *self.queues.loads.lock());
+        let taken = |node| {
+            let session = self.get(node)?;
+            let load = session.load_take()?;
+            Some((session, load))
+        };
+        noted.into_iter().filter_map(taken).collect()
     }
 
     /// Every open session.

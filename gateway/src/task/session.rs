@@ -82,14 +82,14 @@ pub(super) async fn attempt_found(
     Err(status_unavailable("AGENT_AWAY", text))
 }
 
-/// The gateway that last renewed the node's lease.
+/// The gateway that holds the session in force of the node.
 async fn gateway_of(cell: &CellContext, node: NodeId) -> Result<Option<String>, Status> {
     let space = &cell.space;
     let live = cell.db.run("node_live_read", Idempotency::ReadOnly, |tx, _| async move {
         node_live_read(&tx, space, node).await
     });
     let live = live.await.map_err(|error| status_from_store(&error))?;
-    Ok(live.map(|live| live.gateway).filter(|gateway| !gateway.is_empty()))
+    Ok(live.map(|seen| seen.live.gateway).filter(|gateway| !gateway.is_empty()))
 }
 
 /// The node of an attempt, if the row still has it: that of the current attempt, or that of the last exit.

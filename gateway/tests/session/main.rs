@@ -80,12 +80,16 @@ async fn sessions_that_come_to_nothing_keep_no_lease_and_are_shown() {
     agent.report(v1::Report::default()).await;
     tokio::time::sleep(BEAT * 10).await;
     let live = world.live(node).await;
-    assert_eq!((live.session, live.beat), (agent.session, REGISTERED), "reports alone do not keep it alive");
+    assert_eq!(
+        (live.live.session, live.live.beat),
+        (agent.session, REGISTERED),
+        "reports alone do not keep it alive"
+    );
     agent.drain().await;
     assert!(agent.held.complete);
     agent.acknowledge();
     let alive = async {
-        while world.live(node).await.beat == REGISTERED {
+        while world.live(node).await.live.beat == REGISTERED {
             tokio::time::sleep(BEAT).await;
         }
     };
@@ -205,16 +209,39 @@ async fn a_repeated_admission_is_answered_while_another_agent_beats() {
     world.admit(2, &first).await.unwrap();
     let mut agent = world.agent_of(1).await;
     agent.held_until("the full state", |held| held.complete).await;
-    let beat = world.live(agent.node).await.beat;
-    let beats = async {
-        while world.live(agent.node).await.beat <= beat + 1 {
-            tokio::time::sleep(BEAT).await;
-        }
-    };
-    within("beats", beats).await;
+    world.vouched(agent.node).await;
+    agent.report(v1::Report::default()).await;
     let refused = world.admit(3, &second).await.unwrap_err();
     assert!(refused.message().contains("still reports"), "{refused}");
     world.admit(1, &second).await.unwrap();
     let row = world.node().await;
     assert_eq!(row.identity, first, "a repetition changes nothing");
+}
+
+/// The same report over and over, with a clock that stands still: the agent lives, since the gateway counts the time.
+/// Its node has one row, that nothing writes. When the agent says nothing more, the gateway withdraws its voucher.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_lives_by_its_reports_whatever_its_clock_says() {
+    let world = World::start().await;
+    let mut agent = world.agent().await;
+    agent.held_until("the end of the full state", |held| held.complete).await;
+    agent.acknowledge();
+    let node = agent.node;
+    world.vouched(node).await;
+    let first = world.live(node).await;
+    for _ in 0..50 {
+        agent.send(FromAgent::Report(v1::Report { revision: 1, ..v1::Report::default() }));
+        tokio::time::sleep(BEAT).await;
+    }
+    let after = world.live(node).await;
+    assert_eq!(after.live, first.live);
+    assert_ne!(after.beat, first.beat);
+    let silent = async {
+        while world.live(node).await.live.voucher.is_some() {
+            tokio::time::sleep(BEAT).await;
+        }
+    };
+    within("the end of the voucher", silent).await;
+    agent.report(v1::Report::default()).await;
+    world.vouched(node).await;
 }

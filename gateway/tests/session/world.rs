@@ -13,7 +13,7 @@ use borough_kv::Transaction;
 use borough_kv::env::{SeededRng, SystemClock};
 use borough_kv::secret::Secret;
 use borough_model::job::JobKind;
-use borough_model::node::NodeLive;
+use borough_model::node::NodeSeen;
 use borough_model::task::StopReason;
 use borough_model::{Incarnation, JobId, JobSpec, NodeId, TaskId};
 use borough_proto::bounds::SESSION_MESSAGE_BYTES_MAX;
@@ -143,9 +143,19 @@ impl World {
         .await;
     }
 
-    pub(crate) async fn live(&self, node: NodeId) -> NodeLive {
+    pub(crate) async fn live(&self, node: NodeId) -> NodeSeen {
         let live = self.cell.read(async |tx, space| node_live_read(tx, space, node).await);
         live.await.unwrap().unwrap()
+    }
+
+    /// Waits until the gateway vouches for the node.
+    pub(crate) async fn vouched(&self, node: NodeId) {
+        let vouched = async {
+            while self.live(node).await.beat.is_none() {
+                tokio::time::sleep(BEAT).await;
+            }
+        };
+        within("a voucher", vouched).await;
     }
 
     /// The node as operators see it.

@@ -1,12 +1,13 @@
 //! Carries out decisions: each action in transactions of its own, under the lease.
 
 use borough_kv::Transaction;
+use borough_model::node::Voucher;
 use borough_model::{Incarnation, TaskId};
 use borough_store::StoreResult;
 use borough_store::job::{job_dependencies_check, job_tasks_gone};
 use borough_store::journal::ChangeSet;
 use borough_store::lease::LeaseWriter;
-use borough_store::node::node_declare_lost;
+use borough_store::node::{DeclaredLost, gateway_live_remove, node_declare_lost};
 use borough_store::task::{
     task_node_lost, task_promises_expire, task_reschedule_lost, task_stop_begin, task_unwanted_stop,
     task_wanted_revive,
@@ -85,14 +86,23 @@ impl ActionExecutor {
         }
     }
 
-    /// Declares a node lost, unless it has renewed its lease since.
-    pub(crate) async fn node_lost(&self, silent: &Silent) -> StoreResult<()> {
+    /// Declares a node lost, unless it has shown a sign of life since.
+    pub(crate) async fn node_lost(&self, silent: &Silent) -> StoreResult<DeclaredLost> {
         let declare = |tx: Transaction, mut changes: ChangeSet| async move {
             let outcome = node_declare_lost(&tx, &mut changes, silent.node, silent.observed.as_ref()).await?;
-            tracing::warn!(node = %silent.node, ?outcome, "a silent node was declared lost");
-            Ok(((), changes))
+            Ok((outcome, changes))
         };
-        self.writer.change("node_declare_lost", declare).await
+        let outcome = self.writer.change("node_declare_lost", declare).await?;
+        tracing::warn!(node = %silent.node, ?outcome, "a silent node was declared lost");
+        Ok(outcome)
+    }
+
+    /// Removes the row of a gateway that has ended long ago, unless it is back.
+    pub(crate) async fn gateway_remove(&self, voucher: Voucher, beat: u64) -> StoreResult<()> {
+        let remove = |tx: Transaction, changes: ChangeSet| async move {
+            Ok((gateway_live_remove(&tx, changes.space(), voucher, beat).await?, changes))
+        };
+        self.writer.change("gateway_live_remove", remove).await.map(drop)
     }
 
     /// Acts on attempts, at most [`TASKS_MAX`] in one transaction.

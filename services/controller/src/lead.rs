@@ -1,18 +1,21 @@
 //! Leads a cell: holds the lease, follows the mirror, and carries out actions.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, Idempotency};
-use borough_model::node::{NodeRow, NodeState};
+use borough_model::NodeId;
+use borough_model::node::NodeState;
 use borough_model::task::StopReason;
 use borough_store::cell::{CellMeta, cell_meta_read};
 use borough_store::lease::{
     HeldLease, LeaseAcquired, LeaseClaim, LeaseObserver, LeaseWriter, lease_acquire, lease_read,
     lease_release, lease_renew,
 };
-use borough_store::mirror::{MirrorEvent, MirrorHandle, MirrorSubscription};
+use borough_store::mirror::{MirrorEvent, MirrorHandle, MirrorState, MirrorSubscription};
+use borough_store::node::DeclaredLost;
 use borough_store::{StoreError, StoreResult, error_chain};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -25,6 +28,7 @@ use crate::decide::{ControllerAction, Dirty, departures_now, drives_away, job_ac
 use crate::gang::gangs_overdue;
 use crate::garbage::{GarbageCollector, journal_keep};
 use crate::liveness::Liveness;
+use crate::observe::LiveReader;
 
 /// The role of the lease.
 const ROLE: &str = "controller";
@@ -49,7 +53,10 @@ struct LeaderTerm {
     executor: ActionExecutor,
     meta: CellMeta,
     liveness: Liveness,
+    reader: LiveReader,
     dirty: Dirty,
+    /// Nodes with tasks that are lost or emptied: what to do with them depends on time too.
+    timed: BTreeSet<NodeId>,
     beat: u64,
     renewed_at: Duration,
     looked_at: Duration,
@@ -166,7 +173,9 @@ impl Controller {
             executor: ActionExecutor { writer },
             meta: CellMeta::default(),
             liveness: Liveness::default(),
+            reader: LiveReader::default(),
             dirty: Dirty::default(),
+            timed: BTreeSet::new(),
             beat: 0,
             renewed_at: now,
             looked_at: now,
@@ -177,8 +186,11 @@ impl Controller {
         term.meta = self.meta().await?;
         let lead = async {
             loop {
-                let (dirty, mut subscription) = self.mirror.subscribe_with(Dirty::all);
-                term.dirty = dirty;
+                let (dirty, mut subscription) = self.mirror.subscribe_with(|state| {
+                    term.liveness.nodes_note(state);
+                    Dirty::all(state)
+                });
+                (term.dirty, term.timed) = (dirty, BTreeSet::new());
                 while self.step(&mut term, &mut subscription).await? {}
             }
         };
@@ -211,7 +223,10 @@ impl Controller {
                 loop {
                     match next {
                         Some(MirrorEvent::Entry { entry, .. }) => {
-                            entry.deltas.iter().for_each(|delta| term.dirty.note(delta));
+                            entry.deltas.iter().for_each(|delta| {
+                                term.dirty.note(delta);
+                                term.liveness.note(delta);
+                            });
                         }
                         Some(MirrorEvent::Resync) | None => return Ok(false),
                     }
@@ -245,7 +260,9 @@ impl Controller {
             let nodes = dirty.nodes.iter();
             let nodes = nodes
                 .flat_map(|node| node_actions(state, *node, term.liveness.silent(*node), tolerance, now_ms));
-            jobs.chain(nodes).collect()
+            let actions = jobs.chain(nodes).collect();
+            timed_update(&mut term.timed, state, &dirty.nodes);
+            actions
         });
         let actions = self.drains_decide(term, actions, now_ms);
         self.act(term, actions).await
@@ -315,26 +332,20 @@ impl Controller {
         let tolerance = Duration::from_millis(term.meta.lost_after_ms);
         let gap_max =
             self.config.tick.saturating_mul(10).min(tolerance / 2).max(self.config.tick.saturating_mul(2));
-        let nodes: Vec<_> =
-            self.mirror.read(|state| state.nodes().values().map(|row| (row.id, row.state)).collect());
-        let clock = Arc::clone(&self.clock);
-        let space = &self.config.space;
-        term.liveness.observe(&self.db, space, nodes.into_iter(), || clock.monotonic(), gap_max).await?;
+        let stale = term.liveness.stale();
+        let observation = term.reader.read(&self.db, &self.config.space, &stale).await?;
         let now = self.clock.monotonic();
-        let per_minute = term.meta.lost_per_minute_max;
-        let lost = self.mirror.read(|state| term.liveness.lost(state, tolerance, now, per_minute));
-        for silent in lost {
-            term.executor.node_lost(&silent).await?;
-            term.liveness.declared(now);
+        term.liveness.observe(now, observation, gap_max);
+        for silent in term.liveness.lost(tolerance, now, term.meta.lost_per_minute_max) {
+            match term.executor.node_lost(&silent).await? {
+                DeclaredLost::Beaten => term.liveness.beaten(silent.node),
+                DeclaredLost::Lost(_) | DeclaredLost::Before(_) => term.liveness.declared(now),
+            }
         }
-        // Actions for these depend on time alone.
-        let timed_nodes = self.mirror.read(|state| {
-            // Room for the tasks of a drained node may appear anywhere.
-            let timed =
-                |row: &&Arc<NodeRow>| row.state == NodeState::Lost || row.draining || drives_away(row);
-            state.nodes().values().filter(timed).map(|row| row.id).collect::<Vec<_>>()
-        });
-        term.dirty.nodes.extend(timed_nodes);
+        for (voucher, beat) in term.liveness.gateways_ended(tolerance) {
+            term.executor.gateway_remove(voucher, beat).await?;
+        }
+        term.dirty.nodes.extend(term.timed.iter().copied());
         if now.saturating_sub(term.full_at) >= FULL_PASS {
             term.full_at = now;
             term.dirty = self.mirror.read(Dirty::all);
@@ -347,5 +358,19 @@ impl Controller {
             self.act(term, overdue.into_iter().map(ControllerAction::GangEnd).collect()).await?;
         }
         Ok(())
+    }
+}
+
+/// Keeps in `timed` those of the examined nodes that must be examined again although nothing changes: lost or emptied
+/// ones that have tasks.
+fn timed_update(timed: &mut BTreeSet<NodeId>, state: &MirrorState, examined: &BTreeSet<NodeId>) {
+    for node in examined {
+        let row = state.nodes().get(node);
+        let due = row.is_some_and(|row| row.state == NodeState::Lost || row.draining || drives_away(row));
+        if due && state.node_tasks(*node).next().is_some() {
+            timed.insert(*node);
+        } else {
+            timed.remove(node);
+        }
     }
 }

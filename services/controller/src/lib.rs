@@ -14,6 +14,7 @@ mod gang;
 mod garbage;
 mod lead;
 mod liveness;
+mod observe;
 
 pub use config::ControllerConfig;
 pub use garbage::GarbageMetrics;

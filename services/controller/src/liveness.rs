@@ -1,125 +1,248 @@
 //! Measures the silence of nodes, by the controller's own clock.
+//!
+//! A node is silent since the last sign of life that an observation showed. That is work of its session, or a beat of
+//! the gateway that vouches for it. Only time between two observations that lie close together counts, so nothing that
+//! is alive looks dead after an outage of the store or of the controller. An observation costs what has changed: the
+//! nodes of a gateway share one time, and silent nodes are found by a search in the order of time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use borough_kv::{Database, Idempotency};
-use borough_model::NodeId;
-use borough_model::node::{NodeLive, NodeState, REGISTERED};
-use borough_store::lease::Silence;
+use borough_model::node::{GatewayLive, NodeLive, NodeRow, NodeSeen, NodeState, SignOfLife, Voucher};
+use borough_model::{Delta, NodeId};
 use borough_store::mirror::MirrorState;
-use borough_store::node::node_live_list;
-use borough_store::{CellSpace, StoreResult};
 
 use crate::decide::losses_left;
+
+/// A gateway's row is removed after so many tolerances of silence: its nodes are lost by then.
+const GATEWAY_TOLERANCES: u32 = 10;
+/// At least so long, so that short tolerances of tests and trials keep what happened visible.
+const GATEWAY_SILENCE_MIN: Duration = Duration::from_secs(600);
+
+/// What one observation shows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Observation {
+    /// Nodes whose rows were read; `None`: it has none.
+    pub nodes: Vec<(NodeId, Option<NodeLive>)>,
+    pub gateways: BTreeMap<u64, GatewayLive>,
+}
 
 /// The silence of each node.
 #[derive(Debug, Default)]
 pub(crate) struct Liveness {
-    silences: BTreeMap<NodeId, Silence<Option<NodeLive>>>,
-    /// Nodes that were lost when they were last observed.
-    lost: BTreeSet<NodeId>,
+    /// The time that counts: between observations that lie close together.
+    counted: Duration,
+    observed_at: Option<Duration>,
+    nodes: BTreeMap<NodeId, NodeWatch>,
+    vouchers: BTreeMap<Voucher, VoucherWatch>,
+    /// Nodes without a voucher, except lost ones, by the counted time of their last sign of life.
+    alone: BTreeSet<(Duration, NodeId)>,
+    /// Nodes to read again: a declaration found a sign of life that no change showed.
+    stale: BTreeSet<NodeId>,
     declared: Vec<Duration>,
 }
 
-/// A node to declare lost, with its unchanged lease.
+#[derive(Debug, Default)]
+struct NodeWatch {
+    live: Option<NodeLive>,
+    /// The counted time of its own last sign of life, or of the first observation.
+    alive_at: Duration,
+    /// Its state by the mirror. `None`: the mirror has no such node (yet).
+    state: Option<NodeState>,
+}
+
+#[derive(Debug, Default)]
+struct VoucherWatch {
+    beat: Option<u64>,
+    /// The counted time at which the beat last changed.
+    alive_at: Duration,
+    /// The nodes that name it, except lost ones.
+    nodes: BTreeSet<NodeId>,
+}
+
+/// A node to declare lost, as it was during its silence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Silent {
     pub node: NodeId,
-    /// The lease during all of its silence.
-    pub observed: Option<NodeLive>,
+    pub observed: Option<NodeSeen>,
 }
 
 impl Liveness {
-    /// Reads the leases and records them. A failed read records nothing, so that time does not count.
-    pub(crate) async fn observe(
-        &mut self,
-        db: &Database,
-        space: &CellSpace,
-        nodes: impl Iterator<Item = (NodeId, NodeState)>,
-        now: impl Fn() -> Duration,
-        gap_max: Duration,
-    ) -> StoreResult<()> {
-        let leases = db.run("node_live_list", Idempotency::ReadOnly, |tx, _| async move {
-            node_live_list(&tx, space).await
-        });
-        let leases = leases.await?;
-        let now = now();
-        let mut silences = BTreeMap::new();
-        let mut lost = BTreeSet::new();
-        for (node, state) in nodes {
-            // A returning node has its whole tolerance to do its work.
-            let returned = self.lost.contains(&node) && state != NodeState::Lost;
-            let silence = self.silences.remove(&node).filter(|_| !returned);
-            let mut silence = silence.unwrap_or_default();
-            if state == NodeState::Lost {
-                lost.insert(node);
-            }
-            silence.observe(now, seen(silence.last(), leases.get(&node)), gap_max);
-            silences.insert(node, silence);
+    /// Records an observation that was made at `now` (monotonic). A longer gap than `gap_max` since the one before
+    /// counts as nothing: the controller was cut off for part of it.
+    pub(crate) fn observe(&mut self, now: Duration, observation: Observation, gap_max: Duration) {
+        let gap = self.observed_at.map_or(Duration::ZERO, |at| now.saturating_sub(at));
+        if gap <= gap_max {
+            self.counted = self.counted.saturating_add(gap);
         }
-        (self.silences, self.lost) = (silences, lost);
-        Ok(())
+        self.observed_at = Some(now);
+        let counted = self.counted;
+        for (&gateway, row) in &observation.gateways {
+            let voucher = Voucher { gateway, epoch: row.epoch };
+            let watch = self.vouchers.entry(voucher).or_default();
+            if watch.beat != Some(row.beat) {
+                (watch.beat, watch.alive_at) = (Some(row.beat), counted);
+            }
+        }
+        for (node, live) in observation.nodes {
+            self.stale.remove(&node);
+            self.row_note(node, live);
+        }
+        let there = |voucher: &Voucher| {
+            observation.gateways.get(&voucher.gateway).is_some_and(|row| row.epoch == voucher.epoch)
+        };
+        for (voucher, watch) in &mut self.vouchers {
+            // A voucher whose row is gone is over for good.
+            if !there(voucher) {
+                watch.beat = None;
+            }
+        }
+        self.vouchers.retain(|voucher, watch| there(voucher) || !watch.nodes.is_empty());
+    }
+
+    /// Records the row of a node, which was read now.
+    fn row_note(&mut self, node: NodeId, live: Option<NodeLive>) {
+        let (counted, known) = (self.counted, self.nodes.contains_key(&node));
+        let last = self.alive_at(node);
+        self.unlist(node);
+        let watch = self.nodes.entry(node).or_default();
+        let sign = live.as_ref().map_or(SignOfLife::None, |live| live.sign_since(watch.live.as_ref()));
+        // The whole tolerance from the first observation on.
+        let alive = !known || sign == SignOfLife::Works;
+        // A gateway that withdraws has found the silence itself, by its own clock.
+        let before = watch.live.as_ref().is_some_and(|before| before.voucher.is_some());
+        let withdrawn = live.as_ref().filter(|live| before && live.voucher.is_none());
+        let silent_ms = withdrawn.filter(|_| sign == SignOfLife::None).map_or(0, |live| live.silent_ms);
+        let last = last.saturating_sub(Duration::from_millis(silent_ms));
+        watch.alive_at = if alive { counted } else { last };
+        watch.live = live;
+        self.list(node);
+    }
+
+    /// Records a change that the mirror shows.
+    pub(crate) fn note(&mut self, delta: &Delta) {
+        match delta {
+            Delta::Node { row } => self.node_note(row),
+            Delta::NodeRemoved { node } => self.node_removed(*node),
+            _ => {}
+        }
+    }
+
+    /// Records that the mirror shows this row of a node.
+    pub(crate) fn node_note(&mut self, row: &NodeRow) {
+        let (node, counted) = (row.id, self.counted);
+        let last = self.alive_at(node);
+        self.unlist(node);
+        let watch = self.nodes.entry(node).or_default();
+        // A new or returning node has its whole tolerance to do its work.
+        let begins = match watch.state {
+            None => watch.live.is_none(),
+            Some(before) => before == NodeState::Lost && row.state != NodeState::Lost,
+        };
+        watch.alive_at = if begins { counted } else { last };
+        watch.state = Some(row.state);
+        self.list(node);
+    }
+
+    /// Records that a node is removed.
+    pub(crate) fn node_removed(&mut self, node: NodeId) {
+        self.unlist(node);
+        self.nodes.remove(&node);
+    }
+
+    /// Records all nodes of the mirror, which began again.
+    pub(crate) fn nodes_note(&mut self, state: &MirrorState) {
+        let gone: Vec<NodeId> =
+            self.nodes.keys().filter(|node| !state.nodes().contains_key(node)).copied().collect();
+        for node in gone {
+            self.node_removed(node);
+        }
+        state.nodes().values().for_each(|row| self.node_note(row));
+    }
+
+    /// The counted time of the node's last sign of life, its gateway's included.
+    fn alive_at(&self, node: NodeId) -> Duration {
+        let Some(watch) = self.nodes.get(&node) else { return self.counted };
+        let voucher = watch.live.as_ref().and_then(|live| live.voucher);
+        let vouched = voucher.and_then(|voucher| self.vouchers.get(&voucher)).map(|watch| watch.alive_at);
+        watch.alive_at.max(vouched.unwrap_or_default())
+    }
+
+    /// Enters a node where silent ones are searched, unless it is lost or unknown.
+    fn list(&mut self, node: NodeId) {
+        let Some(watch) = self.nodes.get(&node) else { return };
+        if watch.state.is_none_or(|state| state == NodeState::Lost) {
+            return;
+        }
+        match watch.live.as_ref().and_then(|live| live.voucher) {
+            None => drop(self.alone.insert((watch.alive_at, node))),
+            Some(voucher) => drop(self.vouchers.entry(voucher).or_default().nodes.insert(node)),
+        }
+    }
+
+    fn unlist(&mut self, node: NodeId) {
+        let Some(watch) = self.nodes.get(&node) else { return };
+        self.alone.remove(&(watch.alive_at, node));
+        let voucher = watch.live.as_ref().and_then(|live| live.voucher);
+        if let Some(voucher) = voucher.and_then(|voucher| self.vouchers.get_mut(&voucher)) {
+            voucher.nodes.remove(&node);
+        }
     }
 
     /// For how long a node has been silent: no session of its agent has done its work.
     pub(crate) fn silent(&self, node: NodeId) -> Duration {
-        self.silences.get(&node).map_or(Duration::ZERO, Silence::silent)
+        self.counted.saturating_sub(self.alive_at(node))
     }
 
     /// Nodes to declare lost now: silent for the tolerance, not lost yet, at most `per_minute` in any minute.
-    pub(crate) fn lost(
-        &mut self,
-        state: &MirrorState,
-        tolerance: Duration,
-        now: Duration,
-        per_minute: u32,
-    ) -> Vec<Silent> {
+    pub(crate) fn lost(&mut self, tolerance: Duration, now: Duration, per_minute: u32) -> Vec<Silent> {
         self.declared.retain(|at| now.saturating_sub(*at) < Duration::from_secs(60));
         let left = losses_left(&self.declared, now, per_minute);
-        let silent = self.silences.iter().filter(|(node, silence)| {
-            let known = state.nodes().get(node).is_some_and(|row| row.state != NodeState::Lost);
-            known && silence.silent() >= tolerance
+        let Some(until) = self.counted.checked_sub(tolerance) else { return Vec::new() };
+        let alone = self.alone.iter().take_while(|(alive_at, _)| *alive_at <= until).map(|(_, node)| *node);
+        let dead = self.vouchers.values().filter(|watch| watch.alive_at <= until);
+        // A node may have begun to work after the last beat of its gateway.
+        let vouched = dead.flat_map(|watch| &watch.nodes).copied();
+        let vouched = vouched.filter(|node| self.alive_at(*node) <= until);
+        alone.chain(vouched).take(left).map(|node| self.seen(node)).collect()
+    }
+
+    fn seen(&self, node: NodeId) -> Silent {
+        let live = self.nodes.get(&node).and_then(|watch| watch.live.clone());
+        let observed = live.map(|live| {
+            let voucher = live.voucher.and_then(|voucher| self.vouchers.get(&voucher));
+            NodeSeen { beat: voucher.and_then(|voucher| voucher.beat), live }
         });
-        let silent =
-            silent.map(|(node, silence)| Silent { node: *node, observed: silence.last().cloned().flatten() });
-        silent.take(left).collect()
+        Silent { node, observed }
     }
 
     /// Records a declaration.
     pub(crate) fn declared(&mut self, now: Duration) {
         self.declared.push(now);
     }
-}
 
-/// The part of a lease that counts. A registration alone does not: an agent that keeps coming back without working is
-/// as silent as before.
-fn seen(before: Option<&Option<NodeLive>>, lease: Option<&NodeLive>) -> Option<NodeLive> {
-    match lease {
-        Some(lease) if lease.beat == REGISTERED => before.cloned().flatten(),
-        lease => lease.cloned(),
+    /// Records that a declaration found a sign of life. Gateways of older versions renew rows without an entry in the
+    /// order of changes.
+    pub(crate) fn beaten(&mut self, node: NodeId) {
+        self.stale.insert(node);
+    }
+
+    /// The nodes to read with the next observation, whatever the order of changes shows.
+    pub(crate) fn stale(&self) -> Vec<NodeId> {
+        self.stale.iter().copied().collect()
+    }
+
+    /// Gateways that have ended long ago, with their last beats.
+    pub(crate) fn gateways_ended(&self, tolerance: Duration) -> Vec<(Voucher, u64)> {
+        let silence = tolerance.saturating_mul(GATEWAY_TOLERANCES).max(GATEWAY_SILENCE_MIN);
+        let ended = self.vouchers.iter().filter_map(|(voucher, watch)| {
+            let silent = self.counted.saturating_sub(watch.alive_at);
+            Some((*voucher, watch.beat.filter(|_| silent >= silence)?))
+        });
+        ended.collect()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_registration_ends_no_silence_and_work_does() {
-        let lease = |session, beat| NodeLive { session, beat, ..NodeLive::default() };
-        let mut silence = Silence::default();
-        let mut silent = |at_s: u64, lease: NodeLive| {
-            let seen = seen(silence.last(), Some(&lease));
-            silence.observe(Duration::from_secs(at_s), seen, Duration::from_secs(10)).as_secs()
-        };
-        assert_eq!((silent(0, lease(1, 7)), silent(5, lease(1, 7))), (0, 5));
-        // It reconnects again and again.
-        assert_eq!((silent(8, lease(2, REGISTERED)), silent(10, lease(3, REGISTERED))), (8, 10));
-        assert_eq!((silent(12, lease(4, 2)), silent(13, lease(4, 2))), (0, 1));
-        // The silence of a new node counts from its first observation.
-        let mut fresh = Silence::default();
-        let found = seen(fresh.last(), Some(&lease(1, REGISTERED)));
-        assert_eq!(fresh.observe(Duration::from_secs(1), found, Duration::from_secs(10)), Duration::ZERO);
-    }
-}
+#[path = "liveness_test.rs"]
+mod tests;

@@ -33,6 +33,8 @@ kinds! {
     CellGate = 2, "cell_gate";
     /// How far the import of the cell is, or which export it came from.
     Import = 3, "import";
+    /// What a gateway says of itself, and of the nodes that it vouches for.
+    GatewayLive = 4, "gateway_live";
 
     /// What a node is.
     Node = 10, "node";
@@ -50,6 +52,10 @@ kinds! {
     NodeLoad = 16, "node_load";
     /// The session of a node's agent: the fence for what gateways write for the node.
     NodeSession = 17, "node_session";
+    /// The place of a node in the order of changes of liveness.
+    NodeLiveAt = 18, "node_live_at";
+    /// Nodes in the order in which their liveness last changed.
+    NodeLiveChange = 19, "node_live_change";
 
     /// Maps a job's name to its id.
     JobName = 20, "job";

@@ -155,12 +155,9 @@ impl TestCell {
 
     /// Renews the lease of a node in a session. Returns true if the session is in force.
     pub(crate) async fn beat(&self, fence: SessionFence, beat: u64) -> StoreResult<bool> {
-        self.run(async |tx| {
-            let writer = node_writer(&tx, &self.space, fence).await?;
-            writer
-                .map(|writer| node_live_renew(&writer, &self.space, beat, 0))
-                .transpose()
-                .map(|w| w.is_some())
+        self.run(async |tx| match node_writer(&tx, &self.space, fence).await? {
+            Some(writer) => node_live_renew(&writer, &self.space, beat, 0, None).await.map(|()| true),
+            None => Ok(false),
         })
         .await
     }

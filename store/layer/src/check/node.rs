@@ -47,6 +47,8 @@ fn known_check(found: &mut Violations, rows: &CellRows, charged: &BTreeMap<NodeI
         .keys()
         .map(|node| ("node_alloc", node))
         .chain(rows.node_leases.iter().map(|node| ("node_live", node)))
+        .chain(rows.node_live_places.iter().map(|node| ("node_live_at", node)))
+        .chain(rows.node_live_changes.iter().map(|(_, node)| ("node_live_change", node)))
         .chain(rows.node_sessions.iter().map(|node| ("node_session", node)))
         .chain(rows.loads.keys().map(|node| ("node_load", node)))
     {

@@ -25,8 +25,12 @@ pub struct CellRows {
     /// The index of tasks by node.
     pub node_tasks: BTreeSet<(NodeId, TaskId)>,
     pub node_names: BTreeMap<Name, NodeId>,
-    /// Nodes that have a coarse lease.
+    /// Nodes that have a row of liveness.
     pub node_leases: BTreeSet<NodeId>,
+    /// Nodes that have a place in the order of changes of liveness.
+    pub node_live_places: BTreeSet<NodeId>,
+    /// That order.
+    pub node_live_changes: BTreeSet<(Versionstamp, NodeId)>,
     /// Nodes whose agent has, or had, a session.
     pub node_sessions: BTreeSet<NodeId>,
     /// The measured load of nodes.

@@ -2,7 +2,7 @@
 
 use borough_kv::Versionstamp;
 use borough_model::job::{Band, JobRow, JobSpec};
-use borough_model::node::{NodeAlloc, NodeLive, NodeLoad, NodeRow, NodeSession};
+use borough_model::node::{GatewayLive, NodeAlloc, NodeLive, NodeLoad, NodeRow, NodeSession};
 use borough_model::task::{GangRow, TaskRow};
 use borough_model::{GangId, JobId, Name, NodeId, RequestId, Resources, TaskId};
 
@@ -28,6 +28,11 @@ keys! {
     CellGateKey {} = CellGate => CellGate;
     /// `import`: how far the import of the cell is, or which export it came from.
     ImportKey {} = Import => ImportRow;
+    /// `gateway_live/<gateway>`: a gateway that vouches for nodes; never in the journal.
+    GatewayLiveKey {
+        /// The random number of the gateway's process.
+        gateway: u64,
+    } = GatewayLive => GatewayLive;
 
     /// `node/<node>`: the row of a node.
     NodeKey {
@@ -43,7 +48,7 @@ keys! {
         job: JobId,
         index: u32,
     } = NodeTask => ();
-    /// `node_live/<node>`: the node's coarse lease; never in the journal.
+    /// `node_live/<node>`: the node's liveness, and who vouches for it; never in the journal.
     NodeLiveKey {
         node: NodeId,
     } = NodeLive => NodeLive;
@@ -64,6 +69,16 @@ keys! {
     NodeSessionKey {
         node: NodeId,
     } = NodeSession => NodeSession;
+    /// `node_live_at/<node>`: the stamp of the node's entry in `node_live_change`.
+    NodeLiveAtKey {
+        node: NodeId,
+    } = NodeLiveAt => StampValue;
+    /// `node_live_change/<stamp>/<node>`: one entry per node, where its `node_live` last changed. Observers read what
+    /// is after their last reading instead of every node.
+    NodeLiveChangeKey {
+        stamp: Versionstamp,
+        node: NodeId,
+    } = NodeLiveChange => ();
 
     /// `job/<user>/<name>`: maps a job's name to its id.
     JobNameKey {

@@ -178,6 +178,9 @@ fn bytes_are_golden() {
         NodeLiveKey { node: NodeId(1) };
         NodeLoadKey { node: NodeId(1) };
         NodeSessionKey { node: NodeId(1) };
+        GatewayLiveKey { gateway: 5 };
+        NodeLiveAtKey { node: NodeId(1) };
+        NodeLiveChangeKey { stamp: Versionstamp::new(0x0102_0304, 5), node: NodeId(1) };
         NodeReservedKey { node: NodeId(0) };
         NodeNameKey { name: name("n1") };
         JobNameKey { user: name("ada"), name: name("web") };

@@ -8,6 +8,7 @@
 //! Everything that a gateway writes for a node passes the fence of its session ([`NodeWriter`]).
 
 mod fence;
+mod gateway;
 mod live;
 mod load;
 mod register;
@@ -16,7 +17,11 @@ mod step;
 mod tests;
 
 pub use fence::{NodeWriter, SessionFence, node_writer, node_writers};
-pub use live::{DeclaredLost, node_declare_lost, node_live_list, node_live_read, node_live_renew};
+pub use gateway::{GatewayRenewed, gateway_live_claim, gateway_live_remove, gateway_live_renew};
+pub use live::{
+    DeclaredLost, LiveChanges, LiveCursor, live_changes_read, live_cursor_now, node_declare_lost,
+    node_live_list, node_live_page, node_live_read, node_live_renew, node_live_withdraw,
+};
 pub use load::node_loads_set;
 pub use register::{NodeRegistration, Registered, node_agent_admit, node_register};
 pub use step::{

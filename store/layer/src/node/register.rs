@@ -2,16 +2,17 @@
 
 use borough_kv::Transaction;
 use borough_model::node::{
-    AgentIdentity, AgentProcess, NodeApplicant, NodeEvent, NodeFacts, NodeLive, NodeRow, NodeSession,
+    AgentIdentity, AgentProcess, NodeApplicant, NodeEvent, NodeFacts, NodeRow, NodeSeen, NodeSession,
     NodeState, NodeTransition, node_admit, node_facts_check, node_new, session_next,
 };
 use borough_model::{Name, NodeId};
 
 use super::NodeWriter;
+use super::live::node_live_guarded;
 use super::step::{node_event, node_read, node_write};
 use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
-use crate::keys::{self, CellSpace, NodeKey, NodeLiveKey, NodeNameKey, NodeSessionKey};
+use crate::keys::{self, CellSpace, NodeKey, NodeNameKey, NodeSessionKey};
 
 /// The result of a registration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,9 +43,9 @@ pub struct NodeRegistration {
     pub gateway: String,
     /// The agent's process; `None`: the agent does not identify itself.
     pub agent: Option<AgentProcess>,
-    /// The node's lease, if the gateway has seen it unchanged for its whole waiting time. A renewal since then voids
+    /// The node's liveness, if the gateway has seen no sign of life for its whole waiting time. One since then voids
     /// it.
-    pub silent: Option<NodeLive>,
+    pub silent: Option<NodeSeen>,
 }
 
 impl NodeRegistration {
@@ -107,7 +108,7 @@ async fn node_known_register(
     let before = node_read(tx, &space, node).await?;
     let session = keys::read(tx, &space, &NodeSessionKey { node }).await?.unwrap_or_default();
     let silent = match &registration.silent {
-        Some(seen) => keys::read(tx, &space, &NodeLiveKey { node }).await?.as_ref() == Some(seen),
+        Some(seen) => node_live_guarded(tx, &space, node).await?.as_ref() == Some(seen),
         None => false,
     };
     let agent = registration.agent.as_ref();
@@ -132,14 +133,14 @@ async fn node_known_register(
 /// Gives a node to another agent, on an operator's word that the recorded agent's machine is gone for good. The
 /// previous session is over. The node is lost until the new agent registers, and so are the attempts that ran there.
 ///
-/// Fails until the node is lost. `seen` is the node's lease as the operator's gateway has seen it unchanged for its
-/// whole waiting time: the command fails if the lease has changed since. Repeating it changes nothing.
+/// Fails until the node is lost. `seen` is the node's liveness as the operator's gateway has seen it without a sign of
+/// life for its whole waiting time: the command fails if it has changed since. Repeating it changes nothing.
 pub async fn node_agent_admit(
     tx: &Transaction,
     changes: &mut ChangeSet,
     node: NodeId,
     identity: &AgentIdentity,
-    seen: Option<&NodeLive>,
+    seen: Option<&NodeSeen>,
 ) -> StoreResult<NodeRow> {
     let space: CellSpace = changes.space().clone();
     let row = node_read(tx, &space, node).await?;
@@ -154,7 +155,7 @@ pub async fn node_agent_admit(
         );
         return Err(StoreError::refused(reason));
     }
-    if keys::read(tx, &space, &NodeLiveKey { node }).await?.as_ref() != seen {
+    if node_live_guarded(tx, &space, node).await?.as_ref() != seen {
         let recorded =
             row.identity.as_ref().map_or_else(|| "without identity".to_owned(), ToString::to_string);
         let reason = format!("agent {recorded} of node {} still reports: end it first", row.name);

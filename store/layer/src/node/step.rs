@@ -12,11 +12,12 @@ use borough_model::{Delta, Incarnation, Name, NodeId, TaskId};
 use futures::future::try_join_all;
 
 use super::NodeWriter;
+use super::live::node_live_clear;
 use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
 use crate::keys::{
-    self, CellSpace, NodeAllocKey, NodeKey, NodeLiveKey, NodeLoadKey, NodeNameKey, NodeReservedKey,
-    NodeSessionKey, NodeTaskKey, Prefix, RangeOptions, TaskKey,
+    self, CellSpace, NodeAllocKey, NodeKey, NodeLoadKey, NodeNameKey, NodeReservedKey, NodeSessionKey,
+    NodeTaskKey, Prefix, RangeOptions, TaskKey,
 };
 
 /// The row of `node`, with a read conflict.
@@ -162,7 +163,7 @@ pub async fn node_remove(tx: &Transaction, changes: &mut ChangeSet, node: NodeId
     // A placement planned before the removal fails: the token is gone.
     keys::clear(tx, &space, &NodeAllocKey { node })?;
     keys::clear(tx, &space, &NodeKey { node })?;
-    keys::clear(tx, &space, &NodeLiveKey { node })?;
+    node_live_clear(tx, &space, node).await?;
     keys::clear(tx, &space, &NodeSessionKey { node })?;
     keys::clear(tx, &space, &NodeReservedKey { node })?;
     keys::clear(tx, &space, &NodeLoadKey { node })?;

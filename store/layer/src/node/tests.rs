@@ -2,12 +2,13 @@
 
 mod fence;
 mod identity;
+mod vouch;
 
 use std::collections::BTreeMap;
 
 use borough_kv::FaultPlan;
 use borough_model::node::{
-    LoadMeasured, NodeAlloc, NodeFacts, NodeLive, NodeState, Pressure, Taint, TaintEffect,
+    LoadMeasured, NodeAlloc, NodeFacts, NodeLive, NodeSeen, NodeState, Pressure, Taint, TaintEffect,
 };
 use borough_model::{Delta, JobId, NodeId, TaskId};
 
@@ -137,6 +138,7 @@ async fn a_beat_voids_a_declaration_of_loss() {
     let live = |beat| NodeLive { beat, session: SESSION, ..NodeLive::default() };
     let renew = async |beat| assert!(cell.beat(fence(node), beat).await.unwrap());
     let declare = async |observed: NodeLive| {
+        let observed = NodeSeen::of(observed, None);
         let declaring = cell.change(change(9, "node_declare_lost"), async |tx, changes| {
             node_declare_lost(tx, changes, node, Some(&observed)).await
         });

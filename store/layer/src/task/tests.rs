@@ -5,7 +5,7 @@ mod promise;
 mod shrink;
 
 use borough_model::job::{HealthCheck, JobKind, JobSpec, JobState, PortSpec, Probe};
-use borough_model::node::{NodeFacts, NodeLive};
+use borough_model::node::{NodeFacts, NodeLive, NodeSeen};
 use borough_model::task::{
     EndReason, Exit, Health, Placement, PortAssignment, StopReason, TaskEvent, TaskRow, TaskState,
 };
@@ -46,7 +46,7 @@ async fn world_of(cpu_millis: u64) -> TestCell {
         let registration = NodeRegistration::new(name("n7"), facts.clone(), NODE, SOURCE.session);
         let (_, writer) = node_register(tx, changes, &registration).await?;
         node_reported(&writer, changes, &[]).await?;
-        node_live_renew(&writer, changes.space(), 5, 0)?;
+        node_live_renew(&writer, changes.space(), 5, 0, None).await?;
         job_submit(tx, changes, &spec, JobId(1)).await
     })
     .await
@@ -223,7 +223,7 @@ async fn a_lost_task_comes_back_with_its_node_unless_it_was_given_up() {
     }
     let lost = cell
         .change(change(4, "lost"), async |tx, changes| {
-            let beat = NodeLive { beat: 5, session: 5, ..NodeLive::default() };
+            let beat = NodeSeen::of(NodeLive { beat: 5, session: 5, ..NodeLive::default() }, None);
             node_declare_lost(tx, changes, NODE, Some(&beat)).await?;
             task_node_lost(tx, changes, NODE, None, 10).await
         })

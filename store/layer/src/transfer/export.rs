@@ -93,7 +93,10 @@ pub(super) fn is_carried(kind: KeyKind) -> bool {
         | KeyKind::RequestExpiry => true,
         KeyKind::CellGate
         | KeyKind::Import
+        | KeyKind::GatewayLive
         | KeyKind::NodeLive
+        | KeyKind::NodeLiveAt
+        | KeyKind::NodeLiveChange
         | KeyKind::NodeReserved
         | KeyKind::NodeLoad
         | KeyKind::NodeSession

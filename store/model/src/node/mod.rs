@@ -13,6 +13,7 @@ mod card;
 mod effect;
 mod facts;
 mod identity;
+mod live;
 mod load;
 mod machine;
 mod package;
@@ -37,6 +38,7 @@ pub use identity::{
     AgentFace, AgentIdentity, AgentKey, AgentProcess, DurableId, IdentityError, NodeApplicant, NodeRefusal,
     RefusalCause, node_admit, session_next,
 };
+pub use live::{GatewayLive, NodeLive, NodeSeen, REGISTERED, SignOfLife, Voucher};
 pub use load::{LoadMeasured, NodeLoad, node_load_next};
 pub use machine::{NodeClosed, NodeEvent, NodeFacts, NodeTransition, node_new, node_open, node_transition};
 pub(crate) use package::task_packages_check;
@@ -165,25 +167,4 @@ pub struct NodeAlloc {
     #[cbor(default)]
     #[serde(default)]
     pub promised: Resources,
-}
-
-/// The beat of a lease that a registration has written. It names the session, but does not prove that the agent works:
-/// only the work of a session does.
-pub const REGISTERED: u64 = 0;
-
-/// A node's coarse lease: changes while its agent reports. Never in the journal.
-#[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode, Serialize, Deserialize)]
-pub struct NodeLive {
-    /// Counts renewals, from [`REGISTERED`]. An observer measures by its own clock how long it stays the same.
-    #[n(0)]
-    pub beat: u64,
-    /// The gateway that holds the agent's session, by its address for other gateways.
-    #[n(1)]
-    pub gateway: String,
-    /// The session, new with each connection.
-    #[n(2)]
-    pub session: u64,
-    /// The agent's last applied report.
-    #[n(3)]
-    pub report_revision: u64,
 }

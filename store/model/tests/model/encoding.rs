@@ -12,8 +12,8 @@ use borough_model::job::{
 };
 use borough_model::journal::{Delta, JobName, JournalEntry};
 use borough_model::node::{
-    AgentIdentity, Card, CardSelector, DurableId, LoadMeasured, NodeAlloc, NodeLive, NodeLoad, NodeRow,
-    NodeSession, NodeState, NumaDomain, Taint, TaintEffect, Within,
+    AgentIdentity, Card, CardSelector, DurableId, GatewayLive, LoadMeasured, NodeAlloc, NodeLive, NodeLoad,
+    NodeRow, NodeSession, NodeState, NumaDomain, Taint, TaintEffect, Voucher, Within,
 };
 use borough_model::resource::Resources;
 use borough_model::task::machine::gang_gathering;
@@ -335,7 +335,11 @@ fn samples() -> Vec<Sample> {
     let gang = gang_gathering(GangId(5), JobId(0x11), 4, 1_700_000_000_000);
     let session =
         NodeSession { session: 8, gateway: "10.0.0.1:1".to_owned(), instance: 3, superseded: vec![1, 2] };
-    let live = NodeLive { beat: 3, gateway: "10.0.0.1:1".to_owned(), session: 8, report_revision: 9 };
+    let address = || "10.0.0.1:1".to_owned();
+    let live =
+        NodeLive { beat: 3, gateway: address(), session: 8, report_revision: 9, ..NodeLive::default() };
+    let vouched = NodeLive { voucher: Some(Voucher { gateway: 5, epoch: 6 }), silent_ms: 7, ..live.clone() };
+    let gateway = GatewayLive { epoch: 6, beat: 7, address: address() };
     vec![
         sample("task_row.full", &task_full()),
         sample("task_row.never_placed", &TaskRow::never_placed(TASK)),
@@ -348,6 +352,8 @@ fn samples() -> Vec<Sample> {
         sample("node_row", &node_row()),
         sample("node_alloc", &node_alloc()),
         sample("node_live", &live),
+        sample("node_live.vouched", &vouched),
+        sample("gateway_live", &gateway),
         sample("node_session", &session),
         sample("node_load", &node_load()),
         sample("endpoint", &endpoint()),

@@ -128,7 +128,7 @@ impl Agent {
                 let silent = node_live_read(tx, changes.space(), before).await?;
                 let arrival = NodeRegistration { silent, ..arrival.clone() };
                 let (registered, writer) = node_register(tx, changes, &arrival).await?;
-                node_live_renew(&writer, changes.space(), beat, 0)?;
+                node_live_renew(&writer, changes.space(), beat, 0, None).await?;
                 Ok(registered)
             })
             .await?;
@@ -195,10 +195,9 @@ impl Agent {
 
     async fn beat(&mut self) -> StoreResult<()> {
         let (fence, beat) = (self.fence(), self.cell.id());
-        let renewed = self
-            .cell
-            .faulty
-            .write(async |tx, space| node_live_renew(&writer_of(tx, space, fence).await?, space, beat, 0));
+        let renewed = self.cell.faulty.write(async |tx, space| {
+            node_live_renew(&writer_of(tx, space, fence).await?, space, beat, 0, None).await
+        });
         renewed.await?;
         self.beat_ms = self.after(300, 500);
         Ok(())

@@ -9,8 +9,10 @@ use borough_model::task::{Endpoint, TaskRow, TaskState};
 use borough_model::{Delta, JobId, JournalEntry, NodeId, RequestId, TaskId};
 use borough_simulation::audit::Auditor;
 use borough_simulation::rest::unsettled;
+use borough_store::StoreError;
 use borough_store::check::{CellRows, CheckMode, cell_rows_read, cell_violations};
 use borough_store::journal::{Cursor, journal_tail};
+use borough_store::keys::{self, NodeLiveAtKey, NodeLiveChangeKey, NodeSessionKey, Prefix, RangeOptions};
 use borough_store::lease::lease_read;
 use borough_store::node::node_live_list;
 
@@ -297,13 +299,23 @@ impl Audit {
         self.leader.beat = beat;
     }
 
-    /// The beats of a session count up. A leap means that a session with a successor has renewed the lease.
+    /// A node's liveness is that of the session in force, and the order of changes has each node once, where its row
+    /// says. The beats of a session count up: a leap means that a session with a successor has written.
     fn leases(&mut self, world: &World) {
         let space = &world.space;
-        let read = world
-            .quiet
-            .run("leases", Idempotency::ReadOnly, |tx, _| async move { node_live_list(&tx, space).await });
-        for (node, live) in world.alone(read).unwrap() {
+        let read = world.quiet.run("leases", Idempotency::ReadOnly, |tx, _| async move {
+            let all = (Prefix::all(), Prefix::all(), Prefix::all());
+            let sessions =
+                keys::range::<NodeSessionKey>(&tx, space, &all.0, RangeOptions::snapshot()).await?;
+            let places = keys::range::<NodeLiveAtKey>(&tx, space, &all.1, RangeOptions::snapshot()).await?;
+            let changes =
+                keys::range::<NodeLiveChangeKey>(&tx, space, &all.2, RangeOptions::snapshot()).await?;
+            Ok::<_, StoreError>((node_live_list(&tx, space).await?, sessions, places, changes))
+        });
+        let (lives, sessions, places, changes) = world.alone(read).unwrap();
+        let sessions: BTreeMap<NodeId, u64> =
+            sessions.into_iter().map(|(key, row)| (key.node, row.session)).collect();
+        for (node, live) in lives {
             let before = self.beats.insert(node, (live.session, live.beat));
             let leap = before
                 .filter(|(session, beat)| *session == live.session && beat.abs_diff(live.beat) > BEATS_MAX);
@@ -311,6 +323,17 @@ impl Audit {
                 let what = format!("session {session} of node {node} beats {} after {beat}", live.beat);
                 self.note(world.now_ms, "session_deposed", what);
             }
+            // An operator who gives a node away ends its session, and leaves the row.
+            let other = sessions.get(&node).filter(|session| **session != live.session && **session != 0);
+            if let Some(other) = other {
+                let what = format!("session {} lives at node {node} under session {other}", live.session);
+                self.note(world.now_ms, "session_deposed", what);
+            }
+        }
+        let places: BTreeSet<_> = places.into_iter().map(|(key, stamp)| (stamp.0, key.node)).collect();
+        let changes: BTreeSet<_> = changes.into_iter().map(|(key, ())| (key.stamp, key.node)).collect();
+        if places != changes {
+            self.note(world.now_ms, "live_order", format!("places {places:?} in the order {changes:?}"));
         }
     }
 

@@ -49,6 +49,8 @@ fn node_remove(rows: &mut CellRows, node: NodeId) {
     }
     rows.allocs.remove(&node);
     rows.node_leases.remove(&node);
+    rows.node_live_places.remove(&node);
+    rows.node_live_changes.retain(|(_, changed)| *changed != node);
     rows.node_sessions.remove(&node);
     rows.loads.remove(&node);
 }

@@ -10,8 +10,8 @@ use super::{CellRows, RowSource};
 use crate::error::StoreResult;
 use crate::keys::{
     EndpointKey, GangKey, JobGateKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey, Key, NameRevisionKey,
-    NodeAllocKey, NodeKey, NodeLiveKey, NodeLoadKey, NodeNameKey, NodeSessionKey, NodeTaskKey,
-    RequestExpiryKey, RequestKey, TaskKey,
+    NodeAllocKey, NodeKey, NodeLiveAtKey, NodeLiveChangeKey, NodeLiveKey, NodeLoadKey, NodeNameKey,
+    NodeSessionKey, NodeTaskKey, RequestExpiryKey, RequestKey, TaskKey,
 };
 
 /// A kind whose rows are read in chunks.
@@ -76,6 +76,9 @@ tables! {
     NodeTaskKey: node_tasks at |key| (key.node, key.task()), put |rows, at, _row| rows.node_tasks.insert(at);
     NodeNameKey: node_names at |key| key.name.clone(), put |rows, at, row| rows.node_names.insert(at, row);
     NodeLiveKey: node_leases at |key| key.node, put |rows, at, _row| rows.node_leases.insert(at);
+    NodeLiveAtKey: node_live_places at |key| key.node, put |rows, at, _row| rows.node_live_places.insert(at);
+    NodeLiveChangeKey: node_live_changes at |key| (key.stamp, key.node),
+        put |rows, at, _row| rows.node_live_changes.insert(at);
     NodeSessionKey: node_sessions at |key| key.node, put |rows, at, _row| rows.node_sessions.insert(at);
     NodeLoadKey: loads at |key| key.node, put |rows, at, row| rows.loads.insert(at, row);
     JobRowKey: jobs at |key| key.job, put |rows, at, row| rows.jobs.insert(at, row);
@@ -101,6 +104,8 @@ pub(super) async fn tables_read(source: &mut impl RowSource, rows: &mut CellRows
     table_read::<NodeAllocKey>(source, rows).await?;
     table_read::<NodeNameKey>(source, rows).await?;
     table_read::<NodeLiveKey>(source, rows).await?;
+    table_read::<NodeLiveAtKey>(source, rows).await?;
+    table_read::<NodeLiveChangeKey>(source, rows).await?;
     table_read::<NodeSessionKey>(source, rows).await?;
     table_read::<NodeLoadKey>(source, rows).await?;
     table_read::<JobRowKey>(source, rows).await?;

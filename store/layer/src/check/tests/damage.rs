@@ -124,8 +124,16 @@ fn kind_of(world: &World, key: &[u8]) -> KeyKind {
 }
 
 /// Kinds whose rows no other row depends on, so that neither a missing row nor a wrong value shows.
-const BY_THEMSELVES: [KeyKind; 5] =
-    [KeyKind::NodeLive, KeyKind::NodeSession, KeyKind::Quota, KeyKind::Constraint, KeyKind::NodeReserved];
+const BY_THEMSELVES: [KeyKind; 8] = [
+    KeyKind::GatewayLive,
+    KeyKind::NodeLive,
+    KeyKind::NodeLiveAt,
+    KeyKind::NodeLiveChange,
+    KeyKind::NodeSession,
+    KeyKind::Quota,
+    KeyKind::Constraint,
+    KeyKind::NodeReserved,
+];
 
 #[tokio::test(start_paused = true)]
 async fn a_missing_row_is_reported_by_its_key() {
@@ -292,6 +300,11 @@ async fn rows_without_an_owner_are_reported() {
     bogus(&world, StoredRow::NodeLoad(NodeLoadKey { node: nowhere }, Box::default()), "node_known").await;
     let live = keys::NodeLiveKey { node: nowhere };
     bogus(&world, StoredRow::NodeLive(live, Box::default()), "node_known").await;
+    let stamp = borough_kv::Versionstamp::new(1, 0);
+    let place = keys::NodeLiveAtKey { node: nowhere };
+    bogus(&world, StoredRow::NodeLiveAt(place, Box::new(keys::StampValue(stamp))), "node_known").await;
+    let changed = keys::NodeLiveChangeKey { stamp, node: nowhere };
+    bogus(&world, StoredRow::NodeLiveChange(changed, Box::new(())), "node_known").await;
     let session = keys::NodeSessionKey { node: nowhere };
     bogus(&world, StoredRow::NodeSession(session, Box::default()), "node_known").await;
     let released = |dimension: &str| QuotaReleasedKey {

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use borough_kv::Versionstamp;
 use borough_model::job::{Band, job_new};
-use borough_model::node::{LoadMeasured, NodeAlloc, NodeFacts, NodeLive, NodeLoad, NodeSession, node_new};
+use borough_model::node::{
+    GatewayLive, LoadMeasured, NodeAlloc, NodeFacts, NodeLive, NodeLoad, NodeSession, Voucher, node_new,
+};
 use borough_model::task::machine::gang_gathering;
 use borough_model::task::{Endpoint, Health, TaskRow};
 use borough_model::{GangId, Incarnation, JobId, NodeId, RequestId, Resources, TaskId};
@@ -41,8 +43,12 @@ fn cells_and_nodes() -> Vec<StoredRow> {
         cards: Vec::new(),
         domains: Vec::new(),
     };
-    let live = NodeLive { beat: 1, gateway: "g1".to_owned(), session: 2, report_revision: 3 };
+    let voucher = Some(Voucher { gateway: 5, epoch: 6 });
+    let live =
+        NodeLive { beat: 1, gateway: "g1".to_owned(), session: 2, report_revision: 3, voucher, silent_ms: 4 };
     let session = NodeSession { session: 2, gateway: "g1".to_owned(), instance: 4, superseded: vec![3] };
+    let gateway = GatewayLive { epoch: 6, beat: 7, address: "g1".to_owned() };
+    let stamp = Versionstamp::new(0x0102_0304, 5);
     let measured = LoadMeasured {
         cpu_millis: 700,
         memory_bytes: 1 << 20,
@@ -70,6 +76,9 @@ fn cells_and_nodes() -> Vec<StoredRow> {
         NodeName: NodeNameKey { name: name("n1") } => node;
         NodeLoad: NodeLoadKey { node } => NodeLoad { revision: 1, changed_ms: 5, measured: Some(measured) };
         NodeSession: NodeSessionKey { node } => session;
+        GatewayLive: GatewayLiveKey { gateway: 5 } => gateway;
+        NodeLiveAt: NodeLiveAtKey { node } => StampValue(stamp);
+        NodeLiveChange: NodeLiveChangeKey { stamp, node } => ();
     }
 }
 

@@ -22,7 +22,7 @@ async fn superseded() -> (TestCell, NodeId) {
     (cell, node)
 }
 
-async fn live_of(cell: &TestCell, node: NodeId) -> Option<NodeLive> {
+async fn live_of(cell: &TestCell, node: NodeId) -> Option<NodeSeen> {
     cell.run(async |tx| node_live_read(&tx, &cell.space, node).await).await.unwrap()
 }
 
@@ -35,7 +35,7 @@ async fn a_beat_of_a_session_that_was_followed_renews_nothing() {
     assert!(!cell.beat(fence(node), 2).await.unwrap());
     assert_eq!(live_of(&cell, node).await, before);
     assert!(cell.beat(SessionFence { node, session: 6 }, 1).await.unwrap());
-    assert_eq!(live_of(&cell, node).await.map(|live| live.session), Some(6));
+    assert_eq!(live_of(&cell, node).await.map(|seen| seen.live.session), Some(6));
 }
 
 #[tokio::test]

@@ -70,7 +70,7 @@ async fn another_boot_waits_for_the_silence_of_the_one_before() {
 async fn an_operator_gives_the_node_of_a_silent_agent_to_another_one() {
     let cell = TestCell::new().await;
     register_as(&cell, registration(1, 11, "b1")).await.unwrap();
-    let admit = async |seen: Option<NodeLive>| {
+    let admit = async |seen: Option<NodeSeen>| {
         cell.change(change(9, "node_admit"), async |tx, changes| {
             node_agent_admit(tx, changes, NodeId(7), &identity(2), seen.as_ref()).await
         })

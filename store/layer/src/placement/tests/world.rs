@@ -20,7 +20,7 @@ use crate::job::{
 use crate::journal::{Change, ChangeSet};
 use crate::keys::CellSpace;
 use crate::node::{
-    NodeRegistration, SessionFence, node_cordon, node_declare_lost, node_live_list, node_live_renew,
+    NodeRegistration, SessionFence, node_cordon, node_declare_lost, node_live_read, node_live_renew,
     node_register, node_reported, node_uncordon, node_writer,
 };
 use crate::row::CellMeta;
@@ -249,8 +249,8 @@ impl World {
     }
 
     async fn node_lose(&self, node: NodeId) {
-        let observed = self.read(async |tx, space| node_live_list(tx, space).await).await.unwrap();
-        let observed = observed.get(&node);
+        let observed = self.read(async |tx, space| node_live_read(tx, space, node).await).await.unwrap();
+        let observed = observed.as_ref();
         self.change("lost", async |tx, changes| node_declare_lost(tx, changes, node, observed).await).await;
         let mut after = None;
         loop {
@@ -279,7 +279,7 @@ impl World {
         let beat = self.rng.next_u64();
         self.change("register", async |tx, changes| {
             let (_, writer) = node_register(tx, changes, &registration).await?;
-            node_live_renew(&writer, changes.space(), beat, 0)
+            node_live_renew(&writer, changes.space(), beat, 0, None).await
         })
         .await;
         let fence = SessionFence { node, session: 1 };
