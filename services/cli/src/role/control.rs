@@ -189,7 +189,7 @@ impl Control {
             advertise: roles.advertise.clone(),
             credentials: config.credentials,
             cells: connections,
-            report_interval: beat_interval.max(Duration::from_secs(1)),
+            report_interval: report_of(tolerance_ms),
             beat_interval,
             registry: Arc::new(Mutex::new(registry)),
             connections: config.connections,
@@ -258,6 +258,13 @@ async fn cell_time(
         }
     }));
     Ok(clock)
+}
+
+/// How often agents report when nothing changes. A gateway calls an agent silent after two and a half intervals: within
+/// the tolerance. Reports cost the gateway no write but processor time, so they are no more frequent.
+fn report_of(lost_after_ms: u64) -> Duration {
+    let report = Duration::from_millis(lost_after_ms) * 2 / 5;
+    report.clamp(Duration::from_secs(1), Duration::from_secs(12))
 }
 
 fn beat_of(lost_after_ms: u64) -> Duration {
