@@ -123,6 +123,13 @@ impl System {
         Ok((gateways.into_iter().map(|gateway| format!("http://{gateway}")).collect(), token))
     }
 
+    /// Where the control process answers HTTP, as `http://HOST:PORT`.
+    pub(crate) fn http(&self) -> anyhow::Result<String> {
+        let text = fs::read_to_string(self.directory.join("client.json"))?;
+        let file: serde_json::Value = serde_json::from_str(&text)?;
+        file["http"].as_str().map(str::to_owned).context("client.json has no address for HTTP")
+    }
+
     /// Gateways and the default cell of the client file.
     fn client_file(&self) -> anyhow::Result<(Vec<String>, String)> {
         let text = fs::read_to_string(self.directory.join("client.json"))?;

@@ -6,6 +6,7 @@
 pub(crate) mod check;
 mod fill;
 pub(crate) mod fleet;
+mod metrics;
 mod node;
 mod offered;
 mod storm;
@@ -29,11 +30,10 @@ use serde_json::json;
 use crate::result::{Results, Stats, StatsSet as _, percentiles_of};
 use crate::system::{System, SystemOptions};
 use fleet::{Counters, Fleet, FleetOptions};
+use metrics::Samples;
 use storm::{StormArguments, storms_run};
 use usage::{ProcessUsage, process_usage};
 
-/// The time limit for opening all sessions.
-const PATIENCE: Duration = Duration::from_secs(120);
 /// Idle time that is measured after all sessions are open.
 const SETTLE: Duration = Duration::from_secs(5);
 
@@ -64,6 +64,9 @@ pub(crate) struct HollowArguments {
     /// Seconds the sessions are held; without it until a signal where --gateway is given, else 20
     #[arg(long, value_name = "SECONDS")]
     duration: Option<u64>,
+    /// The time limit for opening all sessions, in seconds
+    #[arg(long, default_value_t = 120, value_name = "SECONDS")]
+    patience: u64,
     #[command(flatten)]
     storms: StormArguments,
     #[command(flatten)]
@@ -186,14 +189,24 @@ pub(crate) async fn run(
         let cell = &arguments.cell;
         let options = fleet_options(gateways, token, hellos(cell), &arguments.simulated)?;
         let client = arguments.storms.submits().then(|| gateway_client(arguments)).transpose()?;
-        return measured(options, client, arguments.gateway_pid, arguments, results).await;
+        let control = ControlProcess { pid: arguments.gateway_pid, http: None };
+        return measured(options, client, &control, arguments, results).await;
     };
     let system = System::start(options).await?;
     let (gateways, token) = system.access()?;
     let options = fleet_options(gateways, Some(token), hellos("bench"), &arguments.simulated)?;
     let pid = i32::try_from(system.control_pid())?;
+    let control = ControlProcess { pid: Some(pid), http: Some(system.http()?) };
     let client = system.client_with(|config| config.deadline = arguments.storms.wait())?;
-    measured(options, Some(client), Some(pid), arguments, results).await
+    measured(options, Some(client), &control, arguments, results).await
+}
+
+/// The control process that is measured.
+struct ControlProcess {
+    /// If it runs on this machine.
+    pid: Option<i32>,
+    /// Where it shows its metrics, as `http://HOST:PORT`.
+    http: Option<String>,
 }
 
 /// A client of the cell behind `--gateway`.
@@ -213,15 +226,15 @@ pub(crate) fn is_own(arguments: &HollowArguments) -> bool {
 async fn measured(
     options: FleetOptions,
     client: Option<Client>,
-    pid: Option<i32>,
+    control: &ControlProcess,
     arguments: &HollowArguments,
     results: &mut Results,
 ) -> anyhow::Result<()> {
-    let nodes = options.hellos.len();
+    let (nodes, pid) = (options.hellos.len(), control.pid);
     let look = |pid: Option<i32>| pid.map(process_usage).transpose();
     let empty = look(pid)?;
     let fleet = Fleet::start(options)?;
-    let took = fleet.all_connected(PATIENCE).await?;
+    let took = fleet.all_connected(Duration::from_secs(arguments.patience)).await?;
     let connected = look(pid)?;
     let mut stats = Stats::new();
     stats.set("nodes", json!(nodes));
@@ -231,8 +244,12 @@ async fn measured(
     storms_run(&arguments.storms, &fleet, client.as_ref(), pid, results).await?;
     tokio::time::sleep(SETTLE).await;
     let (before, reports) = (look(pid)?, Counters::get(&fleet.shared.counters.reports));
+    let shown = metrics_read(control).await?;
     let held = hold(arguments).await?;
     let after = look(pid)?;
+    if let (Some(before), Some(after)) = (shown, metrics_read(control).await?) {
+        after.rates(&before, held, &mut stats);
+    }
     stats.set("held_s", json!(held.as_secs()));
     let reports = Counters::get(&fleet.shared.counters.reports) - reports;
     stats.set("reports_per_s", json!(per_second(usize::try_from(reports)?, held)));
@@ -241,6 +258,8 @@ async fn measured(
         let session_seconds = held.as_secs().max(1) * u64::try_from(nodes.max(1))?;
         let each_us = cpu_us / u128::from(session_seconds);
         stats.set("gateway_cpu_us_per_session_s", json!(u64::try_from(each_us)?));
+        let thousandths = cpu_us * 1_000 / held.as_micros().max(1);
+        stats.set("control_cpu_millis", json!(u64::try_from(thousandths)?));
         stats.set("gateway_rss_mib", json!(after.rss_bytes >> 20));
         let empty = empty.map_or(0, |empty| empty.rss_bytes);
         let each = after.rss_bytes.saturating_sub(empty) / u64::try_from(nodes.max(1))?;
@@ -252,6 +271,13 @@ async fn measured(
     results.line("hollow", "sessions", stats);
     anyhow::ensure!(violations.0 == 0, "{} violations: {}", violations.0, violations.1.join("; "));
     Ok(())
+}
+
+async fn metrics_read(control: &ControlProcess) -> anyhow::Result<Option<Samples>> {
+    match &control.http {
+        Some(http) => Samples::read(http).await.map(Some),
+        None => Ok(None),
+    }
 }
 
 fn per_second(count: usize, time: Duration) -> u64 {
