@@ -69,7 +69,8 @@ impl Drop for Inner {
     }
 }
 
-/// The embedded engine: one process, all data in memory, durable through a log if it has a directory.
+/// The embedded engine: one process, data in memory, durable through a log if it has a directory. Beyond a bound of
+/// memory, rows that have not changed for a while are read from the disk.
 ///
 /// Clones are handles of the same engine. When the last one (and the last transaction) is dropped, the engine commits
 /// the waiting requests and unlocks its directory.

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! The client side (`transaction/`) folds writes, resolves selectors and records conflict ranges exactly as
-//! FoundationDB's own client does. `memory` keeps every key with its versions of the last five seconds. Only
-//! `sequencer` orders commits; `resolver` is its conflict check and `versions` its clock. `durable/` is the commit log
-//! with its checkpoint.
+//! FoundationDB's own client does. `memory` keeps keys with their versions of the last five seconds, over those that
+//! only the checkpoint has. Only `sequencer` orders commits; `resolver` is its conflict check and `versions` its clock.
+//! `durable/` is the commit log with its checkpoint.
 
 mod atomic;
 pub mod durable;

@@ -302,13 +302,19 @@ impl Sequencer {
 
     fn batch_publish(&mut self, version: Version, accepted: Vec<Accepted>, mutations: &[Mutation]) {
         self.shared.memory.apply(version, mutations);
+        let failure = self.shared.memory.read().failure();
+        if let Some(error) = failure {
+            // It was appended, so that the next opening has it; what was applied may rest on a row that was not read.
+            self.batch_fail(accepted, AppendError::Failed(error));
+            return;
+        }
         self.shared.versions.publish(version);
         self.shared.stats.published(accepted.len(), mutations.len());
         for Accepted { stamp, reply } in accepted {
             answer(reply, Ok(stamp));
         }
         for key in self.shared.watches.touched(mutations) {
-            let value = self.shared.memory.read().get(&key, version).cloned();
+            let value = self.shared.memory.read().get(&key, version);
             self.shared.watches.check(&key, value.as_ref());
         }
         // Trimming a sixteenth of the window at a time holds the lock for a short time and amortises the work.
@@ -317,6 +323,7 @@ impl Sequencer {
             self.trimmed = oldest;
             self.shared.memory.trim(oldest);
         }
+        self.shared.memory.balance();
         if let Some(durable) = &mut self.durable {
             durable.maintain(version, &self.shared.memory);
         }

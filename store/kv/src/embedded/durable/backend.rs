@@ -113,16 +113,10 @@ impl StorageBackend for Overlay {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), io::Error> {
-        let pages = self.pages.lock();
         for (index, in_page, in_buffer) in Self::pieces(offset, out.len()) {
-            let below;
-            let page = match pages.get(&index) {
-                Some(page) => page,
-                None => {
-                    below = self.page_below(index)?;
-                    &below
-                }
-            };
+            let kept = self.pages.lock().get(&index).cloned();
+            // Without the lock: the file may take its time.
+            let page = kept.map_or_else(|| self.page_below(index), Ok)?;
             let (from, to) = (page.get(in_page), out.get_mut(in_buffer));
             let (Some(from), Some(to)) = (from, to) else { return Err(io::ErrorKind::UnexpectedEof.into()) };
             to.copy_from_slice(from);

@@ -11,27 +11,24 @@ use bytes::Bytes;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 
 use super::backend::{Backend, Overlay};
+use super::cold::{ColdCheckpoint, cold_failed};
 use super::disk::{Disk, DiskFile};
 use super::space::{Space, SpaceRow};
 use crate::contract::Version;
 use crate::database::key_after;
-use crate::embedded::memory::{Memory, MemoryKey};
+use crate::embedded::memory::{self, Memory, MemoryKey, OpenedRows, row_bytes};
 
 /// The file of the checkpoint.
 pub(super) const NAME: &str = "checkpoint";
 /// The file of a whole checkpoint while it is being written.
 pub(super) const NAME_NEW: &str = "checkpoint.new";
 
-const ROWS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("rows");
+pub(super) const ROWS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("rows");
 const META: TableDefinition<'_, &str, SpaceRow> = TableDefinition::new("meta");
 const META_KEY: &str = "checkpoint";
 const SPACE_KEY: &str = "space";
-/// Pages that redb keeps in memory: the rows themselves are resident already.
+/// Bytes of pages that redb keeps in memory while it writes: few rows are looked at twice.
 const CACHE_BYTES: usize = 8 << 20;
-/// Rows copied under one hold of the memory's lock.
-const ROWS_PER_LOCK: usize = 256;
-/// Above every key of the contract, the longest of them included.
-const ROWS_END: &[u8] = &[0xff; 4];
 
 /// The checkpoint's description of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,17 +52,17 @@ impl CheckpointTotals {
     fn enter(&mut self, key: &[u8], value: &[u8]) {
         self.rows = self.rows.wrapping_add(1);
         self.sum = self.sum.wrapping_add(row_hash(key, value));
-        self.payload = self.payload.wrapping_add(row_bytes(key, value));
+        self.payload = self.payload.wrapping_add(payload_bytes(key, value));
     }
 
     fn leave(&mut self, key: &[u8], value: &[u8]) {
         self.rows = self.rows.wrapping_sub(1);
         self.sum = self.sum.wrapping_sub(row_hash(key, value));
-        self.payload = self.payload.wrapping_sub(row_bytes(key, value));
+        self.payload = self.payload.wrapping_sub(payload_bytes(key, value));
     }
 }
 
-fn row_bytes(key: &[u8], value: &[u8]) -> u64 {
+fn payload_bytes(key: &[u8], value: &[u8]) -> u64 {
     u64::try_from(key.len().saturating_add(value.len())).unwrap_or(u64::MAX)
 }
 
@@ -74,11 +71,8 @@ fn row_hash(key: &[u8], value: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64_with_seed(value, xxhash_rust::xxh3::xxh3_64(key))
 }
 
-/// Rows in key order, with the checkpoint's description of itself.
-pub(super) type Loaded = (Vec<(Bytes, Bytes)>, Meta);
-
-/// Reads and verifies the checkpoint without touching it.
-pub(super) fn checkpoint_load(disk: &dyn Disk) -> Result<Loaded, redb::Error> {
+/// Reads and verifies the checkpoint without touching it. Rows beyond `bytes_max` bytes of memory stay cold.
+pub(super) fn checkpoint_load(disk: &dyn Disk, bytes_max: usize) -> Result<(OpenedRows, Meta), redb::Error> {
     let file = disk.open(NAME)?;
     if file.length()? == 0 {
         return Err(redb::Error::Corrupted("the checkpoint is empty".to_owned()));
@@ -92,18 +86,29 @@ pub(super) fn checkpoint_load(disk: &dyn Disk) -> Result<Loaded, redb::Error> {
         meta.ok_or_else(|| redb::Error::Corrupted("the checkpoint does not say what it is".to_owned()))?;
     let meta = Meta { version, ceiling, rows, sum };
     let mut found = Meta { rows: 0, sum: 0, ..meta };
-    let mut loaded = Vec::new();
+    let (mut loaded, mut bytes, mut cold_from) = (Vec::new(), 0_usize, None);
     for row in transaction.open_table(ROWS)?.iter()? {
         let (key, value) = row?;
-        let (key, value) = (Bytes::copy_from_slice(key.value()), Bytes::copy_from_slice(value.value()));
+        let (key, value) = (key.value(), value.value());
         found.rows = found.rows.wrapping_add(1);
-        found.sum = found.sum.wrapping_add(row_hash(&key, &value));
-        loaded.push((key, value));
+        found.sum = found.sum.wrapping_add(row_hash(key, value));
+        bytes = bytes.saturating_add(row_bytes(key, value));
+        if cold_from.is_none() && bytes > bytes_max {
+            cold_from = Some(Bytes::copy_from_slice(key));
+        }
+        if cold_from.is_none() {
+            loaded.push((Bytes::copy_from_slice(key), Bytes::copy_from_slice(value)));
+        }
     }
     if found != meta {
         return Err(redb::Error::Corrupted("the checkpoint's rows do not add up".to_owned()));
     }
-    Ok((loaded, meta))
+    drop(transaction);
+    let cold = match cold_from {
+        Some(from) => Some((from, Arc::new(ColdCheckpoint::new(database)?) as Arc<dyn memory::ColdRows>)),
+        None => None,
+    };
+    Ok((OpenedRows { rows: loaded, version, cold }, meta))
 }
 
 /// The input of a checkpoint.
@@ -159,10 +164,30 @@ fn checkpoint_choose(
         database.close()?;
         return whole_replace(disk, order, sync_failed);
     }
+    // Cold rows are read from the pages that this transaction replaces, until those of the new checkpoint are there.
+    let pages_kept = database.begin_read()?;
     rows_commit(&database, order, rows_changed)?;
-    database.close()?;
+    let closed = database.close();
+    cold_renew(&file, order);
+    drop(pages_kept);
+    closed?;
     space_reserve(&file);
     Ok(())
+}
+
+/// Goes over to the cold rows of the checkpoint that was just written, if the engine needs cold rows. After a failure
+/// the rows of the one before may be overwritten, so the engine stops.
+fn cold_renew(file: &Arc<dyn DiskFile>, order: &Order<'_>) {
+    if !order.memory.wants_cold() {
+        return;
+    }
+    match ColdCheckpoint::open(file) {
+        Ok(cold) => {
+            let changed = Some(order.dirty).filter(|_| !order.whole);
+            order.memory.cold_set(order.version, Arc::new(cold), changed);
+        }
+        Err(error) => order.memory.cold_fail(cold_failed(&error)),
+    }
 }
 
 /// Reserves the space of the whole file. redb writes a change next to what it replaces, into pages of the file that may
@@ -198,6 +223,7 @@ fn whole_replace(
     }
     space_reserve(&file);
     disk.rename(NAME_NEW, NAME)?;
+    cold_renew(&file, order);
     Ok(disk.directory_sync().inspect_err(|_| sync_failed.store(true, Ordering::SeqCst))?)
 }
 
@@ -247,7 +273,7 @@ fn rows_changed(
     order: &Order<'_>,
 ) -> Result<(), redb::Error> {
     for key in order.dirty {
-        let value = order.memory.read().get(key, order.version).cloned();
+        let value = order.memory.read().get(key, order.version);
         let old = match &value {
             Some(value) => table.insert(key.as_ref(), value.as_ref())?,
             None => table.remove(key.as_ref())?,
@@ -269,12 +295,7 @@ fn rows_whole(
 ) -> Result<(), redb::Error> {
     let mut from = Vec::new();
     loop {
-        // In parts: the sequencer waits for the lock.
-        let part: Vec<(MemoryKey, Bytes)> = {
-            let rows = order.memory.read();
-            let rows = rows.range(&from, ROWS_END, order.version).take(ROWS_PER_LOCK);
-            rows.map(|(key, value)| (MemoryKey::from_slice(key), value.clone())).collect()
-        };
+        let part = order.memory.part_at(&from, order.version);
         for (key, value) in &part {
             table.insert(key.as_ref(), value.as_ref())?;
             tally.enter(key, value);

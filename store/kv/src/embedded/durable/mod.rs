@@ -6,6 +6,7 @@
 
 mod backend;
 mod checkpoint;
+mod cold;
 #[cfg(test)]
 mod crash;
 pub mod disk;

@@ -12,7 +12,7 @@ use super::recover::{LogEnd, LogError, log_read};
 use super::worker::{Background, CheckpointThreads, DurableLog};
 use crate::contract::Version;
 use crate::contract::limits::RECOVERY_VERSION_JUMP;
-use crate::embedded::memory::Memory;
+use crate::embedded::memory::{Memory, OpenedRows};
 use crate::embedded::sequencer::{AppendError, CEILING_AHEAD_VERSIONS, Durable};
 use crate::env::{Clock, Rng};
 
@@ -28,6 +28,9 @@ const INITIALISING: &str = "INITIALISING";
 /// Names the process that has the directory.
 const OWNER: &str = "OWNER";
 
+/// Bytes of rows in memory, unless an opening says otherwise.
+const MEMORY_BYTES: usize = 512 << 20;
+
 /// How to open a durable engine.
 #[derive(Clone)]
 pub struct OpenOptions {
@@ -42,6 +45,8 @@ pub struct OpenOptions {
     pub segment_bytes: u64,
     /// Bytes of log after which a checkpoint is written.
     pub checkpoint_bytes: u64,
+    /// Bytes that the rows may take in memory. Others are read from the checkpoint when they are needed.
+    pub memory_bytes: usize,
     /// Opens a log that has lost acknowledged commits at its end, and accepts that loss for good. Other damage is still
     /// refused.
     pub accept_loss: bool,
@@ -60,6 +65,7 @@ impl OpenOptions {
             fsync: true,
             segment_bytes,
             checkpoint_bytes,
+            memory_bytes: MEMORY_BYTES,
             accept_loss: false,
             disk: None,
         }
@@ -216,7 +222,7 @@ fn store_verify(disk: &dyn Disk, options: &OpenOptions) -> Result<FoundStore, Op
     let has = |name: &str| names.iter().any(|one| one == name);
     if !has(FORMAT_NAME) {
         if has(INITIALISING) || is_unborn(disk, &names)? {
-            let memory = Memory::tracked(std::iter::empty(), 0);
+            let memory = Memory::opened(OpenedRows::default(), options.memory_bytes);
             return Ok(FoundStore { names, fresh: true, memory, ..FoundStore::default() });
         }
         return Err(OpenFailure::Damaged("there are files, but none says which format they have".to_owned()));
@@ -227,9 +233,12 @@ fn store_verify(disk: &dyn Disk, options: &OpenOptions) -> Result<FoundStore, Op
         let detail = format!("{} is missing or unreadable: it says how far the log must reach", marker::NAME);
         return Err(OpenFailure::Damaged(detail));
     }
-    let (rows, meta) =
-        if has(checkpoint::NAME) { checkpoint_load(disk)? } else { (Vec::new(), Meta::default()) };
-    let memory = Memory::tracked(rows.into_iter(), meta.version);
+    let (opened, meta) = if has(checkpoint::NAME) {
+        checkpoint_load(disk, options.memory_bytes)?
+    } else {
+        (OpenedRows::default(), Meta::default())
+    };
+    let memory = Memory::opened(opened, options.memory_bytes);
     let mut ceiling = meta.ceiling;
     let log = log_read(disk, &names, meta.version, |record| {
         ceiling = record.ceiling.unwrap_or(ceiling);

@@ -103,7 +103,7 @@ impl EmbeddedTransaction {
         for pending in state.watches.drain(..) {
             shared.watches.arm(pending.key.clone(), pending.watcher);
             // A change between the commit and the arming shows here, a later one in the sequencer.
-            let value: Option<Bytes> = shared.memory.read().get(&pending.key, version).cloned();
+            let value: Option<Bytes> = shared.memory.read().get(&pending.key, version);
             shared.watches.check(&pending.key, value.as_ref());
         }
         if let Err(error) = shared.running() {

@@ -1,7 +1,7 @@
 //! One transaction of the embedded engine: FoundationDB's client side over the rows in memory.
 //!
-//! Reads wait for nothing except a lock, so their futures are ready at once. A transaction's state is behind one lock,
-//! which is never held across an await.
+//! Reads wait for nothing except a lock, and for the disk if a row is not in memory. Their futures are ready at once. A
+//! transaction's state is behind one lock, which is never held across an await.
 
 mod commit;
 mod read;
@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 
 use self::writes::WriteConflict;
 use super::engine::Inner;
-use super::memory::MemoryRows;
+use super::memory::{MemoryRows, Order};
 use super::ranges::Span;
 use crate::contract::check::{
     atomic_check, clear_check, conflict_check, is_readable, range_check, watch_check, write_check,
@@ -59,6 +59,10 @@ impl EmbeddedTransaction {
         (state.consulted, state.came_along) = (false, false);
         let rows = self.engine.shared.memory.read();
         let result = action(&mut state, &rows);
+        if let Some(error) = rows.failure() {
+            self.engine.shared.stop(error.clone());
+            return Err(error);
+        }
         let too_old = version < rows.oldest() || version < newest.saturating_sub(TRANSACTION_LIFE_VERSIONS);
         let result = match (state.consulted, result) {
             (true, _) if too_old && !state.came_along => Err(ErrorCode::TransactionTooOld.into()),
@@ -299,7 +303,7 @@ impl EngineTransaction for EmbeddedTransaction {
         Box::pin(ready(self.read(|state, rows| {
             state.consulted = true;
             let view = state.view(rows, Isolation::Snapshot)?;
-            let sizes = view.rows.range(range.start, range.end, view.version);
+            let sizes = view.rows.range(range.start, range.end, view.version, Order::Forward);
             let sizes =
                 sizes.map(|(key, value)| u64::try_from(key.len().saturating_add(value.len())).unwrap_or(0));
             Ok(sizes.sum())
@@ -317,9 +321,9 @@ impl EngineTransaction for EmbeddedTransaction {
             let view = state.view(rows, Isolation::Snapshot)?;
             let mut points = vec![Bytes::copy_from_slice(range.start)];
             let mut filled = 0u64;
-            for (key, value) in view.rows.range(range.start, range.end, view.version) {
-                if filled >= chunk_bytes.max(1) && key > range.start {
-                    points.push(Bytes::copy_from_slice(key));
+            for (key, value) in view.rows.range(range.start, range.end, view.version, Order::Forward) {
+                if filled >= chunk_bytes.max(1) && key.as_ref() > range.start {
+                    points.push(Bytes::copy_from_slice(&key));
                     filled = 0;
                 }
                 let size = u64::try_from(key.len().saturating_add(value.len())).unwrap_or(0);

@@ -8,7 +8,7 @@ use super::writes::WriteMap;
 use crate::contract::limits::METADATA_VERSION_KEY;
 use crate::contract::{ErrorCode, Isolation, KeySelector, KvResult, RangeBatch, RangeRequest, StreamingMode};
 use crate::database::key_after;
-use crate::embedded::memory::MemoryRows;
+use crate::embedded::memory::{MemoryRows, Order};
 use crate::embedded::ranges::{RangeSet, Span};
 
 /// Bytes of the first, second, … batch of an iterator read.
@@ -255,10 +255,10 @@ fn batch_read(
     let mut limits = limits;
     let mut batch = RangeBatch::default();
     if view.is_plain(from, to) {
-        let mut rows = view.rows.range(from, to, view.version);
-        while let Some((key, value)) = if reverse { rows.next_back() } else { rows.next() } {
-            batch.more = limits.reached_with(key, value);
-            batch.rows.push((Bytes::copy_from_slice(key), value.clone()));
+        let order = if reverse { Order::Reverse } else { Order::Forward };
+        for (key, value) in view.rows.range(from, to, view.version, order) {
+            batch.more = limits.reached_with(&key, &value);
+            batch.rows.push((Bytes::copy_from_slice(&key), value));
             if batch.more {
                 break;
             }

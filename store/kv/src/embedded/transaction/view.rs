@@ -1,11 +1,13 @@
 //! What a transaction sees: the rows at its read version with its own writes laid over them.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 
 use super::writes::WriteMap;
 use crate::contract::{ErrorCode, KeySelector, KvResult, Version};
 use crate::database::key_after;
-use crate::embedded::memory::MemoryRows;
+use crate::embedded::memory::{MemoryRows, Order};
 
 /// A selector in its plain form: `offset` steps from the first key at or after `key`, which is step 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,8 +44,8 @@ fn readable(unreadable: bool) -> KvResult<()> {
     if unreadable { Err(ErrorCode::AccessedUnreadable.into()) } else { Ok(()) }
 }
 
-fn owned(key: &[u8], value: &Bytes) -> (Bytes, Bytes) {
-    (Bytes::copy_from_slice(key), value.clone())
+fn owned((key, value): (Cow<'_, [u8]>, Bytes)) -> (Bytes, Bytes) {
+    (Bytes::copy_from_slice(&key), value)
 }
 
 /// Rows at a version under a transaction's writes.
@@ -62,13 +64,13 @@ impl<'a> View<'a> {
     /// The value of `key`.
     pub(crate) fn get(&self, key: &[u8]) -> KvResult<Option<Bytes>> {
         let base = self.rows.get(key, self.version);
-        let Some(writes) = self.writes else { return Ok(base.cloned()) };
+        let Some(writes) = self.writes else { return Ok(base) };
         if let Some(own) = writes.key(key) {
             readable(own.unreadable && !self.bypass_unreadable)?;
-            return Ok(own.value(base));
+            return Ok(own.value(base.as_ref()));
         }
         readable(writes.unreadable().contains(key) && !self.bypass_unreadable)?;
-        Ok(if writes.cleared().contains(key) { None } else { base.cloned() })
+        Ok(if writes.cleared().contains(key) { None } else { base })
     }
 
     /// The first row of `from..end`.
@@ -110,7 +112,7 @@ impl<'a> View<'a> {
         let Some(key) = key.cloned() else { return Ok(None) };
         let Some((_, own)) = own.filter(|(own, _)| **own == key) else { return Ok(base.map(present)) };
         readable(own.unreadable)?;
-        let value = own.value(self.rows.get(&key, self.version));
+        let value = own.value(self.rows.get(&key, self.version).as_ref());
         Ok(Some((key, value)))
     }
 
@@ -129,7 +131,7 @@ impl<'a> View<'a> {
         let Some(key) = key.cloned() else { return Ok(None) };
         let Some((_, own)) = own.filter(|(own, _)| **own == key) else { return Ok(base.map(present)) };
         readable(own.unreadable)?;
-        let value = own.value(self.rows.get(&key, self.version));
+        let value = own.value(self.rows.get(&key, self.version).as_ref());
         Ok(Some((key, value)))
     }
 
@@ -143,11 +145,11 @@ impl<'a> View<'a> {
     }
 
     fn base_first(&self, from: &[u8], end: &[u8]) -> Option<(Bytes, Bytes)> {
-        self.rows.range(from, end, self.version).next().map(|(key, value)| owned(key, value))
+        self.rows.range(from, end, self.version, Order::Forward).next().map(owned)
     }
 
     fn base_last(&self, begin: &[u8], before: &[u8]) -> Option<(Bytes, Bytes)> {
-        self.rows.range(begin, before, self.version).next_back().map(|(key, value)| owned(key, value))
+        self.rows.range(begin, before, self.version, Order::Reverse).next().map(owned)
     }
 
     fn uncleared_first(&self, writes: &WriteMap, from: &[u8], end: &[u8]) -> Option<(Bytes, Bytes)> {

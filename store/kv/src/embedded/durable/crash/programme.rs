@@ -87,6 +87,7 @@ pub(super) struct CrashWorld {
     pub(super) model: Model,
     segment_bytes: u64,
     checkpoint_bytes: u64,
+    memory_bytes: usize,
 }
 
 /// One opening of the store.
@@ -102,7 +103,11 @@ impl CrashWorld {
         let segment_bytes = 1 << rng.random_range(11..14);
         // Half of the seeds have no checkpoints, which take most of the time.
         let checkpoint_bytes = if rng.random_bool(0.5) { 1 << rng.random_range(12..16) } else { 1 << 30 };
-        Self { rng, disk, model: Model::default(), segment_bytes, checkpoint_bytes }
+        // Nearly every row is cold, or none is. Of a generator of its own: what a seed does otherwise stays the same.
+        let mut of_memory = ChaCha8Rng::seed_from_u64(!seed);
+        let memory_bytes =
+            if of_memory.random_bool(0.5) { of_memory.random_range(0..2_000) } else { usize::MAX };
+        Self { rng, disk, model: Model::default(), segment_bytes, checkpoint_bytes, memory_bytes }
     }
 
     pub(super) fn with_sizes(seed: u64, segment_bytes: u64, checkpoint_bytes: u64) -> Self {
@@ -127,6 +132,7 @@ impl CrashWorld {
         let options = OpenOptions {
             segment_bytes: self.segment_bytes,
             checkpoint_bytes: self.checkpoint_bytes,
+            memory_bytes: self.memory_bytes,
             disk: Some(Arc::new(self.disk.clone())),
             ..options
         };
