@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -23,16 +23,26 @@ const ATTEMPTS: &str = "store_attempts_total{";
 pub(crate) struct Samples(BTreeMap<String, f64>);
 
 impl Samples {
-    /// Reads the samples of the process that answers HTTP at `address` (`http://HOST:PORT`).
-    pub(crate) async fn read(address: &str) -> anyhow::Result<Self> {
+    /// Reads the samples of the process that answers HTTP at `address` (`http://HOST:PORT`) to the holder of `token`.
+    ///
+    /// # Errors
+    /// It does not answer, refuses, or lacks a counter: a rate of 0 must mean that nothing happened.
+    pub(crate) async fn read(address: &str, token: &str) -> anyhow::Result<Self> {
         let host = address.trim_start_matches("http://");
         let mut stream =
             TcpStream::connect(host).await.with_context(|| format!("no metrics at {address}"))?;
-        let request = format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        let request = format!(
+            "GET /metrics HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+        );
         stream.write_all(request.as_bytes()).await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await?;
-        Ok(Self(answer.lines().filter_map(sample_of).collect()))
+        let status = answer.lines().next().unwrap_or_default();
+        ensure!(status.split(' ').nth(1) == Some("200"), "no metrics at {address}: {status}");
+        let samples: BTreeMap<_, _> = answer.lines().filter_map(sample_of).collect();
+        let missing = COUNTERS.iter().find(|(_, name)| !samples.contains_key(*name));
+        ensure!(missing.is_none(), "{address} shows no {missing:?}");
+        Ok(Self(samples))
     }
 
     /// Adds to `stats` how fast the counters have risen since `before`, which was `time` ago. Transactions that were

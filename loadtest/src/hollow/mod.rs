@@ -194,9 +194,9 @@ pub(crate) async fn run(
     };
     let system = System::start(options).await?;
     let (gateways, token) = system.access()?;
-    let options = fleet_options(gateways, Some(token), hellos("bench"), &arguments.simulated)?;
+    let options = fleet_options(gateways, Some(token.clone()), hellos("bench"), &arguments.simulated)?;
     let pid = i32::try_from(system.control_pid())?;
-    let control = ControlProcess { pid: Some(pid), http: Some(system.http()?) };
+    let control = ControlProcess { pid: Some(pid), http: Some((system.http()?, token)) };
     let client = system.client_with(|config| config.deadline = arguments.storms.wait())?;
     measured(options, Some(client), &control, arguments, results).await
 }
@@ -205,8 +205,8 @@ pub(crate) async fn run(
 struct ControlProcess {
     /// If it runs on this machine.
     pid: Option<i32>,
-    /// Where it shows its metrics, as `http://HOST:PORT`.
-    http: Option<String>,
+    /// Where it shows its metrics, as `http://HOST:PORT`, and the token for them.
+    http: Option<(String, String)>,
 }
 
 /// A client of the cell behind `--gateway`.
@@ -275,7 +275,7 @@ async fn measured(
 
 async fn metrics_read(control: &ControlProcess) -> anyhow::Result<Option<Samples>> {
     match &control.http {
-        Some(http) => Samples::read(http).await.map(Some),
+        Some((http, token)) => Samples::read(http, token).await.map(Some),
         None => Ok(None),
     }
 }

@@ -264,6 +264,21 @@ async fn bogus(world: &World, row: StoredRow, rule: &str) {
     put(world, &key, before.as_deref()).await;
 }
 
+/// Rows of a node that does not exist are reported.
+async fn nodes_without_a_row(world: &World) {
+    let nowhere = borough_model::NodeId(4_242);
+    bogus(world, StoredRow::NodeLoad(NodeLoadKey { node: nowhere }, Box::default()), "node_known").await;
+    let live = keys::NodeLiveKey { node: nowhere };
+    bogus(world, StoredRow::NodeLive(live, Box::default()), "node_known").await;
+    let stamp = borough_kv::Versionstamp::new(1, 0);
+    let place = keys::NodeLiveAtKey { node: nowhere };
+    bogus(world, StoredRow::NodeLiveAt(place, Box::new(keys::StampValue(stamp))), "node_known").await;
+    let changed = keys::NodeLiveChangeKey { stamp, node: nowhere };
+    bogus(world, StoredRow::NodeLiveChange(changed, Box::new(())), "node_known").await;
+    let session = keys::NodeSessionKey { node: nowhere };
+    bogus(world, StoredRow::NodeSession(session, Box::default()), "node_known").await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn rows_without_an_owner_are_reported() {
     let world = world().await;
@@ -296,17 +311,7 @@ async fn rows_without_an_owner_are_reported() {
     let mut kept = rows.allocs.get(&node).cloned().unwrap_or_default();
     kept.ports_cooling.insert(7, PORT_KEPT_BACK_MS);
     bogus(&world, StoredRow::NodeAlloc(NodeAllocKey { node }, Box::new(kept)), "port_kept_back").await;
-    let nowhere = borough_model::NodeId(4_242);
-    bogus(&world, StoredRow::NodeLoad(NodeLoadKey { node: nowhere }, Box::default()), "node_known").await;
-    let live = keys::NodeLiveKey { node: nowhere };
-    bogus(&world, StoredRow::NodeLive(live, Box::default()), "node_known").await;
-    let stamp = borough_kv::Versionstamp::new(1, 0);
-    let place = keys::NodeLiveAtKey { node: nowhere };
-    bogus(&world, StoredRow::NodeLiveAt(place, Box::new(keys::StampValue(stamp))), "node_known").await;
-    let changed = keys::NodeLiveChangeKey { stamp, node: nowhere };
-    bogus(&world, StoredRow::NodeLiveChange(changed, Box::new(())), "node_known").await;
-    let session = keys::NodeSessionKey { node: nowhere };
-    bogus(&world, StoredRow::NodeSession(session, Box::default()), "node_known").await;
+    nodes_without_a_row(&world).await;
     let released = |dimension: &str| QuotaReleasedKey {
         user: name("ada"),
         band: Band::Batch,

@@ -81,7 +81,7 @@ async fn round_trip(seed: u64) {
 #[tokio::test(start_paused = true)]
 async fn a_copy_is_the_cell_as_of_one_position_whatever_happens_meanwhile() {
     for seed in seeds(5) {
-        round_trip(seed).await;
+        Box::pin(round_trip(seed)).await;
     }
 }
 
