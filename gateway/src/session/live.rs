@@ -70,13 +70,15 @@ struct SilenceTime {
 }
 
 impl SilenceTime {
-    /// Begins a round.
-    fn begin(&mut self, now: Duration, counts: bool, kept: Duration) {
-        if !counts {
-            self.excluded.push((self.now, now));
-        }
+    /// Begins a round, and remembers what does not count for `kept`.
+    fn begin(&mut self, now: Duration, kept: Duration) {
         self.excluded.retain(|(_, to)| now.saturating_sub(*to) < kept);
         self.now = now;
+    }
+
+    /// The time from the last round to `now` does not count.
+    fn exclude(&mut self, now: Duration) {
+        self.excluded.push((self.now, now));
     }
 
     /// For how long a session has done no work.
@@ -153,8 +155,10 @@ impl VouchKeeper {
     pub(super) async fn round(&mut self) -> StoreResult<()> {
         let now = self.cell.machine.monotonic();
         let gap = now.saturating_sub(self.time.now);
-        let counts = self.renewed && gap <= self.settings.beat.saturating_mul(GAP_BEATS);
-        self.time.begin(now, counts, self.settings.silence_max.saturating_mul(EXCLUDED_KEPT));
+        if !self.renewed || gap > self.settings.beat.saturating_mul(GAP_BEATS) {
+            self.time.exclude(now);
+        }
+        self.time.begin(now, self.settings.silence_max.saturating_mul(EXCLUDED_KEPT));
         self.renewed = false;
         self.silent_find();
         let silent = std::mem::take(&mut self.silent);

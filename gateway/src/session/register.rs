@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use borough_kv::Idempotency;
 use borough_model::NodeId;
-use borough_model::node::{NodeSeen, RefusalCause, SignOfLife};
+use borough_model::node::{LivenessSign, NodeSeen, RefusalCause};
 use borough_store::journal::Cursor;
 use borough_store::lease::Silence;
 use borough_store::node::{NodeRegistration, Registered, node_live_read};
@@ -78,8 +78,8 @@ pub async fn lease_watch(cell: &CellContext, node: NodeId, silence: Duration) ->
         }
         tokio::time::sleep(look).await;
         let live = lease_read(cell, node).await?;
-        let sign = live.as_ref().map_or(SignOfLife::None, |live| live.sign_since(last.as_ref()));
-        if sign != SignOfLife::None {
+        let sign = live.as_ref().map_or(LivenessSign::None, |live| live.sign_since(last.as_ref()));
+        if sign != LivenessSign::None {
             return Ok(WatchedLease::Beats);
         }
         last = live;

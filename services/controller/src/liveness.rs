@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use borough_model::node::{GatewayLive, NodeLive, NodeRow, NodeSeen, NodeState, SignOfLife, Voucher};
+use borough_model::node::{GatewayLive, LivenessSign, NodeLive, NodeRow, NodeSeen, NodeState, Voucher};
 use borough_model::{Delta, NodeId};
 use borough_store::mirror::MirrorState;
 
@@ -106,13 +106,13 @@ impl Liveness {
         let last = self.alive_at(node);
         self.unlist(node);
         let watch = self.nodes.entry(node).or_default();
-        let sign = live.as_ref().map_or(SignOfLife::None, |live| live.sign_since(watch.live.as_ref()));
+        let sign = live.as_ref().map_or(LivenessSign::None, |live| live.sign_since(watch.live.as_ref()));
         // The whole tolerance from the first observation on.
-        let alive = !known || sign == SignOfLife::Works;
+        let alive = !known || sign == LivenessSign::Works;
         // A gateway that withdraws has found the silence itself, by its own clock.
         let before = watch.live.as_ref().is_some_and(|before| before.voucher.is_some());
         let withdrawn = live.as_ref().filter(|live| before && live.voucher.is_none());
-        let silent_ms = withdrawn.filter(|_| sign == SignOfLife::None).map_or(0, |live| live.silent_ms);
+        let silent_ms = withdrawn.filter(|_| sign == LivenessSign::None).map_or(0, |live| live.silent_ms);
         let last = last.saturating_sub(Duration::from_millis(silent_ms));
         watch.alive_at = if alive { counted } else { last };
         watch.live = live;
@@ -244,5 +244,5 @@ impl Liveness {
 }
 
 #[cfg(test)]
-#[path = "liveness_test.rs"]
+#[path = "liveness_tests.rs"]
 mod tests;

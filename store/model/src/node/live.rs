@@ -77,7 +77,7 @@ pub struct NodeSeen {
 
 /// What the change from one reading to the next proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SignOfLife {
+pub enum LivenessSign {
     /// The session has worked in between, or its gateway vouches for that.
     Works,
     /// Only a registration: an agent that keeps coming back without working is as silent as before.
@@ -88,14 +88,14 @@ pub enum SignOfLife {
 impl NodeLive {
     /// What the change of the row from `before` proves. A gateway that withdraws its voucher changes nothing else, and
     /// proves nothing.
-    pub fn sign_since(&self, before: Option<&Self>) -> SignOfLife {
+    pub fn sign_since(&self, before: Option<&Self>) -> LivenessSign {
         let named = |live: &Self| (live.session, live.beat);
         if before.is_some_and(|before| named(before) == named(self)) {
-            SignOfLife::None
+            LivenessSign::None
         } else if self.beat == REGISTERED {
-            SignOfLife::Registered
+            LivenessSign::Registered
         } else {
-            SignOfLife::Works
+            LivenessSign::Works
         }
     }
 }
@@ -109,12 +109,12 @@ impl NodeSeen {
     }
 
     /// What happened since the reading `before`.
-    pub fn sign_since(&self, before: Option<&Self>) -> SignOfLife {
+    pub fn sign_since(&self, before: Option<&Self>) -> LivenessSign {
         let sign = self.live.sign_since(before.map(|before| &before.live));
         let vouched = before.is_some_and(|before| {
             before.live.voucher == self.live.voucher && self.beat.is_some() && before.beat != self.beat
         });
-        if sign == SignOfLife::None && vouched { SignOfLife::Works } else { sign }
+        if sign == LivenessSign::None && vouched { LivenessSign::Works } else { sign }
     }
 }
 
@@ -133,12 +133,12 @@ mod tests {
     fn work_and_a_vouching_gateway_are_signs_of_life_and_nothing_else() {
         let vouched = seen(1, 2, Some(10));
         let since = |now: NodeSeen| now.sign_since(Some(&vouched));
-        assert_eq!(since(vouched.clone()), SignOfLife::None);
-        assert_eq!(since(seen(1, 2, Some(11))), SignOfLife::Works, "its gateway has renewed its row");
-        assert_eq!(since(seen(1, 2, None)), SignOfLife::None, "its gateway has withdrawn");
-        assert_eq!(since(seen(1, 3, None)), SignOfLife::Works, "a gateway of an older version");
-        assert_eq!(since(seen(2, REGISTERED, None)), SignOfLife::Registered);
-        assert_eq!(since(seen(2, 2, Some(10))), SignOfLife::Works, "a new session works");
+        assert_eq!(since(vouched.clone()), LivenessSign::None);
+        assert_eq!(since(seen(1, 2, Some(11))), LivenessSign::Works, "its gateway has renewed its row");
+        assert_eq!(since(seen(1, 2, None)), LivenessSign::None, "its gateway has withdrawn");
+        assert_eq!(since(seen(1, 3, None)), LivenessSign::Works, "a gateway of an older version");
+        assert_eq!(since(seen(2, REGISTERED, None)), LivenessSign::Registered);
+        assert_eq!(since(seen(2, 2, Some(10))), LivenessSign::Works, "a new session works");
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub use identity::{
     AgentFace, AgentIdentity, AgentKey, AgentProcess, DurableId, IdentityError, NodeApplicant, NodeRefusal,
     RefusalCause, node_admit, session_next,
 };
-pub use live::{GatewayLive, NodeLive, NodeSeen, REGISTERED, SignOfLife, Voucher};
+pub use live::{GatewayLive, LivenessSign, NodeLive, NodeSeen, REGISTERED, Voucher};
 pub use load::{LoadMeasured, NodeLoad, node_load_next};
 pub use machine::{NodeClosed, NodeEvent, NodeFacts, NodeTransition, node_new, node_open, node_transition};
 pub(crate) use package::task_packages_check;

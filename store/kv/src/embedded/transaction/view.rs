@@ -1,7 +1,5 @@
 //! What a transaction sees: the rows at its read version with its own writes laid over them.
 
-use std::borrow::Cow;
-
 use bytes::Bytes;
 
 use super::writes::WriteMap;
@@ -42,10 +40,6 @@ pub(crate) struct Resolved {
 /// Refuses values that wait for their stamp.
 fn readable(unreadable: bool) -> KvResult<()> {
     if unreadable { Err(ErrorCode::AccessedUnreadable.into()) } else { Ok(()) }
-}
-
-fn owned((key, value): (Cow<'_, [u8]>, Bytes)) -> (Bytes, Bytes) {
-    (Bytes::copy_from_slice(&key), value)
 }
 
 /// Rows at a version under a transaction's writes.
@@ -145,11 +139,17 @@ impl<'a> View<'a> {
     }
 
     fn base_first(&self, from: &[u8], end: &[u8]) -> Option<(Bytes, Bytes)> {
-        self.rows.range(from, end, self.version, Order::Forward).next().map(owned)
+        self.rows
+            .range(from, end, self.version, Order::Forward)
+            .next()
+            .map(|(key, value)| (Bytes::copy_from_slice(&key), value))
     }
 
     fn base_last(&self, begin: &[u8], before: &[u8]) -> Option<(Bytes, Bytes)> {
-        self.rows.range(begin, before, self.version, Order::Reverse).next().map(owned)
+        self.rows
+            .range(begin, before, self.version, Order::Reverse)
+            .next()
+            .map(|(key, value)| (Bytes::copy_from_slice(&key), value))
     }
 
     fn uncleared_first(&self, writes: &WriteMap, from: &[u8], end: &[u8]) -> Option<(Bytes, Bytes)> {

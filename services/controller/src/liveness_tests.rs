@@ -1,3 +1,5 @@
+//! Silence is measured by what counts, and found among many nodes and gateways.
+
 use borough_model::node::{REGISTERED, node_new};
 use borough_model::{Name, Resources};
 
