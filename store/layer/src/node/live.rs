@@ -22,7 +22,7 @@ use crate::keys::{
 /// previous one of the same session, or [`REGISTERED`]. `report_revision` is the last report of the agent that is
 /// durable. From then on `voucher` vouches for the node. `None`: this writing alone counts.
 ///
-/// A transaction writes the liveness of a node once: see [`live_write`].
+/// A transaction writes the liveness of a node once: see `live_write`.
 pub async fn node_live_renew(
     writer: &NodeWriter<'_>,
     space: &CellSpace,
