@@ -16,6 +16,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustix::fs::Dir;
 
+use super::directory::DirectoryFlushes;
+
 /// One directory of files.
 pub trait Disk: Send + Sync + Debug + 'static {
     /// Makes the directory if it is missing.
@@ -40,7 +42,8 @@ pub trait Disk: Send + Sync + Debug + 'static {
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Renames a file. Replaces a file of the new name.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
-    /// Makes names durable after files were created, renamed and removed.
+    /// Makes names durable after files were created, renamed and removed. After a failure it fails for ever: the names
+    /// of other threads may be lost too.
     fn directory_sync(&self) -> io::Result<()>;
     /// Bytes that can still be written.
     fn available_bytes(&self) -> io::Result<u64>;
@@ -155,12 +158,13 @@ pub struct DirectoryDisk {
     /// Whether syncs reach the disk. Without them a crash of the machine loses acknowledged commits.
     fsync: bool,
     descriptors: Arc<Mutex<Descriptors>>,
+    flushes: Arc<DirectoryFlushes>,
 }
 
 impl DirectoryDisk {
     /// The directory at `path`.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), fsync: true, descriptors: Arc::default() }
+        Self { path: path.into(), fsync: true, descriptors: Arc::default(), flushes: Arc::default() }
     }
 
     /// The same directory without syncs: a crash of the machine loses acknowledged commits.
@@ -298,7 +302,7 @@ impl Disk for DirectoryDisk {
             return Ok(());
         }
         let directory = self.opened(|descriptors| Ok(descriptors.directory.clone()))?;
-        directory.map_or(Ok(()), |directory| directory.sync_all())
+        directory.map_or(Ok(()), |directory| self.flushes.run(|| directory.sync_all()))
     }
 
     fn available_bytes(&self) -> io::Result<u64> {

@@ -9,6 +9,7 @@ mod checkpoint;
 mod cold;
 #[cfg(test)]
 mod crash;
+mod directory;
 pub mod disk;
 #[cfg(test)]
 mod disk_tests;

@@ -99,6 +99,11 @@ pub(super) fn log_read(
             end.unfinished = Some(sequence);
             break;
         };
+        if place == SegmentPlace::Last && is_abandoned(&segment, previous) {
+            end.missing = sealed.then_some(sequence);
+            end.unfinished = Some(sequence);
+            break;
+        }
         segment_follows(&segment, &end, previous, checkpoint)?;
         let (tail, version) = records_read(&segment, place, &mut each, checkpoint)?;
         let next = sequence.saturating_add(1);
@@ -157,6 +162,14 @@ fn segment_read<'a>(
         None if place == SegmentPlace::Last && used_length(bytes) <= SEGMENT_HEADER_BYTES => Ok(None),
         _ => Err(LogError::Damaged(format!("{name} has no sound header"))),
     }
+}
+
+/// Returns true for a segment whose creation failed, so that the log went on in the one before it. The segment was
+/// removed, but a power cut may bring it back. It has no records, and names one that later ones follow.
+fn is_abandoned(segment: &Segment<'_>, previous: Option<Version>) -> bool {
+    let first = segment.bytes.get(SEGMENT_HEADER_BYTES..);
+    let empty = first.and_then(|bytes| record_decode(bytes, segment.header.salt)).is_none();
+    empty && previous.is_some_and(|version| segment.header.previous < version)
 }
 
 fn segment_follows(

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
+use super::super::directory::DirectoryFlushes;
 use super::super::disk::{Disk, DiskFile};
 use super::inode::{Inode, Survival};
 use super::names::{InodeId, Names};
@@ -107,6 +108,7 @@ pub(super) struct SimDisk {
     state: Arc<Mutex<DiskState>>,
     turns: Arc<Turns>,
     opening: u64,
+    flushes: Arc<DirectoryFlushes>,
 }
 
 impl std::fmt::Debug for SimDisk {
@@ -132,7 +134,7 @@ impl SimDisk {
             opening: 0,
             locked: false,
         };
-        Self { state: Arc::new(Mutex::new(state)), turns: Turns::new(), opening: 0 }
+        Self { state: Arc::new(Mutex::new(state)), turns: Turns::new(), opening: 0, flushes: Arc::default() }
     }
 
     /// The same disk for the next opening: its process is killed, the machine keeps running.
@@ -141,7 +143,8 @@ impl SimDisk {
         state.opening += 1;
         state.locked = false;
         self.turns.free();
-        Self { state: Arc::clone(&self.state), turns: Turns::new(), opening: state.opening }
+        let (turns, flushes) = (Turns::new(), Arc::default());
+        Self { state: Arc::clone(&self.state), turns, opening: state.opening, flushes }
     }
 
     /// Turns of the checkpoint's thread.
@@ -305,15 +308,17 @@ impl Disk for SimDisk {
 
     fn directory_sync(&self) -> io::Result<()> {
         self.change(Call::DirectoryFlush, "directory", |state, fault| {
-            match fault {
-                Some(DiskFault::PowerCut) => {}
-                Some(_) => {
-                    state.names.flush_fail(&mut state.rng);
-                    return Err(failed());
+            self.flushes.run(|| {
+                match fault {
+                    Some(DiskFault::PowerCut) => {}
+                    Some(_) => {
+                        state.names.flush_fail(&mut state.rng);
+                        return Err(failed());
+                    }
+                    None => state.names.flush(),
                 }
-                None => state.names.flush(),
-            }
-            Ok(())
+                Ok(())
+            })
         })
     }
 
