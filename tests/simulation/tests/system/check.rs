@@ -35,8 +35,8 @@ const LEADS_MS: u64 = LOST_AFTER_MS + 4_000;
 const BEATS_MAX: u64 = 10;
 /// Requests that run in several transactions, each of which checks what it changes.
 const IN_STEPS: [&str; 1] = ["node_drain_force"];
-/// Milliseconds by which commits may be later than their decisions.
-const COMMIT_MS: i64 = 4_000;
+/// Milliseconds by which commits may be later than their decisions, without the pause of a role.
+const COMMIT_MS: i64 = 1_000;
 
 /// A broken rule, and when it was first seen.
 #[derive(Clone, Debug)]
@@ -86,10 +86,8 @@ pub(crate) struct Audit {
 impl Audit {
     /// An audit before the first entry.
     pub(crate) fn new() -> Self {
-        let mut auditor = Auditor::new(WORKERS, Vec::new());
-        auditor.late_ms = COMMIT_MS;
         Self {
-            auditor,
+            auditor: Auditor::new(WORKERS, Vec::new()),
             known: 0,
             cursor: Cursor::start(1),
             nodes: BTreeMap::new(),
@@ -117,6 +115,8 @@ impl Audit {
     }
 
     pub(crate) fn step(&mut self, world: &World) {
+        // A role may be paused between a decision and its commit.
+        self.auditor.late_ms = COMMIT_MS.saturating_add_unsigned(world.pause_max_ms);
         self.journal(world);
         for twice in world.processes.twice_take() {
             self.note(world.now_ms, "attempt_twice", twice);

@@ -167,6 +167,7 @@ fn agent_begin(world: &mut World, number: usize) {
 
 fn pause(world: &mut World, host: &Host, long_ms: u64) {
     let until_ms = world.now_ms + long_ms;
+    world.pause_max_ms = world.pause_max_ms.max(long_ms);
     if let Some(role) = world.roles.get_mut(host) {
         role.paused_until_ms = until_ms;
     }

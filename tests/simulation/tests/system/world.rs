@@ -78,6 +78,8 @@ pub(crate) struct World {
     pub roles: BTreeMap<Host, Role>,
     /// Clocks of hosts, which outlive roles.
     pub skews: BTreeMap<Host, Skew>,
+    /// The longest pause of a role so far, in milliseconds.
+    pub pause_max_ms: u64,
     rng: Arc<dyn Rng>,
 }
 
@@ -155,6 +157,7 @@ impl World {
             machines: BTreeMap::new(),
             roles: BTreeMap::new(),
             skews: BTreeMap::new(),
+            pause_max_ms: 0,
             rng: rng_of(seed, 3),
         };
         world.generation = world.cell_prepare(&cell);
