@@ -138,9 +138,9 @@ pub async fn node_reported(
     let rows = try_join_all(tasks.into_iter().map(read)).await?;
     let rows: BTreeMap<TaskId, TaskRow> = rows.into_iter().flatten().map(|row| (row.id, row)).collect();
     let lost = rows.values().filter(|row| row.state == TaskState::Lost && row.node == Some(node)).count();
-    let stale = present.iter().filter(|(task, incarnation)| {
-        rows.get(task).is_some_and(|row| row.node != Some(node) || row.incarnation != *incarnation)
-    });
+    let stale = present
+        .iter()
+        .filter(|(task, incarnation)| rows.get(task).is_some_and(|row| !row.owns(node, *incarnation)));
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     let event = NodeEvent::Reported { lost_tasks: count(lost), stale_attempts: count(stale.count()) };
     Ok(node_event(tx, changes, node, &event).await?.row)

@@ -182,6 +182,11 @@ impl TaskRow {
         if self.state.is_charged() { self.node } else { None }
     }
 
+    /// Returns true if `incarnation` on `node` is this row's attempt, and is not over: its agent may have it.
+    pub fn owns(&self, node: NodeId, incarnation: Incarnation) -> bool {
+        self.state != TaskState::Dead && self.node == Some(node) && self.incarnation == incarnation
+    }
+
     /// Returns true if it ends, or has ended, only because its job had shrunk. If the job grows over its index, it
     /// wants the task again.
     pub fn is_shrunk_away(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use borough_model::job::{JobKind, JobSpec};
-use borough_model::task::{Placement, TaskEvent, TaskState};
+use borough_model::task::{Placement, StopReason, TaskEvent, TaskState};
 use borough_model::{Incarnation, TaskRow};
 
 use super::*;
@@ -146,4 +146,31 @@ async fn what_is_left_on_a_returning_node_is_counted_from_the_rows() {
     assert_eq!(reported(&cell, node, &attempts).await, NodeState::Recovering, "it runs what is over");
     let unknown = [(TaskId { job: JobId(9), index: 0 }, Incarnation(1))];
     assert_eq!(reported(&cell, node, &unknown).await, NodeState::Ready, "what is unknown is parked");
+}
+
+/// A task whose stop the loss of its node overtook is dead, and its job may place it again. Its node takes no tasks
+/// while the attempt still ends there: two attempts would run.
+#[tokio::test]
+async fn a_dead_task_that_still_ends_on_a_returning_node_is_left_over() {
+    let cell = TestCell::new().await;
+    let node = register(&cell, "n1", &facts(), 7).await.row.id;
+    assert_eq!(reported(&cell, node, &[]).await, NodeState::Ready);
+    place(&cell, node).await;
+    cell.change(change(7, "stopped and lost"), async |tx, changes| {
+        let mut book = TaskBook::read(tx, changes.space(), [TASK]).await?;
+        let stop = TaskEvent::StopRequested { reason: StopReason::JobShrunk };
+        book.apply(TASK, &stop, changes.at_ms())?.unwrap();
+        book.write(tx, changes).await?;
+        node_declare_lost(tx, changes, node, None).await?;
+        task_node_lost(tx, changes, node, None, 10).await
+    })
+    .await
+    .unwrap();
+    let row: Option<TaskRow> =
+        cell.run(async |tx| keys::read(&tx, &cell.space, &TaskKey::of(TASK)).await).await.unwrap();
+    assert_eq!(row.map(|row| row.state), Some(TaskState::Dead));
+    register(&cell, "n1", &facts(), 8).await;
+    let attempts = [(TASK, Incarnation(1))];
+    assert_eq!(reported(&cell, node, &attempts).await, NodeState::Recovering, "it still runs it");
+    assert_eq!(reported(&cell, node, &[]).await, NodeState::Ready, "it has released it");
 }
