@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::agent::{card, ports};
 use super::connections::ConnectionArguments;
-use super::store_location::StoreLocation;
+use super::store_location::{EmbeddedArguments, StoreLocation};
 
 /// The ports of tasks: below the range that the kernel uses for outgoing connections.
 const TASK_PORTS: &str = "20000-31999";
@@ -59,6 +59,8 @@ pub struct DevArguments {
     /// Keep the cells in fdb:CLUSTER_FILE [default: an embedded store in the directory]
     #[arg(long, value_name = "LOCATION")]
     pub store: Option<StoreLocation>,
+    #[command(flatten)]
+    pub embedded: EmbeddedArguments,
     /// For tests of the system: inject the faults the store's contract allows, from this seed
     #[arg(long, hide = true, value_name = "SEED")]
     pub inject_faults: Option<u64>,

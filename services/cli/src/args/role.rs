@@ -7,7 +7,7 @@ use borough_model::Name;
 use clap::Args;
 
 use super::connections::ConnectionArguments;
-use super::store_location::StoreLocation;
+use super::store_location::{EmbeddedArguments, StoreLocation};
 
 /// Milliseconds without a heartbeat after which another worker or controller takes over.
 pub(crate) const LEASE_MS: u64 = 5_000;
@@ -18,6 +18,8 @@ pub struct StoreArguments {
     /// Use fdb:CLUSTER_FILE, or embedded:DIRECTORY (one process at a time)
     #[arg(long, env = "BOROUGH_STORE", hide_env_values = true, value_name = "LOCATION")]
     pub store: StoreLocation,
+    #[command(flatten)]
+    pub embedded: EmbeddedArguments,
     /// Serve these cells, with commas between; the role makes missing ones
     #[arg(long, value_delimiter = ',', required = true, value_name = "NAMES")]
     pub cells: Vec<Name>,

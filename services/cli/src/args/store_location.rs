@@ -4,6 +4,27 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use borough_model::resource::bytes_parse;
+use clap::Args;
+
+/// The least memory for an embedded store.
+const MEMORY_MIN: u64 = 16 << 20;
+
+/// How an embedded store is opened.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct EmbeddedArguments {
+    /// Keep rows up to this amount in memory, such as 2GiB, and read others from the disk; only for an embedded store
+    /// [default: 512MiB]
+    #[arg(long, value_name = "AMOUNT", value_parser = memory_parse)]
+    pub store_memory: Option<usize>,
+}
+
+fn memory_parse(text: &str) -> Result<usize, String> {
+    let bytes = bytes_parse(text).map_err(|error| error.to_string())?;
+    let amount = usize::try_from(bytes).ok().filter(|_| bytes >= MEMORY_MIN);
+    amount.ok_or_else(|| "accepted: 16MiB and more".to_owned())
+}
+
 /// Begins the name of a store of the embedded engine.
 pub(crate) const EMBEDDED: &str = "embedded:";
 const FDB: &str = "fdb:";

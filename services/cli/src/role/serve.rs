@@ -14,7 +14,7 @@ use prometheus_client::registry::Registry;
 use super::control::{Control, ControlConfig, Roles, ToleranceScope};
 use super::descriptors::OpenFiles;
 use super::log::{log_begin, log_metrics_register};
-use super::store::{StoreMissing, engine_faulty, store_open};
+use super::store::{StoreMissing, StoreWanted, engine_faulty, store_open};
 use super::token::{credentials_read, secret_read};
 use super::{RoleEnd, RoleSignals, failed, files_private, role_end, start_failed, store_stopped};
 use crate::args::{
@@ -117,7 +117,9 @@ fn run(
     runtime.block_on(async {
         let clock = SystemClock::shared();
         let rng = SystemRng::shared();
-        let store = store_open(&arguments.store, StoreMissing::Create, &clock, &rng)?;
+        let (location, memory) = (&arguments.store, arguments.embedded.store_memory);
+        let wanted = StoreWanted { location, missing: StoreMissing::Create, memory };
+        let store = store_open(wanted, &clock, &rng)?;
         let db = Database::new(engine_faulty(store.engine(), arguments.inject_faults));
         let mut registry = Registry::default();
         db.metrics_register(&mut registry);

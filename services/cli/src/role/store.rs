@@ -25,6 +25,15 @@ pub(crate) enum StoreMissing {
     Refuse,
 }
 
+/// A store to open.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoreWanted<'a> {
+    pub(crate) location: &'a StoreLocation,
+    pub(crate) missing: StoreMissing,
+    /// Bytes of an embedded store's rows in memory. `None`: what the engine takes by itself.
+    pub(crate) memory: Option<usize>,
+}
+
 /// An open store.
 pub(crate) struct RoleStore {
     engine: Arc<dyn Engine>,
@@ -62,19 +71,25 @@ pub(crate) fn engine_faulty(engine: Arc<dyn Engine>, seed: Option<u64>) -> Arc<d
 /// Opens a store. An embedded one is read whole, which blocks. A FoundationDB cluster is not contacted yet: if it
 /// cannot be reached, the first transaction fails.
 pub(crate) fn store_open(
-    location: &StoreLocation,
-    missing: StoreMissing,
+    wanted: StoreWanted<'_>,
     clock: &Arc<dyn Clock>,
     rng: &Arc<dyn Rng>,
 ) -> Result<RoleStore, Failure> {
-    match location {
+    match wanted.location {
         StoreLocation::Embedded(directory) => {
-            if missing == StoreMissing::Refuse {
+            if wanted.missing == StoreMissing::Refuse {
                 embedded_find(directory)?;
             }
             let options = OpenOptions::new(directory, Arc::clone(clock), Arc::clone(rng));
+            let memory_bytes = wanted.memory.unwrap_or(options.memory_bytes);
+            let options = OpenOptions { memory_bytes, ..options };
             let engine = EmbeddedEngine::open(options).map_err(|error| embedded_failure(&error))?;
             Ok(RoleStore { engine: Arc::new(engine.clone()), embedded: Some(engine) })
+        }
+        StoreLocation::Fdb(_) if wanted.memory.is_some() => {
+            let text =
+                "--store-memory is for an embedded store: FoundationDB has its rows in processes of its own";
+            Err(Failure::new(Code::Usage, text))
         }
         StoreLocation::Fdb(cluster) => {
             let engine = borough_fdb::open(cluster).map_err(|error| fdb_failure(&error))?;
@@ -168,8 +183,9 @@ mod tests {
     use super::*;
 
     fn opened(directory: &Path, missing: StoreMissing) -> Result<RoleStore, Failure> {
-        let rng = SeededRng::shared(1);
-        store_open(&StoreLocation::Embedded(directory.to_owned()), missing, &SystemClock::shared(), &rng)
+        let location = StoreLocation::Embedded(directory.to_owned());
+        let wanted = StoreWanted { location: &location, missing, memory: None };
+        store_open(wanted, &SystemClock::shared(), &SeededRng::shared(1))
     }
 
     #[tokio::test]
@@ -199,9 +215,12 @@ mod tests {
     #[test]
     fn a_build_without_foundationdb_names_the_build_that_has_it() {
         let location = StoreLocation::Fdb("/etc/foundationdb/fdb.cluster".to_owned());
-        let opened =
-            store_open(&location, StoreMissing::Create, &SystemClock::shared(), &SeededRng::shared(1));
-        let failure = opened.err().unwrap();
+        let open = |memory| {
+            let wanted = StoreWanted { location: &location, missing: StoreMissing::Create, memory };
+            store_open(wanted, &SystemClock::shared(), &SeededRng::shared(1)).err().unwrap()
+        };
+        assert!(open(Some(1 << 30)).message().contains("--store-memory"), "only for an embedded store");
+        let failure = open(None);
         assert!(failure.message().contains("without the feature `fdb`"), "{failure:?}");
         assert!(failure.hint().unwrap().contains("--features fdb"), "{failure:?}");
     }

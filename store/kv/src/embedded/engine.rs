@@ -10,7 +10,7 @@ use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
 use super::durable::{OpenError, OpenOptions, OpenedEngine, store_open};
-use super::memory::Memory;
+use super::memory::{Memory, MemoryUsage, usage_register};
 use super::queue::{CommitQueue, closed_error, sequencer_run};
 use super::sequencer::{CommitRequest, Sequencer, SequencerShared};
 use super::stats::EngineStats;
@@ -125,6 +125,11 @@ impl EmbeddedEngine {
         self.inner.shared.stats.now()
     }
 
+    /// What the rows take in memory now.
+    pub fn memory_usage(&self) -> MemoryUsage {
+        self.inner.shared.memory.usage()
+    }
+
     /// Commits the waiting requests, stops the engine and unlocks the directory. Every later operation, on any handle,
     /// answers 1101.
     pub async fn close(&self) {
@@ -191,6 +196,7 @@ impl Engine for EmbeddedEngine {
 
     fn metrics_register(&self, registry: &mut Registry) {
         self.inner.shared.stats.register(registry);
+        usage_register(registry, &self.inner.shared.memory);
     }
 
     fn state(&self) -> EngineState {

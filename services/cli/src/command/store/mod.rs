@@ -17,7 +17,7 @@ use crate::args::{Global, StoreAcceptLossArguments, StoreArgument, StoreLocation
 use crate::exit::{Code, Failure};
 use crate::output::{Printer, Progress, StoreLossView};
 use crate::role::files_private;
-use crate::role::store::{RoleStore, StoreMissing, store_accept_loss, store_open};
+use crate::role::store::{RoleStore, StoreMissing, StoreWanted, store_accept_loss, store_open};
 
 /// Rows and entries between two lines of progress.
 const SHOWN_ROWS: u64 = 50_000;
@@ -58,7 +58,8 @@ struct OpenedStore {
 fn opened(argument: &StoreArgument, missing: StoreMissing) -> Result<OpenedStore, Failure> {
     let clock = SystemClock::shared();
     let rng = SystemRng::shared();
-    let store = store_open(&argument.store, missing, &clock, &rng)?;
+    let wanted = StoreWanted { location: &argument.store, missing, memory: None };
+    let store = store_open(wanted, &clock, &rng)?;
     let db = Database::new(store.engine());
     Ok(OpenedStore { store, db, clock, rng })
 }

@@ -27,7 +27,7 @@ use self::stop::Shutdown;
 use super::control::{Control, ControlConfig, Roles, ToleranceScope};
 use super::descriptors::OpenFiles;
 use super::log::{log_begin, log_metrics_register};
-use super::store::{RoleStore, StoreMissing, engine_faulty, store_open};
+use super::store::{RoleStore, StoreMissing, StoreWanted, engine_faulty, store_open};
 use super::{RoleEnd, RoleSignals, failed, files_private, role_end, start_failed, store_stopped};
 use crate::args::{DevArguments, Global, StoreLocation};
 use crate::client_file::{ClientFile, dev_directory};
@@ -74,7 +74,9 @@ async fn dev(global: &Global, arguments: &DevArguments, printer: &Printer) -> Re
     if nodes_without_store(&location, &root) {
         return Err(store_gone(&root));
     }
-    let store = store_open(&location, StoreMissing::Create, &clock, &rng)?;
+    let memory = arguments.embedded.store_memory;
+    let wanted = StoreWanted { location: &location, missing: StoreMissing::Create, memory };
+    let store = store_open(wanted, &clock, &rng)?;
     let layout =
         Layout::open(&root).map_err(|error| failed(&format!("cannot use {}", root.display()), &error))?;
     let cell = DevCell { layout: &layout, arguments, store: &store, clock: &clock, rng: &rng, printer };

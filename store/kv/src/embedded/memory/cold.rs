@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use prometheus_client::metrics::counter::Counter;
 
 use super::{MemoryKey, Order};
 use crate::contract::{KvError, Version};
@@ -43,6 +44,8 @@ pub(super) struct Cold {
     pub(super) kept: Vec<MemoryKey>,
     /// Keys that were read.
     wanted: Mutex<Vec<MemoryKey>>,
+    /// Counts the rows that were read.
+    reads: Counter,
 }
 
 impl fmt::Debug for Cold {
@@ -55,8 +58,9 @@ impl fmt::Debug for Cold {
 }
 
 impl Cold {
-    pub(super) fn new(version: Version, rows: Arc<dyn ColdRows>) -> Self {
-        Self { version, rows, ranges: RangeSet::default(), kept: Vec::new(), wanted: Mutex::default() }
+    pub(super) fn new(version: Version, rows: Arc<dyn ColdRows>, reads: Counter) -> Self {
+        let (ranges, wanted) = (RangeSet::default(), Mutex::default());
+        Self { version, rows, ranges, kept: Vec::new(), wanted, reads }
     }
 
     /// The value of `key`, which has no chain.
@@ -71,7 +75,11 @@ impl Cold {
 
     /// The value of `key`, at every version before its chain.
     pub(super) fn peek(&self, key: &[u8]) -> Option<Bytes> {
-        if self.ranges.contains(key) { self.rows.get(key) } else { None }
+        if !self.ranges.contains(key) {
+            return None;
+        }
+        self.reads.inc();
+        self.rows.get(key)
     }
 
     /// Rows of `begin..end`.
@@ -88,7 +96,10 @@ impl Cold {
         if order == Order::Reverse {
             parts.reverse();
         }
-        Some(Box::new(parts.into_iter().flat_map(move |(from, to)| self.rows.range(&from, &to, order))))
+        let rows = parts.into_iter().flat_map(move |(from, to)| self.rows.range(&from, &to, order));
+        Some(Box::new(rows.inspect(|_| {
+            self.reads.inc();
+        })))
     }
 
     /// Takes the keys that were read and had to be fetched.

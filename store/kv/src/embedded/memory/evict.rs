@@ -160,7 +160,8 @@ impl Memory {
             }
         }
         let mut rows = self.rows.write();
-        let before = rows.cold.replace(Cold::new(version, cold));
+        let reads = rows.cold_reads.clone();
+        let before = rows.cold.replace(Cold::new(version, cold, reads));
         if let (Some(cold), Some(before)) = (&mut rows.cold, &before) {
             cold.ranges = before.ranges.clone();
         }

@@ -13,6 +13,7 @@ mod metadata;
 mod range;
 #[cfg(test)]
 mod tests;
+mod usage;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
@@ -21,6 +22,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::{RwLock, RwLockReadGuard};
+use prometheus_client::metrics::counter::Counter;
 use smallvec::SmallVec;
 
 use self::chain::{Chain, ChainValue, Trimmed};
@@ -28,6 +30,8 @@ use self::cold::Cold;
 pub(crate) use self::cold::{ColdRow, ColdRows};
 use self::metadata::MetadataVersions;
 pub(crate) use self::range::{Order, Rows};
+pub use self::usage::MemoryUsage;
+pub(crate) use self::usage::register as usage_register;
 use super::atomic::atomic_apply;
 use super::mutation::Mutation;
 use crate::contract::limits::METADATA_VERSION_KEY;
@@ -62,6 +66,8 @@ pub(crate) struct MemoryRows {
     pinned: Option<Version>,
     metadata: MetadataVersions,
     cold: Option<Cold>,
+    /// Counts the rows that were read from the checkpoint.
+    cold_reads: Counter,
     /// About the bytes of all chains.
     bytes: usize,
     /// Where eviction continues.
@@ -264,14 +270,24 @@ impl Memory {
         let chains =
             chains.map(|(key, value)| (MemoryKey::from_slice(&key), Chain::new(version, Some(value))));
         let chains: BTreeMap<_, _> = chains.collect();
+        let cold_reads = Counter::default();
         let cold = cold.map(|(from, rows)| {
-            let mut cold = Cold::new(version, rows);
+            let mut cold = Cold::new(version, rows, cold_reads.clone());
             cold.ranges.insert(from, Bytes::from_static(ROWS_END));
             cold
         });
         let bytes = chains.iter().map(|(key, chain)| chain.bytes(key)).sum();
         let (oldest, dirty, dirty_round) = (version, Some(Vec::new()), 1);
-        let rows = MemoryRows { chains, oldest, dirty, dirty_round, cold, bytes, ..MemoryRows::default() };
+        let rows = MemoryRows {
+            chains,
+            oldest,
+            dirty,
+            dirty_round,
+            cold,
+            cold_reads,
+            bytes,
+            ..MemoryRows::default()
+        };
         let metadata = rows.get(METADATA_VERSION_KEY, version);
         let memory = Self { rows: RwLock::new(rows), bytes_max };
         if let Some(value) = metadata {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use prometheus_client::registry::Registry;
 use proptest::prelude::*;
 
 use super::*;
@@ -292,5 +293,42 @@ proptest! {
         memory.trim(version);
         let live = history.last().map_or(0, |(_, rows)| rows.len());
         prop_assert_eq!(memory.read().versions_kept(), live, "only what is there now");
+    }
+}
+
+/// The metrics say what is in memory, and what was read from the checkpoint, row by row and in a range.
+#[test]
+fn what_is_in_memory_and_what_was_read_from_the_disk_is_counted() {
+    let mut world = World::new(0);
+    let rows: Vec<Mutation> =
+        [b"a", b"b", b"c"].map(|key| Mutation::Set(key[..].into(), vec![7; 100].into())).into();
+    world.batch(&rows);
+    let usage = world.memory.usage();
+    assert_eq!((usage.rows, usage.cold_reads, usage.bytes_max), (3, 0, 0));
+    assert!(usage.bytes >= 300, "{usage:?}");
+    for _ in 0..2 {
+        world.batch(&[]);
+        world.checkpoint(After::Begin);
+        world.checkpoint(After::End);
+        world.memory.trim(world.version);
+    }
+    (0..3).for_each(|_| world.memory.balance());
+    let before = world.memory.usage();
+    assert_eq!((before.rows, before.bytes), (0, 0));
+    assert_eq!(world.memory.read().get(b"b", world.version), Some(vec![7; 100].into()));
+    assert_eq!(world.memory.read().get(b"d", world.version), None);
+    assert_eq!(world.memory.read().range(b"a", b"c", world.version, Order::Forward).count(), 2);
+    let reads = world.memory.usage().cold_reads - before.cold_reads;
+    assert!((3..=4).contains(&reads), "three rows, and a look for one that is not there: {reads}");
+    let memory = Arc::new(world.memory);
+    let (mut registry, mut text) = (Registry::default(), String::new());
+    usage_register(&mut registry, &memory);
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    for line in [
+        "store_embedded_memory_rows 0\n",
+        "store_embedded_memory_max_bytes 0\n",
+        "store_embedded_cold_reads_total ",
+    ] {
+        assert!(text.contains(line), "no {line:?} in {text}");
     }
 }
