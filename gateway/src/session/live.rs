@@ -207,9 +207,8 @@ impl VouchKeeper {
 
     /// Takes the sessions that have begun to work since the last round.
     fn begun_find(&mut self) {
-        let sessions = &self.cell.sessions;
-        let begun = sessions.begun_take().into_iter().filter_map(|node| Some((node, sessions.get(node)?)));
-        self.begun.extend(begun);
+        let begun = self.cell.sessions.begun_take();
+        self.begun.extend(begun.into_iter().map(|session| (session.node, session)));
         self.begun.retain(|_, session| session.is_current());
     }
 

@@ -80,6 +80,22 @@ fn voucher(keeper: &VouchKeeper) -> Option<Voucher> {
     keeper.voucher.map(|(voucher, _)| voucher)
 }
 
+/// The session before it has worked, and ended before the gateway's round.
+#[tokio::test(start_paused = true)]
+async fn the_work_of_a_session_counts_for_no_later_one() {
+    let store = Store::new().await;
+    let mut gateway = store.gateway(1).await;
+    let before = store.session(&gateway, 1, 11).await;
+    store.work(&before);
+    let session = store.session(&gateway, 1, 12).await;
+    gateway.round().await.unwrap();
+    let seen = store.seen(1).await;
+    assert_eq!((seen.live.session, seen.live.beat, seen.live.voucher), (12, REGISTERED, None));
+    store.work(&session);
+    gateway.round().await.unwrap();
+    assert_eq!(store.seen(1).await.live.voucher, voucher(&gateway));
+}
+
 /// What a beat costs does not depend on the nodes: only the gateway's row changes.
 #[tokio::test(start_paused = true)]
 async fn a_session_that_works_is_written_once() {

@@ -404,9 +404,12 @@ impl Sessions {
         self.by_node.lock().get(&node).cloned()
     }
 
-    /// Takes the nodes whose sessions have begun to work.
-    pub fn begun_take(&self) -> BTreeSet<NodeId> {
-        std::mem::take(&mut *self.queues.begun.lock())
+    /// Takes the sessions that have begun to work. A session whose work was noted may have a successor, which may not
+    /// have worked.
+    pub fn begun_take(&self) -> Vec<Arc<RegisteredSession>> {
+        let noted = std::mem::take(&mut *self.queues.begun.lock());
+        let sessions = noted.into_iter().filter_map(|node| self.get(node));
+        sessions.filter(|session| session.worked_at().is_some()).collect()
     }
 
     /// Takes the sessions whose agents have reported a load, with it.
