@@ -4,6 +4,7 @@
 //! parts below the store's value limit. Deltas are absolute and carry their row's revision. The journal never contains
 //! liveness and lease heartbeats.
 
+mod before;
 mod change;
 mod list;
 mod meter;
@@ -13,6 +14,7 @@ mod tail;
 mod tests;
 mod trim;
 
+pub use before::{PageBefore, journal_before};
 pub use change::{Change, ChangeSet, OpenChanges};
 pub use list::{CHUNK_ROWS, Listed, cell_list_chunked};
 pub use meter::{JournalLook, JournalMeter};

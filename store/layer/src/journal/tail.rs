@@ -15,7 +15,7 @@ use crate::keys::{
 };
 
 /// A page ends after so many bytes of entries, whatever its limit.
-const PAGE_BYTES_MAX: usize = 2_000_000;
+pub(super) const PAGE_BYTES_MAX: usize = 2_000_000;
 
 /// A page of the journal.
 #[derive(Clone, Debug, PartialEq)]
@@ -213,8 +213,7 @@ impl<'s> Assembly<'s> {
         if self.parts_seen < part.parts {
             return Ok(true);
         }
-        let entry =
-            minicbor::decode(&self.pending).map_err(|error| damaged(space, key, error.to_string()))?;
+        let entry = entry_decode(space, key, &self.pending)?;
         let stored = Stored { entry: Arc::new(entry), parts: part.parts, bytes: self.pending.len() };
         self.pending.clear();
         self.parts_seen = 0;
@@ -234,7 +233,12 @@ impl<'s> Assembly<'s> {
     }
 }
 
-fn damaged(space: &CellSpace, key: &JournalKey, found: String) -> StoreError {
+/// The entry whose parts, joined, are `bytes`.
+pub(super) fn entry_decode(space: &CellSpace, key: &JournalKey, bytes: &[u8]) -> StoreResult<JournalEntry> {
+    minicbor::decode(bytes).map_err(|error| damaged(space, key, error.to_string()))
+}
+
+pub(super) fn damaged(space: &CellSpace, key: &JournalKey, found: String) -> StoreError {
     StoreError::DamagedValue { kind: JournalKey::KIND, key: key.encode(space), found }
 }
 

@@ -2,6 +2,7 @@
 //! Every gap is reported to the reader, and in the end it has seen the last entry of each producer.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::rc::Rc;
 
 use borough_kv::{FaultPlan, Versionstamp};
@@ -162,4 +163,42 @@ async fn every_gap_is_reported_to_its_reader() {
         std::env::var("BOROUGH_SEED").is_ok() || (epochs > 5 && gaps > 0),
         "{epochs} epochs, {gaps} gaps"
     );
+}
+
+/// The journal, backwards in pages of `limit`.
+async fn backwards(cell: &TestCell, limit: usize) -> Vec<(Cursor, borough_model::JournalEntry)> {
+    let (mut entries, mut end) = (Vec::new(), Bound::Unbounded);
+    loop {
+        let page = cell.run(async |tx| journal_before(&tx, &cell.space, end, limit).await).await.unwrap();
+        assert!(page.entries.len() <= limit, "a page has at most its limit");
+        entries.extend(page.entries);
+        let Some(next) = page.next else { return entries };
+        end = Bound::Excluded(next);
+    }
+}
+
+/// Entries of one part and of several come whole, the newest first, whatever the pages are.
+#[tokio::test]
+async fn the_journal_is_read_backwards_as_forwards() {
+    let cell = TestCell::new().await;
+    for round in 0..12 {
+        produce(&cell, round % PRODUCERS).await.unwrap();
+    }
+    let all = cell.run(async |tx| {
+        let begin = Cursor::start(cell_gate_read(&tx, &cell.space).await?.store_epoch);
+        journal_tail(&tx, &cell.space, begin, usize::MAX).await
+    });
+    let mut expected = all.await.unwrap().entries;
+    assert!(expected.iter().any(|(_, entry)| entry.deltas.len() > 1_000), "none has several parts");
+    expected.reverse();
+    for limit in [1, 2, 5, 100] {
+        assert_eq!(backwards(&cell, limit).await, expected, "pages of {limit}");
+    }
+    let (newest, second) = (expected[0].0, expected[1].0);
+    let page = async |end| cell.run(async |tx| journal_before(&tx, &cell.space, end, 1).await).await.unwrap();
+    assert_eq!(page(Bound::Included(newest)).await.entries[0].0, newest);
+    assert_eq!(page(Bound::Excluded(newest)).await.entries[0].0, second);
+    let foreign = Bound::Included(Cursor::start(77));
+    let refused = cell.run(async |tx| journal_before(&tx, &cell.space, foreign, 1).await).await;
+    assert!(matches!(refused, Err(StoreError::ForeignEpoch { .. })), "{refused:?}");
 }
