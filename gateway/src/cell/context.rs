@@ -31,6 +31,7 @@ use crate::session::registry::Sessions;
 use crate::session::report::ReportWriter;
 use crate::session::write::SessionMetrics;
 use crate::status::{status_from_field, status_from_store, status_not_found, status_unavailable};
+use crate::watch::EventIndex;
 
 /// How long a mutation waits until the mirror shows it. After that it is answered anyway.
 const ECHO_WAIT: Duration = Duration::from_secs(2);
@@ -60,6 +61,8 @@ pub struct CellContext {
     /// The clock of this process, for durations that it measures itself.
     pub machine: Arc<dyn Clock>,
     pub rng: Arc<dyn Rng>,
+    /// Which parts of the journal concern whom.
+    pub events: EventIndex,
     /// The snapshot that a scheduler would plan with.
     pub scheduler: SchedulerMirror,
 }
@@ -119,16 +122,18 @@ impl CellContext {
             clock,
             machine,
             rng,
+            events: EventIndex::default(),
             scheduler: SchedulerMirror::default(),
         });
         let follower = Arc::clone(&cell);
         let cancelled = cancelled.clone();
-        let (herald, measurer) = (Arc::clone(&cell), Arc::clone(&cell));
+        let (herald, measurer, indexer) = (Arc::clone(&cell), Arc::clone(&cell), Arc::clone(&cell));
         tokio::spawn(async move {
             tokio::select! {
                 () = follower.scheduler.follow(&follower.mirror, || follower.settings_await()) => {}
                 () = notices_follow(herald) => {}
                 () = journal_follow(measurer) => {}
+                () = EventIndex::follow(indexer) => {}
                 () = cancelled.cancelled() => {}
             }
         });

@@ -9,6 +9,7 @@ use borough_proto::v1;
 use borough_proto::v1::watch_response::Change;
 use borough_store::mirror::MirrorState;
 
+use super::index::Subject;
 use crate::cell::CellContext;
 use crate::job::job_counts;
 use crate::node::node_message;
@@ -30,6 +31,17 @@ impl WatchScope {
         let kinds = [message.jobs, message.tasks, message.nodes, message.endpoints];
         let kinds = if kinds.contains(&true) { kinds } else { [true; 4] };
         Self { user: message.user.clone(), job: message.job.clone(), node: message.node.clone(), kinds }
+    }
+
+    /// What entries that a watcher wants are about; nothing if they may be about anything.
+    pub(super) fn subjects(&self) -> Vec<Subject> {
+        let named = |name: &str, subject: fn(&str) -> Subject| (!name.is_empty()).then(|| subject(name));
+        let subjects = [
+            named(&self.user, Subject::user),
+            named(&self.job, Subject::job),
+            named(&self.node, Subject::node),
+        ];
+        subjects.into_iter().flatten().collect()
     }
 
     fn job_wanted(&self, user: &Name, job: &Name) -> bool {

@@ -3,7 +3,9 @@
 mod change;
 mod event;
 mod feed;
+mod index;
 mod service;
 
 pub use feed::{FeedItem, feed};
+pub use index::EventIndex;
 pub use service::WatchServer;

@@ -1,14 +1,15 @@
 //! The service over the feed: a stream of changes, and a page of events.
 
-use std::collections::VecDeque;
+use std::ops::Bound;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use borough_kv::Idempotency;
 use borough_proto::v1;
 use borough_proto::v1::watch_service_server::WatchService;
-use borough_store::StoreResult;
-use borough_store::journal::{Cursor, journal_floor, journal_tail};
+use borough_store::journal::{Cursor, journal_before, journal_floor, journal_head};
+use borough_store::{StoreError, StoreResult};
 use futures::{Stream, StreamExt as _};
 use tonic::{Code, Request, Response, Status};
 
@@ -23,7 +24,7 @@ const EVENTS_DEFAULT: usize = 100;
 /// Most events of an answer.
 const EVENTS_MAX: usize = 10_000;
 /// Entries of a page read for events.
-const PAGE_ENTRIES: usize = 1_000;
+const PAGE_ENTRIES: usize = 500;
 
 /// Streams changes of jobs, tasks and nodes after a cursor.
 #[derive(Clone)]
@@ -37,6 +38,9 @@ impl WatchServer {
         Self { cells }
     }
 }
+
+/// How long a list of events waits for the names of what has just begun.
+const NAMES_WAIT: Duration = Duration::from_secs(2);
 
 type WatchStream = Pin<Box<dyn Stream<Item = Result<v1::WatchResponse, Status>> + Send>>;
 
@@ -119,45 +123,48 @@ fn bookmark(cursor: Cursor) -> v1::WatchResponse {
     v1::WatchResponse { cursor: Some(cursor_to_message(cursor)), change, ..v1::WatchResponse::default() }
 }
 
-/// The newest events up to now, oldest first.
+/// The newest events up to now, oldest first. Reads the journal from its end, until it has enough events.
 async fn events_list(
     cell: &CellContext,
     filter: &WatchScope,
     limit: usize,
 ) -> StoreResult<v1::ListEventsResponse> {
     let space = &cell.space;
-    let begin = cell
-        .db
-        .run("events_floor", Idempotency::ReadOnly, |tx, _| async move { journal_floor(&tx, space).await });
-    let floor = begin.await?;
-    let epoch = cell.mirror.cursor().store_epoch;
-    let mut after = floor.as_ref().map_or_else(|| Cursor::start(epoch), |floor| floor.trimmed_to);
+    let head = cell.db.run("events_head", Idempotency::ReadOnly, |tx, _| async move {
+        let floor = journal_floor(&tx, space).await?;
+        Ok::<_, StoreError>((floor.is_some(), journal_head(&tx, space).await?))
+    });
+    let (trimmed, head) = head.await?;
+    // Names are those of the mirror. One that is behind for long does without some.
+    drop(tokio::time::timeout(NAMES_WAIT, cell.mirror.wait_for(head)).await);
     let mut names = JobNames::default();
-    let mut events: VecDeque<v1::Event> = VecDeque::new();
+    let mut events: Vec<v1::Event> = Vec::new();
+    let (wanted, mut end) = (filter.subjects(), Bound::Included(head));
     loop {
+        if !wanted.is_empty() {
+            end = cell.events.skip(end, &wanted);
+        }
         let page = cell.db.run("events_read", Idempotency::ReadOnly, |tx, _| async move {
-            journal_tail(&tx, space, after, PAGE_ENTRIES).await
+            journal_before(&tx, space, end, PAGE_ENTRIES).await
         });
         let page = page.await?;
         for (cursor, entry) in &page.entries {
             cell.mirror.read(|state| {
                 entry.deltas.iter().for_each(|delta| names.learn(state, delta));
-                events.extend(events_of(state, &names, filter, *cursor, entry));
+                events.extend(events_of(state, &names, filter, *cursor, entry).into_iter().rev());
             });
-            while events.len() > limit {
-                events.pop_front();
+            if events.len() >= limit {
+                break;
             }
         }
-        after = page.next;
-        if !page.more {
-            break;
+        match page.next.filter(|_| events.len() < limit) {
+            Some(next) => end = Bound::Excluded(next),
+            None => break,
         }
     }
-    Ok(v1::ListEventsResponse {
-        events: events.into(),
-        cursor: Some(cursor_to_message(after)),
-        trimmed: floor.is_some(),
-    })
+    events.truncate(limit);
+    events.reverse();
+    Ok(v1::ListEventsResponse { events, cursor: Some(cursor_to_message(head)), trimmed })
 }
 
 fn events_of(
@@ -301,5 +308,24 @@ mod tests {
         assert_eq!(after[..before.len()], before, "nothing is left out");
         assert_eq!(after[before.len()..], ["job ada/web".to_owned()]);
         assert!(subjects(&gateway, "ben").await.is_empty());
+    }
+
+    /// The newest events are those of a longer list, and a list of few reads a page and not the journal.
+    #[tokio::test(start_paused = true)]
+    async fn a_short_list_is_the_end_of_a_long_one() {
+        let gateway = TestGateway::new().await;
+        job_end(&gateway).await;
+        let cell = gateway.cells.get("alpha").unwrap();
+        let list = async |limit| {
+            let scope = WatchScope::of(None);
+            events_list(cell, &scope, limit).await.unwrap()
+        };
+        let all = list(EVENTS_MAX).await;
+        assert!(all.events.len() > 3, "{all:?}");
+        for limit in 1..all.events.len() {
+            let short = list(limit).await;
+            assert_eq!(short.events[..], all.events[all.events.len() - limit..], "the newest {limit}");
+            assert_eq!(short.cursor, all.cursor);
+        }
     }
 }

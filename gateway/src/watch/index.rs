@@ -1,0 +1,296 @@
+//! Which parts of the journal may concern a user, a job or a node: an index in memory over blocks of entries.
+//!
+//! A list of the events of one job would otherwise read and decode everything that the cell keeps. Each block has a
+//! Bloom filter of the names in its entries (Bloom, "Space/time trade-offs in hash coding with allowable errors",
+//! 1970). A filter may say that a name is there when it is not: the block is then read in vain. It never says the
+//! opposite. What the gateway has not followed is in no block, and is read.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use borough_model::{Delta, JobId, JournalEntry, NodeId};
+use borough_store::journal::Cursor;
+use borough_store::mirror::{MirrorEvent, MirrorState};
+use parking_lot::Mutex;
+
+use crate::cell::CellContext;
+
+/// Words of a filter: 4 KiB.
+const WORDS: usize = 512;
+/// New names after which a block is full: one look in a hundred is then in vain.
+const NAMES_MAX: usize = 3_000;
+/// Entries after which a block is full: few names may recur for long, and a match reads a block.
+const ENTRIES_MAX: usize = 2_000;
+/// Blocks of a cell: 32 MiB. That covers 512 MiB of journal, and several times as much with few names.
+const BLOCKS_MAX: usize = 8_192;
+
+/// A name by its meaning and its hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Subject(u64);
+
+impl Subject {
+    pub(super) fn user(name: &str) -> Self {
+        Self::of(1, name)
+    }
+
+    pub(super) fn job(name: &str) -> Self {
+        Self::of(2, name)
+    }
+
+    pub(super) fn node(name: &str) -> Self {
+        Self::of(3, name)
+    }
+
+    fn of(meaning: u64, name: &str) -> Self {
+        Self(xxhash_rust::xxh3::xxh3_64_with_seed(name.as_bytes(), meaning))
+    }
+
+    /// The four bits of the name in a filter, as words and masks.
+    fn bits(self) -> impl Iterator<Item = (usize, u64)> {
+        (0..4).map(move |part| {
+            let bit = usize::try_from(self.0 >> (16 * part) & 0xffff).unwrap_or(0) % (WORDS * 64);
+            (bit / 64, 1 << (bit % 64))
+        })
+    }
+}
+
+/// Consecutive entries: those after one position up to another.
+#[derive(Clone, Debug)]
+struct Block {
+    last: Cursor,
+    filter: Box<[u64]>,
+    names: usize,
+    entries: usize,
+    /// Whether an entry is of something whose name is not known: it may concern anybody.
+    nameless: bool,
+}
+
+impl Block {
+    fn new(after: Cursor) -> Self {
+        Self { last: after, filter: vec![0; WORDS].into(), names: 0, entries: 0, nameless: false }
+    }
+
+    fn is_full(&self) -> bool {
+        self.names >= NAMES_MAX || self.entries >= ENTRIES_MAX
+    }
+
+    fn add(&mut self, subject: Subject) {
+        let mut new = false;
+        for (word, mask) in subject.bits() {
+            if let Some(bits) = self.filter.get_mut(word) {
+                new |= *bits & mask == 0;
+                *bits |= mask;
+            }
+        }
+        self.names = self.names.saturating_add(usize::from(new));
+    }
+
+    /// Whether entries of the block may concern all of `wanted`.
+    fn may_concern(&self, wanted: &[Subject]) -> bool {
+        let has = |subject: &Subject| {
+            subject.bits().all(|(word, mask)| self.filter.get(word).is_some_and(|bits| bits & mask != 0))
+        };
+        self.nameless || wanted.iter().all(has)
+    }
+}
+
+/// The index of one cell. Blocks are known by the position after which they begin.
+#[derive(Debug, Default)]
+pub struct EventIndex {
+    blocks: Mutex<BTreeMap<Cursor, Block>>,
+}
+
+impl EventIndex {
+    /// Follows the mirror of `cell`. Does not end.
+    pub async fn follow(cell: Arc<CellContext>) {
+        cell.mirror.ready().await;
+        loop {
+            let (after, mut subscription) = cell.mirror.subscribe_with(MirrorState::cursor);
+            cell.events.begin(after);
+            while let Some(MirrorEvent::Entry { cursor, entry }) = subscription.next().await {
+                cell.mirror.read(|state| cell.events.add(state, cursor, &entry));
+            }
+            // The mirror was read anew, or was faster than this: what is left out is in no block.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Begins a block after `after`, of which every following entry is added.
+    fn begin(&self, after: Cursor) {
+        let mut blocks = self.blocks.lock();
+        blocks.insert(after, Block::new(after));
+        while blocks.len() > BLOCKS_MAX {
+            blocks.pop_first();
+        }
+    }
+
+    fn add(&self, state: &MirrorState, cursor: Cursor, entry: &JournalEntry) {
+        let last = {
+            let mut blocks = self.blocks.lock();
+            let Some(mut block) = blocks.last_entry() else { return };
+            let block = block.get_mut();
+            names_add(block, state, entry);
+            block.last = cursor;
+            block.entries = block.entries.saturating_add(1);
+            block.is_full().then_some(cursor)
+        };
+        if let Some(last) = last {
+            self.begin(last);
+        }
+    }
+
+    /// The end of what must be read, among the entries before `end`: blocks that do not concern `wanted` are skipped.
+    pub(super) fn skip(&self, end: Bound<Cursor>, wanted: &[Subject]) -> Bound<Cursor> {
+        let blocks = self.blocks.lock();
+        let mut end = end;
+        while let Bound::Included(at) | Bound::Excluded(at) = end {
+            let Some((after, block)) = blocks.range(..at).next_back() else { break };
+            if at > block.last || block.may_concern(wanted) {
+                break;
+            }
+            end = Bound::Included(*after);
+        }
+        end
+    }
+}
+
+/// Adds the names in an entry, as far as a filter of events asks for them.
+fn names_add(block: &mut Block, state: &MirrorState, entry: &JournalEntry) {
+    let (mut job_before, mut node_before) = (None::<JobId>, None::<NodeId>);
+    for delta in &entry.deltas {
+        match delta {
+            Delta::Job { row, .. } => job_add(block, row.user.as_str(), row.name.as_str()),
+            Delta::JobRemoved { name: Some(name), .. } => {
+                job_add(block, name.user.as_str(), name.job.as_str());
+            }
+            Delta::Task { row } => {
+                if job_before.replace(row.id.job) != Some(row.id.job) {
+                    match state.jobs().get(&row.id.job) {
+                        Some(job) => job_add(block, job.user.as_str(), job.name.as_str()),
+                        None => block.nameless = true,
+                    }
+                }
+                if let Some(node) = row.node.filter(|node| node_before.replace(*node) != Some(*node)) {
+                    match state.nodes().get(&node) {
+                        Some(node) => block.add(Subject::node(node.name.as_str())),
+                        None => block.nameless = true,
+                    }
+                }
+            }
+            Delta::Node { row } => block.add(Subject::node(row.name.as_str())),
+            Delta::Endpoint { endpoint, .. } => {
+                job_add(block, endpoint.user.as_str(), endpoint.job.as_str());
+                block.add(Subject::node(endpoint.node.as_str()));
+            }
+            Delta::EndpointWithdrawn { user, job, .. } => job_add(block, user.as_str(), job.as_str()),
+            Delta::JobRemoved { name: None, .. } | Delta::NodeRemoved { .. } => block.nameless = true,
+            Delta::NodeAlloc { .. }
+            | Delta::NodeLoad { .. }
+            | Delta::TaskRemoved { .. }
+            | Delta::Gang { .. }
+            | Delta::CellSettings { .. } => {}
+        }
+    }
+}
+
+fn job_add(block: &mut Block, user: &str, job: &str) {
+    block.add(Subject::user(user));
+    block.add(Subject::job(job));
+}
+
+#[cfg(test)]
+mod tests {
+    use borough_kv::Versionstamp;
+    use borough_model::RequestId;
+    use borough_model::journal::JobName;
+    use borough_testkit::name;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(position: u64) -> Cursor {
+        Cursor { store_epoch: 1, stamp: Versionstamp::new(i64::try_from(position).unwrap(), 0) }
+    }
+
+    fn entry(user: u8) -> JournalEntry {
+        let name = JobName { user: name(&format!("u{user}")), job: name("web") };
+        JournalEntry {
+            request: RequestId(1),
+            actor: "user/ada".to_owned(),
+            action: "test".to_owned(),
+            at_ms: 1,
+            deltas: vec![Delta::JobRemoved { job: JobId(user.into()), name: Some(name) }],
+        }
+    }
+
+    /// Positions that a reader of `wanted` reads, from the newest one, `page` at a time.
+    fn read(index: &EventIndex, newest: u64, wanted: &[Subject], page: u64) -> Vec<u64> {
+        let (mut end, mut seen) = (Bound::Included(at(newest)), Vec::new());
+        loop {
+            let last = match index.skip(end, wanted) {
+                Bound::Included(at) => at.stamp.version(),
+                Bound::Excluded(at) => at.stamp.version() - 1,
+                Bound::Unbounded => unreachable!("never given"),
+            };
+            let last = u64::try_from(last).unwrap();
+            if last == 0 {
+                return seen;
+            }
+            let first = last.saturating_sub(page - 1).max(1);
+            seen.extend((first..=last).rev());
+            end = Bound::Excluded(at(first));
+        }
+    }
+
+    /// The user of an entry, mostly another one than 7, and whether the gateway missed the entry.
+    fn followed_or_missed() -> impl Strategy<Value = (u8, bool)> {
+        prop_oneof![
+            2_000 => (0..7u8, Just(false)),
+            1 => (Just(7), Just(false)),
+            1 => (Just(7), Just(true)),
+            1 => (0..7u8, Just(true)),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Whatever was followed and missed, a reader misses no entry of its user, and reads none twice.
+        #[test]
+        fn a_reader_reads_every_entry_that_concerns_it(
+            users in prop::collection::vec(followed_or_missed(), 1..9_000),
+            page in 1..600u64,
+        ) {
+            let (index, state) = (EventIndex::default(), MirrorState::default());
+            index.begin(at(0));
+            for (position, (user, gap)) in (1_u64..).zip(&users) {
+                if *gap {
+                    index.begin(at(position));
+                } else {
+                    index.add(&state, at(position), &entry(*user));
+                }
+            }
+            let newest = u64::try_from(users.len()).unwrap();
+            let seen = read(&index, newest, &[Subject::user("u7"), Subject::job("web")], page);
+            prop_assert!(seen.is_sorted_by(|one, other| one > other));
+            for (position, (user, _)) in (1_u64..).zip(&users) {
+                prop_assert!(*user != 7 || seen.contains(&position), "{position} is missed");
+            }
+        }
+    }
+
+    /// The cost of a list depends on what matches.
+    #[test]
+    fn what_concerns_nobody_is_skipped_to_the_beginning() {
+        let (index, state) = (EventIndex::default(), MirrorState::default());
+        index.begin(at(0));
+        for position in 1..=100_000 {
+            index.add(&state, at(position), &entry(u8::from(position % 10_000 == 5)));
+        }
+        assert!(read(&index, 100_000, &[Subject::user("u9")], 500).is_empty());
+        let rare = read(&index, 100_000, &[Subject::user("u1")], 500).len();
+        assert!((10..=10 * (ENTRIES_MAX + 500)).contains(&rare), "{rare} read for ten entries");
+        assert_eq!(read(&index, 100_000, &[], 500).len(), 100_000);
+    }
+}
