@@ -19,6 +19,8 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::ended::EndedJobsUse;
+use super::hub::{WatcherHub, entries_follow};
+use super::index::EventIndex;
 use super::journal::{JournalUse, journal_follow};
 use super::retention::RequestRetention;
 use super::scheduler::SchedulerMirror;
@@ -31,7 +33,6 @@ use crate::session::registry::Sessions;
 use crate::session::report::ReportWriter;
 use crate::session::write::SessionMetrics;
 use crate::status::{status_from_field, status_from_store, status_not_found, status_unavailable};
-use crate::watch::EventIndex;
 
 /// How long a mutation waits until the mirror shows it. After that it is answered anyway.
 const ECHO_WAIT: Duration = Duration::from_secs(2);
@@ -62,7 +63,9 @@ pub struct CellContext {
     pub machine: Arc<dyn Clock>,
     pub rng: Arc<dyn Rng>,
     /// Which parts of the journal concern whom.
-    pub events: EventIndex,
+    pub(crate) events: EventIndex,
+    /// Those who watch something by its name.
+    pub(crate) watchers: WatcherHub,
     /// The snapshot that a scheduler would plan with.
     pub scheduler: SchedulerMirror,
 }
@@ -123,6 +126,7 @@ impl CellContext {
             machine,
             rng,
             events: EventIndex::default(),
+            watchers: WatcherHub::default(),
             scheduler: SchedulerMirror::default(),
         });
         let follower = Arc::clone(&cell);
@@ -133,7 +137,7 @@ impl CellContext {
                 () = follower.scheduler.follow(&follower.mirror, || follower.settings_await()) => {}
                 () = notices_follow(herald) => {}
                 () = journal_follow(measurer) => {}
-                () = EventIndex::follow(indexer) => {}
+                () = entries_follow(indexer) => {}
                 () = cancelled.cancelled() => {}
             }
         });

@@ -2,6 +2,8 @@
 
 mod context;
 mod ended;
+mod hub;
+mod index;
 mod journal;
 mod keyed;
 mod retention;
@@ -16,6 +18,8 @@ pub use context::{
     cursor_to_message,
 };
 pub use ended::EndedJobsUse;
+pub(crate) use hub::{HubSubscription, WatcherHub};
+pub(crate) use index::EventSubject;
 pub use journal::JournalUse;
 pub use keyed::{KeyedRequest, keyed_found, keyed_run};
 pub use service::CellServer;

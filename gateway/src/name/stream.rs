@@ -12,7 +12,7 @@ use borough_store::mirror::MirrorState;
 use futures::{Stream, StreamExt as _};
 use tonic::Status;
 
-use crate::cell::CellContext;
+use crate::cell::{CellContext, EventSubject};
 use crate::watch::{FeedItem, feed};
 
 /// Selects endpoints. An absent field matches everything.
@@ -23,6 +23,11 @@ pub struct EndpointFilter {
 }
 
 impl EndpointFilter {
+    fn subject(&self) -> Option<EventSubject> {
+        let job = self.job.as_ref().map(|job| EventSubject::job(job.as_str()));
+        job.or_else(|| self.user.as_ref().map(|user| EventSubject::user(user.as_str())))
+    }
+
     fn wants(&self, user: &Name, job: &Name) -> bool {
         self.user.as_ref().is_none_or(|wanted| wanted == user)
             && self.job.as_ref().is_none_or(|wanted| wanted == job)
@@ -79,7 +84,7 @@ pub fn endpoint_changes(
         }
     };
     let follower = Arc::clone(&cell);
-    let changes = feed(cell, after).flat_map(move |item| {
+    let changes = feed(cell, after, filter.subject()).flat_map(move |item| {
         let stamped: Vec<Result<StampedEvent, Status>> = match item {
             Ok(FeedItem::Bookmark(cursor)) => {
                 vec![Ok(StampedEvent { change: EndpointEvent::Bookmark, cursor, more: false })]

@@ -9,8 +9,7 @@ use borough_proto::v1;
 use borough_proto::v1::watch_response::Change;
 use borough_store::mirror::MirrorState;
 
-use super::index::Subject;
-use crate::cell::CellContext;
+use crate::cell::{CellContext, EventSubject};
 use crate::job::job_counts;
 use crate::node::node_message;
 use crate::task::task_message;
@@ -34,14 +33,22 @@ impl WatchScope {
     }
 
     /// What entries that a watcher wants are about; nothing if they may be about anything.
-    pub(super) fn subjects(&self) -> Vec<Subject> {
-        let named = |name: &str, subject: fn(&str) -> Subject| (!name.is_empty()).then(|| subject(name));
+    pub(super) fn subjects(&self) -> Vec<EventSubject> {
+        let named = |name: &str, subject: fn(&str) -> EventSubject| (!name.is_empty()).then(|| subject(name));
         let subjects = [
-            named(&self.user, Subject::user),
-            named(&self.job, Subject::job),
-            named(&self.node, Subject::node),
+            named(&self.user, EventSubject::user),
+            named(&self.job, EventSubject::job),
+            named(&self.node, EventSubject::node),
         ];
         subjects.into_iter().flatten().collect()
+    }
+
+    /// What a watcher watches that names something: what few entries are about first.
+    pub(super) fn subject(&self) -> Option<EventSubject> {
+        let named = |name: &str, subject: fn(&str) -> EventSubject| (!name.is_empty()).then(|| subject(name));
+        named(&self.job, EventSubject::job)
+            .or_else(|| named(&self.node, EventSubject::node))
+            .or_else(|| named(&self.user, EventSubject::user))
     }
 
     fn job_wanted(&self, user: &Name, job: &Name) -> bool {

@@ -11,7 +11,7 @@ use borough_store::mirror::{MirrorEvent, MirrorSubscription, Resume};
 use futures::Stream;
 use tonic::Status;
 
-use crate::cell::CellContext;
+use crate::cell::{CellContext, EventSubject, HubSubscription, WatcherHub};
 use crate::status::{status_from_store, status_unavailable, status_with};
 
 /// Entries of a page read from the store.
@@ -30,12 +30,18 @@ pub enum FeedItem {
     Bookmark(Cursor),
 }
 
-/// Streams everything after `after`, for as long as the reader reads. Ends with `OUT_OF_RANGE` if entries are gone; the
-/// reader must then list again.
-pub fn feed(cell: Arc<CellContext>, after: Cursor) -> impl Stream<Item = Result<FeedItem, Status>> + Send {
+/// Streams what there is after `after`, for as long as the reader reads: everything, or at least what concerns
+/// `subject`. Ends with `OUT_OF_RANGE` if entries are gone; the reader must then list again.
+pub fn feed(
+    cell: Arc<CellContext>,
+    after: Cursor,
+    subject: Option<EventSubject>,
+) -> impl Stream<Item = Result<FeedItem, Status>> + Send {
     async_stream::stream! {
         let mut after = after;
         loop {
+            // Before the backlog is taken, which then reaches as far as this begins, or further.
+            let watched = subject.and_then(|subject| WatcherHub::subscribe(&cell, subject));
             let (backlog, subscription) = match step(&cell, after).await {
                 Ok(found) => found,
                 Err(status) => {
@@ -47,18 +53,51 @@ pub fn feed(cell: Arc<CellContext>, after: Cursor) -> impl Stream<Item = Result<
                 after = cursor;
                 yield Ok(FeedItem::Entry(cursor, entry));
             }
-            let Some(mut subscription) = subscription else { continue };
-            loop {
-                match tokio::time::timeout(BOOKMARK_AFTER, subscription.next()).await {
-                    Err(_) => yield Ok(FeedItem::Bookmark(after)),
-                    Ok(Some(MirrorEvent::Entry { cursor, entry })) if cursor > after => {
-                        after = cursor;
-                        yield Ok(FeedItem::Entry(cursor, entry));
-                    }
-                    Ok(Some(MirrorEvent::Entry { .. })) => {}
-                    // The reader was slow, or the mirror began again: continue at the reader's position.
-                    Ok(Some(MirrorEvent::Resync) | None) => break,
+            let Some(subscription) = subscription else { continue };
+            let mut source = match watched {
+                Some((_, watched)) => FeedSource::Watched(watched),
+                None => FeedSource::All(subscription),
+            };
+            // The reader was slow, or the mirror began again, at the end: continue at the reader's position.
+            while let Some(item) = source.next(after).await {
+                match item {
+                    FeedItem::Entry(cursor, _) if cursor <= after => continue,
+                    FeedItem::Entry(cursor, _) | FeedItem::Bookmark(cursor) => after = after.max(cursor),
                 }
+                yield Ok(item);
+            }
+        }
+    }
+}
+
+/// Where the entries from now on come from.
+enum FeedSource {
+    /// All of the cell's.
+    All(MirrorSubscription),
+    /// Those that concern what is watched.
+    Watched(HubSubscription),
+}
+
+impl FeedSource {
+    /// The next entry, or a bookmark if there is none for a while. `None`: the reader must continue at its position.
+    async fn next(&mut self, after: Cursor) -> Option<FeedItem> {
+        match self {
+            Self::All(subscription) => {
+                match tokio::time::timeout(BOOKMARK_AFTER, subscription.next()).await {
+                    Err(_) => Some(FeedItem::Bookmark(after)),
+                    Ok(Some(MirrorEvent::Entry { cursor, entry })) => Some(FeedItem::Entry(cursor, entry)),
+                    Ok(Some(MirrorEvent::Resync) | None) => None,
+                }
+            }
+            Self::Watched(watched) => {
+                let entry = match tokio::time::timeout(BOOKMARK_AFTER, watched.next()).await {
+                    Ok(entry) => entry?,
+                    Err(_) => match watched.now()? {
+                        Ok(entry) => entry,
+                        Err(position) => return Some(FeedItem::Bookmark(after.max(position))),
+                    },
+                };
+                Some(FeedItem::Entry(entry.0, entry.1))
             }
         }
     }

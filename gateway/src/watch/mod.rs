@@ -3,9 +3,9 @@
 mod change;
 mod event;
 mod feed;
-mod index;
 mod service;
+#[cfg(test)]
+mod tests;
 
 pub use feed::{FeedItem, feed};
-pub use index::EventIndex;
 pub use service::WatchServer;

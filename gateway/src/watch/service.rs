@@ -55,7 +55,7 @@ impl WatchService for WatchServer {
         let now = cell.state(borough_store::mirror::MirrorState::cursor)?;
         let after = request.resume.as_ref().map(cursor_from_message).transpose()?.unwrap_or(now);
         let filter = WatchScope::of(request.filter.as_ref());
-        let items = feed(Arc::clone(&cell), after).flat_map(move |item| {
+        let items = feed(Arc::clone(&cell), after, filter.subject()).flat_map(move |item| {
             let responses: Vec<Result<v1::WatchResponse, Status>> = match item {
                 Ok(item) => match responses_of(&cell, &filter, item) {
                     Ok(responses) => responses.into_iter().map(Ok).collect(),

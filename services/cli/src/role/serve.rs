@@ -91,6 +91,14 @@ impl RoleProcess {
     }
 }
 
+impl StoreArguments {
+    /// The store of a role. Roles make one that is missing.
+    fn wanted(&self) -> StoreWanted<'_> {
+        let memory = self.embedded.store_memory;
+        StoreWanted { location: &self.store, missing: StoreMissing::Create, memory }
+    }
+}
+
 fn run(
     role: &str,
     global: &Global,
@@ -117,9 +125,7 @@ fn run(
     runtime.block_on(async {
         let clock = SystemClock::shared();
         let rng = SystemRng::shared();
-        let (location, memory) = (&arguments.store, arguments.embedded.store_memory);
-        let wanted = StoreWanted { location, missing: StoreMissing::Create, memory };
-        let store = store_open(wanted, &clock, &rng)?;
+        let store = store_open(arguments.wanted(), &clock, &rng)?;
         let db = Database::new(engine_faulty(store.engine(), arguments.inject_faults));
         let mut registry = Registry::default();
         db.metrics_register(&mut registry);

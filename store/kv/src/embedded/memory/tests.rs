@@ -324,11 +324,9 @@ fn what_is_in_memory_and_what_was_read_from_the_disk_is_counted() {
     let (mut registry, mut text) = (Registry::default(), String::new());
     usage_register(&mut registry, &memory);
     prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
-    for line in [
-        "store_embedded_memory_rows 0\n",
-        "store_embedded_memory_max_bytes 0\n",
-        "store_embedded_cold_reads_total ",
-    ] {
+    for line in
+        ["store_embedded_rows 0\n", "store_embedded_memory_max_bytes 0\n", "store_embedded_cold_reads_total "]
+    {
         assert!(text.contains(line), "no {line:?} in {text}");
     }
 }

@@ -46,7 +46,7 @@ impl Collector for UsageCollector {
         let MemoryUsage { rows, bytes, bytes_max, cold_reads } = self.0.usage();
         let gauge = |value: u64| ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
         let gauges = [
-            ("store_embedded_memory_rows", "Keys in memory", None, rows),
+            ("store_embedded_rows", "Keys in memory", None, rows),
             ("store_embedded_memory", "Bytes that keys and values take in memory", Some(Unit::Bytes), bytes),
             (
                 "store_embedded_memory_max",

@@ -334,8 +334,8 @@ fn what_was_acknowledged_survives_every_crash_of_odd_seeds() {
     half_run(1);
 }
 
-/// The log survives a failed flush of the directory at a checkpoint, and goes on. The power is cut later: what the flush
-/// was for may be there, or what it was to remove.
+/// The log survives a failed flush of the directory at a checkpoint, and goes on. The power is cut later: what the
+/// flush was for may be there, or what it was to remove.
 #[test]
 fn a_failed_flush_of_the_directory_loses_nothing_at_a_later_power_cut() {
     let mut reached = CrashEvents::default();

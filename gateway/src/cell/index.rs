@@ -5,16 +5,13 @@
 //! 1970). A filter may say that a name is there when it is not: the block is then read in vain. It never says the
 //! opposite. What the gateway has not followed is in no block, and is read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-use std::sync::Arc;
 
-use borough_model::{Delta, JobId, JournalEntry, NodeId};
+use borough_model::{Delta, JournalEntry, Name, TaskRow};
 use borough_store::journal::Cursor;
-use borough_store::mirror::{MirrorEvent, MirrorState};
+use borough_store::mirror::MirrorState;
 use parking_lot::Mutex;
-
-use crate::cell::CellContext;
 
 /// Words of a filter: 4 KiB.
 const WORDS: usize = 512;
@@ -26,19 +23,22 @@ const ENTRIES_MAX: usize = 2_000;
 const BLOCKS_MAX: usize = 8_192;
 
 /// A name by its meaning and its hash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Subject(u64);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EventSubject(u64);
 
-impl Subject {
-    pub(super) fn user(name: &str) -> Self {
+impl EventSubject {
+    /// The user of jobs.
+    pub fn user(name: &str) -> Self {
         Self::of(1, name)
     }
 
-    pub(super) fn job(name: &str) -> Self {
+    /// Jobs of this name, whoever has them.
+    pub fn job(name: &str) -> Self {
         Self::of(2, name)
     }
 
-    pub(super) fn node(name: &str) -> Self {
+    /// A node.
+    pub fn node(name: &str) -> Self {
         Self::of(3, name)
     }
 
@@ -75,7 +75,7 @@ impl Block {
         self.names >= NAMES_MAX || self.entries >= ENTRIES_MAX
     }
 
-    fn add(&mut self, subject: Subject) {
+    fn add(&mut self, subject: EventSubject) {
         let mut new = false;
         for (word, mask) in subject.bits() {
             if let Some(bits) = self.filter.get_mut(word) {
@@ -87,8 +87,8 @@ impl Block {
     }
 
     /// Whether entries of the block may concern all of `wanted`.
-    fn may_concern(&self, wanted: &[Subject]) -> bool {
-        let has = |subject: &Subject| {
+    fn may_concern(&self, wanted: &[EventSubject]) -> bool {
+        let has = |subject: &EventSubject| {
             subject.bits().all(|(word, mask)| self.filter.get(word).is_some_and(|bits| bits & mask != 0))
         };
         self.nameless || wanted.iter().all(has)
@@ -97,27 +97,13 @@ impl Block {
 
 /// The index of one cell. Blocks are known by the position after which they begin.
 #[derive(Debug, Default)]
-pub struct EventIndex {
+pub(crate) struct EventIndex {
     blocks: Mutex<BTreeMap<Cursor, Block>>,
 }
 
 impl EventIndex {
-    /// Follows the mirror of `cell`. Does not end.
-    pub async fn follow(cell: Arc<CellContext>) {
-        cell.mirror.ready().await;
-        loop {
-            let (after, mut subscription) = cell.mirror.subscribe_with(MirrorState::cursor);
-            cell.events.begin(after);
-            while let Some(MirrorEvent::Entry { cursor, entry }) = subscription.next().await {
-                cell.mirror.read(|state| cell.events.add(state, cursor, &entry));
-            }
-            // The mirror was read anew, or was faster than this: what is left out is in no block.
-            tokio::task::yield_now().await;
-        }
-    }
-
     /// Begins a block after `after`, of which every following entry is added.
-    fn begin(&self, after: Cursor) {
+    pub(crate) fn begin(&self, after: Cursor) {
         let mut blocks = self.blocks.lock();
         blocks.insert(after, Block::new(after));
         while blocks.len() > BLOCKS_MAX {
@@ -125,12 +111,14 @@ impl EventIndex {
         }
     }
 
-    fn add(&self, state: &MirrorState, cursor: Cursor, entry: &JournalEntry) {
+    /// Adds the next entry by its names.
+    pub(crate) fn add(&self, cursor: Cursor, names: &EntryNames) {
         let last = {
             let mut blocks = self.blocks.lock();
             let Some(mut block) = blocks.last_entry() else { return };
             let block = block.get_mut();
-            names_add(block, state, entry);
+            names.subjects.iter().for_each(|subject| block.add(*subject));
+            block.nameless |= names.nameless;
             block.last = cursor;
             block.entries = block.entries.saturating_add(1);
             block.is_full().then_some(cursor)
@@ -141,7 +129,7 @@ impl EventIndex {
     }
 
     /// The end of what must be read, among the entries before `end`: blocks that do not concern `wanted` are skipped.
-    pub(super) fn skip(&self, end: Bound<Cursor>, wanted: &[Subject]) -> Bound<Cursor> {
+    pub(crate) fn skip(&self, end: Bound<Cursor>, wanted: &[EventSubject]) -> Bound<Cursor> {
         let blocks = self.blocks.lock();
         let mut end = end;
         while let Bound::Included(at) | Bound::Excluded(at) = end {
@@ -155,36 +143,51 @@ impl EventIndex {
     }
 }
 
-/// Adds the names in an entry, as far as a filter of events asks for them.
-fn names_add(block: &mut Block, state: &MirrorState, entry: &JournalEntry) {
-    let (mut job_before, mut node_before) = (None::<JobId>, None::<NodeId>);
+/// The names in an entry, as far as a filter asks for them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct EntryNames {
+    pub subjects: BTreeSet<EventSubject>,
+    /// Whether the entry is of something whose name is not known: it may concern anybody.
+    pub nameless: bool,
+}
+
+impl EntryNames {
+    fn job(&mut self, user: &Name, job: &Name) {
+        self.subjects.extend([EventSubject::user(user.as_str()), EventSubject::job(job.as_str())]);
+    }
+
+    fn node(&mut self, node: &Name) {
+        self.subjects.insert(EventSubject::node(node.as_str()));
+    }
+
+    fn task(&mut self, state: &MirrorState, row: &TaskRow) {
+        match state.jobs().get(&row.id.job) {
+            Some(job) => self.job(&job.user, &job.name),
+            None => self.nameless = true,
+        }
+        match row.node.map(|node| state.nodes().get(&node)) {
+            Some(Some(node)) => self.node(&node.name),
+            Some(None) => self.nameless = true,
+            None => {}
+        }
+    }
+}
+
+/// The names in an entry. Those of jobs and nodes that a delta does not name come from the mirror.
+pub(crate) fn names_of(state: &MirrorState, entry: &JournalEntry) -> EntryNames {
+    let mut names = EntryNames::default();
     for delta in &entry.deltas {
         match delta {
-            Delta::Job { row, .. } => job_add(block, row.user.as_str(), row.name.as_str()),
-            Delta::JobRemoved { name: Some(name), .. } => {
-                job_add(block, name.user.as_str(), name.job.as_str());
-            }
-            Delta::Task { row } => {
-                if job_before.replace(row.id.job) != Some(row.id.job) {
-                    match state.jobs().get(&row.id.job) {
-                        Some(job) => job_add(block, job.user.as_str(), job.name.as_str()),
-                        None => block.nameless = true,
-                    }
-                }
-                if let Some(node) = row.node.filter(|node| node_before.replace(*node) != Some(*node)) {
-                    match state.nodes().get(&node) {
-                        Some(node) => block.add(Subject::node(node.name.as_str())),
-                        None => block.nameless = true,
-                    }
-                }
-            }
-            Delta::Node { row } => block.add(Subject::node(row.name.as_str())),
+            Delta::Job { row, .. } => names.job(&row.user, &row.name),
+            Delta::JobRemoved { name: Some(name), .. } => names.job(&name.user, &name.job),
+            Delta::Task { row } => names.task(state, row),
+            Delta::Node { row } => names.node(&row.name),
             Delta::Endpoint { endpoint, .. } => {
-                job_add(block, endpoint.user.as_str(), endpoint.job.as_str());
-                block.add(Subject::node(endpoint.node.as_str()));
+                names.job(&endpoint.user, &endpoint.job);
+                names.node(&endpoint.node);
             }
-            Delta::EndpointWithdrawn { user, job, .. } => job_add(block, user.as_str(), job.as_str()),
-            Delta::JobRemoved { name: None, .. } | Delta::NodeRemoved { .. } => block.nameless = true,
+            Delta::EndpointWithdrawn { user, job, .. } => names.job(user, job),
+            Delta::JobRemoved { name: None, .. } | Delta::NodeRemoved { .. } => names.nameless = true,
             Delta::NodeAlloc { .. }
             | Delta::NodeLoad { .. }
             | Delta::TaskRemoved { .. }
@@ -192,18 +195,14 @@ fn names_add(block: &mut Block, state: &MirrorState, entry: &JournalEntry) {
             | Delta::CellSettings { .. } => {}
         }
     }
-}
-
-fn job_add(block: &mut Block, user: &str, job: &str) {
-    block.add(Subject::user(user));
-    block.add(Subject::job(job));
+    names
 }
 
 #[cfg(test)]
 mod tests {
     use borough_kv::Versionstamp;
-    use borough_model::RequestId;
     use borough_model::journal::JobName;
+    use borough_model::{JobId, RequestId};
     use borough_testkit::name;
     use proptest::prelude::*;
 
@@ -225,7 +224,7 @@ mod tests {
     }
 
     /// Positions that a reader of `wanted` reads, from the newest one, `page` at a time.
-    fn read(index: &EventIndex, newest: u64, wanted: &[Subject], page: u64) -> Vec<u64> {
+    fn read(index: &EventIndex, newest: u64, wanted: &[EventSubject], page: u64) -> Vec<u64> {
         let (mut end, mut seen) = (Bound::Included(at(newest)), Vec::new());
         loop {
             let last = match index.skip(end, wanted) {
@@ -268,11 +267,11 @@ mod tests {
                 if *gap {
                     index.begin(at(position));
                 } else {
-                    index.add(&state, at(position), &entry(*user));
+                    index.add(at(position), &names_of(&state, &entry(*user)));
                 }
             }
             let newest = u64::try_from(users.len()).unwrap();
-            let seen = read(&index, newest, &[Subject::user("u7"), Subject::job("web")], page);
+            let seen = read(&index, newest, &[EventSubject::user("u7"), EventSubject::job("web")], page);
             prop_assert!(seen.is_sorted_by(|one, other| one > other));
             for (position, (user, _)) in (1_u64..).zip(&users) {
                 prop_assert!(*user != 7 || seen.contains(&position), "{position} is missed");
@@ -286,10 +285,10 @@ mod tests {
         let (index, state) = (EventIndex::default(), MirrorState::default());
         index.begin(at(0));
         for position in 1..=100_000 {
-            index.add(&state, at(position), &entry(u8::from(position % 10_000 == 5)));
+            index.add(at(position), &names_of(&state, &entry(u8::from(position % 10_000 == 5))));
         }
-        assert!(read(&index, 100_000, &[Subject::user("u9")], 500).is_empty());
-        let rare = read(&index, 100_000, &[Subject::user("u1")], 500).len();
+        assert!(read(&index, 100_000, &[EventSubject::user("u9")], 500).is_empty());
+        let rare = read(&index, 100_000, &[EventSubject::user("u1")], 500).len();
         assert!((10..=10 * (ENTRIES_MAX + 500)).contains(&rare), "{rare} read for ten entries");
         assert_eq!(read(&index, 100_000, &[], 500).len(), 100_000);
     }

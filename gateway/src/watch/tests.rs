@@ -1,0 +1,111 @@
+//! Watchers that name a job get what concerns it, all of it, and little else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use borough_model::{Delta, JobId, JournalEntry, TaskId};
+use borough_store::journal::Cursor;
+use borough_testkit::name;
+use futures::StreamExt as _;
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::cell::tests::TestGateway;
+use crate::cell::{CellContext, EventSubject};
+
+fn withdrawn(job: &str, index: u32) -> Delta {
+    let task = TaskId { job: JobId(99), index };
+    Delta::EndpointWithdrawn { user: name("ada"), job: name(job), task, revision: 1 }
+}
+
+fn job_of(entry: &JournalEntry) -> Option<(String, u32)> {
+    entry.deltas.iter().find_map(|delta| match delta {
+        Delta::EndpointWithdrawn { job, task, .. } => Some((job.to_string(), task.index)),
+        _ => None,
+    })
+}
+
+async fn happens(gateway: &TestGateway, job: &str, index: u32) {
+    let delta = withdrawn(job, index);
+    gateway
+        .change(async |_, changes| {
+            changes.push(delta.clone());
+            Ok(())
+        })
+        .await;
+}
+
+/// Reads a feed of `subject` from now on, item by item as they come.
+fn reader(cell: &Arc<CellContext>, subject: Option<EventSubject>) -> mpsc::UnboundedReceiver<FeedItem> {
+    let (sender, items) = mpsc::unbounded_channel();
+    let mut stream = Box::pin(feed(Arc::clone(cell), cell.mirror.cursor(), subject));
+    tokio::spawn(async move {
+        while let Some(Ok(item)) = stream.next().await {
+            if sender.send(item).is_err() {
+                return;
+            }
+        }
+    });
+    items
+}
+
+/// Lets every task run that can.
+async fn settled() {
+    tokio::time::sleep(Duration::from_millis(10)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watcher_of_one_job_is_passed_its_entries_alone() {
+    let gateway = TestGateway::new().await;
+    let cell = Arc::clone(gateway.cells.get("alpha").unwrap());
+    settled().await;
+    let mut web = reader(&cell, Some(EventSubject::job("web")));
+    let mut all = reader(&cell, None);
+    settled().await;
+    for index in 0..50 {
+        happens(&gateway, "db", index).await;
+        if index == 30 {
+            happens(&gateway, "web", 7).await;
+        }
+    }
+    let Some(FeedItem::Entry(_, entry)) = web.recv().await else { panic!("no entry") };
+    assert_eq!(job_of(&entry), Some(("web".to_owned(), 7)));
+    // Nothing else, until silence; what was left out need not be read again.
+    let Some(FeedItem::Bookmark(at)) = web.recv().await else { panic!("another entry") };
+    assert_eq!(at, cell.mirror.cursor());
+    let mut seen = 0;
+    while let Some(FeedItem::Entry(..)) = all.recv().await {
+        seen += 1;
+    }
+    assert_eq!(seen, 51);
+    assert_eq!(cell.watchers.count(), 1, "only who names something is known by it");
+    drop(web);
+    happens(&gateway, "web", 8).await;
+    settled().await;
+    happens(&gateway, "web", 9).await;
+    settled().await;
+    assert_eq!(cell.watchers.count(), 0, "a watcher that is gone is forgotten");
+}
+
+/// A reader that does not read for a while misses nothing: more waits for it than is kept for one watcher.
+#[tokio::test(start_paused = true)]
+async fn a_slow_watcher_of_one_job_misses_nothing() {
+    let gateway = TestGateway::new().await;
+    let cell = Arc::clone(gateway.cells.get("alpha").unwrap());
+    settled().await;
+    let after: Cursor = cell.mirror.cursor();
+    let mut stream = Box::pin(feed(Arc::clone(&cell), after, Some(EventSubject::job("web"))));
+    happens(&gateway, "web", 0).await;
+    // It has begun, and does not go on.
+    let first = stream.next().await.unwrap().unwrap();
+    assert!(matches!(first, FeedItem::Entry(..)));
+    for index in 1..600 {
+        happens(&gateway, "web", index).await;
+    }
+    let mut next = 1;
+    while next < 600 {
+        let Some(Ok(FeedItem::Entry(_, entry))) = stream.next().await else { panic!("it ends at {next}") };
+        assert_eq!(job_of(&entry), Some(("web".to_owned(), next)));
+        next += 1;
+    }
+}
