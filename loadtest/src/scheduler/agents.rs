@@ -22,8 +22,9 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 
 use super::background_load::{BackgroundCell, JobsBefore};
-use super::workload::{GATE, Workload, node_of, unschedulable_spec, vast_facts};
-use super::world::{SeenTasks, cell_stats};
+use super::seen::SeenTasks;
+use super::workload::{Workload, gate_spec, node_of, vast_facts};
+use super::world::cell_stats;
 use super::{PATIENCE, SchedulerBenchArguments, jobs_of, jobs_submit, mean, sampled, shape_stats};
 use crate::hollow::fleet::Fleet;
 use crate::hollow::usage::process_usage;
@@ -60,8 +61,10 @@ pub(super) async fn workload_run(
     let (before, jobs_before) = before_run(&client, arguments, workload, &watched).await?;
 
     let over = Arc::new(AtomicBool::new(false));
+    let running_seen = Arc::clone(&watched.running);
+    let running_counted = move || running_seen.count();
     let background_run = tokio::spawn(Arc::clone(&background).run(jobs_before, Arc::clone(&over)));
-    let samples = tokio::spawn(sampled(Arc::clone(&watched.running), Arc::clone(&over)));
+    let samples = tokio::spawn(sampled(running_counted, Arc::clone(&over)));
     let cpu = process_usage(pid)?.cpu;
     let mut began = Instant::now();
     jobs_submit(arguments, &workload.measured, workload.offered_per_s, |spec| job_submit(&client, spec))
@@ -202,7 +205,7 @@ async fn before_run(
 ) -> anyhow::Result<(u32, JobsBefore)> {
     let (mut placed, mut jobs) = (0, Vec::new());
     if workload.before.iter().any(|batch| batch.gated) {
-        client.job_submit(job_spec_to_message(&unschedulable_spec(GATE)?), 0).await?;
+        client.job_submit(job_spec_to_message(&gate_spec()?), 0).await?;
     }
     for batch in &workload.before {
         jobs_submit(arguments, batch, None, |spec| job_submit(client, spec)).await?;

@@ -1,88 +1,153 @@
-//! The background load of a measured workload: unschedulable work, nodes that come and go, tasks that are stopped.
+//! The background load of a measured workload: unschedulable work, nodes that come and go, tasks that are deleted.
+//!
+//! As in `scheduler_perf`, each event comes at its interval for as long as the load runs, the first one after one
+//! interval.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use borough_model::job::JobSpec;
+use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::confirm::victims_confirm;
-use super::workload::{Workload, node_facts, preempting_spec, unschedulable_spec};
+use super::events::{BackgroundEvent, BackgroundEvents};
+use super::load_jobs::{JobGroup, LoadJob};
+use super::workload::{DeletedTasks, Workload, churn_facts, preempting_spec, unschedulable_spec};
 use super::world::BenchCell;
 
 /// As `scheduler_perf`'s churn.
 pub(super) const CHURN: Duration = Duration::from_secs(1);
 
-/// Runs all background load until it is `over`.
-pub(super) async fn background_run(
-    world: Arc<BenchCell>,
-    workload: Workload,
-    jobs_before: Vec<(String, String, u32)>,
-    over: Arc<AtomicBool>,
-) -> anyhow::Result<()> {
-    tokio::try_join!(
-        jobs(&world, workload.background.unschedulable_per_s, unschedulable_spec, &over),
-        jobs(&world, workload.background.preempting_per_s, preempting_spec, &over),
-        confirm(&world, &workload, &over),
-        churn(&world, &workload, &over),
-        stop(&world, workload.background.stopped_per_s, jobs_before, &over),
-    )?;
-    Ok(())
+/// A background load in a cell of rows.
+pub(super) struct Background {
+    pub world: Arc<BenchCell>,
+    pub workload: Workload,
+    pub events: Arc<BackgroundEvents>,
+    pub over: Arc<AtomicBool>,
 }
 
-/// Submits jobs of one task at a rate.
-async fn jobs(
-    world: &BenchCell,
-    per_s: u32,
-    spec: fn(&str) -> anyhow::Result<JobSpec>,
-    over: &AtomicBool,
-) -> anyhow::Result<()> {
-    let mut number = 0_u32;
-    while per_s > 0 && !over.load(Ordering::Relaxed) {
-        world.job_submit(&spec(&format!("background-{number}"))?).await?;
-        number += 1;
-        tokio::time::sleep(Duration::from_secs(1) / per_s).await;
+/// A clock that first ticks after one interval. It drops ticks that come too late, as a ticker of Go does.
+pub(super) async fn ticker(each: Duration) -> Interval {
+    let mut ticks = interval(each);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    // The first tick comes at once.
+    ticks.tick().await;
+    ticks
+}
+
+impl Background {
+    /// Runs all background load until it is over.
+    pub(super) async fn run(self) -> anyhow::Result<()> {
+        tokio::try_join!(
+            self.unschedulable(),
+            self.preempting(),
+            self.victims(),
+            self.churn(),
+            self.deleted()
+        )?;
+        Ok(())
     }
-    Ok(())
-}
 
-async fn confirm(world: &Arc<BenchCell>, workload: &Workload, over: &AtomicBool) -> anyhow::Result<()> {
-    if workload.background.confirms { victims_confirm(world, over).await } else { Ok(()) }
-}
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
 
-/// Each round first declares the last node lost and stops the last unschedulable job.
-async fn churn(world: &BenchCell, workload: &Workload, over: &AtomicBool) -> anyhow::Result<()> {
-    let mut number = 0_u32;
-    while workload.background.churn && !over.load(Ordering::Relaxed) {
-        if let Some(last) = number.checked_sub(1) {
-            world.node_lose(&format!("churn-{last}")).await?;
-            world.job_stop("loadtest", &format!("churn-{last}")).await?;
+    async fn unschedulable(&self) -> anyhow::Result<()> {
+        let per_s = self.workload.background.unschedulable_per_s;
+        if per_s == 0 {
+            return Ok(());
         }
-        let (name, zones) = (format!("churn-{number}"), workload.zones);
-        world.nodes_add(1, |_| (name.clone(), node_facts(number, zones))).await?;
-        world.job_submit(&unschedulable_spec(&name)?).await?;
-        number += 1;
-        tokio::time::sleep(CHURN).await;
-    }
-    Ok(())
-}
-
-/// Stops jobs at a rate of tasks.
-async fn stop(
-    world: &BenchCell,
-    per_s: u32,
-    jobs: Vec<(String, String, u32)>,
-    over: &AtomicBool,
-) -> anyhow::Result<()> {
-    if per_s == 0 {
-        return Ok(());
-    }
-    for (user, name, tasks) in jobs {
-        if over.load(Ordering::Relaxed) {
-            break;
+        let mut ticks = ticker(Duration::from_secs(1) / per_s).await;
+        for number in 0_u32.. {
+            ticks.tick().await;
+            if self.is_over() {
+                break;
+            }
+            self.world.job_submit(&unschedulable_spec(&format!("background-{number}"))?).await?;
+            self.events.happened(BackgroundEvent::UnschedulableAdmitted);
         }
-        world.job_stop(&user, &name).await?;
-        tokio::time::sleep(Duration::from_secs(1) * tasks / per_s).await;
+        Ok(())
     }
-    Ok(())
+
+    #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
+    async fn preempting(&self) -> anyhow::Result<()> {
+        let per_s = self.workload.background.preempting_per_s;
+        if per_s == 0 {
+            return Ok(());
+        }
+        let mut ticks = ticker(Duration::from_secs(1) / per_s).await;
+        for number in 0_u32.. {
+            ticks.tick().await;
+            if self.is_over() {
+                break;
+            }
+            let spec = preempting_spec(&format!("background-{number}"))?;
+            let job = LoadJob::of(JobGroup::Preempting, &spec, Instant::now());
+            self.world.job_submit_watched(&spec, job).await?;
+            self.events.happened(BackgroundEvent::PreemptorAdmitted);
+        }
+        Ok(())
+    }
+
+    async fn victims(&self) -> anyhow::Result<()> {
+        if self.workload.background.confirms {
+            return victims_confirm(&self.world, &self.events, &self.over).await;
+        }
+        Ok(())
+    }
+
+    /// A node and a task come with one tick and go with the next.
+    async fn churn(&self) -> anyhow::Result<()> {
+        if !self.workload.background.churn {
+            return Ok(());
+        }
+        let mut ticks = ticker(CHURN).await;
+        for number in 0_u32.. {
+            let name = format!("churn-{number}");
+            ticks.tick().await;
+            if self.is_over() {
+                break;
+            }
+            self.world.nodes_add(1, |_| (name.clone(), churn_facts())).await?;
+            self.events.happened(BackgroundEvent::NodeAdded);
+            self.world.job_submit(&unschedulable_spec(&name)?).await?;
+            self.events.happened(BackgroundEvent::UnschedulableAdmitted);
+            ticks.tick().await;
+            if self.is_over() {
+                break;
+            }
+            self.world.node_lose(&name).await?;
+            self.events.happened(BackgroundEvent::NodeRemoved);
+            self.world.job_stop("loadtest", &name).await?;
+            self.events.happened(BackgroundEvent::UnschedulableStopped);
+        }
+        Ok(())
+    }
+
+    /// Deletes tasks that were placed before the measurement, one at a tick.
+    async fn deleted(&self) -> anyhow::Result<()> {
+        let load = &self.workload.background;
+        if load.deleted_per_s == 0 {
+            return Ok(());
+        }
+        let mut ticks = ticker(Duration::from_secs(1) / load.deleted_per_s).await;
+        while let Some(placed) = self.world.jobs.oldest_take(JobGroup::Before) {
+            ticks.tick().await;
+            if self.is_over() {
+                break;
+            }
+            match load.deleted {
+                DeletedTasks::End => {
+                    let left = self.world.jobs_end(vec![placed]).await?;
+                    anyhow::ensure!(left.is_empty(), "a deleted task did not end");
+                    self.events.happened(BackgroundEvent::TaskDeleted);
+                }
+                DeletedTasks::Stay => {
+                    self.world.job_stop(&placed.job.user, &placed.job.name).await?;
+                    self.events.happened(BackgroundEvent::TaskStopping);
+                }
+            }
+        }
+        Ok(())
+    }
 }

@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 
 use super::SchedulerBenchArguments;
 use super::agents::hello;
-use super::background::CHURN;
-use super::workload::{Workload, node_facts, node_of, unschedulable_spec};
+use super::background::{CHURN, ticker};
+use super::events::{BackgroundEvent, BackgroundEvents, EventCounts};
+use super::workload::{DeletedTasks, Workload, churn_facts, node_of, unschedulable_spec};
 use crate::hollow::fleet::Fleet;
 use crate::hollow::{SimulatedFleet, fleet_options};
 use crate::result::{Stats, StatsSet as _};
@@ -35,8 +36,7 @@ pub(super) struct BackgroundCell {
     simulated: SimulatedFleet,
     /// Violations that agents of the background load have found.
     violations: AtomicU64,
-    nodes_gone: AtomicU64,
-    jobs_stopped: AtomicU64,
+    pub(super) events: BackgroundEvents,
 }
 
 impl BackgroundCell {
@@ -55,8 +55,7 @@ impl BackgroundCell {
             token,
             simulated: arguments.simulated.clone(),
             violations: AtomicU64::new(0),
-            nodes_gone: AtomicU64::new(0),
-            jobs_stopped: AtomicU64::new(0),
+            events: BackgroundEvents::default(),
         })
     }
 
@@ -100,56 +99,71 @@ impl BackgroundCell {
     }
 
     async fn unschedulable(&self, over: &AtomicBool) -> anyhow::Result<()> {
-        let (mut number, per_s) = (0_u32, self.workload.background.unschedulable_per_s);
-        while per_s > 0 && !over.load(Ordering::Relaxed) {
+        let per_s = self.workload.background.unschedulable_per_s;
+        if per_s == 0 {
+            return Ok(());
+        }
+        let mut ticks = ticker(Duration::from_secs(1) / per_s).await;
+        for number in 0_u32.. {
+            ticks.tick().await;
+            if over.load(Ordering::Relaxed) {
+                break;
+            }
             self.unschedulable_submit(&format!("hopeless-{number}")).await?;
-            number += 1;
-            tokio::time::sleep(Duration::from_secs(1) / per_s).await;
         }
         Ok(())
     }
 
     async fn unschedulable_submit(&self, name: &str) -> anyhow::Result<()> {
         self.client.job_submit(job_spec_to_message(&unschedulable_spec(name)?), 0).await?;
+        self.events.happened(BackgroundEvent::UnschedulableAdmitted);
         Ok(())
     }
 
-    /// Each round first ends the agent of the last node and stops the last unschedulable job. The cell declares the
-    /// node lost after its tolerance.
+    /// A node and a task come with one tick and go with the next. The cell declares the node lost after its tolerance.
     async fn churn(&self, over: &AtomicBool) -> anyhow::Result<()> {
-        let (mut number, mut last) = (0_u32, None);
-        while self.workload.background.churn && !over.load(Ordering::Relaxed) {
-            self.churn_end(&mut last).await?;
-            let name = format!("churn-{number}");
-            let node = (name.clone(), node_facts(number, self.workload.zones));
-            let fleet = self.fleet(std::iter::once(node))?;
-            self.unschedulable_submit(&name).await?;
-            last = Some((name, fleet));
-            number += 1;
-            tokio::time::sleep(CHURN).await;
+        if !self.workload.background.churn {
+            return Ok(());
         }
-        self.churn_end(&mut last).await
-    }
-
-    async fn churn_end(&self, last: &mut Option<(String, Fleet)>) -> anyhow::Result<()> {
-        if let Some((name, fleet)) = last.take() {
+        let mut ticks = ticker(CHURN).await;
+        for number in 0_u32.. {
+            let name = format!("churn-{number}");
+            ticks.tick().await;
+            if over.load(Ordering::Relaxed) {
+                break;
+            }
+            let fleet = self.fleet(std::iter::once((name.clone(), churn_facts())))?;
+            self.events.happened(BackgroundEvent::NodeAdded);
+            self.unschedulable_submit(&name).await?;
+            ticks.tick().await;
             self.left(fleet).await;
-            self.nodes_gone.fetch_add(1, Ordering::Relaxed);
+            self.events.happened(BackgroundEvent::NodeRemoved);
             self.client.job_stop(&JobRef::new("loadtest", name)).await?;
+            self.events.happened(BackgroundEvent::UnschedulableStopped);
         }
         Ok(())
     }
 
     /// Stops jobs at a rate of tasks.
     async fn stop(&self, jobs: JobsBefore, over: &AtomicBool) -> anyhow::Result<()> {
-        let per_s = self.workload.background.stopped_per_s;
+        let load = &self.workload.background;
+        if load.deleted_per_s == 0 {
+            return Ok(());
+        }
+        let mut ticks = ticker(Duration::from_secs(1) / load.deleted_per_s).await;
         for (user, name, tasks) in jobs {
-            if per_s == 0 || over.load(Ordering::Relaxed) {
+            for _ in 0..tasks {
+                ticks.tick().await;
+            }
+            if over.load(Ordering::Relaxed) {
                 break;
             }
             self.client.job_stop(&JobRef::new(user, name)).await?;
-            self.jobs_stopped.fetch_add(1, Ordering::Relaxed);
-            tokio::time::sleep(Duration::from_secs(1) * tasks / per_s).await;
+            let event = match load.deleted {
+                DeletedTasks::End => BackgroundEvent::TaskDeleted,
+                DeletedTasks::Stay => BackgroundEvent::TaskStopping,
+            };
+            self.events.happened_times(event, usize::try_from(tasks)?);
         }
         Ok(())
     }
@@ -159,7 +173,6 @@ impl BackgroundCell {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let known = stats.get("node_violations").and_then(Value::as_u64).unwrap_or(0);
         stats.set("node_violations", json!(known + of(&self.violations)));
-        stats.set("nodes_gone", json!(of(&self.nodes_gone)));
-        stats.set("jobs_stopped", json!(of(&self.jobs_stopped)));
+        self.events.counts().stats(EventCounts::default(), &self.workload.background, stats);
     }
 }

@@ -5,7 +5,7 @@ use borough_model::job::{AffinityKind, Spread};
 use clap::ValueEnum;
 
 use super::gangs::workload_of_gangs;
-use super::workload::{BackgroundLoad, Batch, Label, Workload, within};
+use super::workload::{BackgroundLoad, Batch, DeletedTasks, Label, Workload, within};
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -16,9 +16,9 @@ pub(super) enum WorkloadName {
     SchedulingDaemonset,
     /// 5,000 nodes, 20,000 tasks before, 10,000 measured while work that fits nowhere arrives
     Unschedulable,
-    /// 5,000 nodes, 10,000 tasks while a node and a task that fits nowhere come and go every second
+    /// 5,000 nodes, 10,000 tasks while an empty node and a task that fits nowhere come in one second, go in the next
     SchedulingWithMixedChurn,
-    /// 5,000 nodes, 10,000 tasks bound to two zones
+    /// 5,000 nodes of one zone, 10,000 tasks bound to that zone or another
     #[value(alias = "node-affinity")]
     SchedulingNodeAffinity,
     /// 5,000 nodes, 3,000 tasks that each need a node without another of them; 2,000 are measured
@@ -49,11 +49,11 @@ pub(super) enum WorkloadName {
     TopologySpreading,
     /// 5,000 nodes in three zones, 5,000 tasks that prefer the emptiest
     PreferredTopologySpreading,
-    /// 5,000 nodes, 50,000 tasks of one service spread as services are by default
+    /// 5,000 nodes in three zones, 50,000 tasks of one service that prefer the emptiest nodes and zones
     DefaultTopologySpreading,
     /// 4,000 nodes and 1,000 tainted ones, 4,000 tasks within a skew of 1 over the nodes they may use
     SchedulingWithNodeInclusionPolicy,
-    /// 1 node with room for everything, 10,000 tasks that wait for a job, 20,000 being stopped, 20,000 measured
+    /// 1 node with room for everything, 10,000 tasks that wait for a job, 20,000 being deleted, 20,000 measured
     SchedulingWhileGated,
     /// 1 node, 10,000 tasks that wait for a job and have affinities to the 20,000 measured ones
     GatedPodsWithPodAffinity,
@@ -61,13 +61,13 @@ pub(super) enum WorkloadName {
     SchedulingDeletedPodsWithFinalizers,
     /// 500 tasks that wait for the nodes they fit on; 100 come at once
     EventHandlingNodeAdd,
-    /// 1,000 nodes full of 4,000 tasks of batch, 1,000 of production that each take the place of three
+    /// 1,000 nodes full of 4,000 tasks, 1,000 of a higher priority that each take the place of three
     #[value(name = "preemption-basic-1k")]
     PreemptionBasic1k,
     /// The same with 5,000 nodes, 20,000 tasks and 5,000
     #[value(name = "preemption-basic-5k")]
     PreemptionBasic5k,
-    /// 5,000 nodes with 20,000 tasks of batch, 5,000 that fit beside them while five a second take the places of others
+    /// 5,000 nodes with 20,000 tasks, 5,000 that fit beside them while five a second take the places of others
     PreemptionAsync,
     /// Gödel's service workload: 10,000 nodes, 100,000 tasks
     #[value(name = "services-10k")]
@@ -226,19 +226,19 @@ fn gated(
     before: u32,
     measured: Batch,
 ) -> Workload {
-    let gated = Batch { gated: true, ..gated };
-    let before = vec![Batch::plain("before", before), gated];
+    let gated = Batch { gated: true, ..gated.singles() };
+    let before = vec![gated, Batch::plain("before", before).singles()];
     Workload { vast_node: true, background, ..shaped(reference, 0, before, measured) }
 }
 
-/// Batch tasks. Four of them fill a node of four cores except for a tenth.
+/// Tasks of which four fill a node of four cores except for a tenth.
 fn low(tasks: u32) -> Batch {
-    Batch { cpu_millis: 900, priority: Some(100), ..Batch::plain("before", tasks) }
+    Batch { cpu_millis: 900, ..Batch::plain("before", tasks) }
 }
 
-/// Nodes full of batch tasks. Each measured task needs three of them evicted. They have no grace.
+/// Nodes full of tasks. Each measured task needs three of them evicted. They have no grace.
 fn preempting(reference: &'static str, nodes: u32) -> Workload {
-    let measured = Batch { cpu_millis: 3_000, ..Batch::plain("measured", nodes) };
+    let measured = Batch { cpu_millis: 3_000, ..Batch::plain("measured", nodes).high() };
     let background = BackgroundLoad { confirms: true, ..BackgroundLoad::default() };
     with(background, shaped(reference, nodes, vec![low(4 * nodes)], measured))
 }
@@ -280,9 +280,9 @@ impl WorkloadName {
                 plain("SchedulingWithMixedChurn/5000Nodes_10000Pods", 5_000, 0, 10_000),
             ),
             Self::SchedulingNodeAffinity => {
-                let mut workload = plain("SchedulingNodeAffinity/5000Nodes_10000Pods", 5_000, 5_000, 10_000);
-                workload.measured.constraints = zone(&["zone-0", "zone-1"]);
-                workload
+                let bound = |batch| Batch { constraints: zone(&["zone-0", "zone-1"]), ..batch };
+                let reference = "SchedulingNodeAffinity/5000Nodes_10000Pods";
+                zoned(1, paired(reference, 5_000, 5_000, 10_000, bound))
             }
             Self::TopologySpreading => spread(
                 "TopologySpreading/5000Nodes_5000Pods",
@@ -295,7 +295,9 @@ impl WorkloadName {
                 vec![Spread::preferred("zone".to_owned(), 100)],
             ),
             Self::DefaultTopologySpreading => {
-                spread("DefaultTopologySpreading/5000Nodes_50000Pods", 50_000, Vec::new())
+                // What Kubernetes gives the pods of a service by default.
+                let even = [NODE, "zone"].map(|attribute| Spread::preferred(attribute.to_owned(), 100));
+                spread("DefaultTopologySpreading/5000Nodes_50000Pods", 50_000, even.into())
             }
             Self::SchedulingWithNodeInclusionPolicy => {
                 let rule = Spread { max_skew: Some(1), ..Spread::preferred(NODE.to_owned(), 1) };
@@ -367,26 +369,29 @@ impl WorkloadName {
     }
 
     fn not_to_be_placed(self) -> Workload {
-        let stopped = |stopped_per_s| BackgroundLoad { stopped_per_s, ..BackgroundLoad::default() };
+        let deleting =
+            |deleted_per_s, deleted| BackgroundLoad { deleted_per_s, deleted, ..BackgroundLoad::default() };
         match self {
             Self::SchedulingWhileGated => gated(
                 "SchedulingWhileGated/1Node_10000GatedPods",
                 Batch::plain("gated", 10_000),
-                stopped(50),
+                deleting(50, DeletedTasks::End),
                 20_000,
                 Batch::plain("measured", 20_000),
             ),
             Self::GatedPodsWithPodAffinity => gated(
                 "GatedPodsWithPodAffinityImpactForThroughput",
-                Batch::plain("gated", 10_000).affinity(AffinityKind::Near, "zone", BLUE, None),
+                Batch::plain("gated", 10_000).label(BLUE).affinity(AffinityKind::Near, NODE, BLUE, None),
                 BackgroundLoad::default(),
                 0,
                 Batch::plain("measured", 20_000).label(BLUE),
             ),
-            Self::SchedulingDeletedPodsWithFinalizers => with(
-                stopped(100),
-                plain("SchedulingDeletedPodsWithFinalizers/5000Node_5000DeletingPods", 5_000, 5_000, 5_000),
-            ),
+            Self::SchedulingDeletedPodsWithFinalizers => {
+                let reference = "SchedulingDeletedPodsWithFinalizers/5000Node_5000DeletingPods";
+                let before = vec![Batch::plain("before", 5_000).singles()];
+                let workload = shaped(reference, 5_000, before, Batch::plain("measured", 5_000));
+                with(deleting(100, DeletedTasks::Stay), workload)
+            }
             _ => {
                 let measured = Batch { cpu_millis: 700, ..Batch::plain("measured", 500) };
                 let background = BackgroundLoad { nodes_late: 100, ..BackgroundLoad::default() };

@@ -11,6 +11,7 @@ use borough_model::{Delta, NodeId};
 use borough_store::journal::{journal_head, journal_tail};
 use borough_store::task::{ReportPhase, TaskReport};
 
+use super::events::{BackgroundEvent, BackgroundEvents};
 use super::world::BenchCell;
 
 /// Entries read at once.
@@ -21,7 +22,11 @@ const REPORTS_PER_COMMIT: usize = 256;
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Confirms until it is `over`.
-pub(super) async fn victims_confirm(world: &Arc<BenchCell>, over: &AtomicBool) -> anyhow::Result<()> {
+pub(super) async fn victims_confirm(
+    world: &Arc<BenchCell>,
+    events: &BackgroundEvents,
+    over: &AtomicBool,
+) -> anyhow::Result<()> {
     let space = &world.space;
     let head = world
         .db
@@ -37,6 +42,7 @@ pub(super) async fn victims_confirm(world: &Arc<BenchCell>, over: &AtomicBool) -
         let gone: Vec<&TaskRow> = deltas.filter_map(evicted).collect();
         for rows in gone.chunks(REPORTS_PER_COMMIT) {
             ends_report(world, rows).await?;
+            events.happened_times(BackgroundEvent::VictimEnded, rows.len());
         }
         if gone.is_empty() && !page.more {
             tokio::time::sleep(PAUSE).await;

@@ -10,8 +10,11 @@ mod background;
 mod background_load;
 mod catalog;
 mod confirm;
+mod events;
 mod gangs;
+mod load_jobs;
 mod rules;
+mod seen;
 mod workload;
 pub(crate) mod world;
 
@@ -20,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use borough_model::job::JobSpec;
+use borough_model::job::{JobSpec, RestartMode};
 use borough_scheduler_core::ScoringProfile;
 use clap::Args;
 use procfs::process::Process;
@@ -30,10 +33,13 @@ use crate::hollow::SimulatedFleet;
 use crate::kv::EngineKind;
 use crate::result::{Results, Stats, StatsSet as _};
 use crate::system::SystemOptions;
-use background::background_run;
+use background::Background;
 use catalog::WorkloadName;
-use workload::{Batch, GATE, Workload, node_of, unschedulable_spec, vast_facts};
-use world::{BenchCell, SeenTasks};
+use events::{BackgroundEvents, EventCounts};
+use load_jobs::{JobGroup, LoadJob};
+use seen::count_reached;
+use workload::{Batch, Workload, gate_spec, node_of, vast_facts};
+use world::BenchCell;
 
 /// Interval of counting placed tasks, for the rate per second.
 const SAMPLE: Duration = Duration::from_secs(1);
@@ -110,7 +116,8 @@ pub(crate) async fn run(
 /// Jobs of one batch, by number and tasks.
 fn jobs_of(batch: &Batch, tasks_per_job: u32) -> impl Iterator<Item = (u32, u32)> {
     let of_gang = batch.gang.map(|gang| gang.members);
-    let each = if batch.one_job { batch.tasks } else { of_gang.unwrap_or(tasks_per_job) }.max(1);
+    let each = batch.tasks_per_job.or(of_gang).unwrap_or(tasks_per_job);
+    let each = if batch.one_job { batch.tasks } else { each }.max(1);
     let tasks = batch.tasks;
     (0..tasks.div_ceil(each)).map(move |number| (number, each.min(tasks - number * each)))
 }
@@ -131,18 +138,26 @@ async fn workload_run(
     world.watcher_start().await?;
     world.workers_start(arguments.workers).await?;
     let world = Arc::new(world);
-    let (before, jobs_before) = before_place(&world, arguments, workload).await?;
+    before_place(&world, arguments, workload).await?;
     let counters = ["placements", "nodes_scored", "commits", "conflicts", "evictions"];
     let counted = |world: &BenchCell| counters.map(|name| world.counter(name).unwrap_or_default());
     let start = counted(&world);
 
     let over = Arc::new(AtomicBool::new(false));
-    let background = background_run(Arc::clone(&world), workload.clone(), jobs_before, Arc::clone(&over));
-    let background = tokio::spawn(background);
-    let samples = tokio::spawn(sampled(Arc::clone(&world.seen), Arc::clone(&over)));
+    let events = Arc::new(BackgroundEvents::default());
+    let background = Background {
+        world: Arc::clone(&world),
+        workload: workload.clone(),
+        events: Arc::clone(&events),
+        over: Arc::clone(&over),
+    };
+    let background = tokio::spawn(background.run());
+    let samples = tokio::spawn(sampled(placed_counted(&world), Arc::clone(&over)));
     let mut began = Instant::now();
-    jobs_submit(arguments, &workload.measured, workload.offered_per_s, |spec| job_submit(&world, spec))
-        .await?;
+    jobs_submit(arguments, &workload.measured, workload.offered_per_s, |spec| {
+        job_submit(&world, JobGroup::Measured, spec)
+    })
+    .await?;
     let submitted = began.elapsed();
     if workload.background.nodes_late > 0 {
         // They wait: the measurement is how fast new nodes requeue them.
@@ -150,13 +165,14 @@ async fn workload_run(
         began = Instant::now();
         world.nodes_add(workload.background.nodes_late, node).await?;
     }
-    world.placed(usize::try_from(before + workload.measured.tasks)?, PATIENCE).await?;
+    count_reached(placed_counted(&world), usize::try_from(workload.measured.tasks)?, PATIENCE).await?;
     let elapsed = began.elapsed();
     over.store(true, Ordering::Relaxed);
     background.await??;
     let samples = samples.await?;
 
     let mut stats = shape_stats(arguments, workload);
+    events.counts().stats(EventCounts::default(), &workload.background, &mut stats);
     rate_stats(&mut stats, workload, elapsed, submitted, &samples);
     let end = counted(&world);
     let spent = |index: usize| end[index].saturating_sub(start[index]);
@@ -175,28 +191,30 @@ async fn workload_run(
     Ok(stats)
 }
 
-/// Places the tasks that exist before the measurement. Returns how many, and the jobs of the placed ones.
+/// Counts the measured tasks that the watcher has seen placed.
+fn placed_counted(world: &BenchCell) -> impl Fn() -> usize + Send + use<> {
+    let jobs = Arc::clone(&world.jobs);
+    move || usize::try_from(jobs.tasks(JobGroup::Measured).placed).unwrap_or(usize::MAX)
+}
+
+/// Places the tasks that exist before the measurement, and admits the gated ones.
 async fn before_place(
     world: &Arc<BenchCell>,
     arguments: &SchedulerBenchArguments,
     workload: &Workload,
-) -> anyhow::Result<(u32, Vec<(String, String, u32)>)> {
-    let (mut placed, mut jobs) = (0, Vec::new());
+) -> anyhow::Result<()> {
     if workload.before.iter().any(|batch| batch.gated) {
-        world.job_submit(&unschedulable_spec(GATE)?).await?;
+        world.job_submit(&gate_spec()?).await?;
     }
+    let mut placed = 0;
     for batch in &workload.before {
-        jobs_submit(arguments, batch, None, |spec| job_submit(world, spec)).await?;
-        if !batch.gated {
-            placed += batch.tasks;
-            world.placed(usize::try_from(placed)?, PATIENCE).await?;
-            for (number, count) in jobs_of(batch, arguments.tasks_per_job) {
-                let spec = batch.job_spec(number, count)?;
-                jobs.push((spec.user.to_string(), spec.name.to_string(), count));
-            }
-        }
+        let group = if batch.gated { JobGroup::Gated } else { JobGroup::Before };
+        jobs_submit(arguments, batch, None, |spec| job_submit(world, group, spec)).await?;
+        placed += if batch.gated { 0 } else { usize::try_from(batch.tasks)? };
+        let counted = || usize::try_from(world.jobs.tasks(JobGroup::Before).placed).unwrap_or(usize::MAX);
+        count_reached(counted, placed, PATIENCE).await?;
     }
-    Ok((placed, jobs))
+    Ok(())
 }
 
 fn shape_stats(arguments: &SchedulerBenchArguments, workload: &Workload) -> Stats {
@@ -264,22 +282,26 @@ where
 }
 
 /// Submits a job to a store.
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
 fn job_submit(
     world: &Arc<BenchCell>,
-    spec: JobSpec,
-) -> impl Future<Output = anyhow::Result<()>> + Send + 'static {
-    let world = Arc::clone(world);
-    async move { Ok(world.job_submit(&spec).await?) }
+    group: JobGroup,
+    mut spec: JobSpec,
+) -> impl Future<Output = anyhow::Result<()>> + Send + use<> {
+    // A task that ends is not started again: its job ends with it.
+    spec.restart.mode = RestartMode::Never;
+    let (world, job) = (Arc::clone(world), LoadJob::of(group, &spec, Instant::now()));
+    async move { Ok(world.job_submit_watched(&spec, job).await?) }
 }
 
-/// Tasks seen in each second, as `scheduler_perf` samples them.
-async fn sampled(seen: Arc<SeenTasks>, over: Arc<AtomicBool>) -> Vec<usize> {
+/// Tasks counted in each second, as `scheduler_perf` samples them.
+async fn sampled(counted: impl Fn() -> usize, over: Arc<AtomicBool>) -> Vec<usize> {
     let mut samples = Vec::new();
-    let mut before = seen.count();
+    let mut before = counted();
     while !over.load(Ordering::Relaxed) {
         tokio::time::sleep(SAMPLE).await;
-        let now = seen.count();
-        samples.push(now - before);
+        let now = counted();
+        samples.push(now.saturating_sub(before));
         before = now;
     }
     samples

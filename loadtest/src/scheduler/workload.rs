@@ -18,6 +18,11 @@ const MIB: u64 = 1 << 20;
 /// The job that gated work waits for: it never ends.
 pub(super) const GATE: &str = "gate";
 
+/// The priority of `scheduler_perf`'s pods whose template names none.
+const PRIORITY_USUAL: u32 = 0;
+/// The priority of its pods that preempt, or try to: the unschedulable ones and those of the preemption workloads.
+const PRIORITY_HIGH: u32 = 10;
+
 /// A workload.
 #[derive(Clone, Debug)]
 pub(super) struct Workload {
@@ -47,16 +52,28 @@ pub(super) struct Workload {
 pub(super) struct BackgroundLoad {
     /// Jobs per second of one task that fits nowhere.
     pub unschedulable_per_s: u32,
-    /// A node and a task that fits nowhere come and go every second.
+    /// A node without capacity and a task that fits nowhere come in one second, and go in the next.
     pub churn: bool,
-    /// Earlier tasks that are stopped per second; without agents they stay stopping.
-    pub stopped_per_s: u32,
+    /// Earlier tasks that are deleted per second, one by one.
+    pub deleted_per_s: u32,
+    /// What becomes of them.
+    pub deleted: DeletedTasks,
     /// Jobs per second of one task that preempts others.
     pub preempting_per_s: u32,
     /// Whether ends of victims are confirmed, as by agents whose tasks have no grace.
     pub confirms: bool,
     /// So many nodes are added only when all measured tasks wait for them.
     pub nodes_late: u32,
+}
+
+/// What becomes of a deleted task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum DeletedTasks {
+    /// It ends, and frees its share of the node.
+    #[default]
+    End,
+    /// Its job is stopped, and it keeps its share: elsewhere this is a pod with a finalizer.
+    Stay,
 }
 
 /// A label of jobs.
@@ -76,6 +93,8 @@ pub(super) struct Batch {
     pub users: u32,
     /// Whether all tasks belong to one job, whose rule counts the job's own tasks.
     pub one_job: bool,
+    /// Tasks of each of its jobs; `None` is the number that the caller asks for.
+    pub tasks_per_job: Option<u32>,
     /// Whether its jobs, or some of them, are gangs.
     pub gang: Option<GangShape>,
     /// Whether they are admitted but not placed: they wait for a job that never ends.
@@ -86,8 +105,8 @@ pub(super) struct Batch {
     pub affinity: Vec<Affinity>,
     /// Thousandths of a core of each task.
     pub cpu_millis: u64,
-    /// The priority of its jobs; absent: that of services.
-    pub priority: Option<u32>,
+    /// The priority of its jobs.
+    pub priority: u32,
 }
 
 impl Batch {
@@ -98,6 +117,7 @@ impl Batch {
             tasks,
             users: 1,
             one_job: false,
+            tasks_per_job: None,
             gang: None,
             gated: false,
             labels: Vec::new(),
@@ -105,8 +125,18 @@ impl Batch {
             spread: Vec::new(),
             affinity: Vec::new(),
             cpu_millis: 100,
-            priority: None,
+            priority: PRIORITY_USUAL,
         }
+    }
+
+    /// With the priority of a preemptor.
+    pub(super) fn high(self) -> Self {
+        Self { priority: PRIORITY_HIGH, ..self }
+    }
+
+    /// With each task in a job of its own, as pods are.
+    pub(super) fn singles(self) -> Self {
+        Self { tasks_per_job: Some(1), ..self }
     }
 
     /// Adds a label.
@@ -152,7 +182,7 @@ impl Batch {
         if let Some(gang) = self.gang {
             gang.shape(number, &mut spec)?;
         }
-        spec.priority = self.priority.unwrap_or(spec.priority);
+        spec.priority = self.priority;
         if self.gated {
             spec.after = vec![After { job: Name::new(GATE)?, condition: AfterCondition::Finished }];
         }
@@ -200,16 +230,30 @@ fn facts(cpu_millis: u64, memory_bytes: u64, attributes: BTreeMap<String, String
     NodeFacts { attributes, ..machine_facts(capacity) }
 }
 
-/// A job of one task that no node has room for.
-pub(super) fn unschedulable_spec(name: &str) -> anyhow::Result<JobSpec> {
-    let resources = Resources { cpu_millis: 9_000, memory_bytes: 500 * MIB, ..Resources::default() };
-    spec("loadtest", name, 1, resources)
+/// A node that takes no task: the churned node of `scheduler_perf` has room for no pod.
+pub(super) fn churn_facts() -> NodeFacts {
+    facts(0, 0, BTreeMap::new())
 }
 
-/// A job of one production task that needs three of four batch tasks evicted.
+/// The job of [`GATE`]: no node has room for its task, and it preempts nobody.
+pub(super) fn gate_spec() -> anyhow::Result<JobSpec> {
+    single(Name::new("loadtest")?, GATE, 1_000_000_000, PRIORITY_USUAL)
+}
+
+/// A job of one task that no node has room for. It may preempt every task of the usual priority, so that the scheduler
+/// searches for victims in vain.
+pub(super) fn unschedulable_spec(name: &str) -> anyhow::Result<JobSpec> {
+    single(Name::new("loadtest")?, name, 9_000, PRIORITY_HIGH)
+}
+
+/// A job of one task that needs three of four tasks of a node evicted.
 pub(super) fn preempting_spec(name: &str) -> anyhow::Result<JobSpec> {
-    let resources = Resources { cpu_millis: 3_000, memory_bytes: 500 * MIB, ..Resources::default() };
-    spec("loadtest-high", name, 1, resources)
+    single(Name::new("loadtest-high")?, name, 3_000, PRIORITY_HIGH)
+}
+
+fn single(user: Name, name: &str, cpu_millis: u64, priority: u32) -> anyhow::Result<JobSpec> {
+    let resources = Resources { cpu_millis, memory_bytes: 500 * MIB, ..Resources::default() };
+    Ok(JobSpec { priority, ..spec(user.as_str(), name, 1, resources)? })
 }
 
 fn spec(user: &str, name: &str, count: u32, resources: Resources) -> anyhow::Result<JobSpec> {

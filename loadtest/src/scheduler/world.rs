@@ -1,9 +1,8 @@
 //! A cell for the scheduler alone: its store, nodes as rows, the production workers, and an independent watcher.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -11,12 +10,13 @@ use borough_kv::embedded::{EmbeddedEngine, OpenOptions};
 use borough_kv::env::{Clock, Rng, SeededRng, SystemClock};
 use borough_kv::{Database, Engine, Idempotency};
 use borough_model::node::{NodeFacts, Taint, TaintEffect};
-use borough_model::{Delta, JobId, JobSpec, Name, NodeId, TaskId, TaskState};
+use borough_model::task::{EndReason, Exit, Health};
+use borough_model::{Delta, JobId, JobSpec, Name, NodeId};
 use borough_scheduler::{GANG_COMMIT_MAX, Worker, WorkerConfig, WorkerMetrics};
 use borough_scheduler_core::ScoringProfile;
 use borough_store::cell::{CellMeta, cell_create};
 use borough_store::check::{CheckMode, cell_check};
-use borough_store::job::{job_by_name, job_stop, job_submit};
+use borough_store::job::{job_by_name, job_stop, job_submit, jobs_remove};
 use borough_store::journal::{
     CHUNK_ROWS, Change, ChangeSet, Cursor, JournalShare, cell_list_chunked, journal_head, journal_tail,
     journal_watch,
@@ -27,14 +27,14 @@ use borough_store::node::{
     node_reported, node_taints_set, node_writer,
 };
 use borough_store::request::request_id_random;
-use borough_store::task::{TaskReport, task_report_apply};
+use borough_store::task::{ReportPhase, TaskReport, task_report_apply};
 use borough_store::{CellSpace, StoreError, StoreResult};
-use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::load_jobs::{LoadJob, LoadJobs, PlacedJob};
 use super::rules::rules_check;
 use crate::result::{Stats, StatsSet as _};
 
@@ -46,59 +46,6 @@ const PAGE_ENTRIES: usize = 1_024;
 const BATCH_TASKS_MAX: usize = 256;
 const LEASE_MS: u64 = 5_000;
 
-/// The tasks that the watcher has seen placed.
-#[derive(Default)]
-pub(crate) struct SeenTasks {
-    placed: Mutex<BTreeSet<TaskId>>,
-    count: AtomicUsize,
-}
-
-impl SeenTasks {
-    /// Records a task.
-    pub(crate) fn task(&self, task: TaskId) {
-        let mut placed = self.placed.lock();
-        placed.insert(task);
-        self.count.store(placed.len(), Ordering::Relaxed);
-    }
-
-    fn note<'a>(&self, deltas: impl Iterator<Item = &'a Delta>) {
-        let mut placed = self.placed.lock();
-        for delta in deltas {
-            // A task that is only held for victims or a gang is no placement yet, and may never be one.
-            if let Delta::Task { row } = delta
-                && row.node.is_some()
-                && row.state != TaskState::Held
-            {
-                placed.insert(row.id);
-            }
-        }
-        self.count.store(placed.len(), Ordering::Relaxed);
-    }
-
-    /// Waits until the count is `count`.
-    #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-    pub(crate) async fn reached(&self, count: usize, patience: Duration) -> anyhow::Result<()> {
-        let mut known = (self.count(), Instant::now());
-        while self.count() < count {
-            if self.count() > known.0 {
-                known = (self.count(), Instant::now());
-            }
-            anyhow::ensure!(
-                known.1.elapsed() < patience,
-                "nothing came for {patience:?}: {} of {count} tasks",
-                known.0
-            );
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        Ok(())
-    }
-
-    /// Counts the different tasks.
-    pub(crate) fn count(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
-    }
-}
-
 /// The session of every node's agent.
 const SESSION: u64 = 1;
 
@@ -106,7 +53,8 @@ const SESSION: u64 = 1;
 pub(crate) struct BenchCell {
     pub db: Database,
     pub space: CellSpace,
-    pub seen: Arc<SeenTasks>,
+    /// What the watcher has seen.
+    pub(super) jobs: Arc<LoadJobs>,
     metrics: WorkerMetrics,
     clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
@@ -147,8 +95,8 @@ impl BenchCell {
         });
         create.await?;
         let cancelled = CancellationToken::new();
-        let (seen, metrics, tasks) = (Arc::default(), WorkerMetrics::default(), Vec::new());
-        Ok(Self { db, space, seen, metrics, clock, rng, cancelled, tasks, embedded })
+        let (jobs, metrics, tasks) = (Arc::default(), WorkerMetrics::default(), Vec::new());
+        Ok(Self { db, space, jobs, metrics, clock, rng, cancelled, tasks, embedded })
     }
 
     /// The author of a transaction.
@@ -211,8 +159,18 @@ impl BenchCell {
 
     /// Admits a job, as a gateway does.
     pub(crate) async fn job_submit(&self, spec: &JobSpec) -> StoreResult<()> {
-        let (change, space) = (&self.change("job_submit"), &self.space);
+        self.job_submit_as(spec, JobId(self.rng.next_u64().max(1))).await
+    }
+
+    /// Admits a job whose tasks the watcher follows.
+    pub(super) async fn job_submit_watched(&self, spec: &JobSpec, job: LoadJob) -> StoreResult<()> {
         let candidate = JobId(self.rng.next_u64().max(1));
+        self.jobs.submitted(candidate, job);
+        self.job_submit_as(spec, candidate).await
+    }
+
+    async fn job_submit_as(&self, spec: &JobSpec, candidate: JobId) -> StoreResult<()> {
+        let (change, space) = (&self.change("job_submit"), &self.space);
         let submit = self.db.run("job_submit", Idempotency::Natural, |tx, _| async move {
             let mut changes = ChangeSet::begin_open(&tx, space, change).await?;
             job_submit(&tx, &mut changes, spec, candidate).await?;
@@ -249,9 +207,10 @@ impl BenchCell {
     }
 
     /// Starts the watcher: it follows the journal as any client would, and does not know the workers.
-    pub(crate) async fn watcher_start(&mut self) -> anyhow::Result<()> {
-        let seen = Arc::clone(&self.seen);
-        self.follow(move |deltas| seen.note(deltas)).await
+    #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
+    pub(super) async fn watcher_start(&mut self) -> anyhow::Result<()> {
+        let jobs = Arc::clone(&self.jobs);
+        self.follow(move |deltas| jobs.note(deltas, Instant::now())).await
     }
 
     /// Visits every delta from now on, page by page.
@@ -309,11 +268,6 @@ impl BenchCell {
         Ok(value.context("a counter that is not there")?.trim().parse()?)
     }
 
-    /// Waits until the watcher has seen `count` tasks placed in all.
-    pub(crate) async fn placed(&self, count: usize, patience: Duration) -> anyhow::Result<()> {
-        self.seen.reached(count, patience).await
-    }
-
     /// Checks the whole cell against the store's rules, and its tasks against their own.
     pub(crate) async fn check(&self, stats: &mut Stats) -> anyhow::Result<()> {
         cell_stats(&self.db, &self.space, stats).await
@@ -336,6 +290,46 @@ impl BenchCell {
             changes.append(&tx)
         });
         written.await
+    }
+
+    /// Ends all tasks of jobs with success, as agents report it, and then removes the jobs, as the controller does.
+    /// Returns those that could not be removed, because a task has another attempt by now.
+    pub(super) async fn jobs_end(&self, jobs: Vec<PlacedJob>) -> anyhow::Result<Vec<PlacedJob>> {
+        let change = &self.change("task_report");
+        let mut by_node: BTreeMap<NodeId, Vec<TaskReport>> = BTreeMap::new();
+        for &(task, attempt) in jobs.iter().flat_map(|job| &job.attempts) {
+            let exit = Exit {
+                reason: EndReason::Exited,
+                code: Some(0),
+                signal: None,
+                message: String::new(),
+                at_ms: change.at_ms,
+                incarnation: attempt.incarnation,
+                node: Some(attempt.node),
+            };
+            by_node.entry(attempt.node).or_default().push(TaskReport {
+                task,
+                incarnation: attempt.incarnation,
+                phase: ReportPhase::Released,
+                process: Some((1, change.at_ms)),
+                health: Health::Unknown,
+                cores: Vec::new(),
+                exit: Some(exit),
+            });
+        }
+        self.tasks_report(change, &by_node).await?;
+        let ids: &Vec<JobId> = &jobs.iter().map(|job| job.id).collect();
+        let (change, space) = (&self.change("jobs_remove"), &self.space);
+        let remove = self.db.run("jobs_remove", Idempotency::Natural, |tx, _| async move {
+            let mut changes = ChangeSet::begin(&tx, space, change).await?;
+            let removed = jobs_remove(&tx, &mut changes, ids, usize::MAX).await?;
+            changes.append(&tx)?;
+            Ok::<_, StoreError>(removed.left)
+        });
+        let left = remove.await?;
+        let (left, gone): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| left.contains(&job.id));
+        gone.iter().for_each(|job| self.jobs.ended(job));
+        Ok(left)
     }
 
     /// Ends workers and watcher, and closes the store.
