@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use borough_model::{RequestId, TaskId};
-use borough_scheduler::{BatchStamp, CellView, batch_of_plan};
+use borough_scheduler::{BATCH_TASKS_MAX, BatchStamp, CellView, SURVIVOR_ATTEMPTS, batch_of_plan};
 use borough_scheduler_core::{BatchOutcome, BatchSize, OpenQueue, PLAN_SEED, StartOffset, plan_from};
 use borough_store::keys::LeaseKey;
 use borough_store::placement::{PlacementBatch, placement_losers, placement_survivors};
@@ -13,9 +13,6 @@ use crate::decide::drive::timed;
 use crate::decide::workload::DecideCell;
 
 const NOW_MS: i64 = 1_700_000_000_000;
-/// The most tasks in a batch, and tries for the rest of one: as in production.
-const BATCH_TASKS_MAX: usize = 1_024;
-const SURVIVOR_ATTEMPTS: u32 = 3;
 
 /// Seconds spent, over all workers.
 #[derive(Clone, Copy, Debug, Default)]

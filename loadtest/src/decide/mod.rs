@@ -9,6 +9,7 @@ pub(crate) mod workload;
 
 use std::collections::BTreeMap;
 
+use borough_scheduler::BATCH_TASKS_MAX;
 use borough_scheduler_core::{CellSettings, ScoringProfile};
 use clap::{Args, ValueEnum};
 use serde_json::json;
@@ -23,8 +24,8 @@ pub(crate) struct DecideArguments {
     /// Only this workload; all of them where none is given
     #[arg(long, value_enum)]
     workload: Vec<DecideWorkload>,
-    /// Tasks in a batch at most: a worker's 256
-    #[arg(long, default_value_t = 256)]
+    /// Tasks in a batch at most; the default is a worker's
+    #[arg(long, default_value_t = BATCH_TASKS_MAX)]
     batch: usize,
     /// Scoring policy of the cell; the default is that of a new cell
     #[arg(long, value_name = "NAME")]

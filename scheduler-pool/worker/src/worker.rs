@@ -30,7 +30,9 @@ use crate::view::CellView;
 
 /// How often the rest of a conflicting batch is tried again before everything is planned again. If several workers fill
 /// one node, they commit one at a time. Waiting for one's turn is cheaper than planning again.
-const SURVIVOR_ATTEMPTS: u32 = 12;
+pub const SURVIVOR_ATTEMPTS: u32 = 12;
+/// The most tasks that a worker decides at once.
+pub const BATCH_TASKS_MAX: usize = 1_024;
 /// Longest wait without a read: a watch may be late, or lost.
 const SLEEP_MAX: Duration = Duration::from_millis(1_500);
 /// Pause after an error of the store.
@@ -56,6 +58,7 @@ pub struct WorkerConfig {
     pub lease_ms: u64,
     /// The generation of the store: leases of an older one are void.
     pub generation: u64,
+    /// The most tasks in a batch. Usually [`BATCH_TASKS_MAX`].
     pub batch_tasks_max: usize,
     /// The most members of a gang in one commit; larger gangs gather by holds. Usually [`GANG_COMMIT_MAX`].
     pub gang_commit_max: usize,

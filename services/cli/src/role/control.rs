@@ -14,7 +14,7 @@ use borough_gateway::{ConnectionLimits, Gateway, GatewayConfig};
 use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, ErrorCode, Idempotency, Retryable as _};
 use borough_model::Name;
-use borough_scheduler::{GANG_COMMIT_MAX, Worker, WorkerConfig, WorkerMetrics};
+use borough_scheduler::{BATCH_TASKS_MAX, GANG_COMMIT_MAX, Worker, WorkerConfig, WorkerMetrics};
 use borough_store::cell::{CellClock, CellMeta, StoreOpened, cell_create, cell_meta_change, cell_meta_read};
 use borough_store::federation::{federation_cell_enter, store_generation_begin, store_generation_read};
 use borough_store::journal::{Change, ChangeSet, JournalShare};
@@ -28,8 +28,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::args::LEASE_MS;
 
-/// The most tasks that a worker decides at once.
-const BATCH_TASKS_MAX: usize = 1_024;
 /// Renewals and checks of a lease within the time after which a silent holder loses it.
 const BEATS_PER_TOLERANCE: u32 = 8;
 
