@@ -12,6 +12,7 @@ mod micro_task;
 mod recovery;
 mod resident;
 mod result;
+mod runs;
 mod scheduler;
 mod soak;
 mod spec;

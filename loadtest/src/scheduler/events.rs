@@ -60,7 +60,7 @@ impl BackgroundEvent {
             Self::PreemptorAdmitted => load.preempting_per_s > 0,
             Self::VictimEnded => load.confirms,
             Self::NodeAdded => load.churn || load.nodes_late > 0,
-            Self::NodeRemoved => load.churn,
+            Self::NodeRemoved => load.churn || load.nodes_late > 0,
             Self::TaskDeleted => load.deleted_per_s > 0 && load.deleted == DeletedTasks::End,
             Self::TaskStopping => load.deleted_per_s > 0 && load.deleted == DeletedTasks::Stay,
         }

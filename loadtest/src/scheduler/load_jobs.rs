@@ -68,12 +68,19 @@ pub(super) struct GroupTasks {
     pub submitted: u64,
     pub placed: u64,
     pub ended: u64,
+    /// Those that have a place now: an evicted task has none until it is placed again.
+    pub here: u64,
 }
 
 impl GroupTasks {
     /// Those that never had a place so far.
     pub(super) fn waiting(self) -> u64 {
         self.submitted.saturating_sub(self.placed)
+    }
+
+    /// Those that have not ended.
+    pub(super) fn alive(self) -> u64 {
+        self.submitted.saturating_sub(self.ended)
     }
 
     /// Those that have, or had, a place and have not ended.
@@ -148,8 +155,11 @@ impl LoadJobs {
     /// Forgets a job that was taken and is gone.
     pub(super) fn ended(&self, job: &PlacedJob) {
         let mut state = self.state.lock();
-        if state.jobs.remove(&job.id).is_some() {
-            state.groups.entry(job.job.group).or_default().ended += u64::from(job.job.tasks);
+        if let Some(watched) = state.jobs.remove(&job.id) {
+            let here = watched.tasks.iter().filter(|seen| matches!(seen, TaskSeen::Placed(_))).count();
+            let tasks = state.groups.entry(job.job.group).or_default();
+            tasks.ended += u64::from(job.job.tasks);
+            tasks.here = tasks.here.saturating_sub(u64::try_from(here).unwrap_or(u64::MAX));
         }
     }
 
@@ -188,17 +198,25 @@ impl State {
             _ => row.node.map(|node| Attempt { node, incarnation: row.incarnation }),
         };
         let before = *seen;
+        let tasks = self.groups.entry(watched.job.group).or_default();
         match (before, attempt) {
-            (_, Some(attempt)) => *seen = TaskSeen::Placed(attempt),
-            (TaskSeen::Placed(_), None) => *seen = TaskSeen::Gone,
+            (TaskSeen::Placed(_), Some(attempt)) => *seen = TaskSeen::Placed(attempt),
+            (TaskSeen::Never | TaskSeen::Gone, Some(attempt)) => {
+                tasks.here += 1;
+                *seen = TaskSeen::Placed(attempt);
+            }
+            (TaskSeen::Placed(_), None) => {
+                tasks.here = tasks.here.saturating_sub(1);
+                *seen = TaskSeen::Gone;
+            }
             (TaskSeen::Never | TaskSeen::Gone, None) => {}
         }
         if before != TaskSeen::Never || attempt.is_none() {
             return;
         }
         watched.unseen = watched.unseen.saturating_sub(1);
+        tasks.placed += 1;
         let job = &watched.job;
-        self.groups.entry(job.group).or_default().placed += 1;
         if job.group == JobGroup::Measured
             && let Some(latencies_us) = &mut self.latencies_us
         {

@@ -2,8 +2,9 @@
 //! admitted, decided, committed durably, and seen by an independent watcher. With `--agents` it does the same through a
 //! real control process, until simulated agents run them.
 //!
-//! As in Kubernetes' `scheduler_perf`, the creation of the work overlaps its measurement: time runs from the first
-//! submission to the last observed placement.
+//! As in Kubernetes' `scheduler_perf`, the creation of the work overlaps its measurement. A run goes on for a time: the
+//! oldest tasks end while others come, so that the cell keeps the fill that the workload names. Then the same load comes
+//! at half the rate, and the run measures the time from submission to placement.
 
 mod agents;
 mod background;
@@ -11,19 +12,22 @@ mod background_load;
 mod catalog;
 mod confirm;
 mod events;
+mod flow;
 mod gangs;
 mod load_jobs;
+mod rounds;
 mod rules;
+mod run_cell;
 mod seen;
 mod workload;
 pub(crate) mod world;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use borough_model::job::{JobSpec, RestartMode};
+use borough_model::job::JobSpec;
 use borough_scheduler_core::ScoringProfile;
 use clap::Args;
 use procfs::process::Process;
@@ -32,14 +36,11 @@ use serde_json::{Value, json};
 use crate::hollow::SimulatedFleet;
 use crate::kv::EngineKind;
 use crate::result::{Results, Stats, StatsSet as _};
+use crate::runs::runs_stats;
 use crate::system::SystemOptions;
-use background::Background;
 use catalog::WorkloadName;
-use events::{BackgroundEvents, EventCounts};
-use load_jobs::{JobGroup, LoadJob};
-use seen::count_reached;
-use workload::{Batch, Workload, gate_spec, node_of, vast_facts};
-use world::BenchCell;
+use run_cell::run_once;
+use workload::{Batch, Workload};
 
 /// Interval of counting placed tasks, for the rate per second.
 const SAMPLE: Duration = Duration::from_secs(1);
@@ -60,6 +61,21 @@ pub(crate) struct SchedulerBenchArguments {
     /// The cluster file, or connection string, of a FoundationDB cluster
     #[arg(long, value_name = "FILE", required_if_eq("engine", "fdb"))]
     cluster: Option<String>,
+    /// Runs of each workload, each in a cell of its own; the result has medians with the least and the most
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    runs: u32,
+    /// Seconds before the measurement begins; not with agents
+    #[arg(long, default_value_t = 2, value_name = "SECONDS", conflicts_with = "agents")]
+    warmup_s: u64,
+    /// Seconds of the measurement, and again under half the load; not with agents
+    #[arg(
+        long,
+        default_value_t = 10,
+        value_name = "SECONDS",
+        value_parser = clap::value_parser!(u64).range(1..),
+        conflicts_with = "agents"
+    )]
+    measured_s: u64,
     /// Workers
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     workers: u32,
@@ -97,124 +113,37 @@ pub(crate) async fn run(
     let chosen = all.iter().filter(|one| arguments.workload.is_empty() || arguments.workload.contains(one));
     let mut violations = 0;
     for &name in chosen {
-        let directory = scratch.join(name.text());
         let workload = name.workload();
-        let stats = match system {
-            Some(system) => agents::workload_run(system, arguments, &workload).await?,
-            None => workload_run(&directory, arguments, &workload).await?,
-        };
-        let found = ["violations", "rule_violations", "node_violations"].map(|name| stats.get(name));
-        violations += found.into_iter().flatten().filter_map(Value::as_u64).sum::<u64>();
-        results.line("scheduler", &name.text(), stats);
-        std::fs::remove_dir_all(&directory).ok();
+        let mut runs = Vec::new();
+        for number in 0..arguments.runs {
+            let directory = scratch.join(format!("{}-{number}", name.text()));
+            let stats = match system {
+                Some(system) => agents::workload_run(system, arguments, &workload).await?,
+                None => run_once(&directory, arguments, &workload).await?,
+            };
+            let found = ["violations", "rule_violations", "node_violations"].map(|name| stats.get(name));
+            violations += found.into_iter().flatten().filter_map(Value::as_u64).sum::<u64>();
+            runs.push(stats);
+            std::fs::remove_dir_all(&directory).ok();
+        }
+        results.line("scheduler", &name.text(), runs_stats(&runs));
     }
     std::fs::remove_dir_all(&scratch).ok();
     anyhow::ensure!(violations == 0, "{violations} violations");
     Ok(())
 }
 
-/// Jobs of one batch, by number and tasks.
-fn jobs_of(batch: &Batch, tasks_per_job: u32) -> impl Iterator<Item = (u32, u32)> {
+/// Tasks of a job of a batch, unless fewer are left.
+fn job_tasks(batch: &Batch, tasks_per_job: u32) -> u32 {
     let of_gang = batch.gang.map(|gang| gang.members);
     let each = batch.tasks_per_job.or(of_gang).unwrap_or(tasks_per_job);
-    let each = if batch.one_job { batch.tasks } else { each }.max(1);
-    let tasks = batch.tasks;
+    if batch.one_job { batch.tasks } else { each }.min(batch.tasks).max(1)
+}
+
+/// Jobs of one batch, by number and tasks.
+fn jobs_of(batch: &Batch, tasks_per_job: u32) -> impl Iterator<Item = (u32, u32)> {
+    let (each, tasks) = (job_tasks(batch, tasks_per_job), batch.tasks);
     (0..tasks.div_ceil(each)).map(move |number| (number, each.min(tasks - number * each)))
-}
-
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-async fn workload_run(
-    directory: &Path,
-    arguments: &SchedulerBenchArguments,
-    workload: &Workload,
-) -> anyhow::Result<Stats> {
-    let mut world = BenchCell::new(directory, arguments.cluster.as_deref(), arguments.policy).await?;
-    let node = |number: u32| (format!("node-{number}"), node_of(workload, number));
-    world.nodes_add(workload.nodes, node).await?;
-    world.nodes_taint(&(0..workload.tainted).map(|number| node(number).0).collect::<Vec<_>>()).await?;
-    if workload.vast_node {
-        world.nodes_add(1, |_| ("vast".to_owned(), vast_facts())).await?;
-    }
-    world.watcher_start().await?;
-    world.workers_start(arguments.workers).await?;
-    let world = Arc::new(world);
-    before_place(&world, arguments, workload).await?;
-    let counters = ["placements", "nodes_scored", "commits", "conflicts", "evictions"];
-    let counted = |world: &BenchCell| counters.map(|name| world.counter(name).unwrap_or_default());
-    let start = counted(&world);
-
-    let over = Arc::new(AtomicBool::new(false));
-    let events = Arc::new(BackgroundEvents::default());
-    let background = Background {
-        world: Arc::clone(&world),
-        workload: workload.clone(),
-        events: Arc::clone(&events),
-        over: Arc::clone(&over),
-    };
-    let background = tokio::spawn(background.run());
-    let samples = tokio::spawn(sampled(placed_counted(&world), Arc::clone(&over)));
-    let mut began = Instant::now();
-    jobs_submit(arguments, &workload.measured, workload.offered_per_s, |spec| {
-        job_submit(&world, JobGroup::Measured, spec)
-    })
-    .await?;
-    let submitted = began.elapsed();
-    if workload.background.nodes_late > 0 {
-        // They wait: the measurement is how fast new nodes requeue them.
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        began = Instant::now();
-        world.nodes_add(workload.background.nodes_late, node).await?;
-    }
-    count_reached(placed_counted(&world), usize::try_from(workload.measured.tasks)?, PATIENCE).await?;
-    let elapsed = began.elapsed();
-    over.store(true, Ordering::Relaxed);
-    background.await??;
-    let samples = samples.await?;
-
-    let mut stats = shape_stats(arguments, workload);
-    events.counts().stats(EventCounts::default(), &workload.background, &mut stats);
-    rate_stats(&mut stats, workload, elapsed, submitted, &samples);
-    let end = counted(&world);
-    let spent = |index: usize| end[index].saturating_sub(start[index]);
-    let scored = f64::from(u32::try_from(spent(1))?) / f64::from(u32::try_from(spent(0).max(1))?);
-    stats.set("nodes_scored_per_decision", json!((scored * 100.0).round() / 100.0));
-    stats.set("commits", json!(spent(2)));
-    stats.set("conflicts", json!(spent(3)));
-    if spent(4) > 0 {
-        stats.set("evictions", json!(spent(4)));
-    }
-    stats.set("peak_rss_mib", json!(peak_rss_mib()?));
-    if arguments.check {
-        world.check(&mut stats).await?;
-    }
-    world.end().await?;
-    Ok(stats)
-}
-
-/// Counts the measured tasks that the watcher has seen placed.
-fn placed_counted(world: &BenchCell) -> impl Fn() -> usize + Send + use<> {
-    let jobs = Arc::clone(&world.jobs);
-    move || usize::try_from(jobs.tasks(JobGroup::Measured).placed).unwrap_or(usize::MAX)
-}
-
-/// Places the tasks that exist before the measurement, and admits the gated ones.
-async fn before_place(
-    world: &Arc<BenchCell>,
-    arguments: &SchedulerBenchArguments,
-    workload: &Workload,
-) -> anyhow::Result<()> {
-    if workload.before.iter().any(|batch| batch.gated) {
-        world.job_submit(&gate_spec()?).await?;
-    }
-    let mut placed = 0;
-    for batch in &workload.before {
-        let group = if batch.gated { JobGroup::Gated } else { JobGroup::Before };
-        jobs_submit(arguments, batch, None, |spec| job_submit(world, group, spec)).await?;
-        placed += if batch.gated { 0 } else { usize::try_from(batch.tasks)? };
-        let counted = || usize::try_from(world.jobs.tasks(JobGroup::Before).placed).unwrap_or(usize::MAX);
-        count_reached(counted, placed, PATIENCE).await?;
-    }
-    Ok(())
 }
 
 fn shape_stats(arguments: &SchedulerBenchArguments, workload: &Workload) -> Stats {
@@ -223,31 +152,10 @@ fn shape_stats(arguments: &SchedulerBenchArguments, workload: &Workload) -> Stat
     stats
         .set("nodes", json!(workload.nodes + u32::from(workload.vast_node) + workload.background.nodes_late));
     stats.set("tasks", json!(workload.measured.tasks));
-    let tasks_per_job = if workload.measured.one_job {
-        workload.measured.tasks
-    } else {
-        workload.measured.gang.map_or(arguments.tasks_per_job, |gang| gang.members)
-    };
-    stats.set("tasks_per_job", json!(tasks_per_job));
+    stats.set("tasks_per_job", json!(job_tasks(&workload.measured, arguments.tasks_per_job)));
     stats.set("policy", json!(arguments.policy.to_string()));
     stats.set("workers", json!(arguments.workers));
     stats
-}
-
-fn rate_stats(
-    stats: &mut Stats,
-    workload: &Workload,
-    elapsed: Duration,
-    submitted: Duration,
-    samples: &[usize],
-) {
-    let per_second = |time: Duration| (f64::from(workload.measured.tasks) / time.as_secs_f64()).round();
-    stats.set("placements_per_s", json!(per_second(elapsed)));
-    stats.set("admitted_per_s", json!(per_second(submitted)));
-    if let Some(offered) = workload.offered_per_s {
-        stats.set("offered_per_s", json!(offered));
-    }
-    stats.set("sampled_mean_per_s", json!(mean(samples)));
 }
 
 /// Submits the jobs of a batch with `submit`, as fast as they are accepted or at a rate of tasks.
@@ -279,19 +187,6 @@ where
         done??;
     }
     Ok(())
-}
-
-/// Submits a job to a store.
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-fn job_submit(
-    world: &Arc<BenchCell>,
-    group: JobGroup,
-    mut spec: JobSpec,
-) -> impl Future<Output = anyhow::Result<()>> + Send + use<> {
-    // A task that ends is not started again: its job ends with it.
-    spec.restart.mode = RestartMode::Never;
-    let (world, job) = (Arc::clone(world), LoadJob::of(group, &spec, Instant::now()));
-    async move { Ok(world.job_submit_watched(&spec, job).await?) }
 }
 
 /// Tasks counted in each second, as `scheduler_perf` samples them.

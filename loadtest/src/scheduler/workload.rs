@@ -47,6 +47,15 @@ pub(super) struct Workload {
     pub background: BackgroundLoad,
 }
 
+impl Workload {
+    /// Whether its tasks come in rounds: each round needs the cell as it was before. If they went on, they would take the
+    /// places that earlier ones leave, and would neither wait for nodes nor preempt.
+    pub(super) fn by_rounds(&self) -> bool {
+        let preempts = self.measured.priority > PRIORITY_USUAL;
+        self.background.nodes_late > 0 || preempts
+    }
+}
+
 /// What goes on while a workload is measured.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BackgroundLoad {

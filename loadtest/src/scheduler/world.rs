@@ -10,9 +10,9 @@ use borough_kv::embedded::{EmbeddedEngine, OpenOptions};
 use borough_kv::env::{Clock, Rng, SeededRng, SystemClock};
 use borough_kv::{Database, Engine, Idempotency};
 use borough_model::node::{NodeFacts, Taint, TaintEffect};
-use borough_model::task::{EndReason, Exit, Health};
-use borough_model::{Delta, JobId, JobSpec, Name, NodeId};
-use borough_scheduler::{GANG_COMMIT_MAX, Worker, WorkerConfig, WorkerMetrics};
+use borough_model::task::{Attempt, EndReason, Exit, Health};
+use borough_model::{Delta, JobId, JobSpec, Name, NodeId, TaskId};
+use borough_scheduler::{BATCH_TASKS_MAX, GANG_COMMIT_MAX, Worker, WorkerConfig, WorkerMetrics};
 use borough_scheduler_core::ScoringProfile;
 use borough_store::cell::{CellMeta, cell_create};
 use borough_store::check::{CheckMode, cell_check};
@@ -29,6 +29,7 @@ use borough_store::node::{
 use borough_store::request::request_id_random;
 use borough_store::task::{ReportPhase, TaskReport, task_report_apply};
 use borough_store::{CellSpace, StoreError, StoreResult};
+use futures::future::try_join_all;
 use prometheus_client::registry::Registry;
 use serde_json::json;
 use tokio::task::JoinHandle;
@@ -42,9 +43,11 @@ use crate::result::{Stats, StatsSet as _};
 const NODES_PER_COMMIT: u32 = 200;
 /// Entries a watcher reads at once.
 const PAGE_ENTRIES: usize = 1_024;
-/// The most tasks that a worker decides at once in production.
-const BATCH_TASKS_MAX: usize = 256;
 const LEASE_MS: u64 = 5_000;
+/// Ends of tasks, and removals of jobs, in one transaction.
+const ENDS_PER_COMMIT: usize = 64;
+/// Concurrent transactions of one end.
+const ENDS_COMMITS: usize = 8;
 
 /// The session of every node's agent.
 const SESSION: u64 = 1;
@@ -295,41 +298,39 @@ impl BenchCell {
     /// Ends all tasks of jobs with success, as agents report it, and then removes the jobs, as the controller does.
     /// Returns those that could not be removed, because a task has another attempt by now.
     pub(super) async fn jobs_end(&self, jobs: Vec<PlacedJob>) -> anyhow::Result<Vec<PlacedJob>> {
-        let change = &self.change("task_report");
-        let mut by_node: BTreeMap<NodeId, Vec<TaskReport>> = BTreeMap::new();
-        for &(task, attempt) in jobs.iter().flat_map(|job| &job.attempts) {
-            let exit = Exit {
-                reason: EndReason::Exited,
-                code: Some(0),
-                signal: None,
-                message: String::new(),
-                at_ms: change.at_ms,
-                incarnation: attempt.incarnation,
-                node: Some(attempt.node),
-            };
-            by_node.entry(attempt.node).or_default().push(TaskReport {
-                task,
-                incarnation: attempt.incarnation,
-                phase: ReportPhase::Released,
-                process: Some((1, change.at_ms)),
-                health: Health::Unknown,
-                cores: Vec::new(),
-                exit: Some(exit),
-            });
+        let mut attempts: Vec<(TaskId, Attempt)> =
+            jobs.iter().flat_map(|job| &job.attempts).copied().collect();
+        // Two transactions then rarely change the same node.
+        attempts.sort_by_key(|(task, attempt)| (attempt.node, *task));
+        for ended in attempts.chunks(ENDS_PER_COMMIT * ENDS_COMMITS) {
+            let commits: Vec<_> =
+                ended.chunks(ENDS_PER_COMMIT).map(|ended| self.attempts_end(ended)).collect();
+            try_join_all(commits).await?;
         }
-        self.tasks_report(change, &by_node).await?;
-        let ids: &Vec<JobId> = &jobs.iter().map(|job| job.id).collect();
-        let (change, space) = (&self.change("jobs_remove"), &self.space);
-        let remove = self.db.run("jobs_remove", Idempotency::Natural, |tx, _| async move {
-            let mut changes = ChangeSet::begin(&tx, space, change).await?;
-            let removed = jobs_remove(&tx, &mut changes, ids, usize::MAX).await?;
-            changes.append(&tx)?;
-            Ok::<_, StoreError>(removed.left)
-        });
-        let left = remove.await?;
+        let mut left = Vec::new();
+        for ids in jobs.chunks(ENDS_PER_COMMIT) {
+            let ids: &Vec<JobId> = &ids.iter().map(|job| job.id).collect();
+            let (change, space) = (&self.change("jobs_remove"), &self.space);
+            let remove = self.db.run("jobs_remove", Idempotency::Natural, |tx, _| async move {
+                let mut changes = ChangeSet::begin(&tx, space, change).await?;
+                let removed = jobs_remove(&tx, &mut changes, ids, usize::MAX).await?;
+                changes.append(&tx)?;
+                Ok::<_, StoreError>(removed.left)
+            });
+            left.extend(remove.await?);
+        }
         let (left, gone): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| left.contains(&job.id));
         gone.iter().for_each(|job| self.jobs.ended(job));
         Ok(left)
+    }
+
+    async fn attempts_end(&self, ended: &[(TaskId, Attempt)]) -> StoreResult<()> {
+        let change = &self.change("task_report");
+        let mut by_node: BTreeMap<NodeId, Vec<TaskReport>> = BTreeMap::new();
+        for &(task, attempt) in ended {
+            by_node.entry(attempt.node).or_default().push(end_report(task, attempt, change.at_ms));
+        }
+        self.tasks_report(change, &by_node).await
     }
 
     /// Ends workers and watcher, and closes the store.
@@ -346,6 +347,29 @@ impl BenchCell {
             embedded.close().await;
         }
         Ok(())
+    }
+}
+
+/// The report of an attempt that has ended with success.
+fn end_report(task: TaskId, attempt: Attempt, at_ms: i64) -> TaskReport {
+    let Attempt { node, incarnation } = attempt;
+    let exit = Exit {
+        reason: EndReason::Exited,
+        code: Some(0),
+        signal: None,
+        message: String::new(),
+        at_ms,
+        incarnation,
+        node: Some(node),
+    };
+    TaskReport {
+        task,
+        incarnation,
+        phase: ReportPhase::Released,
+        process: Some((1, at_ms)),
+        health: Health::Unknown,
+        cores: Vec::new(),
+        exit: Some(exit),
     }
 }
 
