@@ -15,6 +15,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use crate::result::{Results, Stats, StatsSet as _, stats_named};
+use crate::runs::runs_stats;
 use drive::{Driven, drive};
 use workload::DecideCell;
 
@@ -27,6 +28,9 @@ pub(crate) struct DecideArguments {
     /// Tasks in a batch at most; the default is a worker's
     #[arg(long, default_value_t = BATCH_TASKS_MAX)]
     batch: usize,
+    /// Runs of each workload except `memory` and `scale`; the result has medians with the least and the most
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    runs: u32,
     /// Scoring policy of the cell; the default is that of a new cell
     #[arg(long, value_name = "NAME")]
     policy: Option<ScoringProfile>,
@@ -54,6 +58,8 @@ enum DecideWorkload {
     TenClasses,
     /// 10,000 nodes, 100,000 tasks of 1,000 classes with hard and soft constraints
     ThousandClasses,
+    /// 10,000 nodes, 100,000 tasks in jobs of one, of 4,000 classes in turn: more than a worker's caches keep
+    ManyClasses,
     /// 10,000 nodes, 150,000 mixed tasks, from an empty snapshot
     FullCell,
     /// The same 20,000 tasks on half-full cells of 1,000, 10,000 and 100,000 nodes
@@ -96,6 +102,7 @@ pub(crate) fn run(arguments: &DecideArguments, results: &mut Results) -> anyhow:
             DecideWorkload::ThousandClasses => {
                 line(arguments, results, "thousand-classes", &workload::thousand_classes)?;
             }
+            DecideWorkload::ManyClasses => line(arguments, results, "many-classes", &workload::many_classes)?,
             DecideWorkload::FullCell => line(arguments, results, "full-cell", &workload::full_cell)?,
             DecideWorkload::Daemons => line(arguments, results, "daemons", &workload::daemons)?,
             DecideWorkload::AntiAffinity => line(arguments, results, "anti-affinity", &rules::anti_affinity)?,
@@ -119,8 +126,12 @@ fn line(
     name: &str,
     made: &dyn Fn(u64) -> DecideCell,
 ) -> anyhow::Result<()> {
-    let driven = drive(&arguments.scored(made(arguments.seed)), arguments.batch)?;
-    let mut stats = stats(&driven, arguments.batch);
+    let cell = arguments.scored(made(arguments.seed));
+    let mut runs = Vec::new();
+    for _ in 0..arguments.runs {
+        runs.push(stats(&drive(&cell, arguments.batch)?, arguments.batch));
+    }
+    let mut stats = runs_stats(&runs);
     stats.set("policy", json!(arguments.policy.unwrap_or_default().to_string()));
     results.line("decide", name, stats);
     Ok(())
@@ -189,6 +200,7 @@ fn stats(driven: &Driven, batch: usize) -> Stats {
         ("total_cpu_s", json!(rounded(driven.listing_s + driven.decide_s + driven.follow_s))),
         ("nodes_scored_per_placement", per_placement(driven.counters.nodes_scored)),
         ("nodes_examined_per_placement", per_placement(driven.counters.nodes_examined)),
+        ("classes_per_batch", json!(rounded(driven.counters.classes as f64 / driven.batches.max(1) as f64))),
         ("cpu_allocated_percent", json!(rounded(driven.cpu_allocated * 100.0))),
     ];
     stats_named(stats)

@@ -219,6 +219,21 @@ pub(crate) fn thousand_classes(seed: u64) -> DecideCell {
     maker.done(CellSettings::default())
 }
 
+/// 10,000 nodes, 100,000 jobs of one task. 4,000 classes of two hundred amounts and twenty constraints take turns, so
+/// that a class comes again after more others than a worker keeps caches.
+pub(crate) fn many_classes(seed: u64) -> DecideCell {
+    let mut maker = Maker::new(seed);
+    (0..10_000).for_each(|_| maker.node(4, 32, 0));
+    for job in 0..100_000_u64 {
+        let class = job % 4_000;
+        let pool = [format!("pool-{}", class % 20), format!("pool-{}", 20 + class % 20)];
+        let bound = constraint("pool", ConstraintOperator::In, &pool);
+        let resources = amounts(50 + class / 20, 200 * MIB);
+        maker.job(JobKind::Batch, 1, resources, |spec| spec.constraints = vec![bound]);
+    }
+    maker.done(CellSettings::default())
+}
+
 /// 10,000 nodes of four sizes and 150,000 tasks: large and small jobs, services with ports that spread, batch work,
 /// four bands of priority, a fifth with constraints. They request about nine tenths of the processors.
 pub(crate) fn full_cell(seed: u64) -> DecideCell {
