@@ -82,8 +82,8 @@ impl Background {
                 break;
             }
             let spec = preempting_spec(&format!("background-{number}"))?;
-            let job = LoadJob::of(JobGroup::Preempting, &spec, Instant::now());
-            self.world.job_submit_watched(&spec, job).await?;
+            let id = self.world.job_watch(LoadJob::of(JobGroup::Preempting, &spec, Instant::now()));
+            self.world.job_submit_as(&spec, id).await?;
             self.events.happened(BackgroundEvent::PreemptorAdmitted);
         }
         Ok(())

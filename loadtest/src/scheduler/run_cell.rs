@@ -149,8 +149,10 @@ impl RunCell {
     ) -> impl Future<Output = anyhow::Result<()>> + Send + use<> {
         // A task that ends is not started again: its job ends with it.
         spec.restart.mode = RestartMode::Never;
-        let (world, job) = (Arc::clone(&self.world), LoadJob::of(group, &spec, due));
-        async move { Ok(world.job_submit_watched(&spec, job).await?) }
+        // Counted before the submission is under way, so that nobody submits more than the cell may have.
+        let id = self.world.job_watch(LoadJob::of(group, &spec, due));
+        let world = Arc::clone(&self.world);
+        async move { Ok(world.job_submit_as(&spec, id).await?) }
     }
 
     /// Places the tasks that exist before the measurement, and admits the gated ones.

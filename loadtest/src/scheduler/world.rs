@@ -165,14 +165,15 @@ impl BenchCell {
         self.job_submit_as(spec, JobId(self.rng.next_u64().max(1))).await
     }
 
-    /// Admits a job whose tasks the watcher follows.
-    pub(super) async fn job_submit_watched(&self, spec: &JobSpec, job: LoadJob) -> StoreResult<()> {
+    /// Counts a job as submitted, and lets the watcher follow its tasks. Returns its id for [`Self::job_submit_as`].
+    pub(super) fn job_watch(&self, job: LoadJob) -> JobId {
         let candidate = JobId(self.rng.next_u64().max(1));
         self.jobs.submitted(candidate, job);
-        self.job_submit_as(spec, candidate).await
+        candidate
     }
 
-    async fn job_submit_as(&self, spec: &JobSpec, candidate: JobId) -> StoreResult<()> {
+    /// Admits a job under an id that was never used before.
+    pub(super) async fn job_submit_as(&self, spec: &JobSpec, candidate: JobId) -> StoreResult<()> {
         let (change, space) = (&self.change("job_submit"), &self.space);
         let submit = self.db.run("job_submit", Idempotency::Natural, |tx, _| async move {
             let mut changes = ChangeSet::begin_open(&tx, space, change).await?;
