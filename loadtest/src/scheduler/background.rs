@@ -19,7 +19,7 @@ use super::world::BenchCell;
 pub(super) const CHURN: Duration = Duration::from_secs(1);
 
 /// A background load in a cell of rows.
-pub(super) struct Background {
+pub(super) struct BackgroundRun {
     pub world: Arc<BenchCell>,
     pub workload: Workload,
     pub events: Arc<BackgroundEvents>,
@@ -35,7 +35,7 @@ pub(super) async fn ticker(each: Duration) -> Interval {
     ticks
 }
 
-impl Background {
+impl BackgroundRun {
     /// Runs all background load until it is over.
     pub(super) async fn run(self) -> anyhow::Result<()> {
         tokio::try_join!(

@@ -30,14 +30,14 @@ pub(super) enum Pace {
 
 /// The bounds of the measured tasks in the cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Fill {
+struct LoadFill {
     /// No task is submitted above this.
     alive_max: u64,
     /// No task ends while as many, or fewer, have a place.
     resident_min: u64,
 }
 
-impl Fill {
+impl LoadFill {
     /// The bounds for jobs of so many tasks in a workload of so many measured ones. A workload of Kubernetes grows from
     /// none to all of its tasks. This one stays between half of them and all.
     ///
@@ -104,7 +104,7 @@ impl RunCell {
     /// submits none.
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
     pub(super) async fn submit(&self, pace: Pace, until: Instant, number: &mut u32) -> anyhow::Result<()> {
-        let fill = Fill::of(self.workload.measured.tasks, self.job_tasks);
+        let fill = LoadFill::of(self.workload.measured.tasks, self.job_tasks);
         let (began, mut sent, mut submissions) = (Instant::now(), 0.0, JoinSet::new());
         while Instant::now() < until {
             let mut due = Instant::now();
@@ -138,7 +138,7 @@ impl RunCell {
 
     /// Ends the oldest jobs whenever more tasks than the least have a place.
     async fn ends(&self, over: &AtomicBool) -> anyhow::Result<()> {
-        let fill = Fill::of(self.workload.measured.tasks, self.job_tasks);
+        let fill = LoadFill::of(self.workload.measured.tasks, self.job_tasks);
         let mut ending: JoinSet<anyhow::Result<usize>> = JoinSet::new();
         let mut leaving = 0;
         while !over.load(Ordering::Relaxed) {
@@ -199,8 +199,8 @@ mod tests {
 
     #[test]
     fn a_cell_keeps_between_half_of_the_tasks_and_all() {
-        assert_eq!(Fill::of(50_000, 500), Fill { alive_max: 50_000, resident_min: 25_000 });
-        assert_eq!(Fill::of(3_000, 1_000), Fill { alive_max: 3_000, resident_min: 1_500 });
-        assert_eq!(Fill::of(5_000, 5_000), Fill { alive_max: 10_000, resident_min: 0 });
+        assert_eq!(LoadFill::of(50_000, 500), LoadFill { alive_max: 50_000, resident_min: 25_000 });
+        assert_eq!(LoadFill::of(3_000, 1_000), LoadFill { alive_max: 3_000, resident_min: 1_500 });
+        assert_eq!(LoadFill::of(5_000, 5_000), LoadFill { alive_max: 10_000, resident_min: 0 });
     }
 }

@@ -90,7 +90,7 @@ impl GroupTasks {
 }
 
 #[derive(Default)]
-struct State {
+struct WatchedState {
     jobs: BTreeMap<JobId, WatchedJob>,
     groups: BTreeMap<JobGroup, GroupTasks>,
     /// Jobs of earlier and measured tasks, in the order in which their last task was placed for the first time.
@@ -102,7 +102,7 @@ struct State {
 /// The jobs of a load.
 #[derive(Default)]
 pub(super) struct LoadJobs {
-    state: Mutex<State>,
+    state: Mutex<WatchedState>,
 }
 
 impl LoadJobs {
@@ -134,7 +134,7 @@ impl LoadJobs {
     /// the queue.
     pub(super) fn oldest_take(&self, group: JobGroup) -> Option<PlacedJob> {
         let mut state = self.state.lock();
-        let State { jobs, whole, .. } = &mut *state;
+        let WatchedState { jobs, whole, .. } = &mut *state;
         let queue = whole.get_mut(&group)?;
         for _ in 0..queue.len() {
             let id = queue.pop_front()?;
@@ -185,7 +185,7 @@ impl WatchedJob {
     }
 }
 
-impl State {
+impl WatchedState {
     fn task(&mut self, row: &TaskRow, at: Instant) {
         let Some(watched) = self.jobs.get_mut(&row.id.job) else { return };
         let Some(seen) = usize::try_from(row.id.index).ok().and_then(|index| watched.tasks.get_mut(index))

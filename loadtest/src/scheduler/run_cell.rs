@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use borough_model::job::{JobSpec, RestartMode};
 use serde_json::json;
 
-use super::background::Background;
+use super::background::BackgroundRun;
 use super::events::{BackgroundEvents, EventCounts};
 use super::load_jobs::{GroupTasks, JobGroup, LoadJob};
 use super::seen::count_reached;
@@ -36,8 +36,8 @@ pub(super) struct RunCell {
 pub(super) struct Measured {
     /// The time in which tasks were offered and placed.
     pub time: Duration,
-    pub from: Mark,
-    pub to: Mark,
+    pub from: RunMark,
+    pub to: RunMark,
 }
 
 impl Measured {
@@ -54,7 +54,7 @@ impl Measured {
 
 /// All counts of one moment.
 #[derive(Clone, Copy)]
-pub(super) struct Mark {
+pub(super) struct RunMark {
     pub at: Instant,
     tasks: GroupTasks,
     gated: GroupTasks,
@@ -88,7 +88,7 @@ pub(super) async fn run_once(
     });
     let mut stats = shape_stats(arguments, workload);
     cell.before_place(arguments).await?;
-    let background = Background {
+    let background = BackgroundRun {
         world: Arc::clone(&cell.world),
         workload: workload.clone(),
         events: Arc::clone(&cell.events),
@@ -115,8 +115,8 @@ pub(super) async fn run_once(
 impl RunCell {
     /// The counts of now.
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-    pub(super) fn mark(&self) -> Mark {
-        Mark {
+    pub(super) fn mark(&self) -> RunMark {
+        RunMark {
             at: Instant::now(),
             tasks: self.world.jobs.tasks(JobGroup::Measured),
             gated: self.world.jobs.tasks(JobGroup::Gated),
