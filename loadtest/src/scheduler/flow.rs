@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// How fast tasks are offered.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Pace {
+pub(super) enum SubmitRate {
     /// As fast as they are admitted, with at most as many tasks as the workload names.
     Fastest,
     /// So many tasks per second.
@@ -65,7 +65,10 @@ impl RunCell {
     }
 
     async fn phases(&self, stats: &mut Stats) -> anyhow::Result<()> {
-        let pace = self.workload.offered_per_s.map_or(Pace::Fastest, |rate| Pace::PerSecond(f64::from(rate)));
+        let rate_wanted = self
+            .workload
+            .offered_per_s
+            .map_or(SubmitRate::Fastest, |rate| SubmitRate::PerSecond(f64::from(rate)));
         let mut number = 0;
         let found = {
             let until = self.mark().at + self.warmup + self.measured;
@@ -76,7 +79,7 @@ impl RunCell {
                 let to = self.mark();
                 Ok(Measured { time: to.at - from.at, from, to })
             };
-            tokio::try_join!(measured, self.submit(pace, until, &mut number))?.0
+            tokio::try_join!(measured, self.submit(rate_wanted, until, &mut number))?.0
         };
         self.stats(&found, stats);
         self.placed_all().await?;
@@ -88,7 +91,7 @@ impl RunCell {
             self.world.jobs.latencies_begin();
             Ok(())
         };
-        tokio::try_join!(latencies, self.submit(Pace::PerSecond(half), until, &mut number))?;
+        tokio::try_join!(latencies, self.submit(SubmitRate::PerSecond(half), until, &mut number))?;
         self.placed_all().await?;
         self.latency_stats(half, stats)
     }
@@ -100,15 +103,20 @@ impl RunCell {
         count_reached(placed, all, PATIENCE).await
     }
 
-    /// Submits jobs from `number` on until a moment. While more than twice the tasks of the workload wait for a place, it
-    /// submits none.
+    /// Submits jobs from `number` on until a moment. While more than twice the tasks of the workload wait for a place,
+    /// it submits none.
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-    pub(super) async fn submit(&self, pace: Pace, until: Instant, number: &mut u32) -> anyhow::Result<()> {
+    pub(super) async fn submit(
+        &self,
+        rate_wanted: SubmitRate,
+        until: Instant,
+        number: &mut u32,
+    ) -> anyhow::Result<()> {
         let fill = LoadFill::of(self.workload.measured.tasks, self.job_tasks);
         let (began, mut sent, mut submissions) = (Instant::now(), 0.0, JoinSet::new());
         while Instant::now() < until {
             let mut due = Instant::now();
-            if let Pace::PerSecond(rate) = pace {
+            if let SubmitRate::PerSecond(rate) = rate_wanted {
                 due = began + Duration::from_secs_f64(sent / rate);
                 if due >= until {
                     break;

@@ -3,8 +3,8 @@
 //! real control process, until simulated agents run them.
 //!
 //! As in Kubernetes' `scheduler_perf`, the creation of the work overlaps its measurement. A run goes on for a time: the
-//! oldest tasks end while others come, so that the cell keeps the fill that the workload names. Then the same load comes
-//! at half the rate, and the run measures the time from submission to placement.
+//! oldest tasks end while others come, so that the cell keeps the fill that the workload names. Then the same load
+//! comes at half the rate, and the run measures the time from submission to placement.
 
 mod agents;
 mod background;

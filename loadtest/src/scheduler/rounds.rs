@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::events::BackgroundEvent;
-use super::flow::Pace;
+use super::flow::SubmitRate;
 use super::load_jobs::JobGroup;
 use super::run_cell::{Measured, RunCell};
 use super::seen::count_reached;
@@ -23,9 +23,9 @@ impl RunCell {
     /// latency of their own.
     pub(super) async fn rounds(&self, stats: &mut Stats) -> anyhow::Result<()> {
         let mut number = 0;
-        self.rounds_for(self.warmup, Pace::Fastest, &mut number).await?;
+        self.rounds_for(self.warmup, SubmitRate::Fastest, &mut number).await?;
         let from = self.mark();
-        let time = self.rounds_for(self.measured, Pace::Fastest, &mut number).await?;
+        let time = self.rounds_for(self.measured, SubmitRate::Fastest, &mut number).await?;
         let found = Measured { time, from, to: self.mark() };
         self.stats(&found, stats);
         let round = u64::from(self.workload.measured.tasks.max(1));
@@ -35,18 +35,23 @@ impl RunCell {
         }
         let half = found.half_per_s();
         self.world.jobs.latencies_begin();
-        self.rounds_for(self.measured, Pace::PerSecond(half), &mut number).await?;
+        self.rounds_for(self.measured, SubmitRate::PerSecond(half), &mut number).await?;
         self.latency_stats(half, stats)
     }
 
     /// Runs rounds for so long, at least one. Returns the time of their placements. Only that time counts, except where
     /// tasks wait for late nodes: those rounds consist of waiting.
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-    async fn rounds_for(&self, least: Duration, pace: Pace, number: &mut u32) -> anyhow::Result<Duration> {
+    async fn rounds_for(
+        &self,
+        least: Duration,
+        rate_wanted: SubmitRate,
+        number: &mut u32,
+    ) -> anyhow::Result<Duration> {
         let (began, mut taken) = (Instant::now(), Duration::ZERO);
         let waits = self.workload.background.nodes_late > 0;
         loop {
-            taken += self.round(pace, number).await?;
+            taken += self.round(rate_wanted, number).await?;
             if if waits { began.elapsed() } else { taken } >= least {
                 return Ok(taken);
             }
@@ -54,11 +59,11 @@ impl RunCell {
     }
 
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-    async fn round(&self, pace: Pace, number: &mut u32) -> anyhow::Result<Duration> {
+    async fn round(&self, rate_wanted: SubmitRate, number: &mut u32) -> anyhow::Result<Duration> {
         let mut began = Instant::now();
         let late = self.workload.background.nodes_late;
         let first = *number;
-        self.round_submit(pace, number).await?;
+        self.round_submit(rate_wanted, number).await?;
         if late > 0 {
             // They wait: the measurement is how fast new nodes requeue them.
             tokio::time::sleep(NODES_LATE_AFTER).await;
@@ -80,11 +85,11 @@ impl RunCell {
 
     /// Submits the measured tasks once.
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-    async fn round_submit(&self, pace: Pace, number: &mut u32) -> anyhow::Result<()> {
+    async fn round_submit(&self, rate_wanted: SubmitRate, number: &mut u32) -> anyhow::Result<()> {
         let (began, mut sent, mut submissions) = (Instant::now(), 0, JoinSet::new());
         for (_, tasks) in jobs_of(&self.workload.measured, self.job_tasks) {
             let mut due = Instant::now();
-            if let Pace::PerSecond(rate) = pace {
+            if let SubmitRate::PerSecond(rate) = rate_wanted {
                 due = began + Duration::from_secs_f64(f64::from(sent) / rate);
                 tokio::time::sleep_until(due.into()).await;
             }

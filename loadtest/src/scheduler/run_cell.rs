@@ -95,10 +95,7 @@ pub(super) async fn run_once(
         over: Arc::clone(&cell.over),
     };
     let background = tokio::spawn(background.run());
-    let load = match workload.by_rounds() {
-        true => cell.rounds(&mut stats).await,
-        false => cell.flow(&mut stats).await,
-    };
+    let load = if workload.by_rounds() { cell.rounds(&mut stats).await } else { cell.flow(&mut stats).await };
     cell.over.store(true, Ordering::Relaxed);
     background.await??;
     load?;

@@ -48,8 +48,8 @@ pub(super) struct Workload {
 }
 
 impl Workload {
-    /// Whether its tasks come in rounds: each round needs the cell as it was before. If they went on, they would take the
-    /// places that earlier ones leave, and would neither wait for nodes nor preempt.
+    /// Whether its tasks come in rounds: each round needs the cell as it was before. If they went on, they would take
+    /// the places that earlier ones leave, and would neither wait for nodes nor preempt.
     pub(super) fn by_rounds(&self) -> bool {
         let preempts = self.measured.priority > PRIORITY_USUAL;
         self.background.nodes_late > 0 || preempts
