@@ -232,6 +232,8 @@ impl VouchKeeper {
             }
             self.voucher = None;
             self.due.clear();
+            // A session that has a successor must not take its place.
+            self.vouched.retain(|_, session| session.is_current());
             self.begun.append(&mut self.vouched);
         }
         let (gateway, address) = (self.gateway, &self.settings.address);
