@@ -24,32 +24,44 @@ const BLOCKS_MAX: usize = 8_192;
 
 /// A name by its meaning and its hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct EventSubject(u64);
+pub struct EventSubject {
+    meaning: Meaning,
+    hash: u64,
+}
+
+/// What a name is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Meaning {
+    User,
+    Job,
+    Node,
+}
 
 impl EventSubject {
     /// The user of jobs.
     pub fn user(name: &str) -> Self {
-        Self::of(1, name)
+        Self::of(Meaning::User, name)
     }
 
     /// Jobs of this name, whoever has them.
     pub fn job(name: &str) -> Self {
-        Self::of(2, name)
+        Self::of(Meaning::Job, name)
     }
 
     /// A node.
     pub fn node(name: &str) -> Self {
-        Self::of(3, name)
+        Self::of(Meaning::Node, name)
     }
 
-    fn of(meaning: u64, name: &str) -> Self {
-        Self(xxhash_rust::xxh3::xxh3_64_with_seed(name.as_bytes(), meaning))
+    fn of(meaning: Meaning, name: &str) -> Self {
+        let hash = xxhash_rust::xxh3::xxh3_64_with_seed(name.as_bytes(), meaning as u64);
+        Self { meaning, hash }
     }
 
     /// The four bits of the name in a filter, as words and masks.
     fn bits(self) -> impl Iterator<Item = (usize, u64)> {
         (0..4).map(move |part| {
-            let bit = usize::try_from(self.0 >> (16 * part) & 0xffff).unwrap_or(0) % (WORDS * 64);
+            let bit = usize::try_from(self.hash >> (16 * part) & 0xffff).unwrap_or(0) % (WORDS * 64);
             (bit / 64, 1 << (bit % 64))
         })
     }
@@ -64,11 +76,20 @@ struct Block {
     entries: usize,
     /// Whether an entry is of something whose name is not known: it may concern anybody.
     nameless: bool,
+    /// Whether an entry has the name of a job that is gone. A reader needs it for older entries, whatever their node.
+    forgets: bool,
 }
 
 impl Block {
     fn new(after: Cursor) -> Self {
-        Self { last: after, filter: vec![0; WORDS].into(), names: 0, entries: 0, nameless: false }
+        Self {
+            last: after,
+            filter: vec![0; WORDS].into(),
+            names: 0,
+            entries: 0,
+            nameless: false,
+            forgets: false,
+        }
     }
 
     fn is_full(&self) -> bool {
@@ -91,7 +112,8 @@ impl Block {
         let has = |subject: &EventSubject| {
             subject.bits().all(|(word, mask)| self.filter.get(word).is_some_and(|bits| bits & mask != 0))
         };
-        self.nameless || wanted.iter().all(has)
+        let mut asked = wanted.iter().filter(|subject| !self.forgets || subject.meaning != Meaning::Node);
+        self.nameless || asked.all(has)
     }
 }
 
@@ -119,6 +141,7 @@ impl EventIndex {
             let block = block.get_mut();
             names.subjects.iter().for_each(|subject| block.add(*subject));
             block.nameless |= names.nameless;
+            block.forgets |= names.forgets;
             block.last = cursor;
             block.entries = block.entries.saturating_add(1);
             block.is_full().then_some(cursor)
@@ -149,6 +172,8 @@ pub(crate) struct EntryNames {
     pub subjects: BTreeSet<EventSubject>,
     /// Whether the entry is of something whose name is not known: it may concern anybody.
     pub nameless: bool,
+    /// Whether it removes a job.
+    pub forgets: bool,
 }
 
 impl EntryNames {
@@ -179,7 +204,10 @@ pub(crate) fn names_of(state: &MirrorState, entry: &JournalEntry) -> EntryNames 
     for delta in &entry.deltas {
         match delta {
             Delta::Job { row, .. } => names.job(&row.user, &row.name),
-            Delta::JobRemoved { name: Some(name), .. } => names.job(&name.user, &name.job),
+            Delta::JobRemoved { name: Some(name), .. } => {
+                names.forgets = true;
+                names.job(&name.user, &name.job);
+            }
             Delta::Task { row } => names.task(state, row),
             Delta::Node { row } => names.node(&row.name),
             Delta::Endpoint { endpoint, .. } => {
@@ -288,6 +316,11 @@ mod tests {
             index.add(at(position), &names_of(&state, &entry(u8::from(position % 10_000 == 5))));
         }
         assert!(read(&index, 100_000, &[EventSubject::user("u9")], 500).is_empty());
+        let on_node = [EventSubject::user("u9"), EventSubject::node("n1")];
+        assert!(read(&index, 100_000, &on_node, 500).is_empty());
+        // The name of a job that is gone is read, although its removal concerns no node.
+        let on_node = [EventSubject::user("u1"), EventSubject::node("n1")];
+        assert!(read(&index, 100_000, &on_node, 500).contains(&5));
         let rare = read(&index, 100_000, &[EventSubject::user("u1")], 500).len();
         assert!((10..=10 * (ENTRIES_MAX + 500)).contains(&rare), "{rare} read for ten entries");
         assert_eq!(read(&index, 100_000, &[], 500).len(), 100_000);

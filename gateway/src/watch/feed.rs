@@ -55,7 +55,11 @@ pub fn feed(
             }
             let Some(subscription) = subscription else { continue };
             let mut source = match watched {
-                Some((_, watched)) => FeedSource::Watched(watched),
+                Some((_, watched)) => {
+                    // Unread, it would keep the last entries in memory.
+                    drop(subscription);
+                    FeedSource::Watched(watched)
+                }
                 None => FeedSource::All(subscription),
             };
             // The reader was slow, or the mirror began again, at the end: continue at the reader's position.
