@@ -461,7 +461,7 @@ impl AgentSession {
     fn is_left_over(&self, state: &MirrorState) -> bool {
         let node = self.session.node;
         let stale = |(attempt, phase): (&DesiredAttempt, &Phase)| {
-            let other = |row: &Arc<TaskRow>| !row.owns(node, attempt.incarnation);
+            let other = |row: &Arc<TaskRow>| row.is_over(node, attempt.incarnation);
             state.tasks().get(&attempt.task).is_some_and(other) && *phase != Phase::Released
         };
         state.node_tasks(node).any(|row| row.state == TaskState::Lost) || self.reported.iter().any(stale)

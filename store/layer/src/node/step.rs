@@ -140,7 +140,7 @@ pub async fn node_reported(
     let lost = rows.values().filter(|row| row.state == TaskState::Lost && row.node == Some(node)).count();
     let stale = present
         .iter()
-        .filter(|(task, incarnation)| rows.get(task).is_some_and(|row| !row.owns(node, *incarnation)));
+        .filter(|(task, incarnation)| rows.get(task).is_some_and(|row| row.is_over(node, *incarnation)));
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     let event = NodeEvent::Reported { lost_tasks: count(lost), stale_attempts: count(stale.count()) };
     Ok(node_event(tx, changes, node, &event).await?.row)

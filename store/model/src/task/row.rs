@@ -182,9 +182,11 @@ impl TaskRow {
         if self.state.is_charged() { self.node } else { None }
     }
 
-    /// Returns true if `incarnation` on `node` is this row's attempt, and is not over: its agent may have it.
-    pub fn owns(&self, node: NodeId, incarnation: Incarnation) -> bool {
-        self.state != TaskState::Dead && self.node == Some(node) && self.incarnation == incarnation
+    /// Returns true if `incarnation` on `node` is over: its agent must end it. One that this row does not know yet is
+    /// not: a restored store is older than its agents.
+    pub fn is_over(&self, node: NodeId, incarnation: Incarnation) -> bool {
+        let own = self.state != TaskState::Dead && self.node == Some(node) && self.incarnation == incarnation;
+        incarnation <= self.incarnation && !own
     }
 
     /// Returns true if it ends, or has ended, only because its job had shrunk. If the job grows over its index, it
