@@ -84,8 +84,10 @@ pub(super) fn log_read(
 ) -> Result<LogEnd, LogError> {
     let mut sequences: Vec<u64> = names.iter().filter_map(|name| segment_sequence(name)).collect();
     sequences.sort_unstable();
+    let unfinished = abandoned_find(disk, &sequences)?;
+    sequences.truncate(sequences.len().saturating_sub(usize::from(unfinished.is_some())));
     let obsolete = obsolete_count(disk, &sequences, checkpoint)?;
-    let mut end = LogEnd { version: checkpoint, obsolete, ..LogEnd::default() };
+    let mut end = LogEnd { version: checkpoint, obsolete, unfinished, ..LogEnd::default() };
     end.segments.extend(sequences.drain(..obsolete));
     let (mut previous, mut sealed): (Option<Version>, bool) = (None, false);
     // One for all segments: an allocator may keep several of this size for ever.
@@ -99,11 +101,6 @@ pub(super) fn log_read(
             end.unfinished = Some(sequence);
             break;
         };
-        if place == SegmentPlace::Last && is_abandoned(&segment, previous) {
-            end.missing = sealed.then_some(sequence);
-            end.unfinished = Some(sequence);
-            break;
-        }
         segment_follows(&segment, &end, previous, checkpoint)?;
         let (tail, version) = records_read(&segment, place, &mut each, checkpoint)?;
         let next = sequence.saturating_add(1);
@@ -164,12 +161,32 @@ fn segment_read<'a>(
     }
 }
 
-/// Returns true for a segment whose creation failed, so that the log went on in the one before it. The segment was
-/// removed, but a power cut may bring it back. It has no records, and names one that later ones follow.
-fn is_abandoned(segment: &Segment<'_>, previous: Option<Version>) -> bool {
-    let first = segment.bytes.get(SEGMENT_HEADER_BYTES..);
-    let empty = first.and_then(|bytes| record_decode(bytes, segment.header.salt)).is_none();
-    empty && previous.is_some_and(|version| segment.header.previous < version)
+/// The last segment if its creation failed, so that the log went on in the one before it. The segment was removed, but
+/// a power cut may bring it back. It has no records, and continues one that is not the last of the segment before.
+fn abandoned_find(disk: &dyn Disk, sequences: &[u64]) -> Result<Option<u64>, LogError> {
+    let &[.., before, last] = sequences else { return Ok(None) };
+    if before.saturating_add(1) != last {
+        return Ok(None);
+    }
+    // Whatever else is wrong with one of them is found when it is read in its turn.
+    let mut buffer = Vec::new();
+    let read = match segment_read(disk, last, SegmentPlace::Last, &mut buffer) {
+        Ok(Some(segment)) => segment,
+        Err(LogError::Io(error)) => return Err(error.into()),
+        Ok(None) | Err(LogError::Damaged(_)) => return Ok(None),
+    };
+    let previous = read.header.previous;
+    let (tail, _) = records_read(&read, SegmentPlace::Earlier, &mut |_| {}, Version::MAX)?;
+    if tail.last_record > 0 {
+        return Ok(None);
+    }
+    let read = match segment_read(disk, before, SegmentPlace::Earlier, &mut buffer) {
+        Ok(Some(segment)) => segment,
+        Err(LogError::Io(error)) => return Err(error.into()),
+        Ok(None) | Err(LogError::Damaged(_)) => return Ok(None),
+    };
+    let (_, version) = records_read(&read, SegmentPlace::Earlier, &mut |_| {}, Version::MAX)?;
+    Ok((version > previous).then_some(last))
 }
 
 fn segment_follows(

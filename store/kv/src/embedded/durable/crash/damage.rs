@@ -6,12 +6,15 @@ use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
 use super::super::OpenError;
+use super::super::log::segment_name;
 use super::super::marker::{self, marker_read};
-use super::super::record::{SEGMENT_HEADER_BYTES, SegmentHeader, record_decode};
+use super::super::record::{SEGMENT_HEADER_BYTES, SegmentHeader, record_decode, record_encode};
+use super::super::recover::log_read;
 use super::client::{batch_run, rows_read};
 use super::disk::{DiskImage, SimDisk};
 use super::model::ExpectedRows;
 use super::programme::{CrashWorld, each_seed};
+use crate::embedded::mutation::Mutation;
 
 /// A store that was killed after its last batch was acknowledged.
 struct KilledStore {
@@ -302,4 +305,37 @@ fn a_missing_file_is_refused() {
             }
         }
     });
+}
+
+/// The creation of a segment failed after its header was durable, the log went on in the one before, a checkpoint of
+/// some of that was written in place, and a power cut brought the segment back.
+#[test]
+fn an_abandoned_segment_makes_nothing_obsolete() {
+    let segment = |sequence, previous, versions: &[i64]| {
+        let header = SegmentHeader { sequence, previous, salt: sequence };
+        let mut bytes = header.encode().to_vec();
+        for pair in [&[previous], versions].concat().windows(2) {
+            let row = Mutation::Set(b"key"[..].into(), pair[1].to_string().into());
+            record_encode(&mut bytes, sequence, pair[0], pair[1], None, &[row]);
+        }
+        bytes.resize(4096, 0);
+        bytes
+    };
+    let names = [segment_name(2), segment_name(3)];
+    let image = DiskImage::from([
+        (names[0].clone(), segment(2, 100, &[110, 120, 130])),
+        (names[1].clone(), segment(3, 110, &[])),
+    ]);
+    let disk = SimDisk::new(image, 1);
+    let mut read = Vec::new();
+    let end = log_read(&disk, &names, 120, |record| read.push(record.version)).unwrap();
+    assert_eq!((read, end.version), (vec![130], 130), "the checkpoint has the others");
+    assert_eq!((end.unfinished, end.obsolete, end.missing), (Some(3), 0, None));
+    // One that continues the last record is a segment like any other.
+    let image = DiskImage::from([
+        (names[0].clone(), segment(2, 100, &[110])),
+        (names[1].clone(), segment(3, 110, &[])),
+    ]);
+    let end = log_read(&SimDisk::new(image, 1), &names, 110, |_| {}).unwrap();
+    assert_eq!((end.unfinished, end.obsolete), (None, 1));
 }
