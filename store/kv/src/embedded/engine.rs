@@ -10,7 +10,7 @@ use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
 use super::durable::{OpenError, OpenOptions, OpenedEngine, store_open};
-use super::memory::{Memory, MemoryUsage, usage_register};
+use super::memory::{Memory, usage_register};
 use super::queue::{CommitQueue, closed_error, sequencer_run};
 use super::sequencer::{CommitRequest, Sequencer, SequencerShared};
 use super::stats::EngineStats;
@@ -123,11 +123,6 @@ impl EmbeddedEngine {
     /// What the engine has done so far.
     pub fn stats(&self) -> EngineStats {
         self.inner.shared.stats.now()
-    }
-
-    /// What the rows take in memory now.
-    pub fn memory_usage(&self) -> MemoryUsage {
-        self.inner.shared.memory.usage()
     }
 
     /// Commits the waiting requests, stops the engine and unlocks the directory. Every later operation, on any handle,

@@ -29,5 +29,4 @@ mod watch;
 
 pub use durable::{LogLoss, OpenError, OpenOptions};
 pub use engine::EmbeddedEngine;
-pub use memory::MemoryUsage;
 pub use stats::EngineStats;

@@ -84,14 +84,14 @@ pub(super) fn log_read(
 ) -> Result<LogEnd, LogError> {
     let mut sequences: Vec<u64> = names.iter().filter_map(|name| segment_sequence(name)).collect();
     sequences.sort_unstable();
-    let unfinished = abandoned_find(disk, &sequences)?;
+    // One for all segments: an allocator may keep several of this size for ever.
+    let mut buffer = Vec::new();
+    let unfinished = abandoned_find(disk, &sequences, &mut buffer)?;
     sequences.truncate(sequences.len().saturating_sub(usize::from(unfinished.is_some())));
     let obsolete = obsolete_count(disk, &sequences, checkpoint)?;
     let mut end = LogEnd { version: checkpoint, obsolete, unfinished, ..LogEnd::default() };
     end.segments.extend(sequences.drain(..obsolete));
     let (mut previous, mut sealed): (Option<Version>, bool) = (None, false);
-    // One for all segments: an allocator may keep several of this size for ever.
-    let mut buffer = Vec::new();
     for (index, sequence) in sequences.iter().copied().enumerate() {
         let last = index.saturating_add(1) == sequences.len();
         let place = if last { SegmentPlace::Last } else { SegmentPlace::Earlier };
@@ -163,30 +163,32 @@ fn segment_read<'a>(
 
 /// The last segment if its creation failed, so that the log went on in the one before it. The segment was removed, but
 /// a power cut may bring it back. It has no records, and continues one that is not the last of the segment before.
-fn abandoned_find(disk: &dyn Disk, sequences: &[u64]) -> Result<Option<u64>, LogError> {
+fn abandoned_find(disk: &dyn Disk, sequences: &[u64], buffer: &mut Vec<u8>) -> Result<Option<u64>, LogError> {
     let &[.., before, last] = sequences else { return Ok(None) };
     if before.saturating_add(1) != last {
         return Ok(None);
     }
-    // Whatever else is wrong with one of them is found when it is read in its turn.
-    let mut buffer = Vec::new();
-    let read = match segment_read(disk, last, SegmentPlace::Last, &mut buffer) {
-        Ok(Some(segment)) => segment,
-        Err(LogError::Io(error)) => return Err(error.into()),
-        Ok(None) | Err(LogError::Damaged(_)) => return Ok(None),
-    };
-    let previous = read.header.previous;
-    let (tail, _) = records_read(&read, SegmentPlace::Earlier, &mut |_| {}, Version::MAX)?;
-    if tail.last_record > 0 {
+    let Some(segment) = segment_sound(disk, last, buffer)? else { return Ok(None) };
+    let previous = segment.header.previous;
+    let first = segment.bytes.get(SEGMENT_HEADER_BYTES..).unwrap_or_default();
+    if record_decode(first, segment.header.salt).is_some_and(|(record, _)| record.previous == previous) {
         return Ok(None);
     }
-    let read = match segment_read(disk, before, SegmentPlace::Earlier, &mut buffer) {
-        Ok(Some(segment)) => segment,
-        Err(LogError::Io(error)) => return Err(error.into()),
-        Ok(None) | Err(LogError::Damaged(_)) => return Ok(None),
-    };
-    let (_, version) = records_read(&read, SegmentPlace::Earlier, &mut |_| {}, Version::MAX)?;
+    let Some(segment) = segment_sound(disk, before, buffer)? else { return Ok(None) };
+    let (_, version) = records_read(&segment, SegmentPlace::Earlier, &mut |_| {}, Version::MAX)?;
     Ok((version > previous).then_some(last))
+}
+
+/// A segment if it has a sound header. Whatever else is wrong with one is found when it is read in its turn.
+fn segment_sound<'a>(
+    disk: &dyn Disk,
+    sequence: u64,
+    buffer: &'a mut Vec<u8>,
+) -> Result<Option<Segment<'a>>, LogError> {
+    match segment_read(disk, sequence, SegmentPlace::Last, buffer) {
+        Err(LogError::Damaged(_)) => Ok(None),
+        read => read,
+    }
 }
 
 fn segment_follows(

@@ -30,7 +30,6 @@ use self::cold::Cold;
 pub(crate) use self::cold::{ColdRow, ColdRows};
 use self::metadata::MetadataVersions;
 pub(crate) use self::range::{Order, Rows};
-pub use self::usage::MemoryUsage;
 pub(crate) use self::usage::register as usage_register;
 use super::atomic::atomic_apply;
 use super::mutation::Mutation;

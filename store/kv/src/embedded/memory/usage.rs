@@ -12,7 +12,7 @@ use super::Memory;
 
 /// What the rows take in memory, and how often others were read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MemoryUsage {
+pub(crate) struct MemoryUsage {
     /// Keys in memory, with those that were cleared a moment ago.
     pub rows: u64,
     /// About the bytes that they take, with their earlier values.

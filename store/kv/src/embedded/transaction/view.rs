@@ -139,17 +139,17 @@ impl<'a> View<'a> {
     }
 
     fn base_first(&self, from: &[u8], end: &[u8]) -> Option<(Bytes, Bytes)> {
-        self.rows
-            .range(from, end, self.version, Order::Forward)
-            .next()
-            .map(|(key, value)| (Bytes::copy_from_slice(&key), value))
+        self.base_end(from, end, Order::Forward)
     }
 
     fn base_last(&self, begin: &[u8], before: &[u8]) -> Option<(Bytes, Bytes)> {
-        self.rows
-            .range(begin, before, self.version, Order::Reverse)
-            .next()
-            .map(|(key, value)| (Bytes::copy_from_slice(&key), value))
+        self.base_end(begin, before, Order::Reverse)
+    }
+
+    /// The row of `begin..end` that comes first in an order, without own writes.
+    fn base_end(&self, begin: &[u8], end: &[u8], order: Order) -> Option<(Bytes, Bytes)> {
+        let (key, value) = self.rows.range(begin, end, self.version, order).next()?;
+        Some((Bytes::copy_from_slice(&key), value))
     }
 
     fn uncleared_first(&self, writes: &WriteMap, from: &[u8], end: &[u8]) -> Option<(Bytes, Bytes)> {
