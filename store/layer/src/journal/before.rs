@@ -86,16 +86,17 @@ impl PartsBackwards {
         if !follows {
             return Err(damaged(space, &key, format!("part {} of {} is out of order", key.part, part.parts)));
         }
-        let (first, at) = (key.part == 0, Cursor { store_epoch: key.store_epoch, stamp: key.stamp });
-        self.pending.push((key, part));
-        if first {
-            let parts = std::mem::take(&mut self.pending);
-            let bytes: Vec<u8> =
-                parts.iter().rev().flat_map(|(_, part)| part.bytes.iter().copied()).collect();
-            let key = JournalKey { store_epoch: at.store_epoch, stamp: at.stamp, part: 0 };
-            self.entries.push((at, entry_decode(space, &key, &bytes)?));
-            self.bytes = self.bytes.saturating_add(bytes.len());
+        if key.part > 0 {
+            self.pending.push((key, part));
+            return Ok(());
         }
+        let mut bytes = part.bytes;
+        for (_, later) in self.pending.drain(..).rev() {
+            bytes.extend(later.bytes);
+        }
+        let at = Cursor { store_epoch: key.store_epoch, stamp: key.stamp };
+        self.entries.push((at, entry_decode(space, &key, &bytes)?));
+        self.bytes = self.bytes.saturating_add(bytes.len());
         Ok(())
     }
 }

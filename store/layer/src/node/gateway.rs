@@ -3,7 +3,7 @@
 //! A gateway claims a random number, and renews the row of that number with another beat each time. The epoch counts
 //! the claims. A copy of the process has the same number and the same epoch. The first of the two that renews moves the
 //! beat, so the other one finds a beat that it has not written. It then claims the number again, which ends the epoch
-//! for both, and each vouches anew for the sessions that it really holds.
+//! for both, and each vouches again for the sessions that it really holds.
 
 use borough_kv::Transaction;
 use borough_model::node::{GatewayLive, Voucher};

@@ -1,5 +1,5 @@
-//! Liveness of nodes: the row of each node, the order of its changes, and the declaration of loss that a sign of life
-//! voids. [`super::gateway`] has the rows by which gateways vouch.
+//! Liveness of nodes: the row of each node, and the order of its changes. A declaration of loss is void if a sign of
+//! life came first. [`super::gateway`] has the rows by which gateways vouch.
 
 use std::collections::BTreeMap;
 
