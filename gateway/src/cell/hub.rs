@@ -54,7 +54,7 @@ pub(crate) struct HubSubscription {
 }
 
 impl HubSubscription {
-    /// The next entry. `None`: the watcher was slow, or the journal is followed anew. It must read on by itself.
+    /// The next entry. `None`: the watcher was slow, or the journal is followed again. It must read on by itself.
     pub(crate) async fn next(&mut self) -> Option<EntryAt> {
         self.entries.recv().await
     }
@@ -101,7 +101,7 @@ pub(super) async fn entries_follow(cell: Arc<CellContext>) {
             cell.events.add(cursor, &names);
             cell.watchers.pass_on(cursor, &entry, &names);
         }
-        // The mirror was read anew, or was faster than this.
+        // The mirror was read again, or was faster than this.
         tokio::task::yield_now().await;
     }
 }
@@ -111,6 +111,17 @@ impl WatcherHub {
     #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
         self.routes.lock().by_subject.values().map(BTreeSet::len).sum()
+    }
+
+    /// Ends the passing on until the next entry.
+    #[cfg(test)]
+    pub(crate) fn interrupt(&self) {
+        drop(Following(self));
+    }
+
+    /// Returns true if entries are passed on now.
+    pub(crate) fn is_followed(&self) -> bool {
+        self.routes.lock().position.is_some()
     }
 
     fn begin(&self, after: Cursor) -> Following<'_> {

@@ -18,10 +18,11 @@ use borough_kv::Idempotency;
 use borough_model::NodeId;
 use borough_model::node::Voucher;
 use borough_store::node::{
-    GatewayRenewed, LiveCursor, SessionFence, gateway_live_claim, gateway_live_remove, gateway_live_renew,
+    GatewayRenewed, LiveCursor, gateway_live_claim, gateway_live_remove, gateway_live_renew,
     live_changes_read, live_cursor_now, node_live_renew, node_live_withdraw, node_writers,
 };
 use borough_store::{StoreError, StoreResult, error_chain};
+use futures::future::try_join_all;
 use tokio_util::sync::CancellationToken;
 
 use super::metrics::EndKind;
@@ -58,6 +59,36 @@ enum LiveWrite {
     Vouch(Voucher),
     /// The sessions have been silent.
     Withdraw(SilenceTime),
+}
+
+impl LiveWrite {
+    fn of(&self, session: &RegisteredSession) -> SessionWrite {
+        match self {
+            Self::Vouch(voucher) => SessionWrite::Vouch {
+                beat: session.beat_next(),
+                report_revision: session.report_revision(),
+                voucher: *voucher,
+            },
+            Self::Withdraw(time) => {
+                let silent_ms = u64::try_from(time.silent(session).as_millis()).unwrap_or(u64::MAX);
+                SessionWrite::Withdraw { silent_ms }
+            }
+        }
+    }
+}
+
+/// What is written about one session.
+#[derive(Clone, Copy, Debug)]
+enum SessionWrite {
+    Vouch {
+        beat: u64,
+        /// The agent's last report that is durable.
+        report_revision: u64,
+        voucher: Voucher,
+    },
+    Withdraw {
+        silent_ms: u64,
+    },
 }
 
 /// The time by which this gateway measures silence (monotonic).
@@ -226,7 +257,7 @@ impl VouchKeeper {
                 (self.voucher, self.beat_tried) = (Some((voucher, beat)), None);
                 return Ok(voucher);
             }
-            tracing::warn!(cell = %self.cell.name, ?renewed, "the gateway's voucher is over; it vouches anew");
+            tracing::warn!(cell = %self.cell.name, ?renewed, "the gateway's voucher is over; it vouches again");
             if renewed == GatewayRenewed::Deposed {
                 self.gateway = self.cell.id();
             }
@@ -362,32 +393,23 @@ async fn part_write(
     sessions: &[Arc<RegisteredSession>],
     write: &LiveWrite,
 ) -> StoreResult<Vec<bool>> {
-    let beat = |session: &Arc<RegisteredSession>| match write {
-        LiveWrite::Vouch(_) => (session.fence(), session.beat_next(), session.report_revision()),
-        LiveWrite::Withdraw(time) => {
-            let silent_ms = u64::try_from(time.silent(session).as_millis()).unwrap_or(u64::MAX);
-            (session.fence(), silent_ms, 0)
-        }
-    };
-    let beats: Vec<(SessionFence, u64, u64)> = sessions.iter().map(beat).collect();
-    let (space, beats) = (&cell.space, &beats);
+    let writes: Vec<_> = sessions.iter().map(|session| (session.fence(), write.of(session))).collect();
+    let (space, writes) = (&cell.space, &writes);
     let write = cell.db.run("node_live_write", Idempotency::Natural, |tx, _| async move {
-        let writers = node_writers(&tx, space, beats.iter().map(|&(fence, ..)| fence)).await?;
-        let mut in_force = Vec::with_capacity(beats.len());
-        for &(fence, beat, revision) in beats {
-            let writer = writers.get(&fence);
-            in_force.push(writer.is_some());
-            match (writer, write) {
-                (Some(writer), LiveWrite::Vouch(voucher)) => {
-                    node_live_renew(writer, space, beat, revision, Some(*voucher)).await?;
+        let writers = node_writers(&tx, space, writes.iter().map(|&(fence, _)| fence)).await?;
+        let each = writes.iter().map(async |&(fence, write)| {
+            let Some(writer) = writers.get(&fence) else { return Ok(false) };
+            match write {
+                SessionWrite::Vouch { beat, report_revision, voucher } => {
+                    node_live_renew(writer, space, beat, report_revision, Some(voucher)).await?;
                 }
-                (Some(writer), LiveWrite::Withdraw(_)) => {
-                    node_live_withdraw(writer, space, beat).await?;
+                SessionWrite::Withdraw { silent_ms } => {
+                    node_live_withdraw(writer, space, silent_ms).await?;
                 }
-                (None, _) => {}
             }
-        }
-        Ok::<_, StoreError>(in_force)
+            Ok::<_, StoreError>(true)
+        });
+        try_join_all(each).await
     });
     write.await
 }

@@ -217,7 +217,7 @@ async fn a_node_that_flaps_ten_times_a_second_costs_no_other_node_anything() {
 
 /// The controller has removed the row of a gateway that could not reach the store for long.
 #[tokio::test(start_paused = true)]
-async fn a_gateway_whose_row_is_gone_vouches_anew() {
+async fn a_gateway_whose_row_is_gone_vouches_again() {
     let store = Store::new().await;
     let mut gateway = store.gateway(1).await;
     let session = store.session(&gateway, 1, 11).await;

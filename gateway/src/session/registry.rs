@@ -195,7 +195,7 @@ impl RegisteredSession {
         lasting && !self.lasting.swap(true, Ordering::AcqRel)
     }
 
-    /// Records that the gateway vouches for the node no longer. The session's next work begins anew.
+    /// Records that the gateway vouches for the node no longer. The session's next work begins again.
     pub fn vouching_end(&self) {
         self.vouching.store(false, Ordering::Release);
     }

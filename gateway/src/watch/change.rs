@@ -32,23 +32,16 @@ impl WatchScope {
         Self { user: message.user.clone(), job: message.job.clone(), node: message.node.clone(), kinds }
     }
 
-    /// What entries that a watcher wants are about; nothing if they may be about anything.
-    pub(super) fn subjects(&self) -> Vec<EventSubject> {
+    /// What the entries that a watcher wants are about; nothing if they may be about anything. What fewer entries are
+    /// about comes first.
+    pub(super) fn subjects(&self) -> impl Iterator<Item = EventSubject> + use<> {
         let named = |name: &str, subject: fn(&str) -> EventSubject| (!name.is_empty()).then(|| subject(name));
         let subjects = [
-            named(&self.user, EventSubject::user),
             named(&self.job, EventSubject::job),
             named(&self.node, EventSubject::node),
+            named(&self.user, EventSubject::user),
         ];
-        subjects.into_iter().flatten().collect()
-    }
-
-    /// What a watcher watches that names something: what few entries are about first.
-    pub(super) fn subject(&self) -> Option<EventSubject> {
-        let named = |name: &str, subject: fn(&str) -> EventSubject| (!name.is_empty()).then(|| subject(name));
-        named(&self.job, EventSubject::job)
-            .or_else(|| named(&self.node, EventSubject::node))
-            .or_else(|| named(&self.user, EventSubject::user))
+        subjects.into_iter().flatten()
     }
 
     fn job_wanted(&self, user: &Name, job: &Name) -> bool {

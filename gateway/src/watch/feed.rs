@@ -54,6 +54,8 @@ pub fn feed(
                 yield Ok(FeedItem::Entry(cursor, entry));
             }
             let Some(subscription) = subscription else { continue };
+            // Nobody passes entries on at the moment, so that the watcher gets all until somebody does.
+            let unfiltered = subject.is_some() && watched.is_none();
             let mut source = match watched {
                 Some((_, watched)) => {
                     // Unread, it would keep the last entries in memory.
@@ -69,6 +71,9 @@ pub fn feed(
                     FeedItem::Entry(cursor, _) | FeedItem::Bookmark(cursor) => after = after.max(cursor),
                 }
                 yield Ok(item);
+                if unfiltered && cell.watchers.is_followed() {
+                    break;
+                }
             }
         }
     }

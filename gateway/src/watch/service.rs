@@ -55,7 +55,7 @@ impl WatchService for WatchServer {
         let now = cell.state(borough_store::mirror::MirrorState::cursor)?;
         let after = request.resume.as_ref().map(cursor_from_message).transpose()?.unwrap_or(now);
         let filter = WatchScope::of(request.filter.as_ref());
-        let items = feed(Arc::clone(&cell), after, filter.subject()).flat_map(move |item| {
+        let items = feed(Arc::clone(&cell), after, filter.subjects().next()).flat_map(move |item| {
             let responses: Vec<Result<v1::WatchResponse, Status>> = match item {
                 Ok(item) => match responses_of(&cell, &filter, item) {
                     Ok(responses) => responses.into_iter().map(Ok).collect(),
@@ -139,7 +139,7 @@ async fn events_list(
     drop(tokio::time::timeout(NAMES_WAIT, cell.mirror.wait_for(head)).await);
     let mut names = JobNames::default();
     let mut events: Vec<v1::Event> = Vec::new();
-    let (wanted, mut end) = (filter.subjects(), Bound::Included(head));
+    let (wanted, mut end) = (filter.subjects().collect::<Vec<_>>(), Bound::Included(head));
     loop {
         if !wanted.is_empty() {
             end = cell.events.skip(end, &wanted);

@@ -109,3 +109,24 @@ async fn a_slow_watcher_of_one_job_misses_nothing() {
         next += 1;
     }
 }
+
+/// While the mirror is read again, nobody passes entries on. A watcher that begins then gets all, until somebody does.
+#[tokio::test(start_paused = true)]
+async fn a_watcher_that_begins_too_early_is_passed_its_entries_later() {
+    let gateway = TestGateway::new().await;
+    let cell = Arc::clone(gateway.cells.get("alpha").unwrap());
+    settled().await;
+    cell.watchers.interrupt();
+    let mut web = reader(&cell, Some(EventSubject::job("web")));
+    settled().await;
+    assert_eq!(cell.watchers.count(), 0);
+    happens(&gateway, "db", 0).await;
+    settled().await;
+    assert_eq!(cell.watchers.count(), 1);
+    happens(&gateway, "web", 1).await;
+    let mut jobs = Vec::new();
+    while let Some(FeedItem::Entry(_, entry)) = web.recv().await {
+        jobs.extend(job_of(&entry));
+    }
+    assert_eq!(jobs, [("db".to_owned(), 0), ("web".to_owned(), 1)]);
+}
