@@ -307,8 +307,8 @@ fn a_missing_file_is_refused() {
     });
 }
 
-/// The creation of a segment failed after its header was durable, and the log went on in the one before. A checkpoint of
-/// some of that was written in place. Then a power cut brought the segment back.
+/// The creation of a segment failed after its header was durable, and the log went on in the one before. A checkpoint
+/// of some of that was written in place. Then a power cut brought the segment back.
 #[test]
 fn an_abandoned_segment_makes_nothing_obsolete() {
     let segment = |sequence, previous, versions: &[i64]| {
