@@ -9,19 +9,23 @@
 //! A controller ends the tasks of a job that stops or has shrunk. It visits them in small transactions
 //! ([`crate::task::task_stop_begin`]), and ends the job after the last one ([`job_tasks_gone`]).
 
+mod admit;
 mod change;
 mod count;
 mod end;
 mod priority;
+mod queue;
 mod read;
 mod submit;
 #[cfg(test)]
 mod tests;
 
+pub use admit::{JobAdmission, jobs_admit};
 pub(crate) use change::job_tasks_ended;
 pub use change::{job_dependencies_check, job_scale, job_stop};
 pub use end::{JobEnding, JobsRemoved, job_tasks_gone, jobs_remove};
 pub use priority::job_priority_set;
+pub use queue::{AdmissionAuthor, AdmissionQueue};
 pub use read::{JobVersion, job_by_name, job_get, job_history, job_spec_get, job_spec_in_force};
 pub use submit::{JobSubmitted, SubmitOutcome, job_submit};
 

@@ -118,8 +118,7 @@ async fn create(
     candidate: JobId,
 ) -> StoreResult<JobSubmitted> {
     let space = changes.space().clone();
-    let row_key = JobRowKey { job: candidate };
-    if keys::read(tx, &space, &row_key).await?.is_some() {
+    if keys::read(tx, &space, &JobRowKey { job: candidate }).await?.is_some() {
         return Err(StoreError::AlreadyExists { what: format!("job {candidate}") });
     }
     let rules = match spec.scheduler {
@@ -132,12 +131,23 @@ async fn create(
     endpoints_left_withdraw(tx, changes, &spec.user, &spec.name).await?;
     let charge = job_charge(spec, 0..spec.count).map_err(|error| overflow(&error))?;
     quota_charge(tx, &space, &row, &charge, changes.at_ms()).await?;
+    job_write(tx, changes, row, spec)
+}
+
+/// Writes a new job. Its charge and its name have been checked.
+pub(super) fn job_write(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    row: JobRow,
+    spec: &JobSpec,
+) -> StoreResult<JobSubmitted> {
+    let space = changes.space().clone();
     let (user, name) = (spec.user.clone(), spec.name.clone());
     let past = JobPastKey { user, name, submitted_ms: row.submitted_ms, job: row.id };
     keys::write(tx, &space, &past, &())?;
     let name_key = JobNameKey { user: past.user, name: past.name };
     keys::write(tx, &space, &name_key, &row.id)?;
-    keys::write(tx, &space, &row_key, &row)?;
+    keys::write(tx, &space, &JobRowKey { job: row.id }, &row)?;
     keys::write(tx, &space, &JobGateKey { job: row.id }, &JobGate { revision: row.revision })?;
     keys::write(tx, &space, &JobSpecKey { job: row.id, version: row.spec_version }, spec)?;
     if spec.affinity.iter().any(|one| one.kind == AffinityKind::Apart && one.preference.is_none()) {

@@ -1,6 +1,7 @@
 //! Admission and changes of jobs, against a store.
 
 mod large;
+mod together;
 
 use std::collections::BTreeMap;
 

@@ -102,8 +102,7 @@ pub async fn endpoints_left_withdraw(
     user: &Name,
     job: &Name,
 ) -> StoreResult<()> {
-    let options = RangeOptions { limit: LEFT_MAX + 1, ..RangeOptions::default() };
-    let left = keys::range::<EndpointKey>(tx, changes.space(), &Prefix::of_two(user, job), options).await?;
+    let left = endpoints_left(tx, changes.space(), user, job).await?;
     if left.len() > LEFT_MAX {
         let reason = format!(
             "tasks of the ended job {user}/{job} are still on their way out: submit it again in a moment"
@@ -116,6 +115,27 @@ pub async fn endpoints_left_withdraw(
         changes.push(Delta::EndpointWithdrawn { user, job, task: endpoint.task, revision: *revision });
     }
     if left.is_empty() { Ok(()) } else { name_revision_stamp(tx, changes.space(), user, job) }
+}
+
+/// Returns true if the name has no endpoint, with a read conflict.
+pub(crate) async fn name_is_vacant(
+    tx: &Transaction,
+    space: &CellSpace,
+    user: &Name,
+    job: &Name,
+) -> StoreResult<bool> {
+    Ok(endpoints_left(tx, space, user, job).await?.is_empty())
+}
+
+/// The endpoints of a name, at most one more than a transaction withdraws.
+async fn endpoints_left(
+    tx: &Transaction,
+    space: &CellSpace,
+    user: &Name,
+    job: &Name,
+) -> StoreResult<Vec<(EndpointKey, EndpointRow)>> {
+    let options = RangeOptions { limit: LEFT_MAX + 1, ..RangeOptions::default() };
+    keys::range::<EndpointKey>(tx, space, &Prefix::of_two(user, job), options).await
 }
 
 /// The endpoint of a row; `None` if it has no node.

@@ -14,6 +14,7 @@
 
 mod endpoint;
 
+pub(crate) use endpoint::name_is_vacant;
 pub use endpoint::{
     EndpointChange, endpoint_apply, endpoint_refresh, endpoint_withdraw_blind, endpoints_left_withdraw,
     name_revision_stamp,

@@ -25,5 +25,6 @@ pub use charge::{job_charge, job_remainder, task_charge};
 pub use limit::{QuotaShort, quota_check, quota_get, quota_set};
 pub(crate) use usage::overflow;
 pub use usage::{dimension_text, quota_charge, quota_fold, quota_give_back, quota_usage};
+pub(crate) use usage::{line_charge, line_of};
 
 pub use crate::row::{QuotaRow, QuotaUsed};

@@ -44,30 +44,45 @@ pub async fn quota_charge(
     amount: &QuotaUsed,
     now_ms: i64,
 ) -> StoreResult<()> {
+    line_charge(tx, space, &line_of(job), amount, now_ms).await
+}
+
+/// The line that a job is charged to.
+pub(crate) fn line_of(job: &JobRow) -> QuotaUsedKey {
+    QuotaUsedKey { user: job.user.clone(), band: band(job.priority) }
+}
+
+/// As [`quota_charge`], for the sum of the jobs of one line. A refusal has written nothing.
+pub(crate) async fn line_charge(
+    tx: &Transaction,
+    space: &CellSpace,
+    line: &QuotaUsedKey,
+    amount: &QuotaUsed,
+    now_ms: i64,
+) -> StoreResult<()> {
     if amount.is_zero() {
         return Ok(());
     }
-    let (user, band) = (&job.user, band(job.priority));
-    let limit = quota_get(tx, space, user, band).await?;
-    let key = QuotaUsedKey { user: user.clone(), band };
+    let QuotaUsedKey { user, band } = line;
+    let limit = quota_get(tx, space, user, *band).await?;
     let recorded = match &limit {
-        Some(_) => keys::read(tx, space, &key).await?,
-        None => keys::read_snapshot(tx, space, &key).await?,
+        Some(_) => keys::read(tx, space, line).await?,
+        None => keys::read_snapshot(tx, space, line).await?,
     };
-    let (folded, released) = folded(tx, space, &key, recorded.unwrap_or_default()).await?;
+    let (folded, released) = folded(tx, space, line, recorded.unwrap_or_default()).await?;
     let used = folded.plus(amount).map_err(|error| overflow(&error))?;
     countable(&used)?;
     if limit.is_none() {
-        return counters_add(tx, space, job, amount, i64::saturating_neg);
+        return counters_add(tx, space, line, amount, i64::saturating_neg);
     }
     quota_check(limit.as_ref(), &used, now_ms).map_err(|short| {
-        let line = band_text(band);
+        let line = band_text(*band);
         StoreError::refused(format!("the quota of {user} for {line} does not allow it: {short}"))
     })?;
     for (key, amount) in released {
         keys::count_add(tx, space, &key, amount.saturating_neg())?;
     }
-    keys::write(tx, space, &key, &used)
+    keys::write(tx, space, line, &used)
 }
 
 /// Releases `amount` of `job`. The caller has read the charge's owner with a conflict and ends it in this transaction.
@@ -77,14 +92,14 @@ pub fn quota_give_back(
     job: &JobRow,
     amount: &QuotaUsed,
 ) -> StoreResult<()> {
-    counters_add(tx, space, job, amount, |amount| amount)
+    counters_add(tx, space, &line_of(job), amount, |amount| amount)
 }
 
 /// Adds to the counters of releases: blind, so that they do not conflict.
 fn counters_add(
     tx: &Transaction,
     space: &CellSpace,
-    job: &JobRow,
+    line: &QuotaUsedKey,
     amount: &QuotaUsed,
     signed: impl Fn(i64) -> i64,
 ) -> StoreResult<()> {
@@ -94,7 +109,7 @@ fn counters_add(
         let amount = i64::try_from(amount)
             .map_err(|_| StoreError::refused(format!("{dimension}: {amount} is more than can be counted")))?;
         if amount > 0 {
-            let key = QuotaReleasedKey { user: job.user.clone(), band: band(job.priority), dimension };
+            let key = QuotaReleasedKey { user: line.user.clone(), band: line.band, dimension };
             keys::count_add(tx, space, &key, signed(amount))?;
         }
     }

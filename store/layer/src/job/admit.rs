@@ -1,0 +1,112 @@
+//! Admits many new jobs in one transaction: they share its reads, its journal entry and its commit.
+//!
+//! Only what is plainly new is admitted together: the name is free, or its job has ended without leaving endpoints, and
+//! the quota has room for all. Everything else is decided by itself, by [`job_submit`](super::job_submit). So a refusal
+//! concerns one submission, and no submission fails for another one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use borough_kv::Transaction;
+use borough_model::job::{JobRow, JobSpec, JobState, job_new, spec_with_scheduler};
+use borough_model::{JobId, Name, RequestId};
+use futures::future::{try_join_all, try_join3};
+
+use super::read::job_get;
+use super::submit::{JobSubmitted, job_write};
+use crate::cell::cell_scheduler_rules;
+use crate::error::{StoreError, StoreResult};
+use crate::journal::ChangeSet;
+use crate::keys::{self, CellSpace, JobNameKey, JobRowKey, QuotaUsedKey};
+use crate::name::name_is_vacant;
+use crate::quota::{QuotaUsed, job_charge, line_charge, line_of};
+
+/// One submission among others. Its spec is valid.
+#[derive(Clone, Copy, Debug)]
+pub struct JobAdmission<'a> {
+    pub spec: &'a JobSpec,
+    /// The id of the job if it is new: made outside the transaction, and never used before.
+    pub candidate: JobId,
+    /// The submission's own request, which the row names as its cause.
+    pub request: RequestId,
+}
+
+/// Admits those of `jobs` that are plainly new. Returns an answer for each; `None` has written nothing and must be
+/// submitted by itself afterwards.
+///
+/// All rows are read at once, so the time does not depend on the number of jobs.
+pub async fn jobs_admit(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    jobs: &[JobAdmission<'_>],
+) -> StoreResult<Vec<Option<JobSubmitted>>> {
+    let space = changes.space().clone();
+    let rules = cell_scheduler_rules(tx, &space).await?;
+    let new = try_join_all(jobs.iter().map(|job| is_new(tx, &space, job))).await?;
+    let mut names: BTreeSet<(&Name, &Name)> = BTreeSet::new();
+    let mut rows = Vec::with_capacity(jobs.len());
+    for (job, new) in jobs.iter().zip(new) {
+        // A second job of a name is an update of the first one.
+        let new = new && names.insert((&job.spec.user, &job.spec.name));
+        let spec = spec_with_scheduler(job.spec, None, &rules);
+        rows.push(new.then(|| (job_new(job.candidate, &spec, job.request, changes.at_ms()), spec)));
+    }
+    let charged = all_charge(tx, changes, rows.iter().flatten().map(|(row, spec)| (row, &**spec))).await?;
+    let mut admitted = Vec::with_capacity(jobs.len());
+    for new in rows {
+        admitted.push(match new.filter(|(row, _)| charged.contains(&row.id)) {
+            Some((row, spec)) => Some(job_write(tx, changes, row, &spec)?),
+            None => None,
+        });
+    }
+    Ok(admitted)
+}
+
+/// Whether a job takes a name that is free, with read conflicts.
+async fn is_new(tx: &Transaction, space: &CellSpace, job: &JobAdmission<'_>) -> StoreResult<bool> {
+    let (user, name) = (&job.spec.user, &job.spec.name);
+    let name_key = JobNameKey { user: user.clone(), name: name.clone() };
+    let over = async {
+        match keys::read(tx, space, &name_key).await? {
+            Some(job) => Ok(matches!(job_get(tx, space, job).await?.state, JobState::Ended { .. })),
+            None => Ok(true),
+        }
+    };
+    let row_key = JobRowKey { job: job.candidate };
+    let same = keys::read(tx, space, &row_key);
+    let (over, same, vacant) = try_join3(over, same, name_is_vacant(tx, space, user, name)).await?;
+    Ok(over && same.is_none() && vacant)
+}
+
+/// Charges new jobs to their lines, all of a line at once. Returns the jobs whose lines have room for all of them.
+async fn all_charge<'a>(
+    tx: &Transaction,
+    changes: &ChangeSet,
+    jobs: impl Iterator<Item = (&'a JobRow, &'a JobSpec)>,
+) -> StoreResult<BTreeSet<JobId>> {
+    let mut lines: BTreeMap<QuotaUsedKey, LineSum> = BTreeMap::new();
+    for (row, spec) in jobs {
+        let line = lines.entry(line_of(row)).or_default();
+        // A sum that cannot be counted is refused to the job that makes it so, by itself.
+        let Ok(sum) = job_charge(spec, 0..spec.count).and_then(|charge| line.sum.plus(&charge)) else {
+            continue;
+        };
+        line.sum = sum;
+        line.jobs.push(row.id);
+    }
+    let mut charged = BTreeSet::new();
+    for (line, LineSum { sum, jobs }) in lines {
+        match line_charge(tx, changes.space(), &line, &sum, changes.at_ms()).await {
+            Ok(()) => charged.extend(jobs),
+            Err(StoreError::Refused { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(charged)
+}
+
+/// What new jobs charge to one line.
+#[derive(Debug, Default)]
+struct LineSum {
+    sum: QuotaUsed,
+    jobs: Vec<JobId>,
+}
