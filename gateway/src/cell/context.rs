@@ -150,6 +150,12 @@ impl CellContext {
         Change { request: caller.request, actor: format!("user/{}", caller.user), action, at_ms }
     }
 
+    /// Counts a request that is recorded at `at_ms`. Returns the wall time until which its answer is kept.
+    pub(super) fn request_expires_ms(&self, at_ms: i64) -> i64 {
+        let kept = self.requests.kept_for(self.machine.monotonic());
+        at_ms.saturating_add(i64::try_from(kept.as_millis()).unwrap_or(i64::MAX))
+    }
+
     /// A random id.
     pub fn id(&self) -> u64 {
         self.rng.next_u64().max(1)

@@ -1,11 +1,14 @@
 //! Runs a mutation as one keyed transaction: repeated with its request id, it has one effect and one answer.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 
-use borough_kv::{Idempotency, Transaction};
-use borough_store::journal::{ChangeSet, Cursor, journal_head};
+use borough_kv::{Idempotency, Transaction, TransactionOption};
+use borough_model::RequestId;
+use borough_store::journal::{Change, ChangeSet, Cursor, journal_head};
 use borough_store::request::{RequestBegun, request_begin, request_finish};
 use borough_store::{StoreError, StoreResult};
+use futures::future::try_join_all;
 use minicbor::{Decode, Encode};
 use prost::Message;
 use sha2::{Digest as _, Sha256};
@@ -24,24 +27,33 @@ enum Admission {
     Existing,
 }
 
+/// How often the store may refuse several mutations together before each is run by itself.
+const RETRIES_TOGETHER: i64 = 3;
+
 /// A mutation under its caller's request id. The same id with other content is refused.
-pub struct KeyedRequest<'a> {
-    caller: &'a Caller,
+pub struct KeyedRequest {
+    caller: Caller,
     action: &'static str,
     admission: Admission,
     /// Stands for the content.
     digest: Vec<u8>,
 }
 
-impl<'a> KeyedRequest<'a> {
+impl KeyedRequest {
     /// A mutation of what the cell has. `asked` is its content, and `action` names its transaction.
-    pub fn new(caller: &'a Caller, action: &'static str, asked: &impl Message) -> Self {
-        Self { caller, action, admission: Admission::Existing, digest: digest_of_request(action, asked) }
+    pub fn new(caller: &Caller, action: &'static str, asked: &impl Message) -> Self {
+        let digest = digest_of_request(action, asked);
+        Self { caller: caller.clone(), action, admission: Admission::Existing, digest }
     }
 
     /// The same request, for new work.
     pub fn of_new_work(self) -> Self {
         Self { admission: Admission::New, ..self }
+    }
+
+    /// The request's id.
+    pub fn request(&self) -> RequestId {
+        self.caller.request
     }
 }
 
@@ -51,7 +63,7 @@ impl<'a> KeyedRequest<'a> {
 /// keeps its answer even when the cell no longer accepts such requests.
 pub async fn keyed_run<T, F, Fut>(
     cell: &CellContext,
-    request: &KeyedRequest<'_>,
+    request: &KeyedRequest,
     closure: F,
 ) -> StoreResult<(T, Option<Cursor>)>
 where
@@ -59,10 +71,9 @@ where
     F: Fn(Transaction, ChangeSet) -> Fut,
     Fut: Future<Output = StoreResult<(T, ChangeSet)>>,
 {
-    let KeyedRequest { caller, action, admission, ref digest } = *request;
+    let &KeyedRequest { ref caller, action, admission, ref digest } = request;
     let change = cell.change(caller, action);
-    let kept = cell.requests.kept_for(cell.machine.monotonic());
-    let expires_ms = change.at_ms.saturating_add(i64::try_from(kept.as_millis()).unwrap_or(i64::MAX));
+    let expires_ms = cell.request_expires_ms(change.at_ms);
     let (change, space, closure) = (&change, &cell.space, &closure);
     let run = cell.db.run_committed(action, Idempotency::Keyed(caller.request.0), |tx, _| async move {
         if let RequestBegun::Done(result) = request_begin(&tx, space, change.request, digest).await? {
@@ -93,9 +104,67 @@ where
     Ok((value, Some(head.await?)))
 }
 
+/// The results of mutations that shared a transaction, and a position at or after them.
+pub type KeyedTogether<T> = (Vec<Option<T>>, Option<Cursor>);
+
+/// Runs mutations of one caller as one transaction, each under its own request id. `closure` gets the positions of the
+/// mutations that are not recorded as done, and returns a value for each that it did.
+///
+/// Returns a value for each mutation that was done. Run every other one by itself with [`keyed_run`], which also finds
+/// the recorded answer. An error concerns all of them together and blames none.
+pub async fn keyed_run_together<T, F, Fut>(
+    cell: &CellContext,
+    requests: &[&KeyedRequest],
+    closure: F,
+) -> StoreResult<KeyedTogether<T>>
+where
+    T: Encode<()> + Send,
+    F: Fn(Transaction, ChangeSet, Vec<usize>) -> Fut,
+    Fut: Future<Output = StoreResult<(Vec<Option<T>>, ChangeSet)>>,
+{
+    let Some(first) = requests.first() else { return Ok((Vec::new(), None)) };
+    let change = Change { request: cell.request_id(), ..cell.change(&first.caller, first.action) };
+    let expiries: Vec<i64> = requests.iter().map(|_| cell.request_expires_ms(change.at_ms)).collect();
+    let (change, space, closure, expiries) = (&change, &cell.space, &closure, &expiries);
+    let run = cell.db.run_committed(first.action, Idempotency::Natural, |tx, _| async move {
+        tx.set_option(TransactionOption::RetryLimit(RETRIES_TOGETHER))?;
+        let begun = requests.iter().map(async |request| {
+            match request_begin(&tx, space, request.caller.request, &request.digest).await {
+                Ok(begun) => Ok(begun == RequestBegun::Fresh),
+                Err(StoreError::RequestReused { .. }) => Ok(false),
+                Err(error) => Err(error),
+            }
+        });
+        let begun = try_join_all(begun);
+        let changes = ChangeSet::begin_open(&tx, space, change);
+        let (begun, changes) = futures::try_join!(begun, changes)?;
+        let mut ids = BTreeSet::new();
+        // Of two with one id, the second finds the answer of the first.
+        let fresh = requests.iter().zip(begun).enumerate();
+        let fresh = fresh.filter(|(_, (request, fresh))| *fresh && ids.insert(request.caller.request));
+        let fresh: Vec<usize> = fresh.map(|(at, _)| at).collect();
+        let (done, changes) = closure(tx.clone(), changes, fresh.clone()).await?;
+        let mut values: Vec<Option<T>> = requests.iter().map(|_| None).collect();
+        for (at, value) in fresh.into_iter().zip(done) {
+            let Some((value, request)) = value.zip(requests.get(at)) else { continue };
+            let result = minicbor::to_vec(&value).map_err(|error| StoreError::refused(error.to_string()))?;
+            let expires_ms = expiries.get(at).copied().unwrap_or(change.at_ms);
+            request_finish(&tx, space, request.caller.request, &request.digest, &result, expires_ms)?;
+            if let Some(of_request) = values.get_mut(at) {
+                *of_request = Some(value);
+            }
+        }
+        let epoch = Some(changes.store_epoch()).filter(|_| !changes.deltas().is_empty());
+        changes.append(&tx)?;
+        Ok::<_, StoreError>((values, epoch))
+    });
+    let ((values, epoch), committed) = run.await?;
+    Ok((values, committed.stamp.zip(epoch).map(|(stamp, store_epoch)| Cursor { store_epoch, stamp })))
+}
+
 /// Returns true if the request is recorded as done. Its answer is then known, and checks against the present state do
 /// not apply. The same id with other content is refused.
-async fn keyed_done(cell: &CellContext, request: &KeyedRequest<'_>) -> StoreResult<bool> {
+async fn keyed_done(cell: &CellContext, request: &KeyedRequest) -> StoreResult<bool> {
     let begun = cell.db.run("request_begin", Idempotency::ReadOnly, |tx, _| async move {
         request_begin(&tx, &cell.space, request.caller.request, &request.digest).await
     });
@@ -106,7 +175,7 @@ async fn keyed_done(cell: &CellContext, request: &KeyedRequest<'_>) -> StoreResu
 /// recorded as done, so that the caller gets the recorded answer.
 pub async fn keyed_found<T>(
     cell: &CellContext,
-    request: &KeyedRequest<'_>,
+    request: &KeyedRequest,
     found: Result<T, Status>,
 ) -> Result<Option<T>, Status> {
     match found {

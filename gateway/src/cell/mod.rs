@@ -21,7 +21,7 @@ pub use ended::EndedJobsUse;
 pub(crate) use hub::{HubSubscription, WatcherHub};
 pub(crate) use index::EventSubject;
 pub use journal::JournalUse;
-pub use keyed::{KeyedRequest, keyed_found, keyed_run};
+pub use keyed::{KeyedRequest, KeyedTogether, keyed_found, keyed_run, keyed_run_together};
 pub use service::CellServer;
 pub(crate) use service::{scheduler_shards_read, scheduler_unserved};
 pub(crate) use settings::{queue_check, settings_read};

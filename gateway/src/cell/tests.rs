@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use borough_kv::env::{Clock, ManualClock, SeededRng};
 use borough_kv::{FaultPlan, Transaction};
-use borough_model::job::JobKind;
+use borough_model::job::{JobKind, JobSpec};
 use borough_model::task::{Attempt, Health, TaskEvent};
 use borough_model::{Incarnation, JobId, NodeId, RequestId, Resources, TaskId};
 use borough_proto::convert::job_spec_to_message;
@@ -37,6 +37,16 @@ pub(crate) const TASK: TaskId = TaskId { job: JobId(1), index: 0 };
 /// The context of a request with an id.
 pub(crate) fn context(request: u128) -> Option<v1::RequestContext> {
     Some(v1::RequestContext { request_id: RequestId(request).to_string(), user: "ada".to_owned() })
+}
+
+/// A request to submit a job to the gateway's cell.
+pub(crate) fn submission(request: u128, spec: &JobSpec) -> v1::SubmitJobRequest {
+    v1::SubmitJobRequest {
+        context: context(request),
+        cell: "alpha".to_owned(),
+        spec: Some(job_spec_to_message(spec)),
+        expected_revision: 0,
+    }
 }
 
 /// A gateway on a store that commits and reports that the result is unknown.
@@ -126,15 +136,15 @@ impl TestGateway {
         set.await.unwrap();
     }
 
-    async fn submit(&self, request: u128, job: &str) -> Result<v1::SubmitJobResponse, tonic::Status> {
+    pub(crate) async fn submit(
+        &self,
+        request: u128,
+        job: &str,
+    ) -> Result<v1::SubmitJobResponse, tonic::Status> {
         let spec = job_spec("ada", job, JobKind::Service);
-        let message = v1::SubmitJobRequest {
-            context: context(request),
-            cell: "alpha".to_owned(),
-            spec: Some(job_spec_to_message(&spec)),
-            expected_revision: 0,
-        };
-        let answer = JobServer::new(Arc::clone(&self.cells)).submit_job(Request::new(message)).await;
+        let answer = JobServer::new(Arc::clone(&self.cells))
+            .submit_job(Request::new(submission(request, &spec)))
+            .await;
         answer.map(tonic::Response::into_inner)
     }
 

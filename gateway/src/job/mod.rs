@@ -1,7 +1,11 @@
 //! `JobService`: admitting, planning, scaling, stopping and showing jobs.
 
+mod admit;
 mod plan;
 mod service;
+
+#[cfg(test)]
+mod tests;
 
 use borough_model::JobRow;
 use borough_model::job::JobState;

@@ -9,12 +9,17 @@ use borough_proto::convert::{job_spec_from_message, job_spec_to_message, job_to_
 use borough_proto::v1;
 use borough_proto::v1::job_service_server::JobService;
 use borough_scheduler_core::ScoringProfile;
-use borough_store::job::{SubmitOutcome, job_by_name, job_history, job_scale, job_stop, job_submit};
+use borough_store::job::{
+    AdmissionAuthor, JobSubmitted, SubmitOutcome, job_by_name, job_history, job_scale, job_stop, job_submit,
+};
+use borough_store::journal::Cursor;
 use borough_store::lease::SCHEDULER_DEFAULT;
 use borough_store::mirror::MirrorState;
 use borough_store::{StoreError, StoreResult};
+use prost::Message as _;
 use tonic::{Request, Response, Status};
 
+use super::admit::{Admissions, Submission, batch_admit};
 use super::plan::{plan_of, scheduler_named, spec_planned, warnings_of};
 use super::{job_counts, job_message};
 use crate::cell::{
@@ -34,12 +39,13 @@ const HISTORY_JOBS_MAX: usize = 100;
 #[derive(Clone)]
 pub struct JobServer {
     cells: Arc<Cells>,
+    admissions: Admissions,
 }
 
 impl JobServer {
     /// Serves `cells`.
     pub fn new(cells: Arc<Cells>) -> Self {
-        Self { cells }
+        Self { cells, admissions: Arc::default() }
     }
 }
 
@@ -66,7 +72,7 @@ fn spec_of(message: Option<&v1::JobSpec>) -> Result<JobSpec, Status> {
 /// Runs a mutation on the job of a name. The value is the job's id.
 async fn job_change<F, Fut>(
     cell: &CellContext,
-    request: &KeyedRequest<'_>,
+    request: &KeyedRequest,
     change: F,
 ) -> Result<(v1::Job, v1::Cursor), Status>
 where
@@ -95,19 +101,24 @@ impl JobService for JobServer {
         let spec = spec_of(request.spec.as_ref())?;
         // A submission that was admitted keeps its answer, whatever queues the cell has by now.
         let queue = queue_check(cell, spec.queue.as_deref()).await;
-        let keyed = KeyedRequest::new(&caller, "job_submit", &request).of_new_work();
+        let keyed = Arc::new(KeyedRequest::new(&caller, "job_submit", &request).of_new_work());
         keyed_found(cell, &keyed, queue).await?;
-        let (spec, candidate, expected) = (&spec, JobId(cell.id()), request.expected_revision);
-        let (journal, ended_jobs) = (&cell.journal, &cell.ended_jobs);
-        tokio::time::sleep(ended_jobs.delay()).await;
-        let submitted = keyed_run(cell, &keyed, |tx, mut changes| async move {
-            journal.admit()?;
-            ended_jobs.admit()?;
-            revision_check(&tx, &changes, spec, expected).await?;
-            let submitted = job_submit(&tx, &mut changes, spec, candidate).await?;
-            Ok((submitted, changes))
-        });
-        let (submitted, cursor) = cell.settled(submitted.await).await?;
+        tokio::time::sleep(cell.ended_jobs.delay()).await;
+        let bytes = request.spec.as_ref().map_or(0, v1::JobSpec::encoded_len);
+        let submission = Submission { keyed, spec: Arc::new(spec), candidate: JobId(cell.id()) };
+        let together = if request.expected_revision == 0 {
+            let context = Arc::clone(cell);
+            let author = AdmissionAuthor { space: cell.space.clone(), user: caller.user };
+            let admit = move |batch| batch_admit(Arc::clone(&context), batch);
+            self.admissions.admit(author, submission.clone(), bytes, admit).await
+        } else {
+            None
+        };
+        let submitted = match together {
+            Some(admitted) => Ok(admitted),
+            None => submit_alone(cell, &submission, request.expected_revision).await,
+        };
+        let (submitted, cursor) = cell.settled(submitted).await?;
         let scheduler = cell.state(|state| scheduler_named(state, submitted.job))?;
         let response = v1::SubmitJobResponse {
             job: Some(job_by_id(cell, submitted.job)?),
@@ -236,6 +247,24 @@ impl JobService for JobServer {
         })?;
         Ok(Response::new(v1::GetJobHistoryResponse { versions }))
     }
+}
+
+/// Decides a submission by itself: it changes a running job, is refused, was done before, or is made for a plan.
+async fn submit_alone(
+    cell: &CellContext,
+    submission: &Submission,
+    expected: u64,
+) -> StoreResult<(JobSubmitted, Option<Cursor>)> {
+    let Submission { keyed, spec, candidate, .. } = submission;
+    let (journal, ended_jobs) = (&cell.journal, &cell.ended_jobs);
+    let submitted = keyed_run(cell, keyed, |tx, mut changes| async move {
+        journal.admit()?;
+        ended_jobs.admit()?;
+        revision_check(&tx, &changes, spec, expected).await?;
+        let submitted = job_submit(&tx, &mut changes, spec, *candidate).await?;
+        Ok((submitted, changes))
+    });
+    submitted.await
 }
 
 /// Refuses a submission made for a plan if the job has changed since the plan.
