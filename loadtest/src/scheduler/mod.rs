@@ -82,6 +82,9 @@ pub(crate) struct SchedulerBenchArguments {
     /// Tasks of a job; 1 is what a pod of its own is elsewhere
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     tasks_per_job: u32,
+    /// Most jobs that one transaction admits, where a gateway has its own bound; not with agents
+    #[arg(long, value_name = "N", conflicts_with = "agents")]
+    jobs_per_commit: Option<usize>,
     /// The cell's scoring profile; not with agents
     #[arg(long, default_value = "borg-hybrid", value_name = "NAME", conflicts_with = "agents")]
     policy: ScoringProfile,

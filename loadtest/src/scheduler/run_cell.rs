@@ -69,6 +69,9 @@ pub(super) async fn run_once(
     workload: &Workload,
 ) -> anyhow::Result<Stats> {
     let mut world = BenchCell::new(directory, arguments.cluster.as_deref(), arguments.policy).await?;
+    if let Some(most) = arguments.jobs_per_commit {
+        world.jobs_per_commit(most);
+    }
     let node = |number: u32| (format!("node-{number}"), node_of(workload, number));
     world.nodes_add(workload.nodes, node).await?;
     world.nodes_taint(&(0..workload.tainted).map(|number| node(number).0).collect::<Vec<_>>()).await?;

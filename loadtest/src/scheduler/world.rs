@@ -11,12 +11,14 @@ use borough_kv::env::{Clock, Rng, SeededRng, SystemClock};
 use borough_kv::{Database, Engine, Idempotency};
 use borough_model::node::{NodeFacts, Taint, TaintEffect};
 use borough_model::task::{Attempt, EndReason, Exit, Health};
-use borough_model::{Delta, JobId, JobSpec, Name, NodeId, TaskId};
+use borough_model::{Delta, JobId, JobSpec, Name, NodeId, RequestId, TaskId};
 use borough_scheduler::{BATCH_TASKS_MAX, GANG_COMMIT_MAX, Worker, WorkerConfig, WorkerMetrics};
 use borough_scheduler_core::ScoringProfile;
 use borough_store::cell::{CellMeta, cell_create};
 use borough_store::check::{CheckMode, cell_check};
-use borough_store::job::{job_by_name, job_stop, job_submit, jobs_remove};
+use borough_store::job::{
+    AdmissionAuthor, AdmissionQueue, JobAdmission, job_by_name, job_stop, job_submit, jobs_admit, jobs_remove,
+};
 use borough_store::journal::{
     CHUNK_ROWS, Change, ChangeSet, Cursor, JournalShare, cell_list_chunked, journal_head, journal_tail,
     journal_watch,
@@ -26,7 +28,7 @@ use borough_store::node::{
     NodeRegistration, SessionFence, node_by_name, node_declare_lost, node_live_read, node_register,
     node_reported, node_taints_set, node_writer,
 };
-use borough_store::request::request_id_random;
+use borough_store::request::{request_finish, request_id_random};
 use borough_store::task::{ReportPhase, TaskReport, task_report_apply};
 use borough_store::{CellSpace, StoreError, StoreResult};
 use futures::future::try_join_all;
@@ -44,6 +46,8 @@ const NODES_PER_COMMIT: u32 = 200;
 /// Entries a watcher reads at once.
 const PAGE_ENTRIES: usize = 1_024;
 const LEASE_MS: u64 = 5_000;
+/// For how long the answer of a submission is kept.
+const ANSWER_KEPT_MS: i64 = 120_000;
 /// Ends of tasks, and removals of jobs, in one transaction.
 const ENDS_PER_COMMIT: usize = 64;
 /// Concurrent transactions of one end.
@@ -52,6 +56,9 @@ const ENDS_COMMITS: usize = 8;
 /// The session of every node's agent.
 const SESSION: u64 = 1;
 
+/// A job that waits for its admission.
+type BenchSubmission = (JobSpec, JobId, RequestId);
+
 /// A cell for the scheduler alone.
 pub(crate) struct BenchCell {
     pub db: Database,
@@ -59,11 +66,39 @@ pub(crate) struct BenchCell {
     /// What the watcher has seen.
     pub(super) jobs: Arc<LoadJobs>,
     metrics: WorkerMetrics,
+    admissions: Arc<AdmissionQueue<BenchSubmission, ()>>,
     clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
     cancelled: CancellationToken,
     tasks: Vec<JoinHandle<()>>,
     embedded: Option<EmbeddedEngine>,
+}
+
+/// Admits jobs in one transaction, as a gateway does, with a record of each request.
+async fn submissions_admit(
+    db: Database,
+    space: CellSpace,
+    change: Change,
+    batch: Vec<BenchSubmission>,
+) -> Vec<Option<()>> {
+    let (change, space, batch) = (&change, &space, &batch);
+    let admit = db.run("job_submit", Idempotency::Natural, |tx, _| async move {
+        let mut changes = ChangeSet::begin_open(&tx, space, change).await?;
+        let jobs = batch.iter();
+        let jobs = jobs.map(|(spec, candidate, request)| JobAdmission {
+            spec,
+            candidate: *candidate,
+            request: *request,
+        });
+        let jobs: Vec<_> = jobs.collect();
+        let admitted = jobs_admit(&tx, &mut changes, &jobs).await?;
+        for (job, _) in jobs.iter().zip(&admitted).filter(|(_, admitted)| admitted.is_some()) {
+            request_finish(&tx, space, job.request, &[0; 16], &[0; 16], change.at_ms + ANSWER_KEPT_MS)?;
+        }
+        changes.append(&tx)?;
+        Ok::<_, StoreError>(admitted.into_iter().map(|admitted| admitted.map(drop)).collect())
+    });
+    admit.await.unwrap_or_else(|_| batch.iter().map(|_| None).collect())
 }
 
 impl BenchCell {
@@ -99,7 +134,13 @@ impl BenchCell {
         create.await?;
         let cancelled = CancellationToken::new();
         let (jobs, metrics, tasks) = (Arc::default(), WorkerMetrics::default(), Vec::new());
-        Ok(Self { db, space, jobs, metrics, clock, rng, cancelled, tasks, embedded })
+        let admissions = Arc::default();
+        Ok(Self { db, space, jobs, metrics, admissions, clock, rng, cancelled, tasks, embedded })
+    }
+
+    /// Admits at most so many jobs in one transaction.
+    pub(super) fn jobs_per_commit(&mut self, most: usize) {
+        self.admissions = Arc::new(AdmissionQueue::with_most(most));
     }
 
     /// The author of a transaction.
@@ -174,7 +215,15 @@ impl BenchCell {
 
     /// Admits a job under an id that was never used before.
     pub(super) async fn job_submit_as(&self, spec: &JobSpec, candidate: JobId) -> StoreResult<()> {
-        let (change, space) = (&self.change("job_submit"), &self.space);
+        let (db, space, change) = (self.db.clone(), self.space.clone(), self.change("job_submit"));
+        let author = AdmissionAuthor { space: space.clone(), user: spec.user.clone() };
+        let submission = (spec.clone(), candidate, change.request);
+        let of_batch = change.clone();
+        let admit = move |batch| submissions_admit(db.clone(), space.clone(), of_batch.clone(), batch);
+        if self.admissions.admit(author, submission, 0, admit).await.is_some() {
+            return Ok(());
+        }
+        let (change, space) = (&change, &self.space);
         let submit = self.db.run("job_submit", Idempotency::Natural, |tx, _| async move {
             let mut changes = ChangeSet::begin_open(&tx, space, change).await?;
             job_submit(&tx, &mut changes, spec, candidate).await?;
