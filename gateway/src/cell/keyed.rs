@@ -6,7 +6,7 @@ use std::future::Future;
 use borough_kv::{Idempotency, Transaction, TransactionOption};
 use borough_model::RequestId;
 use borough_store::journal::{Change, ChangeSet, Cursor, journal_head};
-use borough_store::request::{RequestBegun, request_begin, request_finish};
+use borough_store::request::{RequestBegun, RequestDone, request_begin, request_finish, requests_finish};
 use borough_store::{StoreError, StoreResult};
 use futures::future::try_join_all;
 use minicbor::{Decode, Encode};
@@ -124,8 +124,10 @@ where
 {
     let Some(first) = requests.first() else { return Ok((Vec::new(), None)) };
     let change = Change { request: cell.request_id(), ..cell.change(&first.caller, first.action) };
-    let expiries: Vec<i64> = requests.iter().map(|_| cell.request_expires_ms(change.at_ms)).collect();
-    let (change, space, closure, expiries) = (&change, &cell.space, &closure, &expiries);
+    // Each counts. The last one is kept shortest.
+    let expires_ms = requests.iter().map(|_| cell.request_expires_ms(change.at_ms)).min();
+    let expires_ms = expires_ms.unwrap_or(change.at_ms);
+    let (change, space, closure) = (&change, &cell.space, &closure);
     let run = cell.db.run_committed(first.action, Idempotency::Natural, |tx, _| async move {
         tx.set_option(TransactionOption::RetryLimit(RETRIES_TOGETHER))?;
         let begun = requests.iter().map(async |request| {
@@ -145,15 +147,16 @@ where
         let fresh: Vec<usize> = fresh.map(|(at, _)| at).collect();
         let (done, changes) = closure(tx.clone(), changes, fresh.clone()).await?;
         let mut values: Vec<Option<T>> = requests.iter().map(|_| None).collect();
+        let mut records = Vec::with_capacity(requests.len());
         for (at, value) in fresh.into_iter().zip(done) {
             let Some((value, request)) = value.zip(requests.get(at)) else { continue };
             let result = minicbor::to_vec(&value).map_err(|error| StoreError::refused(error.to_string()))?;
-            let expires_ms = expiries.get(at).copied().unwrap_or(change.at_ms);
-            request_finish(&tx, space, request.caller.request, &request.digest, &result, expires_ms)?;
+            records.push(RequestDone { request: request.caller.request, digest: &request.digest, result });
             if let Some(of_request) = values.get_mut(at) {
                 *of_request = Some(value);
             }
         }
+        requests_finish(&tx, space, change.request, records, expires_ms)?;
         let epoch = Some(changes.store_epoch()).filter(|_| !changes.deltas().is_empty());
         changes.append(&tx)?;
         Ok::<_, StoreError>((values, epoch))

@@ -28,7 +28,7 @@ use borough_store::node::{
     NodeRegistration, SessionFence, node_by_name, node_declare_lost, node_live_read, node_register,
     node_reported, node_taints_set, node_writer,
 };
-use borough_store::request::{request_finish, request_id_random};
+use borough_store::request::{RequestDone, request_id_random, requests_finish};
 use borough_store::task::{ReportPhase, TaskReport, task_report_apply};
 use borough_store::{CellSpace, StoreError, StoreResult};
 use futures::future::try_join_all;
@@ -92,9 +92,10 @@ async fn submissions_admit(
         });
         let jobs: Vec<_> = jobs.collect();
         let admitted = jobs_admit(&tx, &mut changes, &jobs).await?;
-        for (job, _) in jobs.iter().zip(&admitted).filter(|(_, admitted)| admitted.is_some()) {
-            request_finish(&tx, space, job.request, &[0; 16], &[0; 16], change.at_ms + ANSWER_KEPT_MS)?;
-        }
+        let done = jobs.iter().zip(&admitted).filter(|(_, admitted)| admitted.is_some());
+        let done =
+            done.map(|(job, _)| RequestDone { request: job.request, digest: &[0; 16], result: vec![0; 16] });
+        requests_finish(&tx, space, change.request, done.collect(), change.at_ms + ANSWER_KEPT_MS)?;
         changes.append(&tx)?;
         Ok::<_, StoreError>(admitted.into_iter().map(|admitted| admitted.map(drop)).collect())
     });

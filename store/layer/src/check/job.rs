@@ -1,4 +1,4 @@
-//! Checks jobs: names, specs, gates, and counters that must agree with the rows of tasks.
+//! Checks jobs: names, specs, and counters that must agree with the rows of tasks.
 
 use borough_model::job::{JobOutcome, JobRow, JobState};
 use borough_model::task::{TaskState, Verdict};
@@ -42,10 +42,9 @@ fn indexes_check(found: &mut Violations, rows: &CellRows) {
             wrong(key, "an entry", format!("nothing: {job} is {row:?}"))
         });
     }
-    let gates = rows.gates.keys().map(|job| (format!("job_gate/{job}"), job));
     let specs = rows.specs.keys().map(|(job, version)| (format!("job_spec/{job}/{version}"), job));
     let gangs = rows.gangs.values().map(|gang| (format!("gang/{}", gang.id), &gang.job));
-    for (key, job) in gates.chain(specs).chain(gangs) {
+    for (key, job) in specs.chain(gangs) {
         found.require(rows.jobs.contains_key(job), "job_known", || {
             wrong(key, "a row", format!("nothing: there is no job {job}"))
         });
@@ -65,14 +64,9 @@ fn parts_check(found: &mut Violations, rows: &CellRows, row: &JobRow) {
         wrong(format!("job/{}/{name}", row.user), format!("{named:?}"), format!("{job}, which attempts"))
     });
     let past = (row.user.clone(), name.clone(), row.submitted_ms, job);
-    found.require(rows.past.contains(&past), "job_past", || {
+    found.require(named == Some(&job) || rows.past.contains(&past), "job_past", || {
         let key = format!("job_past/{}/{name}/{}/{job}", row.user, row.submitted_ms);
         wrong(key, "nothing", "an entry of the job")
-    });
-    let gate = rows.gates.get(&job);
-    found.require(gate.is_some_and(|gate| gate.revision <= row.revision), "job_gate", || {
-        let expected = format!("a gate of revision {} at most, the row's", row.revision);
-        wrong(format!("job_gate/{job}"), format!("{gate:?}"), expected)
     });
     found.require(rows.specs.contains_key(&(job, row.spec_version)), "job_spec", || {
         wrong(format!("job_spec/{job}/{}", row.spec_version), "nothing", "the version in force")

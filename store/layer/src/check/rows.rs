@@ -10,7 +10,7 @@ use borough_model::{GangId, JobId, Name, NodeId, RequestId, TaskId};
 
 use super::{JournalRecord, Violation};
 use crate::row::{
-    CellGate, CellMeta, EndpointRow, JobGate, JournalFloor, LeaseBeat, LeaseRow, QuotaRow, QuotaUsed,
+    CellGate, CellMeta, EndpointRow, JournalFloor, LeaseBeat, LeaseRow, QuotaRow, QuotaUsed, RequestExpiry,
     RequestRow,
 };
 
@@ -36,12 +36,11 @@ pub struct CellRows {
     /// The measured load of nodes.
     pub loads: BTreeMap<NodeId, NodeLoad>,
     pub jobs: BTreeMap<JobId, JobRow>,
-    pub gates: BTreeMap<JobId, JobGate>,
     /// Their specs, by version.
     pub specs: BTreeMap<(JobId, u32), JobSpec>,
     /// Their names.
     pub names: BTreeMap<(Name, Name), JobId>,
-    /// Every job that had a name, by user, name and wall time of submission.
+    /// The jobs that had a name before the present one, by user, name and wall time of submission.
     pub past: BTreeSet<(Name, Name, i64, JobId)>,
     /// Tasks, by the task that their key names.
     pub tasks: BTreeMap<TaskId, TaskRow>,
@@ -58,8 +57,8 @@ pub struct CellRows {
     pub quota_released: BTreeMap<(Name, Band, String), i64>,
     /// Results of keyed requests.
     pub requests: BTreeMap<RequestId, RequestRow>,
-    /// Requests by the time they expire.
-    pub request_expiries: BTreeSet<(i64, RequestId)>,
+    /// Requests by the time they expire, and by entry.
+    pub request_expiries: BTreeMap<(i64, RequestId), RequestExpiry>,
     /// Leases by role and shard.
     pub leases: BTreeMap<(String, u32), LeaseRow>,
     /// Their heartbeats.

@@ -4,6 +4,7 @@
 //! the quota has room for all. Everything else is decided by itself, by [`job_submit`](super::job_submit). So a refusal
 //! concerns one submission, and no submission fails for another one.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use borough_kv::Transaction;
@@ -41,50 +42,70 @@ pub async fn jobs_admit(
 ) -> StoreResult<Vec<Option<JobSubmitted>>> {
     let space = changes.space().clone();
     let rules = cell_scheduler_rules(tx, &space).await?;
-    let new = try_join_all(jobs.iter().map(|job| is_new(tx, &space, job))).await?;
+    let found = try_join_all(jobs.iter().map(|job| name_find(tx, &space, job))).await?;
     let mut names: BTreeSet<(&Name, &Name)> = BTreeSet::new();
     let mut rows = Vec::with_capacity(jobs.len());
-    for (job, new) in jobs.iter().zip(new) {
+    for (job, found) in jobs.iter().zip(found) {
         // A second job of a name is an update of the first one.
-        let new = new && names.insert((&job.spec.user, &job.spec.name));
-        let spec = spec_with_scheduler(job.spec, None, &rules);
-        rows.push(new.then(|| (job_new(job.candidate, &spec, job.request, changes.at_ms()), spec)));
+        let found = found.filter(|_| names.insert((&job.spec.user, &job.spec.name)));
+        rows.push(found.map(|FreeName { before }| {
+            let spec = spec_with_scheduler(job.spec, None, &rules);
+            NewJob { row: job_new(job.candidate, &spec, job.request, changes.at_ms()), spec, before }
+        }));
     }
-    let charged = all_charge(tx, changes, rows.iter().flatten().map(|(row, spec)| (row, &**spec))).await?;
+    let charged = all_charge(tx, changes, rows.iter().flatten()).await?;
     let mut admitted = Vec::with_capacity(jobs.len());
     for new in rows {
-        admitted.push(match new.filter(|(row, _)| charged.contains(&row.id)) {
-            Some((row, spec)) => Some(job_write(tx, changes, row, &spec)?),
+        admitted.push(match new.filter(|new| charged.contains(&new.row.id)) {
+            Some(NewJob { row, spec, before }) => Some(job_write(tx, changes, row, &spec, before.as_ref())?),
             None => None,
         });
     }
     Ok(admitted)
 }
 
-/// Whether a job takes a name that is free, with read conflicts.
-async fn is_new(tx: &Transaction, space: &CellSpace, job: &JobAdmission<'_>) -> StoreResult<bool> {
+/// A job that is about to be written.
+struct NewJob<'a> {
+    row: JobRow,
+    spec: Cow<'a, JobSpec>,
+    before: Option<JobRow>,
+}
+
+/// A name that a new job may take.
+struct FreeName {
+    /// The ended job that has it still.
+    before: Option<JobRow>,
+}
+
+/// Looks up the name of a job, with read conflicts. `None`: it is not free.
+async fn name_find(
+    tx: &Transaction,
+    space: &CellSpace,
+    job: &JobAdmission<'_>,
+) -> StoreResult<Option<FreeName>> {
     let (user, name) = (&job.spec.user, &job.spec.name);
     let name_key = JobNameKey { user: user.clone(), name: name.clone() };
-    let over = async {
+    let before = async {
         match keys::read(tx, space, &name_key).await? {
-            Some(job) => Ok(matches!(job_get(tx, space, job).await?.state, JobState::Ended { .. })),
-            None => Ok(true),
+            Some(job) => job_get(tx, space, job).await.map(Some),
+            None => Ok(None),
         }
     };
     let row_key = JobRowKey { job: job.candidate };
     let same = keys::read(tx, space, &row_key);
-    let (over, same, vacant) = try_join3(over, same, name_is_vacant(tx, space, user, name)).await?;
-    Ok(over && same.is_none() && vacant)
+    let (before, same, vacant) = try_join3(before, same, name_is_vacant(tx, space, user, name)).await?;
+    let over = before.as_ref().is_none_or(|row| matches!(row.state, JobState::Ended { .. }));
+    Ok((over && same.is_none() && vacant).then_some(FreeName { before }))
 }
 
 /// Charges new jobs to their lines, all of a line at once. Returns the jobs whose lines have room for all of them.
 async fn all_charge<'a>(
     tx: &Transaction,
     changes: &ChangeSet,
-    jobs: impl Iterator<Item = (&'a JobRow, &'a JobSpec)>,
+    jobs: impl Iterator<Item = &'a NewJob<'a>>,
 ) -> StoreResult<BTreeSet<JobId>> {
     let mut lines: BTreeMap<QuotaUsedKey, LineSum> = BTreeMap::new();
-    for (row, spec) in jobs {
+    for NewJob { row, spec, .. } in jobs {
         let line = lines.entry(line_of(row)).or_default();
         // A sum that cannot be counted is refused to the job that makes it so, by itself.
         let Ok(sum) = job_charge(spec, 0..spec.count).and_then(|charge| line.sum.plus(&charge)) else {

@@ -8,7 +8,6 @@ use borough_model::job::{
 };
 use borough_model::{Delta, JobId, Name};
 
-use super::JobGate;
 use super::count::count_set;
 use super::end::remainder_give_back;
 use super::read::{job_get, job_spec_in_force};
@@ -17,8 +16,8 @@ use crate::journal::ChangeSet;
 use crate::keys::{self, ConstraintKey, JobGateKey, JobNameKey, JobRowKey, JobSpecKey};
 use crate::row::ConstraintToken;
 
-/// Applies an event to a row that was read with a conflict. Writes what has changed: the row, the delta, and the gate
-/// if placements in flight may be wrong now.
+/// Applies an event to a row that was read with a conflict. Writes what has changed, the row and the
+/// delta, and touches the gate if placements in flight may be wrong now.
 pub(super) fn job_event(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -61,8 +60,7 @@ fn job_write(
     }
     keys::write(tx, changes.space(), &JobRowKey { job: row.id }, row)?;
     if transition.gate {
-        let gate = JobGate { revision: row.revision };
-        keys::write(tx, changes.space(), &JobGateKey { job: row.id }, &gate)?;
+        keys::touch(tx, changes.space(), &JobGateKey { job: row.id })?;
     }
     changes.push(Delta::Job { row: row.clone().into(), spec });
     Ok(())

@@ -13,8 +13,7 @@ use super::read::{job_get, job_spec_in_force};
 use crate::error::StoreResult;
 use crate::journal::ChangeSet;
 use crate::keys::{
-    self, CellSpace, GangKey, JobGateKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey, Prefix,
-    RangeOptions, TaskKey,
+    self, CellSpace, GangKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey, Prefix, RangeOptions, TaskKey,
 };
 use crate::quota::{job_remainder, overflow, quota_give_back};
 
@@ -143,7 +142,6 @@ async fn job_remove(
     let past = JobPastKey { user: user.clone(), name: name.clone(), submitted_ms: row.submitted_ms, job };
     keys::clear(tx, &space, &past)?;
     keys::clear(tx, &space, &JobRowKey { job })?;
-    keys::clear(tx, &space, &JobGateKey { job })?;
     keys::clear_prefix(tx, &space, &Prefix::<JobSpecKey>::of(&job))?;
     keys::clear_prefix(tx, &space, &Prefix::<TaskKey>::of(&job))?;
     changes.push(Delta::JobRemoved { job, name: Some(JobName { user, job: name }) });

@@ -61,12 +61,17 @@ pub async fn job_history(
     name: &Name,
     limit: usize,
 ) -> StoreResult<Vec<JobVersion>> {
+    let present =
+        keys::read_snapshot(tx, space, &JobNameKey { user: user.clone(), name: name.clone() }).await?;
     let prefix = Prefix::<JobPastKey>::of_two(user, name);
     let options = RangeOptions { limit, reverse: true, ..RangeOptions::snapshot() };
+    let past = keys::range(tx, space, &prefix, options).await?;
+    // Earlier commits have written an entry for the present one as well.
+    let past = past.into_iter().map(|(key, ())| key.job).filter(|job| Some(*job) != present);
     let mut versions = Vec::new();
-    for (key, ()) in keys::range(tx, space, &prefix, options).await? {
-        let Some(job) = keys::read_snapshot(tx, space, &JobRowKey { job: key.job }).await? else { continue };
-        let prefix = Prefix::<JobSpecKey>::of(&key.job);
+    for job in present.into_iter().chain(past).take(limit) {
+        let Some(job) = keys::read_snapshot(tx, space, &JobRowKey { job }).await? else { continue };
+        let prefix = Prefix::<JobSpecKey>::of(&job.id);
         let options = RangeOptions { reverse: true, ..RangeOptions::snapshot() };
         let specs = keys::range(tx, space, &prefix, options).await?;
         versions.extend(specs.into_iter().map(|(key, spec)| JobVersion {

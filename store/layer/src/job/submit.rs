@@ -10,7 +10,6 @@ use borough_model::job::{
 use borough_model::{Delta, JobId};
 use minicbor::{Decode, Encode};
 
-use super::JobGate;
 use super::change::job_spec_replace;
 use super::count::count_set;
 use super::priority::priority_set;
@@ -18,7 +17,7 @@ use super::read::{job_get, job_spec_in_force};
 use crate::cell::cell_scheduler_rules;
 use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
-use crate::keys::{self, ConstraintKey, JobGateKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey};
+use crate::keys::{self, ConstraintKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey};
 use crate::name::endpoints_left_withdraw;
 use crate::quota::{job_charge, overflow, quota_charge};
 use crate::row::ConstraintToken;
@@ -53,8 +52,8 @@ pub enum SubmitOutcome {
 /// Admits `spec`, as job `candidate` if it is new (an id made outside the transaction, never used before).
 ///
 /// While a job of the name runs, the same spec changes nothing. Another count, priority or metadata is applied, and any
-/// other difference is refused with the difference. After its end, the name goes to a new job. A submission writes one
-/// row, one spec, three small keys and one journal entry, whatever the count.
+/// other difference is refused with the difference. After its end, the name goes to a new job. A submission writes
+/// the name, one row, one spec and one journal entry, whatever the count.
 ///
 /// A new job that names no scheduler is stored under the one that the cell's rules choose; a running one keeps its own.
 pub async fn job_submit(
@@ -71,7 +70,7 @@ pub async fn job_submit(
     };
     match named {
         Some(row) if !matches!(row.state, JobState::Ended { .. }) => update(tx, changes, &row, spec).await,
-        Some(_) | None => create(tx, changes, spec, candidate).await,
+        before => create(tx, changes, spec, candidate, before.as_ref()).await,
     }
 }
 
@@ -116,6 +115,7 @@ async fn create(
     changes: &mut ChangeSet,
     spec: &JobSpec,
     candidate: JobId,
+    before: Option<&JobRow>,
 ) -> StoreResult<JobSubmitted> {
     let space = changes.space().clone();
     if keys::read(tx, &space, &JobRowKey { job: candidate }).await?.is_some() {
@@ -131,24 +131,25 @@ async fn create(
     endpoints_left_withdraw(tx, changes, &spec.user, &spec.name).await?;
     let charge = job_charge(spec, 0..spec.count).map_err(|error| overflow(&error))?;
     quota_charge(tx, &space, &row, &charge, changes.at_ms()).await?;
-    job_write(tx, changes, row, spec)
+    job_write(tx, changes, row, spec, before)
 }
 
-/// Writes a new job. Its charge and its name have been checked.
+/// Writes a new job. Its charge and its name have been checked; `before` is the ended job that had the name.
 pub(super) fn job_write(
     tx: &Transaction,
     changes: &mut ChangeSet,
     row: JobRow,
     spec: &JobSpec,
+    before: Option<&JobRow>,
 ) -> StoreResult<JobSubmitted> {
     let space = changes.space().clone();
     let (user, name) = (spec.user.clone(), spec.name.clone());
-    let past = JobPastKey { user, name, submitted_ms: row.submitted_ms, job: row.id };
-    keys::write(tx, &space, &past, &())?;
-    let name_key = JobNameKey { user: past.user, name: past.name };
-    keys::write(tx, &space, &name_key, &row.id)?;
+    if let Some(&JobRow { id: job, submitted_ms, .. }) = before {
+        let past = JobPastKey { user: user.clone(), name: name.clone(), submitted_ms, job };
+        keys::write(tx, &space, &past, &())?;
+    }
+    keys::write(tx, &space, &JobNameKey { user, name }, &row.id)?;
     keys::write(tx, &space, &JobRowKey { job: row.id }, &row)?;
-    keys::write(tx, &space, &JobGateKey { job: row.id }, &JobGate { revision: row.revision })?;
     keys::write(tx, &space, &JobSpecKey { job: row.id, version: row.spec_version }, spec)?;
     if spec.affinity.iter().any(|one| one.kind == AffinityKind::Apart && one.preference.is_none()) {
         keys::write(tx, &space, &ConstraintKey::of_all(), &ConstraintToken::of(changes.request()))?;

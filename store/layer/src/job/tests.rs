@@ -5,15 +5,17 @@ mod together;
 
 use std::collections::BTreeMap;
 
+use borough_kv::Version;
 use borough_model::job::{
     After, AfterCondition, AfterDecision, Band, JobKind, JobOutcome, JobSpec, JobState, TaskOverride,
 };
-use borough_model::{JobId, Resources};
+use borough_model::{JobId, NodeId, Resources};
 
 use super::*;
 use crate::cell::cell_meta_change;
 use crate::check::{CheckMode, cell_check};
 use crate::error::{StoreError, StoreResult};
+use crate::keys::{self, JobGateKey, JobPastKey, NodeReservedKey};
 use crate::quota::{quota_set, quota_usage};
 use crate::row::QuotaRow;
 use crate::testing::{TestCell, change, name};
@@ -45,6 +47,21 @@ async fn stop(cell: &TestCell, job: u64) {
     })
     .await
     .unwrap();
+}
+
+/// The version that a plan is made at.
+async fn version(cell: &TestCell) -> Version {
+    cell.run(async |tx| Ok(tx.read_version().await?)).await.unwrap()
+}
+
+/// Whether a placement of a job's task that was planned at `version` is committed. It guards the job's gate, as a
+/// worker's does.
+async fn may_place(cell: &TestCell, job: u64, version: Version) -> bool {
+    let placed = cell.db.commit_at("placement", version, |tx| {
+        keys::guard(tx, &cell.space, &JobGateKey { job: JobId(job) })?;
+        keys::write(tx, &cell.space, &NodeReservedKey { node: NodeId(1) }, &Resources::default())
+    });
+    placed.await.is_ok()
 }
 
 #[tokio::test]
@@ -84,20 +101,19 @@ async fn other_metadata_is_a_new_version_of_the_spec_and_voids_placements_in_fli
     submit(&cell, &spec("web", 3), 1).await.unwrap();
     let mut labelled = spec("web", 4);
     labelled.labels = BTreeMap::from([("team".to_owned(), "web".to_owned())]);
+    let planned = version(&cell).await;
     assert_eq!(submit(&cell, &labelled, 2).await.unwrap().outcome, SubmitOutcome::Updated);
     let now = row(&cell, 1).await;
     assert_eq!((now.count, now.spec_version, now.revision), (4, 2, 3));
-    let (in_force, gate, token) = cell
+    let (in_force, token) = cell
         .run(async |tx| {
-            let gate =
-                crate::keys::read(&tx, &cell.space, &crate::keys::JobGateKey { job: JobId(1) }).await?;
             let token = crate::keys::read(&tx, &cell.space, &crate::keys::ConstraintKey::of_all()).await?;
-            Ok((job_spec_in_force(&tx, &cell.space, &now).await?, gate, token))
+            Ok((job_spec_in_force(&tx, &cell.space, &now).await?, token))
         })
         .await
         .unwrap();
     assert_eq!(in_force, labelled);
-    assert_eq!(gate.unwrap().revision, now.revision, "placements of its own tasks");
+    assert!(!may_place(&cell, 1, planned).await, "placements of its own tasks");
     assert!(token.is_some(), "placements that are held against it");
     assert_eq!(submit(&cell, &labelled, 3).await.unwrap().outcome, SubmitOutcome::Unchanged);
     check(&cell).await;
@@ -178,6 +194,17 @@ async fn a_name_passes_to_a_new_job_and_an_id_is_never_used_again() {
         history.iter().map(|version| (version.job.id, version.job.state)).collect();
     let over = JobState::Ended { outcome: JobOutcome::Stopped };
     assert_eq!(jobs, [(JobId(2), JobState::Running), (JobId(1), over)]);
+    let present = cell.run(async |tx| {
+        let submitted_ms = row(&cell, 2).await.submitted_ms;
+        let past = JobPastKey { user: name("ada"), name: name("web"), submitted_ms, job: JobId(2) };
+        keys::write(&tx, &cell.space, &past, &())?;
+        job_history(&tx, &cell.space, &name("ada"), &name("web"), 10).await
+    });
+    assert_eq!(
+        present.await.unwrap(),
+        history,
+        "with an entry that earlier commits wrote for the present job"
+    );
     cell.change(change(6, "remove"), async |tx, changes| {
         jobs_remove(tx, changes, &[JobId(1)], usize::MAX).await
     })
@@ -192,29 +219,25 @@ async fn a_name_passes_to_a_new_job_and_an_id_is_never_used_again() {
 async fn only_what_can_make_a_placement_wrong_writes_the_gate() {
     let cell = TestCell::new().await;
     submit(&cell, &spec("web", 3), 1).await.unwrap();
-    let gate = async || {
-        let read = cell.run(async |tx| {
-            crate::keys::read(&tx, &cell.space, &crate::keys::JobGateKey { job: JobId(1) }).await
-        });
-        read.await.unwrap().unwrap().revision
-    };
     let scale = async |count| {
         let scaling = cell
             .change(change(7, "scale"), async |tx, changes| job_scale(tx, changes, JobId(1), count).await);
         scaling.await.unwrap()
     };
-    assert_eq!(gate().await, 1);
+    let planned = version(&cell).await;
     scale(9).await;
-    assert_eq!(gate().await, 1, "growth");
-    let raised = cell
-        .change(change(8, "priority"), async |tx, changes| job_priority_set(tx, changes, JobId(1), 50).await)
+    assert!(may_place(&cell, 1, planned).await, "growth");
+    cell.change(change(8, "priority"), async |tx, changes| job_priority_set(tx, changes, JobId(1), 50).await)
         .await
         .unwrap();
-    assert_eq!(gate().await, raised.revision, "who gives way to whom is decided by priority");
-    let shrunk = scale(2).await;
-    assert_eq!(gate().await, shrunk.revision, "shrinking");
+    assert!(!may_place(&cell, 1, planned).await, "who gives way to whom is decided by priority");
+    let planned = version(&cell).await;
+    assert!(may_place(&cell, 1, planned).await, "what is planned after the change");
+    scale(2).await;
+    assert!(!may_place(&cell, 1, planned).await, "shrinking");
+    let planned = version(&cell).await;
     stop(&cell, 1).await;
-    assert!(gate().await > shrunk.revision, "stopping");
+    assert!(!may_place(&cell, 1, planned).await, "stopping");
 }
 
 #[tokio::test]

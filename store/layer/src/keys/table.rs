@@ -10,7 +10,8 @@ use super::key::keys;
 use super::{Counter, StampValue};
 use crate::row::{
     CellGate, CellMeta, ConstraintToken, EndpointRow, FederationCell, ImportRow, JobGate, JournalFloor,
-    JournalPart, LeaseBeat, LeaseRow, QuotaRow, QuotaUsed, RequestRow, StoreGeneration, WorkerStatus,
+    JournalPart, LeaseBeat, LeaseRow, QuotaRow, QuotaUsed, RequestExpiry, RequestRow, StoreGeneration,
+    WorkerStatus,
 };
 
 impl ConstraintKey {
@@ -91,7 +92,8 @@ keys! {
         /// From 1.
         version: u32,
     } = JobSpec => JobSpec;
-    /// `job_gate/<job>`: the key that every placement guards on.
+    /// `job_gate/<job>`: the key that every placement guards on. Nothing is stored there any more: it only serves for
+    /// conflicts.
     JobGateKey {
         job: JobId,
     } = JobGate => JobGate;
@@ -99,7 +101,7 @@ keys! {
     JobRowKey {
         job: JobId,
     } = JobRow => JobRow;
-    /// `job_past/<user>/<name>/<submitted>/<job>`: every job that had the name, the present one included.
+    /// `job_past/<user>/<name>/<submitted>/<job>`: the jobs that had the name before the present one.
     JobPastKey {
         user: Name,
         name: Name,
@@ -189,12 +191,13 @@ keys! {
     RequestKey {
         id: RequestId,
     } = Request => RequestRow;
-    /// `request_expiry/<time>/<id>`: keyed requests by the time at which they may be removed.
+    /// `request_expiry/<time>/<entry>`: keyed requests by the time at which they may be removed. Those that were done
+    /// together share an entry.
     RequestExpiryKey {
         /// Wall time, milliseconds since 1970.
         expires_ms: i64,
         id: RequestId,
-    } = RequestExpiry => ();
+    } = RequestExpiry => RequestExpiry;
 
     /// `federation_cell/<cell>`, in the federation's space: where a cell's keys are.
     FederationCellKey {

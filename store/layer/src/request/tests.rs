@@ -63,6 +63,46 @@ async fn requests_are_forgotten_when_their_time_has_passed_and_not_before() {
     assert_eq!(add_once(&cell, 10, b"x").await.unwrap(), b"5", "forgotten, so done again");
 }
 
+#[tokio::test]
+async fn requests_that_were_done_together_are_found_one_by_one_and_expire_together() {
+    let cell = TestCell::new().await;
+    let results: Vec<Vec<u8>> = (0..3_u8).map(|number| vec![number]).collect();
+    let finish = async |entry: u128, requests: [u128; 3], expires_ms| {
+        cell.run(async |tx| {
+            let done = requests.iter().zip(&results).map(|(id, result)| RequestDone {
+                request: RequestId(*id),
+                digest: b"x",
+                result: result.clone(),
+            });
+            requests_finish(&tx, &cell.space, RequestId(entry), done.collect(), expires_ms)
+        })
+        .await
+        .unwrap();
+    };
+    finish(100, [1, 2, 3], 20).await;
+    finish(101, [4, 5, 6], 20).await;
+    let begun = async |id: u128| {
+        cell.run(async |tx| request_begin(&tx, &cell.space, RequestId(id), b"x").await).await.unwrap()
+    };
+    assert_eq!(begun(2).await, RequestBegun::Done(vec![1]));
+    assert_eq!(begun(6).await, RequestBegun::Done(vec![2]));
+    assert_eq!(begun(100).await, RequestBegun::Fresh, "the entry's id is no request");
+    let expire = async |now_ms, limit| {
+        cell.run(async |tx| request_expire(&tx, &cell.space, 0, now_ms, limit).await).await.unwrap()
+    };
+    assert_eq!(expire(19, 10).await, 0);
+    assert_eq!(expire(20, 2).await, 3, "a whole entry");
+    assert_eq!(begun(2).await, RequestBegun::Fresh);
+    assert_eq!(begun(4).await, RequestBegun::Done(vec![0]));
+    assert_eq!(expire(20, 2).await, 3);
+    assert_eq!(expire(20, 2).await, 0);
+    let left = cell.run(async |tx| {
+        let (all, options) = (Prefix::all(), RangeOptions::snapshot());
+        Ok(keys::range::<RequestKey>(&tx, &cell.space, &all, options).await?.len())
+    });
+    assert_eq!(left.await.unwrap(), 0);
+}
+
 /// Whatever the store does, and however often the client repeats, each request adds one.
 #[tokio::test(start_paused = true)]
 async fn requests_have_one_effect_whatever_the_store_does() {

@@ -9,9 +9,9 @@ use crate::check::{CellRows, LoadProgress, cell_rows_load};
 use crate::error::{StoreError, StoreResult};
 use crate::key_kind::KeyKind;
 use crate::keys::{
-    CellMetaKey, CellSpace, Counter, EndpointKey, GangKey, JobGateKey, JobNameKey, JobPastKey, JobRowKey,
-    JobSpecKey, Key, NameRevisionKey, NodeAllocKey, NodeKey, NodeNameKey, NodeTaskKey, QuotaKey,
-    QuotaReleasedKey, QuotaUsedKey, RequestExpiryKey, RequestKey, StampValue, TaskKey, value_encode,
+    CellMetaKey, CellSpace, Counter, EndpointKey, GangKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey,
+    Key, NameRevisionKey, NodeAllocKey, NodeKey, NodeNameKey, NodeTaskKey, QuotaKey, QuotaReleasedKey,
+    QuotaUsedKey, RequestExpiryKey, RequestKey, StampValue, TaskKey, value_encode,
 };
 use crate::row::Cursor;
 
@@ -152,9 +152,6 @@ impl<W: Write> ExportRows<W> {
         for (&(job, version), spec) in &rows.specs {
             self.put(&JobSpecKey { job, version }, spec)?;
         }
-        for (&job, gate) in &rows.gates {
-            self.put(&JobGateKey { job }, gate)?;
-        }
         for (&job, row) in &rows.jobs {
             self.put(&JobRowKey { job }, row)?;
         }
@@ -195,8 +192,8 @@ impl<W: Write> ExportRows<W> {
         for (&id, row) in &rows.requests {
             self.put(&RequestKey { id }, row)?;
         }
-        for &(expires_ms, id) in &rows.request_expiries {
-            self.put(&RequestExpiryKey { expires_ms, id }, &())?;
+        for (&(expires_ms, id), listed) in &rows.request_expiries {
+            self.put(&RequestExpiryKey { expires_ms, id }, listed)?;
         }
         Ok(())
     }

@@ -96,9 +96,8 @@ impl<'a, P: FnMut(LoadProgress)> JournalFollower<'a, P> {
         self.so_far.entries = self.so_far.entries.saturating_add(count(page.entries.len()));
         for (at, entry) in page.entries {
             rows.journal_record.entry(at, &entry);
-            again_note(&mut self.again, &entry);
             if self.requests_begun {
-                self.again.requests.insert(entry.request);
+                again_note(&mut self.again, &entry);
             }
             for delta in entry.deltas {
                 delta_apply(rows, at, delta);
@@ -118,9 +117,8 @@ impl<'a, P: FnMut(LoadProgress)> JournalFollower<'a, P> {
             let read = self.db.run("cell_load_last", Idempotency::ReadOnly, |tx, _| async move {
                 let page = journal_tail(&tx, space, after, PAGE_ENTRIES).await?;
                 let mut again = again.clone();
-                page.entries.iter().for_each(|(_, entry)| again_note(&mut again, entry));
                 if requests {
-                    again.requests.extend(page.entries.iter().map(|(_, entry)| entry.request));
+                    page.entries.iter().for_each(|(_, entry)| again_note(&mut again, entry));
                 }
                 let part = again.part(AGAIN_MAX);
                 if page.more {
@@ -220,25 +218,24 @@ pub(super) async fn records_read(
     Ok(())
 }
 
-/// Notes the rows that an entry may have changed without recording the new value.
+/// Notes the requests that an entry may have recorded: its own, and those of jobs that were admitted together.
 fn again_note(again: &mut Again, entry: &JournalEntry) {
+    again.requests.insert(entry.request);
     for delta in &entry.deltas {
         if let Delta::Job { row, .. } = delta {
-            again.gates.insert(row.id);
+            again.requests.insert(row.request);
         }
     }
 }
 
 /// Requests that disagree with their index: expired between two chunks, or wrong.
 fn requests_odd(rows: &CellRows) -> Vec<borough_model::RequestId> {
-    let unlisted =
-        rows.requests.iter().filter(|(id, row)| !rows.request_expiries.contains(&(row.expires_ms, **id)));
-    let unlisted = unlisted.map(|(id, _)| *id);
-    let unknown = rows
-        .request_expiries
-        .iter()
-        .filter(|(expires_ms, id)| rows.requests.get(id).is_none_or(|row| row.expires_ms != *expires_ms));
-    unlisted.chain(unknown.map(|(_, id)| *id)).collect()
+    let unlisted = rows.requests.keys().copied().filter(|id| !rows.request_is_listed(*id));
+    let listed = rows.request_expiries.iter().flat_map(|(&(expires_ms, entry), listed)| {
+        listed.requests(entry).into_iter().map(move |id| (id, expires_ms, entry))
+    });
+    let unknown = listed.filter(|&(id, expires_ms, entry)| !rows.request_expires(id, expires_ms, entry));
+    unlisted.chain(unknown.map(|(id, ..)| id)).collect()
 }
 
 fn count(length: usize) -> u64 {

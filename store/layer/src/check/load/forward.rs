@@ -60,8 +60,10 @@ fn job_put(rows: &mut CellRows, row: Arc<JobRow>, spec: Option<Box<borough_model
         rows.specs.insert((row.id, row.spec_version), *spec);
     }
     if !rows.jobs.contains_key(&row.id) {
-        rows.names.insert((row.user.clone(), row.name.clone()), row.id);
-        rows.past.insert((row.user.clone(), row.name.clone(), row.submitted_ms, row.id));
+        let before = rows.names.insert((row.user.clone(), row.name.clone()), row.id);
+        if let Some(before) = before.and_then(|job| rows.jobs.get(&job)) {
+            rows.past.insert((row.user.clone(), row.name.clone(), before.submitted_ms, before.id));
+        }
     }
     rows.jobs.insert(row.id, Arc::unwrap_or_clone(row));
 }
@@ -74,7 +76,6 @@ fn job_remove(rows: &mut CellRows, job: JobId) {
         }
         rows.past.remove(&(name.0, name.1, row.submitted_ms, job));
     }
-    rows.gates.remove(&job);
     let specs: Vec<(JobId, u32)> =
         rows.specs.range((job, 0)..=(job, u32::MAX)).map(|(key, _)| *key).collect();
     for key in specs {

@@ -4,17 +4,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use borough_kv::{RangeRequest, Transaction, Versionstamp};
-use borough_model::{JobId, RequestId};
+use borough_model::RequestId;
 
 use super::super::{CellRows, Violation};
 use super::chunk::{RowChunk, chunk_read, damage_of};
 use crate::error::{StoreError, StoreResult};
 use crate::key_kind::KeyKind;
 use crate::keys::{
-    self, CellGateKey, CellMetaKey, CellSpace, JobGateKey, JournalFloorKey, JournalHeadKey, JournalKey, Key,
+    self, CellGateKey, CellMetaKey, CellSpace, JournalFloorKey, JournalHeadKey, JournalKey, Key,
     LeaseBeatKey, LeaseKey, Prefix, QuotaKey, QuotaReleasedKey, QuotaUsedKey, RequestExpiryKey, RequestKey,
 };
-use crate::row::{CellGate, CellMeta, JobGate, JournalFloor, RequestRow};
+use crate::row::{CellGate, CellMeta, JournalFloor, RequestExpiry, RequestRow};
 
 /// The most keys of no kind that are reported, per gap between two kinds.
 const UNKNOWN_MAX: usize = 20;
@@ -22,87 +22,80 @@ const UNKNOWN_MAX: usize = 20;
 /// The rows to read again.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Again {
-    /// Jobs whose gate may have changed.
-    pub(super) gates: BTreeSet<JobId>,
     /// Requests that may have been added or have expired.
     pub(super) requests: BTreeSet<RequestId>,
-    /// The index entries of those requests, as far as they were read.
-    expiries: BTreeSet<(RequestId, i64)>,
+    /// The index entries of those requests, as far as they were read: request, time and entry.
+    expiries: BTreeSet<(RequestId, i64, RequestId)>,
 }
 
 impl Again {
     pub(super) fn len(&self) -> usize {
-        self.gates.len().saturating_add(self.requests.len())
+        self.requests.len()
     }
 
     /// The same, with the index entries of its requests.
     pub(super) fn with_entries(&self, rows: &CellRows) -> Self {
-        let listed = rows.request_expiries.iter().filter(|(_, id)| self.requests.contains(id));
-        Self { expiries: listed.map(|&(at, id)| (id, at)).collect(), ..self.clone() }
+        let mut again = Self { requests: self.requests.clone(), expiries: BTreeSet::new() };
+        for (&(expires_ms, entry), listed) in &rows.request_expiries {
+            let listed = listed.requests(entry);
+            if listed.iter().any(|id| self.requests.contains(id)) {
+                again.expiries.extend(listed.iter().map(|id| (*id, expires_ms, entry)));
+                // If the entry has expired, all of them have.
+                again.requests.extend(listed);
+            }
+        }
+        again
     }
 
     /// At most `most` of them.
     pub(super) fn part(&self, most: usize) -> Self {
-        let gates: BTreeSet<JobId> = self.gates.iter().take(most).copied().collect();
-        let left = most.saturating_sub(gates.len());
-        let requests: BTreeSet<RequestId> = self.requests.iter().take(left).copied().collect();
-        let expiries = self.expiries.iter().filter(|(id, _)| requests.contains(id)).copied().collect();
-        Self { gates, requests, expiries }
+        let requests: BTreeSet<RequestId> = self.requests.iter().take(most).copied().collect();
+        let expiries = self.expiries.iter().filter(|(id, ..)| requests.contains(id)).copied().collect();
+        Self { requests, expiries }
     }
 
     pub(super) fn forget(&mut self, done: &Self) {
-        self.gates.retain(|job| !done.gates.contains(job));
         self.requests.retain(|id| !done.requests.contains(id));
     }
 }
 
 /// The rows that were read again.
 pub(super) struct Reread {
-    gates: BTreeMap<JobId, Option<JobGate>>,
     requests: BTreeMap<RequestId, Option<RequestRow>>,
-    expiries: BTreeMap<(i64, RequestId), bool>,
+    expiries: BTreeMap<(i64, RequestId), Option<RequestExpiry>>,
 }
 
 /// Reads the rows of `again`.
 pub(super) async fn again_read(tx: &Transaction, space: &CellSpace, again: &Again) -> StoreResult<Reread> {
-    let (mut gates, mut requests, mut expiries) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-    for &job in &again.gates {
-        gates.insert(job, keys::read_snapshot(tx, space, &JobGateKey { job }).await?);
-    }
-    let mut listed: BTreeSet<(RequestId, i64)> = again.expiries.clone();
+    let (mut requests, mut expiries) = (BTreeMap::new(), BTreeMap::new());
+    let mut listed: BTreeSet<(i64, RequestId)> =
+        again.expiries.iter().map(|&(_, expires_ms, entry)| (expires_ms, entry)).collect();
     for &id in &again.requests {
         let row = keys::read_snapshot(tx, space, &RequestKey { id }).await?;
-        listed.extend(row.as_ref().map(|row| (id, row.expires_ms)));
+        listed.extend(row.as_ref().map(|row| (row.expires_ms, row.entry_of(id))));
         requests.insert(id, row);
     }
-    for (id, expires_ms) in listed {
+    for (expires_ms, id) in listed {
         let entry = keys::read_snapshot(tx, space, &RequestExpiryKey { expires_ms, id }).await?;
-        expiries.insert((expires_ms, id), entry.is_some());
+        expiries.insert((expires_ms, id), entry);
     }
-    Ok(Reread { gates, requests, expiries })
+    Ok(Reread { requests, expiries })
 }
 
 impl Reread {
     /// Replaces the rows with those that were read.
     pub(super) fn put(self, rows: &mut CellRows) {
-        for (job, gate) in self.gates {
-            match gate {
-                Some(gate) => rows.gates.insert(job, gate),
-                None => rows.gates.remove(&job),
-            };
-        }
         for (id, row) in self.requests {
             match row {
                 Some(row) => rows.requests.insert(id, row),
                 None => rows.requests.remove(&id),
             };
         }
-        for (entry, stored) in self.expiries {
-            if stored {
-                rows.request_expiries.insert(entry);
-            } else {
-                rows.request_expiries.remove(&entry);
-            }
+        for (at, entry) in self.expiries {
+            match entry {
+                Some(entry) => rows.request_expiries.insert(at, entry),
+                None => rows.request_expiries.remove(&at),
+            };
         }
     }
 }

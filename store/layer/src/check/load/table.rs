@@ -9,9 +9,9 @@ use borough_model::TaskId;
 use super::{CellRows, RowSource};
 use crate::error::StoreResult;
 use crate::keys::{
-    EndpointKey, GangKey, JobGateKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey, Key, NameRevisionKey,
-    NodeAllocKey, NodeKey, NodeLiveAtKey, NodeLiveChangeKey, NodeLiveKey, NodeLoadKey, NodeNameKey,
-    NodeSessionKey, NodeTaskKey, RequestExpiryKey, RequestKey, TaskKey,
+    EndpointKey, GangKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey, Key, NameRevisionKey, NodeAllocKey,
+    NodeKey, NodeLiveAtKey, NodeLiveChangeKey, NodeLiveKey, NodeLoadKey, NodeNameKey, NodeSessionKey,
+    NodeTaskKey, RequestExpiryKey, RequestKey, TaskKey,
 };
 
 /// A kind whose rows are read in chunks.
@@ -82,7 +82,6 @@ tables! {
     NodeSessionKey: node_sessions at |key| key.node, put |rows, at, _row| rows.node_sessions.insert(at);
     NodeLoadKey: loads at |key| key.node, put |rows, at, row| rows.loads.insert(at, row);
     JobRowKey: jobs at |key| key.job, put |rows, at, row| rows.jobs.insert(at, row);
-    JobGateKey: gates at |key| key.job, put |rows, at, row| rows.gates.insert(at, row);
     JobSpecKey: specs at |key| (key.job, key.version), put |rows, at, row| rows.specs.insert(at, row);
     JobNameKey: names at |key| (key.user.clone(), key.name.clone()), put |rows, at, row| rows.names.insert(at, row);
     JobPastKey: past at |key| (key.user.clone(), key.name.clone(), key.submitted_ms, key.job),
@@ -95,7 +94,7 @@ tables! {
         put |rows, at, row| rows.name_revisions.insert(at, row.0);
     RequestKey: requests at |key| key.id, put |rows, at, row| rows.requests.insert(at, row);
     RequestExpiryKey: request_expiries at |key| (key.expires_ms, key.id),
-        put |rows, at, _row| rows.request_expiries.insert(at);
+        put |rows, at, row| rows.request_expiries.insert(at, row);
 }
 
 /// Reads every table. Requests come last, since those that are added meanwhile are read again.
@@ -117,7 +116,6 @@ pub(super) async fn tables_read(source: &mut impl RowSource, rows: &mut CellRows
     table_read::<NodeTaskKey>(source, rows).await?;
     table_read::<EndpointKey>(source, rows).await?;
     table_read::<NameRevisionKey>(source, rows).await?;
-    table_read::<JobGateKey>(source, rows).await?;
     table_read::<RequestKey>(source, rows).await?;
     table_read::<RequestExpiryKey>(source, rows).await
 }

@@ -12,8 +12,8 @@ use bytes::Bytes;
 use super::super::*;
 use crate::key_kind::KeyKind;
 use crate::keys::{
-    self, CellGateKey, GangKey, JobGateKey, Key, LeaseBeatKey, LeaseKey, NodeAllocKey, NodeLoadKey,
-    NodeTaskKey, QuotaReleasedKey, RequestExpiryKey, RequestKey, StoredRow,
+    self, CellGateKey, GangKey, Key, LeaseBeatKey, LeaseKey, NodeAllocKey, NodeLoadKey, NodeTaskKey,
+    QuotaReleasedKey, RequestExpiryKey, RequestKey, StoredRow,
 };
 use crate::node::{SessionFence, node_loads_set, node_writers};
 use crate::placement::tests::Steps;
@@ -175,7 +175,6 @@ async fn a_missing_row_is_reported_by_its_key() {
         KeyKind::NodeLoad,
         KeyKind::JobName,
         KeyKind::JobSpec,
-        KeyKind::JobGate,
         KeyKind::JobRow,
         KeyKind::JobPast,
         KeyKind::Task,
@@ -283,7 +282,6 @@ async fn nodes_without_a_row(world: &World) {
 async fn rows_without_an_owner_are_reported() {
     let world = world().await;
     let rows = world.rows().await;
-    let job = *rows.jobs.keys().next().unwrap();
     let node = *rows.nodes.keys().next().unwrap();
     let nobody = borough_model::JobId(4_242);
     let name = crate::testing::name;
@@ -299,9 +297,6 @@ async fn rows_without_an_owner_are_reported() {
     let charged = NodeTaskKey { node, job: nobody, index: 0 };
     bogus(&world, StoredRow::NodeTask(charged, Box::new(())), "node_tasks").await;
     bogus(&world, StoredRow::Gang(GangKey { gang: gang.id }, Box::new(gang)), "job_known").await;
-    let gate = crate::job::JobGate { revision: u64::MAX };
-    bogus(&world, StoredRow::JobGate(JobGateKey { job }, Box::new(gate)), "job_gate").await;
-    bogus(&world, StoredRow::JobGate(JobGateKey { job: nobody }, Box::default()), "job_known").await;
     let past = keys::JobPastKey { user: name("ada"), name: name("ghost"), submitted_ms: 1, job: nobody };
     bogus(&world, StoredRow::JobPast(past, Box::new(())), "job_past").await;
     let named = keys::JobNameKey { user: name("ada"), name: name("ghost") };
@@ -322,8 +317,8 @@ async fn rows_without_an_owner_are_reported() {
         bogus(&world, row, "quota_sum").await;
     }
     let expiry = RequestExpiryKey { expires_ms: 5_001, id: borough_model::RequestId(77) };
-    bogus(&world, StoredRow::RequestExpiry(expiry, Box::new(())), "request_expiry").await;
-    let request = crate::request::RequestRow { digest: vec![], result: vec![], expires_ms: 1 };
+    bogus(&world, StoredRow::RequestExpiry(expiry, Box::default()), "request_expiry").await;
+    let request = crate::request::RequestRow { digest: vec![], result: vec![], expires_ms: 1, entry: None };
     let key = RequestKey { id: borough_model::RequestId(5) };
     bogus(&world, StoredRow::Request(key, Box::new(request)), "request_expiry").await;
     let beat = LeaseBeatKey { role: "scheduler".to_owned(), shard: 9 };

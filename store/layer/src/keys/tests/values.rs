@@ -15,8 +15,8 @@ use borough_model::{GangId, Incarnation, JobId, NodeId, RequestId, Resources, Ta
 use crate::keys::*;
 use crate::row::{
     CellGate, CellMeta, CellState, ConstraintToken, Cursor, EndpointRow, FederationCell, ImportRow, JobGate,
-    JournalFloor, JournalPart, LeaseBeat, LeaseRow, QuotaRow, QuotaUsed, RequestRow, StoreGeneration,
-    WorkerStatus,
+    JournalFloor, JournalPart, LeaseBeat, LeaseRow, QuotaRow, QuotaUsed, RequestExpiry, RequestRow,
+    StoreGeneration, WorkerStatus,
 };
 use crate::testing::{job_spec, name};
 
@@ -122,7 +122,8 @@ fn the_others() -> Vec<StoredRow> {
     let floor = JournalFloor { trimmed_to: Cursor { store_epoch: 1, stamp }, at_ms: 5 };
     let lease = LeaseRow { epoch: 1, holder: "w1".to_owned(), generation: 2, duration_ms: 10_000 };
     let (role, id) = ("scheduler".to_owned(), RequestId(9));
-    let request = RequestRow { digest: vec![1, 2], result: vec![3], expires_ms: 5 };
+    let request =
+        RequestRow { digest: vec![1, 2], result: vec![3], expires_ms: 5, entry: Some(RequestId(7)) };
     let status = WorkerStatus { epoch: 1, holder: "w1".to_owned(), placed: 7, ..WorkerStatus::default() };
     let cell = FederationCell { store: "fdb:/one".to_owned(), revision: 1, changed_ms: 5 };
     rows! {
@@ -136,7 +137,7 @@ fn the_others() -> Vec<StoredRow> {
         LeaseBeat: LeaseBeatKey { role: role.clone(), shard: 4 } => LeaseBeat { epoch: 1, beat: 7 };
         LeaseStatus: LeaseStatusKey { role, shard: 4 } => status;
         Request: RequestKey { id } => request;
-        RequestExpiry: RequestExpiryKey { expires_ms: 5, id } => ();
+        RequestExpiry: RequestExpiryKey { expires_ms: 5, id } => RequestExpiry { requests: Some(vec![id]) };
         FederationCell: FederationCellKey { cell: name("alpha") } => cell;
         StoreGeneration: StoreGenerationKey {} => StoreGeneration { generation: 3, opened_ms: 5 };
     }
