@@ -5,15 +5,17 @@ use std::time::Duration;
 
 use borough_kv::env::SeededRng;
 use borough_kv::{Database, Engine, FaultEngine, FaultPlan};
-use borough_model::JournalEntry;
+use borough_model::{JobId, JournalEntry, RequestId};
 
 use super::super::load::delta_apply;
 use super::super::*;
-use crate::journal::{journal_tail, journal_trim};
+use crate::job::{JobAdmission, jobs_admit};
+use crate::journal::{Change, journal_tail, journal_trim};
 use crate::placement::tests::Steps;
 use crate::placement::tests::world::World;
+use crate::request::{RequestDone, requests_finish};
 use crate::row::Cursor;
-use crate::testing::seeds;
+use crate::testing::{TestCell, change, job_spec, name, seeds};
 
 /// Every entry up to `upto`.
 pub(crate) async fn entries(world: &World, upto: Cursor) -> Vec<(Cursor, JournalEntry)> {
@@ -87,6 +89,61 @@ async fn load_while_it_changes(seed: u64) -> bool {
 async fn a_load_in_chunks_is_of_one_position_whatever_happens_meanwhile() {
     for seed in seeds(6) {
         assert!(load_while_it_changes(seed).await, "seed {seed}: nothing was written during the load");
+    }
+}
+
+/// A job that a load has seen has the record of its request, also if it was admitted with others meanwhile: an export
+/// without the record would let a repeated submission do its work twice.
+#[tokio::test(start_paused = true)]
+async fn a_load_has_the_requests_of_jobs_that_are_admitted_together_meanwhile() {
+    let plan = FaultPlan {
+        read_version_slow: 1.0,
+        read_version_delay_max: Duration::from_millis(8),
+        ..FaultPlan::none()
+    };
+    for seed in seeds(20) {
+        let cell = TestCell::with_faults(seed, plan.clone()).await;
+        let submit = async |batch: u64| {
+            let spec = |job: u64| job_spec(name("ada"), name(&format!("job-{job}")));
+            let specs: Vec<_> = (batch * 3..batch * 3 + 3).map(|job| (job + 1, spec(job))).collect();
+            let (requests, specs) = (specs.iter().map(|(job, _)| u128::from(*job)), &specs);
+            let requests: Vec<RequestId> = requests.map(RequestId).collect();
+            let entry = RequestId(1_000_000 + u128::from(batch));
+            let change = Change { request: entry, ..change(1, "job_submit") };
+            let submitted = cell.change(change, async |tx, changes| {
+                let jobs = specs.iter().zip(&requests).map(|((job, spec), request)| JobAdmission {
+                    spec,
+                    candidate: JobId(*job),
+                    request: *request,
+                });
+                let admitted = jobs_admit(tx, changes, &jobs.collect::<Vec<_>>()).await?;
+                assert!(admitted.iter().all(Option::is_some));
+                let done =
+                    requests.iter().map(|&request| RequestDone { request, digest: b"x", result: vec![1] });
+                requests_finish(tx, changes.space(), entry, done.collect(), 1 << 40)
+            });
+            submitted.await.unwrap();
+        };
+        for batch in 0..4 {
+            submit(batch).await;
+        }
+        let (db, space) = (cell.db.clone(), cell.space.clone());
+        let loading = cell_rows_load(&db, &space, 2, |_| {});
+        let going_on = async {
+            for batch in 4.. {
+                submit(batch).await;
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let loaded = tokio::select! {
+            loaded = loading => loaded.unwrap().0,
+            () = going_on => unreachable!("it goes on"),
+        };
+        assert!(loaded.jobs.len() > 12, "seed {seed}: nothing was submitted during the load");
+        let lacking: Vec<_> =
+            loaded.jobs.values().filter(|row| !loaded.requests.contains_key(&row.request)).collect();
+        assert!(lacking.is_empty(), "seed {seed}: {lacking:?}");
+        assert_eq!(cell_violations(&loaded, CheckMode::Always), [], "seed {seed}");
     }
 }
 
