@@ -1,7 +1,8 @@
 //! Keyed requests: repeating a request under its id has one effect and returns the recorded result.
 //!
-//! The closure of a keyed transaction begins with [`request_begin`] and ends with [`request_finish`] or [`requests_finish`]; both are part of
-//! its one commit. A repetition, by the runner after an unknown result or by the client, finds the record.
+//! The closure of a keyed transaction begins with [`request_begin`] and ends with [`request_finish`] or
+//! [`requests_finish`]; all are part of its one commit. A repetition, by the runner after an unknown result or by the
+//! client, finds the record.
 
 mod step;
 #[cfg(test)]
