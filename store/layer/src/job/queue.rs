@@ -84,11 +84,30 @@ impl<I: Send + 'static, A: Send + 'static> AdmissionQueue<I, A> {
         F: Fn(Vec<I>) -> Fut + Send,
         Fut: Future<Output = Vec<Option<A>>> + Send,
     {
-        while let Some(batch) = self.batch_take(&author) {
+        let mut turn = Turn { queue: &self, author, over: false };
+        while let Some(batch) = self.batch_take(&turn.author) {
             let (items, done): (Vec<I>, Vec<_>) = batch.into_iter().map(|one| (one.item, one.done)).unzip();
             for (done, answer) in done.into_iter().zip(admit(items).await) {
                 done.send(answer).ok();
             }
+        }
+        turn.over = true;
+    }
+}
+
+/// The turn of an author. When it ends, nobody waits in it any more, even if a transaction has panicked: those who still
+/// do get `None`.
+struct Turn<'a, I, A> {
+    queue: &'a AdmissionQueue<I, A>,
+    author: AdmissionAuthor,
+    /// The queue has forgotten the author: a turn that follows is another one's.
+    over: bool,
+}
+
+impl<I, A> Drop for Turn<'_, I, A> {
+    fn drop(&mut self) {
+        if !self.over {
+            drop(self.queue.authors.lock().remove(&self.author));
         }
     }
 }
@@ -184,6 +203,24 @@ mod tests {
         let (found, sizes) = admitted(AdmissionQueue::with_most(1), 10, 1).await;
         assert_eq!(found, answers[..10]);
         assert_eq!(sizes, [1; 10]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_transaction_that_panics_holds_up_nobody() {
+        let queue: Arc<AdmissionQueue<u32, u32>> = Arc::default();
+        let enter = |item: u32| {
+            let admit = |items: Vec<u32>| async move {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                assert!(!items.contains(&1), "the first one panics");
+                items.into_iter().map(Some).collect()
+            };
+            let queue = Arc::clone(&queue);
+            let author = AdmissionAuthor { space: CellSpace::new(name("alpha")), user: name("ada") };
+            async move { queue.admit(author, item, 1, admit).await }
+        };
+        let both = tokio::time::timeout(Duration::from_secs(60), join_all([enter(1), enter(2)])).await;
+        assert_eq!(both.expect("each is answered"), [None, None]);
+        assert_eq!(enter(3).await, Some(3));
     }
 
     #[tokio::test(start_paused = true)]
