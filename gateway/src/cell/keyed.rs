@@ -27,7 +27,7 @@ enum Admission {
     Existing,
 }
 
-/// How often the store may refuse several mutations together before each is run by itself.
+/// How often the store may refuse several mutations together before the caller gets the error, and tries fewer.
 const RETRIES_TOGETHER: i64 = 3;
 
 /// A mutation under its caller's request id. The same id with other content is refused.
@@ -124,7 +124,7 @@ where
 {
     let Some(first) = requests.first() else { return Ok((Vec::new(), None)) };
     let change = Change { request: cell.request_id(), ..cell.change(&first.caller, first.action) };
-    // Each counts. The last one is kept shortest.
+    // Each counts. They share the time of the one that is kept shortest.
     let expires_ms = requests.iter().map(|_| cell.request_expires_ms(change.at_ms)).min();
     let expires_ms = expires_ms.unwrap_or(change.at_ms);
     let (change, space, closure) = (&change, &cell.space, &closure);

@@ -60,9 +60,13 @@ pub(crate) struct TestGateway {
 impl TestGateway {
     /// Starts a gateway with one cell, one node, and a task that runs there.
     pub(crate) async fn new() -> Self {
+        Self::with_faults(FaultPlan { commit_then_unknown: 1.0, ..FaultPlan::none() }).await
+    }
+
+    /// The same, on a store with the faults of `plan`.
+    pub(crate) async fn with_faults(plan: FaultPlan) -> Self {
         let clock: Arc<dyn Clock> = ManualClock::at(1_000);
         let store = MemoryStore::new(Arc::clone(&clock), SeededRng::shared(1));
-        let plan = FaultPlan { commit_then_unknown: 1.0, ..FaultPlan::none() };
         let db = store.faulty(plan, SeededRng::shared(2));
         let quiet = OpenCell::create(store.quiet(), &CellMeta::default()).await;
         let space = quiet.space.clone();

@@ -18,6 +18,8 @@ pub(super) struct Submission {
     pub spec: Arc<JobSpec>,
     /// The id of the job if it is new.
     pub candidate: JobId,
+    /// Wall time at which it came, milliseconds since 1970.
+    pub submitted_ms: i64,
 }
 
 /// What was admitted, and the position of its entry.
@@ -48,15 +50,15 @@ pub(super) async fn batch_admit(cell: Arc<CellContext>, batch: Vec<Submission>) 
     .await
 }
 
-/// Runs a batch of `count` as one, and as its halves if it fails as a whole. Two gateways that admit for one user charge
-/// the same quota line: if the one that loses went on one by one, each would lose again.
+/// Runs a batch of `count` as one, and as its halves if it fails as a whole. Two gateways that admit for one user
+/// charge the same quota line. If the one that loses went on one by one, each would lose again.
 async fn in_halves<A, F, Fut>(count: usize, run: F) -> Vec<Option<A>>
 where
     F: Fn(Range<usize>) -> Fut,
     Fut: Future<Output = StoreResult<Vec<Option<A>>>>,
 {
     let mut answers = Vec::with_capacity(count);
-    let mut parts = vec![0..count];
+    let mut parts: Vec<Range<usize>> = std::iter::once(0..count).collect();
     while let Some(part) = parts.pop() {
         match run(part.clone()).await {
             Ok(of_part) => answers.extend(of_part),
@@ -89,7 +91,12 @@ fn smaller_may_commit(error: &StoreError) -> bool {
 
 impl Submission {
     fn admission(&self) -> JobAdmission<'_> {
-        JobAdmission { spec: &self.spec, candidate: self.candidate, request: self.keyed.request() }
+        JobAdmission {
+            spec: &self.spec,
+            candidate: self.candidate,
+            request: self.keyed.request(),
+            submitted_ms: self.submitted_ms,
+        }
     }
 }
 

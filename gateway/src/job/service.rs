@@ -105,7 +105,12 @@ impl JobService for JobServer {
         keyed_found(cell, &keyed, queue).await?;
         tokio::time::sleep(cell.ended_jobs.delay()).await;
         let bytes = request.spec.as_ref().map_or(0, v1::JobSpec::encoded_len);
-        let submission = Submission { keyed, spec: Arc::new(spec), candidate: JobId(cell.id()) };
+        let submission = Submission {
+            keyed,
+            spec: Arc::new(spec),
+            candidate: JobId(cell.id()),
+            submitted_ms: cell.clock.wall_ms(),
+        };
         let together = if request.expected_revision == 0 {
             let context = Arc::clone(cell);
             let author = AdmissionAuthor { space: cell.space.clone(), user: caller.user };

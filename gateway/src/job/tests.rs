@@ -1,8 +1,10 @@
-//! Submissions that come at the same time, over a store that leaves the result of every commit unknown.
+//! Submissions that come at the same time: over a store without faults, and over one that leaves the result of every
+//! commit unknown.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use borough_kv::FaultPlan;
 use borough_model::job::JobKind;
 use borough_model::{JobSpec, JournalEntry};
 use borough_proto::v1::job_service_server::JobService;
@@ -43,17 +45,25 @@ async fn entries(gateway: &TestGateway) -> Vec<JournalEntry> {
 
 #[tokio::test(start_paused = true)]
 async fn submissions_at_the_same_time_share_transactions_and_have_one_effect_each() {
-    let gateway = TestGateway::new().await;
+    many_are_admitted(&TestGateway::new().await).await;
+    many_are_admitted(&TestGateway::with_faults(FaultPlan::none()).await).await;
+}
+
+async fn many_are_admitted(gateway: &TestGateway) {
     let asked: Vec<_> = (1..=100).map(|number| asked(number, &format!("job-{number}"))).collect();
-    let first = submit_all(&gateway, &asked).await;
+    let first = submit_all(gateway, &asked).await;
     let ids: BTreeSet<String> =
         first.iter().map(|answer| answer.as_ref().unwrap().job.as_ref().unwrap().id.clone()).collect();
     assert_eq!(ids.len(), 100);
-    let entries = entries(&gateway).await;
+    for (answer, (_, spec)) in first.iter().zip(&asked) {
+        let job = answer.as_ref().unwrap().job.as_ref().unwrap();
+        assert_eq!(job.name, spec.name.as_str(), "each caller gets its own answer");
+    }
+    let entries = entries(gateway).await;
     assert_eq!(entries.iter().map(|entry| entry.deltas.len()).sum::<usize>(), 100);
     assert!(entries.len() < 10, "{} entries", entries.len());
     assert!(entries.iter().all(|entry| entry.actor == "user/ada"));
-    let again = submit_all(&gateway, &asked).await;
+    let again = submit_all(gateway, &asked).await;
     for (first, again) in first.iter().zip(&again) {
         let (first, again) = (first.as_ref().unwrap(), again.as_ref().unwrap());
         assert_eq!(first.job.as_ref().unwrap().id, again.job.as_ref().unwrap().id);
@@ -63,14 +73,18 @@ async fn submissions_at_the_same_time_share_transactions_and_have_one_effect_eac
 
 #[tokio::test(start_paused = true)]
 async fn a_submission_is_not_refused_for_another_one() {
-    let gateway = TestGateway::new().await;
+    some_are_refused(&TestGateway::new().await).await;
+    some_are_refused(&TestGateway::with_faults(FaultPlan::none()).await).await;
+}
+
+async fn some_are_refused(gateway: &TestGateway) {
     let mut too_large = asked(3, "large");
     too_large.1.task.resources.cpu_millis = u64::MAX;
     too_large.1.count = 2;
     let mut update = asked(4, "web");
     update.1.task.command = vec!["false".to_owned()];
     let answers = submit_all(
-        &gateway,
+        gateway,
         &[
             asked(1, "first"),
             asked(2, "second"),

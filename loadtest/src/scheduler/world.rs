@@ -11,7 +11,7 @@ use borough_kv::env::{Clock, Rng, SeededRng, SystemClock};
 use borough_kv::{Database, Engine, Idempotency};
 use borough_model::node::{NodeFacts, Taint, TaintEffect};
 use borough_model::task::{Attempt, EndReason, Exit, Health};
-use borough_model::{Delta, JobId, JobSpec, Name, NodeId, RequestId, TaskId};
+use borough_model::{Delta, JobId, JobSpec, Name, NodeId, TaskId};
 use borough_scheduler::{BATCH_TASKS_MAX, GANG_COMMIT_MAX, Worker, WorkerConfig, WorkerMetrics};
 use borough_scheduler_core::ScoringProfile;
 use borough_store::cell::{CellMeta, cell_create};
@@ -57,7 +57,12 @@ const ENDS_COMMITS: usize = 8;
 const SESSION: u64 = 1;
 
 /// A job that waits for its admission.
-type BenchSubmission = (JobSpec, JobId, RequestId);
+#[derive(Clone)]
+struct BenchSubmission {
+    spec: JobSpec,
+    candidate: JobId,
+    change: Change,
+}
 
 /// A cell for the scheduler alone.
 pub(crate) struct BenchCell {
@@ -74,6 +79,12 @@ pub(crate) struct BenchCell {
     embedded: Option<EmbeddedEngine>,
 }
 
+/// A change of the benchmark's user, with an id of its own.
+fn change_of(rng: &dyn Rng, clock: &dyn Clock, action: &'static str) -> Change {
+    let request = request_id_random(rng);
+    Change { request, actor: "user/loadtest".to_owned(), action, at_ms: clock.wall_ms() }
+}
+
 /// Admits jobs in one transaction, as a gateway does, with a record of each request.
 async fn submissions_admit(
     db: Database,
@@ -85,10 +96,11 @@ async fn submissions_admit(
     let admit = db.run("job_submit", Idempotency::Natural, |tx, _| async move {
         let mut changes = ChangeSet::begin_open(&tx, space, change).await?;
         let jobs = batch.iter();
-        let jobs = jobs.map(|(spec, candidate, request)| JobAdmission {
+        let jobs = jobs.map(|BenchSubmission { spec, candidate, change }| JobAdmission {
             spec,
             candidate: *candidate,
-            request: *request,
+            request: change.request,
+            submitted_ms: change.at_ms,
         });
         let jobs: Vec<_> = jobs.collect();
         let admitted = jobs_admit(&tx, &mut changes, &jobs).await?;
@@ -146,8 +158,7 @@ impl BenchCell {
 
     /// The author of a transaction.
     pub(crate) fn change(&self, action: &'static str) -> Change {
-        let request = request_id_random(&*self.rng);
-        Change { request, actor: "user/loadtest".to_owned(), action, at_ms: self.clock.wall_ms() }
+        change_of(&*self.rng, &*self.clock, action)
     }
 
     /// Registers nodes that are ready, named by their numbers.
@@ -218,10 +229,14 @@ impl BenchCell {
     pub(super) async fn job_submit_as(&self, spec: &JobSpec, candidate: JobId) -> StoreResult<()> {
         let (db, space, change) = (self.db.clone(), self.space.clone(), self.change("job_submit"));
         let author = AdmissionAuthor { space: space.clone(), user: spec.user.clone() };
-        let submission = (spec.clone(), candidate, change.request);
-        let of_batch = change.clone();
-        let admit = move |batch| submissions_admit(db.clone(), space.clone(), of_batch.clone(), batch);
-        if self.admissions.admit(author, submission, 0, admit).await.is_some() {
+        let submission = BenchSubmission { spec: spec.clone(), candidate, change: change.clone() };
+        let (rng, clock) = (Arc::clone(&self.rng), Arc::clone(&self.clock));
+        let admit = move |batch| {
+            let change = change_of(&*rng, &*clock, "job_submit");
+            submissions_admit(db.clone(), space.clone(), change, batch)
+        };
+        let bytes = minicbor::to_vec(spec).map_or(0, |bytes| bytes.len());
+        if self.admissions.admit(author, submission, bytes, admit).await.is_some() {
             return Ok(());
         }
         let (change, space) = (&change, &self.space);

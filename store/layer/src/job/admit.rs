@@ -10,16 +10,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use borough_kv::Transaction;
 use borough_model::job::{JobRow, JobSpec, JobState, job_new, spec_with_scheduler};
 use borough_model::{JobId, Name, RequestId};
-use futures::future::{try_join_all, try_join3};
+use futures::future::{try_join, try_join_all};
 
 use super::read::job_get;
 use super::submit::{JobSubmitted, job_write};
 use crate::cell::cell_scheduler_rules;
-use crate::error::{StoreError, StoreResult};
+use crate::error::StoreResult;
 use crate::journal::ChangeSet;
 use crate::keys::{self, CellSpace, JobNameKey, JobRowKey, QuotaUsedKey};
 use crate::name::name_is_vacant;
-use crate::quota::{QuotaUsed, job_charge, line_charge, line_of};
+use crate::quota::{LineCharge, job_charge, line_charge_fitting, line_of};
 
 /// One submission among others. Its spec is valid.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +29,8 @@ pub struct JobAdmission<'a> {
     pub candidate: JobId,
     /// The submission's own request, which the row names as its cause.
     pub request: RequestId,
+    /// Wall time of the submission, milliseconds since 1970: jobs of a user are planned in this order.
+    pub submitted_ms: i64,
 }
 
 /// Admits those of `jobs` that are plainly new. Returns an answer for each; `None` has written nothing and must be
@@ -50,7 +52,7 @@ pub async fn jobs_admit(
         let found = found.filter(|_| names.insert((&job.spec.user, &job.spec.name)));
         rows.push(found.map(|FreeName { before }| {
             let spec = spec_with_scheduler(job.spec, None, &rules);
-            NewJob { row: job_new(job.candidate, &spec, job.request, changes.at_ms()), spec, before }
+            NewJob { row: job_new(job.candidate, &spec, job.request, job.submitted_ms), spec, before }
         }));
     }
     let charged = all_charge(tx, changes, rows.iter().flatten()).await?;
@@ -93,41 +95,28 @@ async fn name_find(
     };
     let row_key = JobRowKey { job: job.candidate };
     let same = keys::read(tx, space, &row_key);
-    let (before, same, vacant) = try_join3(before, same, name_is_vacant(tx, space, user, name)).await?;
+    let (before, same) = try_join(before, same).await?;
     let over = before.as_ref().is_none_or(|row| matches!(row.state, JobState::Ended { .. }));
-    Ok((over && same.is_none() && vacant).then_some(FreeName { before }))
+    // A job that runs may have thousands of endpoints: nobody asks for them here.
+    let free = over && same.is_none() && name_is_vacant(tx, space, user, name).await?;
+    Ok(free.then_some(FreeName { before }))
 }
 
-/// Charges new jobs to their lines, all of a line at once. Returns the jobs whose lines have room for all of them.
+/// Charges new jobs to their lines, in their order as far as there is room. Returns the jobs that are charged.
 async fn all_charge<'a>(
     tx: &Transaction,
     changes: &ChangeSet,
     jobs: impl Iterator<Item = &'a NewJob<'a>>,
 ) -> StoreResult<BTreeSet<JobId>> {
-    let mut lines: BTreeMap<QuotaUsedKey, LineSum> = BTreeMap::new();
+    let mut lines: BTreeMap<QuotaUsedKey, Vec<LineCharge>> = BTreeMap::new();
     for NewJob { row, spec, .. } in jobs {
-        let line = lines.entry(line_of(row)).or_default();
-        // A sum that cannot be counted is refused to the job that makes it so, by itself.
-        let Ok(sum) = job_charge(spec, 0..spec.count).and_then(|charge| line.sum.plus(&charge)) else {
-            continue;
-        };
-        line.sum = sum;
-        line.jobs.push(row.id);
+        // A charge that cannot be counted is refused to the job that makes it so, by itself.
+        let Ok(amount) = job_charge(spec, 0..spec.count) else { continue };
+        lines.entry(line_of(row)).or_default().push(LineCharge { job: row.id, amount });
     }
     let mut charged = BTreeSet::new();
-    for (line, LineSum { sum, jobs }) in lines {
-        match line_charge(tx, changes.space(), &line, &sum, changes.at_ms()).await {
-            Ok(()) => charged.extend(jobs),
-            Err(StoreError::Refused { .. }) => {}
-            Err(error) => return Err(error),
-        }
+    for (line, charges) in lines {
+        charged.extend(line_charge_fitting(tx, changes.space(), &line, &charges, changes.at_ms()).await?);
     }
     Ok(charged)
-}
-
-/// What new jobs charge to one line.
-#[derive(Debug, Default)]
-struct LineSum {
-    sum: QuotaUsed,
-    jobs: Vec<JobId>,
 }

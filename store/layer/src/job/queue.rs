@@ -84,27 +84,27 @@ impl<I: Send + 'static, A: Send + 'static> AdmissionQueue<I, A> {
         F: Fn(Vec<I>) -> Fut + Send,
         Fut: Future<Output = Vec<Option<A>>> + Send,
     {
-        let mut turn = Turn { queue: &self, author, over: false };
-        while let Some(batch) = self.batch_take(&turn.author) {
+        let mut active = AuthorActive { queue: &self, author, over: false };
+        while let Some(batch) = self.batch_take(&active.author) {
             let (items, done): (Vec<I>, Vec<_>) = batch.into_iter().map(|one| (one.item, one.done)).unzip();
             for (done, answer) in done.into_iter().zip(admit(items).await) {
                 done.send(answer).ok();
             }
         }
-        turn.over = true;
+        active.over = true;
     }
 }
 
-/// The turn of an author. When it ends, nobody waits in it any more, even if a transaction has panicked: those who still
-/// do get `None`.
-struct Turn<'a, I, A> {
+/// An author whose submissions are being admitted. When that ends, nobody waits any more, even if a transaction has
+/// panicked: those who still do get `None`.
+struct AuthorActive<'a, I, A> {
     queue: &'a AdmissionQueue<I, A>,
     author: AdmissionAuthor,
-    /// The queue has forgotten the author: a turn that follows is another one's.
+    /// The queue has forgotten the author. It may be active again, by another one.
     over: bool,
 }
 
-impl<I, A> Drop for Turn<'_, I, A> {
+impl<I, A> Drop for AuthorActive<'_, I, A> {
     fn drop(&mut self) {
         if !self.over {
             drop(self.queue.authors.lock().remove(&self.author));

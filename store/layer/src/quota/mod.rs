@@ -24,7 +24,7 @@ pub(crate) use charge::{charges_guard, charges_touch};
 pub use charge::{job_charge, job_remainder, task_charge};
 pub use limit::{QuotaShort, quota_check, quota_get, quota_set};
 pub(crate) use usage::overflow;
+pub(crate) use usage::{LineCharge, line_charge_fitting, line_of};
 pub use usage::{dimension_text, quota_charge, quota_fold, quota_give_back, quota_usage};
-pub(crate) use usage::{line_charge, line_of};
 
 pub use crate::row::{QuotaRow, QuotaUsed};

@@ -1,13 +1,14 @@
 //! Usage: charged by admission, released by endings.
 
 use borough_kv::Transaction;
-use borough_model::Name;
 use borough_model::job::{Band, JobRow, band};
 use borough_model::resource::{Dimension, ResourceError};
+use borough_model::{JobId, Name};
 
 use super::{QuotaUsed, quota_check, quota_get};
 use crate::error::{StoreError, StoreResult};
 use crate::keys::{self, CellSpace, Prefix, QuotaReleasedKey, QuotaUsedKey, RangeOptions};
+use crate::row::QuotaRow;
 
 /// The counter of tasks among the released ones.
 const TASKS: &str = "tasks";
@@ -44,7 +45,13 @@ pub async fn quota_charge(
     amount: &QuotaUsed,
     now_ms: i64,
 ) -> StoreResult<()> {
-    line_charge(tx, space, &line_of(job), amount, now_ms).await
+    if amount.is_zero() {
+        return Ok(());
+    }
+    let line = line_of(job);
+    let room = LineRoom::read(tx, space, &line).await?;
+    let charge = room.plus(&QuotaUsed::default(), amount, now_ms)?;
+    room.charge(tx, space, &charge)
 }
 
 /// The line that a job is charged to.
@@ -52,37 +59,87 @@ pub(crate) fn line_of(job: &JobRow) -> QuotaUsedKey {
     QuotaUsedKey { user: job.user.clone(), band: band(job.priority) }
 }
 
-/// As [`quota_charge`], for the sum of the jobs of one line. A refusal has written nothing.
-pub(crate) async fn line_charge(
+/// What a new job charges to its line.
+#[derive(Clone, Debug)]
+pub(crate) struct LineCharge {
+    pub job: JobId,
+    pub amount: QuotaUsed,
+}
+
+/// Charges new jobs to their line, in their order. One that the line has no room for is left, and the next one is
+/// tried. Returns those that are charged.
+pub(crate) async fn line_charge_fitting(
     tx: &Transaction,
     space: &CellSpace,
     line: &QuotaUsedKey,
-    amount: &QuotaUsed,
+    charges: &[LineCharge],
     now_ms: i64,
-) -> StoreResult<()> {
-    if amount.is_zero() {
-        return Ok(());
+) -> StoreResult<Vec<JobId>> {
+    let room = LineRoom::read(tx, space, line).await?;
+    let (mut sum, mut charged) = (QuotaUsed::default(), Vec::with_capacity(charges.len()));
+    for LineCharge { job, amount } in charges {
+        match room.plus(&sum, amount, now_ms) {
+            Ok(more) => sum = more,
+            Err(StoreError::Refused { .. }) => continue,
+            Err(error) => return Err(error),
+        }
+        charged.push(*job);
     }
-    let QuotaUsedKey { user, band } = line;
-    let limit = quota_get(tx, space, user, *band).await?;
-    let recorded = match &limit {
-        Some(_) => keys::read(tx, space, line).await?,
-        None => keys::read_snapshot(tx, space, line).await?,
-    };
-    let (folded, released) = folded(tx, space, line, recorded.unwrap_or_default()).await?;
-    let used = folded.plus(amount).map_err(|error| overflow(&error))?;
-    countable(&used)?;
-    if limit.is_none() {
-        return counters_add(tx, space, line, amount, i64::saturating_neg);
+    if !sum.is_zero() {
+        room.charge(tx, space, &sum)?;
     }
-    quota_check(limit.as_ref(), &used, now_ms).map_err(|short| {
-        let line = band_text(*band);
-        StoreError::refused(format!("the quota of {user} for {line} does not allow it: {short}"))
-    })?;
-    for (key, amount) in released {
-        keys::count_add(tx, space, &key, amount.saturating_neg())?;
+    Ok(charged)
+}
+
+/// A line as it was read for a charge.
+struct LineRoom<'a> {
+    line: &'a QuotaUsedKey,
+    limit: Option<QuotaRow>,
+    /// What is charged, less what was released since.
+    used: QuotaUsed,
+    released: Vec<(QuotaReleasedKey, i64)>,
+}
+
+impl<'a> LineRoom<'a> {
+    /// Reads a line: with conflicts if it has a limit.
+    async fn read(tx: &Transaction, space: &CellSpace, line: &'a QuotaUsedKey) -> StoreResult<Self> {
+        let limit = quota_get(tx, space, &line.user, line.band).await?;
+        let recorded = match &limit {
+            Some(_) => keys::read(tx, space, line).await?,
+            None => keys::read_snapshot(tx, space, line).await?,
+        };
+        let (used, released) = folded(tx, space, line, recorded.unwrap_or_default()).await?;
+        Ok(Self { line, limit, used, released })
     }
-    keys::write(tx, space, line, &used)
+
+    /// The sum of `charged` and `amount`, if the line has room for it.
+    fn plus(&self, charged: &QuotaUsed, amount: &QuotaUsed, now_ms: i64) -> StoreResult<QuotaUsed> {
+        let sum = charged.plus(amount).map_err(|error| overflow(&error))?;
+        if amount.is_zero() {
+            return Ok(sum);
+        }
+        let used = self.used.plus(&sum).map_err(|error| overflow(&error))?;
+        countable(&used)?;
+        if self.limit.is_some() {
+            quota_check(self.limit.as_ref(), &used, now_ms).map_err(|short| {
+                let (user, line) = (&self.line.user, band_text(self.line.band));
+                StoreError::refused(format!("the quota of {user} for {line} does not allow it: {short}"))
+            })?;
+        }
+        Ok(sum)
+    }
+
+    /// Charges what there is room for. A refusal has written nothing.
+    fn charge(self, tx: &Transaction, space: &CellSpace, amount: &QuotaUsed) -> StoreResult<()> {
+        if self.limit.is_none() {
+            return counters_add(tx, space, self.line, amount, i64::saturating_neg);
+        }
+        let used = self.used.plus(amount).map_err(|error| overflow(&error))?;
+        for (key, amount) in self.released {
+            keys::count_add(tx, space, &key, amount.saturating_neg())?;
+        }
+        keys::write(tx, space, self.line, &used)
+    }
 }
 
 /// Releases `amount` of `job`. The caller has read the charge's owner with a conflict and ends it in this transaction.

@@ -181,11 +181,13 @@ impl Audit {
             );
         }
         if entry.actor.starts_with("user/") && !IN_STEPS.contains(&entry.action.as_str()) {
-            let times = self.requests.entry((entry.request, entry.action.clone())).or_default();
-            *times += 1;
-            if *times > 1 {
-                let what = format!("{} of {} has taken effect {times} times", entry.action, entry.actor);
-                self.note(world.now_ms, "keyed_once", what);
+            for request in requests_of(entry) {
+                let times = self.requests.entry((request, entry.action.clone())).or_default();
+                *times += 1;
+                if *times > 1 {
+                    let what = format!("{} of {} has taken effect {times} times", entry.action, entry.actor);
+                    self.note(world.now_ms, "keyed_once", what);
+                }
             }
         }
         for delta in &entry.deltas {
@@ -368,6 +370,16 @@ impl Audit {
 }
 
 /// A delta on one line.
+/// The requests that an entry has done: its own, or those of the jobs that it admits.
+fn requests_of(entry: &JournalEntry) -> Vec<RequestId> {
+    let admitted = entry.deltas.iter().filter_map(|delta| match delta {
+        Delta::Job { row, .. } if row.revision == 1 => Some(row.request),
+        _ => None,
+    });
+    let admitted: Vec<RequestId> = admitted.collect();
+    if admitted.is_empty() { vec![entry.request] } else { admitted }
+}
+
 fn delta_text(delta: &Delta) -> String {
     match delta {
         Delta::Task { row } => {

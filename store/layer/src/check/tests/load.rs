@@ -115,6 +115,7 @@ async fn a_load_has_the_requests_of_jobs_that_are_admitted_together_meanwhile() 
                     spec,
                     candidate: JobId(*job),
                     request: *request,
+                    submitted_ms: 1_000,
                 });
                 let admitted = jobs_admit(tx, changes, &jobs.collect::<Vec<_>>()).await?;
                 assert!(admitted.iter().all(Option::is_some));

@@ -44,6 +44,7 @@ async fn together(cell: &TestCell, asked: &[Asked]) -> Vec<Option<JobSubmitted>>
             spec,
             candidate: JobId(*candidate),
             request: RequestId(u128::from(*candidate)),
+            submitted_ms: 1_000,
         })
         .collect();
     let change =
@@ -112,6 +113,7 @@ async fn what_is_not_plainly_new_is_left_and_nothing_of_it_is_written() {
     let cell = limited_cell().await;
     submit(&cell, &spec("web", 3), 1).await.unwrap();
     let too_many = JobSpec { user: name("bob"), ..spec("wide", 7) };
+    let few = JobSpec { user: name("bob"), ..spec("narrow", 2) };
     let asked = [
         (spec("web", 4), 2),
         (spec("db", 1), 3),
@@ -119,15 +121,16 @@ async fn what_is_not_plainly_new_is_left_and_nothing_of_it_is_written() {
         (spec("api", 1), 1),
         (too_many, 5),
         (spec("batch", 1), 6),
+        (few, 7),
     ];
     let answers = together(&cell, &asked).await;
     let created =
         |job: u64| Some(JobSubmitted { job: JobId(job), outcome: SubmitOutcome::Created, revision: 1 });
-    assert_eq!(answers, [None, created(3), None, None, None, created(6)]);
+    assert_eq!(answers, [None, created(3), None, None, None, created(6), created(7)]);
     let (rows, charged) = shown(&cell).await;
-    assert_eq!(rows.iter().map(|row| row.id.0).collect::<Vec<_>>(), [1, 3, 6]);
+    assert_eq!(rows.iter().map(|row| row.id.0).collect::<Vec<_>>(), [1, 3, 6, 7]);
     assert_eq!(rows[1].request, RequestId(3), "the row names its own request");
     assert_eq!(charged[0], 5);
-    assert_eq!(charged[2], 0);
+    assert_eq!(charged[2], 2, "what fits of a line is admitted");
     check(&cell).await;
 }
