@@ -8,6 +8,7 @@
 pub mod auth;
 pub mod cell;
 mod connection;
+pub mod fault;
 pub mod health;
 pub mod http;
 pub mod job;

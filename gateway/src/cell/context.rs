@@ -18,6 +18,7 @@ use borough_store::{CellSpace, StoreResult};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
+use super::admission::AdmissionUse;
 use super::ended::EndedJobsUse;
 use super::hub::{WatcherHub, entries_follow};
 use super::index::EventIndex;
@@ -55,6 +56,8 @@ pub struct CellContext {
     pub journal: JournalUse,
     /// The number of its ended jobs.
     pub ended_jobs: EndedJobsUse,
+    /// What was admitted together.
+    pub admissions: AdmissionUse,
     /// For how long it remembers requests.
     pub(super) requests: RequestRetention,
     /// The cell's time, for what is stored and compared.
@@ -121,6 +124,7 @@ impl CellContext {
             session_metrics,
             journal,
             ended_jobs: EndedJobsUse::default(),
+            admissions: AdmissionUse::default(),
             requests: RequestRetention::default(),
             clock,
             machine,
@@ -150,9 +154,9 @@ impl CellContext {
         Change { request: caller.request, actor: format!("user/{}", caller.user), action, at_ms }
     }
 
-    /// Counts a request that is recorded at `at_ms`. Returns the wall time until which its answer is kept.
-    pub(super) fn request_expires_ms(&self, at_ms: i64) -> i64 {
-        let kept = self.requests.kept_for(self.machine.monotonic());
+    /// Counts so many requests, and returns the wall time until which an answer is kept that is recorded at `at_ms`.
+    pub(super) fn requests_expire_ms(&self, at_ms: i64, requests: u32) -> i64 {
+        let kept = self.requests.kept_for(self.machine.monotonic(), requests);
         at_ms.saturating_add(i64::try_from(kept.as_millis()).unwrap_or(i64::MAX))
     }
 

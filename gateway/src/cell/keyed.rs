@@ -55,6 +55,13 @@ impl KeyedRequest {
     pub fn request(&self) -> RequestId {
         self.caller.request
     }
+
+    /// Whether both may be part of one entry of the journal.
+    fn shares_with(&self, other: &Self) -> bool {
+        self.caller.user == other.caller.user
+            && self.action == other.action
+            && self.admission == other.admission
+    }
 }
 
 /// Runs `closure` under the request's id and returns its value, of this run or of the first.
@@ -73,7 +80,7 @@ where
 {
     let &KeyedRequest { ref caller, action, admission, ref digest } = request;
     let change = cell.change(caller, action);
-    let expires_ms = cell.request_expires_ms(change.at_ms);
+    let expires_ms = cell.requests_expire_ms(change.at_ms, 1);
     let (change, space, closure) = (&change, &cell.space, &closure);
     let run = cell.db.run_committed(action, Idempotency::Keyed(caller.request.0), |tx, _| async move {
         if let RequestBegun::Done(result) = request_begin(&tx, space, change.request, digest).await? {
@@ -107,13 +114,15 @@ where
 /// The results of mutations that shared a transaction, and a position at or after them.
 pub type KeyedTogether<T> = (Vec<Option<T>>, Option<Cursor>);
 
-/// Runs mutations of one caller as one transaction, each under its own request id. `closure` gets the positions of the
-/// mutations that are not recorded as done, and returns a value for each that it did.
+/// Runs mutations of one caller as one transaction, called `run`, each under its own request id. `closure` gets the
+/// positions of the mutations that are not recorded as done, and returns a value for each that it did.
 ///
 /// Returns a value for each mutation that was done. Run every other one by itself with [`keyed_run`], which also finds
-/// the recorded answer. An error concerns all of them together and blames none.
+/// the recorded answer. One of another caller or action than the first is never done. An error concerns all of them
+/// together and blames none.
 pub async fn keyed_run_together<T, F, Fut>(
     cell: &CellContext,
+    run: &'static str,
     requests: &[&KeyedRequest],
     closure: F,
 ) -> StoreResult<KeyedTogether<T>>
@@ -124,11 +133,10 @@ where
 {
     let Some(first) = requests.first() else { return Ok((Vec::new(), None)) };
     let change = Change { request: cell.request_id(), ..cell.change(&first.caller, first.action) };
-    // Each counts. They share the time of the one that is kept shortest.
-    let expires_ms = requests.iter().map(|_| cell.request_expires_ms(change.at_ms)).min();
-    let expires_ms = expires_ms.unwrap_or(change.at_ms);
+    // Only those that are done count, below: of a batch that is tried again, they would count twice.
+    let expires_ms = cell.requests_expire_ms(change.at_ms, 0);
     let (change, space, closure) = (&change, &cell.space, &closure);
-    let run = cell.db.run_committed(first.action, Idempotency::Natural, |tx, _| async move {
+    let run = cell.db.run_committed(run, Idempotency::Natural, |tx, _| async move {
         tx.set_option(TransactionOption::RetryLimit(RETRIES_TOGETHER))?;
         let begun = requests.iter().map(async |request| {
             match request_begin(&tx, space, request.caller.request, &request.digest).await {
@@ -138,12 +146,19 @@ where
             }
         });
         let begun = try_join_all(begun);
-        let changes = ChangeSet::begin_open(&tx, space, change);
+        let changes = async {
+            match first.admission {
+                Admission::New => ChangeSet::begin_open(&tx, space, change).await,
+                Admission::Existing => ChangeSet::begin(&tx, space, change).await,
+            }
+        };
         let (begun, changes) = futures::try_join!(begun, changes)?;
         let mut ids = BTreeSet::new();
         // Of two with one id, the second finds the answer of the first.
         let fresh = requests.iter().zip(begun).enumerate();
-        let fresh = fresh.filter(|(_, (request, fresh))| *fresh && ids.insert(request.caller.request));
+        let fresh = fresh.filter(|(_, (request, fresh))| {
+            *fresh && request.shares_with(first) && ids.insert(request.caller.request)
+        });
         let fresh: Vec<usize> = fresh.map(|(at, _)| at).collect();
         let (done, changes) = closure(tx.clone(), changes, fresh.clone()).await?;
         let mut values: Vec<Option<T>> = requests.iter().map(|_| None).collect();
@@ -162,6 +177,8 @@ where
         Ok::<_, StoreError>((values, epoch))
     });
     let ((values, epoch), committed) = run.await?;
+    let done = values.iter().filter(|value| value.is_some()).count();
+    cell.requests_expire_ms(change.at_ms, u32::try_from(done).unwrap_or(u32::MAX));
     Ok((values, committed.stamp.zip(epoch).map(|(stamp, store_epoch)| Cursor { store_epoch, stamp })))
 }
 

@@ -1,5 +1,6 @@
 //! The contexts of the cells behind this gateway, and the service that shows them.
 
+mod admission;
 mod context;
 mod ended;
 mod hub;
@@ -13,6 +14,7 @@ mod settings;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use admission::AdmissionUse;
 pub use context::{
     Caller, CellConnection, CellContext, Cells, caller_of_mutation, caller_of_read, cursor_from_message,
     cursor_to_message,

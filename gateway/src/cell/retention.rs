@@ -27,8 +27,8 @@ struct Counted {
 }
 
 impl RequestRetention {
-    /// Counts one request at `now`. Returns for how long its answer is kept.
-    pub(super) fn kept_for(&self, now: Duration) -> Duration {
+    /// Counts so many requests at `now`. Returns for how long an answer is kept.
+    pub(super) fn kept_for(&self, now: Duration, requests: u32) -> Duration {
         let mut counted = self.0.lock();
         let elapsed = now.saturating_sub(counted.since);
         if elapsed >= WINDOW {
@@ -38,7 +38,7 @@ impl RequestRetention {
                 per_s: f64::from(counted.requests) / elapsed.as_secs_f64(),
             };
         }
-        counted.requests = counted.requests.saturating_add(1);
+        counted.requests = counted.requests.saturating_add(requests);
         // A storm counts at once, and not when its first window is over.
         kept_at(counted.per_s.max(f64::from(counted.requests) / WINDOW.as_secs_f64()))
     }
@@ -61,16 +61,16 @@ mod tests {
         assert_eq!([5_000.0, 1e9, f64::INFINITY].map(kept_at), [KEPT_MIN; 3]);
         let retention = RequestRetention::default();
         let at = |ms: u64| Duration::from_millis(ms);
-        assert_eq!(retention.kept_for(at(1)), KEPT_MAX);
+        assert_eq!(retention.kept_for(at(1), 1), KEPT_MAX);
         // 5,000 per second for two seconds: the storm is known before the window is over.
-        let last = (0..10_000).map(|request| retention.kept_for(at(1_000 + request / 5))).last();
+        let last = (0..10_000).map(|request| retention.kept_for(at(1_000 + request / 5), 1)).last();
         assert_eq!(last, Some(Duration::from_secs_f64(ANSWERS_MAX / 1_000.1)));
         // It goes on, and then it is over.
         assert_eq!(
-            (0..50_000).map(|request| retention.kept_for(at(11_000 + request / 5))).last(),
+            (0..50_000).map(|request| retention.kept_for(at(11_000 + request / 5), 1)).last(),
             Some(KEPT_MIN)
         );
-        retention.kept_for(at(60_000));
-        assert_eq!(retention.kept_for(at(120_000)), KEPT_MAX);
+        retention.kept_for(at(60_000), 1);
+        assert_eq!(retention.kept_for(at(120_000), 0), KEPT_MAX);
     }
 }

@@ -193,6 +193,18 @@ async fn an_applied_submission_keeps_its_answer_when_the_cell_drains_or_has_move
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_applied_submission_keeps_its_answer_when_the_cell_has_no_room_for_others() {
+    let gateway = TestGateway::new().await;
+    let first = gateway.submit(1, "api").await.unwrap();
+    let ended = &gateway.cells.get("alpha").unwrap().ended_jobs;
+    ended.kept_note(usize::MAX);
+    let other = gateway.submit(2, "other").await.unwrap_err();
+    assert_eq!(other.code(), Code::ResourceExhausted, "{other}");
+    ended.kept_note(usize::MAX);
+    assert_eq!(gateway.submit(1, "api").await.unwrap().job.unwrap().id, first.job.unwrap().id);
+}
+
+#[tokio::test(start_paused = true)]
 async fn settings_for_a_revision_are_set_though_the_result_was_unknown() {
     let gateway = TestGateway::new().await;
     assert_eq!(gateway.lost_per_minute(1, 10, 1).await.unwrap(), 2);

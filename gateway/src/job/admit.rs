@@ -1,15 +1,22 @@
 //! Admits submissions of one user that come at the same time in one transaction.
+//!
+//! No submission fails for another one. A transaction that fails is tried as two halves, and each part answers its
+//! callers at once. What the store does not take now goes back to all callers with the error, since more transactions
+//! would only add load.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use borough_kv::ErrorCode;
+use borough_model::job::JobState;
 use borough_model::{JobId, JobSpec};
-use borough_store::job::{AdmissionQueue, JobAdmission, JobSubmitted, jobs_admit};
+use borough_store::job::{AdmissionQueue, JobAdmission, JobSubmitted, WaitingSubmission, jobs_admit};
 use borough_store::journal::Cursor;
+use borough_store::mirror::MirrorState;
 use borough_store::{StoreError, StoreResult, error_chain};
+use tonic::Status;
 
 use crate::cell::{CellContext, KeyedRequest, keyed_run_together};
+use crate::fault::{WriteFault, fault_of};
+use crate::status::status_from_store;
 
 /// A submission that is to be decided.
 #[derive(Clone)]
@@ -26,67 +33,101 @@ pub(super) struct Submission {
 pub(super) type Admitted = (JobSubmitted, Option<Cursor>);
 
 /// Submissions that wait, by cell and user.
-pub(super) type Admissions = Arc<AdmissionQueue<Submission, Admitted>>;
+pub(super) type Admissions = Arc<AdmissionQueue<Submission, Result<Admitted, Status>>>;
 
-/// Admits what is plainly new. Returns an answer for each; `None` is to be decided by itself.
-pub(super) async fn batch_admit(cell: Arc<CellContext>, batch: Vec<Submission>) -> Vec<Option<Admitted>> {
-    let (cell, batch) = (&cell, &batch);
-    in_halves(batch.len(), |part| async move {
-        let batch = batch.get(part).unwrap_or_default();
-        let requests: Vec<&KeyedRequest> = batch.iter().map(|one| &*one.keyed).collect();
-        let jobs: Vec<JobAdmission<'_>> = batch.iter().map(Submission::admission).collect();
-        let jobs = &jobs;
-        let admitted = keyed_run_together(cell, &requests, |tx, mut changes, fresh| async move {
-            cell.journal.admit()?;
-            cell.ended_jobs.admit()?;
-            let jobs: Vec<JobAdmission<'_>> =
-                fresh.into_iter().filter_map(|at| jobs.get(at).copied()).collect();
-            let admitted = jobs_admit(&tx, &mut changes, &jobs).await?;
-            Ok((admitted, changes))
-        });
-        let (admitted, cursor) = admitted.await?;
-        Ok(admitted.into_iter().map(|admitted| admitted.map(|admitted| (admitted, cursor))).collect())
-    })
-    .await
+/// A submission of a batch, and its caller.
+type WaitingJob = WaitingSubmission<Submission, Result<Admitted, Status>>;
+
+/// Whether a submission is new as far as the mirror knows: no job of its name runs. An update would only take a turn
+/// from others.
+pub(super) fn submission_is_new(state: &MirrorState, spec: &JobSpec) -> bool {
+    let named = state.job_by_name(&spec.user, &spec.name);
+    named.is_none_or(|row| matches!(row.state, JobState::Ended { .. }))
 }
 
-/// Runs a batch of `count` as one, and as its halves if it fails as a whole. Two gateways that admit for one user
-/// charge the same quota line. If the one that loses went on one by one, each would lose again.
-async fn in_halves<A, F, Fut>(count: usize, run: F) -> Vec<Option<A>>
-where
-    F: Fn(Range<usize>) -> Fut,
-    Fut: Future<Output = StoreResult<Vec<Option<A>>>>,
-{
-    let mut answers = Vec::with_capacity(count);
-    let mut parts: Vec<Range<usize>> = std::iter::once(0..count).collect();
+/// Admits what is plainly new, and answers it. What is dropped without an answer is decided by itself.
+pub(super) async fn batch_admit(cell: Arc<CellContext>, batch: Vec<WaitingJob>) {
+    let mut parts = vec![batch];
     while let Some(part) = parts.pop() {
-        match run(part.clone()).await {
-            Ok(of_part) => answers.extend(of_part),
-            Err(error) if part.len() > 1 && smaller_may_commit(&error) => {
-                let middle = part.start.midpoint(part.end);
-                parts.extend([middle..part.end, part.start..middle]);
+        let error = match part_admit(&cell, &part).await {
+            Ok(admitted) => {
+                part_answer(&cell, part, admitted);
+                continue;
             }
-            // Each is now decided by itself, and gets its own error.
-            Err(error) => {
-                let (jobs, error) = (part.len(), error_chain(&error));
-                tracing::debug!(jobs, %error, "submissions are not admitted together");
-                answers.extend(part.map(|_| None));
+            Err(error) => error,
+        };
+        match AfterFailure::of(&error, part.len()) {
+            AfterFailure::Halves => {
+                cell.admissions.halved.inc();
+                parts.extend(halves(part));
+            }
+            AfterFailure::Alone => drop(part),
+            AfterFailure::Errors => {
+                let (jobs, status) = (part.len(), status_from_store(&error));
+                tracing::warn!(cell = %cell.name, jobs, error = %error_chain(&error), "the store does not admit jobs now");
+                for one in part {
+                    one.answer(Err(status.clone()));
+                }
             }
         }
     }
-    answers
 }
 
-/// Whether a batch fails as a whole: it is always in conflict, or too long.
-fn smaller_may_commit(error: &StoreError) -> bool {
-    let StoreError::Kv(error) = error else { return false };
-    matches!(
-        error.code,
-        ErrorCode::NotCommitted
-            | ErrorCode::CommitUnknownResult
-            | ErrorCode::TransactionTooOld
-            | ErrorCode::TransactionTooLarge
-    )
+/// What happens to submissions whose transaction has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AfterFailure {
+    /// The failure blames none of them: two gateways that admit for one user charge the same quota line. If the one
+    /// that loses went on one by one, each would lose again.
+    Halves,
+    /// Each is decided by itself.
+    Alone,
+    /// Each gets the error.
+    Errors,
+}
+
+impl AfterFailure {
+    fn of(error: &StoreError, jobs: usize) -> Self {
+        match fault_of(error) {
+            // A closed cell still answers what it has done before.
+            WriteFault::Store if !matches!(error, StoreError::Kv(_)) => Self::Alone,
+            WriteFault::Store => Self::Errors,
+            WriteFault::Batch | WriteFault::Item if jobs > 1 => Self::Halves,
+            WriteFault::Batch | WriteFault::Item => Self::Alone,
+        }
+    }
+}
+
+/// The halves of a part, the first one last, without those whose callers have gone.
+fn halves(mut part: Vec<WaitingJob>) -> impl Iterator<Item = Vec<WaitingJob>> {
+    part.retain(|one| !one.is_gone());
+    let rest = part.split_off(part.len() / 2);
+    [rest, part].into_iter().filter(|half| !half.is_empty())
+}
+
+/// Admits a part in one transaction. Returns an answer for each; `None` is to be decided by itself.
+async fn part_admit(cell: &CellContext, part: &[WaitingJob]) -> StoreResult<Vec<Option<Admitted>>> {
+    let requests: Vec<&KeyedRequest> = part.iter().map(|one| &*one.item.keyed).collect();
+    let jobs: &Vec<JobAdmission<'_>> = &part.iter().map(|one| one.item.admission()).collect();
+    let admitted = keyed_run_together(cell, "jobs_submit", &requests, |tx, mut changes, fresh| async move {
+        let jobs: Vec<JobAdmission<'_>> = fresh.into_iter().filter_map(|at| jobs.get(at).copied()).collect();
+        let admitted = jobs_admit(&tx, &mut changes, &jobs).await?;
+        Ok((admitted, changes))
+    });
+    let (admitted, cursor) = admitted.await?;
+    Ok(admitted.into_iter().map(|admitted| admitted.map(|admitted| (admitted, cursor))).collect())
+}
+
+fn part_answer(cell: &CellContext, part: Vec<WaitingJob>, admitted: Vec<Option<Admitted>>) {
+    let jobs = admitted.iter().flatten().count();
+    if jobs > 0 {
+        cell.admissions.transactions.inc();
+        cell.admissions.jobs.inc_by(u64::try_from(jobs).unwrap_or(u64::MAX));
+    }
+    for (one, admitted) in part.into_iter().zip(admitted) {
+        if let Some(admitted) = admitted {
+            one.answer(Ok(admitted));
+        }
+    }
 }
 
 impl Submission {
@@ -102,39 +143,27 @@ impl Submission {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
-
-    use borough_kv::KvError;
+    use borough_kv::{ErrorCode, KvError};
 
     use super::*;
 
-    /// Runs a batch of ten, of which parts with more than `most` fail with `code`. Returns the answers and the parts.
-    async fn run(most: usize, code: ErrorCode) -> (Vec<Option<usize>>, Vec<usize>) {
-        let parts = RefCell::new(Vec::new());
-        let answers = in_halves(10, |part| {
-            parts.borrow_mut().push(part.len());
-            async move {
-                if part.len() > most {
-                    return Err(StoreError::Kv(KvError::new(code)));
-                }
-                Ok(part.map(Some).collect())
-            }
-        });
-        let answers = answers.await;
-        (answers, parts.into_inner())
+    #[test]
+    fn a_batch_that_loses_is_halved_and_not_taken_apart() {
+        let after = |code, jobs| AfterFailure::of(&StoreError::Kv(KvError::new(code)), jobs);
+        for code in [ErrorCode::NotCommitted, ErrorCode::TransactionTooOld, ErrorCode::TransactionTooLarge] {
+            assert_eq!(after(code, 128), AfterFailure::Halves);
+            assert_eq!(after(code, 2), AfterFailure::Halves);
+            assert_eq!(after(code, 1), AfterFailure::Alone);
+        }
     }
 
-    #[tokio::test]
-    async fn a_batch_that_loses_is_halved_and_not_taken_apart() {
-        let all: Vec<Option<usize>> = (0..10).map(Some).collect();
-        assert_eq!(run(10, ErrorCode::NotCommitted).await, (all.clone(), vec![10]));
-        assert_eq!(run(3, ErrorCode::NotCommitted).await, (all, vec![10, 5, 2, 3, 5, 2, 3]));
-        let none = vec![None; 10];
-        assert_eq!(run(0, ErrorCode::NotCommitted).await.0, none);
-        assert_eq!(
-            run(3, ErrorCode::ProcessBehind).await,
-            (none, vec![10]),
-            "smaller ones would only add load"
-        );
+    #[test]
+    fn what_the_store_does_not_take_now_is_not_tried_one_by_one() {
+        for jobs in [1, 128] {
+            let error = StoreError::Kv(KvError::new(ErrorCode::IoError));
+            assert_eq!(AfterFailure::of(&error, jobs), AfterFailure::Errors);
+            let closed = StoreError::CellClosed { cell: "alpha".to_owned(), state: "draining" };
+            assert_eq!(AfterFailure::of(&closed, jobs), AfterFailure::Alone, "what was done has its answer");
+        }
     }
 }

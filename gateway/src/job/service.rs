@@ -19,7 +19,7 @@ use borough_store::{StoreError, StoreResult};
 use prost::Message as _;
 use tonic::{Request, Response, Status};
 
-use super::admit::{Admissions, Submission, batch_admit};
+use super::admit::{Admissions, Admitted, Submission, batch_admit, submission_is_new};
 use super::plan::{plan_of, scheduler_named, spec_planned, warnings_of};
 use super::{job_counts, job_message};
 use crate::cell::{
@@ -28,7 +28,8 @@ use crate::cell::{
 };
 use crate::page::{page_cut, page_of, page_request};
 use crate::status::{
-    status_from_field, status_from_profile, status_from_store, status_from_validation, status_not_found,
+    status_exhausted, status_from_field, status_from_profile, status_from_store, status_from_validation,
+    status_not_found,
 };
 use crate::task::job_found;
 
@@ -46,6 +47,30 @@ impl JobServer {
     /// Serves `cells`.
     pub fn new(cells: Arc<Cells>) -> Self {
         Self { cells, admissions: Arc::default() }
+    }
+
+    /// Decides a submission with others of its user. `None`: nothing was done, and it is to be decided by itself.
+    async fn submit_together(
+        &self,
+        cell: &Arc<CellContext>,
+        submission: &Submission,
+        user: Name,
+        bytes: usize,
+    ) -> Result<Option<Admitted>, Status> {
+        let context = Arc::clone(cell);
+        let author = AdmissionAuthor { space: cell.space.clone(), user };
+        let admit = move |batch| batch_admit(Arc::clone(&context), batch);
+        match self.admissions.admit(author, submission.clone(), bytes, admit).await {
+            Ok(Some(admitted)) => admitted.map(Some),
+            Ok(None) => {
+                cell.admissions.alone.inc();
+                Ok(None)
+            }
+            Err(full) => {
+                cell.admissions.refused.inc();
+                Err(status_exhausted("SUBMISSIONS_WAIT", full.to_string()))
+            }
+        }
     }
 }
 
@@ -100,9 +125,12 @@ impl JobService for JobServer {
         let cell = self.cells.get(&request.cell)?;
         let spec = spec_of(request.spec.as_ref())?;
         // A submission that was admitted keeps its answer, whatever queues the cell has by now.
-        let queue = queue_check(cell, spec.queue.as_deref()).await;
+        let acceptable = queue_check(cell, spec.queue.as_deref()).await.and_then(|_| {
+            let room = cell.journal.admit().and_then(|()| cell.ended_jobs.admit());
+            room.map_err(|full| status_from_store(&full))
+        });
         let keyed = Arc::new(KeyedRequest::new(&caller, "job_submit", &request).of_new_work());
-        keyed_found(cell, &keyed, queue).await?;
+        let acceptable = keyed_found(cell, &keyed, acceptable).await?.is_some();
         tokio::time::sleep(cell.ended_jobs.delay()).await;
         let bytes = request.spec.as_ref().map_or(0, v1::JobSpec::encoded_len);
         let submission = Submission {
@@ -111,14 +139,11 @@ impl JobService for JobServer {
             candidate: JobId(cell.id()),
             submitted_ms: cell.clock.wall_ms(),
         };
-        let together = if request.expected_revision == 0 {
-            let context = Arc::clone(cell);
-            let author = AdmissionAuthor { space: cell.space.clone(), user: caller.user };
-            let admit = move |batch| batch_admit(Arc::clone(&context), batch);
-            self.admissions.admit(author, submission.clone(), bytes, admit).await
-        } else {
-            None
-        };
+        let is_new = acceptable
+            && request.expected_revision == 0
+            && cell.state(|state| submission_is_new(state, &submission.spec))?;
+        let together =
+            if is_new { self.submit_together(cell, &submission, caller.user, bytes).await? } else { None };
         let submitted = match together {
             Some(admitted) => Ok(admitted),
             None => submit_alone(cell, &submission, request.expected_revision).await,
@@ -261,10 +286,7 @@ async fn submit_alone(
     expected: u64,
 ) -> StoreResult<(JobSubmitted, Option<Cursor>)> {
     let Submission { keyed, spec, candidate, .. } = submission;
-    let (journal, ended_jobs) = (&cell.journal, &cell.ended_jobs);
     let submitted = keyed_run(cell, keyed, |tx, mut changes| async move {
-        journal.admit()?;
-        ended_jobs.admit()?;
         revision_check(&tx, &changes, spec, expected).await?;
         let submitted = job_submit(&tx, &mut changes, spec, *candidate).await?;
         Ok((submitted, changes))

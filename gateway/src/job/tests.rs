@@ -59,6 +59,12 @@ async fn many_are_admitted(gateway: &TestGateway) {
         let job = answer.as_ref().unwrap().job.as_ref().unwrap();
         assert_eq!(job.name, spec.name.as_str(), "each caller gets its own answer");
     }
+    let counted = &gateway.cells.get("alpha").unwrap().admissions;
+    assert_eq!(
+        counted.jobs.get() + counted.alone.get(),
+        100,
+        "each is decided once, with others or by itself"
+    );
     let entries = entries(gateway).await;
     assert_eq!(entries.iter().map(|entry| entry.deltas.len()).sum::<usize>(), 100);
     assert!(entries.len() < 10, "{} entries", entries.len());

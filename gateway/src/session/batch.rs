@@ -18,7 +18,8 @@ use borough_store::request::request_id_random;
 use borough_store::{CellSpace, StoreError, StoreResult, error_chain};
 use tokio::sync::{mpsc, oneshot};
 
-use super::write::{NotWritten, SessionMetrics, WriteFault, fault_of};
+use super::write::{NotWritten, SessionMetrics};
+use crate::fault::{WriteFault, fault_of};
 
 /// How often the store may refuse several things together before the batch is halved. A transaction that is too long,
 /// or always in conflict, fails each time.

@@ -27,8 +27,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::metrics::EndKind;
 use super::registry::RegisteredSession;
-use super::write::{NotWritten, WriteFault, fault_of};
+use super::write::NotWritten;
 use crate::cell::CellContext;
+use crate::fault::{WriteFault, fault_of};
 use crate::status::status_from_store;
 
 /// Most nodes in one transaction.

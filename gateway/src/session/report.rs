@@ -11,7 +11,8 @@ use borough_store::node::{SessionFence, node_writers};
 use borough_store::task::{ReportAnswer, TaskReport, task_report_apply};
 
 use super::batch::{BatchItem, BatchWriter, Unwritten, WriteSize, WriterContext, Written};
-use super::write::{NotWritten, WriteFault};
+use super::write::NotWritten;
+use crate::fault::WriteFault;
 
 /// Roughly the bytes of a report without its lists and texts.
 const REPORT_BYTES: usize = 256;

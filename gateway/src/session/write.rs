@@ -1,8 +1,7 @@
-//! Failed writes of sessions on behalf of their nodes: why they failed, and which part caused it.
+//! Failed writes of sessions on behalf of their nodes, and why they failed.
 
 use std::sync::Arc;
 
-use borough_kv::ErrorCode;
 use borough_store::{StoreError, error_chain};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -46,38 +45,6 @@ impl NotWritten {
             Self::Refused(error) => status_from_store(error),
             Self::Later(_) => status_unavailable("STORE_BUSY", self.to_string()),
         }
-    }
-}
-
-/// What caused a transaction to fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WriteFault {
-    /// The store or the whole cell: every item of the batch may be tried again.
-    Store,
-    /// The batch as a whole: it is always in conflict, or too long. Smaller batches may commit.
-    Batch,
-    /// One item of the batch, or its size: the other items commit without it.
-    Item,
-}
-
-/// The cause of a batch's error.
-pub fn fault_of(error: &StoreError) -> WriteFault {
-    match error {
-        StoreError::Kv(kv) => match kv.code {
-            ErrorCode::TransactionTooLarge | ErrorCode::KeyTooLarge | ErrorCode::ValueTooLarge => {
-                WriteFault::Item
-            }
-            ErrorCode::TransactionTooOld
-            | ErrorCode::FutureVersion
-            | ErrorCode::NotCommitted
-            | ErrorCode::ProcessBehind
-            | ErrorCode::CommitUnknownResult
-            | ErrorCode::ClusterVersionChanged => WriteFault::Batch,
-            // Locked, throttled, out of memory: smaller batches would only add load.
-            _ => WriteFault::Store,
-        },
-        StoreError::CellClosed { .. } | StoreError::CellUnknown { .. } => WriteFault::Store,
-        _ => WriteFault::Item,
     }
 }
 

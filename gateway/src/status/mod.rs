@@ -128,7 +128,7 @@ pub fn status_connections_exhausted() -> Status {
 }
 
 /// A limit is reached that others may free soon.
-fn status_exhausted(reason: &str, message: impl Into<String>) -> Status {
+pub(crate) fn status_exhausted(reason: &str, message: impl Into<String>) -> Status {
     let mut details = ErrorDetails::with_error_info(reason, DOMAIN, HashMap::<String, String>::new());
     details.set_retry_info(Some(EXHAUSTED_RETRY_AFTER));
     Status::with_error_details(Code::ResourceExhausted, message, details)

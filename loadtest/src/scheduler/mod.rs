@@ -6,6 +6,7 @@
 //! oldest tasks end while others come, so that the cell keeps the fill that the workload names. Then the same load
 //! comes at half the rate, and the run measures the time from submission to placement.
 
+mod admission;
 mod agents;
 mod background;
 mod background_load;
@@ -83,8 +84,8 @@ pub(crate) struct SchedulerBenchArguments {
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     tasks_per_job: u32,
     /// Most jobs that one transaction admits, where a gateway has its own bound; not with agents
-    #[arg(long, value_name = "N", conflicts_with = "agents")]
-    jobs_per_commit: Option<usize>,
+    #[arg(long, value_name = "N", conflicts_with = "agents", value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    jobs_per_commit: Option<u16>,
     /// The cell's scoring profile; not with agents
     #[arg(long, default_value = "borg-hybrid", value_name = "NAME", conflicts_with = "agents")]
     policy: ScoringProfile,

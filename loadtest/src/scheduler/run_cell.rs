@@ -70,7 +70,7 @@ pub(super) async fn run_once(
 ) -> anyhow::Result<Stats> {
     let mut world = BenchCell::new(directory, arguments.cluster.as_deref(), arguments.policy).await?;
     if let Some(most) = arguments.jobs_per_commit {
-        world.jobs_per_commit(most);
+        world.jobs_per_commit(usize::from(most));
     }
     let node = |number: u32| (format!("node-{number}"), node_of(workload, number));
     world.nodes_add(workload.nodes, node).await?;
@@ -103,6 +103,7 @@ pub(super) async fn run_once(
     background.await??;
     load?;
     stats.set("peak_rss_mib", json!(peak_rss_mib()?));
+    stats.set("admitted_alone", json!(cell.world.admitted_alone()));
     if arguments.check {
         cell.world.check(&mut stats).await?;
     }

@@ -16,9 +16,7 @@ use borough_scheduler::{BATCH_TASKS_MAX, GANG_COMMIT_MAX, Worker, WorkerConfig, 
 use borough_scheduler_core::ScoringProfile;
 use borough_store::cell::{CellMeta, cell_create};
 use borough_store::check::{CheckMode, cell_check};
-use borough_store::job::{
-    AdmissionAuthor, AdmissionQueue, JobAdmission, job_by_name, job_stop, job_submit, jobs_admit, jobs_remove,
-};
+use borough_store::job::{job_by_name, job_stop, jobs_remove};
 use borough_store::journal::{
     CHUNK_ROWS, Change, ChangeSet, Cursor, JournalShare, cell_list_chunked, journal_head, journal_tail,
     journal_watch,
@@ -28,7 +26,7 @@ use borough_store::node::{
     NodeRegistration, SessionFence, node_by_name, node_declare_lost, node_live_read, node_register,
     node_reported, node_taints_set, node_writer,
 };
-use borough_store::request::{RequestDone, request_id_random, requests_finish};
+use borough_store::request::request_id_random;
 use borough_store::task::{ReportPhase, TaskReport, task_report_apply};
 use borough_store::{CellSpace, StoreError, StoreResult};
 use futures::future::try_join_all;
@@ -37,6 +35,7 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::admission::{BenchAdmissions, BenchSubmission};
 use super::load_jobs::{LoadJob, LoadJobs, PlacedJob};
 use super::rules::rules_check;
 use crate::result::{Stats, StatsSet as _};
@@ -46,8 +45,6 @@ const NODES_PER_COMMIT: u32 = 200;
 /// Entries a watcher reads at once.
 const PAGE_ENTRIES: usize = 1_024;
 const LEASE_MS: u64 = 5_000;
-/// For how long the answer of a submission is kept.
-const ANSWER_KEPT_MS: i64 = 120_000;
 /// Ends of tasks, and removals of jobs, in one transaction.
 const ENDS_PER_COMMIT: usize = 64;
 /// Concurrent transactions of one end.
@@ -56,14 +53,6 @@ const ENDS_COMMITS: usize = 8;
 /// The session of every node's agent.
 const SESSION: u64 = 1;
 
-/// A job that waits for its admission.
-#[derive(Clone)]
-struct BenchSubmission {
-    spec: JobSpec,
-    candidate: JobId,
-    change: Change,
-}
-
 /// A cell for the scheduler alone.
 pub(crate) struct BenchCell {
     pub db: Database,
@@ -71,7 +60,7 @@ pub(crate) struct BenchCell {
     /// What the watcher has seen.
     pub(super) jobs: Arc<LoadJobs>,
     metrics: WorkerMetrics,
-    admissions: Arc<AdmissionQueue<BenchSubmission, ()>>,
+    admissions: BenchAdmissions,
     clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
     cancelled: CancellationToken,
@@ -83,35 +72,6 @@ pub(crate) struct BenchCell {
 fn change_of(rng: &dyn Rng, clock: &dyn Clock, action: &'static str) -> Change {
     let request = request_id_random(rng);
     Change { request, actor: "user/loadtest".to_owned(), action, at_ms: clock.wall_ms() }
-}
-
-/// Admits jobs in one transaction, as a gateway does, with a record of each request.
-async fn submissions_admit(
-    db: Database,
-    space: CellSpace,
-    change: Change,
-    batch: Vec<BenchSubmission>,
-) -> Vec<Option<()>> {
-    let (change, space, batch) = (&change, &space, &batch);
-    let admit = db.run("job_submit", Idempotency::Natural, |tx, _| async move {
-        let mut changes = ChangeSet::begin_open(&tx, space, change).await?;
-        let jobs = batch.iter();
-        let jobs = jobs.map(|BenchSubmission { spec, candidate, change }| JobAdmission {
-            spec,
-            candidate: *candidate,
-            request: change.request,
-            submitted_ms: change.at_ms,
-        });
-        let jobs: Vec<_> = jobs.collect();
-        let admitted = jobs_admit(&tx, &mut changes, &jobs).await?;
-        let done = jobs.iter().zip(&admitted).filter(|(_, admitted)| admitted.is_some());
-        let done =
-            done.map(|(job, _)| RequestDone { request: job.request, digest: &[0; 16], result: vec![0; 16] });
-        requests_finish(&tx, space, change.request, done.collect(), change.at_ms + ANSWER_KEPT_MS)?;
-        changes.append(&tx)?;
-        Ok::<_, StoreError>(admitted.into_iter().map(|admitted| admitted.map(drop)).collect())
-    });
-    admit.await.unwrap_or_else(|_| batch.iter().map(|_| None).collect())
 }
 
 impl BenchCell {
@@ -147,13 +107,13 @@ impl BenchCell {
         create.await?;
         let cancelled = CancellationToken::new();
         let (jobs, metrics, tasks) = (Arc::default(), WorkerMetrics::default(), Vec::new());
-        let admissions = Arc::default();
+        let admissions = BenchAdmissions::default();
         Ok(Self { db, space, jobs, metrics, admissions, clock, rng, cancelled, tasks, embedded })
     }
 
-    /// Admits at most so many jobs in one transaction.
+    /// Admits at most so many jobs in one transaction. With 1, each begins at once, whatever others do.
     pub(super) fn jobs_per_commit(&mut self, most: usize) {
-        self.admissions = Arc::new(AdmissionQueue::with_most(most));
+        self.admissions = BenchAdmissions::with_most(most);
     }
 
     /// The author of a transaction.
@@ -227,25 +187,15 @@ impl BenchCell {
 
     /// Admits a job under an id that was never used before.
     pub(super) async fn job_submit_as(&self, spec: &JobSpec, candidate: JobId) -> StoreResult<()> {
-        let (db, space, change) = (self.db.clone(), self.space.clone(), self.change("job_submit"));
-        let author = AdmissionAuthor { space: space.clone(), user: spec.user.clone() };
-        let submission = BenchSubmission { spec: spec.clone(), candidate, change: change.clone() };
-        let (rng, clock) = (Arc::clone(&self.rng), Arc::clone(&self.clock));
-        let admit = move |batch| {
-            let change = change_of(&*rng, &*clock, "job_submit");
-            submissions_admit(db.clone(), space.clone(), change, batch)
-        };
-        let bytes = minicbor::to_vec(spec).map_or(0, |bytes| bytes.len());
-        if self.admissions.admit(author, submission, bytes, admit).await.is_some() {
-            return Ok(());
-        }
-        let (change, space) = (&change, &self.space);
-        let submit = self.db.run("job_submit", Idempotency::Natural, |tx, _| async move {
-            let mut changes = ChangeSet::begin_open(&tx, space, change).await?;
-            job_submit(&tx, &mut changes, spec, candidate).await?;
-            changes.append(&tx)
-        });
-        submit.await
+        let submission = BenchSubmission { spec: spec.clone(), candidate, change: self.change("job_submit") };
+        let (clock, rng) = (Arc::clone(&self.clock), Arc::clone(&self.rng));
+        let change = move || change_of(&*rng, &*clock, "job_submit");
+        self.admissions.admit(&self.db, &self.space, submission, change).await
+    }
+
+    /// Jobs that were admitted by themselves after a shared transaction, so far.
+    pub(super) fn admitted_alone(&self) -> u64 {
+        self.admissions.alone()
     }
 
     /// Stops a job.

@@ -45,11 +45,12 @@ pub async fn jobs_admit(
     let space = changes.space().clone();
     let rules = cell_scheduler_rules(tx, &space).await?;
     let found = try_join_all(jobs.iter().map(|job| name_find(tx, &space, job))).await?;
-    let mut names: BTreeSet<(&Name, &Name)> = BTreeSet::new();
+    let (mut names, mut ids): (BTreeSet<(&Name, &Name)>, BTreeSet<JobId>) = Default::default();
     let mut rows = Vec::with_capacity(jobs.len());
     for (job, found) in jobs.iter().zip(found) {
-        // A second job of a name is an update of the first one.
-        let found = found.filter(|_| names.insert((&job.spec.user, &job.spec.name)));
+        // A second job of a name is an update of the first one. An id is never used twice.
+        let found =
+            found.filter(|_| names.insert((&job.spec.user, &job.spec.name)) && ids.insert(job.candidate));
         rows.push(found.map(|FreeName { before }| {
             let spec = spec_with_scheduler(job.spec, None, &rules);
             NewJob { row: job_new(job.candidate, &spec, job.request, job.submitted_ms), spec, before }

@@ -27,6 +27,6 @@ pub(crate) use change::job_tasks_ended;
 pub use change::{job_dependencies_check, job_scale, job_stop};
 pub use end::{JobEnding, JobsRemoved, job_tasks_gone, jobs_remove};
 pub use priority::job_priority_set;
-pub use queue::{AdmissionAuthor, AdmissionQueue};
+pub use queue::{AdmissionAuthor, AdmissionQueue, AdmissionQueueFull, WaitingSubmission};
 pub use read::{JobVersion, job_by_name, job_get, job_history, job_spec_get, job_spec_in_force};
 pub use submit::{JobSubmitted, SubmitOutcome, job_submit};
