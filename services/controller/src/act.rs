@@ -19,12 +19,41 @@ use crate::liveness::Silent;
 
 /// Tasks in one transaction.
 const TASKS_MAX: usize = 256;
+/// Jobs in one transaction, and how many tasks of each at most.
+pub(crate) const JOBS_MAX: usize = 64;
+const JOB_TASKS_MAX: usize = TASKS_MAX / JOBS_MAX;
+
+/// Whether an action is one of a job, of which several share a transaction: thousands of jobs that end at once then
+/// cost a few commits.
+pub(crate) fn acts_together(action: &ControllerAction) -> bool {
+    match action {
+        ControllerAction::TasksUnwanted(_)
+        | ControllerAction::JobEnd(_)
+        | ControllerAction::JobDependencies(_) => true,
+        ControllerAction::TasksRevive(_)
+        | ControllerAction::NodeTasksLost(_)
+        | ControllerAction::GangEnd(_)
+        | ControllerAction::TasksReschedule(..)
+        | ControllerAction::TasksMove(..)
+        | ControllerAction::TasksDrain(_)
+        | ControllerAction::PromisesExpire(..) => false,
+    }
+}
 
 /// Carries out the actions of a controller that leads.
 #[derive(Clone)]
 pub(crate) struct ActionExecutor {
     /// Writes under the lease by which the controller leads.
     pub writer: LeaseWriter,
+}
+
+/// The action of the journal's entry of a transaction.
+fn action_name(actions: &[ControllerAction]) -> &'static str {
+    match actions.first() {
+        Some(ControllerAction::TasksUnwanted(_)) => "task_stop",
+        Some(ControllerAction::JobDependencies(_)) => "job_dependencies",
+        _ => "job_end",
+    }
 }
 
 impl ActionExecutor {
@@ -86,6 +115,36 @@ impl ActionExecutor {
         }
     }
 
+    /// Carries out actions of jobs ([`acts_together`]) in one transaction. Returns those with more tasks than fit: they
+    /// are done by themselves afterwards.
+    ///
+    /// # Errors
+    ///
+    /// One of them does not apply. Nothing was done.
+    pub(crate) async fn act_together(
+        &self,
+        actions: &[ControllerAction],
+    ) -> StoreResult<Vec<ControllerAction>> {
+        let all = |tx: Transaction, mut changes: ChangeSet| async move {
+            let mut left = Vec::new();
+            for action in actions {
+                match action {
+                    ControllerAction::TasksUnwanted(job) => {
+                        let stopped = task_unwanted_stop(&tx, &mut changes, *job, None, JOB_TASKS_MAX);
+                        left.extend(stopped.await?.next.map(|_| action.clone()));
+                    }
+                    ControllerAction::JobEnd(job) => drop(job_tasks_gone(&tx, &mut changes, *job).await?),
+                    ControllerAction::JobDependencies(job) => {
+                        drop(job_dependencies_check(&tx, &mut changes, *job).await?);
+                    }
+                    other => left.push(other.clone()),
+                }
+            }
+            Ok((left, changes))
+        };
+        self.writer.change(action_name(actions), all).await
+    }
+
     /// Declares a node lost, unless it has shown a sign of life since.
     pub(crate) async fn node_lost(&self, silent: &Silent) -> StoreResult<DeclaredLost> {
         let declare = |tx: Transaction, mut changes: ChangeSet| async move {
@@ -119,5 +178,61 @@ impl ActionExecutor {
             self.writer.change(action, |tx, changes| step(tx, changes, chunk.to_vec())).await?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use borough_kv::env::{Clock, ManualClock, SeededRng};
+    use borough_model::JobId;
+    use borough_model::job::{JobKind, JobState};
+    use borough_store::cell::CellMeta;
+    use borough_store::check::cell_rows_read;
+    use borough_store::job::{job_stop, job_submit};
+    use borough_store::lease::{LeaseAcquired, LeaseClaim, lease_acquire};
+    use borough_testkit::{MemoryStore, OpenCell, change, job_spec};
+
+    use super::*;
+
+    async fn stopping_jobs(cell: &OpenCell) -> usize {
+        let rows = cell.read(async |tx, space| cell_rows_read(tx, space).await).await.unwrap();
+        rows.jobs.values().filter(|row| row.state == JobState::Stopping).count()
+    }
+
+    #[tokio::test]
+    async fn of_actions_together_all_are_done_or_none() {
+        let (clock, rng): (Arc<dyn Clock>, _) = (ManualClock::at(1_000), SeededRng::shared(1));
+        let store = MemoryStore::new(Arc::clone(&clock), rng);
+        let cell = OpenCell::create(store.quiet(), &CellMeta::default()).await;
+        for (id, name) in [(1, "one"), (2, "two")] {
+            let spec = job_spec("ada", name, JobKind::Batch);
+            let stopped = cell.change(change(id, "stop", 1_000), async |tx, changes| {
+                let job = job_submit(tx, changes, &spec, JobId(u64::try_from(id).unwrap())).await?.job;
+                job_stop(tx, changes, job).await
+            });
+            stopped.await.unwrap();
+        }
+        let claim = LeaseClaim {
+            role: "controller".to_owned(),
+            shard: 0,
+            holder: "c".to_owned(),
+            duration_ms: 5_000,
+            generation: 0,
+            expired: None,
+        };
+        let claimed = cell.write(async |tx, space| lease_acquire(tx, space, &claim).await).await;
+        let LeaseAcquired::Held(lease) = claimed.unwrap() else { panic!("nobody else has it") };
+        let OpenCell { db, space } = &cell;
+        let (db, space, rng) = (db.clone(), space.clone(), SeededRng::shared(2));
+        let executor = ActionExecutor {
+            writer: LeaseWriter { db, space, lease, actor: "controller".to_owned(), clock, rng },
+        };
+        let end = |id| ControllerAction::JobEnd(JobId(id));
+        executor.act_together(&[end(1), end(2), end(99)]).await.unwrap_err();
+        assert_eq!(stopping_jobs(&cell).await, 2);
+        assert_eq!(executor.act_together(&[end(1), end(2)]).await.unwrap(), []);
+        assert_eq!(stopping_jobs(&cell).await, 0);
     }
 }

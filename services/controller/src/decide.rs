@@ -1,13 +1,13 @@
 //! Decides the actions for a job or a node: pure functions of the state.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use borough_model::job::{AfterDecision, JobState, after_decide, eviction_due_ms};
 use borough_model::node::{NodeRow, NodeState, TaintEffect};
 use borough_model::task::{LEAVE_MARGIN_MS, StopReason, leave_due_ms};
-use borough_model::{Delta, GangId, Incarnation, JobId, JobRow, Name, NodeId, TaskId, TaskRow, TaskState};
+use borough_model::{GangId, Incarnation, JobId, JobRow, Name, NodeId, TaskId, TaskRow, TaskState};
 use borough_store::mirror::MirrorState;
 
 /// An action, carried out in transactions of its own.
@@ -238,88 +238,8 @@ fn is_moving(task: &TaskRow) -> bool {
     }
 }
 
-/// Jobs and nodes to examine.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Dirty {
-    pub jobs: BTreeSet<JobId>,
-    pub nodes: BTreeSet<NodeId>,
-    /// Users with newly ended jobs: other jobs of theirs may have waited for those.
-    users: BTreeSet<Name>,
-    /// Whether a task has moved, which lets the next one of its job leave a node that is emptied.
-    moved: bool,
-    /// Whether the cell's settings have changed.
-    pub settings: bool,
-    /// Nodes that are emptied or drive attempts away. They are few, known from their rows, and examined with every
-    /// move.
-    emptied: BTreeSet<NodeId>,
-}
-
-impl Dirty {
-    /// All of them.
-    pub fn all(state: &MirrorState) -> Self {
-        let jobs = state.jobs().keys().copied().collect();
-        let emptied = state.nodes().values().filter(|row| is_emptied(row)).map(|row| row.id).collect();
-        Self { jobs, nodes: state.nodes().keys().copied().collect(), emptied, ..Self::default() }
-    }
-
-    /// Takes the jobs and nodes to examine. Only the set of emptied nodes stays.
-    pub fn taken(&mut self) -> Self {
-        let rest = Self { emptied: self.emptied.clone(), ..Self::default() };
-        std::mem::replace(self, rest)
-    }
-
-    /// Returns true if nothing must be examined.
-    pub fn is_empty(&self) -> bool {
-        self.jobs.is_empty() && self.nodes.is_empty()
-    }
-
-    /// Records what a delta affects.
-    pub fn note(&mut self, delta: &Delta) {
-        match delta {
-            Delta::Job { row, .. } => {
-                self.jobs.insert(row.id);
-                // Other jobs wait only for an end, and a pass over all jobs is expensive if they are many.
-                if matches!(row.state, JobState::Ended { .. }) {
-                    self.users.insert(row.user.clone());
-                }
-            }
-            Delta::Task { row } => {
-                self.jobs.insert(row.id.job);
-                self.nodes.extend(row.node);
-                self.moved = true;
-            }
-            Delta::Node { row } => {
-                self.nodes.insert(row.id);
-                if is_emptied(row) {
-                    self.emptied.insert(row.id);
-                } else {
-                    self.emptied.remove(&row.id);
-                }
-            }
-            Delta::NodeRemoved { node } => {
-                self.emptied.remove(node);
-            }
-            Delta::CellSettings { .. } => self.settings = true,
-            _ => {}
-        }
-    }
-
-    /// Derives the rest from what was recorded: without a pass over the nodes, and with one over the jobs only if some
-    /// have ended.
-    pub fn spread(&mut self, state: &MirrorState) {
-        let users = std::mem::take(&mut self.users);
-        if !users.is_empty() {
-            let waits = |job: &&Arc<JobRow>| job.state == JobState::Waiting && users.contains(&job.user);
-            self.jobs.extend(state.jobs().values().filter(waits).map(|job| job.id));
-        }
-        if std::mem::take(&mut self.moved) {
-            self.nodes.extend(self.emptied.iter().copied());
-        }
-    }
-}
-
 /// Returns true if attempts are moved off a node.
-fn is_emptied(node: &NodeRow) -> bool {
+pub(crate) fn is_emptied(node: &NodeRow) -> bool {
     node.draining || drives_away(node)
 }
 
@@ -333,6 +253,8 @@ pub fn losses_left(declared: &[Duration], now: Duration, per_minute: u32) -> usi
 
 #[cfg(test)]
 mod tests {
+    use borough_model::Delta;
+
     use super::*;
 
     fn facts() -> borough_model::node::NodeFacts {
@@ -346,59 +268,6 @@ mod tests {
         assert_eq!(losses_left(&[at(0), at(30)], at(59), 2), 0);
         assert_eq!(losses_left(&[at(0), at(30)], at(60), 2), 1);
         assert_eq!(losses_left(&[at(0)], at(1), 0), 0);
-    }
-
-    #[test]
-    fn a_move_is_what_emptied_nodes_are_looked_at_for() {
-        let node = |id, draining| {
-            let name = Name::new(format!("n{id}")).unwrap();
-            let row = borough_model::node::node_new(NodeId(id), name, facts(), 0);
-            Delta::Node { row: NodeRow { draining, ..row } }
-        };
-        let moved = Delta::Task { row: TaskRow::never_placed(TaskId { job: JobId(1), index: 0 }) };
-        let looked = |dirty: &mut Dirty| {
-            dirty.note(&moved);
-            let mut taken = dirty.taken();
-            taken.spread(&MirrorState::default());
-            taken.nodes
-        };
-        let mut dirty = Dirty::default();
-        for delta in [node(1, true), node(2, false), node(3, true)] {
-            dirty.note(&delta);
-        }
-        dirty.taken();
-        assert_eq!(looked(&mut dirty), BTreeSet::from([NodeId(1), NodeId(3)]));
-        dirty.note(&node(1, false));
-        dirty.note(&Delta::NodeRemoved { node: NodeId(3) });
-        dirty.taken();
-        assert_eq!(looked(&mut dirty), BTreeSet::new());
-    }
-
-    #[test]
-    fn the_end_of_a_job_is_what_its_user_s_waiting_jobs_are_looked_at_for() {
-        let name = |text: &str| Name::new(text).unwrap();
-        let spec = |job: &str| {
-            borough_model::JobSpec::defaults(
-                name("ada"),
-                name(job),
-                borough_model::job::JobKind::Batch,
-                vec!["run".to_owned()],
-            )
-        };
-        let row = |id, job, state| {
-            let row = borough_model::job::job_new(JobId(id), &spec(job), borough_model::RequestId(1), 0);
-            Delta::Job { row: JobRow { state, ..row }.into(), spec: None }
-        };
-        let mut state = MirrorState::default();
-        let waiting = row(2, "second", JobState::Waiting);
-        state.list(borough_store::journal::Listed::Row(Box::new(waiting)));
-        let outcome = borough_model::job::JobOutcome::Succeeded;
-        for (first, looked) in [(JobState::Running, false), (JobState::Ended { outcome }, true)] {
-            let mut dirty = Dirty::default();
-            dirty.note(&row(1, "first", first));
-            dirty.spread(&state);
-            assert_eq!(dirty.jobs.contains(&JobId(2)), looked);
-        }
     }
 
     #[test]

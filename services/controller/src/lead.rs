@@ -1,6 +1,7 @@
 //! Leads a cell: holds the lease, follows the mirror, and carries out actions.
 
 use std::collections::BTreeSet;
+use std::mem::discriminant;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,10 +22,11 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-use crate::act::ActionExecutor;
+use crate::act::{ActionExecutor, JOBS_MAX, acts_together};
 use crate::capacity::relocation_of;
 use crate::config::ControllerConfig;
-use crate::decide::{ControllerAction, Dirty, departures_now, drives_away, job_actions, node_actions};
+use crate::decide::{ControllerAction, departures_now, drives_away, job_actions, node_actions};
+use crate::dirty::{Dirty, DirtyPart, FullPass};
 use crate::gang::gangs_overdue;
 use crate::garbage::{GarbageCollector, journal_keep};
 use crate::liveness::Liveness;
@@ -32,8 +34,6 @@ use crate::observe::LiveReader;
 
 /// The role of the lease.
 const ROLE: &str = "controller";
-/// Interval of a full pass, whatever changes were noticed.
-const FULL_PASS: Duration = Duration::from_secs(30);
 /// Interval of checks for gangs that are overdue.
 const GANGS_LOOK: Duration = Duration::from_secs(10);
 /// The pause between two checks of drained nodes, in multiples of a check's duration.
@@ -60,7 +60,9 @@ struct LeaderTerm {
     beat: u64,
     renewed_at: Duration,
     looked_at: Duration,
-    full_at: Duration,
+    /// Where the pass over everything is, and when it began.
+    pass: FullPass,
+    pass_at: Duration,
     gangs_at: Duration,
     /// No drained node is checked again before this time.
     drain_at: Duration,
@@ -179,18 +181,22 @@ impl Controller {
             beat: 0,
             renewed_at: now,
             looked_at: now,
-            full_at: now,
+            pass: FullPass::BEGIN,
+            pass_at: now,
             gangs_at: now,
             drain_at: now,
         };
         term.meta = self.meta().await?;
         let lead = async {
             loop {
-                let (dirty, mut subscription) = self.mirror.subscribe_with(|state| {
-                    term.liveness.nodes_note(state);
-                    Dirty::all(state)
-                });
-                (term.dirty, term.timed) = (dirty, BTreeSet::new());
+                let ((), mut subscription) =
+                    self.mirror.subscribe_with(|state| term.liveness.nodes_note(state));
+                (term.dirty, term.timed) = (Dirty::default(), BTreeSet::new());
+                // All of it at once: changes in the meantime wait in the subscription.
+                self.pass_begin(&mut term);
+                while term.pass != FullPass::Over {
+                    self.pass_advance(&mut term);
+                }
                 while self.step(&mut term, &mut subscription).await? {}
             }
         };
@@ -209,33 +215,38 @@ impl Controller {
         meta.await
     }
 
-    /// Carries out the due actions, then waits for changes. Returns `false` if the mirror began again.
+    /// Carries out a part of the due actions, then waits for changes if nothing is left. Returns `false` if the mirror
+    /// began again.
     async fn step(&self, term: &mut LeaderTerm, subscription: &mut MirrorSubscription) -> StoreResult<bool> {
         self.dirty_work(term).await?;
-        // Counted from the last pass, so that a busy journal does not delay it.
+        // Counted from the last tick, so that neither a busy journal nor much work delays it.
         let looked = self.clock.monotonic().saturating_sub(term.looked_at);
         let left = self.config.tick.saturating_sub(looked);
-        tokio::select! {
-            biased;
-            () = tokio::time::sleep(left) => {}
-            event = subscription.next() => {
-                let mut next = event;
-                loop {
-                    match next {
-                        Some(MirrorEvent::Entry { entry, .. }) => {
-                            entry.deltas.iter().for_each(|delta| {
-                                term.dirty.note(delta);
-                                term.liveness.note(delta);
-                            });
-                        }
-                        Some(MirrorEvent::Resync) | None => return Ok(false),
-                    }
-                    match subscription.next().now_or_never() {
-                        Some(more) => next = more,
-                        None => return Ok(true),
-                    }
+        let mut is_due = left.is_zero();
+        let mut next = if term.dirty.is_empty() {
+            tokio::select! {
+                biased;
+                () = tokio::time::sleep(left) => {
+                    is_due = true;
+                    None
                 }
+                event = subscription.next() => Some(event),
             }
+        } else {
+            subscription.next().now_or_never()
+        };
+        while let Some(event) = next {
+            match event {
+                Some(MirrorEvent::Entry { entry, .. }) => entry.deltas.iter().for_each(|delta| {
+                    term.dirty.note(delta);
+                    term.liveness.note(delta);
+                }),
+                Some(MirrorEvent::Resync) | None => return Ok(false),
+            }
+            next = subscription.next().now_or_never();
+        }
+        if !is_due {
+            return Ok(true);
         }
         term.looked_at = self.clock.monotonic();
         self.timers(term).await?;
@@ -250,18 +261,17 @@ impl Controller {
         if term.dirty.is_empty() {
             return Ok(());
         }
-        let mut dirty = term.dirty.taken();
         let tolerance = Duration::from_millis(term.meta.lost_after_ms);
         let now_ms = self.clock.wall_ms();
         let actions: Vec<ControllerAction> = self.mirror.read(|state| {
-            dirty.spread(state);
-            let jobs = dirty.jobs.iter().filter_map(|job| state.jobs().get(job));
+            let DirtyPart { jobs, nodes } = term.dirty.part(state);
+            let jobs = jobs.iter().filter_map(|job| state.jobs().get(job));
             let jobs = jobs.flat_map(|job| job_actions(state, job));
-            let nodes = dirty.nodes.iter();
-            let nodes = nodes
+            let of_nodes = nodes
+                .iter()
                 .flat_map(|node| node_actions(state, *node, term.liveness.silent(*node), tolerance, now_ms));
-            let actions = jobs.chain(nodes).collect();
-            timed_update(&mut term.timed, state, &dirty.nodes);
+            let actions = jobs.chain(of_nodes).collect();
+            timed_update(&mut term.timed, state, &nodes);
             actions
         });
         let actions = self.drains_decide(term, actions, now_ms);
@@ -297,9 +307,23 @@ impl Controller {
         decided
     }
 
-    /// Carries out the actions, one after the other.
+    /// Carries out the actions: those of jobs together, the others one after the other.
     async fn act(&self, term: &mut LeaderTerm, actions: Vec<ControllerAction>) -> StoreResult<()> {
-        for action in actions {
+        let (mut together, mut alone): (Vec<_>, Vec<_>) = actions.into_iter().partition(acts_together);
+        // An entry of the journal has one action.
+        together.sort_unstable();
+        let kinds = together.chunk_by(|one, other| discriminant(one) == discriminant(other));
+        for actions in kinds.flat_map(|of_kind| of_kind.chunks(JOBS_MAX)) {
+            self.lease_keep(term).await?;
+            match term.executor.act_together(actions).await {
+                Ok(left) => alone.extend(left),
+                Err(StoreError::Kv(error)) => return Err(StoreError::Kv(error)),
+                Err(error @ StoreError::LeaseLost { .. }) => return Err(error),
+                // One of them does not apply any more, and says so by itself.
+                Err(_) => alone.extend(actions.iter().cloned()),
+            }
+        }
+        for action in alone {
             self.lease_keep(term).await?;
             match term.executor.act(action.clone()).await {
                 Ok(()) => {}
@@ -345,25 +369,47 @@ impl Controller {
         for (voucher, beat) in term.liveness.gateways_ended(tolerance) {
             term.executor.gateway_remove(voucher, beat).await?;
         }
-        term.dirty.nodes.extend(term.timed.iter().copied());
-        if now.saturating_sub(term.full_at) >= FULL_PASS {
-            term.full_at = now;
-            term.dirty = self.mirror.read(Dirty::all);
+        term.dirty.nodes_add(term.timed.iter().copied());
+        if term.pass.is_due(term.pass_at, now) {
+            self.pass_begin(term);
             term.meta = self.meta().await?;
         }
+        self.pass_advance(term);
         if now.saturating_sub(term.gangs_at) >= GANGS_LOOK {
             term.gangs_at = now;
             let now_ms = self.clock.wall_ms();
-            let overdue = self.mirror.read(|state| gangs_overdue(state, now_ms));
-            self.act(term, overdue.into_iter().map(ControllerAction::GangEnd).collect()).await?;
+            let mut after = None;
+            loop {
+                let part = self.mirror.read(|state| gangs_overdue(state, now_ms, after));
+                self.act(term, part.gangs.into_iter().map(ControllerAction::GangEnd).collect()).await?;
+                let Some(next) = part.next else { break };
+                after = Some(next);
+            }
         }
         Ok(())
     }
 }
 
+impl Controller {
+    /// Begins the pass over everything again.
+    fn pass_begin(&self, term: &mut LeaderTerm) {
+        (term.pass, term.pass_at) = (FullPass::BEGIN, self.clock.monotonic());
+    }
+
+    /// Goes on with the pass over everything.
+    fn pass_advance(&self, term: &mut LeaderTerm) {
+        let mut left = self.mirror.read(|state| FullPass::step(state, self.config.tick));
+        while left > 0 && term.pass != FullPass::Over {
+            let (pass, dirty) = (term.pass, &mut term.dirty);
+            term.pass = self.mirror.read(|state| pass.advance(dirty, state, FullPass::AT_ONCE));
+            left = left.saturating_sub(FullPass::AT_ONCE);
+        }
+    }
+}
+
 /// Keeps in `timed` those of the examined nodes that must be examined again although nothing changes: lost or emptied
 /// ones that have tasks.
-fn timed_update(timed: &mut BTreeSet<NodeId>, state: &MirrorState, examined: &BTreeSet<NodeId>) {
+fn timed_update(timed: &mut BTreeSet<NodeId>, state: &MirrorState, examined: &[NodeId]) {
     for node in examined {
         let row = state.nodes().get(node);
         let due = row.is_some_and(|row| row.state == NodeState::Lost || row.draining || drives_away(row));

@@ -10,6 +10,7 @@ mod act;
 mod capacity;
 mod config;
 pub mod decide;
+mod dirty;
 mod gang;
 mod garbage;
 mod lead;
