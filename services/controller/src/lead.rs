@@ -196,6 +196,7 @@ impl Controller {
                 self.pass_begin(&mut term);
                 while term.pass != FullPass::Over {
                     self.pass_advance(&mut term);
+                    tokio::task::yield_now().await;
                 }
                 while self.step(&mut term, &mut subscription).await? {}
             }
@@ -233,6 +234,8 @@ impl Controller {
                 event = subscription.next() => Some(event),
             }
         } else {
+            // A part without actions waits for nothing. Others of this thread have their turn too.
+            tokio::task::yield_now().await;
             subscription.next().now_or_never()
         };
         while let Some(event) = next {
