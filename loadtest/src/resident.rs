@@ -15,7 +15,7 @@ use borough_model::node::{NodeAlloc, NodeRow};
 use borough_model::task::{Charge, ChargeOwner, Endpoint, Health, PortAssignment, TaskRow, TaskState};
 use borough_model::{Delta, Incarnation, JobId, Name, NodeId, RequestId, Resources, TaskId};
 use borough_scheduler::{CellView, snapshot_of_mirror};
-use borough_scheduler_core::CellSettings;
+use borough_scheduler_core::{CellSettings, ShardDivision};
 use borough_store::cell::{CellMeta, cell_create};
 use borough_store::job::job_submit;
 use borough_store::journal::{Change, ChangeSet, Cursor, JournalShare, journal_tail_shared};
@@ -228,7 +228,7 @@ impl ResidentCell {
     /// Follows the whole journal as a mirror and two workers of one process do.
     async fn followed(&self, bytes: &mut RoleBytes) -> anyhow::Result<(MirrorState, [CellView; 2])> {
         let mut mirror = MirrorState::default();
-        let view = || CellView::new(CellSettings::default(), 1);
+        let view = || CellView::new(CellSettings::default(), ShardDivision::of(1));
         let mut workers = [view(), view()];
         let mut after = Cursor::start(1);
         loop {

@@ -207,6 +207,7 @@ fn scheduler_message(shard: SchedulerShard) -> v1::SchedulerWorker {
         epoch: shard.lease.epoch,
         scheduler: shard.scheduler,
         stats: shard.status.map(stats),
+        standby: shard.standby,
     }
 }
 
@@ -251,6 +252,7 @@ mod tests {
                 .map(|at_ms| WorkerStatus { at_ms, ..WorkerStatus::default() }),
             age_versions: 0,
             status_last_ms: reported_ms,
+            standby: false,
         };
         let warnings = |shards: &[SchedulerShard]| scheduler_unserved(shards, "gpu", 100_000);
         assert_eq!(warnings(&[shard("gpu", "w1", Some(99_000))]), None);

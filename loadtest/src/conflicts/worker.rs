@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use borough_model::{RequestId, TaskId};
 use borough_scheduler::{BATCH_TASKS_MAX, BatchStamp, CellView, SURVIVOR_ATTEMPTS, batch_of_plan};
-use borough_scheduler_core::{BatchOutcome, BatchSize, OpenQueue, PLAN_SEED, StartOffset, plan_from};
+use borough_scheduler_core::{
+    BatchOutcome, BatchSize, OpenQueue, PLAN_SEED, ShardDivision, StartOffset, plan_from,
+};
 use borough_store::keys::LeaseKey;
 use borough_store::placement::{PlacementBatch, placement_losers, placement_survivors};
 
@@ -78,7 +80,7 @@ impl ModelPool {
     /// So many workers, each of which has listed the cell.
     pub(super) fn new(workload: &DecideCell, workers: u32, searched: NodesSearched) -> Self {
         let worker = |part: u32| {
-            let mut view = CellView::new(workload.settings.clone(), workers);
+            let mut view = CellView::new(workload.settings.clone(), ShardDivision::of(workers));
             workload.deltas.iter().for_each(|delta| view.apply_delta(delta));
             let parts = match searched {
                 NodesSearched::Whole => 1,

@@ -1,6 +1,7 @@
 //! The memory of a worker's view of its cell: resident memory of this process before and after.
 
 use borough_scheduler::CellView;
+use borough_scheduler_core::ShardDivision;
 use procfs::process::Process;
 use serde_json::json;
 
@@ -16,7 +17,7 @@ fn resident_bytes() -> anyhow::Result<u64> {
 /// Fills a worker's view with nodes, then with running tasks, and returns the cost of each. Rows are made, applied and
 /// dropped one by one, so that nothing else stays in memory.
 pub(super) fn measured(seed: u64) -> anyhow::Result<Stats> {
-    let mut view = CellView::new(workload::settings(), 1);
+    let mut view = CellView::new(workload::settings(), ShardDivision::of(1));
     let begin = resident_bytes()?;
     let nodes = workload::memory_nodes(seed, |delta| {
         view.apply_delta(&delta);

@@ -13,7 +13,7 @@ use borough_model::node::{NodeFacts, Taint, TaintEffect};
 use borough_model::task::{Attempt, EndReason, Exit, Health};
 use borough_model::{Delta, JobId, JobSpec, Name, NodeId, TaskId};
 use borough_scheduler::{BATCH_TASKS_MAX, GANG_COMMIT_MAX, Worker, WorkerConfig, WorkerMetrics};
-use borough_scheduler_core::ScoringProfile;
+use borough_scheduler_core::{SLICE_TASKS, ScoringProfile};
 use borough_store::cell::{CellMeta, cell_create};
 use borough_store::check::{CheckMode, cell_check};
 use borough_store::job::{job_by_name, job_stop, jobs_remove};
@@ -266,6 +266,7 @@ impl BenchCell {
                 lease_ms: LEASE_MS,
                 generation: 0,
                 batch_tasks_max: BATCH_TASKS_MAX,
+                slice_tasks: SLICE_TASKS,
                 gang_commit_max: GANG_COMMIT_MAX,
                 share: share.clone(),
             };

@@ -39,7 +39,7 @@ mod settings;
 mod snapshot;
 mod tables;
 
-pub use backlog::{OpenQueue, PendingReason};
+pub use backlog::{OpenQueue, PendingReason, SLICE_TASKS, ShardDivision};
 pub use batch_size::{BatchOutcome, BatchSize};
 pub use dry_run::{DryRun, DryRunTask, dry_run};
 pub use explain::{

@@ -12,6 +12,7 @@ mod commit;
 mod gather;
 mod listed;
 mod metrics;
+mod pool;
 mod read;
 mod shard;
 mod stats;
@@ -19,6 +20,7 @@ mod view;
 mod worker;
 
 pub use batch::{BatchStamp, batch_of_plan};
+pub use borough_scheduler_core::SLICE_TASKS;
 pub use listed::{settings_of_meta, snapshot_of_mirror};
 pub use metrics::WorkerMetrics;
 pub use view::CellView;

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use borough_kv::{Database, Idempotency, Version};
+use borough_kv::{Database, Idempotency, Version, Watch};
 use borough_model::{JournalEntry, TaskId, TaskRow};
 use borough_store::cell::GateRead;
 use borough_store::journal::{Cursor, JournalShare, journal_head, journal_tail_shared, journal_watch};
 use borough_store::keys::{self, LeaseKey};
-use borough_store::lease::LeaseRow;
+use borough_store::lease::{LeaseRow, lease_head, lease_head_watch};
 use borough_store::task::tasks_read_snapshot;
 use borough_store::{CellSpace, StoreError, StoreResult};
 
@@ -81,16 +81,50 @@ pub(crate) async fn rows_read(
     Ok(rows.await?.into_iter().map(|row| (row.id, row)).collect())
 }
 
-/// A watch that ends when there may be entries after `cursor`; `None` if there are some already.
+/// The position of the cell from which a worker waits.
+#[derive(Clone, Debug)]
+pub(crate) struct WatchRequest {
+    /// The last entry that it has read.
+    pub after: Cursor,
+    /// The roles of its schedulers, and how often holders of their leases had changed.
+    pub heads: Vec<(String, Option<i64>)>,
+}
+
+/// Whether there is anything to wait for.
+pub(crate) enum Watched {
+    Waits(CellWatches),
+    /// There are entries already.
+    Behind,
+    /// Holders of leases have changed already.
+    LeasesMoved,
+}
+
+/// Watches that end when the journal, or a lease, may have changed.
+pub(crate) struct CellWatches {
+    pub journal: Watch,
+    /// One per role; at least one.
+    pub heads: Vec<Watch>,
+}
+
+/// Watches the journal and the leases of some roles from a position on.
 pub(crate) async fn cell_watch(
     db: &Database,
     space: &CellSpace,
-    cursor: Cursor,
-) -> StoreResult<Option<borough_kv::Watch>> {
+    wanted: &WatchRequest,
+) -> StoreResult<Watched> {
     db.run("scheduler_watch", Idempotency::ReadOnly, |tx, _| async move {
-        let watch = journal_watch(&tx, space).await?;
-        let behind = journal_head(&tx, space).await? > cursor;
-        Ok::<_, StoreError>(Some(watch).filter(|_| !behind))
+        let journal = journal_watch(&tx, space).await?;
+        if journal_head(&tx, space).await? > wanted.after {
+            return Ok(Watched::Behind);
+        }
+        let mut heads = Vec::with_capacity(wanted.heads.len());
+        for (role, known) in &wanted.heads {
+            if *known != Some(lease_head(&tx, space, role).await?) {
+                return Ok(Watched::LeasesMoved);
+            }
+            heads.push(lease_head_watch(&tx, space, role).await?);
+        }
+        Ok::<_, StoreError>(Watched::Waits(CellWatches { journal, heads }))
     })
     .await
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use borough_model::task::{GangRow, GangState};
 use borough_model::{Delta, GangId, JobId, JobRow, JournalEntry, NodeId, TaskId, TaskRow, TaskState};
-use borough_scheduler_core::{CellSettings, OpenQueue, PlanCache, Snapshot};
+use borough_scheduler_core::{CellSettings, OpenQueue, PlanCache, ShardDivision, Snapshot};
 use borough_store::placement::{PlacementNode, SurvivorView};
 
 /// The cell as of one position of its journal.
@@ -42,9 +42,9 @@ pub enum GangStep {
 }
 
 impl CellView {
-    /// An empty cell whose jobs are divided into so many shards.
-    pub fn new(settings: CellSettings, shards: u32) -> Self {
-        let snapshot = Snapshot::divided(settings, shards);
+    /// An empty cell whose jobs are divided among shards.
+    pub fn new(settings: CellSettings, division: ShardDivision) -> Self {
+        let snapshot = Snapshot::divided(settings, division);
         Self {
             snapshot,
             cache: PlanCache::default(),

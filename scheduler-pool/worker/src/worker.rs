@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_kv::env::{Clock, Rng};
-use borough_kv::{Database, Idempotency, Version};
+use borough_kv::{Database, Idempotency, Version, Watch};
 use borough_model::{Delta, JobId, JobRow, Name, RequestId, TaskId, TaskRow};
 use borough_scheduler_core::{
-    BatchOutcome, BatchSize, CellSettings, OpenQueue, PLAN_SEED, PendingReason, StartOffset, plan_from,
+    BatchOutcome, BatchSize, CellSettings, OpenQueue, PLAN_SEED, PendingReason, ShardDivision, StartOffset,
+    plan_from,
 };
 use borough_store::cell::{GateOpen, cell_meta_read};
 use borough_store::journal::{CHUNK_ROWS, Cursor, JournalShare, Listed, cell_list_chunked};
@@ -17,13 +18,14 @@ use borough_store::lease::WorkerStatus;
 use borough_store::placement::{PlacementBatch, placement_conflicts, placement_losers, placement_survivors};
 use borough_store::request::request_id_random;
 use borough_store::{CellSpace, StoreError, StoreResult, error_chain};
+use futures::future::select_all;
 use tokio_util::sync::CancellationToken;
 
 use crate::batch::{BatchStamp, batch_of_plan, gangs_split, victims_running};
 use crate::commit::{CommitOutcome, batch_commit};
 use crate::listed::settings_of_meta;
 use crate::metrics::WorkerMetrics;
-use crate::read::{CellRead, cell_read, cell_watch, rows_read};
+use crate::read::{CellRead, WatchRequest, Watched, cell_read, cell_watch, rows_read};
 use crate::shard::{SchedulerShards, ShardHeld};
 use crate::stats::WorkerStats;
 use crate::view::CellView;
@@ -46,9 +48,10 @@ pub const GANG_COMMIT_MAX: usize = 2_000;
 pub struct WorkerConfig {
     /// The cell that it fills.
     pub space: CellSpace,
-    /// The number of shards of the cell's jobs: as many as workers are meant to run.
+    /// The fewest shards that the jobs of a scheduler are divided into. More follow while more workers live than that and
+    /// much waits.
     pub shards: u32,
-    /// This worker's number among them, from 0: the shard that it prefers.
+    /// The shard that it prefers. Another one is as good.
     pub place: u32,
     /// The schedulers whose jobs it places.
     pub schedulers: Vec<Name>,
@@ -60,6 +63,8 @@ pub struct WorkerConfig {
     pub generation: u64,
     /// The most tasks in a batch. Usually [`BATCH_TASKS_MAX`].
     pub batch_tasks_max: usize,
+    /// The tasks of a slice: a job with more is divided among shards. Usually [`SLICE_TASKS`].
+    pub slice_tasks: u32,
     /// The most members of a gang in one commit; larger gangs gather by holds. Usually [`GANG_COMMIT_MAX`].
     pub gang_commit_max: usize,
     /// Decoded journal entries that workers of this process and cell share.
@@ -69,6 +74,12 @@ pub struct WorkerConfig {
 impl std::fmt::Debug for WorkerConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "WorkerConfig({} {}/{})", self.space, self.place, self.shards)
+    }
+}
+
+impl WorkerConfig {
+    fn division(&self) -> ShardDivision {
+        ShardDivision { shards: self.shards, slice_tasks: self.slice_tasks }
     }
 }
 
@@ -115,7 +126,7 @@ impl Worker {
         let shards = SchedulerShards::new(&config);
         let settings = CellSettings::default();
         let cursor = Cursor::start(0);
-        let view = CellView::new(settings, config.shards);
+        let view = CellView::new(settings, config.division());
         let (batch_size, read_last) = (BatchSize::new(config.batch_tasks_max), (0, clock.monotonic()));
         let stats = WorkerStats::default();
         let mut worker = Self {
@@ -174,7 +185,7 @@ impl Worker {
             cell_meta_read(&tx, space).await
         });
         let meta = meta.await?;
-        let mut view = CellView::new(settings_of_meta(&meta), self.config.shards);
+        let mut view = CellView::new(settings_of_meta(&meta), self.config.division());
         // A job is planned only with its spec, so its row waits for it.
         let mut jobs: BTreeMap<JobId, Arc<JobRow>> = BTreeMap::new();
         self.cursor = cell_list_chunked(&self.db, space, CHUNK_ROWS, |listed| match listed {
@@ -191,11 +202,19 @@ impl Worker {
         })
         .await?;
         self.view = view;
+        self.divide();
         Ok(())
+    }
+
+    /// Divides the jobs as the pools of their schedulers do. Only a change costs anything.
+    fn divide(&mut self) {
+        let snapshot = &mut self.view.snapshot;
+        self.shards.divisions().for_each(|(scheduler, shards)| snapshot.divide(scheduler, shards));
     }
 
     async fn round(&mut self) -> StoreResult<RoundOutcome> {
         self.tend().await?;
+        self.divide();
         let read = self.read().await?;
         if std::mem::take(&mut self.settings_changed) {
             // A snapshot keeps the settings that it was made with.
@@ -376,7 +395,15 @@ impl Worker {
 
     /// Waits until the journal moves, `until_ms`, the next renewal of a lease, or the longest time without a read.
     async fn sleep(&mut self, until_ms: Option<i64>) -> StoreResult<()> {
-        let Some(watch) = cell_watch(&self.db, &self.config.space, self.cursor).await? else { return Ok(()) };
+        let wanted = WatchRequest { after: self.cursor, heads: self.shards.heads() };
+        let watches = match cell_watch(&self.db, &self.config.space, &wanted).await? {
+            Watched::Waits(watches) => watches,
+            Watched::Behind => return Ok(()),
+            Watched::LeasesMoved => {
+                self.shards.look_again();
+                return Ok(());
+            }
+        };
         let wait = until_ms.map_or(SLEEP_MAX, |until| {
             let left = u64::try_from(until.saturating_sub(self.clock.wall_ms())).unwrap_or_default();
             Duration::from_millis(left.max(1))
@@ -385,7 +412,8 @@ impl Worker {
         let wait = wait.min(self.shards.tend_after()).min(SLEEP_MAX).saturating_add(jitter);
         tokio::select! {
             // An error of a watch means no more than its end: read.
-            _ = watch => {}
+            _ = watches.journal => {}
+            () = one_of(watches.heads) => self.shards.look_again(),
             () = tokio::time::sleep(wait) => {}
         }
         Ok(())
@@ -393,6 +421,14 @@ impl Worker {
 
     fn request_id(&self) -> RequestId {
         request_id_random(&*self.rng)
+    }
+}
+
+/// Waits until one of the watches ends; for ever if there is none.
+async fn one_of(watches: Vec<Watch>) {
+    match watches.is_empty() {
+        true => std::future::pending().await,
+        false => drop(select_all(watches).await),
     }
 }
 

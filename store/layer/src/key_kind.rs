@@ -100,6 +100,10 @@ kinds! {
     LeaseBeat = 71, "lease_beat";
     /// The holder's report about itself.
     LeaseStatus = 72, "lease_status";
+    /// Counts the changes of holders of a role's leases; watched.
+    LeaseHead = 73, "lease_head";
+    /// Among how many shards the jobs of a scheduler are divided.
+    SchedulerPool = 74, "scheduler_pool";
 
     /// The result of a keyed request.
     Request = 80, "request";

@@ -167,8 +167,8 @@ async fn roles_are_processes_of_their_own_and_any_of_them_may_die() {
     let [grpc_a, http_a, grpc_b, http_b, one, two, lead, wait] = addresses.try_into().unwrap();
     roles.control("gateway-a", &["--listen", &grpc_a, "--http-listen", &http_a]);
     roles.control("gateway-b", &["--listen", &grpc_b, "--http-listen", &http_b]);
-    roles.control("scheduler-1", &["--place", "0", "--shards", "2", "--http-listen", &one]);
-    roles.control("scheduler-2", &["--place", "1", "--shards", "2", "--http-listen", &two]);
+    roles.control("scheduler-1", &["--shards", "2", "--http-listen", &one]);
+    roles.control("scheduler-2", &["--shards", "2", "--http-listen", &two]);
     roles.control("controller-1", &["--http-listen", &lead]);
     until("the first controller leads", || async { roles.logs().contains("leads the cell").then_some(()) })
         .await;

@@ -8,6 +8,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use borough_model::resource::resources_add;
 use borough_model::{JobId, Resources, TaskId};
 
+use super::division::JobSlices;
 use super::open::{OpenJobs, OpenKey};
 use super::unschedulable::UnschedulableShapes;
 use crate::count::CountChange;
@@ -101,8 +102,7 @@ fn lanes_of<'a>(
     let mut key = Some(first);
     while let Some(of_user) = key.filter(|key| key.priority == first.priority) {
         let number = u32::try_from(before + lanes.len() + 1).unwrap_or(u32::MAX);
-        let keys = open.ordered.range(of_user..);
-        lanes.push(Lane { tables, first: of_user, keys, wanted, number, limited: 0, cursor: None });
+        lanes.push(Lane::new(tables, open, of_user, wanted, number));
         let last = OpenKey { submitted_ms: i64::MAX, job: JobId(u64::MAX), ..of_user.clone() };
         key = open.ordered.range((Excluded(last), Unbounded)).next();
     }
@@ -112,6 +112,7 @@ fn lanes_of<'a>(
 /// The jobs of one user, or of one queue, at one priority.
 struct Lane<'a> {
     tables: &'a CellTables,
+    open: &'a OpenJobs,
     first: &'a OpenKey,
     keys: Range<'a, OpenKey>,
     wanted: &'a dyn Fn(JobId) -> bool,
@@ -123,13 +124,24 @@ struct Lane<'a> {
 }
 
 impl<'a> Lane<'a> {
+    fn new(
+        tables: &'a CellTables,
+        open: &'a OpenJobs,
+        first: &'a OpenKey,
+        wanted: &'a dyn Fn(JobId) -> bool,
+        number: u32,
+    ) -> Self {
+        let keys = open.ordered.range(first..);
+        Self { tables, open, first, keys, wanted, number, limited: 0, cursor: None }
+    }
+
     /// The present job, or the next one.
     fn cursor(&mut self) -> Option<&mut JobCursor<'a>> {
         while self.cursor.is_none() {
             let of_lane = |key: &&OpenKey| key.priority == self.first.priority && key.turn == self.first.turn;
             let key = self.keys.next().filter(of_lane)?;
             if let Some(entry) = self.tables.jobs.get(&key.job).filter(|_| (self.wanted)(key.job)) {
-                self.cursor = Some(JobCursor::new(key.job, entry, self.number));
+                self.cursor = Some(JobCursor::of_queue(self.open, key.job, entry, self.number));
             }
         }
         self.cursor.as_mut()
@@ -141,6 +153,8 @@ struct JobCursor<'a> {
     job: JobId,
     entry: &'a CellJob,
     lane: u32,
+    /// The slices of the queue; `None`: it has the whole job.
+    slices: Option<JobSlices>,
     index: u32,
     gang_parts: GangParts,
     found_any: bool,
@@ -156,12 +170,31 @@ impl<'a> JobCursor<'a> {
             job,
             entry,
             lane,
+            slices: None,
             index: 0,
             gang_parts: entry.gang_parts(),
             found_any: false,
             later_any: false,
             unschedulable: BTreeSet::new(),
             classes: BTreeMap::new(),
+        }
+    }
+
+    /// The same for the part of the job that a queue has.
+    fn of_queue(open: &OpenJobs, job: JobId, entry: &'a CellJob, lane: u32) -> Self {
+        Self { slices: open.slices.get(&job).copied(), ..Self::new(job, entry, lane) }
+    }
+
+    /// The next task that wants a node and belongs to the queue.
+    fn open_next(&self) -> Option<u32> {
+        let mut index = self.index;
+        loop {
+            let open = self.entry.open_next(index)?;
+            let own = self.slices.map_or(open, |slices| slices.own_next(open));
+            if own == open {
+                return Some(open);
+            }
+            index = own;
         }
     }
 }
@@ -307,12 +340,25 @@ impl<'a> Collector<'a> {
             if !matches!(item, PendingItem::None) {
                 return item;
             }
-            if !cursor.found_any && !cursor.later_any {
+            if !cursor.found_any && !cursor.later_any && self.others_unschedulable(cursor) {
                 self.to_park.push((cursor.job, std::mem::take(&mut cursor.unschedulable)));
             }
             lane.cursor = None;
         }
         PendingItem::None
+    }
+
+    /// Returns true if the tasks of the job that belong to other queues could not be placed either. A job is parked as a
+    /// whole, because a worker may hold several of its queues.
+    fn others_unschedulable(&mut self, cursor: &mut JobCursor<'_>) -> bool {
+        if cursor.slices.take().is_none() {
+            return true;
+        }
+        let later_ms = self.queue.later_ms;
+        cursor.index = 0;
+        let open = self.task_next(cursor).is_some();
+        self.queue.later_ms = later_ms;
+        !open && !cursor.later_any
     }
 
     /// Fills the rest of the limit with the jobs that have waited longest and have nothing in the queue yet.
@@ -326,7 +372,7 @@ impl<'a> Collector<'a> {
             }
             let Some(entry) = self.tables.jobs.get(&job) else { continue };
             let lane = u32::try_from(lanes_before + number + 1).unwrap_or(u32::MAX);
-            let mut cursor = JobCursor::new(job, entry, lane);
+            let mut cursor = JobCursor::of_queue(open, job, entry, lane);
             let turn = entry.turn.clone().unwrap_or_default();
             if number == 0 && !cursor.gang_parts.is_empty() {
                 let limit = std::mem::replace(&mut self.limit, usize::MAX);
@@ -357,7 +403,7 @@ impl<'a> Collector<'a> {
 
     /// The next task of a job that may be placed now.
     fn task_next(&mut self, cursor: &mut JobCursor<'_>) -> Option<(u32, ShapeId)> {
-        while let Some(index) = cursor.entry.open_next(cursor.index) {
+        while let Some(index) = cursor.open_next() {
             cursor.index = index + 1;
             let not_before_ms = cursor.entry.task(index).map_or(i64::MIN, |slot| slot.not_before_ms);
             if not_before_ms > self.now_ms {

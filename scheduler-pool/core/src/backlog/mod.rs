@@ -2,6 +2,7 @@
 //! Jobs with only unschedulable tasks are parked. Events of the tables that could help requeue them.
 
 mod collect;
+mod division;
 mod freed;
 mod open;
 mod reason;
@@ -12,6 +13,7 @@ use std::collections::BTreeMap;
 use borough_model::JobId;
 
 pub(crate) use collect::{gang_queue, task_queue};
+pub use division::{SLICE_TASKS, ShardDivision};
 pub use open::OpenQueue;
 pub(crate) use open::{OpenKey, OpenQueues};
 pub use reason::PendingReason;
@@ -30,9 +32,9 @@ pub(crate) struct Backlog {
 }
 
 impl Backlog {
-    /// An empty backlog. The jobs of each scheduler are divided among `shards` queues.
-    pub(crate) fn new(shards: u32) -> Self {
-        Self { open: OpenQueues::new(shards), unschedulable: UnschedulableShapes::default() }
+    /// An empty backlog.
+    pub(crate) fn new(division: ShardDivision) -> Self {
+        Self { open: OpenQueues::new(division), unschedulable: UnschedulableShapes::default() }
     }
 
     /// Follows changes of the tables.
@@ -112,21 +114,21 @@ impl Backlog {
     }
 
     /// The tasks of a queue that want a node, counted by the reason to wait. All tasks of a parked job count under the
-    /// reason of most of them.
+    /// reason of most of them, in the queue of its first slice.
     pub(crate) fn reasons(&self, tables: &CellTables, queue: &OpenQueue) -> BTreeMap<PendingReason, u64> {
         let mut reasons = BTreeMap::new();
-        let mut counted = |reason, job: JobId| {
-            let tasks = tables.jobs.get(&job).map_or(0, |entry| u64::from(entry.open_count()));
-            *reasons.entry(reason).or_default() += tasks;
-        };
-        let waiting = self.open.jobs(queue).into_iter().flat_map(|jobs| jobs.aged.iter());
-        waiting.for_each(|&(_, job)| counted(PendingReason::Turn, job));
+        let mut counted = |reason, tasks: u64| *reasons.entry(reason).or_default() += tasks;
+        if let Some(jobs) = self.open.jobs(queue) {
+            let waiting = jobs.aged.iter().map(|&(_, job)| jobs.open_count(tables, job));
+            waiting.for_each(|tasks| counted(PendingReason::Turn, tasks));
+        }
         let parked = self.unschedulable.parked_jobs();
         for job in parked.filter(|&job| self.open.queue_of(tables, job) == *queue) {
             let shape = tables.jobs.get(&job).and_then(|entry| entry.shape);
             let of_shape = shape.and_then(|shape| self.unschedulable.shape_reason(shape));
             let reason = of_shape.or_else(|| self.unschedulable.gang_reason(job));
-            counted(reason.unwrap_or(PendingReason::Other), job);
+            let tasks = tables.jobs.get(&job).map_or(0, |entry| u64::from(entry.open_count()));
+            counted(reason.unwrap_or(PendingReason::Other), tasks);
         }
         reasons
     }

@@ -30,8 +30,9 @@ pub(super) fn ahead_of(snapshot: &Snapshot, job: JobId) -> Ahead {
     };
     let here = OpenKey::of(row, entry.turn.clone().unwrap_or_default());
     let queues = snapshot.backlog().open.all().filter(|(queue, _)| queue.scheduler == scheduler);
-    for key in queues.flat_map(|(_, jobs)| &jobs.ordered).filter(|key| key.job != job) {
-        let tasks = tables.jobs.get(&key.job).map_or(0, |entry| u64::from(entry.open_count()));
+    let keys = queues.flat_map(|(_, jobs)| jobs.ordered.iter().map(move |key| (jobs, key)));
+    for (jobs, key) in keys.filter(|(_, key)| key.job != job) {
+        let tasks = jobs.open_count(tables, key.job);
         let counted = match key.priority.cmp(&here.priority) {
             std::cmp::Ordering::Less => &mut ahead.higher,
             std::cmp::Ordering::Greater => continue,

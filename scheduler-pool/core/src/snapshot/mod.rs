@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use borough_model::node::NodeLoad;
-use borough_model::{Delta, JobId, JobRow, JobSpec, NodeAlloc, NodeId, NodeRow, TaskId, TaskRow};
+use borough_model::{Delta, JobId, JobRow, JobSpec, Name, NodeAlloc, NodeId, NodeRow, TaskId, TaskRow};
 
-use crate::backlog::{Backlog, OpenQueue, PendingReason};
+use crate::backlog::{Backlog, OpenQueue, PendingReason, ShardDivision};
 use crate::plan::{PendingQueue, Plan};
 use crate::settings::CellSettings;
-use crate::tables::{CellTables, DeltaApplied, TaskSlot};
+use crate::tables::{CellTables, DeltaApplied, TaskSlot, scheduler_named};
 use assume::Assumptions;
 
 /// A cell as of one moment of its journal.
@@ -27,16 +27,21 @@ pub struct Snapshot {
 impl Snapshot {
     /// An empty cell with one queue per scheduler.
     pub fn new(settings: CellSettings) -> Self {
-        Self::divided(settings, 1)
+        Self::divided(settings, ShardDivision::of(1))
     }
 
-    /// An empty cell. The jobs of each scheduler are divided among `shards` queues.
-    pub fn divided(settings: CellSettings, shards: u32) -> Self {
+    /// An empty cell. The jobs of each scheduler are divided among several queues.
+    pub fn divided(settings: CellSettings, division: ShardDivision) -> Self {
         Self {
             tables: CellTables::new(settings),
-            backlog: Backlog::new(shards),
+            backlog: Backlog::new(division),
             assumptions: Assumptions::default(),
         }
+    }
+
+    /// Divides the jobs of a scheduler among so many queues from now on.
+    pub fn divide(&mut self, scheduler: &Name, shards: u32) {
+        self.backlog.open.divide(&self.tables, scheduler_named(Some(scheduler)), shards);
     }
 
     /// The nodes, jobs and tasks. Plans are made on them.
@@ -177,7 +182,7 @@ impl Snapshot {
         self.backlog.pending(&self.tables, &OpenQueue::default(), wanted, now_ms, limit)
     }
 
-    /// The queue of a job.
+    /// The queue of a job. Of a job that is divided among queues, that of its first slice.
     pub fn queue_of(&self, job: JobId) -> OpenQueue {
         self.backlog.open.queue_of(&self.tables, job)
     }

@@ -221,6 +221,18 @@ impl CellJob {
         None
     }
 
+    /// How many tasks of a range want a node, now or later.
+    pub(crate) fn open_within(&self, range: Range<u32>) -> u32 {
+        let (start, end) = (range.start, range.end.min(self.count()));
+        let below = |index: u32| (1u64 << (index % 64)) - 1;
+        let closed = |word: u32| {
+            let bits = self.closed.get(word as usize).copied().unwrap_or(0);
+            let bits = if word == start / 64 { bits & !below(start) } else { bits };
+            if word == end / 64 { bits & below(end) } else { bits }.count_ones()
+        };
+        end.saturating_sub(start) - if start < end { (start / 64..=end / 64).map(closed).sum() } else { 0 }
+    }
+
     fn closed_set(&mut self, index: u32, closed: bool) {
         let word = (index / 64) as usize;
         if word >= self.closed.len() {

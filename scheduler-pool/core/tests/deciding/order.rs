@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use borough_model::{JobId, TaskId, TaskState};
-use borough_scheduler_core::{OpenQueue, PLAN_SEED, PendingReason, ScoringProfile, Snapshot, plan, shard_of};
+use borough_scheduler_core::{
+    OpenQueue, PLAN_SEED, PendingReason, ScoringProfile, ShardDivision, Snapshot, plan, shard_of,
+};
 
 use crate::place::{planned, stored_cell};
 use crate::stored::{StoredCell, node, spec};
@@ -148,7 +150,7 @@ fn shards_divide_the_jobs() {
     for job in 0..40 {
         stored.job_submit(JobId(job), &spec("ann", &format!("job-{job}"), 1, 100, 64));
     }
-    let mut snapshot = Snapshot::divided(stored.settings.clone(), 3);
+    let mut snapshot = Snapshot::divided(stored.settings.clone(), ShardDivision::of(3));
     stored.journal_apply(&mut snapshot);
     let mut seen = 0;
     for shard in 0..3 {

@@ -10,7 +10,7 @@ use borough_model::job::{JobKind, JobSpec};
 use borough_model::node::NodeFacts;
 use borough_model::task::{EndReason, Exit, Health};
 use borough_model::{JobId, JournalEntry, NodeId, Resources, TaskRow, TaskState};
-use borough_scheduler::{GANG_COMMIT_MAX, Worker, WorkerConfig, WorkerMetrics};
+use borough_scheduler::{GANG_COMMIT_MAX, SLICE_TASKS, Worker, WorkerConfig, WorkerMetrics};
 use borough_store::cell::{CellMeta, CellState, cell_gate_set};
 use borough_store::check::{CheckMode, Violation, cell_check};
 use borough_store::job::{job_by_name, job_get, job_priority_set, job_submit};
@@ -104,16 +104,21 @@ impl Cell {
     }
 
     pub(crate) fn worker(&self, place: u32, shards: u32, schedulers: &[&str]) -> Role {
-        self.worker_of(place, shards, schedulers, GANG_COMMIT_MAX)
+        self.worker_of(self.worker_config(place, shards, schedulers))
+    }
+
+    /// Starts a worker that divides jobs of more than so many tasks.
+    pub(crate) fn worker_slicing(&self, place: u32, shards: u32, slice_tasks: u32) -> Role {
+        self.worker_of(WorkerConfig { slice_tasks, ..self.worker_config(place, shards, &["default"]) })
     }
 
     /// Starts a worker that places gangs of more than so many members by holds.
     pub(crate) fn worker_gathering(&self, place: u32, gang_commit_max: usize) -> Role {
-        self.worker_of(place, 1, &["default"], gang_commit_max)
+        self.worker_of(WorkerConfig { gang_commit_max, ..self.worker_config(place, 1, &["default"]) })
     }
 
-    fn worker_of(&self, place: u32, shards: u32, schedulers: &[&str], gang_commit_max: usize) -> Role {
-        let config = WorkerConfig {
+    fn worker_config(&self, place: u32, shards: u32, schedulers: &[&str]) -> WorkerConfig {
+        WorkerConfig {
             space: self.quiet.space.clone(),
             shards,
             place,
@@ -122,9 +127,13 @@ impl Cell {
             lease_ms: LEASE_MS,
             generation: 0,
             batch_tasks_max: 64,
-            gang_commit_max,
+            slice_tasks: SLICE_TASKS,
+            gang_commit_max: GANG_COMMIT_MAX,
             share: self.share.clone(),
-        };
+        }
+    }
+
+    fn worker_of(&self, config: WorkerConfig) -> Role {
         let (db, clock, rng) =
             (self.db_of_workers.clone(), Arc::clone(&self.clock_of_workers), Arc::clone(&self.rng));
         let metrics = self.metrics.clone();
@@ -140,6 +149,11 @@ impl Cell {
         let shards = self.shards().await.into_iter().filter(|shard| shard.scheduler == scheduler);
         let held = shards.filter(|shard| !shard.lease.holder.is_empty());
         held.map(|shard| (shard.shard, shard.lease.holder)).collect()
+    }
+
+    /// The numbers of the leases by which workers stand by.
+    pub(crate) async fn standby(&self) -> Vec<u32> {
+        self.shards().await.into_iter().filter(|shard| shard.standby).map(|shard| shard.shard).collect()
     }
 
     /// The reports of shard holders about themselves.
@@ -224,6 +238,14 @@ impl Cell {
         let mut spec = job_spec("ann", job, JobKind::Batch);
         (spec.count, spec.min_member, spec.priority) = (count, least, priority);
         spec.task.resources.cpu_millis = cpu_millis;
+        self.spec_submit(&spec).await;
+    }
+
+    /// Admits a job of so many tasks of a hundredth of a core.
+    pub(crate) async fn large_submit(&self, job: &str, count: u32) {
+        let mut spec = job_spec("ann", job, JobKind::Batch);
+        spec.count = count;
+        spec.task.resources = Resources { cpu_millis: 10, memory_bytes: 1 << 20, ..Resources::default() };
         self.spec_submit(&spec).await;
     }
 

@@ -57,13 +57,10 @@ pub struct SchedulerArguments {
     /// Run this many workers in this process
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub workers: u32,
-    /// Give the first of them this place among all workers of the cell, from 0
-    #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1023))]
-    pub place: u32,
-    /// Count this many workers of the cell in all processes, the same in each [default: --place plus --workers]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub shards: Option<u32>,
-    /// Serve these schedulers of the cell, with commas between; each has --shards shards
+    /// Divide the jobs of a scheduler among at least this many workers. More take part while much waits
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub shards: u32,
+    /// Serve these schedulers of the cell, with commas between
     #[arg(long, default_value = "default", value_delimiter = ',', value_name = "NAMES")]
     pub scheduler: Vec<Name>,
     /// Take over a shard after this many milliseconds without a heartbeat of its worker

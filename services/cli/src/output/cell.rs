@@ -122,6 +122,8 @@ pub(crate) struct SchedulerOutput {
     pub(crate) owner: Foreign,
     pub(crate) epoch: u64,
     pub(crate) stats: Option<WorkerStatsOutput>,
+    /// True if the owner stands by without a shard.
+    pub(crate) standby: bool,
 }
 
 /// A scheduler worker's report about itself.
@@ -169,6 +171,7 @@ impl From<v1::SchedulerWorker> for SchedulerOutput {
             owner: worker.owner.into(),
             epoch: worker.epoch,
             stats: worker.stats.map(stats),
+            standby: worker.standby,
         }
     }
 }
@@ -196,7 +199,8 @@ impl Tabular for SchedulerOutput {
 
     fn cells(&self) -> (Vec<String>, Vec<String>) {
         let owner = if self.owner.is_empty() { "nobody".to_owned() } else { self.owner.to_string() };
-        let mut cells = vec![self.scheduler.to_string(), self.shard.to_string(), owner];
+        let shard = if self.standby { "standby".to_owned() } else { self.shard.to_string() };
+        let mut cells = vec![self.scheduler.to_string(), shard, owner];
         let mut more = vec![self.epoch.to_string()];
         let Some(stats) = &self.stats else {
             cells.resize(12, String::new());

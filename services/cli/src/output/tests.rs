@@ -309,7 +309,7 @@ fn worker() -> v1::SchedulerWorker {
         ..Default::default()
     };
     let (owner, scheduler) = ("w1".to_owned(), "default".to_owned());
-    v1::SchedulerWorker { shard: 0, owner, epoch: 5, scheduler, stats: Some(stats) }
+    v1::SchedulerWorker { shard: 0, owner, epoch: 5, scheduler, stats: Some(stats), standby: false }
 }
 
 fn cell(capacity: v1::Resources, used: v1::Resources) -> v1::Cell {
@@ -335,6 +335,7 @@ fn cell(capacity: v1::Resources, used: v1::Resources) -> v1::Cell {
         schedulers: vec![
             worker(),
             v1::SchedulerWorker { shard: 1, scheduler: "default".to_owned(), ..Default::default() },
+            v1::SchedulerWorker { shard: 2, owner: "w3".to_owned(), standby: true, ..worker() },
         ],
         ..Default::default()
     }

@@ -14,7 +14,7 @@ use borough_gateway::{ConnectionLimits, Gateway, GatewayConfig};
 use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, ErrorCode, Idempotency, Retryable as _};
 use borough_model::Name;
-use borough_scheduler::{BATCH_TASKS_MAX, GANG_COMMIT_MAX, Worker, WorkerConfig, WorkerMetrics};
+use borough_scheduler::{BATCH_TASKS_MAX, GANG_COMMIT_MAX, SLICE_TASKS, Worker, WorkerConfig, WorkerMetrics};
 use borough_store::cell::{CellClock, CellMeta, StoreOpened, cell_create, cell_meta_change, cell_meta_read};
 use borough_store::federation::{federation_cell_enter, store_generation_begin, store_generation_read};
 use borough_store::journal::{Change, ChangeSet, JournalShare};
@@ -73,7 +73,7 @@ pub(crate) struct Roles {
     pub advertise: Option<String>,
     /// Numbers of the scheduler workers in this process.
     pub schedulers: Range<u32>,
-    /// Workers of the cell in all processes: they share its jobs.
+    /// The fewest shards of the jobs of a scheduler.
     pub shards: u32,
     /// The schedulers whose jobs the workers place.
     pub served: Vec<Name>,
@@ -388,6 +388,7 @@ impl CellRoles<'_> {
             lease_ms: self.roles.lease_ms,
             generation: self.generation,
             batch_tasks_max: BATCH_TASKS_MAX,
+            slice_tasks: SLICE_TASKS,
             gang_commit_max: GANG_COMMIT_MAX,
             share: self.share.clone(),
         };

@@ -45,19 +45,9 @@ pub(crate) fn scheduler(
     arguments: SchedulerArguments,
     printer: &Printer,
 ) -> Result<Code, Failure> {
-    let end = arguments.place.saturating_add(arguments.workers);
-    let shards = arguments.shards.unwrap_or(end);
-    if end > shards {
-        let text = format!(
-            "workers {} to {} are not among {shards}: give --shards the number of workers in all processes",
-            arguments.place,
-            end.saturating_sub(1)
-        );
-        return Err(Failure::new(Code::Usage, text));
-    }
     let roles = Roles {
-        schedulers: arguments.place..end,
-        shards,
+        schedulers: 0..arguments.workers,
+        shards: arguments.shards.max(arguments.workers),
         served: arguments.scheduler,
         lease_ms: arguments.lease_ms,
         ..Roles::none(arguments.http_listen)

@@ -10,8 +10,8 @@ use super::key::keys;
 use super::{Counter, StampValue};
 use crate::row::{
     CellGate, CellMeta, ConstraintToken, EndpointRow, FederationCell, ImportRow, JobGate, JournalFloor,
-    JournalPart, LeaseBeat, LeaseRow, QuotaRow, QuotaUsed, RequestExpiry, RequestRow, StoreGeneration,
-    WorkerStatus,
+    JournalPart, LeaseBeat, LeaseRow, QuotaRow, QuotaUsed, RequestExpiry, RequestRow, SchedulerPool,
+    StoreGeneration, WorkerStatus,
 };
 
 impl ConstraintKey {
@@ -186,6 +186,14 @@ keys! {
         role: String,
         shard: u32,
     } = LeaseStatus => WorkerStatus;
+    /// `lease_head/<role>`: changes with the holder of any lease of the role, and with its pool.
+    LeaseHeadKey {
+        role: String,
+    } = LeaseHead => Counter;
+    /// `scheduler_pool/<role>`: among how many shards the jobs of the role's scheduler are divided.
+    SchedulerPoolKey {
+        role: String,
+    } = SchedulerPool => SchedulerPool;
 
     /// `request/<id>`: the result of a keyed request.
     RequestKey {

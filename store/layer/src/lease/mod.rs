@@ -9,6 +9,7 @@
 //! conflicts alone; clocks only decide when to try.
 
 mod decide;
+mod pool;
 mod scheduler;
 mod silence;
 mod step;
@@ -17,14 +18,16 @@ mod tests;
 mod writer;
 
 pub use decide::{LeaseClaim, LeaseDecision, LeaseState, lease_claim_decide};
+pub use pool::{scheduler_pool, scheduler_pool_set, worker_statuses};
 pub use scheduler::{
     SCHEDULER_DEFAULT, SchedulerShard, scheduler_leases, scheduler_of_role, scheduler_role, scheduler_shards,
     worker_status_write,
 };
 pub use silence::{LeaseObserver, Silence};
 pub use step::{
-    HeldLease, LeaseAcquired, lease_acquire, lease_check, lease_read, lease_release, lease_renew,
+    HeldLease, LeaseAcquired, lease_acquire, lease_check, lease_head, lease_head_watch, lease_read,
+    lease_release, lease_renew,
 };
 pub use writer::LeaseWriter;
 
-pub use crate::row::{LeaseBeat, LeaseRow, WorkerStatus};
+pub use crate::row::{LeaseBeat, LeaseRow, SchedulerPool, WorkerStatus};

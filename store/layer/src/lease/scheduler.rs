@@ -9,7 +9,9 @@ use borough_model::Name;
 use super::step::HeldLease;
 use super::{LeaseBeat, LeaseRow, LeaseState, WorkerStatus, lease_check};
 use crate::error::StoreResult;
-use crate::keys::{self, CellSpace, LeaseBeatKey, LeaseKey, LeaseStatusKey, Prefix, RangeOptions};
+use crate::keys::{
+    self, CellSpace, LeaseBeatKey, LeaseKey, LeaseStatusKey, Prefix, RangeOptions, SchedulerPoolKey,
+};
 
 /// The scheduler of jobs that name none.
 pub const SCHEDULER_DEFAULT: &str = "default";
@@ -74,15 +76,23 @@ pub struct SchedulerShard {
     pub age_versions: u64,
     /// When any holder last reported about it.
     pub status_last_ms: Option<i64>,
+    /// True if it is no shard at present: its holder stands by until the jobs are divided further or a shard is free.
+    pub standby: bool,
 }
 
-/// Every shard of every scheduler, without conflicts.
+/// Every shard of every scheduler, and the workers that stand by, without conflicts.
 pub async fn scheduler_shards(tx: &Transaction, space: &CellSpace) -> StoreResult<Vec<SchedulerShard>> {
     let leases = keys::range::<LeaseKey>(tx, space, &Prefix::all(), RangeOptions::snapshot()).await?;
     let now = u64::try_from(tx.read_version().await?).unwrap_or_default();
+    let pools = keys::range::<SchedulerPoolKey>(tx, space, &Prefix::all(), RangeOptions::snapshot()).await?;
+    let pools: BTreeMap<String, u32> = pools.into_iter().map(|(key, pool)| (key.role, pool.shards)).collect();
     let mut shards = Vec::new();
     for (key, lease) in leases {
         let Some(scheduler) = scheduler_of_role(&key.role).map(str::to_owned) else { continue };
+        let standby = pools.get(&key.role).is_some_and(|&shards| key.shard >= shards);
+        if standby && lease.holder.is_empty() {
+            continue;
+        }
         let last_status = LeaseStatusKey { role: key.role, shard: key.shard };
         let last_status = keys::read_snapshot(tx, space, &last_status).await?;
         let status_last_ms = last_status.as_ref().map(|status| status.at_ms);
@@ -97,6 +107,7 @@ pub async fn scheduler_shards(tx: &Transaction, space: &CellSpace) -> StoreResul
             status,
             age_versions,
             status_last_ms,
+            standby,
         });
     }
     Ok(shards)

@@ -1,11 +1,11 @@
 //! Steps of transactions on a lease.
 
-use borough_kv::Transaction;
+use borough_kv::{Transaction, Watch};
 
 use super::decide::{LeaseClaim, LeaseDecision, LeaseState, lease_claim_decide};
 use super::{LeaseBeat, LeaseRow};
 use crate::error::{StoreError, StoreResult};
-use crate::keys::{self, CellSpace, LeaseBeatKey, LeaseKey};
+use crate::keys::{self, CellSpace, LeaseBeatKey, LeaseHeadKey, LeaseKey};
 
 /// A lease that its holder believes to hold. Only a transaction that guards on it proves it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +67,7 @@ pub async fn lease_acquire(
             held.epoch = row.epoch;
             keys::write(tx, space, &held.key(), &row)?;
             keys::write(tx, space, &held.beat_key(), &LeaseBeat { epoch: row.epoch, beat: 0 })?;
+            lease_head_move(tx, space, &held.role)?;
         }
     }
     Ok(LeaseAcquired::Held(held))
@@ -90,7 +91,25 @@ pub async fn lease_release(tx: &Transaction, space: &CellSpace, held: &HeldLease
     if row.epoch != held.epoch || row.holder != held.holder {
         return Ok(());
     }
+    lease_head_move(tx, space, &held.role)?;
     keys::write(tx, space, &held.key(), &LeaseRow { holder: String::new(), ..row })
+}
+
+/// How often holders of the role's leases have changed. An observer lists the leases again only after a change.
+pub async fn lease_head(tx: &Transaction, space: &CellSpace, role: &str) -> StoreResult<i64> {
+    let key = LeaseHeadKey { role: role.to_owned() };
+    Ok(keys::read_snapshot(tx, space, &key).await?.unwrap_or_default().0)
+}
+
+/// A watch that ends when the holder of one of the role's leases may have changed. It is inert until the transaction
+/// is committed.
+pub async fn lease_head_watch(tx: &Transaction, space: &CellSpace, role: &str) -> StoreResult<Watch> {
+    keys::watch(tx, space, &LeaseHeadKey { role: role.to_owned() }).await
+}
+
+/// An addition conflicts with no other, so claims of different leases do not fail each other.
+pub(super) fn lease_head_move(tx: &Transaction, space: &CellSpace, role: &str) -> StoreResult<()> {
+    keys::count_add(tx, space, &LeaseHeadKey { role: role.to_owned() }, 1)
 }
 
 /// For a protected transaction that reads: checks that the lease is still held, and fails the commit if that changes.

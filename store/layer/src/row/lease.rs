@@ -31,6 +31,14 @@ pub struct LeaseBeat {
     pub beat: u64,
 }
 
+/// Among how many shards the jobs of a scheduler are divided. The holder of its first shard changes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Encode, Decode, Serialize, Deserialize)]
+pub struct SchedulerPool {
+    /// Leases with a smaller number are shards. The holders of others stand by.
+    #[n(0)]
+    pub shards: u32,
+}
+
 /// A worker's report about itself, with its heartbeat. It is valid as long as the lease is.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Encode, Decode, Serialize, Deserialize)]
 pub struct WorkerStatus {

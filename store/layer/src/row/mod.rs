@@ -21,7 +21,7 @@ pub use federation::{FederationCell, StoreGeneration};
 pub use import::ImportRow;
 pub(crate) use job::JobGate;
 pub use journal::{JournalFloor, JournalPart, PART_BYTES_MAX};
-pub use lease::{LeaseBeat, LeaseRow, WorkerStatus};
+pub use lease::{LeaseBeat, LeaseRow, SchedulerPool, WorkerStatus};
 pub use name::EndpointRow;
 pub use quota::{QuotaRow, QuotaUsed};
 pub use request::{RequestExpiry, RequestRow};

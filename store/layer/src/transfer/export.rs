@@ -107,6 +107,8 @@ pub(super) fn is_carried(kind: KeyKind) -> bool {
         | KeyKind::Lease
         | KeyKind::LeaseBeat
         | KeyKind::LeaseStatus
+        | KeyKind::LeaseHead
+        | KeyKind::SchedulerPool
         | KeyKind::FederationCell
         | KeyKind::StoreGeneration => false,
     }

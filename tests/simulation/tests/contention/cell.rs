@@ -8,7 +8,7 @@ use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, FaultPlan, Transaction};
 use borough_model::queue::{QueueSpec, SHARE_WHOLE};
 use borough_model::{Delta, JournalEntry};
-use borough_scheduler::{Worker, WorkerConfig, WorkerMetrics};
+use borough_scheduler::{SLICE_TASKS, Worker, WorkerConfig, WorkerMetrics};
 use borough_store::StoreResult;
 use borough_store::cell::CellMeta;
 use borough_store::check::{CellRows, cell_rows_read};
@@ -117,6 +117,7 @@ impl Cell {
             generation: self.generation,
             batch_tasks_max: 16,
             // Every other cell has its gangs gather by holds.
+            slice_tasks: SLICE_TASKS,
             gang_commit_max: if self.seed.is_multiple_of(2) { 16 } else { 1 },
             share: self.share.clone(),
         };

@@ -18,7 +18,7 @@ use borough_kv::secret::Secret;
 use borough_kv::{Database, EmbeddedEngine, FaultEngine, FaultPlan, Idempotency, Version};
 use borough_model::Name;
 use borough_proto::v1;
-use borough_scheduler::{Worker, WorkerConfig, WorkerMetrics};
+use borough_scheduler::{SLICE_TASKS, Worker, WorkerConfig, WorkerMetrics};
 use borough_simulation::audit::QUOTAS;
 use borough_store::cell::{CellClock, CellMeta, CellState, StoreOpened, cell_create, cell_gate_set};
 use borough_store::federation::{federation_cell_enter, store_generation_begin};
@@ -274,6 +274,7 @@ impl World {
             lease_ms: LEASE_MS,
             generation: self.generation,
             batch_tasks_max: 16,
+            slice_tasks: SLICE_TASKS,
             gang_commit_max: if self.seed.is_multiple_of(2) { 16 } else { 1 },
             share: JournalShare::default(),
         };

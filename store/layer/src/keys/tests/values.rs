@@ -16,7 +16,7 @@ use crate::keys::*;
 use crate::row::{
     CellGate, CellMeta, CellState, ConstraintToken, Cursor, EndpointRow, FederationCell, ImportRow, JobGate,
     JournalFloor, JournalPart, LeaseBeat, LeaseRow, QuotaRow, QuotaUsed, RequestExpiry, RequestRow,
-    StoreGeneration, WorkerStatus,
+    SchedulerPool, StoreGeneration, WorkerStatus,
 };
 use crate::testing::{job_spec, name};
 
@@ -135,7 +135,9 @@ fn the_others() -> Vec<StoredRow> {
         JournalFloor: JournalFloorKey {} => floor;
         Lease: LeaseKey { role: role.clone(), shard: 4 } => lease;
         LeaseBeat: LeaseBeatKey { role: role.clone(), shard: 4 } => LeaseBeat { epoch: 1, beat: 7 };
-        LeaseStatus: LeaseStatusKey { role, shard: 4 } => status;
+        LeaseStatus: LeaseStatusKey { role: role.clone(), shard: 4 } => status;
+        LeaseHead: LeaseHeadKey { role: role.clone() } => Counter(6);
+        SchedulerPool: SchedulerPoolKey { role } => SchedulerPool { shards: 4 };
         Request: RequestKey { id } => request;
         RequestExpiry: RequestExpiryKey { expires_ms: 5, id } => RequestExpiry { requests: Some(vec![id]) };
         FederationCell: FederationCellKey { cell: name("alpha") } => cell;
