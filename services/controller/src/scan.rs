@@ -182,6 +182,21 @@ mod tests {
         actions
     }
 
+    #[test]
+    fn what_a_job_wants_again_is_revived_while_it_runs() {
+        let mut state = MirrorState::default();
+        task_put(&mut state, 0, 1, TaskState::Dead);
+        let mut actions = |revision, count, is| {
+            let row = row(count, is, revision);
+            job_put(&mut state, &row);
+            parts(&mut JobScan::begin(&row), &state, 10).0
+        };
+        assert_eq!(actions(1, 1, JobState::Running), [ControllerAction::TasksRevive(JOB)]);
+        assert_eq!(actions(2, 0, JobState::Running), [], "it does not want them");
+        let outcome = JobOutcome::Succeeded;
+        assert_eq!(actions(3, 1, JobState::Ended { outcome }), [], "it is over");
+    }
+
     /// The job is stopped when half of its tasks were visited as those of a running job.
     #[test]
     fn an_examination_begins_again_when_the_job_has_changed() {
