@@ -11,6 +11,7 @@ mod retention;
 mod scheduler;
 mod service;
 mod settings;
+mod tally;
 #[cfg(test)]
 pub(crate) mod tests;
 

@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use borough_model::Delta;
 use borough_model::queue::QueueSpec;
-use borough_scheduler::snapshot_of_mirror;
+use borough_scheduler::SnapshotBuild;
 use borough_scheduler_core::{CellSettings, Snapshot};
-use borough_store::mirror::{MirrorEvent, MirrorHandle, MirrorState, MirrorSubscription};
+use borough_store::mirror::{MirrorEvent, MirrorHandle, MirrorState, MirrorSubscription, RowsPosition};
 use futures::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedMutexGuard, watch};
@@ -158,27 +158,32 @@ impl SchedulerMirror {
         }
     }
 
-    /// Makes a snapshot on separate threads, and continues from it. `before` has every entry since the settings were
-    /// read. Returns `false` if the snapshot is no longer of use.
+    /// Makes a snapshot on separate threads, part by part, and continues from it. `before` has every entry since the
+    /// settings were read. Returns `false` if the snapshot is no longer of use.
     async fn make(
         &self,
         mirror: &MirrorHandle,
         settings: CellSettings,
         before: &mut MirrorSubscription,
     ) -> Result<bool, JoinError> {
-        let source = mirror.clone();
-        // Rows are shared, so the copy is quick, and the mirror's follower waits for nothing else.
-        let copied = tokio::task::spawn_blocking(move || source.subscribe_with(MirrorState::clone));
-        let (state, mut subscription) = copied.await?;
+        let (from, mut subscription) = mirror.subscribe_with(MirrorState::cursor);
         while let Some(event) = before.next().now_or_never().flatten() {
             if !settings_kept(&event) {
                 return Ok(false);
             }
         }
-        let mut building = tokio::task::spawn_blocking(move || snapshot_of_mirror(&state, settings));
+        let source = mirror.clone();
+        let mut building = tokio::task::spawn_blocking(move || {
+            let mut build = SnapshotBuild::begin(settings, from);
+            while build.position() != RowsPosition::Over {
+                let position = build.position();
+                build.add(source.read(|state| state.rows_part(position, RowsPosition::PART_ROWS)));
+            }
+            build
+        });
         // A subscription that nobody reads for seconds is over.
         let mut missed: Vec<MirrorEvent> = Vec::new();
-        let mut snapshot = loop {
+        let mut build = loop {
             tokio::select! {
                 built = &mut building => break built?,
                 event = subscription.next() => match event.filter(settings_kept) {
@@ -187,7 +192,15 @@ impl SchedulerMirror {
                 },
             }
         };
-        missed.iter().for_each(|event| event_apply(&mut snapshot, event));
+        missed.iter().for_each(|event| build_apply(&mut build, event));
+        // What some part has shown is in the subscription already.
+        while !build.is_whole() {
+            match subscription.next().await.filter(settings_kept) {
+                Some(event) => build_apply(&mut build, &event),
+                None => return Ok(false),
+            }
+        }
+        let snapshot = build.snapshot();
         *self.snapshot.lock().await = Some(snapshot);
         self.made.send_modify(|made| *made = made.wrapping_add(1));
         // Questions that came meanwhile are answered by this snapshot.
@@ -234,6 +247,12 @@ impl SchedulerMirror {
             next = subscription.next().now_or_never().flatten();
         }
         true
+    }
+}
+
+fn build_apply(build: &mut SnapshotBuild, event: &MirrorEvent) {
+    if let MirrorEvent::Entry { cursor, entry } = event {
+        build.apply(*cursor, entry);
     }
 }
 

@@ -4,20 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use borough_kv::Idempotency;
-use borough_model::job::JobState;
-use borough_model::node::NodeState;
-use borough_model::resource::resources_add;
-use borough_model::{Name, Resources};
-use borough_proto::convert::{resources_to_message, task_counts_add};
+use borough_proto::convert::resources_to_message;
 use borough_proto::v1;
 use borough_proto::v1::cell_service_server::CellService;
 use borough_store::cell::{CellMeta, CellState};
-use borough_store::lease::{SCHEDULER_DEFAULT, SchedulerShard, WorkerStatus, scheduler_shards};
+use borough_store::lease::{SchedulerShard, WorkerStatus, scheduler_shards};
 use borough_store::mirror::MirrorState;
 use tonic::{Request, Response, Status};
 
 use super::context::{CellContext, Cells, caller_of_mutation, caller_of_read, cursor_to_message};
 use super::settings::{SettingsChange, reclaim_idle, settings_change, settings_message, settings_read};
+use super::tally::CellTally;
 use crate::status::status_from_store;
 
 /// The gRPC service of cells.
@@ -78,14 +75,16 @@ impl CellService for CellServer {
 }
 
 async fn cell_message(cell: &CellContext) -> Result<v1::Cell, Status> {
-    let mut message = cell.state(cell_of_state)?;
+    cell.state(|_| ())?;
+    let tally = CellTally::of(cell).await;
+    let mut message = cell.mirror.read(|state| cell_of_state(state, &tally));
     message.name = cell.name.to_string();
     let info = cell.db.info();
     message.store = format!("{} {}", info.name, info.location);
     message.staleness_ms = u64::try_from(cell.mirror.staleness().as_millis()).unwrap_or(u64::MAX);
     let shards = scheduler_shards_read(cell).await?;
     let meta = settings_read(cell).await.map_err(|error| status_from_store(&error))?;
-    let wanted = cell.state(|state| schedulers_wanted(state, &meta))?;
+    let wanted = schedulers_wanted(&tally, &meta);
     message.warnings = schedulers_unserved(&shards, &wanted, cell.clock.wall_ms());
     message.warnings.extend(reclaim_idle(&meta));
     message.schedulers = shards.into_iter().map(scheduler_message).collect();
@@ -93,26 +92,7 @@ async fn cell_message(cell: &CellContext) -> Result<v1::Cell, Status> {
     Ok(message)
 }
 
-fn cell_of_state(state: &MirrorState) -> v1::Cell {
-    let mut tasks = v1::TaskCounts::default();
-    state.tasks().values().for_each(|row| task_counts_add(&mut tasks, row));
-    let mut jobs = 0_u32;
-    for row in state.jobs().values() {
-        tasks.succeeded = tasks.succeeded.saturating_add(row.succeeded);
-        tasks.failed = tasks.failed.saturating_add(row.failed);
-        jobs = jobs.saturating_add(u32::from(!matches!(row.state, JobState::Ended { .. })));
-    }
-    tasks.pending = tasks.pending.saturating_add(never_placed(state));
-    let mut capacity = Resources::default();
-    let mut used = Resources::default();
-    let mut ready = 0_u32;
-    for row in state.nodes().values().filter(|row| row.state == NodeState::Ready) {
-        ready = ready.saturating_add(1);
-        capacity = resources_add(&capacity, &row.capacity).unwrap_or(capacity);
-    }
-    for alloc in state.allocs().values() {
-        used = resources_add(&used, &alloc.used).unwrap_or(used);
-    }
+fn cell_of_state(state: &MirrorState, tally: &CellTally) -> v1::Cell {
     let gate = state.gate();
     v1::Cell {
         state: match gate.map(|gate| gate.state) {
@@ -125,23 +105,13 @@ fn cell_of_state(state: &MirrorState) -> v1::Cell {
         .into(),
         store_epoch: gate.map_or(0, |gate| gate.store_epoch),
         nodes: u32::try_from(state.nodes().len()).unwrap_or(u32::MAX),
-        nodes_ready: ready,
-        capacity: Some(resources_to_message(&capacity)),
-        used: Some(resources_to_message(&used)),
-        jobs,
-        tasks: Some(tasks),
+        nodes_ready: tally.nodes_ready,
+        capacity: Some(resources_to_message(&tally.capacity)),
+        used: Some(resources_to_message(&tally.used)),
+        jobs: tally.jobs,
+        tasks: Some(tally.tasks),
         ..v1::Cell::default()
     }
-}
-
-/// Counts wanted tasks that have no row yet.
-fn never_placed(state: &MirrorState) -> u32 {
-    let wanted = state.jobs().values().filter(|row| !matches!(row.state, JobState::Ended { .. }));
-    let absent = wanted.map(|row| {
-        let rows = state.job_tasks(row.id).filter(|task| task.id.index < row.count).count();
-        row.count.saturating_sub(u32::try_from(rows).unwrap_or(u32::MAX))
-    });
-    absent.fold(0, u32::saturating_add)
 }
 
 /// Reads every shard of the cell's schedulers.
@@ -154,14 +124,10 @@ pub(crate) async fn scheduler_shards_read(cell: &CellContext) -> Result<Vec<Sche
 }
 
 /// The schedulers that the cell's rules and present jobs name, with the number of jobs of each.
-fn schedulers_wanted(state: &MirrorState, meta: &CellMeta) -> BTreeMap<String, usize> {
+fn schedulers_wanted(tally: &CellTally, meta: &CellMeta) -> BTreeMap<String, usize> {
     let constrained = meta.schedulers.iter().flatten().map(|(_, scheduler)| (scheduler.to_string(), 0));
     let mut wanted: BTreeMap<String, usize> = constrained.collect();
-    for row in state.jobs().values().filter(|row| !matches!(row.state, JobState::Ended { .. })) {
-        let named = state.spec_of(row).and_then(|spec| spec.scheduler.as_ref().map(Name::to_string));
-        let jobs = wanted.entry(named.unwrap_or_else(|| SCHEDULER_DEFAULT.to_owned())).or_default();
-        *jobs = jobs.saturating_add(1);
-    }
+    wanted.extend(tally.schedulers.iter().map(|(scheduler, jobs)| (scheduler.clone(), *jobs)));
     wanted
 }
 

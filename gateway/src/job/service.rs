@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use borough_kv::Idempotency;
 use borough_model::job::JobState;
-use borough_model::{JobId, JobRow, JobSpec, Name};
+use borough_model::{JobId, JobSpec, Name};
 use borough_proto::convert::{job_spec_from_message, job_spec_to_message, job_to_message, name_from_text};
 use borough_proto::v1;
 use borough_proto::v1::job_service_server::JobService;
@@ -14,19 +14,18 @@ use borough_store::job::{
 };
 use borough_store::journal::Cursor;
 use borough_store::lease::SCHEDULER_DEFAULT;
-use borough_store::mirror::MirrorState;
 use borough_store::{StoreError, StoreResult};
 use prost::Message as _;
 use tonic::{Request, Response, Status};
 
 use super::admit::{Admissions, Admitted, Submission, batch_admit, submission_is_new};
+use super::list::jobs_listed;
 use super::plan::{plan_of, scheduler_named, spec_planned, warnings_of};
 use super::{job_counts, job_message};
 use crate::cell::{
     CellContext, Cells, KeyedRequest, caller_of_mutation, caller_of_read, cursor_to_message, keyed_found,
     keyed_run, queue_check, settings_read,
 };
-use crate::page::{page_cut, page_of, page_request};
 use crate::status::{
     status_exhausted, status_from_field, status_from_profile, status_from_store, status_from_validation,
     status_not_found,
@@ -110,7 +109,8 @@ where
 }
 
 fn job_by_id(cell: &CellContext, job: JobId) -> Result<v1::Job, Status> {
-    let message = cell.state(|state| state.jobs().get(&job).map(|row| job_message(cell, state, row)))?;
+    let row = cell.state(|state| state.jobs().get(&job).cloned())?;
+    let message = row.map(|row| job_message(cell, &row));
     message.ok_or_else(|| status_not_found(&format!("job {job} any more")))
 }
 
@@ -227,13 +227,13 @@ impl JobService for JobServer {
         let request = request.into_inner();
         caller_of_read(request.context.as_ref())?;
         let cell = self.cells.get(&request.cell)?;
-        let response = cell.state(|state| {
+        let (row, spec, cursor) = cell.state(|state| {
             let row = job_found(state, &cell.name, &request.user, &request.name)?;
-            let spec = state.spec_of(row).map(|spec| job_spec_to_message(&spec.in_force(row)));
-            let cursor = Some(cursor_to_message(state.cursor()));
-            Ok::<_, Status>(v1::GetJobResponse { job: Some(job_message(cell, state, row)), spec, cursor })
+            Ok::<_, Status>((Arc::clone(row), state.spec_of(row), state.cursor()))
         })??;
-        Ok(Response::new(response))
+        let spec = spec.map(|spec| job_spec_to_message(&spec.in_force(&row)));
+        let (job, cursor) = (Some(job_message(cell, &row)), Some(cursor_to_message(cursor)));
+        Ok(Response::new(v1::GetJobResponse { job, spec, cursor }))
     }
 
     async fn list_jobs(
@@ -243,7 +243,8 @@ impl JobService for JobServer {
         let request = request.into_inner();
         caller_of_read(request.context.as_ref())?;
         let cell = self.cells.get(&request.cell)?;
-        Ok(Response::new(cell.state(|state| jobs_listed(cell, state, &request))?))
+        cell.state(|_| ())?;
+        Ok(Response::new(jobs_listed(cell, &request).await))
     }
 
     async fn get_job_history(
@@ -262,19 +263,16 @@ impl JobService for JobServer {
         if versions.is_empty() {
             return Err(status_not_found(&format!("job {user}/{name} in cell {}, now or before", cell.name)));
         }
-        let versions = cell.state(|state| {
-            let message = |version: &borough_store::job::JobVersion| v1::JobVersion {
-                job: Some(job_to_message(
-                    &cell.name,
-                    &version.job,
-                    Some(&version.spec),
-                    job_counts(state, &version.job),
-                )),
+        cell.state(|_| ())?;
+        let message = |version: &borough_store::job::JobVersion| {
+            let counts = job_counts(&cell.mirror, &version.job);
+            v1::JobVersion {
+                job: Some(job_to_message(&cell.name, &version.job, Some(&version.spec), counts)),
                 version: version.version,
                 spec: Some(job_spec_to_message(&version.spec)),
-            };
-            versions.iter().map(message).collect()
-        })?;
+            }
+        };
+        let versions = versions.iter().map(message).collect();
         Ok(Response::new(v1::GetJobHistoryResponse { versions }))
     }
 }
@@ -316,26 +314,4 @@ async fn revision_check(
         "job {}/{} is at revision {revision}, the plan was made at {expected}; plan again",
         spec.user, spec.name
     )))
-}
-
-fn jobs_listed(
-    cell: &CellContext,
-    state: &MirrorState,
-    request: &v1::ListJobsRequest,
-) -> v1::ListJobsResponse {
-    let page = page_request(request.page.as_ref());
-    let wanted = |row: &&Arc<JobRow>| {
-        let live = request.ended || !matches!(row.state, JobState::Ended { .. });
-        let labelled = || state.spec_of(row).is_some_and(|spec| spec.has_labels(&request.labels));
-        live && (request.user.is_empty() || request.user == row.user.as_str())
-            && (request.labels.is_empty() || labelled())
-    };
-    let key = |row: &&Arc<JobRow>| format!("{}/{}/{}", row.user, row.name, row.id);
-    let mut rows: Vec<&Arc<JobRow>> = state.jobs().values().filter(wanted).collect();
-    rows.sort_by_cached_key(key);
-    let (rows, next_page) = page_of(rows, &page, key);
-    let jobs = rows.into_iter().map(|row| job_message(cell, state, row)).collect();
-    let job_key = |job: &v1::Job| format!("{}/{}/{}", job.user, job.name, job.id);
-    let (jobs, next_page) = page_cut(jobs, next_page, job_key);
-    v1::ListJobsResponse { jobs, next_page, cursor: Some(cursor_to_message(state.cursor())) }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use borough_kv::FaultPlan;
 use borough_model::job::JobKind;
 use borough_model::{JobSpec, JournalEntry};
+use borough_proto::v1;
 use borough_proto::v1::job_service_server::JobService;
 use borough_store::journal::{Cursor, journal_tail};
 use borough_testkit::{job_spec, name};

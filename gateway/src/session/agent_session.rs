@@ -270,8 +270,8 @@ impl AgentSession {
     async fn deliver(&mut self) -> Option<()> {
         loop {
             let now = self.cell.machine.monotonic();
-            let (delivery, cell) = (&mut self.delivery, self.cell.name.as_str());
-            let chunk = self.cell.mirror.read(|state| delivery.next(&MirrorRows { state, cell }, now));
+            let rows = MirrorRows { mirror: &self.cell.mirror, cell: self.cell.name.as_str() };
+            let chunk = self.delivery.next(&rows, now);
             let Some(chunk) = chunk else { return Some(()) };
             for (attempt, bytes) in &chunk.set_aside {
                 self.cell.sessions.metrics.set_aside(&self.cell.name);

@@ -13,7 +13,7 @@ use borough_proto::convert::{
 };
 use borough_proto::v1;
 use borough_proto::v1::task_status::Phase;
-use borough_store::mirror::MirrorState;
+use borough_store::mirror::MirrorHandle;
 use borough_store::task::{ReportPhase, TaskReport};
 
 use super::delivery::{DeliveryItem, DeliverySource, DeliverySpecKey};
@@ -161,23 +161,27 @@ pub(crate) fn attempt_to_message(attempt: DesiredAttempt) -> v1::TaskAttempt {
     }
 }
 
-/// The rows of the cell, as the source of a delivery.
+/// The rows of the cell, as the source of a delivery. Each item is read under a hold of the mirror's lock of its own: a
+/// chunk has hundreds of them.
 pub(crate) struct MirrorRows<'a> {
-    pub state: &'a MirrorState,
+    pub mirror: &'a MirrorHandle,
     pub cell: &'a str,
 }
 
 impl DeliverySource for MirrorRows<'_> {
     fn item(&self, attempt: DesiredAttempt, command: Command) -> Option<DeliveryItem> {
-        let state = self.state;
-        let row = state.tasks().get(&attempt.task);
-        let spec = row.and_then(|row| state.spec(attempt.task.job, row.spec_version));
+        let job = attempt.task.job;
+        let (row, spec, node) = self.mirror.read(|state| {
+            let row = state.tasks().get(&attempt.task);
+            let node = row.and_then(|row| state.nodes().get(&row.node?));
+            let spec = row.and_then(|row| state.spec(job, row.spec_version));
+            (row.cloned(), spec, node.cloned())
+        });
         match command {
             Command::Run => {
-                let row = row?;
-                let node = state.nodes().get(&row.node?)?;
-                let key = (attempt.task.job, row.spec_version);
-                Some(DeliveryItem::Run(key, Box::new(assignment(self.cell, row, spec.as_deref()?, node))))
+                let (row, node) = (row?, node?);
+                let key = (job, row.spec_version);
+                Some(DeliveryItem::Run(key, Box::new(assignment(self.cell, &row, spec.as_deref()?, &node))))
             }
             Command::Stop { .. } => stop(attempt, command, spec.as_deref()).map(DeliveryItem::Stop),
             Command::Forget => Some(DeliveryItem::Forget(attempt_to_message(attempt))),
@@ -185,7 +189,7 @@ impl DeliverySource for MirrorRows<'_> {
     }
 
     fn spec(&self, (job, version): DeliverySpecKey) -> Option<v1::SpecDelivery> {
-        let spec = self.state.spec(job, version)?;
+        let spec = self.mirror.read(|state| state.spec(job, version))?;
         let reference = Some(v1::SpecReference { job_id: job.to_string(), version });
         Some(v1::SpecDelivery { reference, spec: Some(job_spec_to_message(&spec)) })
     }

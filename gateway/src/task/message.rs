@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use borough_model::node::NodeRow;
 use borough_model::{JobRow, Name, NodeId, TaskId, TaskRow};
 use borough_proto::convert::{TaskContext, name_from_text, task_to_message};
 use borough_proto::v1;
@@ -12,31 +13,44 @@ use crate::cell::CellContext;
 use crate::session::desired::DesiredAttempt;
 use crate::status::{status_from_field, status_not_found};
 
+/// The nodes that the message of a task names.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TaskNodes {
+    pub own: Option<Arc<NodeRow>>,
+    /// Where its last attempt ended.
+    pub of_exit: Option<Arc<NodeRow>>,
+}
+
+impl TaskNodes {
+    /// The nodes that the message of a task names.
+    pub(super) fn of(state: &MirrorState, row: &TaskRow) -> Self {
+        let node = |id: Option<NodeId>| -> Option<Arc<NodeRow>> { state.nodes().get(&id?).map(Arc::clone) };
+        Self { own: node(row.node), of_exit: node(row.exit.as_ref().and_then(|exit| exit.node)) }
+    }
+}
+
 /// Converts a task to a message. A task without a row is pending and was never placed.
 pub fn task_message(cell: &CellContext, state: &MirrorState, job: &JobRow, row: &TaskRow) -> v1::Task {
-    let node = |id: Option<NodeId>| id.and_then(|id| state.nodes().get(&id));
-    let name = |id| node(id).map(|row| row.name.to_string()).unwrap_or_default();
+    task_message_of(cell, job, row, &TaskNodes::of(state, row))
+}
+
+/// As [`task_message`], without the mirror.
+pub(super) fn task_message_of(
+    cell: &CellContext,
+    job: &JobRow,
+    row: &TaskRow,
+    nodes: &TaskNodes,
+) -> v1::Task {
+    let name = |node: Option<&Arc<NodeRow>>| node.map(|row| row.name.to_string()).unwrap_or_default();
     let attempt = DesiredAttempt { task: row.id, incarnation: row.incarnation };
     let session = row.node.and_then(|node| cell.sessions.get(node));
     let context = TaskContext {
-        node: name(row.node),
-        host: node(row.node).map(|row| row.host.clone()).unwrap_or_default(),
-        exit_node: name(row.exit.as_ref().and_then(|exit| exit.node)),
+        node: name(nodes.own.as_ref()),
+        host: nodes.own.as_ref().map(|row| row.host.clone()).unwrap_or_default(),
+        exit_node: name(nodes.of_exit.as_ref()),
         usage: session.and_then(|session| session.usage(attempt)),
     };
     task_to_message(job, row, context)
-}
-
-/// Every task of a job that is wanted or has a row, by index.
-pub fn job_task_messages(cell: &CellContext, state: &MirrorState, job: &JobRow) -> Vec<v1::Task> {
-    let mut rows: Vec<Arc<TaskRow>> = state.job_tasks(job.id).cloned().collect();
-    if !matches!(job.state, borough_model::job::JobState::Ended { .. }) {
-        let known: std::collections::BTreeSet<u32> = rows.iter().map(|row| row.id.index).collect();
-        let absent = (0..job.count).filter(|index| !known.contains(index));
-        rows.extend(absent.map(|index| Arc::new(TaskRow::never_placed(TaskId { job: job.id, index }))));
-        rows.sort_by_key(|row| row.id.index);
-    }
-    rows.iter().map(|row| task_message(cell, state, job, row)).collect()
 }
 
 /// The newest job with that user and name.

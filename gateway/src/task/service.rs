@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_model::{Name, NodeId, TaskRow, TaskState};
-use borough_proto::convert::name_from_text;
+use borough_model::{Name, TaskRow, TaskState};
 use borough_proto::v1;
 use borough_proto::v1::exec_request::Message as FromCaller;
 use borough_proto::v1::gateway_message::Message as ToAgent;
@@ -12,13 +11,13 @@ use borough_proto::v1::task_service_server::TaskService;
 use borough_scheduler_core::{explain, explain_elsewhere, explain_job};
 use borough_store::StoreError;
 use borough_store::lease::SCHEDULER_DEFAULT;
-use borough_store::mirror::MirrorState;
 use borough_store::task::task_restart;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::exec::{ExecStream, command_check, exec_again, exec_start};
+use super::list::tasks_listed;
 use super::log::{LogStream, log_read};
-use super::message::{job_found, job_task_messages, task_found, task_message};
+use super::message::{job_found, task_found};
 use super::session::{AgentReached, FoundAttempt, WantedAttempt, attempt_found};
 use super::slot::StreamSlots;
 use crate::cell::{
@@ -26,13 +25,10 @@ use crate::cell::{
     keyed_found, keyed_run, scheduler_shards_read, scheduler_unserved,
 };
 use crate::job::{explanation_message, scheduler_named};
-use crate::page::{page_cut, page_of, page_request};
 use crate::peer::{Peers, is_handed_on};
 use crate::session::message::attempt_to_message;
 use crate::session::registry::AgentAnswer;
-use crate::status::{
-    status_from_field, status_from_store, status_not_found, status_refused, status_unavailable,
-};
+use crate::status::{status_from_field, status_from_store, status_refused, status_unavailable};
 
 /// How long an agent has to answer a command.
 const COMMAND_WAIT: Duration = Duration::from_secs(10);
@@ -64,20 +60,7 @@ impl TaskService for TaskServer {
         let request = request.into_inner();
         caller_of_read(request.context.as_ref())?;
         let cell = self.cells.get(&request.cell)?;
-        let page = page_request(request.page.as_ref());
-        let (tasks, cursor) = cell.state(|state| {
-            let tasks = if request.node.is_empty() {
-                let job = job_found(state, &cell.name, &request.user, &request.job)?;
-                job_task_messages(cell, state, job)
-            } else {
-                node_task_messages(cell, state, &request.node)?
-            };
-            Ok::<_, Status>((tasks, state.cursor()))
-        })??;
-        let key = |task: &v1::Task| format!("{}/{:010}", task.job_id, task.index);
-        let (tasks, next_page) = page_of(tasks, &page, key);
-        let (tasks, next_page) = page_cut(tasks, next_page, key);
-        Ok(Response::new(v1::ListTasksResponse { tasks, next_page, cursor: Some(cursor_to_message(cursor)) }))
+        Ok(Response::new(tasks_listed(cell, &request).await?))
     }
 
     async fn explain_task(
@@ -265,19 +248,6 @@ fn running(row: &TaskRow, user: &str, job: &str) -> Result<(), Status> {
             ))
         }
     }
-}
-
-fn node_task_messages(cell: &CellContext, state: &MirrorState, node: &str) -> Result<Vec<v1::Task>, Status> {
-    let name = name_from_text("node", node).map_err(|refused| status_from_field(&refused))?;
-    let row = state.node_by_name(&name);
-    let node: NodeId = row.ok_or_else(|| status_not_found(&format!("node {name} in cell {}", cell.name)))?.id;
-    let tasks = state.node_tasks(node).filter_map(|row| {
-        let job = state.jobs().get(&row.id.job)?;
-        Some(task_message(cell, state, job, row))
-    });
-    let mut tasks: Vec<v1::Task> = tasks.collect();
-    tasks.sort_by(|left, right| (&left.job_id, left.index).cmp(&(&right.job_id, right.index)));
-    Ok(tasks)
 }
 
 #[cfg(test)]

@@ -1,16 +1,17 @@
 //! Deltas of the journal as watchers see them, after their filter.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use borough_model::journal::JobName;
-use borough_model::{Delta, JobId, Name};
-use borough_proto::convert::{endpoint_to_message, job_to_message};
+use borough_model::{Delta, JobId, JobRow, Name};
+use borough_proto::convert::endpoint_to_message;
 use borough_proto::v1;
 use borough_proto::v1::watch_response::Change;
-use borough_store::mirror::MirrorState;
+use borough_store::mirror::{MirrorState, StoredSpec};
 
 use crate::cell::{CellContext, EventSubject};
-use crate::job::job_counts;
+use crate::job::job_message_of;
 use crate::node::node_message;
 use crate::task::task_message;
 
@@ -127,8 +128,40 @@ impl WatchScope {
     }
 }
 
+/// A change, as far as it is known under the mirror's lock.
+pub(super) enum WatchedChange {
+    Whole(Box<Change>),
+    /// A job: its tasks are counted without the lock.
+    Job(Arc<JobRow>, StoredSpec),
+}
+
+impl WatchedChange {
+    /// The change. Takes the mirror's lock for the tasks of a job.
+    pub(super) fn whole(self, cell: &CellContext) -> Change {
+        match self {
+            Self::Whole(change) => *change,
+            Self::Job(row, stored) => Change::Job(job_message_of(cell, &row, Some(&stored))),
+        }
+    }
+}
+
 /// What a delta means to a watcher; `None` if the watcher does not want it, or if it carries nothing that people see.
 pub(super) fn change_of(
+    cell: &CellContext,
+    state: &MirrorState,
+    filter: &WatchScope,
+    delta: &Delta,
+) -> Option<WatchedChange> {
+    if let Delta::Job { row, .. } = delta
+        && filter.wants(state, &JobNames::default(), delta)
+    {
+        let stored = state.stored_spec_of(row)?;
+        return Some(WatchedChange::Job(Arc::clone(row), stored));
+    }
+    change_whole(cell, state, filter, delta).map(|change| WatchedChange::Whole(Box::new(change)))
+}
+
+fn change_whole(
     cell: &CellContext,
     state: &MirrorState,
     filter: &WatchScope,
@@ -138,10 +171,6 @@ pub(super) fn change_of(
         return None;
     }
     match delta {
-        Delta::Job { row, .. } => {
-            let spec = state.spec_of(row)?;
-            Some(Change::Job(job_to_message(&cell.name, row, Some(&spec), job_counts(state, row))))
-        }
         Delta::JobRemoved { job, name } => {
             let mut gone = v1::JobRemoved { id: job.to_string(), ..v1::JobRemoved::default() };
             if let Some(name) = name {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_kv::Idempotency;
+use borough_model::JournalEntry;
 use borough_proto::v1;
 use borough_proto::v1::watch_service_server::WatchService;
 use borough_store::journal::{Cursor, journal_before, journal_floor, journal_head};
@@ -13,7 +14,7 @@ use borough_store::{StoreError, StoreResult};
 use futures::{Stream, StreamExt as _};
 use tonic::{Code, Request, Response, Status};
 
-use super::change::{JobNames, WatchScope, change_of, forgotten};
+use super::change::{JobNames, WatchScope, WatchedChange, change_of, forgotten};
 use super::event::{Sentence, sentence};
 use super::feed::{FeedItem, feed};
 use crate::cell::{CellContext, Cells, caller_of_read, cursor_from_message, cursor_to_message};
@@ -23,6 +24,8 @@ use crate::status::{status_from_store, status_with};
 const EVENTS_DEFAULT: usize = 100;
 /// Most events of an answer.
 const EVENTS_MAX: usize = 10_000;
+/// Deltas of an entry that are looked at under one hold of the mirror's lock.
+const PART_DELTAS: usize = 128;
 /// Entries of a page read for events.
 const PAGE_ENTRIES: usize = 500;
 
@@ -97,11 +100,7 @@ fn responses_of(
         FeedItem::Entry(cursor, entry) => (cursor, entry),
         FeedItem::Bookmark(cursor) => return Ok(vec![bookmark(cursor)]),
     };
-    let changes: Result<Vec<v1::watch_response::Change>, String> = cell.mirror.read(|state| {
-        let gone = entry.deltas.iter().find_map(|delta| forgotten(state, filter, delta));
-        let changes = entry.deltas.iter().filter_map(|delta| change_of(cell, state, filter, delta));
-        gone.map_or_else(|| Ok(changes.collect()), Err)
-    });
+    let changes = changes_of(cell, filter, &entry);
     let changes = changes.map_err(|gone| {
         let message = format!("the entry at {cursor} is of {gone}, which is forgotten since; list again");
         status_with(Code::OutOfRange, "CURSOR_FORGOTTEN", message, Default::default())
@@ -116,6 +115,25 @@ fn responses_of(
         at_ms: entry.at_ms,
     };
     Ok(changes.into_iter().enumerate().map(response).collect())
+}
+
+/// The changes of an entry, or what it refers to that is forgotten. An entry may have hundreds of deltas, so each hold
+/// of the mirror's lock looks at some of them.
+fn changes_of(
+    cell: &CellContext,
+    filter: &WatchScope,
+    entry: &JournalEntry,
+) -> Result<Vec<v1::watch_response::Change>, String> {
+    let mut changes = Vec::new();
+    for part in entry.deltas.chunks(PART_DELTAS) {
+        let of_part: Result<Vec<WatchedChange>, String> = cell.mirror.read(|state| {
+            let gone = part.iter().find_map(|delta| forgotten(state, filter, delta));
+            let changes = part.iter().filter_map(|delta| change_of(cell, state, filter, delta));
+            gone.map_or_else(|| Ok(changes.collect()), Err)
+        });
+        changes.extend(of_part?.into_iter().map(|change| change.whole(cell)));
+    }
+    Ok(changes)
 }
 
 fn bookmark(cursor: Cursor) -> v1::WatchResponse {

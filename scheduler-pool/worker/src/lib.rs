@@ -21,7 +21,7 @@ mod worker;
 
 pub use batch::{BatchStamp, batch_of_plan};
 pub use borough_scheduler_core::SLICE_TASKS;
-pub use listed::{settings_of_meta, snapshot_of_mirror};
+pub use listed::{SnapshotBuild, settings_of_meta, snapshot_of_mirror};
 pub use metrics::WorkerMetrics;
 pub use view::CellView;
 pub use worker::{BATCH_TASKS_MAX, GANG_COMMIT_MAX, SURVIVOR_ATTEMPTS, Worker, WorkerConfig};

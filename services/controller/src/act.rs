@@ -35,7 +35,7 @@ pub(crate) fn acts_together(action: &ControllerAction) -> bool {
         | ControllerAction::GangEnd(_)
         | ControllerAction::TasksReschedule(..)
         | ControllerAction::TasksMove(..)
-        | ControllerAction::TasksDrain(_)
+        | ControllerAction::NodeDrain(_)
         | ControllerAction::PromisesExpire(..) => false,
     }
 }
@@ -104,8 +104,8 @@ impl ActionExecutor {
                 };
                 self.attempts("task_promise", &attempts, expire).await
             }
-            // [`departures_now`](crate::decide::departures_now) has split it before: tasks without room elsewhere stay.
-            ControllerAction::TasksDrain(_) => Ok(()),
+            // [`DrainCheck`](crate::drain::DrainCheck) makes moves of it: tasks without room elsewhere stay.
+            ControllerAction::NodeDrain(_) => Ok(()),
             ControllerAction::TasksMove(reason, attempts) => {
                 let stop = |tx: Transaction, mut changes: ChangeSet, attempts: Vec<_>| async move {
                     Ok((task_stop_begin(&tx, &mut changes, &attempts, reason).await?, changes))

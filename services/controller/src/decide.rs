@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_model::job::{AfterDecision, JobState, after_decide, eviction_due_ms};
+use borough_model::job::{AfterDecision, after_decide, eviction_due_ms};
 use borough_model::node::{NodeRow, NodeState, TaintEffect};
 use borough_model::task::{LEAVE_MARGIN_MS, StopReason, leave_due_ms};
 use borough_model::{GangId, Incarnation, JobId, JobRow, Name, NodeId, TaskId, TaskRow, TaskState};
@@ -29,8 +29,8 @@ pub enum ControllerAction {
     TasksReschedule(NodeId, Vec<(TaskId, Incarnation)>),
     /// Move these attempts off their node: it is drained, or has a taint that they do not tolerate.
     TasksMove(StopReason, Vec<(TaskId, Incarnation)>),
-    /// Move those of these attempts off their drained node that have room elsewhere ([`departures_now`]).
-    TasksDrain(Vec<Departures>),
+    /// Move those attempts off the drained node that have room elsewhere ([`drain_departures`], [`departures_now`]).
+    NodeDrain(NodeId),
     /// Release these attempts' promises of room on the node, for which they have waited in vain.
     PromisesExpire(NodeId, Vec<(TaskId, Incarnation)>),
 }
@@ -56,39 +56,18 @@ pub fn departures_now(
     departures.iter().flat_map(of_job).collect()
 }
 
-/// The actions for a job.
-pub fn job_actions(state: &MirrorState, job: &JobRow) -> Vec<ControllerAction> {
-    match job.state {
-        JobState::Waiting => {
-            let Some(spec) = state.spec_of(job) else { return Vec::new() };
-            let of = |name: &Name| state.job_by_name(&job.user, name).map(|row| row.state);
-            match after_decide(&spec.after, of) {
-                AfterDecision::Wait(_) => Vec::new(),
-                AfterDecision::Go | AfterDecision::Never(_) => {
-                    vec![ControllerAction::JobDependencies(job.id)]
-                }
-            }
-        }
-        JobState::Running | JobState::Ended { .. } => {
-            let above = state.job_tasks(job.id).any(|row| row.id.index >= job.count && unasked(row.state));
-            let again = job.state == JobState::Running
-                && state.job_tasks(job.id).any(|row| row.id.index < job.count && row.is_shrunk_away());
-            let unwanted = above.then_some(ControllerAction::TasksUnwanted(job.id));
-            unwanted.into_iter().chain(again.then_some(ControllerAction::TasksRevive(job.id))).collect()
-        }
-        JobState::Stopping => {
-            let mut alive = state.job_tasks(job.id).filter(|row| row.state != TaskState::Dead).peekable();
-            if alive.peek().is_none() {
-                return vec![ControllerAction::JobEnd(job.id)];
-            }
-            let any = alive.any(|row| unasked(row.state));
-            any.then_some(ControllerAction::TasksUnwanted(job.id)).into_iter().collect()
-        }
+/// The action for a job that waits for others.
+pub(crate) fn dependency_actions(state: &MirrorState, job: &JobRow) -> Vec<ControllerAction> {
+    let Some(spec) = state.spec_of(job) else { return Vec::new() };
+    let of = |name: &Name| state.job_by_name(&job.user, name).map(|row| row.state);
+    match after_decide(&spec.after, of) {
+        AfterDecision::Wait(_) => Vec::new(),
+        AfterDecision::Go | AfterDecision::Never(_) => vec![ControllerAction::JobDependencies(job.id)],
     }
 }
 
 /// Returns true if a task in this state has not been ordered to stop.
-fn unasked(state: TaskState) -> bool {
+pub(crate) fn unasked(state: TaskState) -> bool {
     match state {
         TaskState::Pending
         | TaskState::Held
@@ -138,7 +117,7 @@ pub fn node_actions(
             actions
                 .extend((!held.is_empty()).then_some(ControllerAction::TasksMove(StopReason::Drained, held)));
             let departures = departures(state, node, |_| true);
-            actions.extend((!departures.is_empty()).then_some(ControllerAction::TasksDrain(departures)));
+            actions.extend((!departures.is_empty()).then_some(ControllerAction::NodeDrain(node)));
         } else if drives_away(row) {
             let outstays = |task: &TaskRow| outstays(state, row, task, now_ms);
             let mut moved = held_there(state, node, outstays);
@@ -210,32 +189,26 @@ fn departures(state: &MirrorState, node: NodeId, wanted: impl Fn(&TaskRow) -> bo
     }
     let of_job = |(job, attempts): (JobId, Vec<(TaskId, Incarnation)>)| {
         let count = state.jobs().get(&job).map_or(0, |row| row.count);
-        let down = state.job_tasks(job).filter(|task| is_moving(task)).count();
         let most = usize::try_from((count / 4).max(1)).unwrap_or(1);
-        Departures { attempts, at_once: most.saturating_sub(down) }
+        Departures { attempts, at_once: most.saturating_sub(state.moving_tasks(job)) }
     };
     by_job.into_iter().map(of_job).filter(|departures| departures.at_once > 0).collect()
 }
 
-/// Tasks that are leaving nodes that they had to leave, and are still there: each is placed again.
-pub fn leaving(state: &MirrorState) -> Vec<TaskId> {
-    let nodes = state.nodes().values().filter(|row| is_emptied(row)).map(|row| row.id);
-    let tasks = nodes.flat_map(|node| state.node_tasks(node));
+/// The attempts that must leave a node if it is drained.
+pub fn drain_departures(state: &MirrorState, node: NodeId) -> Vec<Departures> {
+    let row = state.nodes().get(&node);
+    let is_drained = row.is_some_and(|row| row.state == NodeState::Ready && row.draining);
+    if is_drained { departures(state, node, |_| true) } else { Vec::new() }
+}
+
+/// Tasks that are leaving a node that they had to leave, and are still there: each is placed again.
+pub fn leaving(state: &MirrorState, node: NodeId) -> impl Iterator<Item = TaskId> {
     let leaves = |task: &&Arc<TaskRow>| {
         let stopping = matches!(task.state, TaskState::Stopping | TaskState::Releasing);
         stopping && task.stop.is_some_and(|stop| !stop.is_final())
     };
-    tasks.filter(leaves).map(|task| task.id).collect()
-}
-
-/// Returns true if a task is leaving a node that it had to leave: it is stopping for that, or waiting for another node.
-fn is_moving(task: &TaskRow) -> bool {
-    let drained = matches!(task.stop, Some(StopReason::Drained | StopReason::Tainted));
-    match task.state {
-        TaskState::Stopping | TaskState::Releasing => drained,
-        TaskState::Pending | TaskState::Assigned | TaskState::Starting => task.incarnation.0 > 0,
-        TaskState::Held | TaskState::Running | TaskState::Lost | TaskState::Dead => false,
-    }
+    state.node_tasks(node).filter(leaves).map(|task| task.id)
 }
 
 /// Returns true if attempts are moved off a node.
@@ -268,29 +241,6 @@ mod tests {
         assert_eq!(losses_left(&[at(0), at(30)], at(59), 2), 0);
         assert_eq!(losses_left(&[at(0), at(30)], at(60), 2), 1);
         assert_eq!(losses_left(&[at(0)], at(1), 0), 0);
-    }
-
-    #[test]
-    fn what_a_job_wants_again_is_revived_while_it_runs() {
-        use borough_model::task::Verdict;
-        let name = |text: &str| Name::new(text).unwrap();
-        let kind = borough_model::job::JobKind::Service;
-        let spec = borough_model::JobSpec::defaults(name("ada"), name("web"), kind, vec!["run".to_owned()]);
-        let row = borough_model::job::job_new(JobId(1), &spec, borough_model::RequestId(1), 0);
-        let (stop, verdict) = (Some(StopReason::JobShrunk), Some(Verdict::Stopped));
-        let dead = |index| {
-            let known = TaskRow::never_placed(TaskId { job: JobId(1), index });
-            Delta::Task { row: TaskRow { state: TaskState::Dead, stop, verdict, ..known } }
-        };
-        let mut state = MirrorState::default();
-        for delta in [Delta::Job { row: row.clone().into(), spec: None }, dead(0), dead(1)] {
-            state.list(borough_store::journal::Listed::Row(Box::new(delta)));
-        }
-        let actions = |count, is| job_actions(&state, &JobRow { count, state: is, ..row.clone() });
-        assert_eq!(actions(1, JobState::Running), [ControllerAction::TasksRevive(JobId(1))]);
-        assert_eq!(actions(0, JobState::Running), [], "it does not want them");
-        let outcome = borough_model::job::JobOutcome::Succeeded;
-        assert_eq!(actions(1, JobState::Ended { outcome }), [], "it is over");
     }
 
     #[test]

@@ -3,27 +3,36 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::sync::Arc;
 use std::time::Duration;
 
 use borough_model::job::JobState;
-use borough_model::node::NodeRow;
+use borough_model::node::{NodeRow, NodeState};
 use borough_model::{Delta, JobId, JobRow, Name, NodeId};
 use borough_store::mirror::MirrorState;
 
-use crate::decide::is_emptied;
+use crate::decide::{ControllerAction, drives_away, is_emptied};
+use crate::scan::JobScan;
 
-/// Tasks of the jobs of one part. A single job may have more.
+/// Tasks that the examination of jobs visits in one part, and tasks of the nodes of one part. A single node may have
+/// more.
 const PART_TASKS: usize = 2_048;
 /// What looking up a job costs, in tasks.
 const JOB_WEIGHT: usize = 8;
+/// The same for a job that waits for others: its spec is decoded, and they are looked up by their names.
+const WAITING_WEIGHT: usize = 128;
 /// Nodes of one part. A node has some tens of tasks.
 const PART_NODES: usize = 32;
+/// What a task costs on a node that is lost or drives tasks away: its job's spec is decoded.
+const SPEC_WEIGHT: usize = 16;
 
 /// Jobs and nodes to examine.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dirty {
     jobs: BTreeSet<JobId>,
     nodes: BTreeSet<NodeId>,
+    /// The job whose examination goes on with the next part.
+    scan: Option<JobScan>,
     /// What was handed out last: the next part goes on behind it, so that what changes all the time delays no other.
     last_job: JobId,
     last_node: NodeId,
@@ -39,14 +48,25 @@ pub(crate) struct Dirty {
 /// What is examined at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DirtyPart {
+    /// The jobs whose examination is over.
     pub jobs: Vec<JobId>,
+    /// What to do for them.
+    pub actions: Vec<ControllerAction>,
+    /// What the examination of jobs has cost, in tasks.
+    pub visited: usize,
+    /// Nodes to examine.
     pub nodes: Vec<NodeId>,
 }
 
 impl Dirty {
     /// Returns true if nothing must be examined.
     pub(crate) fn is_empty(&self) -> bool {
-        self.jobs.is_empty() && self.nodes.is_empty()
+        self.jobs.is_empty() && self.nodes.is_empty() && self.scan.is_none()
+    }
+
+    /// Nodes that are emptied or drive attempts away.
+    pub(crate) fn emptied(&self) -> &BTreeSet<NodeId> {
+        &self.emptied
     }
 
     /// Adds nodes to examine.
@@ -101,29 +121,65 @@ impl Dirty {
         }
     }
 
-    /// Takes a part of what is to be examined: bounded by the tasks that the examination visits.
+    /// Takes a part of what is to be examined, bounded by the tasks that are visited. Examines the jobs of it. The
+    /// examination of a job with many tasks goes on with the next part.
     pub(crate) fn part(&mut self, state: &MirrorState) -> DirtyPart {
-        let (mut part, mut tasks) = (DirtyPart::default(), 0_usize);
-        while tasks < PART_TASKS {
-            let Some(job) = next_after(&self.jobs, self.last_job) else { break };
-            let count =
-                state.jobs().get(&job).map_or(0, |row| usize::try_from(row.count).unwrap_or(usize::MAX));
-            tasks = tasks.saturating_add(count).saturating_add(JOB_WEIGHT);
-            if tasks > PART_TASKS && !part.jobs.is_empty() {
-                break;
+        let mut part = DirtyPart::default();
+        while part.visited < PART_TASKS {
+            let Some(mut scan) = self.scan.take().or_else(|| self.job_next(state, &mut part)) else { break };
+            let step = scan.advance(state, PART_TASKS.saturating_sub(part.visited));
+            part.visited = part.visited.saturating_add(step.visited);
+            match step.actions {
+                Some(actions) => {
+                    part.jobs.push(scan.job);
+                    part.actions.extend(actions);
+                }
+                None => self.scan = Some(scan),
             }
-            self.jobs.remove(&job);
-            self.last_job = job;
-            part.jobs.push(job);
         }
+        let mut tasks = 0_usize;
         while part.nodes.len() < PART_NODES {
             let Some(node) = next_after(&self.nodes, self.last_node) else { break };
+            tasks = tasks.saturating_add(node_weight(state, node));
+            if tasks > PART_TASKS && !part.nodes.is_empty() {
+                break;
+            }
             self.nodes.remove(&node);
             self.last_node = node;
             part.nodes.push(node);
         }
         part
     }
+
+    /// The next job, if what is left of the part has room for it.
+    fn job_next(&mut self, state: &MirrorState, part: &mut DirtyPart) -> Option<JobScan> {
+        loop {
+            let job = next_after(&self.jobs, self.last_job)?;
+            let row = state.jobs().get(&job);
+            let weight = match row.map(|row| row.state) {
+                Some(JobState::Waiting) => WAITING_WEIGHT,
+                _ => JOB_WEIGHT,
+            };
+            let visited = part.visited.saturating_add(weight);
+            if visited > PART_TASKS {
+                return None;
+            }
+            part.visited = visited;
+            self.jobs.remove(&job);
+            self.last_job = job;
+            match row {
+                Some(row) => return Some(JobScan::begin(row)),
+                None => part.jobs.push(job),
+            }
+        }
+    }
+}
+
+/// What the examination of a node costs, in tasks.
+fn node_weight(state: &MirrorState, node: NodeId) -> usize {
+    let reads_specs = |row: &Arc<NodeRow>| row.state == NodeState::Lost || drives_away(row);
+    let each = if state.nodes().get(&node).is_some_and(reads_specs) { SPEC_WEIGHT } else { 1 };
+    state.node_tasks_count(node).saturating_mul(each)
 }
 
 /// The first behind `last`, or else the first of all.
@@ -189,7 +245,7 @@ impl FullPass {
 mod tests {
     use borough_model::job::{JobKind, JobOutcome, JobSpec, job_new};
     use borough_model::node::node_new;
-    use borough_model::{RequestId, Resources, TaskId, TaskRow};
+    use borough_model::{RequestId, Resources, TaskId, TaskRow, TaskState};
     use borough_store::journal::Listed;
 
     use super::*;
@@ -223,7 +279,7 @@ mod tests {
         let (mut jobs, mut nodes, mut parts) = (BTreeSet::new(), BTreeSet::new(), 0);
         while !dirty.is_empty() {
             let part = dirty.part(state);
-            assert!(part.nodes.len() <= PART_NODES, "{part:?}");
+            assert!(part.nodes.len() <= PART_NODES && part.visited <= PART_TASKS, "{part:?}");
             jobs.extend(part.jobs);
             nodes.extend(part.nodes);
             parts += 1;
@@ -270,39 +326,97 @@ mod tests {
         }
     }
 
+    /// Rows of tasks that run.
+    fn tasks(job: u64, count: u32) -> impl Iterator<Item = Delta> {
+        (0..count).map(move |index| {
+            let row = TaskRow::never_placed(TaskId { job: JobId(job), index });
+            Delta::Task { row: TaskRow { state: TaskState::Running, revision: 1, ..row } }
+        })
+    }
+
     #[test]
     fn everything_is_examined_in_parts_of_bounded_work() {
-        let jobs =
-            (1..=1_000).map(|id| job(id, "ada", JobState::Running, if id % 100 == 0 { 5_000 } else { 1 }));
+        let count = |id: u64| if id.is_multiple_of(100) { 5_000 } else { 1 };
+        let jobs = (1..=1_000).map(|id| job(id, "ada", JobState::Running, count(id)));
         let nodes = (1..=200).map(|id| node(id, false));
-        let state = listed(jobs.chain(nodes));
+        let state = listed(jobs.chain((1..=1_000).flat_map(|id| tasks(id, count(id)))).chain(nodes));
         let (mut dirty, mut pass, mut steps) = (Dirty::default(), FullPass::BEGIN, 0);
         while pass != FullPass::Over {
             pass = pass.advance(&mut dirty, &state, 300);
             steps += 1;
         }
         assert_eq!(steps, 7, "four of jobs and an empty one, one of nodes and an empty one");
-        let mut again = dirty.clone();
-        let (jobs, nodes, _) = all(&mut dirty, &state);
+        let (jobs, nodes, parts) = all(&mut dirty, &state);
         assert_eq!((jobs.len(), nodes.len()), (1_000, 200));
-        while !again.is_empty() {
-            let part = again.part(&state);
-            let tasks: usize =
-                part.jobs.iter().map(|job| state.jobs()[job].count as usize + JOB_WEIGHT).sum();
-            assert!(tasks <= PART_TASKS || part.jobs.len() == 1, "{tasks} tasks of {} jobs", part.jobs.len());
+        let work = 10 * 5_000 + 990 + 1_000 * JOB_WEIGHT;
+        assert!((work / PART_TASKS..=work / PART_TASKS + 20).contains(&parts), "{parts} parts");
+    }
+
+    /// A job that has shrunk keeps the rows of tasks that it does not want any more.
+    #[test]
+    fn a_job_of_many_tasks_is_examined_in_several_parts_and_then_decided() {
+        let many = u32::try_from(PART_TASKS).unwrap() * 3;
+        let mut state = listed([job(1, "ada", JobState::Stopping, 1)].into_iter().chain(tasks(1, many)));
+        for index in 0..many {
+            let known = TaskRow::never_placed(TaskId { job: JobId(1), index });
+            let row = TaskRow { state: TaskState::Dead, revision: 2, ..known };
+            state.list(Listed::Row(Box::new(Delta::Task { row })));
+        }
+        let (mut dirty, mut parts) = (Dirty::default(), 0);
+        dirty.note(&job(1, "ada", JobState::Stopping, 1));
+        loop {
+            let part = dirty.part(&state);
+            parts += 1;
+            assert!(part.visited <= PART_TASKS, "{part:?}");
+            if dirty.is_empty() {
+                assert_eq!(part.actions, [ControllerAction::JobEnd(JobId(1))]);
+                break;
+            }
+            assert_eq!(part.actions, []);
+        }
+        assert_eq!(parts, 4);
+    }
+
+    /// A node that is lost needs the specs of its tasks, so a part has fewer of them.
+    #[test]
+    fn nodes_are_examined_by_the_number_of_their_tasks() {
+        let row = |id, index, node| TaskRow {
+            state: TaskState::Running,
+            node: Some(NodeId(node)),
+            revision: 1,
+            ..TaskRow::never_placed(TaskId { job: JobId(id), index })
+        };
+        let state = |is| {
+            let mut state = MirrorState::default();
+            for id in 1..=40 {
+                let Delta::Node { row: known } = node(id, false) else { unreachable!("it is a node") };
+                let rows = (0..100).map(|index| Delta::Task { row: row(id, index, id) });
+                let node = Delta::Node { row: NodeRow { state: is, ..known } };
+                for delta in rows.chain([node]) {
+                    state.list(Listed::Row(Box::new(delta)));
+                }
+            }
+            state
+        };
+        for (is, most) in [(NodeState::Ready, PART_TASKS / 100), (NodeState::Lost, 1)] {
+            let mut dirty = Dirty::default();
+            dirty.nodes_add((1..=40).map(NodeId));
+            let part = dirty.part(&state(is));
+            assert_eq!(part.nodes.len(), most, "{is:?}");
         }
     }
 
     /// Low ids come first only once.
     #[test]
     fn what_changes_all_the_time_delays_nothing_else() {
-        let state = listed((1..=10).map(|id| job(id, "ada", JobState::Running, 100_000)));
+        let jobs = (1..=10).map(|id| job(id, "ada", JobState::Running, 5_000));
+        let state = listed(jobs.chain((1..=10).flat_map(|id| tasks(id, 5_000))));
         let mut dirty = Dirty::default();
         FullPass::BEGIN.advance(&mut dirty, &state, 100);
         let mut seen = Vec::new();
-        for _ in 0..10 {
+        while seen.len() < 10 {
             seen.extend(dirty.part(&state).jobs);
-            dirty.note(&job(1, "ada", JobState::Running, 100_000));
+            dirty.note(&job(1, "ada", JobState::Running, 5_000));
         }
         assert_eq!(seen, (1..=10).map(JobId).collect::<Vec<_>>());
     }

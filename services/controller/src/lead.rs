@@ -9,7 +9,6 @@ use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, Idempotency};
 use borough_model::NodeId;
 use borough_model::node::NodeState;
-use borough_model::task::StopReason;
 use borough_store::cell::{CellMeta, cell_meta_read};
 use borough_store::lease::{
     HeldLease, LeaseAcquired, LeaseClaim, LeaseObserver, LeaseWriter, lease_acquire, lease_read,
@@ -23,10 +22,10 @@ use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use crate::act::{ActionExecutor, JOBS_MAX, acts_together};
-use crate::capacity::relocation_of;
 use crate::config::ControllerConfig;
-use crate::decide::{ControllerAction, departures_now, drives_away, job_actions, node_actions};
+use crate::decide::{ControllerAction, drives_away, node_actions};
 use crate::dirty::{Dirty, DirtyPart, FullPass};
+use crate::drain::{DrainCheck, DrainContext, DrainSource};
 use crate::gang::gangs_overdue;
 use crate::garbage::{GarbageCollector, journal_keep};
 use crate::liveness::Liveness;
@@ -36,8 +35,6 @@ use crate::observe::LiveReader;
 const ROLE: &str = "controller";
 /// Interval of checks for gangs that are overdue.
 const GANGS_LOOK: Duration = Duration::from_secs(10);
-/// The pause between two checks of drained nodes, in multiples of a check's duration.
-const DRAIN_PAUSE: u32 = 9;
 
 /// One controller of one cell.
 pub struct Controller {
@@ -64,8 +61,7 @@ struct LeaderTerm {
     pass: FullPass,
     pass_at: Duration,
     gangs_at: Duration,
-    /// No drained node is checked again before this time.
-    drain_at: Duration,
+    drain: DrainCheck,
 }
 
 impl Controller {
@@ -184,13 +180,16 @@ impl Controller {
             pass: FullPass::BEGIN,
             pass_at: now,
             gangs_at: now,
-            drain_at: now,
+            drain: DrainCheck::default(),
         };
         term.meta = self.meta().await?;
         let lead = async {
             loop {
-                let ((), mut subscription) =
-                    self.mirror.subscribe_with(|state| term.liveness.nodes_note(state));
+                let (at, mut subscription) = self.mirror.subscribe_with(|state| {
+                    term.liveness.nodes_note(state);
+                    state.cursor()
+                });
+                term.drain = DrainCheck::begin(at);
                 (term.dirty, term.timed) = (Dirty::default(), BTreeSet::new());
                 // All of it at once: changes in the meantime wait in the subscription.
                 self.pass_begin(&mut term);
@@ -224,7 +223,7 @@ impl Controller {
         let looked = self.clock.monotonic().saturating_sub(term.looked_at);
         let left = self.config.tick.saturating_sub(looked);
         let mut is_due = left.is_zero();
-        let mut next = if term.dirty.is_empty() {
+        let mut next = if term.dirty.is_empty() && !term.drain.is_under_way() {
             tokio::select! {
                 biased;
                 () = tokio::time::sleep(left) => {
@@ -240,10 +239,13 @@ impl Controller {
         };
         while let Some(event) = next {
             match event {
-                Some(MirrorEvent::Entry { entry, .. }) => entry.deltas.iter().for_each(|delta| {
-                    term.dirty.note(delta);
-                    term.liveness.note(delta);
-                }),
+                Some(MirrorEvent::Entry { cursor, entry }) => {
+                    term.drain.note(cursor, &entry);
+                    entry.deltas.iter().for_each(|delta| {
+                        term.dirty.note(delta);
+                        term.liveness.note(delta);
+                    });
+                }
                 Some(MirrorEvent::Resync) | None => return Ok(false),
             }
             next = subscription.next().now_or_never();
@@ -261,53 +263,25 @@ impl Controller {
         if std::mem::take(&mut term.dirty.settings) {
             term.meta = self.meta().await?;
         }
-        if term.dirty.is_empty() {
-            return Ok(());
-        }
-        let tolerance = Duration::from_millis(term.meta.lost_after_ms);
         let now_ms = self.clock.wall_ms();
-        let actions: Vec<ControllerAction> = self.mirror.read(|state| {
-            let DirtyPart { jobs, nodes } = term.dirty.part(state);
-            let jobs = jobs.iter().filter_map(|job| state.jobs().get(job));
-            let jobs = jobs.flat_map(|job| job_actions(state, job));
-            let of_nodes = nodes
-                .iter()
-                .flat_map(|node| node_actions(state, *node, term.liveness.silent(*node), tolerance, now_ms));
-            let actions = jobs.chain(of_nodes).collect();
-            timed_update(&mut term.timed, state, &nodes);
-            actions
-        });
-        let actions = self.drains_decide(term, actions, now_ms);
+        let mut actions = Vec::new();
+        if !term.dirty.is_empty() {
+            let tolerance = Duration::from_millis(term.meta.lost_after_ms);
+            actions = self.mirror.read(|state| {
+                let DirtyPart { mut actions, nodes, .. } = term.dirty.part(state);
+                let silent = |node: NodeId| term.liveness.silent(node);
+                let of_nodes = nodes
+                    .iter()
+                    .flat_map(|node| node_actions(state, *node, silent(*node), tolerance, now_ms));
+                actions.extend(of_nodes);
+                timed_update(&mut term.timed, state, &nodes);
+                actions
+            });
+        }
+        let mut actions = term.drain.nodes_take(actions);
+        let context = DrainContext { meta: &term.meta, clock: &*self.clock, emptied: term.dirty.emptied() };
+        actions.extend(term.drain.advance(&self.mirror, &context));
         self.act(term, actions).await
-    }
-
-    /// Decides which attempts leave drained nodes now: those that the scheduler would place elsewhere.
-    ///
-    /// A large cell's snapshot takes seconds to build, so at most a tenth of the time is spent on it. Nodes skipped
-    /// here are checked again with the next tick.
-    fn drains_decide(
-        &self,
-        term: &mut LeaderTerm,
-        actions: Vec<ControllerAction>,
-        now_ms: i64,
-    ) -> Vec<ControllerAction> {
-        let (drains, mut decided): (Vec<ControllerAction>, Vec<ControllerAction>) =
-            actions.into_iter().partition(|action| matches!(action, ControllerAction::TasksDrain(_)));
-        let begun = self.clock.monotonic();
-        if drains.is_empty() || begun < term.drain_at {
-            return decided;
-        }
-        let mut relocation = self.mirror.read(|state| relocation_of(state, &term.meta, now_ms));
-        for drain in drains {
-            let ControllerAction::TasksDrain(departures) = drain else { continue };
-            let attempts = departures_now(&departures, |task| relocation.fits(task));
-            decided.extend(
-                (!attempts.is_empty()).then_some(ControllerAction::TasksMove(StopReason::Drained, attempts)),
-            );
-        }
-        let ended = self.clock.monotonic();
-        term.drain_at = ended.saturating_add(ended.saturating_sub(begun).saturating_mul(DRAIN_PAUSE));
-        decided
     }
 
     /// Carries out the actions: those of jobs together, the others one after the other.
@@ -390,6 +364,12 @@ impl Controller {
             }
         }
         Ok(())
+    }
+}
+
+impl DrainSource for MirrorHandle {
+    fn read<T>(&self, look: impl FnOnce(&MirrorState) -> T) -> T {
+        self.read(look)
     }
 }
 

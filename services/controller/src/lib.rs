@@ -7,15 +7,16 @@
 //! controllers of a cell do it together.
 
 mod act;
-mod capacity;
 mod config;
 pub mod decide;
 mod dirty;
+mod drain;
 mod gang;
 mod garbage;
 mod lead;
 mod liveness;
 mod observe;
+mod scan;
 
 pub use config::ControllerConfig;
 pub use garbage::GarbageMetrics;

@@ -7,7 +7,9 @@
 mod ended;
 mod follow;
 mod handle;
+mod moving;
 mod ring;
+mod rows;
 mod specs;
 mod state;
 #[cfg(test)]
@@ -17,4 +19,6 @@ mod wait;
 pub use ended::EndedJobs;
 pub use follow::{MirrorFollower, MirrorOptions};
 pub use handle::{MirrorEvent, MirrorHandle, MirrorSubscription, Resume};
+pub use rows::{MirrorRow, RowsPart, RowsPosition};
+pub use specs::StoredSpec;
 pub use state::MirrorState;

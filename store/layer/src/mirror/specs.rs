@@ -13,6 +13,26 @@ const DECODED_MAX: u64 = 256;
 /// A version of a job's spec.
 type SpecVersion = (JobId, u32);
 
+/// A spec as it is kept: without the name of its job. To decode it takes microseconds, so that a reader of many does it
+/// without the mirror's lock.
+#[derive(Clone, Debug)]
+pub struct StoredSpec(Arc<[u8]>);
+
+impl StoredSpec {
+    /// Returns true if `other` is kept in the same place, and so is equal.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// The spec of the job called `name`.
+    pub fn decoded(&self, name: &Name) -> Option<JobSpec> {
+        let spec: JobSpec = minicbor::decode(&self.0)
+            .inspect_err(|error| tracing::error!(%name, %error, "a spec cannot be decoded"))
+            .ok()?;
+        Some(JobSpec { name: name.clone(), ..spec })
+    }
+}
+
 /// The specs of a cell.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MirrorSpecs {
@@ -69,15 +89,15 @@ impl MirrorSpecs {
         }
     }
 
+    /// A version of a spec as it is kept.
+    pub(super) fn stored(&self, job: JobId, version: u32) -> Option<StoredSpec> {
+        self.versions.get(&(job, version)).map(|bytes| StoredSpec(Arc::clone(bytes)))
+    }
+
     /// A version of the spec of a job called `name`.
     pub(super) fn get(&self, job: JobId, version: u32, name: &Name) -> Option<Arc<JobSpec>> {
-        let bytes = self.versions.get(&(job, version))?;
-        self.decoded.get((job, version), || {
-            let spec: JobSpec = minicbor::decode(bytes)
-                .inspect_err(|error| tracing::error!(%job, %error, "a spec cannot be decoded"))
-                .ok()?;
-            Some(Arc::new(JobSpec { name: name.clone(), ..spec }))
-        })
+        let stored = self.stored(job, version)?;
+        self.decoded.get((job, version), || stored.decoded(name).map(Arc::new))
     }
 }
 

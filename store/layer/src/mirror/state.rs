@@ -1,6 +1,7 @@
 //! The state of a cell in memory: rows by id, and the few indexes that queries need.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use borough_model::node::{NodeAlloc, NodeLoad, NodeRow};
@@ -8,7 +9,8 @@ use borough_model::task::{Endpoint, GangRow, TaskRow};
 use borough_model::{Delta, GangId, JobId, JobRow, JobSpec, JournalEntry, Name, NodeId, TaskId};
 
 use super::EndedJobs;
-use super::specs::MirrorSpecs;
+use super::moving::MovingTasks;
+use super::specs::{MirrorSpecs, StoredSpec};
 use crate::journal::Listed;
 use crate::row::{CellGate, Cursor};
 use crate::task::is_on_node;
@@ -49,6 +51,7 @@ pub struct MirrorState {
     ended_jobs: EndedJobs,
     specs: MirrorSpecs,
     tasks: BTreeMap<TaskId, Arc<TaskRow>>,
+    moving_tasks: MovingTasks,
     endpoints: BTreeMap<TaskId, MirroredEndpoint>,
     gangs: BTreeMap<GangId, Arc<GangRow>>,
     node_names: BTreeMap<Name, NodeId>,
@@ -144,6 +147,11 @@ impl MirrorState {
         self.specs.get(job.id, job.spec_version, &job.name)
     }
 
+    /// The spec in force of a job as it is kept, to be decoded without the lock.
+    pub fn stored_spec_of(&self, job: &JobRow) -> Option<StoredSpec> {
+        self.specs.stored(job.id, job.spec_version)
+    }
+
     /// Returns true if it has the spec in force of a job. Cheaper than [`MirrorState::spec_of`].
     pub fn has_spec_of(&self, job: &JobRow) -> bool {
         self.specs.contains(job.id, job.spec_version)
@@ -152,6 +160,25 @@ impl MirrorState {
     /// Tasks of a job that have a row, by index.
     pub fn job_tasks(&self, job: JobId) -> impl Iterator<Item = &Arc<TaskRow>> {
         self.tasks.range(tasks_of(job)).map(|(_, row)| row)
+    }
+
+    /// As [`MirrorState::job_tasks`], behind the task with the index `after`.
+    pub fn job_tasks_behind(&self, job: JobId, after: Option<u32>) -> impl Iterator<Item = &Arc<TaskRow>> {
+        let begin = after.map_or(Bound::Included(TaskId { job, index: 0 }), |index| {
+            Bound::Excluded(TaskId { job, index })
+        });
+        let end = Bound::Included(TaskId { job, index: u32::MAX });
+        self.tasks.range((begin, end)).map(|(_, row)| row)
+    }
+
+    /// How many tasks of a job had to leave a node and do not run again yet.
+    pub fn moving_tasks(&self, job: JobId) -> usize {
+        self.moving_tasks.of(job)
+    }
+
+    /// How many tasks [`MirrorState::node_tasks`] gives.
+    pub fn node_tasks_count(&self, node: NodeId) -> usize {
+        self.node_tasks.get(&node).map_or(0, BTreeSet::len)
     }
 
     /// Tasks that take capacity of a node, and those that were lost with it and not yet rescheduled: the same as the
@@ -289,11 +316,13 @@ impl MirrorState {
     }
 
     fn task_put(&mut self, row: &TaskRow) {
-        let before = self.tasks.get(&row.id).and_then(|row| node_of(row));
-        if !put_newer(&mut self.tasks, row.id, row, |row| row.revision) {
+        let known = self.tasks.get(&row.id);
+        if known.is_some_and(|known| known.revision >= row.revision) {
             return;
         }
-        let after = node_of(row);
+        self.moving_tasks.follow(known.map(|row| &**row), Some(row));
+        let (before, after) = (known.and_then(|row| node_of(row)), node_of(row));
+        self.tasks.insert(row.id, Arc::new(row.clone()));
         if before == after {
             return;
         }
@@ -305,6 +334,7 @@ impl MirrorState {
 
     fn task_remove(&mut self, task: TaskId) {
         if let Some(row) = self.tasks.remove(&task) {
+            self.moving_tasks.follow(Some(&row), None);
             self.node_task_remove(node_of(&row), task);
         }
     }

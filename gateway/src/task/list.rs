@@ -1,0 +1,174 @@
+//! Lists the tasks of a job, or of a node. A job may have a hundred thousand tasks, so a page reads only its own, and
+//! each hold of the mirror's lock reads a part of them.
+
+use std::sync::Arc;
+
+use borough_model::job::JobState;
+use borough_model::{JobId, JobRow, NodeId, TaskId, TaskRow};
+use borough_proto::convert::name_from_text;
+use borough_proto::v1;
+use borough_store::mirror::MirrorState;
+use tonic::Status;
+
+use super::message::{TaskNodes, job_found, task_message_of};
+use crate::cell::{CellContext, cursor_to_message};
+use crate::page::{ListPage, page_cut, page_of, page_request};
+use crate::status::{status_from_field, status_not_found};
+
+/// Tasks that are read under one hold of the lock.
+const PART_TASKS: usize = 512;
+
+/// A task with the rows that its message names.
+struct ListedTask {
+    job: Arc<JobRow>,
+    row: Arc<TaskRow>,
+    nodes: TaskNodes,
+}
+
+fn task_key(task: &v1::Task) -> String {
+    format!("{}/{:010}", task.job_id, task.index)
+}
+
+/// The tasks of a page. The cursor is the position before the first part: a watch from there shows what has changed
+/// meanwhile.
+pub(super) async fn tasks_listed(
+    cell: &CellContext,
+    request: &v1::ListTasksRequest,
+) -> Result<v1::ListTasksResponse, Status> {
+    let page = page_request(request.page.as_ref());
+    let cursor = cell.state(MirrorState::cursor)?;
+    let listed = if request.node.is_empty() {
+        let job =
+            cell.state(|state| job_found(state, &cell.name, &request.user, &request.job).cloned())??;
+        job_tasks_of_page(cell, &job, &page).await
+    } else {
+        let name = name_from_text("node", &request.node).map_err(|refused| status_from_field(&refused))?;
+        let node = cell.state(|state| state.node_by_name(&name).map(|row| row.id))?;
+        let missing = || status_not_found(&format!("node {name} in cell {}", cell.name));
+        node_tasks(cell, node.ok_or_else(missing)?)
+    };
+    let message = |task: &ListedTask| task_message_of(cell, &task.job, &task.row, &task.nodes);
+    let mut tasks: Vec<v1::Task> = listed.iter().map(message).collect();
+    tasks.sort_by(|left, right| (&left.job_id, left.index).cmp(&(&right.job_id, right.index)));
+    let (tasks, next_page) = page_of(tasks, &page, task_key);
+    let (tasks, next_page) = page_cut(tasks, next_page, task_key);
+    Ok(v1::ListTasksResponse { tasks, next_page, cursor: Some(cursor_to_message(cursor)) })
+}
+
+/// The index of the first task of a page; `None` if the page lies behind all tasks of the job.
+fn first_index(job: JobId, page: &ListPage) -> Option<u32> {
+    let Some(after) = &page.after else { return Some(0) };
+    let own = job.to_string();
+    match after.split_once('/') {
+        Some((of, index)) if of == own => index.parse::<u32>().ok()?.checked_add(1),
+        _ => (*after < own).then_some(0),
+    }
+}
+
+/// Every task of a job that is wanted or has a row, from the begin of the page on: those of the page, and one more that
+/// shows that others follow.
+async fn job_tasks_of_page(cell: &CellContext, job: &Arc<JobRow>, page: &ListPage) -> Vec<ListedTask> {
+    let (mut listed, mut from) = (Vec::new(), first_index(job.id, page));
+    while let Some(first) = from
+        && listed.len() <= page.limit
+    {
+        let most = PART_TASKS.min(page.limit.saturating_add(1).saturating_sub(listed.len()));
+        let part = cell.mirror.read(|state| job_tasks_part(state, job, first, most));
+        from = part.last().filter(|_| part.len() >= most).and_then(|task| task.row.id.index.checked_add(1));
+        listed.extend(part);
+        tokio::task::yield_now().await;
+    }
+    listed
+}
+
+/// The next tasks of a job by index, at most `most`. A task that was never placed has a blank row as long as the job
+/// wants it.
+fn job_tasks_part(state: &MirrorState, job: &Arc<JobRow>, first: u32, most: usize) -> Vec<ListedTask> {
+    let count = if matches!(job.state, JobState::Ended { .. }) { 0 } else { job.count };
+    let mut rows = state.job_tasks_behind(job.id, first.checked_sub(1)).peekable();
+    let (mut part, mut index) = (Vec::new(), first);
+    while part.len() < most {
+        let next = rows.peek().map(|row| row.id.index);
+        let row = match next {
+            Some(known) if known == index || index >= count => rows.next().map(Arc::clone),
+            _ if index < count => Some(Arc::new(TaskRow::never_placed(TaskId { job: job.id, index }))),
+            _ => None,
+        };
+        let Some(row) = row else { break };
+        index = row.id.index.saturating_add(1);
+        part.push(ListedTask { job: Arc::clone(job), nodes: TaskNodes::of(state, &row), row });
+    }
+    part
+}
+
+fn node_tasks(cell: &CellContext, node: NodeId) -> Vec<ListedTask> {
+    let rows: Vec<Arc<TaskRow>> = cell.mirror.read(|state| state.node_tasks(node).map(Arc::clone).collect());
+    let mut listed = Vec::with_capacity(rows.len());
+    for part in rows.chunks(PART_TASKS) {
+        cell.mirror.read(|state| {
+            listed.extend(part.iter().filter_map(|row| {
+                let job = Arc::clone(state.jobs().get(&row.id.job)?);
+                Some(ListedTask { job, row: Arc::clone(row), nodes: TaskNodes::of(state, row) })
+            }));
+        });
+    }
+    listed
+}
+
+#[cfg(test)]
+mod tests {
+    use borough_model::job::{JobKind, JobOutcome, job_new};
+    use borough_model::{Delta, RequestId, TaskState};
+    use borough_store::journal::Listed;
+    use borough_testkit::job_spec;
+
+    use super::*;
+
+    const JOB: JobId = JobId(7);
+
+    /// The indexes of a job of `count` tasks that has rows of `rows`, read `most` at once.
+    fn indexes(count: u32, state: JobState, rows: &[u32], most: usize) -> Vec<u32> {
+        let row = job_new(JOB, &job_spec("ada", "web", JobKind::Batch), RequestId(1), 0);
+        let job = Arc::new(JobRow { count, state, ..row });
+        let mut mirror = MirrorState::default();
+        for index in rows {
+            let row = TaskRow::never_placed(TaskId { job: JOB, index: *index });
+            let row = TaskRow { state: TaskState::Running, revision: 1, ..row };
+            mirror.list(Listed::Row(Box::new(Delta::Task { row })));
+        }
+        let (mut seen, mut from) = (Vec::new(), 0);
+        loop {
+            let part = job_tasks_part(&mirror, &job, from, most);
+            assert!(part.len() <= most);
+            for task in &part {
+                let placed = task.row.state == TaskState::Running;
+                assert_eq!(placed, rows.contains(&task.row.id.index), "{}", task.row.id);
+                seen.push(task.row.id.index);
+            }
+            match part.last() {
+                Some(last) if part.len() >= most => from = last.row.id.index + 1,
+                _ => return seen,
+            }
+        }
+    }
+
+    #[test]
+    fn in_parts_a_job_shows_each_task_that_it_wants_or_that_has_a_row() {
+        let ended = JobState::Ended { outcome: JobOutcome::Succeeded };
+        for most in [1, 2, 3, 100] {
+            assert_eq!(indexes(5, JobState::Running, &[1, 2, 7, 9], most), [0, 1, 2, 3, 4, 7, 9]);
+            assert_eq!(indexes(0, JobState::Stopping, &[3], most), [3]);
+            assert_eq!(indexes(4, ended, &[1, 3], most), [1, 3]);
+            assert_eq!(indexes(3, JobState::Waiting, &[], most), [0, 1, 2]);
+        }
+    }
+
+    #[test]
+    fn a_page_begins_behind_the_last_row_of_the_one_before() {
+        let page = |after: &str| ListPage { limit: 5, after: Some(after.to_owned()) };
+        assert_eq!(first_index(JOB, &ListPage { limit: 5, after: None }), Some(0));
+        assert_eq!(first_index(JOB, &page(&format!("{JOB}/0000000011"))), Some(12));
+        assert_eq!(first_index(JOB, &page(&format!("{}/0000000011", JobId(3)))), Some(0));
+        assert_eq!(first_index(JOB, &page(&format!("{}/0000000011", JobId(9)))), None);
+    }
+}
