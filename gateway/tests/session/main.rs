@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+mod load;
 mod world;
 
 use borough_model::node::{AgentKey, REGISTERED};

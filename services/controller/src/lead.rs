@@ -30,6 +30,7 @@ use crate::dirty::{Dirty, DirtyPart, FullPass};
 use crate::gang::gangs_overdue;
 use crate::garbage::{GarbageCollector, journal_keep};
 use crate::liveness::Liveness;
+use crate::load::{LoadFollowers, LoadStep};
 use crate::observe::LiveReader;
 
 /// The role of the lease.
@@ -64,6 +65,7 @@ struct LeaderTerm {
     pass: FullPass,
     pass_at: Duration,
     gangs_at: Duration,
+    followers: LoadFollowers,
     /// No drained node is checked again before this time.
     drain_at: Duration,
 }
@@ -184,6 +186,7 @@ impl Controller {
             pass: FullPass::BEGIN,
             pass_at: now,
             gangs_at: now,
+            followers: LoadFollowers::new(now),
             drain_at: now,
         };
         term.meta = self.meta().await?;
@@ -192,6 +195,7 @@ impl Controller {
                 let ((), mut subscription) =
                     self.mirror.subscribe_with(|state| term.liveness.nodes_note(state));
                 (term.dirty, term.timed) = (Dirty::default(), BTreeSet::new());
+                term.followers.begin_again();
                 // All of it at once: changes in the meantime wait in the subscription.
                 self.pass_begin(&mut term);
                 while term.pass != FullPass::Over {
@@ -262,12 +266,16 @@ impl Controller {
             term.meta = self.meta().await?;
         }
         if term.dirty.is_empty() {
+            if term.pass == FullPass::Over {
+                term.followers.all_noted();
+            }
             return Ok(());
         }
         let tolerance = Duration::from_millis(term.meta.lost_after_ms);
         let now_ms = self.clock.wall_ms();
         let actions: Vec<ControllerAction> = self.mirror.read(|state| {
             let DirtyPart { jobs, nodes } = term.dirty.part(state);
+            jobs.iter().for_each(|job| term.followers.job_note(state, *job));
             let jobs = jobs.iter().filter_map(|job| state.jobs().get(job));
             let jobs = jobs.flat_map(|job| job_actions(state, job));
             let of_nodes = nodes
@@ -374,10 +382,13 @@ impl Controller {
         }
         term.dirty.nodes_add(term.timed.iter().copied());
         if term.pass.is_due(term.pass_at, now) {
+            // What changes all the time delays no other, so the pass before has come to each job.
+            term.followers.all_noted();
             self.pass_begin(term);
             term.meta = self.meta().await?;
         }
         self.pass_advance(term);
+        self.loads_decide(term, now).await?;
         if now.saturating_sub(term.gangs_at) >= GANGS_LOOK {
             term.gangs_at = now;
             let now_ms = self.clock.wall_ms();
@@ -394,6 +405,24 @@ impl Controller {
 }
 
 impl Controller {
+    /// Begins or ends that the journal has the loads of nodes, if that is due.
+    async fn loads_decide(&self, term: &mut LeaderTerm, now: Duration) -> StoreResult<()> {
+        let Some(action) = term.followers.action(&term.meta, now) else { return Ok(()) };
+        let mut step = LoadStep::first(action);
+        while step != LoadStep::Over {
+            self.lease_keep(term).await?;
+            step = match step.done(&term.executor.writer).await {
+                Ok(next) => next,
+                // Nothing of it may change here; a later look finds what is left.
+                Err(StoreError::CellClosed { .. }) => return Ok(()),
+                Err(error) => return Err(error),
+            };
+        }
+        tracing::info!(cell = %self.config.space, ?action, "decided whether the journal has the load of nodes");
+        term.meta = self.meta().await?;
+        Ok(())
+    }
+
     /// Begins the pass over everything again.
     fn pass_begin(&self, term: &mut LeaderTerm) {
         (term.pass, term.pass_at) = (FullPass::BEGIN, self.clock.monotonic());
