@@ -243,6 +243,11 @@ impl World {
         self.agent_silent_of(0).await
     }
 
+    /// The same, if the gateway admits it.
+    pub(crate) async fn agent_silent_try(&self) -> Result<Agent, Status> {
+        self.agent_opened(0).await
+    }
+
     async fn agent_silent_of(&self, key: u8) -> Agent {
         self.agent_opened(key).await.unwrap()
     }
