@@ -16,6 +16,7 @@ use tonic::Status;
 
 use super::context::{Caller, CellContext};
 use super::keyed::{KeyedRequest, keyed_run};
+use super::loads::loads_follow;
 use crate::status::{status_from_field, status_from_profile, status_from_store, status_from_validation};
 
 const DOMAINS_MAX: usize = 8;
@@ -189,6 +190,7 @@ pub(super) async fn settings_change(
     change: &SettingsChange,
 ) -> StoreResult<(u64, Option<Cursor>)> {
     let space = &cell.space;
+    loads_follow(cell, change.profile.as_deref()).await?;
     let request = KeyedRequest::new(caller, "cell_settings", asked);
     // Keyed: if the result of a commit was unknown, the retry finds it. Otherwise the retry would fail on the revision
     // that the first try has made.

@@ -58,6 +58,14 @@ pub(crate) struct TestGateway {
 }
 
 impl TestGateway {
+    /// Removes the whole journal.
+    pub(crate) async fn journal_trim(&self) {
+        let trimmed = self.quiet.write(async |tx, space| {
+            borough_store::journal::journal_trim(tx, space, borough_kv::Versionstamp::MAX, 1).await
+        });
+        assert!(trimmed.await.unwrap().is_some());
+    }
+
     /// Starts a gateway with one cell, one node, and a task that runs there.
     pub(crate) async fn new() -> Self {
         Self::with_faults(FaultPlan { commit_then_unknown: 1.0, ..FaultPlan::none() }).await

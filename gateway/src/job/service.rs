@@ -24,7 +24,7 @@ use super::plan::{plan_of, scheduler_named, spec_planned, warnings_of};
 use super::{job_counts, job_message};
 use crate::cell::{
     CellContext, Cells, KeyedRequest, caller_of_mutation, caller_of_read, cursor_to_message, keyed_found,
-    keyed_run, queue_check, settings_read,
+    keyed_run, loads_follow, queue_check, settings_read,
 };
 use crate::status::{
     status_exhausted, status_from_field, status_from_profile, status_from_store, status_from_validation,
@@ -132,6 +132,10 @@ impl JobService for JobServer {
         let keyed = Arc::new(KeyedRequest::new(&caller, "job_submit", &request).of_new_work());
         let acceptable = keyed_found(cell, &keyed, acceptable).await?.is_some();
         tokio::time::sleep(cell.ended_jobs.delay()).await;
+        if acceptable {
+            let followed = loads_follow(cell, spec.profile.as_deref()).await;
+            followed.map_err(|error| status_from_store(&error))?;
+        }
         let bytes = request.spec.as_ref().map_or(0, v1::JobSpec::encoded_len);
         let submission = Submission {
             keyed,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_kv::{Idempotency, Transaction};
-use borough_model::node::{AgentIdentity, NodeAlloc, NodeRow, NodeSeen, Taint, TaintMatch};
+use borough_model::node::{AgentIdentity, NodeAlloc, NodeLoad, NodeRow, NodeSeen, Taint, TaintMatch};
 use borough_model::task::StopReason;
 use borough_model::{Name, NodeId};
 use borough_proto::convert::{
@@ -15,7 +15,7 @@ use borough_proto::v1::node_service_server::NodeService;
 use borough_store::journal::{ChangeSet, Cursor};
 use borough_store::mirror::MirrorState;
 use borough_store::node::{
-    node_agent_admit, node_by_name, node_cordon, node_drain, node_taints_set, node_uncordon,
+    node_agent_admit, node_by_name, node_cordon, node_drain, node_loads_read, node_taints_set, node_uncordon,
 };
 use borough_store::task::{task_list_by_node, task_stop_begin};
 use borough_store::{StoreError, StoreResult};
@@ -31,6 +31,8 @@ use crate::status::{status_from_field, status_from_store, status_not_found, stat
 
 /// Most tasks that one transaction stops.
 const STOPPED_MAX: usize = 256;
+/// How long an answer waits for the loads of its nodes.
+const LOADS_WAIT: Duration = Duration::from_secs(1);
 
 /// The gRPC service of nodes.
 #[derive(Clone)]
@@ -89,7 +91,8 @@ impl NodeServer {
             Ok((node, changes))
         });
         let (node, cursor) = cell.settled(steered.await).await?;
-        let message = cell.state(|state| Some(node_message(cell, state, state.nodes().get(&node)?)))?;
+        let row = cell.state(|state| state.nodes().get(&node).cloned())?;
+        let message = node_messages(cell, row.as_slice()).await?.pop();
         let message = message.ok_or_else(|| status_not_found(&format!("node {name} any more")))?;
         Ok((Some(message), Some(cursor_to_message(cursor))))
     }
@@ -201,14 +204,14 @@ impl NodeService for NodeServer {
         caller_of_read(request.context.as_ref())?;
         let cell = self.cells.get(&request.cell)?;
         let page = page_request(request.page.as_ref());
-        let (nodes, next_page, cursor) = cell.state(|state| {
+        let (rows, next, cursor) = cell.state(|state| {
             let mut rows: Vec<&Arc<NodeRow>> = state.nodes().values().collect();
             rows.sort_by(|left, right| left.name.cmp(&right.name));
             let (rows, next) = page_of(rows, &page, |row| row.name.to_string());
-            let nodes = rows.into_iter().map(|row| node_message(cell, state, row)).collect();
-            let (nodes, next) = page_cut(nodes, next, |node: &v1::Node| node.name.clone());
-            (nodes, next, state.cursor())
+            (rows.into_iter().cloned().collect::<Vec<_>>(), next, state.cursor())
         })?;
+        let nodes = node_messages(cell, &rows).await?;
+        let (nodes, next_page) = page_cut(nodes, next, |node: &v1::Node| node.name.clone());
         Ok(Response::new(v1::ListNodesResponse { nodes, next_page, cursor: Some(cursor_to_message(cursor)) }))
     }
 
@@ -220,13 +223,10 @@ impl NodeService for NodeServer {
         caller_of_read(request.context.as_ref())?;
         let cell = self.cells.get(&request.cell)?;
         let name = name_from_text("name", &request.name).map_err(|refused| status_from_field(&refused))?;
-        let found = cell.state(|state| {
-            let row = state.node_by_name(&name)?;
-            Some((node_message(cell, state, row), state.cursor()))
-        })?;
-        let (node, cursor) =
-            found.ok_or_else(|| status_not_found(&format!("node {name} in cell {}", cell.name)))?;
-        Ok(Response::new(v1::GetNodeResponse { node: Some(node), cursor: Some(cursor_to_message(cursor)) }))
+        let (row, cursor) = cell.state(|state| (state.node_by_name(&name).cloned(), state.cursor()))?;
+        let row = row.ok_or_else(|| status_not_found(&format!("node {name} in cell {}", cell.name)))?;
+        let node = node_messages(cell, &[row]).await?.pop();
+        Ok(Response::new(v1::GetNodeResponse { node, cursor: Some(cursor_to_message(cursor)) }))
     }
 
     async fn cordon_node(
@@ -309,11 +309,33 @@ impl NodeService for NodeServer {
     }
 }
 
+/// Converts nodes to messages, with the loads that their rows have: the journal, and thus the mirror, has loads only
+/// while somebody follows them. If the store does not answer, a message has the load that the mirror knows.
+async fn node_messages(cell: &CellContext, rows: &[Arc<NodeRow>]) -> Result<Vec<v1::Node>, Status> {
+    let nodes: Vec<NodeId> = rows.iter().map(|row| row.id).collect();
+    let (nodes, space) = (&nodes, &cell.space);
+    let read = cell.db.run("node_loads_read", Idempotency::ReadOnly, |tx, _| async move {
+        node_loads_read(&tx, space, nodes).await
+    });
+    let loads = tokio::time::timeout(LOADS_WAIT, read).await.ok().and_then(Result::ok);
+    cell.state(|state| {
+        let load_of = |node| match &loads {
+            Some(loads) => loads.get(&node),
+            None => state.loads().get(&node).map(|load| &**load),
+        };
+        rows.iter().map(|row| node_message(cell, state, row, load_of(row.id))).collect()
+    })
+}
+
 /// Converts a node of the mirror to a message.
-pub fn node_message(cell: &CellContext, state: &MirrorState, row: &NodeRow) -> v1::Node {
+pub fn node_message(
+    cell: &CellContext,
+    state: &MirrorState,
+    row: &NodeRow,
+    load: Option<&NodeLoad>,
+) -> v1::Node {
     let empty = NodeAlloc::default();
     let alloc = state.allocs().get(&row.id).map_or(&empty, |alloc| &**alloc);
-    let load = state.loads().get(&row.id).map(|load| &**load);
     let connected = cell.sessions.get(row.id).is_some();
     let session_failure = cell.sessions.failures.of(row.id);
     v1::Node { connected, session_failure, ..node_to_message(&cell.name, row, alloc, load) }

@@ -337,19 +337,16 @@ impl AgentSession {
         }
     }
 
-    /// Queues the reported load to be written if it differs from the row. A first report without a load removes what
-    /// earlier sessions reported: a load belongs to its session, and is as fresh as the node's lease.
+    /// Queues the reported load to be written if it differs from the row, which the mirror need not have. A first
+    /// report without a load removes what earlier sessions reported: a load belongs to its session, and is as fresh as
+    /// the node's lease.
     fn load_noted(&self, report: &v1::Report) {
         let measured = match &report.load {
             Some(load) => load.load.as_ref().map(measured_from_message),
             None if report.full_begin => None,
             None => return,
         };
-        let node = self.session.node;
-        let known = self.cell.mirror.read(|state| state.loads().get(&node).and_then(|load| load.measured));
-        if measured != known {
-            self.session.load_note(measured);
-        }
+        self.session.load_note(measured);
     }
 
     /// Reacts to the store's answers.

@@ -7,6 +7,7 @@
 //! they wait.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use borough_model::NodeId;
 use borough_proto::bounds::{SESSION_ERROR_BYTES_MAX, text_cut};
@@ -32,10 +33,40 @@ pub fn lease_counts(progress: DesiredProgress, failed: u32) -> bool {
     progress == DesiredProgress::Complete || failed < FAILURES_TOLERATED
 }
 
+/// The shortest and the longest time between two registrations of a node whose sessions fail.
+const TURN_MIN: Duration = Duration::from_millis(100);
+const TURN_MAX: Duration = Duration::from_secs(5);
+/// The longest wait for a turn. A try that would wait longer is refused.
+const TURN_WAIT: Duration = Duration::from_secs(10);
+
 /// Nodes whose last sessions failed. Kept in memory: agents carry the same count to the next gateway.
 #[derive(Debug, Default)]
 pub struct NodeFailures {
-    by_node: Mutex<BTreeMap<NodeId, v1::SessionFailure>>,
+    by_node: Mutex<BTreeMap<NodeId, FailedNode>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct FailedNode {
+    failure: v1::SessionFailure,
+    /// When its agent may register again (monotonic).
+    turn_at: Duration,
+}
+
+/// When an agent may register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegistrationTurn {
+    /// After this time.
+    After(Duration),
+    /// Too many tries wait already. The next turn comes after this time.
+    Refused(Duration),
+}
+
+/// The time between two registrations of a node after so many failed sessions in a row.
+fn turn_pause(failed: u32) -> Duration {
+    match failed.checked_sub(FAILURES_TOLERATED) {
+        None => Duration::ZERO,
+        Some(more) => TURN_MIN.saturating_mul(1 << more.min(10)).min(TURN_MAX),
+    }
 }
 
 impl NodeFailures {
@@ -43,18 +74,33 @@ impl NodeFailures {
     /// Returns how many failed in a row.
     pub fn opened(&self, node: NodeId, hello: &v1::Hello, at_ms: i64) -> u32 {
         let mut by_node = self.by_node.lock();
-        if hello.sessions_failed > by_node.get(&node).map_or(0, |failure| failure.sessions) {
+        if hello.sessions_failed > by_node.get(&node).map_or(0, |failed| failed.failure.sessions) {
             let error = line_of(&hello.session_error);
-            by_node.insert(node, v1::SessionFailure { sessions: hello.sessions_failed, error, at_ms });
+            let failure = v1::SessionFailure { sessions: hello.sessions_failed, error, at_ms };
+            by_node.entry(node).or_default().failure = failure;
         }
-        by_node.get(&node).map_or(0, |failure| failure.sessions)
+        by_node.get(&node).map_or(0, |failed| failed.failure.sessions)
+    }
+
+    /// Takes the next turn of `node` to register, at `now` (monotonic). Each registration is a commit, and ends the
+    /// session before it. So a node that flaps registers ever more rarely, whatever pauses its agent makes.
+    pub fn turn(&self, node: NodeId, now: Duration) -> RegistrationTurn {
+        let mut by_node = self.by_node.lock();
+        let Some(failed) = by_node.get_mut(&node) else { return RegistrationTurn::After(Duration::ZERO) };
+        let turn_at = failed.turn_at.max(now);
+        let wait = turn_at.saturating_sub(now);
+        if wait > TURN_WAIT {
+            return RegistrationTurn::Refused(wait);
+        }
+        failed.turn_at = turn_at.saturating_add(turn_pause(failed.failure.sessions));
+        RegistrationTurn::After(wait)
     }
 
     /// Records that a session of `node` ended without lasting progress.
     pub fn failed(&self, node: NodeId, why: &str, at_ms: i64) {
         let error = line_of(why);
         let mut by_node = self.by_node.lock();
-        let failure = by_node.entry(node).or_default();
+        let failure = &mut by_node.entry(node).or_default().failure;
         *failure = v1::SessionFailure { sessions: failure.sessions.saturating_add(1), error, at_ms };
     }
 
@@ -65,7 +111,7 @@ impl NodeFailures {
 
     /// The failures of `node`'s last sessions, if they failed.
     pub fn of(&self, node: NodeId) -> Option<v1::SessionFailure> {
-        self.by_node.lock().get(&node).cloned()
+        self.by_node.lock().get(&node).map(|failed| failed.failure.clone())
     }
 }
 
@@ -97,6 +143,38 @@ mod tests {
         assert_eq!((failure.sessions, failure.error.as_str(), failure.at_ms), (10, "too long", 9));
         failures.progress(NODE);
         assert!(failures.of(NODE).is_none() && failures.opened(NODE, &hello, 11) == 0);
+    }
+
+    /// An agent that opens and breaks ten sessions a second, for ten minutes, and then one that works.
+    #[test]
+    fn a_node_that_flaps_ten_times_a_second_registers_ever_more_rarely_and_comes_back() {
+        let failures = NodeFailures::default();
+        let (mut registered, mut refused) = (0, 0);
+        for tenth in 0..6_000 {
+            match failures.turn(NODE, Duration::from_millis(100) * tenth) {
+                // It does not wait for its turn.
+                RegistrationTurn::After(wait) if wait >= Duration::from_millis(100) => {}
+                RegistrationTurn::After(_) => {
+                    registered += 1;
+                    failures.failed(NODE, "gone", 0);
+                }
+                RegistrationTurn::Refused(_) => refused += 1,
+            }
+        }
+        assert!(registered <= 130, "{registered} of 6,000 are registered");
+        assert!(refused > 4_000, "{refused} of 6,000 are refused");
+        let now = Duration::from_secs(600);
+        let back = (0..60).find_map(|second| match failures.turn(NODE, now + Duration::from_secs(second)) {
+            RegistrationTurn::After(wait) => Some(Duration::from_secs(second) + wait),
+            RegistrationTurn::Refused(_) => None,
+        });
+        assert!(back.is_some_and(|back| back <= TURN_WAIT + TURN_MAX), "{back:?}");
+        failures.progress(NODE);
+        assert_eq!(failures.turn(NODE, now), RegistrationTurn::After(Duration::ZERO));
+        assert_eq!(
+            [0, 2, 3, 4, 9, 99].map(|failed| turn_pause(failed).as_millis()),
+            [0, 0, 100, 200, 5_000, 5_000]
+        );
     }
 
     #[test]

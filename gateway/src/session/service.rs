@@ -18,6 +18,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::agent_session::AgentSession;
+use super::failure::RegistrationTurn;
 use super::message::{agent_of, attempt_of, facts_of, hello_names};
 use super::metrics::{EndKind, SessionEnd};
 use super::register::register;
@@ -73,6 +74,7 @@ impl AgentService for AgentServer {
         let agent = agent_of(&hello).map_err(|refused| status_from_field(&refused))?;
         let registration =
             NodeRegistration { agent, gateway, ..NodeRegistration::new(name.clone(), facts, candidate, id) };
+        turn_await(&cell, &name).await?;
         let (registered, cursor) = register(&cell, registration, self.silence).await?;
         let node = registered.row.id;
         tracing::info!(cell = %cell.name, node = %name, session = id, state = ?registered.row.state, "agent connected");
@@ -97,6 +99,23 @@ impl AgentService for AgentServer {
         tokio::spawn(route(cell, session, name, inbound, reports));
         Ok(Response::new(Box::pin(ReceiverStream::new(outbound))))
     }
+}
+
+/// Waits until the agent of a node whose sessions fail may register again.
+async fn turn_await(cell: &CellContext, name: &Name) -> Result<(), Status> {
+    let node = cell.state(|state| state.node_by_name(name).map(|row| row.id))?;
+    let Some(node) = node else { return Ok(()) };
+    match cell.sessions.failures.turn(node, cell.machine.monotonic()) {
+        RegistrationTurn::After(wait) => tokio::time::sleep(wait).await,
+        RegistrationTurn::Refused(wait) => {
+            let message = format!(
+                "the last sessions of node {name} came to nothing, and others wait; the next turn is in {} s",
+                wait.as_secs()
+            );
+            return Err(status_unavailable("SESSIONS_FAIL", &message));
+        }
+    }
+    Ok(())
 }
 
 async fn hello_of(inbound: &mut Streaming<v1::AgentMessage>) -> Result<v1::Hello, Status> {

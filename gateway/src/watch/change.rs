@@ -182,7 +182,10 @@ fn change_whole(
             let job = state.jobs().get(&row.id.job)?;
             Some(Change::Task(task_message(cell, state, job, row)))
         }
-        Delta::Node { row } => Some(Change::Node(node_message(cell, state, row))),
+        Delta::Node { row } => {
+            let load = state.loads().get(&row.id).map(|load| &**load);
+            Some(Change::Node(node_message(cell, state, row, load)))
+        }
         Delta::NodeRemoved { node } => Some(Change::NodeRemoved(node.to_string())),
         Delta::Endpoint { endpoint, .. } => Some(Change::Endpoint(endpoint_to_message(&cell.name, endpoint))),
         Delta::EndpointWithdrawn { user, job, task, .. } => {

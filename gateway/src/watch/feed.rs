@@ -118,6 +118,7 @@ type FeedStep = (Vec<(Cursor, Arc<JournalEntry>)>, Option<MirrorSubscription>);
 async fn step(cell: &CellContext, after: Cursor) -> Result<FeedStep, Status> {
     match cell.mirror.resume(after) {
         Resume::Ready { backlog, subscription } => Ok((backlog, Some(subscription))),
+        Resume::Part { backlog } => Ok((backlog, None)),
         Resume::TooOld => Ok((entries_stored(cell, after).await?, None)),
         Resume::Ahead => {
             // A later epoch of the store: one that this gateway has yet to see, or a position of another store. The

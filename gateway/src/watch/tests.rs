@@ -1,6 +1,6 @@
 //! Watchers that name a job get what concerns it, all of it, and little else.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use borough_model::{Delta, JobId, JournalEntry, TaskId};
@@ -129,4 +129,54 @@ async fn a_watcher_that_begins_too_early_is_passed_its_entries_later() {
         jobs.extend(job_of(&entry));
     }
     assert_eq!(jobs, [("db".to_owned(), 0), ("web".to_owned(), 1)]);
+}
+
+/// A watcher reads one entry and no more. Others read everything. The gateway keeps few of the entries that wait for
+/// the watcher; when it reads on, it gets them, and is then told that it missed the rest.
+#[tokio::test(start_paused = true)]
+async fn a_watcher_that_never_reads_keeps_few_entries_in_memory_and_is_told_to_list_again() {
+    const DELTAS: u32 = 250;
+    const ENTRIES: usize = 250;
+    let gateway = TestGateway::new().await;
+    let cell = Arc::clone(gateway.cells.get("alpha").unwrap());
+    settled().await;
+    let after = cell.mirror.cursor();
+    let mut others = reader(&cell, None);
+    let mut entries: Vec<Weak<JournalEntry>> = Vec::new();
+    let happen = async |others: &mut mpsc::UnboundedReceiver<FeedItem>, job: &str| {
+        gateway
+            .change(async |_, changes| {
+                (0..DELTAS).for_each(|index| changes.push(withdrawn(job, index)));
+                Ok(())
+            })
+            .await;
+        let Some(FeedItem::Entry(_, entry)) = others.recv().await else { panic!("the others stop") };
+        Arc::downgrade(&entry)
+    };
+    for _ in 0..ENTRIES {
+        entries.push(happen(&mut others, "web").await);
+    }
+    let mut stalled = Box::pin(feed(Arc::clone(&cell), after, None));
+    let mut named = Box::pin(feed(Arc::clone(&cell), after, Some(EventSubject::job("web"))));
+    assert!(stalled.next().await.unwrap().is_ok() && named.next().await.unwrap().is_ok());
+    for _ in 0..ENTRIES + 20 {
+        happen(&mut others, "db").await;
+    }
+    let kept = entries.iter().filter(|entry| entry.strong_count() > 0).count();
+    assert!(kept <= 20, "{kept} of {ENTRIES} entries are kept for a watcher that does not read");
+    gateway.journal_trim().await;
+    for watcher in [&mut stalled, &mut named] {
+        let mut read = 1;
+        let status = loop {
+            match watcher.next().await.unwrap() {
+                Ok(FeedItem::Entry(..)) => read += 1,
+                Ok(FeedItem::Bookmark(_)) => panic!("it has not seen everything"),
+                Err(status) => break status,
+            }
+        };
+        assert!(read <= 20, "{read}");
+        assert_eq!(status.code(), tonic::Code::OutOfRange, "{status}");
+        assert!(watcher.next().await.is_none(), "the watch is over");
+    }
+    drop(happen(&mut others, "db").await);
 }

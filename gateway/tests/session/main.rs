@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+mod load;
 mod world;
 
 use borough_model::node::{AgentKey, REGISTERED};
@@ -216,6 +217,38 @@ async fn a_repeated_admission_is_answered_while_another_agent_beats() {
     world.admit(1, &second).await.unwrap();
     let row = world.node().await;
     assert_eq!(row.identity, first, "a repetition changes nothing");
+}
+
+/// A node opens a session ten times a second and breaks it, and its agent makes no pause. The gateway registers it ever
+/// more rarely. When the agent stays, the node is back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_flaps_registers_ever_more_rarely_and_comes_back() {
+    const TRIES: usize = 40;
+    let world = World::start().await;
+    let node = world.agent().await.node;
+    let mut sessions = std::collections::BTreeSet::new();
+    for _ in 0..TRIES {
+        let opened = tokio::time::timeout(BEAT * 5, world.agent_silent_try()).await;
+        if let Ok(Ok(agent)) = opened {
+            sessions.insert(agent.session);
+        }
+        tokio::time::sleep(BEAT).await;
+    }
+    assert!(sessions.len() <= 12, "{} of {TRIES} tries have registered", sessions.len());
+    let back = async {
+        loop {
+            match world.agent_silent_try().await {
+                Ok(agent) => return agent,
+                Err(status) => assert_eq!(status.code(), tonic::Code::Unavailable, "{status}"),
+            }
+            tokio::time::sleep(BEAT * 10).await;
+        }
+    };
+    let mut agent = within("a session", back).await;
+    agent.report(v1::Report { full_begin: true, full_end: true, ..v1::Report::default() }).await;
+    agent.held_until("the full state", |held| held.complete).await;
+    world.vouched(node).await;
+    assert_eq!(world.live(node).await.live.session, agent.session);
 }
 
 /// The same report over and over, with a clock that stands still: the agent lives, since the gateway counts the time.

@@ -15,19 +15,21 @@ use borough_kv::secret::Secret;
 use borough_model::job::JobKind;
 use borough_model::node::NodeSeen;
 use borough_model::task::StopReason;
-use borough_model::{Incarnation, JobId, JobSpec, NodeId, TaskId};
+use borough_model::{Delta, Incarnation, JobId, JobSpec, NodeId, TaskId};
 use borough_proto::bounds::SESSION_MESSAGE_BYTES_MAX;
+use borough_proto::convert::job_spec_to_message;
 use borough_proto::v1;
 use borough_proto::v1::agent_message::Message as FromAgent;
 use borough_proto::v1::agent_service_client::AgentServiceClient;
 use borough_proto::v1::gateway_message::Message as ToAgent;
+use borough_proto::v1::job_service_client::JobServiceClient;
 use borough_proto::v1::node_service_client::NodeServiceClient;
 use borough_store::StoreResult;
 use borough_store::cell::CellMeta;
 use borough_store::job::job_submit;
 use borough_store::journal::ChangeSet;
 use borough_store::mirror::MirrorFollower;
-use borough_store::node::{DeclaredLost, node_declare_lost, node_live_read};
+use borough_store::node::{DeclaredLost, loads_end, node_declare_lost, node_live_read};
 use borough_store::task::{TaskBook, task_stop_begin};
 use borough_testkit::{MemoryStore, OpenCell, change, job_spec, name, placed_on};
 use prost::Message as _;
@@ -168,6 +170,40 @@ impl World {
         client.get_node(request).await.unwrap().into_inner().node.unwrap()
     }
 
+    /// Waits until operators see that so much of the node's processor time is in use.
+    pub(crate) async fn loaded(&self, cpu_millis: u64) {
+        let loaded = async {
+            while self.node().await.load.is_none_or(|load| load.cpu_millis != cpu_millis) {
+                tokio::time::sleep(BEAT).await;
+            }
+        };
+        within("the load", loaded).await;
+    }
+
+    /// Nobody follows the loads of nodes from now on.
+    pub(crate) async fn loads_end(&self) {
+        self.change(async |tx, changes| loads_end(tx, changes).await).await;
+    }
+
+    /// Every delta of the journal.
+    pub(crate) async fn deltas(&self) -> Vec<Delta> {
+        self.cell.journal().await.into_iter().flat_map(|(_, entry)| entry.deltas).collect()
+    }
+
+    /// Submits a job by the service.
+    pub(crate) async fn submit(&self, request: u8, spec: &JobSpec) {
+        let context = v1::RequestContext { user: "ada".to_owned(), request_id: format!("{request:032x}") };
+        let request = v1::SubmitJobRequest {
+            context: Some(context),
+            cell: "alpha".to_owned(),
+            spec: Some(job_spec_to_message(spec)),
+            ..v1::SubmitJobRequest::default()
+        };
+        let mut request = Request::new(request);
+        request.metadata_mut().insert("authorization", self.bearer());
+        JobServiceClient::new(self.channel.clone()).submit_job(request).await.unwrap();
+    }
+
     /// Declares the node lost, as the controller does after too long a silence.
     pub(crate) async fn lose(&self, node: NodeId) {
         let observed = self.live(node).await;
@@ -207,7 +243,16 @@ impl World {
         self.agent_silent_of(0).await
     }
 
+    /// The same, if the gateway admits it.
+    pub(crate) async fn agent_silent_try(&self) -> Result<Agent, Status> {
+        self.agent_opened(0).await
+    }
+
     async fn agent_silent_of(&self, key: u8) -> Agent {
+        self.agent_opened(key).await.unwrap()
+    }
+
+    async fn agent_opened(&self, key: u8) -> Result<Agent, Status> {
         let (outbox, sent) = mpsc::unbounded_channel();
         let resources =
             v1::Resources { cpu_millis: 1 << 30, memory_bytes: 1 << 50, ..v1::Resources::default() };
@@ -229,7 +274,7 @@ impl World {
         let mut client = AgentServiceClient::new(self.channel.clone())
             .max_decoding_message_size(SESSION_MESSAGE_BYTES_MAX)
             .max_encoding_message_size(SESSION_MESSAGE_BYTES_MAX);
-        let received = client.session(request).await.unwrap().into_inner();
+        let received = client.session(request).await?.into_inner();
         let mut agent =
             Agent { outbox, received, node: NodeId(0), session: 0, revision: 0, held: Held::default() };
         let welcome = agent.next_until("a welcome", |message| match message {
@@ -239,7 +284,7 @@ impl World {
         let welcome = welcome.await;
         agent.node = NodeId(u64::from_str_radix(&welcome.node_id[1..], 16).unwrap());
         agent.session = welcome.session;
-        agent
+        Ok(agent)
     }
 }
 

@@ -197,6 +197,24 @@ impl ScoringProfile {
         self.policy.facts().name
     }
 
+    /// Returns true if its scores depend on the measured load of nodes.
+    pub fn reads_load(&self) -> bool {
+        match self.policy {
+            PolicyName::LoadAware => true,
+            PolicyName::BestFit
+            | PolicyName::BorgHybrid
+            | PolicyName::DotProduct
+            | PolicyName::DynamicWeight
+            | PolicyName::Fahp
+            | PolicyName::Fgd
+            | PolicyName::Kubernetes
+            | PolicyName::Random
+            | PolicyName::SwarmBinpack
+            | PolicyName::SwarmSpread
+            | PolicyName::WorstFit => false,
+        }
+    }
+
     /// Which node it prefers, in one sentence.
     pub fn about(&self) -> &'static str {
         self.policy.facts().about

@@ -29,6 +29,7 @@ use crate::drain::{DrainCheck, DrainContext, DrainSource};
 use crate::gang::gangs_overdue;
 use crate::garbage::{GarbageCollector, journal_keep};
 use crate::liveness::Liveness;
+use crate::load::{LoadFollowers, LoadStep};
 use crate::observe::LiveReader;
 
 /// The role of the lease.
@@ -62,6 +63,7 @@ struct LeaderTerm {
     pass_at: Duration,
     gangs_at: Duration,
     drain: DrainCheck,
+    followers: LoadFollowers,
 }
 
 impl Controller {
@@ -181,6 +183,7 @@ impl Controller {
             pass_at: now,
             gangs_at: now,
             drain: DrainCheck::default(),
+            followers: LoadFollowers::new(now),
         };
         term.meta = self.meta().await?;
         let lead = async {
@@ -191,6 +194,7 @@ impl Controller {
                 });
                 term.drain = DrainCheck::begin(at);
                 (term.dirty, term.timed) = (Dirty::default(), BTreeSet::new());
+                term.followers.begin_again();
                 // All of it at once: changes in the meantime wait in the subscription.
                 self.pass_begin(&mut term);
                 while term.pass != FullPass::Over {
@@ -265,10 +269,15 @@ impl Controller {
         }
         let now_ms = self.clock.wall_ms();
         let mut actions = Vec::new();
-        if !term.dirty.is_empty() {
+        if term.dirty.is_empty() {
+            if term.pass == FullPass::Over {
+                term.followers.all_noted();
+            }
+        } else {
             let tolerance = Duration::from_millis(term.meta.lost_after_ms);
             actions = self.mirror.read(|state| {
-                let DirtyPart { mut actions, nodes, .. } = term.dirty.part(state);
+                let DirtyPart { jobs, mut actions, nodes, .. } = term.dirty.part(state);
+                jobs.iter().for_each(|job| term.followers.job_note(state, *job));
                 let silent = |node: NodeId| term.liveness.silent(node);
                 let of_nodes = nodes
                     .iter()
@@ -348,10 +357,13 @@ impl Controller {
         }
         term.dirty.nodes_add(term.timed.iter().copied());
         if term.pass.is_due(term.pass_at, now) {
+            // What changes all the time delays no other, so the pass before has come to each job.
+            term.followers.all_noted();
             self.pass_begin(term);
             term.meta = self.meta().await?;
         }
         self.pass_advance(term);
+        self.loads_decide(term, now).await?;
         if now.saturating_sub(term.gangs_at) >= GANGS_LOOK {
             term.gangs_at = now;
             let now_ms = self.clock.wall_ms();
@@ -374,6 +386,24 @@ impl DrainSource for MirrorHandle {
 }
 
 impl Controller {
+    /// Begins or ends that the journal has the loads of nodes, if that is due.
+    async fn loads_decide(&self, term: &mut LeaderTerm, now: Duration) -> StoreResult<()> {
+        let Some(action) = term.followers.action(&term.meta, now) else { return Ok(()) };
+        let mut step = LoadStep::first(action);
+        while step != LoadStep::Over {
+            self.lease_keep(term).await?;
+            step = match step.done(&term.executor.writer).await {
+                Ok(next) => next,
+                // Nothing of it may change here; a later look finds what is left.
+                Err(StoreError::CellClosed { .. }) => return Ok(()),
+                Err(error) => return Err(error),
+            };
+        }
+        tracing::info!(cell = %self.config.space, ?action, "decided whether the journal has the load of nodes");
+        term.meta = self.meta().await?;
+        Ok(())
+    }
+
     /// Begins the pass over everything again.
     fn pass_begin(&self, term: &mut LeaderTerm) {
         (term.pass, term.pass_at) = (FullPass::BEGIN, self.clock.monotonic());

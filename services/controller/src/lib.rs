@@ -15,6 +15,7 @@ mod gang;
 mod garbage;
 mod lead;
 mod liveness;
+mod load;
 mod observe;
 mod scan;
 

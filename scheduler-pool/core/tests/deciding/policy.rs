@@ -1,7 +1,7 @@
 //! Every scoring policy against a plain restatement of its formula. The cell is small enough for every node to be
 //! scored. No node may score better by the formula than the chosen one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use borough_model::node::{Card, LoadMeasured, card_dimension};
 use borough_model::{JobId, NodeAlloc, NodeId, NodeRow, Resources, TaskId};
@@ -163,6 +163,27 @@ fn a_burst_goes_where_load_is_low_and_not_all_to_one_node() {
     let outcome = planned(&stored);
     stored.commit(&outcome);
     assert_eq!(on(&stored), [0, 5, 3, 4]);
+}
+
+/// The journal has loads only for profiles that say that they read them. So no other may depend on them.
+#[test]
+fn only_a_profile_that_says_so_reads_loads() {
+    for profile in ScoringProfile::all() {
+        let placed = |busy: u64| -> Vec<NodeId> {
+            let settings = CellSettings { profile, ..CellSettings::default() };
+            let mut stored = StoredCell { settings, now_ms: 1_000_000, ..StoredCell::default() };
+            (0..4).for_each(|number| stored.node_put(node(number, 16, 64)));
+            for number in 0..4 {
+                let cpu_millis = if number == busy { 0 } else { 15_000 };
+                let measured = LoadMeasured { cpu_millis, ..LoadMeasured::default() };
+                stored.load_put(node(number, 16, 64).id, Some(measured));
+            }
+            stored.job_submit(JobId(1), &spec("ann", "web", 2, 1000, 64));
+            planned(&stored).placements.iter().map(|placement| placement.node).collect()
+        };
+        let plans: BTreeSet<Vec<NodeId>> = (0..4).map(placed).collect();
+        assert_eq!(plans.len() > 1, profile.reads_load(), "{}: {plans:?}", profile.name());
+    }
 }
 
 /// How many of 4,000 tasks each of ten nodes gets at random, in batches. Neither empty nor full nodes are preferred.

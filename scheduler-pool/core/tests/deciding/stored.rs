@@ -82,7 +82,7 @@ impl StoredCell {
     /// Writes the measurement of a node's agent.
     pub(crate) fn load_put(&mut self, node: NodeId, measured: Option<LoadMeasured>) {
         let revision = self.loads.get(&node).map_or(0, |before| before.revision) + 1;
-        let load = NodeLoad { revision, changed_ms: self.now_ms, measured };
+        let load = NodeLoad { revision, changed_ms: self.now_ms, measured, ..NodeLoad::default() };
         self.journal.push(Delta::NodeLoad { node, load: load.clone() });
         self.loads.insert(node, load);
     }

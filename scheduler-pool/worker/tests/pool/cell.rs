@@ -259,7 +259,12 @@ impl Cell {
 
     /// The job of a name.
     pub(crate) async fn job(&self, job: &str) -> JobId {
-        let (user, job) = (&name("ann"), &name(job));
+        self.job_of("ann", job).await
+    }
+
+    /// The job of a user and a name.
+    pub(crate) async fn job_of(&self, user: &str, job: &str) -> JobId {
+        let (user, job) = (&name(user), &name(job));
         let found = self.quiet.read(async |tx, space| job_by_name(tx, space, user, job).await);
         found.await.unwrap().id
     }

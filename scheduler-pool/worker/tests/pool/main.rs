@@ -7,6 +7,7 @@
 
 mod cell;
 mod clocks;
+mod crash;
 mod division;
 mod gang;
 mod gate;

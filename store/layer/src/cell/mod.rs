@@ -14,4 +14,6 @@ pub use step::{Created, cell_create, cell_gate_set, cell_list, cell_meta_change,
 pub use time::{CellClock, OBSERVE_EVERY, StoreOpened};
 
 pub use crate::gate::{GateOpen, GateRead, cell_gate_read};
-pub use crate::row::{CellGate, CellMeta, CellState, CellTime, ENDED_JOBS_MAX, JOURNAL_BYTES_MAX};
+pub use crate::row::{
+    CellGate, CellMeta, CellState, CellTime, ENDED_JOBS_MAX, JOURNAL_BYTES_MAX, LoadJournal,
+};

@@ -46,7 +46,8 @@ fn each_disagreement(rows: &CellRows, mut each: impl FnMut(DeltaKey)) {
 fn each_row(rows: &CellRows, mut each: impl FnMut(DeltaKey, u64)) {
     rows.nodes.iter().for_each(|(&node, row)| each(DeltaKey::Node(node), row_digest(row)));
     rows.allocs.iter().for_each(|(&node, alloc)| each(DeltaKey::NodeAlloc(node), row_digest(alloc)));
-    rows.loads.iter().for_each(|(&node, load)| each(DeltaKey::NodeLoad(node), row_digest(load)));
+    let journalled = rows.loads.iter().filter(|(_, load)| !load.is_unjournalled());
+    journalled.for_each(|(&node, load)| each(DeltaKey::NodeLoad(node), row_digest(load)));
     rows.jobs.iter().for_each(|(&job, row)| each(DeltaKey::Job(job), row_digest(row)));
     rows.tasks.iter().for_each(|(&task, row)| each(DeltaKey::Task(task), row_digest(row)));
     rows.gangs.iter().for_each(|(&gang, row)| each(DeltaKey::Gang(gang), row_digest(row)));

@@ -202,3 +202,42 @@ async fn the_journal_is_read_backwards_as_forwards() {
     let refused = cell.run(async |tx| journal_before(&tx, &cell.space, foreign, 1).await).await;
     assert!(matches!(refused, Err(StoreError::ForeignEpoch { .. })), "{refused:?}");
 }
+
+/// A journal of a year that nobody has trimmed, an entry of 90 kB a day. It goes in steps, each of which reads and
+/// clears no more than a transaction can.
+#[tokio::test]
+async fn a_journal_of_a_year_is_trimmed_in_bounded_steps() {
+    const DAYS: i64 = 365;
+    const DAY_MS: i64 = 24 * 3_600_000;
+    /// What a step reads at most, with the entry that it ends in.
+    const STEP_BYTES: u64 = (12 << 20) + 100_000;
+    let cell = TestCell::new().await;
+    let text = "x".repeat(90_000);
+    for day in 0..DAYS {
+        let request = borough_model::RequestId(u128::try_from(day).unwrap());
+        let at = Change { request, actor: text.clone(), action: "test", at_ms: 1_000 + day * DAY_MS };
+        let told = cell.change(at, async |_, changes| {
+            changes.push(Delta::NodeRemoved { node: NodeId(1) });
+            Ok(())
+        });
+        told.await.unwrap();
+        cell.clock.advance(std::time::Duration::from_secs(24 * 3_600));
+    }
+    let goal = TrimGoal { retention_ms: 3_600_000, now_ms: 1_000 + DAYS * DAY_MS, excess: 0 };
+    let mut steps = Vec::new();
+    loop {
+        let step = cell.run(async |tx| {
+            let Some(cutoff) = journal_cutoff(&tx, &cell.space, &goal).await? else { return Ok(None) };
+            Ok(journal_trim(&tx, &cell.space, cutoff.keep_from, 1).await?.map(|_| cutoff.bytes))
+        });
+        match step.await.unwrap() {
+            Some(bytes) => steps.push(bytes),
+            None => break,
+        }
+    }
+    assert!(steps.iter().all(|bytes| *bytes <= STEP_BYTES), "{steps:?}");
+    assert!((3..=4).contains(&steps.len()), "{steps:?}");
+    let floor = cell.run(async |tx| journal_floor(&tx, &cell.space).await).await.unwrap().unwrap();
+    let left = cell.run(async |tx| journal_tail(&tx, &cell.space, floor.trimmed_to, 10).await).await.unwrap();
+    assert_eq!(left.entries.len(), 1, "the last entry stays");
+}

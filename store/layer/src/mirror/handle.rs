@@ -11,12 +11,15 @@ use tokio::sync::{broadcast, watch};
 use tokio::task::AbortHandle;
 
 use super::MirrorState;
-use super::ring::Ring;
+use super::ring::{Ring, RingPart};
 use super::wait::Waiters;
 use crate::error::{StoreError, StoreResult};
 use crate::journal::Page;
 use crate::keys::CellSpace;
 use crate::row::{CellGate, Cursor};
+
+/// Deltas of the entries that a reader gets at once when it resumes.
+const RESUME_DELTAS: usize = 4_096;
 
 /// An event of a subscription.
 #[derive(Clone, Debug)]
@@ -60,6 +63,11 @@ pub enum Resume {
         backlog: Vec<(Cursor, Arc<JournalEntry>)>,
         /// Entries from now on.
         subscription: MirrorSubscription,
+    },
+    /// The next of many entries. A reader that does not go on would keep all of them in memory.
+    Part {
+        /// Entries after the position. Resume again after the last one.
+        backlog: Vec<(Cursor, Arc<JournalEntry>)>,
     },
     /// The mirror no longer has them: read the journal from the store up to now, or list again.
     TooOld,
@@ -244,8 +252,9 @@ impl MirrorHandle {
         if after > at {
             return Resume::Ahead;
         }
-        match inner.ring.after(after) {
-            Some(backlog) => {
+        match inner.ring.after(after, RESUME_DELTAS) {
+            Some(RingPart { entries: backlog, is_more: true }) => Resume::Part { backlog },
+            Some(RingPart { entries: backlog, is_more: false }) => {
                 let subscription = MirrorSubscription { events: self.shared.events.subscribe(), over: false };
                 Resume::Ready { backlog, subscription }
             }

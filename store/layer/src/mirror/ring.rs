@@ -32,14 +32,30 @@ impl Ring {
         }
     }
 
-    /// The entries after `after`; `None` if the oldest of them may have been dropped.
-    pub(super) fn after(&self, after: Cursor) -> Option<Vec<(Cursor, Arc<JournalEntry>)>> {
+    /// The next entries after `after`, of about `deltas_max` deltas in all, and at least one if there is one. `None` if
+    /// the oldest of them may have been dropped.
+    pub(super) fn after(&self, after: Cursor, deltas_max: usize) -> Option<RingPart> {
         if after.store_epoch != self.from.store_epoch || after < self.from {
             return None;
         }
         let first = self.entries.partition_point(|(cursor, _)| *cursor <= after);
-        Some(self.entries.range(first..).cloned().collect())
+        let mut deltas = 0_usize;
+        let fits = |(_, entry): &&(Cursor, Arc<JournalEntry>)| {
+            let fits = deltas < deltas_max;
+            deltas = deltas.saturating_add(entry.deltas.len().max(1));
+            fits
+        };
+        let entries: Vec<_> = self.entries.range(first..).take_while(fits).cloned().collect();
+        let is_more = first.saturating_add(entries.len()) < self.entries.len();
+        Some(RingPart { entries, is_more })
     }
+}
+
+/// Some entries of a ring, in order.
+pub(super) struct RingPart {
+    pub(super) entries: Vec<(Cursor, Arc<JournalEntry>)>,
+    /// The ring has more after them.
+    pub(super) is_more: bool,
 }
 
 #[cfg(test)]
@@ -66,14 +82,22 @@ mod tests {
                 prop_assert!(ring.deltas <= 20);
             }
             let expected: Vec<_> = all.iter().copied().filter(|version| *version > at).collect();
-            match ring.after(at_version(at)) {
-                Some(entries) => {
-                    let found: Vec<_> = entries.iter().map(|(_, entry)| entry.at_ms).collect();
+            let (mut found, mut from) = (Vec::new(), at_version(at));
+            loop {
+                let Some(part) = ring.after(from, 7) else {
+                    prop_assert!(at_version(at) < ring.from);
+                    break;
+                };
+                let deltas: usize = part.entries.iter().map(|(_, entry)| entry.deltas.len().max(1)).sum();
+                prop_assert!(deltas < 7 + 6 && (!part.is_more || deltas >= 7));
+                found.extend(part.entries.iter().map(|(_, entry)| entry.at_ms));
+                from = part.entries.last().map_or(from, |(cursor, _)| *cursor);
+                if !part.is_more {
                     prop_assert_eq!(found, expected);
+                    break;
                 }
-                None => prop_assert!(at_version(at) < ring.from),
             }
-            prop_assert!(ring.after(Cursor::start(2)).is_none());
+            prop_assert!(ring.after(Cursor::start(2), 7).is_none());
         }
     }
 }

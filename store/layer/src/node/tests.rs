@@ -1,6 +1,7 @@
 //! Nodes against a store: identity, tokens, loss and renewals, removal.
 
 mod fence;
+mod follow;
 mod identity;
 mod vouch;
 

@@ -77,6 +77,27 @@ pub struct CellMeta {
     #[n(29)]
     #[serde(default)]
     pub ended_jobs_max: Option<u64>,
+    /// Whether the journal has the measured loads of nodes; absent: it has each change, and nobody has decided yet. It
+    /// is not a setting, and no revision counts it.
+    #[n(30)]
+    #[serde(default)]
+    pub loads: Option<LoadJournal>,
+}
+
+/// Whether the journal has the measured loads of nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
+#[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
+pub enum LoadJournal {
+    /// Nobody follows loads: a change is written to the node's row alone.
+    #[n(0)]
+    Off,
+    /// The journal has every change from now on. Somebody journals the loads from before.
+    #[n(1)]
+    Begun,
+    /// The journal has every load.
+    #[n(2)]
+    On,
 }
 
 /// Most bytes of a cell's journal by default: an embedded store keeps all of them in memory.
@@ -118,6 +139,7 @@ impl Default for CellMeta {
             clock: None,
             journal_bytes_max: None,
             ended_jobs_max: None,
+            loads: None,
         }
     }
 }

@@ -14,7 +14,7 @@ mod name;
 mod quota;
 mod request;
 
-pub use cell::{CellGate, CellMeta, CellState, CellTime, ENDED_JOBS_MAX, JOURNAL_BYTES_MAX};
+pub use cell::{CellGate, CellMeta, CellState, CellTime, ENDED_JOBS_MAX, JOURNAL_BYTES_MAX, LoadJournal};
 pub use constraint::ConstraintToken;
 pub use cursor::{Cursor, CursorParseError};
 pub use federation::{FederationCell, StoreGeneration};

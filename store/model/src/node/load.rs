@@ -23,6 +23,17 @@ pub struct NodeLoad {
     /// Absent: the agent cannot measure.
     #[n(2)]
     pub measured: Option<LoadMeasured>,
+    /// `Some(true)`: no entry of the journal has this revision, since nobody followed loads when it was written.
+    #[n(3)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unjournalled: Option<bool>,
+}
+
+impl NodeLoad {
+    /// Returns true if no entry of the journal has this revision.
+    pub fn is_unjournalled(&self) -> bool {
+        self.unjournalled == Some(true)
+    }
 }
 
 /// A smoothed measurement, in the units of the node's capacity and never more than that.
@@ -89,7 +100,7 @@ pub fn node_load_next(
         (None, Some(_)) | (Some(_), None) => true,
     };
     let revision = before.map_or(0, |before| before.revision).saturating_add(1);
-    new.then_some(NodeLoad { revision, changed_ms: now_ms, measured })
+    new.then_some(NodeLoad { revision, changed_ms: now_ms, measured, unjournalled: None })
 }
 
 #[cfg(test)]

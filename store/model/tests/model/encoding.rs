@@ -259,13 +259,10 @@ fn endpoint() -> Endpoint {
 }
 
 fn node_load() -> NodeLoad {
-    let measured = LoadMeasured {
-        cpu_millis: 1_500,
-        memory_bytes: 1 << 30,
-        covered_cpu_millis: 4_000,
-        covered_memory_bytes: 2 << 30,
-    };
-    NodeLoad { revision: 3, changed_ms: 1_700_000_000_000, measured: Some(measured) }
+    let (covered_cpu_millis, covered_memory_bytes) = (4_000, 2 << 30);
+    let (cpu_millis, memory_bytes) = (1_500, 1 << 30);
+    let measured = LoadMeasured { cpu_millis, memory_bytes, covered_cpu_millis, covered_memory_bytes };
+    NodeLoad { revision: 3, changed_ms: 1_700_000_000_000, measured: Some(measured), unjournalled: None }
 }
 
 fn journal() -> JournalEntry {
@@ -356,6 +353,7 @@ fn samples() -> Vec<Sample> {
         sample("gateway_live", &gateway),
         sample("node_session", &session),
         sample("node_load", &node_load()),
+        sample("node_load.unjournalled", &NodeLoad { unjournalled: Some(true), ..node_load() }),
         sample("endpoint", &endpoint()),
         sample("gang_row", &gang),
         sample("journal_entry", &journal()),
@@ -462,7 +460,8 @@ fn array_of(elements: &[Vec<u8>]) -> Vec<u8> {
 #[test]
 fn a_field_that_a_newer_version_has_added_is_skipped() {
     let structs = samples().into_iter().filter(|sample| !sample.name.starts_with("enum."));
-    for sample in structs.filter(|sample| sample.name != "job_row.ended") {
+    // These two lack their last field.
+    for sample in structs.filter(|sample| !["job_row.ended", "node_load"].contains(&sample.name)) {
         let mut fields = elements(&sample.bytes);
         fields.push(minicbor::to_vec(text_map("from", "the future")).unwrap());
         fields.push(minicbor::to_vec(7u64).unwrap());

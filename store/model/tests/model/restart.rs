@@ -130,6 +130,21 @@ fn a_message_is_cut_between_characters() {
     assert_eq!(row.exit.unwrap().message.len(), 1023);
 }
 
+/// A job asks for the shortest pauses, and to forget failures at once.
+#[test]
+fn a_task_that_fails_at_once_pauses_ever_longer_whatever_its_job_says() {
+    let service = rules(JobKind::Service);
+    let restart =
+        RestartSpec { backoff_initial_ms: 10, backoff_max_ms: 10, reset_after_ms: 0, ..service.restart };
+    let rules = TaskRules { restart, ..service };
+    let pauses: Vec<u64> = (1..=12).map(|failures| restart_pause_ms(&rules, failures)).collect();
+    assert_eq!(pauses, [10, 20, 40, 80, 160, 320, 640, 1_280, 2_560, 5_120, 10_000, 10_000]);
+    let row = TaskRow { failures: 9, started_ms: Some(STARTED), ..running(Health::Healthy) };
+    let at = |lasted_ms: i64| Exit { at_ms: STARTED + lasted_ms, ..exit(EndReason::Signaled, None) };
+    assert_eq!(restart_decide(&rules, &row, &at(999), NOW).failures, 10);
+    assert_eq!(restart_decide(&rules, &row, &at(1_000), NOW).failures, 1);
+}
+
 proptest! {
     #[test]
     fn no_numbers_overflow_and_pauses_never_shrink(
@@ -141,7 +156,7 @@ proptest! {
             backoff_initial_ms: initial, backoff_max_ms: longest, reset_after_ms: reset, ..service.restart
         };
         let rules = TaskRules { restart, ..service };
-        prop_assert!(restart_pause_ms(&rules, failures) <= longest);
+        prop_assert!(restart_pause_ms(&rules, failures) <= longest.max(10_000));
         prop_assert!(restart_pause_ms(&rules, failures) <= restart_pause_ms(&rules, failures.saturating_add(1)));
         let row = TaskRow { failures, started_ms: Some(started), ..running(Health::Healthy) };
         let exit = Exit { at_ms: ended, ..exit(EndReason::Signaled, None) };

@@ -21,7 +21,7 @@ fn no_row_grows_unnoticed() {
         ("JobSpec", size_of::<JobSpec>(), 808),
         ("NodeRow", size_of::<NodeRow>(), 384),
         ("NodeAlloc", size_of::<NodeAlloc>(), 192),
-        ("NodeLoad", size_of::<NodeLoad>(), 56),
+        ("NodeLoad", size_of::<NodeLoad>(), 64),
     ];
     let grown: Vec<_> = sizes.into_iter().filter(|(_, size, most)| size > most).collect();
     assert!(grown.is_empty(), "(struct, its bytes, the bound): {grown:?}; all: {sizes:?}");

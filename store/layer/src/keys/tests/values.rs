@@ -55,6 +55,7 @@ fn cells_and_nodes() -> Vec<StoredRow> {
         covered_cpu_millis: 1_000,
         covered_memory_bytes: 1 << 30,
     };
+    let load = NodeLoad { revision: 1, changed_ms: 5, measured: Some(measured), unjournalled: None };
     let gate = CellGate { store_epoch: 1, state: CellState::Draining, revision: 2, changed_ms: 3 };
     let schedulers = Some(BTreeMap::from([("batch".to_owned(), name("fast"))]));
     let meta = CellMeta {
@@ -74,7 +75,7 @@ fn cells_and_nodes() -> Vec<StoredRow> {
         NodeLive: NodeLiveKey { node } => live;
         NodeReserved: NodeReservedKey { node } => resources();
         NodeName: NodeNameKey { name: name("n1") } => node;
-        NodeLoad: NodeLoadKey { node } => NodeLoad { revision: 1, changed_ms: 5, measured: Some(measured) };
+        NodeLoad: NodeLoadKey { node } => load;
         NodeSession: NodeSessionKey { node } => session;
         GatewayLive: GatewayLiveKey { gateway: 5 } => gateway;
         NodeLiveAt: NodeLiveAtKey { node } => StampValue(stamp);

@@ -5,8 +5,9 @@ use proptest::prelude::*;
 use super::workload::Workload;
 use crate::error::{StoreError, StoreResult};
 use crate::journal::{Page, cell_list_chunked, journal_tail, journal_trim};
+use crate::keys::{self, JournalKey, Prefix, RangeOptions};
 use crate::mirror::MirrorState;
-use crate::row::Cursor;
+use crate::row::{Cursor, JournalPart};
 use crate::task::is_on_node;
 use crate::testing::TestCell;
 
@@ -142,4 +143,34 @@ async fn a_trim_is_never_a_gap() {
     assert!(!rest.more);
     workload.step(&cell).await;
     assert_eq!(page(&cell, rest.next, 100).await.unwrap().entries.len(), 1);
+}
+
+/// A cell whose journal is a year old: an entry a day, of which none can be read any more. Whoever opens the cell lists
+/// it and reads none of them.
+#[tokio::test]
+async fn a_cell_with_a_journal_of_a_year_is_opened_without_reading_it() {
+    let cell = TestCell::new().await;
+    let mut workload = Workload::new(21);
+    for _ in 0..365 {
+        workload.step(&cell).await;
+        cell.clock.advance(std::time::Duration::from_secs(24 * 3_600));
+    }
+    let state = quiet(&cell).await;
+    let damaged = cell.run(async |tx| {
+        let rows =
+            keys::range::<JournalKey>(&tx, &cell.space, &Prefix::all(), RangeOptions::snapshot()).await?;
+        for (key, part) in &rows {
+            // A part is missing: whoever reads the entry fails.
+            keys::write(
+                &tx,
+                &cell.space,
+                key,
+                &JournalPart { parts: part.parts + 1, bytes: part.bytes.clone() },
+            )?;
+        }
+        Ok(rows.len())
+    });
+    assert!(damaged.await.unwrap() > 100);
+    assert!(page(&cell, Cursor::start(1), 10).await.is_err(), "it cannot be read");
+    same(&quiet(&cell).await, &state, 21);
 }

@@ -132,6 +132,7 @@ async fn alloc_put(tx: &Transaction, changes: &mut ChangeSet, node: NodeId, valu
         changed_ms: 0,
         measured: (!value.is_multiple_of(3))
             .then(|| LoadMeasured { cpu_millis: value, ..LoadMeasured::default() }),
+        unjournalled: None,
     };
     keys::write(tx, changes.space(), &key, &load)?;
     changes.push(Delta::NodeLoad { node, load });

@@ -96,16 +96,27 @@ fn decision_by_mode(
 /// Failures in a row with this one: 1 after an attempt that lasted long enough to count as a recovery.
 fn failures_in_a_row(rules: &TaskRules, row: &TaskRow, exit: &Exit) -> u32 {
     let lasted_ms = row.started_ms.map_or(0, |started_ms| exit.at_ms.saturating_sub(started_ms));
-    let recovered = u64::try_from(lasted_ms).is_ok_and(|lasted| lasted >= rules.restart.reset_after_ms);
+    let enough_ms = rules.restart.reset_after_ms.max(RECOVERY_MS_MIN);
+    let recovered = u64::try_from(lasted_ms).is_ok_and(|lasted| lasted >= enough_ms);
     if recovered && row.started_ms.is_some() { 1 } else { row.failures.saturating_add(1) }
 }
 
+/// An attempt that lasted less is no recovery, whatever its job says: tasks that fail at once would never pause longer.
+const RECOVERY_MS_MIN: u64 = 1_000;
+/// The cell's own pause after the first failure in a row.
+const PAUSE_MS_MIN: u64 = 10;
+/// The cell's own pause after the eleventh failure in a row, and each later one. An attempt costs the cell a few
+/// entries of the journal, so a task that fails at once for ever costs a few entries per 10 s.
+const PAUSE_MS_MOST: u64 = 10_000;
+
 /// The pause before the next attempt after so many failures in a row, in milliseconds: the initial one, doubled with
-/// each further failure, up to the longest.
+/// each further failure, up to the longest. The cell's own pause doubles too, from 10 ms to 10 s, and the longer of the
+/// two counts.
 pub fn restart_pause_ms(rules: &TaskRules, failures: u32) -> u64 {
     let doublings = failures.saturating_sub(1);
     let factor = 1u64.checked_shl(doublings).unwrap_or(u64::MAX);
-    rules.restart.backoff_initial_ms.saturating_mul(factor).min(rules.restart.backoff_max_ms)
+    let own = rules.restart.backoff_initial_ms.saturating_mul(factor).min(rules.restart.backoff_max_ms);
+    own.max(PAUSE_MS_MIN.saturating_mul(factor).min(PAUSE_MS_MOST))
 }
 
 /// The node on which a pending task failed so often in a row that another one should be preferred.
