@@ -1,7 +1,5 @@
 //! Checks of freed nodes for unschedulable requests.
 
-use std::collections::BTreeSet;
-
 use borough_model::Resources;
 
 use crate::filter::{Requirement, fits};
@@ -15,7 +13,7 @@ const CHECKS_MAX: usize = 100_000;
 /// The freed nodes as of one moment.
 pub(super) struct FreedNodes<'a> {
     tables: &'a CellTables,
-    nodes: &'a BTreeSet<u32>,
+    nodes: &'a [u32],
     pub now_ms: i64,
     overlay: PlanOverlay<'a>,
     /// The most that any of them has free.
@@ -25,7 +23,7 @@ pub(super) struct FreedNodes<'a> {
 }
 
 impl<'a> FreedNodes<'a> {
-    pub(super) fn new(tables: &'a CellTables, nodes: &'a BTreeSet<u32>, now_ms: i64) -> Self {
+    pub(super) fn new(tables: &'a CellTables, nodes: &'a [u32], now_ms: i64) -> Self {
         let most = tables.nodes.free_most(nodes.iter().copied());
         Self { tables, nodes, now_ms, overlay: PlanOverlay::new(tables), most, checks: 0 }
     }

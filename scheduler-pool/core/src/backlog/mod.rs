@@ -2,6 +2,7 @@
 //! Jobs with only unschedulable tasks are parked. Events of the tables that could help requeue them.
 
 mod collect;
+mod demand;
 mod division;
 mod freed;
 mod open;
@@ -39,7 +40,7 @@ impl Backlog {
 
     /// Follows changes of the tables.
     pub(crate) fn follow(&mut self, tables: &CellTables, events: &TableEvents) {
-        self.unschedulable.notice(events);
+        self.unschedulable.notice(tables, events);
         for &job in &events.jobs_removed {
             self.unschedulable.job_requeued(job);
             self.open.remove(job);

@@ -3,17 +3,19 @@
 //! or a port cooled down.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use borough_model::JobId;
 use borough_model::node::PORT_KEPT_BACK_MS;
 
+use super::demand::{HelpedBy, NodeSet, WaitingRequest, WaitingRequests};
 use super::freed::FreedNodes;
 use super::reason::PendingReason;
 use crate::filter::{Requirement, copies, fits};
 use crate::overlay::PlanOverlay;
 use crate::plan::{Plan, Unplaced};
 use crate::preempt::{PreemptionScope, RETRY_MS, no_victims_anywhere};
-use crate::tables::{CellTables, HardRule, NodeTable, Shape, ShapeId, TableEvents, TermId};
+use crate::tables::{CellJob, CellTables, HardRule, NodeTable, Shape, ShapeId, TableEvents, TermId};
 
 #[derive(Clone, Debug)]
 pub(super) struct UnschedulableShape {
@@ -27,13 +29,31 @@ pub(super) struct UnschedulableShape {
     /// many tasks. Without the pause, every end of a task would requeue a gang that needs more than the cell has.
     evicts_at_ms: i64,
     reason: PendingReason,
+    /// The shapes that it waits for: its own, or those of the gang's members.
+    shapes: Vec<Arc<Shape>>,
+}
+
+impl WaitingRequest for UnschedulableShape {
+    fn shapes(&self) -> &[Arc<Shape>] {
+        &self.shapes
+    }
+
+    fn ports(&self) -> bool {
+        self.ports
+    }
 }
 
 impl UnschedulableShape {
     /// An entry for a shape that was found to fit nowhere now. Ports that cool on any node may help it later.
-    fn found(shape: &Shape, reason: PendingReason, nodes: &NodeTable, now_ms: i64) -> Self {
-        let mut entry =
-            Self { ports: shape.ports_any(), uneven: false, retry_at_ms: None, evicts_at_ms: 0, reason };
+    fn found(shape: &Arc<Shape>, reason: PendingReason, nodes: &NodeTable, now_ms: i64) -> Self {
+        let mut entry = Self {
+            ports: shape.ports_any(),
+            uneven: false,
+            retry_at_ms: None,
+            evicts_at_ms: 0,
+            reason,
+            shapes: vec![Arc::clone(shape)],
+        };
         if entry.ports {
             entry.cools(cooled_next(nodes, nodes.order.iter().copied(), now_ms));
         }
@@ -57,11 +77,11 @@ impl UnschedulableShape {
     }
 }
 
-/// The changes of the tables since the last [`UnschedulableShapes::requeue`].
+/// The changes of the tables since the last [`UnschedulableShapes::requeue`], as that call takes them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct TableChanges {
-    /// Nodes that may help.
-    freed: BTreeSet<u32>,
+    /// Nodes that may help, ascending.
+    freed: Vec<u32>,
     /// Terms whose counts have changed.
     touched: BTreeSet<TermId>,
     /// True if any node changed.
@@ -82,7 +102,10 @@ pub(crate) struct UnschedulableShapes {
     /// Jobs with only unschedulable tasks. They are in no queue.
     parked: BTreeSet<JobId>,
     parked_under: BTreeMap<ShapeId, BTreeSet<JobId>>,
+    waiting: WaitingRequests,
     changes: TableChanges,
+    /// The nodes of the changes so far.
+    freed: NodeSet,
     /// How many times a node was checked for an unschedulable request.
     checks: u64,
 }
@@ -90,7 +113,7 @@ pub(crate) struct UnschedulableShapes {
 /// Queries, and reports of the tables.
 impl UnschedulableShapes {
     /// Records changes of the tables. The next [`Self::requeue`] checks them.
-    pub(super) fn notice(&mut self, events: &TableEvents) {
+    pub(super) fn notice(&mut self, tables: &CellTables, events: &TableEvents) {
         for &shape in &events.shapes_released {
             self.shape_forgotten(shape);
         }
@@ -100,13 +123,15 @@ impl UnschedulableShapes {
         changes.changed |= events.changed;
         changes.domains_changed |= events.domains_changed;
         changes.priorities_changed |= events.priorities_changed && (no_victims || gangs);
-        if shapes || gangs || no_victims {
-            changes.freed.extend(events.freed.iter().copied());
-            changes.touched.extend(events.terms.iter().copied());
+        if !shapes && !gangs && !no_victims {
+            return;
         }
-        if gangs || no_victims {
-            changes.freed.extend(events.leaving.iter().copied());
-        }
+        changes.touched.extend(events.terms.iter().copied());
+        // Only nodes that may help are kept. One that is too full now can help only after another event.
+        let freed = events.freed.iter().filter(|&&node| self.waiting.helped_by_freed(&tables.nodes, node));
+        let leaving = events.leaving.iter();
+        let leaving = leaving.filter(|&&node| self.waiting.helped_by_leaving(&tables.nodes, node));
+        freed.chain(leaving).for_each(|&node| self.freed.insert(node));
     }
 
     /// How many shapes and gangs are known to fit nowhere.
@@ -169,7 +194,7 @@ impl UnschedulableShapes {
 
     /// Forgets the findings about a job, because the job has changed.
     pub(super) fn job_requeued(&mut self, job: JobId) {
-        self.gangs.remove(&job);
+        self.waiting.removed(self.gangs.remove(&job), HelpedBy::Evictions);
         if self.parked.remove(&job) {
             self.parked_under.values_mut().for_each(|jobs| {
                 jobs.remove(&job);
@@ -179,14 +204,21 @@ impl UnschedulableShapes {
 
     /// Forgets a shape that nobody uses any more.
     fn shape_forgotten(&mut self, shape: ShapeId) {
-        self.shapes.remove(&shape);
-        self.no_victims.retain(|&(known, _), _| known != shape);
+        self.waiting.removed(self.shapes.remove(&shape), HelpedBy::Capacity);
+        let first = (shape, PreemptionScope::default());
+        let scopes = self.no_victims.range(first..).take_while(|((known, _), _)| *known == shape);
+        let scopes: Vec<(ShapeId, PreemptionScope)> = scopes.map(|(&id, _)| id).collect();
+        scopes.into_iter().for_each(|id| self.no_victims_forgotten(id));
         self.parked_under.remove(&shape);
+    }
+
+    fn no_victims_forgotten(&mut self, id: (ShapeId, PreemptionScope)) {
+        self.waiting.removed(self.no_victims.remove(&id), HelpedBy::Evictions);
     }
 
     /// Requeues a shape. Returns the jobs that were parked because of it.
     pub(super) fn shape_requeued(&mut self, shape: ShapeId) -> BTreeSet<JobId> {
-        self.shapes.remove(&shape);
+        self.waiting.removed(self.shapes.remove(&shape), HelpedBy::Capacity);
         self.unparked(shape)
     }
 
@@ -224,6 +256,7 @@ impl UnschedulableShapes {
             let reason = PendingReason::of(&unplaced.cause, &requirement);
             let entry = UnschedulableShape::found(shape, reason, &tables.nodes, now_ms);
             if !known && self.fits_none(tables, &requirement, now_ms) {
+                self.waiting.added(&entry, HelpedBy::Capacity);
                 self.shapes.insert(unplaced.shape, entry.clone());
             }
             if unplaced.gang {
@@ -265,7 +298,9 @@ impl UnschedulableShapes {
         let by_plan = || plan.placements.is_empty() && !plan.preemption_cut;
         let by_count = || shape_copies(tables, shape, now_ms) < u64::from(job.gang_need());
         if unplaced.never || (planned && by_plan()) || (!planned && by_count()) {
-            self.gangs.insert(unplaced.job, entry);
+            entry.shapes = gang_shapes(tables, job);
+            self.waiting.added(&entry, HelpedBy::Evictions);
+            self.waiting.removed(self.gangs.insert(unplaced.job, entry), HelpedBy::Evictions);
         }
     }
 
@@ -286,7 +321,8 @@ impl UnschedulableShapes {
         let Some(protected) = found else { return };
         let mut entry = UnschedulableShape::found(shape, PendingReason::FreeCapacity, &tables.nodes, now_ms);
         entry.retry_at(protected.then(|| now_ms.saturating_add(RETRY_MS)));
-        self.no_victims.insert((id, scope), entry);
+        self.waiting.added(&entry, HelpedBy::Evictions);
+        self.waiting.removed(self.no_victims.insert((id, scope), entry), HelpedBy::Evictions);
     }
 
     fn fits_none(&mut self, tables: &CellTables, requirement: &Requirement, now_ms: i64) -> bool {
@@ -311,7 +347,7 @@ impl UnschedulableShapes {
     /// Requeues the shapes and gangs that changes since the last call may have helped. Returns the jobs that may be
     /// planned again.
     pub(super) fn requeue(&mut self, tables: &CellTables, now_ms: i64) -> BTreeSet<JobId> {
-        let changes = std::mem::take(&mut self.changes);
+        let changes = TableChanges { freed: self.freed.take(), ..std::mem::take(&mut self.changes) };
         let due = || self.retry_next().is_some_and(|at_ms| at_ms <= now_ms);
         if self.count() == 0 || (changes == TableChanges::default() && !due()) {
             return BTreeSet::new();
@@ -357,7 +393,7 @@ impl UnschedulableShapes {
         let requeued: Vec<(ShapeId, PreemptionScope)> = known.map(|(&id, _)| id).collect();
         let mut jobs = BTreeSet::new();
         for id in requeued {
-            self.no_victims.remove(&id);
+            self.no_victims_forgotten(id);
             jobs.extend(self.unparked(id.0));
         }
         jobs
@@ -400,6 +436,11 @@ impl UnschedulableShapes {
     }
 }
 
+/// The shapes of a gang's members.
+fn gang_shapes(tables: &CellTables, job: &CellJob) -> Vec<Arc<Shape>> {
+    job.shapes().filter_map(|shape| tables.shapes.get(shape)).cloned().collect()
+}
+
 /// Returns true if freed nodes may take a member of a gang, by evictions too.
 fn gang_freed(
     tables: &CellTables,
@@ -415,6 +456,7 @@ fn gang_freed(
     if may_evict && changes.priorities_changed && tables.nodes.resident.any_below(bound) {
         return true;
     }
-    let shapes = job.shapes().filter_map(|shape| tables.shapes.get(shape));
-    shapes.into_iter().any(|shape| freed.fit(shape) || (may_evict && freed.evictions_help(shape, below)))
+    gang_shapes(tables, job)
+        .iter()
+        .any(|shape| freed.fit(shape) || (may_evict && freed.evictions_help(shape, below)))
 }

@@ -40,6 +40,11 @@ impl ConstraintReady {
         Some(self.values.iter().map(|&value| nodes.index.with_value(key, value)).collect())
     }
 
+    /// Returns true if it depends on an attribute.
+    pub(crate) fn looks_at(&self, key: u32) -> bool {
+        self.key == Some(key)
+    }
+
     /// Returns true if a node meets it.
     pub(crate) fn met(&self, nodes: &NodeTable, node: u32) -> bool {
         let value = self.key.and_then(|key| nodes.attribute(node, key));

@@ -27,6 +27,11 @@ impl Packages {
         if self.asked > 0 { PRESENT } else { 0 }
     }
 
+    /// Returns true if an attribute tells whether a node has one of them.
+    pub(crate) fn looks_at(&self, key: u32) -> bool {
+        self.known.contains(&key)
+    }
+
     /// The weight of a node: the part of the packages that it has.
     pub(crate) fn present(&self, nodes: &NodeTable, node: u32) -> i64 {
         if self.known.is_empty() {

@@ -81,6 +81,14 @@ impl Requirement {
         }
     }
 
+    /// Returns true if a change of this attribute on a node may change what the tasks find there, apart from rules
+    /// between tasks.
+    pub(crate) fn looks_at(&self, key: u32) -> bool {
+        self.hard.iter().any(|constraint| constraint.looks_at(key))
+            || self.soft.iter().any(|(constraint, _)| constraint.looks_at(key))
+            || self.packages.looks_at(key)
+    }
+
     /// Returns true if the scheduler chooses cards, a socket or a NUMA domain for it.
     pub(crate) fn chooses(&self) -> bool {
         !self.cards.is_empty() || self.within.is_some()

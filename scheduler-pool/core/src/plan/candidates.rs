@@ -4,21 +4,22 @@
 //! A cache is a function of the tables alone: the nodes that fit, in the order of its search, as far as it has been
 //! followed, with their scores. So a plan with a cache from an earlier plan equals the plan without one. Placements of
 //! a plan cost nothing here: a candidate is checked again when a class draws it and its node has changed. The cache
-//! follows only freed nodes, because a freed node may fit now.
+//! follows only logged changes: nodes that may fit now, and nodes with another value of an attribute that the shape
+//! looks at. A new or removed node voids it, because every search then begins elsewhere.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use super::PlanCounters;
+use super::cache::PlanCache;
 use super::score::{Score, preference, score};
 use crate::filter::{Requirement, fits_in_time};
 use crate::node_order::{NodeOrder, StartOffset};
 use crate::overlay::PlanOverlay;
-use crate::scoring::{MixCache, Scorer, SearchStart};
+use crate::scoring::{Scorer, SearchStart};
 use crate::seed::{job_seed, mixed};
-use crate::tables::{HardRule, NodeTable, STRETCH, Shape, ShapeId, StretchCapacity};
+use crate::tables::{HardRule, LoggedChange, NodeTable, STRETCH, Shape, ShapeId, StretchCapacity};
 
 /// A list of nodes replaces the search of the cell if it has at most this part of the nodes: an eighth.
 const LISTED_PART: usize = 8;
@@ -26,12 +27,10 @@ const LISTED_PART: usize = 8;
 /// The most entries of a cache that stay for the next plan.
 const ENTRIES_MAX: usize = 2_048;
 
-/// The most caches that stay for the next plan, and the most entries of all of them.
-const CACHES_MAX: usize = 512;
-const ENTRIES_TOTAL_MAX: usize = 65_536;
-
-/// A cache follows this many freed nodes more than it has entries. After more it is rebuilt, which costs less.
+/// A cache follows this many changes, and this many more for each of its entries. After more it is rebuilt, which
+/// costs less: to find and score an entry costs as much as to skip eight changes of nodes that the search has not met.
 const CHANGES_FOLLOWED: usize = 64;
+const CHANGES_PER_ENTRY: usize = 8;
 
 /// A node that fitted when it was last checked.
 #[derive(Clone, Debug)]
@@ -40,7 +39,7 @@ pub(super) struct CandidateEntry {
     pub rank: u32,
     pub preference: i64,
     pub score: Score,
-    /// The node's count of changes at that time.
+    /// The node's count of changes at that time, see [`moved`].
     moved: u32,
     fits: bool,
 }
@@ -62,13 +61,13 @@ pub(super) struct CandidateCache {
     pub order: NodeOrder,
     /// The scorer of its entries.
     pub scorer: Arc<Scorer>,
-    facts_version: u64,
-    freed_at: u64,
+    membership: u64,
+    /// The number of logged changes that it has followed.
+    followed: u64,
     /// The only nodes that can fit, by rank, if a constraint lists few. Then it does not search the cell.
     listed: Option<Vec<(u32, u32)>>,
     scanned: usize,
     entries: Vec<CandidateEntry>,
-    used_at: u64,
 }
 
 /// The nodes near the tasks that a rule selects, one list per domain; `None` if any node will do.
@@ -116,17 +115,16 @@ impl CandidateCache {
             seed,
             order,
             scorer,
-            facts_version: overlay.nodes.facts_version(),
-            freed_at: overlay.nodes.freed_total(),
+            membership: overlay.nodes.membership(),
+            followed: overlay.nodes.logged_total(),
             listed: listed(requirement, overlay, order),
             scanned: 0,
             entries: Vec::new(),
-            used_at: 0,
         }
     }
 
     /// Returns true if a later plan may use it: its findings depend on nothing but nodes.
-    fn cacheable(&self) -> bool {
+    pub(super) fn cacheable(&self) -> bool {
         self.shape.job.is_none() && !self.shape.ports_any()
     }
 
@@ -204,55 +202,106 @@ impl CandidateCache {
         }
     }
 
+    /// Returns true if it is the search of this shape in this order. Brings it up to date then; false if it must be
+    /// rebuilt.
+    pub(super) fn serves(
+        &mut self,
+        shape: &Arc<Shape>,
+        order: NodeOrder,
+        seed: u64,
+        context: &mut SearchContext<'_, '_>,
+    ) -> bool {
+        (Arc::ptr_eq(&self.shape, shape) || self.shape == *shape)
+            && self.order == order
+            && self.seed == seed
+            && self.scorer == *context.scorer
+            && self.follow(context)
+    }
+
+    /// The bytes that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        let listed = self.listed.as_ref().map_or(0, Vec::capacity);
+        size_of::<Self>()
+            + size_of::<Scorer>()
+            + listed * size_of::<(u32, u32)>()
+            + self.entries.capacity() * size_of::<CandidateEntry>()
+    }
+
     /// Brings a cache of an earlier plan up to date. Returns false if it must be rebuilt.
     fn follow(&mut self, context: &mut SearchContext<'_, '_>) -> bool {
         let nodes = context.overlay.nodes;
-        let missed = nodes.freed_since(self.freed_at);
-        let Some(missed) = missed.filter(|_| self.facts_version == nodes.facts_version()) else {
-            return false;
-        };
-        if missed.len() > self.entries.len() + CHANGES_FOLLOWED {
+        let missed = nodes.logged_since(self.followed).filter(|_| self.membership == nodes.membership());
+        let Some(missed) = missed else { return false };
+        let requirement = context.requirement;
+        let concerns = |change: &LoggedChange| change.attribute.is_none_or(|key| requirement.looks_at(key));
+        let concerning = missed.filter(concerns);
+        let most = self.entries.len() * CHANGES_PER_ENTRY + CHANGES_FOLLOWED;
+        if concerning.clone().nth(most).is_some() {
             return false;
         }
-        for node in missed {
-            self.freed(context, node);
+        for change in concerning {
+            self.node_changed(context, change);
         }
-        self.freed_at = nodes.freed_total();
+        self.followed = nodes.logged_total();
         self.entries.retain(|entry| entry.fits);
         true
     }
 
-    /// Follows a freed node. If the search has passed it, it may fit now.
-    fn freed(&mut self, context: &mut SearchContext<'_, '_>, node: u32) {
-        let Some(rank) = self.order.rank_of(context.overlay.nodes, node) else { return };
-        let passed = match &self.listed {
-            None => (rank as usize) < self.scanned,
-            Some(listed) => {
-                let place = listed.binary_search_by_key(&rank, |&(rank, _)| rank);
-                place.is_ok_and(|place| place < self.scanned)
-            }
-        };
-        if !passed {
-            return;
+    /// Follows a changed node. If the search has passed it, it may fit now.
+    fn node_changed(&mut self, context: &mut SearchContext<'_, '_>, change: LoggedChange) {
+        let LoggedChange { node, attribute } = change;
+        let nodes = context.overlay.nodes;
+        let Some(rank) = self.order.rank_of(nodes, node) else { return };
+        if attribute.is_some() {
+            self.listed_follow(context.requirement, nodes, node, rank);
         }
         match self.entries.binary_search_by_key(&rank, |entry| entry.rank) {
             // A known entry is checked again when it is drawn.
             Ok(place) => {
                 if let Some(entry) = self.entries.get_mut(place) {
                     entry.fits = true;
-                    entry.moved = context.overlay.nodes.moved(node).wrapping_sub(1);
+                    entry.moved = moved(nodes, context.scorer, node).wrapping_sub(1);
                 }
             }
-            Err(place) => {
+            Err(place) if self.passed(rank) => {
                 if let Some(entry) = entry_made(context, self.seed, rank, node) {
                     self.entries.insert(place, entry);
                 }
             }
+            Err(_) => {}
+        }
+    }
+
+    /// Returns true if the search has passed a node.
+    fn passed(&self, rank: u32) -> bool {
+        match &self.listed {
+            None => (rank as usize) < self.scanned,
+            Some(listed) => {
+                let place = listed.binary_search_by_key(&rank, |&(rank, _)| rank);
+                place.is_ok_and(|place| place < self.scanned)
+            }
+        }
+    }
+
+    /// Keeps a node with changed attributes on the list exactly if it meets the constraints.
+    fn listed_follow(&mut self, requirement: &Requirement, nodes: &NodeTable, node: u32, rank: u32) {
+        let Some(listed) = &mut self.listed else { return };
+        let meets = requirement.hard.iter().all(|constraint| constraint.met(nodes, node));
+        match (listed.binary_search_by_key(&rank, |&(rank, _)| rank), meets) {
+            (Err(place), true) => {
+                listed.insert(place, (rank, node));
+                self.scanned += usize::from(place < self.scanned);
+            }
+            (Ok(place), false) => {
+                listed.remove(place);
+                self.scanned -= usize::from(place < self.scanned);
+            }
+            _ => {}
         }
     }
 
     /// Drops the entries beyond [`ENTRIES_MAX`].
-    fn shortened(&mut self) {
+    pub(super) fn shortened(&mut self) {
         let Some(beyond) = self.entries.get(ENTRIES_MAX) else { return };
         self.scanned = match &self.listed {
             None => beyond.rank as usize,
@@ -260,6 +309,13 @@ impl CandidateCache {
         };
         self.entries.truncate(ENTRIES_MAX);
     }
+}
+
+/// A number that changes with each change of a node that its score depends on, apart from attributes. Those are
+/// followed by name.
+fn moved(nodes: &NodeTable, scorer: &Scorer, node: u32) -> u32 {
+    let measured = if scorer.policy().measures() { nodes.load_moved(node) } else { 0 };
+    nodes.moved(node).wrapping_add(measured)
 }
 
 fn could_fit(requirement: &Requirement, most: StretchCapacity) -> bool {
@@ -283,7 +339,7 @@ fn entry_made(
         rank,
         preference,
         score,
-        moved: context.overlay.nodes.moved(node),
+        moved: moved(context.overlay.nodes, context.scorer, node),
         fits: true,
     })
 }
@@ -295,7 +351,7 @@ fn entry_scored(context: &mut SearchContext<'_, '_>, node: u32, preference: i64,
 
 /// Checks an entry again if its node has changed.
 fn entry_renew(entry: &mut CandidateEntry, context: &mut SearchContext<'_, '_>, seed: u64) {
-    let moved = context.overlay.nodes.moved(entry.node);
+    let moved = moved(context.overlay.nodes, context.scorer, entry.node);
     if entry.moved == moved {
         return;
     }
@@ -345,57 +401,4 @@ pub(super) fn candidates_begun(
             Arc::clone(context.scorer),
         )
     }))
-}
-
-/// The candidate caches that plans leave for later plans of the same tables. They change what a plan costs and never
-/// what it decides. New tables begin with a new one.
-#[derive(Debug, Default)]
-pub struct PlanCache {
-    candidates: BTreeMap<ShapeId, CandidateCache>,
-    /// The card requests of the cell's tasks.
-    pub(super) mix: MixCache,
-    plans: u64,
-}
-
-impl PlanCache {
-    /// Takes the cache of a shape from an earlier plan, if it still serves. [`Self::put_back`] returns it.
-    pub(super) fn take(
-        &mut self,
-        id: ShapeId,
-        shape: &Arc<Shape>,
-        order: NodeOrder,
-        seed: u64,
-        context: &mut SearchContext<'_, '_>,
-    ) -> Option<CandidateCache> {
-        let mut candidates = self.candidates.remove(&id)?;
-        let same = (Arc::ptr_eq(&candidates.shape, shape) || candidates.shape == *shape)
-            && candidates.order == order
-            && candidates.seed == seed
-            && candidates.scorer == *context.scorer;
-        let serves = same && candidates.follow(context);
-        context.counters.searches_reused += u64::from(serves);
-        serves.then_some(candidates)
-    }
-
-    /// Stores the caches that a plan has used, and drops the least recently used ones.
-    pub(super) fn put_back(&mut self, caches: impl Iterator<Item = (ShapeId, CandidateCache)>) {
-        self.plans += 1;
-        for (id, mut candidates) in caches.filter(|(_, candidates)| candidates.cacheable()) {
-            candidates.shortened();
-            candidates.used_at = self.plans;
-            self.candidates.insert(id, candidates);
-        }
-        let entries = |caches: &BTreeMap<ShapeId, CandidateCache>| {
-            caches.values().map(|candidates| candidates.entries.len()).sum::<usize>()
-        };
-        let mut caches_max = CACHES_MAX;
-        while self.candidates.len() > caches_max || entries(&self.candidates) > ENTRIES_TOTAL_MAX {
-            caches_max = caches_max.min(self.candidates.len()) / 2;
-            let mut used: Vec<(u64, ShapeId)> =
-                self.candidates.iter().map(|(&id, candidates)| (candidates.used_at, id)).collect();
-            used.sort_unstable_by(|left, right| right.cmp(left));
-            used.drain(..caches_max);
-            used.into_iter().for_each(|(_, id)| drop(self.candidates.remove(&id)));
-        }
-    }
 }

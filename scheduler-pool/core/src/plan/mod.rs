@@ -3,6 +3,7 @@
 //! A plan charges each placement to its overlay, so that it never promises more of a node than the node has. It does
 //! not change the tables. The journal later reports what became of the plan.
 
+mod cache;
 mod candidates;
 mod cause;
 mod change;
@@ -35,7 +36,7 @@ use crate::node_order::StartOffset;
 use crate::overlay::PlanOverlay;
 use crate::preempt::{PreemptionScope, Victim};
 use crate::tables::{CellTables, ShapeId};
-pub use candidates::PlanCache;
+pub use cache::PlanCache;
 pub(crate) use cause::{DomainsShort, GangCause, UnplacedCause};
 use change::{changes_of, task_wanted};
 use charge::charge_on;

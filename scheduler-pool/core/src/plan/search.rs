@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use borough_model::JobId;
 
-use super::candidates::{CandidateCache, PlanCache, SearchContext, candidates_begun};
+use super::cache::PlanCache;
+use super::candidates::{CandidateCache, SearchContext, candidates_begun};
 use super::class::{ClassContext, ClassPlan};
 use super::domain_set::{DomainSetId, DomainSets};
 use super::equivalence::{SearchKey, search_keys};

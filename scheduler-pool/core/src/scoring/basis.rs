@@ -2,13 +2,12 @@
 //! Means are rounded, so that small changes of the cell leave scores as they are.
 
 use std::cell::{OnceCell, RefCell};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use super::{Mix, MixCache};
-use crate::tables::{CellTables, NodeGate, NodeTable};
+use crate::tables::{CellTables, NodeTable};
 
 /// The facts of the cell for one class. Two equal bases score every node alike.
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -34,12 +33,10 @@ pub(crate) struct Demanded {
 /// A mean has this many significant bits: it is exact to within a sixty-fourth.
 const BITS: u32 = 7;
 
-/// The statistics of a cell, each computed on first use.
+/// The statistics of a cell. The tables keep the sums of the means up to date, and the mix is made on first use.
 pub(crate) struct CellStats<'a> {
     tables: &'a CellTables,
     nodes: &'a NodeTable,
-    free: RefCell<BTreeMap<usize, u64>>,
-    tasks: OnceCell<u64>,
     mix: OnceCell<Option<Arc<Mix>>>,
     /// The mix of an earlier plan, and after its first use that of this one.
     mix_cache: RefCell<MixCache>,
@@ -48,14 +45,7 @@ pub(crate) struct CellStats<'a> {
 impl<'a> CellStats<'a> {
     /// Statistics of these tables. `mix_cache` is what [`CellStats::into_mix_cache`] gave after an earlier plan.
     pub(crate) fn new(tables: &'a CellTables, mix_cache: MixCache) -> Self {
-        Self {
-            tables,
-            nodes: &tables.nodes,
-            free: RefCell::default(),
-            tasks: OnceCell::new(),
-            mix: OnceCell::new(),
-            mix_cache: RefCell::new(mix_cache),
-        }
+        Self { tables, nodes: &tables.nodes, mix: OnceCell::new(), mix_cache: RefCell::new(mix_cache) }
     }
 
     /// The cache for the next plan.
@@ -63,27 +53,19 @@ impl<'a> CellStats<'a> {
         self.mix_cache.into_inner()
     }
 
-    fn open(&self) -> impl Iterator<Item = u32> {
-        let open = |node: &u32| self.nodes.gate(*node) == NodeGate::Open;
-        self.nodes.order.iter().copied().filter(open)
-    }
-
-    fn mean(&self, of: impl Fn(u32) -> u64) -> u64 {
-        let (sum, count) =
-            self.open().fold((0u128, 0u128), |(sum, count), node| (sum + u128::from(of(node)), count + 1));
-        rounded(u64::try_from(sum / count.max(1)).unwrap_or(u64::MAX))
+    fn mean(&self, sum: u128) -> u64 {
+        let nodes = u128::from(self.nodes.sums.nodes().max(1));
+        rounded(u64::try_from(sum / nodes).unwrap_or(u64::MAX))
     }
 
     /// The mean free amount of a dimension, over the nodes that take tasks.
     pub(crate) fn free_mean(&self, dimension: usize) -> u64 {
-        let free = |node| self.nodes.limit(dimension, node).saturating_sub(self.nodes.used(dimension, node));
-        *self.free.borrow_mut().entry(dimension).or_insert_with(|| self.mean(free))
+        self.mean(self.nodes.sums.free(dimension))
     }
 
     /// The mean number of tasks, over the nodes that take tasks.
     pub(crate) fn tasks_mean(&self) -> u64 {
-        let tasks = |node: u32| self.nodes.tasks.get(node as usize).copied().unwrap_or(0);
-        *self.tasks.get_or_init(|| self.mean(|node| u64::from(tasks(node))))
+        self.mean(self.nodes.sums.tasks().into())
     }
 
     /// The largest capacity of any node in a dimension, whether it takes tasks or not.

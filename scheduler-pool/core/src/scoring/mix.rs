@@ -31,12 +31,12 @@ pub(crate) struct Mix {
     pub tasks: Vec<Typical>,
     /// What it was made of. Mixes of equal parts are equal.
     made_of: Vec<Part>,
-    facts_version: u64,
+    kinds_version: usize,
 }
 
 impl PartialEq for Mix {
     fn eq(&self, other: &Self) -> bool {
-        self.serves(&other.made_of, other.facts_version)
+        self.serves(&other.made_of, other.kinds_version)
     }
 }
 
@@ -53,14 +53,14 @@ impl Mix {
         };
         let tasks: Vec<Typical> =
             made_of.iter().map(typical).filter(|typical| !typical.cards.is_empty()).collect();
-        Self { tasks, made_of, facts_version: tables.nodes.facts_version() }
+        Self { tasks, made_of, kinds_version: tables.nodes.kinds_version() }
     }
 
-    fn serves(&self, made_of: &[Part], facts_version: u64) -> bool {
+    fn serves(&self, made_of: &[Part], kinds_version: usize) -> bool {
         let same = |(left, right): (&Part, &Part)| {
             left.1 == right.1 && (Arc::ptr_eq(&left.0, &right.0) || left.0 == right.0)
         };
-        self.facts_version == facts_version
+        self.kinds_version == kinds_version
             && self.made_of.len() == made_of.len()
             && self.made_of.iter().zip(made_of).all(same)
     }
@@ -77,8 +77,8 @@ impl MixCache {
         if made_of.is_empty() {
             return None;
         }
-        let facts_version = tables.nodes.facts_version();
-        let known = self.0.take().filter(|known| known.serves(&made_of, facts_version));
+        let kinds_version = tables.nodes.kinds_version();
+        let known = self.0.take().filter(|known| known.serves(&made_of, kinds_version));
         let mix = known.unwrap_or_else(|| Arc::new(Mix::new(made_of, tables)));
         self.0 = Some(Arc::clone(&mix));
         Some(mix)

@@ -19,7 +19,7 @@ impl<S> Default for Layouts<S> {
 
 impl<S: Clone + Ord> Layouts<S> {
     /// Every layout, from number 1 on.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &[S]> {
+    pub(crate) fn all(&self) -> impl ExactSizeIterator<Item = &[S]> {
         self.layouts.iter().map(|layout| &**layout)
     }
 

@@ -26,7 +26,7 @@ impl NodeTable {
 
     /// Stores the load of a node. Returns false if a newer one is stored.
     ///
-    /// Caches look at this node again and keep the rest.
+    /// Caches of policies that go by load look at this node again and keep the rest.
     fn load_set(&mut self, id: NodeId, load: &NodeLoad) -> bool {
         let node = self.ordinal_made(id);
         let index = node as usize;
@@ -37,7 +37,7 @@ impl NodeTable {
             return false;
         };
         *known = (load.revision, load.measured);
-        self.changes.changed(node);
+        self.changes.load_changed(node);
         true
     }
 }

@@ -13,10 +13,12 @@ mod layout;
 mod load;
 mod node;
 mod resident;
+mod row;
 mod rule;
 mod shape;
 mod space;
 mod spec;
+mod sums;
 mod taint;
 mod term;
 mod text;
@@ -32,6 +34,7 @@ use borough_model::job::{JobState, band};
 use borough_model::{JobId, JobRow, JobSpec, NodeAlloc, NodeId, NodeRow, TaskId, TaskRow};
 
 pub(crate) use card::CardSlot;
+pub(crate) use change::LoggedChange;
 pub(crate) use columns::fixed_amounts;
 pub(crate) use events::TableEvents;
 pub(crate) use index::{STRETCH, StretchCapacity};
@@ -39,6 +42,7 @@ pub use job::GangPart;
 pub(crate) use job::{CellJob, GangParts, JobShapes, TASKS_MAX, TaskSlot, scheduler_named};
 pub(crate) use node::{NODE_NAME, NodeGate, NodeTable};
 pub(crate) use resident::{ResidentState, ResidentTask};
+use row::{NodeEffect, RowApplied};
 pub(crate) use rule::HardRule;
 pub(crate) use shape::{Shape, ShapeId, Shapes, operator_number};
 pub use spec::PlanSpec;
@@ -113,12 +117,18 @@ impl CellTables {
 
     /// Applies a node's row.
     pub fn node_upsert(&mut self, row: &NodeRow) -> DeltaApplied {
-        let before = self.nodes.ordinal(row.id).map(|node| self.nodes.attributes_of(node).to_vec());
-        let Some(node) = self.nodes.row_set(row, &self.settings.overcommit) else {
+        let applied = self.nodes.row_set(row, &self.settings.overcommit);
+        let Some(RowApplied { node, effect, attributes_before }) = applied else {
             return DeltaApplied::Ignored;
         };
-        self.node_domains_moved(row.id, &before.unwrap_or_default());
-        self.events.node_freed(node);
+        if effect != NodeEffect::None {
+            self.node_domains_moved(row.id, &attributes_before);
+        }
+        match effect {
+            NodeEffect::None => {}
+            NodeEffect::Less => self.events.changed = true,
+            NodeEffect::More => self.events.node_freed(node),
+        }
         DeltaApplied::Changed
     }
 
@@ -155,9 +165,9 @@ impl CellTables {
     /// Applies a node's allocation.
     pub fn alloc_upsert(&mut self, node: NodeId, alloc: &NodeAlloc) -> DeltaApplied {
         match self.nodes.alloc_set(node, alloc) {
-            Some((node, freed)) => {
-                self.events.changed = true;
-                if freed {
+            Some((node, effect)) => {
+                self.events.changed |= effect != NodeEffect::None;
+                if effect == NodeEffect::More {
                     // A freed port may help tasks on every node that shares the address.
                     self.nodes.spaces.with(node).for_each(|node| self.events.node_freed(node));
                 }
@@ -322,6 +332,33 @@ impl CellTables {
         self.usage_moved(task, before.placed_on(), placed_after);
         self.events.task_changed(task.job);
         Some(before)
+    }
+}
+
+/// The row of a node that is ready and has nothing.
+#[cfg(test)]
+pub(crate) fn test_row(id: u64) -> NodeRow {
+    NodeRow {
+        id: NodeId(id),
+        name: borough_model::Name::new(format!("node-{id}")).expect("a name"),
+        state: borough_model::node::NodeState::Ready,
+        schedulable: true,
+        draining: false,
+        capacity: borough_model::Resources::default(),
+        port_first: 20_000,
+        port_last: 20_009,
+        attributes: BTreeMap::new(),
+        labels: BTreeMap::new(),
+        host: String::new(),
+        boot_id: String::new(),
+        agent_version: String::new(),
+        revision: 1,
+        changed_ms: 0,
+        taints: Vec::new(),
+        cards: Vec::new(),
+        domains: Vec::new(),
+        packages: Default::default(),
+        identity: None,
     }
 }
 

@@ -3,9 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use borough_model::node::{NodeState, package_attributes, port_space};
 use borough_model::resource::{resources_add, resources_sub};
-use borough_model::{Name, NodeAlloc, NodeId, NodeRow, Resources};
+use borough_model::{Name, NodeAlloc, NodeId, Resources};
 use smallvec::SmallVec;
 
 use super::card::CardSlot;
@@ -16,7 +15,9 @@ use super::largest::LargestAmounts;
 use super::layout::Layouts;
 use super::load::Loads;
 use super::resident::ResidentTasks;
+use super::row::NodeEffect;
 use super::space::PortSpaces;
+use super::sums::OpenSums;
 use super::taint::Taints;
 use super::text::Texts;
 use super::topology::DomainSlot;
@@ -68,9 +69,9 @@ pub(crate) struct NodeTable {
     pub order: Vec<u32>,
     vacant: Vec<u32>,
     pub ids: Vec<NodeId>,
-    names: Vec<Option<Name>>,
+    pub(super) names: Vec<Option<Name>>,
     pub gates: Vec<NodeGate>,
-    revisions: Vec<u64>,
+    pub(super) revisions: Vec<u64>,
     epochs: Vec<u64>,
     pub tasks: Vec<u32>,
     /// Attributes and labels as (key, value), ascending by key.
@@ -96,16 +97,8 @@ pub(crate) struct NodeTable {
     pub resident: ResidentTasks,
     pub(super) changes: NodeChanges,
     pub(super) loads: Loads,
-}
-
-fn gate(row: &NodeRow) -> NodeGate {
-    match row.state {
-        NodeState::Recovering => NodeGate::Recovering,
-        NodeState::Lost => NodeGate::Lost,
-        NodeState::Ready if row.draining => NodeGate::Draining,
-        NodeState::Ready if !row.schedulable => NodeGate::Cordoned,
-        NodeState::Ready => NodeGate::Open,
-    }
+    /// The sums over the nodes that take tasks.
+    pub sums: OpenSums,
 }
 
 impl NodeTable {
@@ -170,6 +163,11 @@ impl NodeTable {
         dimension.checked_sub(DIMENSIONS_FIXED).and_then(|kind| self.kinds.get(kind)).map(String::as_str)
     }
 
+    /// Changes when a node has the first device of a kind, or cards that no node before it had.
+    pub(crate) fn kinds_version(&self) -> usize {
+        self.kinds.len() + self.card_layouts.all().len()
+    }
+
     /// The dimension of a device kind, if any node has it. A scan is fastest, because a cell has few kinds.
     pub(crate) fn kind_dimension(&self, kind: &str) -> Option<usize> {
         self.kinds.iter().position(|known| known == kind).map(|position| position + DIMENSIONS_FIXED)
@@ -224,71 +222,14 @@ impl NodeTable {
         node
     }
 
-    /// Stores a node's row. Returns `None` if a newer one is stored.
-    pub(crate) fn row_set(&mut self, row: &NodeRow, overcommit: &Overcommit) -> Option<u32> {
-        let node = self.ordinal_made(row.id);
-        let index = node as usize;
-        if self.gate(node) != NodeGate::Unknown && row.revision < *self.revisions.get(index)? {
-            return None;
-        }
-        let free = self.free(node);
-        if let Err(position) = self.order_position(row.id) {
-            self.order.insert(position, node);
-            self.index.order_changed();
-            self.resident.order_changed();
-            self.changes.facts_changed();
-        }
-        *self.revisions.get_mut(index)? = row.revision;
-        *self.gates.get_mut(index)? = gate(row);
-        if self.name(node) != Some(&row.name) {
-            *self.names.get_mut(index)? = Some(row.name.clone());
-        }
-        let ports = self.ports.get_mut(index)?;
-        (ports.first, ports.last) = (row.port_first, row.port_last);
-        self.spaces.set(node, port_space(row));
-        let attributes = self.attributes_interned(row);
-        let known = self.attributes.get_mut(index)?;
-        if *known != attributes {
-            self.index.attributes_moved(node, known, &attributes);
-            *known = attributes;
-            self.changes.facts_changed();
-        }
-        let taints = self.taints.set_interned(&row.taints);
-        self.taint_set_put(node, taints);
-        self.limits_set(node, &row.capacity, overcommit);
-        self.cards_put(node, &row.cards);
-        self.domains_put(node, row);
-        self.free_changed(node, free);
-        self.evictable_changed(node);
-        self.changes.freed(node);
-        Some(node)
-    }
-
-    /// Later sources override earlier ones, as in the model's `node_attribute`: the agent's attributes, the packages,
-    /// the operator's labels, the node's name.
-    fn attributes_interned(&mut self, row: &NodeRow) -> Box<[(u32, u32)]> {
-        let packages: Vec<(String, &str)> = package_attributes(&row.packages).collect();
-        let mut merged: BTreeMap<&str, &str> = BTreeMap::new();
-        merged.extend(row.attributes.iter().map(|(key, value)| (key.as_str(), value.as_str())));
-        merged.extend(packages.iter().map(|(key, value)| (key.as_str(), *value)));
-        merged.extend(row.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())));
-        merged.insert(NODE_NAME, row.name.as_str());
-        let mut interned: Vec<(u32, u32)> = merged
-            .into_iter()
-            .map(|(key, value)| (self.texts.interned(key), self.texts.interned(value)))
-            .collect();
-        interned.sort_unstable();
-        interned.into_boxed_slice()
-    }
-
-    fn limits_set(&mut self, node: u32, capacity: &Resources, overcommit: &Overcommit) {
+    pub(super) fn limits_set(&mut self, node: u32, capacity: &Resources, overcommit: &Overcommit) {
         self.kinds_interned(capacity);
         let before = self.limits_of(node);
         amounts_set(&mut self.limits, &self.kinds, node, limit_amounts(capacity, overcommit), capacity);
         self.largest_follow(node, &before);
     }
 
-    fn limits_of(&self, node: u32) -> SmallVec<[u64; 16]> {
+    pub(super) fn limits_of(&self, node: u32) -> SmallVec<[u64; 16]> {
         (0..self.limits.len()).map(|dimension| self.limit(dimension, node)).collect()
     }
 
@@ -315,29 +256,37 @@ impl NodeTable {
         }
     }
 
-    /// Returns true if a new allocation frees anything of the present one.
-    fn freed(&self, node: u32, taken: &Resources, alloc: &NodeAlloc) -> bool {
-        let fixed = fixed_amounts(taken);
-        let device = |(kind, name): (usize, &String)| {
-            let now = taken.device_millis.get(name).copied().unwrap_or(0);
-            now < self.used(DIMENSIONS_FIXED + kind, node)
-        };
-        fixed.iter().enumerate().any(|(dimension, &now)| now < self.used(dimension, node))
-            || self.kinds.iter().enumerate().any(device)
-            || self.ports(node).is_some_and(|ports| ports.freed(alloc))
+    /// What a new allocation means for tasks. Each write of a node's row has one that differs only in its epoch.
+    fn alloc_effect(&self, node: u32, taken: &Resources, alloc: &NodeAlloc) -> NodeEffect {
+        let fixed = fixed_amounts(taken).into_iter();
+        let devices = self.kinds.iter().map(|name| taken.device_millis.get(name).copied().unwrap_or(0));
+        let amounts = || fixed.clone().chain(devices.clone()).zip(0..);
+        let Some(ports) = self.ports(node) else { return NodeEffect::None };
+        let freed = |(now, dimension)| now < self.used(dimension, node);
+        if amounts().any(freed) || ports.freed(alloc) {
+            return NodeEffect::More;
+        }
+        // A kind without a column yet is new, so some amount of it is taken.
+        let known = taken.device_millis.keys().all(|kind| self.kind_dimension(kind).is_some());
+        let same = known
+            && amounts().all(|(now, dimension)| now == self.used(dimension, node))
+            && self.tasks.get(node as usize) == Some(&alloc.tasks)
+            && ports.used.iter().eq(&alloc.ports)
+            && ports.cooling.iter().map(|(port, until_ms)| (port, until_ms)).eq(&alloc.ports_cooling);
+        if same { NodeEffect::None } else { NodeEffect::Less }
     }
 
-    /// Stores a node's allocation. Returns the node, and whether the new value frees anything. `None` if a newer one is
-    /// stored.
-    pub(crate) fn alloc_set(&mut self, id: NodeId, alloc: &NodeAlloc) -> Option<(u32, bool)> {
+    /// Stores a node's allocation. Returns the node, and what it means for tasks. `None` if a newer one is stored.
+    pub(super) fn alloc_set(&mut self, id: NodeId, alloc: &NodeAlloc) -> Option<(u32, NodeEffect)> {
         let node = self.ordinal_made(id);
         let index = node as usize;
         if alloc.epoch < *self.epochs.get(index)? {
             return None;
         }
         let taken = resources_add(&alloc.used, &alloc.promised).unwrap_or_else(|_| alloc.used.clone());
-        let freed = self.freed(node, &taken, alloc);
+        let effect = self.alloc_effect(node, &taken, alloc);
         let free = self.free(node);
+        self.sums_leave(node);
         self.promised.remove(&node);
         if !alloc.promised.is_zero() {
             self.promised.insert(node, alloc.promised.clone());
@@ -350,13 +299,10 @@ impl NodeTable {
         ports.cooling.clear();
         ports.cooling.extend(alloc.ports_cooling.iter().map(|(&port, &until)| (port, until)));
         self.used_set(node, &taken);
+        self.sums_join(node);
         self.free_changed(node, free);
-        if freed {
-            self.changes.freed(node);
-        } else {
-            self.changes.changed(node);
-        }
-        Some((node, freed))
+        self.changes.affected(node, effect);
+        Some((node, effect))
     }
 
     /// Changes how much of a node's charge is promised and not used yet.
@@ -393,7 +339,9 @@ impl NodeTable {
         let free = self.free(node);
         for &(dimension, amount) in demand {
             let used = self.used(dimension, node);
+            let free_before = self.amount_free(dimension, node);
             amount_set(&mut self.used, dimension, node, change.amount(used, amount));
+            self.sums_free_moved(dimension, node, free_before);
         }
         self.free_changed(node, free);
         match change {
@@ -401,7 +349,8 @@ impl NodeTable {
             CountChange::Remove => self.changes.freed(node),
         }
         if let Some(tasks) = self.tasks.get_mut(index) {
-            *tasks = change.tasks(*tasks, 1);
+            let before = std::mem::replace(tasks, change.tasks(*tasks, 1));
+            self.sums_tasks_moved(node, before);
         }
         let Some(known) = self.ports.get_mut(index) else { return };
         for &port in ports {
@@ -436,11 +385,12 @@ impl NodeTable {
     /// Removes a node. A later node gets its ordinal.
     pub(crate) fn removed(&mut self, id: NodeId) -> bool {
         let Some(node) = self.ordinals.remove(&id) else { return false };
+        self.sums_leave(node);
         if let Ok(position) = self.order_position(id) {
             self.order.remove(position);
             self.index.order_changed();
             self.resident.order_changed();
-            self.changes.facts_changed();
+            self.changes.membership_changed();
         }
         let index = node as usize;
         if let Some(known) = self.attributes.get(index) {

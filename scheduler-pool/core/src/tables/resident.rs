@@ -86,11 +86,41 @@ impl Charges {
     }
 }
 
+/// How many tasks the cell has of each priority, and how many are stopping whatever their priority.
+#[derive(Clone, Debug, Default)]
+struct ResidentLevels {
+    staying: BTreeMap<u16, u64>,
+    leaving: u64,
+}
+
+impl ResidentLevels {
+    fn added(&mut self, resident: ResidentTask) {
+        if resident.state == ResidentState::Leaving {
+            self.leaving += 1;
+        } else {
+            *self.staying.entry(resident.priority).or_default() += 1;
+        }
+    }
+
+    fn removed(&mut self, resident: ResidentTask) {
+        if resident.state == ResidentState::Leaving {
+            self.leaving = self.leaving.saturating_sub(1);
+            return;
+        }
+        let Some(tasks) = self.staying.get_mut(&resident.priority) else { return };
+        *tasks = tasks.saturating_sub(1);
+        if *tasks == 0 {
+            self.staying.remove(&resident.priority);
+        }
+    }
+}
+
 /// The tasks of every node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResidentTasks {
     nodes: BTreeMap<NodeId, BTreeMap<TaskId, ResidentTask>>,
     charges: Charges,
+    levels: ResidentLevels,
     evictable: OnceLock<Vec<OnceLock<EvictableCapacity>>>,
 }
 
@@ -102,10 +132,9 @@ impl ResidentTasks {
 
     /// Returns true if any task has a priority below `below` or is stopping.
     pub(crate) fn any_below(&self, below: u32) -> bool {
-        let may = |resident: &ResidentTask| {
-            resident.state == ResidentState::Leaving || u32::from(resident.priority) < below
-        };
-        below > 0 && self.nodes.values().flat_map(BTreeMap::values).any(may)
+        let ResidentLevels { staying, leaving } = &self.levels;
+        let lowest = staying.first_key_value().map(|(&priority, _)| u32::from(priority));
+        below > 0 && (*leaving > 0 || lowest.is_some_and(|lowest| lowest < below))
     }
 
     /// The resources that a task takes of its node.
@@ -126,7 +155,9 @@ impl ResidentTasks {
         let since_ms = row.started_ms.unwrap_or(row.changed_ms);
         let leaving_since_ms = if state == ResidentState::Leaving { row.changed_ms } else { 0 };
         let resident = ResidentTask { state, priority, charge, since_ms, leaving_since_ms };
+        self.levels.added(resident);
         if let Some(before) = self.nodes.entry(node).or_default().insert(row.id, resident) {
+            self.levels.removed(before);
             self.charges.released(before.charge);
         }
         state == ResidentState::Leaving
@@ -135,6 +166,7 @@ impl ResidentTasks {
     fn removed(&mut self, node: NodeId, task: TaskId) {
         let Some(tasks) = self.nodes.get_mut(&node) else { return };
         if let Some(before) = tasks.remove(&task) {
+            self.levels.removed(before);
             self.charges.released(before.charge);
         }
         if tasks.is_empty() {
@@ -144,7 +176,9 @@ impl ResidentTasks {
 
     fn changed(&mut self, node: NodeId, task: TaskId, change: impl FnOnce(&mut ResidentTask)) {
         if let Some(resident) = self.nodes.get_mut(&node).and_then(|tasks| tasks.get_mut(&task)) {
+            self.levels.removed(*resident);
             change(resident);
+            self.levels.added(*resident);
         }
     }
 
@@ -265,6 +299,68 @@ impl CellTables {
         }
         if any {
             self.events.priorities_changed = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use borough_model::JobId;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    enum Change {
+        Put(u64, u32, u32, TaskState),
+        Removed(u64, u32),
+        Leaves(u64, u32),
+        Prioritized(u64, u32, u16),
+    }
+
+    fn change() -> impl Strategy<Value = Change> {
+        let (node, task, priority) = (0..2u64, 0..3u32, 0..4u16);
+        let state = prop::sample::select(vec![TaskState::Running, TaskState::Held, TaskState::Stopping]);
+        prop_oneof![
+            3 => (node.clone(), task.clone(), 0..4u32, state)
+                .prop_map(|(node, task, priority, state)| Change::Put(node, task, priority, state)),
+            2 => (node.clone(), task.clone()).prop_map(|(node, task)| Change::Removed(node, task)),
+            1 => (node.clone(), task.clone()).prop_map(|(node, task)| Change::Leaves(node, task)),
+            1 => (node, task, priority)
+                .prop_map(|(node, task, priority)| Change::Prioritized(node, task, priority)),
+        ]
+    }
+
+    proptest! {
+        /// After any changes the answer equals a look at every task.
+        #[test]
+        fn a_lower_or_stopping_task_is_known_without_a_look_at_all(
+            changes in prop::collection::vec(change(), 1..40),
+        ) {
+            let mut resident = ResidentTasks::default();
+            let id = |index| TaskId { job: JobId(1), index };
+            for change in changes {
+                match change {
+                    Change::Put(node, task, priority, state) => {
+                        let row = TaskRow { state, ..TaskRow::never_placed(id(task)) };
+                        resident.put(NodeId(node), &row, priority);
+                    }
+                    Change::Removed(node, task) => resident.removed(NodeId(node), id(task)),
+                    Change::Leaves(node, task) => {
+                        resident.changed(NodeId(node), id(task), |task| task.state = ResidentState::Leaving);
+                    }
+                    Change::Prioritized(node, task, priority) => {
+                        resident.changed(NodeId(node), id(task), |task| task.priority = priority);
+                    }
+                }
+                for below in 0..6 {
+                    let may = |task: &ResidentTask| {
+                        task.state == ResidentState::Leaving || u32::from(task.priority) < below
+                    };
+                    let any = below > 0 && resident.nodes.values().flat_map(BTreeMap::values).any(may);
+                    prop_assert_eq!(resident.any_below(below), any);
+                }
+            }
         }
     }
 }

@@ -34,6 +34,11 @@ impl PortSpaces {
         }
     }
 
+    /// The name of a node's space.
+    pub(crate) fn name(&self, node: u32) -> Option<&str> {
+        self.names.get(&node).map(String::as_str)
+    }
+
     /// The node and those that share its port space.
     pub(crate) fn with(&self, node: u32) -> impl Iterator<Item = u32> {
         let shared = self.shared(node).map_or(&[][..], |(_, nodes)| nodes);

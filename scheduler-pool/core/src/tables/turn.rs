@@ -3,7 +3,7 @@
 
 use borough_model::{JobId, NodeId, TaskId};
 
-use super::{CellTables, NodeGate, NodeTable};
+use super::{CellTables, NodeTable};
 use crate::count::CountChange;
 use crate::queueing::{CellTotals, Shares, Turn};
 use crate::seed::turn_chance;
@@ -11,8 +11,7 @@ use crate::seed::turn_chance;
 impl NodeTable {
     /// The totals of the nodes that take tasks.
     fn totals(&self) -> CellTotals {
-        let open = || self.order.iter().copied().filter(|&node| self.gate(node) == NodeGate::Open);
-        let total = |dimension| open().map(|node| self.limit(dimension, node)).fold(0, u64::saturating_add);
+        let total = |dimension| u64::try_from(self.sums.limit(dimension)).unwrap_or(u64::MAX);
         let kinds = (0..self.dimensions()).filter_map(|dimension| Some((dimension, self.kind(dimension)?)));
         let kinds = kinds.filter(|(_, kind)| !kind.contains('/'));
         let kinds = kinds.map(|(dimension, kind)| (kind.to_owned(), total(dimension)));

@@ -1,7 +1,7 @@
 //! Candidate caches between plans change what deciding costs, and never what is decided.
 
 use borough_model::job::{Constraint, ConstraintOperator, JobKind, PortSpec, Spread};
-use borough_model::node::LoadMeasured;
+use borough_model::node::{LoadMeasured, Taint, TaintEffect, package_attribute};
 use borough_model::{JobId, JobSpec, TaskId, TaskState};
 use borough_scheduler_core::{
     CellSettings, PLAN_SEED, Plan, PlanCache, PlanCounters, ScoringProfile, Snapshot, StartOffset, plan_from,
@@ -30,6 +30,11 @@ enum Step {
     NodeCordoned(u64, bool),
     NodeRacked(u64, u8),
     NodeResized(u64, u64),
+    /// A package is installed on a node, or removed from it.
+    NodePackaged(u64, &'static str),
+    NodeTainted(u64, Option<TaintEffect>),
+    /// The same row with a newer revision.
+    NodeRewritten(u64),
     /// So many nodes from one on are measured.
     NodesLoaded(u64, u64, Option<LoadMeasured>),
     /// The plan that follows is not committed.
@@ -39,16 +44,23 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let at = 0..NODES;
     prop_oneof![
-        6 => (0..6usize, 1..40u32, select(vec![1u32, 1, 3])).prop_map(|(form, jobs, tasks)| Step::Jobs(form, jobs, tasks)),
+        6 => (0..FORMS, 1..40u32, select(vec![1u32, 1, 3])).prop_map(|(form, jobs, tasks)| Step::Jobs(form, jobs, tasks)),
         3 => (1..60usize).prop_map(Step::Ended),
         1 => Just(Step::NodeAdded),
         1 => (at.clone(), any::<bool>()).prop_map(|(at, cordoned)| Step::NodeCordoned(at, cordoned)),
         1 => (at.clone(), 0..4u8).prop_map(|(at, rack)| Step::NodeRacked(at, rack)),
         1 => (at.clone(), 1..NODES, option::of(load())).prop_map(|(at, count, load)| Step::NodesLoaded(at, count, load)),
-        1 => (at, 1..6u64).prop_map(|(at, cores)| Step::NodeResized(at, cores)),
+        1 => (at.clone(), 1..6u64).prop_map(|(at, cores)| Step::NodeResized(at, cores)),
+        2 => (at.clone(), select(vec!["web/1", "data/7"])).prop_map(|(at, package)| Step::NodePackaged(at, package)),
+        1 => (at.clone(), option::of(select(vec![TaintEffect::NoSchedule, TaintEffect::PreferNoSchedule])))
+            .prop_map(|(at, effect)| Step::NodeTainted(at, effect)),
+        1 => at.prop_map(Step::NodeRewritten),
         1 => Just(Step::Lost),
     ]
 }
+
+/// The number of forms of jobs.
+const FORMS: usize = 8;
 
 fn form(number: usize, job: &str, count: u32) -> JobSpec {
     let racks = |operator, values: &[&str], preference| Constraint {
@@ -65,9 +77,21 @@ fn form(number: usize, job: &str, count: u32) -> JobSpec {
         3 => spec.spread = vec![Spread::preferred("rack".to_owned(), 5)],
         4 => spec.task.ports = vec![PortSpec { name: name("http"), number: Some(80) }],
         5 => spec.kind = JobKind::Service,
+        6 => spec.task.packages = vec!["web/1".to_owned(), "data/7".to_owned()],
+        7 => spec.constraints = vec![racks(ConstraintOperator::In, &["r0", "r2"], None), packaged("data/7")],
         _ => {}
     }
     spec
+}
+
+/// A hard constraint on an installed package.
+fn packaged(package: &str) -> Constraint {
+    Constraint {
+        attribute: package_attribute(package),
+        operator: ConstraintOperator::Exists,
+        values: Vec::new(),
+        preference: None,
+    }
 }
 
 struct Cell {
@@ -125,6 +149,17 @@ impl Cell {
             Step::NodeResized(number, cores) => {
                 stored.node_change(at(number), |row| row.capacity.cpu_millis = cores * 1000);
             }
+            Step::NodePackaged(number, package) => stored.node_change(at(number), |row| {
+                if !row.packages.remove(package) {
+                    row.packages.insert(package.to_owned());
+                }
+            }),
+            Step::NodeTainted(number, effect) => stored.node_change(at(number), |row| {
+                let taint =
+                    |effect| Taint { key: "slow".to_owned(), value: String::new(), effect, added_ms: 1 };
+                row.taints = effect.map(taint).into_iter().collect();
+            }),
+            Step::NodeRewritten(number) => stored.node_change(at(number), |_| {}),
             Step::NodesLoaded(first, count, load) => {
                 (first..NODES.min(first + count)).for_each(|number| stored.load_put(at(number), load));
             }
@@ -162,12 +197,15 @@ proptest! {
     fn a_plan_is_the_same_with_and_without_what_earlier_plans_found(
         profile in select(ScoringProfile::all()),
         part in select(vec![(0u32, 1u32), (1, 3), (11, 12)]),
+        bytes_max in select(vec![8 << 10, 32 << 10, usize::MAX]),
         steps in vec(step(), 1..40),
     ) {
         let mut cell = Cell::new(profile, part.0, part.1);
+        cell.cache = PlanCache::bounded(bytes_max);
         for step in &steps {
             cell.happens(step);
             cell.planned();
+            prop_assert!(cell.cache.bytes() <= bytes_max);
         }
     }
 }
@@ -204,6 +242,100 @@ fn a_measurement_is_followed_and_voids_no_search() {
         cell.happens(&Step::NodesLoaded(round as u64 % 2 * 160, 160, measured));
     }
     assert_eq!((cell.stored.tasks.len(), made), (64, 1));
+}
+
+/// Labels, packages, taints, cordons, capacities and new revisions of nodes are followed node by node, with every
+/// policy. No more searches begin than without the changes.
+#[test]
+fn a_change_of_one_node_voids_no_search() {
+    let begun = |profile: ScoringProfile, changes: bool| {
+        // The means of these policies move with each capacity, and so do all their scores.
+        let means = ["dynamic-weight", "fahp"].iter().any(|name| name.parse() == Ok(profile));
+        let mut cell = Cell::new(profile, 0, 1);
+        let mut begun = 0;
+        for round in 0..24_u64 {
+            for number in [0, 1, 2, 6] {
+                cell.happens(&Step::Jobs(number, 1, 1));
+            }
+            begun += cell.planned().searches_begun;
+            let at = round * 13 % NODES;
+            let change = match round % 6 {
+                0 => Step::NodePackaged(at, "web/1"),
+                1 => Step::NodeRacked(at, (round % 4) as u8),
+                2 => Step::NodeTainted(at, Some(TaintEffect::PreferNoSchedule)),
+                3 if !means => Step::NodeCordoned(at, true),
+                4 if !means => Step::NodeResized(at, 3),
+                _ => Step::NodeRewritten(at),
+            };
+            if changes {
+                cell.happens(&change);
+            }
+        }
+        begun
+    };
+    for profile in ScoringProfile::all() {
+        let (with, without) = (begun(profile, true), begun(profile, false));
+        assert_eq!(with, without, "{profile:?}");
+    }
+}
+
+/// A class that looks at no package examines and scores no node again after one was installed on all of them.
+#[test]
+fn a_class_ignores_attributes_that_it_does_not_look_at() {
+    let scored = |number: usize| {
+        let mut cell = Cell::new(ScoringProfile::BEST_FIT, 0, 1);
+        let plan = |cell: &mut Cell| {
+            cell.happens(&Step::Jobs(number, 1, 1));
+            let counters = cell.planned();
+            (counters.nodes_examined, counters.searches_reused)
+        };
+        plan(&mut cell);
+        let quiet = plan(&mut cell);
+        (0..NODES).for_each(|at| cell.happens(&Step::NodePackaged(at, "web/1")));
+        (quiet, plan(&mut cell))
+    };
+    let (quiet, after) = scored(0);
+    assert_eq!(quiet, after);
+    // One that looks at it does.
+    let (quiet, after) = scored(6);
+    assert!(after.0 > quiet.0 + 40, "{quiet:?}, then {after:?}");
+}
+
+/// Measurements concern only policies that go by load.
+#[test]
+fn a_measurement_of_every_node_costs_other_policies_nothing() {
+    let mut cell = Cell::new(ScoringProfile::BEST_FIT, 0, 1);
+    let plan = |cell: &mut Cell| {
+        cell.happens(&Step::Jobs(0, 1, 1));
+        cell.planned().nodes_examined
+    };
+    plan(&mut cell);
+    let quiet = plan(&mut cell);
+    cell.happens(&Step::NodesLoaded(0, NODES, Some(LoadMeasured::default())));
+    assert_eq!(plan(&mut cell), quiet);
+}
+
+/// More classes take turns than the cache has bytes for. It keeps to its bytes, and those that it keeps serve: an order
+/// by last use would drop each class before its next turn.
+#[test]
+fn a_cache_that_is_too_small_for_all_classes_serves_some() {
+    let mut cell = Cell::new(ScoringProfile::BEST_FIT, 0, 1);
+    let bytes_max = 128 << 10;
+    cell.cache = PlanCache::bounded(bytes_max);
+    let (classes, rounds) = (60, 8);
+    let mut reused = 0;
+    for round in 0..rounds {
+        for class in 0..classes {
+            let job = JobId(round * classes + class + 1);
+            cell.stored.job_submit(job, &spec("ann", &format!("job-{}", job.0), 1, 10 + class, 1));
+            let counters = cell.planned();
+            reused += counters.searches_reused * u64::from(round >= rounds / 2);
+            assert!(cell.cache.bytes() <= bytes_max);
+        }
+    }
+    let turns = classes * rounds / 2;
+    assert!(reused * 4 >= turns, "{reused} of {turns} searches were reused");
+    assert!(reused < turns, "the cache is too small for all");
 }
 
 /// A service of one task spreads over nothing, whatever the cell's failure domains.
