@@ -397,9 +397,10 @@ fn nodes_and_cells() {
             schedulers       band:production=default, batch=fast
             warning: no worker serves scheduler fast, and none ever has; 2 jobs are its
 
-            SCHEDULER  SHARD  WORKER  WAITING  UNSCHEDULABLE  PER SECOND  CONFLICTS  SCORED  CACHED  AGE  NODES  BATCH
-            default    0      w1      12       0              1234        3          1.2     90%     7ms  0+3    256
-            default    1      nobody  -        -              -           -          -       -       -    -      -
+            SCHEDULER  SHARD    WORKER  WAITING  UNSCHEDULABLE  PER SECOND  CONFLICTS  SCORED  CACHED  AGE  NODES  BATCH
+            default    0        w1      12       0              1234        3          1.2     90%     7ms  0+3    256
+            default    1        nobody  -        -              -           -          -       -       -    -      -
+            default    standby  w3      12       0              1234        3          1.2     90%     7ms  0+3    256
         "#]],
     );
 }
