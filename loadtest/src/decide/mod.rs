@@ -58,7 +58,7 @@ enum DecideWorkload {
     TenClasses,
     /// 10,000 nodes, 100,000 tasks of 1,000 classes with hard and soft constraints
     ThousandClasses,
-    /// 10,000 nodes, 100,000 tasks in jobs of one, of 4,000 classes in turn: more than a worker's caches keep
+    /// 10,000 nodes, 100,000 tasks in jobs of one, of 4,000 classes in turn
     ManyClasses,
     /// 10,000 nodes, 150,000 mixed tasks, from an empty snapshot
     FullCell,

@@ -220,7 +220,7 @@ pub(crate) fn thousand_classes(seed: u64) -> DecideCell {
 }
 
 /// 10,000 nodes, 100,000 jobs of one task. 4,000 classes of two hundred amounts and twenty constraints take turns, so
-/// that a class comes again after more others than a worker keeps caches.
+/// that a class comes again after thousands of others.
 pub(crate) fn many_classes(seed: u64) -> DecideCell {
     let mut maker = Maker::new(seed);
     (0..10_000).for_each(|_| maker.node(4, 32, 0));

@@ -13,8 +13,8 @@ use crate::node_order::NodeOrder;
 use crate::scoring::MixCache;
 use crate::tables::{Shape, ShapeId};
 
-/// The most bytes of the candidates that stay for later plans. A class of a few tasks takes about 4 KiB, so this holds
-/// some eight thousand of them.
+/// The most bytes of the candidates that stay for later plans. A class of a few tasks takes 4 to 5 KiB, so this holds
+/// some seven thousand of them.
 const BYTES_MAX: usize = 32 << 20;
 
 /// Above the bound, caches are dropped until this part of it is free: an eighth. So the caches are ordered rarely.
