@@ -16,8 +16,8 @@ use borough_store::node::{loads_begin, loads_begun, loads_end, loads_journal};
 
 /// Most nodes in one transaction.
 const NODES_MAX: usize = 500;
-/// For so long after the last follower the journal still has loads. To begin costs an entry per 500 nodes. A tenant who
-/// submits and ends followers as fast as possible causes that once.
+/// For so long after the last follower the journal still has loads. To begin costs a transaction per 500 nodes. A
+/// tenant who submits and ends followers as fast as possible causes that once.
 const KEPT: Duration = Duration::from_secs(600);
 
 /// What to do about the journal of loads.
