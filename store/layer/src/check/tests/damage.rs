@@ -124,7 +124,7 @@ fn kind_of(world: &World, key: &[u8]) -> KeyKind {
 }
 
 /// Kinds whose rows no other row depends on, so that neither a missing row nor a wrong value shows.
-const BY_THEMSELVES: [KeyKind; 8] = [
+const BY_THEMSELVES: [KeyKind; 10] = [
     KeyKind::GatewayLive,
     KeyKind::NodeLive,
     KeyKind::NodeLiveAt,
@@ -133,6 +133,8 @@ const BY_THEMSELVES: [KeyKind; 8] = [
     KeyKind::Quota,
     KeyKind::Constraint,
     KeyKind::NodeReserved,
+    KeyKind::LeaseHead,
+    KeyKind::SchedulerPool,
 ];
 
 #[tokio::test(start_paused = true)]
