@@ -63,7 +63,7 @@ pub struct WorkerConfig {
     pub generation: u64,
     /// The most tasks in a batch. Usually [`BATCH_TASKS_MAX`].
     pub batch_tasks_max: usize,
-    /// The tasks of a slice: a job with more is divided among shards. Usually [`SLICE_TASKS`].
+    /// The tasks of a slice: a job with more is divided among shards. Usually [`crate::SLICE_TASKS`].
     pub slice_tasks: u32,
     /// The most members of a gang in one commit; larger gangs gather by holds. Usually [`GANG_COMMIT_MAX`].
     pub gang_commit_max: usize,
