@@ -1,5 +1,5 @@
-//! The leases that a worker holds: those of its shards, and one by which it stands by if it has none. Also the part of the
-//! nodes that it prefers. [`crate::pool`] decides, this module reads and writes.
+//! The leases that a worker holds: those of its shards, and one by which it stands by if it has none. Also the part of
+//! the nodes that it prefers. [`crate::pool`] decides, this module reads and writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -87,6 +87,13 @@ impl RolePool {
             *seen = SeatSeen { state, silent: Some(silent), beaten: beaten || seen.beaten };
         }
     }
+}
+
+/// Whether held leases are renewed now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Beat {
+    Due,
+    Later,
 }
 
 /// What a listing of all leases found.
@@ -195,7 +202,7 @@ impl SchedulerShards {
             self.list(db, now).await?;
         }
         for number in 0..self.pools.len() {
-            self.move_seats(db, number, renew, status).await?;
+            self.move_seats(db, number, if renew { Beat::Due } else { Beat::Later }, status).await?;
         }
         self.part = self.part_now();
         self.looked_at = Some(now);
@@ -213,7 +220,7 @@ impl SchedulerShards {
         &mut self,
         db: &Database,
         number: usize,
-        renew: bool,
+        beat: Beat,
         status: &mut (dyn FnMut(&OpenQueue) -> WorkerStatus + Send),
     ) -> StoreResult<()> {
         let Some(pool) = self.pools.get(number) else { return Ok(()) };
@@ -222,7 +229,7 @@ impl SchedulerShards {
             self.view(pool).moves().into_iter().map(|(seat, step)| (pool.key(seat), step)).collect();
         for (key, step) in moves {
             match step {
-                SeatMove::Renew if renew => {
+                SeatMove::Renew if beat == Beat::Due => {
                     let queue = OpenQueue::of(&scheduler, key.shard);
                     self.renew(db, &key, &status(&queue)).await?;
                 }

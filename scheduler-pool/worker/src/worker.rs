@@ -48,8 +48,8 @@ pub const GANG_COMMIT_MAX: usize = 2_000;
 pub struct WorkerConfig {
     /// The cell that it fills.
     pub space: CellSpace,
-    /// The fewest shards that the jobs of a scheduler are divided into. More follow while more workers live than that and
-    /// much waits.
+    /// The fewest shards that the jobs of a scheduler are divided into. More follow while more workers live than that
+    /// and much waits.
     pub shards: u32,
     /// The shard that it prefers. Another one is as good.
     pub place: u32,

@@ -180,7 +180,6 @@ impl<'a> JobCursor<'a> {
         }
     }
 
-    /// The same for the part of the job that a queue has.
     fn of_queue(open: &OpenJobs, job: JobId, entry: &'a CellJob, lane: u32) -> Self {
         Self { slices: open.slices.get(&job).copied(), ..Self::new(job, entry, lane) }
     }
@@ -190,11 +189,10 @@ impl<'a> JobCursor<'a> {
         let mut index = self.index;
         loop {
             let open = self.entry.open_next(index)?;
-            let own = self.slices.map_or(open, |slices| slices.own_next(open));
-            if own == open {
+            index = self.slices.map_or(open, |slices| slices.own_next(open));
+            if index == open {
                 return Some(open);
             }
-            index = own;
         }
     }
 }
@@ -348,8 +346,7 @@ impl<'a> Collector<'a> {
         PendingItem::None
     }
 
-    /// Returns true if the tasks of the job that belong to other queues could not be placed either. A job is parked as a
-    /// whole, because a worker may hold several of its queues.
+    /// Returns true if no task of other queues could be placed either. A job is parked as a whole.
     fn others_unschedulable(&mut self, cursor: &mut JobCursor<'_>) -> bool {
         if cursor.slices.take().is_none() {
             return true;

@@ -1,5 +1,5 @@
-//! How the tasks of a scheduler's jobs are divided among queues, so that several workers place them. A job belongs to one
-//! queue. A large job is cut into slices of consecutive indexes, and its slices go to the queues in turn.
+//! How the tasks of a scheduler's jobs are divided among queues, so that several workers place them. A job belongs to
+//! one queue. A large job is cut into slices of consecutive indexes, and its slices go to one queue after the other.
 
 use std::ops::Range;
 
@@ -31,8 +31,8 @@ impl ShardDivision {
         Self { shards: self.shards.max(1), slice_tasks: self.slice_tasks.max(1) }
     }
 
-    /// The number of queues that have slices of a job. Only one has a gang, because it is placed at once. Only one has a
-    /// job with hard rules between tasks: two workers would overtake each other with every batch.
+    /// The number of queues that have slices of a job. Only one has a gang, because it is placed at once. Only one has
+    /// a job with hard rules between tasks: two workers would overtake each other with every batch.
     pub(crate) fn queues_of(self, entry: &CellJob) -> u32 {
         let whole = entry.terms.constrained() || entry.spec_current().is_none_or(|spec| spec.is_gang());
         if whole { 1 } else { entry.count().div_ceil(self.slice_tasks).clamp(1, self.shards) }

@@ -287,16 +287,16 @@ impl CandidateCache {
     fn listed_follow(&mut self, requirement: &Requirement, nodes: &NodeTable, node: u32, rank: u32) {
         let Some(listed) = &mut self.listed else { return };
         let meets = requirement.hard.iter().all(|constraint| constraint.met(nodes, node));
-        match (listed.binary_search_by_key(&rank, |&(rank, _)| rank), meets) {
-            (Err(place), true) => {
+        match listed.binary_search_by_key(&rank, |&(rank, _)| rank) {
+            Err(place) if meets => {
                 listed.insert(place, (rank, node));
                 self.scanned += usize::from(place < self.scanned);
             }
-            (Ok(place), false) => {
+            Ok(place) if !meets => {
                 listed.remove(place);
                 self.scanned -= usize::from(place < self.scanned);
             }
-            _ => {}
+            Ok(_) | Err(_) => {}
         }
     }
 

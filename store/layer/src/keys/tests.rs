@@ -202,6 +202,8 @@ fn bytes_are_golden() {
         LeaseKey { role: "scheduler".to_owned(), shard: 4 };
         LeaseBeatKey { role: "scheduler".to_owned(), shard: 4 };
         LeaseStatusKey { role: "scheduler".to_owned(), shard: 4 };
+        LeaseHeadKey { role: "scheduler".to_owned() };
+        SchedulerPoolKey { role: "scheduler".to_owned() };
         RequestKey { id: RequestId(u128::MAX) };
         RequestExpiryKey { expires_ms: -1, id: RequestId(1) };
         FederationCellKey { cell: name("alpha") };

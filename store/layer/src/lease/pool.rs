@@ -1,5 +1,5 @@
-//! The pool of a scheduler's workers: among how many shards its jobs are divided. Leases with a smaller number than that
-//! are shards. The holders of the others stand by.
+//! The pool of a scheduler's workers: among how many shards its jobs are divided. Leases with a smaller number than
+//! that are shards. The holders of the others stand by.
 
 use std::collections::BTreeMap;
 
