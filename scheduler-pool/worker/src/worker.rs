@@ -426,9 +426,10 @@ impl Worker {
 
 /// Waits until one of the watches ends; for ever if there is none.
 async fn one_of(watches: Vec<Watch>) {
-    match watches.is_empty() {
-        true => std::future::pending().await,
-        false => drop(select_all(watches).await),
+    if watches.is_empty() {
+        std::future::pending::<()>().await;
+    } else {
+        drop(select_all(watches).await);
     }
 }
 

@@ -208,12 +208,12 @@ impl UnschedulableShapes {
         let first = (shape, PreemptionScope::default());
         let scopes = self.no_victims.range(first..).take_while(|((known, _), _)| *known == shape);
         let scopes: Vec<(ShapeId, PreemptionScope)> = scopes.map(|(&id, _)| id).collect();
-        scopes.into_iter().for_each(|id| self.no_victims_forgotten(&id));
+        scopes.into_iter().for_each(|(shape, scope)| self.no_victims_forgotten(shape, scope));
         self.parked_under.remove(&shape);
     }
 
-    fn no_victims_forgotten(&mut self, id: &(ShapeId, PreemptionScope)) {
-        self.waiting.removed(self.no_victims.remove(id), HelpedBy::Evictions);
+    fn no_victims_forgotten(&mut self, shape: ShapeId, scope: PreemptionScope) {
+        self.waiting.removed(self.no_victims.remove(&(shape, scope)), HelpedBy::Evictions);
     }
 
     /// Requeues a shape. Returns the jobs that were parked because of it.
@@ -392,9 +392,9 @@ impl UnschedulableShapes {
         let known = self.no_victims.iter().filter(|(id, entry)| may_help(id, entry));
         let requeued: Vec<(ShapeId, PreemptionScope)> = known.map(|(&id, _)| id).collect();
         let mut jobs = BTreeSet::new();
-        for id in requeued {
-            self.no_victims_forgotten(&id);
-            jobs.extend(self.unparked(id.0));
+        for (shape, scope) in requeued {
+            self.no_victims_forgotten(shape, scope);
+            jobs.extend(self.unparked(shape));
         }
         jobs
     }

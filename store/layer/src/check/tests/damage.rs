@@ -35,8 +35,11 @@ async fn world() -> World {
     }
     for step in 0.. {
         steps.step(&mut world).await;
-        if step > 120 && !world.rows().await.endpoints.is_empty() {
-            break;
+        if step > 120 {
+            let rows = world.rows().await;
+            if !rows.endpoints.is_empty() && !rows.past.is_empty() {
+                break;
+            }
         }
     }
     gang_of_any(&mut world).await;
