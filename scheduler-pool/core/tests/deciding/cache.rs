@@ -105,9 +105,13 @@ struct Cell {
 
 impl Cell {
     fn new(profile: ScoringProfile, part: u32, parts: u32) -> Self {
+        Self::sized(NODES, profile, part, parts)
+    }
+
+    fn sized(nodes: u64, profile: ScoringProfile, part: u32, parts: u32) -> Self {
         let mut stored = stored_cell(profile);
         stored.settings.failure_domains = vec!["rack".to_owned()];
-        for number in 0..NODES {
+        for number in 0..nodes {
             let mut row = node(number, 1 + number % 4, 8);
             row.labels.insert("rack".to_owned(), format!("r{}", number % 16));
             stored.node_put(row);
@@ -299,6 +303,47 @@ fn a_class_ignores_attributes_that_it_does_not_look_at() {
     // One that looks at it does.
     let (quiet, after) = scored(6);
     assert!(after.0 > quiet.0 + 40, "{quiet:?}, then {after:?}");
+}
+
+/// A search of the nodes with a label follows the label: a node that gets it is examined once, as if it had always had
+/// it, and one that loses it is no longer chosen. No other node is examined again.
+#[test]
+fn a_search_of_listed_nodes_follows_the_label() {
+    for profile in [ScoringProfile::BEST_FIT, ScoringProfile::WORST_FIT] {
+        let mut cell = Cell::new(profile, 0, 1);
+        let plan = |cell: &mut Cell| {
+            cell.happens(&Step::Jobs(1, 1, 1));
+            let PlanCounters { searches_reused, nodes_examined, .. } = cell.planned();
+            (searches_reused, nodes_examined)
+        };
+        plan(&mut cell);
+        assert_eq!(plan(&mut cell), (1, 1), "{profile}: the node with the first task");
+        for at in [1, 150, 318] {
+            cell.happens(&Step::NodeRacked(at, 0));
+            assert_eq!(plan(&mut cell), (1, 2), "{profile}: {at} has the label now");
+            cell.happens(&Step::NodeRacked(at, 3));
+            assert!(plan(&mut cell).1 <= 2, "{profile}: {at} has lost the label");
+        }
+    }
+}
+
+/// A search that has not come to the end of its list continues where it stopped, though nodes before have left the list
+/// or joined it. So it finds all others: the plans fill every node with the label.
+#[test]
+fn a_search_of_listed_nodes_continues_after_the_list_has_changed() {
+    let mut cell = Cell::sized(1_200, ScoringProfile::BEST_FIT, 0, 1);
+    cell.happens(&Step::Jobs(1, 1, 1));
+    cell.planned();
+    (0..40).for_each(|place| cell.happens(&Step::NodeRacked(place * 16, 3)));
+    cell.happens(&Step::Jobs(1, 1, 1));
+    cell.planned();
+    (0..20).for_each(|place| cell.happens(&Step::NodeRacked(place * 16, 0)));
+    for _ in 0..4 {
+        cell.happens(&Step::Jobs(1, 60, 1));
+        let _ = cell.planned();
+    }
+    // 55 of the 75 nodes have the label in the end. Each has one core, for two tasks.
+    assert!(cell.stored.tasks.len() >= 110, "{} placed", cell.stored.tasks.len());
 }
 
 /// Measurements concern only policies that go by load.

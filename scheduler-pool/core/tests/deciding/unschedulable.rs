@@ -1,6 +1,6 @@
 //! The unschedulable queue: tasks that fit nowhere are parked, and events that could help requeue them.
 
-use borough_model::job::TaskOverride;
+use borough_model::job::{Constraint, ConstraintOperator, TaskOverride};
 use borough_model::{JobId, JobSpec, Resources, TaskId, TaskState};
 use borough_scheduler_core::{PLAN_SEED, Plan, ScoringProfile, Snapshot, plan};
 
@@ -89,27 +89,37 @@ fn a_port_that_has_cooled_down_requeues_it() {
 }
 
 /// The nodes share an address, so a port that cools on one of them keeps the other from giving it. The node on which it
-/// cools is too full for the task, and still says when to try again.
+/// cools is too small for the task, and still says when to try again.
 #[test]
-fn a_port_that_cools_on_a_full_node_requeues_it_for_those_that_share_its_address() {
+fn a_port_that_cools_on_a_small_node_requeues_it_for_those_that_share_its_address() {
     let mut stored = stored_cell(ScoringProfile::BEST_FIT);
-    let mut job = spec("ann", "job", 1, 1_000, 64);
-    job.task.ports =
-        vec![borough_model::job::PortSpec { name: crate::stored::name("http"), number: Some(80) }];
     for number in 0..2 {
-        let mut row = node(number, 1, 8);
+        let mut row = node(number, 1 + number, 8);
         row.host = "10.0.0.1".to_owned();
         stored.node_put(row);
     }
-    stored.job_submit(JobId(1), &job);
+    let ported = |name: &str, cpu_millis| {
+        let mut job = spec("ann", name, 1, cpu_millis, 64);
+        let port = borough_model::job::PortSpec { name: crate::stored::name("http"), number: Some(80) };
+        job.task.ports = vec![port];
+        job
+    };
+    let first = |mut job: JobSpec| {
+        job.constraints = vec![Constraint {
+            attribute: "node.name".to_owned(),
+            operator: ConstraintOperator::In,
+            values: vec!["node-0".to_owned()],
+            preference: None,
+        }];
+        job
+    };
+    stored.job_submit(JobId(1), &first(ported("small", 100)));
     let mut snapshot = Snapshot::new(stored.settings.clone());
     assert_eq!(round(&mut stored, &mut snapshot).placements.len(), 1);
-    stored.job_submit(JobId(2), &job);
-    assert!(round(&mut stored, &mut snapshot).placements.is_empty());
-    // It ends, and another job without ports takes its place before the next plan.
-    stored.job_submit(JobId(3), &JobSpec { priority: 300, ..spec("bob", "first", 1, 1_000, 64) });
+    stored.job_submit(JobId(2), &ported("large", 2_000));
+    assert_eq!(round(&mut stored, &mut snapshot).unplaced.len(), 1, "the port is taken");
     stored.task_end(TaskId { job: JobId(1), index: 0 }, Some(10_000), |row| row.state = TaskState::Dead);
-    assert_eq!(round(&mut stored, &mut snapshot).placements.len(), 1);
+    assert!(round(&mut stored, &mut snapshot).placements.is_empty(), "the port cools");
     stored.now_ms += 10_000;
     assert_eq!(round(&mut stored, &mut snapshot).placements.len(), 1);
 }
