@@ -3,17 +3,14 @@
 //! Workers and mirrors know loads from the journal. So the loads come first, and then the setting or the job that needs
 //! them: no worker scores by loads from before.
 
-use borough_kv::{Idempotency, Transaction};
-use borough_model::NodeId;
+use borough_kv::Idempotency;
 use borough_scheduler_core::ScoringProfile;
 use borough_store::journal::{Change, ChangeSet};
-use borough_store::node::{loads_begin, loads_begun, loads_journal};
+use borough_store::node::LoadsStep;
 use borough_store::{StoreError, StoreResult};
 
 use super::context::CellContext;
 
-/// Most nodes in one transaction: 500 loads take a third of a part of the journal.
-const NODES_MAX: usize = 500;
 /// How often it begins again if a controller ends it meanwhile, which one does that finds no follower.
 const TRIES: usize = 3;
 
@@ -25,11 +22,11 @@ pub(crate) async fn loads_follow(cell: &CellContext, profile: Option<&str>) -> S
         return Ok(());
     }
     for _ in 0..TRIES {
-        let mut next = FollowStep::Begin;
-        while let Some(step) = next.step() {
-            next = step_do(cell, step).await?;
+        let mut step = LoadsStep::Begin;
+        while step.is_left() {
+            step = step_do(cell, step).await?;
         }
-        if next == FollowStep::Over {
+        if step == LoadsStep::Over {
             return Ok(());
         }
     }
@@ -37,50 +34,8 @@ pub(crate) async fn loads_follow(cell: &CellContext, profile: Option<&str>) -> S
     Ok(())
 }
 
-/// What is left to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FollowStep {
-    Begin,
-    /// Journal the loads of the nodes after this one.
-    Page(Option<NodeId>),
-    Begun,
-    Over,
-    /// Somebody has ended it meanwhile.
-    Ended,
-}
-
-impl FollowStep {
-    /// This one, unless nothing is left.
-    fn step(self) -> Option<Self> {
-        (!matches!(self, Self::Over | Self::Ended)).then_some(self)
-    }
-
-    fn action(self) -> &'static str {
-        match self {
-            Self::Begin => "loads_begin",
-            Self::Page(_) => "node_loads",
-            Self::Begun | Self::Over | Self::Ended => "loads_begun",
-        }
-    }
-
-    /// Does it in a transaction. Returns the next one.
-    async fn write(self, tx: &Transaction, changes: &mut ChangeSet) -> StoreResult<Self> {
-        Ok(match self {
-            Self::Begin if loads_begin(tx, changes).await? => Self::Page(None),
-            Self::Begin => Self::Over,
-            Self::Page(after) => {
-                let last = loads_journal(tx, changes, after, NODES_MAX).await?;
-                last.map_or(Self::Begun, |last| Self::Page(Some(last)))
-            }
-            Self::Begun if loads_begun(tx, changes).await? => Self::Over,
-            Self::Begun => Self::Ended,
-            Self::Over | Self::Ended => self,
-        })
-    }
-}
-
 /// One transaction of the gateway itself.
-async fn step_do(cell: &CellContext, step: FollowStep) -> StoreResult<FollowStep> {
+async fn step_do(cell: &CellContext, step: LoadsStep) -> StoreResult<LoadsStep> {
     let (action, at_ms) = (step.action(), cell.clock.wall_ms());
     let change = Change { request: cell.request_id(), actor: "gateway".to_owned(), action, at_ms };
     let (change, space) = (&change, &cell.space);

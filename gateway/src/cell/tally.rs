@@ -1,5 +1,5 @@
-//! The figures of a cell: what it has of each kind. It visits every row, so each hold of the mirror's lock looks at a
-//! part of them. Rows may change meanwhile: the figures are right to within what has changed.
+//! The stats of a cell: what it has of each kind. It visits every row, so each hold of the mirror's lock looks at a
+//! part of them. Rows may change meanwhile: the stats are right to within what has changed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::context::CellContext;
 /// Rows that are looked at under one hold of the lock.
 const PART_ROWS: usize = 1_024;
 
-/// The figures of a cell.
+/// The stats of a cell.
 #[derive(Debug, Default)]
 pub(super) struct CellTally {
     pub nodes_ready: u32,
@@ -146,9 +146,9 @@ mod tests {
 
     use super::*;
 
-    /// In parts of any size, the figures are the same, and tasks that were never placed are pending.
+    /// In parts of any size, the stats are the same, and tasks that were never placed are pending.
     #[test]
-    fn the_figures_do_not_depend_on_the_parts() {
+    fn the_stats_do_not_depend_on_the_parts() {
         let mut state = MirrorState::default();
         let outcome = JobOutcome::Succeeded;
         let jobs = [(1, JobState::Running), (2, JobState::Stopping), (3, JobState::Ended { outcome })];

@@ -29,7 +29,7 @@ use borough_store::cell::CellMeta;
 use borough_store::job::job_submit;
 use borough_store::journal::ChangeSet;
 use borough_store::mirror::MirrorFollower;
-use borough_store::node::{DeclaredLost, loads_end, node_declare_lost, node_live_read};
+use borough_store::node::{DeclaredLost, LoadsStep, node_declare_lost, node_live_read};
 use borough_store::task::{TaskBook, task_stop_begin};
 use borough_testkit::{MemoryStore, OpenCell, change, job_spec, name, placed_on};
 use prost::Message as _;
@@ -182,7 +182,7 @@ impl World {
 
     /// Nobody follows the loads of nodes from now on.
     pub(crate) async fn loads_end(&self) {
-        self.change(async |tx, changes| loads_end(tx, changes).await).await;
+        self.change(async |tx, changes| LoadsStep::End.write(tx, changes).await).await;
     }
 
     /// Every delta of the journal.

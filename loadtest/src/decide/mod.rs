@@ -58,7 +58,7 @@ enum DecideWorkload {
     TenClasses,
     /// 10,000 nodes, 100,000 tasks of 1,000 classes with hard and soft constraints
     ThousandClasses,
-    /// 10,000 nodes, 100,000 tasks in jobs of one, of 4,000 classes in turn
+    /// 10,000 nodes, 100,000 tasks in jobs of one, of 4,000 classes that take turns
     ManyClasses,
     /// 10,000 nodes, 150,000 mixed tasks, from an empty snapshot
     FullCell,

@@ -1,7 +1,7 @@
 //! The pool of a scheduler's workers: pure decisions about its leases. Leases with a number below the pool's `shards`
 //! are shards. A worker without a shard holds a lease with a higher number: it stands by, and so it is known.
 //!
-//! Each worker observes only the shards behind its own, up to two live neighbours, so the cost of a pool grows with the
+//! Each worker observes only the shards behind its own, up to two live neighbours. So the cost of a pool grows with the
 //! number of its workers and not with its square. The holder of the first shard, the leader, observes all.
 
 use std::collections::{BTreeMap, BTreeSet};

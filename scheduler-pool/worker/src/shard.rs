@@ -345,8 +345,11 @@ impl SchedulerShards {
         let statuses = db.run("worker_statuses", Idempotency::ReadOnly, |tx, _| async move {
             worker_statuses(&tx, space, role).await
         });
-        let of_shards = statuses.await?.into_iter().filter(|&(shard, _)| shard < shards);
-        let waiting = of_shards.map(|(_, status)| status.waiting).fold(0, u64::saturating_add);
+        let mut statuses = statuses.await?;
+        // An earlier holder's report says nothing about now.
+        let epoch = |shard: &u32| pool.seats.get(shard).map(|seen| seen.state.row.epoch);
+        statuses.retain(|shard, status| *shard < shards && epoch(shard) == Some(status.epoch));
+        let waiting = statuses.values().map(|status| status.waiting).fold(0, u64::saturating_add);
         let stored = pool.stored;
         let Some(pool) = self.pools.get_mut(number) else { return Ok(()) };
         pool.calm_since = pool.calm_since.filter(|_| PoolLoad::is_calm(waiting));

@@ -1,7 +1,7 @@
 //! Decides which attempts leave drained nodes: those that the scheduler would place elsewhere, by its own code.
 //!
-//! It takes a snapshot of the cell. A large cell's takes seconds to build, so the check goes on a little with each step
-//! of the controller, holds the mirror's lock for one part at a time, and takes at most a tenth of the time in all.
+//! It takes a snapshot of the cell. A large cell's takes seconds to build. So the check goes on a little with each step
+//! of the controller, and holds the mirror's lock for one part at a time. It takes at most a tenth of the time in all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -29,7 +29,7 @@ use crate::drain::{DrainCheck, DrainContext, DrainSource};
 use crate::gang::gangs_overdue;
 use crate::garbage::{GarbageCollector, journal_keep};
 use crate::liveness::Liveness;
-use crate::load::{LoadFollowers, LoadStep};
+use crate::load::LoadFollowers;
 use crate::observe::LiveReader;
 
 /// The role of the lease.
@@ -389,10 +389,12 @@ impl Controller {
     /// Begins or ends that the journal has the loads of nodes, if that is due.
     async fn loads_decide(&self, term: &mut LeaderTerm, now: Duration) -> StoreResult<()> {
         let Some(action) = term.followers.action(&term.meta, now) else { return Ok(()) };
-        let mut step = LoadStep::first(action);
-        while step != LoadStep::Over {
+        let mut step = action.step();
+        // If somebody has ended it meanwhile, the next look finds that.
+        while step.is_left() {
             self.lease_keep(term).await?;
-            step = match step.done(&term.executor.writer).await {
+            let write = |tx, mut changes| async move { Ok((step.write(&tx, &mut changes).await?, changes)) };
+            step = match term.executor.writer.change(step.action(), write).await {
                 Ok(next) => next,
                 // Nothing of it may change here; a later look finds what is left.
                 Err(StoreError::CellClosed { .. }) => return Ok(()),

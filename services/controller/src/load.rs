@@ -5,17 +5,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use borough_model::JobId;
 use borough_model::job::JobState;
-use borough_model::{JobId, NodeId};
 use borough_scheduler_core::ScoringProfile;
-use borough_store::StoreResult;
 use borough_store::cell::{CellMeta, LoadJournal};
-use borough_store::lease::LeaseWriter;
 use borough_store::mirror::MirrorState;
-use borough_store::node::{loads_begin, loads_begun, loads_end, loads_journal};
+use borough_store::node::LoadsStep;
 
-/// Most nodes in one transaction.
-const NODES_MAX: usize = 500;
 /// For so long after the last follower the journal still has loads. To begin costs a transaction per 500 nodes. A
 /// tenant who submits and ends followers as fast as possible causes that once.
 const KEPT: Duration = Duration::from_secs(600);
@@ -89,53 +85,12 @@ fn reads_load(profile: Option<&str>) -> bool {
         .is_some_and(|profile| profile.reads_load())
 }
 
-/// A transaction of an action, and thus of what is left of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LoadStep {
-    Begin,
-    /// Journal the loads of the nodes after this one.
-    Page(Option<NodeId>),
-    Begun,
-    End,
-    Over,
-}
-
-impl LoadStep {
-    /// The first step of an action.
-    pub(crate) fn first(action: LoadAction) -> Self {
-        match action {
-            LoadAction::Begin => Self::Begin,
-            LoadAction::End => Self::End,
-        }
-    }
-
-    /// Does it under the lease. Returns the next one.
-    pub(crate) async fn done(self, writer: &LeaseWriter) -> StoreResult<Self> {
+impl LoadAction {
+    /// The first of its transactions.
+    pub(crate) fn step(self) -> LoadsStep {
         match self {
-            Self::Begin => {
-                let begin = |tx, changes| async move { Ok((loads_begin(&tx, &changes).await?, changes)) };
-                let is_left = writer.change("loads_begin", begin).await?;
-                Ok(if is_left { Self::Page(None) } else { Self::Over })
-            }
-            Self::Page(after) => {
-                let page = |tx, mut changes| async move {
-                    Ok((loads_journal(&tx, &mut changes, after, NODES_MAX).await?, changes))
-                };
-                let last = writer.change("node_loads", page).await?;
-                Ok(last.map_or(Self::Begun, |last| Self::Page(Some(last))))
-            }
-            Self::Begun => {
-                let begun = |tx, changes| async move { Ok((loads_begun(&tx, &changes).await?, changes)) };
-                // If somebody has ended it meanwhile, the next look finds that.
-                writer.change("loads_begun", begun).await?;
-                Ok(Self::Over)
-            }
-            Self::End => {
-                let end = |tx, changes| async move { Ok((loads_end(&tx, &changes).await?, changes)) };
-                writer.change("loads_end", end).await?;
-                Ok(Self::Over)
-            }
-            Self::Over => Ok(Self::Over),
+            Self::Begin => LoadsStep::Begin,
+            Self::End => LoadsStep::End,
         }
     }
 }

@@ -314,7 +314,7 @@ impl CandidateCache {
 /// A number that changes with each change of a node that its score depends on, apart from attributes. Those are
 /// followed by name.
 fn moved(nodes: &NodeTable, scorer: &Scorer, node: u32) -> u32 {
-    let measured = if scorer.policy().measures() { nodes.load_moved(node) } else { 0 };
+    let measured = if scorer.profile.reads_load() { nodes.load_moved(node) } else { 0 };
     nodes.moved(node).wrapping_add(measured)
 }
 

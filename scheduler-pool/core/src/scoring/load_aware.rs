@@ -22,10 +22,6 @@ impl Policy for LoadAware {
         SearchStart::After(512)
     }
 
-    fn measures(&self) -> bool {
-        true
-    }
-
     fn fit(&self, context: &ScoringContext<'_, '_>) -> u32 {
         let costs =
             context.dimensions().into_iter().map(|dimension| COST.of(context.expected_after(dimension)));

@@ -99,11 +99,6 @@ pub(crate) trait Policy: Sync + fmt::Debug {
         false
     }
 
-    /// Returns true if its score depends on the measured load of the node.
-    fn measures(&self) -> bool {
-        false
-    }
-
     /// Returns true if a candidate is drawn at random, whatever its score.
     fn draws(&self) -> bool {
         false

@@ -305,8 +305,8 @@ fn a_class_ignores_attributes_that_it_does_not_look_at() {
     assert!(after.0 > quiet.0 + 40, "{quiet:?}, then {after:?}");
 }
 
-/// A search of the nodes with a label follows the label: a node that gets it is examined once, as if it had always had
-/// it, and one that loses it is no longer chosen. No other node is examined again.
+/// A search of the nodes with a label follows the label. A node that gets it is examined once, as if it had always had
+/// it. One that loses it is no longer chosen. No other node is examined again.
 #[test]
 fn a_search_of_listed_nodes_follows_the_label() {
     for profile in [ScoringProfile::BEST_FIT, ScoringProfile::WORST_FIT] {

@@ -159,7 +159,7 @@ impl MirrorState {
 
     /// Tasks of a job that have a row, by index.
     pub fn job_tasks(&self, job: JobId) -> impl Iterator<Item = &Arc<TaskRow>> {
-        self.tasks.range(tasks_of(job)).map(|(_, row)| row)
+        self.job_tasks_behind(job, None)
     }
 
     /// As [`MirrorState::job_tasks`], behind the task with the index `after`.

@@ -2,8 +2,8 @@
 //! placement.
 //!
 //! The journal has loads only while somebody follows them ([`LoadJournal`]). Otherwise a change is written to the
-//! node's row alone, which says so. Whoever begins to follow loads calls [`loads_begin`], [`loads_journal`] for every
-//! page of nodes, and [`loads_begun`]. From then on the journal has the load of every node.
+//! node's row alone, which says so. Whoever begins to follow loads does the steps from [`LoadsStep::Begin`] on. From then
+//! on the journal has the load of every node.
 
 use std::collections::BTreeMap;
 
@@ -67,9 +67,65 @@ pub async fn node_loads_read(
     Ok(loads.into_iter().flatten().collect())
 }
 
+/// Most nodes in one transaction: 500 loads take a third of a part of the journal.
+const FOLLOWED_MAX: usize = 500;
+
+/// A transaction by which the journal begins, or ends, to have the loads of nodes, and thus what is left to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoadsStep {
+    /// Begin, unless the journal has every load.
+    Begin,
+    /// Journal the loads of the nodes after this one.
+    Page(Option<NodeId>),
+    /// The journal has every load.
+    Begun,
+    /// Nobody follows loads any more.
+    End,
+    /// It is done.
+    Over,
+    /// Somebody has ended it meanwhile: begin again.
+    Ended,
+}
+
+impl LoadsStep {
+    /// Returns true if a transaction is left.
+    pub fn is_left(self) -> bool {
+        !matches!(self, Self::Over | Self::Ended)
+    }
+
+    /// The action of its entry.
+    pub fn action(self) -> &'static str {
+        match self {
+            Self::Begin => "loads_begin",
+            Self::Page(_) => "node_loads",
+            Self::Begun | Self::Over | Self::Ended => "loads_begun",
+            Self::End => "loads_end",
+        }
+    }
+
+    /// Does it. Returns the next one.
+    pub async fn write(self, tx: &Transaction, changes: &mut ChangeSet) -> StoreResult<Self> {
+        Ok(match self {
+            Self::Begin if loads_begin(tx, changes).await? => Self::Page(None),
+            Self::Begin => Self::Over,
+            Self::Page(after) => {
+                let last = loads_journal(tx, changes, after, FOLLOWED_MAX).await?;
+                last.map_or(Self::Begun, |last| Self::Page(Some(last)))
+            }
+            Self::Begun if loads_begun(tx, changes).await? => Self::Over,
+            Self::Begun => Self::Ended,
+            Self::End => {
+                loads_end(tx, changes).await?;
+                Self::Over
+            }
+            Self::Over | Self::Ended => self,
+        })
+    }
+}
+
 /// From its commit on the journal has every change of a load. Returns false if somebody has done all of it before.
 /// Otherwise the loads of before are still to be journalled.
-pub async fn loads_begin(tx: &Transaction, changes: &ChangeSet) -> StoreResult<bool> {
+pub(crate) async fn loads_begin(tx: &Transaction, changes: &ChangeSet) -> StoreResult<bool> {
     let space = changes.space();
     let meta = cell_meta_read(tx, space).await?;
     match meta.loads {
@@ -83,7 +139,7 @@ pub async fn loads_begin(tx: &Transaction, changes: &ChangeSet) -> StoreResult<b
 
 /// Journals the loads of up to `limit` nodes after `after` that the journal does not have. Returns the last of these
 /// nodes; `None`: there are no more nodes.
-pub async fn loads_journal(
+pub(crate) async fn loads_journal(
     tx: &Transaction,
     changes: &mut ChangeSet,
     after: Option<NodeId>,
@@ -105,7 +161,7 @@ pub async fn loads_journal(
 }
 
 /// The journal has every load. Returns false if somebody has ended it since [`loads_begin`]: begin again.
-pub async fn loads_begun(tx: &Transaction, changes: &ChangeSet) -> StoreResult<bool> {
+pub(crate) async fn loads_begun(tx: &Transaction, changes: &ChangeSet) -> StoreResult<bool> {
     let space = changes.space();
     let meta = cell_meta_read(tx, space).await?;
     match meta.loads {
@@ -117,7 +173,7 @@ pub async fn loads_begun(tx: &Transaction, changes: &ChangeSet) -> StoreResult<b
 }
 
 /// Nobody follows loads any more: the journal has none from now on.
-pub async fn loads_end(tx: &Transaction, changes: &ChangeSet) -> StoreResult<()> {
+pub(crate) async fn loads_end(tx: &Transaction, changes: &ChangeSet) -> StoreResult<()> {
     let space = changes.space();
     let meta = cell_meta_read(tx, space).await?;
     if meta.loads == Some(LoadJournal::Off) {

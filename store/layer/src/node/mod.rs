@@ -22,7 +22,9 @@ pub use live::{
     DeclaredLost, LiveChanges, LiveCursor, live_changes_read, live_cursor_now, node_declare_lost,
     node_live_list, node_live_page, node_live_read, node_live_renew, node_live_withdraw,
 };
-pub use load::{loads_begin, loads_begun, loads_end, loads_journal, node_loads_read, node_loads_set};
+pub use load::{LoadsStep, node_loads_read, node_loads_set};
+#[cfg(test)]
+pub(crate) use load::{loads_begin, loads_begun, loads_end, loads_journal};
 pub use register::{NodeRegistration, Registered, node_agent_admit, node_register};
 pub use step::{
     node_alloc_read, node_alloc_write, node_by_name, node_cordon, node_drain, node_event, node_list,
