@@ -1,8 +1,8 @@
 //! The pool of a scheduler's workers: pure decisions about its leases. Leases with a number below the pool's `shards`
 //! are shards. A worker without a shard holds a lease with a higher number: it stands by, and so it is known.
 //!
-//! Each worker observes only the shards behind its own, up to two live neighbours. So the cost of a pool grows with the
-//! number of its workers and not with its square. The holder of the first shard, the leader, observes all.
+//! Each worker observes only the shards behind each of its own, up to two live neighbours. So the cost of a pool grows
+//! with the number of its workers and not with its square. The holder of the first shard, the leader, observes all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -89,25 +89,30 @@ impl PoolView<'_> {
             return known.filter(|seat| !self.mine.contains(seat)).collect();
         }
         let mut observed = BTreeSet::new();
-        let mut live = BTreeSet::new();
-        let start = self.mine.first().copied().unwrap_or(self.place) % self.shards;
-        // A worker that stands by begins with the shard itself.
-        let first = u32::from(self.mine.contains(&start));
-        for seat in (first..self.shards).map(|ahead| (start + ahead) % self.shards) {
-            if self.mine.contains(&seat) {
-                continue;
-            }
-            observed.insert(seat);
-            let silent = self.seats.get(&seat).and_then(|seen| seen.silent).unwrap_or_default();
-            live.extend(self.holder(seat).filter(|_| silent < self.lease / 2));
-            if live.len() >= NEIGHBOURS {
-                break;
-            }
+        // Behind each of its shards: what lies behind a shard is observed by the worker that holds it.
+        self.own_shards().for_each(|shard| self.neighbours(shard, &mut observed));
+        if observed.is_empty() {
+            let stands_at = self.mine.first().copied().unwrap_or(self.place);
+            self.neighbours(stands_at % self.shards, &mut observed);
         }
         if self.own_shards().nth(1).is_some() {
             observed.extend(self.others_standby().map(|(seat, _)| seat));
         }
         observed
+    }
+
+    /// Adds the shards from `start` on, up to the second live neighbour.
+    fn neighbours(&self, start: u32, observed: &mut BTreeSet<u32>) {
+        let mut live = BTreeSet::new();
+        let ring = (0..self.shards).map(|ahead| (start + ahead) % self.shards);
+        for seat in ring.filter(|seat| !self.mine.contains(seat)) {
+            observed.insert(seat);
+            let silent = self.seats.get(&seat).and_then(|seen| seen.silent).unwrap_or_default();
+            live.extend(self.holder(seat).filter(|_| silent < self.lease / 2));
+            if live.len() >= NEIGHBOURS {
+                return;
+            }
+        }
     }
 
     /// The actions, by lease.

@@ -104,6 +104,14 @@ fn a_worker_observes_two_live_neighbours_and_the_silent_ones_before_them() {
     assert_eq!(standby.observed(), BTreeSet::from([4, 5]));
 }
 
+/// The worker that holds the last shard before a gap has others before it too. It still observes the gap.
+#[test]
+fn what_lies_behind_each_shard_of_a_worker_is_observed() {
+    let all = seats(&["dead", "b", "a", "c", "dead", "b"]);
+    let observed = view(&all, "b", 7).observed();
+    assert!(observed.contains(&6) && observed.contains(&0), "{observed:?}");
+}
+
 #[test]
 fn shards_are_divided_under_load_and_merged_in_the_calm() {
     let load = PoolLoad { shards: 2, least: 1, live: 8, waiting: 8_193, calm: Duration::ZERO };
