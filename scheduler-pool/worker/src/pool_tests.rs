@@ -128,8 +128,8 @@ fn shards_are_divided_under_load_and_merged_in_the_calm() {
 }
 
 proptest! {
-    /// Some workers are dead, and each live one sees who is silent. In the end every shard has a live holder, and nothing
-    /// moves any more. No live worker stands by while another has two shards.
+    /// Some workers are dead, and each live one sees who is silent. In the end every shard has a live holder, and
+    /// nothing moves any more. No live worker stands by while another has two shards.
     #[test]
     fn every_shard_finds_a_live_holder_and_the_pool_comes_to_rest(
         shards in 1..9_u32,

@@ -2,8 +2,8 @@
 //! placement.
 //!
 //! The journal has loads only while somebody follows them ([`LoadJournal`]). Otherwise a change is written to the
-//! node's row alone, which says so. Whoever begins to follow loads does the steps from [`LoadsStep::Begin`] on. From then
-//! on the journal has the load of every node.
+//! node's row alone, which says so. Whoever begins to follow loads does the steps from [`LoadsStep::Begin`] on. After
+//! the last one the journal has the load of every node.
 
 use std::collections::BTreeMap;
 
