@@ -24,7 +24,7 @@ use crate::row::{CellMeta, LoadJournal};
 ///
 /// Only the load is written, and only the load, the session and the cell's settings are read with a conflict. A report
 /// therefore fails no other transaction. A registration, the removal of its node and a change of the settings fail a
-/// report: after [`loads_begin`] no row changes without the journal.
+/// report: after [`LoadsStep::Begin`] no row changes without the journal.
 pub async fn node_loads_set(
     changes: &mut ChangeSet,
     reports: &[(&NodeWriter<'_>, Option<LoadMeasured>)],
@@ -160,7 +160,7 @@ pub(crate) async fn loads_journal(
     Ok(last)
 }
 
-/// The journal has every load. Returns false if somebody has ended it since [`loads_begin`]: begin again.
+/// The journal has every load. Returns false if somebody has ended it since [`LoadsStep::Begin`]: begin again.
 pub(crate) async fn loads_begun(tx: &Transaction, changes: &ChangeSet) -> StoreResult<bool> {
     let space = changes.space();
     let meta = cell_meta_read(tx, space).await?;
