@@ -17,7 +17,7 @@ use crate::preempt::{
     Evictions, HypotheticalRemoval, Offer, PreemptionRequest, PreemptionScope, Victim, VictimSearch, leaving,
     with_removed,
 };
-use crate::queueing::Claim;
+use crate::queueing::{Claim, Shares};
 use crate::tables::{CellTables, PlanSpec, ResidentState, ShapeId};
 
 /// The victim search for one shape and scope.
@@ -27,6 +27,12 @@ struct PlannedPreemption {
     victim_search: VictimSearch,
     /// True if the search has ended and has no offer left.
     exhausted: bool,
+    /// The version of the shares at its beginning.
+    shares_at: u64,
+}
+
+fn shares_version(overlay: &PlanOverlay<'_>) -> u64 {
+    overlay.shares.as_ref().map_or(0, Shares::version)
 }
 
 /// A shape with its preemption scope.
@@ -40,10 +46,15 @@ pub(super) struct Preemptions {
 }
 
 impl Preemptions {
-    /// Returns true if a search of this generation has begun.
-    fn begun(&self, key: PreemptionKey, generation: u32) -> bool {
-        let known = self.searches.get(&key);
-        known.is_some_and(|preemption| preemption.victim_search.generation == generation)
+    /// Returns true if a search of this generation has begun. A claim that compares all nodes begins again once the
+    /// shares have changed: any offer may cost more or less then. In larger cells only the best offer is checked again.
+    fn begun(&self, key: PreemptionKey, overlay: &PlanOverlay<'_>) -> bool {
+        self.searches.get(&key).is_some_and(|preemption| {
+            let PlannedPreemption { victim_search, shares_at, .. } = preemption;
+            let claims_all = key.1.queue > 0 && victim_search.compares_all();
+            victim_search.generation == overlay.generation
+                && (!claims_all || *shares_at == shares_version(overlay))
+        })
     }
 
     /// Returns true if the search has no offer left.
@@ -101,7 +112,7 @@ impl Planner<'_, '_> {
         domain_set: Option<DomainSetId>,
     ) -> Option<PlannedPlacement> {
         let (key, _) = self.preemption_of(pending, domain_set)?;
-        let begins = !self.preemptions.begun(key, self.overlays.current.generation);
+        let begins = !self.preemptions.begun(key, &self.overlays.current);
         let evictions = &self.preemptions.evictions;
         if key.1.any() && (evictions.full() || (begins && evictions.spent())) {
             self.preemption_cut = true;
@@ -121,10 +132,11 @@ impl Planner<'_, '_> {
         if !key.1.any() {
             return None;
         }
-        let generation = self.overlays.current.generation;
-        if !self.preemptions.begun(key, generation) {
+        if !self.preemptions.begun(key, &self.overlays.current) {
+            let generation = self.overlays.current.generation;
             let (requirement, victim_search) = self.searches.victims_of(pending.class, key.0, generation)?;
-            let begun = PlannedPreemption { requirement, victim_search, exhausted: false };
+            let shares_at = shares_version(&self.overlays.current);
+            let begun = PlannedPreemption { requirement, victim_search, exhausted: false, shares_at };
             self.preemptions.searches.insert(key, begun);
         }
         let overlay = &mut self.overlays.current;

@@ -59,6 +59,11 @@ impl VictimSearch {
         }
     }
 
+    /// Returns true if it compares all nodes of the cell.
+    pub(crate) fn compares_all(&self) -> bool {
+        self.enough == usize::MAX
+    }
+
     /// Returns true if it has seen every eviction of the plan.
     pub(crate) fn up_to_date(&self, evictions: &Evictions) -> bool {
         self.log_at == evictions.log.len()

@@ -49,6 +49,8 @@ pub(crate) struct Shares {
     pub(super) places: BTreeMap<Turn, usize>,
     /// The waiting lane of each branch.
     lanes: BTreeMap<usize, usize>,
+    /// How many times anything changed in what anybody holds.
+    changes: u64,
 }
 
 const TOP: usize = 0;
@@ -86,7 +88,7 @@ impl Shares {
     ) -> Self {
         let top = Branch::new(None, 0);
         let mut shares =
-            Self { totals, branches: vec![top], places: BTreeMap::new(), lanes: BTreeMap::new() };
+            Self { totals, branches: vec![top], places: BTreeMap::new(), lanes: BTreeMap::new(), changes: 0 };
         if queueing.policy == QueueingPolicy::Hierarchical {
             shares.queues_put(queueing, &chance);
         }
@@ -194,7 +196,13 @@ impl Shares {
     /// Changes what a user or queue holds, and so the shares of its ancestors.
     pub(crate) fn change(&mut self, turn: &Turn, resources: &Resources, change: CountChange) {
         let Some(&place) = self.places.get(turn) else { return };
+        self.changes += 1;
         self.held_change(place, resources, change);
+    }
+
+    /// A number that grows with each change of what anybody holds.
+    pub(crate) fn version(&self) -> u64 {
+        self.changes
     }
 
     fn held_change(&mut self, place: usize, resources: &Resources, change: CountChange) {

@@ -15,7 +15,7 @@ pub(crate) struct TableEvents {
     pub priorities_changed: bool,
     /// Nodes that were added, opened, changed, or freed capacity.
     pub freed: SmallVec<[u32; 2]>,
-    /// Nodes that a task is about to leave: evictions may succeed there now.
+    /// Nodes that a task has left or is about to leave, or whose gang has gathered: evictions may succeed there now.
     pub leaving: SmallVec<[u32; 2]>,
     /// Terms with changed counts.
     pub terms: SmallVec<[TermId; 2]>,

@@ -142,7 +142,8 @@ impl ResidentTasks {
         self.charges.entries.get(resident.charge as usize).map(|(resources, _)| resources)
     }
 
-    /// Adds or replaces a task. Returns true if it is stopping.
+    /// Adds or replaces a task. Returns true if evictions may succeed on the node now: the task is stopping, or has
+    /// ceased to gather.
     fn put(&mut self, node: NodeId, row: &TaskRow, priority: u32) -> bool {
         let state = match row.state {
             TaskState::Held if row.gang.is_some() && !row.promised => ResidentState::Gathering,
@@ -156,11 +157,13 @@ impl ResidentTasks {
         let leaving_since_ms = if state == ResidentState::Leaving { row.changed_ms } else { 0 };
         let resident = ResidentTask { state, priority, charge, since_ms, leaving_since_ms };
         self.levels.added(resident);
-        if let Some(before) = self.nodes.entry(node).or_default().insert(row.id, resident) {
-            self.levels.removed(before);
-            self.charges.released(before.charge);
-        }
-        state == ResidentState::Leaving
+        let Some(before) = self.nodes.entry(node).or_default().insert(row.id, resident) else {
+            return state == ResidentState::Leaving;
+        };
+        self.levels.removed(before);
+        self.charges.released(before.charge);
+        let gathered = before.state == ResidentState::Gathering && state != ResidentState::Gathering;
+        state == ResidentState::Leaving || gathered
     }
 
     fn removed(&mut self, node: NodeId, task: TaskId) {
@@ -266,15 +269,17 @@ impl CellTables {
         let priority = job.map_or(0, |job| job.priority);
         let leaving = self.nodes.resident.put(node, row, priority);
         self.nodes.resident_changed(node);
-        if let Some(node) = self.nodes.ordinal(node).filter(|_| leaving) {
-            self.events.leaving.push(node);
+        if leaving {
+            self.events.leaving.extend(self.nodes.ordinal(node));
         }
     }
 
-    /// Removes a task from a node.
+    /// Removes a task from a node. Tasks of lower priorities may take its place in the same commit. The node then has
+    /// no more free than before, but evictions may succeed there.
     pub(crate) fn resident_removed(&mut self, node: NodeId, task: TaskId) {
         self.nodes.resident.removed(node, task);
         self.nodes.resident_changed(node);
+        self.events.leaving.extend(self.nodes.ordinal(node));
     }
 
     /// Sets the state of a resident task, by a plan in flight.

@@ -114,7 +114,8 @@ fn nearest_of(moment: &Moment<'_>, mut holds: impl FnMut(&NearestFit, TaskId)) {
     }
 }
 
-fn cases(part: u32) -> ProptestConfig {
+/// A part of the usual number of cases, the same ones in each run.
+pub(crate) fn cases(part: u32) -> ProptestConfig {
     let set = ProptestConfig::default();
     let rng_seed = if set.rng_seed == RngSeed::Random { RngSeed::Fixed(1) } else { set.rng_seed };
     ProptestConfig { cases: (set.cases / part).max(1), rng_seed, ..set }
