@@ -57,7 +57,11 @@ pub(crate) async fn run(
     Ok(())
 }
 
-async fn placed(system: &System, spec: v1::JobSpec, begin: Instant) -> anyhow::Result<()> {
+/// Waits until a job that is submitted now has a task with a node.
+///
+/// # Errors
+/// Nothing was placed in time.
+pub(crate) async fn placed(system: &System, spec: v1::JobSpec, begin: Instant) -> anyhow::Result<()> {
     let job = JobRef::new(spec.user.clone(), spec.name.clone());
     let mut submitted = false;
     loop {

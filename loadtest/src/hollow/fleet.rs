@@ -20,6 +20,7 @@ use super::check::Checker;
 use super::node::node_run;
 use super::tally::{GenerationCounts, Stage};
 use super::traffic::Traffic;
+use super::turnover::StartBook;
 
 /// The agent has the same limit.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -96,6 +97,8 @@ pub(crate) struct FleetShared {
     /// Microseconds from a report to the answer that it is durable.
     pub applied_us: Mutex<Histogram<u64>>,
     pub checker: Arc<Checker>,
+    /// When tasks of the jobs that come and go began to run.
+    pub starts: Mutex<Option<StartBook>>,
     /// Raised to make every node connect again.
     pub generation: watch::Sender<u64>,
     /// Ends every session.
@@ -126,6 +129,7 @@ impl Fleet {
             checker: Arc::new(Checker::new(count, options.lost_after)),
             channels: Mutex::new(channels(&options)?),
             authorization,
+            starts: Mutex::new(None),
             counters: Counters::default(),
             tally: Mutex::new(GenerationCounts::new(options.clock.monotonic())?),
             sent: Traffic::default(),

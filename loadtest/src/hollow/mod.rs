@@ -6,12 +6,14 @@
 pub(crate) mod check;
 mod fill;
 pub(crate) mod fleet;
+mod hold;
 mod metrics;
 mod node;
 mod offered;
 mod storm;
 mod tally;
 mod traffic;
+mod turnover;
 pub(crate) mod usage;
 
 use std::ops::RangeInclusive;
@@ -19,7 +21,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use borough_agent::hollow::HollowTimes;
 use borough_client::{Client, ClientConfig, ClientToken};
 use borough_kv::env::{Rng, SeededRng, SystemClock};
@@ -32,6 +33,7 @@ use crate::system::{System, SystemOptions};
 use fleet::{Counters, Fleet, FleetOptions};
 use metrics::Samples;
 use storm::{StormArguments, storms_run};
+use turnover::TurnoverArguments;
 use usage::{ProcessUsage, process_usage};
 
 /// Idle time that is measured after all sessions are open.
@@ -69,6 +71,8 @@ pub(crate) struct HollowArguments {
     patience: u64,
     #[command(flatten)]
     storms: StormArguments,
+    #[command(flatten)]
+    turnover: TurnoverArguments,
     #[command(flatten)]
     simulated: SimulatedFleet,
 }
@@ -188,17 +192,28 @@ pub(crate) async fn run(
         let gateways = arguments.gateway.iter().map(|gateway| format!("http://{gateway}")).collect();
         let cell = &arguments.cell;
         let options = fleet_options(gateways, token, hellos(cell), &arguments.simulated)?;
-        let client = arguments.storms.submits().then(|| gateway_client(arguments)).transpose()?;
-        let control = ControlProcess { pid: arguments.gateway_pid, http: None };
-        return measured(options, client, &control, arguments, results).await;
+        let submits = arguments.storms.submits() || arguments.turnover.submits();
+        let client = submits.then(|| gateway_client(arguments)).transpose()?;
+        let control = ControlProcess { pid: arguments.gateway_pid, http: None, store: None };
+        let fleet = measured(options, client, &control, arguments, results).await?;
+        fleet.end().await;
+        return Ok(());
     };
-    let system = System::start(options).await?;
+    let mut system = System::start(options).await?;
     let (gateways, token) = system.access()?;
     let options = fleet_options(gateways, Some(token.clone()), hellos("bench"), &arguments.simulated)?;
     let pid = i32::try_from(system.control_pid())?;
-    let control = ControlProcess { pid: Some(pid), http: Some((system.http()?, token)) };
+    let store = Some(system.store_directory());
+    let control = ControlProcess { pid: Some(pid), http: Some((system.http()?, token)), store };
     let client = system.client_with(|config| config.deadline = arguments.storms.wait())?;
-    measured(options, Some(client), &control, arguments, results).await
+    let fleet = measured(options, Some(client), &control, arguments, results).await?;
+    // The nodes stay: a node whose session has ended in order would take no task.
+    let restarted = match arguments.turnover.sample() {
+        Some(_) => hold::restart(&mut system, results).await,
+        None => Ok(()),
+    };
+    fleet.end().await;
+    restarted
 }
 
 /// The control process that is measured.
@@ -207,6 +222,8 @@ struct ControlProcess {
     pid: Option<i32>,
     /// Where it shows its metrics, as `http://HOST:PORT`, and the token for them.
     http: Option<(String, String)>,
+    /// The directory of its embedded store.
+    store: Option<PathBuf>,
 }
 
 /// A client of the cell behind `--gateway`.
@@ -229,7 +246,7 @@ async fn measured(
     control: &ControlProcess,
     arguments: &HollowArguments,
     results: &mut Results,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Fleet> {
     let (nodes, pid) = (options.hellos.len(), control.pid);
     let look = |pid: Option<i32>| pid.map(process_usage).transpose();
     let empty = look(pid)?;
@@ -245,7 +262,7 @@ async fn measured(
     tokio::time::sleep(SETTLE).await;
     let (before, reports) = (look(pid)?, Counters::get(&fleet.shared.counters.reports));
     let shown = metrics_read(control).await?;
-    let held = hold(arguments).await?;
+    let held = hold::hold(arguments, &fleet, client.as_ref(), control, results).await?;
     let after = look(pid)?;
     if let (Some(before), Some(after)) = (shown, metrics_read(control).await?) {
         after.rates(&before, held, &mut stats);
@@ -267,10 +284,9 @@ async fn measured(
     }
     fleet_stats(&mut stats, &fleet)?;
     let violations = fleet.shared.checker.violations();
-    fleet.end().await;
     results.line("hollow", "sessions", stats);
     anyhow::ensure!(violations.0 == 0, "{} violations: {}", violations.0, violations.1.join("; "));
-    Ok(())
+    Ok(fleet)
 }
 
 async fn metrics_read(control: &ControlProcess) -> anyhow::Result<Option<Samples>> {
@@ -319,24 +335,6 @@ pub(crate) fn fleet_stats(stats: &mut Stats, fleet: &Fleet) -> anyhow::Result<()
         stats.set("node_violations_first", json!(texts));
     }
     Ok(())
-}
-
-/// Keeps the sessions open for the requested time.
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-async fn hold(arguments: &HollowArguments) -> anyhow::Result<Duration> {
-    let began = std::time::Instant::now();
-    let longest = match arguments.duration {
-        None if !is_own(arguments) => Duration::MAX,
-        duration => Duration::from_secs(duration.unwrap_or(20)),
-    };
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
-        .context("cannot wait for signals")?;
-    tokio::select! {
-        () = tokio::time::sleep(longest) => {}
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminate.recv() => {}
-    }
-    Ok(began.elapsed())
 }
 
 #[cfg(test)]

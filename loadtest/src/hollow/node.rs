@@ -202,7 +202,12 @@ impl HollowNode {
                     self.ledger.begun(id, assignment, now);
                     Counters::add(&counters.begun);
                 }
-                HollowEvent::Running(_) => Counters::add(&counters.running),
+                HollowEvent::Running(id) => {
+                    Counters::add(&counters.running);
+                    if let Some(starts) = self.shared.starts.lock().as_mut() {
+                        starts.running(&id.job_id, now);
+                    }
+                }
                 HollowEvent::Released(id) => {
                     self.ledger.released(id);
                     Counters::add(&counters.released);

@@ -230,8 +230,11 @@ fn job_submit(client: &Client, spec: JobSpec) -> impl Future<Output = anyhow::Re
     }
 }
 
-/// Checks the store that the control process has left.
-async fn store_check(system: &System, stats: &mut Stats) -> anyhow::Result<()> {
+/// Checks the store that an ended control process has left.
+///
+/// # Errors
+/// It cannot be opened or read.
+pub(crate) async fn store_check(system: &System, stats: &mut Stats) -> anyhow::Result<()> {
     let (rng, _) = SeededRng::from_kernel();
     let options = OpenOptions::new(system.store_directory(), SystemClock::shared(), rng);
     let engine = EmbeddedEngine::open(options).context("the control process has left no store")?;
