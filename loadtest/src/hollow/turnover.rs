@@ -129,6 +129,7 @@ impl Turnover {
                 submissions: Arc::clone(&submissions),
                 number,
                 share_per_s,
+                phase: f64::from(number) / f64::from(count),
             };
             clients.spawn(submitter.run());
         }
@@ -183,6 +184,8 @@ struct Submitter {
     submissions: Arc<Submissions>,
     number: u32,
     share_per_s: f64,
+    /// The part of its interval that it waits first, so that the clients do not submit all at once.
+    phase: f64,
 }
 
 impl Submitter {
@@ -192,7 +195,7 @@ impl Submitter {
         let clock = Arc::clone(&self.fleet.options.clock);
         let (began, user) = (clock.monotonic(), format!("turnover-{}", self.number % USERS));
         for number in 0_u32.. {
-            let due = Duration::from_secs_f64(f64::from(number) / self.share_per_s);
+            let due = Duration::from_secs_f64((f64::from(number) + self.phase) / self.share_per_s);
             tokio::time::sleep(due.saturating_sub(clock.monotonic().saturating_sub(began))).await;
             let spec = job(&user, format!("job-{}-{number}", self.number));
             let sent = clock.monotonic();
@@ -212,7 +215,9 @@ impl Submitter {
 pub(super) fn job(user: &str, name: String) -> v1::JobSpec {
     let small = v1::Resources { cpu_millis: 1, memory_bytes: 1 << 20, ..v1::Resources::default() };
     let service = service(user, name, 1, small, 0);
-    v1::JobSpec { kind: v1::JobKind::Batch.into(), restart: None, ..service }
+    let never =
+        v1::RestartSpec { mode: v1::restart_spec::Mode::Never.into(), ..service.restart.unwrap_or_default() };
+    v1::JobSpec { kind: v1::JobKind::Batch.into(), restart: Some(never), ..service }
 }
 
 #[cfg(test)]
