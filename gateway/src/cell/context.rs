@@ -23,6 +23,7 @@ use super::ended::EndedJobsUse;
 use super::hub::{WatcherHub, entries_follow};
 use super::index::EventIndex;
 use super::journal::{JournalUse, journal_follow};
+use super::lock::MirrorLockUse;
 use super::retention::RequestRetention;
 use super::scheduler::SchedulerMirror;
 use super::settings::settings_read;
@@ -56,6 +57,8 @@ pub struct CellContext {
     pub journal: JournalUse,
     /// The number of its ended jobs.
     pub ended_jobs: EndedJobsUse,
+    /// How long the lock of the mirror was held.
+    pub mirror_lock: MirrorLockUse,
     /// What was admitted together.
     pub admissions: AdmissionUse,
     /// For how long it remembers requests.
@@ -124,6 +127,7 @@ impl CellContext {
             session_metrics,
             journal,
             ended_jobs: EndedJobsUse::default(),
+            mirror_lock: MirrorLockUse::default(),
             admissions: AdmissionUse::default(),
             requests: RequestRetention::default(),
             clock,

@@ -77,6 +77,9 @@ pub(super) async fn journal_follow(cell: Arc<CellContext>) {
                 cell.journal.note(kept, most);
                 cell.ended_jobs.most_note(meta.ended_jobs_max());
                 cell.ended_jobs.kept_note(cell.mirror.read(|state| state.ended_jobs().len()));
+                if let Some(at) = cell.mirror_lock.note(cell.mirror.lock_holds()) {
+                    tracing::debug!(cell = %cell.name, %at, "the lock of the mirror was held for long");
+                }
                 if kept >= most {
                     tracing::warn!(cell = %cell.name, kept, most, "the gateway admits no work: no controller trims the journal");
                 }

@@ -166,6 +166,7 @@ impl Gateway {
             tasks.push(tokio::spawn(loads_write(Arc::clone(&cell), cancelled.clone())));
             cell.journal.register(cell.name.as_str(), &mut config.registry.lock());
             cell.ended_jobs.register(cell.name.as_str(), &mut config.registry.lock());
+            cell.mirror_lock.register(cell.name.as_str(), &mut config.registry.lock());
             cell.admissions.register(cell.name.as_str(), &mut config.registry.lock());
             cells.insert(cell.name.clone(), cell);
         }

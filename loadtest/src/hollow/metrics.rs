@@ -16,6 +16,8 @@ const COUNTERS: [(&str, &str); 3] = [
     ("mutations_per_s", "store_embedded_mutations_total"),
     ("flushes_per_s", "store_embedded_batches_total"),
 ];
+/// The lock of the gateway's mirror: its longest hold and its long ones since the start, for each use.
+const LOCK: &str = "borough_mirror_lock_";
 /// Attempts of transactions, with their names.
 const ATTEMPTS: &str = "store_attempts_total{";
 
@@ -56,6 +58,11 @@ impl Samples {
         let rounded = |rate: f64| json!((rate * 100.0).round() / 100.0);
         for (shown, name) in COUNTERS {
             stats.set(shown, rounded(rise(name)));
+        }
+        for (name, value) in self.0.range(LOCK.to_owned()..).take_while(|(name, _)| name.starts_with(LOCK)) {
+            let by = name.rsplit("by=\"").next().unwrap_or_default().trim_end_matches("\"}");
+            let what = if name.contains("longest") { "lock_longest_us" } else { "lock_long_holds" };
+            stats.set(format!("{what}_{by}"), rounded(*value));
         }
         let journal = self.0.keys().filter(|name| name.starts_with("borough_journal_bytes{"));
         stats.set("journal_bytes_per_s", rounded(journal.map(|name| rise(name)).sum()));

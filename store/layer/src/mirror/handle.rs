@@ -1,5 +1,6 @@
 //! The handle of a mirror, for the rest of a process.
 
+use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,6 +12,7 @@ use tokio::sync::{broadcast, watch};
 use tokio::task::AbortHandle;
 
 use super::MirrorState;
+use super::holds::{HoldCounter, MirrorLockHolds};
 use super::ring::{Ring, RingPart};
 use super::wait::Waiters;
 use crate::error::{StoreError, StoreResult};
@@ -20,6 +22,8 @@ use crate::row::{CellGate, Cursor};
 
 /// Deltas of the entries that a reader gets at once when it resumes.
 const RESUME_DELTAS: usize = 4_096;
+/// Deltas that are applied before readers may have the lock.
+const DELTAS_AT_ONCE: usize = 256;
 
 /// An event of a subscription.
 #[derive(Clone, Debug)]
@@ -90,6 +94,8 @@ pub(super) struct MirrorShared {
     waiters: Waiters,
     read_at_us: AtomicU64,
     deltas_max: usize,
+    reads: HoldCounter,
+    applies: HoldCounter,
 }
 
 struct HandleInner {
@@ -111,6 +117,8 @@ impl MirrorShared {
             waiters: Waiters::default(),
             read_at_us: AtomicU64::new(now),
             deltas_max,
+            reads: HoldCounter::default(),
+            applies: HoldCounter::default(),
         }
     }
 
@@ -123,33 +131,63 @@ impl MirrorShared {
     pub(super) fn replace(&self, state: MirrorState) {
         let cursor = state.cursor();
         let mut inner = self.inner.write();
-        inner.ring = Ring::new(cursor, self.deltas_max);
-        inner.state = state;
+        let replaced =
+            std::mem::replace(&mut *inner, HandleInner { ring: Ring::new(cursor, self.deltas_max), state });
         // Without a receiver it fails: nobody has subscribed.
         let _ = self.events.send(MirrorEvent::Resync);
         drop(inner);
+        // A million rows take long to free, and nobody waits for that.
+        drop(replaced);
         self.applied.send_replace(Some(cursor));
         self.waiters.reached(cursor);
     }
 
     /// Applies a page and sends its events under the lock. A subscription therefore has no gap and no overlap with the
-    /// state that it was taken with.
+    /// state that it was taken with. The lock is free for readers between any two parts of a page.
     pub(super) fn apply(&self, page: Page<Arc<JournalEntry>>) {
-        let mut inner = self.inner.write();
-        inner.state.gate_note(page.gate.row());
-        let mut changed = false;
-        for (cursor, entry) in page.entries {
-            if inner.state.apply(cursor, &entry) {
-                changed = true;
-                inner.ring.push(cursor, Arc::clone(&entry));
-                let _ = self.events.send(MirrorEvent::Entry { cursor, entry });
-            }
+        self.applied(|inner| inner.state.gate_note(page.gate.row()));
+        let (mut changed, mut entries) = (false, page.entries.into_iter().peekable());
+        while entries.peek().is_some() {
+            self.applied(|inner| {
+                let mut deltas = 0;
+                while deltas < DELTAS_AT_ONCE
+                    && let Some((cursor, entry)) = entries.next()
+                {
+                    deltas += entry.deltas.len().max(1);
+                    if inner.state.apply(cursor, &entry) {
+                        changed = true;
+                        inner.ring.push(cursor, Arc::clone(&entry));
+                        let _ = self.events.send(MirrorEvent::Entry { cursor, entry });
+                    }
+                }
+            });
         }
-        drop(inner);
         if changed {
             self.applied.send_replace(Some(page.next));
             self.waiters.reached(page.next);
         }
+    }
+}
+
+impl MirrorShared {
+    /// Changes the state under the lock.
+    fn applied(&self, change: impl FnOnce(&mut HandleInner)) {
+        let mut inner = self.inner.write();
+        let began = self.clock.monotonic();
+        change(&mut inner);
+        drop(inner);
+        self.applies.note(self.clock.monotonic().saturating_sub(began), Location::caller());
+    }
+
+    /// Looks at the state under the lock.
+    #[track_caller]
+    fn looked<T>(&self, look: impl FnOnce(&HandleInner) -> T) -> T {
+        let inner = self.inner.read();
+        let began = self.clock.monotonic();
+        let seen = look(&inner);
+        drop(inner);
+        self.reads.note(self.clock.monotonic().saturating_sub(began), Location::caller());
+        seen
     }
 }
 
@@ -186,8 +224,14 @@ impl MirrorHandle {
 
     /// Calls `look` with the state. Keep it short: the follower waits. The state is empty until
     /// [`MirrorHandle::ready`].
+    #[track_caller]
     pub fn read<T>(&self, look: impl FnOnce(&MirrorState) -> T) -> T {
-        look(&self.shared.inner.read().state)
+        self.shared.looked(|inner| look(&inner.state))
+    }
+
+    /// How long the lock was held since the mirror began.
+    pub fn lock_holds(&self) -> MirrorLockHolds {
+        MirrorLockHolds { reads: self.shared.reads.holds(), entries: self.shared.applies.holds() }
     }
 
     /// The cell's gate, as last read.
@@ -236,15 +280,21 @@ impl MirrorHandle {
     }
 
     /// Calls `look` with the state, and subscribes to exactly the entries that follow it.
+    #[track_caller]
     pub fn subscribe_with<T>(&self, look: impl FnOnce(&MirrorState) -> T) -> (T, MirrorSubscription) {
-        let inner = self.shared.inner.read();
-        let seen = look(&inner.state);
-        (seen, MirrorSubscription { events: self.shared.events.subscribe(), over: false })
+        self.shared.looked(|inner| {
+            let seen = look(&inner.state);
+            (seen, MirrorSubscription { events: self.shared.events.subscribe(), over: false })
+        })
     }
 
     /// Continues after `after`, from memory.
+    #[track_caller]
     pub fn resume(&self, after: Cursor) -> Resume {
-        let inner = self.shared.inner.read();
+        self.shared.looked(|inner| self.resume_at(inner, after))
+    }
+
+    fn resume_at(&self, inner: &HandleInner, after: Cursor) -> Resume {
         let at = inner.state.cursor();
         if after.store_epoch < at.store_epoch {
             return Resume::ForeignEpoch { current: at.store_epoch };

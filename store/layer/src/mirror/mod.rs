@@ -7,6 +7,7 @@
 mod ended;
 mod follow;
 mod handle;
+mod holds;
 mod moving;
 mod ring;
 mod rows;
@@ -19,6 +20,7 @@ mod wait;
 pub use ended::EndedJobs;
 pub use follow::{MirrorFollower, MirrorOptions};
 pub use handle::{MirrorEvent, MirrorHandle, MirrorSubscription, Resume};
+pub use holds::{LockHolds, MirrorLockHolds};
 pub use rows::{MirrorRow, RowsPart, RowsPosition};
 pub use specs::StoredSpec;
 pub use state::MirrorState;
