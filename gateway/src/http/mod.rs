@@ -107,7 +107,7 @@ impl HttpServer {
     fn names(&self, cell: &str, user: &str, job: &str) -> Result<Response<Body>, Status> {
         let cell = self.cells.get(cell)?;
         let filter = filter_of(user, job)?;
-        let (endpoints, cursor) = cell.state(|state| endpoints_now(state, &filter))?;
+        let (endpoints, cursor) = endpoints_now(cell, &filter)?;
         let body = json::endpoints(&cell.name, &endpoints, cursor);
         Ok(with_type(text(StatusCode::OK, body), "application/json"))
     }

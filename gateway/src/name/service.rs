@@ -50,7 +50,7 @@ impl NameService for NameServer {
         caller_of_read(request.context.as_ref())?;
         let cell = self.cells.get(&request.cell)?;
         let filter = filter_of(&request.user, &request.job)?;
-        let (endpoints, cursor) = cell.state(|state| endpoints_now(state, &filter))?;
+        let (endpoints, cursor) = endpoints_now(cell, &filter)?;
         let endpoints = endpoints.iter().map(|endpoint| endpoint_to_message(&cell.name, endpoint)).collect();
         Ok(Response::new(v1::ListEndpointsResponse { endpoints, cursor: Some(cursor_to_message(cursor)) }))
     }

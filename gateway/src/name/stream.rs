@@ -8,7 +8,7 @@ use std::sync::Arc;
 use borough_model::task::Endpoint;
 use borough_model::{Delta, Name};
 use borough_store::journal::Cursor;
-use borough_store::mirror::MirrorState;
+use borough_store::mirror::StoredEndpoint;
 use futures::{Stream, StreamExt as _};
 use tonic::Status;
 
@@ -52,9 +52,17 @@ pub enum EndpointEvent {
 }
 
 /// The present endpoints, with their position in the journal.
-pub fn endpoints_now(state: &MirrorState, filter: &EndpointFilter) -> (Vec<Arc<Endpoint>>, Cursor) {
-    let endpoints = state.endpoints(|user, job| filter.wants(user, job));
-    (endpoints.into_iter().map(Arc::new).collect(), state.cursor())
+///
+/// # Errors
+/// The gateway has not read the cell yet.
+pub fn endpoints_now(
+    cell: &CellContext,
+    filter: &EndpointFilter,
+) -> Result<(Vec<Arc<Endpoint>>, Cursor), Status> {
+    let (stored, cursor) =
+        cell.state(|state| (state.endpoints(filter.user.as_ref(), filter.job.as_ref()), state.cursor()))?;
+    let endpoints = stored.iter().filter_map(StoredEndpoint::decoded);
+    Ok((endpoints.map(Arc::new).collect(), cursor))
 }
 
 /// A change, with its position in the order of changes.
@@ -73,10 +81,11 @@ pub fn endpoint_changes(
     filter: EndpointFilter,
     resume: Option<Cursor>,
 ) -> Result<impl Stream<Item = Result<StampedEvent, Status>> + Send, Status> {
-    let (now, cursor) = cell.state(|state| endpoints_now(state, &filter))?;
     let (snapshot, after) = match resume {
-        Some(after) => (Vec::new(), after),
+        // A gateway that has not read the cell refuses.
+        Some(after) => cell.state(|_| (Vec::new(), after))?,
         None => {
+            let (now, cursor) = endpoints_now(&cell, &filter)?;
             let stamped = |change, more| Ok(StampedEvent { change, cursor, more });
             let published = now.into_iter().map(|endpoint| stamped(EndpointEvent::Published(endpoint), true));
             let complete = std::iter::once(stamped(EndpointEvent::Bookmark, false));

@@ -204,12 +204,12 @@ impl NodeService for NodeServer {
         caller_of_read(request.context.as_ref())?;
         let cell = self.cells.get(&request.cell)?;
         let page = page_request(request.page.as_ref());
-        let (rows, next, cursor) = cell.state(|state| {
-            let mut rows: Vec<&Arc<NodeRow>> = state.nodes().values().collect();
-            rows.sort_by(|left, right| left.name.cmp(&right.name));
-            let (rows, next) = page_of(rows, &page, |row| row.name.to_string());
-            (rows.into_iter().cloned().collect::<Vec<_>>(), next, state.cursor())
+        let (rows, cursor) = cell.state(|state| {
+            // One more shows whether another page follows.
+            let behind = state.nodes_behind(page.after.as_deref()).take(page.limit.saturating_add(1));
+            (behind.cloned().collect::<Vec<_>>(), state.cursor())
         })?;
+        let (rows, next) = page_of(rows, &page, |row| row.name.to_string());
         let nodes = node_messages(cell, &rows).await?;
         let (nodes, next_page) = page_cut(nodes, next, |node: &v1::Node| node.name.clone());
         Ok(Response::new(v1::ListNodesResponse { nodes, next_page, cursor: Some(cursor_to_message(cursor)) }))

@@ -23,4 +23,4 @@ pub use handle::{MirrorEvent, MirrorHandle, MirrorSubscription, Resume};
 pub use holds::{LockHolds, MirrorLockHolds};
 pub use rows::{MirrorRow, RowsPart, RowsPosition};
 pub use specs::StoredSpec;
-pub use state::MirrorState;
+pub use state::{MirrorState, StoredEndpoint};

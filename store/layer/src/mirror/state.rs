@@ -15,11 +15,24 @@ use crate::journal::Listed;
 use crate::row::{CellGate, Cursor};
 use crate::task::is_on_node;
 
-/// An endpoint with the revision of the task's row that it follows from. Nobody reads an endpoint here except to begin
-/// a watch, so the mirror keeps its stored bytes, which take a third.
+/// An endpoint as the mirror keeps it. Nobody reads an endpoint here except to begin a watch, and its stored bytes take
+/// a third.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredEndpoint(Box<[u8]>);
+
+impl StoredEndpoint {
+    /// The endpoint. `None` if its bytes are none, which is logged.
+    pub fn decoded(&self) -> Option<Endpoint> {
+        let endpoint = minicbor::decode(&self.0)
+            .inspect_err(|error| tracing::error!(%error, "an endpoint cannot be decoded"));
+        endpoint.ok()
+    }
+}
+
+/// An endpoint with the revision of the task's row that it follows from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct MirroredEndpoint {
-    bytes: Box<[u8]>,
+    stored: StoredEndpoint,
     /// The revision of the task's row.
     revision: u64,
 }
@@ -29,13 +42,7 @@ impl MirroredEndpoint {
         let bytes = minicbor::to_vec(endpoint).inspect_err(
             |error| tracing::error!(task = %endpoint.task, %error, "an endpoint cannot be encoded"),
         );
-        bytes.ok().map(|bytes| Self { bytes: bytes.into_boxed_slice(), revision })
-    }
-
-    fn decoded(&self) -> Option<Endpoint> {
-        let endpoint = minicbor::decode(&self.bytes)
-            .inspect_err(|error| tracing::error!(%error, "an endpoint cannot be decoded"));
-        endpoint.ok()
+        bytes.ok().map(|bytes| Self { stored: StoredEndpoint(bytes.into_boxed_slice()), revision })
     }
 }
 
@@ -80,6 +87,12 @@ impl MirrorState {
         &self.nodes
     }
 
+    /// Nodes by name, from the first behind `after`.
+    pub fn nodes_behind(&self, after: Option<&str>) -> impl Iterator<Item = &Arc<NodeRow>> {
+        let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.node_names.range::<str, _>((begin, Bound::Unbounded)).filter_map(|(_, id)| self.nodes.get(id))
+    }
+
     /// The commitments of nodes.
     pub fn allocs(&self) -> &BTreeMap<NodeId, Arc<NodeAlloc>> {
         &self.allocs
@@ -105,19 +118,27 @@ impl MirrorState {
         &self.tasks
     }
 
-    /// The published endpoints of the jobs that `wanted` selects by user and name, by task.
-    pub fn endpoints(&self, wanted: impl Fn(&Name, &Name) -> bool) -> Vec<Endpoint> {
+    /// The endpoints of a user, of jobs with a name, or of both; of all without either. They are to be decoded without
+    /// the lock.
+    pub fn endpoints(&self, user: Option<&Name>, job: Option<&Name>) -> Vec<StoredEndpoint> {
+        if let (Some(user), Some(job)) = (user, job) {
+            // Only the last job of a name has endpoints: the name passes on when a job has ended.
+            let last = self.job_by_name(user, job).map(|row| row.id);
+            let found = last.into_iter().flat_map(|job| self.endpoints.range(tasks_of(job)));
+            return found.map(|(_, endpoint)| endpoint.stored.clone()).collect();
+        }
+        let wanted = |row: &JobRow| {
+            user.is_none_or(|wanted| *wanted == row.user) && job.is_none_or(|wanted| *wanted == row.name)
+        };
         let mut last: Option<(JobId, bool)> = None;
         let mut found = Vec::new();
-        for (task, mirrored) in &self.endpoints {
-            // An endpoint has the names of its job.
-            let selected = match (last, self.jobs.get(&task.job)) {
-                (Some((job, selected)), _) if job == task.job => selected,
-                (_, job) => job.is_none_or(|row| wanted(&row.user, &row.name)),
+        for (task, endpoint) in &self.endpoints {
+            let selected = match last {
+                Some((job, selected)) if job == task.job => selected,
+                _ => self.jobs.get(&task.job).is_some_and(|row| wanted(row)),
             };
             last = Some((task.job, selected));
-            let endpoint = Some(mirrored).filter(|_| selected).and_then(MirroredEndpoint::decoded);
-            found.extend(endpoint.filter(|endpoint| wanted(&endpoint.user, &endpoint.job)));
+            found.extend(selected.then(|| endpoint.stored.clone()));
         }
         found
     }

@@ -1,5 +1,6 @@
 //! Names that people choose, and ids that the system gives.
 
+use std::borrow::Borrow;
 use std::fmt;
 
 use compact_str::CompactString;
@@ -82,6 +83,13 @@ impl Name {
 
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+/// A map by names can be searched from any text, such as the token of a page. Names compare as their texts do.
+impl Borrow<str> for Name {
+    fn borrow(&self) -> &str {
+        self.0.as_str()
     }
 }
 
