@@ -392,7 +392,10 @@ fn put_newer<K: Ord, V: Clone>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{job_spec, name, node_facts};
     use borough_model::RequestId;
+    use borough_model::job::job_new;
+    use borough_model::node::node_new;
     use borough_model::task::{GangState, TaskState};
 
     fn entry(deltas: Vec<Delta>) -> JournalEntry {
@@ -412,6 +415,62 @@ mod tests {
             ..TaskRow::never_placed(id)
         };
         Delta::Task { row }
+    }
+
+    fn job(id: u64, user: &str, job: &str) -> JobRow {
+        job_new(JobId(id), &job_spec(name(user), name(job)), RequestId(0), 0)
+    }
+
+    #[test]
+    fn the_endpoints_of_users_and_jobs_are_those_with_their_names() {
+        let jobs = [("ada", "web"), ("ada", "api"), ("bob", "web"), ("cat", "db")];
+        let mut state = MirrorState::default();
+        for ((user, job_name), id) in jobs.into_iter().zip(1..) {
+            let endpoint = |index| Endpoint {
+                task: TaskId { job: JobId(id), index },
+                user: name(user),
+                job: name(job_name),
+                incarnation: borough_model::Incarnation(1),
+                host: String::new(),
+                ports: Vec::new(),
+                health: borough_model::task::Health::Unknown,
+                weight: 1,
+                node: name("n1"),
+            };
+            let published = (0..2).map(|index| Delta::Endpoint { endpoint: endpoint(index), revision: 1 });
+            let row = job(id, user, job_name).into();
+            let deltas = std::iter::once(Delta::Job { row, spec: None }).chain(published).collect();
+            state.apply(at(i64::try_from(id).unwrap()), &entry(deltas));
+        }
+        let users = [None, Some(name("ada")), Some(name("bob")), Some(name("eve"))];
+        let named = [None, Some(name("web")), Some(name("db"))];
+        for (user, job) in users.iter().flat_map(|user| named.iter().map(move |job| (user, job))) {
+            let found = state.endpoints(user.as_ref(), job.as_ref());
+            let found: Vec<u64> =
+                found.iter().map(|endpoint| endpoint.decoded().unwrap().task.job.0).collect();
+            let is = |wanted: &Option<Name>, text: &str| {
+                wanted.as_ref().is_none_or(|wanted| wanted.as_str() == text)
+            };
+            let wanted = jobs.iter().zip(1..).filter(|((of, called), _)| is(user, of) && is(job, called));
+            let wanted: Vec<u64> = wanted.flat_map(|(_, id)| [id, id]).collect();
+            assert_eq!(found, wanted, "{user:?} {job:?}");
+        }
+    }
+
+    #[test]
+    fn nodes_are_read_by_name_from_any_text_on() {
+        let mut state = MirrorState::default();
+        for (id, node) in (1..).zip(["n30", "n1", "n2"]) {
+            let row = node_new(NodeId(id), name(node), node_facts(1), 0);
+            state.list(Listed::Row(Box::new(Delta::Node { row })));
+        }
+        let behind = |after: Option<&str>| -> Vec<String> {
+            state.nodes_behind(after).map(|row| row.name.to_string()).collect()
+        };
+        assert_eq!(behind(None), ["n1", "n2", "n30"]);
+        assert_eq!(behind(Some("n1")), ["n2", "n30"]);
+        assert_eq!(behind(Some("n2x")), ["n30"], "a node that is gone");
+        assert_eq!(behind(Some("n30")), [""; 0]);
     }
 
     #[test]
@@ -469,22 +528,7 @@ mod tests {
     /// A listed row does not take its old name back, however young it is. A created one takes it.
     #[test]
     fn a_name_is_taken_by_creation_and_not_by_being_listed() {
-        let name = |text: &str| Name::new(text).unwrap();
-        let job = |id| JobRow {
-            id: JobId(id),
-            user: name("ada"),
-            name: name("web"),
-            state: borough_model::job::JobState::Running,
-            count: 1,
-            priority: 200,
-            spec_version: 1,
-            revision: 1,
-            submitted_ms: 0,
-            changed_ms: 0,
-            request: RequestId(0),
-            succeeded: 0,
-            failed: 0,
-        };
+        let job = |id| job(id, "ada", "web");
         let named = |state: &MirrorState| state.job_by_name(&name("ada"), &name("web")).map(|row| row.id);
         let mut state = MirrorState::default();
         state.list(Listed::Row(Box::new(Delta::Job { row: job(1).into(), spec: None })));
