@@ -61,6 +61,7 @@ pub struct MirrorState {
     moving_tasks: MovingTasks,
     endpoints: BTreeMap<TaskId, MirroredEndpoint>,
     gangs: BTreeMap<GangId, Arc<GangRow>>,
+    job_gangs: BTreeSet<(JobId, GangId)>,
     node_names: BTreeMap<Name, NodeId>,
     job_names: BTreeMap<(Name, Name), JobId>,
     node_tasks: BTreeMap<NodeId, BTreeSet<TaskId>>,
@@ -278,10 +279,18 @@ impl MirrorState {
                     self.endpoints.remove(task);
                 }
             }
-            Delta::Gang { row } => {
-                put_newer(&mut self.gangs, row.id, row, |row| row.revision);
-            }
+            Delta::Gang { row } => self.gang_put(row),
             Delta::CellSettings { .. } => {}
+        }
+    }
+
+    fn gang_put(&mut self, row: &GangRow) {
+        let before = self.gangs.get(&row.id).map(|known| known.job);
+        if put_newer(&mut self.gangs, row.id, row, |row| row.revision) {
+            if let Some(job) = before {
+                self.job_gangs.remove(&(job, row.id));
+            }
+            self.job_gangs.insert((row.job, row.id));
         }
     }
 
@@ -327,7 +336,11 @@ impl MirrorState {
         tasks.iter().for_each(|task| self.task_remove(*task));
         let endpoints: Vec<_> = self.endpoints.range(tasks_of(job)).map(|(task, _)| *task).collect();
         endpoints.iter().for_each(|task| drop(self.endpoints.remove(task)));
-        self.gangs.retain(|_, gang| gang.job != job);
+        let gangs = self.job_gangs.range((job, GangId(0))..=(job, GangId(u64::MAX)));
+        for of_job in gangs.copied().collect::<Vec<_>>() {
+            self.job_gangs.remove(&of_job);
+            self.gangs.remove(&of_job.1);
+        }
         let Some(row) = self.jobs.remove(&job) else { return };
         self.ended_jobs.follow(Some(&row), None);
         let name = (row.user.clone(), row.name.clone());
