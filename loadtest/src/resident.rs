@@ -54,7 +54,7 @@ pub(crate) struct ResidentArguments {
 }
 
 /// The bytes that this process has allocated and not freed, by its allocator.
-fn allocated_bytes() -> anyhow::Result<i64> {
+pub(crate) fn allocated_bytes() -> anyhow::Result<i64> {
     tikv_jemalloc_ctl::epoch::advance().map_err(|error| anyhow::anyhow!("{error}"))?;
     let bytes = tikv_jemalloc_ctl::stats::allocated::read().map_err(|error| anyhow::anyhow!("{error}"))?;
     Ok(i64::try_from(bytes)?)

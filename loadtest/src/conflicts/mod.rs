@@ -18,6 +18,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::decide::workload::shared_out;
+use crate::resident::allocated_bytes;
 use crate::result::{Results, Stats, StatsSet as _};
 use store::ModelStore;
 use worker::{ModelPool, NodesSearched};
@@ -105,10 +106,13 @@ pub(crate) fn run(
     let mut rates = Vec::new();
     for &workers in &arguments.workers {
         let workload = shared_out(arguments.seed, arguments.tasks);
+        let before = allocated_bytes()?;
         let searched = if arguments.whole { NodesSearched::Whole } else { NodesSearched::Parts };
         let mut pool = ModelPool::new(&workload, workers, searched);
         let mut store = ModelStore::new(latencies, arguments.seed);
         pool.run(&mut store)?;
+        // The rest of what was allocated, the journal, is small beside the workers' copies of the cell.
+        let each = (allocated_bytes()? - before) / i64::from(workers.max(1));
         let took_s = store.now_s;
         let placed = pool.placed();
         let rate = placed as f64 / took_s;
@@ -129,6 +133,7 @@ pub(crate) fn run(
         stats.set("apply_percent", share(pool.spent.apply_s));
         stats.set("commit_wait_percent", share(pool.spent.commit_s));
         stats.set("store_busy_percent", json!(rounded(store.busy_s * 100.0 / took_s)));
+        stats.set("worker_mib", json!(each >> 20));
         results.line("conflicts", &format!("workers-{workers}"), stats);
     }
     let most = rates.iter().copied().fold(0.0, f64::max);
