@@ -101,6 +101,23 @@ async fn a_stop_withdraws_waits_asks_waits_and_kills_in_this_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_smaller_count_is_waited_for() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let text = "name: web\ncount: 4\ndrain_delay: 1s\ntask: {command: [sleep, 600], ports: [http], resources: {cpu: 50m}}\n";
+    cell.run("web.yaml", text).await;
+    let alive = || async {
+        let tasks = cell.tasks("web").await;
+        tasks.into_iter().filter(|task| task.state() != TaskState::Dead).count()
+    };
+    cell.borough(&["job", "scale", "web", "1"]).await.ended(0).prints("1/1 healthy");
+    assert_eq!(alive().await, 1);
+    cell.borough(&["job", "scale", "web", "0"]).await.ended(0).prints("0/0 healthy");
+    assert_eq!(alive().await, 0);
+    cell.borough(&["job", "stop", "web"]).await.ended(0);
+    cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn the_batch_example_runs_all_of_its_tasks() {
     let cell = TestCell::start(options!()).await;
     cell.borough(&["job", "run", example!("batch.yaml")]).await.ended(0).prints("200/200 done");

@@ -41,7 +41,7 @@ pub enum JobVerb {
         #[arg(short, long, value_parser = pair, value_name = "KEY=VALUE", conflicts_with = "target")]
         label: Vec<(String, String)>,
     },
-    /// Change the number of tasks of a job, and wait until they are up
+    /// Change the number of tasks of a job, and wait until it has so many, all of them up
     Scale {
         /// [USER/]JOB
         #[arg(value_name = "JOB")]

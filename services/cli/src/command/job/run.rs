@@ -119,10 +119,7 @@ pub(super) async fn scale(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let scaled = client.job_scale(job, count).await?.job.unwrap_or_default();
-    let service = scaled.kind() == JobKind::Service;
-    if let WaitMode::Until(timeout) = wait_for
-        && service
-    {
+    if let WaitMode::Until(timeout) = wait_for {
         let waited = wait(client, job, Goal::Up, timeout, printer).await?;
         show(client, waited, printer).await?;
     } else {
