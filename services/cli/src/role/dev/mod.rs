@@ -22,7 +22,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use self::layout::{Layout, Remembered, ephemeral_create, ephemeral_create_at};
-use self::nodes::{AgentStart, NODES_MAX, NodePlan, node_keep, nodes_plan, tasks_remove};
+use self::nodes::{
+    AgentStart, NODES_MAX, NodePlan, node_keep, nodes_plan, stranded_agents_end, tasks_remove,
+};
 use self::stop::Shutdown;
 use super::control::{Control, ControlConfig, Roles, ToleranceScope};
 use super::descriptors::OpenFiles;
@@ -32,7 +34,7 @@ use super::{RoleEnd, RoleSignals, failed, files_private, role_end, start_failed,
 use crate::args::{DevArguments, Global, StoreLocation};
 use crate::client_file::{ClientFile, dev_directory};
 use crate::exit::{Code, Failure};
-use crate::output::Printer;
+use crate::output::{Printer, tally};
 
 /// Ports tried at the first start; if they are taken, any free ones.
 const GRPC_PORT: u16 = 7_400;
@@ -120,6 +122,13 @@ impl DevCell<'_> {
             open_files,
             arguments: arguments.agent_argument.clone(),
         };
+        let stranded = stranded_agents_end(layout, &start.gateway);
+        if stranded > 0 {
+            let agents = tally(stranded, "agent");
+            printer.remark(&format!(
+                "the gateway has another address: {agents} started again; their tasks go on"
+            ));
+        }
         let cancelled = CancellationToken::new();
         let keepers: Vec<_> = plan
             .into_iter()
