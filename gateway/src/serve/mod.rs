@@ -235,6 +235,8 @@ impl Servers {
             .max_decoding_message_size(SESSION_MESSAGE_BYTES_MAX)
             .max_encoding_message_size(SESSION_MESSAGE_BYTES_MAX);
         Server::builder()
+            // Only to tell a client of plain HTTP which port it wants.
+            .accept_http1(true)
             .http2_keepalive_interval(Some(KEEP_ALIVE))
             .http2_keepalive_timeout(Some(KEEP_ALIVE))
             .layer(auth)

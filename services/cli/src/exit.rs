@@ -107,8 +107,15 @@ impl From<ClientError> for Failure {
         match &error {
             ClientError::Refused(refusal) => refused(refusal),
             ClientError::Unreachable { gateways, source, .. } => unreachable(gateways, source.as_deref()),
+            ClientError::Deadline { changes: true, .. } => Self::new(Code::Unreachable, error.to_string())
+                .with_hint(
+                    "the change may or may not have been made: look at the job, or repeat the command",
+                ),
             ClientError::Deadline { .. } => Self::new(Code::Unreachable, error.to_string())
-                .with_hint("a change may or may not have been made: look at the job, or repeat the command"),
+                .with_hint("nothing was changed; repeat the command, or look at the gateway's log"),
+            ClientError::NotGateway { .. } => Self::new(Code::Unreachable, error.to_string()).with_hint(
+                "a gateway prints the address of its gRPC port when it starts: --gateway HOST:PORT",
+            ),
             ClientError::Address { .. } | ClientError::NoGateway => Self::new(Code::Usage, error.to_string()),
             ClientError::TokenFile { source, .. } => {
                 Self::new(Code::NotAllowed, format!("{error}: {source}"))

@@ -228,7 +228,7 @@ impl Client {
             }
         };
         let opened = tokio::time::timeout(deadline, self.attempt((), &send)).await;
-        let opened = opened.map_err(|_| ClientError::Deadline { method: "Exec", deadline })?;
+        let opened = opened.map_err(|_| self.deadline("Exec", deadline))?;
         let opened = opened.map_err(|status| self.failed_once(status))?;
         Ok(items(self.clone(), opened))
     }

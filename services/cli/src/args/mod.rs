@@ -185,7 +185,10 @@ pub enum Verb {
     /// Run a whole system on this machine: the control roles in one process, and node agents
     Dev(DevArguments),
     /// Run the agent of a node
-    #[command(after_help = "Also give --cell, --gateway, and --token-file with the node's token")]
+    #[command(
+        after_help = "Also give --gateway, --token-file with the node's token, and --cell: an agent has no \
+        defaults for them"
+    )]
     Agent(AgentArguments),
     /// Run a gateway, which answers operators, load balancers and agents
     #[command(after_help = TOKEN_FILE_NEEDED)]

@@ -6,7 +6,7 @@ use crate::exit::{Code, Failure};
 use crate::output::{ExplanationView, Printer, explanations_text};
 
 pub(super) async fn run(global: &Global, target: &WhyTarget, printer: &Printer) -> Result<Code, Failure> {
-    let client = connect::cell_client(global)?;
+    let client = connect::cell_client(global).await?;
     let job = target.resolve(client.user());
     let answer = client.task_explain(&job, target.index).await?;
     let views: Vec<ExplanationView> = answer.explanations.into_iter().map(ExplanationView::from).collect();

@@ -34,7 +34,7 @@ pub(super) async fn run(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let spec = spec_load(global, &arguments.file, printer).await?;
-    let client = connect::cell_client(global)?;
+    let client = connect::cell_client(global).await?;
     let job = JobRef::new(spec.user.as_str(), spec.name.as_str());
     let submitted = client.job_submit(spec.clone(), arguments.check_revision.unwrap_or(0)).await;
     let answer = match submitted {
