@@ -30,6 +30,7 @@ mod stop;
 mod task;
 mod watch;
 mod web;
+mod why;
 
 /// A service of two with ports, a health check and quick restarts.
 const SERVICE: &str = r#"

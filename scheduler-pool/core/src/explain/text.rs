@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use borough_model::job::{Affinity, AffinityKind, AfterCondition, Constraint, ConstraintOperator};
+use borough_model::Name;
+use borough_model::job::{
+    Affinity, AffinityKind, AfterCondition, Constraint, ConstraintOperator, JobOutcome,
+};
 use borough_model::node::{CardSelector, PRESSURE_PREFIX, Taint, Within};
 use borough_model::resource::Dimension;
 
@@ -21,7 +24,19 @@ impl fmt::Display for Bytes {
                 hundredths_written(f, hundredths)?;
                 f.write_str(unit)
             }
-            None => write!(f, "{}", self.0),
+            None => write!(f, "{}B", self.0),
+        }
+    }
+}
+
+/// `2 cores`, `1 core`, `0.25 cores`.
+fn cores_written(f: &mut fmt::Formatter<'_>, millis: u64) -> fmt::Result {
+    match (millis / 1_000, millis % 1_000) {
+        (1, 0) => f.write_str("1 core"),
+        (cores, 0) => write!(f, "{cores} cores"),
+        (cores, part) => {
+            let part = format!("{part:03}");
+            write!(f, "{cores}.{} cores", part.trim_end_matches('0'))
         }
     }
 }
@@ -43,7 +58,8 @@ impl fmt::Display for Amount<'_> {
         match self.0 {
             Dimension::Memory | Dimension::Disk => write!(f, "{}", Bytes(self.1)),
             Dimension::DiskRate | Dimension::NetworkRate => write!(f, "{}/s", Bytes(self.1)),
-            Dimension::Cpu | Dimension::Device(_) => f.write_str(&self.0.amount_display(self.1)),
+            Dimension::Cpu => cores_written(f, self.1),
+            Dimension::Device(_) => f.write_str(&self.0.amount_display(self.1)),
         }
     }
 }
@@ -223,7 +239,15 @@ impl fmt::Display for WaitReason {
             Self::SpecUnknown => f.write_str("its spec has not been seen yet"),
             Self::After { job, known: false, .. } => write!(f, "waits for job {job}, which does not exist"),
             Self::After { job, never: true, .. } => {
-                write!(f, "never starts: job {job} ended otherwise than it must")
+                write!(f, "never starts: job {job} had to succeed, and has ended otherwise")
+            }
+            Self::AfterCycle { cycle } => {
+                let cycle: Vec<&str> = cycle.iter().map(Name::as_str).collect();
+                write!(
+                    f,
+                    "never starts: it waits for itself, by {}; stop one of these jobs",
+                    cycle.join(" -> ")
+                )
             }
             Self::After { job, condition: AfterCondition::Finished, .. } => {
                 write!(f, "waits for job {job} to end")
@@ -233,7 +257,14 @@ impl fmt::Display for WaitReason {
             }
             Self::AfterMet => f.write_str("the jobs it waited for have ended; it is about to start"),
             Self::JobStopping => f.write_str("its job is being stopped"),
-            Self::JobEnded { .. } => f.write_str("its job has ended"),
+            Self::JobEnded { outcome } => f.write_str(match outcome {
+                JobOutcome::Succeeded => "its job has succeeded",
+                JobOutcome::Failed => "its job has failed",
+                JobOutcome::Stopped => "its job was stopped",
+                JobOutcome::DependencyFailed => {
+                    "never starts: a job of its `after` has ended otherwise than it had to"
+                }
+            }),
             Self::QueueLimit { queue, share_per_mille, limit_per_mille } => {
                 let percent = |per_mille: &u32| f64::from(*per_mille) / 10.0;
                 write!(
@@ -243,6 +274,7 @@ impl fmt::Display for WaitReason {
                     percent(limit_per_mille)
                 )
             }
+            Self::IndexBeyondCount { count: 1 } => f.write_str("its job has 1 task"),
             Self::IndexBeyondCount { count } => write!(f, "its job has {count} tasks"),
             Self::BackOff { until_ms, failures } => {
                 let times = if *failures == 1 { "failure" } else { "failures in a row" };
@@ -298,8 +330,36 @@ fn listed(f: &mut fmt::Formatter<'_>, items: &[impl fmt::Display], between: &str
     Ok(())
 }
 
+/// Which parts of an explanation a text has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Parts {
+    All,
+    /// Without the refusals, the changes that would fit, and the victims.
+    Headline,
+}
+
+/// An explanation with some of its parts.
+struct ExplanationText<'a>(&'a Explanation, Parts);
+
+impl fmt::Display for ExplanationText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.written(f, self.1)
+    }
+}
+
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.written(f, Parts::All)
+    }
+}
+
+impl Explanation {
+    /// The text without the refusals, the changes that would fit, and the victims: for those who list these.
+    pub fn headline(&self) -> String {
+        ExplanationText(self, Parts::Headline).to_string()
+    }
+
+    fn written(&self, f: &mut fmt::Formatter<'_>, parts: Parts) -> fmt::Result {
         listed(f, &self.waits, "; ")?;
         let asked = self.nodes > 0 || self.waits.is_empty();
         if !asked {
@@ -313,7 +373,7 @@ impl fmt::Display for Explanation {
             (nodes, 0) => write!(f, "fits on none of {nodes} {}", nodes_text(nodes))?,
             (nodes, fit) => write!(f, "fits on {fit} of {nodes} {}", nodes_text(nodes))?,
         }
-        if !self.lost.is_empty() {
+        if !self.lost.is_empty() && parts == Parts::All {
             f.write_str(": ")?;
             listed(f, &self.lost, ", ")?;
         }
@@ -322,14 +382,19 @@ impl fmt::Display for Explanation {
         }
         match (self.nodes, self.nodes_fit, self.nodes_large, self.nodes_room) {
             (1.., 0, 0, _) => f.write_str("; can never fit any node here")?,
-            (_, 0, _, later @ 1..) => write!(f, "; waits for tasks to end on {later} {}", nodes_text(later))?,
+            (_, 0, _, later @ 1..) if !self.never_fits_together() => {
+                write!(f, "; waits for tasks to end on {later} {}", nodes_text(later))?
+            }
             _ => {}
         }
-        if self.nodes_fit == 0 && !self.nearest.is_empty() {
+        if self.nodes_fit == 0 && !self.nearest.is_empty() && parts == Parts::All {
             f.write_str("; would fit ")?;
             listed(f, &self.nearest, ", or ")?;
         }
         match &self.evictions {
+            Some(EvictionReport::Help { victims, .. }) if !victims.is_empty() && parts == Parts::Headline => {
+                Ok(())
+            }
             Some(
                 evictions @ (EvictionReport::Help { .. }
                 | EvictionReport::FreshStart
@@ -339,5 +404,10 @@ impl fmt::Display for Explanation {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Returns true if no wait helps: the empty cell has no place for the gang.
+    fn never_fits_together(&self) -> bool {
+        self.waits.iter().any(|wait| matches!(wait, WaitReason::GangNever { .. }))
     }
 }

@@ -20,7 +20,8 @@ pub use defaults::band;
 pub use diff::{ChangeClass, FieldChange, SpecChange, change_class, spec_diff, spec_value};
 pub use gang::{GangSpec, GangTopology, Role};
 pub use machine::{
-    AfterDecision, JobEvent, JobRefused, JobTransition, TaskEnd, after_decide, job_new, job_transition,
+    AfterDecision, JobEvent, JobRefused, JobTransition, TaskEnd, after_cycle, after_decide, job_new,
+    job_transition,
 };
 pub use placement::{Affinity, AffinityKind, Constraint, ConstraintOperator, Spread};
 pub use preemption::{LastEviction, PreemptionSpec, claims_below, victims_below};
