@@ -33,6 +33,7 @@ pub use toleration::{
     Toleration, TolerationOperator, eviction_due_ms, taint_tolerated, tolerations_in_force,
 };
 pub(crate) use validate::PORTS_MAX;
+pub use validate::variables_of;
 pub use validate::{
     COUNT_MAX, Note, ROLES_MAX, SPEC_BYTES_MAX, TOGETHER_DOMAINS_MAX, count_check, priority_check,
 };
