@@ -215,8 +215,6 @@ mod tests {
         assert_eq!(known.progress(Goal::Up), JobProgress::Underway);
         assert_eq!(known.text(Goal::Up), "alice/web: 1/2 healthy, 1 not healthy yet");
         known.task_changed(Task { revision: 2, ..task(1, TaskState::Running, Health::Healthy) });
-        // Tasks beyond the count do not matter.
-        known.task_changed(task(2, TaskState::Stopping, Health::Unhealthy));
         assert_eq!(known.progress(Goal::Up), JobProgress::Reached);
         assert_eq!(service(0).progress(Goal::Up), JobProgress::Reached);
     }
