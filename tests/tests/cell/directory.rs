@@ -116,6 +116,23 @@ async fn agents_that_outlive_dev_find_the_next_one_on_another_port() {
     cell.finish().await;
 }
 
+/// The one address that is taken is named, before anything starts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_taken_port_is_named_and_nothing_has_started() {
+    let mut cell = TestCell::start(options!().nodes(1)).await;
+    assert!(cell.control_stop().await.success());
+    for (address, protocol) in [(cell.grpc(), "gRPC"), (cell.http(), "HTTP")] {
+        let taken = std::net::TcpListener::bind(&address).unwrap();
+        let printed = refused(&cell).await;
+        drop(taken);
+        let expected = format!("error: cannot start: cannot listen on {address} for {protocol}: ");
+        assert!(printed.contains(&expected), "{printed}");
+        assert!(!printed.contains("WARN"), "{printed}");
+    }
+    cell.control_start().await;
+    cell.finish().await;
+}
+
 /// A missing store is not replaced by a new cell while tasks of the old one run, and the error names a way out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_directory_without_its_store_is_refused_and_can_be_removed() {

@@ -171,6 +171,10 @@ impl fmt::Display for FilterLoss {
     }
 }
 
+fn tasks_text(tasks: u32) -> String {
+    format!("{tasks} {}", if tasks == 1 { "task" } else { "tasks" })
+}
+
 fn nodes_text(nodes: u32) -> &'static str {
     if nodes == 1 { "node" } else { "nodes" }
 }
@@ -274,8 +278,7 @@ impl fmt::Display for WaitReason {
                     percent(limit_per_mille)
                 )
             }
-            Self::IndexBeyondCount { count: 1 } => f.write_str("its job has 1 task"),
-            Self::IndexBeyondCount { count } => write!(f, "its job has {count} tasks"),
+            Self::IndexBeyondCount { count } => write!(f, "its job has {}", tasks_text(*count)),
             Self::BackOff { until_ms, failures } => {
                 let times = if *failures == 1 { "failure" } else { "failures in a row" };
                 write!(f, "backs off until {} after {failures} {times}", moment(*until_ms))
@@ -284,13 +287,13 @@ impl fmt::Display for WaitReason {
                 write!(f, "wants no node: it is {}", format!("{state:?}").to_lowercase())
             }
             Self::Gang { needed, fitted } => {
-                write!(f, "{needed} tasks must be placed together and {fitted} fit")
+                write!(f, "{} must be placed together and {fitted} fit", tasks_text(*needed))
             }
             Self::GangMembers { needed } => {
-                write!(f, "{needed} tasks must be placed together and fewer are ready")
+                write!(f, "{} must be placed together and fewer are ready", tasks_text(*needed))
             }
             Self::GangTopology { attribute, domains_max, domains, needed, nearest, fitted } => {
-                write!(f, "{needed} tasks must be placed together in ")?;
+                write!(f, "{} must be placed together in ", tasks_text(*needed))?;
                 match domains_max {
                     1 => write!(f, "one {attribute}")?,
                     most => write!(f, "at most {most} of {attribute}")?,

@@ -6,6 +6,7 @@ mod nodes;
 mod remove;
 mod stop;
 
+use std::io::IsTerminal as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -40,9 +41,14 @@ use crate::output::{Printer, tally};
 const GRPC_PORT: u16 = 7_400;
 const HTTP_PORT: u16 = 7_401;
 
+/// What the log has without `BOROUGH_LOG`. On a terminal, what goes well would push the greeting out of view.
+fn log_default(is_terminal: bool) -> &'static str {
+    if is_terminal { "warn" } else { "warn,borough=info" }
+}
+
 /// Runs the cell until it is interrupted.
 pub(crate) fn run(global: &Global, arguments: &DevArguments, printer: &Printer) -> Result<Code, Failure> {
-    log_begin("warn,borough=info");
+    log_begin(log_default(std::io::stderr().is_terminal()));
     files_private();
     if arguments.remove {
         return remove::remove(&dev_directory(global.dir.as_deref()), printer);
@@ -243,12 +249,13 @@ impl DevCell<'_> {
     fn greeting(&self, grpc: SocketAddr, http: SocketAddr) -> String {
         let Self { layout, arguments, .. } = *self;
         let cells: Vec<&str> = arguments.cells.iter().map(Name::as_str).collect();
+        let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
         format!(
-            "borough dev\n  cells      {} ({} nodes and {} scheduler workers each)\n  gRPC       {grpc}\n  HTTP       \
+            "borough dev\n  cells      {} ({} and {} each)\n  gRPC       {grpc}\n  HTTP       \
              http://{http}\n  directory  {}\n  token      {}\n\nIn another terminal: borough node list",
             cells.join(", "),
-            arguments.nodes,
-            arguments.schedulers,
+            tally(count(arguments.nodes), "node"),
+            tally(count(arguments.schedulers), "scheduler worker"),
             layout.root().display(),
             layout.token().display(),
         )
