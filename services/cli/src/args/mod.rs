@@ -20,7 +20,7 @@ pub use cluster::{
 };
 pub use connections::ConnectionArguments;
 pub use dev::DevArguments;
-pub use job::{EvaluateArguments, FileArguments, JobVerb, RunArguments, StopArguments};
+pub use job::{EvaluateArguments, FileArguments, JobVerb, RunArguments, StopArguments, TaskListArguments};
 pub(crate) use role::LEASE_MS;
 pub use role::{ControllerArguments, GatewayArguments, SchedulerArguments, StoreArguments};
 pub use store::{

@@ -174,6 +174,7 @@ fn shown(style: &Style) -> Vec<(&'static str, String)> {
         tasks: vec![task().into()],
         unplaced: vec![explanation().into()],
         spec: SpecView(None),
+        next_page: None,
     };
     let violation = ViolationView {
         rule: "rule".to_owned(),

@@ -183,6 +183,7 @@ fn a_job_with_everything() {
         tasks: vec![task().into()],
         unplaced: vec![explanation().into()],
         spec: SpecView(None),
+        next_page: None,
     };
     check(
         &view.text(&Style::default()),

@@ -34,11 +34,11 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
             let wait = if arguments.detach { WaitMode::Detached } else { WaitMode::Until(arguments.timeout) };
             run::stop(&client, &job, wait, printer).await
         }
-        JobVerb::Status { target: Some(target), .. } => {
+        JobVerb::Status { target: Some(target), tasks, .. } => {
             let client = connect::cell_client(global).await?;
-            show::status(&client, &target.resolve(client.user()), printer).await
+            show::status(&client, &target.resolve(client.user()), &tasks, printer).await
         }
-        JobVerb::Status { target: None, all, ended, label } => {
+        JobVerb::Status { target: None, all, ended, label, .. } => {
             let client = connect::cell_client(global).await?;
             let user = if all { String::new() } else { client.user().to_owned() };
             let filter = JobFilter { user, ended, labels: label.into_iter().collect() };

@@ -10,7 +10,7 @@ use super::file::spec_load;
 use super::progress::Goal;
 use super::show::status_view;
 use super::wait::{Waited, wait};
-use crate::args::{Global, RunArguments};
+use crate::args::{Global, RunArguments, TaskListArguments};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::output::{EndpointView, Foreign, JobView, PlanView, Printer, Style, changes_text, table};
@@ -82,7 +82,7 @@ async fn refused(client: &Client, spec: JobSpec, error: ClientError) -> Failure 
 /// The final state of the job: with its endpoints for people, as an object for programs.
 async fn show(client: &Client, waited: Waited, printer: &Printer) -> Result<(), Failure> {
     if printer.is_machine() {
-        let view = status_view(client, waited.job, waited.spec).await?;
+        let view = status_view(client, waited.job, waited.spec, &TaskListArguments::default()).await?;
         return printer.one(&view, |_, _| String::new());
     }
     printer.text(&waited.text)?;
