@@ -236,6 +236,23 @@ impl fmt::Display for NearestFit {
     }
 }
 
+/// Jobs that wait for each other: `a -> b -> a`.
+fn cycle_written(f: &mut fmt::Formatter<'_>, cycle: &[Name]) -> fmt::Result {
+    let cycle: Vec<&str> = cycle.iter().map(Name::as_str).collect();
+    write!(f, "never starts: it waits for itself, by {}; stop one of these jobs", cycle.join(" -> "))
+}
+
+fn outcome_text(outcome: JobOutcome) -> &'static str {
+    match outcome {
+        JobOutcome::Succeeded => "its job has succeeded",
+        JobOutcome::Failed => "its job has failed",
+        JobOutcome::Stopped => "its job was stopped",
+        JobOutcome::DependencyFailed => {
+            "never starts: a job of its `after` has ended otherwise than it had to"
+        }
+    }
+}
+
 impl fmt::Display for WaitReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -245,14 +262,7 @@ impl fmt::Display for WaitReason {
             Self::After { job, never: true, .. } => {
                 write!(f, "never starts: job {job} had to succeed, and has ended otherwise")
             }
-            Self::AfterCycle { cycle } => {
-                let cycle: Vec<&str> = cycle.iter().map(Name::as_str).collect();
-                write!(
-                    f,
-                    "never starts: it waits for itself, by {}; stop one of these jobs",
-                    cycle.join(" -> ")
-                )
-            }
+            Self::AfterCycle { cycle } => cycle_written(f, cycle),
             Self::After { job, condition: AfterCondition::Finished, .. } => {
                 write!(f, "waits for job {job} to end")
             }
@@ -261,14 +271,7 @@ impl fmt::Display for WaitReason {
             }
             Self::AfterMet => f.write_str("the jobs it waited for have ended; it is about to start"),
             Self::JobStopping => f.write_str("its job is being stopped"),
-            Self::JobEnded { outcome } => f.write_str(match outcome {
-                JobOutcome::Succeeded => "its job has succeeded",
-                JobOutcome::Failed => "its job has failed",
-                JobOutcome::Stopped => "its job was stopped",
-                JobOutcome::DependencyFailed => {
-                    "never starts: a job of its `after` has ended otherwise than it had to"
-                }
-            }),
+            Self::JobEnded { outcome } => f.write_str(outcome_text(*outcome)),
             Self::QueueLimit { queue, share_per_mille, limit_per_mille } => {
                 let percent = |per_mille: &u32| f64::from(*per_mille) / 10.0;
                 write!(
