@@ -101,7 +101,8 @@ struct BoundListener {
 }
 
 impl GatewayListeners {
-    /// Listens; port 0 takes any free one. Without `grpc` the gateway answers HTTP only, for the metrics of another role.
+    /// Listens; port 0 takes any free one. Without `grpc` the gateway answers HTTP only, for the metrics of another
+    /// role.
     ///
     /// # Errors
     /// The address that is taken, or not one of this machine.

@@ -24,8 +24,8 @@ pub(crate) fn client(global: &Global) -> Result<Client, Failure> {
     Ok(Client::new(config, rng)?)
 }
 
-/// A client of one cell, which must be known. If none is named, asks the gateway for its cells: a wrong address or token
-/// is then reported first, because the user must correct it first.
+/// A client of one cell, which must be known. If none is named, asks the gateway for its cells: a wrong address or
+/// token is then reported first, because the user must correct it first.
 pub(crate) async fn cell_client(global: &Global) -> Result<Client, Failure> {
     let client = client(global)?;
     if client.cell().is_empty() {

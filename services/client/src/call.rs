@@ -223,10 +223,10 @@ impl Client {
 
     /// The refusal of a gateway, or that none has answered.
     fn refused(&self, status: &Status) -> ClientError {
-        match is_foreign(status) {
-            true => ClientError::NotGateway { gateways: self.shared.pool.addresses() },
-            false => ClientError::refused(status),
+        if is_foreign(status) {
+            return ClientError::NotGateway { gateways: self.shared.pool.addresses() };
         }
+        ClientError::refused(status)
     }
 
     pub(crate) fn deadline(&self, method: &'static str, deadline: Duration) -> ClientError {

@@ -29,14 +29,14 @@ pub struct FieldError {
 pub(crate) struct FieldErrors {
     errors: Vec<FieldError>,
     untold: usize,
-    /// Whether the errors of [`FieldErrors::relate`] are left out.
-    alone: bool,
+    /// Takes the errors of [`FieldErrors::related`] if nobody is to see them.
+    ignored: Option<Box<FieldErrors>>,
 }
 
 impl FieldErrors {
     /// Refuses only what a value says by itself: other values may be made up.
     pub(crate) fn alone() -> Self {
-        Self { alone: true, ..Self::default() }
+        Self { ignored: Some(Box::default()), ..Self::default() }
     }
 
     pub(crate) fn done(mut self) -> Result<(), Vec<FieldError>> {
@@ -71,15 +71,9 @@ impl FieldErrors {
         }
     }
 
-    /// Refuses a field unless it is `fine` beside the other fields.
-    pub(crate) fn relate(
-        &mut self,
-        fine: bool,
-        path: &str,
-        value: impl Display,
-        accepted: impl Into<String>,
-    ) {
-        self.require(fine || self.alone, path, value, accepted);
+    /// For checks of a field beside the other fields.
+    pub(crate) fn related(&mut self) -> &mut Self {
+        if self.ignored.is_some() { self.ignored.get_or_insert_default() } else { self }
     }
 
     /// A delay between `least` and an hour.

@@ -57,8 +57,8 @@ pub fn explain_unplaced(tables: &CellTables, unplaced: &Unplaced) -> Explanation
     Explanation { waits, ..of_census(&unplaced.cause.census, &requirement, shape, tables) }
 }
 
-/// Explains why tasks of a job have no node: one explanation per class, with the indexes of its tasks. A job that is over
-/// has one explanation without indexes. Empty if no task of a running job wants a node.
+/// Explains why tasks of a job have no node: one explanation per class, with the indexes of its tasks. A job that is
+/// over has one explanation without indexes. Empty if no task of a running job wants a node.
 pub fn explain_job(snapshot: &Snapshot, job: JobId, now_ms: i64) -> Vec<(Vec<u32>, Explanation)> {
     let Some(entry) = snapshot.tables().jobs.get(&job) else { return Vec::new() };
     if entry.row.as_ref().is_some_and(|row| matches!(row.state, JobState::Stopping | JobState::Ended { .. }))

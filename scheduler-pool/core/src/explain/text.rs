@@ -338,14 +338,14 @@ fn listed(f: &mut fmt::Formatter<'_>, items: &[impl fmt::Display], between: &str
 
 /// Which parts of an explanation a text has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Parts {
+enum TextParts {
     All,
     /// Without the refusals, the changes that would fit, and the victims.
     Headline,
 }
 
 /// An explanation with some of its parts.
-struct ExplanationText<'a>(&'a Explanation, Parts);
+struct ExplanationText<'a>(&'a Explanation, TextParts);
 
 impl fmt::Display for ExplanationText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -355,17 +355,17 @@ impl fmt::Display for ExplanationText<'_> {
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.written(f, Parts::All)
+        self.written(f, TextParts::All)
     }
 }
 
 impl Explanation {
     /// The text without the refusals, the changes that would fit, and the victims: for those who list these.
     pub fn headline(&self) -> String {
-        ExplanationText(self, Parts::Headline).to_string()
+        ExplanationText(self, TextParts::Headline).to_string()
     }
 
-    fn written(&self, f: &mut fmt::Formatter<'_>, parts: Parts) -> fmt::Result {
+    fn written(&self, f: &mut fmt::Formatter<'_>, parts: TextParts) -> fmt::Result {
         listed(f, &self.waits, "; ")?;
         let asked = self.nodes > 0 || self.waits.is_empty();
         if !asked {
@@ -379,7 +379,7 @@ impl Explanation {
             (nodes, 0) => write!(f, "fits on none of {nodes} {}", nodes_text(nodes))?,
             (nodes, fit) => write!(f, "fits on {fit} of {nodes} {}", nodes_text(nodes))?,
         }
-        if !self.lost.is_empty() && parts == Parts::All {
+        if !self.lost.is_empty() && parts == TextParts::All {
             f.write_str(": ")?;
             listed(f, &self.lost, ", ")?;
         }
@@ -393,12 +393,14 @@ impl Explanation {
             }
             _ => {}
         }
-        if self.nodes_fit == 0 && !self.nearest.is_empty() && parts == Parts::All {
+        if self.nodes_fit == 0 && !self.nearest.is_empty() && parts == TextParts::All {
             f.write_str("; would fit ")?;
             listed(f, &self.nearest, ", or ")?;
         }
         match &self.evictions {
-            Some(EvictionReport::Help { victims, .. }) if !victims.is_empty() && parts == Parts::Headline => {
+            Some(EvictionReport::Help { victims, .. })
+                if !victims.is_empty() && parts == TextParts::Headline =>
+            {
                 Ok(())
             }
             Some(

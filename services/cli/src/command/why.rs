@@ -12,9 +12,10 @@ pub(super) async fn run(global: &Global, target: &WhyTarget, printer: &Printer) 
     let job = target.resolve(client.user());
     let answer = client.task_explain(&job, target.index).await?;
     let views: Vec<ExplanationView> = answer.explanations.into_iter().map(ExplanationView::from).collect();
-    let placed = match views.is_empty() && !printer.is_machine() {
-        true => placed_text(&client.job_get(&job).await?.job.unwrap_or_default()),
-        false => String::new(),
+    let placed = if views.is_empty() && !printer.is_machine() {
+        placed_text(&client.job_get(&job).await?.job.unwrap_or_default())
+    } else {
+        String::new()
     };
     printer.one(&views, |views, _| match views.as_slice() {
         [] => placed,

@@ -1,5 +1,6 @@
 //! The node agents of a dev cell: separate processes, started if none runs, and started again when they end. Agents
-//! that outlived an earlier `dev` are left alone, unless they look for their gateway at an address that it no longer has.
+//! that outlived an earlier `dev` are left alone, unless they look for their gateway at an address that it no longer
+//! has.
 
 use std::fs::{self, OpenOptions};
 use std::io;

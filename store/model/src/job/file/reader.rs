@@ -16,13 +16,13 @@ use super::tree::{TreeKey, TreeNode, TreeValue};
 pub(crate) struct FieldReader {
     pub(crate) problems: Vec<Problem>,
     /// The place of each path, for problems that a later check finds.
-    places: BTreeMap<String, Written>,
+    places: BTreeMap<String, WrittenValue>,
     /// The paths of the problems.
     refused: BTreeSet<String>,
 }
 
 /// What the file has at a path.
-struct Written {
+struct WrittenValue {
     at: Option<Position>,
     /// The value as it is written, if it is a single one.
     text: Option<String>,
@@ -95,7 +95,7 @@ impl FieldReader {
             TreeValue::Text(text) | TreeValue::Number(text) => Some(text.clone()),
             _ => None,
         };
-        self.places.insert(path.into(), Written { at: node.at, text });
+        self.places.insert(path.into(), WrittenValue { at: node.at, text });
     }
 
     /// Returns true if the file has a value at `path`.

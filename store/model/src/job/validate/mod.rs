@@ -102,7 +102,7 @@ pub(super) fn restart_check(fields: &mut FieldErrors, path: &str, spec: &JobSpec
     let longest = format!("{path}.backoff_max_ms");
     fields.delay(&format!("{path}.backoff_initial_ms"), restart.backoff_initial_ms, 10);
     fields.delay(&longest, restart.backoff_max_ms, 10);
-    fields.relate(
+    fields.related().require(
         restart.backoff_initial_ms <= restart.backoff_max_ms,
         &longest,
         restart.backoff_max_ms,

@@ -70,7 +70,7 @@ fn command_check(fields: &mut FieldErrors, known: &BTreeSet<String>, path: &str,
         let Some(name) = variables_of(text).into_iter().find(unknown) else { continue };
         let accepted =
             format!("a variable of the task, its ports or Borough's; a plain one is written $${{{name}}}");
-        fields.relate(false, &format!("{path}[{at}]"), format!("${{{name}}}"), accepted);
+        fields.related().require(false, &format!("{path}[{at}]"), format!("${{{name}}}"), accepted);
     }
 }
 
