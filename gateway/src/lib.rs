@@ -23,4 +23,4 @@ pub mod task;
 pub mod watch;
 
 pub use connection::ConnectionLimits;
-pub use serve::{Gateway, GatewayConfig, NetworkSettings};
+pub use serve::{Gateway, GatewayConfig, GatewayListeners, ListenError, NetworkSettings};

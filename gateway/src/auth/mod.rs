@@ -8,8 +8,10 @@ use std::task::{Context, Poll};
 
 use borough_kv::secret::Secret;
 use borough_model::Name;
+use bytes::Bytes;
 use futures::future::{Either, Ready, ready};
-use http::{HeaderMap, Request, Response, header};
+use http::{HeaderMap, Request, Response, StatusCode, header};
+use http_body_util::Full;
 use parking_lot::RwLock;
 use subtle::{Choice, ConstantTimeEq as _};
 use tonic::Status;
@@ -181,6 +183,9 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        if !is_grpc(request.headers()) {
+            return Either::Right(ready(Ok(plain_refusal())));
+        }
         let path = request.uri().path();
         let principal = match admitted(&self.credentials, request.headers(), path) {
             Ok(principal) => principal,
@@ -195,6 +200,21 @@ where
         request.extensions_mut().insert(principal);
         Either::Left(self.inner.call(request))
     }
+}
+
+/// Returns true if the sender of a request expects an answer of gRPC.
+pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).map(http::HeaderValue::as_bytes).unwrap_or_default();
+    kind.starts_with(b"application/grpc")
+}
+
+/// The answer to a browser or another client of plain HTTP. It cannot read one of gRPC.
+fn plain_refusal() -> Response<Body> {
+    let text =
+        "this port answers gRPC; for HTTP, use the other address that the gateway prints when it starts\n";
+    let mut response = Response::new(Body::new(Full::new(Bytes::from_static(text.as_bytes()))));
+    *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+    response
 }
 
 /// The service that the path of a gRPC call names.

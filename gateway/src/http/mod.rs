@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use tonic::Status;
 
-use crate::auth::{Credentials, NODE_TOKEN_ONLY, Principal};
+use crate::auth::{Credentials, NODE_TOKEN_ONLY, Principal, is_grpc};
 use crate::cell::Cells;
 use crate::connection::{ConnectionKind, ConnectionMark};
 use crate::health::{HealthStatus, ProcessHealth};
@@ -46,6 +46,12 @@ impl HttpServer {
         request: Request<Incoming>,
         mark: ConnectionMark,
     ) -> Result<Response<Body>, Infallible> {
+        if is_grpc(request.headers()) {
+            let text = "this port answers HTTP; for gRPC, use the other address that the gateway prints when it starts";
+            return Ok(Status::unimplemented(text)
+                .into_http::<Full<Bytes>>()
+                .map(|body| body.boxed_unsync()));
+        }
         let path = request.uri().path().to_owned();
         match path.as_str() {
             "/healthz" => return Ok(verdict(&self.health.now(), HealthStatus::is_live)),

@@ -132,6 +132,7 @@ pub fn explanation_message(indexes: Vec<u32>, explanation: &Explanation) -> v1::
     v1::Explanation {
         indexes,
         summary: explanation.to_string(),
+        headline: explanation.headline(),
         nodes: explanation.nodes,
         losses: explanation.lost.iter().map(loss).collect(),
         nearest: explanation.nearest.iter().map(near).collect(),

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use borough_kv::Idempotency;
-use borough_model::job::JobState;
+use borough_model::job::{JobState, after_cycle};
 use borough_model::{JobId, JobSpec, Name};
-use borough_proto::convert::{job_spec_from_message, job_spec_to_message, job_to_message, name_from_text};
+use borough_proto::convert::{
+    FieldRefused, job_spec_from_message, job_spec_to_message, job_to_message, name_from_text,
+};
 use borough_proto::v1;
 use borough_proto::v1::job_service_server::JobService;
 use borough_scheduler_core::ScoringProfile;
@@ -93,6 +95,25 @@ fn spec_of(message: Option<&v1::JobSpec>) -> Result<JobSpec, Status> {
     Ok(spec)
 }
 
+/// Refuses a job that would wait for itself by way of other jobs. If two such jobs come at the same time, both are
+/// admitted, and an explanation says that they never start.
+fn after_check(cell: &CellContext, spec: &JobSpec) -> Result<(), Status> {
+    let names = |spec: &JobSpec| spec.after.iter().map(|after| after.job.clone()).collect();
+    let cycle = cell.state(|state| {
+        after_cycle(&spec.name, |name| {
+            if *name == spec.name {
+                return names(spec);
+            }
+            let waiting = state.job_by_name(&spec.user, name).filter(|row| row.state == JobState::Waiting);
+            waiting.and_then(|row| state.spec_of(row)).map(|spec| names(&spec)).unwrap_or_default()
+        })
+    })?;
+    let Some(cycle) = cycle else { return Ok(()) };
+    let cycle = cycle.iter().map(Name::as_str).collect::<Vec<_>>().join(" -> ");
+    let accepted = "jobs that do not wait for this one themselves";
+    Err(status_from_field(&FieldRefused::new("spec.after", cycle, accepted)))
+}
+
 /// Runs a mutation on the job of a name. The value is the job's id.
 async fn job_change<F, Fut>(
     cell: &CellContext,
@@ -125,7 +146,8 @@ impl JobService for JobServer {
         let cell = self.cells.get(&request.cell)?;
         let spec = spec_of(request.spec.as_ref())?;
         // A submission that was admitted keeps its answer, whatever queues the cell has by now.
-        let acceptable = queue_check(cell, spec.queue.as_deref()).await.and_then(|_| {
+        let queued = queue_check(cell, spec.queue.as_deref()).await;
+        let acceptable = queued.and_then(|_| after_check(cell, &spec)).and_then(|()| {
             let room = cell.journal.admit().and_then(|()| cell.ended_jobs.admit());
             room.map_err(|full| status_from_store(&full))
         });

@@ -65,10 +65,6 @@ macro_rules! bounded {
 
 /// The configuration of a gateway.
 pub struct GatewayConfig {
-    /// The address for gRPC; port 0 takes any free one. `None` answers HTTP only, for the metrics of another role.
-    pub grpc: Option<SocketAddr>,
-    /// The address for HTTP; port 0 takes any free one.
-    pub http: SocketAddr,
     /// The address for other gateways, as HOST:PORT. The default is the gRPC address.
     pub advertise: Option<String>,
     pub credentials: Credentials,
@@ -83,45 +79,88 @@ pub struct GatewayConfig {
     pub health: HealthSource,
 }
 
+/// An address that nobody can listen on.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address} for {protocol}")]
+pub struct ListenError {
+    pub address: SocketAddr,
+    pub protocol: &'static str,
+    #[source]
+    source: io::Error,
+}
+
+/// The listeners of a gateway. They are bound before anything else starts, since a port may be taken.
+pub struct GatewayListeners {
+    grpc: Option<BoundListener>,
+    http: BoundListener,
+}
+
+struct BoundListener {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl GatewayListeners {
+    /// Listens; port 0 takes any free one. Without `grpc` the gateway answers HTTP only, for the metrics of another
+    /// role.
+    ///
+    /// # Errors
+    /// The address that is taken, or not one of this machine.
+    pub async fn bind(grpc: Option<SocketAddr>, http: SocketAddr) -> Result<Self, ListenError> {
+        let bind = async |address: SocketAddr, protocol| {
+            let failed = |source| ListenError { address, protocol, source };
+            let listener = TcpListener::bind(address).await.map_err(failed)?;
+            let address = listener.local_addr().map_err(failed)?;
+            Ok(BoundListener { listener, address })
+        };
+        let grpc = match grpc {
+            Some(address) => Some(bind(address, "gRPC").await?),
+            None => None,
+        };
+        Ok(Self { grpc, http: bind(http, "HTTP").await? })
+    }
+
+    /// The address for gRPC, unless the gateway answers HTTP only.
+    pub fn grpc(&self) -> Option<SocketAddr> {
+        self.grpc.as_ref().map(|bound| bound.address)
+    }
+
+    /// The address for HTTP.
+    pub fn http(&self) -> SocketAddr {
+        self.http.address
+    }
+}
+
 /// A running gateway.
 pub struct Gateway {
-    /// The address for gRPC, unless it answers HTTP only.
-    pub grpc: Option<SocketAddr>,
-    /// The address for HTTP.
-    pub http: SocketAddr,
     tasks: Vec<tokio::task::JoinHandle<()>>,
 }
 
 impl Gateway {
-    /// Listens and answers until `cancelled`.
-    pub async fn start(
+    /// Answers over its listeners until `cancelled`.
+    pub fn start(
         config: GatewayConfig,
+        listeners: GatewayListeners,
         clock: Arc<dyn Clock>,
         rng: Arc<dyn Rng>,
         cancelled: CancellationToken,
-    ) -> io::Result<Self> {
-        let grpc_listener = match config.grpc {
-            Some(address) => Some(TcpListener::bind(address).await?),
-            None => None,
-        };
-        let http_listener = TcpListener::bind(config.http).await?;
-        let grpc = grpc_listener.as_ref().map(TcpListener::local_addr).transpose()?;
-        let http = http_listener.local_addr()?;
+    ) -> Self {
+        let grpc = listeners.grpc();
         let name = config.advertise.clone().or_else(|| grpc.map(|grpc| grpc.to_string())).unwrap_or_default();
         let (credentials, registry) = (config.credentials.clone(), Arc::clone(&config.registry));
         let connections = Connections::new(config.connections.clone(), &mut registry.lock());
-        let incoming = grpc_listener.map(|listener| connections_accept(listener, connections.clone()));
+        let incoming = listeners.grpc.map(|bound| connections_accept(bound.listener, connections.clone()));
         let network = NetworkSettings { name, incoming, connector: Connector::default() };
         let StartedParts { mut tasks, cells, health } =
             Self::roles_start(config, network, &clock, &rng, &cancelled);
         let cell = Arc::new(HttpServer { cells, credentials, registry, health });
-        let incoming = connections_accept(http_listener, connections);
+        let incoming = connections_accept(listeners.http.listener, connections);
         tasks.push(tokio::spawn(http_answer(incoming, cell, cancelled)));
-        Ok(Self { grpc, http, tasks })
+        Self { tasks }
     }
 
     /// Answers gRPC over connections that a simulation supplies, and reaches other gateways through its connector. It
-    /// opens no socket, ignores `config.grpc`, `config.http` and `config.connections`, and does not answer HTTP.
+    /// opens no socket, ignores `config.connections`, and does not answer HTTP.
     pub fn start_on<I, C>(
         config: GatewayConfig,
         network: NetworkSettings<I>,
@@ -133,9 +172,8 @@ impl Gateway {
         I: Stream<Item = io::Result<C>> + Send + 'static,
         C: Connection + Connected + 'static,
     {
-        let http = config.http;
         let StartedParts { tasks, .. } = Self::roles_start(config, network, &clock, &rng, &cancelled);
-        Self { grpc: None, http, tasks }
+        Self { tasks }
     }
 
     fn roles_start<I, C>(
@@ -236,6 +274,8 @@ impl Servers {
             .max_decoding_message_size(SESSION_MESSAGE_BYTES_MAX)
             .max_encoding_message_size(SESSION_MESSAGE_BYTES_MAX);
         Server::builder()
+            // Only to tell a client of plain HTTP which port it wants.
+            .accept_http1(true)
             .http2_keepalive_interval(Some(KEEP_ALIVE))
             .http2_keepalive_timeout(Some(KEEP_ALIVE))
             .layer(auth)

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use borough_model::job::JobState;
-use borough_model::{JobId, JobRow, NodeId, TaskId, TaskRow};
-use borough_proto::convert::name_from_text;
+use borough_model::{JobId, JobRow, NodeId, TaskId, TaskRow, TaskState};
+use borough_proto::convert::{name_from_text, task_state_to_message};
 use borough_proto::v1;
 use borough_store::mirror::MirrorState;
 use tonic::Status;
@@ -25,6 +25,15 @@ struct ListedTask {
     nodes: TaskNodes,
 }
 
+/// The states of the listed tasks; empty: all.
+struct WantedStates(Vec<v1::TaskState>);
+
+impl WantedStates {
+    fn has(&self, state: TaskState) -> bool {
+        self.0.is_empty() || self.0.contains(&task_state_to_message(state))
+    }
+}
+
 fn task_key(task: &v1::Task) -> String {
     format!("{}/{:010}", task.job_id, task.index)
 }
@@ -36,16 +45,19 @@ pub(super) async fn tasks_listed(
     request: &v1::ListTasksRequest,
 ) -> Result<v1::ListTasksResponse, Status> {
     let page = page_request(request.page.as_ref());
+    let wanted = WantedStates(request.states().collect());
     let cursor = cell.state(MirrorState::cursor)?;
     let listed = if request.node.is_empty() {
         let job =
             cell.state(|state| job_found(state, &cell.name, &request.user, &request.job).cloned())??;
-        job_tasks_of_page(cell, &job, &page).await
+        job_tasks_of_page(cell, &job, &page, &wanted).await
     } else {
         let name = name_from_text("node", &request.node).map_err(|refused| status_from_field(&refused))?;
         let node = cell.state(|state| state.node_by_name(&name).map(|row| row.id))?;
         let missing = || status_not_found(&format!("node {name} in cell {}", cell.name));
-        node_tasks(cell, node.ok_or_else(missing)?)
+        let mut listed = node_tasks(cell, node.ok_or_else(missing)?);
+        listed.retain(|task| wanted.has(task.row.state));
+        listed
     };
     let message = |task: &ListedTask| task_message_of(cell, &task.job, &task.row, &task.nodes);
     let mut tasks: Vec<v1::Task> = listed.iter().map(message).collect();
@@ -67,15 +79,22 @@ fn first_index(job: JobId, page: &ListPage) -> Option<u32> {
 
 /// Every task of a job that is wanted or has a row, from the begin of the page on: those of the page, and one more that
 /// shows that others follow.
-async fn job_tasks_of_page(cell: &CellContext, job: &Arc<JobRow>, page: &ListPage) -> Vec<ListedTask> {
+async fn job_tasks_of_page(
+    cell: &CellContext,
+    job: &Arc<JobRow>,
+    page: &ListPage,
+    wanted: &WantedStates,
+) -> Vec<ListedTask> {
     let (mut listed, mut from) = (Vec::new(), first_index(job.id, page));
     while let Some(first) = from
         && listed.len() <= page.limit
     {
-        let most = PART_TASKS.min(page.limit.saturating_add(1).saturating_sub(listed.len()));
+        // A part may have no task in the wanted states, so it is not cut to what the page lacks.
+        let lacks = page.limit.saturating_add(1).saturating_sub(listed.len());
+        let most = if wanted.0.is_empty() { PART_TASKS.min(lacks) } else { PART_TASKS };
         let part = cell.mirror.read(|state| job_tasks_part(state, job, first, most));
         from = part.last().filter(|_| part.len() >= most).and_then(|task| task.row.id.index.checked_add(1));
-        listed.extend(part);
+        listed.extend(part.into_iter().filter(|task| wanted.has(task.row.state)));
         tokio::task::yield_now().await;
     }
     listed
@@ -118,7 +137,7 @@ fn node_tasks(cell: &CellContext, node: NodeId) -> Vec<ListedTask> {
 #[cfg(test)]
 mod tests {
     use borough_model::job::{JobKind, JobOutcome, job_new};
-    use borough_model::{Delta, RequestId, TaskState};
+    use borough_model::{Delta, RequestId};
     use borough_store::journal::Listed;
     use borough_testkit::job_spec;
 

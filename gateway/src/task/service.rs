@@ -93,6 +93,7 @@ impl TaskService for TaskServer {
             let mut message = explanation_message(indexes, &explanation);
             if let Some(unserved) = &unserved {
                 message.summary = format!("{unserved}; {}", message.summary);
+                message.headline = format!("{unserved}; {}", message.headline);
             }
             message
         };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use borough_gateway::auth::{Credentials, Token};
 use borough_gateway::cell::CellConnection;
 use borough_gateway::health::HealthSource;
-use borough_gateway::{ConnectionLimits, Gateway, GatewayConfig};
+use borough_gateway::{ConnectionLimits, Gateway, GatewayConfig, GatewayListeners};
 use borough_kv::Transaction;
 use borough_kv::env::{SeededRng, SystemClock};
 use borough_kv::secret::Secret;
@@ -83,8 +83,6 @@ impl World {
         let connection =
             CellConnection { space, name: name("alpha"), db: db.clone(), mirror: mirror.clone() };
         let config = GatewayConfig {
-            grpc: Some("127.0.0.1:0".parse().unwrap()),
-            http: "127.0.0.1:0".parse().unwrap(),
             advertise: None,
             credentials: Credentials::new(Token::new(secret.clone()), Vec::new()),
             cells: vec![connection],
@@ -95,8 +93,11 @@ impl World {
             health: HealthSource { db, mirrors: vec![mirror] },
         };
         let cancelled = CancellationToken::new();
-        let gateway = Gateway::start(config, clock, rng, cancelled.clone()).await.unwrap();
-        let address = format!("http://{}", gateway.grpc.unwrap());
+        let any = "127.0.0.1:0".parse().unwrap();
+        let listeners = GatewayListeners::bind(Some(any), any).await.unwrap();
+        let grpc = listeners.grpc().unwrap();
+        let _gateway = Gateway::start(config, listeners, clock, rng, cancelled.clone());
+        let address = format!("http://{}", grpc);
         let channel = Channel::from_shared(address).unwrap().connect().await.unwrap();
         Self { cell, channel, secret, cancelled, requests: std::sync::atomic::AtomicU64::new(1) }
     }

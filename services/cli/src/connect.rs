@@ -24,12 +24,15 @@ pub(crate) fn client(global: &Global) -> Result<Client, Failure> {
     Ok(Client::new(config, rng)?)
 }
 
-/// A client of one cell, which must be known.
-pub(crate) fn cell_client(global: &Global) -> Result<Client, Failure> {
+/// A client of one cell, which must be known. If none is named, asks the gateway for its cells: a wrong address or
+/// token is then reported first, because the user must correct it first.
+pub(crate) async fn cell_client(global: &Global) -> Result<Client, Failure> {
     let client = client(global)?;
     if client.cell().is_empty() {
-        let hint = "name one with --cell or BOROUGH_CELL; `borough cell list` shows them";
-        return Err(Failure::new(Code::Usage, "no cell is named").with_hint(hint));
+        let cells: Vec<String> = client.cell_list().await?.into_iter().map(|cell| cell.name).collect();
+        let (gateway, cells) = (client.gateways().join(", "), cells.join(", "));
+        let message = format!("no cell is named; the gateway at {gateway} has: {cells}");
+        return Err(Failure::new(Code::Usage, message).with_hint("name one with --cell or BOROUGH_CELL"));
     }
     Ok(client)
 }
@@ -47,12 +50,14 @@ fn settings(global: &Global) -> Result<ConnectSettings, Failure> {
     let token = global.token_file.clone().map(ClientToken::File);
     if !global.gateway.is_empty() {
         // The dev cell's token must go only to the dev cell's gateway.
-        let own = file
-            .unwrap_or_default()
-            .filter(|file| global.gateway.iter().all(|address| file.gateways.contains(address)));
-        let own = own.unwrap_or_default();
+        let file = file.unwrap_or_default().unwrap_or_default();
+        let own = own_addresses(&global.gateway, &file.gateways);
+        let (gateways, own) = match own {
+            Some(addresses) => (addresses, file),
+            None => (global.gateway.clone(), ClientFile::default()),
+        };
         return Ok(ConnectSettings {
-            gateways: global.gateway.clone(),
+            gateways,
             token: token.or_else(|| own.token_file.map(ClientToken::File)),
             cell: cell.unwrap_or(own.default_cell),
         });
@@ -64,6 +69,19 @@ fn settings(global: &Global) -> Result<ConnectSettings, Failure> {
         token: token.or_else(|| file.token_file.map(ClientToken::File)),
         cell: cell.unwrap_or(file.default_cell),
     })
+}
+
+/// The addresses of the dev cell's gateways that `given` names, as the dev cell wrote them; `None` if `given` names
+/// any other. Another user may listen on the port of `[::1]`, so the token never goes to `localhost` itself.
+fn own_addresses(given: &[String], known: &[String]) -> Option<Vec<String>> {
+    let same = |given: &String| {
+        let plain = given.strip_prefix("http://").unwrap_or(given);
+        let plain = plain.strip_suffix('/').unwrap_or(plain);
+        let port = plain.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+        let named = port.as_deref().unwrap_or(plain);
+        known.iter().find(|address| *address == named).cloned()
+    };
+    given.iter().map(same).collect()
 }
 
 fn no_dev_cell(directory: &Path) -> Failure {
@@ -100,6 +118,23 @@ fn user_name(login: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_dev_cells_gateway_is_known_by_each_of_its_names() {
+        let known = ["127.0.0.1:7400".to_owned()];
+        let own = |given: &[&str]| {
+            let given: Vec<String> = given.iter().map(|&address| address.to_owned()).collect();
+            own_addresses(&given, &known)
+        };
+        for name in ["127.0.0.1:7400", "localhost:7400", "http://127.0.0.1:7400", "http://localhost:7400/"] {
+            assert_eq!(own(&[name]), Some(known.to_vec()), "{name}");
+        }
+        for other in ["localhost:7401", "[::1]:7400", "example.org:7400", "127.0.0.1:74000", "localhost", ""]
+        {
+            assert_eq!(own(&[other]), None, "{other}");
+        }
+        assert_eq!(own(&["localhost:7400", "example.org:7400"]), None, "one of them is foreign");
+    }
 
     #[test]
     fn every_login_becomes_a_user_name() {

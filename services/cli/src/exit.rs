@@ -107,8 +107,15 @@ impl From<ClientError> for Failure {
         match &error {
             ClientError::Refused(refusal) => refused(refusal),
             ClientError::Unreachable { gateways, source, .. } => unreachable(gateways, source.as_deref()),
+            ClientError::Deadline { changes: true, .. } => Self::new(Code::Unreachable, error.to_string())
+                .with_hint(
+                    "the change may or may not have been made: look at the job, or repeat the command",
+                ),
             ClientError::Deadline { .. } => Self::new(Code::Unreachable, error.to_string())
-                .with_hint("a change may or may not have been made: look at the job, or repeat the command"),
+                .with_hint("nothing was changed; repeat the command, or look at the gateway's log"),
+            ClientError::NotGateway { .. } => Self::new(Code::Unreachable, error.to_string()).with_hint(
+                "a gateway prints the address of its gRPC port when it starts: --gateway HOST:PORT",
+            ),
             ClientError::Address { .. } | ClientError::NoGateway => Self::new(Code::Usage, error.to_string()),
             ClientError::TokenFile { source, .. } => {
                 Self::new(Code::NotAllowed, format!("{error}: {source}"))
@@ -164,8 +171,12 @@ fn refused(refusal: &GatewayRefusal) -> Failure {
         | tonic::Code::Unimplemented => (Code::Refused, None),
         _ => (Code::Failed, None),
     };
-    let fields = refusal.fields.iter().map(|field| format!("{}: {}", field.field, field.description));
-    let unmet = refusal.preconditions.iter().map(|unmet| format!("{}: {}", unmet.subject, unmet.description));
+    // A gateway's message repeats its details for clients that show nothing else.
+    let is_new = |said: &&str| !refusal.message.contains(*said);
+    let fields = refusal.fields.iter().filter(|field| is_new(&field.description.as_str()));
+    let fields = fields.map(|field| format!("{}: {}", field.field, field.description));
+    let unmet = refusal.preconditions.iter().filter(|unmet| is_new(&unmet.description.as_str()));
+    let unmet = unmet.map(|unmet| format!("{}: {}", unmet.subject, unmet.description));
     let mut failure = Failure::new(code, refusal.to_string()).with_details(fields.chain(unmet).collect());
     failure.hint = hint.map(str::to_owned);
     failure
@@ -194,6 +205,24 @@ mod tests {
         for (code, number) in codes {
             assert_eq!(code.number(), number, "{code:?}");
         }
+    }
+
+    #[test]
+    fn what_a_message_says_is_not_said_again() {
+        let field = |description: &str| borough_client::FieldViolation {
+            field: "spec.profile".to_owned(),
+            description: description.to_owned(),
+        };
+        let refusal = GatewayRefusal {
+            code: tonic::Code::InvalidArgument,
+            message: "spec.profile is \"besst\"; accepted: best-fit".to_owned(),
+            reason: String::new(),
+            metadata: Default::default(),
+            fields: vec![field("spec.profile is \"besst\"; accepted: best-fit"), field("is new")],
+            preconditions: Vec::new(),
+            retry_after: None,
+        };
+        assert_eq!(refused(&refusal).details, ["spec.profile: is new"]);
     }
 
     #[test]

@@ -147,7 +147,7 @@ impl Client {
             Ok(result) => result,
             // The last failure says more than that the time ran out.
             Err(_) => match std::mem::take(&mut *last.lock()) {
-                CallTries { count: 0, .. } => Err(ClientError::Deadline { method, deadline }),
+                CallTries { count: 0, .. } => Err(self.deadline(method, deadline)),
                 failed => Err(self.unreachable(failed)),
             },
         }
@@ -168,7 +168,7 @@ impl Client {
         loop {
             let status = match self.attempt(message.clone(), send).await {
                 Ok(answer) => return Ok(answer),
-                Err(status) if !worth_repeating(&status) => return Err(ClientError::refused(&status)),
+                Err(status) if !worth_repeating(&status) => return Err(self.refused(&status)),
                 Err(status) => status,
             };
             let count = {
@@ -217,13 +217,37 @@ impl Client {
         if worth_repeating(&status) {
             self.unreachable_after(1, Some(Box::new(status)))
         } else {
-            ClientError::refused(&status)
+            self.refused(&status)
         }
+    }
+
+    /// The refusal of a gateway, or that none has answered.
+    fn refused(&self, status: &Status) -> ClientError {
+        if is_foreign(status) {
+            return ClientError::NotGateway { gateways: self.shared.pool.addresses() };
+        }
+        ClientError::refused(status)
+    }
+
+    pub(crate) fn deadline(&self, method: &'static str, deadline: Duration) -> ClientError {
+        let gateways = self.shared.pool.addresses();
+        ClientError::Deadline { method, deadline, gateways, changes: !is_read(method) }
     }
 
     pub(crate) fn unreachable_after(&self, attempts: u32, status: Option<Box<Status>>) -> ClientError {
         self.unreachable(CallTries { count: attempts, status })
     }
+}
+
+/// Returns true if a call of this method changes nothing.
+fn is_read(method: &str) -> bool {
+    ["Get", "List", "Plan", "Explain", "Read", "Watch"].iter().any(|verb| method.starts_with(verb))
+}
+
+/// Returns true if no gateway has made this status, but tonic: it could not read the answer as one of gRPC.
+fn is_foreign(status: &Status) -> bool {
+    let unread = ["protocol error: ", "grpc-status header missing"];
+    unread.iter().any(|begin| status.message().starts_with(begin))
 }
 
 /// The failed tries of one call.

@@ -23,8 +23,17 @@ pub enum ClientError {
     },
     /// The call was not over in time. A mutation may have had its effect: check, or repeat it under the same request
     /// id.
-    #[error("{method} did not end within {} s", deadline.as_secs_f64())]
-    Deadline { method: &'static str, deadline: Duration },
+    #[error("the gateway at {} did not answer within {} s ({method})", gateways.join(", "), deadline.as_secs_f64())]
+    Deadline {
+        method: &'static str,
+        deadline: Duration,
+        gateways: Vec<String>,
+        /// Whether the call would have changed something.
+        changes: bool,
+    },
+    /// Something answers at the address that is not the gRPC port of a gateway. Correct the address.
+    #[error("{} answers, but not as the gRPC port of a gateway", gateways.join(", "))]
+    NotGateway { gateways: Vec<String> },
     /// The gateway refused. Its message says what would be accepted.
     #[error("{0}")]
     Refused(Box<GatewayRefusal>),

@@ -5,7 +5,7 @@ use borough_proto::v1::task_service_client::TaskServiceClient;
 use borough_proto::v1::{
     Cursor, ExecOpen, ExecRequest, ExecResponse, ExplainTaskRequest, ExplainTaskResponse, ListTasksRequest,
     ListTasksResponse, PageRequest, ReadLogsRequest, ReadLogsResponse, RestartTaskRequest,
-    RestartTaskResponse, SignalTaskRequest, Task, WindowSize, exec_request, read_logs_request,
+    RestartTaskResponse, SignalTaskRequest, Task, TaskState, WindowSize, exec_request, read_logs_request,
 };
 use futures::{Stream, StreamExt as _, stream};
 use parking_lot::Mutex;
@@ -75,8 +75,31 @@ impl Client {
             job: job.name.clone(),
             node: String::new(),
             page: None,
+            states: Vec::new(),
         };
         self.task_pages(message).await
+    }
+
+    /// One page of the tasks of a job by index: those in one of `states`, or all if it is empty.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub async fn task_list_page(
+        &self,
+        job: &JobRef,
+        states: &[TaskState],
+        page: PageRequest,
+    ) -> Result<ListTasksResponse, ClientError> {
+        let message = ListTasksRequest {
+            context: self.context_read(),
+            cell: self.cell().to_owned(),
+            user: job.user.clone(),
+            job: job.name.clone(),
+            node: String::new(),
+            page: Some(page),
+            states: states.iter().map(|&state| state.into()).collect(),
+        };
+        self.task_page(message).await
     }
 
     /// The tasks on a node, with the cursor for a watch that misses nothing.
@@ -91,6 +114,7 @@ impl Client {
             job: String::new(),
             node: node.to_owned(),
             page: None,
+            states: Vec::new(),
         };
         self.task_pages(message).await
     }
@@ -228,7 +252,7 @@ impl Client {
             }
         };
         let opened = tokio::time::timeout(deadline, self.attempt((), &send)).await;
-        let opened = opened.map_err(|_| ClientError::Deadline { method: "Exec", deadline })?;
+        let opened = opened.map_err(|_| self.deadline("Exec", deadline))?;
         let opened = opened.map_err(|status| self.failed_once(status))?;
         Ok(items(self.clone(), opened))
     }

@@ -152,7 +152,10 @@ impl ActionExecutor {
             Ok((outcome, changes))
         };
         let outcome = self.writer.change("node_declare_lost", declare).await?;
-        tracing::warn!(node = %silent.node, ?outcome, "a silent node was declared lost");
+        // The row of a node is hundreds of words: its name says enough.
+        if let DeclaredLost::Lost(row) = &outcome {
+            tracing::warn!(node = %row.name, id = %row.id, "a silent node was declared lost");
+        }
         Ok(outcome)
     }
 

@@ -29,9 +29,16 @@ pub struct FieldError {
 pub(crate) struct FieldErrors {
     errors: Vec<FieldError>,
     untold: usize,
+    /// Takes the errors of [`FieldErrors::related`] if nobody is to see them.
+    ignored: Option<Box<FieldErrors>>,
 }
 
 impl FieldErrors {
+    /// Refuses only what a value says by itself: other values may be made up.
+    pub(crate) fn alone() -> Self {
+        Self { ignored: Some(Box::default()), ..Self::default() }
+    }
+
     pub(crate) fn done(mut self) -> Result<(), Vec<FieldError>> {
         if self.untold > 0 {
             let value = format!("{} more errors", self.untold);
@@ -64,9 +71,14 @@ impl FieldErrors {
         }
     }
 
+    /// For checks of a field beside the other fields.
+    pub(crate) fn related(&mut self) -> &mut Self {
+        if self.ignored.is_some() { self.ignored.get_or_insert_default() } else { self }
+    }
+
     /// A delay between `least` and an hour.
     pub(crate) fn delay(&mut self, path: &str, delay_ms: u64, least: u64) {
-        let accepted = format!("{least} to {DELAY_MS_MAX} milliseconds");
+        let accepted = format!("{} to {}", delay_text(least), delay_text(DELAY_MS_MAX));
         self.require((least..=DELAY_MS_MAX).contains(&delay_ms), path, delay_ms, accepted);
     }
 
@@ -118,6 +130,17 @@ impl FieldErrors {
         let inner = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         let reserved = name.starts_with("BOROUGH_") || name.starts_with("PORT_");
         self.require(begins && inner && !reserved, path, format!("{name:?}"), accepted);
+    }
+}
+
+/// A delay in the largest unit of which it is a whole number, as a job file may have it.
+pub(crate) fn delay_text(ms: u64) -> String {
+    const UNITS: [(u64, &str); 3] = [(3_600_000, "h"), (60_000, "m"), (1_000, "s")];
+    let whole = UNITS.into_iter().find(|(unit, _)| ms.is_multiple_of(*unit) && ms > 0);
+    match whole {
+        Some((unit, name)) => format!("{}{name}", ms / unit),
+        None if ms == 0 => "0s".to_owned(),
+        None => format!("{ms}ms"),
     }
 }
 

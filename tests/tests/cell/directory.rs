@@ -5,7 +5,9 @@ use std::path::Path;
 
 use borough_client::JobFilter;
 use borough_kv::exercise::not_exercised;
-use borough_tests::{TestCell, bytes_of, is_fdb, options};
+use borough_shim::process::ProcessId;
+use borough_tests::{TestCell, bytes_of, is_fdb, options, until};
+use rustix::process::Signal;
 
 /// Starts a cell that must refuse. Returns its error.
 async fn refused(cell: &TestCell) -> String {
@@ -83,13 +85,61 @@ async fn damaged_and_newer_directories_are_refused_untouched() {
     cell.finish().await;
 }
 
+/// The command of `dev` on any free port, as after `--port 0`.
+fn on_any_port(cell: &TestCell) -> tokio::process::Command {
+    let known = cell.dev_command();
+    let mut words: Vec<_> = known.get_args().map(ToOwned::to_owned).collect();
+    let port = words.iter().position(|word| word == "--port").expect("its port");
+    words[port + 1] = "0".into();
+    let mut command = tokio::process::Command::new(known.get_program());
+    let variables = known.get_envs().filter_map(|(name, value)| Some((name, value?)));
+    command.args(words).envs(variables).stdin(std::process::Stdio::null()).kill_on_drop(true);
+    command
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn agents_that_outlive_dev_find_the_next_one_on_another_port() {
+    let mut cell = TestCell::start(options!().nodes(1)).await;
+    cell.run("kept.yaml", "name: kept\ntask: {command: [sleep, 600], grace: 200ms}\n").await;
+    let pid = cell.tasks("kept").await[0].pid;
+    cell.control_kill();
+    let mut dev = on_any_port(&cell).spawn().unwrap();
+    until("a connected node", || async {
+        let nodes = cell.borough(&["node", "list", "-o", "json"]).await;
+        (nodes.code == Some(0) && nodes.json()[0]["connected"] == true).then_some(())
+    })
+    .await;
+    let task = cell.borough(&["task", "status", "kept", "-o", "json"]).await.ended(0).json();
+    assert_eq!((task[0]["pid"].as_u64(), task[0]["incarnation"].as_u64()), (pid.map(u64::from), Some(1)));
+    ProcessId::find(dev.id().unwrap()).unwrap().signal(Signal::TERM).unwrap();
+    assert!(dev.wait().await.unwrap().success());
+    cell.finish().await;
+}
+
+/// The one address that is taken is named, before anything starts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_taken_port_is_named_and_nothing_has_started() {
+    let mut cell = TestCell::start(options!().nodes(1)).await;
+    assert!(cell.control_stop().await.success());
+    for (address, protocol) in [(cell.grpc(), "gRPC"), (cell.http(), "HTTP")] {
+        let taken = std::net::TcpListener::bind(&address).unwrap();
+        let printed = refused(&cell).await;
+        drop(taken);
+        let expected = format!("error: cannot start: cannot listen on {address} for {protocol}: ");
+        assert!(printed.contains(&expected), "{printed}");
+        assert!(!printed.contains("WARN"), "{printed}");
+    }
+    cell.control_start().await;
+    cell.finish().await;
+}
+
 /// A missing store is not replaced by a new cell while tasks of the old one run, and the error names a way out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_directory_without_its_store_is_refused_and_can_be_removed() {
     let mut cell = TestCell::start(options!().nodes(1)).await;
     cell.run("kept.yaml", "name: kept\ntask: {command: [sleep, 600], grace: 200ms}\n").await;
     let pid = cell.tasks("kept").await[0].pid.unwrap();
-    let task = borough_shim::process::ProcessId::find(pid).expect("the task runs");
+    let task = ProcessId::find(pid).expect("the task runs");
     cell.control_kill();
     if !is_fdb() {
         fs::remove_dir_all(cell.root().join("store")).unwrap();

@@ -38,7 +38,7 @@ async fn a_drain_stops_no_task_without_room_elsewhere() {
         format!("{from}: 1 task left after 4s; the drain goes on"),
         "tester/last/0 stays: it fits on no other node".to_owned(),
         "1 of 2 nodes refused by: draining".to_owned(),
-        "1 of 2 nodes refused by: less than cpu 600m free".to_owned(),
+        "1 of 2 nodes refused by: less than cpu 0.6 cores free".to_owned(),
         format!("borough node uncordon {from}"),
     ] {
         assert!(ran.stderr.contains(&text), "no {text:?} in\n{}", ran.stderr);

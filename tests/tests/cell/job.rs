@@ -100,6 +100,62 @@ async fn a_stop_withdraws_waits_asks_waits_and_kills_in_this_order() {
     cell.finish().await;
 }
 
+/// Of the four tasks of `web` the first one runs.
+async fn listed_by_state_and_page(cell: &TestCell) {
+    let indexes = async |more: &[&str]| {
+        let words = [&["job", "status", "web", "-o", "json"], more].concat();
+        let shown = cell.borough(&words).await.ended(0).json();
+        let tasks = shown["tasks"].as_array().unwrap().iter();
+        let indexes: Vec<u64> = tasks.map(|task| task["index"].as_u64().unwrap()).collect();
+        (indexes, shown["next_page"].as_str().map(str::to_owned))
+    };
+    assert_eq!(indexes(&[]).await, (vec![0, 1, 2, 3], None));
+    assert_eq!(indexes(&["--state", "running"]).await, (vec![0], None));
+    assert_eq!(indexes(&["--state", "running,dead", "--limit", "9"]).await, (vec![0, 1, 2, 3], None));
+    let (first, page) = indexes(&["--state", "dead", "--limit", "2"]).await;
+    assert_eq!(first, [1, 2]);
+    let page = page.expect("a page behind");
+    assert_eq!(indexes(&["--state", "dead", "--limit", "2", "--page", &page]).await, (vec![3], None));
+    cell.borough(&["job", "status", "web", "--limit", "3"])
+        .await
+        .ended(0)
+        .warns("repeat the command with --page");
+    // Only the tasks of one job have states and pages.
+    cell.borough(&["job", "status", "--state", "dead"]).await.ended(2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_wait_that_runs_out_says_what_it_knew() {
+    let cell = TestCell::start_bare(options!().nodes(1)).await;
+    let file = cell.file("vast.yaml", "name: vast\ntask: {command: ['true'], resources: {cpu: 5000}}\n");
+    for timeout in ["1ms", "3s"] {
+        let ran = cell.borough(&["job", "run", "--timeout", timeout, &file]).await.ended(1);
+        let error = ran.stderr.lines().find(|line| line.starts_with("error: ")).unwrap().to_owned();
+        assert!(error.starts_with("error: tester/vast: ") && error.ends_with("; the job goes on"), "{error}");
+        assert!(error.contains(timeout), "{error}");
+    }
+    cell.borough(&["job", "stop", "vast"]).await.ended(0);
+    cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_smaller_count_is_waited_for() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let text = "name: web\ncount: 4\ndrain_delay: 1s\ntask: {command: [sleep, 600], ports: [http], resources: {cpu: 50m}}\n";
+    cell.run("web.yaml", text).await;
+    let alive = || async {
+        let tasks = cell.tasks("web").await;
+        tasks.into_iter().filter(|task| task.state() != TaskState::Dead).count()
+    };
+    cell.borough(&["job", "scale", "web", "1"]).await.ended(0).prints("1/1 healthy");
+    assert_eq!(alive().await, 1);
+    listed_by_state_and_page(&cell).await;
+    cell.borough(&["job", "scale", "web", "0"]).await.ended(0).prints("0/0 healthy");
+    assert_eq!(alive().await, 0);
+    cell.borough(&["job", "stop", "web"]).await.ended(0);
+    cell.finish().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn the_batch_example_runs_all_of_its_tasks() {
     let cell = TestCell::start(options!()).await;

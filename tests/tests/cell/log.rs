@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use borough_agent::ProcessGuard;
+use borough_kv::secret::Secret;
 use borough_shim::process::ProcessId;
 use borough_tests::{PortSlot, RECORDS_VARIABLE, http_get, options, until};
 use rustix::process::Signal;
@@ -79,7 +80,10 @@ async fn an_agent_goes_on_where_its_log_cannot_be_written() {
     let gateway = listener.local_addr().unwrap().to_string();
     let (state, records) = (root.join("state"), guard.records().to_path_buf());
     let (state, records) = (state.display().to_string(), records.display().to_string());
-    let who = ["agent", "--cell", "alpha", "--node", "n1", "--gateway", &gateway];
+    let token = root.join("node-token");
+    Secret::create(&token, "borough-node").unwrap();
+    let token = token.display().to_string();
+    let who = ["agent", "--cell", "alpha", "--node", "n1", "--gateway", &gateway, "--token-file", &token];
     let child = role(root, &[&who[..], &["--state-dir", &state, "--record-dir", &records]].concat());
     // Each connection that is aborted is a line of the log.
     for _ in 0..4 {

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
 mod agent;
+mod connection;
 mod control;
 mod descriptors;
 mod directory;
@@ -29,6 +30,7 @@ mod stop;
 mod task;
 mod watch;
 mod web;
+mod why;
 
 /// A service of two with ports, a health check and quick restarts.
 const SERVICE: &str = r#"

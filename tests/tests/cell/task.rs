@@ -101,7 +101,7 @@ async fn a_failed_start_and_a_missing_health_are_reported() {
         "name: missing\ntask: {command: [/no/such/program]}\nrestart: {mode: always, attempts: 2, backoff: 100ms}\n",
     );
     let ran = cell.borough(&["job", "run", &missing]).await.ended(1);
-    assert!(ran.stderr.contains("dead"), "{}", ran.stderr);
+    assert!(ran.stderr.contains(": task 0 ended with start failed"), "{}", ran.stderr);
     let status = cell.borough(&["task", "status", "missing", "-o", "json"]).await.ended(0);
     assert!(status.stdout.contains("/no/such/program"), "the reason is not in {}", status.stdout);
     assert!(status.stdout.contains("start_failed"), "{}", status.stdout);

@@ -57,6 +57,11 @@ pub enum WaitReason {
     },
     /// All jobs that it starts after have ended. The controller is about to start it.
     AfterMet,
+    /// The job waits for itself, by way of other jobs that wait.
+    AfterCycle {
+        /// From the job back to the job.
+        cycle: Vec<Name>,
+    },
     /// The job is being stopped.
     JobStopping,
     /// The job is over.

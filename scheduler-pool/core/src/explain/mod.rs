@@ -10,7 +10,8 @@ mod turn;
 use std::collections::{BTreeMap, BTreeSet};
 
 use borough_model::job::{
-    Affinity, After, AfterDecision, Constraint, ConstraintOperator, JobState, after_decide,
+    Affinity, After, AfterDecision, Constraint, ConstraintOperator, JobOutcome, JobState, after_cycle,
+    after_decide,
 };
 use borough_model::{JobId, JobRow, Name, TaskId};
 
@@ -56,10 +57,14 @@ pub fn explain_unplaced(tables: &CellTables, unplaced: &Unplaced) -> Explanation
     Explanation { waits, ..of_census(&unplaced.cause.census, &requirement, shape, tables) }
 }
 
-/// Explains why tasks of a job have no node: one explanation per class, with the indexes of its tasks. Empty if no task
-/// wants a node.
+/// Explains why tasks of a job have no node: one explanation per class, with the indexes of its tasks. A job that is
+/// over has one explanation without indexes. Empty if no task of a running job wants a node.
 pub fn explain_job(snapshot: &Snapshot, job: JobId, now_ms: i64) -> Vec<(Vec<u32>, Explanation)> {
     let Some(entry) = snapshot.tables().jobs.get(&job) else { return Vec::new() };
+    if entry.row.as_ref().is_some_and(|row| matches!(row.state, JobState::Stopping | JobState::Ended { .. }))
+    {
+        return vec![(Vec::new(), explain(snapshot, job, 0, now_ms))];
+    }
     let mut classes: BTreeMap<(Option<ShapeId>, i64), Vec<u32>> = BTreeMap::new();
     let mut from = 0;
     while let Some(index) = entry.open_next(from) {
@@ -122,12 +127,25 @@ fn turn_added(mut explanation: Explanation, ahead: impl FnOnce() -> Ahead) -> Ex
 fn waits(tables: &CellTables, entry: &CellJob, row: &JobRow, index: u32, now_ms: i64) -> Vec<WaitReason> {
     match row.state {
         JobState::Stopping => return vec![WaitReason::JobStopping],
+        JobState::Ended { outcome: JobOutcome::DependencyFailed } => {
+            let mut failed = after_unmet(tables, &row.user, afters_of(entry));
+            failed.retain(|wait| matches!(wait, WaitReason::After { never: true, .. }));
+            let outcome = JobOutcome::DependencyFailed;
+            return if failed.is_empty() { vec![WaitReason::JobEnded { outcome }] } else { failed };
+        }
         JobState::Ended { outcome } => return vec![WaitReason::JobEnded { outcome }],
         JobState::Waiting => {
-            let unmet = entry
-                .spec_current()
-                .map(|spec| after_unmet(tables, &row.user, &spec.after))
-                .unwrap_or_default();
+            let waits_for = |name: &Name| match tables.job_named(&row.user, name) {
+                Some(waiting) if waiting.state == JobState::Waiting => {
+                    let entry = tables.jobs.get(&waiting.id);
+                    entry.map(|entry| afters_of(entry).iter().map(|after| after.job.clone()).collect())
+                }
+                _ => None,
+            };
+            if let Some(cycle) = after_cycle(&row.name, |name| waits_for(name).unwrap_or_default()) {
+                return vec![WaitReason::AfterCycle { cycle }];
+            }
+            let unmet = after_unmet(tables, &row.user, afters_of(entry));
             return if unmet.is_empty() { vec![WaitReason::AfterMet] } else { unmet };
         }
         JobState::Running => {}
@@ -178,6 +196,11 @@ pub(crate) fn after_unmet(tables: &CellTables, user: &Name, afters: &[After]) ->
         (decided != AfterDecision::Go).then_some(wait)
     };
     afters.iter().filter_map(unmet).collect()
+}
+
+/// What a job starts after, by its spec.
+fn afters_of(entry: &CellJob) -> &[After] {
+    entry.spec_current().map(|spec| spec.after.as_slice()).unwrap_or_default()
 }
 
 /// Plans a gang or a task alone, as the scheduler would, and explains the outcome.

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use borough_model::job::{Affinity, AffinityKind, AfterCondition, Constraint, ConstraintOperator};
+use borough_model::Name;
+use borough_model::job::{
+    Affinity, AffinityKind, AfterCondition, Constraint, ConstraintOperator, JobOutcome,
+};
 use borough_model::node::{CardSelector, PRESSURE_PREFIX, Taint, Within};
 use borough_model::resource::Dimension;
 
@@ -21,7 +24,19 @@ impl fmt::Display for Bytes {
                 hundredths_written(f, hundredths)?;
                 f.write_str(unit)
             }
-            None => write!(f, "{}", self.0),
+            None => write!(f, "{}B", self.0),
+        }
+    }
+}
+
+/// `2 cores`, `1 core`, `0.25 cores`.
+fn cores_written(f: &mut fmt::Formatter<'_>, millis: u64) -> fmt::Result {
+    match (millis / 1_000, millis % 1_000) {
+        (1, 0) => f.write_str("1 core"),
+        (cores, 0) => write!(f, "{cores} cores"),
+        (cores, part) => {
+            let part = format!("{part:03}");
+            write!(f, "{cores}.{} cores", part.trim_end_matches('0'))
         }
     }
 }
@@ -43,7 +58,8 @@ impl fmt::Display for Amount<'_> {
         match self.0 {
             Dimension::Memory | Dimension::Disk => write!(f, "{}", Bytes(self.1)),
             Dimension::DiskRate | Dimension::NetworkRate => write!(f, "{}/s", Bytes(self.1)),
-            Dimension::Cpu | Dimension::Device(_) => f.write_str(&self.0.amount_display(self.1)),
+            Dimension::Cpu => cores_written(f, self.1),
+            Dimension::Device(_) => f.write_str(&self.0.amount_display(self.1)),
         }
     }
 }
@@ -155,6 +171,10 @@ impl fmt::Display for FilterLoss {
     }
 }
 
+fn tasks_text(tasks: u32) -> String {
+    format!("{tasks} {}", if tasks == 1 { "task" } else { "tasks" })
+}
+
 fn nodes_text(nodes: u32) -> &'static str {
     if nodes == 1 { "node" } else { "nodes" }
 }
@@ -216,6 +236,23 @@ impl fmt::Display for NearestFit {
     }
 }
 
+/// Jobs that wait for each other: `a -> b -> a`.
+fn cycle_written(f: &mut fmt::Formatter<'_>, cycle: &[Name]) -> fmt::Result {
+    let cycle: Vec<&str> = cycle.iter().map(Name::as_str).collect();
+    write!(f, "never starts: it waits for itself, by {}; stop one of these jobs", cycle.join(" -> "))
+}
+
+fn outcome_text(outcome: JobOutcome) -> &'static str {
+    match outcome {
+        JobOutcome::Succeeded => "its job has succeeded",
+        JobOutcome::Failed => "its job has failed",
+        JobOutcome::Stopped => "its job was stopped",
+        JobOutcome::DependencyFailed => {
+            "never starts: a job of its `after` has ended otherwise than it had to"
+        }
+    }
+}
+
 impl fmt::Display for WaitReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -223,8 +260,9 @@ impl fmt::Display for WaitReason {
             Self::SpecUnknown => f.write_str("its spec has not been seen yet"),
             Self::After { job, known: false, .. } => write!(f, "waits for job {job}, which does not exist"),
             Self::After { job, never: true, .. } => {
-                write!(f, "never starts: job {job} ended otherwise than it must")
+                write!(f, "never starts: job {job} had to succeed, and has ended otherwise")
             }
+            Self::AfterCycle { cycle } => cycle_written(f, cycle),
             Self::After { job, condition: AfterCondition::Finished, .. } => {
                 write!(f, "waits for job {job} to end")
             }
@@ -233,7 +271,7 @@ impl fmt::Display for WaitReason {
             }
             Self::AfterMet => f.write_str("the jobs it waited for have ended; it is about to start"),
             Self::JobStopping => f.write_str("its job is being stopped"),
-            Self::JobEnded { .. } => f.write_str("its job has ended"),
+            Self::JobEnded { outcome } => f.write_str(outcome_text(*outcome)),
             Self::QueueLimit { queue, share_per_mille, limit_per_mille } => {
                 let percent = |per_mille: &u32| f64::from(*per_mille) / 10.0;
                 write!(
@@ -243,7 +281,7 @@ impl fmt::Display for WaitReason {
                     percent(limit_per_mille)
                 )
             }
-            Self::IndexBeyondCount { count } => write!(f, "its job has {count} tasks"),
+            Self::IndexBeyondCount { count } => write!(f, "its job has {}", tasks_text(*count)),
             Self::BackOff { until_ms, failures } => {
                 let times = if *failures == 1 { "failure" } else { "failures in a row" };
                 write!(f, "backs off until {} after {failures} {times}", moment(*until_ms))
@@ -252,13 +290,13 @@ impl fmt::Display for WaitReason {
                 write!(f, "wants no node: it is {}", format!("{state:?}").to_lowercase())
             }
             Self::Gang { needed, fitted } => {
-                write!(f, "{needed} tasks must be placed together and {fitted} fit")
+                write!(f, "{} must be placed together and {fitted} fit", tasks_text(*needed))
             }
             Self::GangMembers { needed } => {
-                write!(f, "{needed} tasks must be placed together and fewer are ready")
+                write!(f, "{} must be placed together and fewer are ready", tasks_text(*needed))
             }
             Self::GangTopology { attribute, domains_max, domains, needed, nearest, fitted } => {
-                write!(f, "{needed} tasks must be placed together in ")?;
+                write!(f, "{} must be placed together in ", tasks_text(*needed))?;
                 match domains_max {
                     1 => write!(f, "one {attribute}")?,
                     most => write!(f, "at most {most} of {attribute}")?,
@@ -298,8 +336,36 @@ fn listed(f: &mut fmt::Formatter<'_>, items: &[impl fmt::Display], between: &str
     Ok(())
 }
 
+/// Which parts of an explanation a text has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TextParts {
+    All,
+    /// Without the refusals, the changes that would fit, and the victims.
+    Headline,
+}
+
+/// An explanation with some of its parts.
+struct ExplanationText<'a>(&'a Explanation, TextParts);
+
+impl fmt::Display for ExplanationText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.written(f, self.1)
+    }
+}
+
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.written(f, TextParts::All)
+    }
+}
+
+impl Explanation {
+    /// The text without the refusals, the changes that would fit, and the victims: for those who list these.
+    pub fn headline(&self) -> String {
+        ExplanationText(self, TextParts::Headline).to_string()
+    }
+
+    fn written(&self, f: &mut fmt::Formatter<'_>, parts: TextParts) -> fmt::Result {
         listed(f, &self.waits, "; ")?;
         let asked = self.nodes > 0 || self.waits.is_empty();
         if !asked {
@@ -313,7 +379,7 @@ impl fmt::Display for Explanation {
             (nodes, 0) => write!(f, "fits on none of {nodes} {}", nodes_text(nodes))?,
             (nodes, fit) => write!(f, "fits on {fit} of {nodes} {}", nodes_text(nodes))?,
         }
-        if !self.lost.is_empty() {
+        if !self.lost.is_empty() && parts == TextParts::All {
             f.write_str(": ")?;
             listed(f, &self.lost, ", ")?;
         }
@@ -322,14 +388,21 @@ impl fmt::Display for Explanation {
         }
         match (self.nodes, self.nodes_fit, self.nodes_large, self.nodes_room) {
             (1.., 0, 0, _) => f.write_str("; can never fit any node here")?,
-            (_, 0, _, later @ 1..) => write!(f, "; waits for tasks to end on {later} {}", nodes_text(later))?,
+            (_, 0, _, later @ 1..) if !self.never_fits_together() => {
+                write!(f, "; waits for tasks to end on {later} {}", nodes_text(later))?
+            }
             _ => {}
         }
-        if self.nodes_fit == 0 && !self.nearest.is_empty() {
+        if self.nodes_fit == 0 && !self.nearest.is_empty() && parts == TextParts::All {
             f.write_str("; would fit ")?;
             listed(f, &self.nearest, ", or ")?;
         }
         match &self.evictions {
+            Some(EvictionReport::Help { victims, .. })
+                if !victims.is_empty() && parts == TextParts::Headline =>
+            {
+                Ok(())
+            }
             Some(
                 evictions @ (EvictionReport::Help { .. }
                 | EvictionReport::FreshStart
@@ -339,5 +412,10 @@ impl fmt::Display for Explanation {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Returns true if no wait helps: the empty cell has no place for the gang.
+    fn never_fits_together(&self) -> bool {
+        self.waits.iter().any(|wait| matches!(wait, WaitReason::GangNever { .. }))
     }
 }

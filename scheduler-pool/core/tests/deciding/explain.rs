@@ -125,7 +125,7 @@ fn where_no_single_change_helps_the_fewest_that_do_are_told() {
     }];
     stored.job_submit(JobId(1), &big);
     let explanation = explain(&stored.snapshot(0), JobId(1), 0, stored.now_ms);
-    expect!["fits on none of 2 nodes: 2 constraint gpu.model exists; no node has an attribute or label gpu.model; can never fit any node here; would fit on 1 node with cpu <= 8 and without constraint gpu.model exists"].assert_eq(&explanation.to_string());
+    expect!["fits on none of 2 nodes: 2 constraint gpu.model exists; no node has an attribute or label gpu.model; can never fit any node here; would fit on 1 node with cpu <= 8 cores and without constraint gpu.model exists"].assert_eq(&explanation.to_string());
     for nearest in &explanation.nearest {
         nearest_checked(&stored, &big, 0, nearest);
     }
@@ -202,7 +202,36 @@ fn what_is_in_use_is_told_from_what_is_not_there() {
     second.task.ports = vec![PortSpec { name: name("http"), number: Some(80) }];
     stored.job_submit(JobId(2), &second);
     let explanation = explain(&stored.snapshot(0), JobId(2), 0, stored.now_ms);
-    expect!["fits on none of 1 node: 1 less than cpu 2 free; waits for tasks to end on 1 node; would fit on 1 node with cpu <= 1"]
+    expect!["fits on none of 1 node: 1 less than cpu 2 cores free; waits for tasks to end on 1 node; would fit on 1 node with cpu <= 1 core"]
+        .assert_eq(&explanation.to_string());
+}
+
+/// Two jobs that were submitted at the same time wait for each other.
+#[test]
+fn jobs_that_wait_for_each_other_never_start() {
+    let mut stored = stored_cell(ScoringProfile::BEST_FIT);
+    for (id, job, other) in [(1, "one", "two"), (2, "two", "one")] {
+        let mut waiting = spec("ann", job, 1, 100, 64);
+        waiting.after = vec![After { job: name(other), condition: AfterCondition::Succeeded }];
+        stored.job_submit(JobId(id), &waiting);
+        stored.job_change(JobId(id), |row| row.state = JobState::Waiting);
+    }
+    let text = explain(&stored.snapshot(0), JobId(1), 0, stored.now_ms).to_string();
+    expect!["never starts: it waits for itself, by one -> two -> one; stop one of these jobs"]
+        .assert_eq(&text);
+    stored.job_change(JobId(2), |row| row.state = JobState::Running);
+    let text = explain(&stored.snapshot(0), JobId(1), 0, stored.now_ms).to_string();
+    expect!["waits for job two to succeed"].assert_eq(&text);
+}
+
+#[test]
+fn a_headline_leaves_out_what_is_listed() {
+    let mut stored = stored_cell(ScoringProfile::BEST_FIT);
+    stored.node_put(node(0, 4, 4));
+    stored.job_submit(JobId(1), &spec("ann", "big", 1, 16_000, 64));
+    let explanation = explain(&stored.snapshot(0), JobId(1), 0, stored.now_ms);
+    expect!["fits on none of 1 node; can never fit any node here"].assert_eq(&explanation.headline());
+    expect!["fits on none of 1 node: 1 too small for cpu 16 cores; can never fit any node here; would fit on 1 node with cpu <= 4 cores"]
         .assert_eq(&explanation.to_string());
 }
 
@@ -223,7 +252,7 @@ fn reasons_that_lie_in_no_node_are_reported() {
     stored.job_submit(JobId(2), &spec("ann", "first", 1, 100, 64));
     expect!["waits for job first to succeed"].assert_eq(&explanation(&stored, 1, 0));
     expect!["waits for its turn: it is next; fits on 1 of 1 node"].assert_eq(&explanation(&stored, 2, 0));
-    expect!["its job has 1 tasks"].assert_eq(&explanation(&stored, 2, 1));
+    expect!["its job has 1 task"].assert_eq(&explanation(&stored, 2, 1));
     stored.commit(&planned(&stored));
     expect!["wants no node: it is assigned"].assert_eq(&explanation(&stored, 2, 0));
     stored.task_end(TaskId { job: JobId(2), index: 0 }, None, |row| {
@@ -232,13 +261,20 @@ fn reasons_that_lie_in_no_node_are_reported() {
     expect!["backs off until 1970-01-01T00:33:20Z after 3 failures in a row"]
         .assert_eq(&explanation(&stored, 2, 0));
     stored.job_change(JobId(2), |row| row.state = JobState::Ended { outcome: JobOutcome::Failed });
-    expect!["never starts: job first ended otherwise than it must"].assert_eq(&explanation(&stored, 1, 0));
-    expect!["its job has ended"].assert_eq(&explanation(&stored, 2, 0));
+    expect!["never starts: job first had to succeed, and has ended otherwise"]
+        .assert_eq(&explanation(&stored, 1, 0));
+    expect!["its job has failed"].assert_eq(&explanation(&stored, 2, 0));
+    stored.job_change(JobId(1), |row| row.state = JobState::Ended { outcome: JobOutcome::DependencyFailed });
+    expect!["never starts: job first had to succeed, and has ended otherwise"]
+        .assert_eq(&explanation(&stored, 1, 0));
+    let of_whole_job = explain_job(&stored.snapshot(0), JobId(2), stored.now_ms);
+    assert_eq!(of_whole_job.len(), 1, "a job that is over says so");
+    assert_eq!(of_whole_job[0].1.to_string(), "its job has failed");
 
     let mut gang = spec("ann", "gang", 3, 2000, 64);
     gang.min_member = 3;
     stored.job_submit(JobId(3), &gang);
-    expect!["3 tasks must be placed together and 2 fit; can never fit: 3 are needed together, and the empty cell can take 2; fits on none of 1 node: 1 less than cpu 2 free; waits for tasks to end on 1 node; would fit on 1 node without cpu"]
+    expect!["3 tasks must be placed together and 2 fit; can never fit: 3 are needed together, and the empty cell can take 2; fits on none of 1 node: 1 less than cpu 2 cores free; would fit on 1 node without cpu"]
     .assert_eq(&explanation(&stored, 3, 0));
     expect!["the cell has no nodes"].assert_eq(&{
         let mut empty = crate::place::stored_cell(ScoringProfile::BEST_FIT);

@@ -164,7 +164,7 @@ fn exclusive_cores_are_complete_and_never_shared() {
     assert_eq!(submit(&mut stored, 1, 1, 300, &inside), 1);
     assert_eq!(submit(&mut stored, 2, 4, 1000, &own), 3);
     let explanation = explain(&stored.snapshot(0), JobId(2), 3, stored.now_ms).to_string();
-    assert!(explanation.contains("1 less than cpu 1 free"), "{explanation}");
+    assert!(explanation.contains("1 less than cpu 1 core free"), "{explanation}");
     // What is left of the fourth core is for those that share.
     assert_eq!(submit(&mut stored, 3, 9, 100, &|_| {}), 7);
     // Two cores of its own are of one domain, unless one socket will do.

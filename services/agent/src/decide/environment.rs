@@ -260,6 +260,14 @@ mod tests {
             assert_eq!(expand(text, &variables).as_deref(), Ok(expect), "{text}");
         }
         assert!(expand("${B}", &variables).unwrap_err().contains("$${B}"));
+        // A gateway refuses what no agent could expand, by the same grammar.
+        for text in ["x${A}y${B}", "$${A} ${B}", "${A:-2} ${} ${A", "${${A}", "é${_A1}é", "$A", "$$${A}"] {
+            let names = borough_model::job::variables_of(text);
+            let known = names.iter().map(|name| ((*name).to_owned(), String::new())).collect();
+            assert!(expand(text, &known).is_ok(), "{text}");
+            let refused = expand(text, &BTreeMap::new());
+            assert_eq!(refused.is_err(), !names.is_empty(), "{text}");
+        }
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use borough_proto::v1::TaskState;
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::JobTarget;
 
@@ -40,8 +41,10 @@ pub enum JobVerb {
         /// List only jobs with this label; several times: with all of them
         #[arg(short, long, value_parser = pair, value_name = "KEY=VALUE", conflicts_with = "target")]
         label: Vec<(String, String)>,
+        #[command(flatten)]
+        tasks: TaskListArguments,
     },
-    /// Change the number of tasks of a job, and wait until they are up
+    /// Change the number of tasks of a job, and wait until it has so many, all of them up
     Scale {
         /// [USER/]JOB
         #[arg(value_name = "JOB")]
@@ -63,6 +66,51 @@ pub enum JobVerb {
         #[arg(value_name = "JOB")]
         target: JobTarget,
     },
+}
+
+/// Which tasks of a job are listed.
+#[derive(Clone, Debug, Default, Args)]
+pub struct TaskListArguments {
+    /// Show only tasks in these states, with commas between [default: all]
+    #[arg(long, value_enum, value_name = "STATES", value_delimiter = ',', requires = "target")]
+    pub state: Vec<ListedState>,
+    /// Show at most this many tasks [default: all]
+    #[arg(long, value_name = "N", requires = "target", value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit: Option<u32>,
+    /// Go on behind the tasks of an earlier list, by the page that it named
+    #[arg(long, value_name = "PAGE", requires = "target")]
+    pub page: Option<String>,
+}
+
+/// A state of a task, as lists choose by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum ListedState {
+    Pending,
+    Held,
+    Assigned,
+    Starting,
+    Running,
+    Stopping,
+    Releasing,
+    Lost,
+    Dead,
+}
+
+impl From<ListedState> for TaskState {
+    fn from(state: ListedState) -> Self {
+        match state {
+            ListedState::Pending => Self::Pending,
+            ListedState::Held => Self::Held,
+            ListedState::Assigned => Self::Assigned,
+            ListedState::Starting => Self::Starting,
+            ListedState::Running => Self::Running,
+            ListedState::Stopping => Self::Stopping,
+            ListedState::Releasing => Self::Releasing,
+            ListedState::Lost => Self::Lost,
+            ListedState::Dead => Self::Dead,
+        }
+    }
 }
 
 /// A job file.

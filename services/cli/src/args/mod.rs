@@ -20,7 +20,7 @@ pub use cluster::{
 };
 pub use connections::ConnectionArguments;
 pub use dev::DevArguments;
-pub use job::{EvaluateArguments, FileArguments, JobVerb, RunArguments, StopArguments};
+pub use job::{EvaluateArguments, FileArguments, JobVerb, RunArguments, StopArguments, TaskListArguments};
 pub(crate) use role::LEASE_MS;
 pub use role::{ControllerArguments, GatewayArguments, SchedulerArguments, StoreArguments};
 pub use store::{
@@ -185,7 +185,10 @@ pub enum Verb {
     /// Run a whole system on this machine: the control roles in one process, and node agents
     Dev(DevArguments),
     /// Run the agent of a node
-    #[command(after_help = "Also give --cell, --gateway, and --token-file with the node's token")]
+    #[command(
+        after_help = "Also give --gateway, --token-file with the node's token, and --cell: an agent has no \
+        defaults for them"
+    )]
     Agent(AgentArguments),
     /// Run a gateway, which answers operators, load balancers and agents
     #[command(after_help = TOKEN_FILE_NEEDED)]

@@ -19,7 +19,7 @@ pub(super) async fn run(global: &Global, verb: CellVerb, printer: &Printer) -> R
         CellVerb::Status { name } => {
             let client = match name {
                 Some(name) => connect::client(global)?.with_cell(name),
-                None => connect::cell_client(global)?,
+                None => connect::cell_client(global).await?,
             };
             let (cell, _) = client.cell_get().await?;
             printer.one(&CellOutput::from(cell), CellOutput::text)?;
@@ -27,7 +27,7 @@ pub(super) async fn run(global: &Global, verb: CellVerb, printer: &Printer) -> R
         CellVerb::Set { name, settings } => {
             let client = match name {
                 Some(name) => connect::client(global)?.with_cell(name),
-                None => connect::cell_client(global)?,
+                None => connect::cell_client(global).await?,
             };
             let cell = client.cell_update(settings_of(*settings)).await?;
             printer.one(&CellOutput::from(cell), CellOutput::text)?;

@@ -10,7 +10,7 @@ use crate::exit::{Code, Failure};
 use crate::output::{ChangeView, EventView, Foreign, Printer};
 
 pub(super) async fn run(global: &Global, verb: EventVerb, printer: &Printer) -> Result<Code, Failure> {
-    let client = connect::cell_client(global)?;
+    let client = connect::cell_client(global).await?;
     match verb {
         EventVerb::List { filter, limit } => {
             let answer = client.event_list(watch_filter(&filter, client.user()), limit).await?;

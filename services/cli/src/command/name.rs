@@ -9,7 +9,7 @@ use crate::exit::{Code, Failure};
 use crate::output::{EndpointChangeView, EndpointView, Printer};
 
 pub(super) async fn run(global: &Global, verb: NameVerb, printer: &Printer) -> Result<Code, Failure> {
-    let client = connect::cell_client(global)?;
+    let client = connect::cell_client(global).await?;
     match verb {
         NameVerb::List { target, all } => {
             let job = if all { JobRef::new("", "") } else { job(target.as_ref(), client.user()) };

@@ -11,7 +11,7 @@ use crate::output::{NodeOutput, NodeStatusView, Printer, TaskOutput};
 use crate::role::token::node_token;
 
 pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> Result<Code, Failure> {
-    let client = connect::cell_client(global)?;
+    let client = connect::cell_client(global).await?;
     match verb {
         NodeVerb::List => {
             let views: Vec<NodeOutput> =

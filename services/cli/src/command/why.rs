@@ -1,18 +1,38 @@
 //! `why`: why tasks are not placed.
 
+use borough_proto::v1::Job;
+
 use crate::args::{Global, WhyTarget};
 use crate::connect;
 use crate::exit::{Code, Failure};
-use crate::output::{ExplanationView, Printer, explanations_text};
+use crate::output::{ExplanationView, Printer, explanations_text, tally};
 
 pub(super) async fn run(global: &Global, target: &WhyTarget, printer: &Printer) -> Result<Code, Failure> {
-    let client = connect::cell_client(global)?;
+    let client = connect::cell_client(global).await?;
     let job = target.resolve(client.user());
     let answer = client.task_explain(&job, target.index).await?;
     let views: Vec<ExplanationView> = answer.explanations.into_iter().map(ExplanationView::from).collect();
+    let placed = if views.is_empty() && !printer.is_machine() {
+        placed_text(&client.job_get(&job).await?.job.unwrap_or_default())
+    } else {
+        String::new()
+    };
     printer.one(&views, |views, _| match views.as_slice() {
-        [] => format!("{job}: every task is placed"),
+        [] => placed,
         views => explanations_text(views),
     })?;
     Ok(Code::Done)
+}
+
+/// A job of which no task wants a node. Its tasks are placed, or have ended for good.
+fn placed_text(job: &Job) -> String {
+    let name = format!("{}/{}", job.user, job.name);
+    let ended = job.tasks.as_ref().map_or(0, |tasks| tasks.failed);
+    match usize::try_from(ended).unwrap_or(usize::MAX) {
+        0 => format!("{name}: every task is placed or has succeeded"),
+        ended => {
+            let ended = tally(ended, "task");
+            format!("{name}: no task wants a node; {ended} failed for good: borough task status {name}")
+        }
+    }
 }

@@ -16,10 +16,13 @@ pub use problem::JobFileError;
 pub use starter::starter;
 
 use std::io::Read as _;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use borough_model::Name;
+use borough_model::job::file::{Problem, TreeNode, TreeValue};
 use borough_model::job::{JobSpec, Note};
+use borough_scheduler_core::ScoringProfile;
 
 /// Most bytes of a job file.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -52,6 +55,7 @@ pub struct LoadedFile {
 /// See [`JobFileError`]; everything that is wrong with the file, at once where that can be told.
 pub async fn load(path: &Path, options: &LoadOptions) -> Result<LoadedFile, JobFileError> {
     let problems = |problems| JobFileError::Problems { path: path.to_owned(), problems };
+    kind_check(path)?;
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     let tree = match extension.to_ascii_lowercase().as_str() {
         "yaml" | "yml" => yaml::yaml_read(&text_read(path)?).map_err(problems)?,
@@ -60,12 +64,46 @@ pub async fn load(path: &Path, options: &LoadOptions) -> Result<LoadedFile, JobF
         _ if path == Path::new("-") => yaml::yaml_read(&text_read(path)?).map_err(problems)?,
         _ => return Err(JobFileError::Extension { path: path.to_owned() }),
     };
-    let (spec, notes) = JobSpec::from_file(&tree, &options.caller).map_err(problems)?;
-    Ok(LoadedFile { spec, notes })
+    let read = JobSpec::from_file(&tree, &options.caller);
+    match (profile_problem(&tree), read) {
+        (None, Ok((spec, notes))) => Ok(LoadedFile { spec, notes }),
+        (unknown, read) => {
+            let mut found = read.err().unwrap_or_default();
+            found.extend(unknown);
+            found.sort_by_key(|problem| problem.at);
+            Err(problems(found))
+        }
+    }
+}
+
+/// A scoring profile that no scheduler knows. The model of a job does not know which exist.
+fn profile_problem(tree: &TreeNode) -> Option<Problem> {
+    let TreeValue::Map(entries) = &tree.value else { return None };
+    let (_, node) = entries.iter().find(|(key, _)| key.text == "profile")?;
+    let TreeValue::Text(profile) = &node.value else { return None };
+    let refused = profile.parse::<ScoringProfile>().err()?;
+    Some(Problem::at(node.at, format!("profile: {refused}")))
+}
+
+/// Refuses what is no file, with the name of its kind. A FIFO would keep the program waiting, and a device has no end.
+fn kind_check(path: &Path) -> Result<(), JobFileError> {
+    // A missing file is reported when it is read.
+    let Ok(known) = std::fs::metadata(path) else { return Ok(()) };
+    let kind = match known.file_type() {
+        kind if kind.is_dir() => "directory",
+        kind if kind.is_fifo() => "FIFO",
+        kind if kind.is_char_device() || kind.is_block_device() => "device",
+        kind if kind.is_socket() => "socket",
+        _ => return Ok(()),
+    };
+    Err(JobFileError::Kind { path: path.to_owned(), kind })
 }
 
 fn text_read(path: &Path) -> Result<String, JobFileError> {
-    let failed = |source| JobFileError::Read { path: path.to_owned(), source };
+    let failed = |source: std::io::Error| match source.kind() {
+        std::io::ErrorKind::InvalidData => JobFileError::NotText { path: path.to_owned() },
+        _ => JobFileError::Read { path: path.to_owned(), source },
+    };
     let mut text = String::new();
     let read = if path == Path::new("-") {
         std::io::stdin().lock().take(FILE_BYTES_MAX + 1).read_to_string(&mut text)

@@ -14,6 +14,12 @@ pub enum JobFileError {
         #[source]
         source: std::io::Error,
     },
+    /// The path names something else than a file: it could be read without end, or not at all. Name a file.
+    #[error("{} is a {kind}, not a job file", path.display())]
+    Kind { path: PathBuf, kind: &'static str },
+    /// The file has bytes that are no text. Save it as UTF-8.
+    #[error("the job file {} is not UTF-8 text", path.display())]
+    NotText { path: PathBuf },
     /// The name has none of the accepted endings. Give it one.
     #[error("{} is no job file by its name; accepted: .yaml, .yml, .json, .jsonnet, or - for YAML on standard input", path.display())]
     Extension { path: PathBuf },

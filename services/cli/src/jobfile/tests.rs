@@ -190,9 +190,9 @@ fn health_checks_name_a_port_and_one_probe() {
     check(
         &yaml_problems(&text),
         &expect![[r#"
-        job.yaml:5:11: task.health.port: htpt; accepted: one of the task's ports: http
-        job.yaml:5:37: task.health.http.path: "x"; accepted: a path such as /healthz, in printable ASCII without spaces
-        job.yaml:5:51: task.health.interval: 5; accepted: 100 to 3600000 milliseconds"#]],
+            job.yaml:5:11: task.health.port: htpt; accepted: one of the task's ports: http
+            job.yaml:5:37: task.health.http.path: "x"; accepted: a path such as /healthz, in printable ASCII without spaces
+            job.yaml:5:51: task.health.interval: 5ms; accepted: 100ms to 1h"#]],
     );
     check(
         &yaml_problems(&with_task("  health: {interval: 5s}\n")),
@@ -273,7 +273,7 @@ fn broken_syntax_has_a_place() {
     );
     check(
         &yaml_problems("name: web\n\tcount: 1\n"),
-        &expect!["job.yaml:1:7: while scanning a plain scalar, found a tab"],
+        &expect!["job.yaml:1:7: a tab cannot indent YAML; use spaces"],
     );
     check(
         &json_problems("{\n  \"name\": \"web\",\n}"),
@@ -293,7 +293,7 @@ fn an_alias_bomb_is_refused() {
     check(
         &problems,
         &expect![
-            "job.yaml:6:8: is too large or too deep once its aliases are expanded (Nodes { nodes: 200001 })"
+            "job.yaml:6:8: too large or too deep once its aliases are expanded; accepted: 200000 values, 64 levels"
         ],
     );
 }
@@ -382,4 +382,106 @@ fn the_topology_of_a_gang_is_read() {
             job.yaml:5:27: roles[1].name: a; accepted: each name once
             job.yaml:5:52: roles[1].min_member: 3; accepted: at most the role's count, 2"#]],
     );
+}
+
+#[test]
+fn yaml_is_refused_in_words_of_job_files() {
+    let two = format!("{}---\n{}", with_task(""), with_task(""));
+    let one = "a second YAML document begins here; a job file describes one job";
+    assert!(yaml_problems(&two).ends_with(one), "{}", yaml_problems(&two));
+    check(
+        &yaml_problems("name: *nobody\n"),
+        &expect!["job.yaml:1:7: the alias names no anchor that stands before it"],
+    );
+    check(
+        &yaml_problems("name: a\n\ttask: b\n"),
+        &expect!["job.yaml:1:7: a tab cannot indent YAML; use spaces"],
+    );
+}
+
+/// A field that cannot be read hides no other problem, and none is made up for want of it.
+#[test]
+fn a_field_that_cannot_be_read_hides_no_other_problem() {
+    let text = "name: web\ncount: many\nmin_member: 3\nprioriti: 7\ndrain_delay: 9999999999d\nlost_after: 1ms\n\
+                task:\n  command: [a]\n  weight: 900\n  health: {tcp: http, interval: 1x, timeout: 20s}\n  ports: [http]\n";
+    check(
+        &yaml_problems(text),
+        &expect![[r#"
+            job.yaml:2:8: count: "many"; accepted: a whole number of tasks from 0 to 100000
+            job.yaml:4:1: unknown field "prioriti", did you mean "priority"?
+            job.yaml:5:14: drain_delay: 9999999999d; accepted: 0s to 1h
+            job.yaml:6:13: lost_after: 1ms; accepted: 1s to 24h
+            job.yaml:9:11: task.weight: 900; accepted: 1 to 255
+            job.yaml:10:33: task.health.interval: "1x" has the unit "x"; accepted: a duration such as 250ms, 5s, 2m or 1h30m"#]],
+    );
+}
+
+#[test]
+fn values_are_shown_as_they_were_typed() {
+    let text =
+        with_task("  grace: 9999999999d\n  resources: {memory: 1k, cpu: 1500m}\n  exclusive_cores: true\n");
+    check(
+        &yaml_problems(&text),
+        &expect![[r#"
+        job.yaml:4:10: task.grace: 9999999999d; accepted: 0s to 1h
+        job.yaml:5:23: task.resources.memory: 1k; accepted: at least 1MiB
+        job.yaml:5:32: task.resources.cpu: 1500m; accepted: whole cores, since they are to be its own"#]],
+    );
+}
+
+#[test]
+fn no_error_blames_a_field_that_follows_from_others() {
+    check(
+        &yaml_problems(&with_task("roles: [{name: w, count: 3, min_member: 9}]\n")),
+        &expect!["job.yaml:4:41: roles[0].min_member: 9; accepted: at most the role's count, 3"],
+    );
+}
+
+#[test]
+fn variables_that_no_task_has_are_refused() {
+    let text = "name: web\ntask:\n  command: [a, '${NOPE}', '${PORT_HTTP} ${PORT} ${OWN} ${BOROUGH_INDEX} ${HOME} $${NOPE} ${X:-1}', '${LATER}']\n  \
+                environment: {OWN: x}\n  ports: [http]\noverrides: {0: {arguments: ['${PORT_ADMIN}'], environment: {LATER: y}}}\n";
+    check(
+        &yaml_problems(text),
+        &expect![[r#"
+        job.yaml:3:16: task.command[1]: ${NOPE}; accepted: a variable of the task, its ports or Borough's; a plain one is written $${NOPE}
+        job.yaml:6:29: overrides[0].arguments[0]: ${PORT_ADMIN}; accepted: a variable of the task, its ports or Borough's; a plain one is written $${PORT_ADMIN}"#]],
+    );
+}
+
+#[tokio::test]
+async fn what_is_no_file_is_refused_with_its_kind() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let options =
+        LoadOptions { caller: caller(), ext_str: Vec::new(), tla_str: Vec::new(), evaluator: "none".into() };
+    let refused = async |path: &Path| load(path, &options).await.expect_err("no file").lines().join("\n");
+    let path = |name: &str| directory.path().join(name);
+    let made = std::process::Command::new("mkfifo").arg(path("fifo.yaml")).status().expect("mkfifo");
+    assert!(made.success());
+    std::fs::create_dir(path("dir.yaml")).expect("a directory");
+    std::os::unix::fs::symlink("/dev/zero", path("zero.yaml")).expect("a link");
+    let _socket = std::os::unix::net::UnixListener::bind(path("socket.yaml")).expect("a socket");
+    std::fs::write(path("bytes.yaml"), [0xff, 0xfe]).expect("a file");
+    for (name, kind) in
+        [("fifo.yaml", "FIFO"), ("dir.yaml", "directory"), ("zero.yaml", "device"), ("socket.yaml", "socket")]
+    {
+        let text = refused(&path(name)).await;
+        assert!(text.ends_with(&format!("{name} is a {kind}, not a job file")), "{text}");
+    }
+    assert!(refused(&path("bytes.yaml")).await.ends_with("is not UTF-8 text"));
+}
+
+#[tokio::test]
+async fn a_profile_that_no_scheduler_knows_is_refused_with_the_rest() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let options =
+        LoadOptions { caller: caller(), ext_str: Vec::new(), tla_str: Vec::new(), evaluator: "none".into() };
+    let path = directory.path().join("job.yaml");
+    std::fs::write(&path, with_task("  weight: 900\nprofile: besst-fit\n")).expect("a file");
+    let lines = load(&path, &options).await.expect_err("no such profile").lines();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[0].contains("task.weight: 900"), "{lines:?}");
+    assert!(lines[1].contains(":5:10: profile: ") && lines[1].contains("best-fit"), "{lines:?}");
+    std::fs::write(&path, with_task("profile: best-fit\n")).expect("a file");
+    assert!(load(&path, &options).await.is_ok());
 }

@@ -48,11 +48,27 @@ fn refusal(error: &serde_saphyr::Error) -> Problem {
     // The message begins with the place, so the library's own is cut off.
     let message = text.split(" at line ").next().unwrap_or(&text);
     let message = message.lines().next().unwrap_or_default().trim_end_matches([',', '.', ':']);
-    let message = match message.strip_prefix("budget breached: ") {
-        Some(what) => format!("is too large or too deep once its aliases are expanded ({what})"),
-        None => message.to_owned(),
+    Problem::at(at, own_words(message))
+}
+
+/// The library's message in words for the author of a job file. Others are passed on: they name what stands there.
+fn own_words(message: &str) -> String {
+    let most = || {
+        format!(
+            "too large or too deep once its aliases are expanded; accepted: {NODES_MAX} values, {DEPTH_MAX} levels"
+        )
     };
-    Problem::at(at, message)
+    match message {
+        _ if message.starts_with("budget breached") => most(),
+        _ if message.starts_with("multiple YAML documents") => {
+            "a second YAML document begins here; a job file describes one job".to_owned()
+        }
+        _ if message.contains("unknown anchor") => {
+            "the alias names no anchor that stands before it".to_owned()
+        }
+        _ if message.contains("found a tab") => "a tab cannot indent YAML; use spaces".to_owned(),
+        _ => message.to_owned(),
+    }
 }
 
 fn position(location: Location) -> Option<Position> {

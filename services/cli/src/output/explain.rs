@@ -11,6 +11,9 @@ use super::text::{ranges, tally};
 pub(crate) struct ExplanationView {
     pub(crate) indexes: Vec<u32>,
     pub(crate) summary: Foreign,
+    /// The summary without what the other fields say.
+    #[serde(skip)]
+    pub(crate) headline: Foreign,
     /// Nodes that were examined.
     pub(crate) nodes: u32,
     /// Each node is counted at the first filter that refuses it.
@@ -63,6 +66,7 @@ impl From<v1::Explanation> for ExplanationView {
         Self {
             indexes: explanation.indexes,
             summary: explanation.summary.into(),
+            headline: explanation.headline.into(),
             nodes: explanation.nodes,
             losses: losses.map(|loss| LossView { filter: loss.filter.into(), nodes: loss.nodes }).collect(),
             nearest: nearest.map(|fit| NearestView { change: fit.change.into(), nodes: fit.nodes }).collect(),
@@ -80,7 +84,12 @@ pub(crate) fn explanations_text(explanations: &[ExplanationView]) -> String {
             [index] => format!("task {index}"),
             indexes => format!("{} ({})", tally(indexes.len(), "task"), ranges(indexes)),
         };
-        text.push_str(&format!("{tasks}: {}\n", explanation.summary));
+        if explanation.headline.is_empty() {
+            // An older gateway: its summary says everything.
+            text.push_str(&format!("{tasks}: {}\n", explanation.summary));
+            continue;
+        }
+        text.push_str(&format!("{tasks}: {}\n", explanation.headline));
         for loss in &explanation.losses {
             let of = format!("{} of {}", loss.nodes, tally(width(explanation.nodes), "node"));
             text.push_str(&format!("  {of} refused by: {}\n", loss.filter));

@@ -62,6 +62,7 @@ fn endpoint() -> v1::Endpoint {
 fn explanation() -> v1::Explanation {
     v1::Explanation {
         summary: hostile(),
+        headline: hostile(),
         losses: vec![v1::FilterLoss { filter: hostile(), nodes: 1 }],
         nearest: vec![v1::NearestFit { change: hostile(), nodes: 1 }],
         victims: vec![v1::Victim {
@@ -173,6 +174,7 @@ fn shown(style: &Style) -> Vec<(&'static str, String)> {
         tasks: vec![task().into()],
         unplaced: vec![explanation().into()],
         spec: SpecView(None),
+        next_page: None,
     };
     let violation = ViolationView {
         rule: "rule".to_owned(),

@@ -193,6 +193,8 @@ pub(crate) struct JobStatusView {
     pub(crate) tasks: Vec<TaskOutput>,
     pub(crate) unplaced: Vec<ExplanationView>,
     pub(crate) spec: SpecView,
+    /// The page behind these tasks; null if none follow.
+    pub(crate) next_page: Option<String>,
 }
 
 impl JobStatusView {
@@ -311,6 +313,7 @@ mod tests {
             tasks: Vec::new(),
             unplaced: Vec::new(),
             spec: SpecView(Some(spec_value(&spec))),
+            next_page: None,
         };
         let text = view.text(&Style::default());
         for expected in

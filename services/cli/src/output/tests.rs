@@ -78,7 +78,8 @@ fn victim(job: &str, index: u32) -> v1::Victim {
 fn explanation() -> v1::Explanation {
     v1::Explanation {
         indexes: vec![0, 1, 2, 5],
-        summary: "no node fits".to_owned(),
+        summary: "no node fits: 5 memory, 1 cordoned".to_owned(),
+        headline: "no node fits".to_owned(),
         nodes: 6,
         losses: vec![
             v1::FilterLoss { filter: "memory".to_owned(), nodes: 5 },
@@ -182,6 +183,7 @@ fn a_job_with_everything() {
         tasks: vec![task().into()],
         unplaced: vec![explanation().into()],
         spec: SpecView(None),
+        next_page: None,
     };
     check(
         &view.text(&Style::default()),

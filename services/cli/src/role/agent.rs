@@ -37,15 +37,20 @@ pub(crate) fn run(global: &Global, arguments: AgentArguments) -> Result<Code, Fa
 }
 
 fn config_of(global: &Global, arguments: AgentArguments) -> Result<AgentConfig, Failure> {
-    let usage = |text: &str| Failure::new(Code::Usage, text);
-    let cell = global.cell.clone().ok_or_else(|| usage("give the cell of the node with --cell"))?;
-    if global.gateway.is_empty() {
-        return Err(usage("give at least one gateway with --gateway"));
-    }
-    let token = match &global.token_file {
-        Some(path) => Some(node_secret_read(path)?),
-        None => None,
+    let missing = [
+        ("--gateway HOST:PORT", global.gateway.is_empty()),
+        ("--token-file FILE", global.token_file.is_none()),
+        ("--cell NAME", global.cell.is_none()),
+    ];
+    let (Some(cell), Some(token), false) = (&global.cell, &global.token_file, global.gateway.is_empty())
+    else {
+        let missing = missing.into_iter().filter(|(_, lacks)| *lacks).map(|(option, _)| option);
+        let text = format!("an agent also needs {}", missing.collect::<Vec<_>>().join(", "));
+        return Err(Failure::new(Code::Usage, text).with_hint(
+            "`borough node token` makes the file with the node's token; a gateway prints its address when it starts",
+        ));
     };
+    let (cell, token) = (cell.clone(), Some(node_secret_read(token)?));
     let task_users = arguments.users.task_users()?;
     let rng = SystemRng::shared();
     let mut config =

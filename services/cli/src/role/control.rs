@@ -10,7 +10,7 @@ use borough_controller::{Controller, ControllerConfig, GarbageMetrics};
 use borough_gateway::auth::Credentials;
 use borough_gateway::cell::CellConnection;
 use borough_gateway::health::HealthSource;
-use borough_gateway::{ConnectionLimits, Gateway, GatewayConfig};
+use borough_gateway::{ConnectionLimits, Gateway, GatewayConfig, GatewayListeners, ListenError};
 use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, ErrorCode, Idempotency, Retryable as _};
 use borough_model::Name;
@@ -125,17 +125,15 @@ pub(crate) enum ControlError {
     #[error("the cell's store refused")]
     Store(#[from] StoreError),
     /// An address cannot be listened on.
-    #[error("cannot listen on {addresses}")]
-    Listen {
-        addresses: String,
-        #[source]
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    Listen(#[from] ListenError),
 }
 
 impl Control {
     /// Starts every role.
     pub(crate) async fn start(mut config: ControlConfig) -> Result<Self, ControlError> {
+        // A port that is taken is reported before anything has started.
+        let listeners = GatewayListeners::bind(config.roles.grpc, config.roles.http).await?;
         let cancelled = CancellationToken::new();
         let generation = until_answered(&*config.clock, || generation_of(&config)).await?;
         let mut registry = std::mem::take(&mut config.registry);
@@ -182,8 +180,6 @@ impl Control {
         }
         let beat_interval = beat_of(tolerance_ms);
         let gateway = GatewayConfig {
-            grpc: roles.grpc,
-            http: roles.http,
             advertise: roles.advertise.clone(),
             credentials: config.credentials,
             cells: connections,
@@ -193,16 +189,9 @@ impl Control {
             connections: config.connections,
             health: HealthSource { db: config.db.clone(), mirrors },
         };
-        let addresses = match roles.grpc {
-            Some(grpc) => format!("{grpc} and {}", roles.http),
-            None => roles.http.to_string(),
-        };
-        let gateway = Gateway::start(gateway, config.clock, config.rng, cancelled.clone()).await;
-        let gateway = gateway.map_err(|source| {
-            cancelled.cancel();
-            ControlError::Listen { addresses, source }
-        })?;
-        Ok(Self { grpc: gateway.grpc, http: gateway.http, gateway, tasks, workers, cancelled })
+        let (grpc, http) = (listeners.grpc(), listeners.http());
+        let gateway = Gateway::start(gateway, listeners, config.clock, config.rng, cancelled.clone());
+        Ok(Self { grpc, http, gateway, tasks, workers, cancelled })
     }
 
     /// Ends the scheduler workers of this process and waits for them: afterwards they place nothing.

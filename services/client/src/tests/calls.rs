@@ -70,7 +70,8 @@ async fn a_call_ends_with_its_deadline() {
     let fake = fake::start().await;
     let client = client(&[&fake.address], |config| config.deadline = Duration::from_millis(50));
     let error = client.job_get(&JobRef::new("alice", "web")).await.unwrap_err();
-    assert!(matches!(error, ClientError::Deadline { method: "GetJob", .. }), "{error:?}");
+    assert!(matches!(error, ClientError::Deadline { method: "GetJob", changes: false, .. }), "{error:?}");
+    assert!(error.to_string().contains(&fake.address), "{error}");
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! The states of a job: `waiting → running → (stopping) → ended`.
 
+use std::collections::{BTreeMap, VecDeque};
+
 use crate::id::{JobId, Name, RequestId};
 use crate::job::{After, AfterCondition, JobOutcome, JobRow, JobSpec, JobState};
 
@@ -192,6 +194,28 @@ pub enum AfterDecision {
     Wait(Name),
     /// This job has ended, and its condition is not met.
     Never(Name),
+}
+
+/// The jobs by which `job` waits for itself, from it back to it; `None` if it does not. `waits_for` gives the jobs that
+/// a job waits for; none if it is not waiting.
+pub fn after_cycle(job: &Name, waits_for: impl Fn(&Name) -> Vec<Name>) -> Option<Vec<Name>> {
+    let mut waiters: BTreeMap<Name, Name> = BTreeMap::new();
+    let mut unread = VecDeque::from([job.clone()]);
+    while let Some(waiter) = unread.pop_front() {
+        for next in waits_for(&waiter) {
+            if next == *job {
+                let back = std::iter::successors(Some(waiter), |name| waiters.get(name).cloned());
+                let mut cycle: Vec<Name> = std::iter::once(next).chain(back).collect();
+                cycle.reverse();
+                return Some(cycle);
+            }
+            if !waiters.contains_key(&next) {
+                waiters.insert(next.clone(), waiter.clone());
+                unread.push_back(next);
+            }
+        }
+    }
+    None
 }
 
 /// Decides whether a job may start. `state_of` gives the state of each job that it waits for; `None`: never submitted.

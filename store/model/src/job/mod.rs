@@ -20,7 +20,8 @@ pub use defaults::band;
 pub use diff::{ChangeClass, FieldChange, SpecChange, change_class, spec_diff, spec_value};
 pub use gang::{GangSpec, GangTopology, Role};
 pub use machine::{
-    AfterDecision, JobEvent, JobRefused, JobTransition, TaskEnd, after_decide, job_new, job_transition,
+    AfterDecision, JobEvent, JobRefused, JobTransition, TaskEnd, after_cycle, after_decide, job_new,
+    job_transition,
 };
 pub use placement::{Affinity, AffinityKind, Constraint, ConstraintOperator, Spread};
 pub use preemption::{LastEviction, PreemptionSpec, claims_below, victims_below};
@@ -32,6 +33,7 @@ pub use toleration::{
     Toleration, TolerationOperator, eviction_due_ms, taint_tolerated, tolerations_in_force,
 };
 pub(crate) use validate::PORTS_MAX;
+pub use validate::variables_of;
 pub use validate::{
     COUNT_MAX, Note, ROLES_MAX, SPEC_BYTES_MAX, TOGETHER_DOMAINS_MAX, count_check, priority_check,
 };

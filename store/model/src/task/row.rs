@@ -90,7 +90,7 @@ pub struct TaskRow {
     /// Wall time at which the process of this attempt started, milliseconds since 1970.
     #[n(15)]
     pub started_ms: Option<i64>,
-    /// Restarts in all, for people.
+    /// Restarts in all, for people. A move for the sake of the node or of another task is none.
     #[n(16)]
     pub restarts: u32,
     /// The process id on its node, for people.
@@ -381,6 +381,11 @@ impl StopReason {
             | Self::Tainted
             | Self::Shutdown => false,
         }
+    }
+
+    /// Returns true if the task moves for the sake of its node, of another task or of the cell. It ran well itself.
+    pub fn is_move(self) -> bool {
+        matches!(self, Self::Drained | Self::Preempted | Self::Tainted | Self::Shutdown)
     }
 
     /// Why the attempt was ended, for people.

@@ -4,7 +4,7 @@ use borough_model::id::{JobId, Name, RequestId};
 use borough_model::job::TaskEnd;
 use borough_model::job::{
     After, AfterCondition, AfterDecision, JobEvent, JobKind, JobOutcome, JobRefused, JobRow, JobSpec,
-    JobState, JobTransition, after_decide, job_new, job_transition,
+    JobState, JobTransition, after_cycle, after_decide, job_new, job_transition,
 };
 use proptest::prelude::*;
 
@@ -120,6 +120,25 @@ fn a_job_goes_when_all_it_waits_for_has_ended_as_it_should() {
     assert_eq!(decide(Some(JobState::Stopping), Some(JobState::Running)), AfterDecision::Wait(name("a")));
     assert_eq!(decide(None, failed), AfterDecision::Never(name("b")));
     assert_eq!(after_decide(&spec(JobKind::Batch).after, |_| None), AfterDecision::Go);
+}
+
+#[test]
+fn a_job_that_waits_for_itself_is_found_by_the_shortest_way() {
+    let cycle = |edges: &[(&str, &str)]| {
+        let found = after_cycle(&name("a"), |job| {
+            let of_job = edges.iter().filter(|(waiter, _)| *waiter == job.as_str());
+            of_job.map(|(_, other)| name(other)).collect()
+        });
+        found.map(|jobs| jobs.iter().map(Name::to_string).collect::<Vec<_>>().join(" "))
+    };
+    assert_eq!(cycle(&[("a", "b"), ("b", "a")]).as_deref(), Some("a b a"));
+    assert_eq!(
+        cycle(&[("a", "b"), ("b", "c"), ("c", "a"), ("b", "d"), ("d", "b")]).as_deref(),
+        Some("a b c a")
+    );
+    assert_eq!(cycle(&[("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")]), None);
+    assert_eq!(cycle(&[("a", "b"), ("b", "c"), ("c", "b")]), None, "others wait for each other");
+    assert_eq!(cycle(&[]), None);
 }
 
 fn events() -> impl Strategy<Value = Vec<JobEvent>> {

@@ -238,6 +238,20 @@ fn every_row_of_the_table_and_all_that_follow_keep_the_invariants() {
     }
 }
 
+/// A drain, an eviction, a taint and a shutdown move a task. It ran well, so they are no restarts.
+#[test]
+fn a_move_is_no_restart() {
+    let end = exited(1, 0, true, JobKind::Service);
+    for reason in StopReason::ALL.into_iter().filter(|reason| !reason.is_final()) {
+        let row = row_from(running(Health::Healthy), &[stop(reason), end.clone()]);
+        assert_eq!(row.state, TaskState::Pending, "{reason:?}");
+        let moves = [StopReason::Drained, StopReason::Preempted, StopReason::Tainted, StopReason::Shutdown];
+        assert_eq!(row.restarts, u32::from(!moves.contains(&reason)), "{reason:?}");
+    }
+    let crashed = row_from(running(Health::Healthy), &[exited(1, 1, true, JobKind::Service)]);
+    assert_eq!(crashed.restarts, 1);
+}
+
 #[test]
 fn an_older_attempt_is_always_stale_and_a_later_one_always_unknown() {
     for (label, row) in rows() {

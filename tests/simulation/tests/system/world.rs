@@ -244,8 +244,6 @@ impl World {
             let beat_interval = Duration::from_millis(LOST_AFTER_MS) / 8;
             let health = HealthSource { db: db.clone(), mirrors: vec![mirror.clone()] };
             let config = GatewayConfig {
-                grpc: None,
-                http: ([127, 0, 0, 1], 0).into(),
                 advertise: None,
                 credentials: Credentials::new(Token::new(token), Vec::new()),
                 cells: vec![CellConnection { space, name: Name::new("alpha").unwrap(), db, mirror }],

@@ -13,7 +13,7 @@ pub(super) async fn plan(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let spec = spec_load(global, arguments, printer).await?;
-    let client = connect::cell_client(global)?;
+    let client = connect::cell_client(global).await?;
     let answer = client.job_plan(spec.clone()).await?;
     let view = PlanView::new(&spec, client.cell(), answer);
     printer.one(&view, PlanView::text)?;

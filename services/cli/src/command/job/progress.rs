@@ -9,7 +9,7 @@ use crate::output::{ExitView, tally};
 /// The aim of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Goal {
-    /// Every task of a service is healthy, or a batch job is over.
+    /// Every task of a service is healthy and no other runs any more, or a batch job is over.
     Up,
     /// No task runs any more.
     Over,
@@ -71,6 +71,15 @@ impl KnownJob {
         self.wanted().filter(|task| states.contains(&task.state())).count()
     }
 
+    /// Counts the tasks that a smaller count no longer wants, and that have not ended yet. A lost task does not count:
+    /// its node may never report its end.
+    fn surplus(&self) -> usize {
+        let beyond = self.tasks.range(self.job.count..).map(|(_, task)| task.state());
+        beyond
+            .filter(|state| !matches!(state, TaskState::Dead | TaskState::Pending | TaskState::Lost))
+            .count()
+    }
+
     /// Counts the waiting tasks. Tasks that were never placed have no row.
     pub(super) fn pending(&self) -> usize {
         let count = usize::try_from(self.job.count).unwrap_or(usize::MAX);
@@ -106,7 +115,8 @@ impl KnownJob {
             return JobProgress::Lost(format!("task {name}/{} is dead{}", task.index, self.worst()));
         }
         let all = usize::try_from(self.job.count).unwrap_or(usize::MAX);
-        if self.healthy() >= all { JobProgress::Reached } else { JobProgress::Underway }
+        let reached = self.healthy() >= all && self.surplus() == 0;
+        if reached { JobProgress::Reached } else { JobProgress::Underway }
     }
 
     /// The state of the job, in one line.
@@ -127,11 +137,12 @@ impl KnownJob {
             parts.push("waits for the jobs in its `after`".to_owned());
         }
         let begun = [TaskState::Held, TaskState::Assigned, TaskState::Starting];
+        let stopping = self.in_state(&[TaskState::Stopping, TaskState::Releasing]) + self.surplus();
         for (number, word) in [
             (self.pending(), "pending"),
             (self.in_state(&begun), "starting"),
             (self.in_state(&[TaskState::Running]).saturating_sub(self.healthy()), "not healthy yet"),
-            (self.in_state(&[TaskState::Stopping, TaskState::Releasing]), "stopping"),
+            (stopping, "stopping"),
             (self.in_state(&[TaskState::Lost]), "lost"),
         ] {
             if number > 0 && goal == Goal::Up {
@@ -204,8 +215,6 @@ mod tests {
         assert_eq!(known.progress(Goal::Up), JobProgress::Underway);
         assert_eq!(known.text(Goal::Up), "alice/web: 1/2 healthy, 1 not healthy yet");
         known.task_changed(Task { revision: 2, ..task(1, TaskState::Running, Health::Healthy) });
-        // Tasks beyond the count do not matter.
-        known.task_changed(task(2, TaskState::Stopping, Health::Unhealthy));
         assert_eq!(known.progress(Goal::Up), JobProgress::Reached);
         assert_eq!(service(0).progress(Goal::Up), JobProgress::Reached);
     }
@@ -220,6 +229,24 @@ mod tests {
         assert!(!known.task_changed(other));
         assert!(!known.job_changed(Job { id: "j2".to_owned(), revision: 9, ..Job::default() }));
         assert_eq!(known.progress(Goal::Up), JobProgress::Reached);
+    }
+
+    #[test]
+    fn a_smaller_service_is_up_when_the_other_tasks_have_ended() {
+        let mut known = service(1);
+        known.task_changed(task(0, TaskState::Running, Health::Healthy));
+        known.task_changed(task(1, TaskState::Stopping, Health::Unknown));
+        known.task_changed(task(2, TaskState::Running, Health::Healthy));
+        known.task_changed(task(3, TaskState::Lost, Health::Unknown));
+        assert_eq!(known.progress(Goal::Up), JobProgress::Underway);
+        assert_eq!(known.text(Goal::Up), "alice/web: 1/1 healthy, 2 stopping");
+        for index in [1, 2] {
+            let ended = task(index, TaskState::Dead, Health::Unknown);
+            known.task_changed(Task { revision: 2, ..ended });
+        }
+        assert_eq!(known.progress(Goal::Up), JobProgress::Reached);
+        known.job.count = 0;
+        assert_eq!(known.progress(Goal::Up), JobProgress::Underway, "the last one runs");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::file::spec_load;
 use super::progress::Goal;
 use super::show::status_view;
 use super::wait::{Waited, wait};
-use crate::args::{Global, RunArguments};
+use crate::args::{Global, RunArguments, TaskListArguments};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::output::{EndpointView, Foreign, JobView, PlanView, Printer, Style, changes_text, table};
@@ -34,7 +34,7 @@ pub(super) async fn run(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let spec = spec_load(global, &arguments.file, printer).await?;
-    let client = connect::cell_client(global)?;
+    let client = connect::cell_client(global).await?;
     let job = JobRef::new(spec.user.as_str(), spec.name.as_str());
     let submitted = client.job_submit(spec.clone(), arguments.check_revision.unwrap_or(0)).await;
     let answer = match submitted {
@@ -82,7 +82,7 @@ async fn refused(client: &Client, spec: JobSpec, error: ClientError) -> Failure 
 /// The final state of the job: with its endpoints for people, as an object for programs.
 async fn show(client: &Client, waited: Waited, printer: &Printer) -> Result<(), Failure> {
     if printer.is_machine() {
-        let view = status_view(client, waited.job, waited.spec).await?;
+        let view = status_view(client, waited.job, waited.spec, &TaskListArguments::default()).await?;
         return printer.one(&view, |_, _| String::new());
     }
     printer.text(&waited.text)?;
@@ -119,10 +119,7 @@ pub(super) async fn scale(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let scaled = client.job_scale(job, count).await?.job.unwrap_or_default();
-    let service = scaled.kind() == JobKind::Service;
-    if let WaitMode::Until(timeout) = wait_for
-        && service
-    {
+    if let WaitMode::Until(timeout) = wait_for {
         let waited = wait(client, job, Goal::Up, timeout, printer).await?;
         show(client, waited, printer).await?;
     } else {

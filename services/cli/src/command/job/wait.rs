@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use borough_client::{CellItem, Client, JobRef};
 use borough_proto::v1::{Cursor, Job, JobSpec, WatchFilter, watch_response::Change};
-use futures::StreamExt as _;
+use futures::{FutureExt as _, StreamExt as _};
 
 use super::progress::{Goal, JobProgress, KnownJob};
 use crate::exit::{Code, Failure};
@@ -12,6 +12,9 @@ use crate::output::{ExplanationView, Printer, Progress, explanations_text};
 
 /// After so long without a change, tasks that are not placed are explained.
 const EXPLAIN_AFTER: Duration = Duration::from_millis(1500);
+
+/// Items of a watch between two looks at the progress.
+const ITEMS_AT_ONCE: usize = 1_024;
 
 pub(super) struct Waited {
     pub(super) job: Job,
@@ -43,11 +46,11 @@ pub(super) async fn wait(
     let Some(timeout) = timeout else { return waited.await };
     let outcome = tokio::time::timeout(timeout, waited).await;
     outcome.unwrap_or_else(|_| {
-        let status = match progress.last() {
-            "" => job.to_string(),
-            last => last.to_owned(),
+        let after = humantime::format_duration(timeout);
+        let message = match progress.last() {
+            "" => format!("{job}: its state did not come within {after}; the job goes on"),
+            last => format!("{last} after {after}; the job goes on"),
         };
-        let message = format!("{status} after {}; the job goes on", humantime::format_duration(timeout));
         Err(Failure::new(Code::Failed, message).with_hint(format!("borough job status {job}")))
     })
 }
@@ -66,6 +69,8 @@ impl WaitingOutput<'_, '_> {
     async fn until(&mut self) -> Result<Waited, Failure> {
         loop {
             let answer = self.client.job_get(self.job).await?;
+            // A hundred thousand tasks are a hundred pages.
+            self.progress.show(&format!("{}: reading its tasks", self.job));
             let (tasks, _) = self.client.task_list_of_job(self.job).await?;
             let mut known = KnownJob { job: answer.job.unwrap_or_default(), ..KnownJob::default() };
             known.tasks.extend(tasks.into_iter().map(|task| (task.index, task)));
@@ -92,16 +97,27 @@ impl WaitingOutput<'_, '_> {
                 JobProgress::Lost(why) => return Err(self.lost(why)),
                 JobProgress::Underway => self.progress.show(&known.text(self.goal)),
             }
-            match tokio::time::timeout(EXPLAIN_AFTER, changes.next()).await {
-                Ok(Some(item)) => match item? {
-                    CellItem::Change(message) => {
-                        changed(known, message.change);
-                    }
+            let first = match tokio::time::timeout(EXPLAIN_AFTER, changes.next()).await {
+                Ok(Some(item)) => item?,
+                Ok(None) => return Ok(false),
+                Err(_) => {
+                    self.explain(known).await;
+                    continue;
+                }
+            };
+            // What has come meanwhile counts at once: each look at the progress reads every task.
+            let mut come = vec![first];
+            while come.len() < ITEMS_AT_ONCE
+                && let Some(Some(item)) = changes.next().now_or_never()
+            {
+                come.push(item?);
+            }
+            for item in come {
+                match item {
+                    CellItem::Change(message) => drop(changed(known, message.change)),
                     CellItem::Bookmark(_) => {}
                     CellItem::Resync(_) => return Ok(false),
-                },
-                Ok(None) => return Ok(false),
-                Err(_) => self.explain(known).await,
+                }
             }
         }
     }

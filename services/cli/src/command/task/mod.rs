@@ -12,7 +12,7 @@ use crate::exit::{Code, Failure};
 use crate::output::{Printer, TaskOutput};
 
 pub(super) async fn run(global: &Global, verb: TaskVerb, printer: &Printer) -> Result<Code, Failure> {
-    let client = connect::cell_client(global)?;
+    let client = connect::cell_client(global).await?;
     match verb {
         TaskVerb::Status { target, index } => {
             let job = target.resolve(client.user());

@@ -112,9 +112,22 @@ fn ending(status: ExitStatus, message: &str) -> String {
 /// led there.
 fn explained(report: &str) -> String {
     let report = report.strip_prefix("error: ").unwrap_or(report);
-    match report.strip_prefix("stack overflow") {
-        Some(calls) => format!("recurses more than {} levels deep{calls}", child::FRAMES_MAX),
-        None => report.to_owned(),
+    if let Some(calls) = report.strip_prefix("stack overflow") {
+        return format!("recurses more than {} levels deep{calls}", child::FRAMES_MAX);
+    }
+    // What the caller can give from outside, with the option that gives it.
+    let (first, rest) =
+        report.split_once('\n').map_or((report, String::new()), |(first, rest)| (first, format!("\n{rest}")));
+    let parameter = first.strip_prefix("parameter `").and_then(|name| name.strip_suffix("` is not bound"));
+    let variable = first.strip_prefix("unknown external variable \"").and_then(|name| name.strip_suffix('"'));
+    match (parameter, variable) {
+        (Some(name), _) => {
+            format!("the parameter {name} has no value; give one with --tla-str {name}=VALUE{rest}")
+        }
+        (_, Some(name)) => {
+            format!("the external variable {name} has no value; give one with --ext-str {name}=VALUE{rest}")
+        }
+        _ => report.to_owned(),
     }
 }
 

@@ -6,6 +6,7 @@ mod nodes;
 mod remove;
 mod stop;
 
+use std::io::IsTerminal as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -22,7 +23,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use self::layout::{Layout, Remembered, ephemeral_create, ephemeral_create_at};
-use self::nodes::{AgentStart, NODES_MAX, NodePlan, node_keep, nodes_plan, tasks_remove};
+use self::nodes::{
+    AgentStart, NODES_MAX, NodePlan, node_keep, nodes_plan, stranded_agents_end, tasks_remove,
+};
 use self::stop::Shutdown;
 use super::control::{Control, ControlConfig, Roles, ToleranceScope};
 use super::descriptors::OpenFiles;
@@ -32,15 +35,20 @@ use super::{RoleEnd, RoleSignals, failed, files_private, role_end, start_failed,
 use crate::args::{DevArguments, Global, StoreLocation};
 use crate::client_file::{ClientFile, dev_directory};
 use crate::exit::{Code, Failure};
-use crate::output::Printer;
+use crate::output::{Printer, tally};
 
 /// Ports tried at the first start; if they are taken, any free ones.
 const GRPC_PORT: u16 = 7_400;
 const HTTP_PORT: u16 = 7_401;
 
+/// What the log has without `BOROUGH_LOG`. On a terminal, what goes well would push the greeting out of view.
+fn log_default(is_terminal: bool) -> &'static str {
+    if is_terminal { "warn" } else { "warn,borough=info" }
+}
+
 /// Runs the cell until it is interrupted.
 pub(crate) fn run(global: &Global, arguments: &DevArguments, printer: &Printer) -> Result<Code, Failure> {
-    log_begin("warn,borough=info");
+    log_begin(log_default(std::io::stderr().is_terminal()));
     files_private();
     if arguments.remove {
         return remove::remove(&dev_directory(global.dir.as_deref()), printer);
@@ -120,6 +128,13 @@ impl DevCell<'_> {
             open_files,
             arguments: arguments.agent_argument.clone(),
         };
+        let stranded = stranded_agents_end(layout, &start.gateway);
+        if stranded > 0 {
+            let agents = tally(stranded, "agent");
+            printer.remark(&format!(
+                "the gateway has another address: {agents} started again; their tasks go on"
+            ));
+        }
         let cancelled = CancellationToken::new();
         let keepers: Vec<_> = plan
             .into_iter()
@@ -234,12 +249,13 @@ impl DevCell<'_> {
     fn greeting(&self, grpc: SocketAddr, http: SocketAddr) -> String {
         let Self { layout, arguments, .. } = *self;
         let cells: Vec<&str> = arguments.cells.iter().map(Name::as_str).collect();
+        let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
         format!(
-            "borough dev\n  cells      {} ({} nodes and {} scheduler workers each)\n  gRPC       {grpc}\n  HTTP       \
+            "borough dev\n  cells      {} ({} and {} each)\n  gRPC       {grpc}\n  HTTP       \
              http://{http}\n  directory  {}\n  token      {}\n\nIn another terminal: borough node list",
             cells.join(", "),
-            arguments.nodes,
-            arguments.schedulers,
+            tally(count(arguments.nodes), "node"),
+            tally(count(arguments.schedulers), "scheduler worker"),
             layout.root().display(),
             layout.token().display(),
         )

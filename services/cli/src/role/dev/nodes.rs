@@ -1,5 +1,6 @@
 //! The node agents of a dev cell: separate processes, started if none runs, and started again when they end. Agents
-//! that outlived an earlier `dev` are left alone.
+//! that outlived an earlier `dev` are left alone, unless they look for their gateway at an address that it no longer
+//! has.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -12,7 +13,10 @@ use std::time::Duration;
 
 use borough_agent::{TASK_DIR, tasks_home, tree_remove};
 use borough_model::Name;
+use borough_shim::file::json_read;
+use borough_shim::record::{ProcessKind, ProcessRecord};
 use rustix::fs::{FlockOperation, flock};
+use rustix::process::Signal;
 use tokio_util::sync::CancellationToken;
 
 use super::layout::{Layout, private_directory, private_file};
@@ -22,6 +26,8 @@ use crate::role::descriptors::OpenFiles;
 const LOOK: Duration = Duration::from_millis(200);
 /// Longest pause before an agent that keeps ending is started again.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// The option by which an agent learns its gateway.
+const GATEWAY_OPTION: &str = "--gateway";
 /// The most ports of one node.
 const PORTS_PER_NODE_MAX: usize = 400;
 
@@ -76,7 +82,8 @@ impl AgentStart {
         let log = OpenOptions::new().create(true).append(true).mode(0o600).open(log)?;
         let mut command = Command::new(&self.program);
         command
-            .args(["agent", "--cell", node.cell.as_str(), "--node", &node.name, "--gateway", &self.gateway])
+            .args(["agent", "--cell", node.cell.as_str(), "--node", &node.name])
+            .args([GATEWAY_OPTION, &self.gateway])
             .arg("--token-file")
             .arg(self.layout.node_token(&node.cell))
             .arg("--state-dir")
@@ -141,6 +148,35 @@ pub(super) async fn node_keep(
     }
 }
 
+/// Ends the agents of this directory that an earlier `dev` started for another gateway: they would never find this one.
+/// Their tasks go on, and the next agents take them up. Returns their number.
+pub(super) fn stranded_agents_end(layout: &Layout, gateway: &str) -> usize {
+    let agents = recorded(&layout.records(), ProcessKind::Agent);
+    let stranded = agents.into_iter().filter(|agent| {
+        let line = fs::read(format!("/proc/{}/cmdline", agent.process.pid)).unwrap_or_default();
+        gateway_of(&line).is_some_and(|known| known != gateway.as_bytes())
+    });
+    stranded.filter(|agent| agent.process.signal(Signal::TERM).is_ok()).count()
+}
+
+/// The gateway on the command line of an agent, as [`AgentStart::command`] writes it. Words end with a zero byte.
+fn gateway_of(line: &[u8]) -> Option<&[u8]> {
+    let mut words = line.split(|byte| *byte == 0);
+    words.find(|word| *word == GATEWAY_OPTION.as_bytes())?;
+    words.next()
+}
+
+/// Recorded processes of a kind that still run.
+pub(super) fn recorded(records: &Path, kind: ProcessKind) -> Vec<ProcessRecord> {
+    let read = |entry: fs::DirEntry| {
+        let name = entry.file_name();
+        let name = name.to_str().filter(|name| name.ends_with(".json") && !name.starts_with('.'))?;
+        json_read::<ProcessRecord>(records, name).ok().flatten()
+    };
+    let found = fs::read_dir(records).into_iter().flatten().flatten().filter_map(read);
+    found.filter(|record| record.kind == kind && record.process.alive()).collect()
+}
+
 /// Returns true if the node has an agent: a running child of ours, or a process that holds the lock.
 fn agent_runs(state: &Path, child: Option<&mut Child>) -> bool {
     if let Some(child) = child {
@@ -182,6 +218,14 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    #[test]
+    fn the_gateway_of_an_agent_is_on_its_command_line() {
+        let line = b"borough\0agent\0--cell\0alpha\0--gateway\0http://127.0.0.1:1\0--token-file\0t\0";
+        assert_eq!(gateway_of(line), Some(b"http://127.0.0.1:1".as_slice()));
+        assert_eq!(gateway_of(b"borough\0agent\0"), None);
+        assert_eq!(gateway_of(b""), None);
+    }
 
     #[test]
     fn nodes_of_one_machine_have_names_and_ports_of_their_own() {

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +14,6 @@ use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, Idempotency};
 use borough_model::task::StopReason;
 use borough_model::{Incarnation, JobId, Name, TaskId, TaskRow, TaskState};
-use borough_shim::file::json_read;
 use borough_shim::record::{ProcessKind, ProcessRecord};
 use borough_store::job::job_get;
 use borough_store::journal::{Change, ChangeSet};
@@ -25,6 +23,7 @@ use borough_store::task::{task_list_by_node, task_stop_begin};
 use borough_store::{CellSpace, StoreResult, error_chain};
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use super::nodes::recorded;
 use crate::output::{Printer, tally};
 use crate::role::RoleSignals;
 
@@ -233,12 +232,6 @@ impl Shutdown<'_> {
 
     /// Recorded processes of a kind that still run.
     fn alive(&self, kind: ProcessKind) -> Vec<ProcessRecord> {
-        let read = |entry: fs::DirEntry| {
-            let name = entry.file_name();
-            let name = name.to_str().filter(|name| name.ends_with(".json") && !name.starts_with('.'))?;
-            json_read::<ProcessRecord>(&self.records, name).ok().flatten()
-        };
-        let found = fs::read_dir(&self.records).into_iter().flatten().flatten().filter_map(read);
-        found.filter(|record| record.kind == kind && record.process.alive()).collect()
+        recorded(&self.records, kind)
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::super::defaults::PRIORITY_MAX;
 use super::reader::{FieldReader, FileItem};
 use super::tree::TreeValue;
-use crate::field_error::FieldErrors;
+use crate::field_error::{FieldErrors, delay_text};
 use crate::id::Name;
 use crate::node::Within;
 use crate::resource::bytes_parse;
@@ -164,7 +164,7 @@ impl FieldKind<u64> for Delay {
 
     fn check(&self, errors: &mut FieldErrors, path: &str, value: &u64) {
         let Self { least_ms, most_ms } = self;
-        let accepted = format!("{least_ms} to {most_ms} milliseconds");
+        let accepted = format!("{} to {}", delay_text(*least_ms), delay_text(*most_ms));
         errors.require((least_ms..=most_ms).contains(&value), path, value, accepted);
     }
 
@@ -317,8 +317,8 @@ mod tests {
     fn a_kind_takes_its_bounds_and_refuses_what_is_beyond() {
         let delay = Delay::of(10, 1_000);
         assert!(refused(&delay, 10).is_empty() && refused(&delay, 1_000).is_empty());
-        assert_eq!(refused(&delay, 9), ["field: 9; accepted: 10 to 1000 milliseconds"]);
-        assert_eq!(refused(&delay, Some(1_001)), ["field: 1001; accepted: 10 to 1000 milliseconds"]);
+        assert_eq!(refused(&delay, 9), ["field: 9; accepted: 10ms to 1s"]);
+        assert_eq!(refused(&delay, Some(1_001)), ["field: 1001; accepted: 10ms to 1s"]);
         assert!(refused(&delay, None::<u64>).is_empty(), "an absent field is not checked");
         let whole = Whole::of(1, 255, "1 to 255");
         assert!(refused(&whole, 1).is_empty() && refused(&whole, 255).is_empty());

@@ -167,18 +167,20 @@ impl JobSpec {
         let mut reader = FieldReader::default();
         let spec = spec_read(&mut reader, &FileItem { node: root, path: String::new() }, caller);
         let mut problems = std::mem::take(&mut reader.problems);
-        // After a problem, the check would see made-up values.
-        let spec = spec.filter(|_| problems.is_empty());
-        let checked = spec.as_ref().map(Self::validate);
-        match (spec, checked) {
-            (Some(spec), Some(Ok(()))) => {
-                let notes = spec.notes();
-                return Ok((spec, notes));
+        let errors = match &spec {
+            None => Vec::new(),
+            Some(spec) if problems.is_empty() => spec.validate().err().unwrap_or_default(),
+            // After a problem, the spec has made-up values: only what the file says by itself can be judged.
+            Some(spec) => {
+                let mut errors = spec.validate_alone();
+                errors.retain(|error| judged(&reader, &file_path(&error.path)));
+                errors
             }
-            (_, Some(Err(errors))) => {
-                problems.extend(errors.iter().map(|error| check_problem(&reader, error)));
-            }
-            (_, _) => {}
+        };
+        problems.extend(errors.iter().map(|error| check_problem(&reader, error)));
+        if let Some(spec) = spec.filter(|_| problems.is_empty()) {
+            let notes = spec.notes();
+            return Ok((spec, notes));
         }
         problems.sort_by_key(|problem| problem.at);
         Err(problems)
@@ -195,10 +197,25 @@ fn spec_read(reader: &mut FieldReader, root: &FileItem<'_>, caller: &Name) -> Op
     Some(spec)
 }
 
+/// Returns true if the file has a value at `path` that was read.
+fn judged(reader: &FieldReader, path: &str) -> bool {
+    reader.is_written(path) && !reader.is_refused(path)
+}
+
 fn check_problem(reader: &FieldReader, error: &FieldError) -> Problem {
     let path = file_path(&error.path);
-    let message = format!("{path}: {}; accepted: {}", error.value, error.accepted);
+    let accepted = &error.accepted;
+    let message = match reader.written(&path) {
+        // A delay or an amount is shown as its author wrote it, and not in the unit of the store.
+        Some(written) if is_measured(&error.path) => format!("{path}: {written}; accepted: {accepted}"),
+        _ => format!("{path}: {}; accepted: {accepted}", error.value),
+    };
     Problem::at(reader.place(&path), message)
+}
+
+/// Returns true if the field of the spec has a unit.
+fn is_measured(path: &str) -> bool {
+    path.ends_with("_ms") || path.contains("resources.") || path.ends_with("_bytes")
 }
 
 /// The path in the file of a field of the spec. A field of the file has no unit in its name.

@@ -1,7 +1,7 @@
 //! Reads a tree field by field. It records every problem with its place and continues, so that one run shows all of
 //! them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::id::Name;
 use crate::resource::AmountError;
@@ -16,7 +16,16 @@ use super::tree::{TreeKey, TreeNode, TreeValue};
 pub(crate) struct FieldReader {
     pub(crate) problems: Vec<Problem>,
     /// The place of each path, for problems that a later check finds.
-    places: BTreeMap<String, Option<Position>>,
+    places: BTreeMap<String, WrittenValue>,
+    /// The paths of the problems.
+    refused: BTreeSet<String>,
+}
+
+/// What the file has at a path.
+struct WrittenValue {
+    at: Option<Position>,
+    /// The value as it is written, if it is a single one.
+    text: Option<String>,
 }
 
 /// A value with its path in the file.
@@ -52,11 +61,13 @@ impl FieldReader {
     pub(crate) fn refuse(&mut self, item: &FileItem<'_>, accepted: &str) {
         let what = if item.path.is_empty() { "the file" } else { &item.path };
         let message = format!("{what}: {}; accepted: {accepted}", item.given());
+        self.refused.insert(item.path.clone());
         self.problems.push(Problem::of(item.node, message));
     }
 
     /// Records a problem with a message that says what is accepted.
     pub(crate) fn refuse_as(&mut self, item: &FileItem<'_>, problem: &str) {
+        self.refused.insert(item.path.clone());
         self.problems.push(Problem::of(item.node, format!("{}: {problem}", item.path)));
     }
 
@@ -71,8 +82,8 @@ impl FieldReader {
     pub(crate) fn place(&self, path: &str) -> Option<Position> {
         let mut path = path;
         loop {
-            if let Some(place) = self.places.get(path) {
-                return *place;
+            if let Some(written) = self.places.get(path) {
+                return written.at;
             }
             path = &path[..path.rfind(['.', '['])?];
         }
@@ -80,7 +91,27 @@ impl FieldReader {
 
     /// Records the place of a path.
     pub(crate) fn placed(&mut self, path: impl Into<String>, node: &TreeNode) {
-        self.places.insert(path.into(), node.at);
+        let text = match &node.value {
+            TreeValue::Text(text) | TreeValue::Number(text) => Some(text.clone()),
+            _ => None,
+        };
+        self.places.insert(path.into(), WrittenValue { at: node.at, text });
+    }
+
+    /// Returns true if the file has a value at `path`.
+    pub(crate) fn is_written(&self, path: &str) -> bool {
+        self.places.contains_key(path)
+    }
+
+    /// A single value at `path`, as it is written.
+    pub(crate) fn written(&self, path: &str) -> Option<&str> {
+        self.places.get(path)?.text.as_deref()
+    }
+
+    /// Returns true if a problem was recorded for `path`, or for anything around it.
+    pub(crate) fn is_refused(&self, path: &str) -> bool {
+        let around = path.match_indices(['.', '[']).filter_map(|(at, _)| path.get(..at));
+        around.chain([path]).any(|path| self.refused.contains(path))
     }
 
     /// The fields of a map. An unknown field is a problem.

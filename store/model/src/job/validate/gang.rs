@@ -27,11 +27,18 @@ fn count_fields(fields: &mut FieldErrors, count: u32, min_member: u32) {
     let accepted = format!("0 to {COUNT_MAX} tasks; larger work is several jobs");
     fields.require(count <= COUNT_MAX, "count", count, accepted);
     let fits = count == 0 || min_member <= count.max(1);
-    fields.require(fits, "min_member", min_member, format!("at most the count, {count}; 0 or 1 is no gang"));
+    fields.related().require(
+        fits,
+        "min_member",
+        min_member,
+        format!("at most the count, {count}; 0 or 1 is no gang"),
+    );
 }
 
 pub(in crate::job) fn count_of_spec_check(fields: &mut FieldErrors, _: &str, spec: &JobSpec) {
-    count_fields(fields, spec.count, spec.min_member);
+    // The sums of roles follow from the roles, whose own check names the wrong one.
+    let least = if spec.roles().is_empty() { spec.min_member } else { 0 };
+    count_fields(fields, spec.count, least);
 }
 
 pub(in crate::job) fn gang_check(fields: &mut FieldErrors, _: &str, spec: &JobSpec) {
@@ -46,7 +53,7 @@ pub(in crate::job) fn gang_check(fields: &mut FieldErrors, _: &str, spec: &JobSp
 fn gang_topology_check(fields: &mut FieldErrors, topology: &GangTopology, min_member: u32) {
     fields.key("gang_topology.attribute", &topology.attribute);
     let gang = min_member > 1;
-    fields.require(
+    fields.related().require(
         gang,
         "gang_topology",
         format!("min_member {min_member}"),
@@ -56,9 +63,9 @@ fn gang_topology_check(fields: &mut FieldErrors, topology: &GangTopology, min_me
     let most = TOGETHER_DOMAINS_MAX.min(min_member.max(1));
     let accepted = format!("1 to {most} domains, and not fewer than it has at least");
     let fine = (1..=TOGETHER_DOMAINS_MAX).contains(&domains_max) && domains_min <= domains_max;
-    fields.require(fine, "gang_topology.domains", domains_max, accepted.clone());
+    fields.related().require(fine, "gang_topology.domains", domains_max, accepted.clone());
     let least = domains_min >= 1 && domains_min <= most;
-    fields.require(least, "gang_topology.exactly", domains_min, accepted);
+    fields.related().require(least, "gang_topology.exactly", domains_min, accepted);
 }
 
 fn roles_check(fields: &mut FieldErrors, spec: &JobSpec) {
@@ -72,15 +79,20 @@ fn roles_check(fields: &mut FieldErrors, spec: &JobSpec) {
         let accepted = format!("1 to {COUNT_MAX} tasks");
         fields.require((1..=COUNT_MAX).contains(&role.count), &path(".count"), role.count, accepted);
         let accepted = format!("at most the role's count, {}", role.count);
-        fields.require(role.min_member <= role.count, &path(".min_member"), role.min_member, accepted);
+        fields.related().require(
+            role.min_member <= role.count,
+            &path(".min_member"),
+            role.min_member,
+            accepted,
+        );
         override_check(fields, &path(""), &role.task);
     }
     let sum = |of: fn(&crate::job::Role) -> u32| roles.iter().map(|role| u64::from(of(role))).sum::<u64>();
     let (count, least) = (sum(|role| role.count), sum(|role| role.min_member));
     let accepted = format!("none, or the sum over the roles, {count}");
-    fields.require(u64::from(spec.count) == count, "count", spec.count, accepted);
+    fields.related().require(u64::from(spec.count) == count, "count", spec.count, accepted);
     let accepted = format!("none, or the sum over the roles, {least}");
-    fields.require(
+    fields.related().require(
         u64::from(spec.min_member.max(1)) == least.max(1),
         "min_member",
         spec.min_member,

@@ -5,13 +5,14 @@ mod contradiction;
 mod gang;
 mod placement;
 mod task;
+mod variable;
 
 use std::fmt;
 
 use super::file::FileMessage as _;
 use super::file::kind::{FieldKind, Priority};
 use super::{JobSpec, RestartMode};
-use crate::field_error::{FieldError, FieldErrors};
+use crate::field_error::{FieldError, FieldErrors, delay_text};
 use crate::id::Name;
 use crate::queue::LEVELS_MAX;
 use crate::resource::resources_multiply;
@@ -25,6 +26,8 @@ pub(super) use task::{
     command_of_task_check, cores_of_task_check, directory_check, environment_of_task_check, health_check,
     overrides_check, packages_check, ports_check, resources_of_task_check, selectors_check,
 };
+use variable::variables_check;
+pub use variable::variables_of;
 
 /// Most tasks of a job. Programs list, stop and count the rows of a job together, which takes ten transactions of ten
 /// thousand rows. Larger work is several jobs.
@@ -58,8 +61,16 @@ impl JobSpec {
     pub fn validate(&self) -> Result<(), Vec<FieldError>> {
         let mut fields = FieldErrors::default();
         self.fields_check(&mut fields, "");
+        variables_check(&mut fields, self);
         size_check(&mut fields, self);
         fields.done()
+    }
+
+    /// Checks only what each value says by itself: other values of the spec are made up.
+    pub(super) fn validate_alone(&self) -> Vec<FieldError> {
+        let mut fields = FieldErrors::alone();
+        self.fields_check(&mut fields, "");
+        fields.done().err().unwrap_or_default()
     }
 
     /// Remarks about accepted fields that may surprise.
@@ -91,11 +102,11 @@ pub(super) fn restart_check(fields: &mut FieldErrors, path: &str, spec: &JobSpec
     let longest = format!("{path}.backoff_max_ms");
     fields.delay(&format!("{path}.backoff_initial_ms"), restart.backoff_initial_ms, 10);
     fields.delay(&longest, restart.backoff_max_ms, 10);
-    fields.require(
+    fields.related().require(
         restart.backoff_initial_ms <= restart.backoff_max_ms,
         &longest,
         restart.backoff_max_ms,
-        format!("at least backoff_initial_ms, {}", restart.backoff_initial_ms),
+        format!("at least backoff, {}", delay_text(restart.backoff_initial_ms)),
     );
 }
 

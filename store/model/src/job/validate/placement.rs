@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::AFTER_MAX;
 use super::contradiction::contradiction;
-use crate::field_error::FieldErrors;
+use crate::field_error::{FieldErrors, delay_text};
 use crate::job::{Affinity, Constraint, ConstraintOperator, JobSpec, TolerationOperator};
 use crate::node::TaintEffect;
 
@@ -27,7 +27,12 @@ pub(in crate::job) fn after_check(fields: &mut FieldErrors, _: &str, spec: &JobS
     let mut seen = BTreeSet::new();
     for (at, after) in spec.after.iter().enumerate() {
         let path = format!("after[{at}].job");
-        fields.require(after.job != spec.name, &path, &after.job, "another job: none can wait for itself");
+        fields.related().require(
+            after.job != spec.name,
+            &path,
+            &after.job,
+            "another job: none can wait for itself",
+        );
         fields.require(seen.insert(&after.job), &path, &after.job, "each job once");
     }
 }
@@ -59,13 +64,13 @@ pub(in crate::job) fn tolerations_check(fields: &mut FieldErrors, _: &str, spec:
         }
         let value = format!("{:?}", toleration.value);
         let accepted = "no value with exists; equal compares one";
-        fields.require(!exists || toleration.value.is_empty(), &path("value"), value, accepted);
+        fields.related().require(!exists || toleration.value.is_empty(), &path("value"), value, accepted);
         fields.line(&path("value"), &toleration.value);
         let Some(evict_after_ms) = toleration.evict_after_ms else { continue };
         let fine = toleration.effect == Some(TaintEffect::NoExecute);
         let accepted = "none, or the effect no_execute: only such taints drive tasks away";
-        fields.require(fine, &path("evict_after_ms"), evict_after_ms, accepted);
-        let accepted = format!("0 to {EVICT_AFTER_MS_MAX} milliseconds, a week; none: for ever");
+        fields.related().require(fine, &path("evict_after_ms"), evict_after_ms, accepted);
+        let accepted = format!("0s to {}, a week; none: for ever", delay_text(EVICT_AFTER_MS_MAX));
         fields.require(
             evict_after_ms <= EVICT_AFTER_MS_MAX,
             &path("evict_after_ms"),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::field_error::FieldErrors;
+use crate::field_error::{FieldErrors, delay_text};
 use crate::id::Name;
 use crate::job::{JobSpec, PortSpec, Probe, TaskOverride, TaskSpec};
 use crate::node::{CORE_SPEED_REFERENCE, device_kind_check, task_packages_check};
@@ -47,7 +47,7 @@ pub(in crate::job) fn overrides_check(fields: &mut FieldErrors, _: &str, spec: &
     for (&index, own) in &spec.overrides {
         let path = format!("overrides[{index}]");
         let accepted = format!("indexes below the count, {}", spec.count);
-        fields.require(index < spec.count, &path, index, accepted);
+        fields.related().require(index < spec.count, &path, index, accepted);
         override_check(fields, &path, own);
         if let Some(resources) = &own.resources {
             cores_check(fields, &spec.task, &format!("{path}.resources"), resources);
@@ -59,7 +59,7 @@ pub(in crate::job) fn overrides_check(fields: &mut FieldErrors, _: &str, spec: &
 fn cores_check(fields: &mut FieldErrors, task: &TaskSpec, path: &str, resources: &Resources) {
     let fine = !task.exclusive_cores || resources.cpu_millis.is_multiple_of(CORE_SPEED_REFERENCE);
     let accepted = "whole cores, since they are to be its own";
-    fields.require(fine, &format!("{path}.cpu"), cpu_display(resources.cpu_millis), accepted);
+    fields.related().require(fine, &format!("{path}.cpu"), cpu_display(resources.cpu_millis), accepted);
 }
 
 pub(super) fn override_check(fields: &mut FieldErrors, path: &str, own: &TaskOverride) {
@@ -112,7 +112,7 @@ pub(in crate::job) fn selectors_check(fields: &mut FieldErrors, _: &str, task: &
     for (kind, selector) in &task.device_selectors {
         let path = |field: &str| format!("task.device_selectors[{kind:?}]{field}");
         let asked = task.resources.device_millis.contains_key(kind);
-        fields.require(
+        fields.related().require(
             asked,
             &path(""),
             format!("{kind:?}"),
@@ -161,8 +161,8 @@ pub(in crate::job) fn health_check(fields: &mut FieldErrors, _: &str, task: &Tas
     }
     fields.delay("task.health.interval_ms", health.interval_ms, 100);
     let fine = (1..=health.interval_ms).contains(&health.timeout_ms);
-    let accepted = format!("1 to the interval, {} milliseconds", health.interval_ms);
-    fields.require(fine, "task.health.timeout_ms", health.timeout_ms, accepted);
+    let accepted = format!("1ms to the interval, {}", delay_text(health.interval_ms));
+    fields.related().require(fine, "task.health.timeout_ms", health.timeout_ms, accepted);
     let failures = health.failures_max;
     fields.require((1..=1000).contains(&failures), "task.health.failures_max", failures, "1 to 1000");
     fields.delay("task.health.initial_grace_ms", health.initial_grace_ms, 0);
@@ -175,7 +175,7 @@ fn probe_port_check(fields: &mut FieldErrors, port: &Name, ports: &[PortSpec]) {
     } else {
         format!("one of the task's ports: {}", declared.join(", "))
     };
-    fields.require(declared.contains(&port.as_str()), "task.health.port", port, accepted);
+    fields.related().require(declared.contains(&port.as_str()), "task.health.port", port, accepted);
 }
 
 fn weight_check(fields: &mut FieldErrors, path: &str, weight: u32) {

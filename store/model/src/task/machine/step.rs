@@ -4,7 +4,7 @@ use super::event::{Effects, EndpointEffect, OwnerEffect, Placement, TransitionRe
 use super::restart::{RestartDecision, restart_decide};
 use super::{EXIT_MESSAGE_BYTES_MAX, PORT_COOL_DOWN_MS, TaskRules, Transition};
 use crate::node::{CapacityEffect, CapacityShare, PORT_KEPT_BACK_MS};
-use crate::task::{Charge, ChargeOwner, EndReason, Exit, Health, TaskRow, TaskState, Verdict};
+use crate::task::{Charge, ChargeOwner, EndReason, Exit, Health, StopReason, TaskRow, TaskState, Verdict};
 
 /// The result of every handler.
 pub(super) type Decided = Result<Transition, TransitionRefused>;
@@ -171,7 +171,9 @@ impl<'a> TransitionDraft<'a> {
     pub(super) fn attempt_end(self) -> Self {
         match self.row.verdict {
             None | Some(Verdict::Again) => {
-                let step = self.with(|row| row.restarts = row.restarts.saturating_add(1));
+                // A task that only has to move ran well.
+                let moves = self.row.stop.is_some_and(StopReason::is_move);
+                let step = self.with(|row| row.restarts = row.restarts.saturating_add(u32::from(!moves)));
                 step.back_to_pending()
             }
             Some(verdict @ (Verdict::Succeeded | Verdict::Failed | Verdict::Stopped)) => {

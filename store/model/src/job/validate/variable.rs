@@ -1,0 +1,94 @@
+//! Checks the variables of commands: a task whose command names an unknown one would fail at each start.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::field_error::FieldErrors;
+use crate::job::{JobSpec, TaskOverride};
+
+/// Variables that agents set, besides those that begin with [`AGENT_PREFIX`] and those of ports. A node without cards
+/// of its own lacks those of devices.
+const AGENT_VARIABLES: [&str; 6] =
+    ["PATH", "HOME", "HOST", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"];
+/// The prefix of the variables of agents. A spec cannot set them.
+const AGENT_PREFIX: &str = "BOROUGH_";
+
+/// The names of every `${NAME}` in a text of a command. `$${` is a plain `${`, and braces around anything but a name
+/// stay as they are.
+pub fn variables_of(text: &str) -> Vec<&str> {
+    let (mut names, mut rest) = (Vec::new(), text);
+    while let Some((before, inner)) = rest.split_once("${") {
+        let name = inner.split_once('}').map(|(name, _)| name).filter(|name| is_name(name));
+        match name.filter(|_| !before.ends_with('$')) {
+            Some(name) => {
+                names.push(name);
+                rest = inner.get(name.len().saturating_add(1)..).unwrap_or_default();
+            }
+            None => rest = inner,
+        }
+    }
+    names
+}
+
+fn is_name(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// Refuses each part of a command that names a variable that no task of the job has.
+pub(super) fn variables_check(fields: &mut FieldErrors, spec: &JobSpec) {
+    let own = spec.overrides.iter().map(|(index, own)| (format!("overrides[{index}]"), own));
+    let roles = spec.roles().iter().enumerate().map(|(at, role)| (format!("roles[{at}]"), &role.task));
+    let parts: Vec<(String, &TaskOverride)> = own.chain(roles).collect();
+    let ports = spec.task.ports.iter();
+    let mut known: BTreeSet<String> = ports
+        .map(|port| format!("PORT_{}", port.name.as_str().to_ascii_uppercase().replace('-', "_")))
+        .collect();
+    if !known.is_empty() {
+        known.insert("PORT".to_owned());
+    }
+    known.extend(AGENT_VARIABLES.map(str::to_owned));
+    let names = |environment: &BTreeMap<String, String>| environment.keys().cloned().collect::<Vec<_>>();
+    known.extend(names(&spec.task.environment));
+    // An override may define a variable of the common command.
+    known.extend(parts.iter().flat_map(|(_, part)| names(&part.environment)));
+    command_check(fields, &known, "task.command", &spec.task.command);
+    for (path, part) in &parts {
+        command_check(
+            fields,
+            &known,
+            &format!("{path}.command"),
+            part.command.as_deref().unwrap_or_default(),
+        );
+        command_check(fields, &known, &format!("{path}.arguments"), &part.arguments);
+    }
+}
+
+fn command_check(fields: &mut FieldErrors, known: &BTreeSet<String>, path: &str, command: &[String]) {
+    for (at, text) in command.iter().enumerate() {
+        let unknown = |name: &&str| !name.starts_with(AGENT_PREFIX) && !known.contains(*name);
+        let Some(name) = variables_of(text).into_iter().find(unknown) else { continue };
+        let accepted =
+            format!("a variable of the task, its ports or Borough's; a plain one is written $${{{name}}}");
+        fields.related().require(false, &format!("{path}[{at}]"), format!("${{{name}}}"), accepted);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_of_variables_are_found_as_agents_expand_them() {
+        for (text, names) in [
+            ("x${A}y${B}", vec!["A", "B"]),
+            ("$${A} ${B}", vec!["B"]),
+            ("${A:-2} ${} ${A", vec![]),
+            ("${${A}", vec!["A"]),
+            ("é${_A1}é", vec!["_A1"]),
+            ("$A {A}", vec![]),
+        ] {
+            assert_eq!(variables_of(text), names, "{text}");
+        }
+    }
+}

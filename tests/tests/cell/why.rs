@@ -1,0 +1,71 @@
+//! Explanations, as a user types `borough why`.
+
+use borough_tests::{TestCell, options, until};
+
+/// A batch job of one task.
+fn batch(name: &str, command: &str, after: &str) -> String {
+    format!(
+        "name: {name}\nkind: batch\nrestart: never\nafter: [{after}]\ntask: {{command: {command}, resources: {{cpu: 20m}}}}\n"
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_failed_job_and_a_job_after_it_are_explained() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let failing = cell.file("failing.yaml", &batch("failing", "[sh, -c, 'exit 7']", ""));
+    let later = cell.file("later.yaml", &batch("later", "['true']", "failing"));
+    cell.borough(&["job", "run", &failing]).await.ended(1);
+    cell.borough(&["job", "run", "--detach", &later]).await.ended(0);
+    cell.borough(&["why", "failing"]).await.ended(0).prints("all tasks: its job has failed");
+    let never = "never starts: job failing had to succeed, and has ended otherwise";
+    until("the end of the job that cannot start", || async {
+        let state = cell.borough(&["job", "status", "later", "-o", "json"]).await.json();
+        (state["job"]["state"] == "dependency_failed").then_some(())
+    })
+    .await;
+    cell.borough(&["why", "later"]).await.ended(0).prints(never);
+    cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_job_that_would_wait_for_itself_is_refused() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    for (name, after) in [("one", "two"), ("two", "three")] {
+        let file = cell.file(&format!("{name}.yaml"), &batch(name, "['true']", after));
+        cell.borough(&["job", "run", "--detach", &file]).await.ended(0);
+    }
+    let file = cell.file("three.yaml", &batch("three", "['true']", "one"));
+    let refused = cell.borough(&["job", "run", "--detach", &file]).await.ended(2);
+    assert!(refused.stderr.contains("three -> one -> two -> three"), "{refused:?}");
+    // Without the way back it starts, and the others after it.
+    let file = cell.file("three.yaml", &batch("three", "['true']", ""));
+    cell.borough(&["job", "run", &file]).await.ended(0);
+    let one = cell.file("one.yaml", &batch("one", "['true']", "two"));
+    cell.borough(&["job", "run", &one]).await.ended(0).prints("1/1 done");
+    cell.finish().await;
+}
+
+/// Each fact stands once, with its unit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_explanation_says_each_thing_once() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let file = cell.file("vast.yaml", "name: vast\ntask: {command: ['true'], resources: {cpu: 5000}}\n");
+    cell.borough(&["job", "run", "--detach", &file]).await.ended(0);
+    let why = until("the explanation", || async {
+        let why = cell.borough(&["why", "vast"]).await;
+        why.stdout.contains("can never fit").then_some(why.stdout)
+    })
+    .await;
+    for once in ["too small for cpu 5000 cores", "would fit on 1 node with cpu <= ", "fits on none of 1 node"]
+    {
+        assert_eq!(why.matches(once).count(), 1, "{once:?} in\n{why}");
+    }
+    let json = cell.borough(&["why", "vast", "-o", "json"]).await.ended(0).json();
+    let summary = json[0]["summary"].as_str().unwrap();
+    assert!(
+        summary.contains("too small") && summary.contains("would fit"),
+        "the whole for programs: {summary}"
+    );
+    cell.borough(&["job", "stop", "vast"]).await.ended(0);
+    cell.finish().await;
+}
