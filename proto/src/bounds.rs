@@ -209,7 +209,7 @@ mod tests {
         );
         within(&v1::StreamCredit { id, bytes: u64::MAX }, 64);
         within(&v1::LogCancel { id }, 64);
-        within(&v1::ReportApplied { revision: u64::MAX }, 64);
+        within(&v1::ReportApplied { revision: u64::MAX, report_interval_ms: u64::MAX }, 64);
         let welcome = v1::Welcome {
             node_id: job_id,
             session: u64::MAX,

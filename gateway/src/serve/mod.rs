@@ -45,16 +45,15 @@ use crate::session::AgentServer;
 use crate::session::live::{VouchSettings, vouch_keep};
 use crate::session::load::loads_write;
 use crate::session::metrics::DeliveryMetrics;
+use crate::session::silence::silence_max;
 use crate::task::TaskServer;
 use crate::watch::WatchServer;
 
-/// Interval of keep-alive probes on an idle connection.
-const KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// Interval of keep-alive probes on an idle connection, and how long an answer may take. The session of a machine that
+/// dies ends within the sum: the longest interval of reports that does not depend on the number of sessions.
+const KEEP_ALIVE: Duration = Duration::from_secs(6);
 /// How long an HTTP connection may wait for its next request.
 const HTTP_IDLE: Duration = Duration::from_secs(30);
-/// Half intervals of its reports for which an agent may be silent before the gateway stops vouching for its node. It
-/// may miss one report, and the next one may be late.
-const REPORT_HALVES: u32 = 5;
 
 /// Sets the bounds of a service's messages.
 macro_rules! bounded {
@@ -69,7 +68,7 @@ pub struct GatewayConfig {
     pub advertise: Option<String>,
     pub credentials: Credentials,
     pub cells: Vec<CellConnection>,
-    /// How often agents report when nothing changes.
+    /// How often agents report when nothing changes, unless the gateway holds many sessions.
     pub report_interval: Duration,
     /// How often the gateway renews leases of nodes: a fraction of the shortest tolerance.
     pub beat_interval: Duration,
@@ -198,8 +197,7 @@ impl Gateway {
             let labels = [("cell".into(), cell.name.to_string().into())];
             cell.session_metrics
                 .register(config.registry.lock().sub_registry_with_labels(labels.into_iter()));
-            let silence_max = config.report_interval.saturating_mul(REPORT_HALVES) / 2;
-            let settings = VouchSettings { address: name.clone(), beat: config.beat_interval, silence_max };
+            let settings = VouchSettings { address: name.clone(), beat: config.beat_interval };
             tasks.push(tokio::spawn(vouch_keep(Arc::clone(&cell), settings, cancelled.clone())));
             tasks.push(tokio::spawn(loads_write(Arc::clone(&cell), cancelled.clone())));
             cell.journal.register(cell.name.as_str(), &mut config.registry.lock());
@@ -214,7 +212,7 @@ impl Gateway {
             let peers = Peers::new(name.clone(), config.credentials.operator().clone(), connector);
             // An agent that is alive may miss reports, and the next renewal may then be late.
             let report = config.report_interval;
-            let silence = report * REPORT_HALVES / 2 + config.beat_interval * 2;
+            let silence = silence_max(report) + config.beat_interval * 2;
             let servers = Servers { cells: Arc::clone(&cells), name, peers, report, silence };
             let (reporter, health_service) = tonic_health::server::health_reporter();
             tasks.push(tokio::spawn(health_report(reporter, Arc::clone(&health), cancelled.clone())));

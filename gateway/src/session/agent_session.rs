@@ -210,7 +210,10 @@ impl AgentSession {
         self.noted(&report).await?;
         self.session.report_applied(report.revision);
         self.worked();
-        self.answer_send(ToAgent::ReportApplied(v1::ReportApplied { revision: report.revision })).await?;
+        let interval = self.cell.sessions.interval_tell(&self.session);
+        let report_interval_ms = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
+        let applied = v1::ReportApplied { revision: report.revision, report_interval_ms };
+        self.answer_send(ToAgent::ReportApplied(applied)).await?;
         // A node accepts tasks again only after its agent has applied its full desired state.
         if self.delivery.is_complete() { self.recovered().await } else { Some(()) }
     }

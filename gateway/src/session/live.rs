@@ -40,8 +40,8 @@ const CHANGES_MAX: usize = 2_000;
 /// A gap of more than so many beats between two rounds counts as no silence: the gateway was paused itself.
 const GAP_BEATS: u32 = 3;
 
-/// For so many times of the longest silence the gateway remembers what does not count.
-const EXCLUDED_KEPT: u32 = 10;
+/// For so long the gateway remembers what does not count: longer than any session may be silent.
+const EXCLUDED_KEPT: Duration = Duration::from_secs(600);
 
 /// How a gateway vouches.
 #[derive(Clone, Debug)]
@@ -50,8 +50,6 @@ pub struct VouchSettings {
     pub address: String,
     /// The interval of rounds.
     pub beat: Duration,
-    /// A session that has done no work for so long is silent.
-    pub silence_max: Duration,
 }
 
 /// What the gateway writes about the liveness of a node.
@@ -102,22 +100,35 @@ struct SilenceTime {
 }
 
 impl SilenceTime {
-    /// Begins a round, and remembers what does not count for `kept`.
-    fn begin(&mut self, now: Duration, kept: Duration) {
-        self.excluded.retain(|(_, to)| now.saturating_sub(*to) < kept);
+    fn begin(&mut self, now: Duration) {
+        self.excluded.retain(|(_, to)| now.saturating_sub(*to) < EXCLUDED_KEPT);
         self.now = now;
     }
 
     /// The time from the last round to `now` does not count.
     fn exclude(&mut self, now: Duration) {
-        self.excluded.push((self.now, now));
+        match self.excluded.last_mut() {
+            // A long time without the store is one entry.
+            Some((_, to)) if *to == self.now => *to = now,
+            _ => self.excluded.push((self.now, now)),
+        }
     }
 
-    /// For how long a session has done no work.
+    /// For how long a session has been silent.
     fn silent(&self, session: &RegisteredSession) -> Duration {
-        let worked = session.worked_at().unwrap_or_default();
-        let excluded = self.excluded.iter().map(|(from, to)| to.saturating_sub(worked.max(*from)));
-        self.now.saturating_sub(worked).saturating_sub(excluded.sum())
+        self.since(session.silence_limit().since)
+    }
+
+    /// For how much longer a session may be silent.
+    fn left(&self, session: &RegisteredSession) -> Duration {
+        let limit = session.silence_limit();
+        limit.most.saturating_sub(self.since(limit.since))
+    }
+
+    /// The time from `since` on that counts.
+    fn since(&self, since: Duration) -> Duration {
+        let excluded = self.excluded.iter().map(|(from, to)| to.saturating_sub(since.max(*from)));
+        self.now.saturating_sub(since).saturating_sub(excluded.sum())
     }
 }
 
@@ -147,8 +158,9 @@ pub(super) struct VouchKeeper {
     cursor: Option<LiveCursor>,
 }
 
-/// Vouches until cancelled. A session counts that has done work within [`VouchSettings::silence_max`]: it applied a
-/// report, or acknowledged a chunk of the desired state. An open connection or a registration alone is no work.
+/// Vouches until cancelled. A session counts that has done work within its limit ([`RegisteredSession::silence_limit`]):
+/// it applied a report, or acknowledged a chunk of the desired state. An open connection or a registration alone is no
+/// work.
 pub async fn vouch_keep(cell: Arc<CellContext>, settings: VouchSettings, cancelled: CancellationToken) {
     let beat = settings.beat;
     let mut keeper = VouchKeeper::new(cell, settings);
@@ -190,7 +202,7 @@ impl VouchKeeper {
         if !self.renewed || gap > self.settings.beat.saturating_mul(GAP_BEATS) {
             self.time.exclude(now);
         }
-        self.time.begin(now, self.settings.silence_max.saturating_mul(EXCLUDED_KEPT));
+        self.time.begin(now);
         self.renewed = false;
         self.silent_find();
         let silent = std::mem::take(&mut self.silent);
@@ -219,16 +231,22 @@ impl VouchKeeper {
         }
     }
 
-    /// Finds the sessions that have done no work for too long, among those whose deadline has passed.
+    /// Finds the sessions that have done no work for too long, among those whose deadline has passed. The end of a
+    /// session brings its deadline forward.
     fn silent_find(&mut self) {
-        let (silence_max, time) = (self.settings.silence_max, &self.time);
+        for (node, id) in self.cell.sessions.ended_take() {
+            if let Some(session) = self.vouched.get(&node).filter(|session| session.id == id) {
+                self.due.push(Reverse((session.silence_limit().due(), node, id)));
+            }
+        }
+        let time = &self.time;
         while let Some(&Reverse((due, node, id))) = self.due.peek() {
             if due > time.now {
                 return;
             }
             self.due.pop();
             let Some(session) = self.vouched.get(&node).filter(|session| session.id == id) else { continue };
-            let left = silence_max.saturating_sub(time.silent(session));
+            let left = time.left(session);
             if left > Duration::ZERO {
                 self.due.push(Reverse((time.now.saturating_add(left), node, id)));
             } else if let Some(session) = self.vouched.remove(&node) {
@@ -313,17 +331,14 @@ impl VouchKeeper {
         for (session, in_force) in part.into_iter().zip(in_force) {
             if !in_force {
                 superseded_end(&self.cell, &session);
-            } else if self.time.silent(&session) < self.settings.silence_max
-                && matches!(write, LiveWrite::Withdraw(_))
-            {
+            } else if self.time.left(&session) > Duration::ZERO && matches!(write, LiveWrite::Withdraw(_)) {
                 // It has worked in the meantime.
                 self.begun.insert(session.node, session);
             } else if matches!(write, LiveWrite::Withdraw(_)) {
                 tracing::info!(cell = %self.cell.name, node = %session.node, session = session.id, "the agent is silent");
                 session.vouching_end();
             } else {
-                let due = session.worked_at().unwrap_or_default().saturating_add(self.settings.silence_max);
-                self.due.push(Reverse((due, session.node, session.id)));
+                self.due.push(Reverse((session.silence_limit().due(), session.node, session.id)));
                 self.vouched.insert(session.node, session);
             }
         }

@@ -14,7 +14,10 @@ use crate::session::failure::DesiredProgress;
 use crate::session::metrics::DeliveryMetrics;
 use crate::session::registry::Opening;
 
+/// The silence of a session with the interval of its cell.
 const SILENCE: Duration = Duration::from_secs(15);
+/// The interval of rounds.
+const BEAT: Duration = Duration::from_secs(3);
 
 /// A store with nodes, and gateways over it.
 struct Store {
@@ -47,8 +50,7 @@ impl Store {
         let connection = CellConnection { space, name: name("alpha"), db, mirror };
         let cell = CellContext::open(connection, clock, rng, DeliveryMetrics::default(), &self.cancelled);
         let address = format!("g{seed}:1");
-        let beat = Duration::from_secs(3);
-        VouchKeeper::new(cell, VouchSettings { address, beat, silence_max: SILENCE })
+        VouchKeeper::new(cell, VouchSettings { address, beat: BEAT })
     }
 
     /// Registers node `node` in session `id` with a gateway.
@@ -60,7 +62,7 @@ impl Store {
             node_live_renew(&writer, changes.space(), REGISTERED, 0, None).await
         });
         registered.await.unwrap();
-        let report_interval = Duration::from_secs(5);
+        let report_interval = SILENCE * 2 / 5;
         let now = self.clock.monotonic();
         let opening = Opening { node: NodeId(node), id, now, report_interval, failed: 0 };
         keeper.cell.sessions.open(opening).0
@@ -68,6 +70,18 @@ impl Store {
 
     fn work(&self, session: &RegisteredSession) {
         session.worked(self.clock.monotonic(), DesiredProgress::Complete);
+    }
+
+    /// Makes rounds for so many seconds. Returns after how many of them the gateway has withdrawn from the node.
+    async fn rounds(&self, keeper: &mut VouchKeeper, node: u64, seconds: u64) -> Option<u64> {
+        let mut withdrawn = None;
+        for beat in 1..=seconds / BEAT.as_secs() {
+            tokio::time::sleep(BEAT).await;
+            keeper.round().await.unwrap();
+            let silent = self.seen(node).await.live.voucher.is_none();
+            withdrawn = withdrawn.or(silent.then_some(beat * BEAT.as_secs()));
+        }
+        withdrawn
     }
 
     async fn seen(&self, node: u64) -> NodeSeen {
@@ -232,4 +246,44 @@ async fn a_gateway_whose_row_is_gone_vouches_again() {
     assert!(store.seen(1).await.beat.is_some());
     gateway.end().await;
     assert_eq!(store.seen(1).await.beat, None, "a gateway that ends vouches for nothing");
+}
+
+/// An agent that was told to report once a minute is silent after two and a half minutes. A shorter interval that it may
+/// not have heard yet takes nothing from that. Its next reports show that it has heard.
+#[tokio::test(start_paused = true)]
+async fn the_silence_of_a_session_follows_the_interval_that_its_agent_was_told() {
+    let store = Store::new().await;
+    let mut gateway = store.gateway(1).await;
+    let session = store.session(&gateway, 1, 11).await;
+    session.interval_tell(Duration::from_secs(60));
+    store.work(&session);
+    gateway.round().await.unwrap();
+    assert_eq!(store.rounds(&mut gateway, 1, 180).await, Some(150));
+    assert_eq!(store.seen(1).await.live.silent_ms, 150_000);
+    store.work(&session);
+    session.interval_tell(SILENCE * 2 / 5);
+    gateway.round().await.unwrap();
+    assert_eq!(store.rounds(&mut gateway, 1, 180).await, Some(150), "it may not have heard it");
+    for _ in 0..4 {
+        store.work(&session);
+        session.interval_tell(SILENCE * 2 / 5);
+    }
+    gateway.round().await.unwrap();
+    assert_eq!(store.rounds(&mut gateway, 1, 180).await, Some(15), "it has heard it");
+}
+
+/// The session of an agent that reports once a minute ends 45 s after its last report. The gateway withdraws as soon as
+/// from one that reports every 6 s, and not at once: an agent that restarts comes back.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_session_is_noticed_as_soon_however_rarely_its_agent_reports() {
+    let store = Store::new().await;
+    let mut gateway = store.gateway(1).await;
+    let session = store.session(&gateway, 1, 11).await;
+    session.interval_tell(Duration::from_secs(60));
+    store.work(&session);
+    gateway.round().await.unwrap();
+    assert_eq!(store.rounds(&mut gateway, 1, 45).await, None);
+    gateway.cell.sessions.close(&session, store.clock.monotonic());
+    assert_eq!(store.rounds(&mut gateway, 1, 60).await, Some(9));
+    assert_eq!(store.seen(1).await.live.silent_ms, 15_000);
 }

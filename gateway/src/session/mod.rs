@@ -3,7 +3,7 @@
 //! A session has two tasks. One routes the agent's messages, so that answers to logs and exec never wait for the store.
 //! The other follows reports and the notices of changed tasks ([`notice`]), and decides the agent's commands by the
 //! pure rules of [`desired`]. Commands are cut into chunks within the agent's credit ([`delivery`]). Sessions that fail
-//! are counted ([`failure`]).
+//! are counted ([`failure`]). [`silence`] decides how often agents report and when a session is silent.
 //!
 //! All sessions share the commits of their writes: reports ([`report`]), registrations and returns ([`registration`]),
 //! leases ([`live`]) and loads ([`load`]). [`batch`] says what happens if one fails. Every write passes the fence of
@@ -26,6 +26,7 @@ pub mod registration;
 pub mod registry;
 pub mod report;
 mod service;
+pub mod silence;
 pub mod tally;
 pub mod write;
 

@@ -20,6 +20,7 @@ use super::desired::DesiredAttempt;
 use super::failure::{DesiredProgress, NodeFailures, lease_counts};
 use super::metrics::{DeliveryMetrics, EndKind};
 use super::notice::{Holders, Notices};
+use super::silence::{SessionWork, SilenceLimit, report_interval};
 
 /// Messages that wait for one agent: chunks within the agent's credit, and input of commands within their credit.
 const OUTBOUND_MAX: usize = 256;
@@ -94,7 +95,7 @@ pub struct Opening {
     pub id: u64,
     /// The present time (monotonic).
     pub now: Duration,
-    /// How often the agent reports when nothing changes.
+    /// How often the agent reports at first when nothing changes.
     pub report_interval: Duration,
     /// How many sessions of the node in a row made no lasting progress.
     pub failed: u32,
@@ -118,8 +119,7 @@ pub struct RegisteredSession {
     next_request: AtomicU64,
     usage: Mutex<BTreeMap<DesiredAttempt, v1::Usage>>,
     opening: Opening,
-    /// When the session last did work (monotonic).
-    worked: Mutex<Option<Duration>>,
+    work: Mutex<SessionWork>,
     /// Whether the session has made lasting progress.
     lasting: AtomicBool,
     /// The last chunk that the agent has applied.
@@ -144,6 +144,8 @@ pub struct RegisteredSession {
 struct SessionQueues {
     /// Their sessions have begun to work.
     begun: Mutex<BTreeSet<NodeId>>,
+    /// Sessions that have ended while the gateway vouched for their nodes, with their numbers.
+    ended: Mutex<BTreeSet<(NodeId, u64)>>,
     /// Their agents have reported a load.
     loads: Mutex<BTreeSet<NodeId>>,
 }
@@ -184,7 +186,7 @@ impl RegisteredSession {
     /// begins with it.
     pub fn worked(&self, now: Duration, progress: DesiredProgress) -> bool {
         if lease_counts(progress, self.opening.failed) {
-            *self.worked.lock() = Some(now);
+            self.work.lock().worked(now);
             if !self.vouching.swap(true, Ordering::AcqRel) {
                 self.queues.begun.lock().insert(self.node);
             }
@@ -202,7 +204,17 @@ impl RegisteredSession {
 
     /// When it last did work (monotonic), which keeps its node alive. `None`: not yet.
     pub fn worked_at(&self) -> Option<Duration> {
-        *self.worked.lock()
+        self.work.lock().worked_at()
+    }
+
+    /// Records the interval of reports that the next answer tells the agent.
+    pub fn interval_tell(&self, interval: Duration) {
+        self.work.lock().tell(interval);
+    }
+
+    /// When it is silent, if it does no more work.
+    pub fn silence_limit(&self) -> SilenceLimit {
+        self.work.lock().limit()
     }
 
     /// Returns true if the session has made lasting progress.
@@ -331,8 +343,13 @@ impl RegisteredSession {
         !self.over.load(Ordering::Acquire)
     }
 
-    fn close(&self) {
+    /// Closes it at `now` (monotonic). Its node keeps its lease for a while: an agent that restarts comes back.
+    fn close(&self, now: Duration) {
         self.over.store(true, Ordering::Release);
+        self.work.lock().end(now);
+        if self.vouching.load(Ordering::Acquire) {
+            self.queues.ended.lock().insert((self.node, self.id));
+        }
         for waiter in std::mem::take(&mut *self.waiters.lock()).into_values() {
             // The reader may be gone already.
             waiter.sender.send(AgentAnswer::Broken("the node's agent has disconnected")).ok();
@@ -360,7 +377,7 @@ impl Sessions {
 
     /// Opens the session of `node`. Also returns the receiver of the messages to its agent.
     pub fn open(&self, opening: Opening) -> (Arc<RegisteredSession>, mpsc::Receiver<Outbound>) {
-        let Opening { node, id, .. } = opening;
+        let Opening { node, id, now, report_interval, .. } = opening;
         let (outbound, receiver) = mpsc::channel(OUTBOUND_MAX);
         let session = Arc::new(RegisteredSession {
             node,
@@ -370,7 +387,7 @@ impl Sessions {
             next_request: AtomicU64::new(1),
             usage: Mutex::default(),
             opening,
-            worked: Mutex::default(),
+            work: Mutex::new(SessionWork::new(report_interval)),
             lasting: AtomicBool::new(false),
             acknowledged: watch::Sender::new(0),
             end: Mutex::default(),
@@ -385,14 +402,14 @@ impl Sessions {
         });
         if let Some(old) = self.by_node.lock().insert(node, Arc::clone(&session)) {
             old.end(EndKind::Superseded, Status::aborted("a newer session has taken over"));
-            old.close();
+            old.close(now);
         }
         (session, receiver)
     }
 
-    /// Closes a session, unless a newer one has replaced it.
-    pub fn close(&self, session: &RegisteredSession) {
-        session.close();
+    /// Closes a session at `now` (monotonic), unless a newer one has replaced it.
+    pub fn close(&self, session: &RegisteredSession, now: Duration) {
+        session.close(now);
         let mut by_node = self.by_node.lock();
         if by_node.get(&session.node).is_some_and(|current| current.id == session.id) {
             by_node.remove(&session.node);
@@ -410,6 +427,19 @@ impl Sessions {
         let noted = std::mem::take(&mut *self.queues.begun.lock());
         let sessions = noted.into_iter().filter_map(|node| self.get(node));
         sessions.filter(|session| session.worked_at().is_some()).collect()
+    }
+
+    /// Takes the sessions that have ended while the gateway vouched for their nodes.
+    pub fn ended_take(&self) -> BTreeSet<(NodeId, u64)> {
+        std::mem::take(&mut *self.queues.ended.lock())
+    }
+
+    /// Decides the interval of reports that the next answer tells the agent, and holds its silence against it.
+    pub fn interval_tell(&self, session: &RegisteredSession) -> Duration {
+        let sessions = self.by_node.lock().len();
+        let interval = report_interval(session.opening.report_interval, sessions);
+        session.interval_tell(interval);
+        interval
     }
 
     /// Takes the sessions whose agents have reported a load, with it.
@@ -536,7 +566,7 @@ mod tests {
         let (new, _b) = sessions.open(opening(1, 2));
         assert!(matches!(waiting.next().await, Some(AgentAnswer::Broken(_))));
         assert!(outbound.try_recv().unwrap().unwrap_err().message().contains("newer session"));
-        sessions.close(&old);
+        sessions.close(&old, Duration::ZERO);
         assert!(new.is_current() && sessions.get(NodeId(1)).is_some());
         assert!(!old.is_current());
     }

@@ -112,18 +112,26 @@ impl Hollow {
     pub fn message(&mut self, message: v1::GatewayMessage) -> HollowStep {
         let mut step = HollowStep::default();
         match message.message {
-            Some(Message::Welcome(welcome)) if welcome.report_interval_ms > 0 => {
-                self.interval = Duration::from_millis(welcome.report_interval_ms);
-            }
+            Some(Message::Welcome(welcome)) => self.interval_set(welcome.report_interval_ms),
             Some(Message::Desired(desired)) => {
                 step.events.extend(self.desired.apply(desired).into_iter().map(HollowEvent::Refused));
                 self.changed = true;
             }
-            Some(Message::ReportApplied(applied)) => self.sent.applied(applied.revision),
+            Some(Message::ReportApplied(applied)) => {
+                self.sent.applied(applied.revision);
+                self.interval_set(applied.report_interval_ms);
+            }
             // Logs, commands and signals need real processes.
             _ => {}
         }
         step
+    }
+
+    /// Sets the interval of reports. 0: it stays.
+    fn interval_set(&mut self, ms: u64) {
+        if ms > 0 {
+            self.interval = Duration::from_millis(ms);
+        }
     }
 
     /// Does what is due at `now` (monotonic) and what follows from the state. Reports it in at most `messages_max`

@@ -44,7 +44,7 @@ fn report(step: HollowStep) -> Option<v1::Report> {
 /// The only report, which the gateway applies.
 fn applied(hollow: &mut Hollow, step: HollowStep) -> Option<v1::Report> {
     let report = report(step)?;
-    let applied = v1::ReportApplied { revision: report.revision };
+    let applied = v1::ReportApplied { revision: report.revision, report_interval_ms: 0 };
     hollow.message(v1::GatewayMessage { message: Some(Message::ReportApplied(applied)) });
     Some(report)
 }
@@ -115,4 +115,26 @@ fn a_new_session_gets_a_full_report_and_an_idle_one_reports_at_intervals() {
         !beat.full_begin && beat.tasks.len() == 1 && beat.tasks[0].usage.is_some(),
         "a sample of what it uses"
     );
+}
+
+/// The gateway tells the interval with each answer. An older one tells none. A change is reported at once all the same.
+#[test]
+fn reports_come_as_often_as_the_gateway_has_told_and_changes_at_once() {
+    let mut hollow = Hollow::new("n1", "boot", TIMES, 7);
+    hollow.opened();
+    let answer = |revision, report_interval_ms| {
+        let applied = v1::ReportApplied { revision, report_interval_ms };
+        v1::GatewayMessage { message: Some(Message::ReportApplied(applied)) }
+    };
+    let first = report(hollow.step(at(0), 0, MESSAGES_MAX)).unwrap();
+    hollow.message(answer(first.revision, 60_000));
+    assert!(report(hollow.step(at(59_999), 59_999, MESSAGES_MAX)).is_none());
+    let second = report(hollow.step(at(60_000), 60_000, MESSAGES_MAX)).unwrap();
+    hollow.message(answer(second.revision, 0));
+    assert_eq!(hollow.wait(at(60_000)), at(60_000), "as before");
+    send(&mut hollow, assign(1));
+    assert!(report(hollow.step(at(60_001), 60_001, MESSAGES_MAX)).is_none(), "it is being started");
+    assert_eq!(phases(&hollow.step(at(60_011), 60_011, MESSAGES_MAX)), [Phase::Running]);
+    hollow.message(answer(second.revision + 1, 12_000));
+    assert_eq!(hollow.wait(at(60_011)), at(12_000));
 }

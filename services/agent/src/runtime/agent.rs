@@ -140,23 +140,31 @@ impl Agent {
         match message {
             Message::Welcome(welcome) => {
                 self.refused = false;
-                if let Some(session) = &mut self.session
-                    && welcome.report_interval_ms > 0
-                {
-                    session.interval = Duration::from_millis(welcome.report_interval_ms);
-                }
+                self.interval_set(welcome.report_interval_ms);
             }
             Message::Desired(desired) => {
                 for refused in self.desired.apply(desired) {
                     tracing::warn!(refused, "an item of the desired state was set aside");
                 }
             }
-            Message::ReportApplied(applied) => self.sent.applied(applied.revision),
+            Message::ReportApplied(applied) => {
+                self.sent.applied(applied.revision);
+                self.interval_set(applied.report_interval_ms);
+            }
             other => {
                 if let Some(session) = &self.session {
                     self.serving.message(other, &self.state, &session.outbox);
                 }
             }
+        }
+    }
+
+    /// Sets the interval of reports in this session. 0: it stays, as with gateways that do not tell it.
+    fn interval_set(&mut self, ms: u64) {
+        if let Some(session) = &mut self.session
+            && ms > 0
+        {
+            session.interval = Duration::from_millis(ms);
         }
     }
 

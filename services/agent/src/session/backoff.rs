@@ -121,9 +121,9 @@ mod tests {
     fn messages() -> [Message; 4] {
         [
             Message::Welcome(v1::Welcome { report_interval_ms: INTERVAL_MS, ..v1::Welcome::default() }),
-            Message::ReportApplied(v1::ReportApplied { revision: 1 }),
+            Message::ReportApplied(v1::ReportApplied { revision: 1, report_interval_ms: 0 }),
             Message::Desired(v1::Desired { full_begin: true, full_end: true, ..v1::Desired::default() }),
-            Message::ReportApplied(v1::ReportApplied { revision: 2 }),
+            Message::ReportApplied(v1::ReportApplied { revision: 2, report_interval_ms: 0 }),
         ]
     }
 

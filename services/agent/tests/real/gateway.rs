@@ -161,7 +161,7 @@ impl Gateway {
                     seen.tasks.insert((task.job_id.clone(), task.index, task.incarnation), task.clone());
                     seen.history.push(task.clone());
                 }
-                let applied = v1::ReportApplied { revision: report.revision };
+                let applied = v1::ReportApplied { revision: report.revision, report_interval_ms: 0 };
                 let first = report.full_end;
                 seen.reports.push(report);
                 if !seen.silent {

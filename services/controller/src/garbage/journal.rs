@@ -23,7 +23,7 @@ pub(crate) async fn journal_keep(writer: &LeaseWriter) -> StoreResult<Infallible
         let (kept, meta) = journal_measure(writer, &mut meter).await?;
         let bytes_max = meta.journal_bytes_max();
         let mut excess = journal_excess(kept, bytes_max);
-        while let Some(removed) = journal_pass(writer, meta.journal_retention_ms, excess).await? {
+        while let Some(removed) = journal_pass(writer, &meter, meta.journal_retention_ms, excess).await? {
             excess = excess.saturating_sub(removed);
         }
         let near = kept > bytes_max / 2;
@@ -44,11 +44,16 @@ async fn journal_measure(writer: &LeaseWriter, meter: &mut JournalMeter) -> Stor
 
 /// Removes one batch of entries that are too old or, by `excess` bytes, too many. Returns its bytes; `None` if nothing
 /// is left to remove.
-async fn journal_pass(writer: &LeaseWriter, retention_ms: u64, excess: u64) -> StoreResult<Option<u64>> {
+async fn journal_pass(
+    writer: &LeaseWriter,
+    meter: &JournalMeter,
+    retention_ms: u64,
+    excess: u64,
+) -> StoreResult<Option<u64>> {
     let (space, now_ms) = (&writer.space, writer.clock.wall_ms());
     let goal = &TrimGoal { retention_ms, now_ms, excess };
     let trimmed = writer.run("journal_trim", |tx| async move {
-        let Some(cutoff) = journal_cutoff(&tx, space, goal).await? else { return Ok(None) };
+        let Some(cutoff) = journal_cutoff(&tx, space, goal, meter).await? else { return Ok(None) };
         Ok(journal_trim(&tx, space, cutoff.keep_from, now_ms).await?.map(|_| cutoff.bytes))
     });
     trimmed.await

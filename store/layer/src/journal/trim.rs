@@ -1,9 +1,10 @@
 //! Trims the journal: retention has priority over slow readers. The floor is written with the clear, and every tail
 //! reads it.
 
-use borough_kv::{KeySelector, RangeRequest, Transaction, Version, Versionstamp};
+use borough_kv::{RangeRequest, Transaction, Version, Versionstamp};
 
-use super::{Cursor, JournalFloor};
+use super::meter::{JournalMeter, JournalSegment, journal_oldest};
+use super::{Cursor, JournalFloor, journal_head};
 use crate::error::StoreResult;
 use crate::gate::cell_gate_read;
 use crate::keys::{self, CellSpace, JournalFloorKey, JournalKey, Key, Prefix};
@@ -58,48 +59,56 @@ pub struct TrimGoal {
 /// Where a journal is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalCutoff {
-    /// The stamp of the first entry that stays.
+    /// The first stamp to keep. An entry may have it or not.
     pub keep_from: Versionstamp,
-    /// Bytes of the entries before it.
+    /// Bytes of the segments before it. A part of a segment counts as nothing.
     pub bytes: u64,
 }
 
-/// Where to cut for `goal`, or as far as one transaction reads. The last entry stays. `None` if nothing can be removed.
+/// Where to cut for `goal`, or as far as one transaction goes. Whole segments of `meter` go until the excess is gone, and
+/// everything that is too old. Their entries are not read. The last entry stays. `None` if nothing can be removed, or if
+/// the meter has not looked at this journal.
 pub async fn journal_cutoff(
     tx: &Transaction,
     space: &CellSpace,
     goal: &TrimGoal,
+    meter: &JournalMeter,
 ) -> StoreResult<Option<JournalCutoff>> {
+    let head = journal_head(tx, space).await?;
+    if !meter.knows(&head) {
+        return Ok(None);
+    }
     let aged = aged_before(tx, space, goal).await?;
     if goal.excess == 0 && aged.is_none() {
         return Ok(None);
     }
-    let aged = aged.unwrap_or(Versionstamp::ZERO);
-    let store_epoch = cell_gate_read(tx, space).await?.store_epoch;
-    let range = Prefix::<JournalKey>::of(&store_epoch).range(space);
-    let mut request = RangeRequest::between(range.start, range.end).snapshot();
-    let (mut passed, mut first, mut last_entry) = (0_u64, None, None);
-    while passed < CUTOFF_BYTES {
-        // A batch may be short for any reason, even shorter than one entry.
-        let batch = tx.get_range(&request).await?;
-        for (key, value) in &batch.rows {
-            let stamp = JournalKey::decode(space, key)?.stamp;
-            let begun = JournalCutoff { keep_from: stamp, bytes: passed };
-            let new = last_entry.is_none_or(|last: JournalCutoff| last.keep_from != stamp);
-            if passed >= goal.excess && stamp >= aged && new {
-                return Ok(Some(begun).filter(|_| first.is_some()));
-            }
-            first = first.or(Some(stamp));
-            last_entry = Some(begun).filter(|_| new).or(last_entry);
-            let bytes = key.len().saturating_add(value.len());
-            passed = passed.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
+    let Some(oldest) = journal_oldest(tx, space, head.store_epoch).await? else { return Ok(None) };
+    let segments = meter.segments().filter(|segment| segment.end > oldest).copied();
+    let cutoff = segments_cut(segments, goal.excess, aged.unwrap_or(Versionstamp::ZERO));
+    let keep_from = cutoff.keep_from.min(head.stamp);
+    Ok((keep_from > oldest).then_some(JournalCutoff { keep_from, ..cutoff }))
+}
+
+/// Where to cut the segments of a journal, the oldest first: behind those that hold the first `excess` bytes, and at
+/// `aged` at least. A step goes no further than the segments of [`CUTOFF_BYTES`], and than one segment that is larger.
+fn segments_cut(
+    segments: impl Iterator<Item = JournalSegment>,
+    excess: u64,
+    aged: Versionstamp,
+) -> JournalCutoff {
+    let mut cutoff = JournalCutoff { keep_from: Versionstamp::ZERO, bytes: 0 };
+    for segment in segments {
+        let bytes = cutoff.bytes.saturating_add(segment.bytes);
+        if cutoff.bytes > 0 && bytes > CUTOFF_BYTES {
+            return cutoff;
         }
-        let Some((last, _)) = batch.rows.last().filter(|_| batch.more) else { break };
-        request.begin = KeySelector::first_greater_than(last.clone());
-        request.iteration = request.iteration.saturating_add(1);
+        if cutoff.bytes >= excess && segment.end > aged {
+            break;
+        }
+        cutoff = JournalCutoff { keep_from: segment.end, bytes };
     }
-    // The last entry may be incomplete, or the last of all: it stays for the next pass.
-    Ok(last_entry.filter(|last| first != Some(last.keep_from)))
+    // The age may lie within the next segment.
+    JournalCutoff { keep_from: cutoff.keep_from.max(aged), ..cutoff }
 }
 
 /// A stamp before which every entry is old by versions, and the last one also by its writer's wall time. Both must show
@@ -138,7 +147,7 @@ async fn aged_before(
 }
 
 /// The first stamp after `stamp`.
-fn successor(stamp: Versionstamp) -> Versionstamp {
+pub(super) fn successor(stamp: Versionstamp) -> Versionstamp {
     match stamp.batch_index().checked_add(1) {
         Some(index) => Versionstamp::new(stamp.version(), index),
         None => Versionstamp::new(stamp.version().saturating_add(1), 0),
@@ -174,7 +183,7 @@ async fn entries_before(
 /// Rows of entries that one probe of the age reads.
 const AGE_ENTRIES: usize = 8;
 
-/// Bytes of entries read for a cutoff: more than the 10 MB that one transaction, and so one entry, has at most.
+/// Bytes that one transaction removes, so that no step takes the embedded engine long.
 const CUTOFF_BYTES: u64 = 12 << 20;
 
 /// Versions, in microseconds, within which a cutoff by age is found.
@@ -192,7 +201,9 @@ mod tests {
     use borough_model::{Delta, NodeId, RequestId};
 
     use super::*;
-    use crate::journal::{Change, JournalMeter};
+    use proptest::prelude::*;
+
+    use crate::journal::Change;
     use crate::testing::TestCell;
 
     #[test]
@@ -220,8 +231,7 @@ mod tests {
         }
         let cutoff = async |retention_ms, now_ms| {
             let goal = TrimGoal { retention_ms, now_ms, excess: 0 };
-            let cutoff = cell.run(async |tx| journal_cutoff(&tx, &cell.space, &goal).await).await.unwrap();
-            cutoff.map(|cutoff| cutoff.keep_from)
+            cutoff_fresh(&cell, goal).await.map(|cutoff| cutoff.keep_from)
         };
         assert_eq!(cutoff(0, 500).await, None, "young by wall time, whatever versions say");
         assert_eq!(
@@ -281,8 +291,7 @@ mod tests {
         for retention_s in [350_i64, 200, 100, 10] {
             let goal =
                 TrimGoal { retention_ms: retention_s.unsigned_abs() * 1_000, now_ms: 400_000, excess: 0 };
-            let cut = cell.run(async |tx| journal_cutoff(&tx, &cell.space, &goal).await).await.unwrap();
-            trim_to(&cell, cut.unwrap()).await;
+            trim_to(&cell, cutoff_fresh(&cell, goal).await.unwrap()).await;
             let page = cell.run(async |tx| {
                 let floor = journal_floor(&tx, &cell.space).await?.unwrap().trimmed_to;
                 super::super::journal_tail(&tx, &cell.space, floor, 1_000).await
@@ -305,10 +314,17 @@ mod tests {
         }
     }
 
+    /// The cutoff of a process that has just begun.
+    async fn cutoff_fresh(cell: &TestCell, goal: TrimGoal) -> Option<JournalCutoff> {
+        let mut meter = JournalMeter::default();
+        measured(cell, &mut meter).await;
+        cell.run(async |tx| journal_cutoff(&tx, &cell.space, &goal, &meter).await).await.unwrap()
+    }
+
     /// The cutoff by bytes alone: no entry is old.
-    async fn cutoff_of(cell: &TestCell, excess: u64) -> Option<JournalCutoff> {
+    async fn cutoff_of(cell: &TestCell, excess: u64, meter: &JournalMeter) -> Option<JournalCutoff> {
         let goal = TrimGoal { retention_ms: u64::MAX, now_ms: 0, excess };
-        cell.run(async |tx| journal_cutoff(&tx, &cell.space, &goal).await).await.unwrap()
+        cell.run(async |tx| journal_cutoff(&tx, &cell.space, &goal, meter).await).await.unwrap()
     }
 
     async fn trim_to(cell: &TestCell, cutoff: JournalCutoff) {
@@ -349,7 +365,7 @@ mod tests {
             assert!(fresh <= kept && kept <= fresh + ROUND, "{fresh} bytes, and {kept} by the meter");
             most = most.max(fresh);
             let mut excess = fresh.saturating_sub(BOUND / 2);
-            while let Some(cutoff) = cutoff_of(&cell, excess).await {
+            while let Some(cutoff) = cutoff_of(&cell, excess, &meter).await {
                 trim_to(&cell, cutoff).await;
                 excess = excess.saturating_sub(cutoff.bytes);
             }
@@ -363,25 +379,123 @@ mod tests {
         assert!(matches!(read, Err(crate::StoreError::JournalTrimmed { .. })), "{read:?}");
     }
 
+    /// Appends an entry of so many bytes.
+    async fn bytes_append(cell: &TestCell, request: u128, bytes: usize, at_ms: i64) {
+        let change = Change { request: RequestId(request), actor: "a".repeat(bytes), action: "test", at_ms };
+        let push = async |_: &Transaction, changes: &mut crate::journal::ChangeSet| {
+            changes.push(Delta::NodeRemoved { node: NodeId(1) });
+            Ok(())
+        };
+        cell.change(change, push).await.unwrap();
+    }
+
+    /// Counts the entries, however many bytes they have.
+    async fn entries_count(cell: &TestCell) -> usize {
+        let rows = cell.run(async |tx| {
+            let store_epoch = cell_gate_read(&tx, &cell.space).await?.store_epoch;
+            let all = Prefix::<JournalKey>::of(&store_epoch).range(&cell.space);
+            Ok(tx.range_all(RangeRequest::between(all.start, all.end).snapshot()).await?)
+        });
+        let rows = rows.await.unwrap();
+        rows.iter().filter(|(key, _)| JournalKey::decode(&cell.space, key).unwrap().part == 0).count()
+    }
+
     /// An entry larger than the excess is removed whole, and the last one stays.
     #[tokio::test]
     async fn a_cutoff_by_bytes_never_cuts_an_entry_in_two() {
         let cell = TestCell::new().await;
+        let mut meter = JournalMeter::default();
         for request in 1..4 {
-            let actor = "a".repeat(3 * crate::journal::PART_BYTES_MAX);
-            let change = Change { request: RequestId(request), actor, action: "test", at_ms: 0 };
-            let push = async |_: &Transaction, changes: &mut crate::journal::ChangeSet| {
-                changes.push(Delta::NodeRemoved { node: NodeId(1) });
-                Ok(())
-            };
-            cell.change(change, push).await.unwrap();
+            bytes_append(&cell, request, 3 * crate::journal::PART_BYTES_MAX, 0).await;
+            measured(&cell, &mut meter).await;
         }
         for left in [2, 1] {
-            trim_to(&cell, cutoff_of(&cell, 1).await.unwrap()).await;
+            trim_to(&cell, cutoff_of(&cell, 1, &meter).await.unwrap()).await;
             assert_eq!(floor_and_left(&cell).await.1.len(), left);
         }
-        assert_eq!(cutoff_of(&cell, 1).await, None, "the last entry is kept until another follows");
-        assert_eq!(cutoff_of(&cell, 0).await, None);
+        assert_eq!(cutoff_of(&cell, 1, &meter).await, None, "the last entry is kept until another follows");
+        assert_eq!(cutoff_of(&cell, 0, &meter).await, None);
+        assert_eq!(cutoff_of(&cell, 1, &JournalMeter::default()).await, None, "it has not looked");
+    }
+
+    /// Entries are longer than a segment, so its ends lie within them. No segment ends within an entry.
+    #[tokio::test]
+    async fn segments_hold_whole_entries() {
+        let cell = TestCell::new().await;
+        for request in 1..6 {
+            bytes_append(&cell, request, 5_500_000, 0).await;
+        }
+        let mut meter = JournalMeter::default();
+        let all = measured(&cell, &mut meter).await;
+        let mut gone = 0;
+        for left in (1..5).rev() {
+            let cutoff = cutoff_of(&cell, 1, &meter).await.unwrap();
+            trim_to(&cell, cutoff).await;
+            gone += cutoff.bytes;
+            assert_eq!(entries_count(&cell).await, left);
+            assert_eq!(measured(&cell, &mut JournalMeter::default()).await, all - gone);
+        }
+        assert_eq!(cutoff_of(&cell, 1, &meter).await, None);
+    }
+
+    /// Rows of entries in the middle are gone, which nothing but a read of them would find.
+    #[tokio::test]
+    async fn a_cut_reads_none_of_the_entries_that_it_removes() {
+        let cell = TestCell::new().await;
+        for request in 1..=60 {
+            bytes_append(&cell, request, 300_000, 1_000).await;
+            cell.clock.advance(Duration::from_secs(1));
+        }
+        let mut meter = JournalMeter::default();
+        let kept = measured(&cell, &mut meter).await;
+        let page = cell.run(async |tx| {
+            let begin = Cursor::start(journal_head(&tx, &cell.space).await?.store_epoch);
+            super::super::journal_tail(&tx, &cell.space, begin, 5).await
+        });
+        let entries = page.await.unwrap().entries;
+        let (first, last) = (entries[1].0, entries[4].0);
+        let key = |at: Cursor| {
+            JournalKey { store_epoch: at.store_epoch, stamp: at.stamp, part: 0 }.encode(&cell.space)
+        };
+        cell.run(async |tx| Ok(tx.clear_range(&key(first), &key(last))?)).await.unwrap();
+        let cutoff = cutoff_of(&cell, kept, &meter).await.unwrap();
+        assert!(cutoff.bytes > CUTOFF_BYTES / 2 && cutoff.bytes <= CUTOFF_BYTES, "{cutoff:?}");
+        let before = usize::try_from(cutoff.bytes).unwrap() / 300_000;
+        let left = 60 - before;
+        trim_to(&cell, cutoff).await;
+        assert!(entries_count(&cell).await.abs_diff(left) <= 1, "{before} entries were to go");
+    }
+
+    proptest! {
+        /// A step goes as far as its goal or its bound, and no further than both allow.
+        #[test]
+        fn a_step_cuts_at_the_goal_or_at_its_bound(
+            sizes in prop::collection::vec(1..6_000_000_u64, 0..12),
+            excess in 0..40_000_000_u64,
+            aged in 0..130_i64,
+        ) {
+            let at = |version| Versionstamp::new(version, 0);
+            let segments: Vec<JournalSegment> = (1_i64..)
+                .zip(&sizes)
+                .map(|(number, bytes)| JournalSegment { end: at(number * 10), bytes: *bytes })
+                .collect();
+            let cutoff = segments_cut(segments.iter().copied(), excess, at(aged));
+            // Byte by byte: what must go, and what one step may take.
+            let (mut wanted, mut passed) = (at(aged), 0);
+            for segment in &segments {
+                if passed < excess {
+                    wanted = wanted.max(segment.end);
+                }
+                passed += segment.bytes;
+            }
+            let taken = segments.iter().filter(|segment| segment.end <= cutoff.keep_from);
+            prop_assert_eq!(taken.clone().map(|segment| segment.bytes).sum::<u64>(), cutoff.bytes);
+            prop_assert!(cutoff.keep_from <= wanted, "nothing else goes");
+            prop_assert!(cutoff.bytes <= CUTOFF_BYTES || taken.count() == 1);
+            let next = segments.iter().find(|segment| segment.end > cutoff.keep_from);
+            let full = next.is_some_and(|next| cutoff.bytes + next.bytes > CUTOFF_BYTES);
+            prop_assert!(cutoff.keep_from == wanted || full && cutoff.bytes > 0);
+        }
     }
 
     /// Found by a mirror that was behind and got no error about removed entries that it had not read.
