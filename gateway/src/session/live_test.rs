@@ -248,8 +248,8 @@ async fn a_gateway_whose_row_is_gone_vouches_again() {
     assert_eq!(store.seen(1).await.beat, None, "a gateway that ends vouches for nothing");
 }
 
-/// An agent that was told to report once a minute is silent after two and a half minutes. A shorter interval that it may
-/// not have heard yet takes nothing from that. Its next reports show that it has heard.
+/// An agent that was told to report once a minute is silent after two and a half minutes. A shorter interval that it
+/// may not have heard yet takes nothing from that. Its next reports show that it has heard.
 #[tokio::test(start_paused = true)]
 async fn the_silence_of_a_session_follows_the_interval_that_its_agent_was_told() {
     let store = Store::new().await;
