@@ -79,7 +79,9 @@ impl Store {
             tokio::time::sleep(BEAT).await;
             keeper.round().await.unwrap();
             let silent = self.seen(node).await.live.voucher.is_none();
-            withdrawn = withdrawn.or(silent.then_some(beat * BEAT.as_secs()));
+            if silent && withdrawn.is_none() {
+                withdrawn = Some(beat * BEAT.as_secs());
+            }
         }
         withdrawn
     }

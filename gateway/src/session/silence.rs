@@ -12,7 +12,7 @@ use borough_proto::bounds::REPORTS_UNAPPLIED_MAX;
 const GROWING_FROM: Duration = Duration::from_secs(12);
 /// The longest interval. An agent that hangs while its connection lives is silent after 150 s then.
 const INTERVAL_MAX: Duration = Duration::from_secs(60);
-/// Reports of idle agents in a second, about, that a gateway asks for. 100,000 agents then cost it 0.2 of a core.
+/// Reports of idle agents in a second, about, that a gateway asks for. A report costs about 11 µs.
 const REPORTS_PER_S: usize = 4_000;
 /// Half intervals of its reports for which a session may be silent. The agent may miss one report, and the next one may
 /// be late.
