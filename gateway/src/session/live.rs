@@ -158,9 +158,9 @@ pub(super) struct VouchKeeper {
     cursor: Option<LiveCursor>,
 }
 
-/// Vouches until cancelled. A session counts that has done work within its limit ([`RegisteredSession::silence_limit`]):
-/// it applied a report, or acknowledged a chunk of the desired state. An open connection or a registration alone is no
-/// work.
+/// Vouches until cancelled. A session counts that has done work within its limit
+/// ([`RegisteredSession::silence_limit`]): it applied a report, or acknowledged a chunk of the desired state. An open
+/// connection or a registration alone is no work.
 pub async fn vouch_keep(cell: Arc<CellContext>, settings: VouchSettings, cancelled: CancellationToken) {
     let beat = settings.beat;
     let mut keeper = VouchKeeper::new(cell, settings);

@@ -79,7 +79,9 @@ impl Store {
             tokio::time::sleep(BEAT).await;
             keeper.round().await.unwrap();
             let silent = self.seen(node).await.live.voucher.is_none();
-            withdrawn = withdrawn.or_else(|| silent.then_some(beat * BEAT.as_secs()));
+            if silent && withdrawn.is_none() {
+                withdrawn = Some(beat * BEAT.as_secs());
+            }
         }
         withdrawn
     }
@@ -248,8 +250,8 @@ async fn a_gateway_whose_row_is_gone_vouches_again() {
     assert_eq!(store.seen(1).await.beat, None, "a gateway that ends vouches for nothing");
 }
 
-/// An agent that was told to report once a minute is silent after two and a half minutes. A shorter interval that it may
-/// not have heard yet takes nothing from that. Its next reports show that it has heard.
+/// An agent that was told to report once a minute is silent after two and a half minutes. A shorter interval that it
+/// may not have heard yet takes nothing from that. Its next reports show that it has heard.
 #[tokio::test(start_paused = true)]
 async fn the_silence_of_a_session_follows_the_interval_that_its_agent_was_told() {
     let store = Store::new().await;

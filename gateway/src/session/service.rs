@@ -40,8 +40,9 @@ pub struct AgentServer {
 }
 
 impl AgentServer {
-    /// Serves `cells`, on the gateway that others reach as `gateway`. Agents report at least every `report_interval`, or
-    /// less often if the gateway holds many. The same agent in another boot is admitted after its node's lease was unchanged for `silence`.
+    /// Serves `cells`, on the gateway that others reach as `gateway`. Agents report at least every `report_interval`,
+    /// or less often if the gateway holds many. The same agent in another boot is admitted after its node's lease was
+    /// unchanged for `silence`.
     pub fn new(cells: Arc<Cells>, gateway: String, report_interval: Duration, silence: Duration) -> Self {
         Self { cells, gateway, report_interval, silence }
     }

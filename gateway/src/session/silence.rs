@@ -1,8 +1,8 @@
 //! Decides how often an agent reports when nothing changes, and when its session is silent.
 //!
 //! Each report of an idle agent costs its gateway processor time. So the interval grows with the sessions that the
-//! gateway holds, and the silence that it allows a session follows the interval that it has told this session. A session
-//! that has ended gets no more than before: its end shows what the missing reports would have shown.
+//! gateway holds, and the silence that it allows a session follows the interval that it has told this session. A
+//! session that has ended gets no more than before: its end shows what the missing reports would have shown.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use borough_proto::bounds::REPORTS_UNAPPLIED_MAX;
 const GROWING_FROM: Duration = Duration::from_secs(12);
 /// The longest interval. An agent that hangs while its connection lives is silent after 150 s then.
 const INTERVAL_MAX: Duration = Duration::from_secs(60);
-/// Reports of idle agents in a second, about, that a gateway asks for. 100,000 agents then cost it 0.2 of a core.
+/// Reports of idle agents in a second, about, that a gateway asks for. A report costs about 11 µs.
 const REPORTS_PER_S: usize = 4_000;
 /// Half intervals of its reports for which a session may be silent. The agent may miss one report, and the next one may
 /// be late.
@@ -143,8 +143,8 @@ mod tests {
             );
         }
 
-        /// However the interval goes up and down, and however late the answers arrive, the gateway allows an open session
-        /// two and a half of the interval that its agent keeps. It allows no more than the longest one.
+        /// However the interval goes up and down, and however late the answers arrive, the gateway allows an open
+        /// session two and a half of the interval that its agent keeps. It allows no more than the longest one.
         #[test]
         fn an_agent_that_has_not_heard_a_shorter_interval_has_the_longer_ones_time(
             steps in prop::collection::vec((prop::bool::ANY, 12..=60_u64), 1..80),
@@ -166,8 +166,9 @@ mod tests {
             }
         }
 
-        /// The keep-alive ends the session of a machine that dies within one shortest interval. Such a machine is silent no
-        /// later than with the shortest interval. An agent that ends its session has at least as long to come back.
+        /// The keep-alive ends the session of a machine that dies within one shortest interval. Such a machine is
+        /// silent no later than with the shortest interval. An agent that ends its session has at least as long to come
+        /// back.
         #[test]
         fn the_end_of_a_session_shows_what_missing_reports_would_show(
             interval in 12..=60_u64,

@@ -42,6 +42,8 @@ use tonic::{Request, Status, Streaming};
 
 /// A test waits this long for anything that must happen.
 const DEADLINE: Duration = Duration::from_secs(60);
+/// The interval of reports, which each answer tells.
+const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 /// Interval of lease renewals.
 pub(crate) const BEAT: Duration = Duration::from_millis(20);
 /// Jobs submitted in one transaction.
@@ -86,7 +88,7 @@ impl World {
             advertise: None,
             credentials: Credentials::new(Token::new(secret.clone()), Vec::new()),
             cells: vec![connection],
-            report_interval: Duration::from_millis(100),
+            report_interval: REPORT_INTERVAL,
             beat_interval: BEAT,
             registry: Arc::default(),
             connections: ConnectionLimits::of_descriptors(1_024),
@@ -326,7 +328,11 @@ impl Agent {
         let revision = self.revision;
         self.send(FromAgent::Report(v1::Report { revision, ..report }));
         self.next_until("a report applied", |message| match message {
-            ToAgent::ReportApplied(applied) if applied.revision == revision => Some(()),
+            ToAgent::ReportApplied(applied) if applied.revision == revision => {
+                let told = Duration::from_millis(applied.report_interval_ms);
+                assert_eq!(told, REPORT_INTERVAL);
+                Some(())
+            }
             _ => None,
         })
         .await;

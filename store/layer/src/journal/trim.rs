@@ -65,9 +65,9 @@ pub struct JournalCutoff {
     pub bytes: u64,
 }
 
-/// Where to cut for `goal`, or as far as one transaction goes. Whole segments of `meter` go until the excess is gone, and
-/// everything that is too old. Their entries are not read. The last entry stays. `None` if nothing can be removed, or if
-/// the meter has not looked at this journal.
+/// Where to cut for `goal`, or as far as one transaction goes. Whole segments of `meter` go until the excess is gone,
+/// and everything that is too old. Their entries are not read. The last entry stays. `None` if nothing can be removed,
+/// or if the meter has not looked at this journal.
 pub async fn journal_cutoff(
     tx: &Transaction,
     space: &CellSpace,
