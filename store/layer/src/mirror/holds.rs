@@ -1,5 +1,5 @@
-//! How long the lock of a mirror is held. Whoever wants it meanwhile waits as long: the follower for a reader, and every
-//! reader for the follower.
+//! How long the lock of a mirror is held. Whoever wants it meanwhile waits as long: the follower for a reader, and
+//! every reader for the follower.
 
 use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering};
