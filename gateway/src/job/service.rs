@@ -195,6 +195,7 @@ impl JobService for JobServer {
         let cell = self.cells.get(&request.cell)?;
         let spec = spec_of(request.spec.as_ref())?;
         queue_check(cell, spec.queue.as_deref()).await?;
+        after_check(cell, &spec)?;
         let settings = settings_read(cell).await.map_err(|error| status_from_store(&error))?;
         let spec = spec_planned(cell, &spec, &settings.schedulers.unwrap_or_default())?;
         let mut response = plan_of(cell, &spec).await?;

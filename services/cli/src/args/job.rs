@@ -22,7 +22,7 @@ pub enum JobVerb {
     /// Print the JSON Schema of job files, for editors
     Schema,
     /// Show what `job run` would change, and where tasks would go
-    #[command(after_help = "Exit codes: 0 no change, 1 change, 255 error")]
+    #[command(after_help = "Exit codes: 0 no change, 1 change, 2 would be refused, 255 error")]
     Plan(FileArguments),
     /// Submit a job file, and wait until the service is up or the batch job is over
     Run(RunArguments),

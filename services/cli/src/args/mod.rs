@@ -39,7 +39,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, Args, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
-use crate::exit::VERB_FAILED;
+use crate::exit::FailureNumbers;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -205,13 +205,12 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// The code of a failure, where the verb has one of its own.
-    pub fn failed_code(&self) -> Option<u8> {
+    /// With which numbers the verb fails.
+    pub fn failure_numbers(&self) -> FailureNumbers {
         match self {
-            Self::Job(JobVerb::Plan(_))
-            | Self::Task(TaskVerb::Exec(_))
-            | Self::Store(StoreVerb::Check(_)) => Some(VERB_FAILED),
-            _ => None,
+            Self::Job(JobVerb::Plan(_)) => FailureNumbers::Plan,
+            Self::Task(TaskVerb::Exec(_)) | Self::Store(StoreVerb::Check(_)) => FailureNumbers::One,
+            _ => FailureNumbers::Table,
         }
     }
 }

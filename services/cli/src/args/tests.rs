@@ -140,10 +140,10 @@ fn wrong_usage_ends_with_2_and_says_why() {
 
 #[test]
 fn failures_of_plan_and_exec_have_their_own_code() {
-    let failed = |line| parsed(line).unwrap().verb.failed_code();
-    assert_eq!(failed("borough job plan web.yaml"), Some(255));
-    assert_eq!(failed("borough task exec web/0 -- ls"), Some(255));
-    assert_eq!(failed("borough store check --store embedded:a"), Some(255));
-    assert_eq!(failed("borough store export --store embedded:a --to -"), None);
-    assert_eq!(failed("borough job run web.yaml"), None);
+    let numbers = |line| parsed(line).unwrap().verb.failure_numbers();
+    assert_eq!(numbers("borough job plan web.yaml"), FailureNumbers::Plan);
+    assert_eq!(numbers("borough task exec web/0 -- ls"), FailureNumbers::One);
+    assert_eq!(numbers("borough store check --store embedded:a"), FailureNumbers::One);
+    assert_eq!(numbers("borough store export --store embedded:a --to -"), FailureNumbers::Table);
+    assert_eq!(numbers("borough job run web.yaml"), FailureNumbers::Table);
 }
