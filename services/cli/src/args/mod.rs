@@ -31,7 +31,7 @@ pub(crate) use store_location::EMBEDDED;
 pub use store_location::StoreLocation;
 pub use target::{JobTarget, TaskTarget, WhyTarget};
 pub(crate) use task::signal_name;
-pub use task::{ExecArguments, LogArguments, TaskVerb};
+pub use task::{ExecArguments, LogArguments, TaskStopArguments, TaskVerb};
 pub use task_user::{TaskUserArguments, TaskUserChoice};
 
 use std::ffi::OsString;
@@ -153,7 +153,7 @@ pub enum Verb {
     /// Check, plan, run, show, scale and stop jobs
     #[command(subcommand)]
     Job(JobVerb),
-    /// Show tasks and their output, run commands in them, signal and restart them
+    /// Show tasks and their output, run commands in them, signal, restart and stop them
     #[command(subcommand)]
     Task(TaskVerb),
     /// Explain why tasks are not placed: which filters refused nodes, and what would fit

@@ -51,6 +51,8 @@ fn every_verb_of_the_documentation_is_there() {
         "borough task exec web/0 -- sh -c ls",
         "borough task signal web/0 HUP",
         "borough task restart web/0",
+        "borough task stop web/0 --timeout 30s",
+        "borough task stop alice/web/0 --detach",
         "borough why web/0",
         "borough node list -o wide",
         "borough node status alpha-1",

@@ -33,7 +33,7 @@ pub(crate) use store::{
 };
 pub(crate) use table::{Tabular, table};
 pub(crate) use task::{ExitView, TaskOutput};
-pub(crate) use text::tally;
+pub(crate) use text::{tally, word};
 
 use std::io::{self, IsTerminal as _, Write as _};
 

@@ -9,7 +9,9 @@ mod wait;
 
 use borough_client::JobFilter;
 
+pub(super) use self::progress::{Goal, NextAttempt};
 use self::run::WaitMode;
+pub(super) use self::wait::wait;
 use crate::args::{Global, JobVerb};
 use crate::connect;
 use crate::exit::{Code, Failure};

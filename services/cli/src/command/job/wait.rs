@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use borough_client::{CellItem, Client, JobRef};
-use borough_proto::v1::{Cursor, Job, JobSpec, WatchFilter, watch_response::Change};
+use borough_proto::v1::{Cursor, Job, JobSpec, Task, WatchFilter, watch_response::Change};
 use futures::{FutureExt as _, StreamExt as _};
 
 use super::progress::{Goal, JobProgress, KnownJob};
@@ -16,16 +16,18 @@ const EXPLAIN_AFTER: Duration = Duration::from_millis(1500);
 /// Items of a watch between two looks at the progress.
 const ITEMS_AT_ONCE: usize = 1_024;
 
-pub(super) struct Waited {
+pub(in crate::command) struct Waited {
     pub(super) job: Job,
     pub(super) spec: Option<JobSpec>,
     /// The final state of the job, in one line.
-    pub(super) text: String,
+    pub(in crate::command) text: String,
+    /// The task that the goal is about, if it is about one.
+    pub(in crate::command) task: Option<Task>,
 }
 
 /// Waits until `job` has reached `goal`, can no longer reach it, or the time is over. The job itself continues in any
 /// case.
-pub(super) async fn wait(
+pub(in crate::command) async fn wait(
     client: &Client,
     job: &JobRef,
     goal: Goal,
@@ -76,7 +78,8 @@ impl WaitingOutput<'_, '_> {
             known.tasks.extend(tasks.into_iter().map(|task| (task.index, task)));
             if self.watched(&mut known, answer.cursor).await? {
                 let text = known.text(self.goal);
-                return Ok(Waited { job: known.job, spec: answer.spec, text });
+                let task = known.task_of(self.goal).cloned();
+                return Ok(Waited { job: known.job, spec: answer.spec, text, task });
             }
         }
     }
@@ -129,10 +132,12 @@ impl WaitingOutput<'_, '_> {
 
     /// Shows why tasks are not placed, if that has changed. If the explanation fails, the wait continues without it.
     async fn explain(&mut self, known: &KnownJob) {
-        if self.goal != Goal::Up || known.pending() == 0 {
-            return;
-        }
-        let Ok(answer) = self.client.task_explain(self.job, None).await else { return };
+        let index = match self.goal {
+            Goal::Up if known.pending() > 0 => None,
+            Goal::Again(next) if known.is_pending(next.index) => Some(next.index),
+            _ => return,
+        };
+        let Ok(answer) = self.client.task_explain(self.job, index).await else { return };
         let views: Vec<ExplanationView> =
             answer.explanations.into_iter().map(ExplanationView::from).collect();
         let text = explanations_text(&views);
