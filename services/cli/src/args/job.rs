@@ -60,6 +60,18 @@ pub enum JobVerb {
     },
     /// Stop a job: withdraw its endpoints, end its tasks, and wait for their end
     Stop(StopArguments),
+    /// Forget an ended job at once, with its history, instead of after the cell's retention
+    #[command(after_help = PURGE_NOTES)]
+    Purge(PurgeArguments),
+    /// Set and remove labels of a job; no task restarts
+    Label {
+        /// [USER/]JOB
+        #[arg(value_name = "JOB")]
+        target: JobTarget,
+        /// KEY=VALUE sets a label, KEY- removes it
+        #[arg(required = true, value_parser = super::label::label, value_name = "LABEL")]
+        labels: Vec<super::LabelArgument>,
+    },
     /// List every job of this name with its specs, newest first
     History {
         /// [USER/]JOB
@@ -154,6 +166,22 @@ pub struct StopArguments {
     /// Stop waiting after this time, such as 30s or 5m; the stop goes on [default: no limit]
     #[arg(long, value_parser = duration, value_name = "TIME", conflicts_with = "detach")]
     pub timeout: Option<Duration>,
+}
+
+/// What a purge leaves.
+const PURGE_NOTES: &str = "All earlier jobs of the name are forgotten too. Their output is no longer shown. Agents \
+    remove it from their disks within a day.";
+
+/// `job purge`.
+#[derive(Clone, Debug, Args)]
+#[command(override_usage = "borough job purge <JOB|--all-ended>")]
+pub struct PurgeArguments {
+    /// [USER/]JOB
+    #[arg(value_name = "JOB", required_unless_present = "all_ended")]
+    pub target: Option<JobTarget>,
+    /// Purge every job of yours that has ended
+    #[arg(long, conflicts_with = "target")]
+    pub all_ended: bool,
 }
 
 /// Arguments of the process that evaluates a job file.

@@ -5,6 +5,7 @@ mod cluster;
 mod connections;
 mod dev;
 mod job;
+mod label;
 mod queue;
 mod role;
 mod store;
@@ -20,7 +21,11 @@ pub use cluster::{
 };
 pub use connections::ConnectionArguments;
 pub use dev::DevArguments;
-pub use job::{EvaluateArguments, FileArguments, JobVerb, RunArguments, StopArguments, TaskListArguments};
+pub use job::{
+    EvaluateArguments, FileArguments, JobVerb, PurgeArguments, RunArguments, StopArguments, TaskListArguments,
+};
+pub use label::LabelArgument;
+pub(crate) use label::label_change;
 pub(crate) use role::LEASE_MS;
 pub use role::{ControllerArguments, GatewayArguments, SchedulerArguments, StoreArguments};
 pub use store::{
@@ -150,7 +155,7 @@ pub enum OutputFormat {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Check, plan, run, show, scale and stop jobs
+    /// Check, plan, run, show, scale, stop and purge jobs
     #[command(subcommand)]
     Job(JobVerb),
     /// Show tasks and their output, run commands in them, signal, restart and stop them
@@ -162,7 +167,7 @@ pub enum Verb {
         #[arg(value_name = "JOB")]
         target: WhyTarget,
     },
-    /// Show nodes, take them out of service, and make their tokens
+    /// Show nodes, label them, take them out of service, remove them, and make their tokens
     #[command(subcommand)]
     Node(NodeVerb),
     /// Show cells, and change their settings

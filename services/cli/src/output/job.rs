@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::table::{Tabular, table};
 use super::task::TaskOutput;
-use super::text::{facts, time, word};
+use super::text::{facts, tally, time, word};
 use super::{ExplanationView, Foreign, Style, explanations_text};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -235,6 +235,33 @@ impl JobStatusView {
             text.push_str(&explanations_text(&self.unplaced));
         }
         text
+    }
+}
+
+/// The jobs of one name that the cell has forgotten.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct PurgedView {
+    pub(crate) user: Foreign,
+    pub(crate) name: Foreign,
+    pub(crate) jobs: u32,
+}
+
+impl PurgedView {
+    pub(crate) fn text(&self) -> String {
+        let jobs = tally(usize::try_from(self.jobs).unwrap_or(usize::MAX), "job");
+        format!("{}/{}: {jobs} forgotten", self.user, self.name)
+    }
+}
+
+impl Tabular for PurgedView {
+    const PLURAL: &'static str = "ended jobs";
+
+    fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
+        (vec!["USER", "JOB", "FORGOTTEN"], Vec::new())
+    }
+
+    fn cells(&self) -> (Vec<String>, Vec<String>) {
+        (vec![self.user.to_string(), self.name.to_string(), self.jobs.to_string()], Vec::new())
     }
 }
 

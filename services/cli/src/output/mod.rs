@@ -23,7 +23,7 @@ pub(crate) use changes::{PlanView, changes_text};
 pub(crate) use event::{ChangeView, EventView};
 pub(crate) use explain::{ExplanationView, VictimView, explanations_text, victims_text};
 pub(crate) use foreign::{Foreign, line_shown};
-pub(crate) use job::{JobStatusView, JobVersionView, JobView, SpecView};
+pub(crate) use job::{JobStatusView, JobVersionView, JobView, PurgedView, SpecView};
 pub(crate) use name::{EndpointChangeView, EndpointView};
 pub(crate) use node::{NodeOutput, NodeStatusView};
 pub(crate) use progress::Progress;
@@ -33,7 +33,7 @@ pub(crate) use store::{
 };
 pub(crate) use table::{Tabular, table};
 pub(crate) use task::{ExitView, TaskOutput};
-pub(crate) use text::{tally, word};
+pub(crate) use text::{labels_text, tally, word};
 
 use std::io::{self, IsTerminal as _, Write as _};
 

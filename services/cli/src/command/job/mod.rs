@@ -3,6 +3,7 @@
 mod file;
 mod plan;
 mod progress;
+mod purge;
 mod run;
 mod show;
 mod wait;
@@ -12,7 +13,7 @@ use borough_client::JobFilter;
 pub(super) use self::progress::{Goal, NextAttempt};
 use self::run::WaitMode;
 pub(super) use self::wait::wait;
-use crate::args::{Global, JobVerb};
+use crate::args::{Global, JobVerb, label_change};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::output::Printer;
@@ -45,6 +46,17 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
             let user = if all { String::new() } else { client.user().to_owned() };
             let filter = JobFilter { user, ended, labels: label.into_iter().collect() };
             show::list(&client, &filter, printer).await
+        }
+        JobVerb::Purge(arguments) => {
+            let client = connect::cell_client(global).await?;
+            match arguments.target {
+                Some(target) => purge::purge(&client, &target.resolve(client.user()), printer).await,
+                None => purge::purge_all(&client, printer).await,
+            }
+        }
+        JobVerb::Label { target, labels } => {
+            let client = connect::cell_client(global).await?;
+            purge::label(&client, &target.resolve(client.user()), label_change(labels), printer).await
         }
         JobVerb::History { target } => {
             let client = connect::cell_client(global).await?;
