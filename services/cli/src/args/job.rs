@@ -26,6 +26,9 @@ pub enum JobVerb {
     Plan(FileArguments),
     /// Submit a job file, and wait until the service is up or the batch job is over
     Run(RunArguments),
+    /// Edit the stored job in $VISUAL or $EDITOR, see the plan, and change the job after a yes
+    #[command(after_help = EDIT_NOTES)]
+    Edit(EditArguments),
     /// Show a job with its tasks, or list jobs
     #[command(visible_alias = "list")]
     Status {
@@ -60,6 +63,9 @@ pub enum JobVerb {
     },
     /// Stop a job: withdraw its endpoints, end its tasks, and wait for their end
     Stop(StopArguments),
+    /// Restart the tasks of a job one at a time, the next one when the last one is healthy again
+    #[command(after_help = RESTART_NOTES)]
+    Restart(RestartArguments),
     /// Forget an ended job at once, with its history, instead of after the cell's retention
     #[command(after_help = PURGE_NOTES)]
     Purge(PurgeArguments),
@@ -154,6 +160,34 @@ pub struct RunArguments {
     pub check_revision: Option<u64>,
 }
 
+/// What `job edit` does with the text.
+const EDIT_NOTES: &str = "The file has the fields that differ from their defaults. An unchanged file changes nothing. A \
+    text that is not applied is kept, and the message tells where. If the job changes meanwhile, the edit is refused.";
+
+/// Whether a verb asks before it goes on.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct ConfirmArgument {
+    /// Answer yes in advance; needed where no terminal is
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+/// `job edit`.
+#[derive(Clone, Debug, Args)]
+pub struct EditArguments {
+    /// [USER/]JOB
+    #[arg(value_name = "JOB")]
+    pub target: JobTarget,
+    #[command(flatten)]
+    pub confirm: ConfirmArgument,
+    /// Return at once, without waiting
+    #[arg(short, long)]
+    pub detach: bool,
+    /// Stop waiting after this time, such as 30s or 5m; the job goes on [default: no limit]
+    #[arg(long, value_parser = duration, value_name = "TIME", conflicts_with = "detach")]
+    pub timeout: Option<Duration>,
+}
+
 /// `job stop`.
 #[derive(Clone, Debug, Args)]
 pub struct StopArguments {
@@ -166,6 +200,29 @@ pub struct StopArguments {
     /// Stop waiting after this time, such as 30s or 5m; the stop goes on [default: no limit]
     #[arg(long, value_parser = duration, value_name = "TIME", conflicts_with = "detach")]
     pub timeout: Option<Duration>,
+}
+
+/// What `job restart` does with tasks that do not come back.
+const RESTART_NOTES: &str = "A task that is not healthy in time, or dead for good, ends the command with code 1. The \
+    tasks after it are left alone, and the message tells how to go on. So does Ctrl-C.";
+
+/// `job restart`.
+#[derive(Clone, Debug, Args)]
+pub struct RestartArguments {
+    /// [USER/]JOB
+    #[arg(value_name = "JOB")]
+    pub target: JobTarget,
+    /// Restart only this task; several with commas between [default: all]
+    #[arg(long, value_name = "INDEX", value_delimiter = ',', value_parser = index, conflicts_with = "from")]
+    pub task: Vec<u32>,
+    /// Begin with this task [default: 0]
+    #[arg(long, value_name = "INDEX", value_parser = index)]
+    pub from: Option<u32>,
+    /// Stop if a task is not healthy again after this time, such as 30s or 5m
+    #[arg(long, value_parser = duration, value_name = "TIME", default_value = "5m")]
+    pub timeout: Duration,
+    #[command(flatten)]
+    pub confirm: ConfirmArgument,
 }
 
 /// What a purge leaves.
@@ -200,6 +257,11 @@ pub struct EvaluateArguments {
 /// A duration as in job files.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     borough_model::job::file::duration_ms(text).map(Duration::from_millis)
+}
+
+/// The index of a task.
+pub(super) fn index(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "accepted: the index of a task, from 0".to_owned())
 }
 
 pub(crate) fn pair(text: &str) -> Result<(String, String), String> {

@@ -22,7 +22,8 @@ pub use cluster::{
 pub use connections::ConnectionArguments;
 pub use dev::DevArguments;
 pub use job::{
-    EvaluateArguments, FileArguments, JobVerb, PurgeArguments, RunArguments, StopArguments, TaskListArguments,
+    ConfirmArgument, EditArguments, EvaluateArguments, FileArguments, JobVerb, PurgeArguments,
+    RestartArguments, RunArguments, StopArguments, TaskListArguments,
 };
 pub use label::LabelArgument;
 pub(crate) use label::label_change;

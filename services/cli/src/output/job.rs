@@ -265,6 +265,34 @@ impl Tabular for PurgedView {
     }
 }
 
+/// The tasks of a job that were restarted.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct RestartedView {
+    pub(crate) user: Foreign,
+    pub(crate) name: Foreign,
+    pub(crate) restarted: Vec<u32>,
+    /// Those that had no attempt to end.
+    pub(crate) left: Vec<LeftTaskView>,
+}
+
+/// A task that was left alone.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct LeftTaskView {
+    pub(crate) index: u32,
+    pub(crate) why: &'static str,
+}
+
+impl RestartedView {
+    pub(crate) fn text(&self) -> String {
+        let mut text =
+            format!("{}/{}: {} restarted\n", self.user, self.name, tally(self.restarted.len(), "task"));
+        for left in &self.left {
+            text.push_str(&format!("  task {} was left alone: {}\n", left.index, left.why));
+        }
+        text
+    }
+}
+
 /// One spec version of a job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct JobVersionView {

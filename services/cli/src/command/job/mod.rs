@@ -1,9 +1,11 @@
 //! Verbs on jobs.
 
+mod edit;
 mod file;
 mod plan;
 mod progress;
 mod purge;
+mod restart;
 mod run;
 mod show;
 mod wait;
@@ -25,6 +27,7 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
         JobVerb::Schema => file::schema(printer),
         JobVerb::Plan(arguments) => plan::plan(global, &arguments, printer).await,
         JobVerb::Run(arguments) => run::run(global, arguments, printer).await,
+        JobVerb::Edit(arguments) => edit::edit(global, &arguments, printer).await,
         JobVerb::Scale { target, count, detach, timeout } => {
             let client = connect::cell_client(global).await?;
             let job = target.resolve(client.user());
@@ -36,6 +39,10 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
             let job = arguments.target.resolve(client.user());
             let wait = if arguments.detach { WaitMode::Detached } else { WaitMode::Until(arguments.timeout) };
             run::stop(&client, &job, wait, printer).await
+        }
+        JobVerb::Restart(arguments) => {
+            let client = connect::cell_client(global).await?;
+            restart::restart(&client, &arguments, printer).await
         }
         JobVerb::Status { target: Some(target), tasks, .. } => {
             let client = connect::cell_client(global).await?;
