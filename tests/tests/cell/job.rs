@@ -289,12 +289,17 @@ async fn ended_jobs_are_purged_and_others_stay() {
     cell.run("done.yaml", &done).await;
     cell.run("done.yaml", &done).await;
     cell.run("web.yaml", &job("web", "service", "sleep, 600")).await;
-    let refused = cell.borough(&["job", "purge", "web"]).await.ended(4);
+    let refused = cell.borough(&["job", "purge", "web", "--yes"]).await.ended(4);
     refused.warns("job tester/web has not ended: borough job stop tester/web");
     cell.borough(&["task", "logs", "done/0"]).await.ended(0).prints("bye");
-    cell.borough(&["job", "purge", "done"]).await.ended(0).prints("tester/done: 2 jobs forgotten");
-    for verb in [["job", "status", "done"], ["job", "history", "done"], ["job", "purge", "done"]] {
-        cell.borough(&verb).await.ended(3).warns("tester/done");
+    cell.borough(&["job", "purge", "done"]).await.ended(2).warns("no terminal").warns("--yes");
+    cell.borough(&["job", "purge", "--all-ended"]).await.ended(2).warns("no terminal").warns("--yes");
+    let question = "forget job tester/done with its history and output in cell alpha? [y/N]";
+    let verb = ["job", "purge", "done"];
+    cell.on_terminal(&verb, &[], &[(question, "\n")]).await.ended(1).prints("nothing was changed");
+    cell.on_terminal(&verb, &[], &[(question, "y\n")]).await.ended(0).prints("tester/done: 2 jobs forgotten");
+    for verb in [&["status", "done"][..], &["history", "done"], &["purge", "done", "--yes"]] {
+        cell.borough(&[&["job"][..], verb].concat()).await.ended(3).warns("tester/done");
     }
     cell.borough(&["task", "logs", "done/0"]).await.ended(3);
 
@@ -303,14 +308,16 @@ async fn ended_jobs_are_purged_and_others_stay() {
     cell.run("again.yaml", &job("again", "batch", "'true'")).await;
     let other = cell.file("other.yaml", &format!("user: other\n{}", job("other", "batch", "'true'")));
     cell.borough(&["job", "run", &other]).await.ended(0);
-    let purged = cell.borough(&["job", "purge", "--all-ended", "-o", "json"]).await.ended(0).json();
+    let purged = cell.borough(&["job", "purge", "--all-ended", "--yes", "-o", "json"]).await.ended(0).json();
     let one = |name: &str| json!({"user": "tester", "name": name, "jobs": 1});
     assert_eq!(purged, json!([one("again"), one("done")]));
-    cell.borough(&["job", "purge", "--all-ended"]).await.ended(0).warns("no ended jobs");
+    cell.borough(&["job", "purge", "--all-ended", "--yes"]).await.ended(0).warns("no ended jobs");
     let left = cell.borough(&["job", "list", "--all", "--ended", "-o", "json"]).await.ended(0).json();
     let left: Vec<&str> = left.as_array().unwrap().iter().map(|job| job["name"].as_str().unwrap()).collect();
     assert_eq!(left, ["other", "web"]);
-    cell.borough(&["job", "stop", "web"]).await.ended(0);
-    cell.borough(&["job", "purge", "web"]).await.ended(0).prints("1 job forgotten");
+    let (verb, question) = (["job", "stop", "web"], "stop job tester/web in cell alpha? [y/N]");
+    cell.on_terminal(&verb, &[], &[(question, "no\n")]).await.ended(1).prints("nothing was changed");
+    cell.on_terminal(&verb, &[], &[(question, "y\n")]).await.ended(0).prints("tester/web: stopped");
+    cell.borough(&["job", "purge", "web", "--yes"]).await.ended(0).prints("1 job forgotten");
     cell.finish().await;
 }

@@ -176,12 +176,16 @@ async fn a_node_that_is_gone_is_removed_and_comes_back_as_another() {
     let job = "name: moved\ncount: 2\ntask: {command: [sleep, 600], resources: {cpu: 10m, memory: 4MiB}, grace: 300ms}\n\
         spread: [node.name]\n";
     cell.run("moved.yaml", job).await;
-    let remove = async || cell.borough(&["node", "remove", "alpha-1"]).await;
+    cell.borough(&["node", "remove", "alpha-1"])
+        .await
+        .ended(2)
+        .warns("cannot ask whether to forget node alpha-1");
+    let remove = async || cell.borough(&["node", "remove", "alpha-1", "--yes"]).await;
     remove().await.ended(4).warns("node alpha-1 takes tasks: borough node drain alpha-1");
     cell.borough(&["node", "cordon", "alpha-1"]).await.ended(0);
     remove().await.ended(4).warns("node alpha-1 still has tasks: borough node drain alpha-1 moves them");
     let before = cell.client().node_get("alpha-1").await.unwrap();
-    cell.borough(&["node", "remove", "no-such-node"]).await.ended(3).warns("no-such-node");
+    cell.borough(&["node", "remove", "no-such-node", "-y"]).await.ended(3).warns("no-such-node");
 
     // Its machine vanishes with a task, and with a label that goes with the node.
     cell.borough(&["node", "label", "alpha-1", "tier=old"]).await.ended(0);

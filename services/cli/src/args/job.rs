@@ -167,7 +167,7 @@ const EDIT_NOTES: &str = "The file has the fields that differ from their default
 /// Whether a verb asks before it goes on.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct ConfirmArgument {
-    /// Answer yes in advance; needed where no terminal is
+    /// Go on without asking [default: ask on a terminal]
     #[arg(short, long)]
     pub yes: bool,
 }
@@ -200,6 +200,8 @@ pub struct StopArguments {
     /// Stop waiting after this time, such as 30s or 5m; the stop goes on [default: no limit]
     #[arg(long, value_parser = duration, value_name = "TIME", conflicts_with = "detach")]
     pub timeout: Option<Duration>,
+    #[command(flatten)]
+    pub confirm: ConfirmArgument,
 }
 
 /// What `job restart` does with tasks that do not come back.
@@ -239,6 +241,8 @@ pub struct PurgeArguments {
     /// Purge every job of yours that has ended
     #[arg(long, conflicts_with = "target")]
     pub all_ended: bool,
+    #[command(flatten)]
+    pub confirm: ConfirmArgument,
 }
 
 /// Arguments of the process that evaluates a job file.

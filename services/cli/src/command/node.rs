@@ -7,7 +7,7 @@ use super::drain::drain;
 use crate::args::{Global, NodeVerb, label_change};
 use crate::connect;
 use crate::exit::{Code, Failure};
-use crate::output::{NodeOutput, NodeStatusView, Printer, TaskOutput, labels_text};
+use crate::output::{Intent, NodeOutput, NodeStatusView, Printer, TaskOutput, Unattended, labels_text};
 use crate::role::token::node_token;
 
 pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> Result<Code, Failure> {
@@ -29,7 +29,10 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
             printer
                 .one(&NodeOutput::from(node), |node, _| labels_text(&node.name.to_string(), &node.labels))?;
         }
-        NodeVerb::Remove { node } => {
+        NodeVerb::Remove { node, confirm } => {
+            let what = format!("forget node {node}");
+            let (cell, yes) = (client.cell(), confirm.yes);
+            printer.confirm(&Intent { what: &what, cell, yes, unattended: Unattended::Refuse })?;
             client.node_remove(&node).await?;
             printer.remark(&format!("{node}: removed from cell {}", client.cell()));
         }

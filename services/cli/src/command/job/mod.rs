@@ -18,7 +18,7 @@ pub(super) use self::wait::wait;
 use crate::args::{Global, JobVerb, label_change};
 use crate::connect;
 use crate::exit::{Code, Failure};
-use crate::output::Printer;
+use crate::output::{Intent, Printer, Unattended};
 
 pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Result<Code, Failure> {
     match verb {
@@ -37,6 +37,9 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
         JobVerb::Stop(arguments) => {
             let client = connect::cell_client(global).await?;
             let job = arguments.target.resolve(client.user());
+            let (what, yes) = (format!("stop job {job}"), arguments.confirm.yes);
+            let (cell, unattended) = (client.cell(), Unattended::Proceed);
+            printer.confirm(&Intent { what: &what, cell, yes, unattended })?;
             let wait = if arguments.detach { WaitMode::Detached } else { WaitMode::Until(arguments.timeout) };
             run::stop(&client, &job, wait, printer).await
         }
@@ -56,9 +59,10 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
         }
         JobVerb::Purge(arguments) => {
             let client = connect::cell_client(global).await?;
+            let confirm = arguments.confirm;
             match arguments.target {
-                Some(target) => purge::purge(&client, &target.resolve(client.user()), printer).await,
-                None => purge::purge_all(&client, printer).await,
+                Some(target) => purge::purge(&client, &target.resolve(client.user()), confirm, printer).await,
+                None => purge::purge_all(&client, confirm, printer).await,
             }
         }
         JobVerb::Label { target, labels } => {

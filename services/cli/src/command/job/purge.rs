@@ -5,11 +5,24 @@ use std::collections::BTreeSet;
 use borough_client::{Client, ClientError, JobFilter, JobRef, LabelChange};
 use borough_proto::v1::{Job, JobState};
 
+use crate::args::ConfirmArgument;
 use crate::exit::{Code, Failure};
-use crate::output::{JobView, Printer, PurgedView, labels_text};
+use crate::output::{Intent, JobView, Printer, PurgedView, Unattended, labels_text, tally};
 
 /// Forgets one ended job.
-pub(super) async fn purge(client: &Client, job: &JobRef, printer: &Printer) -> Result<Code, Failure> {
+pub(super) async fn purge(
+    client: &Client,
+    job: &JobRef,
+    confirm: ConfirmArgument,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let what = format!("forget job {job} with its history and output");
+    printer.confirm(&Intent {
+        what: &what,
+        cell: client.cell(),
+        yes: confirm.yes,
+        unattended: Unattended::Refuse,
+    })?;
     let view = purged(client, job).await?;
     printer.one(&view, |view, _| view.text())?;
     Ok(Code::Done)
@@ -21,13 +34,27 @@ async fn purged(client: &Client, job: &JobRef) -> Result<PurgedView, ClientError
 }
 
 /// Forgets every ended job of the caller. A job that begins again meanwhile stays.
-pub(super) async fn purge_all(client: &Client, printer: &Printer) -> Result<Code, Failure> {
+pub(super) async fn purge_all(
+    client: &Client,
+    confirm: ConfirmArgument,
+    printer: &Printer,
+) -> Result<Code, Failure> {
     let user = client.user().to_owned();
     let filter = JobFilter { user, ended: true, ..JobFilter::default() };
     let jobs = client.job_list(&filter).await?;
     let ended = jobs.iter().filter(|job| is_over(job));
     let names: BTreeSet<JobRef> =
         ended.map(|job| JobRef::new(job.user.as_str(), job.name.as_str())).collect();
+    if !names.is_empty() {
+        let jobs = tally(names.len(), "ended job");
+        let what = format!("forget {jobs} of {} with their history and output", client.user());
+        printer.confirm(&Intent {
+            what: &what,
+            cell: client.cell(),
+            yes: confirm.yes,
+            unattended: Unattended::Refuse,
+        })?;
+    }
     let mut views = Vec::with_capacity(names.len());
     for job in names {
         match purged(client, &job).await {

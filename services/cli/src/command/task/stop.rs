@@ -5,7 +5,7 @@ use borough_client::Client;
 use crate::args::TaskStopArguments;
 use crate::command::job::{Goal, NextAttempt, wait};
 use crate::exit::{Code, Failure};
-use crate::output::{Printer, TaskOutput};
+use crate::output::{Intent, Printer, TaskOutput, Unattended};
 
 pub(super) async fn stop(
     client: &Client,
@@ -13,6 +13,8 @@ pub(super) async fn stop(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let task = arguments.target.resolve(client.user());
+    let (what, yes) = (format!("stop task {task}"), arguments.confirm.yes);
+    printer.confirm(&Intent { what: &what, cell: client.cell(), yes, unattended: Unattended::Proceed })?;
     let stopped = client.task_stop(&task).await?;
     if arguments.detach {
         printer.remark(&format!("{task}: stopping attempt {}", stopped.incarnation));
