@@ -17,6 +17,7 @@ mod process;
 mod slot;
 mod store;
 mod task;
+mod terminal;
 mod wait;
 
 pub use cell::TestCell;

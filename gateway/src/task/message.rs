@@ -82,7 +82,11 @@ pub fn task_found(
     if index < job.count {
         return Ok(Arc::new(TaskRow::never_placed(id)));
     }
-    let what =
-        format!("task {}/{}/{index} in cell {cell}; its tasks are 0 to {}", job.user, job.name, job.count);
+    let known = match job.count {
+        0 => "its job has no tasks".to_owned(),
+        1 => "the only one is 0".to_owned(),
+        count => format!("its job has 0 to {}", count - 1),
+    };
+    let what = format!("task {}/{}/{index} in cell {cell}; {known}", job.user, job.name);
     Err(status_not_found(&what))
 }

@@ -8,6 +8,15 @@ use super::JobTarget;
 const ADMIT_WARNING: &str = "Use it only if the machine of the recorded agent is gone for good. The scheduler places \
     its tasks elsewhere, so they would run twice if that machine still ran them.";
 
+/// How a job uses a label.
+const NODE_LABEL_NOTES: &str = "A constraint names the key alone, as in 'tier == db'. A label hides an attribute of \
+    the same key. It stays when the agent registers again. Tasks that run stay where they are.";
+
+/// How to remove a node, and what comes back.
+const REMOVE_NOTES: &str = "In order: borough node drain NODE, end its agent, borough node remove NODE. An agent that \
+    comes back registers a new node of that name, and its old tasks are stopped. To keep it away, also remove its line \
+    from the gateways' --node-tokens.";
+
 /// Verbs on nodes.
 #[derive(Debug, Subcommand)]
 pub enum NodeVerb {
@@ -50,6 +59,23 @@ pub enum NodeVerb {
             help = "KEY[=VALUE][:EFFECT]; without VALUE or EFFECT, any of them"
         )]
         taints: Vec<borough_proto::v1::TaintMatch>,
+    },
+    /// Set and remove labels of a node, which constraints of jobs read like attributes
+    #[command(after_help = NODE_LABEL_NOTES)]
+    Label {
+        /// The node's name
+        node: String,
+        /// KEY=VALUE sets a label, KEY- removes it
+        #[arg(required = true, value_parser = super::label::label, value_name = "LABEL")]
+        labels: Vec<super::LabelArgument>,
+    },
+    /// Forget a node that is gone for good: drained or lost, without tasks, and with its agent ended
+    #[command(after_help = REMOVE_NOTES)]
+    Remove {
+        /// The node's name
+        node: String,
+        #[command(flatten)]
+        confirm: super::ConfirmArgument,
     },
     /// Give a lost node to another agent, whose refusal names this command
     #[command(after_help = ADMIT_WARNING)]

@@ -44,6 +44,12 @@ fn every_verb_of_the_documentation_is_there() {
         "borough job scale web 5",
         "borough job stop web --timeout 1m",
         "borough job history web",
+        "borough job purge alice/web",
+        "borough job purge --all-ended",
+        "borough job label web team=shop tier-",
+        "borough job restart web --task 0,2 --timeout 1m -y",
+        "borough job restart alice/web --from 3",
+        "borough job edit alice/web --yes --timeout 1m",
         "borough task status web",
         "borough task logs web/0 -f --tail 10 --stderr",
         "borough task logs alice/web/0 --previous",
@@ -51,12 +57,16 @@ fn every_verb_of_the_documentation_is_there() {
         "borough task exec web/0 -- sh -c ls",
         "borough task signal web/0 HUP",
         "borough task restart web/0",
+        "borough task stop web/0 --timeout 30s",
+        "borough task stop alice/web/0 --detach",
         "borough why web/0",
         "borough node list -o wide",
         "borough node status alpha-1",
         "borough node cordon alpha-1",
         "borough node uncordon alpha-1",
         "borough node drain alpha-1 --detach",
+        "borough node label alpha-1 tier=db old-",
+        "borough node remove alpha-1",
         "borough cell list",
         "borough cell status alpha",
         "borough name list web",
@@ -125,6 +135,14 @@ fn wrong_usage_ends_with_2_and_says_why() {
         ("borough job run a.yaml --detach --timeout 5s", "cannot be used with"),
         ("borough job stop Web", "accepted: a-z"),
         ("borough task logs web", "accepted: JOB/INDEX"),
+        ("borough job restart web --task 1 --from 2", "cannot be used with"),
+        ("borough job restart web --timeout 5", "has no unit; accepted: a duration such as"),
+        ("borough job restart web --task one", "accepted: the index of a task, from 0"),
+        ("borough job edit web --detach --timeout 5s", "cannot be used with"),
+        ("borough job purge", "<JOB|--all-ended>"),
+        ("borough job purge web --all-ended", "cannot be used with"),
+        ("borough node label alpha-1 tier", "accepted: KEY=VALUE to set a label, KEY- to remove it"),
+        ("borough job label web", "LABEL"),
         ("borough task exec web/0", "COMMAND"),
         ("borough task signal web/0 NOPE", "no such signal"),
         ("borough store check --store /var/lib/borough", "accepted: embedded:DIRECTORY"),
@@ -140,10 +158,10 @@ fn wrong_usage_ends_with_2_and_says_why() {
 
 #[test]
 fn failures_of_plan_and_exec_have_their_own_code() {
-    let failed = |line| parsed(line).unwrap().verb.failed_code();
-    assert_eq!(failed("borough job plan web.yaml"), Some(255));
-    assert_eq!(failed("borough task exec web/0 -- ls"), Some(255));
-    assert_eq!(failed("borough store check --store embedded:a"), Some(255));
-    assert_eq!(failed("borough store export --store embedded:a --to -"), None);
-    assert_eq!(failed("borough job run web.yaml"), None);
+    let numbers = |line| parsed(line).unwrap().verb.failure_numbers();
+    assert_eq!(numbers("borough job plan web.yaml"), FailureNumbers::Plan);
+    assert_eq!(numbers("borough task exec web/0 -- ls"), FailureNumbers::One);
+    assert_eq!(numbers("borough store check --store embedded:a"), FailureNumbers::One);
+    assert_eq!(numbers("borough store export --store embedded:a --to -"), FailureNumbers::Table);
+    assert_eq!(numbers("borough job run web.yaml"), FailureNumbers::Table);
 }

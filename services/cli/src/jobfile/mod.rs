@@ -6,6 +6,7 @@ mod json;
 mod jsonnet;
 mod problem;
 mod starter;
+mod written;
 mod yaml;
 
 #[cfg(test)]
@@ -14,6 +15,7 @@ mod tests;
 pub use jsonnet::evaluate;
 pub use problem::JobFileError;
 pub use starter::starter;
+pub(crate) use written::job_text;
 
 use std::io::Read as _;
 use std::os::unix::fs::FileTypeExt as _;

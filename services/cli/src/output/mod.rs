@@ -6,6 +6,7 @@
 
 mod cell;
 mod changes;
+mod confirm;
 mod event;
 mod explain;
 mod foreign;
@@ -20,10 +21,13 @@ mod text;
 
 pub(crate) use cell::CellOutput;
 pub(crate) use changes::{PlanView, changes_text};
+pub(crate) use confirm::{Intent, Preset, Unattended, is_attended};
 pub(crate) use event::{ChangeView, EventView};
 pub(crate) use explain::{ExplanationView, VictimView, explanations_text, victims_text};
 pub(crate) use foreign::{Foreign, line_shown};
-pub(crate) use job::{JobStatusView, JobVersionView, JobView, SpecView};
+pub(crate) use job::{
+    JobStatusView, JobVersionView, JobView, LeftTaskView, PurgedView, RestartedView, SpecView,
+};
 pub(crate) use name::{EndpointChangeView, EndpointView};
 pub(crate) use node::{NodeOutput, NodeStatusView};
 pub(crate) use progress::Progress;
@@ -33,7 +37,7 @@ pub(crate) use store::{
 };
 pub(crate) use table::{Tabular, table};
 pub(crate) use task::{ExitView, TaskOutput};
-pub(crate) use text::tally;
+pub(crate) use text::{labels_text, ranges, tally, word};
 
 use std::io::{self, IsTerminal as _, Write as _};
 

@@ -11,6 +11,7 @@ mod reader;
 mod schema;
 mod suggest;
 mod tree;
+mod write;
 
 pub use duration::duration_ms;
 pub(crate) use kind::FieldKind;
