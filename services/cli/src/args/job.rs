@@ -7,6 +7,7 @@ use borough_proto::v1::TaskState;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::JobTarget;
+use crate::jobfile::StarterKind;
 
 /// Verbs on jobs.
 #[derive(Debug, Subcommand)]
@@ -16,6 +17,9 @@ pub enum JobVerb {
         /// Write to this file, which must not exist
         #[arg(default_value = "job.yaml")]
         file: PathBuf,
+        /// Write a short file for this kind of work [default: one with every field]
+        #[arg(short, long, value_enum, value_name = "KIND")]
+        kind: Option<StarterKind>,
     },
     /// Check a job file without asking a cell
     Validate(FileArguments),

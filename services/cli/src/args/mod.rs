@@ -4,6 +4,7 @@ mod agent;
 mod cluster;
 mod connections;
 mod dev;
+mod explain;
 mod job;
 mod queue;
 mod role;
@@ -20,6 +21,7 @@ pub use cluster::{
 };
 pub use connections::ConnectionArguments;
 pub use dev::DevArguments;
+pub use explain::ExplainArguments;
 pub use job::{EvaluateArguments, FileArguments, JobVerb, RunArguments, StopArguments, TaskListArguments};
 pub(crate) use role::LEASE_MS;
 pub use role::{ControllerArguments, GatewayArguments, SchedulerArguments, StoreArguments};
@@ -162,6 +164,8 @@ pub enum Verb {
         #[arg(value_name = "JOB")]
         target: WhyTarget,
     },
+    /// Explain the fields of a job file: their types, units, bounds, defaults and meaning
+    Explain(ExplainArguments),
     /// Show nodes, take them out of service, and make their tokens
     #[command(subcommand)]
     Node(NodeVerb),

@@ -31,6 +31,7 @@ fn the_definition_is_consistent() {
 fn every_verb_of_the_documentation_is_there() {
     for line in [
         "borough job init",
+        "borough job init --kind gpu train.yaml",
         "borough job schema",
         "borough job validate web.yaml",
         "borough job plan web.jsonnet --ext-str a=b --tla-str c=d",
@@ -52,6 +53,8 @@ fn every_verb_of_the_documentation_is_there() {
         "borough task signal web/0 HUP",
         "borough task restart web/0",
         "borough why web/0",
+        "borough explain",
+        "borough explain task.resources.cpu --recursive",
         "borough node list -o wide",
         "borough node status alpha-1",
         "borough node cordon alpha-1",

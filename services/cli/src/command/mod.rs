@@ -3,6 +3,7 @@
 mod cell;
 mod drain;
 mod event;
+mod explain;
 mod job;
 mod name;
 mod node;
@@ -25,6 +26,7 @@ pub(crate) fn run(arguments: Arguments, printer: &Printer) -> Result<Code, Failu
         Verb::Job(verb) => block_on(job::run(&global, verb, printer)),
         Verb::Task(verb) => block_on(task::run(&global, verb, printer)),
         Verb::Why { target } => block_on(why::run(&global, &target, printer)),
+        Verb::Explain(arguments) => explain::run(&arguments, printer),
         Verb::Node(NodeVerb::Token(arguments)) => role::token::node_token(&global, &arguments, printer),
         Verb::Node(verb) => block_on(node::run(&global, verb, printer)),
         Verb::Cell(verb) => block_on(cell::run(&global, verb, printer)),

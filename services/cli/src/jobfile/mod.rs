@@ -13,7 +13,7 @@ mod tests;
 
 pub use jsonnet::evaluate;
 pub use problem::JobFileError;
-pub use starter::starter;
+pub use starter::{StarterKind, starter, starter_of};
 
 use std::io::Read as _;
 use std::os::unix::fs::FileTypeExt as _;

@@ -17,7 +17,7 @@ use crate::output::Printer;
 
 pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Result<Code, Failure> {
     match verb {
-        JobVerb::Init { file } => file::init(&file, printer),
+        JobVerb::Init { file, kind } => file::init(&file, kind, printer),
         JobVerb::Validate(arguments) => file::validate(global, &arguments, printer).await,
         JobVerb::Schema => file::schema(printer),
         JobVerb::Plan(arguments) => plan::plan(global, &arguments, printer).await,
