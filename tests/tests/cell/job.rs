@@ -186,6 +186,7 @@ async fn the_crash_and_after_examples_end_as_described() {
     assert!(ran.stderr.contains("exit code 3"), "{}", ran.stderr);
     let task = cell.tasks("crash").await.remove(0);
     assert_eq!((task.state(), task.failures), (TaskState::Dead, 6), "once, and five times again: {task:?}");
+    assert!(ran.stderr.contains("the last lines of tester/crash/0:\n    about to fail"), "{}", ran.stderr);
     let printed = cell.borough(&["task", "logs", "--stderr", "crash/0"]).await.ended(0);
     assert_eq!(printed.stdout, "about to fail\n");
 
@@ -260,4 +261,33 @@ async fn jobs_are_listed_by_labels_and_take_other_labels_without_a_restart() {
         tasks.into_iter().find(|task| task.incarnation > before[0].0)
     });
     assert_eq!(next.await.spec_version, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_service_that_crashes_is_reported_after_its_progress_deadline() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let text = "name: broken\nprogress_deadline: 4s\nrestart: {mode: always, backoff: 100ms}\n\
+        task: {command: [sh, -c, 'echo no configuration; exit 7'], resources: {cpu: 10m}, grace: 100ms}\n";
+    let file = cell.file("broken.yaml", text);
+    let ran = cell.borough(&["job", "run", &file]).await.ended(1);
+    for part in ["no progress for 4s; the job goes on", "task 0 ended with exit code 7", "no configuration"] {
+        assert!(ran.stderr.contains(part), "no {part:?} in\n{}", ran.stderr);
+    }
+    // It goes on, and the option counts before the file.
+    let status = cell.borough(&["job", "status", "broken", "-o", "json"]).await.ended(0).json();
+    assert_eq!(status["job"]["state"], "running");
+    cell.borough(&["job", "run", "--progress-deadline", "2s", &file])
+        .await
+        .ended(1)
+        .warns("no progress for 2s");
+    cell.borough(&["job", "scale", "broken", "2"]).await.ended(1).warns("no progress for 4s");
+    cell.borough(&["job", "stop", "broken"]).await.ended(0);
+
+    // Without room nothing crashes: the answer says why nothing starts.
+    let vast = cell.file("vast.yaml", "name: vast\ntask: {command: ['true'], resources: {cpu: 5000}}\n");
+    let ran = cell.borough(&["job", "run", "--progress-deadline", "4s", &vast]).await.ended(1);
+    let error = ran.stderr.split_once("error: ").map(|(_, error)| error.to_owned()).unwrap_or_default();
+    assert!(error.contains("no progress for 4s") && error.contains("cpu"), "{}", ran.stderr);
+    cell.borough(&["job", "stop", "vast"]).await.ended(0);
+    cell.finish().await;
 }

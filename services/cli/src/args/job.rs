@@ -141,6 +141,9 @@ pub struct RunArguments {
     /// Stop waiting after this time, such as 30s or 5m; the job goes on [default: no limit]
     #[arg(long, value_parser = duration, value_name = "TIME", conflicts_with = "detach")]
     pub timeout: Option<Duration>,
+    /// Report a failure when no further task of a service becomes healthy for this time [default: that of the job, 10m]
+    #[arg(long, value_parser = duration, value_name = "TIME", conflicts_with = "detach")]
+    pub progress_deadline: Option<Duration>,
     /// Refuse unless the job still has this revision, as `job plan` showed it [default: any]
     #[arg(long, value_name = "REVISION")]
     pub check_revision: Option<u64>,

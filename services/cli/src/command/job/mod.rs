@@ -1,10 +1,12 @@
 //! Verbs on jobs.
 
+mod deadline;
 mod file;
 mod plan;
 mod progress;
 mod run;
 mod show;
+mod tail;
 mod wait;
 
 use borough_client::JobFilter;

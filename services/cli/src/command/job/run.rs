@@ -6,6 +6,7 @@ use borough_client::{Client, ClientError, JobRef};
 use borough_proto::v1::{JobKind, JobSpec};
 use tonic::Code as Status;
 
+use super::deadline::WaitLimits;
 use super::file::spec_load;
 use super::progress::Goal;
 use super::show::status_view;
@@ -55,7 +56,8 @@ pub(super) async fn run(
         printer.one(&JobView::from(admitted), text)?;
         return Ok(Code::Done);
     }
-    let waited = wait(&client, &job, Goal::Up, arguments.timeout, printer).await?;
+    let limits = WaitLimits { timeout: arguments.timeout, progress: arguments.progress_deadline };
+    let waited = wait(&client, &job, Goal::Up, limits, printer).await?;
     show(&client, waited, printer).await?;
     Ok(Code::Done)
 }

@@ -1,12 +1,16 @@
 //! Waits for a job: lists its rows once, then watches them, and shows what delays it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use borough_client::{CellItem, Client, JobRef};
+use borough_kv::env::{Clock, SystemClock};
 use borough_proto::v1::{Cursor, Job, JobSpec, WatchFilter, watch_response::Change};
 use futures::{FutureExt as _, StreamExt as _};
 
+use super::deadline::{ProgressTimer, WaitLimits};
 use super::progress::{Goal, JobProgress, KnownJob};
+use super::tail::failing_log;
 use crate::exit::{Code, Failure};
 use crate::output::{ExplanationView, Printer, Progress, explanations_text};
 
@@ -29,11 +33,22 @@ pub(super) async fn wait(
     client: &Client,
     job: &JobRef,
     goal: Goal,
-    timeout: Option<Duration>,
+    limits: impl Into<WaitLimits>,
     printer: &Printer,
 ) -> Result<Waited, Failure> {
+    let limits = limits.into();
     let mut progress = Progress::new(printer);
-    let mut waiting = WaitingOutput { client, job, goal, progress: &mut progress, explained: String::new() };
+    let clock = SystemClock::shared();
+    let mut waiting = WaitingOutput {
+        client,
+        job,
+        goal,
+        limits,
+        timer: ProgressTimer::new(clock.monotonic()),
+        clock,
+        progress: &mut progress,
+        explained: String::new(),
+    };
     let waited = Box::pin(async {
         tokio::select! {
             outcome = waiting.until() => outcome,
@@ -43,7 +58,7 @@ pub(super) async fn wait(
             )),
         }
     });
-    let Some(timeout) = timeout else { return waited.await };
+    let Some(timeout) = limits.timeout else { return waited.await };
     let outcome = tokio::time::timeout(timeout, waited).await;
     outcome.unwrap_or_else(|_| {
         let after = humantime::format_duration(timeout);
@@ -59,6 +74,9 @@ struct WaitingOutput<'w, 'p> {
     client: &'w Client,
     job: &'w JobRef,
     goal: Goal,
+    limits: WaitLimits,
+    timer: ProgressTimer,
+    clock: Arc<dyn Clock>,
     progress: &'w mut Progress<'p>,
     /// The explanation that was last shown.
     explained: String,
@@ -74,7 +92,8 @@ impl WaitingOutput<'_, '_> {
             let (tasks, _) = self.client.task_list_of_job(self.job).await?;
             let mut known = KnownJob { job: answer.job.unwrap_or_default(), ..KnownJob::default() };
             known.tasks.extend(tasks.into_iter().map(|task| (task.index, task)));
-            if self.watched(&mut known, answer.cursor).await? {
+            let deadline = self.limits.progress_deadline(answer.spec.as_ref());
+            if self.watched(&mut known, deadline, answer.cursor).await? {
                 let text = known.text(self.goal);
                 return Ok(Waited { job: known.job, spec: answer.spec, text });
             }
@@ -82,7 +101,12 @@ impl WaitingOutput<'_, '_> {
     }
 
     /// Returns true if the goal was reached, and false if the watch could not continue.
-    async fn watched(&mut self, known: &mut KnownJob, cursor: Option<Cursor>) -> Result<bool, Failure> {
+    async fn watched(
+        &mut self,
+        known: &mut KnownJob,
+        deadline: Duration,
+        cursor: Option<Cursor>,
+    ) -> Result<bool, Failure> {
         let filter = WatchFilter {
             user: self.job.user.clone(),
             job: self.job.name.clone(),
@@ -94,10 +118,13 @@ impl WaitingOutput<'_, '_> {
         loop {
             match known.progress(self.goal) {
                 JobProgress::Reached => return Ok(true),
-                JobProgress::Lost(why) => return Err(self.lost(why)),
+                JobProgress::Lost(why) => return Err(self.lost(known, why).await),
                 JobProgress::Underway => self.progress.show(&known.text(self.goal)),
             }
-            let first = match tokio::time::timeout(EXPLAIN_AFTER, changes.next()).await {
+            let Some(left) = self.timer.left(known, self.goal, deadline, self.clock.monotonic()) else {
+                return Err(self.stuck(known, deadline).await);
+            };
+            let first = match tokio::time::timeout(EXPLAIN_AFTER.min(left), changes.next()).await {
                 Ok(Some(item)) => item?,
                 Ok(None) => return Ok(false),
                 Err(_) => {
@@ -122,9 +149,23 @@ impl WaitingOutput<'_, '_> {
         }
     }
 
-    fn lost(&self, why: String) -> Failure {
+    /// The job can no longer reach its goal.
+    async fn lost(&self, known: &KnownJob, why: String) -> Failure {
+        let log = failing_log(self.client, self.job, known).await;
         let hint = format!("borough job status {0}; borough task logs {0}/INDEX", self.job);
-        Failure::new(Code::Failed, why).with_hint(hint)
+        Failure::new(Code::Failed, why).with_details(log).with_hint(hint)
+    }
+
+    /// The progress deadline has passed. The job goes on, as after a time-out.
+    async fn stuck(&self, known: &KnownJob, deadline: Duration) -> Failure {
+        let mut details = failing_log(self.client, self.job, known).await;
+        if details.is_empty() && known.pending() > 0 {
+            details = self.explained.lines().map(str::to_owned).collect();
+        }
+        let waited = humantime::format_duration(deadline);
+        let why = format!("{}: no progress for {waited}; the job goes on", known.text(self.goal));
+        let hint = format!("borough why {0}; borough task logs {0}/INDEX; borough job stop {0}", self.job);
+        Failure::new(Code::Failed, why).with_details(details).with_hint(hint)
     }
 
     /// Shows why tasks are not placed, if that has changed. If the explanation fails, the wait continues without it.
