@@ -7,6 +7,7 @@ pub mod args;
 pub mod client_file;
 mod command;
 mod connect;
+pub mod context_file;
 pub mod exit;
 pub mod jobfile;
 mod output;

@@ -4,6 +4,7 @@
 
 mod agent;
 mod connection;
+mod context;
 mod control;
 mod descriptors;
 mod directory;

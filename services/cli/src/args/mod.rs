@@ -3,6 +3,7 @@
 mod agent;
 mod cluster;
 mod connections;
+mod context;
 mod dev;
 mod explain;
 mod job;
@@ -20,6 +21,7 @@ pub use cluster::{
     CellSet, CellVerb, DrainArguments, EventFilter, EventVerb, NameVerb, NodeTokenArguments, NodeVerb,
 };
 pub use connections::ConnectionArguments;
+pub use context::{ContextAddArguments, ContextVerb, OptionSource, OptionSources};
 pub use dev::DevArguments;
 pub use explain::ExplainArguments;
 pub use job::{EvaluateArguments, FileArguments, JobVerb, RunArguments, StopArguments, TaskListArguments};
@@ -82,7 +84,9 @@ impl Arguments {
     pub fn read(line: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Self, clap::Error> {
         let mut command = Self::screens();
         let matches = command.try_get_matches_from_mut(line)?;
-        Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+        let mut arguments = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+        arguments.global.sources = OptionSources::of(&matches);
+        Ok(arguments)
     }
 
     /// The definition with the global options in the first help screen only. Every verb accepts them all the same.
@@ -108,6 +112,9 @@ fn global_options_hide(command: Command) -> Command {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub struct Global {
+    /// Connect as this context says; "" for none [default: that of `borough context use`]
+    #[arg(long, global = true, env = "BOROUGH_CONTEXT", hide_env_values = true, value_name = "NAME")]
+    pub context: Option<String>,
     /// Ask these gateways, HOST:PORT with commas between [default: those of the dev cell]
     #[arg(long, global = true, env = "BOROUGH_GATEWAY", hide_env_values = true)]
     #[arg(value_name = "ADDR", value_delimiter = ',')]
@@ -134,6 +141,12 @@ pub struct Global {
     /// Write answers only, without progress and remarks
     #[arg(short, long, global = true)]
     pub quiet: bool,
+    /// Make destructive changes without asking
+    #[arg(short, long, global = true)]
+    pub yes: bool,
+    /// Where the values of these options come from.
+    #[arg(skip)]
+    pub sources: OptionSources,
 }
 
 /// How answers are written.
@@ -172,6 +185,9 @@ pub enum Verb {
     /// Show cells, and change their settings
     #[command(subcommand)]
     Cell(CellVerb),
+    /// Keep ways to cells under names, and choose one
+    #[command(subcommand)]
+    Context(ContextVerb),
     /// Look up and watch the endpoints of tasks
     #[command(subcommand)]
     Name(NameVerb),

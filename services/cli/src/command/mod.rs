@@ -1,6 +1,8 @@
 //! The verbs: each asks a gateway and shows the answer.
 
 mod cell;
+mod confirm;
+mod context;
 mod drain;
 mod event;
 mod explain;
@@ -29,6 +31,7 @@ pub(crate) fn run(arguments: Arguments, printer: &Printer) -> Result<Code, Failu
         Verb::Explain(arguments) => explain::run(&arguments, printer),
         Verb::Node(NodeVerb::Token(arguments)) => role::token::node_token(&global, &arguments, printer),
         Verb::Node(verb) => block_on(node::run(&global, verb, printer)),
+        Verb::Context(verb) => context::run(&global, verb, printer),
         Verb::Cell(verb) => block_on(cell::run(&global, verb, printer)),
         Verb::Name(verb) => block_on(name::run(&global, verb, printer)),
         Verb::Event(verb) => block_on(event::run(&global, verb, printer)),

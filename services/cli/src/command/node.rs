@@ -3,6 +3,7 @@
 use borough_client::Client;
 use borough_proto::v1::Node;
 
+use super::confirm::confirm;
 use super::drain::drain;
 use crate::args::{Global, NodeVerb};
 use crate::connect;
@@ -23,10 +24,15 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
         NodeVerb::Status { node } => status(&client, &node, printer).await?,
         NodeVerb::Cordon { node } => changed(client.node_cordon(&node).await?, printer)?,
         NodeVerb::Uncordon { node } => changed(client.node_uncordon(&node).await?, printer)?,
-        NodeVerb::Admit { node, identity } => changed(client.node_admit(&node, &identity).await?, printer)?,
+        NodeVerb::Admit { node, identity } => {
+            confirm(global, &client, &format!("give node {node} to agent {identity}"), printer)?;
+            changed(client.node_admit(&node, &identity).await?, printer)?;
+        }
         NodeVerb::Taint { node, taints } => changed(client.node_taint(&node, taints).await?, printer)?,
         NodeVerb::Untaint { node, taints } => changed(client.node_untaint(&node, taints).await?, printer)?,
         NodeVerb::Drain(arguments) => {
+            let what = if arguments.force.is_some() { "stop every task of" } else { "move every task off" };
+            confirm(global, &client, &format!("{what} node {}", arguments.node), printer)?;
             let node = drain(&client, &arguments, printer).await?;
             changed(node, printer)?;
         }

@@ -6,6 +6,7 @@
 
 mod cell;
 mod changes;
+mod context;
 mod event;
 mod explain;
 mod field;
@@ -21,6 +22,7 @@ mod text;
 
 pub(crate) use cell::CellOutput;
 pub(crate) use changes::{PlanView, changes_text};
+pub(crate) use context::ContextView;
 pub(crate) use event::{ChangeView, EventView};
 pub(crate) use explain::{ExplanationView, VictimView, explanations_text, victims_text};
 pub(crate) use field::{field_text, field_tree};
@@ -153,6 +155,21 @@ impl Printer {
         if !self.quiet {
             self.stderr_line(text);
         }
+    }
+
+    /// Returns true if a person can answer a question.
+    pub(crate) fn can_ask(&self) -> bool {
+        io::stdin().is_terminal() && io::stderr().is_terminal()
+    }
+
+    /// Asks a question on standard error, and reads a line of standard input. The end of the input is an empty answer.
+    pub(crate) fn ask(&self, question: &str) -> Result<String, Failure> {
+        let failed = |error| Failure::new(Code::Failed, format!("cannot ask on the terminal: {error}"));
+        let mut out = io::stderr().lock();
+        write!(out, "{}", line_shown(question)).and_then(|()| out.flush()).map_err(failed)?;
+        let mut answer = String::new();
+        io::stdin().read_line(&mut answer).map_err(failed)?;
+        Ok(answer)
     }
 
     /// A failure: one clear line, then its details.

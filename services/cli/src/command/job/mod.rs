@@ -12,6 +12,7 @@ mod wait;
 use borough_client::JobFilter;
 
 use self::run::WaitMode;
+use super::confirm::confirm;
 use crate::args::{Global, JobVerb};
 use crate::connect;
 use crate::exit::{Code, Failure};
@@ -33,6 +34,7 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
         JobVerb::Stop(arguments) => {
             let client = connect::cell_client(global).await?;
             let job = arguments.target.resolve(client.user());
+            confirm(global, &client, &format!("stop job {job}"), printer)?;
             let wait = if arguments.detach { WaitMode::Detached } else { WaitMode::Until(arguments.timeout) };
             run::stop(&client, &job, wait, printer).await
         }
