@@ -90,7 +90,7 @@ impl Arguments {
     }
 
     /// The definition with the global options in the first help screen only. Every verb accepts them all the same.
-    fn screens() -> Command {
+    pub(crate) fn screens() -> Command {
         let mut command = Self::command();
         // clap hands global options down when it builds: only then can they be hidden below.
         command.build();
@@ -197,7 +197,7 @@ pub enum Verb {
     /// Check, export, import and measure stores, without a gateway
     #[command(subcommand)]
     Store(StoreVerb),
-    /// Write the completion script of a shell to standard output
+    /// Write the completion script of a shell to standard output. It asks the cell for names
     Completion {
         /// The shell
         shell: clap_complete::Shell,

@@ -13,9 +13,8 @@ mod store;
 mod task;
 mod why;
 
-use clap::CommandFactory as _;
-
 use crate::args::{Arguments, NodeVerb, Verb};
+use crate::complete;
 use crate::exit::{Code, Failure};
 use crate::jobfile;
 use crate::output::Printer;
@@ -60,7 +59,5 @@ fn block_on(verb: impl Future<Output = Result<Code, Failure>>) -> Result<Code, F
 }
 
 fn completion(shell: clap_complete::Shell, printer: &Printer) -> Result<Code, Failure> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "borough", &mut script);
-    printer.bytes(&script).map(|()| Code::Done)
+    printer.bytes(&complete::script(&shell.to_string())?).map(|()| Code::Done)
 }
