@@ -30,6 +30,7 @@ mod secret;
 mod setting;
 mod stop;
 mod task;
+mod tour;
 mod watch;
 mod web;
 mod why;
