@@ -30,6 +30,7 @@ mod secret;
 mod setting;
 mod stop;
 mod task;
+mod verb;
 mod watch;
 mod web;
 mod why;
