@@ -41,22 +41,36 @@ impl TestCell {
         variables: &[(&str, &str)],
         answers: &[(&str, &str)],
     ) -> Ran {
-        let line = arguments.join(" ");
-        let (ours, theirs) = terminal().expect("a terminal");
-        let copy = || Stdio::from(theirs.try_clone().expect("a descriptor"));
         let mut command = self.command(arguments);
-        command.envs(variables.iter().copied()).stdin(copy()).stdout(copy()).stderr(copy());
-        let mut child = command.spawn().expect("the program starts");
-        // The end of the output is seen only when no copy of the other end is left here.
-        drop((command, theirs));
-        let mut screen = Vec::new();
-        let dialogue = tokio::time::timeout(DEADLINE * 2, dialogue(&ours, answers, &mut screen));
-        let complete = dialogue.await.is_ok();
-        let text = String::from_utf8_lossy(&screen).into_owned();
-        assert!(complete, "borough {line} does not end, or does not ask what the test answers:\n{text}");
-        let status = child.wait().await.expect("the program ends");
-        Ran::new(line, &std::process::Output { status, stdout: screen, stderr: Vec::new() })
+        command.envs(variables.iter().copied());
+        answered(command.as_std(), answers).await
     }
+}
+
+/// Runs a command on a terminal, as [`TestCell::on_terminal`] does. A typed `\x03` interrupts it.
+///
+/// # Panics
+/// It does not end, or does not ask.
+pub async fn answered(command: &std::process::Command, answers: &[(&str, &str)]) -> Ran {
+    let line: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
+    let line = line.join(" ");
+    let (ours, theirs) = terminal().expect("a terminal");
+    let end = || Stdio::from(theirs.try_clone().expect("a descriptor"));
+    // The terminal controls the command only in a session of its own.
+    let mut session = tokio::process::Command::new("setsid");
+    session.args(["--ctty", "--wait"]).arg(command.get_program()).args(command.get_args());
+    session.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    session.stdin(end()).stdout(end()).stderr(end()).kill_on_drop(true);
+    let mut child = session.spawn().expect("the program starts");
+    // The end of the output is seen only when no copy of the other end is left here.
+    drop((session, theirs));
+    let mut screen = Vec::new();
+    let dialogue = tokio::time::timeout(DEADLINE * 2, dialogue(&ours, answers, &mut screen));
+    let complete = dialogue.await.is_ok();
+    let text = String::from_utf8_lossy(&screen).into_owned();
+    assert!(complete, "borough {line} does not end, or does not ask what the test answers:\n{text}");
+    let status = child.wait().await.expect("the program ends");
+    Ran::new(line, &std::process::Output { status, stdout: screen, stderr: Vec::new() })
 }
 
 /// A terminal: our end, which does not block, and that of a command.

@@ -33,6 +33,7 @@ mod setting;
 mod stop;
 mod task;
 mod tour;
+mod verb;
 mod watch;
 mod web;
 mod why;

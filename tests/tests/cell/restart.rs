@@ -65,7 +65,11 @@ async fn a_job_is_restarted_one_task_at_a_time() {
         .ended(0)
         .prints("tester/web: 1 task restarted");
     assert_eq!(incarnations(&cell.tasks("web").await), [2, 2, 3, 3]);
-    cell.borough(&["job", "restart", "web", "--task", "9"]).await.ended(3).warns("tester/web");
+    cell.borough(&["job", "restart", "web", "--task", "0,9"])
+        .await
+        .ended(3)
+        .warns("no task 9; accepted: 0 to 3");
+    assert_eq!(incarnations(&cell.tasks("web").await), [2, 2, 3, 3], "refused whole");
     cell.borough(&["job", "restart", "nothing"]).await.ended(3).warns("no job tester/nothing");
 
     cell.borough(&["job", "stop", "web"]).await.ended(0);

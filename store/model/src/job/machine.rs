@@ -48,10 +48,10 @@ pub enum JobEvent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JobRefused {
     /// It is stopping, or has ended. Submit it again under the same name after it has ended.
-    #[error("the job is {0:?}")]
+    #[error("the job is {0}")]
     Over(JobState),
     /// It is not stopping. This is a defect of the caller.
-    #[error("the job is {0:?}; only one that is stopping ends when its tasks are gone")]
+    #[error("the job is {0}; only one that is stopping ends when its tasks are gone")]
     NotStopping(JobState),
 }
 

@@ -26,6 +26,7 @@ pub(super) async fn restart(
         let message = format!("job {job} is {state}: only a running job has tasks to restart");
         return Err(Failure::new(Code::Refused, message));
     }
+    absent_refuse(arguments, &job, row.count)?;
     let what = match arguments.task.as_slice() {
         [] => format!("restart the tasks of job {job}, one at a time"),
         chosen => format!("restart {} {} of job {job}", plural(chosen.len()), ranges(chosen)),
@@ -49,6 +50,18 @@ pub(super) async fn restart(
     };
     printer.one(&view, |view, _| view.text())?;
     Ok(Code::Done)
+}
+
+/// Refuses an index that the job does not have, before any task is restarted.
+fn absent_refuse(arguments: &RestartArguments, job: &JobRef, count: u32) -> Result<(), Failure> {
+    let mut named = arguments.task.iter().chain(&arguments.from);
+    let Some(absent) = named.find(|index| **index >= count) else { return Ok(()) };
+    let accepted = match count {
+        0 => "it has no tasks".to_owned(),
+        1 => "the only one is 0".to_owned(),
+        count => format!("accepted: 0 to {}", count - 1),
+    };
+    Err(Failure::new(Code::NotFound, format!("job {job} has no task {absent}; {accepted}")))
 }
 
 fn plural(tasks: usize) -> &'static str {
@@ -162,13 +175,36 @@ mod tests {
         let wanted = |line: &str| wanted(&arguments(line), &known);
         assert_eq!(wanted("borough job restart web"), [0, 1, 2, 3]);
         assert_eq!(wanted("borough job restart web --from 2"), [2, 3]);
-        assert_eq!(wanted("borough job restart web --from 4"), Vec::<u32>::new());
+        assert!(wanted("borough job restart web --from 4").is_empty());
         assert_eq!(wanted("borough job restart web --task 3 --task 1 --task 3"), [1, 3]);
         assert_eq!(
             wanted("borough job restart web --task 9,1"),
             [1, 9],
             "the gateway refuses what is not there"
         );
+    }
+
+    #[test]
+    fn an_index_that_the_job_does_not_have_is_refused_before_anything_happens() {
+        let job = JobRef::new("ann", "web");
+        let refused = |line: &str, count| {
+            let refused = absent_refuse(&arguments(line), &job, count).err();
+            refused.map(|failure| failure.message().to_owned()).unwrap_or_default()
+        };
+        assert_eq!(refused("borough job restart web --task 0,3", 4), "");
+        assert_eq!(
+            refused("borough job restart web --task 0,4", 4),
+            "job ann/web has no task 4; accepted: 0 to 3"
+        );
+        assert_eq!(
+            refused("borough job restart web --from 1", 1),
+            "job ann/web has no task 1; the only one is 0"
+        );
+        assert_eq!(
+            refused("borough job restart web --from 0", 0),
+            "job ann/web has no task 0; it has no tasks"
+        );
+        assert_eq!(refused("borough job restart web", 0), "");
     }
 
     #[test]
