@@ -4,6 +4,7 @@
 mod conflicts;
 mod decide;
 mod experiment;
+mod first_answer;
 mod garbage;
 mod hollow;
 mod kv;
@@ -55,6 +56,8 @@ struct LoadtestArguments {
 enum Bench {
     /// Submit to exec, and to the endpoint seen by a watcher, of micro tasks on real agents
     StartLatency(start_latency::StartLatencyArguments),
+    /// From the start of the program to the first byte of its answer
+    FirstAnswer(first_answer::FirstAnswerArguments),
     /// From the start of a killed control process to its first placement
     Recovery(recovery::RecoveryArguments),
     /// The store's engine alone: commits, reads, the placement commit, watches, a tail
@@ -131,6 +134,7 @@ fn main() -> anyhow::Result<()> {
         let mut results = Results::begin("embedded", &options.scratch()?)?;
         match arguments.bench {
             Bench::StartLatency(arguments) => start_latency::run(&options, &arguments, &mut results).await,
+            Bench::FirstAnswer(arguments) => first_answer::run(&options, &arguments, &mut results).await,
             Bench::Recovery(arguments) => recovery::run(&options, &arguments, &mut results).await,
             Bench::Memory => memory::run(&options, &mut results).await,
             Bench::Kv(_)

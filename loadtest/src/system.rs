@@ -95,6 +95,11 @@ impl System {
         Ok(())
     }
 
+    /// The directory of the cell, as for `borough --dir`.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// The directory of its store.
     pub(crate) fn store_directory(&self) -> PathBuf {
         self.directory.join("store")

@@ -305,6 +305,9 @@ impl TestCell {
         command
             .args(arguments)
             .env("BOROUGH_DIR", self.root())
+            // Not the contexts of the person who runs the tests.
+            .env("XDG_CONFIG_HOME", self.directory.path())
+            .env_remove("BOROUGH_CONTEXT")
             .env("BOROUGH_USER", USER)
             .env("NO_COLOR", "1")
             .stdin(Stdio::null())

@@ -1,5 +1,9 @@
 //! Makes a client from options, environment and the dev directory.
 
+mod choice;
+
+pub(crate) use choice::context_unknown;
+
 use std::path::Path;
 
 use borough_client::{Client, ClientConfig, ClientToken};
@@ -8,6 +12,8 @@ use borough_model::Name;
 
 use crate::args::Global;
 use crate::client_file::{ClientFile, dev_directory};
+use crate::connect::choice::{ChosenContext, context_choose};
+use crate::context_file::{ContextFile, context_path};
 use crate::exit::{Code, Failure};
 
 /// A watch gives up after so many tries in a row without a message: about a minute.
@@ -37,6 +43,55 @@ pub(crate) async fn cell_client(global: &Global) -> Result<Client, Failure> {
     Ok(client)
 }
 
+/// The contexts of the user.
+pub(crate) fn context_file() -> Result<ContextFile, Failure> {
+    ContextFile::read(&context_path()).map_err(|error| {
+        Failure::new(Code::Usage, error.to_string())
+            .with_hint("correct the file, or go without: --context ''")
+    })
+}
+
+fn context(global: &Global) -> Result<Option<ChosenContext>, Failure> {
+    context_choose(global, context_file)
+}
+
+/// Where a change would be made, as a question names it; `None` for the dev cell of this machine.
+pub(crate) fn place(global: &Global, client: &Client) -> Result<Option<String>, Failure> {
+    let cell = client.cell();
+    if let Some(context) = context(global)? {
+        return Ok(Some(format!("context {:?}, cell {cell}", context.name)));
+    }
+    let file = ClientFile::read(&dev_directory(global.dir.as_deref())).ok().flatten().unwrap_or_default();
+    if global.gateway.is_empty() || own_addresses(&global.gateway, &file.gateways).is_some() {
+        return Ok(None);
+    }
+    Ok(Some(format!("no context, gateway {}, cell {cell}", global.gateway.join(", "))))
+}
+
+/// The settings of a context.
+fn context_settings(global: &Global, context: &ChosenContext) -> Result<ConnectSettings, Failure> {
+    let dev = match &context.saved.dir {
+        None => ClientFile::default(),
+        Some(directory) => {
+            let read = ClientFile::read(directory);
+            let read = read.map_err(|error| Failure::new(Code::Unreachable, error.to_string()))?;
+            read.ok_or_else(|| {
+                let message =
+                    format!("context {:?}: no dev cell is in {}", context.name, directory.display());
+                Failure::new(Code::Unreachable, message)
+                    .with_hint(format!("start it: borough dev --dir {}", directory.display()))
+            })?
+        }
+    };
+    let token = context.token(global, |name| std::env::var(name).ok())?;
+    let saved = &context.saved.gateways;
+    Ok(ConnectSettings {
+        gateways: if saved.is_empty() { dev.gateways } else { saved.clone() },
+        token: token.or_else(|| dev.token_file.map(ClientToken::File)),
+        cell: context.cell(global).unwrap_or(dev.default_cell),
+    })
+}
+
 struct ConnectSettings {
     gateways: Vec<String>,
     token: Option<ClientToken>,
@@ -44,6 +99,9 @@ struct ConnectSettings {
 }
 
 fn settings(global: &Global) -> Result<ConnectSettings, Failure> {
+    if let Some(context) = context(global)? {
+        return context_settings(global, &context);
+    }
     let directory = dev_directory(global.dir.as_deref());
     let file = ClientFile::read(&directory);
     let cell = global.cell.clone();
@@ -91,12 +149,16 @@ fn no_dev_cell(directory: &Path) -> Failure {
     Failure::new(Code::Unreachable, message).with_hint(hint)
 }
 
-/// The user of the request: `--user`, or the login name in the form of a user name.
+/// The user of the request: `--user`, or that of the context, or the login name in the form of a user name.
 pub(crate) fn caller(global: &Global) -> Result<String, Failure> {
-    if let Some(user) = &global.user {
+    let user = match context(global)? {
+        Some(context) => context.user(global),
+        None => global.user.clone(),
+    };
+    if let Some(user) = user {
         let checked = Name::new(user.as_str());
         checked.map_err(|error| Failure::new(Code::Usage, format!("the user {user:?} {error}")))?;
-        return Ok(user.clone());
+        return Ok(user);
     }
     let login = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_default();
     Ok(user_name(&login))

@@ -6,7 +6,9 @@
 pub mod args;
 pub mod client_file;
 mod command;
+mod complete;
 mod connect;
+pub mod context_file;
 pub mod exit;
 pub mod jobfile;
 mod output;
@@ -21,6 +23,10 @@ use crate::output::Printer;
 
 /// Runs the program with these arguments. The first one is its name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    if let Some(code) = complete::answer(&arguments) {
+        return code;
+    }
     let arguments = match Arguments::read(arguments) {
         Ok(arguments) => arguments,
         Err(error) => return usage(&error),

@@ -105,7 +105,7 @@ async fn on_a_terminal(cell: &TestCell, drafts: &Path) {
     let variables = [("VISUAL", editor.as_str()), ("EDITOR", "false"), ("TMPDIR", drafts.to_str().unwrap())];
     let verb = ["job", "edit", "web"];
     let again = ("edit it again? [Y/n]", "\n");
-    let apply = "apply this to job tester/web in cell alpha? [y/N]";
+    let apply = "cell alpha: apply this to job tester/web? [y/N]";
     let no = cell.on_terminal(&verb, &variables, &[again, (apply, "\n")]).await.ended(1);
     no.prints("count: \"x\"")
         .prints("stop tasks 1")

@@ -55,3 +55,25 @@ async fn an_invalid_file_is_reported_and_changes_nothing() {
     cell.borough(&["--token-file", &token, "node", "list"]).await.ended(6);
     cell.finish().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_file_of_each_kind_is_valid_and_can_be_planned() {
+    let cell = TestCell::start(options!().cards(&["gpu=GPU-1,model=A100,memory=40GiB"])).await;
+    for kind in ["web", "batch", "gang", "gpu", "daemon"] {
+        let file = cell.root().join(format!("{kind}.yaml")).display().to_string();
+        cell.borough(&["job", "init", "--kind", kind, &file])
+            .await
+            .ended(0)
+            .warns("run it with: borough job run");
+        cell.borough(&["job", "validate", &file]).await.ended(0).prints("fine");
+        let plan = cell.borough(&["job", "plan", &file, "-o", "json"]).await.ended(1).json();
+        assert_eq!(plan["refusal"], serde_json::Value::Null, "{kind}: {plan}");
+        // The daemon wants a third node: its count is an example.
+        let unplaced = plan["unplaced"].as_array().unwrap().len();
+        assert_eq!(unplaced, usize::from(kind == "daemon"), "{kind}: {plan}");
+    }
+    let help = cell.borough(&["explain", "task.health.http.path", "-o", "json"]).await.ended(0).json();
+    assert_eq!(help["default"], "/");
+    cell.borough(&["explain", "task.helth"]).await.ended(2).warns("did you mean \"task.health\"?");
+    cell.finish().await;
+}

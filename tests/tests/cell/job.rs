@@ -186,6 +186,7 @@ async fn the_crash_and_after_examples_end_as_described() {
     assert!(ran.stderr.contains("exit code 3"), "{}", ran.stderr);
     let task = cell.tasks("crash").await.remove(0);
     assert_eq!((task.state(), task.failures), (TaskState::Dead, 6), "once, and five times again: {task:?}");
+    assert!(ran.stderr.contains("the last lines of tester/crash/0:\n    about to fail"), "{}", ran.stderr);
     let printed = cell.borough(&["task", "logs", "--stderr", "crash/0"]).await.ended(0);
     assert_eq!(printed.stdout, "about to fail\n");
 
@@ -294,7 +295,7 @@ async fn ended_jobs_are_purged_and_others_stay() {
     cell.borough(&["task", "logs", "done/0"]).await.ended(0).prints("bye");
     cell.borough(&["job", "purge", "done"]).await.ended(2).warns("no terminal").warns("--yes");
     cell.borough(&["job", "purge", "--all-ended"]).await.ended(2).warns("no terminal").warns("--yes");
-    let question = "forget job tester/done with its history and output in cell alpha? [y/N]";
+    let question = "cell alpha: forget job tester/done with its history and output? [y/N]";
     let verb = ["job", "purge", "done"];
     cell.on_terminal(&verb, &[], &[(question, "\n")]).await.ended(1).prints("nothing was changed");
     cell.on_terminal(&verb, &[], &[(question, "y\n")]).await.ended(0).prints("tester/done: 2 jobs forgotten");
@@ -315,9 +316,36 @@ async fn ended_jobs_are_purged_and_others_stay() {
     let left = cell.borough(&["job", "list", "--all", "--ended", "-o", "json"]).await.ended(0).json();
     let left: Vec<&str> = left.as_array().unwrap().iter().map(|job| job["name"].as_str().unwrap()).collect();
     assert_eq!(left, ["other", "web"]);
-    let (verb, question) = (["job", "stop", "web"], "stop job tester/web in cell alpha? [y/N]");
-    cell.on_terminal(&verb, &[], &[(question, "no\n")]).await.ended(1).prints("nothing was changed");
-    cell.on_terminal(&verb, &[], &[(question, "y\n")]).await.ended(0).prints("tester/web: stopped");
+    cell.borough(&["job", "stop", "web"]).await.ended(0).prints("tester/web: stopped");
     cell.borough(&["job", "purge", "web", "--yes"]).await.ended(0).prints("1 job forgotten");
+    cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_service_that_crashes_is_reported_after_its_progress_deadline() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let text = "name: broken\nprogress_deadline: 4s\nrestart: {mode: always, backoff: 100ms}\n\
+        task: {command: [sh, -c, 'echo no configuration; exit 7'], resources: {cpu: 10m}, grace: 100ms}\n";
+    let file = cell.file("broken.yaml", text);
+    let ran = cell.borough(&["job", "run", &file]).await.ended(1);
+    for part in ["no progress for 4s; the job goes on", "task 0 ended with exit code 7", "no configuration"] {
+        assert!(ran.stderr.contains(part), "no {part:?} in\n{}", ran.stderr);
+    }
+    // It goes on, and the option counts before the file.
+    let status = cell.borough(&["job", "status", "broken", "-o", "json"]).await.ended(0).json();
+    assert_eq!(status["job"]["state"], "running");
+    cell.borough(&["job", "run", "--progress-deadline", "2s", &file])
+        .await
+        .ended(1)
+        .warns("no progress for 2s");
+    cell.borough(&["job", "scale", "broken", "2"]).await.ended(1).warns("no progress for 4s");
+    cell.borough(&["job", "stop", "broken"]).await.ended(0);
+
+    // Without room nothing crashes: the answer says why nothing starts.
+    let vast = cell.file("vast.yaml", "name: vast\ntask: {command: ['true'], resources: {cpu: 5000}}\n");
+    let ran = cell.borough(&["job", "run", "--progress-deadline", "4s", &vast]).await.ended(1);
+    let error = ran.stderr.split_once("error: ").map(|(_, error)| error.to_owned()).unwrap_or_default();
+    assert!(error.contains("no progress for 4s") && error.contains("cpu"), "{}", ran.stderr);
+    cell.borough(&["job", "stop", "vast"]).await.ended(0);
     cell.finish().await;
 }

@@ -3,7 +3,9 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
 mod agent;
+mod complete;
 mod connection;
+mod context;
 mod control;
 mod descriptors;
 mod directory;
@@ -30,6 +32,7 @@ mod secret;
 mod setting;
 mod stop;
 mod task;
+mod tour;
 mod verb;
 mod watch;
 mod web;

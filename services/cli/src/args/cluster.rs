@@ -74,8 +74,6 @@ pub enum NodeVerb {
     Remove {
         /// The node's name
         node: String,
-        #[command(flatten)]
-        confirm: super::ConfirmArgument,
     },
     /// Give a lost node to another agent, whose refusal names this command
     #[command(after_help = ADMIT_WARNING)]

@@ -3,7 +3,9 @@
 mod agent;
 mod cluster;
 mod connections;
+mod context;
 mod dev;
+mod explain;
 mod job;
 mod label;
 mod queue;
@@ -20,10 +22,12 @@ pub use cluster::{
     CellSet, CellVerb, DrainArguments, EventFilter, EventVerb, NameVerb, NodeTokenArguments, NodeVerb,
 };
 pub use connections::ConnectionArguments;
+pub use context::{ContextAddArguments, ContextVerb, OptionSource, OptionSources};
 pub use dev::DevArguments;
+pub use explain::ExplainArguments;
 pub use job::{
-    ConfirmArgument, EditArguments, EvaluateArguments, FileArguments, JobVerb, PurgeArguments,
-    RestartArguments, RunArguments, StopArguments, TaskListArguments,
+    EditArguments, EvaluateArguments, FileArguments, JobVerb, PurgeArguments, RestartArguments, RunArguments,
+    StopArguments, TaskListArguments,
 };
 pub use label::LabelArgument;
 pub(crate) use label::label_change;
@@ -86,11 +90,13 @@ impl Arguments {
     pub fn read(line: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Self, clap::Error> {
         let mut command = Self::screens();
         let matches = command.try_get_matches_from_mut(line)?;
-        Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+        let mut arguments = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+        arguments.global.sources = OptionSources::of(&matches);
+        Ok(arguments)
     }
 
     /// The definition with the global options in the first help screen only. Every verb accepts them all the same.
-    fn screens() -> Command {
+    pub(crate) fn screens() -> Command {
         let mut command = Self::command();
         // clap hands global options down when it builds: only then can they be hidden below.
         command.build();
@@ -112,6 +118,9 @@ fn global_options_hide(command: Command) -> Command {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub struct Global {
+    /// Connect as this context says; "" for none [default: that of `borough context use`]
+    #[arg(long, global = true, env = "BOROUGH_CONTEXT", hide_env_values = true, value_name = "NAME")]
+    pub context: Option<String>,
     /// Ask these gateways, HOST:PORT with commas between [default: those of the dev cell]
     #[arg(long, global = true, env = "BOROUGH_GATEWAY", hide_env_values = true)]
     #[arg(value_name = "ADDR", value_delimiter = ',')]
@@ -138,6 +147,12 @@ pub struct Global {
     /// Write answers only, without progress and remarks
     #[arg(short, long, global = true)]
     pub quiet: bool,
+    /// Make destructive changes without asking
+    #[arg(short, long, global = true)]
+    pub yes: bool,
+    /// Where the values of these options come from.
+    #[arg(skip)]
+    pub sources: OptionSources,
 }
 
 /// How answers are written.
@@ -168,12 +183,17 @@ pub enum Verb {
         #[arg(value_name = "JOB")]
         target: WhyTarget,
     },
+    /// Explain the fields of a job file: their types, units, bounds, defaults and meaning
+    Explain(ExplainArguments),
     /// Show nodes, label them, take them out of service, remove them, and make their tokens
     #[command(subcommand)]
     Node(NodeVerb),
     /// Show cells, and change their settings
     #[command(subcommand)]
     Cell(CellVerb),
+    /// Keep ways to cells under names, and choose one
+    #[command(subcommand)]
+    Context(ContextVerb),
     /// Look up and watch the endpoints of tasks
     #[command(subcommand)]
     Name(NameVerb),
@@ -183,7 +203,7 @@ pub enum Verb {
     /// Check, export, import and measure stores, without a gateway
     #[command(subcommand)]
     Store(StoreVerb),
-    /// Write the completion script of a shell to standard output
+    /// Write the completion script of a shell to standard output. It asks the cell for names
     Completion {
         /// The shell
         shell: clap_complete::Shell,

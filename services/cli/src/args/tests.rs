@@ -31,6 +31,7 @@ fn the_definition_is_consistent() {
 fn every_verb_of_the_documentation_is_there() {
     for line in [
         "borough job init",
+        "borough job init --kind gpu train.yaml",
         "borough job schema",
         "borough job validate web.yaml",
         "borough job plan web.jsonnet --ext-str a=b --tla-str c=d",
@@ -60,6 +61,8 @@ fn every_verb_of_the_documentation_is_there() {
         "borough task stop web/0 --timeout 30s",
         "borough task stop alice/web/0 --detach",
         "borough why web/0",
+        "borough explain",
+        "borough explain task.resources.cpu --recursive",
         "borough node list -o wide",
         "borough node status alpha-1",
         "borough node cordon alpha-1",
@@ -80,6 +83,13 @@ fn every_verb_of_the_documentation_is_there() {
         "borough store export --store embedded:a --cell alpha --to -",
         "borough store import --store embedded:b --from alpha.export --cell beta --replace",
         "borough store bench --store embedded:a --time 500ms --clients 8",
+        "borough context list",
+        "borough context add prod --gateway h:1,h:2 --cell alpha --token-file /etc/token",
+        "borough context add prod --gateway h:1 --token-variable PROD_TOKEN --replace",
+        "borough context use prod",
+        "borough context use --none",
+        "borough context remove prod",
+        "borough --context prod job stop web --yes",
         "borough completion bash",
         "borough --gateway h:1,h:2 --cell beta --user bob --no-color -q cell list",
     ] {
@@ -93,7 +103,7 @@ fn global_options_are_explained_in_the_first_screen_only() {
         Arguments::command().get_arguments().filter(|one| one.is_global_set()).cloned().collect();
     let global: BTreeSet<String> =
         global.iter().filter_map(Arg::get_long).map(|long| format!("--{long}")).collect();
-    assert_eq!(global.len(), 8, "{global:?}");
+    assert_eq!(global.len(), 10, "{global:?}");
     let mut found = Vec::new();
     lines("borough", &Arguments::screens(), &mut found);
     assert!(found.len() > 40, "{}", found.len());
@@ -147,6 +157,8 @@ fn wrong_usage_ends_with_2_and_says_why() {
         ("borough task signal web/0 NOPE", "no such signal"),
         ("borough store check --store /var/lib/borough", "accepted: embedded:DIRECTORY"),
         ("borough store import --store embedded:a", "--from"),
+        ("borough context use", "required arguments"),
+        ("borough context add prod --token-variable c0ffee", "never the token itself"),
         ("borough jobs list", "similar subcommand exists: 'job'"),
         ("borough cell list -o xml", "possible values: table, wide, json, yaml"),
     ] {

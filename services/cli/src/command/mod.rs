@@ -1,8 +1,11 @@
 //! The verbs: each asks a gateway and shows the answer.
 
 mod cell;
+mod confirm;
+mod context;
 mod drain;
 mod event;
+mod explain;
 mod job;
 mod name;
 mod node;
@@ -10,9 +13,8 @@ mod store;
 mod task;
 mod why;
 
-use clap::CommandFactory as _;
-
 use crate::args::{Arguments, NodeVerb, Verb};
+use crate::complete;
 use crate::exit::{Code, Failure};
 use crate::jobfile;
 use crate::output::Printer;
@@ -25,8 +27,10 @@ pub(crate) fn run(arguments: Arguments, printer: &Printer) -> Result<Code, Failu
         Verb::Job(verb) => block_on(job::run(&global, verb, printer)),
         Verb::Task(verb) => block_on(task::run(&global, verb, printer)),
         Verb::Why { target } => block_on(why::run(&global, &target, printer)),
+        Verb::Explain(arguments) => explain::run(&arguments, printer),
         Verb::Node(NodeVerb::Token(arguments)) => role::token::node_token(&global, &arguments, printer),
         Verb::Node(verb) => block_on(node::run(&global, verb, printer)),
+        Verb::Context(verb) => context::run(&global, verb, printer),
         Verb::Cell(verb) => block_on(cell::run(&global, verb, printer)),
         Verb::Name(verb) => block_on(name::run(&global, verb, printer)),
         Verb::Event(verb) => block_on(event::run(&global, verb, printer)),
@@ -55,7 +59,5 @@ fn block_on(verb: impl Future<Output = Result<Code, Failure>>) -> Result<Code, F
 }
 
 fn completion(shell: clap_complete::Shell, printer: &Printer) -> Result<Code, Failure> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "borough", &mut script);
-    printer.bytes(&script).map(|()| Code::Done)
+    printer.bytes(&complete::script(&shell.to_string())?).map(|()| Code::Done)
 }

@@ -3,11 +3,12 @@
 use borough_client::Client;
 use borough_proto::v1::Node;
 
+use super::confirm::{Intent, confirm};
 use super::drain::drain;
 use crate::args::{Global, NodeVerb, label_change};
 use crate::connect;
 use crate::exit::{Code, Failure};
-use crate::output::{Intent, NodeOutput, NodeStatusView, Printer, TaskOutput, Unattended, labels_text};
+use crate::output::{NodeOutput, NodeStatusView, Printer, TaskOutput, labels_text};
 use crate::role::token::node_token;
 
 pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> Result<Code, Failure> {
@@ -23,22 +24,27 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
         NodeVerb::Status { node } => status(&client, &node, printer).await?,
         NodeVerb::Cordon { node } => changed(client.node_cordon(&node).await?, printer)?,
         NodeVerb::Uncordon { node } => changed(client.node_uncordon(&node).await?, printer)?,
-        NodeVerb::Admit { node, identity } => changed(client.node_admit(&node, &identity).await?, printer)?,
+        NodeVerb::Admit { node, identity } => {
+            let what = format!("give node {node} to agent {identity}");
+            confirm(global, &client, Intent::stop(&what), printer)?;
+            changed(client.node_admit(&node, &identity).await?, printer)?;
+        }
         NodeVerb::Label { node, labels } => {
             let node = client.node_label(&node, label_change(labels)).await?;
             printer
                 .one(&NodeOutput::from(node), |node, _| labels_text(&node.name.to_string(), &node.labels))?;
         }
-        NodeVerb::Remove { node, confirm } => {
-            let what = format!("forget node {node}");
-            let (cell, yes) = (client.cell(), confirm.yes);
-            printer.confirm(&Intent { what: &what, cell, yes, unattended: Unattended::Refuse })?;
+        NodeVerb::Remove { node } => {
+            confirm(global, &client, Intent::forget(&format!("forget node {node}")), printer)?;
             client.node_remove(&node).await?;
             printer.remark(&format!("{node}: removed from cell {}", client.cell()));
         }
         NodeVerb::Taint { node, taints } => changed(client.node_taint(&node, taints).await?, printer)?,
         NodeVerb::Untaint { node, taints } => changed(client.node_untaint(&node, taints).await?, printer)?,
         NodeVerb::Drain(arguments) => {
+            let what = if arguments.force.is_some() { "stop every task of" } else { "move every task off" };
+            let what = format!("{what} node {}", arguments.node);
+            confirm(global, &client, Intent::stop(&what), printer)?;
             let node = drain(&client, &arguments, printer).await?;
             changed(node, printer)?;
         }

@@ -14,7 +14,7 @@ mod tests;
 
 pub use jsonnet::evaluate;
 pub use problem::JobFileError;
-pub use starter::starter;
+pub use starter::{StarterKind, starter, starter_of};
 pub(crate) use written::job_text;
 
 use std::io::Read as _;

@@ -1,7 +1,33 @@
-//! The file `job init` writes: small, complete, and with every field there is.
+//! The files that `job init` writes: a complete one with every field there is, and a short one per kind of work.
 
 use borough_model::job::JobSpec;
 use borough_model::job::file::{FieldInfo, fields_flat};
+
+/// A kind of work that `job init --kind` writes a file for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum StarterKind {
+    /// A service with a port and a health check
+    Web,
+    /// Tasks that run to their end
+    Batch,
+    /// Tasks of several roles that start together
+    Gang,
+    /// A task with a GPU
+    Gpu,
+    /// At most one task on each node
+    Daemon,
+}
+
+/// A short commented job file for a kind of work.
+pub fn starter_of(kind: StarterKind) -> &'static str {
+    match kind {
+        StarterKind::Web => include_str!("starter/web.yaml"),
+        StarterKind::Batch => include_str!("starter/batch.yaml"),
+        StarterKind::Gang => include_str!("starter/gang.yaml"),
+        StarterKind::Gpu => include_str!("starter/gpu.yaml"),
+        StarterKind::Daemon => include_str!("starter/daemon.yaml"),
+    }
+}
 
 /// Where further fields of the task are added.
 const TASK_MARK: &str = "  # (task)\n";

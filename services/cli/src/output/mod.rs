@@ -7,8 +7,10 @@
 mod cell;
 mod changes;
 mod confirm;
+mod context;
 mod event;
 mod explain;
+mod field;
 mod foreign;
 mod job;
 mod name;
@@ -21,9 +23,11 @@ mod text;
 
 pub(crate) use cell::CellOutput;
 pub(crate) use changes::{PlanView, changes_text};
-pub(crate) use confirm::{Intent, Preset, Unattended, is_attended};
+pub(crate) use confirm::{Preset, is_attended};
+pub(crate) use context::ContextView;
 pub(crate) use event::{ChangeView, EventView};
 pub(crate) use explain::{ExplanationView, VictimView, explanations_text, victims_text};
+pub(crate) use field::{field_text, field_tree};
 pub(crate) use foreign::{Foreign, line_shown};
 pub(crate) use job::{
     JobStatusView, JobVersionView, JobView, LeftTaskView, PurgedView, RestartedView, SpecView,

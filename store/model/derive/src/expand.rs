@@ -127,6 +127,7 @@ fn info(plan: &FieldPlan) -> TokenStream {
         crate::job::file::FieldInfo {
             file: #file,
             stored: #stored,
+            meaning: #doc,
             value: #value,
             default: #default,
             required: #required,

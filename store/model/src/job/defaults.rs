@@ -12,6 +12,8 @@ pub const DRAIN_DELAY_MS: u64 = 0;
 pub const LOG_FILE_BYTES_MAX: u64 = 10 << 20;
 /// Log files kept per stream.
 pub const LOG_FILES_MAX: u32 = 3;
+/// Milliseconds without progress after which a wait for a service fails: 10 minutes, as Kubernetes has it.
+pub const PROGRESS_DEADLINE_MS: u64 = 600_000;
 /// All tasks of a job get the same share of its traffic.
 pub const WEIGHT: u32 = 1;
 /// A tenth of a core, in thousandths of a core.

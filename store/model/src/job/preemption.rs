@@ -32,7 +32,7 @@ pub struct PreemptionSpec {
     #[serde(default)]
     #[field(kind = Truth)]
     pub never: bool,
-    /// The most milliseconds between SIGTERM and SIGKILL for a victim of this job; absent: the victim's own grace.
+    /// The most time between SIGTERM and SIGKILL for a victim of this job; absent: the victim's own grace.
     #[n(1)]
     #[serde(default)]
     #[field(file = "notice_max", kind = Delay::of(0, DELAY_MS_MAX))]

@@ -150,7 +150,7 @@ pub struct JobSpec {
         example = {"mode": "on_failure", "attempts": 7, "backoff": "1s"}
     )]
     pub restart: RestartSpec,
-    /// Milliseconds between the withdrawal of an endpoint and SIGTERM.
+    /// The time between the withdrawal of an endpoint and SIGTERM.
     #[n(12)]
     #[field(
         file = "drain_delay",
@@ -161,7 +161,7 @@ pub struct JobSpec {
         example = "2s"
     )]
     pub drain_delay_ms: u64,
-    /// Milliseconds a vanished node is waited for before its tasks are placed elsewhere; absent: the cell's.
+    /// How long a vanished node is waited for before its tasks are placed elsewhere; absent: the cell's.
     #[n(13)]
     #[field(
         file = "lost_after",
@@ -265,6 +265,20 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[field(kind = TextLine { most: 512 }, example = "the shop's front page", change = Metadata, status)]
     pub description: Option<String>,
+    /// How long `job run` and `job scale` wait while no further task of a service becomes healthy. Then they report a
+    /// failure. The job goes on.
+    #[n(30)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[field(
+        file = "progress_deadline",
+        kind = Delay::of(1_000, 24 * DELAY_MS_MAX),
+        value = "how long `job run` waits while no further task of a service becomes healthy, 1s to 24h. Then it reports \
+                 a failure, and the job goes on",
+        default = "10m",
+        example = "2m",
+        change = Metadata
+    )]
+    pub progress_deadline_ms: Option<u64>,
 }
 
 /// Whether tasks run until stopped or until done.
@@ -339,23 +353,23 @@ pub enum AfterCondition {
 pub struct RestartSpec {
     /// The exits after which the task restarts.
     #[n(0)]
-    #[field(by_hand, schema = restart_mode_schema)]
+    #[field(by_hand, schema = restart_mode_schema, default = "services `always`, batch jobs `on_failure`")]
     pub mode: RestartMode,
     /// The most restarts in a row; the next failure ends the task for good. Absent: no limit.
     #[n(1)]
-    #[field(by_hand, file = "attempts", schema = attempts_schema)]
+    #[field(by_hand, file = "attempts", schema = attempts_schema, default = "services no limit, batch jobs 3")]
     pub attempts_max: Option<u32>,
-    /// Milliseconds before the first restart. Each further failure in a row doubles the pause.
+    /// The pause before the first restart. Each further failure in a row doubles it.
     #[n(2)]
-    #[field(by_hand, file = "backoff", schema = delay_schema)]
+    #[field(by_hand, file = "backoff", schema = delay_schema, default = "500ms")]
     pub backoff_initial_ms: u64,
-    /// The longest pause in milliseconds.
+    /// The longest pause.
     #[n(3)]
-    #[field(by_hand, file = "backoff_max", schema = delay_schema)]
+    #[field(by_hand, file = "backoff_max", schema = delay_schema, default = "1m")]
     pub backoff_max_ms: u64,
-    /// After an attempt of at least so many milliseconds, the next failure is the first in a row.
+    /// After an attempt of at least this time, the next failure is the first in a row.
     #[n(4)]
-    #[field(by_hand, file = "reset_after", schema = delay_schema)]
+    #[field(by_hand, file = "reset_after", schema = delay_schema, default = "2m")]
     pub reset_after_ms: u64,
 }
 

@@ -84,7 +84,7 @@ pub struct TaskSpec {
         example = {"command": ["check"], "interval": "5s", "failures": 2}
     )]
     pub health: Option<HealthCheck>,
-    /// Milliseconds between SIGTERM and SIGKILL.
+    /// The time between SIGTERM and SIGKILL.
     #[n(6)]
     #[field(
         file = "grace",

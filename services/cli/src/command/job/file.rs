@@ -11,16 +11,17 @@ use borough_proto::v1;
 use crate::args::{FileArguments, Global};
 use crate::connect;
 use crate::exit::{Code, Failure};
-use crate::jobfile::{JobFileError, LoadOptions, LoadedFile, load, starter};
+use crate::jobfile::{JobFileError, LoadOptions, LoadedFile, StarterKind, load, starter, starter_of};
 use crate::output::{Printer, SpecView, tally};
 
-pub(super) fn init(path: &Path, printer: &Printer) -> Result<Code, Failure> {
+pub(super) fn init(path: &Path, kind: Option<StarterKind>, printer: &Printer) -> Result<Code, Failure> {
     let extension = path.extension().and_then(|extension| extension.to_str());
     if !matches!(extension, Some("yaml" | "yml")) {
         let message = format!("{} does not end in .yaml: the file to start from is YAML", path.display());
         return Err(Failure::new(Code::Usage, message));
     }
-    let written = std::fs::File::create_new(path).and_then(|mut file| file.write_all(starter().as_bytes()));
+    let text = kind.map_or_else(starter, |kind| starter_of(kind).to_owned());
+    let written = std::fs::File::create_new(path).and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => {
             Failure::new(Code::Refused, format!("{} exists already", path.display()))

@@ -1,5 +1,6 @@
 //! Verbs on jobs.
 
+mod deadline;
 mod edit;
 mod file;
 mod plan;
@@ -8,6 +9,7 @@ mod purge;
 mod restart;
 mod run;
 mod show;
+mod tail;
 mod wait;
 
 use borough_client::JobFilter;
@@ -15,14 +17,15 @@ use borough_client::JobFilter;
 pub(super) use self::progress::{Goal, NextAttempt};
 use self::run::WaitMode;
 pub(super) use self::wait::wait;
+use super::confirm::{Intent, confirm};
 use crate::args::{Global, JobVerb, label_change};
 use crate::connect;
 use crate::exit::{Code, Failure};
-use crate::output::{Intent, Printer, Unattended};
+use crate::output::Printer;
 
 pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Result<Code, Failure> {
     match verb {
-        JobVerb::Init { file } => file::init(&file, printer),
+        JobVerb::Init { file, kind } => file::init(&file, kind, printer),
         JobVerb::Validate(arguments) => file::validate(global, &arguments, printer).await,
         JobVerb::Schema => file::schema(printer),
         JobVerb::Plan(arguments) => plan::plan(global, &arguments, printer).await,
@@ -31,21 +34,20 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
         JobVerb::Scale { target, count, detach, timeout } => {
             let client = connect::cell_client(global).await?;
             let job = target.resolve(client.user());
-            let wait = if detach { WaitMode::Detached } else { WaitMode::Until(timeout) };
+            let wait = if detach { WaitMode::Detached } else { WaitMode::Until(timeout.into()) };
             run::scale(&client, &job, count, wait, printer).await
         }
         JobVerb::Stop(arguments) => {
             let client = connect::cell_client(global).await?;
             let job = arguments.target.resolve(client.user());
-            let (what, yes) = (format!("stop job {job}"), arguments.confirm.yes);
-            let (cell, unattended) = (client.cell(), Unattended::Proceed);
-            printer.confirm(&Intent { what: &what, cell, yes, unattended })?;
-            let wait = if arguments.detach { WaitMode::Detached } else { WaitMode::Until(arguments.timeout) };
+            confirm(global, &client, Intent::stop(&format!("stop job {job}")), printer)?;
+            let wait =
+                if arguments.detach { WaitMode::Detached } else { WaitMode::Until(arguments.timeout.into()) };
             run::stop(&client, &job, wait, printer).await
         }
         JobVerb::Restart(arguments) => {
             let client = connect::cell_client(global).await?;
-            restart::restart(&client, &arguments, printer).await
+            restart::restart(global, &client, &arguments, printer).await
         }
         JobVerb::Status { target: Some(target), tasks, .. } => {
             let client = connect::cell_client(global).await?;
@@ -59,10 +61,9 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
         }
         JobVerb::Purge(arguments) => {
             let client = connect::cell_client(global).await?;
-            let confirm = arguments.confirm;
             match arguments.target {
-                Some(target) => purge::purge(&client, &target.resolve(client.user()), confirm, printer).await,
-                None => purge::purge_all(&client, confirm, printer).await,
+                Some(target) => purge::purge(global, &client, &target.resolve(client.user()), printer).await,
+                None => purge::purge_all(global, &client, printer).await,
             }
         }
         JobVerb::Label { target, labels } => {

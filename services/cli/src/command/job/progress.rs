@@ -83,7 +83,7 @@ impl KnownJob {
 
     /// Counts the tasks that a smaller count no longer wants, and that have not ended yet. A lost task does not count:
     /// its node may never report its end.
-    fn surplus(&self) -> usize {
+    pub(super) fn surplus(&self) -> usize {
         let beyond = self.tasks.range(self.job.count..).map(|(_, task)| task.state());
         beyond
             .filter(|state| !matches!(state, TaskState::Dead | TaskState::Pending | TaskState::Lost))
@@ -96,7 +96,7 @@ impl KnownJob {
         count.saturating_sub(self.wanted().count()) + self.in_state(&[TaskState::Pending])
     }
 
-    fn healthy(&self) -> usize {
+    pub(super) fn healthy(&self) -> usize {
         self.wanted().filter(|task| Self::is_healthy(task)).count()
     }
 
@@ -235,11 +235,15 @@ impl KnownJob {
         self.wanted().filter(ended_well).count()
     }
 
+    /// The task with the most failures in a row.
+    pub(super) fn failing(&self) -> Option<&Task> {
+        let failing = self.wanted().filter(|task| task.failures > 0 && !Self::is_healthy(task));
+        failing.max_by_key(|task| (task.failures, std::cmp::Reverse(task.index)))
+    }
+
     /// The task with the most failures in a row and how it ended; empty without failures.
     fn worst(&self) -> String {
-        let failing = self.wanted().filter(|task| task.failures > 0 && !Self::is_healthy(task));
-        let worst = failing.max_by_key(|task| (task.failures, std::cmp::Reverse(task.index)));
-        let Some(task) = worst else { return String::new() };
+        let Some(task) = self.failing() else { return String::new() };
         format!(": task {}{}", task.index, Self::ended(task).trim_start_matches(':'))
     }
 
@@ -252,12 +256,12 @@ impl KnownJob {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use borough_proto::v1::Exit;
 
     use super::*;
 
-    fn service(count: u32) -> KnownJob {
+    pub(crate) fn service(count: u32) -> KnownJob {
         let job = Job {
             id: "j1".to_owned(),
             user: "alice".to_owned(),
@@ -271,7 +275,7 @@ mod tests {
         KnownJob { job, tasks: BTreeMap::new() }
     }
 
-    fn task(index: u32, state: TaskState, health: Health) -> Task {
+    pub(crate) fn task(index: u32, state: TaskState, health: Health) -> Task {
         Task {
             job_id: "j1".to_owned(),
             index,

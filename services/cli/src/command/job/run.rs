@@ -6,6 +6,7 @@ use borough_client::{Client, ClientError, JobRef};
 use borough_proto::v1::{Job, JobKind, JobSpec};
 use tonic::Code as Status;
 
+use super::deadline::WaitLimits;
 use super::file::spec_load;
 use super::progress::Goal;
 use super::show::status_view;
@@ -20,7 +21,7 @@ use crate::output::{EndpointView, Foreign, JobView, PlanView, Printer, Style, ch
 pub(super) enum WaitMode {
     Detached,
     /// Waits at most this long. Without a limit it waits until the job can no longer reach its goal.
-    Until(Option<Duration>),
+    Until(WaitLimits),
 }
 
 /// Interval and number of the reads of endpoints after every task is healthy. The healthy state of a task publishes its
@@ -36,7 +37,8 @@ pub(super) async fn run(
     let spec = spec_load(global, &arguments.file, printer).await?;
     let client = connect::cell_client(global).await?;
     let submitted = submit(&client, spec, arguments.check_revision.unwrap_or(0), printer).await?;
-    let wait = if arguments.detach { WaitMode::Detached } else { WaitMode::Until(arguments.timeout) };
+    let limits = WaitLimits { timeout: arguments.timeout, progress: arguments.progress_deadline };
+    let wait = if arguments.detach { WaitMode::Detached } else { WaitMode::Until(limits) };
     submitted.wait(&client, wait, printer).await
 }
 
@@ -79,8 +81,8 @@ impl Submitted {
         wait_for: WaitMode,
         printer: &Printer,
     ) -> Result<Code, Failure> {
-        if let WaitMode::Until(timeout) = wait_for {
-            let waited = wait(client, &self.job, Goal::Up, timeout, printer).await?;
+        if let WaitMode::Until(limits) = wait_for {
+            let waited = wait(client, &self.job, Goal::Up, limits, printer).await?;
             show(client, waited, printer).await?;
         } else {
             let text = |job: &JobView, _: &Style| format!("{}/{}: {}", job.user, job.name, job.state);

@@ -1,12 +1,16 @@
 //! Waits for a job: lists its rows once, then watches them, and shows what delays it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use borough_client::{CellItem, Client, ItemStream, JobRef};
+use borough_kv::env::{Clock, SystemClock};
 use borough_proto::v1::{Job, JobSpec, Task, WatchFilter, watch_response::Change};
 use futures::{FutureExt as _, StreamExt as _};
 
+use super::deadline::{ProgressTimer, WaitLimits};
 use super::progress::{Goal, JobProgress, KnownJob};
+use super::tail::failing_log;
 use crate::exit::{Code, Failure};
 use crate::output::{ExplanationView, Printer, Progress, explanations_text};
 
@@ -31,11 +35,12 @@ pub(in crate::command) async fn wait(
     client: &Client,
     job: &JobRef,
     goal: Goal,
-    timeout: Option<Duration>,
+    limits: impl Into<WaitLimits>,
     printer: &Printer,
 ) -> Result<Waited, Failure> {
+    let limits = limits.into();
     let mut progress = Progress::new(printer);
-    let mut waiting = WaitingOutput::new(client, job, &mut progress);
+    let mut waiting = WaitingOutput::new(client, job, limits, &mut progress);
     let waited = Box::pin(async {
         tokio::select! {
             outcome = waiting.until(goal) => outcome,
@@ -45,7 +50,7 @@ pub(in crate::command) async fn wait(
             )),
         }
     });
-    let Some(timeout) = timeout else { return waited.await };
+    let Some(timeout) = limits.timeout else { return waited.await };
     let outcome = tokio::time::timeout(timeout, waited).await;
     outcome.unwrap_or_else(|_| {
         let after = humantime::format_duration(timeout);
@@ -68,14 +73,24 @@ pub(super) struct JobRows {
 pub(super) struct WaitingOutput<'w, 'p> {
     client: &'w Client,
     job: &'w JobRef,
+    limits: WaitLimits,
+    timer: ProgressTimer,
+    clock: Arc<dyn Clock>,
     progress: &'w mut Progress<'p>,
     /// The explanation that was last shown.
     explained: String,
 }
 
 impl<'w, 'p> WaitingOutput<'w, 'p> {
-    pub(super) fn new(client: &'w Client, job: &'w JobRef, progress: &'w mut Progress<'p>) -> Self {
-        Self { client, job, progress, explained: String::new() }
+    pub(super) fn new(
+        client: &'w Client,
+        job: &'w JobRef,
+        limits: WaitLimits,
+        progress: &'w mut Progress<'p>,
+    ) -> Self {
+        let clock = SystemClock::shared();
+        let timer = ProgressTimer::new(clock.monotonic());
+        Self { client, job, limits, timer, clock, progress, explained: String::new() }
     }
 
     /// Shows the next of a few steps.
@@ -115,10 +130,15 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
         loop {
             match watched.known.progress(goal) {
                 JobProgress::Reached => return Ok(()),
-                JobProgress::Lost(why) => return Err(self.lost(why)),
+                JobProgress::Lost(why) => return Err(self.lost(&watched.known, why).await),
                 JobProgress::Underway => self.progress.show(&watched.known.text(goal)),
             }
-            let first = match tokio::time::timeout(EXPLAIN_AFTER, watched.changes.next()).await {
+            let deadline = self.limits.progress_deadline(watched.spec.as_ref());
+            let Some(left) = self.timer.left(&watched.known, goal, deadline, self.clock.monotonic()) else {
+                return Err(self.stuck(&watched.known, goal, deadline).await);
+            };
+            let next = tokio::time::timeout(EXPLAIN_AFTER.min(left), watched.changes.next());
+            let first = match next.await {
                 Ok(Some(item)) => item?,
                 Ok(None) => {
                     *watched = self.open().await?;
@@ -149,9 +169,23 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
         }
     }
 
-    fn lost(&self, why: String) -> Failure {
+    /// The job can no longer reach its goal.
+    async fn lost(&self, known: &KnownJob, why: String) -> Failure {
+        let log = failing_log(self.client, self.job, known).await;
         let hint = format!("borough job status {0}; borough task logs {0}/INDEX", self.job);
-        Failure::new(Code::Failed, why).with_hint(hint)
+        Failure::new(Code::Failed, why).with_details(log).with_hint(hint)
+    }
+
+    /// The progress deadline has passed. The job goes on, as after a time-out.
+    async fn stuck(&self, known: &KnownJob, goal: Goal, deadline: Duration) -> Failure {
+        let mut details = failing_log(self.client, self.job, known).await;
+        if details.is_empty() && known.pending() > 0 {
+            details = self.explained.lines().map(str::to_owned).collect();
+        }
+        let waited = humantime::format_duration(deadline);
+        let why = format!("{}: no progress for {waited}; the job goes on", known.text(goal));
+        let hint = format!("borough why {0}; borough task logs {0}/INDEX; borough job stop {0}", self.job);
+        Failure::new(Code::Failed, why).with_details(details).with_hint(hint)
     }
 
     /// Shows why tasks are not placed, if that has changed. If the explanation fails, the wait continues without it.

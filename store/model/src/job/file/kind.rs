@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::super::defaults::PRIORITY_MAX;
 use super::reader::{FieldReader, FileItem};
 use super::tree::TreeValue;
-use crate::field_error::{FieldErrors, delay_text};
+use crate::field_error::{DELAY_MS_MAX, FieldErrors, delay_text};
 use crate::id::Name;
 use crate::node::Within;
 use crate::resource::bytes_parse;
@@ -52,7 +52,7 @@ impl FieldKind<Name> for NameText {
     }
 
     fn schema(&self) -> Value {
-        json!({"type": "string", "pattern": "^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$"})
+        json!({"title": "a name", "type": "string", "pattern": "^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$"})
     }
 }
 
@@ -169,13 +169,19 @@ impl FieldKind<u64> for Delay {
     }
 
     fn schema(&self) -> Value {
-        delay_schema()
+        let bounds = format!("{} to {}", delay_text(self.least_ms), delay_text(self.most_ms));
+        delay_schema_of(&format!("a duration, {bounds}"))
     }
 }
 
-/// The schema of a duration.
+/// The schema of a duration whose bounds depend on other fields, or are those of every delay.
 pub(crate) fn delay_schema() -> Value {
-    json!({"type": "string", "pattern": "^\\s*([0-9]+(\\.[0-9]+)?\\s*(ms|s|m|min|h|d)\\s*)+$"})
+    delay_schema_of(&format!("a duration, up to {}", delay_text(DELAY_MS_MAX)))
+}
+
+fn delay_schema_of(title: &str) -> Value {
+    let pattern = "^\\s*([0-9]+(\\.[0-9]+)?\\s*(ms|s|m|min|h|d)\\s*)+$";
+    json!({"title": title, "type": "string", "pattern": pattern})
 }
 
 /// A whole number.
@@ -228,19 +234,22 @@ impl FieldKind<u64> for AmountOfBytes {
     }
 
     fn schema(&self) -> Value {
-        bytes_schema()
+        let mut schema = bytes_schema();
+        schema["title"] = json!(format!("bytes, {}", self.accepted));
+        schema
     }
 }
 
 /// The schema of an amount of bytes.
 pub(crate) fn bytes_schema() -> Value {
-    amount_schema("([kMGTP]|[KMGTP]i)?B?")
+    amount_schema("bytes, such as 512k or 64MiB", "([kMGTP]|[KMGTP]i)?B?")
 }
 
 /// A number with a unit of the pattern `unit`, or without one.
-pub(crate) fn amount_schema(unit: &str) -> Value {
+pub(crate) fn amount_schema(title: &str, unit: &str) -> Value {
     let pattern = format!("^\\s*[0-9]+(\\.[0-9]+)?\\s*{unit}\\s*$");
-    json!({"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": pattern}]})
+    let forms = [json!({"type": "number", "minimum": 0}), json!({"type": "string", "pattern": pattern})];
+    json!({"title": title, "anyOf": forms})
 }
 
 /// True or false.

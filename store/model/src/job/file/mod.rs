@@ -4,6 +4,7 @@
 //! function that the field names. The reader reads the whole file, and reports every invalid field with its place.
 
 mod duration;
+mod help;
 pub(crate) mod kind;
 mod problem;
 pub(crate) mod read;
@@ -14,9 +15,11 @@ mod tree;
 mod write;
 
 pub use duration::duration_ms;
+pub use help::{FieldHelp, HelpError, field_help};
 pub(crate) use kind::FieldKind;
 pub use problem::{Position, Problem};
 pub(crate) use reader::{FieldReader, FileItem, MapFields};
+pub(crate) use schema::described;
 pub use schema::job_file_schema;
 use schema::message_schema;
 pub use tree::{DEPTH_MAX, NODES_MAX, TreeKey, TreeNode, TreeValue, duplicates};
@@ -35,7 +38,9 @@ pub struct FieldInfo {
     pub file: &'static str,
     /// Its name in the spec and in errors.
     pub stored: &'static str,
-    /// The accepted values, in Markdown.
+    /// What it is for.
+    pub meaning: &'static str,
+    /// The accepted values, in Markdown. The meaning, if nothing more is to say.
     pub value: &'static str,
     /// The meaning of its absence, in Markdown.
     pub default: &'static str,
@@ -49,6 +54,13 @@ pub struct FieldInfo {
     pub schema: fn() -> Value,
     /// The fields of an inner message.
     pub inner: Option<&'static [FieldInfo]>,
+}
+
+impl FieldInfo {
+    /// Returns true if its accepted values are described beside its meaning. The page describes some fields below.
+    fn says_more(&self) -> bool {
+        self.value != self.meaning && self.value != "see below"
+    }
 }
 
 /// A struct of the spec that a job file describes. `#[derive(FileMessage)]` implements it.

@@ -35,9 +35,13 @@ pub(super) fn map_schema(properties: Map<String, Value>, required: &[&str]) -> V
 }
 
 fn field_schema(field: &FieldInfo) -> Value {
-    let mut description = field.value.replace('`', "");
+    let mut description = field.meaning.to_owned();
+    if field.says_more() {
+        description = format!("{description} Accepted: {}", field.value);
+    }
+    description = plain(&description);
     if !matches!(field.default, "none" | "required") {
-        description = format!("{description}. Default: {}", field.default.replace('`', ""));
+        description = format!("{}. Default: {}", description.trim_end_matches('.'), plain(field.default));
     }
     let mut schema = json!({"description": description});
     if let Some(example) = field.example {
@@ -45,6 +49,34 @@ fn field_schema(field: &FieldInfo) -> Value {
     }
     merge(&mut schema, (field.schema)());
     schema
+}
+
+/// A schema with what its values mean.
+pub(crate) fn described(meaning: &str, schema: Value) -> Value {
+    let mut described = json!({"description": meaning});
+    merge(&mut described, schema);
+    described
+}
+
+/// A text without the marks of Markdown: code is shown plain, and a link as its words.
+pub(super) fn plain(text: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some((before, (words, after))) = link(rest) {
+        plain.push_str(before);
+        plain.push_str(words);
+        rest = after;
+    }
+    plain.push_str(rest);
+    plain.replace('`', "")
+}
+
+/// The text before the first link `[words](#anchor)`, its words, and the text behind it.
+fn link(text: &str) -> Option<(&str, (&str, &str))> {
+    let (words, behind) = text.split_once("](#")?;
+    let (before, words) = words.rsplit_once('[')?;
+    let (_, after) = behind.split_once(')')?;
+    Some((before, (words, after)))
 }
 
 fn merge(schema: &mut Value, more: Value) {

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::super::described;
 use super::super::reader::{FieldReader, FileItem};
 use super::constraint::{constraints_decode, constraints_schema};
 use super::{map_of, weight_schema};
@@ -21,10 +22,10 @@ pub(crate) fn affinities_read(
 
 pub(crate) fn affinity_schema() -> Value {
     let form = json!({
-        "near": {"type": "string"},
-        "apart": {"type": "string"},
-        "jobs": constraints_schema(),
-        "prefer": weight_schema(),
+        "near": described("In the same domain of this attribute.", json!({"type": "string"})),
+        "apart": described("In other domains of this attribute.", json!({"type": "string"})),
+        "jobs": described("Constraints on the labels of the other jobs.", constraints_schema()),
+        "prefer": described("Its weight as a wish. Default: it must hold", weight_schema()),
     });
     let mut one = map_of(form, &["jobs"]);
     one["oneOf"] = json!([{"required": ["near"]}, {"required": ["apart"]}]);

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::super::described;
 use super::super::kind::{text_schema, words_schema};
 use super::super::reader::{FieldReader, FileItem};
 use super::super::tree::TreeValue;
@@ -29,11 +30,12 @@ pub(crate) fn constraints_read(
 }
 
 pub(crate) fn constraints_schema() -> Value {
+    let values = json!({"type": "array", "items": text_schema()});
     let form = json!({
-        "attribute": {"type": "string"},
-        "operator": words_schema(&OPERATORS),
-        "values": {"type": "array", "items": text_schema()},
-        "prefer": weight_schema(),
+        "attribute": described("The attribute that it compares.", json!({"type": "string"})),
+        "operator": described("How it compares.", words_schema(&OPERATORS)),
+        "values": described("With what it compares.", values),
+        "prefer": described("Its weight as a wish. Default: it must hold", weight_schema()),
     });
     let forms = [json!({"type": "string"}), map_of(form, &["attribute", "operator"])];
     json!({"type": "array", "items": any_of(&forms)})

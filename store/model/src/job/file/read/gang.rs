@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::super::described;
 use super::super::reader::{FieldReader, FileItem, MapFields};
 use super::super::tree::TreeValue;
 use super::task::{override_decode, override_properties};
@@ -37,19 +38,20 @@ pub(crate) fn members_schema() -> Value {
 
 pub(crate) fn roles_schema() -> Value {
     let mut form = override_properties();
-    form["name"] = json!({"type": "string"});
-    form["count"] = json!({"type": "integer", "minimum": 1});
-    form["min_member"] = members_schema();
+    form["name"] = described("The name of the role, as in BOROUGH_ROLE.", json!({"type": "string"}));
+    form["count"] = described("How many tasks have it. Default: 1", json!({"type": "integer", "minimum": 1}));
+    form["min_member"] =
+        described("So many must fit before any is placed. Default: all of the role", members_schema());
     json!({"type": "array", "maxItems": ROLES_MAX, "items": map_of(form, &["name"])})
 }
 
 pub(crate) fn gang_topology_schema() -> Value {
     let domains = json!({"type": "integer", "minimum": 1, "maximum": TOGETHER_DOMAINS_MAX});
     let form = json!({
-        "attribute": {"type": "string"},
-        "at_most": domains,
-        "exactly": domains,
-        "prefer": {"type": "boolean"},
+        "attribute": described("The attribute of nodes that names the domain.", json!({"type": "string"})),
+        "at_most": described("The most domains.", domains.clone()),
+        "exactly": described("The number of domains.", domains),
+        "prefer": described("Whether members may stand elsewhere. Default: false", json!({"type": "boolean"})),
     });
     any_of(&[json!({"type": "string"}), map_of(form, &["attribute"])])
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::super::described;
 use super::super::kind::{delay_schema, text_schema};
 use super::super::reader::{FieldReader, FileItem};
 use super::super::tree::TreeValue;
@@ -13,16 +14,21 @@ const FIELDS: [&str; 7] = ["http", "tcp", "command", "interval", "timeout", "fai
 const PORT: &str = "the name of a port of the task";
 
 pub(crate) fn health_schema() -> Value {
-    let port = json!({"type": "string"});
-    let http = map_of(json!({"port": port, "path": {"type": "string"}}), &["port"]);
+    let text = json!({"type": "string"});
+    let port = described("The name of a port of the task.", text.clone());
+    let path = described("The path with its query. Default: /", text.clone());
+    let http = map_of(json!({"port": port, "path": path}), &["port"]);
+    let tcp = map_of(json!({"port": port}), &["port"]);
+    let command = json!({"type": "array", "minItems": 1, "items": text_schema()});
+    let failures = json!({"type": "integer", "minimum": 1, "maximum": 1000});
     let form = json!({
-        "http": any_of(&[port.clone(), http]),
-        "tcp": any_of(&[port.clone(), map_of(json!({"port": port}), &["port"])]),
-        "command": {"type": "array", "minItems": 1, "items": text_schema()},
-        "interval": delay_schema(),
-        "timeout": delay_schema(),
-        "failures": {"type": "integer", "minimum": 1, "maximum": 1000},
-        "initial_grace": delay_schema(),
+        "http": described("A GET over HTTP/1.1. Healthy: status 200 to 399.", any_of(&[text.clone(), http])),
+        "tcp": described("Healthy: a connection to this port opens.", any_of(&[text, tcp])),
+        "command": described("Healthy: this command exits with 0 in the task's environment.", command),
+        "interval": described("Time between two checks. Default: 5s", delay_schema()),
+        "timeout": described("A check that takes longer fails. Default: 2s, at most the interval", delay_schema()),
+        "failures": described("So many failures in a row restart the task. Default: 3", failures),
+        "initial_grace": described("Failures so soon after the start do not count. Default: 10s", delay_schema()),
     });
     let mut schema = map_of(form, &[]);
     schema["oneOf"] = json!(["http", "tcp", "command"].map(|probe| json!({"required": [probe]})));

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::super::kind::words_schema;
 use super::super::reader::{FieldReader, FileItem};
 use super::super::tree::{TreeKey, TreeValue};
-use super::super::{FileMessage as _, file_names, message_schema};
+use super::super::{FileMessage as _, described, file_names, message_schema};
 use super::task::{OVERRIDE_FIELDS, override_decode, override_properties};
 use super::{any_of, map_of};
 use crate::job::{After, AfterCondition, JobKind, JobSpec, RestartMode, RestartSpec, TaskOverride};
@@ -23,7 +23,10 @@ pub(crate) fn after_read(reader: &mut FieldReader, list: &FileItem<'_>, _: &JobS
 }
 
 pub(crate) fn after_schema() -> Value {
-    let form = json!({"job": {"type": "string"}, "condition": words_schema(&CONDITIONS)});
+    let form = json!({
+        "job": described("The name of the other job.", json!({"type": "string"})),
+        "condition": described("How it must have ended. Default: succeeded", words_schema(&CONDITIONS)),
+    });
     json!({"type": "array", "items": any_of(&[json!({"type": "string"}), map_of(form, &["job"])])})
 }
 

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::super::described;
 use super::super::reader::{FieldReader, FileItem};
 use super::super::tree::TreeValue;
 use super::{any_of, map_of, weight_schema};
@@ -29,11 +30,11 @@ pub(crate) fn spread_read(reader: &mut FieldReader, item: &FileItem<'_>, _: &Job
 pub(crate) fn spread_schema() -> Value {
     let tasks = json!({"type": "integer", "minimum": 1});
     let form = json!({
-        "attribute": {"type": "string"},
-        "weight": weight_schema(),
-        "max_skew": tasks,
-        "tasks_max": tasks,
-        "percent_max": weight_schema(),
+        "attribute": described("The attribute of nodes that names the domain.", json!({"type": "string"})),
+        "weight": described("How much it counts. Default: 100, 50, 25, 12, 6, 3, then 1", weight_schema()),
+        "max_skew": described("So many tasks more than in the domain with the fewest.", tasks.clone()),
+        "tasks_max": described("The most tasks in one domain.", tasks),
+        "percent_max": described("The most per cent of the job's tasks in one domain.", weight_schema()),
     });
     let one = any_of(&[json!({"type": "string"}), map_of(form, &["attribute"])]);
     let weights = json!({"type": "object", "additionalProperties": weight_schema()});

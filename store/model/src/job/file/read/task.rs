@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::super::described;
 use super::super::kind::{amount_schema, bytes_schema, text_schema};
 use super::super::reader::{FieldReader, FileItem, MapFields};
 use super::super::tree::{TreeNode, TreeValue};
@@ -35,18 +36,23 @@ pub(crate) fn selectors_read(reader: &mut FieldReader, fields: &MapFields<'_>, t
 }
 
 pub(crate) fn resources_schema() -> Value {
-    let cores = amount_schema("m?");
-    let rate = amount_schema("([kMGTP]|[KMGTP]i)?B?(/s)?");
-    let count = amount_schema("");
+    let cores = amount_schema("cores, such as 2, 0.5 or 500m", "m?");
+    let rate = amount_schema("bytes per second, such as 10MiB/s", "([kMGTP]|[KMGTP]i)?B?(/s)?");
+    let count = amount_schema("devices, such as 2, or a share such as 0.5", "");
     let models = any_of(&[text_schema(), json!({"type": "array", "items": text_schema()})]);
-    let device = map_of(json!({"count": count, "model": models, "memory": bytes_schema()}), &[]);
+    let device = json!({
+        "count": described("How many, or the share of one. Default: 1", count.clone()),
+        "model": described("The accepted models.", models),
+        "memory": described("The least memory of each.", bytes_schema()),
+    });
+    let devices = json!({"type": "object", "additionalProperties": any_of(&[count, map_of(device, &[])])});
     let form = json!({
-        "cpu": cores,
-        "memory": bytes_schema(),
-        "disk": bytes_schema(),
-        "disk_rate": rate,
-        "network_rate": rate,
-        "devices": {"type": "object", "additionalProperties": any_of(&[count, device])},
+        "cpu": described("Processor time. Default: 100m", cores),
+        "memory": described("Memory. Default: 64MiB", bytes_schema()),
+        "disk": described("Space in the task's directory. Default: 0", bytes_schema()),
+        "disk_rate": described("Bytes read and written on disks. Default: 0", rate.clone()),
+        "network_rate": described("Bytes sent and received. Default: 0", rate),
+        "devices": described("Devices by kind, such as {gpu: 1}. Default: none", devices),
     });
     map_of(form, &[])
 }
@@ -119,7 +125,11 @@ pub(crate) fn ports_schema() -> Value {
     let number =
         json!({"anyOf": [{"type": "integer", "minimum": 1024, "maximum": 65535}, {"const": "auto"}]});
     let name = json!({"type": "string"});
-    let one = map_of(json!({"name": name, "number": number}), &["name"]);
+    let form = json!({
+        "name": described("The name of the port, as in PORT_<NAME>.", name.clone()),
+        "number": described("A fixed number. Default: auto, the scheduler hands one out", number.clone()),
+    });
+    let one = map_of(form, &["name"]);
     let list = json!({"type": "array", "maxItems": PORTS_MAX, "items": any_of(&[name, one])});
     let auto = any_of(&[number, json!({"type": "null"})]);
     any_of(&[list, json!({"type": "object", "additionalProperties": auto})])
@@ -171,12 +181,14 @@ pub(super) const OVERRIDE_FIELDS: [&str; 5] = ["command", "arguments", "environm
 
 pub(super) fn override_properties() -> Value {
     let texts = json!({"type": "array", "items": text_schema()});
+    let environment = json!({"type": "object", "additionalProperties": text_schema()});
+    let weight = json!({"type": "integer", "minimum": 1, "maximum": 255});
     json!({
-        "command": texts,
-        "arguments": texts,
-        "environment": {"type": "object", "additionalProperties": text_schema()},
-        "resources": resources_schema(),
-        "weight": {"type": "integer", "minimum": 1, "maximum": 255},
+        "command": described("Replaces the command.", texts.clone()),
+        "arguments": described("Follow the command.", texts),
+        "environment": described("Variables over those of the job.", environment),
+        "resources": described("Amounts over those of the job.", resources_schema()),
+        "weight": described("Replaces the weight.", weight),
     })
 }
 

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::super::described;
 use super::super::kind::{delay_schema, text_schema, words_schema};
 use super::super::reader::{FieldReader, FileItem};
 use super::super::tree::TreeValue;
@@ -23,11 +24,11 @@ pub(crate) fn tolerations_read(
 
 pub(crate) fn tolerations_schema() -> Value {
     let form = json!({
-        "taint": {"type": "string"},
-        "value": text_schema(),
-        "operator": {"enum": ["equal", "exists"]},
-        "effect": words_schema(&TaintEffect::NAMES),
-        "evict_after": delay_schema(),
+        "taint": described("The key of the taint. Default: any, with operator exists", json!({"type": "string"})),
+        "value": described("The value of the taint. Default: any", text_schema()),
+        "operator": described("How it compares the value.", json!({"enum": ["equal", "exists"]})),
+        "effect": described("The effect of the taint. Default: any", words_schema(&TaintEffect::NAMES)),
+        "evict_after": described("How long a running task stays. Default: for good", delay_schema()),
     });
     let forms = [json!({"type": "string"}), map_of(form, &[])];
     json!({"type": "array", "items": any_of(&forms)})

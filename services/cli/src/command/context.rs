@@ -1,0 +1,105 @@
+//! `context list`, `context use`, `context add` and `context remove`.
+
+use std::path::{Path, absolute};
+
+use borough_client::{Client, ClientConfig};
+use borough_kv::env::SystemRng;
+
+use crate::args::{ContextAddArguments, ContextVerb, Global, OptionSource};
+use crate::connect::{context_file, context_unknown};
+use crate::context_file::{ContextFile, SavedContext, context_path};
+use crate::exit::{Code, Failure};
+use crate::output::{ContextView, Printer};
+
+pub(super) fn run(global: &Global, verb: ContextVerb, printer: &Printer) -> Result<Code, Failure> {
+    let mut file = context_file()?;
+    match verb {
+        ContextVerb::List => {
+            let current = file.current.take();
+            let view = |(name, saved)| ContextView::new(name, saved, current.as_deref());
+            printer.list(&file.contexts.into_iter().map(view).collect::<Vec<_>>())?;
+        }
+        ContextVerb::Use { context_name: None, .. } => {
+            file.current = None;
+            write(&file)?;
+            printer.remark("no context is in use: commands go to the dev cell, or where --gateway says");
+        }
+        ContextVerb::Use { context_name: Some(name), .. } => {
+            if !file.contexts.contains_key(&name) {
+                return Err(context_unknown(&file, &name));
+            }
+            printer.remark(&format!("context {name:?} is in use"));
+            file.current = Some(name);
+            write(&file)?;
+        }
+        ContextVerb::Add(arguments) => add(global, arguments, file, printer)?,
+        ContextVerb::Remove { context_name: name } => {
+            if file.contexts.remove(&name).is_none() {
+                return Err(context_unknown(&file, &name));
+            }
+            if file.current.as_ref() == Some(&name) {
+                file.current = None;
+            }
+            write(&file)?;
+            printer.remark(&format!("context {name:?} is removed"));
+        }
+    }
+    Ok(Code::Done)
+}
+
+fn add(
+    global: &Global,
+    arguments: ContextAddArguments,
+    mut file: ContextFile,
+    printer: &Printer,
+) -> Result<(), Failure> {
+    let name = arguments.new_name.as_str().to_owned();
+    if file.contexts.contains_key(&name) && !arguments.replace {
+        let hint = "replace it with --replace, or choose another name";
+        return Err(Failure::new(Code::Refused, format!("a context {name:?} exists")).with_hint(hint));
+    }
+    let saved = saved_of(global, arguments.token_variable)?;
+    file.contexts.insert(name.clone(), saved);
+    write(&file)?;
+    printer.remark(&format!("context {name:?} is saved; to use it: borough context use {name}"));
+    Ok(())
+}
+
+/// What the command line says. The environment may be about another cell, so it does not count.
+fn saved_of(global: &Global, token_variable: Option<String>) -> Result<SavedContext, Failure> {
+    let sources = global.sources;
+    let on_line = |source| source == OptionSource::Line;
+    let path = |path: &Path| absolute(path).unwrap_or_else(|_| path.to_owned());
+    let saved = SavedContext {
+        gateways: if on_line(sources.gateway) { global.gateway.clone() } else { Vec::new() },
+        dir: global.dir.as_deref().filter(|_| on_line(sources.dir)).map(path),
+        cell: global.cell.clone().filter(|_| on_line(sources.cell)),
+        user: global.user.clone().filter(|_| on_line(sources.user)),
+        token_file: global.token_file.as_deref().filter(|_| on_line(sources.token_file)).map(path),
+        token_variable,
+    };
+    let wrong = |message: &str| Err(Failure::new(Code::Usage, message));
+    match (saved.gateways.is_empty(), saved.dir.is_none()) {
+        (true, true) => return wrong("a context needs --gateway HOST:PORT, or --dir DIR of a dev cell"),
+        (false, false) => return wrong("a context has --gateway or --dir, not both"),
+        _ => {}
+    }
+    if saved.token_file.is_some() && saved.token_variable.is_some() {
+        return wrong("a context has --token-file or --token-variable, not both");
+    }
+    if !saved.gateways.is_empty() {
+        // Refuses wrong addresses and names. It does not connect.
+        let user = crate::connect::caller(global)?;
+        let cell = saved.cell.clone().unwrap_or_default();
+        Client::new(ClientConfig::new(saved.gateways.clone(), user, cell), SystemRng::shared())?;
+    }
+    Ok(saved)
+}
+
+fn write(file: &ContextFile) -> Result<(), Failure> {
+    let path = context_path();
+    file.write(&path).map_err(|error| {
+        Failure::new(Code::Failed, format!("cannot write {}: {error}", path.display()))
+            .with_hint("nothing was changed")
+    })
+}

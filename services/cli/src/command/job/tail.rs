@@ -1,0 +1,69 @@
+//! The last lines that a failing task wrote, for the answer of a wait.
+
+use std::time::Duration;
+
+use borough_client::{Client, JobRef, LogQuery, TaskRef};
+use borough_proto::v1::Task;
+use futures::StreamExt as _;
+
+use super::progress::KnownJob;
+
+/// Lines that are shown.
+const LINES_MAX: u32 = 10;
+/// Bytes of them that are read.
+const BYTES_MAX: usize = 64 << 10;
+/// The answer does not wait longer for the lines.
+const TIME_MAX: Duration = Duration::from_secs(3);
+
+/// The last lines of the task with the most failures in a row, under a line that names its attempt. Empty if no task
+/// fails, or if its output cannot be read.
+pub(super) async fn failing_log(client: &Client, job: &JobRef, known: &KnownJob) -> Vec<String> {
+    let Some(task) = known.failing() else { return Vec::new() };
+    let read = tokio::time::timeout(TIME_MAX, log_tail(client, job, task)).await;
+    let lines = read.unwrap_or_default();
+    if lines.is_empty() {
+        return Vec::new();
+    }
+    let mut shown = vec![format!("the last lines of {job}/{}:", task.index)];
+    shown.extend(lines.into_iter().map(|line| format!("  {line}")));
+    shown
+}
+
+/// The end of the output of the attempt that failed last. A later attempt may have written nothing yet.
+async fn log_tail(client: &Client, job: &JobRef, task: &Task) -> Vec<String> {
+    let named = TaskRef { job: job.clone(), index: task.index };
+    let incarnation = task.exit.as_ref().map(|exit| exit.incarnation).filter(|&number| number > 0);
+    let query = LogQuery { tail_lines: Some(LINES_MAX), incarnation, ..LogQuery::default() };
+    let Ok(mut parts) = client.task_logs(&named, query).await else { return Vec::new() };
+    let mut bytes = Vec::new();
+    while let Some(Ok(part)) = parts.next().await {
+        bytes.extend(part.data);
+        if bytes.len() >= BYTES_MAX {
+            break;
+        }
+    }
+    last_lines(&bytes)
+}
+
+/// The last lines of a text that have a content.
+fn last_lines(bytes: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(bytes);
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let first = lines.len().saturating_sub(usize::try_from(LINES_MAX).unwrap_or(usize::MAX));
+    lines.iter().skip(first).map(|&line| line.to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_lines_with_a_content_are_shown() {
+        assert_eq!(last_lines(b"one\n\n  \ntwo"), ["one", "two"]);
+        let many: String = (0..30).map(|number| format!("line {number}\n")).collect();
+        let lines = last_lines(many.as_bytes());
+        assert_eq!((lines.len(), lines[0].as_str(), lines[9].as_str()), (10, "line 20", "line 29"));
+        assert!(last_lines(b"").is_empty());
+        assert_eq!(last_lines(b"\xff\n").len(), 1);
+    }
+}

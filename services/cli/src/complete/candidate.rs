@@ -1,0 +1,130 @@
+//! What may stand at an argument: names of the cell, asked for in bounded time, of contexts and of fields.
+
+use std::time::Duration;
+
+use borough_client::{Client, ClientError, JobFilter, JobRef};
+use borough_model::job::file::field_help;
+use borough_proto::v1::PageRequest;
+use clap::Arg;
+use clap_complete::engine::CompletionCandidate;
+
+use crate::args::Global;
+use crate::connect;
+
+/// Without an answer in this time the shell gets no names.
+const TIME_MAX: Duration = Duration::from_millis(300);
+/// Names that are asked for at most: one page.
+const NAMES_MAX: u32 = 1_000;
+/// Verbs whose job may be over.
+const VERBS_OF_ENDED: [&str; 4] = ["history", "purge", "status", "logs"];
+
+/// What an argument names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Completed {
+    Job,
+    JobOrEnded,
+    /// A task, or a job as the beginning of one.
+    Task,
+    Node,
+    Cell,
+    Context,
+    /// A field of a job file.
+    Field,
+}
+
+impl Completed {
+    /// What an argument of a verb names, if it names something that can be listed.
+    pub(super) fn of(verb: &str, argument: &Arg) -> Option<Self> {
+        let value =
+            argument.get_value_names().and_then(|names| names.first()).map_or("", |name| name.as_str());
+        match (verb, argument.get_id().as_str(), value) {
+            ("why", _, "JOB") | (_, _, "TASK") => Some(Self::Task),
+            ("status", _, "JOB[/INDEX]" | "TASKS") => Some(Self::Task),
+            (_, _, "JOB") if VERBS_OF_ENDED.contains(&verb) => Some(Self::JobOrEnded),
+            (_, _, "JOB") => Some(Self::Job),
+            (_, "node", _) if !matches!(verb, "token" | "agent") => Some(Self::Node),
+            ("explain", "field", _) => Some(Self::Field),
+            (_, "context" | "context_name", _) => Some(Self::Context),
+            (_, "cell", _) | ("status" | "set", "name", _) => Some(Self::Cell),
+            _ => None,
+        }
+    }
+}
+
+/// What may stand where `current` is typed. Nothing if no gateway answers in time.
+pub(super) fn candidates(
+    completed: Completed,
+    global: Option<&Global>,
+    current: &str,
+) -> Vec<CompletionCandidate> {
+    let names = match completed {
+        Completed::Field => fields(),
+        Completed::Context => {
+            connect::context_file().map(|file| file.contexts.into_keys().collect()).unwrap_or_default()
+        }
+        _ => global.and_then(|global| asked(completed, global, current)).unwrap_or_default(),
+    };
+    // A name from elsewhere must not act on the terminal.
+    let is_plain = |name: &String| name.chars().all(|each| each.is_ascii_graphic());
+    let fits = names.into_iter().filter(|name| name.starts_with(current)).filter(is_plain);
+    fits.map(CompletionCandidate::new).collect()
+}
+
+fn fields() -> Vec<String> {
+    let all = field_help("").map(|help| help.below().into_iter().map(|field| field.path.clone()).collect());
+    all.unwrap_or_default()
+}
+
+/// The names of a cell, in bounded time.
+fn asked(completed: Completed, global: &Global, current: &str) -> Option<Vec<String>> {
+    let client = connect::client(global).ok()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+    let names =
+        runtime.block_on(async { tokio::time::timeout(TIME_MAX, names(completed, &client, current)).await });
+    // A name server that does not answer must not hold up the shell.
+    runtime.shutdown_background();
+    names.ok()?.ok()
+}
+
+async fn names(completed: Completed, client: &Client, current: &str) -> Result<Vec<String>, ClientError> {
+    match completed {
+        Completed::Cell => Ok(client.cell_list().await?.into_iter().map(|cell| cell.name).collect()),
+        Completed::Node => Ok(client.node_list().await?.into_iter().map(|node| node.name).collect()),
+        Completed::Job => jobs(client, current, false).await,
+        Completed::JobOrEnded => jobs(client, current, true).await,
+        Completed::Task => tasks(client, current).await,
+        Completed::Context | Completed::Field => Ok(Vec::new()),
+    }
+}
+
+/// `JOB` of the caller, or `USER/JOB`.
+async fn jobs(client: &Client, current: &str, ended: bool) -> Result<Vec<String>, ClientError> {
+    let (user, prefix) = match current.split_once('/') {
+        Some((user, _)) => (user.to_owned(), format!("{user}/")),
+        None => (client.user().to_owned(), String::new()),
+    };
+    let filter = JobFilter { user, ended, ..JobFilter::default() };
+    let page = PageRequest { limit: NAMES_MAX, page: String::new() };
+    let answer = client.job_list_page(&filter, page).await?;
+    Ok(answer.jobs.into_iter().map(|job| format!("{prefix}{}", job.name)).collect())
+}
+
+/// `JOB/INDEX` of the caller, or `USER/JOB/INDEX`. Before the index, the jobs with a `/` behind them.
+async fn tasks(client: &Client, current: &str) -> Result<Vec<String>, ClientError> {
+    let of_job = async |job: JobRef, prefix: String| {
+        let page = PageRequest { limit: NAMES_MAX, page: String::new() };
+        let answer = client.task_list_page(&job, &[], page).await;
+        let tasks = answer.map(|answer| answer.tasks).unwrap_or_default();
+        tasks.into_iter().map(|task| format!("{prefix}{}", task.index)).collect::<Vec<_>>()
+    };
+    let mut names: Vec<String> = Vec::new();
+    match *current.split('/').collect::<Vec<_>>().as_slice() {
+        [user, job, _] => names = of_job(JobRef::new(user, job), format!("{user}/{job}/")).await,
+        [job, _] => {
+            names = of_job(JobRef::new(client.user(), job), format!("{job}/")).await;
+            names.extend(jobs(client, current, true).await?.into_iter().map(|name| format!("{name}/")));
+        }
+        _ => names.extend(jobs(client, current, true).await?.into_iter().map(|name| format!("{name}/"))),
+    }
+    Ok(names)
+}

@@ -1,0 +1,159 @@
+//! Completion in shells. The script of `borough completion SHELL` calls the program with the words of the line, and the
+//! program answers with the candidates for one of them: verbs and options from their definition, names from the cell.
+
+mod candidate;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Arg, Command};
+use clap_complete::engine::ArgValueCompleter;
+use clap_complete::env::{EnvCompleter, Shells};
+
+use self::candidate::{Completed, candidates};
+use crate::args::{Arguments, Global};
+use crate::exit::{Code, Failure};
+
+/// The scripts set this variable to the name of their shell.
+const VARIABLE: &str = "BOROUGH_COMPLETE";
+/// Options with a value that say where to connect, as whom and for which cell.
+const PLACE_OPTIONS: [&str; 6] = ["--context", "--gateway", "--token-file", "--dir", "--cell", "--user"];
+
+/// Answers a script: `BOROUGH_COMPLETE=SHELL borough -- WORD...`. Returns `None` if the program was started otherwise.
+pub(crate) fn answer(arguments: &[OsString]) -> Option<ExitCode> {
+    let shell = std::env::var(VARIABLE).ok().filter(|shell| !shell.is_empty())?;
+    let [_, separator, words @ ..] = arguments else { return None };
+    if separator != "--" {
+        return None;
+    }
+    let shells = Shells::builtins();
+    let shell = shells.completer(&shell)?;
+    let mut command = completing(Arguments::screens(), &Arc::new(global_of(words)));
+    let (directory, mut text) = (std::env::current_dir().ok(), Vec::new());
+    let completed = shell.write_complete(&mut command, words.to_vec(), directory.as_deref(), &mut text);
+    let written = completed.and_then(|()| std::io::stdout().write_all(&text));
+    // A message would stand in the middle of the line that a person types.
+    Some(written.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS))
+}
+
+/// The script that a shell evaluates.
+pub(crate) fn script(shell: &str) -> Result<Vec<u8>, Failure> {
+    let failed = |reason: String| Failure::new(Code::Failed, format!("cannot write the script: {reason}"));
+    let shells = Shells::builtins();
+    let completer: &dyn EnvCompleter =
+        shells.completer(shell).ok_or_else(|| failed(format!("no completion for {shell}")))?;
+    let mut script = Vec::new();
+    let written = completer.write_registration(VARIABLE, "borough", "borough", &program(), &mut script);
+    written.map_err(|error| failed(error.to_string()))?;
+    Ok(script)
+}
+
+/// How the script starts this program: by its path if it was started by one, else by its name.
+fn program() -> String {
+    let given = std::env::args_os().next().unwrap_or_default();
+    let path = std::path::PathBuf::from(&given);
+    let is_path = path.components().count() > 1;
+    let path = if is_path { std::path::absolute(&path).unwrap_or(path) } else { path };
+    path.to_string_lossy().into_owned()
+}
+
+/// The options of the line so far that say where to connect. A line that is not valid yet has none.
+fn global_of(words: &[OsString]) -> Option<Global> {
+    let mut line = vec![OsString::from("borough")];
+    let mut words = words.iter().skip(1).peekable();
+    while let Some(word) = words.next() {
+        let text = word.to_string_lossy();
+        if PLACE_OPTIONS.contains(&text.as_ref()) {
+            if let Some(value) = words.next_if(|value| !value.is_empty()) {
+                line.extend([word.clone(), value.clone()]);
+            }
+        } else if text.split_once('=').is_some_and(|(option, _)| PLACE_OPTIONS.contains(&option)) {
+            line.push(word.clone());
+        }
+    }
+    line.extend(["cell", "list"].map(OsString::from));
+    Arguments::read(line).ok().map(|arguments| arguments.global)
+}
+
+/// The command with completers at the arguments that name something.
+fn completing(command: Command, global: &Arc<Option<Global>>) -> Command {
+    let verb = command.get_name().to_owned();
+    let complete = |argument: Arg| match Completed::of(&verb, &argument) {
+        None => argument,
+        Some(completed) => {
+            let global = Arc::clone(global);
+            argument.add(ArgValueCompleter::new(move |current: &std::ffi::OsStr| {
+                candidates(completed, global.as_ref().as_ref(), &current.to_string_lossy())
+            }))
+        }
+    };
+    command.mut_args(complete).mut_subcommands(|below| completing(below, global))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn global(line: &str) -> Option<Global> {
+        global_of(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_options_of_the_line_so_far_count() {
+        let found = global("borough --gateway h:1 job stop --cell=beta --user bob w").unwrap();
+        assert_eq!(found.gateway, ["h:1"]);
+        assert_eq!((found.cell.as_deref(), found.user.as_deref()), (Some("beta"), Some("bob")));
+        assert!(global("borough job stop --cell").is_some(), "a value that is not typed yet");
+        assert_eq!(global("borough --context prod job list").unwrap().context.as_deref(), Some("prod"));
+    }
+
+    /// The verbs whose argument of this kind is completed.
+    fn verbs(line: &str, command: &Command, found: &mut Vec<(String, Completed)>) {
+        for argument in command.get_arguments() {
+            if let Some(completed) = Completed::of(command.get_name(), argument) {
+                found.push((line.to_owned(), completed));
+            }
+        }
+        for below in command.get_subcommands() {
+            verbs(&format!("{line}{} ", below.get_name()), below, found);
+        }
+    }
+
+    #[test]
+    fn every_argument_that_names_something_is_completed() {
+        let mut found = Vec::new();
+        verbs("", &Arguments::screens(), &mut found);
+        let of = |completed| -> Vec<&str> {
+            let same = found.iter().filter(|(_, each)| *each == completed);
+            same.map(|(line, _)| line.trim_end()).collect()
+        };
+        for line in [
+            "job status",
+            "job stop",
+            "job scale",
+            "job history",
+            "task status",
+            "name list",
+            "name watch",
+            "event list",
+        ] {
+            let jobs = [of(Completed::Job), of(Completed::JobOrEnded)].concat();
+            assert!(jobs.contains(&line), "{line}: {jobs:?}");
+        }
+        for line in ["task logs", "task exec", "task restart", "task signal", "why"] {
+            assert!(of(Completed::Task).contains(&line), "{line}: {:?}", of(Completed::Task));
+        }
+        for line in ["node status", "node drain", "node cordon", "event watch"] {
+            assert!(of(Completed::Node).contains(&line), "{line}: {:?}", of(Completed::Node));
+        }
+        for line in ["", "cell status", "cell set", "job stop"] {
+            assert!(of(Completed::Cell).contains(&line), "{line}: {:?}", of(Completed::Cell));
+        }
+        for line in ["", "context use", "context remove", "job stop"] {
+            assert!(of(Completed::Context).contains(&line), "{line}: {:?}", of(Completed::Context));
+        }
+        assert_eq!(of(Completed::Field), ["explain"]);
+    }
+}
