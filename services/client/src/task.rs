@@ -4,8 +4,8 @@ use borough_proto::bounds::{REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX};
 use borough_proto::v1::task_service_client::TaskServiceClient;
 use borough_proto::v1::{
     Cursor, ExecOpen, ExecRequest, ExecResponse, ExplainTaskRequest, ExplainTaskResponse, ListTasksRequest,
-    ListTasksResponse, PageRequest, ReadLogsRequest, ReadLogsResponse, RestartTaskRequest,
-    RestartTaskResponse, SignalTaskRequest, Task, TaskState, WindowSize, exec_request, read_logs_request,
+    ListTasksResponse, PageRequest, RestartTaskRequest, RestartTaskResponse, SignalTaskRequest, Task,
+    TaskState, WindowSize, exec_request,
 };
 use futures::{Stream, StreamExt as _, stream};
 use parking_lot::Mutex;
@@ -27,19 +27,6 @@ impl std::fmt::Display for TaskRef {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.job, self.index)
     }
-}
-
-/// Which part of a task's output to return. The default is all kept output of both streams.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LogQuery {
-    /// One stream; [`read_logs_request::Stream::Unspecified`] is both.
-    pub stream: read_logs_request::Stream,
-    /// Whole lines from the end.
-    pub tail_lines: Option<u32>,
-    /// Streams new output until the attempt ends.
-    pub follow: bool,
-    /// Absent: the current or last attempt.
-    pub incarnation: Option<u64>,
 }
 
 impl Client {
@@ -185,31 +172,6 @@ impl Client {
             index: task.index,
         };
         self.call("RestartTask", message, rpc!(TaskServiceClient.restart_task)).await
-    }
-
-    /// A task's output. The stream ends with the kept output or, with `follow`, with the attempt. A broken connection
-    /// ends it with an error: output has no cursor to resume from.
-    ///
-    /// # Errors
-    /// As for every call, for the opening; each item may be one.
-    pub async fn task_logs(
-        &self,
-        task: &TaskRef,
-        query: LogQuery,
-    ) -> Result<ItemStream<ReadLogsResponse>, ClientError> {
-        let message = ReadLogsRequest {
-            context: self.context_read(),
-            cell: self.cell().to_owned(),
-            user: task.job.user.clone(),
-            job: task.job.name.clone(),
-            index: task.index,
-            stream: query.stream.into(),
-            tail_lines: query.tail_lines,
-            follow: query.follow,
-            incarnation: query.incarnation,
-        };
-        let opened = self.call("ReadLogs", message, rpc!(TaskServiceClient.read_logs)).await?;
-        Ok(items(self.clone(), opened))
     }
 
     /// Runs `command` inside a running task's environment, on a terminal of the size `terminal` if given. `input` is

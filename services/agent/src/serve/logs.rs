@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_proto::bounds::{TEXT_BYTES_MAX, text_cut};
+use borough_proto::bounds::{STREAM_MESSAGE_COST, TEXT_BYTES_MAX, text_cut};
 use borough_proto::v1;
 use borough_proto::v1::read_logs_request::Stream as Wanted;
 use borough_shim::log::OutputStream;
@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use super::answer;
 use super::credit::Credit;
-use super::tail::LogTail;
+use super::tail::{LogStart, LogTail};
 use crate::attempt::AttemptId;
 use crate::disk::{StateDir, record_read};
 
@@ -48,10 +48,18 @@ async fn serve(
         Wanted::Stdout => &[OutputStream::Stdout],
         Wanted::Stderr => &[OutputStream::Stderr],
     };
+    let most = part_bytes(request.window_bytes);
     let mut tails: Vec<LogTail> = streams
         .iter()
-        .map(|stream| LogTail::new(&state.attempt_path(&id), *stream, request.tail_lines))
+        .map(|&stream| LogTail::new(&state.attempt_path(&id), stream, start_of(request, stream), most))
         .collect();
+    // A reader that loses its gateway at once must know where it was.
+    for tail in &tails {
+        let begin = v1::LogChunk { next: Some(tail.position()), ..chunk_of(request, tail) };
+        if !credit.take(0).await || outbox.send(answer(super::Answer::LogChunk(begin))).await.is_err() {
+            return Err(gone());
+        }
+    }
     let mut pause = PAUSE_FIRST;
     loop {
         // Checked before reading, so that output written before the end is still read.
@@ -59,16 +67,16 @@ async fn serve(
         let mut any = false;
         for tail in &mut tails {
             let directory = state.attempt_path(&id);
-            while let Some(data) = tail.read(&directory).map_err(|error| error.to_string())? {
+            while let Some(part) = tail.read(&directory).map_err(|error| error.to_string())? {
                 any = true;
-                if !credit.take(data.len()).await {
+                if !credit.take(part.data.len()).await {
                     return Err(gone());
                 }
                 let chunk = v1::LogChunk {
-                    id: request.id,
-                    stream: wire(tail.stream()).into(),
-                    data: data.into(),
-                    ..v1::LogChunk::default()
+                    data: part.data.into(),
+                    next: Some(part.next),
+                    gone_bytes: part.gone,
+                    ..chunk_of(request, tail)
                 };
                 let chunk = answer(super::Answer::LogChunk(chunk));
                 outbox.send(chunk).await.map_err(|_| gone())?;
@@ -82,11 +90,26 @@ async fn serve(
     }
 }
 
-fn wire(stream: OutputStream) -> Wanted {
-    match stream {
+fn chunk_of(request: &v1::LogRequest, tail: &LogTail) -> v1::LogChunk {
+    let stream = match tail.stream() {
         OutputStream::Stdout => Wanted::Stdout,
         OutputStream::Stderr => Wanted::Stderr,
-    }
+    };
+    v1::LogChunk { id: request.id, stream: stream.into(), ..v1::LogChunk::default() }
+}
+
+fn start_of(request: &v1::LogRequest, stream: OutputStream) -> LogStart {
+    let from = match stream {
+        OutputStream::Stdout => request.stdout_from,
+        OutputStream::Stderr => request.stderr_from,
+    };
+    let begin = || request.tail_lines.map_or(LogStart::Oldest, LogStart::Lines);
+    from.map_or_else(begin, LogStart::Position)
+}
+
+/// Most bytes of one message for a reader of this credit: half of it, so that a message waits for no other one.
+fn part_bytes(window: u64) -> usize {
+    usize::try_from(window / 2).unwrap_or(usize::MAX).saturating_sub(STREAM_MESSAGE_COST)
 }
 
 /// Returns true if nothing more will be written.

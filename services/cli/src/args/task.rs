@@ -46,7 +46,7 @@ pub struct LogArguments {
     /// [USER/]JOB/INDEX
     #[arg(value_name = "TASK")]
     pub target: TaskTarget,
-    /// Stream new output until the attempt ends
+    /// Stream new output until the attempt ends, over changes of gateways
     #[arg(short, long)]
     pub follow: bool,
     /// Show only this many lines from the end [default: all]

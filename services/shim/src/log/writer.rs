@@ -57,7 +57,10 @@ fn step(size: u64, limit: u64, data: &[u8]) -> WriteStep {
 impl LogWriter {
     /// A writer that starts a new file after the existing ones.
     pub fn new(attempt: PathBuf, stream: OutputStream, limits: LogLimits) -> Self {
-        let number = file_numbers(&attempt, stream).last().map_or(0, |last| last.saturating_add(1));
+        let number = file_numbers(&attempt, stream).last().map_or(0, |&last| {
+            let length = fs::symlink_metadata(file_path(&attempt, stream, last)).map_or(0, |file| file.len());
+            last.saturating_add(length.max(1))
+        });
         let mut writer = Self { attempt, stream, limits, file: None, number, size: 0, dropped_bytes: 0 };
         // On a full disk this is tried again with the first output.
         let _ = writer.open();
@@ -134,9 +137,13 @@ impl LogWriter {
     }
 
     fn rotate(&mut self) {
+        // Nothing was written, as on a full disk: the next file would have the same number.
+        if self.size == 0 {
+            return;
+        }
         self.file = None;
+        self.number = self.number.saturating_add(self.size);
         self.size = 0;
-        self.number = self.number.saturating_add(1);
         let keep = usize::try_from(self.limits.files_max.max(1)).unwrap_or(usize::MAX);
         // One of `files_max` is the new file.
         let numbers = file_numbers(&self.attempt, self.stream);
@@ -188,15 +195,15 @@ mod tests {
         let victim = dir.path().join("victim");
         fs::write(&victim, "precious").unwrap();
         let mut log = writer(dir.path(), 2, 10);
-        symlink(&victim, file_path(dir.path(), OutputStream::Stdout, 1)).unwrap();
-        let fifo = file_path(dir.path(), OutputStream::Stdout, 2);
+        symlink(&victim, file_path(dir.path(), OutputStream::Stdout, 2)).unwrap();
+        let fifo = file_path(dir.path(), OutputStream::Stdout, 3);
         let mode = rustix::fs::Mode::RWXU;
         rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-        fs::hard_link(&victim, file_path(dir.path(), OutputStream::Stdout, 3)).unwrap();
+        fs::hard_link(&victim, file_path(dir.path(), OutputStream::Stdout, 4)).unwrap();
         log.append(b"a\nb\nc\n");
         assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
         let written: Vec<_> =
-            [0, 4, 5].map(|n| fs::read(file_path(dir.path(), OutputStream::Stdout, n)).unwrap()).concat();
+            [0, 5, 7].map(|n| fs::read(file_path(dir.path(), OutputStream::Stdout, n)).unwrap()).concat();
         assert_eq!(written, b"a\nb\nc\n");
     }
 
@@ -247,6 +254,11 @@ mod tests {
             }
             let files = contents(dir.path());
             prop_assert_eq!(files.concat(), chunks.concat().into_bytes());
+            let mut before = 0;
+            for (number, file) in file_numbers(dir.path(), OutputStream::Stdout).into_iter().zip(&files) {
+                prop_assert_eq!(number, before, "a file is named by the bytes before it");
+                before += u64::try_from(file.len()).unwrap();
+            }
             for file in files.iter().rev().skip(1) {
                 prop_assert_eq!(file.last(), Some(&b'\n'));
             }

@@ -6,6 +6,8 @@ mod terminal;
 
 use borough_client::TaskRef;
 
+pub(super) use self::logs::gone_text;
+
 use crate::args::{Global, TaskVerb};
 use crate::connect;
 use crate::exit::{Code, Failure};
