@@ -20,6 +20,7 @@ mod load;
 mod log;
 mod machine;
 mod node;
+mod output;
 mod plan;
 mod port;
 mod preempt;

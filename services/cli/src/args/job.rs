@@ -60,12 +60,69 @@ pub enum JobVerb {
     },
     /// Stop a job: withdraw its endpoints, end its tasks, and wait for their end
     Stop(StopArguments),
+    /// Show the output of every task of a job, each line under the name of its task
+    Logs(JobLogArguments),
     /// List every job of this name with its specs, newest first
     History {
         /// [USER/]JOB
         #[arg(value_name = "JOB")]
         target: JobTarget,
     },
+}
+
+/// `job logs`.
+#[derive(Clone, Debug, Args)]
+pub struct JobLogArguments {
+    /// [USER/]JOB
+    #[arg(value_name = "JOB")]
+    pub target: JobTarget,
+    /// Stream new output, over restarts, moves and changes of gateways, until the job is over
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Show only this many lines from the end of each task [default: all]
+    #[arg(long, value_name = "LINES")]
+    pub tail: Option<u32>,
+    /// Show standard error only [default: both streams]
+    #[arg(long, conflicts_with = "stdout")]
+    pub stderr: bool,
+    /// Show standard output only [default: both streams]
+    #[arg(long)]
+    pub stdout: bool,
+    /// Begin with the last attempt of each task, with all that the cell knows, or show this one alone
+    #[arg(long, value_name = "last|all|NUMBER", default_value = "last", value_parser = attempt)]
+    pub attempt: AttemptChoice,
+}
+
+/// Which attempts of a task are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttemptChoice {
+    /// The last one, and those that follow.
+    Last,
+    /// Every one that the cell knows, and those that follow.
+    All,
+    /// This one alone.
+    Number(u64),
+}
+
+impl AttemptChoice {
+    /// Returns true if `attempt` is shown, as far as the choice alone says.
+    pub fn wants(self, attempt: u64) -> bool {
+        !matches!(self, Self::Number(number) if number != attempt)
+    }
+
+    /// Returns true if no attempt after `done` is shown.
+    pub fn is_past(self, done: u64) -> bool {
+        matches!(self, Self::Number(number) if done >= number)
+    }
+}
+
+fn attempt(text: &str) -> Result<AttemptChoice, String> {
+    match (text, text.parse()) {
+        ("last", _) => Ok(AttemptChoice::Last),
+        ("all", _) => Ok(AttemptChoice::All),
+        (_, Ok(number)) if number > 0 => Ok(AttemptChoice::Number(number)),
+        _ => Err("accepted: last, all, or the number of an attempt from 1".to_owned()),
+    }
 }
 
 /// Which tasks of a job are listed.

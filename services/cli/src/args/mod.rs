@@ -20,7 +20,10 @@ pub use cluster::{
 };
 pub use connections::ConnectionArguments;
 pub use dev::DevArguments;
-pub use job::{EvaluateArguments, FileArguments, JobVerb, RunArguments, StopArguments, TaskListArguments};
+pub use job::{
+    AttemptChoice, EvaluateArguments, FileArguments, JobLogArguments, JobVerb, RunArguments, StopArguments,
+    TaskListArguments,
+};
 pub(crate) use role::LEASE_MS;
 pub use role::{ControllerArguments, GatewayArguments, SchedulerArguments, StoreArguments};
 pub use store::{

@@ -10,6 +10,7 @@ mod event;
 mod explain;
 mod foreign;
 mod job;
+mod log;
 mod name;
 mod node;
 mod progress;
@@ -24,6 +25,7 @@ pub(crate) use event::{ChangeView, EventView};
 pub(crate) use explain::{ExplanationView, VictimView, explanations_text, victims_text};
 pub(crate) use foreign::{Foreign, line_shown};
 pub(crate) use job::{JobStatusView, JobVersionView, JobView, SpecView};
+pub(crate) use log::{LogLines, LogOutput, LogStyle};
 pub(crate) use name::{EndpointChangeView, EndpointView};
 pub(crate) use node::{NodeOutput, NodeStatusView};
 pub(crate) use progress::Progress;
@@ -48,13 +50,16 @@ pub(crate) struct Printer {
     format: OutputFormat,
     quiet: bool,
     color: bool,
+    /// Whether lines of tasks on standard error have colours.
+    color_error: bool,
 }
 
 impl Printer {
     pub(crate) fn new(global: &Global) -> Self {
         let refused = global.no_color || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let color = !refused && io::stdout().is_terminal();
-        Self { format: global.output, quiet: global.quiet, color }
+        let color_error = !refused && io::stderr().is_terminal();
+        Self { format: global.output, quiet: global.quiet, color, color_error }
     }
 
     /// Returns true if answers are for programs.

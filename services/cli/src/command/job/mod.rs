@@ -1,6 +1,7 @@
 //! Verbs on jobs.
 
 mod file;
+mod logs;
 mod plan;
 mod progress;
 mod run;
@@ -43,6 +44,10 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
             let user = if all { String::new() } else { client.user().to_owned() };
             let filter = JobFilter { user, ended, labels: label.into_iter().collect() };
             show::list(&client, &filter, printer).await
+        }
+        JobVerb::Logs(arguments) => {
+            let client = connect::cell_client(global).await?;
+            logs::logs(&client, &arguments, printer).await
         }
         JobVerb::History { target } => {
             let client = connect::cell_client(global).await?;
