@@ -25,8 +25,8 @@ pub use config::{ClientConfig, ClientToken, Transport};
 pub use error::{ClientError, FieldViolation, GatewayRefusal, Precondition};
 pub use log::{LogFollower, LogQuery};
 pub use retry::RetryPolicy;
-pub use task::TaskRef;
+pub use task::{TaskFilter, TaskRef};
 pub use watch::{CellItem, EndpointItem};
 
 pub use job::{JobFilter, JobRef};
-pub use node::DrainMode;
+pub use node::{DrainMode, NodeFilter};

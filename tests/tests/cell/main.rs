@@ -16,6 +16,7 @@ mod guard;
 mod identity;
 mod job;
 mod large;
+mod list;
 mod load;
 mod log;
 mod machine;

@@ -1,8 +1,10 @@
 //! Verbs on nodes, cells, names and events.
 
+use borough_proto::v1::{LabelMatch, NodeState};
 use clap::{Args, Subcommand};
 
 use super::JobTarget;
+use super::list::{ListArguments, label_match, node_state};
 
 /// When `node admit` is safe.
 const ADMIT_WARNING: &str = "Use it only if the machine of the recorded agent is gone for good. The scheduler places \
@@ -12,7 +14,16 @@ const ADMIT_WARNING: &str = "Use it only if the machine of the recorded agent is
 #[derive(Debug, Subcommand)]
 pub enum NodeVerb {
     /// List the nodes
-    List,
+    List {
+        /// List only nodes with labels like this
+        #[arg(short, long, value_parser = label_match, value_delimiter = ',', value_name = "KEY=VALUE,KEY!=VALUE")]
+        label: Vec<LabelMatch>,
+        /// List only nodes in these states, with commas between: ready, recovering, lost [default: all]
+        #[arg(long, value_parser = node_state, value_name = "STATES", value_delimiter = ',')]
+        state: Vec<NodeState>,
+        #[command(flatten)]
+        list: ListArguments,
+    },
     /// Make a token for the agent of one node, or of any node of a cell
     #[command(after_help = "Also give --cell")]
     Token(NodeTokenArguments),
@@ -190,6 +201,8 @@ pub enum NameVerb {
         /// List the endpoints of every user
         #[arg(short, long, conflicts_with = "target")]
         all: bool,
+        #[command(flatten)]
+        list: ListArguments,
     },
     /// Show the endpoints of a job, or of all your jobs, and then every change
     Watch {

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use borough_proto::v1::TaskState;
-use clap::{Args, Subcommand, ValueEnum};
+use borough_proto::v1::LabelMatch;
+use clap::{Args, Subcommand};
 
 use super::JobTarget;
+use super::list::{ListArguments, TaskOrJobState, label_match, task_or_job_state};
 
 /// Verbs on jobs.
 #[derive(Debug, Subcommand)]
@@ -38,11 +39,15 @@ pub enum JobVerb {
         /// List also jobs that are over
         #[arg(short, long)]
         ended: bool,
-        /// List only jobs with this label; several times: with all of them
-        #[arg(short, long, value_parser = pair, value_name = "KEY=VALUE", conflicts_with = "target")]
-        label: Vec<(String, String)>,
+        /// List only jobs with labels like this
+        #[arg(short, long, value_parser = label_match, value_delimiter = ',', conflicts_with = "target")]
+        #[arg(value_name = "KEY=VALUE,KEY!=VALUE")]
+        label: Vec<LabelMatch>,
+        /// Show only tasks, or list only jobs, in these states, with commas between [default: all]
+        #[arg(long, value_parser = task_or_job_state, value_name = "STATES", value_delimiter = ',')]
+        state: Vec<TaskOrJobState>,
         #[command(flatten)]
-        tasks: TaskListArguments,
+        list: ListArguments,
     },
     /// Change the number of tasks of a job, and wait until it has so many, all of them up
     Scale {
@@ -122,51 +127,6 @@ fn attempt(text: &str) -> Result<AttemptChoice, String> {
         ("all", _) => Ok(AttemptChoice::All),
         (_, Ok(number)) if number > 0 => Ok(AttemptChoice::Number(number)),
         _ => Err("accepted: last, all, or the number of an attempt from 1".to_owned()),
-    }
-}
-
-/// Which tasks of a job are listed.
-#[derive(Clone, Debug, Default, Args)]
-pub struct TaskListArguments {
-    /// Show only tasks in these states, with commas between [default: all]
-    #[arg(long, value_enum, value_name = "STATES", value_delimiter = ',', requires = "target")]
-    pub state: Vec<ListedState>,
-    /// Show at most this many tasks [default: all]
-    #[arg(long, value_name = "N", requires = "target", value_parser = clap::value_parser!(u32).range(1..))]
-    pub limit: Option<u32>,
-    /// Go on behind the tasks of an earlier list, by the page that it named
-    #[arg(long, value_name = "PAGE", requires = "target")]
-    pub page: Option<String>,
-}
-
-/// A state of a task, as lists choose by it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub enum ListedState {
-    Pending,
-    Held,
-    Assigned,
-    Starting,
-    Running,
-    Stopping,
-    Releasing,
-    Lost,
-    Dead,
-}
-
-impl From<ListedState> for TaskState {
-    fn from(state: ListedState) -> Self {
-        match state {
-            ListedState::Pending => Self::Pending,
-            ListedState::Held => Self::Held,
-            ListedState::Assigned => Self::Assigned,
-            ListedState::Starting => Self::Starting,
-            ListedState::Running => Self::Running,
-            ListedState::Stopping => Self::Stopping,
-            ListedState::Releasing => Self::Releasing,
-            ListedState::Lost => Self::Lost,
-            ListedState::Dead => Self::Dead,
-        }
     }
 }
 

@@ -5,6 +5,7 @@ mod cluster;
 mod connections;
 mod dev;
 mod job;
+mod list;
 mod queue;
 mod role;
 mod store;
@@ -22,8 +23,8 @@ pub use connections::ConnectionArguments;
 pub use dev::DevArguments;
 pub use job::{
     AttemptChoice, EvaluateArguments, FileArguments, JobLogArguments, JobVerb, RunArguments, StopArguments,
-    TaskListArguments,
 };
+pub use list::{ListArguments, TaskOrJobState};
 pub(crate) use role::LEASE_MS;
 pub use role::{ControllerArguments, GatewayArguments, SchedulerArguments, StoreArguments};
 pub use store::{

@@ -4,6 +4,7 @@ mod cell;
 mod drain;
 mod event;
 mod job;
+mod list;
 mod name;
 mod node;
 mod store;

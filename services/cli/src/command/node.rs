@@ -1,9 +1,10 @@
 //! Verbs on nodes.
 
-use borough_client::Client;
+use borough_client::{Client, NodeFilter};
 use borough_proto::v1::Node;
 
 use super::drain::drain;
+use super::list::{self, list_page};
 use crate::args::{Global, NodeVerb};
 use crate::connect;
 use crate::exit::{Code, Failure};
@@ -13,10 +14,13 @@ use crate::role::token::node_token;
 pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> Result<Code, Failure> {
     let client = connect::cell_client(global).await?;
     match verb {
-        NodeVerb::List => {
-            let views: Vec<NodeOutput> =
-                client.node_list().await?.into_iter().map(NodeOutput::from).collect();
-            printer.list(&views)?;
+        NodeVerb::List { label, state, list } => {
+            let filter = NodeFilter { states: state, selector: label };
+            let fetch = async |page| {
+                let answer = client.node_list_page(&filter, page).await?;
+                Ok(list_page::<_, NodeOutput>(answer.nodes, answer.next_page))
+            };
+            return list::list(&list, printer, fetch).await;
         }
         // Made locally, without a gateway.
         NodeVerb::Token(arguments) => return node_token(global, &arguments, printer),

@@ -9,7 +9,7 @@ mod reader;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use borough_client::{CellItem, Client, JobRef, LogQuery, TaskRef};
+use borough_client::{CellItem, Client, JobRef, LogQuery, TaskFilter, TaskRef};
 use borough_proto::v1::read_logs_request::Stream;
 use borough_proto::v1::watch_response::Change;
 use borough_proto::v1::{Cursor, Job, JobState, PageRequest, Task, WatchFilter};
@@ -91,7 +91,7 @@ impl AllLogs<'_> {
         let mut page = String::new();
         loop {
             let request = PageRequest { limit: 0, page };
-            let answer = self.client.task_list_page(&self.job, &[], request).await?;
+            let answer = self.client.task_list_page(&TaskFilter::of_job(&self.job), request).await?;
             for row in &answer.tasks {
                 let task = TaskRef { job: self.job.clone(), index: row.index };
                 let attempts = TaskAttempts::of(row);
@@ -231,7 +231,7 @@ impl Readers {
         let mut page = String::new();
         loop {
             let request = PageRequest { limit: 0, page };
-            let answer = self.client.task_list_page(&self.job, &[], request).await?;
+            let answer = self.client.task_list_page(&TaskFilter::of_job(&self.job), request).await?;
             answer.tasks.iter().for_each(|task| self.task(task));
             page = answer.next_page;
             if page.is_empty() {
