@@ -20,6 +20,7 @@ mod list;
 mod load;
 mod log;
 mod machine;
+mod measure;
 mod node;
 mod output;
 mod plan;
@@ -31,6 +32,7 @@ mod setting;
 mod stop;
 mod task;
 mod watch;
+mod watched;
 mod web;
 mod why;
 

@@ -49,14 +49,14 @@ async fn relay(to: String) -> (String, JoinHandle<()>) {
 }
 
 /// A verb that goes on, with its output in files.
-struct Following {
+pub(crate) struct Following {
     child: tokio::process::Child,
     out: PathBuf,
     err: PathBuf,
 }
 
 impl Following {
-    fn start(cell: &TestCell, name: &str, arguments: &[&str]) -> Self {
+    pub(crate) fn start(cell: &TestCell, name: &str, arguments: &[&str]) -> Self {
         let file = |of: &str| PathBuf::from(cell.file(&format!("{name}.{of}"), ""));
         let (out, err) = (file("out"), file("err"));
         let stdio = |path: &Path| Stdio::from(fs::File::create(path).unwrap());
@@ -69,11 +69,22 @@ impl Following {
         String::from_utf8(fs::read(path).unwrap()).unwrap()
     }
 
-    async fn until_shown(&self, text: &str) {
+    pub(crate) async fn until_shown(&self, text: &str) {
         until(&format!("{text:?} in what is followed"), || async {
             Self::text(&self.out).contains(text).then_some(())
         })
         .await;
+    }
+
+    /// What it has written to standard output.
+    pub(crate) fn shown(&self) -> String {
+        Self::text(&self.out)
+    }
+
+    /// Ends it, and returns its output.
+    pub(crate) async fn end(mut self) -> String {
+        self.child.kill().await.unwrap();
+        self.shown()
     }
 
     /// Its output and its errors, once it has ended by itself.

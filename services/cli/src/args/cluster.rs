@@ -4,7 +4,7 @@ use borough_proto::v1::{LabelMatch, NodeState};
 use clap::{Args, Subcommand};
 
 use super::JobTarget;
-use super::list::{ListArguments, label_match, node_state};
+use super::list::{ListArguments, WatchArguments, label_match, node_state};
 
 /// When `node admit` is safe.
 const ADMIT_WARNING: &str = "Use it only if the machine of the recorded agent is gone for good. The scheduler places \
@@ -31,6 +31,8 @@ pub enum NodeVerb {
     Status {
         /// The node's name
         node: String,
+        #[command(flatten)]
+        watching: WatchArguments,
     },
     /// Place no new tasks on a node; running tasks stay
     Cordon {
@@ -115,11 +117,16 @@ fn identity(text: &str) -> Result<String, String> {
 #[derive(Debug, Subcommand)]
 pub enum CellVerb {
     /// List the cells
-    List,
+    List {
+        #[command(flatten)]
+        watching: WatchArguments,
+    },
     /// Show a cell, its settings and its schedulers
     Status {
         /// The cell's name [default: the one in use]
         name: Option<String>,
+        #[command(flatten)]
+        watching: WatchArguments,
     },
     /// Change settings of a cell; settings that you do not give stay
     #[command(after_help = SCHEDULER_RULES, override_usage = "borough cell set [NAME] <OPTION>...")]
@@ -222,6 +229,8 @@ pub enum EventVerb {
         /// List at most this many
         #[arg(long, default_value_t = 100)]
         limit: u32,
+        #[command(flatten)]
+        watching: WatchArguments,
     },
     /// Show every change from now on
     Watch {

@@ -12,6 +12,16 @@ pub struct ListArguments {
     /// Go on behind the rows of an earlier list, by the page that it named
     #[arg(long, value_name = "PAGE")]
     pub page: Option<String>,
+    #[command(flatten)]
+    pub watching: WatchArguments,
+}
+
+/// Whether something is shown once or again and again.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct WatchArguments {
+    /// Show again after each change: redraw a terminal, otherwise write what has changed
+    #[arg(short, long)]
+    pub watch: bool,
 }
 
 /// One condition of `--label`.

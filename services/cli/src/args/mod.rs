@@ -24,7 +24,7 @@ pub use dev::DevArguments;
 pub use job::{
     AttemptChoice, EvaluateArguments, FileArguments, JobLogArguments, JobVerb, RunArguments, StopArguments,
 };
-pub use list::{ListArguments, TaskOrJobState};
+pub use list::{ListArguments, TaskOrJobState, WatchArguments};
 pub(crate) use role::LEASE_MS;
 pub use role::{ControllerArguments, GatewayArguments, SchedulerArguments, StoreArguments};
 pub use store::{

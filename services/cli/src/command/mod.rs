@@ -9,6 +9,7 @@ mod name;
 mod node;
 mod store;
 mod task;
+mod watch;
 mod why;
 
 use clap::CommandFactory as _;

@@ -1,9 +1,11 @@
 //! `name list` and `name watch`.
 
 use borough_client::{EndpointItem, JobRef};
+use borough_proto::v1::WatchFilter;
 use futures::StreamExt as _;
 
-use super::list::{self, list_page};
+use super::list::list_page;
+use super::watch::{Watched, list_or_watch};
 use crate::args::{Global, JobTarget, NameVerb};
 use crate::connect;
 use crate::exit::{Code, Failure};
@@ -18,7 +20,9 @@ pub(super) async fn run(global: &Global, verb: NameVerb, printer: &Printer) -> R
                 let answer = client.endpoint_list_page(&job.user, &job.name, page).await?;
                 Ok(list_page::<_, EndpointView>(answer.endpoints, answer.next_page))
             };
-            return list::list(&list, printer, fetch).await;
+            let (user, name) = (job.user.clone(), job.name.clone());
+            let filter = WatchFilter { user, job: name, endpoints: true, ..WatchFilter::default() };
+            return list_or_watch(Watched::Cell(client.clone(), filter), &list, printer, fetch).await;
         }
         NameVerb::Watch { target } => {
             let job = job(target.as_ref(), client.user());

@@ -1,11 +1,12 @@
 //! Verbs on nodes.
 
 use borough_client::{Client, NodeFilter};
-use borough_proto::v1::Node;
+use borough_proto::v1::{Node, WatchFilter};
 
 use super::drain::drain;
-use super::list::{self, list_page};
-use crate::args::{Global, NodeVerb};
+use super::list::list_page;
+use super::watch::{Watched, list_or_watch, status_watch};
+use crate::args::{Global, NodeVerb, WatchArguments};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::output::{NodeOutput, NodeStatusView, Printer, TaskOutput};
@@ -20,11 +21,12 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
                 let answer = client.node_list_page(&filter, page).await?;
                 Ok(list_page::<_, NodeOutput>(answer.nodes, answer.next_page))
             };
-            return list::list(&list, printer, fetch).await;
+            let watched = Watched::Cell(client.clone(), changes_of(""));
+            return list_or_watch(watched, &list, printer, fetch).await;
         }
         // Made locally, without a gateway.
         NodeVerb::Token(arguments) => return node_token(global, &arguments, printer),
-        NodeVerb::Status { node } => status(&client, &node, printer).await?,
+        NodeVerb::Status { node, watching } => return status(&client, &node, watching, printer).await,
         NodeVerb::Cordon { node } => changed(client.node_cordon(&node).await?, printer)?,
         NodeVerb::Uncordon { node } => changed(client.node_uncordon(&node).await?, printer)?,
         NodeVerb::Admit { node, identity } => changed(client.node_admit(&node, &identity).await?, printer)?,
@@ -38,11 +40,29 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
     Ok(Code::Done)
 }
 
-async fn status(client: &Client, name: &str, printer: &Printer) -> Result<(), Failure> {
-    let node = client.node_get(name).await?;
-    let (tasks, _) = client.task_list_of_node(name).await?;
-    let tasks = tasks.into_iter().map(TaskOutput::from).collect();
-    printer.one(&NodeStatusView { node: node.into(), tasks }, NodeStatusView::text)
+async fn status(
+    client: &Client,
+    name: &str,
+    watching: WatchArguments,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let fetch = async |_| {
+        let node = client.node_get(name).await?;
+        let (tasks, _) = client.task_list_of_node(name).await?;
+        let tasks = tasks.into_iter().map(TaskOutput::from).collect();
+        Ok(NodeStatusView { node: node.into(), tasks })
+    };
+    if watching.watch {
+        let watched = Watched::Cell(client.clone(), changes_of(name));
+        return status_watch(watched, printer, fetch, NodeStatusView::text).await;
+    }
+    printer.one(&fetch(None).await?, NodeStatusView::text)?;
+    Ok(Code::Done)
+}
+
+/// The changes of a node and its tasks, or of all.
+fn changes_of(node: &str) -> WatchFilter {
+    WatchFilter { node: node.to_owned(), nodes: true, tasks: true, ..WatchFilter::default() }
 }
 
 fn changed(node: Node, printer: &Printer) -> Result<(), Failure> {

@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn pages_of_objects_are_the_list_that_is_written_at_once() {
-        let (first, second) = (rows(&["a", "b\n\u{1b}[31m"]), rows(&["c"]));
+        let (first, second) = (rows(&["a", "b\u{202e}"]), rows(&["c"]));
         let paged =
             format!("{}{}\n]", json_items(&first, true).unwrap(), json_items(&second, false).unwrap());
         let whole: Vec<&Row> = first.iter().chain(&second).collect();
@@ -121,7 +121,7 @@ mod tests {
         let paged = format!("{}{}", yaml_items(&first).unwrap(), yaml_items(&second).unwrap());
         assert_eq!(
             paged,
-            "- name: a\n  number: 7\n- {\"name\":\"b\\n\\u001b[31m\",\"number\":7}\n- name: c\n  number: 7\n"
+            "- name: a\n  number: 7\n- {\"name\":\"b\\u202e\",\"number\":7}\n- name: c\n  number: 7\n"
         );
     }
 

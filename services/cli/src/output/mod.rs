@@ -19,6 +19,7 @@ mod store;
 mod table;
 mod task;
 mod text;
+mod watch;
 
 pub(crate) use cell::CellOutput;
 pub(crate) use changes::{PlanView, changes_text};
@@ -38,6 +39,7 @@ pub(crate) use store::{
 pub(crate) use table::{Tabular, table};
 pub(crate) use task::{ExitView, TaskOutput};
 pub(crate) use text::tally;
+pub(crate) use watch::{WatchedList, WatchedStatus};
 
 use std::io::{self, IsTerminal as _, Write as _};
 

@@ -14,6 +14,16 @@ pub(crate) trait Tabular {
 
     /// The cells of a row, in the order of the heads.
     fn cells(&self) -> (Vec<String>, Vec<String>);
+
+    /// Its name for people.
+    fn name(&self) -> String {
+        self.cells().0.into_iter().next().unwrap_or_default()
+    }
+
+    /// What distinguishes it from every other row.
+    fn key(&self) -> String {
+        self.name()
+    }
 }
 
 pub(crate) fn table<T: Tabular>(rows: &[T], style: &Style) -> String {

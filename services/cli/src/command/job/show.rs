@@ -1,10 +1,11 @@
 //! `job status` and `job history`.
 
 use borough_client::{Client, JobFilter, JobRef, TaskFilter};
-use borough_proto::v1::{Job, JobSpec, JobState};
+use borough_proto::v1::{Job, JobSpec, JobState, WatchFilter};
 
 use crate::args::ListArguments;
-use crate::command::list::{self, list_page, more_remark, pages};
+use crate::command::list::{list_page, more_remark, pages};
+use crate::command::watch::{Watched, limited, list_or_watch, status_watch};
 use crate::exit::{Code, Failure};
 use crate::output::{ExplanationView, JobStatusView, JobVersionView, JobView, Printer, SpecView, TaskOutput};
 
@@ -21,6 +22,15 @@ pub(super) async fn status(
     shown: &TaskSelection,
     printer: &Printer,
 ) -> Result<Code, Failure> {
+    if shown.list.watching.watch {
+        let watched = Watched::Cell(client.clone(), changes_of(&job.user, &job.name));
+        let fetch = async |rows_max| {
+            let answer = client.job_get(job).await?;
+            let shown = TaskSelection { list: limited(&shown.list, rows_max), ..shown.clone() };
+            status_view(client, answer.job.unwrap_or_default(), answer.spec, &shown).await
+        };
+        return status_watch(watched, printer, fetch, JobStatusView::text).await;
+    }
     let answer = client.job_get(job).await?;
     let view = status_view(client, answer.job.unwrap_or_default(), answer.spec, shown).await?;
     printer.one(&view, JobStatusView::text)?;
@@ -71,7 +81,14 @@ pub(super) async fn list(
         let answer = client.job_list_page(filter, page).await?;
         Ok(list_page::<_, JobView>(answer.jobs, answer.next_page))
     };
-    list::list(listed, printer, fetch).await
+    let watched = Watched::Cell(client.clone(), changes_of(&filter.user, ""));
+    list_or_watch(watched, listed, printer, fetch).await
+}
+
+/// The changes of a job and its tasks, or of many.
+fn changes_of(user: &str, job: &str) -> WatchFilter {
+    let (user, job) = (user.to_owned(), job.to_owned());
+    WatchFilter { user, job, jobs: true, tasks: true, ..WatchFilter::default() }
 }
 
 pub(super) async fn history(client: &Client, job: &JobRef, printer: &Printer) -> Result<Code, Failure> {

@@ -5,11 +5,12 @@ mod logs;
 mod terminal;
 
 use borough_client::{Client, JobRef, TaskFilter, TaskRef};
-use borough_proto::v1::PageRequest;
+use borough_proto::v1::{PageRequest, WatchFilter};
 
 pub(super) use self::logs::gone_text;
 
-use super::list::{self, list_page};
+use super::list::list_page;
+use super::watch::{Watched, list_or_watch};
 use crate::args::{Global, ListArguments, TaskVerb};
 use crate::connect;
 use crate::exit::{Code, Failure};
@@ -56,7 +57,15 @@ async fn tasks_list(
         let answer = client.task_list_page(filter, page).await?;
         Ok(list_page::<_, TaskOutput>(answer.tasks, answer.next_page))
     };
-    list::list(listed, printer, fetch).await
+    let changes = WatchFilter {
+        user: filter.user.clone(),
+        job: filter.job.clone(),
+        node: filter.node.clone(),
+        jobs: true,
+        tasks: true,
+        ..WatchFilter::default()
+    };
+    list_or_watch(Watched::Cell(client.clone(), changes), listed, printer, fetch).await
 }
 
 /// The tasks of a job, or a single one.
