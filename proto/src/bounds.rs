@@ -53,6 +53,10 @@ pub const STREAM_MESSAGE_COST: usize = 128;
 pub const STREAM_WINDOW_BYTES: usize = 256 * 1024;
 /// Least credit of one stream. A reader of the logs of many tasks asks for it, so that all of them hold little.
 pub const STREAM_WINDOW_BYTES_MIN: usize = 16 * 1024;
+/// Most times in a message of a log with so many bytes of data. A time has up to 18 bytes.
+pub const fn log_times_max(bytes: usize) -> usize {
+    8 + bytes / 256
+}
 /// Streams of full credit that one gateway serves at once: 256 MiB for slow readers at most.
 pub const STREAMS_MAX: usize = 1_024;
 /// Most arguments of a command in a task's environment.
@@ -184,6 +188,7 @@ mod tests {
             error: error.clone(),
             next: Some(v1::LogPosition { file: u64::MAX, offset: u64::MAX }),
             gone_bytes: u64::MAX,
+            times: vec![v1::LogTime { at: u32::MAX, ms: i64::MAX }; log_times_max(STREAM_DATA_BYTES_MAX)],
         };
         within(&chunk, STREAM_MESSAGE_BYTES_MAX);
         let input = Some(v1::exec_input::Input::Stdin(data()));
@@ -214,6 +219,8 @@ mod tests {
             window_bytes: u64::MAX,
             stdout_from: position,
             stderr_from: position,
+            times: true,
+            since_ms: Some(u64::MAX),
         };
         within(&ask, SHORT_MESSAGE_BYTES_MAX);
         within(

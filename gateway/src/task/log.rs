@@ -35,6 +35,8 @@ pub(super) async fn log_read(
         window_bytes: window,
         stdout_from: request.stdout_from,
         stderr_from: request.stderr_from,
+        times: request.times,
+        since_ms: request.since_ms,
     };
     if !found.session.send(ToAgent::LogRequest(ask)).await {
         return Err(status_unavailable("AGENT_AWAY", "the node's agent has just disconnected; try again"));
@@ -55,9 +57,9 @@ pub(super) async fn log_read(
                 yield Err(status_refused("LOG_REFUSED", chunk.error));
                 return;
             }
-            let v1::LogChunk { stream, data, next, gone_bytes, end, .. } = chunk;
+            let v1::LogChunk { stream, data, next, gone_bytes, end, times, .. } = chunk;
             if !data.is_empty() || next.is_some() || end {
-                yield Ok(v1::ReadLogsResponse { stream, data, incarnation, next, gone_bytes, end });
+                yield Ok(v1::ReadLogsResponse { stream, data, incarnation, next, gone_bytes, end, times });
             }
             if end {
                 return;

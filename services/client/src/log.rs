@@ -24,6 +24,10 @@ pub struct LogQuery {
     pub incarnation: Option<u64>,
     /// How much the gateway holds for a slow reader; 0: the usual amount. Less suits the reader of many tasks.
     pub window_bytes: u32,
+    /// Also says when the output was written.
+    pub times: bool,
+    /// Only what was written in the last so many milliseconds.
+    pub since_ms: Option<u64>,
 }
 
 /// Decides where a broken read goes on. Pure.
@@ -186,6 +190,8 @@ impl Client {
             stdout_from: None,
             stderr_from: None,
             window_bytes: query.window_bytes,
+            times: query.times,
+            since_ms: query.since_ms,
         }
     }
 

@@ -202,3 +202,47 @@ async fn the_logs_of_many_tasks_have_each_line_of_each_once() {
     }
     cell.finish().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn lines_have_their_times_and_are_chosen_by_them() {
+    let cell = TestCell::start(options!()).await;
+    let script = "echo early; sleep 4; echo late; exec sleep 600";
+    let job = serde_json::json!({
+        "name": "timed", "count": 2,
+        "task": {"command": ["sh", "-c", script], "resources": {"cpu": "20m", "memory": "16MiB"}},
+    });
+    cell.run("timed.json", &job.to_string()).await;
+    let follow = Following::start(&cell, "timed", &["job", "logs", "-f", "--timestamps", "timed"]);
+    follow.until_shown("timed/0 | 20").await;
+    follow.until_shown("Z late").await;
+    let times = async |arguments: &[&str]| -> Vec<(String, i64)> {
+        let shown =
+            cell.borough(&[&["job", "logs", "timed", "-o", "json"], arguments].concat()).await.ended(0);
+        let lines = shown.stdout.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let mut lines: Vec<_> = lines
+            .filter(|line| line["index"] == 0)
+            .map(|line| (line["text"].as_str().unwrap().to_owned(), line["at_ms"].as_i64().unwrap_or(-1)))
+            .collect();
+        lines.sort();
+        lines
+    };
+    until("all lines", || async { (times(&[]).await.len() == 2).then_some(()) }).await;
+    assert_eq!(times(&[]).await[0].1, -1, "times are shown only if they are asked for");
+    let all = times(&["--timestamps"]).await;
+    let apart = all[1].1 - all[0].1;
+    assert!((3_500..60_000).contains(&apart), "early and late are {apart} ms apart: {all:?}");
+    let lately = times(&["--since", "1h", "--timestamps"]).await;
+    assert_eq!(lately, all);
+    // All but the early line, however busy the machine is: the age is counted from the line itself.
+    let aged = || async {
+        let now_ms = borough_kv::env::SystemClock::shared().wall_ms();
+        let since = format!("{}ms", now_ms - all[1].1 + (apart / 2));
+        let lines = times(&["--since", &since]).await;
+        (lines.len() == 1 && lines[0].0 == "late").then_some(())
+    };
+    until("the late line alone", aged).await;
+    let none = || async { times(&["--since", "1ms"]).await.is_empty().then_some(()) };
+    until("that all lines are old", none).await;
+    drop(follow.end().await);
+    cell.finish().await;
+}

@@ -24,10 +24,11 @@ const PAUSE_MAX: Duration = Duration::from_millis(250);
 pub(super) async fn logs_serve(
     state: Arc<StateDir>,
     request: v1::LogRequest,
+    now_ms: i64,
     credit: Credit,
     outbox: mpsc::Sender<v1::AgentMessage>,
 ) {
-    let mut error = serve(state, &request, &credit, &outbox).await.err().unwrap_or_default();
+    let mut error = serve(state, &request, now_ms, &credit, &outbox).await.err().unwrap_or_default();
     text_cut(&mut error, TEXT_BYTES_MAX);
     let end = v1::LogChunk { id: request.id, end: true, error, ..v1::LogChunk::default() };
     // The caller may have gone.
@@ -37,6 +38,7 @@ pub(super) async fn logs_serve(
 async fn serve(
     state: Arc<StateDir>,
     request: &v1::LogRequest,
+    now_ms: i64,
     credit: &Credit,
     outbox: &mpsc::Sender<v1::AgentMessage>,
 ) -> Result<(), String> {
@@ -51,7 +53,10 @@ async fn serve(
     let most = part_bytes(request.window_bytes);
     let mut tails: Vec<LogTail> = streams
         .iter()
-        .map(|&stream| LogTail::new(&state.attempt_path(&id), stream, start_of(request, stream), most))
+        .map(|&stream| {
+            let start = start_of(request, stream, now_ms);
+            LogTail::new(&state.attempt_path(&id), stream, start, most).with_times(request.times)
+        })
         .collect();
     // A reader that loses its gateway at once must know where it was.
     for tail in &tails {
@@ -76,6 +81,7 @@ async fn serve(
                     data: part.data.into(),
                     next: Some(part.next),
                     gone_bytes: part.gone,
+                    times: part.times,
                     ..chunk_of(request, tail)
                 };
                 let chunk = answer(super::Answer::LogChunk(chunk));
@@ -98,12 +104,18 @@ fn chunk_of(request: &v1::LogRequest, tail: &LogTail) -> v1::LogChunk {
     v1::LogChunk { id: request.id, stream: stream.into(), ..v1::LogChunk::default() }
 }
 
-fn start_of(request: &v1::LogRequest, stream: OutputStream) -> LogStart {
+fn start_of(request: &v1::LogRequest, stream: OutputStream, now_ms: i64) -> LogStart {
     let from = match stream {
         OutputStream::Stdout => request.stdout_from,
         OutputStream::Stderr => request.stderr_from,
     };
-    let begin = || request.tail_lines.map_or(LogStart::Oldest, LogStart::Lines);
+    let begin = || match request.since_ms {
+        Some(age_ms) => {
+            let since_ms = now_ms.saturating_sub(i64::try_from(age_ms).unwrap_or(i64::MAX));
+            LogStart::Since { since_ms, lines: request.tail_lines }
+        }
+        None => request.tail_lines.map_or(LogStart::Oldest, LogStart::Lines),
+    };
     from.map_or_else(begin, LogStart::Position)
 }
 

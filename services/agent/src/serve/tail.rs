@@ -5,9 +5,10 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use borough_proto::v1::LogPosition;
+use borough_proto::bounds::log_times_max;
+use borough_proto::v1::{LogPosition, LogTime};
 use borough_shim::file::own_open;
-use borough_shim::log::{OutputStream, file_numbers, file_path};
+use borough_shim::log::{LogTimes, OutputStream, file_numbers, file_path, times_path};
 
 /// Most bytes of one chunk.
 const CHUNK_BYTES_MAX: usize = borough_proto::bounds::STREAM_DATA_BYTES_MAX;
@@ -34,6 +35,8 @@ pub(super) enum LogStart {
     Oldest,
     /// So many whole lines before the end.
     Lines(u32),
+    /// With what was written at this time, in milliseconds since 1970, or later; at most so many lines before the end.
+    Since { since_ms: i64, lines: Option<u32> },
     /// Where an earlier reader was.
     Position(LogPosition),
 }
@@ -46,6 +49,8 @@ pub(super) struct LogPart {
     pub gone: u64,
     /// The position behind them.
     pub next: LogPosition,
+    /// When they were written, as far as it is known.
+    pub times: Vec<LogTime>,
 }
 
 /// A position in a stream's files, and the reader there.
@@ -59,6 +64,9 @@ pub(super) struct LogTail {
     most: usize,
     /// Open while it is read: it stays readable when it is removed.
     file: Option<File>,
+    with_times: bool,
+    /// The times of the open file.
+    times: Option<LogTimes>,
 }
 
 impl LogTail {
@@ -66,15 +74,26 @@ impl LogTail {
     pub(super) fn new(attempt: &Path, stream: OutputStream, start: LogStart, most: usize) -> Self {
         let oldest =
             || LogPosition { file: file_numbers(attempt, stream).first().copied().unwrap_or(0), offset: 0 };
+        // A file that vanishes meanwhile is among the oldest: then all of the rest is sent.
+        let last =
+            |lines: u32| tail_find(attempt, stream, u64::from(lines)).unwrap_or(None).unwrap_or_else(oldest);
         let at = match start {
             LogStart::Oldest => oldest(),
             LogStart::Position(at) => at,
-            // A file that vanishes meanwhile is among the oldest: then all of the rest is sent.
-            LogStart::Lines(lines) => {
-                tail_find(attempt, stream, u64::from(lines)).unwrap_or(None).unwrap_or_else(oldest)
+            LogStart::Lines(lines) => last(lines),
+            LogStart::Since { since_ms, lines } => {
+                let since = since_find(attempt, stream, since_ms).unwrap_or_else(|_| oldest());
+                let last = lines.map_or(since, last);
+                if (last.file, last.offset) > (since.file, since.offset) { last } else { since }
             }
         };
-        Self { stream, at, gone: 0, most: most.clamp(1, CHUNK_BYTES_MAX), file: None }
+        let most = most.clamp(1, CHUNK_BYTES_MAX);
+        Self { stream, at, gone: 0, most, file: None, with_times: false, times: None }
+    }
+
+    /// The same reader, which also says when the output was written if `with_times`.
+    pub(super) fn with_times(self, with_times: bool) -> Self {
+        Self { with_times, ..self }
     }
 
     pub(super) fn stream(&self) -> OutputStream {
@@ -106,14 +125,14 @@ impl LogTail {
             let behind = self.at.file.saturating_add(self.at.offset);
             self.gone = self.gone.saturating_add(next.saturating_sub(behind));
             self.at = LogPosition { file: next, offset: 0 };
-            self.file = None;
+            (self.file, self.times) = (None, None);
         }
     }
 
     /// A part without bytes for removed ones that nothing follows yet.
     fn gone_part(&mut self) -> Option<LogPart> {
         let gone = std::mem::take(&mut self.gone);
-        (gone > 0).then_some(LogPart { data: Vec::new(), gone, next: self.at })
+        (gone > 0).then_some(LogPart { data: Vec::new(), gone, next: self.at, times: Vec::new() })
     }
 
     fn read_here(&mut self, attempt: &Path) -> io::Result<Option<LogPart>> {
@@ -130,13 +149,72 @@ impl LogTail {
         let Some(file) = &mut self.file else { return Ok(None) };
         let mut data = vec![0; self.most];
         let length = file.read(&mut data)?;
-        data.truncate(length);
-        self.at.offset = self.at.offset.saturating_add(u64::try_from(length).unwrap_or(0));
         if length == 0 {
             return Ok(None);
         }
-        Ok(Some(LogPart { data, gone: std::mem::take(&mut self.gone), next: self.at }))
+        data.truncate(length);
+        let times = self.times_of(attempt, &mut data)?;
+        self.at.offset = self.at.offset.saturating_add(u64::try_from(data.len()).unwrap_or(0));
+        Ok(Some(LogPart { data, gone: std::mem::take(&mut self.gone), next: self.at, times }))
     }
+
+    /// The times of bytes that were just read. Leaves the last ones for the next part if they have too many times.
+    fn times_of(&mut self, attempt: &Path, data: &mut Vec<u8>) -> io::Result<Vec<LogTime>> {
+        if !self.with_times {
+            return Ok(Vec::new());
+        }
+        if self.times.is_none() {
+            // A log from before has no times.
+            self.times = times_open(attempt, self.stream, self.at.file).ok().map(LogTimes::new);
+        }
+        let Some(recorded) = &self.times else { return Ok(Vec::new()) };
+        let begin = self.at.offset;
+        let end = begin.saturating_add(u64::try_from(data.len()).unwrap_or(0));
+        let (mut times, mut fit) = (Vec::new(), data.len());
+        // One more than fit shows where the data must be cut.
+        for time in recorded.between(begin, end, log_times_max(data.len()).saturating_add(1))? {
+            let at = usize::try_from(time.offset.saturating_sub(begin)).unwrap_or(usize::MAX);
+            if times.len() >= log_times_max(at) {
+                fit = at;
+                break;
+            }
+            times.push(LogTime { at: u32::try_from(at).unwrap_or(u32::MAX), ms: time.at_ms });
+        }
+        if fit < data.len() {
+            data.truncate(fit);
+            let end = begin.saturating_add(u64::try_from(fit).unwrap_or(0));
+            if let Some(file) = &mut self.file {
+                file.seek(SeekFrom::Start(end))?;
+            }
+        }
+        Ok(times)
+    }
+}
+
+/// Opens the times of a log file, which the shim wrote too.
+fn times_open(attempt: &Path, stream: OutputStream, number: u64) -> io::Result<File> {
+    own_open(&times_path(attempt, stream, number), OpenOptions::new().read(true))
+}
+
+/// Where the output begins that was written at a time or later; the end if none was.
+fn since_find(attempt: &Path, stream: OutputStream, since_ms: i64) -> io::Result<LogPosition> {
+    let mut end = LogPosition::default();
+    for number in file_numbers(attempt, stream) {
+        let file = log_open(attempt, stream, number)?.metadata()?;
+        end = LogPosition { file: number, offset: file.len() };
+        let begin = match times_open(attempt, stream, number) {
+            Ok(times) => LogTimes::new(times).since(since_ms)?,
+            // A log from before has no times, but its file says when it was written last.
+            Err(_) => {
+                let last_ms = file.mtime().saturating_mul(1_000);
+                (file.len() > 0 && last_ms >= since_ms).then_some(0)
+            }
+        };
+        if let Some(offset) = begin {
+            return Ok(LogPosition { file: number, offset });
+        }
+    }
+    Ok(end)
 }
 
 /// Where the last `lines` lines begin, at most [`SEARCH_BYTES_MAX`] before the end; `None` if the files have fewer.
@@ -252,6 +330,56 @@ mod tests {
             assert_eq!((part.data.as_slice(), part.gone), (data.as_bytes(), gone));
         }
         assert_eq!(all(&mut tail, dir.path()), "e");
+    }
+
+    #[test]
+    fn output_has_its_times_and_is_found_by_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = writer(dir.path(), 10, 9);
+        for second in 1..=40_i64 {
+            log.time_set(second * 1_000);
+            log.append(format!("{second:02}\n").as_bytes());
+        }
+        let read = |start| {
+            let mut tail = tail(dir.path(), start).with_times(true);
+            let mut lines = Vec::new();
+            while let Some(part) = tail.read(dir.path()).unwrap() {
+                assert!(part.times.len() <= log_times_max(part.data.len()));
+                for (at, line) in part.data.chunks(3).enumerate() {
+                    let time = part.times.iter().rev().find(|time| time.at as usize <= at * 3).unwrap();
+                    lines.push((String::from_utf8(line.to_vec()).unwrap(), time.ms));
+                }
+            }
+            lines
+        };
+        let expected = |from: i64| {
+            (from..=40).map(|second| (format!("{second:02}\n"), second * 1_000)).collect::<Vec<_>>()
+        };
+        assert_eq!(read(LogStart::Since { since_ms: 38_500, lines: None }), expected(39));
+        assert_eq!(read(LogStart::Since { since_ms: 30_000, lines: Some(2) }), expected(39));
+        assert_eq!(read(LogStart::Since { since_ms: 39_000, lines: Some(9) }), expected(39));
+        assert_eq!(read(LogStart::Since { since_ms: 99_000, lines: None }), []);
+        let all = read(LogStart::Oldest);
+        assert_eq!(all, expected(40 - i64::try_from(all.len()).unwrap() + 1));
+        assert!(all.len() > 20);
+    }
+
+    /// Many times in few bytes are spread over several parts, and no byte is lost.
+    #[test]
+    fn a_part_has_few_times() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = writer(dir.path(), 1 << 20, 9);
+        for second in 1..=100_i64 {
+            log.time_set(second * 1_000);
+            log.append(b"x");
+        }
+        let (mut tail, mut parts, mut bytes) = (tail(dir.path(), LogStart::Oldest).with_times(true), 0, 0);
+        while let Some(part) = tail.read(dir.path()).unwrap() {
+            assert!(part.times.len() <= log_times_max(part.data.len()));
+            bytes += part.data.len();
+            parts += 1;
+        }
+        assert_eq!((bytes, parts), (100, 13));
     }
 
     #[test]

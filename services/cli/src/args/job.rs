@@ -87,6 +87,12 @@ pub struct JobLogArguments {
     /// Show only this many lines from the end of each task [default: all]
     #[arg(long, value_name = "LINES")]
     pub tail: Option<u32>,
+    /// Show only what was written in the last while, such as 5m [default: all]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub since: Option<Duration>,
+    /// Show when each line was written, by the clock of its node
+    #[arg(long)]
+    pub timestamps: bool,
     /// Show standard error only [default: both streams]
     #[arg(long, conflicts_with = "stdout")]
     pub stderr: bool,

@@ -7,6 +7,11 @@ use crate::args::ListArguments;
 use crate::exit::{Code, Failure};
 use crate::output::{ListOutput, Printer, Tabular};
 
+/// Rows of the first page: few, so that the first row comes soon.
+const FIRST_ROWS: u32 = 100;
+/// Rows of each later page: as many as a page has at most.
+const PAGE_ROWS: u32 = 1_000;
+
 /// One page of a list.
 pub(super) struct ListPage<T> {
     pub(super) rows: Vec<T>,
@@ -26,9 +31,11 @@ pub(super) async fn pages<T>(
     mut show: impl FnMut(Vec<T>) -> Result<(), Failure>,
 ) -> Result<Option<String>, Failure> {
     let (mut left, mut page) = (listed.limit, listed.page.clone().unwrap_or_default());
+    let mut most = FIRST_ROWS;
     loop {
-        // 0 asks for as many as a page has at most.
-        let ListPage { rows, next } = fetch(PageRequest { limit: left.unwrap_or(0), page }).await?;
+        let limit = left.map_or(most, |left| left.min(most));
+        let ListPage { rows, next } = fetch(PageRequest { limit, page }).await?;
+        most = PAGE_ROWS;
         let read = u32::try_from(rows.len()).unwrap_or(u32::MAX);
         left = left.map(|left| left.saturating_sub(read));
         show(rows)?;

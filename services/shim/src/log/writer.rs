@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::PathBuf;
 
-use super::{OutputStream, file_numbers, file_path};
+use super::times::TimesWriter;
+use super::{OutputStream, file_numbers, file_path, times_path};
 use crate::spec::LogLimits;
 
 /// How far a file may grow beyond its limit before a line is broken in two.
@@ -21,6 +22,9 @@ pub struct LogWriter {
     stream: OutputStream,
     limits: LogLimits,
     file: Option<File>,
+    times: Option<TimesWriter>,
+    /// When the next output is written; `None`: nobody has said, and no time is recorded.
+    now_ms: Option<i64>,
     number: u64,
     size: u64,
     dropped_bytes: u64,
@@ -61,10 +65,25 @@ impl LogWriter {
             let length = fs::symlink_metadata(file_path(&attempt, stream, last)).map_or(0, |file| file.len());
             last.saturating_add(length.max(1))
         });
-        let mut writer = Self { attempt, stream, limits, file: None, number, size: 0, dropped_bytes: 0 };
+        let mut writer = Self {
+            attempt,
+            stream,
+            limits,
+            file: None,
+            times: None,
+            now_ms: None,
+            number,
+            size: 0,
+            dropped_bytes: 0,
+        };
         // On a full disk this is tried again with the first output.
         let _ = writer.open();
         writer
+    }
+
+    /// Sets the time at which the following output is written, in milliseconds since 1970.
+    pub fn time_set(&mut self, now_ms: i64) {
+        self.now_ms = Some(now_ms);
     }
 
     /// Appends `data`. Output that cannot be written is dropped and counted; the count is written once the disk has
@@ -86,6 +105,7 @@ impl LogWriter {
             self.dropped_bytes = self.dropped_bytes.saturating_add(u64::try_from(data.len()).unwrap_or(0));
             return;
         }
+        self.time_record();
         let mut rest = data;
         while !rest.is_empty() {
             match self.open().and_then(|file| file.write(rest)) {
@@ -99,6 +119,13 @@ impl LogWriter {
             }
         }
         self.dropped_bytes = self.dropped_bytes.saturating_add(u64::try_from(rest.len()).unwrap_or(0));
+    }
+
+    /// Records when the next bytes are written, before them.
+    fn time_record(&mut self) {
+        let Some(now_ms) = self.now_ms.filter(|_| self.open().is_ok()) else { return };
+        let create = || TimesWriter::create(&self.attempt, self.stream, self.number);
+        self.times.get_or_insert_with(create).record(self.size, now_ms);
     }
 
     /// Writes how much is missing. Returns true on success.
@@ -115,6 +142,7 @@ impl LogWriter {
     fn open(&mut self) -> io::Result<&mut File> {
         if self.file.is_none() {
             self.file = Some(self.create()?);
+            self.times = None;
             self.size = 0;
             self.link();
         }
@@ -149,6 +177,7 @@ impl LogWriter {
         let numbers = file_numbers(&self.attempt, self.stream);
         for number in numbers.iter().take(numbers.len().saturating_sub(keep - 1)) {
             let _ = fs::remove_file(file_path(&self.attempt, self.stream, *number));
+            let _ = fs::remove_file(times_path(&self.attempt, self.stream, *number));
         }
         let _ = self.open();
     }
@@ -170,6 +199,8 @@ mod tests {
 
     use proptest::prelude::*;
 
+    use crate::log::LogTimes;
+
     fn contents(attempt: &std::path::Path) -> Vec<Vec<u8>> {
         let numbers = file_numbers(attempt, OutputStream::Stdout);
         numbers.iter().map(|n| fs::read(file_path(attempt, OutputStream::Stdout, *n)).unwrap()).collect()
@@ -177,6 +208,25 @@ mod tests {
 
     fn writer(attempt: &std::path::Path, file_bytes_max: u64, files_max: u32) -> LogWriter {
         LogWriter::new(attempt.to_owned(), OutputStream::Stdout, LogLimits { file_bytes_max, files_max })
+    }
+
+    #[test]
+    fn each_file_has_times_and_both_are_removed_together() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = writer(dir.path(), 2, 2);
+        for (at_ms, line) in [(1_000, b"a\n"), (2_000, b"b\n"), (3_000, b"c\n")] {
+            log.time_set(at_ms);
+            log.append(line);
+        }
+        let times = |number| {
+            let file = File::open(times_path(dir.path(), OutputStream::Stdout, number)).ok()?;
+            LogTimes::new(file)
+                .between(0, 2, 9)
+                .ok()
+                .map(|times| times.iter().map(|time| time.at_ms).collect::<Vec<_>>())
+        };
+        assert_eq!([times(0), times(2), times(4)], [None, None, Some(vec![3_000])]);
+        assert_eq!(file_numbers(dir.path(), OutputStream::Stdout), [4, 6]);
     }
 
     #[test]

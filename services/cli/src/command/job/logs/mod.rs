@@ -45,13 +45,15 @@ pub(super) async fn logs(
         follow: arguments.follow,
         incarnation: None,
         window_bytes: WINDOW_BYTES,
+        times: arguments.timestamps,
+        since_ms: arguments.since.map(|since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX)),
     };
     let all = AllLogs {
         client,
         job,
         query,
         choice: arguments.attempt,
-        style: LogStyle::new(printer, known.count),
+        style: LogStyle::new(printer, known.count, arguments.timestamps),
         printer,
         failed: 0,
     };

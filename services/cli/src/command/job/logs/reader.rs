@@ -71,7 +71,7 @@ impl TaskReader {
         }
         let query = LogQuery { incarnation: Some(attempt), ..self.query };
         // Only the first attempt begins near its end.
-        self.query.tail_lines = None;
+        (self.query.tail_lines, self.query.since_ms) = (None, None);
         let mut log = self.client.task_log(task, query);
         log.attempts_max_set(None);
         let mut news = self.news.clone();
@@ -136,8 +136,8 @@ fn part_shown(task: &TaskRef, lines: &mut LogLines, part: &ReadLogsResponse) -> 
         shown.push(Shown::Remark(gone_text(task, part.gone_bytes)));
     }
     let of_stream = match part.stream() {
-        Stream::Stderr => Shown::Err(lines.add(LogOutput::Stderr, &part.data)),
-        _ => Shown::Out(lines.add(LogOutput::Stdout, &part.data)),
+        Stream::Stderr => Shown::Err(lines.add(LogOutput::Stderr, &part.data, &part.times)),
+        _ => Shown::Out(lines.add(LogOutput::Stdout, &part.data, &part.times)),
     };
     if !matches!(&of_stream, Shown::Out(lines) | Shown::Err(lines) if lines.is_empty()) {
         shown.push(of_stream);
