@@ -16,6 +16,7 @@ pub mod name;
 pub mod node;
 pub mod page;
 pub mod peer;
+mod select;
 pub mod serve;
 pub mod session;
 pub mod status;

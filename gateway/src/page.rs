@@ -1,6 +1,7 @@
 //! Pages of lists: at most a thousand rows and a bounded number of bytes. A page continues after the key of the last
 //! row, so that it stays right while rows are added and removed.
 
+use borough_model::{JobId, TaskId};
 use borough_proto::bounds::PAGE_BYTES_MAX;
 use borough_proto::v1;
 use prost::Message;
@@ -25,6 +26,18 @@ pub fn page_request(request: Option<&v1::PageRequest>) -> ListPage {
     };
     let after = request.map(|request| request.page.clone()).filter(|page| !page.is_empty());
     ListPage { limit, after }
+}
+
+/// The key of a task in lists. Keys have the order of ids.
+pub fn task_key(task: TaskId) -> String {
+    format!("{}/{:010}", task.job, task.index)
+}
+
+/// The task of a key; `None` for a text that is no key.
+pub fn task_of_key(key: &str) -> Option<TaskId> {
+    let (job, index) = key.split_once('/')?;
+    let job = u64::from_str_radix(job.strip_prefix('j')?, 16).ok()?;
+    Some(TaskId { job: JobId(job), index: index.parse().ok()? })
 }
 
 /// Selects the rows of `page` from `rows`, which are sorted by key. Also returns the token of the next page (empty:
@@ -93,6 +106,17 @@ mod tests {
             after = Some(next);
         }
         assert_eq!(seen, rows);
+    }
+
+    #[test]
+    fn keys_of_tasks_have_the_order_of_ids() {
+        let ids = [(1, 0), (1, 9), (1, 10), (2, 0), (0x10, 3), (u64::MAX, u32::MAX)];
+        let ids = ids.map(|(job, index)| TaskId { job: JobId(job), index });
+        assert!(ids.is_sorted() && ids.map(task_key).is_sorted());
+        assert_eq!(ids.map(|id| task_of_key(&task_key(id))), ids.map(Some));
+        for bad in ["", "/", "j1", "x1/2", "j1/x", "j1/-1", "j1/4294967296", "jfffffffffffffffff/1"] {
+            assert_eq!(task_of_key(bad), None, "{bad}");
+        }
     }
 
     #[test]

@@ -51,7 +51,13 @@ pub const STREAM_MESSAGE_BYTES_MAX: usize = 40 * 1024;
 pub const STREAM_MESSAGE_COST: usize = 128;
 /// Credit of one stream in one direction: the gateway holds at most so many bytes for one slow reader.
 pub const STREAM_WINDOW_BYTES: usize = 256 * 1024;
-/// Streams that one gateway serves at once: with their windows, 256 MiB for slow readers at most.
+/// Least credit of one stream. A reader of the logs of many tasks asks for it, so that all of them hold little.
+pub const STREAM_WINDOW_BYTES_MIN: usize = 16 * 1024;
+/// Most times in a message of a log with so many bytes of data. A time has up to 18 bytes.
+pub const fn log_times_max(bytes: usize) -> usize {
+    8 + bytes / 256
+}
+/// Streams of full credit that one gateway serves at once: 256 MiB for slow readers at most.
 pub const STREAMS_MAX: usize = 1_024;
 /// Most arguments of a command in a task's environment.
 pub const EXEC_ARGUMENTS_MAX: usize = 4_096;
@@ -174,7 +180,16 @@ mod tests {
     fn the_largest_messages_of_streams_fit() {
         let data = || bytes::Bytes::from(vec![0; STREAM_DATA_BYTES_MAX]);
         let (id, error) = (u64::MAX, text(TEXT_BYTES_MAX));
-        let chunk = v1::LogChunk { id, stream: i32::MAX, data: data(), end: true, error: error.clone() };
+        let chunk = v1::LogChunk {
+            id,
+            stream: i32::MAX,
+            data: data(),
+            end: true,
+            error: error.clone(),
+            next: Some(v1::LogPosition { file: u64::MAX, offset: u64::MAX }),
+            gone_bytes: u64::MAX,
+            times: vec![v1::LogTime { at: u32::MAX, ms: i64::MAX }; log_times_max(STREAM_DATA_BYTES_MAX)],
+        };
         within(&chunk, STREAM_MESSAGE_BYTES_MAX);
         let input = Some(v1::exec_input::Input::Stdin(data()));
         within(&v1::ExecInput { id, input }, STREAM_MESSAGE_BYTES_MAX);
@@ -192,6 +207,7 @@ mod tests {
     #[test]
     fn the_largest_short_messages_fit() {
         let (id, job_id) = (u64::MAX, text(17));
+        let position = Some(v1::LogPosition { file: u64::MAX, offset: u64::MAX });
         let ask = v1::LogRequest {
             id,
             job_id: job_id.clone(),
@@ -201,6 +217,10 @@ mod tests {
             tail_lines: Some(u32::MAX),
             follow: true,
             window_bytes: u64::MAX,
+            stdout_from: position,
+            stderr_from: position,
+            times: true,
+            since_ms: Some(u64::MAX),
         };
         within(&ask, SHORT_MESSAGE_BYTES_MAX);
         within(

@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use borough_model::job::JobState;
 use borough_model::{JobId, JobRow, TaskRow};
-use borough_proto::convert::{job_to_message, task_counts_add};
+use borough_proto::convert::{job_state_to_message, job_to_message, task_counts_add};
 use borough_proto::v1;
 use borough_store::mirror::{MirrorHandle, MirrorState, StoredSpec};
 
 use crate::cell::{CellContext, cursor_to_message};
 use crate::page::{ListPage, page_cut, page_of, page_request};
+use crate::select::labels_meet;
 
 /// Jobs, or tasks, that are visited under one hold of the lock.
 const PART_ROWS: usize = 1_024;
@@ -86,8 +87,12 @@ fn job_key(row: &JobRow) -> String {
 impl JobPage<'_> {
     /// Whether a row may be listed, as far as the row itself shows.
     fn wants(&self, row: &JobRow) -> bool {
-        (self.request.ended || !matches!(row.state, JobState::Ended { .. }))
-            && (self.request.user.is_empty() || self.request.user == row.user.as_str())
+        let states = &self.request.states;
+        let is_in_state = match states.is_empty() {
+            true => self.request.ended || !matches!(row.state, JobState::Ended { .. }),
+            false => states.contains(&job_state_to_message(row.state).into()),
+        };
+        is_in_state && (self.request.user.is_empty() || self.request.user == row.user.as_str())
     }
 
     fn add(&mut self, row: Arc<JobRow>, stored: Option<&StoredSpec>) {
@@ -105,10 +110,19 @@ impl JobPage<'_> {
         }
     }
 
+    /// Whether the request has conditions on labels.
+    fn is_selective(&self) -> bool {
+        !self.request.labels.is_empty() || !self.request.selector.is_empty()
+    }
+
     fn is_labelled(&self, row: &JobRow, stored: Option<&StoredSpec>) -> bool {
-        let labels = &self.request.labels;
-        labels.is_empty()
-            || stored.and_then(|stored| stored.decoded(&row.name)).is_some_and(|spec| spec.has_labels(labels))
+        if !self.is_selective() {
+            return true;
+        }
+        let spec = stored.and_then(|stored| stored.decoded(&row.name));
+        spec.is_some_and(|spec| {
+            spec.has_labels(&self.request.labels) && labels_meet(&self.request.selector, &spec.labels)
+        })
     }
 }
 
@@ -143,7 +157,7 @@ struct JobsPart {
 }
 
 fn jobs_part(cell: &CellContext, page: &JobPage<'_>, from: Bound<JobId>) -> Option<JobsPart> {
-    let is_labelled = !page.request.labels.is_empty();
+    let is_labelled = page.is_selective();
     cell.mirror.read(|state| {
         let (mut rows, mut last) = (Vec::new(), None);
         for (job, row) in state.jobs().range((from, Bound::Unbounded)).take(PART_ROWS) {

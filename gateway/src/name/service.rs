@@ -3,16 +3,21 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use borough_model::Name;
-use borough_proto::convert::{endpoint_to_message, name_from_text};
+use borough_model::{Name, TaskId};
+use borough_proto::convert::{FieldRefused, endpoint_to_message, name_from_text};
 use borough_proto::v1;
 use borough_proto::v1::name_service_server::NameService;
+use borough_store::mirror::MirrorState;
 use futures::{Stream, StreamExt as _};
 use tonic::{Request, Response, Status};
 
 use super::stream::{EndpointEvent, EndpointFilter, StampedEvent, endpoint_changes, endpoints_now};
-use crate::cell::{Cells, caller_of_read, cursor_from_message, cursor_to_message};
+use crate::cell::{CellContext, Cells, caller_of_read, cursor_from_message, cursor_to_message};
+use crate::page::{page_cut, page_of, page_request, task_key, task_of_key};
 use crate::status::status_from_field;
+
+/// Endpoints that are visited under one hold of the lock.
+const PART_ENDPOINTS: usize = 1_024;
 
 /// The gRPC service of names.
 #[derive(Clone)]
@@ -50,9 +55,13 @@ impl NameService for NameServer {
         caller_of_read(request.context.as_ref())?;
         let cell = self.cells.get(&request.cell)?;
         let filter = filter_of(&request.user, &request.job)?;
+        if let Some(page) = &request.page {
+            return Ok(Response::new(endpoints_of_page(cell, &filter, page).await?));
+        }
         let (endpoints, cursor) = endpoints_now(cell, &filter)?;
         let endpoints = endpoints.iter().map(|endpoint| endpoint_to_message(&cell.name, endpoint)).collect();
-        Ok(Response::new(v1::ListEndpointsResponse { endpoints, cursor: Some(cursor_to_message(cursor)) }))
+        let cursor = Some(cursor_to_message(cursor));
+        Ok(Response::new(v1::ListEndpointsResponse { endpoints, cursor, next_page: String::new() }))
     }
 
     async fn watch_endpoints(
@@ -69,6 +78,46 @@ impl NameService for NameServer {
         let responses = events.map(move |event| event.map(|event| response_of(&name, event)));
         Ok(Response::new(Box::pin(responses)))
     }
+}
+
+/// The endpoints of a page. The cursor is the position before the first part: a watch from there shows what has changed
+/// meanwhile.
+async fn endpoints_of_page(
+    cell: &CellContext,
+    filter: &EndpointFilter,
+    request: &v1::PageRequest,
+) -> Result<v1::ListEndpointsResponse, Status> {
+    let page = page_request(Some(request));
+    let mut after = match &page.after {
+        None => None,
+        Some(key) => Some(task_of_key(key).ok_or_else(|| {
+            let accepted = "`next_page` of the answer before, or nothing for the first page";
+            status_from_field(&FieldRefused::new("page.page", key.clone(), accepted))
+        })?),
+    };
+    let cursor = cell.state(MirrorState::cursor)?;
+    // One more shows whether another page follows.
+    let (room, mut found) = (page.limit.saturating_add(1), Vec::new());
+    loop {
+        let (user, job) = (filter.user.as_ref(), filter.job.as_ref());
+        let (part, last) = cell.mirror.read(|state| state.endpoints_part(user, job, after, PART_ENDPOINTS));
+        found.extend(part);
+        after = last;
+        if after.is_none() || found.len() >= room {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    let (found, next) = page_of(found, &page, |(task, _)| task_key(*task));
+    let decoded = found.iter().filter_map(|(task, stored)| Some((*task, stored.decoded()?)));
+    let (tasks, endpoints): (Vec<TaskId>, Vec<v1::Endpoint>) =
+        decoded.map(|(task, endpoint)| (task, endpoint_to_message(&cell.name, &endpoint))).unzip();
+    let (endpoints, next_page) = page_cut(endpoints, next, |_| String::new());
+    // A page that is cut ends with another task.
+    let is_cut = endpoints.len() < tasks.len();
+    let last = endpoints.len().checked_sub(1).and_then(|at| tasks.get(at));
+    let next_page = last.filter(|_| is_cut).map_or(next_page, |task| task_key(*task));
+    Ok(v1::ListEndpointsResponse { endpoints, cursor: Some(cursor_to_message(cursor)), next_page })
 }
 
 fn response_of(

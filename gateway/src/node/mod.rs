@@ -9,8 +9,8 @@ use borough_model::node::{AgentIdentity, NodeAlloc, NodeLoad, NodeRow, NodeSeen,
 use borough_model::task::StopReason;
 use borough_model::{Name, NodeId};
 use borough_proto::convert::{
-    FieldRefused, labels_removed, name_from_text, node_to_message, taint_matches_from_message,
-    taints_from_message,
+    FieldRefused, labels_removed, name_from_text, node_state_to_message, node_to_message,
+    taint_matches_from_message, taints_from_message,
 };
 use borough_proto::v1;
 use borough_proto::v1::node_service_server::NodeService;
@@ -29,6 +29,7 @@ use crate::cell::{
     keyed_found, keyed_run,
 };
 use crate::page::{page_cut, page_of, page_request};
+use crate::select::labels_meet;
 use crate::session::register::{WatchedLease, lease_watch};
 use crate::status::{status_from_field, status_from_store, status_not_found, status_refused};
 
@@ -235,8 +236,8 @@ impl NodeService for NodeServer {
         let page = page_request(request.page.as_ref());
         let (rows, cursor) = cell.state(|state| {
             // One more shows whether another page follows.
-            let behind = state.nodes_behind(page.after.as_deref()).take(page.limit.saturating_add(1));
-            (behind.cloned().collect::<Vec<_>>(), state.cursor())
+            let behind = state.nodes_behind(page.after.as_deref()).filter(|row| is_listed(&request, row));
+            (behind.take(page.limit.saturating_add(1)).cloned().collect::<Vec<_>>(), state.cursor())
         })?;
         let (rows, next) = page_of(rows, &page, |row| row.name.to_string());
         let nodes = node_messages(cell, &rows).await?;
@@ -370,6 +371,12 @@ impl NodeService for NodeServer {
         let (node, cursor) = self.steer(verb, &request).await?;
         Ok(Response::new(v1::AdmitNodeResponse { node, cursor }))
     }
+}
+
+fn is_listed(request: &v1::ListNodesRequest, row: &NodeRow) -> bool {
+    let is_in_state =
+        request.states.is_empty() || request.states.contains(&node_state_to_message(row.state).into());
+    is_in_state && labels_meet(&request.selector, &row.labels)
 }
 
 /// Converts nodes to messages, with the loads that their rows have: the journal, and thus the mirror, has loads only

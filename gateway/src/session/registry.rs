@@ -42,8 +42,10 @@ pub enum AgentAnswer {
 
 struct Waiter {
     sender: mpsc::UnboundedSender<AgentAnswer>,
-    /// Credit used by answers that wait to be read, at most [`STREAM_WINDOW_BYTES`].
+    /// Credit used by answers that wait to be read, at most `window`.
     queued: Arc<AtomicUsize>,
+    /// Credit of the answers.
+    window: usize,
     /// Credit for the input of a command.
     input: Arc<Semaphore>,
 }
@@ -54,6 +56,7 @@ pub struct AgentAnswers {
     pub id: u64,
     receiver: mpsc::UnboundedReceiver<AgentAnswer>,
     queued: Arc<AtomicUsize>,
+    window: usize,
     /// Read, and not yet returned to the agent as credit.
     owed: usize,
     input: Arc<Semaphore>,
@@ -67,7 +70,7 @@ impl AgentAnswers {
         let cost = answer_cost(&answer);
         self.queued.fetch_sub(cost, Ordering::Relaxed);
         self.owed = self.owed.saturating_add(cost);
-        if self.owed >= STREAM_WINDOW_BYTES / 4 {
+        if self.owed >= self.window / 4 {
             let bytes = u64::try_from(std::mem::take(&mut self.owed)).unwrap_or(u64::MAX);
             // If the session is over, the next answer reports it.
             self.session.send(Message::Credit(v1::StreamCredit { id: self.id, bytes })).await;
@@ -263,13 +266,18 @@ impl RegisteredSession {
 
     /// Registers a request. Its answers arrive until the reader drops them.
     pub fn request(self: &Arc<Self>) -> AgentAnswers {
+        self.request_within(STREAM_WINDOW_BYTES)
+    }
+
+    /// Registers a request with this much credit for its answers.
+    pub fn request_within(self: &Arc<Self>, window: usize) -> AgentAnswers {
         let id = self.next_request.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = mpsc::unbounded_channel();
         let queued = Arc::new(AtomicUsize::new(0));
         let input = Arc::new(Semaphore::new(STREAM_WINDOW_BYTES));
-        let waiter = Waiter { sender, queued: Arc::clone(&queued), input: Arc::clone(&input) };
+        let waiter = Waiter { sender, queued: Arc::clone(&queued), window, input: Arc::clone(&input) };
         self.waiters.lock().insert(id, waiter);
-        AgentAnswers { id, receiver, queued, owed: 0, input, session: Arc::clone(self) }
+        AgentAnswers { id, receiver, queued, window, owed: 0, input, session: Arc::clone(self) }
     }
 
     /// Passes an answer to its reader, or drops it if the reader is gone. An agent that sends more than its credit
@@ -279,7 +287,7 @@ impl RegisteredSession {
         let Some(waiter) = waiters.get(&id) else { return };
         let cost = answer_cost(&answer);
         let queued = waiter.queued.fetch_add(cost, Ordering::Relaxed).saturating_add(cost);
-        let excess = queued > STREAM_WINDOW_BYTES;
+        let excess = queued > waiter.window;
         let answer =
             if excess { AgentAnswer::Broken("the agent sends more than it was asked for") } else { answer };
         let last = excess || is_last(&answer);

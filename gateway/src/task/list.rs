@@ -1,6 +1,8 @@
-//! Lists the tasks of a job, or of a node. A job may have a hundred thousand tasks, so a page reads only its own, and
+//! Lists the tasks of a job, of a node, or of many jobs. A job may have a hundred thousand tasks, so a page reads only its own, and
 //! each hold of the mirror's lock reads a part of them.
 
+use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use borough_model::job::JobState;
@@ -12,7 +14,8 @@ use tonic::Status;
 
 use super::message::{TaskNodes, job_found, task_message_of};
 use crate::cell::{CellContext, cursor_to_message};
-use crate::page::{ListPage, page_cut, page_of, page_request};
+use crate::page::{ListPage, page_cut, page_of, page_request, task_of_key};
+use crate::select::job_meets;
 use crate::status::{status_from_field, status_not_found};
 
 /// Tasks that are read under one hold of the lock.
@@ -34,7 +37,7 @@ impl WantedStates {
     }
 }
 
-fn task_key(task: &v1::Task) -> String {
+fn message_key(task: &v1::Task) -> String {
     format!("{}/{:010}", task.job_id, task.index)
 }
 
@@ -47,23 +50,33 @@ pub(super) async fn tasks_listed(
     let page = page_request(request.page.as_ref());
     let wanted = WantedStates(request.states().collect());
     let cursor = cell.state(MirrorState::cursor)?;
-    let listed = if request.node.is_empty() {
-        let job =
-            cell.state(|state| job_found(state, &cell.name, &request.user, &request.job).cloned())??;
-        job_tasks_of_page(cell, &job, &page, &wanted).await
-    } else {
+    let listed = if !request.node.is_empty() {
         let name = name_from_text("node", &request.node).map_err(|refused| status_from_field(&refused))?;
         let node = cell.state(|state| state.node_by_name(&name).map(|row| row.id))?;
         let missing = || status_not_found(&format!("node {name} in cell {}", cell.name));
         let mut listed = node_tasks(cell, node.ok_or_else(missing)?);
         listed.retain(|task| wanted.has(task.row.state));
+        selected_retain(cell, &request.selector, &mut listed);
         listed
+    } else if !request.job.is_empty() {
+        let job =
+            cell.state(|state| job_found(state, &cell.name, &request.user, &request.job).cloned())??;
+        match (request.index, first_index(job.id, &page)) {
+            _ if !job_meets(cell, &request.selector, &job) => Vec::new(),
+            (Some(index), _) => job_task(cell, &job, index, &wanted),
+            (None, Some(first)) => {
+                job_tasks_of_page(cell, &job, first, page.limit.saturating_add(1), &wanted).await
+            }
+            (None, None) => Vec::new(),
+        }
+    } else {
+        jobs_tasks_of_page(cell, request, &page, &wanted).await
     };
     let message = |task: &ListedTask| task_message_of(cell, &task.job, &task.row, &task.nodes);
     let mut tasks: Vec<v1::Task> = listed.iter().map(message).collect();
     tasks.sort_by(|left, right| (&left.job_id, left.index).cmp(&(&right.job_id, right.index)));
-    let (tasks, next_page) = page_of(tasks, &page, task_key);
-    let (tasks, next_page) = page_cut(tasks, next_page, task_key);
+    let (tasks, next_page) = page_of(tasks, &page, message_key);
+    let (tasks, next_page) = page_cut(tasks, next_page, message_key);
     Ok(v1::ListTasksResponse { tasks, next_page, cursor: Some(cursor_to_message(cursor)) })
 }
 
@@ -77,20 +90,20 @@ fn first_index(job: JobId, page: &ListPage) -> Option<u32> {
     }
 }
 
-/// Every task of a job that is wanted or has a row, from the begin of the page on: those of the page, and one more that
-/// shows that others follow.
+/// At most `room` tasks of a job that are wanted or have a row, from index `first` on.
 async fn job_tasks_of_page(
     cell: &CellContext,
     job: &Arc<JobRow>,
-    page: &ListPage,
+    first: u32,
+    room: usize,
     wanted: &WantedStates,
 ) -> Vec<ListedTask> {
-    let (mut listed, mut from) = (Vec::new(), first_index(job.id, page));
+    let (mut listed, mut from) = (Vec::new(), Some(first));
     while let Some(first) = from
-        && listed.len() <= page.limit
+        && listed.len() < room
     {
         // A part may have no task in the wanted states, so it is not cut to what the page lacks.
-        let lacks = page.limit.saturating_add(1).saturating_sub(listed.len());
+        let lacks = room.saturating_sub(listed.len());
         let most = if wanted.0.is_empty() { PART_TASKS.min(lacks) } else { PART_TASKS };
         let part = cell.mirror.read(|state| job_tasks_part(state, job, first, most));
         from = part.last().filter(|_| part.len() >= most).and_then(|task| task.row.id.index.checked_add(1));
@@ -98,6 +111,59 @@ async fn job_tasks_of_page(
         tokio::task::yield_now().await;
     }
     listed
+}
+
+/// One task of a job, if the job has it.
+fn job_task(cell: &CellContext, job: &Arc<JobRow>, index: u32, wanted: &WantedStates) -> Vec<ListedTask> {
+    let mut part = cell.mirror.read(|state| job_tasks_part(state, job, index, 1));
+    part.retain(|task| task.row.id.index == index && wanted.has(task.row.state));
+    part
+}
+
+/// The tasks of a page, of every job that the request selects, and one more that shows that others follow.
+async fn jobs_tasks_of_page(
+    cell: &CellContext,
+    request: &v1::ListTasksRequest,
+    page: &ListPage,
+    wanted: &WantedStates,
+) -> Vec<ListedTask> {
+    let room = page.limit.saturating_add(1);
+    let begin = page.after.as_deref().and_then(task_of_key).map(|task| Bound::Included(task.job));
+    let (mut listed, mut from) = (Vec::new(), begin.unwrap_or(Bound::Unbounded));
+    loop {
+        let jobs: Vec<Arc<JobRow>> = cell.mirror.read(|state| {
+            state
+                .jobs()
+                .range((from, Bound::Unbounded))
+                .take(PART_TASKS)
+                .map(|(_, row)| Arc::clone(row))
+                .collect()
+        });
+        let Some(last) = jobs.last() else { return listed };
+        from = Bound::Excluded(last.id);
+        for job in jobs.iter().filter(|job| is_wanted(request, job)) {
+            let first = first_index(job.id, page).filter(|_| job_meets(cell, &request.selector, job));
+            let Some(first) = first else { continue };
+            let lacks = room.saturating_sub(listed.len());
+            listed.extend(job_tasks_of_page(cell, job, first, lacks, wanted).await);
+            if listed.len() >= room {
+                return listed;
+            }
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Whether the tasks of a job may be listed, as far as the job's row shows.
+fn is_wanted(request: &v1::ListTasksRequest, job: &JobRow) -> bool {
+    (request.ended || !matches!(job.state, JobState::Ended { .. }))
+        && (request.user.is_empty() || request.user == job.user.as_str())
+}
+
+/// Keeps the tasks of jobs that meet the conditions.
+fn selected_retain(cell: &CellContext, selector: &[v1::LabelMatch], listed: &mut Vec<ListedTask>) {
+    let mut known: BTreeMap<JobId, bool> = BTreeMap::new();
+    listed.retain(|task| *known.entry(task.job.id).or_insert_with(|| job_meets(cell, selector, &task.job)));
 }
 
 /// The next tasks of a job by index, at most `most`. A task that was never placed has a blank row as long as the job

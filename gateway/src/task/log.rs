@@ -8,7 +8,7 @@ use futures::Stream;
 use tonic::Status;
 
 use super::session::FoundAttempt;
-use super::slot::{STREAM_WINDOW, StreamSlot};
+use super::slot::{StreamSlot, window_of};
 use crate::session::registry::AgentAnswer;
 use crate::status::{status_refused, status_unavailable};
 
@@ -21,17 +21,22 @@ pub(super) async fn log_read(
     request: &v1::ReadLogsRequest,
     slot: StreamSlot,
 ) -> Result<LogStream, Status> {
-    let mut answers = found.session.request();
-    let id = answers.id;
+    let window = window_of(request.window_bytes);
+    let mut answers = found.session.request_within(usize::try_from(window).unwrap_or(usize::MAX));
+    let (id, incarnation) = (answers.id, found.attempt.incarnation.0);
     let ask = v1::LogRequest {
         id,
         job_id: found.attempt.task.job.to_string(),
         index: found.attempt.task.index,
-        incarnation: found.attempt.incarnation.0,
+        incarnation,
         stream: request.stream,
         tail_lines: request.tail_lines,
         follow: request.follow,
-        window_bytes: STREAM_WINDOW,
+        window_bytes: window,
+        stdout_from: request.stdout_from,
+        stderr_from: request.stderr_from,
+        times: request.times,
+        since_ms: request.since_ms,
     };
     if !found.session.send(ToAgent::LogRequest(ask)).await {
         return Err(status_unavailable("AGENT_AWAY", "the node's agent has just disconnected; try again"));
@@ -52,10 +57,11 @@ pub(super) async fn log_read(
                 yield Err(status_refused("LOG_REFUSED", chunk.error));
                 return;
             }
-            if !chunk.data.is_empty() {
-                yield Ok(v1::ReadLogsResponse { stream: chunk.stream, data: chunk.data });
+            let v1::LogChunk { stream, data, next, gone_bytes, end, times, .. } = chunk;
+            if !data.is_empty() || next.is_some() || end {
+                yield Ok(v1::ReadLogsResponse { stream, data, incarnation, next, gone_bytes, end, times });
             }
-            if chunk.end {
+            if end {
                 return;
             }
         }

@@ -19,7 +19,7 @@ use super::list::tasks_listed;
 use super::log::{LogStream, log_read};
 use super::message::{job_found, task_found};
 use super::session::{AgentReached, FoundAttempt, WantedAttempt, attempt_found};
-use super::slot::StreamSlots;
+use super::slot::{StreamSlots, window_of};
 use crate::cell::{
     Caller, CellContext, Cells, KeyedRequest, caller_of_mutation, caller_of_read, cursor_to_message,
     keyed_found, keyed_run, scheduler_shards_read, scheduler_unserved,
@@ -105,7 +105,7 @@ impl TaskService for TaskServer {
         let handed_on = is_handed_on(request.metadata());
         let request = request.into_inner();
         caller_of_read(request.context.as_ref())?;
-        let slot = self.streams.take()?;
+        let slot = self.streams.take_for(window_of(request.window_bytes))?;
         let cell = self.cells.get(&request.cell)?;
         let (index, incarnation) = (request.index, request.incarnation);
         let wanted = WantedAttempt { user: &request.user, job: &request.job, index, incarnation, handed_on };

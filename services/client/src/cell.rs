@@ -5,8 +5,8 @@ use borough_proto::v1::name_service_client::NameServiceClient;
 use borough_proto::v1::watch_service_client::WatchServiceClient;
 use borough_proto::v1::{
     Cell, CellSettings, Cursor, Endpoint, GetCellRequest, GetCellResponse, ListCellsRequest,
-    ListEndpointsRequest, ListEventsRequest, ListEventsResponse, UpdateCellRequest, UpdateCellResponse,
-    WatchFilter,
+    ListEndpointsRequest, ListEndpointsResponse, ListEventsRequest, ListEventsResponse, PageRequest,
+    UpdateCellRequest, UpdateCellResponse, WatchFilter,
 };
 
 use crate::call::{Client, present, rpc};
@@ -58,14 +58,34 @@ impl Client {
         user: &str,
         job: &str,
     ) -> Result<(Vec<Endpoint>, Option<Cursor>), ClientError> {
+        let first = self.endpoint_list_page(user, job, PageRequest::default()).await?;
+        let (mut endpoints, cursor, mut page) = (first.endpoints, first.cursor, first.next_page);
+        while !page.is_empty() {
+            let answer = self.endpoint_list_page(user, job, PageRequest { limit: 0, page }).await?;
+            endpoints.extend(answer.endpoints);
+            page = answer.next_page;
+        }
+        Ok((endpoints, cursor))
+    }
+
+    /// One page of [`Client::endpoint_list`].
+    ///
+    /// # Errors
+    /// As for every call.
+    pub async fn endpoint_list_page(
+        &self,
+        user: &str,
+        job: &str,
+        page: PageRequest,
+    ) -> Result<ListEndpointsResponse, ClientError> {
         let message = ListEndpointsRequest {
             context: self.context_read(),
             cell: self.cell().to_owned(),
             user: user.to_owned(),
             job: job.to_owned(),
+            page: Some(page),
         };
-        let answer = self.call("ListEndpoints", message, rpc!(NameServiceClient.list_endpoints)).await?;
-        Ok((answer.endpoints, answer.cursor))
+        self.call("ListEndpoints", message, rpc!(NameServiceClient.list_endpoints)).await
     }
 
     /// The newest `limit` matching events, newest last; 0 is 100.

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use borough_proto::v1::job_service_client::JobServiceClient;
 use borough_proto::v1::{
-    GetJobHistoryRequest, GetJobRequest, GetJobResponse, Job, JobSpec, JobVersion, LabelJobRequest,
-    LabelJobResponse, ListJobsRequest, ListJobsResponse, PageRequest, PlanJobRequest, PlanJobResponse,
-    PurgeJobRequest, PurgeJobResponse, ScaleJobRequest, ScaleJobResponse, StopJobRequest, StopJobResponse,
-    SubmitJobRequest, SubmitJobResponse,
+    GetJobHistoryRequest, GetJobRequest, GetJobResponse, Job, JobSpec, JobState, JobVersion, LabelJobRequest,
+    LabelJobResponse, LabelMatch, ListJobsRequest, ListJobsResponse, PageRequest, PlanJobRequest,
+    PlanJobResponse, PurgeJobRequest, PurgeJobResponse, ScaleJobRequest, ScaleJobResponse, StopJobRequest,
+    StopJobResponse, SubmitJobRequest, SubmitJobResponse,
 };
 
 use crate::call::{Client, rpc};
@@ -48,8 +48,12 @@ pub struct JobFilter {
     pub user: String,
     /// Also those that are over.
     pub ended: bool,
+    /// Only those in one of these states; empty: `ended` decides.
+    pub states: Vec<JobState>,
     /// Only those that have all of these labels.
     pub labels: BTreeMap<String, String>,
+    /// Only those with labels that meet all of these conditions.
+    pub selector: Vec<LabelMatch>,
 }
 
 impl Client {
@@ -175,6 +179,8 @@ impl Client {
             ended: filter.ended,
             page: Some(page),
             labels: filter.labels.clone(),
+            selector: filter.selector.clone(),
+            states: filter.states.iter().map(|&state| state.into()).collect(),
         };
         self.call("ListJobs", message, rpc!(JobServiceClient.list_jobs)).await
     }

@@ -2,14 +2,15 @@
 //!
 //! The library connects and reconnects, and uses the next gateway if one does not answer. It repeats failed calls:
 //! reads change nothing, and a mutation carries its request id, so every call is safe to repeat. It enforces a deadline
-//! over all tries of a call, decodes the details of refusals, and resumes watches without gaps or repetition. Answers
-//! are the messages of `borough/v1`; their meaning is up to the caller.
+//! over all tries of a call, decodes the details of refusals, and resumes watches and logs without gaps or repetition.
+//! Answers are the messages of `borough/v1`; their meaning is up to the caller.
 
 mod call;
 mod cell;
 mod config;
 mod error;
 mod job;
+mod log;
 mod node;
 mod pool;
 mod retry;
@@ -22,9 +23,10 @@ mod tests;
 pub use call::{Client, ItemStream};
 pub use config::{ClientConfig, ClientToken, Transport};
 pub use error::{ClientError, FieldViolation, GatewayRefusal, Precondition};
+pub use log::{LogFollower, LogQuery};
 pub use retry::RetryPolicy;
-pub use task::{LogQuery, TaskRef};
+pub use task::{TaskFilter, TaskRef};
 pub use watch::{CellItem, EndpointItem};
 
 pub use job::{JobFilter, JobRef, LabelChange};
-pub use node::DrainMode;
+pub use node::{DrainMode, NodeFilter};

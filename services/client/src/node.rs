@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use borough_proto::v1::node_service_client::NodeServiceClient;
 use borough_proto::v1::{
-    AdmitNodeRequest, CordonNodeRequest, DrainNodeRequest, GetNodeRequest, LabelNodeRequest,
-    ListNodesRequest, Node, PageRequest, RemoveNodeRequest, Taint, TaintMatch, TaintNodeRequest,
-    UncordonNodeRequest, UntaintNodeRequest,
+    AdmitNodeRequest, CordonNodeRequest, DrainNodeRequest, GetNodeRequest, LabelMatch, LabelNodeRequest,
+    ListNodesRequest, ListNodesResponse, Node, NodeState, PageRequest, RemoveNodeRequest, Taint, TaintMatch,
+    TaintNodeRequest, UncordonNodeRequest, UntaintNodeRequest,
 };
 
 use crate::call::{Client, present, rpc};
@@ -25,26 +25,49 @@ pub enum DrainMode {
     Force,
 }
 
+/// Which nodes are listed.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct NodeFilter {
+    /// Only those in one of these states; empty: in any.
+    pub states: Vec<NodeState>,
+    /// Only those with labels that meet all of these conditions.
+    pub selector: Vec<LabelMatch>,
+}
+
 impl Client {
     /// Every node of the cell, by name.
     ///
     /// # Errors
     /// As for every call.
     pub async fn node_list(&self) -> Result<Vec<Node>, ClientError> {
-        let mut nodes = Vec::new();
-        let mut message = ListNodesRequest {
-            context: self.context_read(),
-            cell: self.cell().to_owned(),
-            page: Some(PageRequest::default()),
-        };
+        let (mut nodes, mut page) = (Vec::new(), PageRequest::default());
         loop {
-            let answer = self.call("ListNodes", message.clone(), rpc!(NodeServiceClient.list_nodes)).await?;
+            let answer = self.node_list_page(&NodeFilter::default(), page).await?;
             nodes.extend(answer.nodes);
             if answer.next_page.is_empty() {
                 return Ok(nodes);
             }
-            message.page = Some(PageRequest { limit: 0, page: answer.next_page });
+            page = PageRequest { limit: 0, page: answer.next_page };
         }
+    }
+
+    /// One page of the nodes, by name.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub async fn node_list_page(
+        &self,
+        filter: &NodeFilter,
+        page: PageRequest,
+    ) -> Result<ListNodesResponse, ClientError> {
+        let message = ListNodesRequest {
+            context: self.context_read(),
+            cell: self.cell().to_owned(),
+            page: Some(page),
+            selector: filter.selector.clone(),
+            states: filter.states.iter().map(|&state| state.into()).collect(),
+        };
+        self.call("ListNodes", message, rpc!(NodeServiceClient.list_nodes)).await
     }
 
     /// One node.

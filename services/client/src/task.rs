@@ -3,10 +3,9 @@
 use borough_proto::bounds::{REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX};
 use borough_proto::v1::task_service_client::TaskServiceClient;
 use borough_proto::v1::{
-    Cursor, ExecOpen, ExecRequest, ExecResponse, ExplainTaskRequest, ExplainTaskResponse, ListTasksRequest,
-    ListTasksResponse, PageRequest, ReadLogsRequest, ReadLogsResponse, RestartTaskRequest,
-    RestartTaskResponse, SignalTaskRequest, StopTaskRequest, StopTaskResponse, Task, TaskState, WindowSize,
-    exec_request, read_logs_request,
+    Cursor, ExecOpen, ExecRequest, ExecResponse, ExplainTaskRequest, ExplainTaskResponse, LabelMatch,
+    ListTasksRequest, ListTasksResponse, PageRequest, RestartTaskRequest, RestartTaskResponse,
+    SignalTaskRequest, StopTaskRequest, StopTaskResponse, Task, TaskState, WindowSize, exec_request,
 };
 use futures::{Stream, StreamExt as _, stream};
 use parking_lot::Mutex;
@@ -30,34 +29,44 @@ impl std::fmt::Display for TaskRef {
     }
 }
 
-/// Which part of a task's output to return. The default is all kept output of both streams.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LogQuery {
-    /// One stream; [`read_logs_request::Stream::Unspecified`] is both.
-    pub stream: read_logs_request::Stream,
-    /// Whole lines from the end.
-    pub tail_lines: Option<u32>,
-    /// Streams new output until the attempt ends.
-    pub follow: bool,
-    /// Absent: the current or last attempt.
-    pub incarnation: Option<u64>,
+/// Which tasks are listed: of one job, of a node, of a user, or of all.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct TaskFilter {
+    /// The user of the job, or of all jobs that are listed; empty: every user.
+    pub user: String,
+    /// Empty: every job.
+    pub job: String,
+    /// Only tasks on this node, of every user and job.
+    pub node: String,
+    /// Only this task of the job.
+    pub index: Option<u32>,
+    /// Only tasks in one of these states; empty: in any.
+    pub states: Vec<TaskState>,
+    /// Only tasks of jobs with labels that meet all of these conditions.
+    pub selector: Vec<LabelMatch>,
+    /// Without `job` and `node`: also tasks of jobs that are over.
+    pub ended: bool,
+}
+
+impl TaskFilter {
+    /// The tasks of a job.
+    pub fn of_job(job: &JobRef) -> Self {
+        Self { user: job.user.clone(), job: job.name.clone(), ..Self::default() }
+    }
+
+    /// The tasks on a node.
+    pub fn of_node(node: impl Into<String>) -> Self {
+        Self { node: node.into(), ..Self::default() }
+    }
 }
 
 impl Client {
-    async fn task_page(&self, message: ListTasksRequest) -> Result<ListTasksResponse, ClientError> {
-        self.call("ListTasks", message, rpc!(TaskServiceClient.list_tasks)).await
-    }
-
     /// All pages of a list, and the first page's cursor: a watch from there replays the changes between pages.
-    async fn task_pages(
-        &self,
-        mut message: ListTasksRequest,
-    ) -> Result<(Vec<Task>, Option<Cursor>), ClientError> {
-        let first = self.task_page(message.clone()).await?;
+    async fn task_pages(&self, filter: &TaskFilter) -> Result<(Vec<Task>, Option<Cursor>), ClientError> {
+        let first = self.task_list_page(filter, PageRequest::default()).await?;
         let (mut tasks, cursor, mut next) = (first.tasks, first.cursor, first.next_page);
         while !next.is_empty() {
-            message.page = Some(PageRequest { limit: 0, page: next });
-            let answer = self.task_page(message.clone()).await?;
+            let answer = self.task_list_page(filter, PageRequest { limit: 0, page: next }).await?;
             tasks.extend(answer.tasks);
             next = answer.next_page;
         }
@@ -69,38 +78,31 @@ impl Client {
     /// # Errors
     /// As for every call.
     pub async fn task_list_of_job(&self, job: &JobRef) -> Result<(Vec<Task>, Option<Cursor>), ClientError> {
-        let message = ListTasksRequest {
-            context: self.context_read(),
-            cell: self.cell().to_owned(),
-            user: job.user.clone(),
-            job: job.name.clone(),
-            node: String::new(),
-            page: None,
-            states: Vec::new(),
-        };
-        self.task_pages(message).await
+        self.task_pages(&TaskFilter::of_job(job)).await
     }
 
-    /// One page of the tasks of a job by index: those in one of `states`, or all if it is empty.
+    /// One page of tasks, by the ids of their jobs and their indexes.
     ///
     /// # Errors
     /// As for every call.
     pub async fn task_list_page(
         &self,
-        job: &JobRef,
-        states: &[TaskState],
+        filter: &TaskFilter,
         page: PageRequest,
     ) -> Result<ListTasksResponse, ClientError> {
         let message = ListTasksRequest {
             context: self.context_read(),
             cell: self.cell().to_owned(),
-            user: job.user.clone(),
-            job: job.name.clone(),
-            node: String::new(),
+            user: filter.user.clone(),
+            job: filter.job.clone(),
+            node: filter.node.clone(),
             page: Some(page),
-            states: states.iter().map(|&state| state.into()).collect(),
+            states: filter.states.iter().map(|&state| state.into()).collect(),
+            selector: filter.selector.clone(),
+            ended: filter.ended,
+            index: filter.index,
         };
-        self.task_page(message).await
+        self.call("ListTasks", message, rpc!(TaskServiceClient.list_tasks)).await
     }
 
     /// The tasks on a node, with the cursor for a watch that misses nothing.
@@ -108,16 +110,7 @@ impl Client {
     /// # Errors
     /// As for every call.
     pub async fn task_list_of_node(&self, node: &str) -> Result<(Vec<Task>, Option<Cursor>), ClientError> {
-        let message = ListTasksRequest {
-            context: self.context_read(),
-            cell: self.cell().to_owned(),
-            user: String::new(),
-            job: String::new(),
-            node: node.to_owned(),
-            page: None,
-            states: Vec::new(),
-        };
-        self.task_pages(message).await
+        self.task_pages(&TaskFilter::of_node(node)).await
     }
 
     /// Explains the placement of a task, or of every pending class of a job.
@@ -201,31 +194,6 @@ impl Client {
             index: task.index,
         };
         self.call("StopTask", message, rpc!(TaskServiceClient.stop_task)).await
-    }
-
-    /// A task's output. The stream ends with the kept output or, with `follow`, with the attempt. A broken connection
-    /// ends it with an error: output has no cursor to resume from.
-    ///
-    /// # Errors
-    /// As for every call, for the opening; each item may be one.
-    pub async fn task_logs(
-        &self,
-        task: &TaskRef,
-        query: LogQuery,
-    ) -> Result<ItemStream<ReadLogsResponse>, ClientError> {
-        let message = ReadLogsRequest {
-            context: self.context_read(),
-            cell: self.cell().to_owned(),
-            user: task.job.user.clone(),
-            job: task.job.name.clone(),
-            index: task.index,
-            stream: query.stream.into(),
-            tail_lines: query.tail_lines,
-            follow: query.follow,
-            incarnation: query.incarnation,
-        };
-        let opened = self.call("ReadLogs", message, rpc!(TaskServiceClient.read_logs)).await?;
-        Ok(items(self.clone(), opened))
     }
 
     /// Runs `command` inside a running task's environment, on a terminal of the size `terminal` if given. `input` is

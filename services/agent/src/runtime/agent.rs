@@ -71,7 +71,7 @@ impl Agent {
         lock: Option<StateLock>,
     ) -> Self {
         state.load = MachineLoad::new(hello.capacity.as_ref());
-        let serving = Serving::new(starter.clone(), Arc::clone(&machine));
+        let serving = Serving::new(starter.clone(), Arc::clone(&machine), Arc::clone(&config.clock));
         Self {
             config,
             starter,

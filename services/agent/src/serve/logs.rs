@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_proto::bounds::{TEXT_BYTES_MAX, text_cut};
+use borough_proto::bounds::{STREAM_MESSAGE_COST, TEXT_BYTES_MAX, text_cut};
 use borough_proto::v1;
 use borough_proto::v1::read_logs_request::Stream as Wanted;
 use borough_shim::log::OutputStream;
@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use super::answer;
 use super::credit::Credit;
-use super::tail::LogTail;
+use super::tail::{LogStart, LogTail};
 use crate::attempt::AttemptId;
 use crate::disk::{StateDir, record_read};
 
@@ -24,10 +24,11 @@ const PAUSE_MAX: Duration = Duration::from_millis(250);
 pub(super) async fn logs_serve(
     state: Arc<StateDir>,
     request: v1::LogRequest,
+    now_ms: i64,
     credit: Credit,
     outbox: mpsc::Sender<v1::AgentMessage>,
 ) {
-    let mut error = serve(state, &request, &credit, &outbox).await.err().unwrap_or_default();
+    let mut error = serve(state, &request, now_ms, &credit, &outbox).await.err().unwrap_or_default();
     text_cut(&mut error, TEXT_BYTES_MAX);
     let end = v1::LogChunk { id: request.id, end: true, error, ..v1::LogChunk::default() };
     // The caller may have gone.
@@ -37,6 +38,7 @@ pub(super) async fn logs_serve(
 async fn serve(
     state: Arc<StateDir>,
     request: &v1::LogRequest,
+    now_ms: i64,
     credit: &Credit,
     outbox: &mpsc::Sender<v1::AgentMessage>,
 ) -> Result<(), String> {
@@ -48,10 +50,21 @@ async fn serve(
         Wanted::Stdout => &[OutputStream::Stdout],
         Wanted::Stderr => &[OutputStream::Stderr],
     };
+    let most = part_bytes(request.window_bytes);
     let mut tails: Vec<LogTail> = streams
         .iter()
-        .map(|stream| LogTail::new(&state.attempt_path(&id), *stream, request.tail_lines))
+        .map(|&stream| {
+            let start = start_of(request, stream, now_ms);
+            LogTail::new(&state.attempt_path(&id), stream, start, most).with_times(request.times)
+        })
         .collect();
+    // A reader that loses its gateway at once must know where it was.
+    for tail in &tails {
+        let begin = v1::LogChunk { next: Some(tail.position()), ..chunk_of(request, tail) };
+        if !credit.take(0).await || outbox.send(answer(super::Answer::LogChunk(begin))).await.is_err() {
+            return Err(gone());
+        }
+    }
     let mut pause = PAUSE_FIRST;
     loop {
         // Checked before reading, so that output written before the end is still read.
@@ -59,16 +72,17 @@ async fn serve(
         let mut any = false;
         for tail in &mut tails {
             let directory = state.attempt_path(&id);
-            while let Some(data) = tail.read(&directory).map_err(|error| error.to_string())? {
+            while let Some(part) = tail.read(&directory).map_err(|error| error.to_string())? {
                 any = true;
-                if !credit.take(data.len()).await {
+                if !credit.take(part.data.len()).await {
                     return Err(gone());
                 }
                 let chunk = v1::LogChunk {
-                    id: request.id,
-                    stream: wire(tail.stream()).into(),
-                    data: data.into(),
-                    ..v1::LogChunk::default()
+                    data: part.data.into(),
+                    next: Some(part.next),
+                    gone_bytes: part.gone,
+                    times: part.times,
+                    ..chunk_of(request, tail)
                 };
                 let chunk = answer(super::Answer::LogChunk(chunk));
                 outbox.send(chunk).await.map_err(|_| gone())?;
@@ -82,11 +96,32 @@ async fn serve(
     }
 }
 
-fn wire(stream: OutputStream) -> Wanted {
-    match stream {
+fn chunk_of(request: &v1::LogRequest, tail: &LogTail) -> v1::LogChunk {
+    let stream = match tail.stream() {
         OutputStream::Stdout => Wanted::Stdout,
         OutputStream::Stderr => Wanted::Stderr,
-    }
+    };
+    v1::LogChunk { id: request.id, stream: stream.into(), ..v1::LogChunk::default() }
+}
+
+fn start_of(request: &v1::LogRequest, stream: OutputStream, now_ms: i64) -> LogStart {
+    let from = match stream {
+        OutputStream::Stdout => request.stdout_from,
+        OutputStream::Stderr => request.stderr_from,
+    };
+    let begin = || match request.since_ms {
+        Some(age_ms) => {
+            let since_ms = now_ms.saturating_sub(i64::try_from(age_ms).unwrap_or(i64::MAX));
+            LogStart::Since { since_ms, lines: request.tail_lines }
+        }
+        None => request.tail_lines.map_or(LogStart::Oldest, LogStart::Lines),
+    };
+    from.map_or_else(begin, LogStart::Position)
+}
+
+/// Most bytes of one message for a reader of this credit: half of it, so that a message waits for no other one.
+fn part_bytes(window: u64) -> usize {
+    usize::try_from(window / 2).unwrap_or(usize::MAX).saturating_sub(STREAM_MESSAGE_COST)
 }
 
 /// Returns true if nothing more will be written.

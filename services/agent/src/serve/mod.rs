@@ -10,6 +10,7 @@ mod terminal;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use borough_kv::env::Clock;
 use borough_proto::bounds::{STREAM_MESSAGE_COST, STREAM_WINDOW_BYTES, TEXT_BYTES_MAX, text_cut};
 use borough_proto::v1;
 use borough_proto::v1::agent_message::Message as Answer;
@@ -32,6 +33,7 @@ const INPUTS: usize = STREAM_WINDOW_BYTES / STREAM_MESSAGE_COST + 2;
 pub(crate) struct Serving {
     starter: Starter,
     machine: Arc<dyn Machine>,
+    clock: Arc<dyn Clock>,
     logs: BTreeMap<u64, LogServing>,
     commands: BTreeMap<u64, CommandServing>,
     signals: signal::AttemptSignals,
@@ -58,9 +60,9 @@ impl Drop for CommandServing {
 }
 
 impl Serving {
-    pub(crate) fn new(starter: Starter, machine: Arc<dyn Machine>) -> Self {
+    pub(crate) fn new(starter: Starter, machine: Arc<dyn Machine>, clock: Arc<dyn Clock>) -> Self {
         let (logs, commands) = (BTreeMap::new(), BTreeMap::new());
-        Self { starter, machine, logs, commands, signals: signal::AttemptSignals::default() }
+        Self { starter, machine, clock, logs, commands, signals: signal::AttemptSignals::default() }
     }
 
     pub(crate) fn message(&mut self, message: Message, state: &AgentState, outbox: &Outbox) {
@@ -70,7 +72,8 @@ impl Serving {
             Message::LogRequest(request) => {
                 let (id, credit) = (request.id, Credit::new(request.window_bytes));
                 let (state, data) = (self.starter.state.clone(), outbox.data.clone());
-                let task = tokio::spawn(logs::logs_serve(state, request, credit.clone(), data));
+                let now_ms = self.clock.wall_ms();
+                let task = tokio::spawn(logs::logs_serve(state, request, now_ms, credit.clone(), data));
                 let serving = LogServing { task: task.abort_handle(), credit };
                 if let Some(before) = self.logs.insert(id, serving) {
                     before.task.abort();

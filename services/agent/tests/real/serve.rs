@@ -25,6 +25,7 @@ fn request(id: u64, attempt: &v1::TaskAttempt, tail_lines: Option<u32>, follow: 
         tail_lines,
         follow,
         window_bytes: ENDLESS,
+        ..v1::LogRequest::default()
     })
 }
 
@@ -281,7 +282,8 @@ async fn a_slow_reader_of_logs_waits_in_the_files() {
         .run(script(&attempt, "head -c 1000000 /dev/zero | tr '\\0' x; echo; echo over >&2; sleep 600"));
     until("its output", || output(&cell.attempt_dir(&attempt)).len().ge(&1_000_001).then_some(())).await;
     let ToAgent::LogRequest(ask) = request(1, &attempt, None, false) else { unreachable!() };
-    let window = 4 * stream_cost(STREAM_DATA_BYTES_MAX);
+    // The first message says where the stream begins, and has no data.
+    let window = stream_cost(0) + 4 * stream_cost(STREAM_DATA_BYTES_MAX);
     cell.gateway.send(ToAgent::LogRequest(v1::LogRequest { window_bytes: window as u64, ..ask }));
     cell.gateway
         .wait("one window", |seen| (log_bytes(seen, 1) >= 4 * STREAM_DATA_BYTES_MAX).then_some(()))

@@ -1,8 +1,10 @@
 //! Verbs on nodes, cells, names and events.
 
+use borough_proto::v1::{LabelMatch, NodeState};
 use clap::{Args, Subcommand};
 
 use super::JobTarget;
+use super::list::{ListArguments, WatchArguments, label_match, node_state};
 
 /// When `node admit` is safe.
 const ADMIT_WARNING: &str = "Use it only if the machine of the recorded agent is gone for good. The scheduler places \
@@ -21,7 +23,16 @@ const REMOVE_NOTES: &str = "In order: borough node drain NODE, end its agent, bo
 #[derive(Debug, Subcommand)]
 pub enum NodeVerb {
     /// List the nodes
-    List,
+    List {
+        /// List only nodes with labels like this
+        #[arg(short, long, value_parser = label_match, value_delimiter = ',', value_name = "KEY=VALUE,KEY!=VALUE")]
+        label: Vec<LabelMatch>,
+        /// List only nodes in these states, with commas between: ready, recovering, lost [default: all]
+        #[arg(long, value_parser = node_state, value_name = "STATES", value_delimiter = ',')]
+        state: Vec<NodeState>,
+        #[command(flatten)]
+        list: ListArguments,
+    },
     /// Make a token for the agent of one node, or of any node of a cell
     #[command(after_help = "Also give --cell")]
     Token(NodeTokenArguments),
@@ -29,6 +40,8 @@ pub enum NodeVerb {
     Status {
         /// The node's name
         node: String,
+        #[command(flatten)]
+        watching: WatchArguments,
     },
     /// Place no new tasks on a node; running tasks stay
     Cordon {
@@ -128,11 +141,16 @@ fn identity(text: &str) -> Result<String, String> {
 #[derive(Debug, Subcommand)]
 pub enum CellVerb {
     /// List the cells
-    List,
+    List {
+        #[command(flatten)]
+        watching: WatchArguments,
+    },
     /// Show a cell, its settings and its schedulers
     Status {
         /// The cell's name [default: the one in use]
         name: Option<String>,
+        #[command(flatten)]
+        watching: WatchArguments,
     },
     /// Change settings of a cell; settings that you do not give stay
     #[command(after_help = SCHEDULER_RULES, override_usage = "borough cell set [NAME] <OPTION>...")]
@@ -214,6 +232,8 @@ pub enum NameVerb {
         /// List the endpoints of every user
         #[arg(short, long, conflicts_with = "target")]
         all: bool,
+        #[command(flatten)]
+        list: ListArguments,
     },
     /// Show the endpoints of a job, or of all your jobs, and then every change
     Watch {
@@ -233,6 +253,8 @@ pub enum EventVerb {
         /// List at most this many
         #[arg(long, default_value_t = 100)]
         limit: u32,
+        #[command(flatten)]
+        watching: WatchArguments,
     },
     /// Show every change from now on
     Watch {

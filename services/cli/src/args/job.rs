@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use borough_proto::v1::TaskState;
-use clap::{Args, Subcommand, ValueEnum};
+use borough_proto::v1::LabelMatch;
+use clap::{Args, Subcommand};
 
 use super::JobTarget;
+use super::list::{ListArguments, TaskOrJobState, label_match, task_or_job_state};
 use crate::jobfile::StarterKind;
 
 /// Verbs on jobs.
@@ -45,11 +46,15 @@ pub enum JobVerb {
         /// List also jobs that are over
         #[arg(short, long)]
         ended: bool,
-        /// List only jobs with this label; several times: with all of them
-        #[arg(short, long, value_parser = pair, value_name = "KEY=VALUE", conflicts_with = "target")]
-        label: Vec<(String, String)>,
+        /// List only jobs with labels like this
+        #[arg(short, long, value_parser = label_match, value_delimiter = ',', conflicts_with = "target")]
+        #[arg(value_name = "KEY=VALUE,KEY!=VALUE")]
+        label: Vec<LabelMatch>,
+        /// Show only tasks, or list only jobs, in these states, with commas between [default: all]
+        #[arg(long, value_parser = task_or_job_state, value_name = "STATES", value_delimiter = ',')]
+        state: Vec<TaskOrJobState>,
         #[command(flatten)]
-        tasks: TaskListArguments,
+        list: ListArguments,
     },
     /// Change the number of tasks of a job, and wait until it has so many, all of them up
     Scale {
@@ -82,6 +87,8 @@ pub enum JobVerb {
         #[arg(required = true, value_parser = super::label::label, value_name = "LABEL")]
         labels: Vec<super::LabelArgument>,
     },
+    /// Show the output of every task of a job, each line under the name of its task
+    Logs(JobLogArguments),
     /// List every job of this name with its specs, newest first
     History {
         /// [USER/]JOB
@@ -90,48 +97,64 @@ pub enum JobVerb {
     },
 }
 
-/// Which tasks of a job are listed.
-#[derive(Clone, Debug, Default, Args)]
-pub struct TaskListArguments {
-    /// Show only tasks in these states, with commas between [default: all]
-    #[arg(long, value_enum, value_name = "STATES", value_delimiter = ',', requires = "target")]
-    pub state: Vec<ListedState>,
-    /// Show at most this many tasks [default: all]
-    #[arg(long, value_name = "N", requires = "target", value_parser = clap::value_parser!(u32).range(1..))]
-    pub limit: Option<u32>,
-    /// Go on behind the tasks of an earlier list, by the page that it named
-    #[arg(long, value_name = "PAGE", requires = "target")]
-    pub page: Option<String>,
+/// `job logs`.
+#[derive(Clone, Debug, Args)]
+pub struct JobLogArguments {
+    /// [USER/]JOB
+    #[arg(value_name = "JOB")]
+    pub target: JobTarget,
+    /// Stream new output, over restarts, moves and changes of gateways, until the job is over
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Show only this many lines from the end of each task [default: all]
+    #[arg(long, value_name = "LINES")]
+    pub tail: Option<u32>,
+    /// Show only what was written in the last while, such as 5m [default: all]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub since: Option<Duration>,
+    /// Show when each line was written, by the clock of its node
+    #[arg(long)]
+    pub timestamps: bool,
+    /// Show standard error only [default: both streams]
+    #[arg(long, conflicts_with = "stdout")]
+    pub stderr: bool,
+    /// Show standard output only [default: both streams]
+    #[arg(long)]
+    pub stdout: bool,
+    /// Begin with the last attempt of each task, with all that the cell knows, or show this one alone
+    #[arg(long, value_name = "last|all|NUMBER", default_value = "last", value_parser = attempt)]
+    pub attempt: AttemptChoice,
 }
 
-/// A state of a task, as lists choose by it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub enum ListedState {
-    Pending,
-    Held,
-    Assigned,
-    Starting,
-    Running,
-    Stopping,
-    Releasing,
-    Lost,
-    Dead,
+/// Which attempts of a task are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttemptChoice {
+    /// The last one, and those that follow.
+    Last,
+    /// Every one that the cell knows, and those that follow.
+    All,
+    /// This one alone.
+    Number(u64),
 }
 
-impl From<ListedState> for TaskState {
-    fn from(state: ListedState) -> Self {
-        match state {
-            ListedState::Pending => Self::Pending,
-            ListedState::Held => Self::Held,
-            ListedState::Assigned => Self::Assigned,
-            ListedState::Starting => Self::Starting,
-            ListedState::Running => Self::Running,
-            ListedState::Stopping => Self::Stopping,
-            ListedState::Releasing => Self::Releasing,
-            ListedState::Lost => Self::Lost,
-            ListedState::Dead => Self::Dead,
-        }
+impl AttemptChoice {
+    /// Returns true if `attempt` is shown, as far as the choice alone says.
+    pub fn wants(self, attempt: u64) -> bool {
+        !matches!(self, Self::Number(number) if number != attempt)
+    }
+
+    /// Returns true if no attempt after `done` is shown.
+    pub fn is_past(self, done: u64) -> bool {
+        matches!(self, Self::Number(number) if done >= number)
+    }
+}
+
+fn attempt(text: &str) -> Result<AttemptChoice, String> {
+    match (text, text.parse()) {
+        ("last", _) => Ok(AttemptChoice::Last),
+        ("all", _) => Ok(AttemptChoice::All),
+        (_, Ok(number)) if number > 0 => Ok(AttemptChoice::Number(number)),
+        _ => Err("accepted: last, all, or the number of an attempt from 1".to_owned()),
     }
 }
 

@@ -8,6 +8,7 @@ mod dev;
 mod explain;
 mod job;
 mod label;
+mod list;
 mod queue;
 mod role;
 mod store;
@@ -26,11 +27,12 @@ pub use context::{ContextAddArguments, ContextVerb, OptionSource, OptionSources}
 pub use dev::DevArguments;
 pub use explain::ExplainArguments;
 pub use job::{
-    EditArguments, EvaluateArguments, FileArguments, JobVerb, PurgeArguments, RestartArguments, RunArguments,
-    StopArguments, TaskListArguments,
+    AttemptChoice, EditArguments, EvaluateArguments, FileArguments, JobLogArguments, JobVerb, PurgeArguments,
+    RestartArguments, RunArguments, StopArguments,
 };
 pub use label::LabelArgument;
 pub(crate) use label::label_change;
+pub use list::{ListArguments, TaskOrJobState, WatchArguments};
 pub(crate) use role::LEASE_MS;
 pub use role::{ControllerArguments, GatewayArguments, SchedulerArguments, StoreArguments};
 pub use store::{

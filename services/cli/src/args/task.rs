@@ -1,7 +1,9 @@
 //! Verbs on single tasks.
 
+use borough_proto::v1::{LabelMatch, TaskState};
 use clap::{Args, Subcommand};
 
+use super::list::{ListArguments, label_match, task_state};
 use super::{JobTarget, TaskTarget};
 
 /// Verbs on tasks.
@@ -15,6 +17,31 @@ pub enum TaskVerb {
         /// Show only this task [default: all]
         #[arg(long)]
         index: Option<u32>,
+        /// Show only tasks in these states, with commas between [default: all]
+        #[arg(long, value_parser = task_state, value_name = "STATES", value_delimiter = ',')]
+        state: Vec<TaskState>,
+        #[command(flatten)]
+        list: ListArguments,
+    },
+    /// List the tasks of all your jobs
+    List {
+        /// List the tasks of every user
+        #[arg(short, long)]
+        all: bool,
+        /// List also tasks of jobs that are over
+        #[arg(short, long)]
+        ended: bool,
+        /// List only tasks of jobs with labels like this
+        #[arg(short, long, value_parser = label_match, value_delimiter = ',', value_name = "KEY=VALUE,KEY!=VALUE")]
+        label: Vec<LabelMatch>,
+        /// List only tasks in these states, with commas between [default: all]
+        #[arg(long, value_parser = task_state, value_name = "STATES", value_delimiter = ',')]
+        state: Vec<TaskState>,
+        /// List the tasks on this node, of every user [default: on every node]
+        #[arg(long, value_name = "NODE", conflicts_with_all = ["all", "ended"])]
+        node: Option<String>,
+        #[command(flatten)]
+        list: ListArguments,
     },
     /// Show a task's output, also after its end
     Logs(LogArguments),
@@ -67,7 +94,7 @@ pub struct LogArguments {
     /// [USER/]JOB/INDEX
     #[arg(value_name = "TASK")]
     pub target: TaskTarget,
-    /// Stream new output until the attempt ends
+    /// Stream new output until the attempt ends, over changes of gateways
     #[arg(short, long)]
     pub follow: bool,
     /// Show only this many lines from the end [default: all]

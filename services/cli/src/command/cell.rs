@@ -4,25 +4,31 @@ use std::time::Duration;
 
 use borough_proto::v1;
 
-use crate::args::{CellSet, CellVerb, Global};
+use super::list::list_page;
+use super::watch::{Watched, list_or_watch, status_watch};
+use crate::args::{CellSet, CellVerb, Global, ListArguments};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::output::{CellOutput, Printer};
 
 pub(super) async fn run(global: &Global, verb: CellVerb, printer: &Printer) -> Result<Code, Failure> {
     match verb {
-        CellVerb::List => {
-            let cells = connect::client(global)?.cell_list().await?;
-            let views: Vec<CellOutput> = cells.into_iter().map(CellOutput::from).collect();
-            printer.list(&views)?;
+        CellVerb::List { watching } => {
+            let client = connect::client(global)?;
+            let fetch = async |_| Ok(list_page::<_, CellOutput>(client.cell_list().await?, String::new()));
+            let listed = ListArguments { watching, ..ListArguments::default() };
+            return list_or_watch(Watched::Unwatched, &listed, printer, fetch).await;
         }
-        CellVerb::Status { name } => {
+        CellVerb::Status { name, watching } => {
             let client = match name {
                 Some(name) => connect::client(global)?.with_cell(name),
                 None => connect::cell_client(global).await?,
             };
-            let (cell, _) = client.cell_get().await?;
-            printer.one(&CellOutput::from(cell), CellOutput::text)?;
+            let fetch = async |_| Ok(CellOutput::from(client.cell_get().await?.0));
+            if watching.watch {
+                return status_watch(Watched::Unwatched, printer, fetch, CellOutput::text).await;
+            }
+            printer.one(&fetch(None).await?, CellOutput::text)?;
         }
         CellVerb::Set { name, settings } => {
             let client = match name {

@@ -1,19 +1,31 @@
 //! `event list` and `event watch`.
 
 use borough_client::{CellItem, Client};
-use borough_proto::v1::WatchFilter;
+use borough_proto::v1::{PageRequest, WatchFilter};
 use futures::StreamExt as _;
 
-use crate::args::{EventFilter, EventVerb, Global};
+use super::list::list_page;
+use super::watch::{Watched, list_watch};
+use crate::args::{EventFilter, EventVerb, Global, ListArguments};
 use crate::connect;
 use crate::exit::{Code, Failure};
-use crate::output::{ChangeView, EventView, Foreign, Printer};
+use crate::output::{ChangeView, EventView, Foreign, Printer, WatchedList};
 
 pub(super) async fn run(global: &Global, verb: EventVerb, printer: &Printer) -> Result<Code, Failure> {
     let client = connect::cell_client(global).await?;
     match verb {
-        EventVerb::List { filter, limit } => {
-            let answer = client.event_list(watch_filter(&filter, client.user()), limit).await?;
+        EventVerb::List { filter, limit, watching } => {
+            let filter = watch_filter(&filter, client.user());
+            if watching.watch {
+                let fetch = async |page: PageRequest| {
+                    let answer = client.event_list(filter.clone(), page.limit).await?;
+                    Ok(list_page::<_, EventView>(answer.events, String::new()))
+                };
+                let listed = ListArguments { limit: Some(limit), watching, ..ListArguments::default() };
+                let watched = Watched::Cell(client.clone(), filter.clone());
+                return list_watch(watched, &listed, WatchedList::of_log(printer), fetch).await;
+            }
+            let answer = client.event_list(filter, limit).await?;
             let views: Vec<EventView> = answer.events.into_iter().map(EventView::from).collect();
             printer.list(&views)?;
             if answer.trimmed && views.len() < usize::try_from(limit).unwrap_or(usize::MAX) {

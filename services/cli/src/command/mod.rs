@@ -7,10 +7,12 @@ mod drain;
 mod event;
 mod explain;
 mod job;
+mod list;
 mod name;
 mod node;
 mod store;
 mod task;
+mod watch;
 mod why;
 
 use crate::args::{Arguments, NodeVerb, Verb};

@@ -1,8 +1,11 @@
 //! `name list` and `name watch`.
 
 use borough_client::{EndpointItem, JobRef};
+use borough_proto::v1::WatchFilter;
 use futures::StreamExt as _;
 
+use super::list::list_page;
+use super::watch::{Watched, list_or_watch};
 use crate::args::{Global, JobTarget, NameVerb};
 use crate::connect;
 use crate::exit::{Code, Failure};
@@ -11,11 +14,15 @@ use crate::output::{EndpointChangeView, EndpointView, Printer};
 pub(super) async fn run(global: &Global, verb: NameVerb, printer: &Printer) -> Result<Code, Failure> {
     let client = connect::cell_client(global).await?;
     match verb {
-        NameVerb::List { target, all } => {
+        NameVerb::List { target, all, list } => {
             let job = if all { JobRef::new("", "") } else { job(target.as_ref(), client.user()) };
-            let (endpoints, _) = client.endpoint_list(&job.user, &job.name).await?;
-            let views: Vec<EndpointView> = endpoints.into_iter().map(EndpointView::from).collect();
-            printer.list(&views)?;
+            let fetch = async |page| {
+                let answer = client.endpoint_list_page(&job.user, &job.name, page).await?;
+                Ok(list_page::<_, EndpointView>(answer.endpoints, answer.next_page))
+            };
+            let (user, name) = (job.user.clone(), job.name.clone());
+            let filter = WatchFilter { user, job: name, endpoints: true, ..WatchFilter::default() };
+            return list_or_watch(Watched::Cell(client.clone(), filter), &list, printer, fetch).await;
         }
         NameVerb::Watch { target } => {
             let job = job(target.as_ref(), client.user());

@@ -1,11 +1,13 @@
 //! Verbs on nodes.
 
-use borough_client::Client;
-use borough_proto::v1::Node;
+use borough_client::{Client, NodeFilter};
+use borough_proto::v1::{Node, WatchFilter};
 
 use super::confirm::{Intent, confirm};
 use super::drain::drain;
-use crate::args::{Global, NodeVerb, label_change};
+use super::list::list_page;
+use super::watch::{Watched, list_or_watch, status_watch};
+use crate::args::{Global, NodeVerb, WatchArguments, label_change};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::output::{NodeOutput, NodeStatusView, Printer, TaskOutput, labels_text};
@@ -14,14 +16,18 @@ use crate::role::token::node_token;
 pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> Result<Code, Failure> {
     let client = connect::cell_client(global).await?;
     match verb {
-        NodeVerb::List => {
-            let views: Vec<NodeOutput> =
-                client.node_list().await?.into_iter().map(NodeOutput::from).collect();
-            printer.list(&views)?;
+        NodeVerb::List { label, state, list } => {
+            let filter = NodeFilter { states: state, selector: label };
+            let fetch = async |page| {
+                let answer = client.node_list_page(&filter, page).await?;
+                Ok(list_page::<_, NodeOutput>(answer.nodes, answer.next_page))
+            };
+            let watched = Watched::Cell(client.clone(), changes_of(""));
+            return list_or_watch(watched, &list, printer, fetch).await;
         }
         // Made locally, without a gateway.
         NodeVerb::Token(arguments) => return node_token(global, &arguments, printer),
-        NodeVerb::Status { node } => status(&client, &node, printer).await?,
+        NodeVerb::Status { node, watching } => return status(&client, &node, watching, printer).await,
         NodeVerb::Cordon { node } => changed(client.node_cordon(&node).await?, printer)?,
         NodeVerb::Uncordon { node } => changed(client.node_uncordon(&node).await?, printer)?,
         NodeVerb::Admit { node, identity } => {
@@ -52,11 +58,29 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
     Ok(Code::Done)
 }
 
-async fn status(client: &Client, name: &str, printer: &Printer) -> Result<(), Failure> {
-    let node = client.node_get(name).await?;
-    let (tasks, _) = client.task_list_of_node(name).await?;
-    let tasks = tasks.into_iter().map(TaskOutput::from).collect();
-    printer.one(&NodeStatusView { node: node.into(), tasks }, NodeStatusView::text)
+async fn status(
+    client: &Client,
+    name: &str,
+    watching: WatchArguments,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let fetch = async |_| {
+        let node = client.node_get(name).await?;
+        let (tasks, _) = client.task_list_of_node(name).await?;
+        let tasks = tasks.into_iter().map(TaskOutput::from).collect();
+        Ok(NodeStatusView { node: node.into(), tasks })
+    };
+    if watching.watch {
+        let watched = Watched::Cell(client.clone(), changes_of(name));
+        return status_watch(watched, printer, fetch, NodeStatusView::text).await;
+    }
+    printer.one(&fetch(None).await?, NodeStatusView::text)?;
+    Ok(Code::Done)
+}
+
+/// The changes of a node and its tasks, or of all.
+fn changes_of(node: &str) -> WatchFilter {
+    WatchFilter { node: node.to_owned(), nodes: true, tasks: true, ..WatchFilter::default() }
 }
 
 fn changed(node: Node, printer: &Printer) -> Result<(), Failure> {

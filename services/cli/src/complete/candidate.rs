@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use borough_client::{Client, ClientError, JobFilter, JobRef};
+use borough_client::{Client, ClientError, JobFilter, JobRef, TaskFilter};
 use borough_model::job::file::field_help;
 use borough_proto::v1::PageRequest;
 use clap::Arg;
@@ -113,7 +113,7 @@ async fn jobs(client: &Client, current: &str, ended: bool) -> Result<Vec<String>
 async fn tasks(client: &Client, current: &str) -> Result<Vec<String>, ClientError> {
     let of_job = async |job: JobRef, prefix: String| {
         let page = PageRequest { limit: NAMES_MAX, page: String::new() };
-        let answer = client.task_list_page(&job, &[], page).await;
+        let answer = client.task_list_page(&TaskFilter::of_job(&job), page).await;
         let tasks = answer.map(|answer| answer.tasks).unwrap_or_default();
         tasks.into_iter().map(|task| format!("{prefix}{}", task.index)).collect::<Vec<_>>()
     };

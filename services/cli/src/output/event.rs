@@ -32,6 +32,14 @@ impl From<v1::Event> for EventView {
 impl Tabular for EventView {
     const PLURAL: &'static str = "events";
 
+    fn name(&self) -> String {
+        self.subject.to_string()
+    }
+
+    fn key(&self) -> String {
+        format!("{} {} {} {} {}", self.at_ms, self.subject, self.action, self.actor, self.text)
+    }
+
     fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
         (vec!["TIME", "SUBJECT", "EVENT"], vec!["ACTOR", "ACTION"])
     }

@@ -114,6 +114,14 @@ impl From<v1::Job> for JobView {
 impl Tabular for JobView {
     const PLURAL: &'static str = "jobs";
 
+    fn name(&self) -> String {
+        format!("{}/{}", self.user, self.name)
+    }
+
+    fn key(&self) -> String {
+        self.id.to_string()
+    }
+
     fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
         let heads = vec!["USER", "JOB", "KIND", "STATE", "HEALTHY", "PRIORITY", "SUBMITTED", "LABELS"];
         (heads, vec!["TASKS", "VERSION", "REVISION", "ID", "DESCRIPTION"])

@@ -13,6 +13,8 @@ mod explain;
 mod field;
 mod foreign;
 mod job;
+mod list;
+mod log;
 mod name;
 mod node;
 mod progress;
@@ -20,6 +22,7 @@ mod store;
 mod table;
 mod task;
 mod text;
+mod watch;
 
 pub(crate) use cell::CellOutput;
 pub(crate) use changes::{PlanView, changes_text};
@@ -32,6 +35,8 @@ pub(crate) use foreign::{Foreign, line_shown};
 pub(crate) use job::{
     JobStatusView, JobVersionView, JobView, LeftTaskView, PurgedView, RestartedView, SpecView,
 };
+pub(crate) use list::ListOutput;
+pub(crate) use log::{LogLines, LogOutput, LogStyle};
 pub(crate) use name::{EndpointChangeView, EndpointView};
 pub(crate) use node::{NodeOutput, NodeStatusView};
 pub(crate) use progress::Progress;
@@ -42,6 +47,7 @@ pub(crate) use store::{
 pub(crate) use table::{Tabular, table};
 pub(crate) use task::{ExitView, TaskOutput};
 pub(crate) use text::{labels_text, ranges, tally, word};
+pub(crate) use watch::{WatchedList, WatchedStatus};
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -56,13 +62,16 @@ pub(crate) struct Printer {
     format: OutputFormat,
     quiet: bool,
     color: bool,
+    /// Whether lines of tasks on standard error have colours.
+    color_error: bool,
 }
 
 impl Printer {
     pub(crate) fn new(global: &Global) -> Self {
         let refused = global.no_color || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let color = !refused && io::stdout().is_terminal();
-        Self { format: global.output, quiet: global.quiet, color }
+        let color_error = !refused && io::stderr().is_terminal();
+        Self { format: global.output, quiet: global.quiet, color, color_error }
     }
 
     /// Returns true if answers are for programs.

@@ -14,9 +14,25 @@ pub(crate) trait Tabular {
 
     /// The cells of a row, in the order of the heads.
     fn cells(&self) -> (Vec<String>, Vec<String>);
+
+    /// Its name for people.
+    fn name(&self) -> String {
+        self.cells().0.into_iter().next().unwrap_or_default()
+    }
+
+    /// What distinguishes it from every other row.
+    fn key(&self) -> String {
+        self.name()
+    }
 }
 
 pub(crate) fn table<T: Tabular>(rows: &[T], style: &Style) -> String {
+    table_page(rows, style, &mut Vec::new())
+}
+
+/// The part of a table with these rows. `widths` has the widths of its columns so far, and is empty for the first part,
+/// which alone has the heads.
+pub(super) fn table_page<T: Tabular>(rows: &[T], style: &Style, widths: &mut Vec<usize>) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     if style.color {
@@ -28,7 +44,10 @@ pub(crate) fn table<T: Tabular>(rows: &[T], style: &Style) -> String {
     if style.wide {
         heads.extend(more);
     }
-    table.set_header(heads.into_iter().map(|head| Cell::new(head).add_attribute(Attribute::Bold)));
+    // The heads of later parts are not shown, but keep the columns as wide as before.
+    let width = |column: usize| widths.get(column).copied().unwrap_or(0);
+    let heads = heads.into_iter().enumerate().map(|(column, head)| format!("{head:<0$}", width(column)));
+    table.set_header(heads.map(|head| Cell::new(head).add_attribute(Attribute::Bold)));
     for row in rows {
         let (mut cells, more) = row.cells();
         if style.wide {
@@ -41,6 +60,8 @@ pub(crate) fn table<T: Tabular>(rows: &[T], style: &Style) -> String {
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }
+    let shown_from = usize::from(!widths.is_empty());
+    *widths = table.column_max_content_widths().into_iter().map(usize::from).collect();
     let text = table.to_string();
-    text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    text.lines().skip(shown_from).map(|line| format!("{}\n", line.trim_end())).collect()
 }

@@ -17,6 +17,12 @@ pub(crate) fn time(ms: i64) -> String {
     humantime::format_rfc3339_seconds(moment).to_string()
 }
 
+/// A time with its milliseconds.
+pub(super) fn time_exact(ms: i64) -> String {
+    let since = std::time::Duration::from_millis(u64::try_from(ms).unwrap_or(0));
+    humantime::format_rfc3339_millis(std::time::UNIX_EPOCH + since).to_string()
+}
+
 /// Bytes with three significant digits at most: `1.5GiB`.
 pub(crate) fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];

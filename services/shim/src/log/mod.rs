@@ -1,11 +1,14 @@
-//! Log files: `stdout.<n>.log`, `n` counting up, and `stdout.log`, a link to the newest. A file ends at the end of a
-//! line, unless one line exceeds the limit by more than [`LINE_SLACK_BYTES`].
+//! Log files: `stdout.<n>.log`, and `stdout.log`, a link to the newest. The number of a file is the bytes of the stream
+//! before it, so a reader knows how much of the stream was removed. A file ends at the end of a line, unless one line
+//! exceeds the limit by more than [`LINE_SLACK_BYTES`]. Beside each is `stdout.<n>.times`, which says when it was written.
 
+mod times;
 mod writer;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+pub use times::{LogTimes, OutputTime, times_path};
 pub use writer::{LINE_SLACK_BYTES, LogWriter};
 
 /// Which output.

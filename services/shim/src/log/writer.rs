@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::PathBuf;
 
-use super::{OutputStream, file_numbers, file_path};
+use super::times::TimesWriter;
+use super::{OutputStream, file_numbers, file_path, times_path};
 use crate::spec::LogLimits;
 
 /// How far a file may grow beyond its limit before a line is broken in two.
@@ -21,6 +22,9 @@ pub struct LogWriter {
     stream: OutputStream,
     limits: LogLimits,
     file: Option<File>,
+    times: Option<TimesWriter>,
+    /// When the next output is written; `None`: nobody has said, and no time is recorded.
+    now_ms: Option<i64>,
     number: u64,
     size: u64,
     dropped_bytes: u64,
@@ -57,11 +61,29 @@ fn step(size: u64, limit: u64, data: &[u8]) -> WriteStep {
 impl LogWriter {
     /// A writer that starts a new file after the existing ones.
     pub fn new(attempt: PathBuf, stream: OutputStream, limits: LogLimits) -> Self {
-        let number = file_numbers(&attempt, stream).last().map_or(0, |last| last.saturating_add(1));
-        let mut writer = Self { attempt, stream, limits, file: None, number, size: 0, dropped_bytes: 0 };
+        let number = file_numbers(&attempt, stream).last().map_or(0, |&last| {
+            let length = fs::symlink_metadata(file_path(&attempt, stream, last)).map_or(0, |file| file.len());
+            last.saturating_add(length.max(1))
+        });
+        let mut writer = Self {
+            attempt,
+            stream,
+            limits,
+            file: None,
+            times: None,
+            now_ms: None,
+            number,
+            size: 0,
+            dropped_bytes: 0,
+        };
         // On a full disk this is tried again with the first output.
         let _ = writer.open();
         writer
+    }
+
+    /// Sets the time at which the following output is written, in milliseconds since 1970.
+    pub fn time_set(&mut self, now_ms: i64) {
+        self.now_ms = Some(now_ms);
     }
 
     /// Appends `data`. Output that cannot be written is dropped and counted; the count is written once the disk has
@@ -83,6 +105,7 @@ impl LogWriter {
             self.dropped_bytes = self.dropped_bytes.saturating_add(u64::try_from(data.len()).unwrap_or(0));
             return;
         }
+        self.time_record();
         let mut rest = data;
         while !rest.is_empty() {
             match self.open().and_then(|file| file.write(rest)) {
@@ -96,6 +119,13 @@ impl LogWriter {
             }
         }
         self.dropped_bytes = self.dropped_bytes.saturating_add(u64::try_from(rest.len()).unwrap_or(0));
+    }
+
+    /// Records when the next bytes are written, before them.
+    fn time_record(&mut self) {
+        let Some(now_ms) = self.now_ms.filter(|_| self.open().is_ok()) else { return };
+        let create = || TimesWriter::create(&self.attempt, self.stream, self.number);
+        self.times.get_or_insert_with(create).record(self.size, now_ms);
     }
 
     /// Writes how much is missing. Returns true on success.
@@ -112,6 +142,7 @@ impl LogWriter {
     fn open(&mut self) -> io::Result<&mut File> {
         if self.file.is_none() {
             self.file = Some(self.create()?);
+            self.times = None;
             self.size = 0;
             self.link();
         }
@@ -134,14 +165,19 @@ impl LogWriter {
     }
 
     fn rotate(&mut self) {
+        // Nothing was written, as on a full disk: the next file would have the same number.
+        if self.size == 0 {
+            return;
+        }
         self.file = None;
+        self.number = self.number.saturating_add(self.size);
         self.size = 0;
-        self.number = self.number.saturating_add(1);
         let keep = usize::try_from(self.limits.files_max.max(1)).unwrap_or(usize::MAX);
         // One of `files_max` is the new file.
         let numbers = file_numbers(&self.attempt, self.stream);
         for number in numbers.iter().take(numbers.len().saturating_sub(keep - 1)) {
             let _ = fs::remove_file(file_path(&self.attempt, self.stream, *number));
+            let _ = fs::remove_file(times_path(&self.attempt, self.stream, *number));
         }
         let _ = self.open();
     }
@@ -163,6 +199,8 @@ mod tests {
 
     use proptest::prelude::*;
 
+    use crate::log::LogTimes;
+
     fn contents(attempt: &std::path::Path) -> Vec<Vec<u8>> {
         let numbers = file_numbers(attempt, OutputStream::Stdout);
         numbers.iter().map(|n| fs::read(file_path(attempt, OutputStream::Stdout, *n)).unwrap()).collect()
@@ -170,6 +208,25 @@ mod tests {
 
     fn writer(attempt: &std::path::Path, file_bytes_max: u64, files_max: u32) -> LogWriter {
         LogWriter::new(attempt.to_owned(), OutputStream::Stdout, LogLimits { file_bytes_max, files_max })
+    }
+
+    #[test]
+    fn each_file_has_times_and_both_are_removed_together() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = writer(dir.path(), 2, 2);
+        for (at_ms, line) in [(1_000, b"a\n"), (2_000, b"b\n"), (3_000, b"c\n")] {
+            log.time_set(at_ms);
+            log.append(line);
+        }
+        let times = |number| {
+            let file = File::open(times_path(dir.path(), OutputStream::Stdout, number)).ok()?;
+            LogTimes::new(file)
+                .between(0, 2, 9)
+                .ok()
+                .map(|times| times.iter().map(|time| time.at_ms).collect::<Vec<_>>())
+        };
+        assert_eq!([times(0), times(2), times(4)], [None, None, Some(vec![3_000])]);
+        assert_eq!(file_numbers(dir.path(), OutputStream::Stdout), [4, 6]);
     }
 
     #[test]
@@ -188,15 +245,15 @@ mod tests {
         let victim = dir.path().join("victim");
         fs::write(&victim, "precious").unwrap();
         let mut log = writer(dir.path(), 2, 10);
-        symlink(&victim, file_path(dir.path(), OutputStream::Stdout, 1)).unwrap();
-        let fifo = file_path(dir.path(), OutputStream::Stdout, 2);
+        symlink(&victim, file_path(dir.path(), OutputStream::Stdout, 2)).unwrap();
+        let fifo = file_path(dir.path(), OutputStream::Stdout, 3);
         let mode = rustix::fs::Mode::RWXU;
         rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-        fs::hard_link(&victim, file_path(dir.path(), OutputStream::Stdout, 3)).unwrap();
+        fs::hard_link(&victim, file_path(dir.path(), OutputStream::Stdout, 4)).unwrap();
         log.append(b"a\nb\nc\n");
         assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
         let written: Vec<_> =
-            [0, 4, 5].map(|n| fs::read(file_path(dir.path(), OutputStream::Stdout, n)).unwrap()).concat();
+            [0, 5, 7].map(|n| fs::read(file_path(dir.path(), OutputStream::Stdout, n)).unwrap()).concat();
         assert_eq!(written, b"a\nb\nc\n");
     }
 
@@ -247,6 +304,11 @@ mod tests {
             }
             let files = contents(dir.path());
             prop_assert_eq!(files.concat(), chunks.concat().into_bytes());
+            let mut before = 0;
+            for (number, file) in file_numbers(dir.path(), OutputStream::Stdout).into_iter().zip(&files) {
+                prop_assert_eq!(number, before, "a file is named by the bytes before it");
+                before += u64::try_from(file.len()).unwrap();
+            }
             for file in files.iter().rev().skip(1) {
                 prop_assert_eq!(file.last(), Some(&b'\n'));
             }

@@ -7,6 +7,7 @@ use std::path::Path;
 use rustix::io::{Errno, ioctl_fionbio, read};
 use rustix::pipe::{PipeFlags, pipe_with};
 
+use crate::clock;
 use crate::log::{LogWriter, OutputStream};
 use crate::spec::LogLimits;
 
@@ -45,7 +46,10 @@ impl Output {
             let Some(pipe) = &self.pipe else { return false };
             match read(pipe, &mut chunk) {
                 Ok(0) => self.pipe = None,
-                Ok(length) => self.log.append(chunk.get(..length).unwrap_or_default()),
+                Ok(length) => {
+                    self.log.time_set(clock::wall_ms());
+                    self.log.append(chunk.get(..length).unwrap_or_default());
+                }
                 Err(Errno::AGAIN) => return false,
                 Err(Errno::INTR) => {}
                 Err(_) => self.pipe = None,

@@ -122,26 +122,49 @@ impl MirrorState {
     /// The endpoints of a user, of jobs with a name, or of both; of all without either. They are to be decoded without
     /// the lock.
     pub fn endpoints(&self, user: Option<&Name>, job: Option<&Name>) -> Vec<StoredEndpoint> {
-        if let (Some(user), Some(job)) = (user, job) {
+        let (found, _) = self.endpoints_part(user, job, None, usize::MAX);
+        found.into_iter().map(|(_, endpoint)| endpoint).collect()
+    }
+
+    /// As [`MirrorState::endpoints`], but only of the next `visited` behind `after`. Also returns the last one that was
+    /// visited; `None` if no other follows.
+    pub fn endpoints_part(
+        &self,
+        user: Option<&Name>,
+        job: Option<&Name>,
+        after: Option<TaskId>,
+        visited: usize,
+    ) -> (Vec<(TaskId, StoredEndpoint)>, Option<TaskId>) {
+        let all = TaskId { job: JobId(0), index: 0 }..=TaskId { job: JobId(u64::MAX), index: u32::MAX };
+        let within = match (user, job) {
             // Only the last job of a name has endpoints: the name passes on when a job has ended.
-            let last = self.job_by_name(user, job).map(|row| row.id);
-            let found = last.into_iter().flat_map(|job| self.endpoints.range(tasks_of(job)));
-            return found.map(|(_, endpoint)| endpoint.stored.clone()).collect();
-        }
+            (Some(user), Some(job)) => self.job_by_name(user, job).map(|row| tasks_of(row.id)),
+            _ => Some(all),
+        };
+        // A range that ends before it begins would panic.
+        let Some(within) = within.filter(|within| after.is_none_or(|after| after < *within.end())) else {
+            return (Vec::new(), None);
+        };
+        let begin = match after {
+            Some(after) if after >= *within.start() => Bound::Excluded(after),
+            _ => Bound::Included(*within.start()),
+        };
         let wanted = |row: &JobRow| {
             user.is_none_or(|wanted| *wanted == row.user) && job.is_none_or(|wanted| *wanted == row.name)
         };
-        let mut last: Option<(JobId, bool)> = None;
         let mut found = Vec::new();
-        for (task, endpoint) in &self.endpoints {
-            let selected = match last {
+        let (mut last, mut of): (Option<TaskId>, Option<(JobId, bool)>) = (None, None);
+        let mut rows = self.endpoints.range((begin, Bound::Included(*within.end())));
+        for (task, endpoint) in rows.by_ref().take(visited) {
+            let selected = match of {
                 Some((job, selected)) if job == task.job => selected,
                 _ => self.jobs.get(&task.job).is_some_and(|row| wanted(row)),
             };
-            last = Some((task.job, selected));
-            found.extend(selected.then(|| endpoint.stored.clone()));
+            (last, of) = (Some(*task), Some((task.job, selected)));
+            found.extend(selected.then(|| (*task, endpoint.stored.clone())));
         }
-        found
+        let last = last.filter(|_| rows.next().is_some());
+        (found, last)
     }
 
     /// Gangs by id.
@@ -467,6 +490,22 @@ mod tests {
             let wanted = jobs.iter().zip(1..).filter(|((of, called), _)| is(user, of) && is(job, called));
             let wanted: Vec<u64> = wanted.flat_map(|(_, id)| [id, id]).collect();
             assert_eq!(found, wanted, "{user:?} {job:?}");
+            for visited in [1, 3, 100] {
+                let (mut in_parts, mut after) = (Vec::new(), None);
+                loop {
+                    let (part, last) = state.endpoints_part(user.as_ref(), job.as_ref(), after, visited);
+                    assert!(part.len() <= visited);
+                    in_parts.extend(part.into_iter().map(|(task, _)| task.job.0));
+                    after = last;
+                    if after.is_none() {
+                        break;
+                    }
+                }
+                assert_eq!(in_parts, wanted, "{user:?} {job:?} in parts of {visited}");
+            }
+            // A page of another job's list.
+            let behind = Some(TaskId { job: JobId(u64::MAX), index: u32::MAX });
+            assert_eq!(state.endpoints_part(user.as_ref(), job.as_ref(), behind, 5).0.len(), 0);
         }
     }
 

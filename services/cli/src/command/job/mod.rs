@@ -3,6 +3,7 @@
 mod deadline;
 mod edit;
 mod file;
+mod logs;
 mod plan;
 mod progress;
 mod purge;
@@ -12,13 +13,14 @@ mod show;
 mod tail;
 mod wait;
 
-use borough_client::JobFilter;
+use borough_client::{JobFilter, TaskFilter};
 
 pub(super) use self::progress::{Goal, NextAttempt};
 use self::run::WaitMode;
+use self::show::TaskSelection;
 pub(super) use self::wait::wait;
 use super::confirm::{Intent, confirm};
-use crate::args::{Global, JobVerb, label_change};
+use crate::args::{Global, JobVerb, TaskOrJobState, label_change};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::output::Printer;
@@ -49,15 +51,23 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
             let client = connect::cell_client(global).await?;
             restart::restart(global, &client, &arguments, printer).await
         }
-        JobVerb::Status { target: Some(target), tasks, .. } => {
+        JobVerb::Status { target: Some(target), state, list, .. } => {
             let client = connect::cell_client(global).await?;
-            show::status(&client, &target.resolve(client.user()), &tasks, printer).await
+            let job = target.resolve(client.user());
+            let states = states_of(&state, "a task", |state| state.task)?;
+            let filter = TaskFilter { states, ..TaskFilter::of_job(&job) };
+            show::status(&client, &job, &TaskSelection { filter, list }, printer).await
         }
-        JobVerb::Status { target: None, all, ended, label, .. } => {
+        JobVerb::Status { target: None, all, ended, label, state, list } => {
             let client = connect::cell_client(global).await?;
             let user = if all { String::new() } else { client.user().to_owned() };
-            let filter = JobFilter { user, ended, labels: label.into_iter().collect() };
-            show::list(&client, &filter, printer).await
+            let states = states_of(&state, "a job", |state| state.job)?;
+            let filter = JobFilter { user, ended, states, selector: label, ..JobFilter::default() };
+            show::list(&client, &filter, &list, printer).await
+        }
+        JobVerb::Logs(arguments) => {
+            let client = connect::cell_client(global).await?;
+            logs::logs(&client, &arguments, printer).await
         }
         JobVerb::Purge(arguments) => {
             let client = connect::cell_client(global).await?;
@@ -75,4 +85,17 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
             show::history(&client, &target.resolve(client.user()), printer).await
         }
     }
+}
+
+/// The states of the kind that is listed. Some words are a state of a task only, or of a job only.
+fn states_of<S>(
+    words: &[TaskOrJobState],
+    of: &str,
+    state: impl Fn(&TaskOrJobState) -> Option<S>,
+) -> Result<Vec<S>, Failure> {
+    let states: Option<Vec<S>> = words.iter().map(state).collect();
+    states.ok_or_else(|| {
+        Failure::new(Code::Usage, format!("--state names a state that {of} does not have"))
+            .with_hint("the tasks of a job are listed with JOB, and jobs without it")
+    })
 }

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use borough_client::{Client, ClientError, JobRef};
+use borough_client::{Client, ClientError, JobRef, TaskFilter};
 use borough_proto::v1::{Job, JobKind, JobSpec};
 use tonic::Code as Status;
 
 use super::deadline::WaitLimits;
 use super::file::spec_load;
 use super::progress::Goal;
-use super::show::status_view;
+use super::show::{TaskSelection, status_view};
 use super::wait::{Waited, wait};
-use crate::args::{Global, RunArguments, TaskListArguments};
+use crate::args::{Global, RunArguments};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::output::{EndpointView, Foreign, JobView, PlanView, Printer, Style, changes_text, table};
@@ -114,7 +114,9 @@ async fn refused(client: &Client, spec: JobSpec, error: ClientError) -> Failure 
 /// The final state of the job: with its endpoints for people, as an object for programs.
 async fn show(client: &Client, waited: Waited, printer: &Printer) -> Result<(), Failure> {
     if printer.is_machine() {
-        let view = status_view(client, waited.job, waited.spec, &TaskListArguments::default()).await?;
+        let job = JobRef::new(waited.job.user.as_str(), waited.job.name.as_str());
+        let shown = TaskSelection { filter: TaskFilter::of_job(&job), ..TaskSelection::default() };
+        let view = status_view(client, waited.job, waited.spec, &shown).await?;
         return printer.one(&view, |_, _| String::new());
     }
     printer.text(&waited.text)?;

@@ -1,47 +1,41 @@
 //! `job status` and `job history`.
 
-use borough_client::{Client, JobFilter, JobRef};
-use borough_proto::v1::{Job, JobSpec, JobState, PageRequest, Task, TaskState};
+use borough_client::{Client, JobFilter, JobRef, TaskFilter};
+use borough_proto::v1::{Job, JobSpec, JobState, WatchFilter};
 
-use crate::args::TaskListArguments;
+use crate::args::ListArguments;
+use crate::command::list::{list_page, more_remark, pages};
+use crate::command::watch::{Watched, limited, list_or_watch, status_watch};
 use crate::exit::{Code, Failure};
 use crate::output::{ExplanationView, JobStatusView, JobVersionView, JobView, Printer, SpecView, TaskOutput};
+
+/// Which tasks of a job are shown.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TaskSelection {
+    pub(super) filter: TaskFilter,
+    pub(super) list: ListArguments,
+}
 
 pub(super) async fn status(
     client: &Client,
     job: &JobRef,
-    listed: &TaskListArguments,
+    shown: &TaskSelection,
     printer: &Printer,
 ) -> Result<Code, Failure> {
+    if shown.list.watching.watch {
+        let watched = Watched::Cell(client.clone(), changes_of(&job.user, &job.name));
+        let fetch = async |rows_max| {
+            let answer = client.job_get(job).await?;
+            let shown = TaskSelection { list: limited(&shown.list, rows_max), ..shown.clone() };
+            status_view(client, answer.job.unwrap_or_default(), answer.spec, &shown).await
+        };
+        return status_watch(watched, printer, fetch, JobStatusView::text).await;
+    }
     let answer = client.job_get(job).await?;
-    let view = status_view(client, answer.job.unwrap_or_default(), answer.spec, listed).await?;
+    let view = status_view(client, answer.job.unwrap_or_default(), answer.spec, shown).await?;
     printer.one(&view, JobStatusView::text)?;
-    if let Some(page) = &view.next_page {
-        printer.remark(&format!("more tasks follow: repeat the command with --page {page}"));
-    }
+    more_remark(view.next_page.as_deref(), "tasks", printer);
     Ok(Code::Done)
-}
-
-/// The tasks of a job that are listed, and the page that follows them.
-async fn tasks_listed(
-    client: &Client,
-    job: &JobRef,
-    listed: &TaskListArguments,
-) -> Result<(Vec<Task>, Option<String>), Failure> {
-    let states: Vec<TaskState> = listed.state.iter().map(|&state| state.into()).collect();
-    let most = listed.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-    let (mut tasks, mut page) = (Vec::new(), listed.page.clone().unwrap_or_default());
-    loop {
-        // 0 asks for as many as a page has at most.
-        let lacks = most.saturating_sub(tasks.len());
-        let limit = listed.limit.map_or(0, |_| u32::try_from(lacks).unwrap_or(u32::MAX));
-        let answer = client.task_list_page(job, &states, PageRequest { limit, page }).await?;
-        tasks.extend(answer.tasks);
-        page = answer.next_page;
-        if page.is_empty() || tasks.len() >= most {
-            return Ok((tasks, Some(page).filter(|page| !page.is_empty())));
-        }
-    }
 }
 
 /// A job with its tasks, and why some are not placed.
@@ -49,10 +43,19 @@ pub(super) async fn status_view(
     client: &Client,
     job: Job,
     spec: Option<JobSpec>,
-    listed: &TaskListArguments,
+    shown: &TaskSelection,
 ) -> Result<JobStatusView, Failure> {
     let named = JobRef::new(job.user.as_str(), job.name.as_str());
-    let (tasks, next_page) = tasks_listed(client, &named, listed).await?;
+    let fetch = async |page| {
+        let answer = client.task_list_page(&shown.filter, page).await?;
+        Ok(list_page(answer.tasks, answer.next_page))
+    };
+    let mut tasks: Vec<TaskOutput> = Vec::new();
+    let next_page = pages(&shown.list, fetch, |rows| {
+        tasks.extend(rows);
+        Ok(())
+    });
+    let next_page = next_page.await?;
     let pending = job.tasks.as_ref().is_some_and(|counts| counts.pending > 0);
     let unplaced = if pending && matches!(job.state(), JobState::Running | JobState::Waiting) {
         client.task_explain(&named, None).await?.explanations
@@ -61,18 +64,31 @@ pub(super) async fn status_view(
     };
     Ok(JobStatusView {
         job: job.into(),
-        tasks: tasks.into_iter().map(TaskOutput::from).collect(),
+        tasks,
         unplaced: unplaced.into_iter().map(ExplanationView::from).collect(),
         spec: SpecView::new(spec.as_ref()),
         next_page,
     })
 }
 
-pub(super) async fn list(client: &Client, filter: &JobFilter, printer: &Printer) -> Result<Code, Failure> {
-    let jobs = client.job_list(filter).await?;
-    let views: Vec<JobView> = jobs.into_iter().map(JobView::from).collect();
-    printer.list(&views)?;
-    Ok(Code::Done)
+pub(super) async fn list(
+    client: &Client,
+    filter: &JobFilter,
+    listed: &ListArguments,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let fetch = async |page| {
+        let answer = client.job_list_page(filter, page).await?;
+        Ok(list_page::<_, JobView>(answer.jobs, answer.next_page))
+    };
+    let watched = Watched::Cell(client.clone(), changes_of(&filter.user, ""));
+    list_or_watch(watched, listed, printer, fetch).await
+}
+
+/// The changes of a job and its tasks, or of many.
+fn changes_of(user: &str, job: &str) -> WatchFilter {
+    let (user, job) = (user.to_owned(), job.to_owned());
+    WatchFilter { user, job, jobs: true, tasks: true, ..WatchFilter::default() }
 }
 
 pub(super) async fn history(client: &Client, job: &JobRef, printer: &Printer) -> Result<Code, Failure> {

@@ -24,10 +24,14 @@ pub(super) async fn logs(
     } else {
         Stream::Unspecified
     };
-    let query = LogQuery { stream, tail_lines: arguments.tail, follow: arguments.follow, incarnation };
+    let (tail_lines, follow) = (arguments.tail, arguments.follow);
+    let query = LogQuery { stream, tail_lines, follow, incarnation, ..LogQuery::default() };
     let mut parts = client.task_logs(&task, query).await?;
     while let Some(part) = parts.next().await {
         let part = part?;
+        if part.gone_bytes > 0 {
+            printer.remark(&gone_text(&task, part.gone_bytes));
+        }
         match part.stream() {
             // A single requested stream goes to standard output. Of both, each goes where the task sent it.
             Stream::Stderr if stream == Stream::Unspecified => printer.error_bytes(&part.data)?,
@@ -35,6 +39,11 @@ pub(super) async fn logs(
         }
     }
     Ok(Code::Done)
+}
+
+/// What is said of output that the node removed before it was read.
+pub(crate) fn gone_text(task: &TaskRef, bytes: u64) -> String {
+    format!("{task}: {bytes} bytes of output are gone; the node removed them before they were read")
 }
 
 /// The attempt before the current or last one.

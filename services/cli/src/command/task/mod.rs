@@ -5,9 +5,14 @@ mod logs;
 mod stop;
 mod terminal;
 
-use borough_client::TaskRef;
+use borough_client::{Client, JobRef, TaskFilter, TaskRef};
+use borough_proto::v1::{PageRequest, WatchFilter};
 
-use crate::args::{Global, TaskVerb};
+pub(super) use self::logs::gone_text;
+
+use super::list::list_page;
+use super::watch::{Watched, list_or_watch};
+use crate::args::{Global, ListArguments, TaskVerb};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::output::{Printer, TaskOutput};
@@ -15,15 +20,17 @@ use crate::output::{Printer, TaskOutput};
 pub(super) async fn run(global: &Global, verb: TaskVerb, printer: &Printer) -> Result<Code, Failure> {
     let client = connect::cell_client(global).await?;
     match verb {
-        TaskVerb::Status { target, index } => {
+        TaskVerb::Status { target, index, state, list } => {
             let job = target.resolve(client.user());
-            let (tasks, _) = client.task_list_of_job(&job).await?;
-            let wanted = tasks.into_iter().filter(|task| index.is_none_or(|index| task.index == index));
-            let views: Vec<TaskOutput> = wanted.map(TaskOutput::from).collect();
-            match (index, views.is_empty()) {
-                (Some(index), true) => return Err(no_such_task(&TaskRef { job, index })),
-                _ => printer.list(&views)?,
-            }
+            let filter = TaskFilter { index, states: state, ..TaskFilter::of_job(&job) };
+            return status(&client, &job, &filter, &list, printer).await;
+        }
+        TaskVerb::List { all, ended, label, state, node, list } => {
+            let user = if all || node.is_some() { String::new() } else { client.user().to_owned() };
+            let node = node.unwrap_or_default();
+            let filter =
+                TaskFilter { user, node, states: state, selector: label, ended, ..TaskFilter::default() };
+            return tasks_list(&client, &filter, &list, printer).await;
         }
         TaskVerb::Logs(arguments) => return logs::logs(&client, &arguments, printer).await,
         TaskVerb::Exec(arguments) => return exec::exec(&client, arguments, printer).await,
@@ -40,6 +47,45 @@ pub(super) async fn run(global: &Global, verb: TaskVerb, printer: &Printer) -> R
         TaskVerb::Stop(arguments) => return stop::stop(global, &client, &arguments, printer).await,
     }
     Ok(Code::Done)
+}
+
+async fn tasks_list(
+    client: &Client,
+    filter: &TaskFilter,
+    listed: &ListArguments,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let fetch = async |page| {
+        let answer = client.task_list_page(filter, page).await?;
+        Ok(list_page::<_, TaskOutput>(answer.tasks, answer.next_page))
+    };
+    let changes = WatchFilter {
+        user: filter.user.clone(),
+        job: filter.job.clone(),
+        node: filter.node.clone(),
+        jobs: true,
+        tasks: true,
+        ..WatchFilter::default()
+    };
+    list_or_watch(Watched::Cell(client.clone(), changes), listed, printer, fetch).await
+}
+
+/// The tasks of a job, or a single one.
+async fn status(
+    client: &Client,
+    job: &JobRef,
+    filter: &TaskFilter,
+    listed: &ListArguments,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    // A task in another state than the wanted one is no missing task.
+    if let (Some(index), true) = (filter.index, filter.states.is_empty()) {
+        let answer = client.task_list_page(filter, PageRequest::default()).await?;
+        if answer.tasks.is_empty() {
+            return Err(no_such_task(&TaskRef { job: job.clone(), index }));
+        }
+    }
+    tasks_list(client, filter, listed, printer).await
 }
 
 fn no_such_task(task: &TaskRef) -> Failure {

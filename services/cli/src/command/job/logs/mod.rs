@@ -1,0 +1,281 @@
+//! `job logs`: the output of every task of a job, each line whole and under the name of its task.
+//!
+//! With `--follow`, a watch of the job says which attempts there are, and one reader per task reads them in order. All
+//! readers use one connection. A slow terminal stops the readers, and then the agents: what is not read stays in files.
+
+mod attempts;
+mod reader;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use borough_client::{CellItem, Client, JobRef, LogQuery, TaskFilter, TaskRef};
+use borough_proto::v1::read_logs_request::Stream;
+use borough_proto::v1::watch_response::Change;
+use borough_proto::v1::{Cursor, Job, JobState, PageRequest, Task, WatchFilter};
+use futures::StreamExt as _;
+use tokio::sync::{Semaphore, mpsc, watch};
+
+use self::attempts::TaskAttempts;
+use self::reader::{Shown, TaskReader, attempt_read};
+use crate::args::{AttemptChoice, JobLogArguments};
+use crate::exit::{Code, Failure};
+use crate::output::{LogStyle, Printer, tally};
+
+/// The most attempts that are read at the same time. Others wait until one of these has ended.
+const READERS_MAX: usize = 1_000;
+/// Blocks of lines that wait for the terminal.
+const BLOCKS_MAX: usize = 64;
+/// What a gateway holds for one of many logs.
+const WINDOW_BYTES: u32 = 16 * 1024;
+/// Tries to reach an agent, if nothing is followed.
+const TRIES_MAX: u32 = 4;
+
+pub(super) async fn logs(
+    client: &Client,
+    arguments: &JobLogArguments,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let job = arguments.target.resolve(client.user());
+    let answer = client.job_get(&job).await?;
+    let known = answer.job.unwrap_or_default();
+    let query = LogQuery {
+        stream: stream_of(arguments),
+        tail_lines: arguments.tail,
+        follow: arguments.follow,
+        incarnation: None,
+        window_bytes: WINDOW_BYTES,
+        times: arguments.timestamps,
+        since_ms: arguments.since.map(|since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX)),
+    };
+    let all = AllLogs {
+        client,
+        job,
+        query,
+        choice: arguments.attempt,
+        style: LogStyle::new(printer, known.count, arguments.timestamps),
+        printer,
+        failed: 0,
+    };
+    if arguments.follow { all.follow(known, answer.cursor).await } else { all.read().await }
+}
+
+fn stream_of(arguments: &JobLogArguments) -> Stream {
+    match (arguments.stdout, arguments.stderr) {
+        (true, _) => Stream::Stdout,
+        (_, true) => Stream::Stderr,
+        _ => Stream::Unspecified,
+    }
+}
+
+/// Returns true if no task of the job writes any more.
+fn is_over(job: &Job) -> bool {
+    matches!(
+        job.state(),
+        JobState::Succeeded | JobState::Failed | JobState::Stopped | JobState::DependencyFailed
+    )
+}
+
+struct AllLogs<'a> {
+    client: &'a Client,
+    job: JobRef,
+    query: LogQuery,
+    choice: AttemptChoice,
+    style: LogStyle,
+    printer: &'a Printer,
+    /// Attempts with output that could not be read.
+    failed: usize,
+}
+
+impl AllLogs<'_> {
+    /// Shows what is kept, task by task.
+    async fn read(mut self) -> Result<Code, Failure> {
+        let mut page = String::new();
+        loop {
+            let request = PageRequest { limit: 0, page };
+            let answer = self.client.task_list_page(&TaskFilter::of_job(&self.job), request).await?;
+            for row in &answer.tasks {
+                let task = TaskRef { job: self.job.clone(), index: row.index };
+                let attempts = TaskAttempts::of(row);
+                let mut done = attempts.done_at_first(self.choice);
+                while let Some(attempt) = attempts.next(done).filter(|&next| self.choice.wants(next)) {
+                    done = attempt;
+                    self.read_one(&task, attempt).await?;
+                }
+            }
+            page = answer.next_page;
+            if page.is_empty() {
+                return Ok(self.code());
+            }
+        }
+    }
+
+    async fn read_one(&mut self, task: &TaskRef, attempt: u64) -> Result<(), Failure> {
+        let (sender, mut shown) = mpsc::channel(BLOCKS_MAX);
+        let mut log = self.client.task_log(task, LogQuery { incarnation: Some(attempt), ..self.query });
+        log.attempts_max_set(Some(TRIES_MAX));
+        let style = self.style;
+        let reading =
+            async move { attempt_read(log, task, attempt, style, &sender, std::future::pending()).await };
+        let showing = async {
+            while let Some(block) = shown.recv().await {
+                self.show(block)?;
+            }
+            Ok(())
+        };
+        let ((), shown) = futures::join!(reading, showing);
+        shown
+    }
+
+    fn show(&mut self, block: Shown) -> Result<(), Failure> {
+        match block {
+            Shown::Out(lines) => self.printer.bytes(&lines),
+            // Of one requested stream, all goes to standard output, and so do objects.
+            Shown::Err(lines) if self.query.stream != Stream::Unspecified || self.style.is_object() => {
+                self.printer.bytes(&lines)
+            }
+            Shown::Err(lines) => self.printer.error_bytes(&lines),
+            Shown::Remark(text) => {
+                self.printer.remark(&text);
+                Ok(())
+            }
+            Shown::Failed(text) => {
+                self.failed += 1;
+                self.printer.remark(&text);
+                Ok(())
+            }
+        }
+    }
+
+    fn code(&self) -> Code {
+        if self.failed == 0 {
+            return Code::Done;
+        }
+        self.printer.remark(&format!("{} could not be read to the end", tally(self.failed, "attempt")));
+        Code::Failed
+    }
+
+    /// Shows what is kept and what comes, until the job is over or the caller interrupts.
+    async fn follow(mut self, mut job: Job, mut cursor: Option<Cursor>) -> Result<Code, Failure> {
+        let (sender, mut shown) = mpsc::channel(BLOCKS_MAX);
+        let mut readers = Readers {
+            client: self.client.clone(),
+            job: self.job.clone(),
+            query: self.query,
+            choice: self.choice,
+            style: self.style,
+            known: BTreeMap::new(),
+            places: Arc::new(Semaphore::new(READERS_MAX)),
+            blocks: sender,
+        };
+        let interrupted = tokio::signal::ctrl_c();
+        tokio::pin!(interrupted);
+        'listed: loop {
+            readers.list().await?;
+            if is_over(&job) {
+                break;
+            }
+            let filter = WatchFilter {
+                user: self.job.user.clone(),
+                job: self.job.name.clone(),
+                jobs: true,
+                tasks: true,
+                ..WatchFilter::default()
+            };
+            let mut changes = self.client.watch_cell(filter, cursor);
+            loop {
+                tokio::select! {
+                    _ = &mut interrupted => return Err(Failure::new(Code::Interrupted, "")),
+                    Some(block) = shown.recv() => self.show(block)?,
+                    item = changes.next() => match item.transpose()? {
+                        Some(CellItem::Change(message)) => match message.change {
+                            Some(Change::Task(task)) => readers.task(&task),
+                            Some(Change::Job(changed)) if changed.id != job.id || is_over(&changed) => break 'listed,
+                            Some(Change::JobRemoved(gone)) if gone.id == job.id => break 'listed,
+                            _ => {}
+                        },
+                        Some(CellItem::Bookmark(_)) => {}
+                        Some(CellItem::Resync(_)) | None => break,
+                    },
+                }
+            }
+            let answer = self.client.job_get(&self.job).await?;
+            (job, cursor) = (answer.job.unwrap_or_default(), answer.cursor);
+        }
+        let _known = readers.over();
+        loop {
+            tokio::select! {
+                _ = &mut interrupted => return Err(Failure::new(Code::Interrupted, "")),
+                block = shown.recv() => match block {
+                    Some(block) => self.show(block)?,
+                    None => return Ok(self.code()),
+                },
+            }
+        }
+    }
+}
+
+/// The readers of a job that is followed, one per task.
+struct Readers {
+    client: Client,
+    job: JobRef,
+    query: LogQuery,
+    choice: AttemptChoice,
+    style: LogStyle,
+    /// What each reader is told, by index.
+    known: BTreeMap<u32, watch::Sender<TaskAttempts>>,
+    places: Arc<Semaphore>,
+    blocks: mpsc::Sender<Shown>,
+}
+
+impl Readers {
+    async fn list(&mut self) -> Result<(), Failure> {
+        let mut page = String::new();
+        loop {
+            let request = PageRequest { limit: 0, page };
+            let answer = self.client.task_list_page(&TaskFilter::of_job(&self.job), request).await?;
+            answer.tasks.iter().for_each(|task| self.task(task));
+            page = answer.next_page;
+            if page.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Tells the reader of a task what there is of it. The first time, starts it.
+    fn task(&mut self, row: &Task) {
+        let attempts = TaskAttempts::of(row);
+        if let Some(known) = self.known.get(&row.index) {
+            known.send_if_modified(|before| {
+                let newer = attempts.is_newer(before);
+                if newer {
+                    *before = attempts;
+                }
+                newer
+            });
+            return;
+        }
+        let (told, news) = watch::channel(attempts);
+        self.known.insert(row.index, told);
+        let reader = TaskReader {
+            client: self.client.clone(),
+            task: TaskRef { job: self.job.clone(), index: row.index },
+            query: self.query,
+            choice: self.choice,
+            style: self.style,
+            news,
+            places: Arc::clone(&self.places),
+            blocks: self.blocks.clone(),
+            done: attempts.done_at_first(self.choice),
+        };
+        tokio::spawn(reader.run());
+    }
+
+    /// Tells every reader that no attempt follows. The blocks end with the last reader, as long as the result is held.
+    fn over(self) -> BTreeMap<u32, watch::Sender<TaskAttempts>> {
+        for told in self.known.values() {
+            told.send_modify(|attempts| attempts.over = true);
+        }
+        self.known
+    }
+}

@@ -1,0 +1,100 @@
+//! Lists are read in pages, and each page is written as it comes.
+
+use borough_proto::v1::PageRequest;
+use serde::Serialize;
+
+use crate::args::ListArguments;
+use crate::exit::{Code, Failure};
+use crate::output::{ListOutput, Printer, Tabular};
+
+/// Rows of the first page: few, so that the first row comes soon.
+const FIRST_ROWS: u32 = 100;
+/// Rows of each later page: as many as a page has at most.
+const PAGE_ROWS: u32 = 1_000;
+
+/// One page of a list.
+pub(super) struct ListPage<T> {
+    pub(super) rows: Vec<T>,
+    /// The page behind it; empty: none.
+    pub(super) next: String,
+}
+
+/// Converts the rows of an answer to what is shown.
+pub(super) fn list_page<M, T: From<M>>(rows: Vec<M>, next: String) -> ListPage<T> {
+    ListPage { rows: rows.into_iter().map(T::from).collect(), next }
+}
+
+/// Reads the pages that are asked for, and passes each on. Returns the page behind them, if one follows.
+pub(super) async fn pages<T>(
+    listed: &ListArguments,
+    fetch: impl AsyncFn(PageRequest) -> Result<ListPage<T>, Failure>,
+    mut show: impl FnMut(Vec<T>) -> Result<(), Failure>,
+) -> Result<Option<String>, Failure> {
+    let (mut left, mut page) = (listed.limit, listed.page.clone().unwrap_or_default());
+    let mut most = FIRST_ROWS;
+    loop {
+        let limit = left.map_or(most, |left| left.min(most));
+        let ListPage { rows, next } = fetch(PageRequest { limit, page }).await?;
+        most = PAGE_ROWS;
+        let read = u32::try_from(rows.len()).unwrap_or(u32::MAX);
+        left = left.map(|left| left.saturating_sub(read));
+        show(rows)?;
+        if next.is_empty() || left == Some(0) {
+            return Ok(Some(next).filter(|next| !next.is_empty()));
+        }
+        page = next;
+    }
+}
+
+/// Shows a list.
+pub(super) async fn list<T: Tabular + Serialize>(
+    listed: &ListArguments,
+    printer: &Printer,
+    fetch: impl AsyncFn(PageRequest) -> Result<ListPage<T>, Failure>,
+) -> Result<Code, Failure> {
+    let mut output = ListOutput::new(printer);
+    let next = pages(listed, fetch, |rows| output.page(&rows)).await?;
+    output.end()?;
+    more_remark(next.as_deref(), T::PLURAL, printer);
+    Ok(Code::Done)
+}
+
+/// Says how to see the rows that follow, if any do.
+pub(super) fn more_remark(next: Option<&str>, noun: &str, printer: &Printer) {
+    if let Some(page) = next {
+        printer.remark(&format!("more {noun} follow: repeat the command with --page {page}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a list of 25 rows shows in pages of at most 10, and which page follows.
+    async fn shown(limit: Option<u32>, page: Option<&str>) -> (Vec<u32>, Option<String>) {
+        let fetch = async |request: PageRequest| {
+            let begin = request.page.parse::<u32>().unwrap_or(0);
+            let size = if request.limit == 0 { 10 } else { request.limit.min(10) };
+            let end = (begin + size).min(25);
+            let next = if end < 25 { end.to_string() } else { String::new() };
+            Ok(ListPage { rows: (begin..end).collect(), next })
+        };
+        let mut seen = Vec::new();
+        let listed = ListArguments { limit, page: page.map(str::to_owned), ..ListArguments::default() };
+        let next = pages(&listed, fetch, |rows| {
+            seen.extend(rows);
+            Ok(())
+        });
+        let next = next.await.ok().unwrap();
+        (seen, next)
+    }
+
+    #[tokio::test]
+    async fn a_list_has_all_rows_or_as_many_as_are_asked_for() {
+        assert_eq!(shown(None, None).await, ((0..25).collect(), None));
+        assert_eq!(shown(Some(12), None).await, ((0..12).collect(), Some("12".to_owned())));
+        assert_eq!(shown(Some(12), Some("12")).await, ((12..24).collect(), Some("24".to_owned())));
+        assert_eq!(shown(Some(12), Some("24")).await, (vec![24], None));
+        assert_eq!(shown(Some(25), None).await, ((0..25).collect(), None));
+    }
+}

@@ -1,0 +1,166 @@
+//! `--watch`: shows a list or a status again after each change.
+//!
+//! A watch of the cell says that something has changed. Then the verb reads the list again, so labels, states and pages
+//! mean the same as without `--watch`. It reads at most once a second, and at most a quarter of the time.
+
+use std::time::Duration;
+
+use borough_client::{CellItem, Client, ItemStream};
+use borough_kv::env::SystemClock;
+use borough_proto::v1::{PageRequest, WatchFilter};
+use futures::StreamExt as _;
+use serde::Serialize;
+
+use super::list::{ListPage, list, pages};
+use crate::args::ListArguments;
+use crate::exit::{Code, Failure};
+use crate::output::{Printer, Style, Tabular, WatchedList, WatchedStatus};
+
+/// Least time between two readings.
+const PAUSE_LEAST: Duration = Duration::from_secs(1);
+/// Time after a change in which others of the same commit arrive.
+const COLLECT: Duration = Duration::from_millis(50);
+/// Time between two readings of what no watch covers: cells, and the use of nodes and tasks.
+const READ_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The changes that a view shows.
+pub(super) enum Watched {
+    /// Changes of the client's cell.
+    Cell(Client, WatchFilter),
+    /// No watch covers them.
+    Unwatched,
+}
+
+/// Says when a view must be read again.
+struct ChangeNotice {
+    watched: Watched,
+    changes: Option<ItemStream<CellItem>>,
+}
+
+impl ChangeNotice {
+    /// Begins before the first reading, so that no change is missed.
+    async fn open(watched: Watched) -> Result<Self, Failure> {
+        let mut notice = Self { watched, changes: None };
+        notice.watch().await?;
+        Ok(notice)
+    }
+
+    async fn watch(&mut self) -> Result<(), Failure> {
+        if let Watched::Cell(client, filter) = &self.watched {
+            let (_, cursor) = client.cell_get().await?;
+            self.changes = Some(client.watch_cell(filter.clone(), cursor));
+        }
+        Ok(())
+    }
+
+    /// Waits for a change, or until the view must be read all the same.
+    async fn changed(&mut self) -> Result<(), Failure> {
+        loop {
+            let Some(changes) = &mut self.changes else {
+                if matches!(self.watched, Watched::Unwatched) {
+                    tokio::time::sleep(READ_INTERVAL).await;
+                }
+                return self.watch().await;
+            };
+            match changes.next().await.transpose()? {
+                Some(CellItem::Change(_)) => return Ok(()),
+                Some(CellItem::Bookmark(_)) => {}
+                Some(CellItem::Resync(_)) | None => self.changes = None,
+            }
+        }
+    }
+
+    /// Waits until the view must be read again. The last reading took `busy`.
+    async fn next(&mut self, busy: Duration) -> Result<(), Failure> {
+        let rest = tokio::time::sleep(pause(busy));
+        tokio::select! {
+            changed = self.changed() => changed?,
+            // The use of nodes and tasks is no change.
+            () = tokio::time::sleep(READ_INTERVAL.max(pause(busy))) => return Ok(()),
+        }
+        let over = futures::future::join(rest, tokio::time::sleep(COLLECT));
+        tokio::pin!(over);
+        loop {
+            tokio::select! {
+                _ = &mut over => return Ok(()),
+                changed = self.changed() => changed?,
+            }
+        }
+    }
+}
+
+/// The time without reading after one that took `busy`.
+fn pause(busy: Duration) -> Duration {
+    busy.saturating_mul(3).max(PAUSE_LEAST)
+}
+
+/// The list with at most so many rows.
+pub(super) fn limited(listed: &ListArguments, rows_max: Option<u32>) -> ListArguments {
+    let limit = listed.limit.into_iter().chain(rows_max).min();
+    ListArguments { limit, ..listed.clone() }
+}
+
+/// Shows a list once, or with `--watch` again after each change.
+pub(super) async fn list_or_watch<T: Tabular + Serialize>(
+    watched: Watched,
+    listed: &ListArguments,
+    printer: &Printer,
+    fetch: impl AsyncFn(PageRequest) -> Result<ListPage<T>, Failure>,
+) -> Result<Code, Failure> {
+    if !listed.watching.watch {
+        return list(listed, printer, fetch).await;
+    }
+    list_watch(watched, listed, WatchedList::new(printer), fetch).await
+}
+
+/// Shows a list again after each change.
+pub(super) async fn list_watch<T: Tabular + Serialize>(
+    watched: Watched,
+    listed: &ListArguments,
+    mut output: WatchedList<'_, T>,
+    fetch: impl AsyncFn(PageRequest) -> Result<ListPage<T>, Failure>,
+) -> Result<Code, Failure> {
+    let clock = SystemClock::shared();
+    let mut notice = ChangeNotice::open(watched).await?;
+    loop {
+        let begun = clock.monotonic();
+        pages(&limited(listed, output.rows_max()), &fetch, |rows| output.page(rows)).await?;
+        output.end()?;
+        notice.next(clock.monotonic().saturating_sub(begun)).await?;
+    }
+}
+
+/// Shows a status again after each change. `fetch` gets how many rows a screen has.
+pub(super) async fn status_watch<V: Serialize>(
+    watched: Watched,
+    printer: &Printer,
+    fetch: impl AsyncFn(Option<u32>) -> Result<V, Failure>,
+    text: fn(&V, &Style) -> String,
+) -> Result<Code, Failure> {
+    let clock = SystemClock::shared();
+    let (mut notice, mut output) = (ChangeNotice::open(watched).await?, WatchedStatus::new(printer));
+    loop {
+        let begun = clock.monotonic();
+        output.show(&fetch(output.rows_max()).await?, text)?;
+        notice.next(clock.monotonic().saturating_sub(begun)).await?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_reading_has_a_long_pause() {
+        assert_eq!(pause(Duration::from_millis(10)), PAUSE_LEAST);
+        assert_eq!(pause(Duration::from_secs(2)), Duration::from_secs(6));
+    }
+
+    #[test]
+    fn a_screen_bounds_a_list() {
+        let of =
+            |limit, rows_max| limited(&ListArguments { limit, ..ListArguments::default() }, rows_max).limit;
+        assert_eq!([of(None, None), of(Some(5), None), of(None, Some(9))], [None, Some(5), Some(9)]);
+        assert_eq!([of(Some(5), Some(9)), of(Some(9), Some(5))], [Some(5), Some(5)]);
+    }
+}

@@ -1,0 +1,248 @@
+//! Output of tasks, followed over everything that ends its stream: a gateway, a relay, an attempt.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use borough_tests::{DEADLINE, TestCell, is_running, options, until};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinHandle, JoinSet};
+
+/// Lines of a writer.
+const LINES: usize = 1_500;
+
+/// A batch job of writers. Each writes numbered lines to standard output, and every tenth to standard error too.
+fn writers(name: &str, count: u32) -> String {
+    let script = format!(
+        "i=0; while [ $i -lt {LINES} ]; do echo \"line $i\"; \
+         if [ $((i % 10)) = 0 ]; then echo \"tenth $i\" >&2; fi; i=$((i+1)); sleep 0.01; done; printf done"
+    );
+    let job = serde_json::json!({
+        "name": name, "kind": "batch", "count": count,
+        "task": {"command": ["sh", "-c", script], "resources": {"cpu": "20m", "memory": "16MiB"}},
+    });
+    job.to_string()
+}
+
+/// What a writer writes to standard output and to standard error, with `prefix` before each line.
+fn written(prefix: &str) -> (String, String) {
+    let out: String = (0..LINES).map(|i| format!("{prefix}line {i}\n")).collect();
+    let err = (0..LINES).step_by(10).map(|i| format!("{prefix}tenth {i}\n")).collect();
+    (format!("{out}{prefix}done"), err)
+}
+
+/// A way to the gateway, as if it was another gateway. Aborting it cuts every connection.
+async fn relay(to: String) -> (String, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let task = tokio::spawn(async move {
+        let mut connections = JoinSet::new();
+        while let Ok((mut near, _)) = listener.accept().await {
+            let to = to.clone();
+            connections.spawn(async move {
+                let mut far = TcpStream::connect(to).await.ok()?;
+                tokio::io::copy_bidirectional(&mut near, &mut far).await.ok()
+            });
+        }
+    });
+    (address, task)
+}
+
+/// A verb that goes on, with its output in files.
+pub(crate) struct Following {
+    child: tokio::process::Child,
+    out: PathBuf,
+    err: PathBuf,
+}
+
+impl Following {
+    pub(crate) fn start(cell: &TestCell, name: &str, arguments: &[&str]) -> Self {
+        let file = |of: &str| PathBuf::from(cell.file(&format!("{name}.{of}"), ""));
+        let (out, err) = (file("out"), file("err"));
+        let stdio = |path: &Path| Stdio::from(fs::File::create(path).unwrap());
+        let mut command = cell.command(arguments);
+        let child = command.stdout(stdio(&out)).stderr(stdio(&err)).spawn().unwrap();
+        Self { child, out, err }
+    }
+
+    fn text(path: &Path) -> String {
+        String::from_utf8(fs::read(path).unwrap()).unwrap()
+    }
+
+    pub(crate) async fn until_shown(&self, text: &str) {
+        until(&format!("{text:?} in what is followed"), || async {
+            Self::text(&self.out).contains(text).then_some(())
+        })
+        .await;
+    }
+
+    /// What it has written to standard output.
+    pub(crate) fn shown(&self) -> String {
+        Self::text(&self.out)
+    }
+
+    /// Ends it, and returns its output.
+    pub(crate) async fn end(mut self) -> String {
+        self.child.kill().await.unwrap();
+        self.shown()
+    }
+
+    /// Its output and its errors, once it has ended by itself.
+    async fn ended(mut self) -> (String, String) {
+        let status = tokio::time::timeout(DEADLINE, self.child.wait()).await;
+        let (out, err) = (Self::text(&self.out), Self::text(&self.err));
+        let status = status.unwrap_or_else(|_| panic!("it does not end: {out}\n{err}")).unwrap();
+        assert!(status.success(), "{status}: {err}");
+        (out, err)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn output_is_followed_without_a_lost_or_doubled_byte_over_gateways_that_die() {
+    let mut cell = TestCell::start(options!()).await;
+    let (first, first_relay) = relay(cell.grpc()).await;
+    let (second, second_relay) = relay(cell.grpc()).await;
+    let file = cell.file("writers.json", &writers("writers", 4));
+    cell.borough(&["job", "run", "--detach", &file]).await.ended(0);
+    cell.tasks_until("writers", "all run", |tasks| tasks.len() == 4 && tasks.iter().all(is_running)).await;
+    let token = cell.root().join("token").display().to_string();
+    let gateways = format!("{first},{second}");
+    let common = ["--gateway", &gateways, "--token-file", &token, "--cell", "alpha"];
+    let one = Following::start(&cell, "one", &[&common[..], &["task", "logs", "-f", "writers/0"]].concat());
+    let all = Following::start(&cell, "all", &[&common[..], &["job", "logs", "-f", "writers"]].concat());
+    one.until_shown("line 100\n").await;
+    all.until_shown("writers/3 | line 100\n").await;
+    first_relay.abort();
+    one.until_shown("line 300\n").await;
+    all.until_shown("writers/3 | line 300\n").await;
+    cell.control_kill();
+    cell.control_start().await;
+    let (out, err) = one.ended().await;
+    assert_eq!((out, err), written(""));
+    let (out, err) = all.ended().await;
+    for index in 0..4 {
+        let prefix = format!("writers/{index} | ");
+        let of = |text: &str| -> String {
+            text.split_inclusive('\n').filter(|line| line.starts_with(&prefix)).collect()
+        };
+        let (expected_out, expected_err) = written(&prefix);
+        assert_eq!((of(&out), of(&err)), (format!("{expected_out}\n"), expected_err), "task {index}");
+    }
+    assert_eq!(out.lines().count(), 4 * (LINES + 1), "no other line");
+    second_relay.abort();
+    cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_job_is_followed_over_restarts_and_new_tasks_to_its_end() {
+    let cell = TestCell::start(options!()).await;
+    // The shell would say on standard error that its sleep was ended.
+    let script = "exec 2>/dev/null; trap 'echo bye; exit 0' TERM; echo attempt $BOROUGH_INCARNATION of $BOROUGH_INDEX; \
+                  while true; do sleep 0.05; done";
+    let job = serde_json::json!({
+        "name": "spoken", "count": 2,
+        "task": {"command": ["sh", "-c", script], "resources": {"cpu": "20m", "memory": "16MiB"}, "grace": "5s"},
+        "restart": {"mode": "always", "backoff": "100ms"},
+    });
+    cell.run("spoken.json", &job.to_string()).await;
+    let follow = Following::start(&cell, "spoken", &["job", "logs", "-f", "spoken"]);
+    follow.until_shown("spoken/0 | attempt 1").await;
+    follow.until_shown("spoken/1 | attempt 1").await;
+    cell.borough(&["task", "restart", "spoken/0"]).await.ended(0);
+    follow.until_shown("spoken/0 | attempt 2").await;
+    cell.borough(&["job", "scale", "spoken", "3"]).await.ended(0);
+    follow.until_shown("spoken/2 | attempt 1").await;
+    cell.borough(&["job", "stop", "spoken"]).await.ended(0);
+    let (out, err) = follow.ended().await;
+    let of = |index: u32| -> Vec<&str> {
+        out.lines().filter_map(|line| line.strip_prefix(&format!("spoken/{index} | "))).collect()
+    };
+    let first = |index| format!("attempt 1 of {index}");
+    assert_eq!(of(0), [first(0).as_str(), "bye", "attempt 2 of 0", "bye"]);
+    assert_eq!(of(1), [first(1).as_str(), "bye"]);
+    assert_eq!(of(2), [first(2).as_str(), "bye"]);
+    assert_eq!(err, "", "nothing was missed");
+    // What is kept is shown after the end too, task by task.
+    let kept = cell.borough(&["job", "logs", "--tail", "1", "spoken"]).await.ended(0);
+    assert_eq!(kept.stdout, "spoken/0 | bye\nspoken/1 | bye\nspoken/2 | bye\n");
+    let first = cell.borough(&["job", "logs", "--attempt", "1", "spoken", "-o", "json"]).await;
+    let texts: Vec<String> = first
+        .stdout
+        .lines()
+        .map(|line| {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            format!("{} {}: {}", line["index"], line["attempt"], line["text"].as_str().unwrap())
+        })
+        .collect();
+    assert_eq!(texts[..2], ["1 1: attempt 1 of 1", "1 1: bye"], "{texts:?}");
+    cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_logs_of_many_tasks_have_each_line_of_each_once() {
+    let cell = TestCell::start(options!()).await;
+    let (tasks, lines) = (60_u32, 40_u32);
+    let script = format!("for i in $(seq {lines}); do echo \"$BOROUGH_INDEX:$i\"; done");
+    let job = serde_json::json!({
+        "name": "many", "kind": "batch", "count": tasks,
+        "task": {"command": ["sh", "-c", script], "resources": {"cpu": "1m", "memory": "8MiB"}},
+    });
+    let file = cell.file("many.json", &job.to_string());
+    cell.borough(&["job", "run", "--detach", &file]).await.ended(0);
+    let follow = Following::start(&cell, "many", &["job", "logs", "-f", "many"]);
+    let (out, _) = follow.ended().await;
+    let kept = cell.borough(&["job", "logs", "many"]).await.ended(0);
+    for (what, text) in [("followed", &out), ("kept", &kept.stdout)] {
+        for index in 0..tasks {
+            let prefix = format!("many/{index:<2} | ");
+            let of: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix(&prefix)).collect();
+            let expected: Vec<String> = (1..=lines).map(|i| format!("{index}:{i}")).collect();
+            assert_eq!(of, expected, "{what}: task {index}");
+        }
+    }
+    cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn lines_have_their_times_and_are_chosen_by_them() {
+    let cell = TestCell::start(options!()).await;
+    let script = "echo early; sleep 4; echo late; exec sleep 600";
+    let job = serde_json::json!({
+        "name": "timed", "count": 2,
+        "task": {"command": ["sh", "-c", script], "resources": {"cpu": "20m", "memory": "16MiB"}},
+    });
+    cell.run("timed.json", &job.to_string()).await;
+    let follow = Following::start(&cell, "timed", &["job", "logs", "-f", "--timestamps", "timed"]);
+    follow.until_shown("timed/0 | 20").await;
+    follow.until_shown("Z late").await;
+    let times = async |arguments: &[&str]| -> Vec<(String, i64)> {
+        let shown =
+            cell.borough(&[&["job", "logs", "timed", "-o", "json"], arguments].concat()).await.ended(0);
+        let lines = shown.stdout.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let mut lines: Vec<_> = lines
+            .filter(|line| line["index"] == 0)
+            .map(|line| (line["text"].as_str().unwrap().to_owned(), line["at_ms"].as_i64().unwrap_or(-1)))
+            .collect();
+        lines.sort();
+        lines
+    };
+    until("all lines", || async { (times(&[]).await.len() == 2).then_some(()) }).await;
+    assert_eq!(times(&[]).await[0].1, -1, "times are shown only if they are asked for");
+    let all = times(&["--timestamps"]).await;
+    let apart = all[1].1 - all[0].1;
+    assert!((3_500..60_000).contains(&apart), "early and late are {apart} ms apart: {all:?}");
+    let lately = times(&["--since", "1h", "--timestamps"]).await;
+    assert_eq!(lately, all);
+    // All but the early line, however busy the machine is: the age is counted from the line itself.
+    let aged = || async {
+        let now_ms = borough_kv::env::SystemClock::shared().wall_ms();
+        let since = format!("{}ms", now_ms - all[1].1 + (apart / 2));
+        let lines = times(&["--since", &since]).await;
+        (lines.len() == 1 && lines[0].0 == "late").then_some(())
+    };
+    until("the late line alone", aged).await;
+    let none = || async { times(&["--since", "1ms"]).await.is_empty().then_some(()) };
+    until("that all lines are old", none).await;
+    drop(follow.end().await);
+    cell.finish().await;
+}
