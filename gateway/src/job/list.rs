@@ -88,9 +88,10 @@ impl JobPage<'_> {
     /// Whether a row may be listed, as far as the row itself shows.
     fn wants(&self, row: &JobRow) -> bool {
         let states = &self.request.states;
-        let is_in_state = match states.is_empty() {
-            true => self.request.ended || !matches!(row.state, JobState::Ended { .. }),
-            false => states.contains(&job_state_to_message(row.state).into()),
+        let is_in_state = if states.is_empty() {
+            self.request.ended || !matches!(row.state, JobState::Ended { .. })
+        } else {
+            states.contains(&job_state_to_message(row.state).into())
         };
         is_in_state && (self.request.user.is_empty() || self.request.user == row.user.as_str())
     }

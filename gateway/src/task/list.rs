@@ -1,5 +1,5 @@
-//! Lists the tasks of a job, of a node, or of many jobs. A job may have a hundred thousand tasks, so a page reads only its own, and
-//! each hold of the mirror's lock reads a part of them.
+//! Lists the tasks of a job, of a node, or of many jobs. A job may have a hundred thousand tasks, so a page reads only
+//! its own, and each hold of the mirror's lock reads a part of them.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use borough_proto::v1;
 
 use super::list::list_page;
-use super::watch::{Watched, list_or_watch, status_watch};
+use super::watch::{WatchedView, list_or_watch, status_watch};
 use crate::args::{CellSet, CellVerb, Global, ListArguments};
 use crate::connect;
 use crate::exit::{Code, Failure};
@@ -17,7 +17,7 @@ pub(super) async fn run(global: &Global, verb: CellVerb, printer: &Printer) -> R
             let client = connect::client(global)?;
             let fetch = async |_| Ok(list_page::<_, CellOutput>(client.cell_list().await?, String::new()));
             let listed = ListArguments { watching, ..ListArguments::default() };
-            return list_or_watch(Watched::Unwatched, &listed, printer, fetch).await;
+            return list_or_watch(WatchedView::Unwatched, &listed, printer, fetch).await;
         }
         CellVerb::Status { name, watching } => {
             let client = match name {
@@ -26,7 +26,7 @@ pub(super) async fn run(global: &Global, verb: CellVerb, printer: &Printer) -> R
             };
             let fetch = async |_| Ok(CellOutput::from(client.cell_get().await?.0));
             if watching.watch {
-                return status_watch(Watched::Unwatched, printer, fetch, CellOutput::text).await;
+                return status_watch(WatchedView::Unwatched, printer, fetch, CellOutput::text).await;
             }
             printer.one(&fetch(None).await?, CellOutput::text)?;
         }

@@ -5,7 +5,7 @@ use borough_proto::v1::{PageRequest, WatchFilter};
 use futures::StreamExt as _;
 
 use super::list::list_page;
-use super::watch::{Watched, list_watch};
+use super::watch::{WatchedView, list_watch};
 use crate::args::{EventFilter, EventVerb, Global, ListArguments};
 use crate::connect;
 use crate::exit::{Code, Failure};
@@ -22,7 +22,7 @@ pub(super) async fn run(global: &Global, verb: EventVerb, printer: &Printer) -> 
                     Ok(list_page::<_, EventView>(answer.events, String::new()))
                 };
                 let listed = ListArguments { limit: Some(limit), watching, ..ListArguments::default() };
-                let watched = Watched::Cell(client.clone(), filter.clone());
+                let watched = WatchedView::Cell(client.clone(), filter.clone());
                 return list_watch(watched, &listed, WatchedList::of_log(printer), fetch).await;
             }
             let answer = client.event_list(filter, limit).await?;

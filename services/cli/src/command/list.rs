@@ -13,28 +13,28 @@ const FIRST_ROWS: u32 = 100;
 const PAGE_ROWS: u32 = 1_000;
 
 /// One page of a list.
-pub(super) struct ListPage<T> {
+pub(super) struct RowsPage<T> {
     pub(super) rows: Vec<T>,
     /// The page behind it; empty: none.
     pub(super) next: String,
 }
 
 /// Converts the rows of an answer to what is shown.
-pub(super) fn list_page<M, T: From<M>>(rows: Vec<M>, next: String) -> ListPage<T> {
-    ListPage { rows: rows.into_iter().map(T::from).collect(), next }
+pub(super) fn list_page<M, T: From<M>>(rows: Vec<M>, next: String) -> RowsPage<T> {
+    RowsPage { rows: rows.into_iter().map(T::from).collect(), next }
 }
 
 /// Reads the pages that are asked for, and passes each on. Returns the page behind them, if one follows.
 pub(super) async fn pages<T>(
     listed: &ListArguments,
-    fetch: impl AsyncFn(PageRequest) -> Result<ListPage<T>, Failure>,
+    fetch: impl AsyncFn(PageRequest) -> Result<RowsPage<T>, Failure>,
     mut show: impl FnMut(Vec<T>) -> Result<(), Failure>,
 ) -> Result<Option<String>, Failure> {
     let (mut left, mut page) = (listed.limit, listed.page.clone().unwrap_or_default());
     let mut most = FIRST_ROWS;
     loop {
         let limit = left.map_or(most, |left| left.min(most));
-        let ListPage { rows, next } = fetch(PageRequest { limit, page }).await?;
+        let RowsPage { rows, next } = fetch(PageRequest { limit, page }).await?;
         most = PAGE_ROWS;
         let read = u32::try_from(rows.len()).unwrap_or(u32::MAX);
         left = left.map(|left| left.saturating_sub(read));
@@ -50,7 +50,7 @@ pub(super) async fn pages<T>(
 pub(super) async fn list<T: Tabular + Serialize>(
     listed: &ListArguments,
     printer: &Printer,
-    fetch: impl AsyncFn(PageRequest) -> Result<ListPage<T>, Failure>,
+    fetch: impl AsyncFn(PageRequest) -> Result<RowsPage<T>, Failure>,
 ) -> Result<Code, Failure> {
     let mut output = ListOutput::new(printer);
     let next = pages(listed, fetch, |rows| output.page(&rows)).await?;
@@ -77,7 +77,7 @@ mod tests {
             let size = if request.limit == 0 { 10 } else { request.limit.min(10) };
             let end = (begin + size).min(25);
             let next = if end < 25 { end.to_string() } else { String::new() };
-            Ok(ListPage { rows: (begin..end).collect(), next })
+            Ok(RowsPage { rows: (begin..end).collect(), next })
         };
         let mut seen = Vec::new();
         let listed = ListArguments { limit, page: page.map(str::to_owned), ..ListArguments::default() };

@@ -5,7 +5,7 @@ use borough_proto::v1::WatchFilter;
 use futures::StreamExt as _;
 
 use super::list::list_page;
-use super::watch::{Watched, list_or_watch};
+use super::watch::{WatchedView, list_or_watch};
 use crate::args::{Global, JobTarget, NameVerb};
 use crate::connect;
 use crate::exit::{Code, Failure};
@@ -22,7 +22,7 @@ pub(super) async fn run(global: &Global, verb: NameVerb, printer: &Printer) -> R
             };
             let (user, name) = (job.user.clone(), job.name.clone());
             let filter = WatchFilter { user, job: name, endpoints: true, ..WatchFilter::default() };
-            return list_or_watch(Watched::Cell(client.clone(), filter), &list, printer, fetch).await;
+            return list_or_watch(WatchedView::Cell(client.clone(), filter), &list, printer, fetch).await;
         }
         NameVerb::Watch { target } => {
             let job = job(target.as_ref(), client.user());

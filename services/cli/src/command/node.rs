@@ -6,7 +6,7 @@ use borough_proto::v1::{Node, WatchFilter};
 use super::confirm::{Intent, confirm};
 use super::drain::drain;
 use super::list::list_page;
-use super::watch::{Watched, list_or_watch, status_watch};
+use super::watch::{WatchedView, list_or_watch, status_watch};
 use crate::args::{Global, NodeVerb, WatchArguments, label_change};
 use crate::connect;
 use crate::exit::{Code, Failure};
@@ -22,7 +22,7 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
                 let answer = client.node_list_page(&filter, page).await?;
                 Ok(list_page::<_, NodeOutput>(answer.nodes, answer.next_page))
             };
-            let watched = Watched::Cell(client.clone(), changes_of(""));
+            let watched = WatchedView::Cell(client.clone(), changes_of(""));
             return list_or_watch(watched, &list, printer, fetch).await;
         }
         // Made locally, without a gateway.
@@ -71,7 +71,7 @@ async fn status(
         Ok(NodeStatusView { node: node.into(), tasks })
     };
     if watching.watch {
-        let watched = Watched::Cell(client.clone(), changes_of(name));
+        let watched = WatchedView::Cell(client.clone(), changes_of(name));
         return status_watch(watched, printer, fetch, NodeStatusView::text).await;
     }
     printer.one(&fetch(None).await?, NodeStatusView::text)?;

@@ -11,7 +11,7 @@ use borough_proto::v1::{PageRequest, WatchFilter};
 use futures::StreamExt as _;
 use serde::Serialize;
 
-use super::list::{ListPage, list, pages};
+use super::list::{RowsPage, list, pages};
 use crate::args::ListArguments;
 use crate::exit::{Code, Failure};
 use crate::output::{Printer, Style, Tabular, WatchedList, WatchedStatus};
@@ -24,7 +24,7 @@ const COLLECT: Duration = Duration::from_millis(50);
 const READ_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The changes that a view shows.
-pub(super) enum Watched {
+pub(super) enum WatchedView {
     /// Changes of the client's cell.
     Cell(Client, WatchFilter),
     /// No watch covers them.
@@ -33,20 +33,20 @@ pub(super) enum Watched {
 
 /// Says when a view must be read again.
 struct ChangeNotice {
-    watched: Watched,
+    watched: WatchedView,
     changes: Option<ItemStream<CellItem>>,
 }
 
 impl ChangeNotice {
     /// Begins before the first reading, so that no change is missed.
-    async fn open(watched: Watched) -> Result<Self, Failure> {
+    async fn open(watched: WatchedView) -> Result<Self, Failure> {
         let mut notice = Self { watched, changes: None };
         notice.watch().await?;
         Ok(notice)
     }
 
     async fn watch(&mut self) -> Result<(), Failure> {
-        if let Watched::Cell(client, filter) = &self.watched {
+        if let WatchedView::Cell(client, filter) = &self.watched {
             let (_, cursor) = client.cell_get().await?;
             self.changes = Some(client.watch_cell(filter.clone(), cursor));
         }
@@ -57,7 +57,7 @@ impl ChangeNotice {
     async fn changed(&mut self) -> Result<(), Failure> {
         loop {
             let Some(changes) = &mut self.changes else {
-                if matches!(self.watched, Watched::Unwatched) {
+                if matches!(self.watched, WatchedView::Unwatched) {
                     tokio::time::sleep(READ_INTERVAL).await;
                 }
                 return self.watch().await;
@@ -102,10 +102,10 @@ pub(super) fn limited(listed: &ListArguments, rows_max: Option<u32>) -> ListArgu
 
 /// Shows a list once, or with `--watch` again after each change.
 pub(super) async fn list_or_watch<T: Tabular + Serialize>(
-    watched: Watched,
+    watched: WatchedView,
     listed: &ListArguments,
     printer: &Printer,
-    fetch: impl AsyncFn(PageRequest) -> Result<ListPage<T>, Failure>,
+    fetch: impl AsyncFn(PageRequest) -> Result<RowsPage<T>, Failure>,
 ) -> Result<Code, Failure> {
     if !listed.watching.watch {
         return list(listed, printer, fetch).await;
@@ -115,10 +115,10 @@ pub(super) async fn list_or_watch<T: Tabular + Serialize>(
 
 /// Shows a list again after each change.
 pub(super) async fn list_watch<T: Tabular + Serialize>(
-    watched: Watched,
+    watched: WatchedView,
     listed: &ListArguments,
     mut output: WatchedList<'_, T>,
-    fetch: impl AsyncFn(PageRequest) -> Result<ListPage<T>, Failure>,
+    fetch: impl AsyncFn(PageRequest) -> Result<RowsPage<T>, Failure>,
 ) -> Result<Code, Failure> {
     let clock = SystemClock::shared();
     let mut notice = ChangeNotice::open(watched).await?;
@@ -132,7 +132,7 @@ pub(super) async fn list_watch<T: Tabular + Serialize>(
 
 /// Shows a status again after each change. `fetch` gets how many rows a screen has.
 pub(super) async fn status_watch<V: Serialize>(
-    watched: Watched,
+    watched: WatchedView,
     printer: &Printer,
     fetch: impl AsyncFn(Option<u32>) -> Result<V, Failure>,
     text: fn(&V, &Style) -> String,

@@ -34,7 +34,7 @@ impl<'p, T: Tabular + Serialize> ListOutput<'p, T> {
             OutputFormat::Table | OutputFormat::Wide => {
                 self.printer.text(&table_page(rows, &self.printer.style(), &mut self.widths))?;
             }
-            OutputFormat::Json => self.printer.bytes(json_items(rows, self.rows == 0)?.as_bytes())?,
+            OutputFormat::Json => self.printer.bytes(json_items(rows, self.rows)?.as_bytes())?,
             OutputFormat::Yaml => self.printer.bytes(yaml_items(rows)?.as_bytes())?,
         }
         self.rows = self.rows.saturating_add(rows.len());
@@ -55,11 +55,12 @@ impl<'p, T: Tabular + Serialize> ListOutput<'p, T> {
     }
 }
 
-/// The rows as items of one JSON list, without its end. Text in JSON has no line ends, so every line is indented.
-fn json_items<T: Serialize>(rows: &[T], is_first: bool) -> Result<String, Failure> {
+/// The rows as items of one JSON list, behind so many others, without its end. Text in JSON has no line ends, so every
+/// line is indented.
+fn json_items<T: Serialize>(rows: &[T], before: usize) -> Result<String, Failure> {
     let mut text = String::new();
     for (at, row) in rows.iter().enumerate() {
-        text.push_str(if is_first && at == 0 { "[" } else { "," });
+        text.push_str(if before == 0 && at == 0 { "[" } else { "," });
         for line in json(row, JsonLayout::Indented)?.lines() {
             text.push_str("\n  ");
             text.push_str(line);
@@ -115,7 +116,7 @@ mod tests {
     fn pages_of_objects_are_the_list_that_is_written_at_once() {
         let (first, second) = (rows(&["a", "b\u{202e}"]), rows(&["c"]));
         let paged =
-            format!("{}{}\n]", json_items(&first, true).unwrap(), json_items(&second, false).unwrap());
+            format!("{}{}\n]", json_items(&first, 0).unwrap(), json_items(&second, first.len()).unwrap());
         let whole: Vec<&Row> = first.iter().chain(&second).collect();
         assert_eq!(paged, json(&whole, JsonLayout::Indented).unwrap());
         let paged = format!("{}{}", yaml_items(&first).unwrap(), yaml_items(&second).unwrap());

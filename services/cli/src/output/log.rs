@@ -49,10 +49,15 @@ pub(crate) struct LogStyle {
 
 impl LogStyle {
     /// The style for a job of `count` tasks.
-    pub(crate) fn new(printer: &Printer, count: u32, times: bool) -> Self {
+    pub(crate) fn new(printer: &Printer, count: u32) -> Self {
         let width = count.saturating_sub(1).to_string().len();
         let colors = [printer.color, printer.color_error];
-        Self { colors, json: printer.format == OutputFormat::Json, width, times }
+        Self { colors, json: printer.format == OutputFormat::Json, width, times: false }
+    }
+
+    /// The same with the time of each line.
+    pub(crate) fn with_times(self) -> Self {
+        Self { times: true, ..self }
     }
 
     /// Returns true if lines are objects.
@@ -132,10 +137,11 @@ impl LogLines {
         } else {
             let name = format!("{}/{index:<width$} |", job.name, width = self.style.width);
             let color = COLOURS.get(usize::try_from(*index).unwrap_or(0) % COLOURS.len()).unwrap_or(&36);
-            let name = match self.style.colors[place(stream)] {
+            let name = if self.style.colors[place(stream)] {
                 // Begins with a reset, so that no colour of another task's line goes on.
-                true => format!("\x1b[0;{color}m{name}\x1b[0m "),
-                false => format!("{name} "),
+                format!("\x1b[0;{color}m{name}\x1b[0m ")
+            } else {
+                format!("{name} ")
             };
             shown.extend_from_slice(name.as_bytes());
             if self.style.times {

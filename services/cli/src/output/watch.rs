@@ -110,8 +110,8 @@ impl Screen {
     }
 }
 
-/// What draws a text over the one before, in so many lines of a terminal. Long lines are cut, so that they take no other
-/// line's place.
+/// What draws a text over the one before, in so many lines of a terminal. Long lines are cut, so that they take no
+/// other line's place.
 fn frame(text: &str, lines: usize) -> String {
     let all: Vec<&str> = text.lines().collect();
     let room = lines.saturating_sub(1).max(1);
@@ -188,9 +188,10 @@ impl<'p, T: Tabular + Serialize> WatchedList<'p, T> {
     pub(crate) fn end(&mut self) -> Result<(), Failure> {
         if let Some(screen) = &mut self.screen {
             let rows = std::mem::take(&mut self.rows);
-            let text = match rows.is_empty() {
-                true => format!("no {}", T::PLURAL),
-                false => table(&rows, &self.printer.style()),
+            let text = if rows.is_empty() {
+                format!("no {}", T::PLURAL)
+            } else {
+                table(&rows, &self.printer.style())
             };
             return screen.draw(self.printer, &text);
         }

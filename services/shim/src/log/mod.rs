@@ -1,6 +1,7 @@
 //! Log files: `stdout.<n>.log`, and `stdout.log`, a link to the newest. The number of a file is the bytes of the stream
 //! before it, so a reader knows how much of the stream was removed. A file ends at the end of a line, unless one line
-//! exceeds the limit by more than [`LINE_SLACK_BYTES`]. Beside each is `stdout.<n>.times`, which says when it was written.
+//! exceeds the limit by more than [`LINE_SLACK_BYTES`]. Beside each is `stdout.<n>.times`, which says when it was
+//! written.
 
 mod times;
 mod writer;

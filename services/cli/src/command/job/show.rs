@@ -5,7 +5,7 @@ use borough_proto::v1::{Job, JobSpec, JobState, WatchFilter};
 
 use crate::args::ListArguments;
 use crate::command::list::{list_page, more_remark, pages};
-use crate::command::watch::{Watched, limited, list_or_watch, status_watch};
+use crate::command::watch::{WatchedView, limited, list_or_watch, status_watch};
 use crate::exit::{Code, Failure};
 use crate::output::{ExplanationView, JobStatusView, JobVersionView, JobView, Printer, SpecView, TaskOutput};
 
@@ -23,7 +23,7 @@ pub(super) async fn status(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     if shown.list.watching.watch {
-        let watched = Watched::Cell(client.clone(), changes_of(&job.user, &job.name));
+        let watched = WatchedView::Cell(client.clone(), changes_of(&job.user, &job.name));
         let fetch = async |rows_max| {
             let answer = client.job_get(job).await?;
             let shown = TaskSelection { list: limited(&shown.list, rows_max), ..shown.clone() };
@@ -81,7 +81,7 @@ pub(super) async fn list(
         let answer = client.job_list_page(filter, page).await?;
         Ok(list_page::<_, JobView>(answer.jobs, answer.next_page))
     };
-    let watched = Watched::Cell(client.clone(), changes_of(&filter.user, ""));
+    let watched = WatchedView::Cell(client.clone(), changes_of(&filter.user, ""));
     list_or_watch(watched, listed, printer, fetch).await
 }
 

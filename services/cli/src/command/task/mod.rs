@@ -11,7 +11,7 @@ use borough_proto::v1::{PageRequest, WatchFilter};
 pub(super) use self::logs::gone_text;
 
 use super::list::list_page;
-use super::watch::{Watched, list_or_watch};
+use super::watch::{WatchedView, list_or_watch};
 use crate::args::{Global, ListArguments, TaskVerb};
 use crate::connect;
 use crate::exit::{Code, Failure};
@@ -67,7 +67,7 @@ async fn tasks_list(
         tasks: true,
         ..WatchFilter::default()
     };
-    list_or_watch(Watched::Cell(client.clone(), changes), listed, printer, fetch).await
+    list_or_watch(WatchedView::Cell(client.clone(), changes), listed, printer, fetch).await
 }
 
 /// The tasks of a job, or a single one.

@@ -48,12 +48,13 @@ pub(super) async fn logs(
         times: arguments.timestamps,
         since_ms: arguments.since.map(|since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX)),
     };
+    let style = LogStyle::new(printer, known.count);
     let all = AllLogs {
         client,
         job,
         query,
         choice: arguments.attempt,
-        style: LogStyle::new(printer, known.count, arguments.timestamps),
+        style: if arguments.timestamps { style.with_times() } else { style },
         printer,
         failed: 0,
     };
@@ -61,10 +62,12 @@ pub(super) async fn logs(
 }
 
 fn stream_of(arguments: &JobLogArguments) -> Stream {
-    match (arguments.stdout, arguments.stderr) {
-        (true, _) => Stream::Stdout,
-        (_, true) => Stream::Stderr,
-        _ => Stream::Unspecified,
+    if arguments.stdout {
+        Stream::Stdout
+    } else if arguments.stderr {
+        Stream::Stderr
+    } else {
+        Stream::Unspecified
     }
 }
 
