@@ -75,8 +75,8 @@ impl Client {
         self.job_submit_to(spec, ExpectedJob { id: String::new(), revision: expected_revision }).await
     }
 
-    /// Submits a job in place of the one that the caller has seen. Fails with `FAILED_PRECONDITION` if that has changed,
-    /// or if the name has another job by now.
+    /// Submits a job in place of the one that the caller has seen. Fails with `FAILED_PRECONDITION` if that one has
+    /// changed, or if the name has another job by now.
     ///
     /// # Errors
     /// As for [`Client::job_submit`].
