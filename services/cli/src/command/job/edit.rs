@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
 
-use borough_client::{Client, ClientError, JobRef};
+use borough_client::{Client, ClientError, ExpectedJob, JobRef};
 use borough_proto::convert::job_spec_from_message;
 use borough_proto::v1::{Job, JobSpec, JobState};
 use tonic::Code as Status;
@@ -55,7 +55,8 @@ pub(super) async fn edit(
                 } else {
                     WaitMode::Until(arguments.timeout.into())
                 };
-                let submitted = submit(&client, *spec, row.revision, printer).await;
+                let expected = ExpectedJob { id: row.id.clone(), revision: row.revision };
+                let submitted = submit(&client, *spec, expected, printer).await;
                 let submitted = submitted.map_err(|refused| draft.kept(refused))?;
                 draft.remove();
                 return submitted.wait(&client, wait, printer).await;
