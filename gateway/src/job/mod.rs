@@ -4,6 +4,7 @@ mod admit;
 mod list;
 mod plan;
 mod service;
+mod usage;
 
 #[cfg(test)]
 mod tests;

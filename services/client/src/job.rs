@@ -132,6 +132,7 @@ impl Client {
             ended: filter.ended,
             page: Some(page),
             labels: filter.labels.clone(),
+            usage: false,
         };
         self.call("ListJobs", message, rpc!(JobServiceClient.list_jobs)).await
     }
