@@ -28,6 +28,7 @@ mod secret;
 mod setting;
 mod stop;
 mod task;
+mod top;
 mod watch;
 mod web;
 mod why;

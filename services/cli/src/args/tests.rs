@@ -70,6 +70,7 @@ fn every_verb_of_the_documentation_is_there() {
         "borough store export --store embedded:a --cell alpha --to -",
         "borough store import --store embedded:b --from alpha.export --cell beta --replace",
         "borough store bench --store embedded:a --time 500ms --clients 8",
+        "borough top --interval 500ms",
         "borough completion bash",
         "borough --gateway h:1,h:2 --cell beta --user bob --no-color -q cell list",
     ] {
@@ -129,6 +130,7 @@ fn wrong_usage_ends_with_2_and_says_why() {
         ("borough task signal web/0 NOPE", "no such signal"),
         ("borough store check --store /var/lib/borough", "accepted: embedded:DIRECTORY"),
         ("borough store import --store embedded:a", "--from"),
+        ("borough top --interval 1h", "accepted: 500ms to 60s"),
         ("borough jobs list", "similar subcommand exists: 'job'"),
         ("borough cell list -o xml", "possible values: table, wide, json, yaml"),
     ] {
