@@ -25,7 +25,7 @@ pub struct TerminalProgram {
     pub size: TerminalSize,
 }
 
-/// A tmux server with one window. Dropping it, or the end of the guard of `records`, ends the server and what runs in it.
+/// A tmux server with one window. Dropping it, or the guard of `records`, ends the server and what runs in it.
 pub struct TestTerminal {
     directory: tempfile::TempDir,
 }

@@ -33,7 +33,7 @@ fn top(cell: &TestCell, environment: &[[&str; 2]]) -> TestTerminal {
 
 /// Returns true if something is red, green or yellow.
 fn is_colored(picture: &str) -> bool {
-    ["31m", "32m", "33m"].iter().any(|color| picture.contains(color))
+    picture.contains("38;5;")
 }
 
 /// Waits until the program has ended with `code` and left the terminal as it was.

@@ -10,8 +10,8 @@ use tokio::sync::{mpsc, watch};
 
 use super::log_tail::LINES_MAX;
 use super::query::{
-    AskProblem, CellAmounts, CellHeader, FeedUpdate, OutputStream, PAGE_ROWS, Screen, ScreenAnswer,
-    ScreenQuery, TaskScope, WhySubject,
+    AskProblem, CellAmounts, CellHeader, FeedUpdate, PAGE_ROWS, Screen, ScreenAnswer, ScreenQuery, TaskScope,
+    TaskStream, WhySubject,
 };
 use super::rows::{cell_row, job_row, node_row, task_row};
 use crate::exit::Failure;
@@ -120,8 +120,8 @@ impl Feed {
                 Err(error) => return Some(Err(problem_of(error))),
             };
             let stream = match part.stream() {
-                Stream::Stderr => OutputStream::Stderr,
-                Stream::Stdout | Stream::Unspecified => OutputStream::Stdout,
+                Stream::Stderr => TaskStream::Stderr,
+                Stream::Stdout | Stream::Unspecified => TaskStream::Stdout,
             };
             self.tell(query, FeedUpdate::LogPart { stream, data: part.data.to_vec() }).await?;
         }

@@ -4,7 +4,7 @@ use borough_proto::v1::TaskState;
 
 use super::keys::Move;
 use super::log_tail::{LINES_MAX, OutputTail};
-use super::query::{OutputStream, Screen, ScreenAnswer, TaskScope};
+use super::query::{Screen, ScreenAnswer, TaskScope, TaskStream};
 use super::rows::{CELL_COLUMNS, JOB_COLUMNS, NODE_COLUMNS, RowTarget, TASK_COLUMNS, TableColumn, TableRow};
 
 /// The order of a table.
@@ -137,7 +137,7 @@ impl ScreenLevel {
         self.content = Content::Log { tail: OutputTail::default(), is_over: false };
     }
 
-    pub(super) fn log_push(&mut self, stream: OutputStream, data: &[u8]) {
+    pub(super) fn log_push(&mut self, stream: TaskStream, data: &[u8]) {
         if let Content::Log { tail, .. } = &mut self.content {
             let begun = tail.push(stream, data);
             // Who reads above the end keeps the place.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::query::OutputStream;
+use super::query::TaskStream;
 use crate::output::line_shown;
 
 /// Lines that are kept, and asked for.
@@ -20,7 +20,7 @@ pub(super) struct OutputTail {
 
 impl OutputTail {
     /// Adds output. Returns how many lines have ended.
-    pub(super) fn push(&mut self, stream: OutputStream, data: &[u8]) -> usize {
+    pub(super) fn push(&mut self, stream: TaskStream, data: &[u8]) -> usize {
         let mut ended = 0;
         for &byte in data {
             let partial = self.partial(stream);
@@ -40,18 +40,17 @@ impl OutputTail {
         ended
     }
 
-    fn partial(&mut self, stream: OutputStream) -> &mut Vec<u8> {
+    fn partial(&mut self, stream: TaskStream) -> &mut Vec<u8> {
         match stream {
-            OutputStream::Stdout => &mut self.stdout,
-            OutputStream::Stderr => &mut self.stderr,
+            TaskStream::Stdout => &mut self.stdout,
+            TaskStream::Stderr => &mut self.stderr,
         }
     }
 
     /// The lines, those without an end last.
     pub(super) fn lines(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.lines.iter().cloned().collect();
-        for (stream, partial) in [(OutputStream::Stdout, &self.stdout), (OutputStream::Stderr, &self.stderr)]
-        {
+        for (stream, partial) in [(TaskStream::Stdout, &self.stdout), (TaskStream::Stderr, &self.stderr)] {
             if !partial.is_empty() {
                 lines.push(line_text(stream, partial));
             }
@@ -61,12 +60,12 @@ impl OutputTail {
 }
 
 /// A line without what a terminal would act on, behind the name of its stream.
-fn line_text(stream: OutputStream, line: &[u8]) -> String {
+fn line_text(stream: TaskStream, line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
     let text = text.trim_end_matches('\r').replace('\t', "    ");
     let stream = match stream {
-        OutputStream::Stdout => "out",
-        OutputStream::Stderr => "err",
+        TaskStream::Stdout => "out",
+        TaskStream::Stderr => "err",
     };
     format!("{stream} {}", line_shown(&text))
 }
@@ -78,18 +77,18 @@ mod tests {
     #[test]
     fn lines_of_both_streams_are_whole_and_cannot_act_on_the_terminal() {
         let mut tail = OutputTail::default();
-        tail.push(OutputStream::Stdout, b"one\ntw");
-        tail.push(OutputStream::Stderr, b"oh\x1b[2J\r\n");
-        tail.push(OutputStream::Stdout, b"o\nthree");
+        tail.push(TaskStream::Stdout, b"one\ntw");
+        tail.push(TaskStream::Stderr, b"oh\x1b[2J\r\n");
+        tail.push(TaskStream::Stdout, b"o\nthree");
         assert_eq!(tail.lines(), ["out one", "err oh\\u{1b}[2J", "out two", "out three"]);
     }
 
     #[test]
     fn memory_is_bounded() {
         let mut tail = OutputTail::default();
-        tail.push(OutputStream::Stdout, &vec![b'x'; 10 * LINE_BYTES_MAX]);
+        tail.push(TaskStream::Stdout, &vec![b'x'; 10 * LINE_BYTES_MAX]);
         assert_eq!(tail.stdout.len(), LINE_BYTES_MAX);
-        let ended: usize = (0..2 * LINES_MAX).map(|_| tail.push(OutputStream::Stdout, b"y\n")).sum();
+        let ended: usize = (0..2 * LINES_MAX).map(|_| tail.push(TaskStream::Stdout, b"y\n")).sum();
         assert_eq!(ended, 2 * LINES_MAX);
         assert_eq!((tail.lines.len(), tail.lines()[0].as_str()), (LINES_MAX, "out y"));
     }

@@ -13,8 +13,6 @@ mod render;
 mod rows;
 mod state;
 mod terminal;
-#[cfg(test)]
-mod tests;
 
 use std::time::Duration;
 
@@ -104,3 +102,6 @@ fn event_take(state: &mut TopState, event: &Event) {
         state.apply(intent);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -112,7 +112,7 @@ pub(super) enum FeedUpdate {
     /// Output is read from its tail on.
     LogBegin,
     LogPart {
-        stream: OutputStream,
+        stream: TaskStream,
         data: Vec<u8>,
     },
     /// The attempt is over.
@@ -121,7 +121,7 @@ pub(super) enum FeedUpdate {
 
 /// Where a task wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OutputStream {
+pub(super) enum TaskStream {
     Stdout,
     Stderr,
 }

@@ -1,238 +1,32 @@
 //! The view over data: what keys and answers change, and how it looks at 80 and 200 columns.
 
+mod view;
+
 use std::time::Duration;
 
-use borough_client::{JobRef, TaskRef};
+use borough_client::TaskRef;
 use borough_proto::v1;
 use expect_test::expect_file;
-use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::crossterm::event::KeyCode;
 use ratatui::style::{Color, Modifier};
 
+use self::view::{INTERVAL, LARGE, NOW, SMALL, TopView, cell, job, jobs, nodes, tasks, tasks_view, web};
 use super::feed::header_of;
-use super::keys::intent;
 use super::query::{
-    AskProblem, FeedUpdate, OutputStream, Screen, ScreenAnswer, ScreenQuery, TaskScope, WhySubject,
+    AskProblem, FeedUpdate, Screen, ScreenAnswer, ScreenQuery, TaskScope, TaskStream, WhySubject,
 };
-use super::render::{Palette, body_rows, draw};
-use super::rows::{RowTarget, cell_row, job_row, node_row, task_row};
-use super::state::{GatewayLink, Input, TopState};
-
-const GIB: u64 = 1 << 30;
-const INTERVAL: Duration = Duration::from_secs(2);
-const SMALL: [u16; 2] = [80, 24];
-const LARGE: [u16; 2] = [200, 50];
-
-fn resources(cpu_millis: u64, memory_bytes: u64) -> Option<v1::Resources> {
-    Some(v1::Resources { cpu_millis, memory_bytes, ..Default::default() })
-}
-
-fn cell() -> v1::Cell {
-    v1::Cell {
-        name: "alpha".to_owned(),
-        state: v1::CellState::Open.into(),
-        nodes: 3,
-        nodes_ready: 2,
-        capacity: resources(8_000, 32 * GIB),
-        used: resources(2_350, 5 * GIB),
-        jobs: 3,
-        tasks: Some(v1::TaskCounts { pending: 1, running: 5, healthy: 4, ..Default::default() }),
-        load: Some(v1::CellLoad { nodes: 2, cpu_millis: 1_200, memory_bytes: 7 * GIB }),
-        ..Default::default()
-    }
-}
-
-fn job(name: &str, healthy: u32, cpu_millis: u64) -> v1::Job {
-    let usage = v1::JobUsage {
-        charged: healthy,
-        charged_cpu_millis: 500 * u64::from(healthy),
-        charged_memory_bytes: GIB,
-        sampled: healthy.min(2),
-        cpu_millis,
-        memory_bytes: 100 << 20,
-    };
-    v1::Job {
-        user: "alice".to_owned(),
-        name: name.to_owned(),
-        state: v1::JobState::Running.into(),
-        kind: v1::JobKind::Service.into(),
-        count: 3,
-        priority: 200,
-        submitted_ms: 1_700_000_000_000,
-        tasks: Some(v1::TaskCounts { pending: 3 - healthy, running: healthy, healthy, ..Default::default() }),
-        labels: [("team".to_owned(), "web".to_owned())].into(),
-        usage: Some(usage),
-        ..Default::default()
-    }
-}
-
-fn jobs() -> ScreenAnswer {
-    let jobs = [job("web", 3, 40), job("api", 2, 1_250), job("a-job-with-a-very-long-name-indeed", 0, 0)];
-    ScreenAnswer::Rows { rows: jobs.iter().map(job_row).collect(), next_page: String::new() }
-}
-
-fn node(name: &str, tasks: u32) -> v1::Node {
-    v1::Node {
-        name: name.to_owned(),
-        state: v1::NodeState::Ready.into(),
-        schedulable: true,
-        connected: true,
-        capacity: resources(4_000, 16 * GIB),
-        used: resources(u64::from(tasks) * 500, u64::from(tasks) * GIB),
-        tasks,
-        load: Some(v1::NodeLoad { cpu_millis: 600, memory_bytes: 3 * GIB, ..Default::default() }),
-        host: "10.0.0.7".to_owned(),
-        agent_version: "0.1.0".to_owned(),
-        labels: [("rack".to_owned(), "r1".to_owned())].into(),
-        ..Default::default()
-    }
-}
-
-fn nodes() -> ScreenAnswer {
-    let lost = v1::Node {
-        state: v1::NodeState::Lost.into(),
-        schedulable: false,
-        connected: false,
-        load: None,
-        ..node("alpha-3", 0)
-    };
-    let nodes = [node("alpha-1", 3), node("alpha-2", 2), lost];
-    ScreenAnswer::Rows { rows: nodes.into_iter().map(node_row).collect(), next_page: String::new() }
-}
-
-fn task(index: u32, state: v1::TaskState) -> v1::Task {
-    let is_running = state == v1::TaskState::Running;
-    v1::Task {
-        user: "alice".to_owned(),
-        job: "web".to_owned(),
-        index,
-        state: state.into(),
-        node: if is_running { "alpha-1".to_owned() } else { String::new() },
-        health: if is_running { v1::Health::Healthy.into() } else { 0 },
-        charge: if is_running { resources(500, GIB) } else { None },
-        usage: is_running.then(|| v1::Usage {
-            cpu_millis: 20,
-            memory_bytes: u64::from(index) << 20,
-            ..Default::default()
-        }),
-        restarts: index,
-        started_ms: is_running.then_some(1_700_000_000_000),
-        exit: (index == 1).then(|| v1::Exit {
-            reason: v1::EndReason::Exited.into(),
-            code: Some(3),
-            ..Default::default()
-        }),
-        ..Default::default()
-    }
-}
-
-fn tasks(indexes: impl IntoIterator<Item = u32>, next_page: &str) -> ScreenAnswer {
-    let rows = indexes.into_iter().map(|index| {
-        let state = if index % 4 == 3 { v1::TaskState::Pending } else { v1::TaskState::Running };
-        task_row(task(index, state), &TaskScope::Job(web()))
-    });
-    ScreenAnswer::Rows { rows: rows.collect(), next_page: next_page.to_owned() }
-}
-
-/// A view of a size that knows its cell, at second 10.
-struct View {
-    state: TopState,
-    size: [u16; 2],
-}
-
-const NOW: Duration = Duration::from_secs(10);
-
-impl View {
-    fn new(size: [u16; 2]) -> Self {
-        let mut view = Self { state: TopState::new("alpha", INTERVAL, NOW), size };
-        view.hears(FeedUpdate::Header(Ok(header_of(&cell()))));
-        view
-    }
-
-    fn hears(&mut self, update: FeedUpdate) {
-        self.fit();
-        let query = self.state.query();
-        self.state.update(&query, update, NOW);
-    }
-
-    fn answers(&mut self, answer: ScreenAnswer) {
-        self.hears(FeedUpdate::Answer(Ok(answer)));
-    }
-
-    fn fit(&mut self) {
-        let screen = self.state.level().screen.clone();
-        self.state.body_resize(body_rows(self.size[1], &screen));
-    }
-
-    fn press(&mut self, code: KeyCode) {
-        self.fit();
-        if let Some(intent) = intent(KeyEvent::new(code, KeyModifiers::NONE), self.state.input) {
-            self.state.apply(intent);
-        }
-    }
-
-    fn types(&mut self, text: &str) {
-        text.chars().for_each(|each| self.press(KeyCode::Char(each)));
-    }
-
-    fn drawn(&self, now: Duration, palette: Palette) -> TestBackend {
-        let mut terminal = Terminal::new(TestBackend::new(self.size[0], self.size[1])).unwrap();
-        terminal.draw(|frame| draw(frame, &self.state, now, palette)).unwrap();
-        terminal.backend().clone()
-    }
-
-    /// The picture as text, without the spaces at the ends of lines.
-    fn text(&self) -> String {
-        self.text_at(NOW)
-    }
-
-    fn text_at(&self, now: Duration) -> String {
-        let backend = self.drawn(now, Palette::Plain);
-        let cells = backend.buffer().content();
-        let lines = cells.chunks(usize::from(self.size[0])).map(|line| {
-            let line: String = line.iter().map(|cell| cell.symbol()).collect();
-            format!("{}\n", line.trim_end())
-        });
-        lines.collect()
-    }
-
-    /// The targets of the rows, in order.
-    fn order(&self) -> Vec<String> {
-        let name = |target: &RowTarget| match target {
-            RowTarget::Cell(name) | RowTarget::Node(name) => name.clone(),
-            RowTarget::Job(job) => job.name.clone(),
-            RowTarget::Task(task) => task.index.to_string(),
-        };
-        self.state.level().rows().iter().map(|row| name(&row.target)).collect()
-    }
-
-    fn selected(&self) -> Option<RowTarget> {
-        self.state.level().selected().cloned()
-    }
-}
-
-fn web() -> JobRef {
-    JobRef::new("alice", "web")
-}
-
-/// The view of the tasks of alice/web.
-fn tasks_view(size: [u16; 2]) -> View {
-    let mut view = View::new(size);
-    view.answers(jobs());
-    view.press(KeyCode::End);
-    view.press(KeyCode::Enter);
-    assert_eq!(view.state.query().screen, Screen::Tasks(TaskScope::Job(web())));
-    view
-}
+use super::render::Palette;
+use super::rows::{RowTarget, cell_row, job_row};
+use super::state::{GatewayLink, Input};
 
 #[test]
 fn every_screen_looks_as_the_golden_files_show_at_80_and_200_columns() {
     for [columns, rows] in [SMALL, LARGE] {
-        let golden = |name: &str, view: &View| {
+        let golden = |name: &str, view: &TopView| {
             expect_file![format!("golden/{name}-{columns}.txt")].assert_eq(&view.text());
         };
-        let mut view = View::new([columns, rows]);
+        let mut view = TopView::new([columns, rows]);
         view.answers(jobs());
         golden("jobs", &view);
         view.press(KeyCode::Char('1'));
@@ -247,8 +41,8 @@ fn every_screen_looks_as_the_golden_files_show_at_80_and_200_columns() {
         view.press(KeyCode::Enter);
         view.hears(FeedUpdate::LogBegin);
         let data = (0..100).map(|line| format!("line {line}\n")).collect::<String>();
-        view.hears(FeedUpdate::LogPart { stream: OutputStream::Stdout, data: data.into_bytes() });
-        view.hears(FeedUpdate::LogPart { stream: OutputStream::Stderr, data: b"oh no\x1b[2J\n".to_vec() });
+        view.hears(FeedUpdate::LogPart { stream: TaskStream::Stdout, data: data.into_bytes() });
+        view.hears(FeedUpdate::LogPart { stream: TaskStream::Stderr, data: b"oh no\x1b[2J\n".to_vec() });
         golden("output", &view);
         view.press(KeyCode::Char('?'));
         golden("help", &view);
@@ -257,7 +51,7 @@ fn every_screen_looks_as_the_golden_files_show_at_80_and_200_columns() {
 
 #[test]
 fn without_colours_the_words_and_the_mark_are_the_same() {
-    let mut view = View::new(SMALL);
+    let mut view = TopView::new(SMALL);
     view.answers(jobs());
     let (plain, colored) = (view.drawn(NOW, Palette::Plain), view.drawn(NOW, Palette::Colored));
     let symbols = |backend: &TestBackend| -> String {
@@ -276,7 +70,7 @@ fn without_colours_the_words_and_the_mark_are_the_same() {
 fn no_size_of_the_terminal_is_too_small() {
     for columns in [1, 2, 9, 40, 300] {
         for rows in [1, 2, 6, 7, 8, 80] {
-            let mut view = View::new([columns, rows]);
+            let mut view = TopView::new([columns, rows]);
             view.answers(jobs());
             view.press(KeyCode::Down);
             let _drawn = view.text();
@@ -292,7 +86,7 @@ fn no_size_of_the_terminal_is_too_small() {
 fn the_chosen_row_is_always_on_the_terminal() {
     let mut view = tasks_view(SMALL);
     view.answers(tasks(0..60, ""));
-    let is_shown = |view: &View| {
+    let is_shown = |view: &TopView| {
         let marks = view.text().lines().filter(|line| line.starts_with("> ")).count();
         assert_eq!(marks, 1, "{}", view.text());
     };
@@ -308,7 +102,7 @@ fn the_chosen_row_is_always_on_the_terminal() {
 
 #[test]
 fn rows_are_sorted_by_any_column_in_both_directions() {
-    let mut view = View::new(LARGE);
+    let mut view = TopView::new(LARGE);
     view.answers(jobs());
     assert_eq!(view.order(), ["a-job-with-a-very-long-name-indeed", "api", "web"]);
     view.press(KeyCode::Char('r'));
@@ -329,7 +123,7 @@ fn rows_are_sorted_by_any_column_in_both_directions() {
 
 #[test]
 fn a_filter_is_typed_kept_and_taken_away() {
-    let mut view = View::new(SMALL);
+    let mut view = TopView::new(SMALL);
     view.answers(jobs());
     view.types("/API");
     assert_eq!((view.state.input, view.order()), (Input::Filter, vec!["api".to_owned()]));
@@ -404,7 +198,7 @@ fn drill_down_leads_to_output_and_why_and_back_again() {
 
 #[test]
 fn a_node_leads_to_its_tasks_and_a_cell_to_its_jobs() {
-    let mut view = View::new(SMALL);
+    let mut view = TopView::new(SMALL);
     view.press(KeyCode::Char('2'));
     view.answers(nodes());
     view.press(KeyCode::Enter);
@@ -440,7 +234,7 @@ fn the_choice_follows_its_row_and_keeps_its_place_if_the_row_is_gone() {
 
 #[test]
 fn without_an_answer_the_last_picture_stays_and_the_view_says_since_when() {
-    let mut view = View::new(SMALL);
+    let mut view = TopView::new(SMALL);
     view.answers(jobs());
     assert_eq!(view.state.link(NOW + INTERVAL), GatewayLink::Connected);
     let late = NOW + Duration::from_secs(6);
@@ -470,7 +264,7 @@ fn a_refusal_is_shown_until_the_next_answer() {
 
 #[test]
 fn an_answer_to_an_earlier_question_changes_nothing() {
-    let mut view = View::new(SMALL);
+    let mut view = TopView::new(SMALL);
     let earlier = view.state.query();
     view.press(KeyCode::Char('2'));
     view.state.update(&earlier, FeedUpdate::Answer(Ok(jobs())), NOW);
@@ -488,7 +282,7 @@ fn output_follows_its_end_unless_the_reader_is_above_it() {
     view.press(KeyCode::Enter);
     view.hears(FeedUpdate::LogBegin);
     let line = |number: u32| FeedUpdate::LogPart {
-        stream: OutputStream::Stdout,
+        stream: TaskStream::Stdout,
         data: format!("line {number}.\n").into_bytes(),
     };
     (0..40).for_each(|number| view.hears(line(number)));
@@ -506,7 +300,7 @@ fn output_follows_its_end_unless_the_reader_is_above_it() {
 
 #[test]
 fn names_of_others_cannot_act_on_the_terminal() {
-    let mut view = View::new(LARGE);
+    let mut view = TopView::new(LARGE);
     let hostile = v1::Job { name: "x\x1b[2J".to_owned(), ..job("x", 1, 1) };
     view.answers(ScreenAnswer::Rows { rows: vec![job_row(&hostile)], next_page: String::new() });
     view.press(KeyCode::Enter);
