@@ -19,6 +19,7 @@ mod store;
 mod task;
 mod terminal;
 mod wait;
+mod window;
 
 pub use cell::TestCell;
 pub use check::{bytes_of, journal_trim_all, store_violations};
@@ -32,6 +33,7 @@ pub use store::{TestStore, is_fdb};
 pub use task::{is_healthy, is_running, is_up};
 pub use terminal::answered;
 pub use wait::{DEADLINE, now, until};
+pub use window::{TerminalProgram, TerminalSize, TestTerminal};
 
 /// Names the directory in which a cell under test records itself.
 pub const RECORDS_VARIABLE: &str = "BOROUGH_TEST_RECORDS";

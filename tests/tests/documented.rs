@@ -153,7 +153,7 @@ fn every_documented_command_exists() {
 
 #[test]
 fn commands_are_found_and_wrong_ones_are_named() {
-    let page = "See `borough why JOB`, `task list` and `job\nstatus JOB --sate x`; `job file`s, `node.name`.\n\n    \
+    let page = "See `borough why JOB`, `task lost` and `job\nstatus JOB --sate x`; `job file`s, `node.name`.\n\n    \
         borough job run a.yaml && borough job rum b.yaml   # `borough nope`\n    borough cell set --queueing fifo \\\n        \
         --reclame\n\n```\nx | borough node drain NODE --force[=5m] ...\n```\n";
     let found = commands("p.md", page);
@@ -164,7 +164,7 @@ fn commands_are_found_and_wrong_ones_are_named() {
         "borough cell set --queueing fifo --reclame",
         "borough node drain NODE --force[=5m] ...",
         "borough why JOB",
-        "borough task list",
+        "borough task lost",
         "borough job status JOB --sate x",
         "borough job file",
     ];

@@ -7,6 +7,7 @@ mod hub;
 mod index;
 mod journal;
 mod keyed;
+mod load;
 mod loads;
 mod lock;
 mod retention;

@@ -13,6 +13,7 @@ use borough_store::mirror::MirrorState;
 use tonic::{Request, Response, Status};
 
 use super::context::{CellContext, Cells, caller_of_mutation, caller_of_read, cursor_to_message};
+use super::load::cell_load;
 use super::settings::{SettingsChange, reclaim_idle, settings_change, settings_message, settings_read};
 use super::tally::CellTally;
 use crate::status::status_from_store;
@@ -39,7 +40,11 @@ impl CellService for CellServer {
         caller_of_read(request.get_ref().context.as_ref())?;
         let mut cells = Vec::with_capacity(self.cells.0.len());
         for cell in self.cells.0.values() {
-            cells.push(cell_message(cell).await?);
+            let mut message = cell_message(cell).await?;
+            if request.get_ref().load {
+                message.load = cell_load(cell).await;
+            }
+            cells.push(message);
         }
         Ok(Response::new(v1::ListCellsResponse { cells }))
     }
@@ -51,7 +56,10 @@ impl CellService for CellServer {
         let request = request.into_inner();
         caller_of_read(request.context.as_ref())?;
         let cell = self.cells.get(&request.name)?;
-        let message = cell_message(cell).await?;
+        let mut message = cell_message(cell).await?;
+        if request.load {
+            message.load = cell_load(cell).await;
+        }
         let cursor = Some(cursor_to_message(cell.mirror.cursor()));
         Ok(Response::new(v1::GetCellResponse { cell: Some(message), cursor }))
     }

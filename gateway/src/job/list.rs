@@ -11,6 +11,7 @@ use borough_proto::convert::{job_state_to_message, job_to_message, task_counts_a
 use borough_proto::v1;
 use borough_store::mirror::{MirrorHandle, MirrorState, StoredSpec};
 
+use super::usage::job_usage;
 use crate::cell::{CellContext, cursor_to_message};
 use crate::page::{ListPage, page_cut, page_of, page_request};
 use crate::select::labels_meet;
@@ -143,7 +144,11 @@ pub(super) async fn jobs_listed(cell: &CellContext, request: &v1::ListJobsReques
     let (rows, next_page) = page_of(rows, &listed.page, |row| job_key(row));
     let mut jobs = Vec::with_capacity(rows.len());
     for row in rows {
-        jobs.push(job_message(cell, &row));
+        let mut message = job_message(cell, &row);
+        if request.usage {
+            message.usage = Some(job_usage(cell, row.id).await);
+        }
+        jobs.push(message);
         tokio::task::yield_now().await;
     }
     let key = |job: &v1::Job| format!("{}/{}/{}", job.user, job.name, job.id);

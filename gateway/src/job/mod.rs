@@ -5,6 +5,7 @@ mod list;
 mod plan;
 mod purge;
 mod service;
+mod usage;
 
 #[cfg(test)]
 mod tests;

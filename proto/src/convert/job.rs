@@ -33,6 +33,7 @@ pub fn job_to_message(
         revision: row.revision,
         labels: spec.map(|spec| spec.labels.clone()).unwrap_or_default(),
         description: spec.and_then(|spec| spec.description.clone()).unwrap_or_default(),
+        usage: None,
     }
 }
 

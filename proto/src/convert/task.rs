@@ -3,7 +3,7 @@
 use borough_model::task::{EndReason, Endpoint, Exit, Health, PortAssignment, StopReason};
 use borough_model::{Incarnation, JobRow, Name, NodeId, TaskRow, TaskState};
 
-use super::FieldRefused;
+use super::{FieldRefused, resources_to_message};
 use crate::v1;
 
 /// What a task's row does not say itself.
@@ -44,6 +44,7 @@ pub fn task_to_message(job: &JobRow, row: &TaskRow, context: TaskContext) -> v1:
         cores: row.cores.clone(),
         usage: context.usage,
         host: context.host,
+        charge: row.charged_node().map(|_| resources_to_message(&row.charge.resources.without_cards())),
     }
 }
 

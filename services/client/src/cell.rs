@@ -18,7 +18,7 @@ impl Client {
     /// # Errors
     /// As for every call.
     pub async fn cell_list(&self) -> Result<Vec<Cell>, ClientError> {
-        let message = ListCellsRequest { context: self.context_read() };
+        let message = ListCellsRequest { context: self.context_read(), load: false };
         let answer = self.call("ListCells", message, rpc!(CellServiceClient.list_cells)).await?;
         Ok(answer.cells)
     }
@@ -28,7 +28,8 @@ impl Client {
     /// # Errors
     /// As for every call; `NOT_FOUND` if the cell does not exist.
     pub async fn cell_get(&self) -> Result<(Cell, Option<Cursor>), ClientError> {
-        let message = GetCellRequest { context: self.context_read(), name: self.cell().to_owned() };
+        let message =
+            GetCellRequest { context: self.context_read(), name: self.cell().to_owned(), load: false };
         let answer: GetCellResponse = self.call("GetCell", message, rpc!(CellServiceClient.get_cell)).await?;
         Ok((present("GetCell", "cell", answer.cell)?, answer.cursor))
     }

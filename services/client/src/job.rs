@@ -204,6 +204,7 @@ impl Client {
             labels: filter.labels.clone(),
             selector: filter.selector.clone(),
             states: filter.states.iter().map(|&state| state.into()).collect(),
+            usage: false,
         };
         self.call("ListJobs", message, rpc!(JobServiceClient.list_jobs)).await
     }

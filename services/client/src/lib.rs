@@ -15,6 +15,7 @@ mod node;
 mod pool;
 mod retry;
 mod task;
+mod usage;
 mod watch;
 
 #[cfg(test)]

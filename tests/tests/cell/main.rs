@@ -35,6 +35,7 @@ mod secret;
 mod setting;
 mod stop;
 mod task;
+mod top;
 mod tour;
 mod verb;
 mod watch;

@@ -17,6 +17,7 @@ mod taint;
 mod target;
 mod task;
 mod task_user;
+mod top;
 
 pub use agent::AgentArguments;
 pub use cluster::{
@@ -45,6 +46,7 @@ pub use target::{JobTarget, TaskTarget, WhyTarget};
 pub(crate) use task::signal_name;
 pub use task::{ExecArguments, LogArguments, TaskStopArguments, TaskVerb};
 pub use task_user::{TaskUserArguments, TaskUserChoice};
+pub use top::TopArguments;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -202,6 +204,8 @@ pub enum Verb {
     /// List and watch what happens in a cell
     #[command(subcommand)]
     Event(EventVerb),
+    /// Show cells, nodes, jobs and tasks on the whole terminal: what is allocated and what is in use
+    Top(TopArguments),
     /// Check, export, import and measure stores, without a gateway
     #[command(subcommand)]
     Store(StoreVerb),

@@ -90,6 +90,7 @@ fn every_verb_of_the_documentation_is_there() {
         "borough context use --none",
         "borough context remove prod",
         "borough --context prod job stop web --yes",
+        "borough top --interval 500ms",
         "borough completion bash",
         "borough --gateway h:1,h:2 --cell beta --user bob --no-color -q cell list",
     ] {
@@ -159,6 +160,7 @@ fn wrong_usage_ends_with_2_and_says_why() {
         ("borough store import --store embedded:a", "--from"),
         ("borough context use", "required arguments"),
         ("borough context add prod --token-variable c0ffee", "never the token itself"),
+        ("borough top --interval 1h", "accepted: 500ms to 60s"),
         ("borough jobs list", "similar subcommand exists: 'job'"),
         ("borough cell list -o xml", "possible values: table, wide, json, yaml"),
     ] {

@@ -12,6 +12,7 @@ mod name;
 mod node;
 mod store;
 mod task;
+mod top;
 mod watch;
 mod why;
 
@@ -36,6 +37,7 @@ pub(crate) fn run(arguments: Arguments, printer: &Printer) -> Result<Code, Failu
         Verb::Cell(verb) => block_on(cell::run(&global, verb, printer)),
         Verb::Name(verb) => block_on(name::run(&global, verb, printer)),
         Verb::Event(verb) => block_on(event::run(&global, verb, printer)),
+        Verb::Top(arguments) => block_on(top::run(&global, &arguments, printer)),
         Verb::Store(verb) => block_on(store::run(&global, verb, printer)),
         Verb::Completion { shell } => completion(shell, printer),
         Verb::Dev(arguments) => role::dev::run(&global, &arguments, printer),

@@ -46,7 +46,7 @@ pub(crate) use store::{
 };
 pub(crate) use table::{Tabular, table};
 pub(crate) use task::{ExitView, TaskOutput};
-pub(crate) use text::{labels_text, ranges, tally, word};
+pub(crate) use text::{bytes, labels_text, ranges, tally, time, word};
 pub(crate) use watch::{WatchedList, WatchedStatus};
 
 use std::io::{self, IsTerminal as _, Write as _};
@@ -77,6 +77,11 @@ impl Printer {
     /// Returns true if answers are for programs.
     pub(crate) fn is_machine(&self) -> bool {
         matches!(self.format, OutputFormat::Json | OutputFormat::Yaml)
+    }
+
+    /// Returns true if answers may have colours.
+    pub(crate) fn is_colored(&self) -> bool {
+        self.color
     }
 
     pub(crate) fn is_quiet(&self) -> bool {

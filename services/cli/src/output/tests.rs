@@ -37,6 +37,7 @@ fn job() -> v1::Job {
         revision: 4,
         labels: [("team".to_owned(), "web".to_owned()), ("tier".to_owned(), "front".to_owned())].into(),
         description: "the front page".to_owned(),
+        ..Default::default()
     }
 }
 
