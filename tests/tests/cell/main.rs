@@ -28,6 +28,7 @@ mod secret;
 mod setting;
 mod stop;
 mod task;
+mod terminal;
 mod top;
 mod watch;
 mod web;
