@@ -93,6 +93,11 @@ impl TestTerminal {
         String::from_utf8_lossy(&self.tmux(&["capture-pane", "-p", "-e"]).stdout).into_owned()
     }
 
+    /// Everything that the window has shown, with wrapped lines joined.
+    pub fn transcript(&self) -> String {
+        String::from_utf8_lossy(&self.tmux(&["capture-pane", "-p", "-J", "-S", "-"]).stdout).into_owned()
+    }
+
     /// Types keys, by the names of tmux: `Enter`, `Down`, `q`.
     pub fn press(&self, keys: &[&str]) {
         self.tmux(&[&["send-keys"], keys].concat());

@@ -35,6 +35,7 @@ mod secret;
 mod setting;
 mod stop;
 mod task;
+mod terminal;
 mod top;
 mod tour;
 mod verb;
