@@ -82,7 +82,11 @@ pub fn task_found(
     if index < job.count {
         return Ok(Arc::new(TaskRow::never_placed(id)));
     }
-    let what =
-        format!("task {}/{}/{index} in cell {cell}; its tasks are 0 to {}", job.user, job.name, job.count);
+    let known = match job.count {
+        0 => "the job has no tasks".to_owned(),
+        1 => "the job has task 0 alone".to_owned(),
+        count => format!("the job has the tasks 0 to {}", count - 1),
+    };
+    let what = format!("task {}/{}/{index} in cell {cell}; {known}", job.user, job.name);
     Err(status_not_found(&what))
 }

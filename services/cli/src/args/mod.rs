@@ -15,6 +15,7 @@ mod taint;
 mod target;
 mod task;
 mod task_user;
+mod usage;
 
 pub use agent::AgentArguments;
 pub use cluster::{
@@ -37,6 +38,7 @@ pub use target::{JobTarget, TaskTarget, WhyTarget};
 pub(crate) use task::signal_name;
 pub use task::{ExecArguments, LogArguments, TaskVerb};
 pub use task_user::{TaskUserArguments, TaskUserChoice};
+pub(crate) use usage::usage_failure;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

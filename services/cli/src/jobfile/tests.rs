@@ -269,7 +269,7 @@ fn weights_that_are_no_number_are_refused() {
 fn broken_syntax_has_a_place() {
     check(
         &yaml_problems("name: web\ntask:\n  command: [sleep\n"),
-        &expect!["job.yaml:3:12: unclosed bracket '['"],
+        &expect!["job.yaml:3:12: a bracket is not closed, or another one closes it"],
     );
     check(
         &yaml_problems("name: web\n\tcount: 1\n"),
