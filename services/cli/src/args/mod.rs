@@ -222,4 +222,6 @@ impl Verb {
 }
 
 #[cfg(test)]
+mod documented;
+#[cfg(test)]
 mod tests;
