@@ -363,6 +363,10 @@ impl TestCell {
         }
         let violations = store_violations(&self.store, &self.options.cells).await;
         assert!(violations.is_empty(), "the store is broken:\n  {}", violations.join("\n  "));
+        // A log names things. It shows no whole row: that is for debuggers.
+        let log = fs::read_to_string(self.log()).unwrap_or_default();
+        let dumped = log.lines().find(|line| ["Row {", "Spec {"].iter().any(|dump| line.contains(dump)));
+        assert_eq!(dumped, None, "a line of the log shows a whole row");
     }
 
     fn history_print(&self) {

@@ -17,6 +17,7 @@ mod process;
 mod slot;
 mod store;
 mod task;
+mod terminal;
 mod wait;
 
 pub use cell::TestCell;
@@ -29,6 +30,7 @@ pub use process::{descendants_of, is_stopped, recorded};
 pub use slot::PortSlot;
 pub use store::{TestStore, is_fdb};
 pub use task::{is_healthy, is_running, is_up};
+pub use terminal::answered;
 pub use wait::{DEADLINE, now, until};
 
 /// Names the directory in which a cell under test records itself.

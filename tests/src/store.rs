@@ -19,6 +19,8 @@ use tempfile::TempDir;
 const ENGINE_VARIABLE: &str = "BOROUGH_TEST_ENGINE";
 /// Seconds for a new server to accept its configuration.
 const CONFIGURE_SECONDS: &str = "60";
+/// On a disk with less than 5 per cent free, a server admits hardly any transaction. A build fills a disk quickly.
+const FULL_DISK: &str = "--knob_min_available_space_ratio=0.001";
 
 /// Returns true if tests run on FoundationDB.
 pub fn is_fdb() -> bool {
@@ -62,6 +64,7 @@ impl FdbServer {
             .arg(directory.join("data"))
             .arg("--logdir")
             .arg(directory.join("log"))
+            .arg(FULL_DISK)
             .stdin(Stdio::null())
             .stdout(out.try_clone().expect("a log"))
             .stderr(out)

@@ -3,6 +3,7 @@
 mod admit;
 mod list;
 mod plan;
+mod purge;
 mod service;
 
 #[cfg(test)]

@@ -70,6 +70,13 @@ fn plan_changes(state: &MirrorState, spec: &JobSpec) -> v1::PlanJobResponse {
         ..v1::PlanJobResponse::default()
     };
     if let Some((row, current)) = &current {
+        if row.state == JobState::Stopping {
+            response.refusal = format!(
+                "job {}/{} is stopping: submit it again once it has ended, or under another name",
+                row.user, row.name
+            );
+            return response;
+        }
         response.diff = spec_diff(current, spec).iter().map(change_message).collect();
         match change_class(current, spec) {
             ChangeClass::Nothing => response.changed = false,

@@ -4,15 +4,17 @@ use std::sync::Arc;
 
 use borough_kv::Idempotency;
 use borough_model::job::{JobState, after_cycle};
+use borough_model::journal::JobName;
 use borough_model::{JobId, JobSpec, Name};
 use borough_proto::convert::{
-    FieldRefused, job_spec_from_message, job_spec_to_message, job_to_message, name_from_text,
+    FieldRefused, job_spec_from_message, job_spec_to_message, job_to_message, labels_removed, name_from_text,
 };
 use borough_proto::v1;
 use borough_proto::v1::job_service_server::JobService;
 use borough_scheduler_core::ScoringProfile;
 use borough_store::job::{
-    AdmissionAuthor, JobSubmitted, SubmitOutcome, job_by_name, job_history, job_scale, job_stop, job_submit,
+    AdmissionAuthor, JobSubmitted, SubmitOutcome, job_by_name, job_history, job_labels_set, job_scale,
+    job_stop, job_submit,
 };
 use borough_store::journal::Cursor;
 use borough_store::lease::SCHEDULER_DEFAULT;
@@ -23,6 +25,7 @@ use tonic::{Request, Response, Status};
 use super::admit::{Admissions, Admitted, Submission, batch_admit, submission_is_new};
 use super::list::jobs_listed;
 use super::plan::{plan_of, scheduler_named, spec_planned, warnings_of};
+use super::purge::jobs_purge;
 use super::{job_counts, job_message};
 use crate::cell::{
     CellContext, Cells, KeyedRequest, caller_of_mutation, caller_of_read, cursor_to_message, keyed_found,
@@ -195,6 +198,7 @@ impl JobService for JobServer {
         let cell = self.cells.get(&request.cell)?;
         let spec = spec_of(request.spec.as_ref())?;
         queue_check(cell, spec.queue.as_deref()).await?;
+        after_check(cell, &spec)?;
         let settings = settings_read(cell).await.map_err(|error| status_from_store(&error))?;
         let spec = spec_planned(cell, &spec, &settings.schedulers.unwrap_or_default())?;
         let mut response = plan_of(cell, &spec).await?;
@@ -244,6 +248,38 @@ impl JobService for JobServer {
         })
         .await?;
         Ok(Response::new(v1::StopJobResponse { job: Some(job), cursor: Some(cursor) }))
+    }
+
+    async fn purge_job(
+        &self,
+        request: Request<v1::PurgeJobRequest>,
+    ) -> Result<Response<v1::PurgeJobResponse>, Status> {
+        let request = request.into_inner();
+        let caller = caller_of_mutation(request.context.as_ref())?;
+        let cell = self.cells.get(&request.cell)?;
+        let (user, name) = names_of(&request.user, &request.name)?;
+        jobs_purge(cell, &caller, &request, &JobName { user, job: name }).await.map(Response::new)
+    }
+
+    async fn label_job(
+        &self,
+        request: Request<v1::LabelJobRequest>,
+    ) -> Result<Response<v1::LabelJobResponse>, Status> {
+        let request = request.into_inner();
+        let caller = caller_of_mutation(request.context.as_ref())?;
+        let cell = self.cells.get(&request.cell)?;
+        let (user, name) = names_of(&request.user, &request.name)?;
+        let remove = labels_removed(&request.labels, &request.remove)
+            .map_err(|refused| status_from_field(&refused))?;
+        let (user, name, space, set, remove) = (&user, &name, &cell.space, &request.labels, &remove);
+        let keyed = KeyedRequest::new(&caller, "job_label", &request);
+        let (job, cursor) = job_change(cell, &keyed, |tx, mut changes| async move {
+            let job = job_by_name(&tx, space, user, name).await?.id;
+            job_labels_set(&tx, &mut changes, job, set, remove).await?;
+            Ok((job, changes))
+        })
+        .await?;
+        Ok(Response::new(v1::LabelJobResponse { job: Some(job), cursor: Some(cursor) }))
     }
 
     async fn get_job(

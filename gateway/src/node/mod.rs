@@ -1,5 +1,6 @@
 //! `NodeService`: operators list, inspect and operate nodes.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,14 +9,16 @@ use borough_model::node::{AgentIdentity, NodeAlloc, NodeLoad, NodeRow, NodeSeen,
 use borough_model::task::StopReason;
 use borough_model::{Name, NodeId};
 use borough_proto::convert::{
-    FieldRefused, name_from_text, node_to_message, taint_matches_from_message, taints_from_message,
+    FieldRefused, labels_removed, name_from_text, node_to_message, taint_matches_from_message,
+    taints_from_message,
 };
 use borough_proto::v1;
 use borough_proto::v1::node_service_server::NodeService;
 use borough_store::journal::{ChangeSet, Cursor};
 use borough_store::mirror::MirrorState;
 use borough_store::node::{
-    node_agent_admit, node_by_name, node_cordon, node_drain, node_loads_read, node_taints_set, node_uncordon,
+    node_agent_admit, node_by_name, node_cordon, node_drain, node_labels_set, node_loads_read,
+    node_removable, node_remove, node_taints_set, node_uncordon,
 };
 use borough_store::task::{task_list_by_node, task_stop_begin};
 use borough_store::{StoreError, StoreResult};
@@ -74,6 +77,28 @@ impl NodeServer {
         }
     }
 
+    /// Watches that the agent of a node that is to be removed is silent. Refuses at once what a look at the mirror
+    /// refuses.
+    async fn gone(&self, cell: &CellContext, name: &Name) -> Result<Option<NodeSeen>, Status> {
+        let (row, tasks) = cell.state(|state| {
+            let row = state.node_by_name(name).cloned();
+            let tasks = row.as_ref().map_or(0, |row| state.node_tasks_count(row.id));
+            (row, tasks)
+        })?;
+        let row = row.ok_or_else(|| status_not_found(&format!("node {name} in cell {}", cell.name)))?;
+        node_removable(&row, tasks).map_err(|error| status_from_store(&error))?;
+        match lease_watch(cell, row.id, self.silence).await.map_err(|error| status_from_store(&error))? {
+            WatchedLease::Silent(seen) => Ok(seen),
+            WatchedLease::Beats => {
+                let text = format!(
+                    "the agent of node {name} still reports from host {}: end it, then repeat borough node remove {name}",
+                    row.host
+                );
+                Err(status_refused("NODE_STILL_BEATS", text))
+            }
+        }
+    }
+
     async fn steer(
         &self,
         verb: NodeOperation,
@@ -126,7 +151,8 @@ node_mutations!(
     DrainNodeRequest,
     TaintNodeRequest,
     UntaintNodeRequest,
-    AdmitNodeRequest
+    AdmitNodeRequest,
+    LabelNodeRequest
 );
 
 /// An operation on a node.
@@ -138,6 +164,7 @@ enum NodeOperation {
     Taint(Vec<Taint>),
     Untaint(Vec<TaintMatch>),
     Admit(AgentIdentity, Option<NodeSeen>),
+    Label { set: BTreeMap<String, String>, remove: BTreeSet<String> },
 }
 
 impl NodeOperation {
@@ -149,6 +176,7 @@ impl NodeOperation {
             Self::Taint(_) => "node_taint",
             Self::Untaint(_) => "node_untaint",
             Self::Admit(..) => "node_admit",
+            Self::Label { .. } => "node_label",
         }
     }
 
@@ -160,6 +188,7 @@ impl NodeOperation {
             Self::Taint(taints) => node_taints_set(tx, changes, node, taints, &[]).await,
             Self::Untaint(gone) => node_taints_set(tx, changes, node, &[], gone).await,
             Self::Admit(identity, seen) => node_agent_admit(tx, changes, node, identity, seen.as_ref()).await,
+            Self::Label { set, remove } => node_labels_set(tx, changes, node, set, remove).await,
         }
     }
 }
@@ -285,6 +314,40 @@ impl NodeService for NodeServer {
         let verb = NodeOperation::Untaint(gone.map_err(|refused| status_from_field(&refused))?);
         let (node, cursor) = self.steer(verb, &request).await?;
         Ok(Response::new(v1::UntaintNodeResponse { node, cursor }))
+    }
+
+    async fn label_node(
+        &self,
+        request: Request<v1::LabelNodeRequest>,
+    ) -> Result<Response<v1::LabelNodeResponse>, Status> {
+        let request = request.into_inner();
+        let remove = labels_removed(&request.labels, &request.remove);
+        let remove = remove.map_err(|refused| status_from_field(&refused))?;
+        let verb = NodeOperation::Label { set: request.labels.clone(), remove };
+        let (node, cursor) = self.steer(verb, &request).await?;
+        Ok(Response::new(v1::LabelNodeResponse { node, cursor }))
+    }
+
+    async fn remove_node(
+        &self,
+        request: Request<v1::RemoveNodeRequest>,
+    ) -> Result<Response<v1::RemoveNodeResponse>, Status> {
+        let request = request.into_inner();
+        let caller = caller_of_mutation(request.context.as_ref())?;
+        let cell = self.cells.get(&request.cell)?;
+        let name = name_from_text("name", &request.name).map_err(|refused| status_from_field(&refused))?;
+        // A completed request is answered again, even if another node has the name by now.
+        let gone = self.gone(cell, &name).await;
+        let keyed = KeyedRequest::new(&caller, "node_remove", &request);
+        let seen = keyed_found(cell, &keyed, gone).await?.flatten();
+        let (name, seen, space) = (&name, seen.as_ref(), &cell.space);
+        let removed = keyed_run(cell, &keyed, |tx, mut changes| async move {
+            let node = node_by_name(&tx, space, name).await?.id;
+            node_remove(&tx, &mut changes, node, seen).await?;
+            Ok((node, changes))
+        });
+        let (_, cursor) = cell.settled(removed.await).await?;
+        Ok(Response::new(v1::RemoveNodeResponse { cursor: Some(cursor_to_message(cursor)) }))
     }
 
     async fn admit_node(

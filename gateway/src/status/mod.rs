@@ -73,10 +73,8 @@ fn status_from_fields(fields: &[FieldRefused]) -> Status {
     let text = |FieldRefused { field, value, accepted }: &FieldRefused| {
         let value = if value.is_empty() { "missing or empty".to_owned() } else { value_shown(value) };
         // A parser's text says what is wrong, and then what is accepted.
-        match accepted.contains("accepted") {
-            true => format!("{field} is {value}: {accepted}"),
-            false => format!("{field} is {value}; accepted: {accepted}"),
-        }
+        let link = if accepted.contains("accepted") { ":" } else { "; accepted:" };
+        format!("{field} is {value}{link} {accepted}")
     };
     let mut lines = Vec::with_capacity(fields.len());
     let mut bytes = 0_usize;

@@ -83,9 +83,9 @@ pub fn task_found(
         return Ok(Arc::new(TaskRow::never_placed(id)));
     }
     let known = match job.count {
-        0 => "the job has no tasks".to_owned(),
-        1 => "the job has task 0 alone".to_owned(),
-        count => format!("the job has the tasks 0 to {}", count - 1),
+        0 => "its job has no tasks".to_owned(),
+        1 => "the only one is 0".to_owned(),
+        count => format!("its job has 0 to {}", count - 1),
     };
     let what = format!("task {}/{}/{index} in cell {cell}; {known}", job.user, job.name);
     Err(status_not_found(&what))

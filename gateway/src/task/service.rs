@@ -11,7 +11,7 @@ use borough_proto::v1::task_service_server::TaskService;
 use borough_scheduler_core::{explain, explain_elsewhere, explain_job};
 use borough_store::StoreError;
 use borough_store::lease::SCHEDULER_DEFAULT;
-use borough_store::task::task_restart;
+use borough_store::task::{task_attempt_stop, task_restart};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::exec::{ExecStream, command_check, exec_again, exec_start};
@@ -183,21 +183,64 @@ impl TaskService for TaskServer {
         let request = request.into_inner();
         let caller = caller_of_mutation(request.context.as_ref())?;
         let cell = self.cells.get(&request.cell)?;
-        let found = cell.state(|state| {
-            let job = job_found(state, &cell.name, &request.user, &request.job)?;
-            Ok::<_, Status>(task_found(state, &cell.name, job, request.index)?.id)
-        })?;
-        // A completed restart keeps its answer, even if the job is forgotten by now.
         let keyed = KeyedRequest::new(&caller, "task_restart", &request);
-        let task = keyed_found(cell, &keyed, found).await?;
-        let restarted = keyed_run(cell, &keyed, |tx, mut changes| async move {
-            let task = task.ok_or_else(|| StoreError::not_found("the task"))?;
-            task_restart(&tx, &mut changes, task).await?;
-            Ok((true, changes))
-        });
-        let (_, cursor) = cell.settled(restarted.await).await?;
-        Ok(Response::new(v1::RestartTaskResponse { cursor: Some(cursor_to_message(cursor)) }))
+        let task = TaskNamed { user: &request.user, job: &request.job, index: request.index };
+        let (incarnation, cursor) = attempt_end(cell, &keyed, &task, AttemptEnd::Restart).await?;
+        Ok(Response::new(v1::RestartTaskResponse { cursor, incarnation }))
     }
+
+    async fn stop_task(
+        &self,
+        request: Request<v1::StopTaskRequest>,
+    ) -> Result<Response<v1::StopTaskResponse>, Status> {
+        let request = request.into_inner();
+        let caller = caller_of_mutation(request.context.as_ref())?;
+        let cell = self.cells.get(&request.cell)?;
+        let keyed = KeyedRequest::new(&caller, "task_attempt_stop", &request);
+        let task = TaskNamed { user: &request.user, job: &request.job, index: request.index };
+        let (incarnation, cursor) = attempt_end(cell, &keyed, &task, AttemptEnd::Move).await?;
+        Ok(Response::new(v1::StopTaskResponse { cursor, incarnation }))
+    }
+}
+
+/// A task as a request names it.
+struct TaskNamed<'a> {
+    user: &'a str,
+    job: &'a str,
+    index: u32,
+}
+
+/// What the owner of a task wants after the end of its attempt.
+#[derive(Clone, Copy)]
+enum AttemptEnd {
+    Restart,
+    /// The next attempt, preferably on another node.
+    Move,
+}
+
+/// Ends the attempt of a task. Returns the attempt, and the position of the change.
+async fn attempt_end(
+    cell: &CellContext,
+    keyed: &KeyedRequest,
+    task: &TaskNamed<'_>,
+    end: AttemptEnd,
+) -> Result<(u64, Option<v1::Cursor>), Status> {
+    let found = cell.state(|state| {
+        let job = job_found(state, &cell.name, task.user, task.job)?;
+        Ok::<_, Status>(task_found(state, &cell.name, job, task.index)?.id)
+    })?;
+    // A completed request keeps its answer, even if the job is forgotten by now.
+    let task = keyed_found(cell, keyed, found).await?;
+    let ended = keyed_run(cell, keyed, |tx, mut changes| async move {
+        let task = task.ok_or_else(|| StoreError::not_found("the task"))?;
+        let row = match end {
+            AttemptEnd::Restart => task_restart(&tx, &mut changes, task).await?,
+            AttemptEnd::Move => task_attempt_stop(&tx, &mut changes, task).await?,
+        };
+        Ok((row.incarnation.0, changes))
+    });
+    let (incarnation, cursor) = cell.settled(ended.await).await?;
+    Ok((incarnation, Some(cursor_to_message(cursor))))
 }
 
 /// The attempt that a signal is for: the one that runs when the request first arrives. It is recorded under the

@@ -4,6 +4,7 @@
 mod card;
 mod gang;
 mod job;
+mod label;
 mod node;
 mod taint;
 mod task;
@@ -14,6 +15,7 @@ pub use card::{card_from_message, card_to_message, cards_assigned};
 pub use job::{
     job_spec_from_message, job_spec_to_message, job_state_to_message, job_to_message, task_spec_to_message,
 };
+pub use label::labels_removed;
 pub use node::{
     capacity_from_message, measured_from_message, measured_to_message, node_state_to_message,
     node_to_message, resources_to_message,

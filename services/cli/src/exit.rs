@@ -4,7 +4,7 @@
 //! |-----:|---------|
 //! | 0 | done; for `job plan`: no change |
 //! | 1 | the request failed: a job failed, a wait timed out; for `job plan`: there is a change |
-//! | 2 | wrong usage, or an invalid job file |
+//! | 2 | wrong usage, or an invalid job file; for `job plan`: the job would be refused |
 //! | 3 | no such job, task, node or cell |
 //! | 4 | refused: a condition is not met, another request was first, a limit is reached |
 //! | 5 | no gateway could be reached, or none answered in time |
@@ -12,7 +12,7 @@
 //! | 7 | not done yet: the wait for a drain timed out, and the drain continues |
 //! | 74 | a role: its store has stopped, or cannot be read or written (`EX_IOERR` of sysexits.h). Its supervisor starts it again |
 //! | 130 | interrupted |
-//! | 255 | `job plan` and `task exec`: the verb failed. `task exec` otherwise ends with the command's own code, or with 128 and its signal |
+//! | 255 | `job plan`, `store check` and `task exec`: the verb failed. `task exec` otherwise ends with the command's own code, or with 128 and its signal |
 
 use borough_client::{ClientError, GatewayRefusal};
 
@@ -22,6 +22,8 @@ pub enum Code {
     Done,
     /// For `job plan`: there is a change. Not an error.
     Changed,
+    /// For `job plan`: the gateway would refuse the job. Not an error of the plan.
+    WouldBeRefused,
     Failed,
     Usage,
     NotFound,
@@ -42,7 +44,7 @@ impl Code {
         match self {
             Self::Done => 0,
             Self::Changed | Self::Failed => 1,
-            Self::Usage => 2,
+            Self::Usage | Self::WouldBeRefused => 2,
             Self::NotFound => 3,
             Self::Refused => 4,
             Self::Unreachable => 5,
@@ -57,6 +59,28 @@ impl Code {
 
 /// The code of a failed verb whose other codes already have a meaning.
 pub const VERB_FAILED: u8 = 255;
+
+/// With which numbers a verb fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureNumbers {
+    /// Those of the table.
+    Table,
+    /// [`VERB_FAILED`] for every failure.
+    One,
+    /// Those of `job plan`: what keeps the job from being admitted is its answer, and anything else a failure.
+    Plan,
+}
+
+impl FailureNumbers {
+    /// The number that the process ends with after a failure of this code.
+    pub fn number(self, code: Code) -> u8 {
+        match (self, code) {
+            (Self::Table, code) => code.number(),
+            (Self::Plan, Code::Usage | Code::Refused) => Code::WouldBeRefused.number(),
+            (Self::One | Self::Plan, _) => VERB_FAILED,
+        }
+    }
+}
 
 /// Why a verb failed: one clear line, a hint, and the code.
 #[derive(Debug)]
@@ -206,6 +230,7 @@ mod tests {
         let codes = [
             (Code::Done, 0),
             (Code::Changed, 1),
+            (Code::WouldBeRefused, 2),
             (Code::Failed, 1),
             (Code::Usage, 2),
             (Code::NotFound, 3),
@@ -220,6 +245,15 @@ mod tests {
         for (code, number) in codes {
             assert_eq!(code.number(), number, "{code:?}");
         }
+    }
+
+    #[test]
+    fn a_plan_that_cannot_be_made_is_told_apart_from_a_job_that_would_be_refused() {
+        let plan = |code| FailureNumbers::Plan.number(code);
+        assert_eq!([Code::Usage, Code::Refused].map(plan), [2, 2]);
+        assert_eq!([Code::Unreachable, Code::NotAllowed, Code::Failed].map(plan), [VERB_FAILED; 3]);
+        assert_eq!(FailureNumbers::One.number(Code::Usage), VERB_FAILED);
+        assert_eq!(FailureNumbers::Table.number(Code::NotFound), 3);
     }
 
     #[test]

@@ -32,12 +32,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => return usage(&error, &arguments),
     };
     let printer = Printer::new(&arguments.global);
-    let failed_code = arguments.verb.failed_code();
+    let numbers = arguments.verb.failure_numbers();
     match command::run(arguments, &printer) {
         Ok(code) => ExitCode::from(code.number()),
         Err(failure) => {
             printer.failure(&failure);
-            ExitCode::from(failed_code.unwrap_or_else(|| failure.code().number()))
+            ExitCode::from(numbers.number(failure.code()))
         }
     }
 }

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use borough_proto::v1::job_service_client::JobServiceClient;
 use borough_proto::v1::{
-    GetJobHistoryRequest, GetJobRequest, GetJobResponse, Job, JobSpec, JobVersion, ListJobsRequest,
-    ListJobsResponse, PageRequest, PlanJobRequest, PlanJobResponse, ScaleJobRequest, ScaleJobResponse,
-    StopJobRequest, StopJobResponse, SubmitJobRequest, SubmitJobResponse,
+    GetJobHistoryRequest, GetJobRequest, GetJobResponse, Job, JobSpec, JobVersion, LabelJobRequest,
+    LabelJobResponse, ListJobsRequest, ListJobsResponse, PageRequest, PlanJobRequest, PlanJobResponse,
+    PurgeJobRequest, PurgeJobResponse, ScaleJobRequest, ScaleJobResponse, StopJobRequest, StopJobResponse,
+    SubmitJobRequest, SubmitJobResponse,
 };
 
 use crate::call::{Client, rpc};
@@ -30,6 +31,14 @@ impl std::fmt::Display for JobRef {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.user, self.name)
     }
+}
+
+/// A change of labels.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct LabelChange {
+    pub set: BTreeMap<String, String>,
+    /// Keys. A label that is missing is no error.
+    pub remove: Vec<String>,
 }
 
 /// Which jobs are listed.
@@ -100,6 +109,40 @@ impl Client {
             name: job.name.clone(),
         };
         self.call("StopJob", message, rpc!(JobServiceClient.stop_job)).await
+    }
+
+    /// Forgets every ended job of a name: rows, specs and history. Returns when that is committed.
+    ///
+    /// # Errors
+    /// As for every call; `FAILED_PRECONDITION` if the job has not ended.
+    pub async fn job_purge(&self, job: &JobRef) -> Result<PurgeJobResponse, ClientError> {
+        let message = PurgeJobRequest {
+            context: self.context_mutation(),
+            cell: self.cell().to_owned(),
+            user: job.user.clone(),
+            name: job.name.clone(),
+        };
+        self.call("PurgeJob", message, rpc!(JobServiceClient.purge_job)).await
+    }
+
+    /// Sets and removes labels of a job. No task restarts.
+    ///
+    /// # Errors
+    /// As for every call; `INVALID_ARGUMENT` names an invalid label.
+    pub async fn job_label(
+        &self,
+        job: &JobRef,
+        change: LabelChange,
+    ) -> Result<LabelJobResponse, ClientError> {
+        let message = LabelJobRequest {
+            context: self.context_mutation(),
+            cell: self.cell().to_owned(),
+            user: job.user.clone(),
+            name: job.name.clone(),
+            labels: change.set,
+            remove: change.remove,
+        };
+        self.call("LabelJob", message, rpc!(JobServiceClient.label_job)).await
     }
 
     /// One job with its spec, and the cursor for a watch that misses nothing.

@@ -4,15 +4,17 @@ use std::time::Duration;
 
 use borough_proto::v1::node_service_client::NodeServiceClient;
 use borough_proto::v1::{
-    AdmitNodeRequest, CordonNodeRequest, DrainNodeRequest, GetNodeRequest, ListNodesRequest, Node,
-    PageRequest, Taint, TaintMatch, TaintNodeRequest, UncordonNodeRequest, UntaintNodeRequest,
+    AdmitNodeRequest, CordonNodeRequest, DrainNodeRequest, GetNodeRequest, LabelNodeRequest,
+    ListNodesRequest, Node, PageRequest, RemoveNodeRequest, Taint, TaintMatch, TaintNodeRequest,
+    UncordonNodeRequest, UntaintNodeRequest,
 };
 
 use crate::call::{Client, present, rpc};
 use crate::error::ClientError;
+use crate::job::LabelChange;
 
 /// The gateway watches the silence of the recorded agent before it answers.
-const ADMIT_DEADLINE: Duration = Duration::from_secs(60);
+const SILENCE_DEADLINE: Duration = Duration::from_secs(60);
 
 /// How a drain treats tasks without room elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,9 +135,40 @@ impl Client {
         };
         let answer = {
             let send = rpc!(NodeServiceClient.admit_node);
-            self.call_within(ADMIT_DEADLINE, "AdmitNode", message, send).await?
+            self.call_within(SILENCE_DEADLINE, "AdmitNode", message, send).await?
         };
         present("AdmitNode", "node", answer.node)
+    }
+
+    /// Sets and removes labels of the node.
+    ///
+    /// # Errors
+    /// As for every call; `INVALID_ARGUMENT` names an invalid label.
+    pub async fn node_label(&self, name: &str, change: LabelChange) -> Result<Node, ClientError> {
+        let message = LabelNodeRequest {
+            context: self.context_mutation(),
+            cell: self.cell().to_owned(),
+            name: name.to_owned(),
+            labels: change.set,
+            remove: change.remove,
+        };
+        let answer = self.call("LabelNode", message, rpc!(NodeServiceClient.label_node)).await?;
+        present("LabelNode", "node", answer.node)
+    }
+
+    /// Forgets a node that is gone. The gateway first watches the silence of its agent. Returns when the removal is
+    /// committed.
+    ///
+    /// # Errors
+    /// As for every call; `FAILED_PRECONDITION` while the node could be given tasks, has some, or its agent reports.
+    pub async fn node_remove(&self, name: &str) -> Result<(), ClientError> {
+        let message = RemoveNodeRequest {
+            context: self.context_mutation(),
+            cell: self.cell().to_owned(),
+            name: name.to_owned(),
+        };
+        let send = rpc!(NodeServiceClient.remove_node);
+        self.call_within(SILENCE_DEADLINE, "RemoveNode", message, send).await.map(drop)
     }
 
     /// Removes taints of the node; missing ones are ignored.

@@ -5,7 +5,8 @@ use borough_proto::v1::task_service_client::TaskServiceClient;
 use borough_proto::v1::{
     Cursor, ExecOpen, ExecRequest, ExecResponse, ExplainTaskRequest, ExplainTaskResponse, ListTasksRequest,
     ListTasksResponse, PageRequest, ReadLogsRequest, ReadLogsResponse, RestartTaskRequest,
-    RestartTaskResponse, SignalTaskRequest, Task, TaskState, WindowSize, exec_request, read_logs_request,
+    RestartTaskResponse, SignalTaskRequest, StopTaskRequest, StopTaskResponse, Task, TaskState, WindowSize,
+    exec_request, read_logs_request,
 };
 use futures::{Stream, StreamExt as _, stream};
 use parking_lot::Mutex;
@@ -185,6 +186,21 @@ impl Client {
             index: task.index,
         };
         self.call("RestartTask", message, rpc!(TaskServiceClient.restart_task)).await
+    }
+
+    /// Ends the task's attempt and starts the next, preferably on another node. Returns when the end is committed.
+    ///
+    /// # Errors
+    /// As for every call; `FAILED_PRECONDITION` if the task has no attempt.
+    pub async fn task_stop(&self, task: &TaskRef) -> Result<StopTaskResponse, ClientError> {
+        let message = StopTaskRequest {
+            context: self.context_mutation(),
+            cell: self.cell().to_owned(),
+            user: task.job.user.clone(),
+            job: task.job.name.clone(),
+            index: task.index,
+        };
+        self.call("StopTask", message, rpc!(TaskServiceClient.stop_task)).await
     }
 
     /// A task's output. The stream ends with the kept output or, with `follow`, with the attempt. A broken connection

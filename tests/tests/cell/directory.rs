@@ -6,7 +6,7 @@ use std::path::Path;
 use borough_client::JobFilter;
 use borough_kv::exercise::not_exercised;
 use borough_shim::process::ProcessId;
-use borough_tests::{TestCell, bytes_of, is_fdb, options, until};
+use borough_tests::{TestCell, answered, bytes_of, is_fdb, options, until};
 use rustix::process::Signal;
 
 /// Starts a cell that must refuse. Returns its error.
@@ -129,6 +129,19 @@ async fn a_taken_port_is_named_and_nothing_has_started() {
         assert!(printed.contains(&expected), "{printed}");
         assert!(!printed.contains("WARN"), "{printed}");
     }
+    cell.control_start().await;
+    cell.finish().await;
+}
+
+/// On a terminal the log has warnings only, so the greeting stays in view.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn on_a_terminal_nothing_pushes_the_greeting_away() {
+    let mut cell = TestCell::start(options!().nodes(1)).await;
+    assert!(cell.control_stop().await.success());
+    let greeting = "In another terminal: borough node list";
+    let ran = answered(&cell.dev_command(), &[(greeting, "\x03")]).await.ended(0);
+    assert!(!ran.stdout.contains(" INFO "), "{}", ran.stdout);
+    assert_eq!(ran.stdout.matches(greeting).count(), 1, "{}", ran.stdout);
     cell.control_start().await;
     cell.finish().await;
 }

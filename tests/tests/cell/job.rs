@@ -254,13 +254,73 @@ async fn jobs_are_listed_by_labels_and_take_other_labels_without_a_restart() {
     let status = cell.borough(&["job", "status", "cart"]).await.stdout;
     assert!(status.contains("what is bought") && status.contains("team=shop, tier=front"), "{status}");
 
-    // The next attempt has the new version.
+    // An operator labels the job without its file.
+    let labelled = cell.borough(&["job", "label", "cart", "tier=back", "owner=ann", "team-"]).await.ended(0);
+    labelled.prints("tester/cart: owner=ann, tier=back");
+    cell.borough(&["job", "label", "cart", "tier=front", "owner-"]).await.ended(0);
+    assert_eq!(attempts().await, before, "the attempts went on");
+    let listed = cell.borough(&["job", "list", "-l", "tier=front"]).await.ended(0);
+    assert!(listed.stdout.contains("tier=front") && !listed.stdout.contains("owner"), "{}", listed.stdout);
+    cell.borough(&["job", "label", "cart", "a b=c"])
+        .await
+        .ended(2)
+        .warns("labels[\"a b\"]")
+        .warns("accepted: 1 to 128");
+    cell.borough(&["job", "label", "cart", "tier=x", "tier-"]).await.ended(2).warns("`labels` does not set");
+    cell.borough(&["job", "label", "cat", "tier=x"]).await.ended(3).warns("tester/cat");
+
+    // The next attempt has the newest version.
     cell.borough(&["task", "restart", "cart/0"]).await.ended(0);
     let next = until("the next attempt", || async {
         let (tasks, _) = client.task_list_of_job(&cell.job("cart")).await.unwrap();
         tasks.into_iter().find(|task| task.incarnation > before[0].0)
     });
-    assert_eq!(next.await.spec_version, 2);
+    assert_eq!(next.await.spec_version, 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn ended_jobs_are_purged_and_others_stay() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let job = |name: &str, kind: &str, command: &str| {
+        format!(
+            "name: {name}\nkind: {kind}\ntask: {{command: [{command}], resources: {{cpu: 10m, memory: 4MiB}}, grace: 100ms}}\n"
+        )
+    };
+    let done = job("done", "batch", "echo, bye");
+    cell.run("done.yaml", &done).await;
+    cell.run("done.yaml", &done).await;
+    cell.run("web.yaml", &job("web", "service", "sleep, 600")).await;
+    let refused = cell.borough(&["job", "purge", "web", "--yes"]).await.ended(4);
+    refused.warns("job tester/web has not ended: borough job stop tester/web");
+    cell.borough(&["task", "logs", "done/0"]).await.ended(0).prints("bye");
+    cell.borough(&["job", "purge", "done"]).await.ended(2).warns("no terminal").warns("--yes");
+    cell.borough(&["job", "purge", "--all-ended"]).await.ended(2).warns("no terminal").warns("--yes");
+    let question = "forget job tester/done with its history and output in cell alpha? [y/N]";
+    let verb = ["job", "purge", "done"];
+    cell.on_terminal(&verb, &[], &[(question, "\n")]).await.ended(1).prints("nothing was changed");
+    cell.on_terminal(&verb, &[], &[(question, "y\n")]).await.ended(0).prints("tester/done: 2 jobs forgotten");
+    for verb in [&["status", "done"][..], &["history", "done"], &["purge", "done", "--yes"]] {
+        cell.borough(&[&["job"][..], verb].concat()).await.ended(3).warns("tester/done");
+    }
+    cell.borough(&["task", "logs", "done/0"]).await.ended(3);
+
+    // All at once: those that have ended, and nobody else's.
+    cell.run("done.yaml", &done).await;
+    cell.run("again.yaml", &job("again", "batch", "'true'")).await;
+    let other = cell.file("other.yaml", &format!("user: other\n{}", job("other", "batch", "'true'")));
+    cell.borough(&["job", "run", &other]).await.ended(0);
+    let purged = cell.borough(&["job", "purge", "--all-ended", "--yes", "-o", "json"]).await.ended(0).json();
+    let one = |name: &str| json!({"user": "tester", "name": name, "jobs": 1});
+    assert_eq!(purged, json!([one("again"), one("done")]));
+    cell.borough(&["job", "purge", "--all-ended", "--yes"]).await.ended(0).warns("no ended jobs");
+    let left = cell.borough(&["job", "list", "--all", "--ended", "-o", "json"]).await.ended(0).json();
+    let left: Vec<&str> = left.as_array().unwrap().iter().map(|job| job["name"].as_str().unwrap()).collect();
+    assert_eq!(left, ["other", "web"]);
+    let (verb, question) = (["job", "stop", "web"], "stop job tester/web in cell alpha? [y/N]");
+    cell.on_terminal(&verb, &[], &[(question, "no\n")]).await.ended(1).prints("nothing was changed");
+    cell.on_terminal(&verb, &[], &[(question, "y\n")]).await.ended(0).prints("tester/web: stopped");
+    cell.borough(&["job", "purge", "web", "--yes"]).await.ended(0).prints("1 job forgotten");
+    cell.finish().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -169,3 +169,98 @@ async fn nodes_are_taken_out_of_service_and_back() {
     cell.borough(&["job", "stop", "moved"]).await.ended(0);
     cell.finish().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_node_that_is_gone_is_removed_and_comes_back_as_another() {
+    let cell = TestCell::start(options!().lost_after_ms(2_000)).await;
+    let job = "name: moved\ncount: 2\ntask: {command: [sleep, 600], resources: {cpu: 10m, memory: 4MiB}, grace: 300ms}\n\
+        spread: [node.name]\n";
+    cell.run("moved.yaml", job).await;
+    cell.borough(&["node", "remove", "alpha-1"])
+        .await
+        .ended(2)
+        .warns("cannot ask whether to forget node alpha-1");
+    let remove = async || cell.borough(&["node", "remove", "alpha-1", "--yes"]).await;
+    remove().await.ended(4).warns("node alpha-1 takes tasks: borough node drain alpha-1");
+    cell.borough(&["node", "cordon", "alpha-1"]).await.ended(0);
+    remove().await.ended(4).warns("node alpha-1 still has tasks: borough node drain alpha-1 moves them");
+    let before = cell.client().node_get("alpha-1").await.unwrap();
+    cell.borough(&["node", "remove", "no-such-node", "-y"]).await.ended(3).warns("no-such-node");
+
+    // Its machine vanishes with a task, and with a label that goes with the node.
+    cell.borough(&["node", "label", "alpha-1", "tier=old"]).await.ended(0);
+    let tasks = cell.tasks("moved").await;
+    let gone = tasks.iter().find(|task| task.node == "alpha-1").unwrap().clone();
+    let old = ProcessId::find(gone.pid.unwrap()).unwrap();
+    let agent = cell.agent_found("alpha-1").await;
+    agent.signal(Signal::STOP).unwrap();
+    until("the stop", || async { is_stopped(agent.pid).then_some(()) }).await;
+    let elsewhere = |tasks: &[borough_proto::v1::Task]| {
+        tasks.iter().all(|task| task.node == "alpha-2" && is_healthy(task))
+    };
+    let after = cell.tasks_until("moved", "all up elsewhere", elsewhere).await;
+    remove().await.ended(0).warns("alpha-1: removed");
+    cell.borough(&["node", "status", "alpha-1"]).await.ended(3);
+    let listed = cell.borough(&["node", "list"]).await.ended(0).stdout;
+    assert!(!listed.contains("alpha-1") && listed.contains("alpha-2"), "{listed}");
+    remove().await.ended(3).warns("alpha-1");
+    assert!(old.alive(), "nobody could end it");
+
+    // It comes back as a new node, and what it ran is stopped.
+    agent.signal(Signal::CONT).unwrap();
+    until("the end of the old attempt", || async { (!old.alive()).then_some(()) }).await;
+    cell.nodes_ready().await;
+    let back = cell.client().node_get("alpha-1").await.unwrap();
+    assert!(back.id != before.id && back.labels.is_empty() && back.schedulable, "{back:?}");
+    let now: Vec<_> =
+        cell.tasks("moved").await.into_iter().map(|task| (task.pid, task.incarnation)).collect();
+    assert_eq!(now, after.into_iter().map(|task| (task.pid, task.incarnation)).collect::<Vec<_>>());
+
+    // A drained node is empty, and its agent still works.
+    cell.borough(&["node", "drain", "alpha-1"]).await.ended(0);
+    remove().await.ended(4).warns("the agent of node alpha-1 still reports");
+    cell.borough(&["job", "stop", "moved"]).await.ended(0);
+    cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn labels_of_nodes_decide_where_tasks_run() {
+    let cell = TestCell::start(options!()).await;
+    let job = |name: &str, constraint: &str| {
+        let task = "task: {command: [sleep, 600], resources: {cpu: 10m, memory: 4MiB}, grace: 300ms}";
+        cell.file(&format!("{name}.yaml"), &format!("name: {name}\n{task}\nconstraints: ['{constraint}']\n"))
+    };
+    cell.borough(&["job", "run", "--detach", &job("db", "tier == db")]).await.ended(0);
+    until("the explanation", || async {
+        let why = cell.borough(&["why", "db"]).await.ended(0);
+        why.stdout.contains("constraint tier in [db]").then_some(())
+    })
+    .await;
+    let labelled = cell.borough(&["node", "label", "alpha-2", "tier=db", "rack=r99"]).await.ended(0);
+    labelled.prints("alpha-2: rack=r99, tier=db");
+    let task = cell.tasks_until("db", "up", |tasks| is_up(tasks, 1)).await.remove(0);
+    assert_eq!(task.node, "alpha-2", "a label wakes what waits for it");
+    // A label hides the attribute of its key, and a registration leaves it alone.
+    cell.borough(&["job", "run", &job("racked", "rack == r99")]).await.ended(0);
+    let agent = cell.agent_found("alpha-2").await;
+    agent.signal(Signal::KILL).unwrap();
+    until("another agent", || async { cell.agent("alpha-2").filter(|next| next.pid != agent.pid) }).await;
+    cell.nodes_ready().await;
+    cell.borough(&["node", "list", "-o", "wide"]).await.ended(0).prints("rack=r99,tier=db");
+    cell.borough(&["node", "status", "alpha-2"]).await.ended(0).prints("tier = db");
+
+    // Without the label what runs stays, and nothing new comes.
+    cell.borough(&["node", "label", "alpha-2", "tier-", "rack-"]).await.ended(0).prints("alpha-2: no labels");
+    let now = cell.tasks("db").await.remove(0);
+    assert_eq!((now.pid, now.incarnation), (task.pid, task.incarnation));
+    cell.borough(&["job", "scale", "db", "2", "--timeout", "2s"]).await.ended(1).warns("1 pending");
+    let label = async |label: &str| cell.borough(&["node", "label", "alpha-2", label]).await;
+    label("node.name=x").await.ended(2).warns("node.name and those of package/ are set by the cell");
+    label("a b=c").await.ended(2).warns("labels[\"a b\"]");
+    label("tier").await.ended(2).warns("accepted: KEY=VALUE to set a label, KEY- to remove it");
+    cell.borough(&["node", "label", "no-such-node", "a=b"]).await.ended(3);
+    for job in ["db", "racked"] {
+        cell.borough(&["job", "stop", job]).await.ended(0);
+    }
+    cell.finish().await;
+}

@@ -46,15 +46,32 @@ async fn a_plan_shows_exactly_what_run_then_does() {
     assert_eq!(plan["stopped"], serde_json::json!([2, 3]));
     let other = fewer.replace("[sleep, 600]", "[sleep, 601]").replace("count: 2", "count: 4");
     let other = cell.file("other.yaml", &other);
-    let plan = cell.borough(&["job", "plan", &other]).await;
+    let plan = cell.borough(&["job", "plan", &other]).await.ended(2);
     assert!(plan.stdout.contains("would refuse it") && plan.stdout.contains("601"), "{plan:?}");
     let ran = cell.borough(&["job", "run", &other]).await.ended(4);
     assert!(ran.stderr.contains("task.command") && ran.stderr.contains("601"), "{}", ran.stderr);
     assert_eq!(cell.tasks("four").await.len(), 4, "nothing has happened");
+    refused_plans(&cell).await;
     for job in ["one", "four", "nine"] {
         cell.borough(&["job", "stop", job]).await.ended(0);
     }
     cell.finish().await;
+}
+
+/// A plan ends with 2 for whatever `job run` would refuse, and with 255 if there is no plan.
+async fn refused_plans(cell: &TestCell) {
+    let task = "task: {command: [sleep, 600], grace: 200ms, resources: {cpu: 20m, memory: 4MiB}}\n";
+    let plan = async |name: &str, more: &str| {
+        let file = cell.file("refused.yaml", &format!("name: {name}\n{more}{task}"));
+        cell.borough(&["job", "plan", &file]).await
+    };
+    plan("own", "after: [own]\n").await.ended(2).warns("after");
+    plan("lost", "queue: nowhere\n").await.ended(2).warns("queue");
+    plan("worse", "count: many\n").await.ended(2).warns("count");
+    let file = cell.file("fine.yaml", &format!("name: fine\n{task}"));
+    let unreachable =
+        cell.borough(&["--gateway", "127.0.0.1:1", "--cell", "alpha", "job", "plan", &file]).await;
+    unreachable.ended(255);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

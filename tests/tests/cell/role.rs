@@ -187,6 +187,11 @@ async fn roles_are_processes_of_their_own_and_any_of_them_may_die() {
     let tasks = up.await;
     // The agents have sessions with different gateways, and each gateway reaches both.
     for client in [&a, &b] {
+        // A gateway answers from its mirror, which may be behind that of the other.
+        tasks_until(client, &job, "two running at each gateway", |tasks| {
+            tasks.iter().filter(|task| is_running(task)).count() == 2
+        })
+        .await;
         for task in &tasks {
             let task = TaskRef { job: job.clone(), index: task.index };
             let text = format!("the output of {task:?}");

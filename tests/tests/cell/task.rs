@@ -123,3 +123,49 @@ async fn a_failed_start_and_a_missing_health_are_reported() {
     }
     cell.finish().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_stopped_task_runs_elsewhere_if_it_fits_there() {
+    let cell = TestCell::start(options!()).await;
+    let job = "name: moved\ncount: 1\ntask: {command: [sleep, 600], resources: {cpu: 10m, memory: 4MiB}, grace: 300ms}\n";
+    cell.run("moved.yaml", job).await;
+    let first = cell.tasks("moved").await.remove(0);
+    // Once more brings it back: the node that it left last is the one to avoid.
+    let mut before = first.clone();
+    for _ in 0..2 {
+        let ran = cell.borough(&["task", "stop", "moved/0", "--timeout", "60s"]).await.ended(0);
+        let after = cell.tasks("moved").await.remove(0);
+        assert_ne!(after.node, before.node, "{}", ran.stdout);
+        assert_eq!(after.incarnation, before.incarnation + 1);
+        assert_eq!(
+            (after.failures, is_healthy(&after)),
+            (0, true),
+            "a stop is no failure, and the verb waits"
+        );
+        ran.prints(&format!("moved/0: running on {}, attempt {}", after.node, after.incarnation));
+        before = after;
+    }
+    // The only node that takes tasks is taken again.
+    let other = if first.node == "alpha-1" { "alpha-2" } else { "alpha-1" };
+    cell.borough(&["node", "cordon", other]).await.ended(0);
+    let json = cell.borough(&["task", "stop", "moved/0", "-o", "json"]).await.ended(0).json();
+    assert_eq!((json["node"].as_str(), json["state"].as_str()), (Some(first.node.as_str()), Some("running")));
+    cell.borough(&["task", "stop", "moved/0", "--detach"])
+        .await
+        .ended(0)
+        .warns("moved/0: stopping attempt 4");
+    cell.tasks_until("moved", "again", |tasks| tasks[0].incarnation == 5 && is_healthy(&tasks[0])).await;
+
+    // A stop that takes longer than the wait goes on. A task without an attempt has none to stop.
+    cell.borough(&["node", "cordon", &first.node]).await.ended(0);
+    let late = cell.borough(&["task", "stop", "moved/0", "--timeout", "2s"]).await.ended(1);
+    assert!(late.stderr.contains("moved/0: pending") && late.stderr.contains("after 2s"), "{}", late.stderr);
+    assert!(late.stderr.contains("cordoned"), "it says why the task waits: {}", late.stderr);
+    let waits = cell.borough(&["task", "stop", "moved/0"]).await.ended(4);
+    waits.warns("no attempt to stop").warns("borough task restart tester/moved/0");
+    cell.borough(&["task", "stop", "moved/1"]).await.ended(3).warns("the only one is 0");
+    cell.borough(&["task", "stop", "nothing/0"]).await.ended(3).warns("no job tester/nothing");
+    cell.borough(&["job", "stop", "moved"]).await.ended(0);
+    cell.borough(&["task", "stop", "moved/0"]).await.ended(4).warns("its job does not run");
+    cell.finish().await;
+}

@@ -103,6 +103,7 @@ impl fmt::Display for FilterStep {
                 write!(f, "spread over {attribute} with at most {} in each", tasks_max.unwrap_or(0))
             }
             Self::PortFixed { number } => write!(f, "port {number} taken"),
+            Self::PortsDynamic { asked: 1 } => f.write_str("no port free"),
             Self::PortsDynamic { asked } => write!(f, "fewer than {asked} ports free"),
             Self::Within { within, exclusive_cores: false } => {
                 write!(f, "too little free within {}", within_text(*within))
@@ -187,6 +188,7 @@ impl NearestFit {
             Self::Resource { dimension, at_most, .. } => {
                 format!("with {dimension} <= {}", Amount(dimension, *at_most))
             }
+            Self::Ports { at_most: 1, .. } => "with at most 1 port handed out".to_owned(),
             Self::Ports { at_most, .. } => format!("with at most {at_most} ports handed out"),
             Self::Without { filter: FilterStep::PortFixed { number }, .. } => {
                 format!("without port {number}")

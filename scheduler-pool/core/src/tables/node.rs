@@ -25,7 +25,7 @@ use crate::count::CountChange;
 use crate::settings::Overcommit;
 
 /// The attribute that holds a node's name.
-pub(crate) const NODE_NAME: &str = "node.name";
+pub(crate) use borough_model::node::NODE_NAME;
 
 /// Tells whether a node takes tasks, or why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

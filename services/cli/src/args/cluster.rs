@@ -8,6 +8,15 @@ use super::JobTarget;
 const ADMIT_WARNING: &str = "Use it only if the machine of the recorded agent is gone for good. The scheduler places \
     its tasks elsewhere, so they would run twice if that machine still ran them.";
 
+/// How a job uses a label.
+const NODE_LABEL_NOTES: &str = "A constraint names the key alone, as in 'tier == db'. A label hides an attribute of \
+    the same key. It stays when the agent registers again. Tasks that run stay where they are.";
+
+/// How to remove a node, and what comes back.
+const REMOVE_NOTES: &str = "In order: borough node drain NODE, end its agent, borough node remove NODE. An agent that \
+    comes back registers a new node of that name, and its old tasks are stopped. To keep it away, also remove its line \
+    from the gateways' --node-tokens.";
+
 /// Verbs on nodes.
 #[derive(Debug, Subcommand)]
 pub enum NodeVerb {
@@ -51,6 +60,23 @@ pub enum NodeVerb {
         )]
         taints: Vec<borough_proto::v1::TaintMatch>,
     },
+    /// Set and remove labels of a node, which constraints of jobs read like attributes
+    #[command(after_help = NODE_LABEL_NOTES)]
+    Label {
+        /// The node's name
+        node: String,
+        /// KEY=VALUE sets a label, KEY- removes it
+        #[arg(required = true, value_parser = super::label::label, value_name = "LABEL")]
+        labels: Vec<super::LabelArgument>,
+    },
+    /// Forget a node that is gone for good: drained or lost, without tasks, and with its agent ended
+    #[command(after_help = REMOVE_NOTES)]
+    Remove {
+        /// The node's name
+        node: String,
+        #[command(flatten)]
+        confirm: super::ConfirmArgument,
+    },
     /// Give a lost node to another agent, whose refusal names this command
     #[command(after_help = ADMIT_WARNING)]
     Admit {
@@ -59,6 +85,8 @@ pub enum NodeVerb {
         /// Admit this agent, DURABLE@MACHINE as its refusal names it
         #[arg(long, value_name = "ID", value_parser = identity)]
         identity: String,
+        #[command(flatten)]
+        confirm: super::ConfirmArgument,
     },
     /// Cordon a node, move its tasks to others, and wait until they run there
     #[command(after_help = "A task that fits on no other node runs on, and the command shows why.")]
@@ -79,6 +107,8 @@ pub struct DrainArguments {
     /// Stop the tasks that fit on no other node too: at once, or after TIME [default: let them run]
     #[arg(long, value_parser = super::job::duration, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "0s")]
     pub force: Option<std::time::Duration>,
+    #[command(flatten)]
+    pub confirm: super::ConfirmArgument,
 }
 
 /// `node token`; the cell is that of every verb.

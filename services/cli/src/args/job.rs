@@ -26,10 +26,13 @@ pub enum JobVerb {
     /// Print the JSON Schema of job files, for editors
     Schema,
     /// Show what `job run` would change, and where tasks would go
-    #[command(after_help = "Exit codes: 0 no change, 1 change, 255 error")]
+    #[command(after_help = "Exit codes: 0 no change, 1 change, 2 would be refused, 255 error")]
     Plan(FileArguments),
     /// Submit a job file, and wait until the service is up or the batch job is over
     Run(RunArguments),
+    /// Edit the stored job in $VISUAL or $EDITOR, see the plan, and change the job after a yes
+    #[command(after_help = EDIT_NOTES)]
+    Edit(EditArguments),
     /// Show a job with its tasks, or list jobs
     #[command(visible_alias = "list")]
     Status {
@@ -64,6 +67,21 @@ pub enum JobVerb {
     },
     /// Stop a job: withdraw its endpoints, end its tasks, and wait for their end
     Stop(StopArguments),
+    /// Restart the tasks of a job one at a time, the next one when the last one is healthy again
+    #[command(after_help = RESTART_NOTES)]
+    Restart(RestartArguments),
+    /// Forget an ended job at once, with its history, instead of after the cell's retention
+    #[command(after_help = PURGE_NOTES)]
+    Purge(PurgeArguments),
+    /// Set and remove labels of a job; no task restarts
+    Label {
+        /// [USER/]JOB
+        #[arg(value_name = "JOB")]
+        target: JobTarget,
+        /// KEY=VALUE sets a label, KEY- removes it
+        #[arg(required = true, value_parser = super::label::label, value_name = "LABEL")]
+        labels: Vec<super::LabelArgument>,
+    },
     /// List every job of this name with its specs, newest first
     History {
         /// [USER/]JOB
@@ -149,6 +167,34 @@ pub struct RunArguments {
     pub check_revision: Option<u64>,
 }
 
+/// What `job edit` does with the text.
+const EDIT_NOTES: &str = "The file has the fields that differ from their defaults. An unchanged file changes nothing. A \
+    text that is not applied is kept, and the message tells where. If the job changes meanwhile, the edit is refused.";
+
+/// Whether a verb asks before it goes on.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct ConfirmArgument {
+    /// Go on without asking [default: ask on a terminal]
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+/// `job edit`.
+#[derive(Clone, Debug, Args)]
+pub struct EditArguments {
+    /// [USER/]JOB
+    #[arg(value_name = "JOB")]
+    pub target: JobTarget,
+    #[command(flatten)]
+    pub confirm: ConfirmArgument,
+    /// Return at once, without waiting
+    #[arg(short, long)]
+    pub detach: bool,
+    /// Stop waiting after this time, such as 30s or 5m; the job goes on [default: no limit]
+    #[arg(long, value_parser = duration, value_name = "TIME", conflicts_with = "detach")]
+    pub timeout: Option<Duration>,
+}
+
 /// `job stop`.
 #[derive(Clone, Debug, Args)]
 pub struct StopArguments {
@@ -161,6 +207,49 @@ pub struct StopArguments {
     /// Stop waiting after this time, such as 30s or 5m; the stop goes on [default: no limit]
     #[arg(long, value_parser = duration, value_name = "TIME", conflicts_with = "detach")]
     pub timeout: Option<Duration>,
+    #[command(flatten)]
+    pub confirm: ConfirmArgument,
+}
+
+/// What `job restart` does with tasks that do not come back.
+const RESTART_NOTES: &str = "A task that is not healthy in time, or dead for good, ends the command with code 1. The \
+    tasks after it are left alone, and the message tells how to go on. So does Ctrl-C.";
+
+/// `job restart`.
+#[derive(Clone, Debug, Args)]
+pub struct RestartArguments {
+    /// [USER/]JOB
+    #[arg(value_name = "JOB")]
+    pub target: JobTarget,
+    /// Restart only this task; several with commas between [default: all]
+    #[arg(long, value_name = "INDEX", value_delimiter = ',', value_parser = index, conflicts_with = "from")]
+    pub task: Vec<u32>,
+    /// Begin with this task [default: 0]
+    #[arg(long, value_name = "INDEX", value_parser = index)]
+    pub from: Option<u32>,
+    /// Stop if a task is not healthy again after this time, such as 30s or 5m
+    #[arg(long, value_parser = duration, value_name = "TIME", default_value = "5m")]
+    pub timeout: Duration,
+    #[command(flatten)]
+    pub confirm: ConfirmArgument,
+}
+
+/// What a purge leaves.
+const PURGE_NOTES: &str = "All earlier jobs of the name are forgotten too. Their output is no longer shown. Agents \
+    remove it from their disks within a day.";
+
+/// `job purge`.
+#[derive(Clone, Debug, Args)]
+#[command(override_usage = "borough job purge <JOB|--all-ended>")]
+pub struct PurgeArguments {
+    /// [USER/]JOB
+    #[arg(value_name = "JOB", required_unless_present = "all_ended")]
+    pub target: Option<JobTarget>,
+    /// Purge every job of yours that has ended
+    #[arg(long, conflicts_with = "target")]
+    pub all_ended: bool,
+    #[command(flatten)]
+    pub confirm: ConfirmArgument,
 }
 
 /// Arguments of the process that evaluates a job file.
@@ -179,6 +268,11 @@ pub struct EvaluateArguments {
 /// A duration as in job files.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     borough_model::job::file::duration_ms(text).map(Duration::from_millis)
+}
+
+/// The index of a task.
+pub(super) fn index(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "accepted: the index of a task, from 0".to_owned())
 }
 
 pub(crate) fn pair(text: &str) -> Result<(String, String), String> {

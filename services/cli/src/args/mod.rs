@@ -7,6 +7,7 @@ mod context;
 mod dev;
 mod explain;
 mod job;
+mod label;
 mod queue;
 mod role;
 mod store;
@@ -25,7 +26,12 @@ pub use connections::ConnectionArguments;
 pub use context::{ContextAddArguments, ContextVerb, OptionSource, OptionSources};
 pub use dev::DevArguments;
 pub use explain::ExplainArguments;
-pub use job::{EvaluateArguments, FileArguments, JobVerb, RunArguments, StopArguments, TaskListArguments};
+pub use job::{
+    ConfirmArgument, EditArguments, EvaluateArguments, FileArguments, JobVerb, PurgeArguments,
+    RestartArguments, RunArguments, StopArguments, TaskListArguments,
+};
+pub use label::LabelArgument;
+pub(crate) use label::label_change;
 pub(crate) use role::LEASE_MS;
 pub use role::{ControllerArguments, GatewayArguments, SchedulerArguments, StoreArguments};
 pub use store::{
@@ -36,7 +42,7 @@ pub(crate) use store_location::EMBEDDED;
 pub use store_location::StoreLocation;
 pub use target::{JobTarget, TaskTarget, WhyTarget};
 pub(crate) use task::signal_name;
-pub use task::{ExecArguments, LogArguments, TaskVerb};
+pub use task::{ExecArguments, LogArguments, TaskStopArguments, TaskVerb};
 pub use task_user::{TaskUserArguments, TaskUserChoice};
 pub(crate) use usage::usage_failure;
 
@@ -45,7 +51,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, Args, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
-use crate::exit::VERB_FAILED;
+use crate::exit::FailureNumbers;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -143,9 +149,6 @@ pub struct Global {
     /// Write answers only, without progress and remarks
     #[arg(short, long, global = true)]
     pub quiet: bool,
-    /// Make destructive changes without asking
-    #[arg(short, long, global = true)]
-    pub yes: bool,
     /// Where the values of these options come from.
     #[arg(skip)]
     pub sources: OptionSources,
@@ -167,10 +170,10 @@ pub enum OutputFormat {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Check, plan, run, show, scale and stop jobs
+    /// Check, plan, run, show, scale, stop and purge jobs
     #[command(subcommand)]
     Job(JobVerb),
-    /// Show tasks and their output, run commands in them, signal and restart them
+    /// Show tasks and their output, run commands in them, signal, restart and stop them
     #[command(subcommand)]
     Task(TaskVerb),
     /// Explain why tasks are not placed: which filters refused nodes, and what would fit
@@ -181,7 +184,7 @@ pub enum Verb {
     },
     /// Explain the fields of a job file: their types, units, bounds, defaults and meaning
     Explain(ExplainArguments),
-    /// Show nodes, take them out of service, and make their tokens
+    /// Show nodes, label them, take them out of service, remove them, and make their tokens
     #[command(subcommand)]
     Node(NodeVerb),
     /// Show cells, and change their settings
@@ -227,16 +230,17 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// The code of a failure, where the verb has one of its own.
-    pub fn failed_code(&self) -> Option<u8> {
+    /// With which numbers the verb fails.
+    pub fn failure_numbers(&self) -> FailureNumbers {
         match self {
-            Self::Job(JobVerb::Plan(_))
-            | Self::Task(TaskVerb::Exec(_))
-            | Self::Store(StoreVerb::Check(_)) => Some(VERB_FAILED),
-            _ => None,
+            Self::Job(JobVerb::Plan(_)) => FailureNumbers::Plan,
+            Self::Task(TaskVerb::Exec(_)) | Self::Store(StoreVerb::Check(_)) => FailureNumbers::One,
+            _ => FailureNumbers::Table,
         }
     }
 }
 
+#[cfg(test)]
+mod documented;
 #[cfg(test)]
 mod tests;

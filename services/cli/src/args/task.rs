@@ -32,12 +32,35 @@ pub enum TaskVerb {
         #[arg(value_parser = signal)]
         signal: i32,
     },
-    /// Stop the running attempt (drain, SIGTERM, SIGKILL), then start a new one
+    /// Stop the running attempt (drain, SIGTERM, SIGKILL), then start a new one on any node
     Restart {
         /// [USER/]JOB/INDEX
         #[arg(value_name = "TASK")]
         target: TaskTarget,
     },
+    /// Stop the running attempt as `restart` does, and start the next one elsewhere if it fits there
+    #[command(after_help = TASK_STOP_NOTES)]
+    Stop(TaskStopArguments),
+}
+
+/// What `task stop` does not do.
+const TASK_STOP_NOTES: &str = "The job keeps its count, so the task runs again. For fewer tasks: borough job scale. \
+    If no other node fits, the task starts where it was.";
+
+/// `task stop`.
+#[derive(Clone, Debug, Args)]
+pub struct TaskStopArguments {
+    /// [USER/]JOB/INDEX
+    #[arg(value_name = "TASK")]
+    pub target: TaskTarget,
+    /// Return at once, without waiting for the next attempt
+    #[arg(short, long)]
+    pub detach: bool,
+    /// Stop waiting after this time, such as 30s or 5m; the stop goes on [default: no limit]
+    #[arg(long, value_parser = super::job::duration, value_name = "TIME", conflicts_with = "detach")]
+    pub timeout: Option<std::time::Duration>,
+    #[command(flatten)]
+    pub confirm: super::ConfirmArgument,
 }
 
 /// `task logs`.

@@ -45,6 +45,12 @@ fn every_verb_of_the_documentation_is_there() {
         "borough job scale web 5",
         "borough job stop web --timeout 1m",
         "borough job history web",
+        "borough job purge alice/web",
+        "borough job purge --all-ended",
+        "borough job label web team=shop tier-",
+        "borough job restart web --task 0,2 --timeout 1m -y",
+        "borough job restart alice/web --from 3",
+        "borough job edit alice/web --yes --timeout 1m",
         "borough task status web",
         "borough task logs web/0 -f --tail 10 --stderr",
         "borough task logs alice/web/0 --previous",
@@ -52,6 +58,8 @@ fn every_verb_of_the_documentation_is_there() {
         "borough task exec web/0 -- sh -c ls",
         "borough task signal web/0 HUP",
         "borough task restart web/0",
+        "borough task stop web/0 --timeout 30s",
+        "borough task stop alice/web/0 --detach",
         "borough why web/0",
         "borough explain",
         "borough explain task.resources.cpu --recursive",
@@ -60,6 +68,8 @@ fn every_verb_of_the_documentation_is_there() {
         "borough node cordon alpha-1",
         "borough node uncordon alpha-1",
         "borough node drain alpha-1 --detach",
+        "borough node label alpha-1 tier=db old-",
+        "borough node remove alpha-1",
         "borough cell list",
         "borough cell status alpha",
         "borough name list web",
@@ -93,7 +103,7 @@ fn global_options_are_explained_in_the_first_screen_only() {
         Arguments::command().get_arguments().filter(|one| one.is_global_set()).cloned().collect();
     let global: BTreeSet<String> =
         global.iter().filter_map(Arg::get_long).map(|long| format!("--{long}")).collect();
-    assert_eq!(global.len(), 10, "{global:?}");
+    assert_eq!(global.len(), 9, "{global:?}");
     let mut found = Vec::new();
     lines("borough", &Arguments::screens(), &mut found);
     assert!(found.len() > 40, "{}", found.len());
@@ -155,6 +165,14 @@ fn wrong_usage_ends_with_2_and_says_what_would_be_right() {
         "borough node drain n1 --force 5m",
         "borough gateway --connections-max 3",
         "borough job list --quiet --quiet",
+        "borough job restart web --task 1 --from 2",
+        "borough job restart web --timeout 5",
+        "borough job restart web --task one",
+        "borough job edit web --detach --timeout 5s",
+        "borough job purge",
+        "borough job purge web --all-ended",
+        "borough node label alpha-1 tier",
+        "borough job label web",
     ];
     let all: Vec<String> = lines.iter().map(|line| format!("{line}\n  {}", said(line))).collect();
     expect_test::expect![[r#"
@@ -199,15 +217,31 @@ fn wrong_usage_ends_with_2_and_says_what_would_be_right() {
         borough gateway --connections-max 3
           --connections-max: "3"; accepted: a whole number, 16 to 4294967295 | borough gateway --help
         borough job list --quiet --quiet
-          --quiet is given twice; give it once | borough job list --help"#]].assert_eq(&all.join("\n"));
+          --quiet is given twice; give it once | borough job list --help
+        borough job restart web --task 1 --from 2
+          --from and --task exclude each other; give one of them | borough job restart --help
+        borough job restart web --timeout 5
+          --timeout: "5" has no unit; accepted: a duration such as 250ms, 5s, 2m or 1h30m | borough job restart --help
+        borough job restart web --task one
+          --task: "one"; accepted: the index of a task, from 0 | borough job restart --help
+        borough job edit web --detach --timeout 5s
+          --timeout and --detach exclude each other; give one of them | borough job edit --help
+        borough job purge
+          borough job purge needs one of JOB, --all-ended | borough job purge --help
+        borough job purge web --all-ended
+          --all-ended and JOB exclude each other; give one of them | borough job purge --help
+        borough node label alpha-1 tier
+          LABEL: "tier"; accepted: KEY=VALUE to set a label, KEY- to remove it | borough node label --help
+        borough job label web
+          borough job label needs LABEL | borough job label --help"#]].assert_eq(&all.join("\n"));
 }
 
 #[test]
 fn failures_of_plan_and_exec_have_their_own_code() {
-    let failed = |line| parsed(line).unwrap().verb.failed_code();
-    assert_eq!(failed("borough job plan web.yaml"), Some(255));
-    assert_eq!(failed("borough task exec web/0 -- ls"), Some(255));
-    assert_eq!(failed("borough store check --store embedded:a"), Some(255));
-    assert_eq!(failed("borough store export --store embedded:a --to -"), None);
-    assert_eq!(failed("borough job run web.yaml"), None);
+    let numbers = |line| parsed(line).unwrap().verb.failure_numbers();
+    assert_eq!(numbers("borough job plan web.yaml"), FailureNumbers::Plan);
+    assert_eq!(numbers("borough task exec web/0 -- ls"), FailureNumbers::One);
+    assert_eq!(numbers("borough store check --store embedded:a"), FailureNumbers::One);
+    assert_eq!(numbers("borough store export --store embedded:a --to -"), FailureNumbers::Table);
+    assert_eq!(numbers("borough job run web.yaml"), FailureNumbers::Table);
 }

@@ -57,7 +57,7 @@ impl UsageError<'_> {
             ErrorKind::UnknownArgument => self.unknown(),
             ErrorKind::MissingRequiredArgument => {
                 let missing: Vec<String> =
-                    self.texts(ContextKind::InvalidArg).iter().map(|name| named(name)).collect();
+                    self.texts(ContextKind::InvalidArg).iter().map(|name| self.alternatives(name)).collect();
                 format!("{verb} needs {}", missing.join(" and "))
             }
             ErrorKind::ArgumentConflict => {
@@ -127,6 +127,19 @@ impl UsageError<'_> {
             }
             None => format!("{name}: {value:?}: {reason}"),
         }
+    }
+
+    /// A missing argument, with the options that the usage names as its alternatives: `<JOB|--all-ended>`.
+    fn alternatives(&self, name: &str) -> String {
+        let usage = match self.error.get(ContextKind::Usage) {
+            Some(ContextValue::StyledStr(usage)) => usage.to_string(),
+            _ => String::new(),
+        };
+        let plain = name.trim_matches(['<', '>']);
+        let groups = usage.split('<').filter_map(|part| part.split_once('>')).map(|(group, _)| group);
+        let mut groups = groups.filter(|group| group.contains('|'));
+        let group = groups.find(|group| group.split('|').any(|one| one == plain));
+        group.map_or_else(|| named(name), |group| named(&format!("<{group}>")))
     }
 
     fn meant(&self, kind: ContextKind) -> String {

@@ -1,7 +1,6 @@
 //! The verbs: each asks a gateway and shows the answer.
 
 mod cell;
-mod confirm;
 mod context;
 mod drain;
 mod event;

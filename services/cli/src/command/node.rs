@@ -3,12 +3,11 @@
 use borough_client::Client;
 use borough_proto::v1::Node;
 
-use super::confirm::confirm;
 use super::drain::drain;
-use crate::args::{Global, NodeVerb};
+use crate::args::{Global, NodeVerb, label_change};
 use crate::connect;
 use crate::exit::{Code, Failure};
-use crate::output::{NodeOutput, NodeStatusView, Printer, TaskOutput};
+use crate::output::{Intent, NodeOutput, NodeStatusView, Printer, TaskOutput, Unattended, labels_text};
 use crate::role::token::node_token;
 
 pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> Result<Code, Failure> {
@@ -24,15 +23,31 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
         NodeVerb::Status { node } => status(&client, &node, printer).await?,
         NodeVerb::Cordon { node } => changed(client.node_cordon(&node).await?, printer)?,
         NodeVerb::Uncordon { node } => changed(client.node_uncordon(&node).await?, printer)?,
-        NodeVerb::Admit { node, identity } => {
-            confirm(global, &client, &format!("give node {node} to agent {identity}"), printer)?;
+        NodeVerb::Admit { node, identity, confirm } => {
+            let what = format!("give node {node} to agent {identity}");
+            let (cell, yes) = (client.cell(), confirm.yes);
+            printer.confirm(&Intent { what: &what, cell, yes, unattended: Unattended::Proceed })?;
             changed(client.node_admit(&node, &identity).await?, printer)?;
+        }
+        NodeVerb::Label { node, labels } => {
+            let node = client.node_label(&node, label_change(labels)).await?;
+            printer
+                .one(&NodeOutput::from(node), |node, _| labels_text(&node.name.to_string(), &node.labels))?;
+        }
+        NodeVerb::Remove { node, confirm } => {
+            let what = format!("forget node {node}");
+            let (cell, yes) = (client.cell(), confirm.yes);
+            printer.confirm(&Intent { what: &what, cell, yes, unattended: Unattended::Refuse })?;
+            client.node_remove(&node).await?;
+            printer.remark(&format!("{node}: removed from cell {}", client.cell()));
         }
         NodeVerb::Taint { node, taints } => changed(client.node_taint(&node, taints).await?, printer)?,
         NodeVerb::Untaint { node, taints } => changed(client.node_untaint(&node, taints).await?, printer)?,
         NodeVerb::Drain(arguments) => {
             let what = if arguments.force.is_some() { "stop every task of" } else { "move every task off" };
-            confirm(global, &client, &format!("{what} node {}", arguments.node), printer)?;
+            let what = format!("{what} node {}", arguments.node);
+            let (cell, yes) = (client.cell(), arguments.confirm.yes);
+            printer.confirm(&Intent { what: &what, cell, yes, unattended: Unattended::Proceed })?;
             let node = drain(&client, &arguments, printer).await?;
             changed(node, printer)?;
         }

@@ -6,6 +6,7 @@ mod json;
 mod jsonnet;
 mod problem;
 mod starter;
+mod written;
 mod yaml;
 
 #[cfg(test)]
@@ -14,6 +15,7 @@ mod tests;
 pub use jsonnet::evaluate;
 pub use problem::JobFileError;
 pub use starter::{StarterKind, starter, starter_of};
+pub(crate) use written::job_text;
 
 use std::io::Read as _;
 use std::os::unix::fs::FileTypeExt as _;
@@ -85,18 +87,24 @@ fn profile_problem(tree: &TreeNode) -> Option<Problem> {
     Some(Problem::at(node.at, format!("profile: {refused}")))
 }
 
-/// Refuses what is no file, with the name of its kind. A FIFO would keep the program waiting, and a device has no end.
+/// Refuses what is no file, with the name of its kind.
 fn kind_check(path: &Path) -> Result<(), JobFileError> {
-    // A missing file is reported when it is read.
-    let Ok(known) = std::fs::metadata(path) else { return Ok(()) };
-    let kind = match known.file_type() {
-        kind if kind.is_dir() => "directory",
-        kind if kind.is_fifo() => "FIFO",
-        kind if kind.is_char_device() || kind.is_block_device() => "device",
-        kind if kind.is_socket() => "socket",
-        _ => return Ok(()),
-    };
-    Err(JobFileError::Kind { path: path.to_owned(), kind })
+    match kind_unreadable(path) {
+        Some(kind) => Err(JobFileError::Kind { path: path.to_owned(), kind }),
+        None => Ok(()),
+    }
+}
+
+/// The kind of what is no file. A FIFO would keep the program waiting, and a device has no end. `None` also for a
+/// missing file, which is reported when it is read.
+fn kind_unreadable(path: &Path) -> Option<&'static str> {
+    match std::fs::metadata(path).ok()?.file_type() {
+        kind if kind.is_dir() => Some("directory"),
+        kind if kind.is_fifo() => Some("FIFO"),
+        kind if kind.is_char_device() || kind.is_block_device() => Some("device"),
+        kind if kind.is_socket() => Some("socket"),
+        _ => None,
+    }
 }
 
 fn text_read(path: &Path) -> Result<String, JobFileError> {

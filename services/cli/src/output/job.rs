@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::table::{Tabular, table};
 use super::task::TaskOutput;
-use super::text::{facts, time, word};
+use super::text::{facts, tally, time, word};
 use super::{ExplanationView, Foreign, Style, explanations_text};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -233,6 +233,61 @@ impl JobStatusView {
         if !self.unplaced.is_empty() {
             text.push('\n');
             text.push_str(&explanations_text(&self.unplaced));
+        }
+        text
+    }
+}
+
+/// The jobs of one name that the cell has forgotten.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct PurgedView {
+    pub(crate) user: Foreign,
+    pub(crate) name: Foreign,
+    pub(crate) jobs: u32,
+}
+
+impl PurgedView {
+    pub(crate) fn text(&self) -> String {
+        let jobs = tally(usize::try_from(self.jobs).unwrap_or(usize::MAX), "job");
+        format!("{}/{}: {jobs} forgotten", self.user, self.name)
+    }
+}
+
+impl Tabular for PurgedView {
+    const PLURAL: &'static str = "ended jobs";
+
+    fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
+        (vec!["USER", "JOB", "FORGOTTEN"], Vec::new())
+    }
+
+    fn cells(&self) -> (Vec<String>, Vec<String>) {
+        (vec![self.user.to_string(), self.name.to_string(), self.jobs.to_string()], Vec::new())
+    }
+}
+
+/// The tasks of a job that were restarted.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct RestartedView {
+    pub(crate) user: Foreign,
+    pub(crate) name: Foreign,
+    pub(crate) restarted: Vec<u32>,
+    /// Those that had no attempt to end.
+    pub(crate) left: Vec<LeftTaskView>,
+}
+
+/// A task that was left alone.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct LeftTaskView {
+    pub(crate) index: u32,
+    pub(crate) why: &'static str,
+}
+
+impl RestartedView {
+    pub(crate) fn text(&self) -> String {
+        let mut text =
+            format!("{}/{}: {} restarted\n", self.user, self.name, tally(self.restarted.len(), "task"));
+        for left in &self.left {
+            text.push_str(&format!("  task {} was left alone: {}\n", left.index, left.why));
         }
         text
     }

@@ -6,6 +6,7 @@
 
 mod cell;
 mod changes;
+mod confirm;
 mod context;
 mod event;
 mod explain;
@@ -22,12 +23,15 @@ mod text;
 
 pub(crate) use cell::CellOutput;
 pub(crate) use changes::{PlanView, changes_text};
+pub(crate) use confirm::{Intent, Preset, Unattended, is_attended};
 pub(crate) use context::ContextView;
 pub(crate) use event::{ChangeView, EventView};
 pub(crate) use explain::{ExplanationView, VictimView, explanations_text, victims_text};
 pub(crate) use field::{field_text, field_tree};
 pub(crate) use foreign::{Foreign, line_shown};
-pub(crate) use job::{JobStatusView, JobVersionView, JobView, SpecView};
+pub(crate) use job::{
+    JobStatusView, JobVersionView, JobView, LeftTaskView, PurgedView, RestartedView, SpecView,
+};
 pub(crate) use name::{EndpointChangeView, EndpointView};
 pub(crate) use node::{NodeOutput, NodeStatusView};
 pub(crate) use progress::Progress;
@@ -37,7 +41,7 @@ pub(crate) use store::{
 };
 pub(crate) use table::{Tabular, table};
 pub(crate) use task::{ExitView, TaskOutput};
-pub(crate) use text::tally;
+pub(crate) use text::{labels_text, ranges, tally, word};
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -45,6 +49,7 @@ use serde::Serialize;
 
 use self::foreign::{json_shown, lines_shown, painted_shown};
 use crate::args::{Global, OutputFormat};
+use crate::connect::context_name;
 use crate::exit::{Code, Failure};
 
 /// Prints answers, remarks and errors.
@@ -52,18 +57,20 @@ pub(crate) struct Printer {
     format: OutputFormat,
     quiet: bool,
     color: bool,
+    /// The context of the command, for questions.
+    context: Option<String>,
 }
 
 impl Printer {
     pub(crate) fn new(global: &Global) -> Self {
         let refused = global.no_color || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let color = !refused && io::stdout().is_terminal();
-        Self { format: global.output, quiet: global.quiet, color }
+        Self { format: global.output, quiet: global.quiet, color, context: context_name(global) }
     }
 
     /// For a command line that cannot be read, and so says nothing about output.
     pub(crate) fn errors_only() -> Self {
-        Self { format: OutputFormat::Table, quiet: false, color: false }
+        Self { format: OutputFormat::Table, quiet: false, color: false, context: None }
     }
 
     /// Returns true if answers are for programs.
@@ -160,21 +167,6 @@ impl Printer {
         if !self.quiet {
             self.stderr_line(text);
         }
-    }
-
-    /// Returns true if a person can answer a question.
-    pub(crate) fn can_ask(&self) -> bool {
-        io::stdin().is_terminal() && io::stderr().is_terminal()
-    }
-
-    /// Asks a question on standard error, and reads a line of standard input. The end of the input is an empty answer.
-    pub(crate) fn ask(&self, question: &str) -> Result<String, Failure> {
-        let failed = |error| Failure::new(Code::Failed, format!("cannot ask on the terminal: {error}"));
-        let mut out = io::stderr().lock();
-        write!(out, "{}", line_shown(question)).and_then(|()| out.flush()).map_err(failed)?;
-        let mut answer = String::new();
-        io::stdin().read_line(&mut answer).map_err(failed)?;
-        Ok(answer)
     }
 
     /// A failure: one clear line, then its details.

@@ -5,6 +5,8 @@ use borough_proto::v1;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
+use super::Foreign;
+
 /// Milliseconds since 1970 in RFC 3339, UTC, to the second; `-` for none.
 pub(crate) fn time(ms: i64) -> String {
     let Ok(past) = u64::try_from(ms) else { return "-".to_owned() };
@@ -80,6 +82,13 @@ impl ResourcesView {
 /// The name of a protobuf enumeration's value in snake_case, without the enumeration's own name.
 pub(crate) fn word(name: &str, prefix: &str) -> String {
     name.strip_prefix(prefix).unwrap_or(name).to_ascii_lowercase()
+}
+
+/// The labels of something, in one line.
+pub(crate) fn labels_text(name: &str, labels: &BTreeMap<Foreign, Foreign>) -> String {
+    let pairs: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let pairs = if pairs.is_empty() { "no labels".to_owned() } else { pairs.join(", ") };
+    format!("{name}: {pairs}")
 }
 
 /// Indexes as ranges: `0-3, 7`.

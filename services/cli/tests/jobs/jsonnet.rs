@@ -122,6 +122,22 @@ fn imports_from_elsewhere_are_refused() {
 }
 
 #[test]
+fn an_import_of_what_is_no_file_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let fifo = directory.path().join("pipe.libsonnet");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    std::fs::create_dir(directory.path().join("folder")).unwrap();
+    let file = directory.path().join("job.jsonnet");
+    for (import, kind) in [("pipe.libsonnet", "FIFO"), ("folder", "directory")] {
+        std::fs::write(&file, format!("import '{import}'")).unwrap();
+        let output = borough(&["job", "validate", file.to_str().unwrap()]);
+        let printed = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{printed}");
+        assert!(printed.contains(&format!("which is a {kind}; accepted: files")), "{printed}");
+    }
+}
+
+#[test]
 fn a_file_that_is_none_is_named() {
     let output = borough(&["job", "validate", "/nonexistent/job.yaml"]);
     assert_eq!(output.status.code(), Some(2));

@@ -122,6 +122,14 @@ impl JobService for Fake {
         Err(Status::unimplemented("not in this script"))
     }
 
+    async fn purge_job(&self, _: Request<PurgeJobRequest>) -> Result<Response<PurgeJobResponse>, Status> {
+        Err(Status::unimplemented("not in this script"))
+    }
+
+    async fn label_job(&self, _: Request<LabelJobRequest>) -> Result<Response<LabelJobResponse>, Status> {
+        Err(Status::unimplemented("not in this script"))
+    }
+
     async fn get_job_history(
         &self,
         _: Request<GetJobHistoryRequest>,

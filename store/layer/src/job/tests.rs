@@ -216,6 +216,69 @@ async fn a_name_passes_to_a_new_job_and_an_id_is_never_used_again() {
 }
 
 #[tokio::test]
+async fn a_purge_removes_every_ended_job_of_a_name_and_no_other() {
+    let cell = TestCell::new().await;
+    let purge = async |bytes_max: usize| {
+        let purging = cell.change(change(7, "job_purge"), async |tx, changes| {
+            job_purge(tx, changes, &name("ada"), &name("web"), bytes_max).await
+        });
+        purging.await
+    };
+    let absent = purge(usize::MAX).await;
+    assert!(matches!(absent, Err(StoreError::NotFound { .. })), "{absent:?}");
+    submit(&cell, &spec("other", 1), 9).await.unwrap();
+    for job in 1..=3 {
+        submit(&cell, &spec("web", 3), job).await.unwrap();
+        let refused = purge(usize::MAX).await.unwrap_err().to_string();
+        assert!(refused.contains("borough job stop ada/web"), "{refused}");
+        stop(&cell, job).await;
+    }
+    // A step of few bytes takes one job at a time, the present one last.
+    assert_eq!(purge(1).await.unwrap(), JobPurged { removed: 1, more: true });
+    let named = cell.run(async |tx| job_by_name(&tx, &cell.space, &name("ada"), &name("web")).await);
+    assert_eq!(named.await.unwrap().id, JobId(3));
+    check(&cell).await;
+    assert_eq!(purge(usize::MAX).await.unwrap(), JobPurged { removed: 2, more: false });
+    let history = cell.run(async |tx| job_history(&tx, &cell.space, &name("ada"), &name("web"), 10).await);
+    assert_eq!(history.await.unwrap(), []);
+    assert!(matches!(purge(usize::MAX).await, Err(StoreError::NotFound { .. })));
+    assert_eq!(row(&cell, 9).await.state, JobState::Running);
+    check(&cell).await;
+    assert_eq!(submit(&cell, &spec("web", 3), 10).await.unwrap().outcome, SubmitOutcome::Created);
+}
+
+#[tokio::test]
+async fn labels_of_a_job_are_set_and_removed_while_it_runs() {
+    let cell = TestCell::new().await;
+    submit(&cell, &spec("web", 3), 1).await.unwrap();
+    let label = async |set: &[(&str, &str)], remove: &[&str]| {
+        let set: BTreeMap<_, _> =
+            set.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        let remove = remove.iter().map(|key| key.to_string()).collect();
+        let setting = cell.change(change(7, "job_label"), async |tx, changes| {
+            job_labels_set(tx, changes, JobId(1), &set, &remove).await
+        });
+        setting.await
+    };
+    let labels = async || {
+        let row = row(&cell, 1).await;
+        cell.run(async |tx| job_spec_in_force(&tx, &cell.space, &row).await).await.unwrap().labels
+    };
+    let before = row(&cell, 1).await;
+    let first = label(&[("team", "web"), ("tier", "front")], &[]).await.unwrap();
+    assert_eq!((first.spec_version, first.revision), (2, before.revision + 1));
+    assert_eq!(label(&[("team", "web")], &["nothing"]).await.unwrap().revision, first.revision, "no change");
+    label(&[("team", "shop")], &["tier"]).await.unwrap();
+    assert_eq!(labels().await, BTreeMap::from([("team".to_owned(), "shop".to_owned())]));
+    let wrong = label(&[("a b", "c")], &[]).await;
+    assert!(matches!(wrong, Err(StoreError::InvalidSpec { .. })), "{wrong:?}");
+    check(&cell).await;
+    stop(&cell, 1).await;
+    let over = label(&[("team", "late")], &[]).await.unwrap_err();
+    assert!(matches!(over, StoreError::Refused { .. }), "{over}");
+}
+
+#[tokio::test]
 async fn only_what_can_make_a_placement_wrong_writes_the_gate() {
     let cell = TestCell::new().await;
     submit(&cell, &spec("web", 3), 1).await.unwrap();

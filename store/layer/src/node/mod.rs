@@ -27,7 +27,7 @@ pub use load::{LoadsStep, node_loads_read, node_loads_set};
 pub(crate) use load::{loads_begin, loads_begun, loads_end, loads_journal};
 pub use register::{NodeRegistration, Registered, node_agent_admit, node_register};
 pub use step::{
-    node_alloc_read, node_alloc_write, node_by_name, node_cordon, node_drain, node_event, node_list,
-    node_packages_set, node_pressure_set, node_read, node_remove, node_reported, node_taints_set, node_tasks,
-    node_uncordon,
+    node_alloc_read, node_alloc_write, node_by_name, node_cordon, node_drain, node_event, node_labels_set,
+    node_list, node_packages_set, node_pressure_set, node_read, node_removable, node_remove, node_reported,
+    node_taints_set, node_tasks, node_uncordon,
 };

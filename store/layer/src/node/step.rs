@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use borough_kv::Transaction;
 use borough_model::node::{
-    NodeAlloc, NodeEvent, NodeRow, NodeState, NodeTransition, Pressure, Taint, TaintMatch, node_alloc_touch,
-    node_taints_check, node_transition, taints_changed,
+    NodeAlloc, NodeEvent, NodeRow, NodeSeen, NodeState, NodeTransition, Pressure, Taint, TaintMatch,
+    labels_changed, node_alloc_touch, node_labels_check, node_taints_check, node_transition, taints_changed,
 };
 use borough_model::task::{TaskRow, TaskState};
 use borough_model::{Delta, Incarnation, Name, NodeId, TaskId};
 use futures::future::try_join_all;
 
 use super::NodeWriter;
-use super::live::node_live_clear;
+use super::live::{node_live_clear, node_live_guarded};
 use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
 use crate::keys::{
@@ -96,6 +96,21 @@ pub async fn node_taints_set(
     Ok(node_event(tx, changes, node, &NodeEvent::TaintsSet(all)).await?.row)
 }
 
+/// Sets the labels of `set` and removes those of `remove`; a missing one is no error. Constraints of jobs read them. A
+/// registration leaves them alone.
+pub async fn node_labels_set(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    node: NodeId,
+    set: &BTreeMap<String, String>,
+    remove: &BTreeSet<String>,
+) -> StoreResult<NodeRow> {
+    let before = node_read(tx, changes.space(), node).await?;
+    let labels = labels_changed(&before.labels, set, remove);
+    node_labels_check(&labels).map_err(|errors| StoreError::InvalidSpec { errors })?;
+    Ok(node_event(tx, changes, node, &NodeEvent::LabelsSet(labels)).await?.row)
+}
+
 /// Sets the resources that the node is short of, by its agent's report. Writes nothing if they are the same.
 pub async fn node_pressure_set(
     writer: &NodeWriter<'_>,
@@ -146,18 +161,49 @@ pub async fn node_reported(
     Ok(node_event(tx, changes, node, &event).await?.row)
 }
 
-/// Removes a node for good: a later node of its name is another one. Fails while tasks are charged to it, and while it
-/// could be given some.
-pub async fn node_remove(tx: &Transaction, changes: &mut ChangeSet, node: NodeId) -> StoreResult<NodeRow> {
+/// Checks that a node with so many tasks may be removed: with none, and if it is given none. The tasks of a lost node
+/// are those that have not been given up yet.
+pub fn node_removable(row: &NodeRow, tasks: usize) -> StoreResult<()> {
+    let name = &row.name;
+    let lost = row.state == NodeState::Lost;
+    if row.schedulable && !lost {
+        let reason =
+            format!("node {name} takes tasks: borough node drain {name}, end its agent, then remove it");
+        return Err(StoreError::refused(reason));
+    }
+    if tasks == 0 {
+        return Ok(());
+    }
+    Err(StoreError::refused(if lost {
+        format!(
+            "node {name} is lost, and its tasks have not been given up yet: wait until borough node status {name} shows \
+             none"
+        )
+    } else {
+        format!(
+            "node {name} still has tasks: borough node drain {name} moves them, and borough node status {name} shows them"
+        )
+    }))
+}
+
+/// Removes a node for good: a later node of its name is another one. Fails while it could be given tasks or has some.
+///
+/// `seen` is the node's liveness as the operator's gateway has seen it without a sign of life for its whole waiting
+/// time. The removal fails if it has changed since. A former agent that comes back registers a new node, and its
+/// attempts are over in the store, so the gateway orders it to stop them.
+pub async fn node_remove(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    node: NodeId,
+    seen: Option<&NodeSeen>,
+) -> StoreResult<NodeRow> {
     let space = changes.space().clone();
     let row = node_read(tx, &space, node).await?;
-    if row.schedulable && row.state != NodeState::Lost {
-        return Err(StoreError::refused(format!("node {} takes tasks: drain it first", row.name)));
-    }
     let options = RangeOptions { limit: 1, ..RangeOptions::default() };
     let charged = keys::range::<NodeTaskKey>(tx, &space, &Prefix::of(&node), options).await?;
-    if !charged.is_empty() {
-        let reason = format!("tasks are still charged to node {}: drain it, and wait", row.name);
+    node_removable(&row, charged.len())?;
+    if node_live_guarded(tx, &space, node).await?.as_ref() != seen {
+        let reason = format!("the agent of node {} still reports: end it, then remove the node", row.name);
         return Err(StoreError::refused(reason));
     }
     // A placement planned before the removal fails: the token is gone.

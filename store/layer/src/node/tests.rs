@@ -179,7 +179,8 @@ async fn a_node_is_removed_only_when_empty_and_closed() {
     let cell = TestCell::new().await;
     let node = register(&cell, "n1", &facts(), 7).await.row.id;
     let remove = async || {
-        cell.change(change(5, "node_remove"), async |tx, changes| node_remove(tx, changes, node).await).await
+        cell.change(change(5, "node_remove"), async |tx, changes| node_remove(tx, changes, node, None).await)
+            .await
     };
     assert!(matches!(remove().await, Err(StoreError::Refused { .. })), "it takes tasks");
     cell.change(change(2, "node_drain"), async |tx, changes| node_drain(tx, changes, node).await)
@@ -188,13 +189,50 @@ async fn a_node_is_removed_only_when_empty_and_closed() {
     let task = TaskId { job: JobId(1), index: 0 };
     cell.run(async |tx| keys::write(&tx, &cell.space, &NodeTaskKey::of(node, task), &())).await.unwrap();
     let error = remove().await.unwrap_err();
-    assert!(error.to_string().contains("still charged"), "{error}");
+    assert!(error.to_string().contains("borough node drain n1 moves them"), "{error}");
     cell.run(async |tx| keys::clear(&tx, &cell.space, &NodeTaskKey::of(node, task))).await.unwrap();
-    remove().await.unwrap();
+    // A sign of life since the operator's gateway has looked.
+    cell.beat(fence(node), 3).await.unwrap();
+    let error = remove().await.unwrap_err();
+    assert!(error.to_string().contains("agent of node n1 still reports"), "{error}");
+    let seen = cell.run(async |tx| node_live_read(&tx, &cell.space, node).await).await.unwrap();
+    cell.change(change(5, "node_remove"), async |tx, changes| {
+        node_remove(tx, changes, node, seen.as_ref()).await
+    })
+    .await
+    .unwrap();
     let gone = cell.run(async |tx| node_by_name(&tx, &cell.space, &name("n1")).await).await;
     assert!(matches!(gone, Err(StoreError::NotFound { .. })));
     let again = register(&cell, "n1", &facts(), 8).await;
     assert!(again.created && again.row.id == NodeId(8), "a new node, with a new id");
+}
+
+#[tokio::test]
+async fn labels_of_a_node_outlive_registrations_and_raise_its_token() {
+    let cell = TestCell::new().await;
+    let node = register(&cell, "n1", &facts(), 7).await.row.id;
+    let label = async |set: &[(&str, &str)], remove: &[&str]| {
+        let set: BTreeMap<_, _> =
+            set.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        let remove = remove.iter().map(|key| key.to_string()).collect();
+        let setting = cell.change(change(3, "node_label"), async |tx, changes| {
+            node_labels_set(tx, changes, node, &set, &remove).await
+        });
+        setting.await
+    };
+    let before = epoch(&cell, node).await;
+    let row = label(&[("rack", "r9"), ("tier", "db")], &[]).await.unwrap();
+    assert_eq!(epoch(&cell, node).await, before + 1, "placements that were planned without it fail");
+    assert_eq!(label(&[("tier", "db")], &["nothing"]).await.unwrap(), row, "no change");
+    assert_eq!(epoch(&cell, node).await, before + 1);
+    let booted = NodeFacts { boot_id: "boot-2".to_owned(), ..facts() };
+    assert_eq!(register(&cell, "n1", &booted, 8).await.row.labels, row.labels);
+    let left = label(&[], &["rack"]).await.unwrap().labels;
+    assert_eq!(left, BTreeMap::from([("tier".to_owned(), "db".to_owned())]));
+    for key in ["node.name", "package/web/1", "a b", ""] {
+        let wrong = label(&[(key, "x")], &[]).await;
+        assert!(matches!(wrong, Err(StoreError::InvalidSpec { .. })), "{key}: {wrong:?}");
+    }
 }
 
 fn load(cpu_millis: u64) -> LoadMeasured {
@@ -231,7 +269,7 @@ async fn a_load_is_that_of_the_session_and_within_the_node() {
     cell.change(change(2, "node_drain"), async |tx, changes| node_drain(tx, changes, node).await)
         .await
         .unwrap();
-    cell.change(change(5, "node_remove"), async |tx, changes| node_remove(tx, changes, node).await)
+    cell.change(change(5, "node_remove"), async |tx, changes| node_remove(tx, changes, node, None).await)
         .await
         .unwrap();
     assert_eq!(known().await, None, "gone with its node");
@@ -251,8 +289,10 @@ async fn a_removed_node_gets_no_load() {
         let reports: Vec<_> = writer.iter().map(|writer| (writer, Some(load(1)))).collect();
         let written = node_loads_set(changes, &reports).await?;
         if attempts.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0 {
-            cell.change(change(5, "node_remove"), async |tx, changes| node_remove(tx, changes, node).await)
-                .await?;
+            cell.change(change(5, "node_remove"), async |tx, changes| {
+                node_remove(tx, changes, node, None).await
+            })
+            .await?;
         }
         Ok(written)
     });

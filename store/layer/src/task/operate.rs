@@ -132,6 +132,38 @@ fn unwanted(job: &JobRow) -> (u32, StopReason) {
 /// Ends the current attempt of a task at its owner's request, so that the next one begins. A task in back-off is tried
 /// again at once.
 pub async fn task_restart(tx: &Transaction, changes: &mut ChangeSet, task: TaskId) -> StoreResult<TaskRow> {
+    let event = TaskEvent::StopRequested { reason: StopReason::Restart };
+    owner_apply(tx, changes, task, &event).await
+}
+
+/// Ends the current attempt of a task at its owner's request. The scheduler prefers another node for the next one.
+///
+/// Refuses a task that waits for a node: it has no attempt to stop.
+pub async fn task_attempt_stop(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    task: TaskId,
+) -> StoreResult<TaskRow> {
+    let row = keys::read(tx, changes.space(), &TaskKey::of(task)).await?;
+    if row.is_some_and(|row| row.state == TaskState::Pending) {
+        let job = job_get(tx, changes.space(), task.job).await?;
+        let named = format!("{}/{}/{}", job.user, job.name, task.index);
+        let reason = format!(
+            "task {named}: it waits for a node and has no attempt to stop; to end its pause after a failure: borough \
+             task restart {named}"
+        );
+        return Err(StoreError::refused(reason));
+    }
+    owner_apply(tx, changes, task, &TaskEvent::MoveRequested).await
+}
+
+/// Applies an event that ends an attempt of a running job's task. The refusal says why there is none.
+async fn owner_apply(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    task: TaskId,
+    event: &TaskEvent,
+) -> StoreResult<TaskRow> {
     let job = job_get(tx, changes.space(), task.job).await?;
     let refuse =
         |why: &str| Err(StoreError::refused(format!("task {}/{}/{}: {why}", job.user, job.name, task.index)));
@@ -146,8 +178,7 @@ pub async fn task_restart(tx: &Transaction, changes: &mut ChangeSet, task: TaskI
     if never_placed || book.task(task).is_some_and(|row| row.state == TaskState::Dead) {
         return refuse(if never_placed { "it was never placed" } else { "it is over for good" });
     }
-    let event = TaskEvent::StopRequested { reason: StopReason::Restart };
-    if let Err(refused) = book.apply(task, &event, changes.at_ms())? {
+    if let Err(refused) = book.apply(task, event, changes.at_ms())? {
         return refuse(&refused.to_string());
     }
     let row = book.task(task).cloned();

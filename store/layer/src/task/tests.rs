@@ -333,6 +333,30 @@ async fn a_restart_is_for_tasks_that_there_are() {
     assert_eq!(index.await.unwrap().len(), 1, "charged until it is gone");
 }
 
+#[tokio::test]
+async fn a_stopped_attempt_counts_its_node_as_one_to_avoid() {
+    let cell = world().await;
+    let stop = async |index| {
+        let stopping = cell.change(change(9, "task_attempt_stop"), async |tx, changes| {
+            task_attempt_stop(tx, changes, task(index)).await
+        });
+        stopping.await.map_err(|error| error.to_string())
+    };
+    assert_eq!(stop(0).await.unwrap_err(), "task ada/web/0: it was never placed");
+    place(&cell, 0).await;
+    let stopping = stop(0).await.unwrap();
+    assert_eq!((stopping.state, stopping.stop), (TaskState::Stopping, Some(StopReason::Restart)));
+    assert_eq!(stop(0).await.unwrap().revision, stopping.revision, "it is stopping already");
+    apply(&cell, SOURCE, &[exited(0, ReportPhase::Released)]).await;
+    let pending = row(&cell, 0).await.unwrap();
+    assert_eq!((pending.state, pending.failures), (TaskState::Pending, 0));
+    assert_eq!(borough_model::task::machine::node_avoided(&pending), Some(NODE));
+    let refused = stop(0).await.unwrap_err();
+    assert!(refused.contains("waits for a node") && refused.contains("task restart ada/web/0"), "{refused}");
+    let found = cell.run(async |tx| cell_check(&tx, &cell.space, CheckMode::Settled).await).await.unwrap();
+    assert_eq!(found, []);
+}
+
 /// Two gateways count the last two tasks of a job at once. The job's row is read without a conflict until a task is
 /// counted, so one of them has to try again.
 #[tokio::test(start_paused = true)]

@@ -48,26 +48,11 @@ pub enum JobEvent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JobRefused {
     /// It is stopping, or has ended. Submit it again under the same name after it has ended.
-    #[error("the job {}", state_text(*.0))]
+    #[error("the job is {0}")]
     Over(JobState),
     /// It is not stopping. This is a defect of the caller.
-    #[error("the job {}; only one that is stopping ends when its tasks are gone", state_text(*.0))]
+    #[error("the job is {0}; only one that is stopping ends when its tasks are gone")]
     NotStopping(JobState),
-}
-
-/// A state as a predicate of `the job`.
-fn state_text(state: JobState) -> &'static str {
-    match state {
-        JobState::Waiting => "waits for other jobs",
-        JobState::Running => "runs",
-        JobState::Stopping => "is stopping; run it again when it has stopped",
-        JobState::Ended { outcome: JobOutcome::Succeeded } => "has succeeded; run its file again",
-        JobState::Ended { outcome: JobOutcome::Failed } => "has failed; run its file again",
-        JobState::Ended { outcome: JobOutcome::Stopped } => "was stopped; run its file again",
-        JobState::Ended { outcome: JobOutcome::DependencyFailed } => {
-            "never started: a job in its `after` failed"
-        }
-    }
 }
 
 /// The result of an event.

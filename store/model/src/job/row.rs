@@ -65,6 +65,22 @@ pub enum JobState {
     },
 }
 
+impl std::fmt::Display for JobState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Waiting => "waiting",
+            Self::Running => "running",
+            Self::Stopping => "stopping",
+            Self::Ended { outcome: JobOutcome::Succeeded } => "over: succeeded",
+            Self::Ended { outcome: JobOutcome::Failed } => "over: failed",
+            Self::Ended { outcome: JobOutcome::Stopped } => "over: stopped",
+            Self::Ended { outcome: JobOutcome::DependencyFailed } => {
+                "over: a job that it waits for has failed"
+            }
+        })
+    }
+}
+
 /// How a job ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
 #[cbor(index_only)]

@@ -62,6 +62,8 @@ pub enum NodeEvent {
     Drain,
     /// An operator sets its taints.
     TaintsSet(Vec<Taint>),
+    /// An operator sets its labels: all of them.
+    LabelsSet(BTreeMap<String, String>),
     /// Its agent reports the machine's shortages: all of them.
     PressureSet(BTreeSet<Pressure>),
     /// Its agent reports the installed packages: all of them.
@@ -129,6 +131,7 @@ pub fn node_transition(row: &NodeRow, event: &NodeEvent, now_ms: i64) -> NodeTra
             next.draining = true;
         }
         NodeEvent::TaintsSet(taints) => next.taints.clone_from(taints),
+        NodeEvent::LabelsSet(labels) => next.labels.clone_from(labels),
         NodeEvent::PackagesSet(packages) => next.packages.clone_from(packages),
         NodeEvent::Identified(identity) => next.identity = Some(identity.clone()),
         NodeEvent::AgentAdmitted(identity) => {

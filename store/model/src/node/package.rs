@@ -12,7 +12,7 @@ const NODE_PACKAGES_BYTES_MAX: usize = 20_000;
 const TASK_PACKAGES_MAX: usize = 32;
 /// Most bytes of a name with its version: as an attribute it is a key with this prefix.
 const PACKAGE_BYTES_MAX: usize = 128 - ATTRIBUTE_PREFIX.len();
-const ATTRIBUTE_PREFIX: &str = "package/";
+pub(super) const ATTRIBUTE_PREFIX: &str = "package/";
 /// The value of the attribute of a package that is installed.
 const INSTALLED: &str = "installed";
 

@@ -96,10 +96,11 @@ pub struct TaskRow {
     /// The process id on its node, for people.
     #[n(17)]
     pub pid: Option<u32>,
-    /// The node of the last failed attempt, so that the pair is not repeated for ever.
+    /// The node of the last failed attempt, so that the pair is not repeated for ever. Also the node of an attempt that
+    /// its owner stopped to move the task.
     #[n(18)]
     pub crashed_on: Option<NodeId>,
-    /// Failed attempts in a row on `crashed_on`.
+    /// Failed attempts in a row on `crashed_on`. A stop by the owner counts as many as make the scheduler avoid it.
     #[n(19)]
     #[cbor(default)]
     #[serde(default)]

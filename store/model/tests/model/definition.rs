@@ -92,6 +92,72 @@ fn the_schema_takes_every_example_and_every_job_file_here() {
 }
 
 #[test]
+fn a_written_file_is_read_as_the_same_spec_and_has_nothing_else() {
+    let validator = validator();
+    let written = |what: &str, spec: &JobSpec| {
+        let file = spec.to_file();
+        let again = file_spec(&file).unwrap_or_else(|problems| panic!("{what}: {problems:?}\n{file:#}"));
+        assert_eq!(spec_diff(spec, &again), [], "{what}\n{file:#}");
+        let problems: Vec<String> = validator.iter_errors(&file).map(|error| error.to_string()).collect();
+        assert!(problems.is_empty(), "{what}: {problems:?}");
+        file
+    };
+    let plain = written("plain", &file_spec(&file()).unwrap());
+    assert_eq!(
+        plain,
+        json!({"user": "ada", "name": "job", "kind": "service", "count": 2, "task": {"command": ["true"]}})
+    );
+    for (field, file) in each_example() {
+        let spec = file_spec(&file).unwrap();
+        let file = written(field.file, &spec);
+        let named = file.get(field.file).is_some() || file["task"].get(field.file).is_some();
+        assert!(named || ["user", "name"].contains(&field.file), "{} is not written", field.file);
+    }
+    written("all examples", &file_spec(&example_file()).unwrap());
+    let golden = yaml(&repository("services/cli/src/jobfile/golden/every_field.yaml"));
+    written("every field", &file_spec(&golden).unwrap());
+    for text in IRREGULAR {
+        let mut one = file();
+        for (key, value) in yaml(text).as_object().unwrap() {
+            one[key] = value.clone();
+        }
+        let spec = file_spec(&one).unwrap_or_else(|problems| panic!("{text}: {problems:?}"));
+        written(text, &spec);
+    }
+}
+
+/// Fields in forms that no example has: those whose default follows from another value, and those that no short form
+/// can say.
+const IRREGULAR: [&str; 26] = [
+    "{kind: batch, priority: 0}",
+    "{restart: never}",
+    "{restart: {attempts: unlimited}}",
+    "{restart: {attempts: 0}}",
+    "{kind: batch, restart: {attempts: unlimited, backoff: 2m}}",
+    "{restart: {backoff: 2m, backoff_max: 3m, reset_after: 1ms}}",
+    "{min_member: 0}",
+    "{min_member: all}",
+    "{gang_topology: rack}",
+    "{count: 3, gang_topology: rack, min_member: 2}",
+    "{gang_topology: {attribute: rack, exactly: 2, prefer: true}}",
+    "{count: 3, roles: [{name: server}, {name: worker, count: 2, min_member: 0, arguments: [x]}]}",
+    "{count: 1, roles: [{name: server, resources: {cpu: 3, devices: {gpu: 0.5}}, environment: {A: b}}]}",
+    "{after: [{job: seed, condition: finished}]}",
+    "{constraints: ['zone in [\"a b\", c]', 'a not in [b, c] prefer 3', 'd < 0.5', 'e exists', 'f absent']}",
+    "{constraints: [{attribute: a, operator: in, values: ['x,y', '\"']}, {attribute: b, operator: in, values: ['']}]}",
+    "{spread: [{attribute: rack, tasks_max: 2}, {attribute: zone, weight: 50}, {attribute: row, weight: 7}]}",
+    "{affinity: [{near: rack, jobs: ['job.name == db'], prefer: 9}]}",
+    "{tolerations: [{operator: exists}, {taint: a, value: ''}, {taint: b, effect: no_execute, evict_after: 1s}]}",
+    "{preemption: {}}",
+    "{overrides: {1: {command: [b], resources: {memory: 2000001}, weight: 2}}}",
+    "{task: {command: [a], resources: {cpu: 50m, disk: 1k, disk_rate: 1MiB/s, devices: {gpu: {memory: 1GiB}}}}}",
+    "{task: {command: [a], ports: [p, {name: q, number: 8081}], health: {http: {port: p, path: /x}, interval: 1s}}}",
+    "{task: {command: [a], ports: [p], health: {tcp: p, timeout: 1s, initial_grace: 0s}, log: {files: 1}}}",
+    "{task: {command: [a, 'true', '1', ''], environment: {Y: 'no', Z: \"a\\nb\"}, exclusive_cores: true, resources: {cpu: 2}}}",
+    "{labels: {a: ''}, description: 'x: # y', lost_after: 1h, drain_delay: 1ms, queue: a/b}",
+];
+
+#[test]
 fn the_schema_refuses_what_no_job_file_may_have() {
     let bad = [
         "count: 1",

@@ -36,7 +36,7 @@ struct Act {
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let skew = prop_oneof![12 => Just(0u8), 1 => Just(1u8), 1 => Just(2u8)];
-    let act = (0..TASKS, 0u8..21, any::<u8>(), skew, 0u16..9000)
+    let act = (0..TASKS, 0u8..22, any::<u8>(), skew, 0u16..9000)
         .prop_map(|(task, kind, arg, skew, wait_ms)| Act { task, kind, arg, skew, wait_ms });
     prop::collection::vec(act, 1..120)
 }
@@ -161,6 +161,7 @@ impl World {
                 TaskEvent::Evict(Evicted { by, notice_max_ms: None, attempt: Incarnation(1) })
             }
             19 => TaskEvent::HoldFulfilled { attempt },
+            20 => TaskEvent::MoveRequested,
             _ => TaskEvent::JobGrown,
         })
     }

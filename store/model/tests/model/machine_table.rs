@@ -110,6 +110,7 @@ fn events(row: &TaskRow) -> Vec<(String, TaskEvent)> {
     events.extend(
         StopReason::ALL.map(|reason| (format!("stop_requested {reason:?}").to_lowercase(), stop(reason))),
     );
+    events.push(("move_requested".to_owned(), TaskEvent::MoveRequested));
     let by = TaskId { job: JobId(99), index: 0 };
     events.push((
         "evict".to_owned(),
@@ -213,6 +214,7 @@ fn event_ordinal(event: &TaskEvent) -> usize {
         TaskEvent::HoldPromised(_) => 15,
         TaskEvent::Evict(_) => 16,
         TaskEvent::HoldFulfilled { .. } => 17,
+        TaskEvent::MoveRequested => 18,
     }
 }
 
@@ -222,7 +224,7 @@ fn the_table_has_every_state_and_every_event() {
     assert_eq!(states, BTreeSet::from(TaskState::ALL));
     for (label, row) in rows() {
         let seen: BTreeSet<usize> = events(&row).iter().map(|(_, event)| event_ordinal(event)).collect();
-        assert_eq!(seen, (0..18).collect(), "{label}");
+        assert_eq!(seen, (0..19).collect(), "{label}");
     }
 }
 

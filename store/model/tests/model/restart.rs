@@ -3,7 +3,9 @@
 use borough_model::id::NodeId;
 use borough_model::job::{JobKind, RestartMode, RestartSpec};
 use borough_model::task::machine::{RestartDecision, node_avoided, restart_decide, restart_pause_ms};
-use borough_model::task::{EndReason, Exit, Health, StopReason, TaskEvent, TaskRow, TaskRules, Verdict};
+use borough_model::task::{
+    EndReason, Exit, Health, StopReason, TaskEvent, TaskRow, TaskRules, TaskState, Verdict,
+};
 use proptest::prelude::*;
 
 use crate::sample::{NODE, NOW, STARTED, attempt, exit, placement, row_from, rules, running};
@@ -116,7 +118,14 @@ fn a_node_is_avoided_after_two_crashes_in_a_row_and_not_for_being_drained() {
     assert_eq!(node_avoided(&twice), Some(NODE));
     let drained = TaskEvent::StopRequested { reason: StopReason::Drained };
     let gone = TaskEvent::ReleaseConfirmed { attempt: attempt(2) };
-    assert_eq!(node_avoided(&row_from(once.clone(), &[place(2), drained, gone])), None);
+    assert_eq!(node_avoided(&row_from(once.clone(), &[place(2), drained, gone.clone()])), None);
+    let moved = row_from(once.clone(), &[place(2), TaskEvent::MoveRequested, gone]);
+    assert_eq!((node_avoided(&moved), moved.state), (Some(NODE), TaskState::Pending), "its owner moves it");
+    assert_eq!(
+        (moved.failures, moved.not_before_ms),
+        (once.failures, once.not_before_ms),
+        "no failure, no pause"
+    );
     let elsewhere = TaskRow { crashed_on: Some(NodeId(99)), crashes_there: 5, ..once };
     let row = row_from(elsewhere, &[place(2), crash(2)]);
     assert_eq!((row.crashed_on, row.crashes_there), (Some(NODE), 1));

@@ -13,7 +13,7 @@ use borough_model::{JobId, NodeId, TaskId};
 use borough_store::job::{job_priority_set, job_scale, job_stop, job_submit};
 use borough_store::journal::ChangeSet;
 use borough_store::node::{node_cordon, node_drain, node_uncordon};
-use borough_store::task::task_restart;
+use borough_store::task::{task_attempt_stop, task_restart};
 use borough_store::{StoreError, StoreResult};
 use borough_testkit::{Role, below, index, job_spec, name, rng_of};
 
@@ -213,10 +213,12 @@ impl Disturber {
             return;
         }
         let task = tasks[self.index(tasks.len())];
-        let restarted = self
-            .cell
-            .change("user/test", "task_restart", async |tx, changes| task_restart(tx, changes, task).await);
-        answered("task_restart", restarted.await);
+        let action = if self.below(2) == 0 { "task_restart" } else { "task_attempt_stop" };
+        let ended = self.cell.change("user/test", action, async |tx, changes| match action {
+            "task_restart" => task_restart(tx, changes, task).await,
+            _ => task_attempt_stop(tx, changes, task).await,
+        });
+        answered(action, ended.await);
     }
 
     fn priority(&self) -> u32 {

@@ -48,6 +48,7 @@ const EVENTS: &[&str] = &[
     "task_move",
     "task_stop",
     "task_restart",
+    "task_attempt_stop",
     "job_priority",
     "promise_kept",
     "reclaimed",

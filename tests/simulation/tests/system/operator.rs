@@ -146,7 +146,11 @@ impl Operator {
     async fn restart(&self) {
         let task = TaskRef { job: self.job(), index: u32::try_from(below(&*self.rng, 3)).unwrap() };
         let client = self.client.with_user(&task.job.user);
-        self.noted("restart", &client.task_restart(&task).await);
+        if below(&*self.rng, 2) == 0 {
+            self.noted("restart", &client.task_restart(&task).await);
+        } else {
+            self.noted("task stop", &client.task_stop(&task).await);
+        }
     }
 
     async fn node(&self) {

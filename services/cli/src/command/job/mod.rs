@@ -1,9 +1,12 @@
 //! Verbs on jobs.
 
 mod deadline;
+mod edit;
 mod file;
 mod plan;
 mod progress;
+mod purge;
+mod restart;
 mod run;
 mod show;
 mod tail;
@@ -11,12 +14,13 @@ mod wait;
 
 use borough_client::JobFilter;
 
+pub(super) use self::progress::{Goal, NextAttempt};
 use self::run::WaitMode;
-use super::confirm::confirm;
-use crate::args::{Global, JobVerb};
+pub(super) use self::wait::wait;
+use crate::args::{Global, JobVerb, label_change};
 use crate::connect;
 use crate::exit::{Code, Failure};
-use crate::output::Printer;
+use crate::output::{Intent, Printer, Unattended};
 
 pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Result<Code, Failure> {
     match verb {
@@ -25,18 +29,26 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
         JobVerb::Schema => file::schema(printer),
         JobVerb::Plan(arguments) => plan::plan(global, &arguments, printer).await,
         JobVerb::Run(arguments) => run::run(global, arguments, printer).await,
+        JobVerb::Edit(arguments) => edit::edit(global, &arguments, printer).await,
         JobVerb::Scale { target, count, detach, timeout } => {
             let client = connect::cell_client(global).await?;
             let job = target.resolve(client.user());
-            let wait = if detach { WaitMode::Detached } else { WaitMode::Until(timeout) };
+            let wait = if detach { WaitMode::Detached } else { WaitMode::Until(timeout.into()) };
             run::scale(&client, &job, count, wait, printer).await
         }
         JobVerb::Stop(arguments) => {
             let client = connect::cell_client(global).await?;
             let job = arguments.target.resolve(client.user());
-            confirm(global, &client, &format!("stop job {job}"), printer)?;
-            let wait = if arguments.detach { WaitMode::Detached } else { WaitMode::Until(arguments.timeout) };
+            let (what, yes) = (format!("stop job {job}"), arguments.confirm.yes);
+            let (cell, unattended) = (client.cell(), Unattended::Proceed);
+            printer.confirm(&Intent { what: &what, cell, yes, unattended })?;
+            let wait =
+                if arguments.detach { WaitMode::Detached } else { WaitMode::Until(arguments.timeout.into()) };
             run::stop(&client, &job, wait, printer).await
+        }
+        JobVerb::Restart(arguments) => {
+            let client = connect::cell_client(global).await?;
+            restart::restart(&client, &arguments, printer).await
         }
         JobVerb::Status { target: Some(target), tasks, .. } => {
             let client = connect::cell_client(global).await?;
@@ -47,6 +59,18 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
             let user = if all { String::new() } else { client.user().to_owned() };
             let filter = JobFilter { user, ended, labels: label.into_iter().collect() };
             show::list(&client, &filter, printer).await
+        }
+        JobVerb::Purge(arguments) => {
+            let client = connect::cell_client(global).await?;
+            let confirm = arguments.confirm;
+            match arguments.target {
+                Some(target) => purge::purge(&client, &target.resolve(client.user()), confirm, printer).await,
+                None => purge::purge_all(&client, confirm, printer).await,
+            }
+        }
+        JobVerb::Label { target, labels } => {
+            let client = connect::cell_client(global).await?;
+            purge::label(&client, &target.resolve(client.user()), label_change(labels), printer).await
         }
         JobVerb::History { target } => {
             let client = connect::cell_client(global).await?;

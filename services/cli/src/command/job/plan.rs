@@ -25,5 +25,8 @@ pub(super) async fn plan(
         };
         printer.remark(&format!("to do exactly this: borough job run{check} {file}"));
     }
+    if view.refusal.is_some() {
+        return Ok(Code::WouldBeRefused);
+    }
     Ok(if view.changed { Code::Changed } else { Code::Done })
 }

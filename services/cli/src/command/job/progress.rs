@@ -4,15 +4,25 @@ use std::collections::BTreeMap;
 
 use borough_proto::v1::{EndReason, Health, Job, JobKind, JobState, StopReason, Task, TaskState};
 
-use crate::output::{ExitView, tally};
+use crate::output::{ExitView, tally, word};
 
 /// The aim of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Goal {
+pub(in crate::command) enum Goal {
     /// Every task of a service is healthy and no other runs any more, or a batch job is over.
     Up,
     /// No task runs any more.
     Over,
+    /// A later attempt of one task is healthy, or has done its work.
+    Again(NextAttempt),
+}
+
+/// The next attempt of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::command) struct NextAttempt {
+    pub(in crate::command) index: u32,
+    /// The attempt that ends.
+    pub(in crate::command) after: u64,
 }
 
 /// The progress towards a goal.
@@ -93,6 +103,9 @@ impl KnownJob {
     /// The progress towards `goal`.
     pub(super) fn progress(&self, goal: Goal) -> JobProgress {
         let name = format!("{}/{}", self.job.user, self.job.name);
+        if let Goal::Again(next) = goal {
+            return self.again_progress(next, &name);
+        }
         match (goal, self.job.state()) {
             (Goal::Over, JobState::Waiting | JobState::Running | JobState::Stopping) => JobProgress::Underway,
             (Goal::Over, _) | (Goal::Up, JobState::Succeeded) => JobProgress::Reached,
@@ -105,8 +118,63 @@ impl KnownJob {
             }
             (Goal::Up, _) if self.job.kind() == JobKind::Batch => JobProgress::Underway,
             (Goal::Up, JobState::Running) => self.service_progress(&name),
-            (Goal::Up, _) => JobProgress::Underway,
+            _ => JobProgress::Underway,
         }
+    }
+
+    /// The task that `goal` is about.
+    pub(super) fn task_of(&self, goal: Goal) -> Option<&Task> {
+        if let Goal::Again(next) = goal { self.tasks.get(&next.index) } else { None }
+    }
+
+    /// Returns true if the task waits for a node.
+    pub(super) fn is_pending(&self, index: u32) -> bool {
+        self.tasks.get(&index).is_some_and(|task| task.state() == TaskState::Pending)
+    }
+
+    fn again_progress(&self, next: NextAttempt, name: &str) -> JobProgress {
+        let NextAttempt { index, after } = next;
+        let task = self.tasks.get(&index);
+        let done = |task: &Task| {
+            task.state() == TaskState::Dead && task.exit.as_ref().and_then(|exit| exit.code) == Some(0)
+        };
+        if task.is_some_and(|task| (task.incarnation > after && Self::is_healthy(task)) || done(task)) {
+            return JobProgress::Reached;
+        }
+        if !matches!(self.job.state(), JobState::Running) {
+            let state = word(self.job.state().as_str_name(), "JOB_STATE_");
+            return JobProgress::Lost(format!(
+                "task {name}/{index} does not start again: its job is {state}"
+            ));
+        }
+        if index >= self.job.count {
+            let count = tally(usize::try_from(self.job.count).unwrap_or(usize::MAX), "task");
+            return JobProgress::Lost(format!("task {name}/{index} is gone: its job has {count} by now"));
+        }
+        match task {
+            Some(task) if self.is_dead_for_good(task) => {
+                JobProgress::Lost(format!("task {name}/{index} is dead{}", Self::ended(task)))
+            }
+            _ => JobProgress::Underway,
+        }
+    }
+
+    /// One task's state, in one line.
+    fn again_text(&self, next: NextAttempt) -> String {
+        let name = format!("{}/{}/{}", self.job.user, self.job.name, next.index);
+        let Some(task) = self.tasks.get(&next.index) else { return format!("{name}: pending") };
+        let state = match task.state() {
+            TaskState::Running if !Self::is_healthy(task) => "not healthy yet".to_owned(),
+            state => word(state.as_str_name(), "TASK_STATE_"),
+        };
+        let node = Some(&task.node).filter(|node| !node.is_empty());
+        let on = node.map(|node| format!(" on {node}")).unwrap_or_default();
+        let failed = if task.failures > 0 && task.incarnation > next.after {
+            Self::ended(task)
+        } else {
+            String::new()
+        };
+        format!("{name}: {state}{on}{failed}")
     }
 
     fn service_progress(&self, name: &str) -> JobProgress {
@@ -122,6 +190,9 @@ impl KnownJob {
     /// The state of the job, in one line.
     pub(super) fn text(&self, goal: Goal) -> String {
         let count = self.job.count;
+        if let Goal::Again(next) = goal {
+            return self.again_text(next);
+        }
         let mut parts = match (goal, self.job.kind()) {
             (Goal::Over, _) => {
                 let left = self
@@ -131,7 +202,7 @@ impl KnownJob {
                 vec![format!("{} left", tally(left.count(), "task"))]
             }
             (Goal::Up, JobKind::Batch) => vec![format!("{}/{count} done", self.succeeded())],
-            (Goal::Up, _) => vec![format!("{}/{count} healthy", self.healthy())],
+            _ => vec![format!("{}/{count} healthy", self.healthy())],
         };
         if self.job.state() == JobState::Waiting {
             parts.push("waits for the jobs in its `after`".to_owned());
@@ -173,9 +244,14 @@ impl KnownJob {
     /// The task with the most failures in a row and how it ended; empty without failures.
     fn worst(&self) -> String {
         let Some(task) = self.failing() else { return String::new() };
+        format!(": task {}{}", task.index, Self::ended(task).trim_start_matches(':'))
+    }
+
+    /// How the last attempt of a failing task ended.
+    fn ended(task: &Task) -> String {
         let how = task.exit.clone().map(|exit| ExitView::from(exit).text()).unwrap_or_default();
-        let times = if task.failures == 1 { String::new() } else { format!(", {} times", task.failures) };
-        format!(": task {} ended with {how}{times}", task.index)
+        let times = if task.failures < 2 { String::new() } else { format!(", {} times", task.failures) };
+        format!(": ended with {how}{times}")
     }
 }
 
@@ -273,6 +349,35 @@ pub(super) mod tests {
         let stop = StopReason::JobShrunk.into();
         known.task_changed(Task { exit: Some(exit), stop, ..task(0, TaskState::Dead, Health::Unknown) });
         assert_eq!(known.progress(Goal::Up), JobProgress::Underway);
+    }
+
+    #[test]
+    fn a_stopped_task_is_waited_for_until_a_later_attempt_is_healthy() {
+        let mut known = service(1);
+        let goal = Goal::Again(NextAttempt { index: 0, after: 4 });
+        let of = |state, health, incarnation, revision| Task {
+            incarnation,
+            revision,
+            node: "n1".to_owned(),
+            ..task(0, state, health)
+        };
+        known.task_changed(of(TaskState::Running, Health::Healthy, 4, 1));
+        assert_eq!(known.progress(goal), JobProgress::Underway, "it has not begun to stop");
+        known.task_changed(of(TaskState::Stopping, Health::Unknown, 4, 2));
+        assert_eq!(known.text(goal), "alice/web/0: stopping on n1");
+        known.task_changed(of(TaskState::Running, Health::Unknown, 5, 3));
+        assert_eq!(known.text(goal), "alice/web/0: not healthy yet on n1");
+        assert_eq!(known.progress(goal), JobProgress::Underway);
+        known.task_changed(of(TaskState::Running, Health::Healthy, 5, 4));
+        assert_eq!(known.progress(goal), JobProgress::Reached);
+        known.task_changed(of(TaskState::Pending, Health::Unknown, 5, 5));
+        assert!(known.is_pending(0) && known.progress(goal) == JobProgress::Underway);
+        known.job.count = 0;
+        let gone = JobProgress::Lost("task alice/web/0 is gone: its job has 0 tasks by now".to_owned());
+        assert_eq!(known.progress(goal), gone);
+        known.job.state = JobState::Stopping.into();
+        let over = "task alice/web/0 does not start again: its job is stopping".to_owned();
+        assert_eq!(known.progress(goal), JobProgress::Lost(over));
     }
 
     #[test]

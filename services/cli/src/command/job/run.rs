@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use borough_client::{Client, ClientError, JobRef};
-use borough_proto::v1::{JobKind, JobSpec};
+use borough_proto::v1::{Job, JobKind, JobSpec};
 use tonic::Code as Status;
 
 use super::deadline::WaitLimits;
@@ -21,7 +21,7 @@ use crate::output::{EndpointView, Foreign, JobView, PlanView, Printer, Style, ch
 pub(super) enum WaitMode {
     Detached,
     /// Waits at most this long. Without a limit it waits until the job can no longer reach its goal.
-    Until(Option<Duration>),
+    Until(WaitLimits),
 }
 
 /// Interval and number of the reads of endpoints after every task is healthy. The healthy state of a task publishes its
@@ -36,11 +36,30 @@ pub(super) async fn run(
 ) -> Result<Code, Failure> {
     let spec = spec_load(global, &arguments.file, printer).await?;
     let client = connect::cell_client(global).await?;
+    let submitted = submit(&client, spec, arguments.check_revision.unwrap_or(0), printer).await?;
+    let limits = WaitLimits { timeout: arguments.timeout, progress: arguments.progress_deadline };
+    let wait = if arguments.detach { WaitMode::Detached } else { WaitMode::Until(limits) };
+    submitted.wait(&client, wait, printer).await
+}
+
+/// A job that the cell has admitted or changed.
+pub(super) struct Submitted {
+    job: JobRef,
+    admitted: Job,
+}
+
+/// Submits a job. An `expected_revision` other than 0 refuses it if the job has another one by now.
+pub(super) async fn submit(
+    client: &Client,
+    spec: JobSpec,
+    expected_revision: u64,
+    printer: &Printer,
+) -> Result<Submitted, Failure> {
     let job = JobRef::new(spec.user.as_str(), spec.name.as_str());
-    let submitted = client.job_submit(spec.clone(), arguments.check_revision.unwrap_or(0)).await;
+    let submitted = client.job_submit(spec.clone(), expected_revision).await;
     let answer = match submitted {
         Ok(answer) => answer,
-        Err(error) => return Err(refused(&client, spec, error).await),
+        Err(error) => return Err(refused(client, spec, error).await),
     };
     let admitted = answer.job.unwrap_or_default();
     let revision = admitted.revision;
@@ -51,15 +70,26 @@ pub(super) async fn run(
     });
     let warnings = answer.warnings.into_iter().map(Foreign::from);
     warnings.for_each(|warning| printer.remark(&format!("warning: {warning}")));
-    if arguments.detach {
-        let text = |job: &JobView, _: &Style| format!("{}/{}: {}", job.user, job.name, job.state);
-        printer.one(&JobView::from(admitted), text)?;
-        return Ok(Code::Done);
+    Ok(Submitted { job, admitted })
+}
+
+impl Submitted {
+    /// Waits until the job is up, unless detached, and shows it.
+    pub(super) async fn wait(
+        self,
+        client: &Client,
+        wait_for: WaitMode,
+        printer: &Printer,
+    ) -> Result<Code, Failure> {
+        if let WaitMode::Until(limits) = wait_for {
+            let waited = wait(client, &self.job, Goal::Up, limits, printer).await?;
+            show(client, waited, printer).await?;
+        } else {
+            let text = |job: &JobView, _: &Style| format!("{}/{}: {}", job.user, job.name, job.state);
+            printer.one(&JobView::from(self.admitted), text)?;
+        }
+        Ok(Code::Done)
     }
-    let limits = WaitLimits { timeout: arguments.timeout, progress: arguments.progress_deadline };
-    let waited = wait(&client, &job, Goal::Up, limits, printer).await?;
-    show(&client, waited, printer).await?;
-    Ok(Code::Done)
 }
 
 /// A refusal with the changes, to show which of them are not allowed.
@@ -121,8 +151,8 @@ pub(super) async fn scale(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let scaled = client.job_scale(job, count).await?.job.unwrap_or_default();
-    if let WaitMode::Until(timeout) = wait_for {
-        let waited = wait(client, job, Goal::Up, timeout, printer).await?;
+    if let WaitMode::Until(limits) = wait_for {
+        let waited = wait(client, job, Goal::Up, limits, printer).await?;
         show(client, waited, printer).await?;
     } else {
         let text = |job: &JobView, _: &Style| format!("{}/{}: count {}", job.user, job.name, job.count);
@@ -138,8 +168,8 @@ pub(super) async fn stop(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let mut stopped = client.job_stop(job).await?.job.unwrap_or_default();
-    if let WaitMode::Until(timeout) = wait_for {
-        stopped = wait(client, job, Goal::Over, timeout, printer).await?.job;
+    if let WaitMode::Until(limits) = wait_for {
+        stopped = wait(client, job, Goal::Over, limits, printer).await?.job;
     }
     let text = |job: &JobView, _: &Style| format!("{}/{}: {}", job.user, job.name, job.state);
     printer.one(&JobView::from(stopped), text)?;

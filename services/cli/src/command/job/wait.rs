@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_client::{CellItem, Client, JobRef};
+use borough_client::{CellItem, Client, ItemStream, JobRef};
 use borough_kv::env::{Clock, SystemClock};
-use borough_proto::v1::{Cursor, Job, JobSpec, WatchFilter, watch_response::Change};
+use borough_proto::v1::{Job, JobSpec, Task, WatchFilter, watch_response::Change};
 use futures::{FutureExt as _, StreamExt as _};
 
 use super::deadline::{ProgressTimer, WaitLimits};
@@ -20,16 +20,18 @@ const EXPLAIN_AFTER: Duration = Duration::from_millis(1500);
 /// Items of a watch between two looks at the progress.
 const ITEMS_AT_ONCE: usize = 1_024;
 
-pub(super) struct Waited {
+pub(in crate::command) struct Waited {
     pub(super) job: Job,
     pub(super) spec: Option<JobSpec>,
     /// The final state of the job, in one line.
-    pub(super) text: String,
+    pub(in crate::command) text: String,
+    /// The task that the goal is about, if it is about one.
+    pub(in crate::command) task: Option<Task>,
 }
 
 /// Waits until `job` has reached `goal`, can no longer reach it, or the time is over. The job itself continues in any
 /// case.
-pub(super) async fn wait(
+pub(in crate::command) async fn wait(
     client: &Client,
     job: &JobRef,
     goal: Goal,
@@ -38,20 +40,11 @@ pub(super) async fn wait(
 ) -> Result<Waited, Failure> {
     let limits = limits.into();
     let mut progress = Progress::new(printer);
-    let clock = SystemClock::shared();
-    let mut waiting = WaitingOutput {
-        client,
-        job,
-        goal,
-        limits,
-        timer: ProgressTimer::new(clock.monotonic()),
-        clock,
-        progress: &mut progress,
-        explained: String::new(),
-    };
+    let mut waiting = WaitingOutput::new(client, job, &mut progress);
+    waiting.limits = limits;
     let waited = Box::pin(async {
         tokio::select! {
-            outcome = waiting.until() => outcome,
+            outcome = waiting.until(goal) => outcome,
             _ = tokio::signal::ctrl_c() => Err(Failure::new(
                 Code::Interrupted,
                 format!("interrupted; {job} goes on: borough job status {job}"),
@@ -70,10 +63,17 @@ pub(super) async fn wait(
     })
 }
 
-struct WaitingOutput<'w, 'p> {
+/// The rows of a job as a watch reports them.
+pub(super) struct JobRows {
+    pub(super) known: KnownJob,
+    spec: Option<JobSpec>,
+    changes: ItemStream<CellItem>,
+}
+
+/// A wait with what it shows.
+pub(super) struct WaitingOutput<'w, 'p> {
     client: &'w Client,
     job: &'w JobRef,
-    goal: Goal,
     limits: WaitLimits,
     timer: ProgressTimer,
     clock: Arc<dyn Clock>,
@@ -82,31 +82,34 @@ struct WaitingOutput<'w, 'p> {
     explained: String,
 }
 
-impl WaitingOutput<'_, '_> {
-    /// Lists and watches, and lists again if a watch cannot continue.
-    async fn until(&mut self) -> Result<Waited, Failure> {
-        loop {
-            let answer = self.client.job_get(self.job).await?;
-            // A hundred thousand tasks are a hundred pages.
-            self.progress.show(&format!("{}: reading its tasks", self.job));
-            let (tasks, _) = self.client.task_list_of_job(self.job).await?;
-            let mut known = KnownJob { job: answer.job.unwrap_or_default(), ..KnownJob::default() };
-            known.tasks.extend(tasks.into_iter().map(|task| (task.index, task)));
-            let deadline = self.limits.progress_deadline(answer.spec.as_ref());
-            if self.watched(&mut known, deadline, answer.cursor).await? {
-                let text = known.text(self.goal);
-                return Ok(Waited { job: known.job, spec: answer.spec, text });
-            }
-        }
+impl<'w, 'p> WaitingOutput<'w, 'p> {
+    pub(super) fn new(client: &'w Client, job: &'w JobRef, progress: &'w mut Progress<'p>) -> Self {
+        let clock = SystemClock::shared();
+        let (limits, timer) = (WaitLimits::default(), ProgressTimer::new(clock.monotonic()));
+        Self { client, job, limits, timer, clock, progress, explained: String::new() }
     }
 
-    /// Returns true if the goal was reached, and false if the watch could not continue.
-    async fn watched(
-        &mut self,
-        known: &mut KnownJob,
-        deadline: Duration,
-        cursor: Option<Cursor>,
-    ) -> Result<bool, Failure> {
+    /// Shows the next of a few steps.
+    pub(super) fn step(&mut self, text: &str) {
+        self.progress.step(text);
+    }
+
+    async fn until(&mut self, goal: Goal) -> Result<Waited, Failure> {
+        let mut watched = self.open().await?;
+        self.reach(&mut watched, goal).await?;
+        let JobRows { known, spec, .. } = watched;
+        let (text, task) = (known.text(goal), known.task_of(goal).cloned());
+        Ok(Waited { job: known.job, spec, text, task })
+    }
+
+    /// Lists the rows of the job, and watches them from there.
+    pub(super) async fn open(&mut self) -> Result<JobRows, Failure> {
+        let answer = self.client.job_get(self.job).await?;
+        // A hundred thousand tasks are a hundred pages.
+        self.progress.show(&format!("{}: reading its tasks", self.job));
+        let (tasks, _) = self.client.task_list_of_job(self.job).await?;
+        let mut known = KnownJob { job: answer.job.unwrap_or_default(), ..KnownJob::default() };
+        known.tasks.extend(tasks.into_iter().map(|task| (task.index, task)));
         let filter = WatchFilter {
             user: self.job.user.clone(),
             job: self.job.name.clone(),
@@ -114,36 +117,49 @@ impl WaitingOutput<'_, '_> {
             tasks: true,
             ..WatchFilter::default()
         };
-        let mut changes = self.client.watch_cell(filter, cursor);
+        let changes = self.client.watch_cell(filter, answer.cursor);
+        Ok(JobRows { known, spec: answer.spec, changes })
+    }
+
+    /// Waits until the job has reached the goal. Lists again if the watch cannot continue.
+    pub(super) async fn reach(&mut self, watched: &mut JobRows, goal: Goal) -> Result<(), Failure> {
         loop {
-            match known.progress(self.goal) {
-                JobProgress::Reached => return Ok(true),
-                JobProgress::Lost(why) => return Err(self.lost(known, why).await),
-                JobProgress::Underway => self.progress.show(&known.text(self.goal)),
+            match watched.known.progress(goal) {
+                JobProgress::Reached => return Ok(()),
+                JobProgress::Lost(why) => return Err(self.lost(&watched.known, why).await),
+                JobProgress::Underway => self.progress.show(&watched.known.text(goal)),
             }
-            let Some(left) = self.timer.left(known, self.goal, deadline, self.clock.monotonic()) else {
-                return Err(self.stuck(known, deadline).await);
+            let deadline = self.limits.progress_deadline(watched.spec.as_ref());
+            let now = self.clock.monotonic();
+            let Some(left) = self.timer.left(&watched.known, goal, deadline, now) else {
+                return Err(self.stuck(&watched.known, goal, deadline).await);
             };
-            let first = match tokio::time::timeout(EXPLAIN_AFTER.min(left), changes.next()).await {
+            let first = match tokio::time::timeout(EXPLAIN_AFTER.min(left), watched.changes.next()).await {
                 Ok(Some(item)) => item?,
-                Ok(None) => return Ok(false),
+                Ok(None) => {
+                    *watched = self.open().await?;
+                    continue;
+                }
                 Err(_) => {
-                    self.explain(known).await;
+                    self.explain(&watched.known, goal).await;
                     continue;
                 }
             };
             // What has come meanwhile counts at once: each look at the progress reads every task.
             let mut come = vec![first];
             while come.len() < ITEMS_AT_ONCE
-                && let Some(Some(item)) = changes.next().now_or_never()
+                && let Some(Some(item)) = watched.changes.next().now_or_never()
             {
                 come.push(item?);
             }
             for item in come {
                 match item {
-                    CellItem::Change(message) => drop(changed(known, message.change)),
+                    CellItem::Change(message) => drop(changed(&mut watched.known, message.change)),
                     CellItem::Bookmark(_) => {}
-                    CellItem::Resync(_) => return Ok(false),
+                    CellItem::Resync(_) => {
+                        *watched = self.open().await?;
+                        break;
+                    }
                 }
             }
         }
@@ -157,23 +173,25 @@ impl WaitingOutput<'_, '_> {
     }
 
     /// The progress deadline has passed. The job goes on, as after a time-out.
-    async fn stuck(&self, known: &KnownJob, deadline: Duration) -> Failure {
+    async fn stuck(&self, known: &KnownJob, goal: Goal, deadline: Duration) -> Failure {
         let mut details = failing_log(self.client, self.job, known).await;
         if details.is_empty() && known.pending() > 0 {
             details = self.explained.lines().map(str::to_owned).collect();
         }
         let waited = humantime::format_duration(deadline);
-        let why = format!("{}: no progress for {waited}; the job goes on", known.text(self.goal));
+        let why = format!("{}: no progress for {waited}; the job goes on", known.text(goal));
         let hint = format!("borough why {0}; borough task logs {0}/INDEX; borough job stop {0}", self.job);
         Failure::new(Code::Failed, why).with_details(details).with_hint(hint)
     }
 
     /// Shows why tasks are not placed, if that has changed. If the explanation fails, the wait continues without it.
-    async fn explain(&mut self, known: &KnownJob) {
-        if self.goal != Goal::Up || known.pending() == 0 {
-            return;
-        }
-        let Ok(answer) = self.client.task_explain(self.job, None).await else { return };
+    async fn explain(&mut self, known: &KnownJob, goal: Goal) {
+        let index = match goal {
+            Goal::Up if known.pending() > 0 => None,
+            Goal::Again(next) if known.is_pending(next.index) => Some(next.index),
+            _ => return,
+        };
+        let Ok(answer) = self.client.task_explain(self.job, index).await else { return };
         let views: Vec<ExplanationView> =
             answer.explanations.into_iter().map(ExplanationView::from).collect();
         let text = explanations_text(&views);

@@ -2,6 +2,7 @@
 
 mod exec;
 mod logs;
+mod stop;
 mod terminal;
 
 use borough_client::TaskRef;
@@ -36,6 +37,7 @@ pub(super) async fn run(global: &Global, verb: TaskVerb, printer: &Printer) -> R
             client.task_restart(&task).await?;
             printer.remark(&format!("{task}: restarting"));
         }
+        TaskVerb::Stop(arguments) => return stop::stop(&client, &arguments, printer).await,
     }
     Ok(Code::Done)
 }

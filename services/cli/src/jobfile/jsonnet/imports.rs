@@ -11,7 +11,7 @@ use rsjsonnet_lang::lexer::Lexer;
 use rsjsonnet_lang::span::SpanManager;
 use rsjsonnet_lang::token::{STokenKind, Token, TokenKind};
 
-use super::super::FILE_BYTES_MAX;
+use super::super::{FILE_BYTES_MAX, kind_unreadable};
 
 /// Most files of one evaluation.
 const FILES_MAX: usize = 256;
@@ -56,6 +56,9 @@ fn target(from: &Path, import: &str, directory: &Path) -> Result<Option<PathBuf>
 }
 
 fn source_read(file: &Path) -> Result<Vec<u8>, String> {
+    if let Some(kind) = kind_unreadable(file) {
+        return Err(format!("imports {}, which is a {kind}; accepted: files", file.display()));
+    }
     let failed = |error: std::io::Error| format!("cannot read {}: {error}", file.display());
     let mut source = Vec::new();
     let opened = std::fs::File::open(file).map_err(failed)?;

@@ -67,7 +67,8 @@ async fn dev(global: &Global, arguments: &DevArguments, printer: &Printer) -> Re
     }
     let plan = nodes_plan(&arguments.cells, arguments.nodes, &arguments.task_ports);
     if plan.len() < nodes {
-        let text = format!("--task-ports: {nodes} nodes need at least a port each");
+        let nodes = tally(nodes, "node");
+        let text = format!("--task-ports has too few ports for {nodes}; accepted: at least a port for each");
         return Err(Failure::new(Code::Usage, text));
     }
     let clock = SystemClock::shared();

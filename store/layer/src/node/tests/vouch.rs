@@ -163,9 +163,10 @@ async fn an_observer_reads_what_has_changed_and_each_node_once() {
     assert!(cell.beat(fence(nodes[1]), 5).await.unwrap());
     assert_eq!(read(all.cursor, 100).await.changed.len(), 1);
     // The removal of a node leaves nothing behind.
+    let seen = cell.run(async |tx| node_live_read(&tx, &cell.space, nodes[1]).await).await.unwrap();
     let removed = cell.change(change(5, "node_remove"), async |tx, changes| {
         node_cordon(tx, changes, nodes[1]).await?;
-        node_remove(tx, changes, nodes[1]).await
+        node_remove(tx, changes, nodes[1], seen.as_ref()).await
     });
     removed.await.unwrap();
     let places = cell.run(async |tx| {

@@ -12,6 +12,7 @@ mod reader;
 mod schema;
 mod suggest;
 mod tree;
+mod write;
 
 pub use duration::duration_ms;
 pub use help::{FieldHelp, HelpError, field_help};

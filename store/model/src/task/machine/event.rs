@@ -92,6 +92,9 @@ pub enum TaskEvent {
         /// The reason, which decides what follows.
         reason: StopReason,
     },
+    /// The owner ends the attempt and wants the next one elsewhere: as a stop for [`StopReason::Restart`], and its node
+    /// counts as one on which the task crashed too often.
+    MoveRequested,
     /// A task of higher priority preempts it: as a stop for [`StopReason::Preempted`], with the preemptor.
     Evict(Evicted),
     /// The process has exited.
@@ -141,6 +144,7 @@ impl TaskEvent {
             Self::ProcessStarted { .. } => "process_started",
             Self::HealthChanged { .. } => "health_changed",
             Self::StopRequested { .. } => "stop_requested",
+            Self::MoveRequested => "move_requested",
             Self::Evict(_) => "evict",
             Self::ProcessExited { .. } => "process_exited",
             Self::StartFailed { .. } => "start_failed",
@@ -169,6 +173,7 @@ impl TaskEvent {
             | Self::HoldPromised(_)
             | Self::Place(_)
             | Self::StopRequested { .. }
+            | Self::MoveRequested
             | Self::Evict(_)
             | Self::NodeDeclaredLost { .. }
             | Self::RescheduleLost

@@ -76,6 +76,7 @@ pub fn task_transition(row: &TaskRow, event: &TaskEvent, now_ms: i64) -> Decided
         TaskEvent::HoldFulfilled { .. } => operate::hold_fulfilled(row, now_ms),
         TaskEvent::HoldExpired { .. } => operate::hold_expired(row, now_ms),
         TaskEvent::StopRequested { reason } => operate::stop_requested(row, *reason, now_ms),
+        TaskEvent::MoveRequested => operate::move_requested(row, now_ms),
         TaskEvent::Evict(evicted) => operate::evict(row, *evicted, now_ms),
         TaskEvent::NodeDeclaredLost { node } => operate::node_declared_lost(row, *node, now_ms),
         TaskEvent::RescheduleLost => operate::reschedule_lost(row, now_ms),

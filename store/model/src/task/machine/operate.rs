@@ -1,5 +1,6 @@
 //! Events from the scheduler, the controllers and owners.
 
+use super::CRASHES_BEFORE_AVOIDED;
 use super::event::{EndpointEffect, Placement, TransitionRefused};
 use super::step::{Decided, TransitionDraft, illegal, stale, unchanged};
 use crate::id::NodeId;
@@ -155,6 +156,22 @@ pub(super) fn stop_requested(row: &TaskRow, reason: StopReason, now_ms: i64) -> 
         // The task leaves the lost node: that is what every other stop asks for.
         TaskState::Lost => reschedule_lost(row, now_ms),
         TaskState::Stopping | TaskState::Releasing | TaskState::Dead => unchanged(row),
+    }
+}
+
+/// A stop after which the scheduler prefers another node, while one fits.
+pub(super) fn move_requested(row: &TaskRow, now_ms: i64) -> Decided {
+    match row.state {
+        TaskState::Held | TaskState::Assigned | TaskState::Starting | TaskState::Running => {
+            let crashes_there = row.crashes_there.max(CRASHES_BEFORE_AVOIDED);
+            let leaving = TaskRow { crashed_on: row.node, crashes_there, ..row.clone() };
+            stop_requested(&leaving, StopReason::Restart, now_ms)
+        }
+        TaskState::Pending
+        | TaskState::Stopping
+        | TaskState::Releasing
+        | TaskState::Lost
+        | TaskState::Dead => stop_requested(row, StopReason::Restart, now_ms),
     }
 }
 

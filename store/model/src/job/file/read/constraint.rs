@@ -12,7 +12,7 @@ use crate::job::{Constraint, ConstraintOperator, JobSpec};
 const ACCEPTED: &str = "ATTRIBUTE in [A, B], not in [A, B], == A, != A, > 1, < 1, exists or absent, \
     and at the end `prefer 1` to `prefer 100` where it is a wish";
 
-const OPERATORS: [(&str, ConstraintOperator); 6] = [
+pub(in crate::job::file) const OPERATORS: [(&str, ConstraintOperator); 6] = [
     ("in", ConstraintOperator::In),
     ("not_in", ConstraintOperator::NotIn),
     ("exists", ConstraintOperator::Exists),
@@ -73,7 +73,7 @@ fn map_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Constrain
     Some(Constraint { attribute: attribute?, operator: operator?, values, preference })
 }
 
-fn constraint_parse(text: &str) -> Option<Constraint> {
+pub(in crate::job::file) fn constraint_parse(text: &str) -> Option<Constraint> {
     let (rule, preference) = match text.rsplit_once(" prefer ") {
         Some((rule, weight)) => (rule, Some(weight.trim().parse().ok()?)),
         None => (text, None),

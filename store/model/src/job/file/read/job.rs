@@ -12,9 +12,9 @@ use super::task::{OVERRIDE_FIELDS, override_decode, override_properties};
 use super::{any_of, map_of};
 use crate::job::{After, AfterCondition, JobKind, JobSpec, RestartMode, RestartSpec, TaskOverride};
 
-const CONDITIONS: [(&str, AfterCondition); 2] =
+pub(in crate::job::file) const CONDITIONS: [(&str, AfterCondition); 2] =
     [("finished", AfterCondition::Finished), ("succeeded", AfterCondition::Succeeded)];
-const MODES: [(&str, RestartMode); 3] =
+pub(in crate::job::file) const MODES: [(&str, RestartMode); 3] =
     [("always", RestartMode::Always), ("on_failure", RestartMode::OnFailure), ("never", RestartMode::Never)];
 
 pub(crate) fn after_read(reader: &mut FieldReader, list: &FileItem<'_>, _: &JobSpec) -> Option<Vec<After>> {

@@ -9,7 +9,7 @@ use super::{any_of, map_of, weight_schema};
 use crate::job::{JobSpec, Spread};
 
 /// The weights of attributes without a weight of their own. Earlier ones weigh more.
-const WEIGHTS: [u32; 6] = [100, 50, 25, 12, 6, 3];
+pub(in crate::job::file) const SPREAD_WEIGHTS: [u32; 6] = [100, 50, 25, 12, 6, 3];
 
 /// `[rack, node.name]`, `{rack: 100}`, or a list with maps such as `{attribute: rack, max_skew: 1, percent_max: 25}`.
 pub(crate) fn spread_read(reader: &mut FieldReader, item: &FileItem<'_>, _: &JobSpec) -> Option<Vec<Spread>> {
@@ -23,7 +23,7 @@ pub(crate) fn spread_read(reader: &mut FieldReader, item: &FileItem<'_>, _: &Job
         return Some(spread.collect());
     }
     let items = reader.items(item, "a list of attributes such as [rack, node.name], or a map with weights");
-    let weights = WEIGHTS.into_iter().chain(std::iter::repeat(1));
+    let weights = SPREAD_WEIGHTS.into_iter().chain(std::iter::repeat(1));
     Some(items.iter().zip(weights).filter_map(|(item, weight)| spread_one(reader, item, weight)).collect())
 }
 

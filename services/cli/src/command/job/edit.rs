@@ -1,0 +1,226 @@
+//! `job edit`: the stored job as a file in the user's editor, its plan, and the change after a yes.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::Command;
+
+use borough_client::{Client, ClientError, JobRef};
+use borough_proto::convert::job_spec_from_message;
+use borough_proto::v1::{Job, JobSpec, JobState};
+use tonic::Code as Status;
+
+use super::file::spec_load;
+use super::run::{WaitMode, submit};
+use crate::args::{EditArguments, FileArguments, Global};
+use crate::connect;
+use crate::exit::{Code, Failure};
+use crate::jobfile::job_text;
+use crate::output::{Intent, PlanView, Preset, Printer, Style, Unattended, is_attended, word};
+
+/// The editor of those who have named none.
+const EDITOR_DEFAULT: &str = "vi";
+
+pub(super) async fn edit(
+    global: &Global,
+    arguments: &EditArguments,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let client = connect::cell_client(global).await?;
+    let job = arguments.target.resolve(client.user());
+    let what = format!("apply this to job {job}");
+    let (cell, yes) = (client.cell(), arguments.confirm.yes);
+    let intent = Intent { what: &what, cell, yes, unattended: Unattended::Refuse };
+    intent.possible()?;
+    let stored = client.job_get(&job).await?;
+    let row = stored.job.unwrap_or_default();
+    running(&job, &row)?;
+    let draft = Draft::new(&client, &job, &row, &stored.spec.unwrap_or_default())?;
+    loop {
+        draft.edit()?;
+        if draft.is_unchanged()? {
+            draft.remove();
+            printer.remark(&format!("{job}: no change"));
+            return Ok(Code::Done);
+        }
+        match draft.plan(global, &client, printer).await {
+            Ok(Planned::Nothing) => {
+                draft.remove();
+                printer.remark(&format!("{job}: no change"));
+                return Ok(Code::Done);
+            }
+            Ok(Planned::Change(spec)) => {
+                printer.confirm(&intent).map_err(|no| draft.kept(no))?;
+                let wait = if arguments.detach {
+                    WaitMode::Detached
+                } else {
+                    WaitMode::Until(arguments.timeout.into())
+                };
+                let submitted = submit(&client, *spec, row.revision, printer).await;
+                let submitted = submitted.map_err(|refused| draft.kept(refused))?;
+                draft.remove();
+                return submitted.wait(&client, wait, printer).await;
+            }
+            Err(Unplanned::Mistake(failure)) if is_attended() => {
+                printer.failure(&failure);
+                if !printer.ask("edit it again?", Preset::Yes)? {
+                    return Err(draft.kept(Failure::new(Code::Usage, format!("{job} was not changed"))));
+                }
+            }
+            Err(Unplanned::Mistake(failure) | Unplanned::Other(failure)) => return Err(draft.kept(failure)),
+        }
+    }
+}
+
+/// Refuses a job that has nothing to change any more.
+fn running(job: &JobRef, row: &Job) -> Result<(), Failure> {
+    if matches!(row.state(), JobState::Waiting | JobState::Running) {
+        return Ok(());
+    }
+    let state = word(row.state().as_str_name(), "JOB_STATE_");
+    let message = format!("job {job} is {state}: only a job that runs or waits can be edited");
+    Err(Failure::new(Code::Refused, message).with_hint("begin it again from its file: borough job run FILE"))
+}
+
+/// The outcome of a plan.
+enum Planned {
+    /// The file says what the cell has.
+    Nothing,
+    Change(Box<JobSpec>),
+}
+
+/// Why no plan was made.
+enum Unplanned {
+    /// The text can be corrected.
+    Mistake(Failure),
+    Other(Failure),
+}
+
+/// The text that is being edited, in a file of its own.
+struct Draft<'d> {
+    job: &'d JobRef,
+    /// The revision that it began with.
+    revision: u64,
+    text: String,
+    path: PathBuf,
+    editor: String,
+}
+
+impl<'d> Draft<'d> {
+    /// Writes the stored job to a file that only the user can read.
+    fn new(client: &Client, job: &'d JobRef, row: &Job, spec: &JobSpec) -> Result<Self, Failure> {
+        let failed =
+            |why: String| Failure::new(Code::Failed, format!("cannot show job {job} as a file: {why}"));
+        let spec = job_spec_from_message(spec).map_err(|refused| failed(refused.to_string()))?;
+        let file = job_text(&spec).map_err(|fields| {
+            failed("no job file can say what these fields have".to_owned()).with_details(fields)
+        })?;
+        let text = format!(
+            "# Job {job} in cell {}, revision {}. Its fields: borough job schema.\n\
+             # The plan comes after this, and a question. An unchanged file changes nothing.\n{file}",
+            client.cell(),
+            row.revision
+        );
+        let file =
+            tempfile::Builder::new().prefix(&format!("borough-{}-", job.name)).suffix(".yaml").tempfile();
+        let written = file.and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.into_temp_path().keep().map_err(|error| error.error)
+        });
+        let path = written.map_err(|error| failed(error.to_string()))?;
+        Ok(Self { job, revision: row.revision, text, path, editor: editor_named() })
+    }
+
+    /// Runs the editor until it ends. The shell splits its name, as `EDITOR="code --wait"` needs.
+    fn edit(&self) -> Result<(), Failure> {
+        let line = format!("{} \"$1\"", self.editor);
+        let ran = Command::new("sh").args(["-c", &line, "sh"]).arg(&self.path).status();
+        let why = match ran {
+            Ok(status) if status.success() => return Ok(()),
+            Ok(status) => status.to_string(),
+            Err(error) => error.to_string(),
+        };
+        let message = format!("the editor {:?} failed ({why}); {} was not changed", self.editor, self.job);
+        let failure = Failure::new(Code::Failed, message).with_hint("name another in VISUAL or EDITOR");
+        if self.is_unchanged().unwrap_or(false) {
+            self.remove();
+            return Err(failure);
+        }
+        Err(self.kept(failure))
+    }
+
+    fn is_unchanged(&self) -> Result<bool, Failure> {
+        let failed =
+            |error| Failure::new(Code::Failed, format!("cannot read {} again: {error}", self.path.display()));
+        Ok(std::fs::read(&self.path).map_err(failed)? == self.text.as_bytes())
+    }
+
+    /// Reads the text and shows the effects that it would have.
+    async fn plan(&self, global: &Global, client: &Client, printer: &Printer) -> Result<Planned, Unplanned> {
+        let file = FileArguments { file: self.path.clone(), ext_str: Vec::new(), tla_str: Vec::new() };
+        let spec = spec_load(global, &file, printer).await.map_err(Unplanned::Mistake)?;
+        self.same_job(&spec).map_err(Unplanned::Mistake)?;
+        let answer = client.job_plan(spec.clone()).await.map_err(|error| match &error {
+            ClientError::Refused(refusal) if refusal.code == Status::InvalidArgument => {
+                Unplanned::Mistake(error.into())
+            }
+            _ => Unplanned::Other(error.into()),
+        })?;
+        if answer.revision != self.revision {
+            return Err(Unplanned::Other(self.changed_meanwhile(answer.revision)));
+        }
+        if !answer.changed {
+            return Ok(Planned::Nothing);
+        }
+        let view = PlanView::new(&spec, client.cell(), answer);
+        if printer.is_machine() {
+            printer.remark(view.text(&Style::default()).trim_end());
+        } else {
+            printer.one(&view, PlanView::text).map_err(Unplanned::Other)?;
+        }
+        match view.refusal {
+            None => Ok(Planned::Change(Box::new(spec))),
+            Some(refusal) => {
+                let message = format!("the gateway would refuse it: {refusal}");
+                Err(Unplanned::Mistake(Failure::new(Code::Refused, message)))
+            }
+        }
+    }
+
+    /// Refuses another name: that would be another job.
+    fn same_job(&self, spec: &JobSpec) -> Result<(), Failure> {
+        let fields = [("user", &spec.user, &self.job.user), ("name", &spec.name, &self.job.name)];
+        let other = fields.into_iter().find(|(_, written, own)| written != own);
+        let Some((field, written, own)) = other else { return Ok(()) };
+        let path = self.path.display();
+        let message = format!("{path}: {field}: {written}; accepted: {own}, the {field} of the edited job");
+        Err(Failure::new(Code::Usage, message))
+    }
+
+    fn changed_meanwhile(&self, revision: u64) -> Failure {
+        let Self { job, revision: own, .. } = self;
+        let now = match revision {
+            0 => "has ended".to_owned(),
+            revision => format!("is at revision {revision}"),
+        };
+        let message = format!("job {job} {now}: it has changed since the editor showed revision {own}");
+        Failure::new(Code::Refused, message)
+    }
+
+    /// The failure, with the place of the text.
+    fn kept(&self, failure: Failure) -> Failure {
+        let path = self.path.display();
+        failure.with_hint(format!("your text is kept in {path}; to go on from it: borough job plan {path}"))
+    }
+
+    fn remove(&self) {
+        // The file is in the directory for temporary ones: what is left there harms nobody.
+        let _removed = std::fs::remove_file(&self.path);
+    }
+}
+
+/// `$VISUAL`, or `$EDITOR`.
+fn editor_named() -> String {
+    let named = ["VISUAL", "EDITOR"].into_iter().filter_map(|name| std::env::var(name).ok());
+    let given = named.map(|editor| editor.trim().to_owned()).find(|editor| !editor.is_empty());
+    given.unwrap_or_else(|| EDITOR_DEFAULT.to_owned())
+}

@@ -1,0 +1,93 @@
+//! `job purge` and `job label`.
+
+use std::collections::BTreeSet;
+
+use borough_client::{Client, ClientError, JobFilter, JobRef, LabelChange};
+use borough_proto::v1::{Job, JobState};
+
+use crate::args::ConfirmArgument;
+use crate::exit::{Code, Failure};
+use crate::output::{Intent, JobView, Printer, PurgedView, Unattended, labels_text, tally};
+
+/// Forgets one ended job.
+pub(super) async fn purge(
+    client: &Client,
+    job: &JobRef,
+    confirm: ConfirmArgument,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let what = format!("forget job {job} with its history and output");
+    printer.confirm(&Intent {
+        what: &what,
+        cell: client.cell(),
+        yes: confirm.yes,
+        unattended: Unattended::Refuse,
+    })?;
+    let view = purged(client, job).await?;
+    printer.one(&view, |view, _| view.text())?;
+    Ok(Code::Done)
+}
+
+async fn purged(client: &Client, job: &JobRef) -> Result<PurgedView, ClientError> {
+    let jobs = client.job_purge(job).await?.jobs;
+    Ok(PurgedView { user: job.user.as_str().into(), name: job.name.as_str().into(), jobs })
+}
+
+/// Forgets every ended job of the caller. A job that begins again meanwhile stays.
+pub(super) async fn purge_all(
+    client: &Client,
+    confirm: ConfirmArgument,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let user = client.user().to_owned();
+    let filter = JobFilter { user, ended: true, ..JobFilter::default() };
+    let jobs = client.job_list(&filter).await?;
+    let ended = jobs.iter().filter(|job| is_over(job));
+    let names: BTreeSet<JobRef> =
+        ended.map(|job| JobRef::new(job.user.as_str(), job.name.as_str())).collect();
+    if !names.is_empty() {
+        let jobs = tally(names.len(), "ended job");
+        let what = format!("forget {jobs} of {} with their history and output", client.user());
+        printer.confirm(&Intent {
+            what: &what,
+            cell: client.cell(),
+            yes: confirm.yes,
+            unattended: Unattended::Refuse,
+        })?;
+    }
+    let mut views = Vec::with_capacity(names.len());
+    for job in names {
+        match purged(client, &job).await {
+            Ok(view) => views.push(view),
+            // Another request was first, or the name has a new job by now.
+            Err(ClientError::Refused(refusal))
+                if matches!(refusal.code, tonic::Code::NotFound | tonic::Code::FailedPrecondition) =>
+            {
+                printer.remark(&format!("{job} stays: {refusal}"));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    printer.list(&views)?;
+    Ok(Code::Done)
+}
+
+fn is_over(job: &Job) -> bool {
+    match job.state() {
+        JobState::Succeeded | JobState::Failed | JobState::Stopped | JobState::DependencyFailed => true,
+        JobState::Unspecified | JobState::Waiting | JobState::Running | JobState::Stopping => false,
+    }
+}
+
+/// Sets and removes labels.
+pub(super) async fn label(
+    client: &Client,
+    job: &JobRef,
+    change: LabelChange,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let labelled = client.job_label(job, change).await?.job.unwrap_or_default();
+    let text = |job: &JobView, _: &_| labels_text(&format!("{}/{}", job.user, job.name), &job.labels);
+    printer.one(&JobView::from(labelled), text)?;
+    Ok(Code::Done)
+}

@@ -1,0 +1,217 @@
+//! `job restart`: one task at a time, the next one only when the last one is healthy again.
+
+use std::time::Duration;
+
+use borough_client::{Client, JobRef, TaskRef};
+use borough_proto::v1::{JobState, Task, TaskState};
+
+use super::progress::{Goal, KnownJob, NextAttempt};
+use super::wait::WaitingOutput;
+use crate::args::RestartArguments;
+use crate::exit::{Code, Failure};
+use crate::output::{Intent, LeftTaskView, Printer, Progress, RestartedView, Unattended, ranges, word};
+
+pub(super) async fn restart(
+    client: &Client,
+    arguments: &RestartArguments,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let job = arguments.target.resolve(client.user());
+    let row = client.job_get(&job).await?.job.unwrap_or_default();
+    if row.state() != JobState::Running {
+        let state = word(row.state().as_str_name(), "JOB_STATE_");
+        let message = format!("job {job} is {state}: only a running job has tasks to restart");
+        return Err(Failure::new(Code::Refused, message));
+    }
+    absent_refuse(arguments, &job, row.count)?;
+    let what = match arguments.task.as_slice() {
+        [] => format!("restart the tasks of job {job}, one at a time"),
+        chosen => format!("restart {} {} of job {job}", plural(chosen.len()), ranges(chosen)),
+    };
+    let unattended = Unattended::Proceed;
+    printer.confirm(&Intent { what: &what, cell: client.cell(), yes: arguments.confirm.yes, unattended })?;
+    let mut rolling = Rolling { client, job: &job, arguments, done: Vec::new(), left: Vec::new(), at: None };
+    let mut progress = Progress::new(printer);
+    let mut waiting = WaitingOutput::new(client, &job, &mut progress);
+    let ended = tokio::select! {
+        ended = rolling.run(&mut waiting) => ended,
+        _ = tokio::signal::ctrl_c() => Err(Failure::new(Code::Interrupted, "interrupted")),
+    };
+    drop(progress);
+    ended.map_err(|failure| rolling.stopped(&failure))?;
+    let Rolling { done, left, .. } = rolling;
+    let view = RestartedView {
+        user: job.user.as_str().into(),
+        name: job.name.as_str().into(),
+        restarted: done,
+        left,
+    };
+    printer.one(&view, |view, _| view.text())?;
+    Ok(Code::Done)
+}
+
+/// Refuses an index that the job does not have, before any task is restarted.
+fn absent_refuse(arguments: &RestartArguments, job: &JobRef, count: u32) -> Result<(), Failure> {
+    let mut named = arguments.task.iter().chain(&arguments.from);
+    let Some(absent) = named.find(|index| **index >= count) else { return Ok(()) };
+    let accepted = match count {
+        0 => "it has no tasks".to_owned(),
+        1 => "the only one is 0".to_owned(),
+        count => format!("accepted: 0 to {}", count - 1),
+    };
+    Err(Failure::new(Code::NotFound, format!("job {job} has no task {absent}; {accepted}")))
+}
+
+fn plural(tasks: usize) -> &'static str {
+    if tasks == 1 { "task" } else { "tasks" }
+}
+
+struct Rolling<'r> {
+    client: &'r Client,
+    job: &'r JobRef,
+    arguments: &'r RestartArguments,
+    /// The tasks that are healthy again, in the order of their restarts.
+    done: Vec<u32>,
+    left: Vec<LeftTaskView>,
+    /// The task that was restarted last.
+    at: Option<u32>,
+}
+
+impl Rolling<'_> {
+    async fn run(&mut self, waiting: &mut WaitingOutput<'_, '_>) -> Result<(), Failure> {
+        let mut watched = waiting.open().await?;
+        let wanted = wanted(self.arguments, &watched.known);
+        for (place, &index) in wanted.iter().enumerate() {
+            let idle = why_idle(watched.known.tasks.get(&index)).filter(|_| self.arguments.task.is_empty());
+            if let Some(why) = idle {
+                self.left.push(LeftTaskView { index, why });
+                continue;
+            }
+            self.at = Some(index);
+            let task = TaskRef { job: self.job.clone(), index };
+            waiting.step(&format!("{task}: restarting ({} of {})", place + 1, wanted.len()));
+            let ended = self.client.task_restart(&task).await?;
+            let goal = Goal::Again(NextAttempt { index, after: ended.incarnation });
+            let timeout = self.arguments.timeout;
+            match tokio::time::timeout(timeout, waiting.reach(&mut watched, goal)).await {
+                Ok(reached) => reached?,
+                Err(_) => return Err(late(&watched.known.text(goal), timeout)),
+            }
+            self.done.push(index);
+        }
+        Ok(())
+    }
+
+    /// The failure, with what was done before it and how to go on.
+    fn stopped(&self, failure: &Failure) -> Failure {
+        let before = match self.done.as_slice() {
+            [] => "no task was restarted before".to_owned(),
+            done => format!("restarted before: {} {}", plural(done.len()), ranges(done)),
+        };
+        let stopped = Failure::new(failure.code(), failure.message());
+        let mut details = failure.details().to_vec();
+        let Some(at) = self.at else { return stopped.with_details(details) };
+        details.push(format!("stopped at task {at}; {before}"));
+        let Self { job, .. } = self;
+        let again = if self.arguments.task.is_empty() {
+            format!("; to go on with it: borough job restart {job} --from {at}")
+        } else {
+            String::new()
+        };
+        stopped
+            .with_details(details)
+            .with_hint(format!("borough task logs {job}/{at}; borough why {job}/{at}{again}"))
+    }
+}
+
+fn late(state: &str, timeout: Duration) -> Failure {
+    let after = humantime::format_duration(timeout);
+    Failure::new(
+        Code::Failed,
+        format!("{state} after {after}, and not healthy; the other tasks are left alone"),
+    )
+}
+
+/// The tasks to restart: those that the user names, or all from the first one on.
+fn wanted(arguments: &RestartArguments, known: &KnownJob) -> Vec<u32> {
+    if arguments.task.is_empty() {
+        return (arguments.from.unwrap_or(0)..known.job.count).collect();
+    }
+    let mut named = arguments.task.clone();
+    named.sort_unstable();
+    named.dedup();
+    named
+}
+
+/// Why a task has no attempt to end.
+fn why_idle(task: Option<&Task>) -> Option<&'static str> {
+    match task.map_or(TaskState::Pending, Task::state) {
+        TaskState::Pending => Some("it waits for a node"),
+        TaskState::Dead => Some("it is over"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use borough_proto::v1::Job;
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Arguments, JobVerb, Verb};
+
+    fn arguments(line: &str) -> RestartArguments {
+        match Arguments::parse_from(line.split(' ')).verb {
+            Verb::Job(JobVerb::Restart(arguments)) => arguments,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn all_tasks_are_restarted_in_order_or_those_that_are_named() {
+        let known = KnownJob { job: Job { count: 4, ..Job::default() }, ..KnownJob::default() };
+        let wanted = |line: &str| wanted(&arguments(line), &known);
+        assert_eq!(wanted("borough job restart web"), [0, 1, 2, 3]);
+        assert_eq!(wanted("borough job restart web --from 2"), [2, 3]);
+        assert!(wanted("borough job restart web --from 4").is_empty());
+        assert_eq!(wanted("borough job restart web --task 3 --task 1 --task 3"), [1, 3]);
+        assert_eq!(
+            wanted("borough job restart web --task 9,1"),
+            [1, 9],
+            "the gateway refuses what is not there"
+        );
+    }
+
+    #[test]
+    fn an_index_that_the_job_does_not_have_is_refused_before_anything_happens() {
+        let job = JobRef::new("ann", "web");
+        let refused = |line: &str, count| {
+            let refused = absent_refuse(&arguments(line), &job, count).err();
+            refused.map(|failure| failure.message().to_owned()).unwrap_or_default()
+        };
+        assert_eq!(refused("borough job restart web --task 0,3", 4), "");
+        assert_eq!(
+            refused("borough job restart web --task 0,4", 4),
+            "job ann/web has no task 4; accepted: 0 to 3"
+        );
+        assert_eq!(
+            refused("borough job restart web --from 1", 1),
+            "job ann/web has no task 1; the only one is 0"
+        );
+        assert_eq!(
+            refused("borough job restart web --from 0", 0),
+            "job ann/web has no task 0; it has no tasks"
+        );
+        assert_eq!(refused("borough job restart web", 0), "");
+    }
+
+    #[test]
+    fn tasks_without_an_attempt_are_left_alone() {
+        let task = |state: TaskState| Task { state: state.into(), ..Task::default() };
+        assert_eq!(why_idle(None), Some("it waits for a node"));
+        assert_eq!(why_idle(Some(&task(TaskState::Dead))), Some("it is over"));
+        for state in [TaskState::Starting, TaskState::Running, TaskState::Stopping, TaskState::Lost] {
+            assert_eq!(why_idle(Some(&task(state))), None, "{state:?}");
+        }
+    }
+}

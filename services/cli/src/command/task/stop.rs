@@ -1,0 +1,34 @@
+//! `task stop`: ends an attempt, and waits until the task runs again.
+
+use borough_client::Client;
+
+use crate::args::TaskStopArguments;
+use crate::command::job::{Goal, NextAttempt, wait};
+use crate::exit::{Code, Failure};
+use crate::output::{Intent, Printer, TaskOutput, Unattended};
+
+pub(super) async fn stop(
+    client: &Client,
+    arguments: &TaskStopArguments,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let task = arguments.target.resolve(client.user());
+    let (what, yes) = (format!("stop task {task}"), arguments.confirm.yes);
+    printer.confirm(&Intent { what: &what, cell: client.cell(), yes, unattended: Unattended::Proceed })?;
+    let stopped = client.task_stop(&task).await?;
+    if arguments.detach {
+        printer.remark(&format!("{task}: stopping attempt {}", stopped.incarnation));
+        return Ok(Code::Done);
+    }
+    let next = NextAttempt { index: task.index, after: stopped.incarnation };
+    let waited = wait(client, &task.job, Goal::Again(next), arguments.timeout, printer).await?;
+    let Some(again) = waited.task else {
+        printer.text(&waited.text)?;
+        return Ok(Code::Done);
+    };
+    let text = |again: &TaskOutput, _: &_| {
+        format!("{task}: {} on {}, attempt {}", again.state, again.node, again.incarnation)
+    };
+    printer.one(&TaskOutput::from(again), text)?;
+    Ok(Code::Done)
+}

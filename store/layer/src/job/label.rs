@@ -1,0 +1,33 @@
+//! Changes labels of a job.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use borough_kv::Transaction;
+use borough_model::JobId;
+use borough_model::job::JobRow;
+use borough_model::node::labels_changed;
+
+use super::change::job_spec_replace;
+use super::read::{job_get, job_spec_in_force};
+use crate::error::{StoreError, StoreResult};
+use crate::journal::ChangeSet;
+
+/// Sets the labels of `set` and removes those of `remove`; a missing one is no error. The job gets another version of
+/// its spec and no task of it restarts. The same labels change nothing.
+pub async fn job_labels_set(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    job: JobId,
+    set: &BTreeMap<String, String>,
+    remove: &BTreeSet<String>,
+) -> StoreResult<JobRow> {
+    let before = job_get(tx, changes.space(), job).await?;
+    let mut spec = job_spec_in_force(tx, changes.space(), &before).await?;
+    let labels = labels_changed(&spec.labels, set, remove);
+    if labels == spec.labels {
+        return Ok(before);
+    }
+    spec.labels = labels;
+    spec.validate().map_err(|errors| StoreError::InvalidSpec { errors })?;
+    job_spec_replace(tx, changes, &before, &spec)
+}

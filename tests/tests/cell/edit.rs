@@ -1,0 +1,120 @@
+//! `job edit`: the stored job in an editor.
+
+use std::path::Path;
+
+use borough_tests::{Ran, TestCell, is_up, options};
+
+const JOB: &str = "name: web\nlabels: {team: shop}\ntask: {command: [sleep, '600'], resources: {cpu: 10m, memory: 4MiB}, \
+    grace: 100ms}\n";
+
+/// Edits the job without a terminal, by an editor that is this command line.
+async fn edit(cell: &TestCell, editor: &str, drafts: &Path) -> Ran {
+    let variables = [("VISUAL", ""), ("EDITOR", editor), ("TMPDIR", drafts.to_str().unwrap())];
+    cell.borough_with(&["job", "edit", "web", "--yes"], &variables).await
+}
+
+/// The texts that were kept; removes them.
+fn kept(drafts: &Path) -> Vec<String> {
+    let entries: Vec<_> = std::fs::read_dir(drafts).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries
+        .into_iter()
+        .map(|path| {
+            let text = std::fs::read_to_string(&path).unwrap();
+            std::fs::remove_file(path).unwrap();
+            text
+        })
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_stored_job_is_edited_and_whatever_is_not_applied_is_kept() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    cell.run("web.yaml", JOB).await;
+    let drafts = tempfile::tempdir().unwrap();
+    let drafts = drafts.path();
+    let before = cell.client().job_get(&cell.job("web")).await.unwrap().job.unwrap();
+
+    // Nothing is asked where nobody can answer, and an unchanged file changes nothing.
+    let mute = cell.borough(&["job", "edit", "web"]).await.ended(2);
+    mute.warns("standard input is no terminal").warns("--yes");
+    edit(&cell, "true", drafts).await.ended(0).warns("tester/web: no change");
+    edit(&cell, "echo '# a remark' >>", drafts).await.ended(0).warns("tester/web: no change");
+    assert!(kept(drafts).is_empty());
+    let same = cell.client().job_get(&cell.job("web")).await.unwrap().job.unwrap();
+    assert_eq!(same.revision, before.revision);
+
+    let ran =
+        edit(&cell, "sed -i -e s/team:.*/team:\\ front/ -e 's/count: 1/count: 2/'", drafts).await.ended(0);
+    ran.clone()
+        .prints("~ count: 1 -> 2")
+        .prints("~ labels.team: \"shop\" -> \"front\"")
+        .prints("place task 1");
+    ran.prints("tester/web: 2/2 healthy");
+    cell.tasks_until("web", "two", |tasks| is_up(tasks, 2)).await;
+    assert!(kept(drafts).is_empty());
+
+    // What cannot be applied is refused whole, and the text is kept.
+    let wrong = [
+        ("s/count: 2/count: -3/", 2, "count: -3; accepted:"),
+        ("s/name: web/name: other/", 2, "name: other; accepted: web, the name of the edited job"),
+        ("s/user: .*/user: ann/", 2, "user: ann; accepted: tester, the user of the edited job"),
+        ("s/600/700/", 4, "the gateway would refuse it"),
+        ("s/^count: 2/count: 3\\nqueue: nowhere/", 2, "nowhere"),
+    ];
+    for (script, code, message) in wrong {
+        let ran = edit(&cell, &format!("sed -i '{script}'"), drafts).await.ended(code).warns(message);
+        let texts = kept(drafts);
+        assert_eq!(texts.len(), 1, "{script}");
+        assert!(
+            ran.stderr.contains("your text is kept in") && texts[0].contains("# Job tester/web in cell"),
+            "{ran:?}"
+        );
+    }
+    edit(&cell, "false", drafts).await.ended(1).warns("the editor \"false\" failed");
+    assert!(kept(drafts).is_empty(), "nobody has written anything");
+    edit(&cell, "sed -i 's/count: 2/count: 9/' \"$1\"; false", drafts)
+        .await
+        .ended(1)
+        .warns("your text is kept in");
+    assert!(kept(drafts)[0].contains("count: 9"));
+
+    // Somebody changes the job while the editor is open.
+    let program = cell.command(&[]).as_std().get_program().to_str().unwrap().to_owned();
+    let meanwhile = format!("{program} job label web team=back; sed -i 's/count: 2/count: 3/'");
+    let late = edit(&cell, &meanwhile, drafts).await.ended(4);
+    late.warns("it has changed since the editor showed revision").warns("your text is kept in");
+    assert!(kept(drafts)[0].contains("count: 3"));
+    assert_eq!(cell.tasks("web").await.len(), 2);
+
+    on_a_terminal(&cell, drafts).await;
+    cell.borough(&["job", "stop", "web"]).await.ended(0);
+    edit(&cell, "true", drafts).await.ended(4).warns("job tester/web is stopped");
+    cell.borough(&["job", "edit", "nothing", "--yes"]).await.ended(3).warns("no job tester/nothing");
+    cell.finish().await;
+}
+
+/// A mistake is edited again, and the change waits for a yes.
+async fn on_a_terminal(cell: &TestCell, drafts: &Path) {
+    let seen = drafts.join("seen");
+    // The first text is wrong, and later ones are not.
+    let script = format!(
+        "if [ -e {seen} ]; then sed -i 's/count: .*/count: 1/' $1; else touch {seen}; sed -i 's/count: .*/count: x/' $1; fi",
+        seen = seen.display()
+    );
+    let editor = format!("sh {}", cell.file("editor.sh", &script));
+    let variables = [("VISUAL", editor.as_str()), ("EDITOR", "false"), ("TMPDIR", drafts.to_str().unwrap())];
+    let verb = ["job", "edit", "web"];
+    let again = ("edit it again? [Y/n]", "\n");
+    let apply = "apply this to job tester/web in cell alpha? [y/N]";
+    let no = cell.on_terminal(&verb, &variables, &[again, (apply, "\n")]).await.ended(1);
+    no.prints("count: \"x\"")
+        .prints("stop tasks 1")
+        .prints("nothing was changed")
+        .prints("your text is kept in");
+    assert_eq!(cell.client().job_get(&cell.job("web")).await.unwrap().job.unwrap().count, 2);
+    std::fs::remove_file(&seen).unwrap();
+    assert!(kept(drafts)[0].contains("count: 1"));
+    let given_up = cell.on_terminal(&verb, &variables, &[("edit it again? [Y/n]", "n\n")]).await.ended(2);
+    given_up.prints("tester/web was not changed").prints("your text is kept in");
+    cell.on_terminal(&verb, &variables, &[(apply, "y\n")]).await.ended(0).prints("tester/web: 1/1 healthy");
+}
