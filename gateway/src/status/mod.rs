@@ -72,7 +72,9 @@ fn status_from_fields(fields: &[FieldRefused]) -> Status {
     details.set_error_info("FIELD_REFUSED", DOMAIN, HashMap::<String, String>::new());
     let text = |FieldRefused { field, value, accepted }: &FieldRefused| {
         let value = if value.is_empty() { "missing or empty".to_owned() } else { value_shown(value) };
-        format!("{field} is {value}; accepted: {accepted}")
+        // A parser's text says what is wrong, and then what is accepted.
+        let link = if accepted.contains("accepted") { ":" } else { "; accepted:" };
+        format!("{field} is {value}{link} {accepted}")
     };
     let mut lines = Vec::with_capacity(fields.len());
     let mut bytes = 0_usize;

@@ -94,7 +94,7 @@ pub struct Failure {
 impl Failure {
     /// A failure with its one line.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), details: Vec::new(), hint: None }
+        Self { code, message: without_numbers(&message.into()), details: Vec::new(), hint: None }
     }
 
     /// Adds a hint.
@@ -126,6 +126,16 @@ impl Failure {
     }
 }
 
+/// A text without the numbers that the standard library puts behind an error of the system: ` (os error 2)`.
+fn without_numbers(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        plain.push_str(part.split_once(')').map_or(part, |(_, behind)| behind));
+    }
+    plain
+}
+
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         match &error {
@@ -142,8 +152,13 @@ impl From<ClientError> for Failure {
             ),
             ClientError::Address { .. } | ClientError::NoGateway => Self::new(Code::Usage, error.to_string()),
             ClientError::TokenFile { source, .. } => {
-                Self::new(Code::NotAllowed, format!("{error}: {source}"))
-                    .with_hint("only the user who runs the cell can read the token file")
+                let hint = match source.kind() {
+                    std::io::ErrorKind::PermissionDenied => {
+                        "only the user who runs the cell can read the token file"
+                    }
+                    _ => "say where the token is: --token-file FILE or BOROUGH_TOKEN_FILE",
+                };
+                Self::new(Code::NotAllowed, format!("{error}: {source}")).with_hint(hint)
             }
             ClientError::TokenText => Self::new(Code::NotAllowed, error.to_string()),
             ClientError::Incomplete { .. } => Self::new(Code::Failed, error.to_string()),

@@ -17,7 +17,7 @@ mod role;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use crate::args::Arguments;
+use crate::args::{Arguments, usage_failure};
 use crate::exit::Code;
 use crate::output::Printer;
 
@@ -27,9 +27,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     if let Some(code) = complete::answer(&arguments) {
         return code;
     }
-    let arguments = match Arguments::read(arguments) {
+    let arguments = match Arguments::read(arguments.clone()) {
         Ok(arguments) => arguments,
-        Err(error) => return usage(&error),
+        Err(error) => return usage(&error, &arguments),
     };
     let printer = Printer::new(&arguments.global);
     let numbers = arguments.verb.failure_numbers();
@@ -42,8 +42,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// The output of clap: help and version are no failures.
-fn usage(error: &clap::Error) -> ExitCode {
+/// A wrong command line, or the output of clap: help and version are no failures.
+fn usage(error: &clap::Error, line: &[OsString]) -> ExitCode {
+    if let Some(failure) = usage_failure(error, line) {
+        Printer::errors_only().failure(&failure);
+        return ExitCode::from(failure.code().number());
+    }
     let printed = error.print();
     if error.use_stderr() {
         return ExitCode::from(Code::Usage.number());

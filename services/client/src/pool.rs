@@ -68,15 +68,15 @@ fn gateway(config: &ClientConfig, address: &str) -> Result<PooledGateway, Client
             return Err(refuse(format!("has the scheme {scheme:?}")));
         }
     };
-    let uri: http::Uri = url.parse().map_err(|error| refuse(format!("cannot be parsed ({error})")))?;
+    let uri: http::Uri = url.parse().map_err(|_| refuse("is no address".to_owned()))?;
     if uri.port_u16().is_none_or(|port| port == 0) {
-        return Err(refuse("has no port".to_owned()));
+        return Err(refuse("has no port from 1 to 65535".to_owned()));
     }
     if !matches!(uri.path(), "" | "/") {
         return Err(refuse(format!("has the path {:?}", uri.path())));
     }
     let endpoint = Endpoint::from_shared(url)
-        .map_err(|error| refuse(format!("cannot be used ({error})")))?
+        .map_err(|_| refuse("is no address".to_owned()))?
         .connect_timeout(config.connect_timeout)
         .tcp_nodelay(true)
         // A peer that vanished is noticed within fifteen seconds, also by idle watches.

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use borough_tests::{DEADLINE, TestCell, options};
 use tokio::io::AsyncWriteExt as _;
 
-/// Starts a shell on a terminal. Each line of the input is typed with a tab behind it, and waits for the text behind its
+/// Starts a shell on a terminal. Types each line of the input with a tab behind it, and waits for the text behind its
 /// `=>`. Ends with the text that never came, or with 0.
 const SHELL: &str = r"
 import os, pty, re, select, sys, time

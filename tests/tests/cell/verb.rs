@@ -9,10 +9,10 @@ const NOWHERE: &str = "now or before";
 type Bad = (&'static [&'static str], i32, &'static str);
 
 const BAD: [Bad; 45] = [
-    (&["job", "purge"], 2, "<JOB|--all-ended>"),
+    (&["job", "purge"], 2, "needs one of JOB, --all-ended"),
     (&["job", "purge", "Web", "--yes"], 2, "accepted: a-z"),
     (&["job", "purge", "a/b/c", "--yes"], 2, "accepted: JOB or USER/JOB"),
-    (&["job", "purge", "web", "--all-ended"], 2, "cannot be used with"),
+    (&["job", "purge", "web", "--all-ended"], 2, "exclude each other"),
     (&["job", "purge", "nothing", "--yes"], 3, NOWHERE),
     (&["job", "purge", "ann/web", "--yes"], 3, NOWHERE),
     (&["job", "purge", "web", "--yes"], 4, "job tester/web has not ended: borough job stop tester/web"),
@@ -39,7 +39,7 @@ const BAD: [Bad; 45] = [
     (&["job", "edit", "done", "--yes"], 4, "only a job that runs or waits can be edited"),
     (&["job", "restart"], 2, "JOB"),
     (&["job", "restart", "web/0"], 2, "accepted:"),
-    (&["job", "restart", "web", "--task", "-1"], 2, "'-1'"),
+    (&["job", "restart", "web", "--task", "-1"], 2, "takes nothing negative"),
     (&["job", "restart", "web", "--task", "one"], 2, "accepted: the index of a task, from 0"),
     (&["job", "restart", "web", "--task", "0,1"], 3, "job tester/web has no task 1; the only one is 0"),
     (&["job", "restart", "web", "--from", "4294967296"], 2, "accepted: the index of a task, from 0"),

@@ -50,12 +50,10 @@ pub struct ContextAddArguments {
 fn variable(text: &str) -> Result<String, String> {
     let first = text.starts_with(|first: char| first.is_ascii_uppercase() || first == '_');
     let plain = text.bytes().all(|byte| matches!(byte, b'A'..=b'Z' | b'0'..=b'9' | b'_'));
-    match first && plain {
-        true => Ok(text.to_owned()),
-        false => {
-            Err("accepted: the name of a variable, A-Z, 0-9 and _, and never the token itself".to_owned())
-        }
+    if first && plain {
+        return Ok(text.to_owned());
     }
+    Err("accepted: the name of a variable, A-Z, 0-9 and _, and never the token itself".to_owned())
 }
 
 /// Where the value of an option comes from, the weakest first.

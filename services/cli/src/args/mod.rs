@@ -18,6 +18,7 @@ mod target;
 mod task;
 mod task_user;
 mod top;
+mod usage;
 
 pub use agent::AgentArguments;
 pub use cluster::{
@@ -47,6 +48,7 @@ pub(crate) use task::signal_name;
 pub use task::{ExecArguments, LogArguments, TaskStopArguments, TaskVerb};
 pub use task_user::{TaskUserArguments, TaskUserChoice};
 pub use top::TopArguments;
+pub(crate) use usage::usage_failure;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

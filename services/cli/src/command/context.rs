@@ -79,10 +79,10 @@ fn saved_of(global: &Global, token_variable: Option<String>) -> Result<SavedCont
         token_variable,
     };
     let wrong = |message: &str| Err(Failure::new(Code::Usage, message));
-    match (saved.gateways.is_empty(), saved.dir.is_none()) {
-        (true, true) => return wrong("a context needs --gateway HOST:PORT, or --dir DIR of a dev cell"),
-        (false, false) => return wrong("a context has --gateway or --dir, not both"),
-        _ => {}
+    match usize::from(!saved.gateways.is_empty()) + usize::from(saved.dir.is_some()) {
+        0 => return wrong("a context needs --gateway HOST:PORT, or --dir DIR of a dev cell"),
+        1 => {}
+        _ => return wrong("a context has --gateway or --dir, not both"),
     }
     if saved.token_file.is_some() && saved.token_variable.is_some() {
         return wrong("a context has --token-file or --token-variable, not both");

@@ -90,20 +90,19 @@ async fn names(completed: Completed, client: &Client, current: &str) -> Result<V
     match completed {
         Completed::Cell => Ok(client.cell_list().await?.into_iter().map(|cell| cell.name).collect()),
         Completed::Node => Ok(client.node_list().await?.into_iter().map(|node| node.name).collect()),
-        Completed::Job => jobs(client, current, false).await,
-        Completed::JobOrEnded => jobs(client, current, true).await,
+        Completed::Job | Completed::JobOrEnded => jobs(client, current, completed).await,
         Completed::Task => tasks(client, current).await,
         Completed::Context | Completed::Field => Ok(Vec::new()),
     }
 }
 
 /// `JOB` of the caller, or `USER/JOB`.
-async fn jobs(client: &Client, current: &str, ended: bool) -> Result<Vec<String>, ClientError> {
+async fn jobs(client: &Client, current: &str, completed: Completed) -> Result<Vec<String>, ClientError> {
     let (user, prefix) = match current.split_once('/') {
         Some((user, _)) => (user.to_owned(), format!("{user}/")),
         None => (client.user().to_owned(), String::new()),
     };
-    let filter = JobFilter { user, ended, ..JobFilter::default() };
+    let filter = JobFilter { user, ended: completed != Completed::Job, ..JobFilter::default() };
     let page = PageRequest { limit: NAMES_MAX, page: String::new() };
     let answer = client.job_list_page(&filter, page).await?;
     Ok(answer.jobs.into_iter().map(|job| format!("{prefix}{}", job.name)).collect())
@@ -122,9 +121,12 @@ async fn tasks(client: &Client, current: &str) -> Result<Vec<String>, ClientErro
         [user, job, _] => names = of_job(JobRef::new(user, job), format!("{user}/{job}/")).await,
         [job, _] => {
             names = of_job(JobRef::new(client.user(), job), format!("{job}/")).await;
-            names.extend(jobs(client, current, true).await?.into_iter().map(|name| format!("{name}/")));
+            names.extend(
+                jobs(client, current, Completed::Task).await?.into_iter().map(|name| format!("{name}/")),
+            );
         }
-        _ => names.extend(jobs(client, current, true).await?.into_iter().map(|name| format!("{name}/"))),
+        _ => names
+            .extend(jobs(client, current, Completed::Task).await?.into_iter().map(|name| format!("{name}/"))),
     }
     Ok(names)
 }

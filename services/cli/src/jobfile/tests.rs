@@ -269,7 +269,7 @@ fn weights_that_are_no_number_are_refused() {
 fn broken_syntax_has_a_place() {
     check(
         &yaml_problems("name: web\ntask:\n  command: [sleep\n"),
-        &expect!["job.yaml:3:12: unclosed bracket '['"],
+        &expect!["job.yaml:3:12: a bracket is not closed, or another one closes it"],
     );
     check(
         &yaml_problems("name: web\n\tcount: 1\n"),
@@ -333,10 +333,8 @@ fn the_starter_of_each_kind_is_a_good_job_and_names_its_commands() {
     use clap::ValueEnum as _;
     for kind in StarterKind::value_variants() {
         let text = starter_of(*kind);
-        let tree = yaml_read(text).unwrap();
-        let (spec, notes) = JobSpec::from_file(&tree, &caller()).unwrap();
-        assert!(notes.is_empty(), "{kind:?}: {notes:?}");
-        assert!(spec.count > 0);
+        let (spec, notes) = JobSpec::from_file(&yaml_read(text).unwrap(), &caller()).unwrap();
+        assert!(notes.is_empty() && spec.count > 0, "{kind:?}: {notes:?}");
         for command in ["job validate", "job plan", "job run", "explain"] {
             assert!(text.contains(&format!("borough {command}")), "{kind:?} does not name {command}");
         }

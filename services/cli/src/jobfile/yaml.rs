@@ -51,24 +51,51 @@ fn refusal(error: &serde_saphyr::Error) -> Problem {
     Problem::at(at, own_words(message))
 }
 
-/// The library's message in words for the author of a job file. Others are passed on: they name what stands there.
+/// What a part of the library's message means, in words for the author of a job file. The first that fits counts.
+const OWN_WORDS: [(&[&str], &str); 12] = [
+    (&["multiple YAML documents"], "a second YAML document begins here; a job file describes one job"),
+    (&["unknown anchor"], "the alias names no anchor that stands before it"),
+    (&["found a tab", "tabs disallowed", "tab cannot"], "a tab cannot indent YAML; use spaces"),
+    (
+        &["unknown escape"],
+        r#"an unknown escape in double quotes; accepted: \n, \t, \\, \" and other escapes of JSON"#,
+    ),
+    (&["surrogate", "hexadecimal", "Unicode"], "an escape in double quotes that names no character"),
+    (
+        &["quoted scalar", "unclosed quote", "quote"],
+        "a quote that is not closed, or a text that goes on behind one",
+    ),
+    (&["bracket", "flow ", "Flow"], "a bracket is not closed, or another one closes it"),
+    (
+        &["mapping values", "mapping keys", "illegal placement of ':'", "simple key"],
+        "a colon is not expected here; indent fields alike, and put a text with a colon in quotes",
+    ),
+    (
+        &["indent", "expected key", "'-' indicator", "expected node content", "block "],
+        "the line is indented otherwise than those around it",
+    ),
+    (
+        &["directive", "YAML major version", "version number"],
+        "a line that begins with % is a directive; accepted: none, or %YAML 1.2",
+    ),
+    (&["!!binary", "tag", "TAG", "handle"], "a tag (!NAME) that cannot be read; accepted: no tags"),
+    (&["expected string scalar"], "a key is a list or a map; accepted: the name of a field"),
+];
+
+/// The library's message in words for the author of a job file.
 fn own_words(message: &str) -> String {
-    let most = || {
-        format!(
+    if message.starts_with("budget breached") || message.contains("recursion limit") {
+        return format!(
             "too large or too deep once its aliases are expanded; accepted: {NODES_MAX} values, {DEPTH_MAX} levels"
-        )
-    };
-    match message {
-        _ if message.starts_with("budget breached") => most(),
-        _ if message.starts_with("multiple YAML documents") => {
-            "a second YAML document begins here; a job file describes one job".to_owned()
-        }
-        _ if message.contains("unknown anchor") => {
-            "the alias names no anchor that stands before it".to_owned()
-        }
-        _ if message.contains("found a tab") => "a tab cannot indent YAML; use spaces".to_owned(),
-        _ => message.to_owned(),
+        );
     }
+    if message.contains("unexpected character") {
+        return "a character that a text does not have".to_owned();
+    }
+    let known = OWN_WORDS.iter().find(|(parts, _)| parts.iter().any(|part| message.contains(part)));
+    let words =
+        known.map_or("this is no YAML; accepted: fields as `name: value`, lists as `- item`", |(_, own)| own);
+    words.to_owned()
 }
 
 fn position(location: Location) -> Option<Position> {

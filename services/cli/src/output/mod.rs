@@ -74,6 +74,11 @@ impl Printer {
         Self { format: global.output, quiet: global.quiet, color, color_error }
     }
 
+    /// For a command line that cannot be read, and so says nothing about output.
+    pub(crate) fn errors_only() -> Self {
+        Self { format: OutputFormat::Table, quiet: false, color: false, color_error: false }
+    }
+
     /// Returns true if answers are for programs.
     pub(crate) fn is_machine(&self) -> bool {
         matches!(self.format, OutputFormat::Json | OutputFormat::Yaml)

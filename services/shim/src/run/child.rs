@@ -99,5 +99,7 @@ pub(crate) fn program_execute(
         }
         _ => String::new(),
     };
-    format!("cannot execute {program:?}{hint}: {error}")
+    let error = error.to_string();
+    let reason = error.split(" (os error ").next().unwrap_or_default();
+    format!("cannot execute {program:?}{hint}: {reason}")
 }

@@ -154,8 +154,8 @@ pub(super) async fn scale(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let scaled = client.job_scale(job, count).await?.job.unwrap_or_default();
-    if let WaitMode::Until(timeout) = wait_for {
-        let waited = wait(client, job, Goal::Up, timeout, printer).await?;
+    if let WaitMode::Until(limits) = wait_for {
+        let waited = wait(client, job, Goal::Up, limits, printer).await?;
         show(client, waited, printer).await?;
     } else {
         let text = |job: &JobView, _: &Style| format!("{}/{}: count {}", job.user, job.name, job.count);
@@ -171,8 +171,8 @@ pub(super) async fn stop(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let mut stopped = client.job_stop(job).await?.job.unwrap_or_default();
-    if let WaitMode::Until(timeout) = wait_for {
-        stopped = wait(client, job, Goal::Over, timeout, printer).await?.job;
+    if let WaitMode::Until(limits) = wait_for {
+        stopped = wait(client, job, Goal::Over, limits, printer).await?.job;
     }
     let text = |job: &JobView, _: &Style| format!("{}/{}: {}", job.user, job.name, job.state);
     printer.one(&JobView::from(stopped), text)?;

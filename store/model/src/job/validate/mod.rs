@@ -116,7 +116,7 @@ pub(super) fn queue_check(fields: &mut FieldErrors, path: &str, spec: &JobSpec) 
     let names: Vec<&str> = queue.split('/').collect();
     let fine = names.len() <= LEVELS_MAX && names.iter().all(|name| Name::new(*name).is_ok());
     let accepted = format!("the path of a queue: names with slashes between, {LEVELS_MAX} at most");
-    fields.require(fine, path, queue, accepted);
+    fields.require(fine, path, format!("{queue:?}"), accepted);
 }
 
 /// A profile is a name, perhaps with weights. The scheduler knows which profiles exist.

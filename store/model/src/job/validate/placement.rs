@@ -69,7 +69,7 @@ pub(in crate::job) fn tolerations_check(fields: &mut FieldErrors, _: &str, spec:
         let Some(evict_after_ms) = toleration.evict_after_ms else { continue };
         let fine = toleration.effect == Some(TaintEffect::NoExecute);
         let accepted = "none, or the effect no_execute: only such taints drive tasks away";
-        fields.related().require(fine, &path("evict_after_ms"), evict_after_ms, accepted);
+        fields.related().require(fine, &path("evict_after"), delay_text(evict_after_ms), accepted);
         let accepted = format!("0s to {}, a week; none: for ever", delay_text(EVICT_AFTER_MS_MAX));
         fields.require(
             evict_after_ms <= EVICT_AFTER_MS_MAX,

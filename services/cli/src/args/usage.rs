@@ -1,0 +1,187 @@
+//! What is wrong with a command line, in the words of this program. clap finds it; the texts here follow
+//! `docs/messages.md`.
+
+use std::error::Error as _;
+use std::ffi::OsString;
+use std::num::{IntErrorKind, ParseIntError};
+
+use clap::Command;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use super::Arguments;
+use crate::exit::{Code, Failure};
+
+/// The failure for a wrong command line; `None` if the error is an answer, such as a help screen.
+pub(crate) fn usage_failure(error: &clap::Error, line: &[OsString]) -> Option<Failure> {
+    let verb = verb_of(line);
+    let what = UsageError { error, verb: &verb };
+    let message = what.message()?;
+    Some(Failure::new(Code::Usage, message).with_hint(format!("{verb} --help")))
+}
+
+/// `borough job run`: the program with the verbs of the line.
+fn verb_of(line: &[OsString]) -> String {
+    let root = Arguments::screens();
+    let mut command: &Command = &root;
+    let mut verb = command.get_name().to_owned();
+    for word in line.iter().skip(1) {
+        let Some(word) = word.to_str() else { continue };
+        if let Some(below) = command.find_subcommand(word).filter(|below| !below.is_hide_set()) {
+            command = below;
+            verb = format!("{verb} {word}");
+        }
+    }
+    verb
+}
+
+struct UsageError<'e> {
+    error: &'e clap::Error,
+    verb: &'e str,
+}
+
+impl UsageError<'_> {
+    fn message(&self) -> Option<String> {
+        let verb = self.verb;
+        Some(match self.error.kind() {
+            ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => return None,
+            ErrorKind::InvalidSubcommand => {
+                let word = self.text(ContextKind::InvalidSubcommand);
+                format!("{verb} has no verb {word:?}{}", self.meant(ContextKind::SuggestedSubcommand))
+            }
+            ErrorKind::MissingSubcommand => {
+                let known = self.texts(ContextKind::ValidSubcommand);
+                format!("{verb} needs a verb{}", accepted(&known))
+            }
+            ErrorKind::UnknownArgument => self.unknown(),
+            ErrorKind::MissingRequiredArgument => {
+                let missing: Vec<String> =
+                    self.texts(ContextKind::InvalidArg).iter().map(|name| self.alternatives(name)).collect();
+                format!("{verb} needs {}", missing.join(" and "))
+            }
+            ErrorKind::ArgumentConflict => {
+                let others =
+                    [self.texts(ContextKind::PriorArg), self.texts(ContextKind::InvalidArg)].concat();
+                let others: Vec<String> = others.iter().map(|name| named(name)).collect();
+                match others.as_slice() {
+                    [one, other] if one == other => format!("{one} is given twice; give it once"),
+                    _ => format!("{} exclude each other; give one of them", others.join(" and ")),
+                }
+            }
+            ErrorKind::InvalidValue => self.invalid(),
+            ErrorKind::ValueValidation => self.refused(),
+            ErrorKind::NoEquals => {
+                let name = named(&self.text(ContextKind::InvalidArg));
+                format!("{name} takes its value behind an equals sign: {name}=VALUE")
+            }
+            ErrorKind::TooManyValues | ErrorKind::TooFewValues | ErrorKind::WrongNumberOfValues => {
+                format!("{} has a wrong number of values", named(&self.text(ContextKind::InvalidArg)))
+            }
+            ErrorKind::InvalidUtf8 => "the command line is not UTF-8".to_owned(),
+            _ => format!("{verb} cannot be run like this"),
+        })
+    }
+
+    /// An option that the verb does not have, or a word too many.
+    fn unknown(&self) -> String {
+        let (verb, word) = (self.verb, self.text(ContextKind::InvalidArg));
+        if word.strip_prefix('-').is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit())) {
+            return format!("{verb} takes nothing negative, such as {word}");
+        }
+        if word.starts_with('-') {
+            return format!("{verb} has no option {}{}", named(&word), self.meant(ContextKind::SuggestedArg));
+        }
+        format!("{verb} takes no further argument {word:?}")
+    }
+
+    /// A value that is none of a few words, or no value at all.
+    fn invalid(&self) -> String {
+        let (name, value) =
+            (named(&self.text(ContextKind::InvalidArg)), self.text(ContextKind::InvalidValue));
+        let known = accepted(&self.texts(ContextKind::ValidValue));
+        if value.is_empty() {
+            return format!("{name} needs a value{known}");
+        }
+        format!("{name}: {value:?}{known}")
+    }
+
+    /// A value that its parser refuses.
+    fn refused(&self) -> String {
+        let (name, value) =
+            (named(&self.text(ContextKind::InvalidArg)), self.text(ContextKind::InvalidValue));
+        let source = self.error.source();
+        if let Some(wrong) = source.and_then(|source| source.downcast_ref::<ParseIntError>()) {
+            return match wrong.kind() {
+                IntErrorKind::PosOverflow => format!("{name}: {value:?} is too large"),
+                _ => format!("{name}: {value:?} is no whole number; accepted: a number such as 0 or 12"),
+            };
+        }
+        let reason = source.map(ToString::to_string).unwrap_or_default();
+        match reason.split_once(" is not in ") {
+            Some((_, bounds)) => format!("{name}: {value:?}; accepted: {}", bounds_text(bounds)),
+            None if reason.starts_with("accepted: ") => format!("{name}: {value:?}; {reason}"),
+            None if reason.contains(&format!("{value:?}")) => format!("{name}: {reason}"),
+            None if reason.starts_with("has ") || reason.starts_with("is ") => {
+                format!("{name}: {value:?} {reason}")
+            }
+            None => format!("{name}: {value:?}: {reason}"),
+        }
+    }
+
+    /// A missing argument, with the options that the usage names as its alternatives: `<JOB|--all-ended>`.
+    fn alternatives(&self, name: &str) -> String {
+        let usage = match self.error.get(ContextKind::Usage) {
+            Some(ContextValue::StyledStr(usage)) => usage.to_string(),
+            _ => String::new(),
+        };
+        let plain = name.trim_matches(['<', '>']);
+        let groups = usage.split('<').filter_map(|part| part.split_once('>')).map(|(group, _)| group);
+        let mut groups = groups.filter(|group| group.contains('|'));
+        let group = groups.find(|group| group.split('|').any(|one| one == plain));
+        group.map_or_else(|| named(name), |group| named(&format!("<{group}>")))
+    }
+
+    fn meant(&self, kind: ContextKind) -> String {
+        let near: Vec<String> = self.texts(kind).iter().map(|near| named(near)).collect();
+        if near.is_empty() { String::new() } else { format!(", did you mean {}?", near.join(" or ")) }
+    }
+
+    fn text(&self, kind: ContextKind) -> String {
+        self.texts(kind).join(", ")
+    }
+
+    fn texts(&self, kind: ContextKind) -> Vec<String> {
+        match self.error.get(kind) {
+            Some(ContextValue::String(text)) => vec![text.clone()],
+            Some(ContextValue::Strings(texts)) => texts.clone(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn accepted(known: &[String]) -> String {
+    if known.is_empty() { String::new() } else { format!("; accepted: {}", known.join(", ")) }
+}
+
+/// An option without its value, or the name of a value: `--timeout <TIME>` is `--timeout`, and `<FILE>` is `FILE`.
+fn named(argument: &str) -> String {
+    if let Some(options) = argument.strip_prefix('<').and_then(|rest| rest.strip_suffix('>'))
+        && options.contains('|')
+    {
+        let options: Vec<String> = options.split('|').map(named).collect();
+        return format!("one of {}", options.join(", "));
+    }
+    let first = argument.split([' ', '=']).next().unwrap_or_default();
+    let first = first.split("[=").next().unwrap_or_default();
+    first.trim_matches(['<', '>', '[', ']']).trim_end_matches("...").trim_end_matches('>').to_owned()
+}
+
+/// `1..=255` as `1 to 255`, `16..` as `from 16`.
+fn bounds_text(bounds: &str) -> String {
+    match bounds.split_once("..") {
+        Some((least, "")) => format!("a whole number from {least}"),
+        Some((least, most)) => format!("a whole number, {least} to {}", most.trim_start_matches('=')),
+        None => bounds.to_owned(),
+    }
+}
