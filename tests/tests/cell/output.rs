@@ -182,7 +182,10 @@ async fn a_job_is_followed_over_restarts_and_new_tasks_to_its_end() {
 async fn the_logs_of_many_tasks_have_each_line_of_each_once() {
     let cell = TestCell::start(options!()).await;
     let (tasks, lines) = (60_u32, 40_u32);
-    let script = format!("for i in $(seq {lines}); do echo \"$BOROUGH_INDEX:$i\"; done");
+    // One line is written in two parts, with a pause in which its begin is read.
+    let script = format!(
+        "for i in $(seq {lines}); do printf %s: $BOROUGH_INDEX; if [ $i = 20 ]; then sleep 1; fi; echo $i; done"
+    );
     let job = serde_json::json!({
         "name": "many", "kind": "batch", "count": tasks,
         "task": {"command": ["sh", "-c", script], "resources": {"cpu": "1m", "memory": "8MiB"}},
