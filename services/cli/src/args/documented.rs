@@ -57,10 +57,10 @@ fn commands(code: &str, program: &Command) -> Vec<Vec<String>> {
         match words.as_slice() {
             [first, ..] if first == "borough" => found.push(words.split_off(1)),
             // Without the name of the program, a sentence of a message may begin with a noun too.
-            [first, verb, rest @ ..] if at == 0 && group(first) && is_verb(verb) => {
-                if !rest.iter().any(|word| is_verb(word)) {
-                    found.push(words);
-                }
+            [first, verb, rest @ ..]
+                if at == 0 && group(first) && is_verb(verb) && !rest.iter().any(|word| is_verb(word)) =>
+            {
+                found.push(words);
             }
             _ => {}
         }
