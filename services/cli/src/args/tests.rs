@@ -135,6 +135,39 @@ fn global_options_are_accepted_by_every_verb() {
     }
 }
 
+/// Wrong command lines. `golden/usage.txt` has the answers.
+const WRONG_LINES: [&str; 29] = [
+    "borough job scale web -1",
+    "borough job scale web many",
+    "borough job run",
+    "borough job run a.yaml --timeout 5",
+    "borough job run a.yaml --detach --timeout 5s",
+    "borough job run a.yaml b.yaml",
+    "borough job stop Web",
+    "borough task logs web",
+    "borough task exec web/0",
+    "borough task signal web/0 NOPE",
+    "borough store check --store /var/lib/borough",
+    "borough store import --store embedded:a",
+    "borough context use",
+    "borough context add prod --token-variable c0ffee",
+    "borough jobs list",
+    "borough cell list -o xml",
+    "borough cell list -o",
+    "borough job run a.yaml --detatch",
+    "borough node drain n1 --force 5m",
+    "borough gateway --connections-max 3",
+    "borough job list --quiet --quiet",
+    "borough job restart web --task 1 --from 2",
+    "borough job restart web --timeout 5",
+    "borough job restart web --task one",
+    "borough job edit web --detach --timeout 5s",
+    "borough job purge",
+    "borough job purge web --all-ended",
+    "borough node label alpha-1 tier",
+    "borough job label web",
+];
+
 #[test]
 fn wrong_usage_ends_with_2_and_says_what_would_be_right() {
     let said = |line: &str| {
@@ -144,97 +177,8 @@ fn wrong_usage_ends_with_2_and_says_what_would_be_right() {
         assert_eq!(failure.code().number(), 2, "{line}");
         format!("{} | {}", failure.message(), failure.hint().unwrap_or_default())
     };
-    let lines = [
-        "borough job scale web -1",
-        "borough job scale web many",
-        "borough job run",
-        "borough job run a.yaml --timeout 5",
-        "borough job run a.yaml --detach --timeout 5s",
-        "borough job run a.yaml b.yaml",
-        "borough job stop Web",
-        "borough task logs web",
-        "borough task exec web/0",
-        "borough task signal web/0 NOPE",
-        "borough store check --store /var/lib/borough",
-        "borough store import --store embedded:a",
-        "borough context use",
-        "borough context add prod --token-variable c0ffee",
-        "borough jobs list",
-        "borough cell list -o xml",
-        "borough cell list -o",
-        "borough job run a.yaml --detatch",
-        "borough node drain n1 --force 5m",
-        "borough gateway --connections-max 3",
-        "borough job list --quiet --quiet",
-        "borough job restart web --task 1 --from 2",
-        "borough job restart web --timeout 5",
-        "borough job restart web --task one",
-        "borough job edit web --detach --timeout 5s",
-        "borough job purge",
-        "borough job purge web --all-ended",
-        "borough node label alpha-1 tier",
-        "borough job label web",
-    ];
-    let all: Vec<String> = lines.iter().map(|line| format!("{line}\n  {}", said(line))).collect();
-    expect_test::expect![[r#"
-        borough job scale web -1
-          borough job scale takes nothing negative, such as -1 | borough job scale --help
-        borough job scale web many
-          COUNT: "many" is no whole number; accepted: a number such as 0 or 12 | borough job scale --help
-        borough job run
-          borough job run needs FILE | borough job run --help
-        borough job run a.yaml --timeout 5
-          --timeout: "5" has no unit; accepted: a duration such as 250ms, 5s, 2m or 1h30m | borough job run --help
-        borough job run a.yaml --detach --timeout 5s
-          --timeout and --detach exclude each other; give one of them | borough job run --help
-        borough job run a.yaml b.yaml
-          borough job run takes no further argument "b.yaml" | borough job run --help
-        borough job stop Web
-          JOB: the name of the job, "Web", has 'W' at position 0; accepted: a-z, 0-9 and -, starting with a letter, not ending with - | borough job stop --help
-        borough task logs web
-          TASK: "web"; accepted: JOB/INDEX or USER/JOB/INDEX | borough task logs --help
-        borough task exec web/0
-          borough task exec needs COMMAND | borough task exec --help
-        borough task signal web/0 NOPE
-          SIGNAL: "NOPE": no such signal; accepted: 1 to 64, or one of HUP, INT, QUIT, ILL, TRAP, ABRT, BUS, FPE, KILL, USR1, SEGV, USR2, PIPE, ALRM, TERM, CHLD, CONT, STOP, TSTP, TTIN, TTOU, WINCH | borough task signal --help
-        borough store check --store /var/lib/borough
-          --store: "/var/lib/borough"; accepted: embedded:DIRECTORY, or fdb:CLUSTER with a cluster file or a connection string | borough store check --help
-        borough store import --store embedded:a
-          borough store import needs --from | borough store import --help
-        borough context use
-          borough context use needs NAME | borough context use --help
-        borough context add prod --token-variable c0ffee
-          --token-variable: "c0ffee"; accepted: the name of a variable, A-Z, 0-9 and _, and never the token itself | borough context add --help
-        borough jobs list
-          borough has no verb "jobs", did you mean job? | borough --help
-        borough cell list -o xml
-          --output: "xml"; accepted: table, wide, json, yaml | borough cell list --help
-        borough cell list -o
-          --output needs a value; accepted: table, wide, json, yaml | borough cell list --help
-        borough job run a.yaml --detatch
-          borough job run has no option --detatch, did you mean --detach? | borough job run --help
-        borough node drain n1 --force 5m
-          borough node drain takes no further argument "5m" | borough node drain --help
-        borough gateway --connections-max 3
-          --connections-max: "3"; accepted: a whole number, 16 to 4294967295 | borough gateway --help
-        borough job list --quiet --quiet
-          --quiet is given twice; give it once | borough job list --help
-        borough job restart web --task 1 --from 2
-          --from and --task exclude each other; give one of them | borough job restart --help
-        borough job restart web --timeout 5
-          --timeout: "5" has no unit; accepted: a duration such as 250ms, 5s, 2m or 1h30m | borough job restart --help
-        borough job restart web --task one
-          --task: "one"; accepted: the index of a task, from 0 | borough job restart --help
-        borough job edit web --detach --timeout 5s
-          --timeout and --detach exclude each other; give one of them | borough job edit --help
-        borough job purge
-          borough job purge needs one of JOB, --all-ended | borough job purge --help
-        borough job purge web --all-ended
-          --all-ended and JOB exclude each other; give one of them | borough job purge --help
-        borough node label alpha-1 tier
-          LABEL: "tier"; accepted: KEY=VALUE to set a label, KEY- to remove it | borough node label --help
-        borough job label web
-          borough job label needs LABEL | borough job label --help"#]].assert_eq(&all.join("\n"));
+    let all: Vec<String> = WRONG_LINES.iter().map(|line| format!("{line}\n  {}", said(line))).collect();
+    expect_test::expect_file!["golden/usage.txt"].assert_eq(&format!("{}\n", all.join("\n")));
 }
 
 #[test]

@@ -183,14 +183,12 @@ mod tests {
         assert_eq!(context.cell(&line).as_deref(), Some("gamma"));
         assert_eq!(context.user(&line).as_deref(), Some("alice"));
         let token = |global: &Global| context.token(global, |_| None).unwrap();
-        assert!(matches!(token(&line), Some(ClientToken::File(file)) if file == PathBuf::from("t")));
+        assert!(matches!(token(&line), Some(ClientToken::File(file)) if file == *"t"));
         // A token of the environment is for another gateway than that of the context on the line.
         let mut mixed = in_environment(line);
         mixed.sources.token_file = OptionSource::Environment;
         assert_eq!(context.cell(&mixed).as_deref(), Some("alpha"));
-        assert!(
-            matches!(token(&mixed), Some(ClientToken::File(file)) if file == PathBuf::from("/prod/token"))
-        );
+        assert!(matches!(token(&mixed), Some(ClientToken::File(file)) if file == *"/prod/token"));
     }
 
     #[test]

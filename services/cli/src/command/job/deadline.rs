@@ -26,7 +26,7 @@ impl WaitLimits {
     /// The progress deadline of a job with this spec.
     pub(super) fn progress_deadline(&self, spec: Option<&JobSpec>) -> Duration {
         let of_job = spec.and_then(|spec| spec.progress_deadline_ms).unwrap_or(PROGRESS_DEADLINE_MS);
-        self.progress.unwrap_or(Duration::from_millis(of_job))
+        self.progress.unwrap_or_else(|| Duration::from_millis(of_job))
     }
 }
 
