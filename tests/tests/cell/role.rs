@@ -152,6 +152,27 @@ async fn tasks_until(
     .await
 }
 
+/// A gateway reads the output of each task, and signals it.
+async fn reaches(client: &Client, job: &JobRef, tasks: &[Task]) {
+    // A gateway answers from its mirror, which may be behind that of the other.
+    tasks_until(client, job, "two running at each gateway", |tasks| {
+        tasks.iter().filter(|task| is_running(task)).count() == 2
+    })
+    .await;
+    for task in tasks {
+        let task = TaskRef { job: job.clone(), index: task.index };
+        let text = format!("the output of {task:?}");
+        until(&text, || async {
+            let mut stream = client.task_logs(&task, LogQuery::default()).await.ok()?;
+            let chunk = stream.next().await?.ok()?;
+            String::from_utf8_lossy(&chunk.data).contains("this is").then_some(())
+        })
+        .await;
+        // SIGCHLD, which a shell ignores.
+        client.task_signal(&task, 17).await.unwrap();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn roles_are_processes_of_their_own_and_any_of_them_may_die() {
     if !is_fdb() {
@@ -187,23 +208,7 @@ async fn roles_are_processes_of_their_own_and_any_of_them_may_die() {
     let tasks = up.await;
     // The agents have sessions with different gateways, and each gateway reaches both.
     for client in [&a, &b] {
-        // A gateway answers from its mirror, which may be behind that of the other.
-        tasks_until(client, &job, "two running at each gateway", |tasks| {
-            tasks.iter().filter(|task| is_running(task)).count() == 2
-        })
-        .await;
-        for task in &tasks {
-            let task = TaskRef { job: job.clone(), index: task.index };
-            let text = format!("the output of {task:?}");
-            until(&text, || async {
-                let mut stream = client.task_logs(&task, LogQuery::default()).await.ok()?;
-                let chunk = stream.next().await?.ok()?;
-                String::from_utf8_lossy(&chunk.data).contains("this is").then_some(())
-            })
-            .await;
-            // SIGCHLD, which a shell ignores.
-            client.task_signal(&task, 17).await.unwrap();
-        }
+        reaches(client, &job, &tasks).await;
     }
 
     // Another role takes over from each dead one: a scheduler or controller after its lease, an agent's session at the
