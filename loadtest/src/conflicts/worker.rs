@@ -1,8 +1,8 @@
 //! The workers of the simulation: the production code of a round, which takes its measured time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use borough_model::{RequestId, TaskId};
+use borough_model::RequestId;
 use borough_scheduler::{BATCH_TASKS_MAX, BatchStamp, CellView, SURVIVOR_ATTEMPTS, batch_of_plan};
 use borough_scheduler_core::{
     BatchOutcome, BatchSize, OpenQueue, PLAN_SEED, ShardDivision, StartOffset, plan_from,
@@ -199,11 +199,8 @@ impl ModelPool {
         self.conflicts += 1;
         flight.attempts += 1;
         let losers = placement_losers(&conflicts, &flight.batch);
-        let tasks: BTreeSet<TaskId> =
-            flight.batch.placements.iter().map(|placement| placement.row.id).collect();
         if let Some(worker) = self.workers.get_mut(number) {
             worker.collisions += 1;
-            worker.view.follow(&tasks, &BTreeMap::new());
         }
         let read_s = self.read(store, number);
         let id = self.request_id();

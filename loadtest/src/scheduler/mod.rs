@@ -87,6 +87,9 @@ pub(crate) struct SchedulerBenchArguments {
     /// Most jobs that one transaction admits, where a gateway has its own bound; not with agents
     #[arg(long, value_name = "N", conflicts_with = "agents", value_parser = clap::value_parser!(u16).range(1..=1_000))]
     jobs_per_commit: Option<u16>,
+    /// The longest delay of each commit of a worker, in milliseconds, as of a slow store; not with agents
+    #[arg(long, default_value_t = 0, value_name = "MS", conflicts_with = "agents")]
+    commit_delay_ms: u64,
     /// The cell's scoring profile; not with agents
     #[arg(long, default_value = "borg-hybrid", value_name = "NAME", conflicts_with = "agents")]
     policy: ScoringProfile,

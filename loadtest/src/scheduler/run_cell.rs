@@ -13,12 +13,15 @@ use super::events::{BackgroundEvents, EventCounts};
 use super::load_jobs::{GroupTasks, JobGroup, LoadJob};
 use super::seen::count_reached;
 use super::workload::{Workload, gate_spec, node_of, vast_facts};
-use super::world::BenchCell;
+use super::world::{BenchCell, BenchStore};
 use super::{PATIENCE, SchedulerBenchArguments, job_tasks, jobs_submit, peak_rss_mib, shape_stats};
 use crate::result::{Stats, StatsSet as _, percentiles};
 
 /// Counters of the workers.
 const COUNTERS: [&str; 6] = ["placements", "nodes_scored", "commits", "conflicts", "evictions", "unplaced"];
+
+/// Histograms of the workers, with the names of their results.
+const HISTOGRAMS: [(&str, &str); 2] = [("plan_seconds", "plan_s"), ("commit_seconds", "commit_s")];
 
 /// A cell with a workload.
 pub(super) struct RunCell {
@@ -60,6 +63,8 @@ pub(super) struct RunMark {
     gated: GroupTasks,
     events: EventCounts,
     counters: [u64; COUNTERS.len()],
+    /// The time that all workers have spent so far.
+    seconds: [f64; HISTOGRAMS.len()],
 }
 
 /// Runs a workload once.
@@ -68,7 +73,12 @@ pub(super) async fn run_once(
     arguments: &SchedulerBenchArguments,
     workload: &Workload,
 ) -> anyhow::Result<Stats> {
-    let mut world = BenchCell::new(directory, arguments.cluster.as_deref(), arguments.policy).await?;
+    let store = BenchStore {
+        directory,
+        cluster: arguments.cluster.as_deref(),
+        commit_delay_max: Duration::from_millis(arguments.commit_delay_ms),
+    };
+    let mut world = BenchCell::new(&store, arguments.policy).await?;
     if let Some(most) = arguments.jobs_per_commit {
         world.jobs_per_commit(usize::from(most));
     }
@@ -123,6 +133,7 @@ impl RunCell {
             gated: self.world.jobs.tasks(JobGroup::Gated),
             events: self.events.counts(),
             counters: COUNTERS.map(|name| self.world.counter(name).unwrap_or_default()),
+            seconds: HISTOGRAMS.map(|(name, _)| self.world.histogram_sum(name).unwrap_or_default()),
         }
     }
 
@@ -195,6 +206,9 @@ impl RunCell {
         stats.set("nodes_scored_per_decision", rounded(spent(1) as f64 / spent(0).max(1) as f64));
         stats.set("commits", json!(spent(2)));
         stats.set("conflicts", json!(spent(3)));
+        for (index, (_, name)) in HISTOGRAMS.into_iter().enumerate() {
+            stats.set(name, rounded(to.seconds[index] - from.seconds[index]));
+        }
         for (name, index) in [("evictions", 4), ("unplaced", 5)] {
             if spent(index) > 0 {
                 stats.set(name, json!(spent(index)));

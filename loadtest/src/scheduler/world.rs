@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use borough_kv::embedded::{EmbeddedEngine, OpenOptions};
 use borough_kv::env::{Clock, Rng, SeededRng, SystemClock};
-use borough_kv::{Database, Engine, Idempotency};
+use borough_kv::{Database, Engine, FaultEngine, FaultPlan, Idempotency};
 use borough_model::node::{NodeFacts, Taint, TaintEffect};
 use borough_model::task::{Attempt, EndReason, Exit, Health};
 use borough_model::{Delta, JobId, JobSpec, Name, NodeId, TaskId};
@@ -53,9 +53,28 @@ const ENDS_COMMITS: usize = 8;
 /// The session of every node's agent.
 const SESSION: u64 = 1;
 
+/// The store of a cell.
+pub(crate) struct BenchStore<'a> {
+    /// The directory of the embedded engine.
+    pub directory: &'a Path,
+    /// A FoundationDB cluster, instead of the embedded engine.
+    pub cluster: Option<&'a str>,
+    /// The longest delay of each commit of a worker.
+    pub commit_delay_max: Duration,
+}
+
+impl<'a> BenchStore<'a> {
+    /// The embedded engine in a directory.
+    pub(crate) fn embedded(directory: &'a Path) -> Self {
+        Self { directory, cluster: None, commit_delay_max: Duration::ZERO }
+    }
+}
+
 /// A cell for the scheduler alone.
 pub(crate) struct BenchCell {
     pub db: Database,
+    /// The store as workers see it.
+    db_of_workers: Database,
     pub space: CellSpace,
     /// What the watcher has seen.
     pub(super) jobs: Arc<LoadJobs>,
@@ -75,23 +94,27 @@ fn change_of(rng: &dyn Rng, clock: &dyn Clock, action: &'static str) -> Change {
 }
 
 impl BenchCell {
-    /// An empty cell on the embedded engine in `directory`, or on a FoundationDB cluster.
-    pub(crate) async fn new(
-        directory: &Path,
-        cluster: Option<&str>,
-        policy: ScoringProfile,
-    ) -> anyhow::Result<Self> {
+    /// An empty cell.
+    pub(crate) async fn new(store: &BenchStore<'_>, policy: ScoringProfile) -> anyhow::Result<Self> {
         let clock = SystemClock::shared();
         let (rng, _) = SeededRng::from_kernel();
-        let (engine, embedded): (Arc<dyn Engine>, _) = match cluster {
+        let (engine, embedded): (Arc<dyn Engine>, _) = match store.cluster {
             Some(cluster) => (borough_fdb::open(cluster)?, None),
             None => {
-                let options = OpenOptions::new(directory.join("store"), Arc::clone(&clock), Arc::clone(&rng));
+                let options =
+                    OpenOptions::new(store.directory.join("store"), Arc::clone(&clock), Arc::clone(&rng));
                 let engine = EmbeddedEngine::open(options)?;
                 (Arc::new(engine.clone()), Some(engine))
             }
         };
-        let db = Database::new(engine);
+        let db = Database::new(Arc::clone(&engine));
+        let commit_delay_max = store.commit_delay_max;
+        let db_of_workers = if commit_delay_max.is_zero() {
+            db.clone()
+        } else {
+            let delays = FaultPlan { commit_slow: 1.0, commit_delay_max, ..FaultPlan::none() };
+            Database::new(Arc::new(FaultEngine::new(engine, delays, Arc::clone(&rng))))
+        };
         // A unique name: a cluster may be shared, and keeps the keys of an earlier run.
         let space = CellSpace::new(Name::new(format!("loadtest-{:016x}", rng.next_u64()))?);
         let meta = CellMeta {
@@ -108,7 +131,19 @@ impl BenchCell {
         let cancelled = CancellationToken::new();
         let (jobs, metrics, tasks) = (Arc::default(), WorkerMetrics::default(), Vec::new());
         let admissions = BenchAdmissions::default();
-        Ok(Self { db, space, jobs, metrics, admissions, clock, rng, cancelled, tasks, embedded })
+        Ok(Self {
+            db,
+            db_of_workers,
+            space,
+            jobs,
+            metrics,
+            admissions,
+            clock,
+            rng,
+            cancelled,
+            tasks,
+            embedded,
+        })
     }
 
     /// Admits at most so many jobs in one transaction. With 1, each begins at once, whatever others do.
@@ -270,7 +305,8 @@ impl BenchCell {
                 gang_commit_max: GANG_COMMIT_MAX,
                 share: share.clone(),
             };
-            let (db, clock, rng) = (self.db.clone(), Arc::clone(&self.clock), Arc::clone(&self.rng));
+            let db = self.db_of_workers.clone();
+            let (clock, rng) = (Arc::clone(&self.clock), Arc::clone(&self.rng));
             let worker = Worker::start(config, db, clock, rng, self.metrics.clone()).await?;
             self.tasks.push(tokio::spawn(worker.run(self.cancelled.clone())));
         }
@@ -279,13 +315,22 @@ impl BenchCell {
 
     /// The workers' counters by name, as `/metrics` shows them.
     pub(crate) fn counter(&self, name: &str) -> anyhow::Result<u64> {
+        Ok(self.metric(&format!("{name}_total"))?.parse()?)
+    }
+
+    /// The sum of a histogram of the workers, by name.
+    pub(crate) fn histogram_sum(&self, name: &str) -> anyhow::Result<f64> {
+        Ok(self.metric(&format!("{name}_sum"))?.parse()?)
+    }
+
+    fn metric(&self, name: &str) -> anyhow::Result<String> {
         let mut registry = Registry::default();
         self.metrics.register(&mut registry);
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry)?;
-        let line = format!("borough_scheduler_{name}_total ");
+        let line = format!("borough_scheduler_{name} ");
         let value = text.lines().find_map(|text| text.strip_prefix(&line));
-        Ok(value.context("a counter that is not there")?.trim().parse()?)
+        Ok(value.context("a metric that is not there")?.trim().to_owned())
     }
 
     /// Checks the whole cell against the store's rules, and its tasks against their own.

@@ -58,6 +58,7 @@ pub struct WorkerMetrics {
     placements: Counter,
     commits: Counter,
     conflicts: Counter,
+    planned_ahead: Counter,
     unplaced: Counter,
     evictions: Counter,
     nodes_scored: Counter,
@@ -73,6 +74,7 @@ impl Default for WorkerMetrics {
             placements: Counter::default(),
             commits: Counter::default(),
             conflicts: Counter::default(),
+            planned_ahead: Counter::default(),
             unplaced: Counter::default(),
             evictions: Counter::default(),
             nodes_scored: Counter::default(),
@@ -90,6 +92,11 @@ impl WorkerMetrics {
         registry.register("placements", "tasks placed", self.placements.clone());
         registry.register("commits", "batches committed", self.commits.clone());
         registry.register("conflicts", "batches that lost a guard", self.conflicts.clone());
+        registry.register(
+            "planned_ahead",
+            "batches planned during the commit of the batch before",
+            self.planned_ahead.clone(),
+        );
         registry.register("unplaced", "planned tasks that fit no node", self.unplaced.clone());
         registry.register("evictions", "tasks evicted for other tasks", self.evictions.clone());
         registry.register("nodes_scored", "nodes scored", self.nodes_scored.clone());
@@ -160,6 +167,11 @@ impl WorkerMetrics {
         self.unplaced.inc_by(u64::try_from(unplaced).unwrap_or(u64::MAX));
         self.nodes_scored.inc_by(plan.counters.nodes_scored);
         self.plan_seconds.observe(took.as_secs_f64());
+    }
+
+    /// Counts a batch that was planned ahead and is about to be committed.
+    pub(crate) fn planned_ahead(&self) {
+        self.planned_ahead.inc();
     }
 
     /// Counts a gang of so many members that gathered.

@@ -19,9 +19,9 @@ use borough_store::lease::{
 use borough_store::{CellSpace, StoreError, StoreResult};
 use futures::future::try_join_all;
 
+use crate::config::WorkerConfig;
 use crate::pool::{PoolLoad, PoolView, SEATS_MAX, SeatMove, SeatSeen};
 use crate::read::CellRead;
-use crate::worker::WorkerConfig;
 
 /// The longest time between two reads of the leases. A dead holder's lease is found expired at most two reads late, one
 /// of which is the read of its last heartbeat. That is within its lease and a second, with time left to take it.

@@ -1,9 +1,9 @@
 //! A worker's view of its cell: the core's snapshot, and the rows that a conflict needs in full.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use borough_model::task::{GangRow, GangState};
-use borough_model::{Delta, GangId, JobId, JobRow, JournalEntry, NodeId, TaskId, TaskRow, TaskState};
+use borough_model::{Delta, GangId, JobId, JobRow, JournalEntry, NodeId, TaskId, TaskState};
 use borough_scheduler_core::{CellSettings, OpenQueue, PlanCache, ShardDivision, Snapshot};
 use borough_store::placement::{PlacementNode, SurvivorView};
 
@@ -13,8 +13,6 @@ pub struct CellView {
     pub snapshot: Snapshot,
     /// Search results of plans over it.
     pub cache: PlanCache,
-    /// Rows of tasks of the batch in question, as they changed since it was planned.
-    followed: BTreeMap<TaskId, Option<TaskRow>>,
     /// Gangs that were not committed.
     gangs: BTreeMap<GangId, GangRow>,
     /// Tasks that are held for a gang.
@@ -45,13 +43,7 @@ impl CellView {
     /// An empty cell whose jobs are divided among shards.
     pub fn new(settings: CellSettings, division: ShardDivision) -> Self {
         let snapshot = Snapshot::divided(settings, division);
-        Self {
-            snapshot,
-            cache: PlanCache::default(),
-            followed: BTreeMap::new(),
-            gangs: BTreeMap::new(),
-            held: BTreeMap::new(),
-        }
+        Self { snapshot, cache: PlanCache::default(), gangs: BTreeMap::new(), held: BTreeMap::new() }
     }
 
     /// Applies one entry.
@@ -62,19 +54,6 @@ impl CellView {
     /// Applies one delta; an older one changes nothing.
     pub fn apply_delta(&mut self, delta: &Delta) {
         self.gangs_follow(delta);
-        match delta {
-            Delta::Task { row } if !self.followed.is_empty() => {
-                if let Some(followed) = self.followed.get_mut(&row.id) {
-                    *followed = Some(row.clone());
-                }
-            }
-            Delta::TaskRemoved { task, .. } => {
-                if let Some(followed) = self.followed.get_mut(task) {
-                    *followed = None;
-                }
-            }
-            _ => {}
-        }
         self.snapshot.apply(delta);
     }
 
@@ -135,14 +114,6 @@ impl CellView {
         self.held.retain(|_, hold| hold.gang != gang);
     }
 
-    /// Keeps the rows of `tasks` as they change from now on, beginning with the present ones; `running` has those of
-    /// running tasks.
-    pub fn follow(&mut self, tasks: &BTreeSet<TaskId>, running: &BTreeMap<TaskId, TaskRow>) {
-        let known =
-            |task: TaskId| self.snapshot.tables().task_row(task).or_else(|| running.get(&task)).cloned();
-        self.followed = tasks.iter().map(|&task| (task, known(task))).collect();
-    }
-
     /// A node as a placement needs it: its capacity is what may be promised of it, overcommit included.
     pub fn placement_node(&self, node: NodeId) -> Option<PlacementNode> {
         let seen = self.snapshot.tables().node(node)?;
@@ -155,8 +126,8 @@ impl SurvivorView for CellView {
         self.placement_node(node)
     }
 
-    fn task(&self, task: TaskId) -> Option<&TaskRow> {
-        self.followed.get(&task)?.as_ref()
+    fn task_revision(&self, task: TaskId) -> u64 {
+        self.snapshot.tables().task(task).map_or(0, |task| task.revision)
     }
 
     fn job(&self, job: JobId) -> Option<&JobRow> {

@@ -7,22 +7,21 @@ use std::time::Duration;
 
 use borough_kv::env::{Clock, Rng};
 use borough_kv::{Database, Idempotency, Version, Watch};
-use borough_model::{Delta, JobId, JobRow, Name, RequestId, TaskId, TaskRow};
+use borough_model::{Delta, JobId, JobRow, RequestId};
 use borough_scheduler_core::{
-    BatchOutcome, BatchSize, CellSettings, OpenQueue, PLAN_SEED, PendingReason, ShardDivision, StartOffset,
-    plan_from,
+    BatchSize, CellSettings, OpenQueue, PLAN_SEED, PendingQueue, PendingReason, Plan, StartOffset, plan_from,
 };
 use borough_store::cell::{GateOpen, cell_meta_read};
-use borough_store::journal::{CHUNK_ROWS, Cursor, JournalShare, Listed, cell_list_chunked};
+use borough_store::journal::{CHUNK_ROWS, Cursor, Listed, cell_list_chunked};
 use borough_store::lease::WorkerStatus;
-use borough_store::placement::{PlacementBatch, placement_conflicts, placement_losers, placement_survivors};
 use borough_store::request::request_id_random;
-use borough_store::{CellSpace, StoreError, StoreResult, error_chain};
+use borough_store::{StoreError, StoreResult, error_chain};
 use futures::future::select_all;
 use tokio_util::sync::CancellationToken;
 
+use crate::ahead::{PlannedBatch, PlansAhead};
 use crate::batch::{BatchStamp, batch_of_plan, gangs_split, victims_running};
-use crate::commit::{CommitOutcome, batch_commit};
+use crate::config::WorkerConfig;
 use crate::listed::settings_of_meta;
 use crate::metrics::WorkerMetrics;
 use crate::read::{CellRead, WatchRequest, Watched, cell_read, cell_watch, rows_read};
@@ -43,46 +42,6 @@ const ERROR_PAUSE: Duration = Duration::from_millis(200);
 /// The most members of a gang in one commit: all their writes stay well within what a transaction may hold.
 pub const GANG_COMMIT_MAX: usize = 2_000;
 
-/// What a worker serves: its cell, its place among the workers, and the bounds of its batches.
-#[derive(Clone)]
-pub struct WorkerConfig {
-    /// The cell that it fills.
-    pub space: CellSpace,
-    /// The fewest shards that the jobs of a scheduler are divided into. More follow while more workers live than that
-    /// and much waits.
-    pub shards: u32,
-    /// The shard that it prefers. Another one is as good.
-    pub place: u32,
-    /// The schedulers whose jobs it places.
-    pub schedulers: Vec<Name>,
-    /// Its name in leases, unique to this process and worker.
-    pub holder: String,
-    /// Milliseconds without a heartbeat after which another worker may take a shard.
-    pub lease_ms: u64,
-    /// The generation of the store: leases of an older one are void.
-    pub generation: u64,
-    /// The most tasks in a batch. Usually [`BATCH_TASKS_MAX`].
-    pub batch_tasks_max: usize,
-    /// The tasks of a slice: a job with more is divided among shards. Usually [`crate::SLICE_TASKS`].
-    pub slice_tasks: u32,
-    /// The most members of a gang in one commit; larger gangs gather by holds. Usually [`GANG_COMMIT_MAX`].
-    pub gang_commit_max: usize,
-    /// Decoded journal entries that workers of this process and cell share.
-    pub share: JournalShare,
-}
-
-impl std::fmt::Debug for WorkerConfig {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "WorkerConfig({} {}/{})", self.space, self.place, self.shards)
-    }
-}
-
-impl WorkerConfig {
-    fn division(&self) -> ShardDivision {
-        ShardDivision { shards: self.shards, slice_tasks: self.slice_tasks }
-    }
-}
-
 /// What a worker does after a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RoundOutcome {
@@ -92,18 +51,32 @@ enum RoundOutcome {
     Idle(Option<i64>),
 }
 
+/// The shard that a worker works for in a round, and the one whose turn is the next round.
+#[derive(Clone, Copy)]
+struct ShardTurn<'a> {
+    held: &'a ShardHeld,
+    next: &'a ShardHeld,
+}
+
+/// The next tasks of a queue, with their plan and how long it took.
+pub(crate) struct QueuePlan {
+    pub queue: PendingQueue,
+    pub plan: Plan,
+    pub took: Duration,
+}
+
 /// Plans and commits for the shards that it holds. [`Worker::run`] runs it.
 pub struct Worker {
     pub(crate) config: WorkerConfig,
     pub(crate) db: Database,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) rng: Arc<dyn Rng>,
-    metrics: WorkerMetrics,
+    pub(crate) metrics: WorkerMetrics,
     pub(crate) shards: SchedulerShards,
     pub(crate) view: CellView,
     cursor: Cursor,
-    batch_size: BatchSize,
-    stats: WorkerStats,
+    pub(crate) batch_size: BatchSize,
+    pub(crate) stats: WorkerStats,
     /// The last read: its version, and its time by the monotonic clock.
     read_last: (Version, Duration),
     /// Whether the cell's settings have changed since the last listing.
@@ -111,7 +84,9 @@ pub struct Worker {
     /// The number of rounds so far.
     turn: usize,
     /// Conflicts in a row. They change the search seed, so that workers that collided search elsewhere.
-    collisions: u64,
+    pub(crate) collisions: u64,
+    /// The batch that was planned during the last commit.
+    pub(crate) ahead: PlansAhead,
 }
 
 impl Worker {
@@ -144,6 +119,7 @@ impl Worker {
             settings_changed: false,
             turn: 0,
             collisions: 0,
+            ahead: PlansAhead::default(),
         };
         worker.list().await?;
         Ok(worker)
@@ -202,6 +178,7 @@ impl Worker {
         })
         .await?;
         self.view = view;
+        self.ahead = PlansAhead::default();
         self.divide();
         Ok(())
     }
@@ -213,6 +190,7 @@ impl Worker {
     }
 
     async fn round(&mut self) -> StoreResult<RoundOutcome> {
+        let ahead = self.ahead.next.take();
         self.tend().await?;
         self.divide();
         let read = self.read().await?;
@@ -230,8 +208,10 @@ impl Worker {
         self.turn = self.turn.wrapping_add(1);
         let first = self.turn.checked_rem(shards.len()).unwrap_or(0);
         shards.rotate_left(first);
-        for held in shards {
-            let next = self.shard_round(&held, &gate).await?;
+        let Some(next) = shards.get(1).or_else(|| shards.first()) else { return Ok(round) };
+        let mut ahead = self.ahead_at(ahead, shards.first());
+        for held in &shards {
+            let next = self.shard_round(ShardTurn { held, next }, ahead.take(), &gate).await?;
             round = earlier(round, next);
             if round == RoundOutcome::Again {
                 // The read is no longer the newest: the other shards' batches would only conflict.
@@ -278,6 +258,7 @@ impl Worker {
         let config = &self.config;
         let read = cell_read(&self.db, &config.space, self.cursor, &leases, &config.share).await?;
         read.entries.iter().for_each(|entry| self.view.apply(entry));
+        self.assumed_forget();
         let deltas = read.entries.iter().flat_map(|entry| &entry.deltas);
         self.settings_changed |= deltas.into_iter().any(|delta| matches!(delta, Delta::CellSettings { .. }));
         self.cursor = read.next;
@@ -297,100 +278,75 @@ impl Worker {
         self.metrics.gathered(members);
     }
 
-    async fn shard_round(&mut self, held: &ShardHeld, gate: &GateOpen) -> StoreResult<RoundOutcome> {
-        if self.gangs_step(held).await? {
+    /// Plans for a shard and commits, or commits the batch that was planned ahead for it.
+    async fn shard_round(
+        &mut self,
+        turn: ShardTurn<'_>,
+        ahead: Option<PlannedBatch>,
+        gate: &GateOpen,
+    ) -> StoreResult<RoundOutcome> {
+        if self.gangs_step(turn.held).await? {
             return Ok(RoundOutcome::Again);
         }
-        let now_ms = self.clock.wall_ms();
-        let queue = self.view.snapshot.pending_in(&held.queue, now_ms, self.batch_size.batch());
-        if queue.tasks.is_empty() {
-            return Ok(RoundOutcome::Idle(queue.later_ms));
-        }
+        let Some(ahead) = ahead else { return self.plan_round(turn, gate).await };
+        self.metrics.planned_ahead();
+        self.batch_round(ahead, turn.next, gate).await?;
+        Ok(RoundOutcome::Again)
+    }
+
+    /// Plans the next tasks of a queue on the snapshot as it is.
+    pub(crate) fn queue_plan(&mut self, queue: &OpenQueue, now_ms: i64) -> QueuePlan {
+        let queue = self.view.snapshot.pending_in(queue, now_ms, self.batch_size.batch());
         let started = self.clock.monotonic();
         let seed = PLAN_SEED.wrapping_add(self.collisions);
         let (part, parts) = self.shards.part();
         let start_offset = StartOffset { seed, part, parts, beyond: self.batch_size.beyond() };
-        let mut planned =
-            plan_from(self.view.snapshot.tables(), &queue, now_ms, start_offset, &mut self.view.cache);
-        self.view.snapshot.remember(&planned, now_ms);
-        self.stats.planned(&planned);
-        self.metrics.planned(&planned, self.clock.monotonic().saturating_sub(started));
-        let large = gangs_split(&mut planned, self.config.gang_commit_max);
+        let plan = if queue.tasks.is_empty() {
+            Plan::default()
+        } else {
+            plan_from(self.view.snapshot.tables(), &queue, now_ms, start_offset, &mut self.view.cache)
+        };
+        QueuePlan { queue, plan, took: self.clock.monotonic().saturating_sub(started) }
+    }
+
+    /// Counts a plan that is used.
+    pub(crate) fn planned(&mut self, plan: &Plan, took: Duration) {
+        self.stats.planned(plan);
+        self.metrics.planned(plan, took);
+    }
+
+    async fn plan_round(&mut self, turn: ShardTurn<'_>, gate: &GateOpen) -> StoreResult<RoundOutcome> {
+        let (held, now_ms) = (turn.held, self.clock.wall_ms());
+        let QueuePlan { queue, mut plan, took } = self.queue_plan(&held.queue, now_ms);
+        if queue.tasks.is_empty() {
+            return Ok(RoundOutcome::Idle(queue.later_ms));
+        }
+        self.view.snapshot.remember(&plan, now_ms);
+        self.planned(&plan, took);
+        let large = gangs_split(&mut plan, self.config.gang_commit_max);
         let stamp = BatchStamp { id: self.request_id(), lease: held.key.clone(), at_ms: now_ms };
-        let running = rows_read(&self.db, &self.config.space, &victims_running(&planned)).await?;
-        let (batch, refused) = batch_of_plan(&planned, &self.view, stamp, &running);
+        let running = rows_read(&self.db, &self.config.space, &victims_running(&plan)).await?;
+        let (batch, refused) = batch_of_plan(&plan, &self.view, stamp, &running);
         for (task, error) in refused {
             tracing::error!(%task, %error, "the state machine refused a planned placement");
         }
         if batch.placements.is_empty() && large.is_empty() {
-            let more = queue.more || planned.preemption_cut;
+            let more = queue.more || plan.preemption_cut;
             return Ok(if more { RoundOutcome::Again } else { RoundOutcome::Idle(queue.later_ms) });
         }
-        let tasks = batch.placements.len();
-        if tasks > 0 {
-            let placed = self.commit(batch, gate, &running).await?;
-            let outcome = BatchOutcome { planned: tasks, lost: tasks - placed, more_waiting: queue.more };
-            self.batch_size.committed(outcome);
+        if !batch.placements.is_empty() {
+            let planned = PlannedBatch::new(held, plan, batch, &queue, self.view.snapshot.tables());
+            self.batch_round(planned, turn.next, gate).await?;
         }
         for gang in large {
+            // To gather takes long: the plan ahead would be too old.
+            self.ahead.next = None;
             if self.gather(held, &gang).await? == 0 {
                 // The next read shows the obstacle.
                 tokio::time::sleep(ERROR_PAUSE).await;
             }
         }
         Ok(RoundOutcome::Again)
-    }
-
-    /// Commits a batch, and its rest after each conflict, over fresh values. Returns how many tasks it placed.
-    async fn commit(
-        &mut self,
-        batch: PlacementBatch,
-        gate: &GateOpen,
-        running: &BTreeMap<TaskId, TaskRow>,
-    ) -> StoreResult<usize> {
-        let mut batch = batch;
-        let mut gate = gate.clone();
-        let terms_known = self.view.snapshot.tables().terms_revision();
-        for _ in 0..SURVIVOR_ATTEMPTS {
-            let started = self.clock.monotonic();
-            let outcome = batch_commit(&self.db, &gate, &batch).await?;
-            self.metrics.committed(&batch, &outcome, self.clock.monotonic().saturating_sub(started));
-            let ranges = match outcome {
-                CommitOutcome::Committed => {
-                    self.collisions = 0;
-                    self.stats.committed(batch.placements.len());
-                    return Ok(batch.placements.len());
-                }
-                CommitOutcome::NotCommitted => return Ok(0),
-                CommitOutcome::Conflict(ranges) => ranges,
-            };
-            self.stats.conflicted();
-            self.collisions = self.collisions.saturating_add(1);
-            let conflicts = placement_conflicts(&self.config.space, &ranges, &batch);
-            if conflicts.cell || conflicts.lease {
-                return Ok(0);
-            }
-            let losers = placement_losers(&conflicts, &batch);
-            // On a slow disk the tries take longer than a lease.
-            self.tend().await?;
-            self.view.follow(&batch.tasks(), running);
-            let read = self.read().await?;
-            // What is left was never held against a term that is new.
-            if !self.shards.holds(&batch.lease, &read)
-                || self.view.snapshot.tables().terms_revision() != terms_known
-            {
-                return Ok(0);
-            }
-            // An earlier read says nothing about the gate now: the cell may drain or have moved since.
-            let Ok(open) = read.gate.open() else { return Ok(0) };
-            gate = open;
-            let (id, at_ms) = (self.request_id(), self.clock.wall_ms());
-            batch = placement_survivors(&batch, &losers, &self.view, id, at_ms);
-            if batch.placements.is_empty() {
-                return Ok(0);
-            }
-        }
-        Ok(0)
     }
 
     /// Waits until the journal moves, `until_ms`, the next renewal of a lease, or the longest time without a read.
@@ -419,7 +375,7 @@ impl Worker {
         Ok(())
     }
 
-    fn request_id(&self) -> RequestId {
+    pub(crate) fn request_id(&self) -> RequestId {
         request_id_random(&*self.rng)
     }
 }

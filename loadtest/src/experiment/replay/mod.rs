@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use super::alibaba::{BatchRow, MACHINE_CORES, MACHINE_MEMORY_MIB, rows};
 use super::cell::MIB;
 use crate::result::{Results, Stats, StatsSet as _, percentiles_of};
-use crate::scheduler::world::BenchCell;
+use crate::scheduler::world::{BenchCell, BenchStore};
 use crate::spec;
 use stream::{ReplaySample, ReplayStream};
 
@@ -125,7 +125,7 @@ fn job_spec(number: usize, row: &BatchRow) -> anyhow::Result<JobSpec> {
 
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
 async fn replayed(directory: &Path, arguments: &ReplayArguments, plan: ReplayPlan) -> anyhow::Result<Stats> {
-    let mut world = BenchCell::new(directory, None, ScoringProfile::default()).await?;
+    let mut world = BenchCell::new(&BenchStore::embedded(directory), ScoringProfile::default()).await?;
     world.nodes_add(plan.machines, |number| (format!("machine-{number}"), machine_facts())).await?;
     let stream = Arc::new(ReplayStream::new(&plan.rows, plan.compress, Instant::now()));
     let follower = Arc::clone(&stream);

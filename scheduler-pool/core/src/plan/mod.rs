@@ -154,6 +154,17 @@ pub struct Plan {
     pub preemption_cut: bool,
 }
 
+impl Plan {
+    /// Returns true if each placement depends on its own task, job and node only: on no rule between tasks, no gang and
+    /// no eviction.
+    pub fn is_independent(&self) -> bool {
+        self.placements.iter().all(|placement| {
+            let alone = placement.gang.is_none() && placement.terms.is_empty() && !placement.constrained;
+            alone && placement.dependencies.is_empty() && !placement.held && placement.victims.is_empty()
+        })
+    }
+}
+
 /// Plans a queue on the tables of a cell. It leaves out tasks that no longer want a node, because the tables may be
 /// newer than the queue. The same tables, queue, time and seed give the same plan, in whatever order the tables were
 /// filled.

@@ -20,6 +20,11 @@ impl NodeTable {
 }
 
 impl CellTables {
+    /// Returns true if the cell's queueing policy goes by shares, which may have limits.
+    pub fn turns_by_share(&self) -> bool {
+        self.settings.queueing.policy.shares()
+    }
+
     /// The shares of everybody, with the chance that breaks ties in this batch.
     pub(crate) fn shares(&self) -> Shares {
         let chance = |turn: &Turn| turn_chance(self.closed_total, turn);

@@ -21,7 +21,7 @@ use borough_store::node::{
     NodeRegistration, SessionFence, node_list, node_register, node_reported, node_writer,
 };
 use borough_store::task::{ReportPhase, TaskReport, task_report_apply};
-use borough_store::{StoreError, StoreResult};
+use borough_store::{CellSpace, StoreError, StoreResult};
 use borough_testkit::{
     MemoryStore, OffClock, OpenCell, Role, VirtualClock, begun, below, cell_time, change, job_spec,
     metrics_text, name, node_facts,
@@ -184,11 +184,22 @@ impl Cell {
 
     /// Opens, drains or closes the cell. Returns the stamp of the change; setting the same state has none.
     pub(crate) async fn gate_set(&self, state: CellState) -> Versionstamp {
-        let (space, at_ms) = (&self.quiet.space, self.clock.wall_ms());
-        let set = self.quiet.db.run_committed("gate", Idempotency::Natural, |tx, _| async move {
-            cell_gate_set(&tx, space, state, at_ms).await
-        });
-        set.await.unwrap().1.stamp.unwrap()
+        let at_ms = self.clock.wall_ms();
+        self.written("gate", async |tx, space| cell_gate_set(tx, space, state, at_ms).await).await
+    }
+
+    /// A transaction of a party other than a worker. Returns its stamp.
+    pub(crate) async fn written<T>(
+        &self,
+        action: &'static str,
+        closure: impl AsyncFn(&Transaction, &CellSpace) -> StoreResult<T>,
+    ) -> Versionstamp {
+        let (space, closure) = (&self.quiet.space, &closure);
+        let write = self
+            .quiet
+            .db
+            .run_committed(action, Idempotency::Natural, |tx, _| async move { closure(&tx, space).await });
+        write.await.unwrap().1.stamp.unwrap()
     }
 
     /// Switches a job between two priorities, which fails the placements of its tasks in flight.
@@ -203,9 +214,14 @@ impl Cell {
 
     /// How many batches have lost a guard.
     pub(crate) fn conflicts(&self) -> u64 {
+        self.counter("conflicts")
+    }
+
+    /// A counter of the workers.
+    pub(crate) fn counter(&self, name: &str) -> u64 {
         let text = metrics_text(|registry| self.metrics.register(registry));
-        let line = text.lines().find_map(|line| line.strip_prefix("borough_scheduler_conflicts_total "));
-        line.unwrap().parse().unwrap()
+        let start = format!("borough_scheduler_{name}_total ");
+        text.lines().find_map(|line| line.strip_prefix(&start)).unwrap().parse().unwrap()
     }
 
     /// How many tasks may start.

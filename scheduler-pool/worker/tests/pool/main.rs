@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
+mod ahead;
 mod cell;
 mod clocks;
 mod crash;

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use borough_model::job::{JobRow, JobState};
-use borough_model::task::TaskRow;
 use borough_model::{JobId, NodeId, RequestId, TaskId};
 
 use super::conflict::losers_with_gangs;
@@ -13,8 +12,8 @@ use super::{Eviction, PlacementBatch, PlacementChange, PlacementNode};
 pub trait SurvivorView {
     /// A node: the revision of its row, its capacity, and its commitment.
     fn node(&self, node: NodeId) -> Option<PlacementNode>;
-    /// A task's row; `None` if it has none.
-    fn task(&self, task: TaskId) -> Option<&TaskRow>;
+    /// The revision of a task's row; 0 if it has none.
+    fn task_revision(&self, task: TaskId) -> u64;
     /// A job's row; `None` if it has none.
     fn job(&self, job: JobId) -> Option<&JobRow>;
 }
@@ -60,7 +59,7 @@ fn is_overtaken(batch: &PlacementBatch, placement: &PlacementChange, view: &impl
     placement.constrained
         || !job_wants
         || !node_same
-        || revision_of(view.task(row.id)) != placement.revision_before
+        || view.task_revision(row.id) != placement.revision_before
 }
 
 /// Returns true if the victim has changed since the plan. It may have exited already, and its preemptor then need not
@@ -76,16 +75,12 @@ fn is_moved(batch: &PlacementBatch, eviction: &Eviction, view: &impl SurvivorVie
         return true;
     }
     let node_same = eviction.node().is_none_or(|node| is_node_same(batch, node, view));
-    !node_same || revision_of(view.task(eviction.row.id)) != eviction.revision_before
+    !node_same || view.task_revision(eviction.row.id) != eviction.revision_before
 }
 
 fn is_node_same(batch: &PlacementBatch, node: NodeId, view: &impl SurvivorView) -> bool {
     let known = batch.nodes.get(&node).map(|known| known.revision);
     known.is_some() && known == view.node(node).map(|node| node.revision)
-}
-
-fn revision_of(row: Option<&TaskRow>) -> u64 {
-    row.map_or(0, |row| row.revision)
 }
 
 /// `batch` without the placements in `losers` and their victims, over fresh values.

@@ -21,8 +21,8 @@ impl SurvivorView for CellRows {
         Some(PlacementNode { revision: row.revision, capacity: row.capacity.clone(), alloc: alloc.clone() })
     }
 
-    fn task(&self, task: TaskId) -> Option<&TaskRow> {
-        self.tasks.get(&task)
+    fn task_revision(&self, task: TaskId) -> u64 {
+        self.tasks.get(&task).map_or(0, |row| row.revision)
     }
 
     fn job(&self, job: JobId) -> Option<&JobRow> {

@@ -25,8 +25,8 @@ impl SurvivorView for Fresh {
         (node == NODE).then(|| self.node.clone())
     }
 
-    fn task(&self, _: TaskId) -> Option<&TaskRow> {
-        None
+    fn task_revision(&self, _: TaskId) -> u64 {
+        0
     }
 
     fn job(&self, job: JobId) -> Option<&JobRow> {
