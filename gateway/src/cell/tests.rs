@@ -46,6 +46,7 @@ pub(crate) fn submission(request: u128, spec: &JobSpec) -> v1::SubmitJobRequest 
         cell: "alpha".to_owned(),
         spec: Some(job_spec_to_message(spec)),
         expected_revision: 0,
+        expected_job: String::new(),
     }
 }
 

@@ -170,12 +170,13 @@ impl JobService for JobServer {
         };
         let is_new = acceptable
             && request.expected_revision == 0
+            && request.expected_job.is_empty()
             && cell.state(|state| submission_is_new(state, &submission.spec))?;
         let together =
             if is_new { self.submit_together(cell, &submission, caller.user, bytes).await? } else { None };
         let submitted = match together {
             Some(admitted) => Ok(admitted),
-            None => submit_alone(cell, &submission, request.expected_revision).await,
+            None => submit_alone(cell, &submission, &request).await,
         };
         let (submitted, cursor) = cell.settled(submitted).await?;
         let scheduler = cell.state(|state| scheduler_named(state, submitted.job))?;
@@ -343,37 +344,43 @@ impl JobService for JobServer {
 async fn submit_alone(
     cell: &CellContext,
     submission: &Submission,
-    expected: u64,
+    request: &v1::SubmitJobRequest,
 ) -> StoreResult<(JobSubmitted, Option<Cursor>)> {
     let Submission { keyed, spec, candidate, .. } = submission;
     let submitted = keyed_run(cell, keyed, |tx, mut changes| async move {
-        revision_check(&tx, &changes, spec, expected).await?;
+        expected_check(&tx, &changes, spec, request).await?;
         let submitted = job_submit(&tx, &mut changes, spec, *candidate).await?;
         Ok((submitted, changes))
     });
     submitted.await
 }
 
-/// Refuses a submission made for a plan if the job has changed since the plan.
-async fn revision_check(
+/// Refuses a submission made for a job that has changed since, or in place of which another has come.
+async fn expected_check(
     tx: &borough_kv::Transaction,
     changes: &borough_store::ChangeSet,
     spec: &JobSpec,
-    expected: u64,
+    request: &v1::SubmitJobRequest,
 ) -> StoreResult<()> {
-    if expected == 0 {
+    let v1::SubmitJobRequest { expected_revision: expected, expected_job, .. } = request;
+    if *expected == 0 && expected_job.is_empty() {
         return Ok(());
     }
-    let revision = match job_by_name(tx, changes.space(), &spec.user, &spec.name).await {
-        Ok(row) if !matches!(row.state, JobState::Ended { .. }) => row.revision,
-        Ok(_) | Err(StoreError::NotFound { .. }) => 0,
+    let (revision, id) = match job_by_name(tx, changes.space(), &spec.user, &spec.name).await {
+        Ok(row) if !matches!(row.state, JobState::Ended { .. }) => (row.revision, row.id.to_string()),
+        Ok(_) | Err(StoreError::NotFound { .. }) => (0, String::new()),
         Err(error) => return Err(error),
     };
-    if revision == expected {
+    let (user, name) = (&spec.user, &spec.name);
+    if !expected_job.is_empty() && *expected_job != id {
+        return Err(StoreError::refused(format!(
+            "job {user}/{name} is not the one that the change was made for: it has ended; plan again"
+        )));
+    }
+    if *expected == 0 || revision == *expected {
         return Ok(());
     }
     Err(StoreError::refused(format!(
-        "job {}/{} is at revision {revision}, the plan was made at {expected}; plan again",
-        spec.user, spec.name
+        "job {user}/{name} is at revision {revision}, the plan was made at {expected}; plan again"
     )))
 }

@@ -55,9 +55,17 @@ fn context(global: &Global) -> Result<Option<ChosenContext>, Failure> {
     context_choose(global, context_file)
 }
 
-/// The name of the context of a command, if it has one and it can be read.
-pub(crate) fn context_name(global: &Global) -> Option<String> {
-    context(global).ok().flatten().map(|context| context.name)
+/// Where a change would be made, as a question names it; `None` for the dev cell of this machine.
+pub(crate) fn place(global: &Global, client: &Client) -> Result<Option<String>, Failure> {
+    let cell = client.cell();
+    if let Some(context) = context(global)? {
+        return Ok(Some(format!("context {:?}, cell {cell}", context.name)));
+    }
+    let file = ClientFile::read(&dev_directory(global.dir.as_deref())).ok().flatten().unwrap_or_default();
+    if global.gateway.is_empty() || own_addresses(&global.gateway, &file.gateways).is_some() {
+        return Ok(None);
+    }
+    Ok(Some(format!("no context, gateway {}, cell {cell}", global.gateway.join(", "))))
 }
 
 /// The settings of a context.

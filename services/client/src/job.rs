@@ -41,6 +41,15 @@ pub struct LabelChange {
     pub remove: Vec<String>,
 }
 
+/// The job that a caller has seen, and changes.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct ExpectedJob {
+    /// Empty: whichever job has the name.
+    pub id: String,
+    /// 0: any, even none.
+    pub revision: u64,
+}
+
 /// Which jobs are listed.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct JobFilter {
@@ -53,8 +62,8 @@ pub struct JobFilter {
 }
 
 impl Client {
-    /// Submits a new job or a changed one. An `expected_revision` other than 0 fails with `ABORTED` if the job's
-    /// revision differs.
+    /// Submits a new job or a changed one. An `expected_revision` other than 0 fails with `FAILED_PRECONDITION` if the
+    /// job's revision differs.
     ///
     /// # Errors
     /// [`ClientError::Refused`] with the invalid fields, or why the change is not possible.
@@ -63,11 +72,25 @@ impl Client {
         spec: JobSpec,
         expected_revision: u64,
     ) -> Result<SubmitJobResponse, ClientError> {
+        self.job_submit_to(spec, ExpectedJob { id: String::new(), revision: expected_revision }).await
+    }
+
+    /// Submits a job in place of the one that the caller has seen. Fails with `FAILED_PRECONDITION` if that one has
+    /// changed, or if the name has another job by now.
+    ///
+    /// # Errors
+    /// As for [`Client::job_submit`].
+    pub async fn job_submit_to(
+        &self,
+        spec: JobSpec,
+        expected: ExpectedJob,
+    ) -> Result<SubmitJobResponse, ClientError> {
         let message = SubmitJobRequest {
             context: self.context_mutation(),
             cell: self.cell().to_owned(),
             spec: Some(spec),
-            expected_revision,
+            expected_revision: expected.revision,
+            expected_job: expected.id,
         };
         self.call("SubmitJob", message, rpc!(JobServiceClient.submit_job)).await
     }

@@ -26,5 +26,5 @@ pub use retry::RetryPolicy;
 pub use task::{LogQuery, TaskRef};
 pub use watch::{CellItem, EndpointItem};
 
-pub use job::{JobFilter, JobRef, LabelChange};
+pub use job::{ExpectedJob, JobFilter, JobRef, LabelChange};
 pub use node::DrainMode;

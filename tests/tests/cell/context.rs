@@ -133,19 +133,31 @@ async fn the_question_of_a_destructive_verb_names_the_context() {
     let dir = cell.root().display().to_string();
     person.borough(&["context", "add", "prod", "--dir", &dir, "--cell", "alpha"]).await.ended(0);
     person.borough(&["context", "use", "prod"]).await.ended(0);
-    let question = "stop job tester/web in cell alpha of context \"prod\"? [y/N]";
+    let question = "context \"prod\", cell alpha: stop job tester/web? [y/N]";
     for answer in ["n", "", "what"] {
         let asked = person.answers(answer, &["job", "stop", "web"]).await.ended(1).prints(question);
-        asked.prints("nothing was changed");
+        asked.prints("not confirmed; nothing was changed in context \"prod\", cell alpha");
     }
     let drain = person.answers("n", &["node", "drain", "alpha-1", "--force"]).await.ended(1);
-    drain.prints("stop every task of node alpha-1 in cell alpha of context \"prod\"? [y/N]");
+    drain.prints("context \"prod\", cell alpha: stop every task of node alpha-1? [y/N]");
+    for (verb, what) in [
+        (&["job", "restart", "web"][..], "restart the tasks of job tester/web, one at a time"),
+        (&["job", "restart", "web", "--task", "0"], "restart task 0 of job tester/web"),
+        (&["task", "stop", "web/0"], "stop task tester/web/0"),
+        (&["node", "remove", "alpha-1"], "forget node alpha-1"),
+    ] {
+        let asked = person.answers("n", verb).await.ended(1);
+        asked.prints(&format!("context \"prod\", cell alpha: {what}? [y/N]"));
+    }
     let state = person.borough(&["job", "status", "web", "-o", "json"]).await.ended(0).json();
     assert_eq!(state["job"]["state"], "running");
+    // The dev cell of this machine asks nothing, nor does --yes.
     person.answers("y", &["job", "stop", "web"]).await.ended(0).prints(question);
     cell.run("web.yaml", "name: web\ntask: {command: [sleep, 600], resources: {cpu: 10m}, grace: 100ms}\n")
         .await;
     let stopped = person.answers("n", &["job", "stop", "web", "--yes"]).await.ended(0);
+    assert!(!stopped.stdout.contains("[y/N]"), "{}", stopped.stdout);
+    let stopped = person.answers("n", &["job", "stop", "web", "--context=", "--dir", &dir]).await;
     assert!(!stopped.stdout.contains("[y/N]"), "{}", stopped.stdout);
     cell.finish().await;
 }

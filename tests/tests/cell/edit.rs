@@ -93,6 +93,27 @@ async fn a_stored_job_is_edited_and_whatever_is_not_applied_is_kept() {
     cell.finish().await;
 }
 
+/// A change is for the job that the editor showed, and not for a later one of its name and revision.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_edit_of_a_job_that_has_ended_does_not_change_the_next_one() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let file = cell.file("web.yaml", JOB);
+    cell.borough(&["job", "run", &file]).await.ended(0);
+    let drafts = tempfile::tempdir().unwrap();
+    let stored = async || cell.client().job_get(&cell.job("web")).await.unwrap().job.unwrap();
+    let before = stored().await;
+    let program = cell.command(&[]).as_std().get_program().to_str().unwrap().to_owned();
+    let meanwhile =
+        format!("{program} -q job stop web && {program} -q job run {file} && sed -i 's/count: 1/count: 3/'");
+    let late = edit(&cell, &meanwhile, drafts.path()).await.ended(4);
+    let after = stored().await;
+    assert!(after.id != before.id && after.revision == before.revision, "{before:?} {after:?}");
+    late.warns("is not the one that the change was made for").warns("your text is kept in");
+    assert_eq!(after.count, 1);
+    cell.borough(&["job", "stop", "web"]).await.ended(0);
+    cell.finish().await;
+}
+
 /// A mistake is edited again, and the change waits for a yes.
 async fn on_a_terminal(cell: &TestCell, drafts: &Path) {
     let seen = drafts.join("seen");
@@ -105,7 +126,7 @@ async fn on_a_terminal(cell: &TestCell, drafts: &Path) {
     let variables = [("VISUAL", editor.as_str()), ("EDITOR", "false"), ("TMPDIR", drafts.to_str().unwrap())];
     let verb = ["job", "edit", "web"];
     let again = ("edit it again? [Y/n]", "\n");
-    let apply = "apply this to job tester/web in cell alpha? [y/N]";
+    let apply = "cell alpha: apply this to job tester/web? [y/N]";
     let no = cell.on_terminal(&verb, &variables, &[again, (apply, "\n")]).await.ended(1);
     no.prints("count: \"x\"")
         .prints("stop tasks 1")

@@ -72,13 +72,6 @@ async fn a_job_is_restarted_one_task_at_a_time() {
     assert_eq!(incarnations(&cell.tasks("web").await), [2, 2, 3, 3], "refused whole");
     cell.borough(&["job", "restart", "nothing"]).await.ended(3).warns("no job tester/nothing");
 
-    // On a terminal it asks first.
-    let question = "restart task 0 of job tester/web in cell alpha? [y/N]";
-    let verb = ["job", "restart", "web", "--task", "0"];
-    cell.on_terminal(&verb, &[], &[(question, "n\n")]).await.ended(1).prints("nothing was changed");
-    assert_eq!(incarnations(&cell.tasks("web").await), [2, 2, 3, 3]);
-    cell.on_terminal(&verb, &[], &[(question, "yes\n")]).await.ended(0);
-    assert_eq!(incarnations(&cell.tasks("web").await), [3, 2, 3, 3]);
     cell.borough(&["job", "stop", "web"]).await.ended(0);
     cell.borough(&["job", "restart", "web"]).await.ended(4).warns("job tester/web is stopped");
     cell.finish().await;

@@ -74,8 +74,6 @@ pub enum NodeVerb {
     Remove {
         /// The node's name
         node: String,
-        #[command(flatten)]
-        confirm: super::ConfirmArgument,
     },
     /// Give a lost node to another agent, whose refusal names this command
     #[command(after_help = ADMIT_WARNING)]
@@ -85,8 +83,6 @@ pub enum NodeVerb {
         /// Admit this agent, DURABLE@MACHINE as its refusal names it
         #[arg(long, value_name = "ID", value_parser = identity)]
         identity: String,
-        #[command(flatten)]
-        confirm: super::ConfirmArgument,
     },
     /// Cordon a node, move its tasks to others, and wait until they run there
     #[command(after_help = "A task that fits on no other node runs on, and the command shows why.")]
@@ -107,8 +103,6 @@ pub struct DrainArguments {
     /// Stop the tasks that fit on no other node too: at once, or after TIME [default: let them run]
     #[arg(long, value_parser = super::job::duration, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "0s")]
     pub force: Option<std::time::Duration>,
-    #[command(flatten)]
-    pub confirm: super::ConfirmArgument,
 }
 
 /// `node token`; the cell is that of every verb.

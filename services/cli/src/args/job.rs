@@ -171,22 +171,12 @@ pub struct RunArguments {
 const EDIT_NOTES: &str = "The file has the fields that differ from their defaults. An unchanged file changes nothing. A \
     text that is not applied is kept, and the message tells where. If the job changes meanwhile, the edit is refused.";
 
-/// Whether a verb asks before it goes on.
-#[derive(Clone, Copy, Debug, Args)]
-pub struct ConfirmArgument {
-    /// Go on without asking [default: ask on a terminal]
-    #[arg(short, long)]
-    pub yes: bool,
-}
-
 /// `job edit`.
 #[derive(Clone, Debug, Args)]
 pub struct EditArguments {
     /// [USER/]JOB
     #[arg(value_name = "JOB")]
     pub target: JobTarget,
-    #[command(flatten)]
-    pub confirm: ConfirmArgument,
     /// Return at once, without waiting
     #[arg(short, long)]
     pub detach: bool,
@@ -207,8 +197,6 @@ pub struct StopArguments {
     /// Stop waiting after this time, such as 30s or 5m; the stop goes on [default: no limit]
     #[arg(long, value_parser = duration, value_name = "TIME", conflicts_with = "detach")]
     pub timeout: Option<Duration>,
-    #[command(flatten)]
-    pub confirm: ConfirmArgument,
 }
 
 /// What `job restart` does with tasks that do not come back.
@@ -230,8 +218,6 @@ pub struct RestartArguments {
     /// Stop if a task is not healthy again after this time, such as 30s or 5m
     #[arg(long, value_parser = duration, value_name = "TIME", default_value = "5m")]
     pub timeout: Duration,
-    #[command(flatten)]
-    pub confirm: ConfirmArgument,
 }
 
 /// What a purge leaves.
@@ -248,8 +234,6 @@ pub struct PurgeArguments {
     /// Purge every job of yours that has ended
     #[arg(long, conflicts_with = "target")]
     pub all_ended: bool,
-    #[command(flatten)]
-    pub confirm: ConfirmArgument,
 }
 
 /// Arguments of the process that evaluates a job file.

@@ -27,8 +27,8 @@ pub use context::{ContextAddArguments, ContextVerb, OptionSource, OptionSources}
 pub use dev::DevArguments;
 pub use explain::ExplainArguments;
 pub use job::{
-    ConfirmArgument, EditArguments, EvaluateArguments, FileArguments, JobVerb, PurgeArguments,
-    RestartArguments, RunArguments, StopArguments, TaskListArguments,
+    EditArguments, EvaluateArguments, FileArguments, JobVerb, PurgeArguments, RestartArguments, RunArguments,
+    StopArguments, TaskListArguments,
 };
 pub use label::LabelArgument;
 pub(crate) use label::label_change;
@@ -149,6 +149,9 @@ pub struct Global {
     /// Write answers only, without progress and remarks
     #[arg(short, long, global = true)]
     pub quiet: bool,
+    /// Make destructive changes without asking
+    #[arg(short, long, global = true)]
+    pub yes: bool,
     /// Where the values of these options come from.
     #[arg(skip)]
     pub sources: OptionSources,
@@ -240,7 +243,5 @@ impl Verb {
     }
 }
 
-#[cfg(test)]
-mod documented;
 #[cfg(test)]
 mod tests;

@@ -59,8 +59,6 @@ pub struct TaskStopArguments {
     /// Stop waiting after this time, such as 30s or 5m; the stop goes on [default: no limit]
     #[arg(long, value_parser = super::job::duration, value_name = "TIME", conflicts_with = "detach")]
     pub timeout: Option<std::time::Duration>,
-    #[command(flatten)]
-    pub confirm: super::ConfirmArgument,
 }
 
 /// `task logs`.

@@ -1,6 +1,7 @@
 //! The verbs: each asks a gateway and shows the answer.
 
 mod cell;
+mod confirm;
 mod context;
 mod drain;
 mod event;

@@ -3,11 +3,12 @@
 use borough_client::Client;
 use borough_proto::v1::Node;
 
+use super::confirm::{Intent, confirm};
 use super::drain::drain;
 use crate::args::{Global, NodeVerb, label_change};
 use crate::connect;
 use crate::exit::{Code, Failure};
-use crate::output::{Intent, NodeOutput, NodeStatusView, Printer, TaskOutput, Unattended, labels_text};
+use crate::output::{NodeOutput, NodeStatusView, Printer, TaskOutput, labels_text};
 use crate::role::token::node_token;
 
 pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> Result<Code, Failure> {
@@ -23,10 +24,9 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
         NodeVerb::Status { node } => status(&client, &node, printer).await?,
         NodeVerb::Cordon { node } => changed(client.node_cordon(&node).await?, printer)?,
         NodeVerb::Uncordon { node } => changed(client.node_uncordon(&node).await?, printer)?,
-        NodeVerb::Admit { node, identity, confirm } => {
+        NodeVerb::Admit { node, identity } => {
             let what = format!("give node {node} to agent {identity}");
-            let (cell, yes) = (client.cell(), confirm.yes);
-            printer.confirm(&Intent { what: &what, cell, yes, unattended: Unattended::Proceed })?;
+            confirm(global, &client, Intent::stop(&what), printer)?;
             changed(client.node_admit(&node, &identity).await?, printer)?;
         }
         NodeVerb::Label { node, labels } => {
@@ -34,10 +34,8 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
             printer
                 .one(&NodeOutput::from(node), |node, _| labels_text(&node.name.to_string(), &node.labels))?;
         }
-        NodeVerb::Remove { node, confirm } => {
-            let what = format!("forget node {node}");
-            let (cell, yes) = (client.cell(), confirm.yes);
-            printer.confirm(&Intent { what: &what, cell, yes, unattended: Unattended::Refuse })?;
+        NodeVerb::Remove { node } => {
+            confirm(global, &client, Intent::forget(&format!("forget node {node}")), printer)?;
             client.node_remove(&node).await?;
             printer.remark(&format!("{node}: removed from cell {}", client.cell()));
         }
@@ -46,8 +44,7 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
         NodeVerb::Drain(arguments) => {
             let what = if arguments.force.is_some() { "stop every task of" } else { "move every task off" };
             let what = format!("{what} node {}", arguments.node);
-            let (cell, yes) = (client.cell(), arguments.confirm.yes);
-            printer.confirm(&Intent { what: &what, cell, yes, unattended: Unattended::Proceed })?;
+            confirm(global, &client, Intent::stop(&what), printer)?;
             let node = drain(&client, &arguments, printer).await?;
             changed(node, printer)?;
         }

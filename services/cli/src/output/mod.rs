@@ -23,7 +23,7 @@ mod text;
 
 pub(crate) use cell::CellOutput;
 pub(crate) use changes::{PlanView, changes_text};
-pub(crate) use confirm::{Intent, Preset, Unattended, is_attended};
+pub(crate) use confirm::{Preset, is_attended};
 pub(crate) use context::ContextView;
 pub(crate) use event::{ChangeView, EventView};
 pub(crate) use explain::{ExplanationView, VictimView, explanations_text, victims_text};
@@ -49,7 +49,6 @@ use serde::Serialize;
 
 use self::foreign::{json_shown, lines_shown, painted_shown};
 use crate::args::{Global, OutputFormat};
-use crate::connect::context_name;
 use crate::exit::{Code, Failure};
 
 /// Prints answers, remarks and errors.
@@ -57,20 +56,18 @@ pub(crate) struct Printer {
     format: OutputFormat,
     quiet: bool,
     color: bool,
-    /// The context of the command, for questions.
-    context: Option<String>,
 }
 
 impl Printer {
     pub(crate) fn new(global: &Global) -> Self {
         let refused = global.no_color || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let color = !refused && io::stdout().is_terminal();
-        Self { format: global.output, quiet: global.quiet, color, context: context_name(global) }
+        Self { format: global.output, quiet: global.quiet, color }
     }
 
     /// For a command line that cannot be read, and so says nothing about output.
     pub(crate) fn errors_only() -> Self {
-        Self { format: OutputFormat::Table, quiet: false, color: false, context: None }
+        Self { format: OutputFormat::Table, quiet: false, color: false }
     }
 
     /// Returns true if answers are for programs.

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
 
-use borough_client::{Client, ClientError, JobRef};
+use borough_client::{Client, ClientError, ExpectedJob, JobRef};
 use borough_proto::convert::job_spec_from_message;
 use borough_proto::v1::{Job, JobSpec, JobState};
 use tonic::Code as Status;
@@ -12,10 +12,11 @@ use tonic::Code as Status;
 use super::file::spec_load;
 use super::run::{WaitMode, submit};
 use crate::args::{EditArguments, FileArguments, Global};
+use crate::command::confirm::{Intent, confirm};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::jobfile::job_text;
-use crate::output::{Intent, PlanView, Preset, Printer, Style, Unattended, is_attended, word};
+use crate::output::{PlanView, Preset, Printer, Style, is_attended, word};
 
 /// The editor of those who have named none.
 const EDITOR_DEFAULT: &str = "vi";
@@ -28,9 +29,8 @@ pub(super) async fn edit(
     let client = connect::cell_client(global).await?;
     let job = arguments.target.resolve(client.user());
     let what = format!("apply this to job {job}");
-    let (cell, yes) = (client.cell(), arguments.confirm.yes);
-    let intent = Intent { what: &what, cell, yes, unattended: Unattended::Refuse };
-    intent.possible()?;
+    let intent = Intent::forget(&what);
+    intent.possible(global)?;
     let stored = client.job_get(&job).await?;
     let row = stored.job.unwrap_or_default();
     running(&job, &row)?;
@@ -49,13 +49,14 @@ pub(super) async fn edit(
                 return Ok(Code::Done);
             }
             Ok(Planned::Change(spec)) => {
-                printer.confirm(&intent).map_err(|no| draft.kept(no))?;
+                confirm(global, &client, intent, printer).map_err(|no| draft.kept(no))?;
                 let wait = if arguments.detach {
                     WaitMode::Detached
                 } else {
                     WaitMode::Until(arguments.timeout.into())
                 };
-                let submitted = submit(&client, *spec, row.revision, printer).await;
+                let expected = ExpectedJob { id: row.id.clone(), revision: row.revision };
+                let submitted = submit(&client, *spec, expected, printer).await;
                 let submitted = submitted.map_err(|refused| draft.kept(refused))?;
                 draft.remove();
                 return submitted.wait(&client, wait, printer).await;

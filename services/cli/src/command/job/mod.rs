@@ -17,10 +17,11 @@ use borough_client::JobFilter;
 pub(super) use self::progress::{Goal, NextAttempt};
 use self::run::WaitMode;
 pub(super) use self::wait::wait;
+use super::confirm::{Intent, confirm};
 use crate::args::{Global, JobVerb, label_change};
 use crate::connect;
 use crate::exit::{Code, Failure};
-use crate::output::{Intent, Printer, Unattended};
+use crate::output::Printer;
 
 pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Result<Code, Failure> {
     match verb {
@@ -39,16 +40,14 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
         JobVerb::Stop(arguments) => {
             let client = connect::cell_client(global).await?;
             let job = arguments.target.resolve(client.user());
-            let (what, yes) = (format!("stop job {job}"), arguments.confirm.yes);
-            let (cell, unattended) = (client.cell(), Unattended::Proceed);
-            printer.confirm(&Intent { what: &what, cell, yes, unattended })?;
+            confirm(global, &client, Intent::stop(&format!("stop job {job}")), printer)?;
             let wait =
                 if arguments.detach { WaitMode::Detached } else { WaitMode::Until(arguments.timeout.into()) };
             run::stop(&client, &job, wait, printer).await
         }
         JobVerb::Restart(arguments) => {
             let client = connect::cell_client(global).await?;
-            restart::restart(&client, &arguments, printer).await
+            restart::restart(global, &client, &arguments, printer).await
         }
         JobVerb::Status { target: Some(target), tasks, .. } => {
             let client = connect::cell_client(global).await?;
@@ -62,10 +61,9 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
         }
         JobVerb::Purge(arguments) => {
             let client = connect::cell_client(global).await?;
-            let confirm = arguments.confirm;
             match arguments.target {
-                Some(target) => purge::purge(&client, &target.resolve(client.user()), confirm, printer).await,
-                None => purge::purge_all(&client, confirm, printer).await,
+                Some(target) => purge::purge(global, &client, &target.resolve(client.user()), printer).await,
+                None => purge::purge_all(global, &client, printer).await,
             }
         }
         JobVerb::Label { target, labels } => {

@@ -5,24 +5,20 @@ use std::collections::BTreeSet;
 use borough_client::{Client, ClientError, JobFilter, JobRef, LabelChange};
 use borough_proto::v1::{Job, JobState};
 
-use crate::args::ConfirmArgument;
+use crate::args::Global;
+use crate::command::confirm::{Intent, confirm};
 use crate::exit::{Code, Failure};
-use crate::output::{Intent, JobView, Printer, PurgedView, Unattended, labels_text, tally};
+use crate::output::{JobView, Printer, PurgedView, labels_text, tally};
 
 /// Forgets one ended job.
 pub(super) async fn purge(
+    global: &Global,
     client: &Client,
     job: &JobRef,
-    confirm: ConfirmArgument,
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let what = format!("forget job {job} with its history and output");
-    printer.confirm(&Intent {
-        what: &what,
-        cell: client.cell(),
-        yes: confirm.yes,
-        unattended: Unattended::Refuse,
-    })?;
+    confirm(global, client, Intent::forget(&what), printer)?;
     let view = purged(client, job).await?;
     printer.one(&view, |view, _| view.text())?;
     Ok(Code::Done)
@@ -34,11 +30,7 @@ async fn purged(client: &Client, job: &JobRef) -> Result<PurgedView, ClientError
 }
 
 /// Forgets every ended job of the caller. A job that begins again meanwhile stays.
-pub(super) async fn purge_all(
-    client: &Client,
-    confirm: ConfirmArgument,
-    printer: &Printer,
-) -> Result<Code, Failure> {
+pub(super) async fn purge_all(global: &Global, client: &Client, printer: &Printer) -> Result<Code, Failure> {
     let user = client.user().to_owned();
     let filter = JobFilter { user, ended: true, ..JobFilter::default() };
     let jobs = client.job_list(&filter).await?;
@@ -48,12 +40,7 @@ pub(super) async fn purge_all(
     if !names.is_empty() {
         let jobs = tally(names.len(), "ended job");
         let what = format!("forget {jobs} of {} with their history and output", client.user());
-        printer.confirm(&Intent {
-            what: &what,
-            cell: client.cell(),
-            yes: confirm.yes,
-            unattended: Unattended::Refuse,
-        })?;
+        confirm(global, client, Intent::forget(&what), printer)?;
     }
     let mut views = Vec::with_capacity(names.len());
     for job in names {

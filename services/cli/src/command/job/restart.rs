@@ -5,13 +5,16 @@ use std::time::Duration;
 use borough_client::{Client, JobRef, TaskRef};
 use borough_proto::v1::{JobState, Task, TaskState};
 
+use super::deadline::WaitLimits;
 use super::progress::{Goal, KnownJob, NextAttempt};
 use super::wait::WaitingOutput;
-use crate::args::RestartArguments;
+use crate::args::{Global, RestartArguments};
+use crate::command::confirm::{Intent, confirm};
 use crate::exit::{Code, Failure};
-use crate::output::{Intent, LeftTaskView, Printer, Progress, RestartedView, Unattended, ranges, word};
+use crate::output::{LeftTaskView, Printer, Progress, RestartedView, ranges, word};
 
 pub(super) async fn restart(
+    global: &Global,
     client: &Client,
     arguments: &RestartArguments,
     printer: &Printer,
@@ -28,11 +31,10 @@ pub(super) async fn restart(
         [] => format!("restart the tasks of job {job}, one at a time"),
         chosen => format!("restart {} {} of job {job}", plural(chosen.len()), ranges(chosen)),
     };
-    let unattended = Unattended::Proceed;
-    printer.confirm(&Intent { what: &what, cell: client.cell(), yes: arguments.confirm.yes, unattended })?;
+    confirm(global, client, Intent::stop(&what), printer)?;
     let mut rolling = Rolling { client, job: &job, arguments, done: Vec::new(), left: Vec::new(), at: None };
     let mut progress = Progress::new(printer);
-    let mut waiting = WaitingOutput::new(client, &job, &mut progress);
+    let mut waiting = WaitingOutput::new(client, &job, WaitLimits::default(), &mut progress);
     let ended = tokio::select! {
         ended = rolling.run(&mut waiting) => ended,
         _ = tokio::signal::ctrl_c() => Err(Failure::new(Code::Interrupted, "interrupted")),

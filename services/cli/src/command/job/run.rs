@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use borough_client::{Client, ClientError, JobRef};
+use borough_client::{Client, ClientError, ExpectedJob, JobRef};
 use borough_proto::v1::{Job, JobKind, JobSpec};
 use tonic::Code as Status;
 
@@ -36,7 +36,8 @@ pub(super) async fn run(
 ) -> Result<Code, Failure> {
     let spec = spec_load(global, &arguments.file, printer).await?;
     let client = connect::cell_client(global).await?;
-    let submitted = submit(&client, spec, arguments.check_revision.unwrap_or(0), printer).await?;
+    let expected = ExpectedJob { id: String::new(), revision: arguments.check_revision.unwrap_or(0) };
+    let submitted = submit(&client, spec, expected, printer).await?;
     let limits = WaitLimits { timeout: arguments.timeout, progress: arguments.progress_deadline };
     let wait = if arguments.detach { WaitMode::Detached } else { WaitMode::Until(limits) };
     submitted.wait(&client, wait, printer).await
@@ -48,15 +49,15 @@ pub(super) struct Submitted {
     admitted: Job,
 }
 
-/// Submits a job. An `expected_revision` other than 0 refuses it if the job has another one by now.
+/// Submits a job, in place of `expected`.
 pub(super) async fn submit(
     client: &Client,
     spec: JobSpec,
-    expected_revision: u64,
+    expected: ExpectedJob,
     printer: &Printer,
 ) -> Result<Submitted, Failure> {
     let job = JobRef::new(spec.user.as_str(), spec.name.as_str());
-    let submitted = client.job_submit(spec.clone(), expected_revision).await;
+    let submitted = client.job_submit_to(spec.clone(), expected).await;
     let answer = match submitted {
         Ok(answer) => answer,
         Err(error) => return Err(refused(client, spec, error).await),
@@ -151,8 +152,8 @@ pub(super) async fn scale(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let scaled = client.job_scale(job, count).await?.job.unwrap_or_default();
-    if let WaitMode::Until(limits) = wait_for {
-        let waited = wait(client, job, Goal::Up, limits, printer).await?;
+    if let WaitMode::Until(timeout) = wait_for {
+        let waited = wait(client, job, Goal::Up, timeout, printer).await?;
         show(client, waited, printer).await?;
     } else {
         let text = |job: &JobView, _: &Style| format!("{}/{}: count {}", job.user, job.name, job.count);
@@ -168,8 +169,8 @@ pub(super) async fn stop(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let mut stopped = client.job_stop(job).await?.job.unwrap_or_default();
-    if let WaitMode::Until(limits) = wait_for {
-        stopped = wait(client, job, Goal::Over, limits, printer).await?.job;
+    if let WaitMode::Until(timeout) = wait_for {
+        stopped = wait(client, job, Goal::Over, timeout, printer).await?.job;
     }
     let text = |job: &JobView, _: &Style| format!("{}/{}: {}", job.user, job.name, job.state);
     printer.one(&JobView::from(stopped), text)?;

@@ -40,8 +40,7 @@ pub(in crate::command) async fn wait(
 ) -> Result<Waited, Failure> {
     let limits = limits.into();
     let mut progress = Progress::new(printer);
-    let mut waiting = WaitingOutput::new(client, job, &mut progress);
-    waiting.limits = limits;
+    let mut waiting = WaitingOutput::new(client, job, limits, &mut progress);
     let waited = Box::pin(async {
         tokio::select! {
             outcome = waiting.until(goal) => outcome,
@@ -83,9 +82,14 @@ pub(super) struct WaitingOutput<'w, 'p> {
 }
 
 impl<'w, 'p> WaitingOutput<'w, 'p> {
-    pub(super) fn new(client: &'w Client, job: &'w JobRef, progress: &'w mut Progress<'p>) -> Self {
+    pub(super) fn new(
+        client: &'w Client,
+        job: &'w JobRef,
+        limits: WaitLimits,
+        progress: &'w mut Progress<'p>,
+    ) -> Self {
         let clock = SystemClock::shared();
-        let (limits, timer) = (WaitLimits::default(), ProgressTimer::new(clock.monotonic()));
+        let timer = ProgressTimer::new(clock.monotonic());
         Self { client, job, limits, timer, clock, progress, explained: String::new() }
     }
 
@@ -130,11 +134,11 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
                 JobProgress::Underway => self.progress.show(&watched.known.text(goal)),
             }
             let deadline = self.limits.progress_deadline(watched.spec.as_ref());
-            let now = self.clock.monotonic();
-            let Some(left) = self.timer.left(&watched.known, goal, deadline, now) else {
+            let Some(left) = self.timer.left(&watched.known, goal, deadline, self.clock.monotonic()) else {
                 return Err(self.stuck(&watched.known, goal, deadline).await);
             };
-            let first = match tokio::time::timeout(EXPLAIN_AFTER.min(left), watched.changes.next()).await {
+            let next = tokio::time::timeout(EXPLAIN_AFTER.min(left), watched.changes.next());
+            let first = match next.await {
                 Ok(Some(item)) => item?,
                 Ok(None) => {
                     *watched = self.open().await?;

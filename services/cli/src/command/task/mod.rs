@@ -37,7 +37,7 @@ pub(super) async fn run(global: &Global, verb: TaskVerb, printer: &Printer) -> R
             client.task_restart(&task).await?;
             printer.remark(&format!("{task}: restarting"));
         }
-        TaskVerb::Stop(arguments) => return stop::stop(&client, &arguments, printer).await,
+        TaskVerb::Stop(arguments) => return stop::stop(global, &client, &arguments, printer).await,
     }
     Ok(Code::Done)
 }

@@ -2,19 +2,20 @@
 
 use borough_client::Client;
 
-use crate::args::TaskStopArguments;
+use crate::args::{Global, TaskStopArguments};
+use crate::command::confirm::{Intent, confirm};
 use crate::command::job::{Goal, NextAttempt, wait};
 use crate::exit::{Code, Failure};
-use crate::output::{Intent, Printer, TaskOutput, Unattended};
+use crate::output::{Printer, TaskOutput};
 
 pub(super) async fn stop(
+    global: &Global,
     client: &Client,
     arguments: &TaskStopArguments,
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let task = arguments.target.resolve(client.user());
-    let (what, yes) = (format!("stop task {task}"), arguments.confirm.yes);
-    printer.confirm(&Intent { what: &what, cell: client.cell(), yes, unattended: Unattended::Proceed })?;
+    confirm(global, client, Intent::stop(&format!("stop task {task}")), printer)?;
     let stopped = client.task_stop(&task).await?;
     if arguments.detach {
         printer.remark(&format!("{task}: stopping attempt {}", stopped.incarnation));

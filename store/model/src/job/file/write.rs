@@ -81,6 +81,7 @@ impl JobSpec {
         file.put_unless("restart", &self.restart, &default.restart, |rule| restart(rule, &default.restart));
         file.put_unless("drain_delay", &self.drain_delay_ms, &default.drain_delay_ms, |ms| delay(*ms));
         file.put_some("lost_after", self.lost_after_ms.as_ref(), |ms| delay(*ms));
+        file.put_some("progress_deadline", self.progress_deadline_ms.as_ref(), |ms| delay(*ms));
         file.put("task", task(&self.task));
         let overrides =
             self.overrides.iter().map(|(index, own)| (index.to_string(), override_of(own, self).done()));
