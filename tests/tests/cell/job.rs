@@ -135,6 +135,15 @@ async fn a_wait_that_runs_out_says_what_it_knew() {
         assert!(error.contains(timeout), "{error}");
     }
     cell.borough(&["job", "stop", "vast"]).await.ended(0);
+    // A stop goes on, and not the job.
+    cell.run(
+        "slow.yaml",
+        "name: slow\ntask: {command: [sh, -c, 'trap : TERM; while :; do sleep 0.1; done'], grace: 5s}\n",
+    )
+    .await;
+    let stopping = cell.borough(&["job", "stop", "slow", "--timeout", "1s"]).await.ended(1);
+    assert!(stopping.stderr.contains("after 1s; the stop goes on"), "{}", stopping.stderr);
+    cell.borough(&["job", "stop", "slow"]).await.ended(0);
     cell.finish().await;
 }
 

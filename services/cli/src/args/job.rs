@@ -183,7 +183,7 @@ pub struct RunArguments {
     #[arg(long, value_parser = duration, value_name = "TIME", conflicts_with = "detach")]
     pub timeout: Option<Duration>,
     /// Report a failure when no further task of a service becomes healthy for this time [default: that of the job, 10m]
-    #[arg(long, value_parser = duration, value_name = "TIME", conflicts_with = "detach")]
+    #[arg(long, value_parser = progress_deadline, value_name = "TIME", conflicts_with = "detach")]
     pub progress_deadline: Option<Duration>,
     /// Refuse unless the job still has this revision, as `job plan` showed it [default: any]
     #[arg(long, value_name = "REVISION")]
@@ -275,6 +275,16 @@ pub struct EvaluateArguments {
 /// A duration as in job files.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     borough_model::job::file::duration_ms(text).map(Duration::from_millis)
+}
+
+/// The bounds of `progress_deadline` in a job file.
+const PROGRESS_DEADLINES: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(86_400);
+
+/// A progress deadline, within the bounds of the job file's field.
+fn progress_deadline(text: &str) -> Result<Duration, String> {
+    let deadline = duration(text)?;
+    if PROGRESS_DEADLINES.contains(&deadline) { Ok(deadline) } else { Err("accepted: 1s to 24h".to_owned()) }
 }
 
 /// The index of a task.

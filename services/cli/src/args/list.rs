@@ -79,9 +79,20 @@ pub(super) fn node_state(word: &str) -> Result<NodeState, String> {
     state(&NODE_STATES, word)
 }
 
+/// The words of the states of tasks.
+pub(crate) fn task_state_words() -> String {
+    TASK_STATES.map(|(word, _)| word).join(", ")
+}
+
+/// The words of the states of jobs.
+pub(crate) fn job_state_words() -> String {
+    JOB_STATES.map(|(word, _)| word).join(", ")
+}
+
 /// A state of a task or of a job: some words are both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskOrJobState {
+    pub word: &'static str,
     pub task: Option<TaskState>,
     pub job: Option<JobState>,
 }
@@ -89,7 +100,12 @@ pub struct TaskOrJobState {
 pub(super) fn task_or_job_state(word: &str) -> Result<TaskOrJobState, String> {
     match (state(&TASK_STATES, word), state(&JOB_STATES, word)) {
         (Err(tasks), Err(jobs)) => Err(format!("for the tasks of a job, {tasks}; for jobs, {jobs}")),
-        (task, job) => Ok(TaskOrJobState { task: task.ok(), job: job.ok() }),
+        (task, job) => {
+            let words =
+                TASK_STATES.iter().map(|(word, _)| *word).chain(JOB_STATES.iter().map(|(word, _)| *word));
+            let word = words.into_iter().find(|known| *known == word).unwrap_or_default();
+            Ok(TaskOrJobState { word, task: task.ok(), job: job.ok() })
+        }
     }
 }
 

@@ -35,6 +35,7 @@ pub use job::{
 pub use label::LabelArgument;
 pub(crate) use label::label_change;
 pub use list::{ListArguments, TaskOrJobState, WatchArguments};
+pub(crate) use list::{job_state_words, task_state_words};
 pub(crate) use role::LEASE_MS;
 pub use role::{ControllerArguments, GatewayArguments, SchedulerArguments, StoreArguments};
 pub use store::{

@@ -20,7 +20,7 @@ use self::run::WaitMode;
 use self::show::TaskSelection;
 pub(super) use self::wait::wait;
 use super::confirm::{Intent, confirm};
-use crate::args::{Global, JobVerb, TaskOrJobState, label_change};
+use crate::args::{Global, JobVerb, TaskOrJobState, job_state_words, label_change, task_state_words};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::output::Printer;
@@ -54,14 +54,14 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
         JobVerb::Status { target: Some(target), state, list, .. } => {
             let client = connect::cell_client(global).await?;
             let job = target.resolve(client.user());
-            let states = states_of(&state, "a task", |state| state.task)?;
+            let states = states_of(&state, |state| state.task, task_state_words)?;
             let filter = TaskFilter { states, ..TaskFilter::of_job(&job) };
             show::status(&client, &job, &TaskSelection { filter, list }, printer).await
         }
         JobVerb::Status { target: None, all, ended, label, state, list } => {
             let client = connect::cell_client(global).await?;
             let user = if all { String::new() } else { client.user().to_owned() };
-            let states = states_of(&state, "a job", |state| state.job)?;
+            let states = states_of(&state, |state| state.job, job_state_words)?;
             let filter = JobFilter { user, ended, states, selector: label, ..JobFilter::default() };
             show::list(&client, &filter, &list, printer).await
         }
@@ -90,12 +90,15 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
 /// The states of the kind that is listed. Some words are a state of a task only, or of a job only.
 fn states_of<S>(
     words: &[TaskOrJobState],
-    of: &str,
     state: impl Fn(&TaskOrJobState) -> Option<S>,
+    accepted: impl Fn() -> String,
 ) -> Result<Vec<S>, Failure> {
-    let states: Option<Vec<S>> = words.iter().map(state).collect();
-    states.ok_or_else(|| {
-        Failure::new(Code::Usage, format!("--state names a state that {of} does not have"))
-            .with_hint("the tasks of a job are listed with JOB, and jobs without it")
-    })
+    let one = |word: &TaskOrJobState| {
+        state(word).ok_or_else(|| {
+            let message = format!("--state: {:?}; accepted: {}", word.word, accepted());
+            Failure::new(Code::Usage, message)
+                .with_hint("the tasks of a job are listed with JOB, and jobs without it")
+        })
+    };
+    words.iter().map(one).collect()
 }

@@ -17,6 +17,17 @@ pub(in crate::command) enum Goal {
     Again(NextAttempt),
 }
 
+impl Goal {
+    /// What becomes of the change when a wait for it ends early.
+    pub(super) fn goes_on(self) -> &'static str {
+        match self {
+            Self::Up => "the job goes on",
+            Self::Over => "the stop goes on",
+            Self::Again(_) => "the restart goes on",
+        }
+    }
+}
+
 /// The next attempt of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::command) struct NextAttempt {

@@ -12,6 +12,8 @@ use super::progress::KnownJob;
 const LINES_MAX: u32 = 10;
 /// Bytes of them that are read.
 const BYTES_MAX: usize = 64 << 10;
+/// Characters that are shown of a line.
+const LINE_CHARS_MAX: usize = 300;
 /// The answer does not wait longer for the lines.
 const TIME_MAX: Duration = Duration::from_secs(3);
 
@@ -50,7 +52,15 @@ fn last_lines(bytes: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(bytes);
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     let first = lines.len().saturating_sub(usize::try_from(LINES_MAX).unwrap_or(usize::MAX));
-    lines.iter().skip(first).map(|&line| line.to_owned()).collect()
+    lines.iter().skip(first).map(|line| line_cut(line)).collect()
+}
+
+/// A line as far as it is shown.
+fn line_cut(line: &str) -> String {
+    match line.char_indices().nth(LINE_CHARS_MAX) {
+        Some((end, _)) => format!("{}… ({} bytes)", line.get(..end).unwrap_or_default(), line.len()),
+        None => line.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -64,6 +74,9 @@ mod tests {
         let lines = last_lines(many.as_bytes());
         assert_eq!((lines.len(), lines[0].as_str(), lines[9].as_str()), (10, "line 20", "line 29"));
         assert!(last_lines(b"").is_empty());
+        let long = "ä".repeat(LINE_CHARS_MAX);
+        assert_eq!(last_lines(long.as_bytes()), [long.clone()]);
+        assert_eq!(last_lines(format!("{long}bc").as_bytes()), [format!("{long}… (602 bytes)")]);
         assert_eq!(last_lines(b"\xff\n").len(), 1);
     }
 }

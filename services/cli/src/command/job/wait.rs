@@ -46,7 +46,7 @@ pub(in crate::command) async fn wait(
             outcome = waiting.until(goal) => outcome,
             _ = tokio::signal::ctrl_c() => Err(Failure::new(
                 Code::Interrupted,
-                format!("interrupted; {job} goes on: borough job status {job}"),
+                format!("interrupted; {}: borough job status {job}", goal.goes_on()),
             )),
         }
     });
@@ -54,9 +54,10 @@ pub(in crate::command) async fn wait(
     let outcome = tokio::time::timeout(timeout, waited).await;
     outcome.unwrap_or_else(|_| {
         let after = humantime::format_duration(timeout);
+        let on = goal.goes_on();
         let message = match progress.last() {
-            "" => format!("{job}: its state did not come within {after}; the job goes on"),
-            last => format!("{last} after {after}; the job goes on"),
+            "" => format!("{job}: its state did not come within {after}; {on}"),
+            last => format!("{last} after {after}; {on}"),
         };
         Err(Failure::new(Code::Failed, message).with_hint(format!("borough job status {job}")))
     })

@@ -6,6 +6,7 @@ mod nodes;
 mod remove;
 mod stop;
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -58,7 +59,19 @@ pub(crate) fn run(global: &Global, arguments: &DevArguments, printer: &Printer) 
     runtime.block_on(dev(global, arguments, printer))
 }
 
+/// A cell that is named twice would have two agents in one directory.
+fn cells_check(cells: &[Name]) -> Result<(), Failure> {
+    let mut seen = BTreeSet::new();
+    match cells.iter().find(|cell| !seen.insert(*cell)) {
+        Some(cell) => {
+            Err(Failure::new(Code::Usage, format!("--cells names {cell} twice; name each cell once")))
+        }
+        None => Ok(()),
+    }
+}
+
 async fn dev(global: &Global, arguments: &DevArguments, printer: &Printer) -> Result<Code, Failure> {
+    cells_check(&arguments.cells)?;
     let nodes = arguments.cells.len().saturating_mul(usize::try_from(arguments.nodes).unwrap_or(usize::MAX));
     if nodes > NODES_MAX {
         let text =
