@@ -87,8 +87,8 @@ async fn a_restart_stops_at_the_task_that_does_not_come_back() {
          task: {{command: [sh, -c, '{script}'], resources: {{cpu: 10m, memory: 4MiB}}, grace: 100ms}}\n"
     );
     cell.run("ill.yaml", &job).await;
-    let ran = cell.borough(&["job", "restart", "ill", "--timeout", "3s"]).await.ended(1);
-    let ran = ran.warns("tester/ill/1: pending").warns("after 3s").warns("exit code 3");
+    let ran = cell.borough(&["job", "restart", "ill", "--timeout", "15s"]).await.ended(1);
+    let ran = ran.warns("tester/ill/1: pending").warns("after 15s").warns("exit code 3");
     let ran = ran
         .warns("stopped at task 1; restarted before: task 0")
         .warns("borough job restart tester/ill --from 1");
