@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Stdio;
 
+use borough_kv::exercise::not_exercised;
 use borough_tests::{DEADLINE, TestCell, options};
 use tokio::io::AsyncWriteExt as _;
 
@@ -94,9 +95,13 @@ async fn a_tab_completes_the_names_of_the_cell_in_every_shell_that_is_here() {
     if is_here("zsh") {
         let script = format!("autoload -U compinit; compinit -u -D; {source} zsh)");
         typed_in(&cell, &["zsh", "-f", "-i"], &script).await;
+    } else {
+        not_exercised("completion in zsh", "it is not installed");
     }
     if is_here("fish") {
         typed_in(&cell, &["fish", "--no-config", "-i"], "borough completion fish | source").await;
+    } else {
+        not_exercised("completion in fish", "it is not installed");
     }
     cell.finish().await;
 }
