@@ -1,5 +1,6 @@
 //! Words and numbers as people read them.
 
+use borough_model::node::is_domain_memory;
 use borough_model::resource::{cpu_display, device_display, rate_display};
 use borough_proto::v1;
 use serde::Serialize;
@@ -78,10 +79,17 @@ impl ResourcesView {
         if self.network_bytes_per_s > 0 {
             parts.push(format!("network_rate {}", rate_display(self.network_bytes_per_s)));
         }
-        parts.extend(
-            self.device_millis.iter().map(|(kind, &millis)| format!("{kind} {}", device_display(millis))),
-        );
+        parts.extend(self.device_millis.iter().map(|(kind, &amount)| device_text(kind, amount)));
         parts.join(", ")
+    }
+}
+
+/// An amount of a device, or of a domain of the machine: `gpu 0.5`, `numa.memory/0 23.5GiB`.
+fn device_text(kind: &str, amount: u64) -> String {
+    if is_domain_memory(kind) {
+        format!("{kind} {}", bytes(amount))
+    } else {
+        format!("{kind} {}", device_display(amount))
     }
 }
 
@@ -130,4 +138,17 @@ pub(crate) fn facts(facts: &[(&str, String)]) -> String {
     let width = facts.iter().map(|(label, _)| label.len()).max().unwrap_or(0);
     let lines = facts.iter().filter(|(_, text)| !text.is_empty());
     lines.map(|(label, text)| format!("{label:width$}  {}\n", text.replace('\n', "\\n"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_a_domain_is_bytes_and_a_card_is_a_number() {
+        assert_eq!(device_text("numa.memory/0", 25_276_510_208), "numa.memory/0 23.5GiB");
+        assert_eq!(device_text("socket.memory/1", 1 << 30), "socket.memory/1 1GiB");
+        assert_eq!(device_text("numa/0", 2_000), "numa/0 2");
+        assert_eq!(device_text("gpu", 500), "gpu 0.5");
+    }
 }

@@ -53,7 +53,7 @@ pub use taint::{TAINTS_MAX, Taint, TaintEffect, TaintMatch, node_taints_check, t
 pub(crate) use topology::device_kind_check;
 pub use topology::{
     CORE_SPEED, CORE_SPEED_REFERENCE, CORE_SPEEDS, DOMAINS_MAX, NumaDomain, TOPOLOGY_KINDS, Within,
-    confinement, core_speed, cores_whole, domains_counted,
+    confinement, core_speed, cores_whole, domains_counted, is_domain_memory,
 };
 
 /// The row of a node, written by its agent's registration and by operators. Any change also raises

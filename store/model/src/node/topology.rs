@@ -21,6 +21,11 @@ pub(super) const DOMAIN_CPUS_MAX: usize = 1024;
 /// Kinds of dimensions that belong to the topology: no device may have these names.
 pub const TOPOLOGY_KINDS: [&str; 4] = ["numa", "numa.memory", "socket", "socket.memory"];
 
+/// Returns true if an amount of this dimension is bytes: the memory of a domain or socket, `numa.memory/0`.
+pub fn is_domain_memory(dimension: &str) -> bool {
+    dimension.split_once('/').is_some_and(|(kind, _)| matches!(kind, "numa.memory" | "socket.memory"))
+}
+
 /// Checks a kind of device: a key without a slash, since the place of a single card follows one.
 pub(crate) fn device_kind_check(fields: &mut FieldErrors, path: &str, kind: &str) {
     fields.key(path, kind);
