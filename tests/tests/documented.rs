@@ -1,5 +1,5 @@
-//! Every command that the documentation shows exists: each line of a block is a command line that the program accepts,
-//! and each command in a sentence names verbs and options that it has.
+//! Every command that the documentation shows exists. Each line of a block is a command line that the program accepts.
+//! Each command in a sentence names verbs and options that the program has.
 
 #![expect(clippy::expect_used, reason = "a test says what it expected")]
 

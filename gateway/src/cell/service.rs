@@ -10,6 +10,7 @@ use borough_proto::v1::cell_service_server::CellService;
 use borough_store::cell::{CellMeta, CellState};
 use borough_store::lease::{SchedulerShard, WorkerStatus, scheduler_shards};
 use borough_store::mirror::MirrorState;
+use futures::future::join_all;
 use tonic::{Request, Response, Status};
 
 use super::context::{CellContext, Cells, caller_of_mutation, caller_of_read, cursor_to_message};
@@ -40,11 +41,14 @@ impl CellService for CellServer {
         caller_of_read(request.get_ref().context.as_ref())?;
         let mut cells = Vec::with_capacity(self.cells.0.len());
         for cell in self.cells.0.values() {
-            let mut message = cell_message(cell).await?;
-            if request.get_ref().load {
-                message.load = cell_load(cell).await;
+            cells.push(cell_message(cell).await?);
+        }
+        if request.get_ref().load {
+            // At once: a store that does not answer costs one wait, and not one for each cell.
+            let loads = join_all(self.cells.0.values().map(|cell| cell_load(cell))).await;
+            for (message, load) in cells.iter_mut().zip(loads) {
+                message.load = load;
             }
-            cells.push(message);
         }
         Ok(Response::new(v1::ListCellsResponse { cells }))
     }

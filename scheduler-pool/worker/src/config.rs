@@ -1,4 +1,4 @@
-//! What a worker is told when it starts.
+//! The configuration of a worker.
 
 use borough_model::Name;
 use borough_scheduler_core::ShardDivision;

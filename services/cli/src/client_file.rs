@@ -1,11 +1,13 @@
 //! `client.json` in the directory of a dev cell: the addresses of its gateways and the caller's token. `borough dev`
 //! writes it. Every other verb reads it unless its options name a gateway.
 
-use std::io::{self, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+
+use crate::own_file::{own_directory, own_file_read, own_file_write};
 
 /// The file's name within the directory.
 pub const FILE_NAME: &str = "client.json";
@@ -31,15 +33,7 @@ impl ClientFile {
     /// # Errors
     /// An unreadable or damaged file, with its path.
     pub fn read(directory: &Path) -> io::Result<Option<Self>> {
-        let path = directory.join(FILE_NAME);
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(named(&path, &error.to_string(), error.kind())),
-        };
-        let file = serde_json::from_str(&text)
-            .map_err(|error| named(&path, &error.to_string(), io::ErrorKind::InvalidData))?;
-        Ok(Some(file))
+        own_file_read(&directory.join(FILE_NAME))
     }
 
     /// Writes the file for its owner alone, in one step: a reader sees the old one or the new one.
@@ -52,29 +46,16 @@ impl ClientFile {
         if before && Self::read(directory).ok().flatten().as_ref() == Some(self) {
             return Ok(());
         }
-        let temporary = directory.join(format!("{FILE_NAME}.new"));
-        let mut text = serde_json::to_vec_pretty(self)?;
-        text.push(b'\n');
-        let mut options = std::fs::OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-        file.write_all(&text)?;
-        file.sync_all()?;
-        std::fs::rename(&temporary, &path)
+        own_file_write(&path, self)
     }
 }
 
 /// The directory of the dev cell: `given`, or below the user's state directory.
 pub fn dev_directory(given: Option<&Path>) -> PathBuf {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let state = || {
-        let home = || variable("HOME").unwrap_or_else(|| PathBuf::from("/")).join(".local/state");
-        variable("XDG_STATE_HOME").unwrap_or_else(home)
-    };
-    given.map_or_else(|| state().join("borough/dev"), Path::to_path_buf)
-}
-
-fn named(path: &Path, problem: &str, kind: io::ErrorKind) -> io::Error {
-    io::Error::new(kind, format!("{}: {problem}", path.display()))
+    given.map_or_else(
+        || own_directory("XDG_STATE_HOME", ".local/state").join("borough/dev"),
+        Path::to_path_buf,
+    )
 }
 
 #[cfg(test)]

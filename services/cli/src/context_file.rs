@@ -2,11 +2,12 @@
 //! it may be copied to other machines.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+
+use crate::own_file::{own_directory, own_file_read, own_file_write};
 
 /// The file's name within its directory.
 pub const FILE_NAME: &str = "contexts.json";
@@ -48,13 +49,7 @@ impl ContextFile {
     /// # Errors
     /// An unreadable or damaged file, with its path.
     pub fn read(path: &Path) -> io::Result<Self> {
-        let named = |problem: String, kind| io::Error::new(kind, format!("{}: {problem}", path.display()));
-        let text = match std::fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
-            Err(error) => return Err(named(error.to_string(), error.kind())),
-        };
-        serde_json::from_str(&text).map_err(|error| named(error.to_string(), io::ErrorKind::InvalidData))
+        Ok(own_file_read(path)?.unwrap_or_default())
     }
 
     /// Writes the file for its owner alone, in one step: a reader sees the old one or the new one.
@@ -65,22 +60,13 @@ impl ContextFile {
         if let Some(directory) = path.parent() {
             std::fs::create_dir_all(directory)?;
         }
-        let temporary = path.with_extension("json.new");
-        let mut text = serde_json::to_vec_pretty(self)?;
-        text.push(b'\n');
-        let mut options = std::fs::OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-        file.write_all(&text)?;
-        file.sync_all()?;
-        std::fs::rename(&temporary, path)
+        own_file_write(path, self)
     }
 }
 
 /// The path of the file: `borough/contexts.json` in `$XDG_CONFIG_HOME` or `~/.config`.
 pub fn context_path() -> PathBuf {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let home = || variable("HOME").unwrap_or_else(|| PathBuf::from("/")).join(".config");
-    variable("XDG_CONFIG_HOME").unwrap_or_else(home).join("borough").join(FILE_NAME)
+    own_directory("XDG_CONFIG_HOME", ".config").join("borough").join(FILE_NAME)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ pub mod context_file;
 pub mod exit;
 pub mod jobfile;
 mod output;
+mod own_file;
 mod role;
 
 use std::ffi::OsString;

@@ -1,5 +1,5 @@
 //! Reads the output of one attempt. A broken connection, a gateway that ends and an agent that changes its gateway cost
-//! no byte and repeat none: each answer has a position, and the next request begins there.
+//! no byte and repeat none. Each answer has a position, and the next request begins there.
 
 use borough_proto::v1::task_service_client::TaskServiceClient;
 use borough_proto::v1::{LogPosition, ReadLogsRequest, ReadLogsResponse, read_logs_request};

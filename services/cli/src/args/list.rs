@@ -63,12 +63,13 @@ const TASK_STATES: [(&str, TaskState); 9] = [
 const NODE_STATES: [(&str, NodeState); 3] =
     [("ready", NodeState::Ready), ("recovering", NodeState::Recovering), ("lost", NodeState::Lost)];
 
-fn state<S: Copy>(known: &[(&str, S)], word: &str) -> Result<S, String> {
+fn state<S: Copy>(known: &[(&'static str, S)], word: &str) -> Result<S, String> {
     let found = known.iter().find(|(name, _)| *name == word);
-    found.map(|&(_, state)| state).ok_or_else(|| {
-        let names: Vec<&str> = known.iter().map(|&(name, _)| name).collect();
-        format!("accepted: {}", names.join(", "))
-    })
+    found.map(|&(_, state)| state).ok_or_else(|| format!("accepted: {}", words(known)))
+}
+
+fn words<S>(known: &[(&'static str, S)]) -> String {
+    known.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ")
 }
 
 pub(super) fn task_state(word: &str) -> Result<TaskState, String> {
@@ -81,18 +82,18 @@ pub(super) fn node_state(word: &str) -> Result<NodeState, String> {
 
 /// The words of the states of tasks.
 pub(crate) fn task_state_words() -> String {
-    TASK_STATES.map(|(word, _)| word).join(", ")
+    words(&TASK_STATES)
 }
 
 /// The words of the states of jobs.
 pub(crate) fn job_state_words() -> String {
-    JOB_STATES.map(|(word, _)| word).join(", ")
+    words(&JOB_STATES)
 }
 
 /// A state of a task or of a job: some words are both.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskOrJobState {
-    pub word: &'static str,
+    pub word: String,
     pub task: Option<TaskState>,
     pub job: Option<JobState>,
 }
@@ -100,12 +101,7 @@ pub struct TaskOrJobState {
 pub(super) fn task_or_job_state(word: &str) -> Result<TaskOrJobState, String> {
     match (state(&TASK_STATES, word), state(&JOB_STATES, word)) {
         (Err(tasks), Err(jobs)) => Err(format!("for the tasks of a job, {tasks}; for jobs, {jobs}")),
-        (task, job) => {
-            let words =
-                TASK_STATES.iter().map(|(word, _)| *word).chain(JOB_STATES.iter().map(|(word, _)| *word));
-            let word = words.into_iter().find(|known| *known == word).unwrap_or_default();
-            Ok(TaskOrJobState { word, task: task.ok(), job: job.ok() })
-        }
+        (task, job) => Ok(TaskOrJobState { word: word.to_owned(), task: task.ok(), job: job.ok() }),
     }
 }
 

@@ -1,5 +1,6 @@
-//! Completion in shells. The script of `borough completion SHELL` calls the program with the words of the line, and the
-//! program answers with the candidates for one of them: verbs and options from their definition, names from the cell.
+//! Completion in shells. The script of `borough completion SHELL` calls the program with the words of the line. The
+//! program answers with the candidates for one of them. Verbs and options come from their definition, names from the
+//! cell.
 
 mod candidate;
 

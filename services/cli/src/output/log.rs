@@ -11,7 +11,7 @@ use crate::args::OutputFormat;
 
 /// Bytes after which a line is shown in parts.
 const LINE_BYTES_MAX: usize = 16 * 1024;
-/// The colours of tasks, in turn. Red is for errors.
+/// The colours of tasks, one after the other. Red is for errors.
 const COLOURS: [u8; 6] = [36, 33, 32, 35, 34, 96];
 
 /// One of a task's streams.

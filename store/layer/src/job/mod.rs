@@ -4,9 +4,9 @@
 //! A job keeps its name until another job takes it; an id is never used again.
 //!
 //! Every change goes through the state machine of `borough-model` and writes the row. If placements in flight may be
-//! wrong after the change, it touches the gate too: the key `job_gate`, which every placement of the job's tasks guards
-//! on and which has no value. Stop, end, shrink, and changes of priority or of spec touch it. Growth and counting ended
-//! tasks do not: they never fail a placement.
+//! wrong after the change, it touches the gate too. The gate is the key `job_gate`, which has no value. Every placement
+//! of the job's tasks guards on it. Stop, end, shrink, and changes of priority or of spec touch it. Growth and counting
+//! ended tasks do not: they never fail a placement.
 //!
 //! A controller ends the tasks of a job that stops or has shrunk. It visits them in small transactions
 //! ([`crate::task::task_stop_begin`]), and ends the job after the last one ([`job_tasks_gone`]).

@@ -225,7 +225,7 @@ struct Readers {
     query: LogQuery,
     choice: AttemptChoice,
     style: LogStyle,
-    /// What each reader is told, by index.
+    /// What each reader knows, by index.
     known: BTreeMap<u32, watch::Sender<TaskAttempts>>,
     places: Arc<Semaphore>,
     blocks: mpsc::Sender<Shown>,
