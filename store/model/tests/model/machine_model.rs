@@ -9,7 +9,7 @@ use borough_model::node::{
     node_alloc_check,
 };
 use borough_model::resource::Resources;
-use borough_model::task::machine::task_row_check;
+use borough_model::task::machine::{PORT_COOL_DOWN_MS, task_row_check};
 use borough_model::task::{
     Attempt, ChargeOwner, Effects, EndReason, EndpointEffect, Evicted, Health, OwnerEffect, Placement,
     PortAssignment, StartedProcess, StopReason, TaskEvent, TaskRow, TaskState, Transition, node_alloc_sum,
@@ -32,12 +32,16 @@ struct Act {
     /// 0: the row's own attempt; otherwise an older or later one.
     skew: u8,
     wait_ms: u16,
+    /// How long the transaction had waited when it read the row: its time is older by that.
+    late_ms: u16,
 }
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let skew = prop_oneof![12 => Just(0u8), 1 => Just(1u8), 1 => Just(2u8)];
-    let act = (0..TASKS, 0u8..22, any::<u8>(), skew, 0u16..9000)
-        .prop_map(|(task, kind, arg, skew, wait_ms)| Act { task, kind, arg, skew, wait_ms });
+    let late = prop_oneof![5 => Just(0u16), 1 => 0u16..15_000];
+    let act = (0..TASKS, 0u8..22, any::<u8>(), skew, 0u16..9000, late).prop_map(
+        |(task, kind, arg, skew, wait_ms, late_ms)| Act { task, kind, arg, skew, wait_ms, late_ms },
+    );
     prop::collection::vec(act, 1..120)
 }
 
@@ -105,7 +109,8 @@ impl World {
         self.now_ms += i64::from(act.wait_ms);
         let Some(event) = self.event(act) else { return };
         let before = self.rows[act.task].clone();
-        let Ok(transition) = task_transition(&before, &event, self.now_ms) else { return };
+        let at_ms = self.now_ms - i64::from(act.late_ms);
+        let Ok(transition) = task_transition(&before, &event, at_ms) else { return };
         assert_row_step(&before, &event, &transition);
         let returned = matches!(event, TaskEvent::NodeReturned { .. });
         let returning = if returned { ShareFit::Returned } else { ShareFit::Required };
@@ -218,13 +223,26 @@ impl World {
                 );
                 self.fulfilled += 1;
             }
-            CapacityEffect::Release { .. } => {
-                assert!(self.taken.remove(&attempt), "given back twice by one attempt")
+            CapacityEffect::Release { ports_cool_until_ms, .. } => {
+                assert!(self.taken.remove(&attempt), "given back twice by one attempt");
+                self.assert_rests(task, ports_cool_until_ms.unwrap_or(i64::MAX));
             }
             CapacityEffect::Forgo(_) => assert!(self.promised.remove(&attempt), "forgone, but not promised"),
-            CapacityEffect::Cool { .. } => assert!(!self.taken.contains(&attempt), "cools while it is taken"),
+            CapacityEffect::Cool { ports_cool_until_ms, .. } => {
+                assert!(!self.taken.contains(&attempt), "cools while it is taken");
+                self.assert_rests(task, *ports_cool_until_ms);
+            }
         }
         true
+    }
+
+    /// The ports of an attempt rest for the whole cool-down after the state that it leaves began.
+    fn assert_rests(&self, task: usize, until_ms: i64) {
+        let left_ms = self.rows[task].changed_ms;
+        assert!(
+            until_ms >= left_ms.saturating_add(PORT_COOL_DOWN_MS),
+            "rests until {until_ms} from {left_ms}"
+        );
     }
 
     fn effects(&mut self, task: usize, before: &TaskRow, transition: &Transition) {
@@ -302,6 +320,7 @@ fn assert_row_step(before: &TaskRow, event: &TaskEvent, transition: &Transition)
         return;
     }
     assert_eq!(after.revision, before.revision + 1);
+    assert!(after.changed_ms >= before.changed_ms, "the time of the last change goes back");
     assert_ne!(
         TaskRow { revision: before.revision, changed_ms: before.changed_ms, ..after.clone() },
         *before

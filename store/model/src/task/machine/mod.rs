@@ -64,7 +64,11 @@ pub struct Transition {
 /// Applies `event` to `row` at wall time `now_ms` (milliseconds since 1970).
 ///
 /// For a task without a row pass [`TaskRow::never_placed`].
+///
+/// A transaction takes its time before it reads, and may wait for seconds in between. No change is before the one that
+/// it follows: otherwise a rest or a back-off would end too early.
 pub fn task_transition(row: &TaskRow, event: &TaskEvent, now_ms: i64) -> Decided {
+    let now_ms = now_ms.max(row.changed_ms);
     if let Some(attempt) = event.attempt() {
         attempt_check(row, attempt)?;
     }
