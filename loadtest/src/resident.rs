@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use borough_kv::embedded::{EmbeddedEngine, OpenOptions};
@@ -13,7 +14,7 @@ use borough_kv::{Database, Idempotency};
 use borough_model::job::{JobKind, JobSpec, JobState, job_new};
 use borough_model::node::{NodeAlloc, NodeRow};
 use borough_model::task::{Charge, ChargeOwner, Endpoint, Health, PortAssignment, TaskRow, TaskState};
-use borough_model::{Delta, Incarnation, JobId, Name, NodeId, RequestId, Resources, TaskId};
+use borough_model::{Delta, Incarnation, JobId, JournalEntry, Name, NodeId, RequestId, Resources, TaskId};
 use borough_scheduler::{CellView, snapshot_of_mirror};
 use borough_scheduler_core::{CellSettings, ShardDivision};
 use borough_store::cell::{CellMeta, cell_create};
@@ -67,16 +68,27 @@ enum Subject {
     Task,
 }
 
-/// Allocated bytes by role.
-#[derive(Debug, Default)]
-struct RoleBytes(BTreeMap<(&'static str, Subject), i64>);
+/// What a role has allocated, and the time it took to follow.
+#[derive(Clone, Copy, Debug, Default)]
+struct RoleCost {
+    bytes: i64,
+    time: Duration,
+}
 
-impl RoleBytes {
-    /// Does a step of a role and adds what it allocates.
+/// The costs by role.
+#[derive(Debug, Default)]
+struct RoleCosts(BTreeMap<(&'static str, Subject), RoleCost>);
+
+impl RoleCosts {
+    /// Does a step of a role and adds what it costs.
+    #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
     fn step<T>(&mut self, role: &'static str, of: Subject, step: impl FnOnce() -> T) -> anyhow::Result<T> {
-        let before = allocated_bytes()?;
+        let (before, began) = (allocated_bytes()?, Instant::now());
         let done = step();
-        *self.0.entry((role, of)).or_default() += allocated_bytes()? - before;
+        let (took, after) = (began.elapsed(), allocated_bytes()?);
+        let cost = self.0.entry((role, of)).or_default();
+        cost.bytes += after - before;
+        cost.time += took;
         Ok(done)
     }
 }
@@ -226,7 +238,7 @@ impl ResidentCell {
     }
 
     /// Follows the whole journal as a mirror and two workers of one process do.
-    async fn followed(&self, bytes: &mut RoleBytes) -> anyhow::Result<(MirrorState, [CellView; 2])> {
+    async fn followed(&self, costs: &mut RoleCosts) -> anyhow::Result<(MirrorState, [CellView; 2])> {
         let mut mirror = MirrorState::default();
         let view = || CellView::new(CellSettings::default(), ShardDivision::of(1));
         let mut workers = [view(), view()];
@@ -244,10 +256,13 @@ impl ResidentCell {
             after = page.next;
             for (cursor, entry) in &page.entries {
                 let of = if entry.action == NODES_ACTION { Subject::Node } else { Subject::Task };
-                bytes.step("mirror", of, || mirror.apply(*cursor, entry))?;
+                // Each process decodes the journal once, and all of its roles share the entries.
+                let encoded = minicbor::to_vec(&**entry)?;
+                costs.step("decode", of, || minicbor::decode::<JournalEntry>(&encoded).is_ok())?;
+                costs.step("mirror", of, || mirror.apply(*cursor, entry))?;
                 let [first, second] = &mut workers;
-                bytes.step("worker_1", of, || first.apply(entry))?;
-                bytes.step("worker_2", of, || second.apply(entry))?;
+                costs.step("worker_1", of, || first.apply(entry))?;
+                costs.step("worker_2", of, || second.apply(entry))?;
             }
             if !page.more {
                 return Ok((mirror, workers));
@@ -283,7 +298,7 @@ pub(crate) async fn run(
 async fn measured(store: &Path, arguments: &ResidentArguments, results: &mut Results) -> anyhow::Result<()> {
     let clock = SystemClock::shared();
     let (rng, _) = SeededRng::from_kernel();
-    let mut bytes = RoleBytes::default();
+    let mut costs = RoleCosts::default();
     let begun = allocated_bytes()?;
     let engine = EmbeddedEngine::open(OpenOptions::new(store, Arc::clone(&clock), rng))?;
     let ResidentArguments { tasks, tasks_per_job, on_nodes, distinct } = *arguments;
@@ -301,21 +316,23 @@ async fn measured(store: &Path, arguments: &ResidentArguments, results: &mut Res
     create.await?;
     cell.nodes_write().await?;
     cell.jobs_write().await?;
-    bytes.0.insert(("engine", Subject::Task), allocated_bytes()? - begun);
-    let (mirror, workers) = cell.followed(&mut bytes).await?;
+    let engine_bytes = allocated_bytes()? - begun;
+    let (mirror, workers) = cell.followed(&mut costs).await?;
     let snapshot =
-        bytes.step("question", Subject::Task, || snapshot_of_mirror(&mirror, CellSettings::default()))?;
+        costs.step("question", Subject::Task, || snapshot_of_mirror(&mirror, CellSettings::default()))?;
     let known = workers.iter().map(|worker| worker.snapshot.tables().node_count()).min();
     let mut stats = Stats::new();
     stats.set("tasks", json!(mirror.tasks().len()));
     stats.set("jobs", json!(mirror.jobs().len()));
     stats.set("nodes", json!(known.context("no worker")?.min(snapshot.tables().node_count())));
-    for ((role, of), bytes) in &bytes.0 {
+    stats.set("engine_bytes_per_task", json!(engine_bytes / i64::from(tasks)));
+    for ((role, of), cost) in &costs.0 {
         let (name, count) = match of {
             Subject::Node => ("node", on_nodes),
             Subject::Task => ("task", tasks),
         };
-        stats.set(format!("{role}_bytes_per_{name}"), json!(bytes / i64::from(count)));
+        stats.set(format!("{role}_bytes_per_{name}"), json!(cost.bytes / i64::from(count)));
+        stats.set(format!("{role}_ns_per_{name}"), json!(cost.time.as_nanos() / u128::from(count)));
     }
     stats.set("rss_mib", json!(resident_bytes()? >> 20));
     let workload = if distinct { "distinct" } else { "equal" };

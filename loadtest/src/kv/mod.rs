@@ -28,7 +28,7 @@ use crate::result::{Results, Stats, StatsSet as _};
 const PREFIX: &[u8] = b"borough-loadtest/";
 
 /// Which engine is measured.
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EngineKind {
     /// The embedded engine, in a directory of its own.
     Embedded,

@@ -117,6 +117,10 @@ pub(crate) async fn run(
     system: Option<&SystemOptions>,
     results: &mut Results,
 ) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        arguments.cluster.is_none() || arguments.engine == EngineKind::Fdb,
+        "--cluster measures FoundationDB, and the results would say embedded: give --engine fdb with it"
+    );
     let all = <WorkloadName as clap::ValueEnum>::value_variants();
     let chosen = all.iter().filter(|one| arguments.workload.is_empty() || arguments.workload.contains(one));
     let mut violations = 0;
