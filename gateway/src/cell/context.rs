@@ -27,6 +27,7 @@ use super::lock::MirrorLockUse;
 use super::retention::RequestRetention;
 use super::scheduler::SchedulerMirror;
 use super::settings::settings_read;
+use crate::job::JobUsages;
 use crate::session::batch::WriterContext;
 use crate::session::metrics::DeliveryMetrics;
 use crate::session::notice::notices_follow;
@@ -59,6 +60,8 @@ pub struct CellContext {
     pub ended_jobs: EndedJobsUse,
     /// How long the lock of the mirror was held.
     pub mirror_lock: MirrorLockUse,
+    /// What its jobs use, as last summed.
+    pub job_usages: JobUsages,
     /// What was admitted together.
     pub admissions: AdmissionUse,
     /// For how long it remembers requests.
@@ -128,6 +131,7 @@ impl CellContext {
             journal,
             ended_jobs: EndedJobsUse::default(),
             mirror_lock: MirrorLockUse::default(),
+            job_usages: JobUsages::default(),
             admissions: AdmissionUse::default(),
             requests: RequestRetention::default(),
             clock,

@@ -11,7 +11,7 @@ use borough_proto::convert::{job_state_to_message, job_to_message, task_counts_a
 use borough_proto::v1;
 use borough_store::mirror::{MirrorHandle, MirrorState, StoredSpec};
 
-use super::usage::job_usage;
+use super::usage::job_usages;
 use crate::cell::{CellContext, cursor_to_message};
 use crate::page::{ListPage, page_cut, page_of, page_request};
 use crate::select::labels_meet;
@@ -142,13 +142,14 @@ pub(super) async fn jobs_listed(cell: &CellContext, request: &v1::ListJobsReques
     }
     let rows: Vec<Arc<JobRow>> = listed.rows.into_values().collect();
     let (rows, next_page) = page_of(rows, &listed.page, |row| job_key(row));
+    let mut usages = BTreeMap::new();
+    if request.usage {
+        let all: Vec<&JobRow> = rows.iter().map(|row| &**row).collect();
+        usages = job_usages(cell, &all).await;
+    }
     let mut jobs = Vec::with_capacity(rows.len());
     for row in rows {
-        let mut message = job_message(cell, &row);
-        if request.usage {
-            message.usage = Some(job_usage(cell, row.id).await);
-        }
-        jobs.push(message);
+        jobs.push(v1::Job { usage: usages.remove(&row.id), ..job_message(cell, &row) });
         tokio::task::yield_now().await;
     }
     let key = |job: &v1::Job| format!("{}/{}/{}", job.user, job.name, job.id);
