@@ -66,6 +66,7 @@ fn plan_changes(state: &MirrorState, spec: &JobSpec) -> v1::PlanJobResponse {
     let mut response = v1::PlanJobResponse {
         changed: true,
         revision: live.map_or(0, |row| row.revision),
+        job_id: live.map(|row| row.id.to_string()).unwrap_or_default(),
         cursor: Some(cursor_to_message(state.cursor())),
         ..v1::PlanJobResponse::default()
     };

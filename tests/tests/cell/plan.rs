@@ -108,3 +108,38 @@ async fn an_unschedulable_task_is_explained_with_what_would_fit() {
     }
     cell.finish().await;
 }
+
+/// A plan is for the job that it showed, and not for a later one of its name and revision.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_change_that_was_planned_for_a_job_does_not_change_the_next_one_of_its_name() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let job = |count: u32| {
+        format!(
+            "name: web\ncount: {count}\n\
+             task: {{command: [sleep, '600'], resources: {{cpu: 10m, memory: 4MiB}}, grace: 300ms}}\n"
+        )
+    };
+    let (one, two) = (cell.file("one.yaml", &job(1)), cell.file("two.yaml", &job(2)));
+    cell.borough(&["job", "run", &one]).await.ended(0);
+    let plan = cell.borough(&["job", "plan", &two, "-o", "json"]).await.ended(1).json();
+    let checked = format!("{}@{}", plan["id"].as_str().unwrap(), plan["revision"]);
+    let shown = cell.borough(&["job", "plan", &two]).await.ended(1);
+    shown.warns(&format!("to do exactly this: borough job run --check-revision {checked} {two}"));
+    // Another job takes its place, with the same revision.
+    cell.borough(&["job", "stop", "web"]).await.ended(0);
+    cell.borough(&["job", "purge", "web", "--yes"]).await.ended(0);
+    cell.borough(&["job", "run", &one]).await.ended(0);
+    let next = cell.borough(&["job", "plan", &two, "-o", "json"]).await.ended(1).json();
+    assert_eq!(next["revision"], plan["revision"]);
+    let refused = cell.borough(&["job", "run", "--check-revision", &checked, &two]).await.ended(4);
+    refused.warns("job tester/web is not the one that the change was made for");
+    assert_eq!(cell.tasks("web").await.len(), 1);
+    let checked = format!("{}@{}", next["id"].as_str().unwrap(), next["revision"]);
+    cell.borough(&["job", "run", "--check-revision", &checked, &two]).await.ended(0);
+    assert_eq!(cell.tasks("web").await.len(), 2);
+    // A later revision of the same job is refused as well.
+    let late = cell.borough(&["job", "run", "--check-revision", &checked, &one]).await.ended(4);
+    late.warns("the plan was made at");
+    cell.borough(&["job", "stop", "web"]).await.ended(0);
+    cell.finish().await;
+}

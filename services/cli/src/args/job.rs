@@ -185,9 +185,24 @@ pub struct RunArguments {
     /// Report a failure when no further task of a service becomes healthy for this time [default: that of the job, 10m]
     #[arg(long, value_parser = progress_deadline, value_name = "TIME", conflicts_with = "detach")]
     pub progress_deadline: Option<Duration>,
-    /// Refuse unless the job still has this revision, as `job plan` showed it [default: any]
-    #[arg(long, value_name = "REVISION")]
-    pub check_revision: Option<u64>,
+    /// Refuse unless it is still this job in this revision, as `job plan` showed them [default: any]
+    #[arg(long, value_parser = checked_revision, value_name = "ID@REVISION")]
+    pub check_revision: Option<CheckedRevision>,
+}
+
+/// The job that a change is made for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckedRevision {
+    /// Empty: any job of the name. A later job of the name begins with revision 1 again.
+    pub id: String,
+    pub revision: u64,
+}
+
+fn checked_revision(text: &str) -> Result<CheckedRevision, String> {
+    let (id, revision) = text.rsplit_once('@').unwrap_or(("", text));
+    let number = revision.parse().ok().filter(|_| text.contains('@') != id.is_empty());
+    let accepted = "accepted: ID@REVISION as `borough job plan FILE` shows it, or a revision alone";
+    number.map(|revision| CheckedRevision { id: id.to_owned(), revision }).ok_or_else(|| accepted.to_owned())
 }
 
 /// What `job edit` does with the text.

@@ -57,6 +57,8 @@ pub(crate) struct PlanView {
     pub(crate) changed: bool,
     /// The job's present revision, for `job run --check-revision`; 0 if the job does not exist.
     pub(crate) revision: u64,
+    /// The present job, which alone has that revision; null if the job does not exist.
+    pub(crate) id: Option<Foreign>,
     pub(crate) diff: Vec<ChangedField>,
     pub(crate) placements: Vec<PlacementOutput>,
     pub(crate) unplaced: Vec<ExplanationView>,
@@ -96,6 +98,7 @@ impl PlanView {
             cell: cell.into(),
             changed: plan.changed,
             revision: plan.revision,
+            id: Some(Foreign::from(plan.job_id)).filter(|id| !id.is_empty()),
             diff: plan.diff.into_iter().map(ChangedField::from).collect(),
             placements: plan.placements.into_iter().map(placement).collect(),
             unplaced: plan.unplaced.into_iter().map(ExplanationView::from).collect(),

@@ -240,6 +240,7 @@ fn a_plan() {
         scheduler: "fast".to_owned(),
         warnings: vec!["no worker serves scheduler fast, and none ever has".to_owned()],
     };
+        job_id: "j000000000000002a".to_owned(),
     let view = PlanView::new(&spec, "alpha", plan);
     check(
         &view.text(&Style::default()),

@@ -19,9 +19,11 @@ pub(super) async fn plan(
     printer.one(&view, PlanView::text)?;
     if view.changed && view.refusal.is_none() {
         let file = arguments.file.display();
-        let check = match view.revision {
-            0 => String::new(),
-            revision => format!(" --check-revision {revision}"),
+        let check = match (view.revision, &view.id) {
+            (0, _) => String::new(),
+            (revision, Some(id)) => format!(" --check-revision {id}@{revision}"),
+            // An older gateway.
+            (revision, None) => format!(" --check-revision {revision}"),
         };
         printer.remark(&format!("to do exactly this: borough job run{check} {file}"));
     }

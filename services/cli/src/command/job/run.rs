@@ -36,7 +36,8 @@ pub(super) async fn run(
 ) -> Result<Code, Failure> {
     let spec = spec_load(global, &arguments.file, printer).await?;
     let client = connect::cell_client(global).await?;
-    let expected = ExpectedJob { id: String::new(), revision: arguments.check_revision.unwrap_or(0) };
+    let checked = arguments.check_revision.unwrap_or_default();
+    let expected = ExpectedJob { id: checked.id, revision: checked.revision };
     let submitted = submit(&client, spec, expected, printer).await?;
     let limits = WaitLimits { timeout: arguments.timeout, progress: arguments.progress_deadline };
     let wait = if arguments.detach { WaitMode::Detached } else { WaitMode::Until(limits) };
