@@ -1,6 +1,7 @@
 //! Reads and changes the settings of a cell, for operators.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use borough_kv::Idempotency;
 use borough_model::Name;
@@ -170,6 +171,16 @@ impl SettingsChange {
             meta.reclaim = Some(reclaim).filter(|reclaim| *reclaim);
         }
     }
+}
+
+/// How long an answer waits for the tolerance of the cell.
+const TOLERANCE_WAIT: Duration = Duration::from_secs(1);
+
+/// When the controller will declare a node lost that is silent since `since_ms`, about. Both are wall time in
+/// milliseconds since 1970. `None`: the store does not say the tolerance of the cell.
+pub(crate) async fn lost_at_ms(cell: &CellContext, since_ms: i64) -> Option<i64> {
+    let meta = tokio::time::timeout(TOLERANCE_WAIT, settings_read(cell)).await.ok()?.ok()?;
+    Some(since_ms.saturating_add_unsigned(meta.lost_after_ms))
 }
 
 /// Reads the settings from the store.

@@ -26,7 +26,7 @@ use tonic::{Request, Response, Status};
 
 use crate::cell::{
     Caller, CellContext, Cells, KeyedRequest, caller_of_mutation, caller_of_read, cursor_to_message,
-    keyed_found, keyed_run,
+    keyed_found, keyed_run, lost_at_ms,
 };
 use crate::page::{page_cut, page_of, page_request};
 use crate::select::labels_meet;
@@ -388,13 +388,22 @@ async fn node_messages(cell: &CellContext, rows: &[Arc<NodeRow>]) -> Result<Vec<
         node_loads_read(&tx, space, nodes).await
     });
     let loads = tokio::time::timeout(LOADS_WAIT, read).await.ok().and_then(Result::ok);
-    cell.state(|state| {
+    let mut messages: Vec<v1::Node> = cell.state(|state| {
         let load_of = |node| match &loads {
             Some(loads) => loads.get(&node),
             None => state.loads().get(&node).map(|load| &**load),
         };
         rows.iter().map(|row| node_message(cell, state, row, load_of(row.id))).collect()
-    })
+    })?;
+    let is_silent = |node: &v1::Node| node.silent_since_ms > 0 && node.state() != v1::NodeState::Lost;
+    if messages.iter().any(is_silent)
+        && let Some(tolerance_ms) = lost_at_ms(cell, 0).await
+    {
+        for node in messages.iter_mut().filter(|node| is_silent(node)) {
+            node.lost_at_ms = node.silent_since_ms.saturating_add(tolerance_ms);
+        }
+    }
+    Ok(messages)
 }
 
 /// Converts a node of the mirror to a message.

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_model::node::{NodeState, pressure_of};
+use borough_model::node::{NodeState, pressure_of, silent_since_ms};
 use borough_model::task::Health;
 use borough_model::{Incarnation, Name, TaskId, TaskRow, TaskState};
 use borough_proto::bounds::{REPORT_TASKS_MAX, SESSION_ATTEMPTS_MAX};
@@ -298,8 +298,8 @@ impl AgentSession {
         }
     }
 
-    /// Writes the agent's notes on its machine if the node's row differs. A failed write is tried again with the next
-    /// report.
+    /// Writes the agent's notes on its machine if the node's row differs, or says that the agent does not answer. A
+    /// failed write is tried again with the next report.
     async fn noted(&mut self, report: &v1::Report) -> Option<()> {
         let NodeNotes { short_of, packages } = notes_of(report);
         self.notes.short_of = short_of.or_else(|| self.notes.short_of.take());
@@ -309,7 +309,8 @@ impl AgentSession {
             let row = state.nodes().get(&node)?;
             let short_of = notes.short_of.as_ref();
             let packages = notes.packages.as_ref().is_none_or(|packages| *packages == row.packages);
-            Some(packages && short_of.is_none_or(|short_of| *short_of == pressure_of(&row.taints)))
+            let silent = silent_since_ms(&row.taints).is_some();
+            Some(!silent && packages && short_of.is_none_or(|short_of| *short_of == pressure_of(&row.taints)))
         });
         if known.unwrap_or(true) {
             return Some(());

@@ -40,6 +40,10 @@ const CHANGES_MAX: usize = 2_000;
 /// A gap of more than so many beats between two rounds counts as no silence: the gateway was paused itself.
 const GAP_BEATS: u32 = 3;
 
+/// Most nodes of which one round writes that their agents do not answer. A fault of the network that takes every agent
+/// away thus writes no row of most nodes before they are back.
+const SILENT_MAX: usize = 64;
+
 /// For so long the gateway remembers what does not count: longer than any session may be silent.
 const EXCLUDED_KEPT: Duration = Duration::from_secs(600);
 
@@ -216,7 +220,38 @@ impl VouchKeeper {
         let left = self.all_write(begun, LiveWrite::Vouch(voucher)).await;
         self.begun.extend(left.sessions);
         left.result?;
+        self.silent_tell();
         self.superseded_find().await
+    }
+
+    /// Writes that agents do not answer, if their sessions have no successor for a beat. A restarted agent is back
+    /// before. The scheduler then gives these nodes no new tasks. Does not wait: the next beat must be in time.
+    fn silent_tell(&self) {
+        let Some(until) = self.time.now.checked_sub(self.settings.beat) else { return };
+        for session in self.cell.sessions.silent_take(until, SILENT_MAX) {
+            if self.cell.sessions.has_worked(&session) {
+                continue;
+            }
+            let silent = self.time.since(session.since);
+            let cell = Arc::clone(&self.cell);
+            tokio::spawn(async move {
+                let silent_ms = u64::try_from(silent.as_millis()).unwrap_or(u64::MAX);
+                match cell.registrations.silent(session.fence, silent_ms).await {
+                    // Another session is in force, or this process ends.
+                    None | Some(Err(NotWritten::Superseded)) => {}
+                    Some(Err(error @ NotWritten::Later(_))) => {
+                        tracing::warn!(cell = %cell.name, node = %session.fence.node, %error, "the silence of an agent waits");
+                        cell.sessions.silent_return(session);
+                    }
+                    Some(Ok(())) => {
+                        tracing::info!(cell = %cell.name, node = %session.fence.node, silent_ms, "the node gets no new tasks until its agent answers");
+                    }
+                    Some(Err(error)) => {
+                        tracing::warn!(cell = %cell.name, node = %session.fence.node, %error, "the silence of an agent cannot be written");
+                    }
+                }
+            });
+        }
     }
 
     /// Removes the gateway's row: its nodes have no voucher from now on.
@@ -337,6 +372,7 @@ impl VouchKeeper {
             } else if matches!(write, LiveWrite::Withdraw(_)) {
                 tracing::info!(cell = %self.cell.name, node = %session.node, session = session.id, "the agent is silent");
                 session.vouching_end();
+                self.cell.sessions.silent_note(&session, Duration::ZERO);
             } else {
                 self.due.push(Reverse((session.silence_limit().due(), session.node, session.id)));
                 self.vouched.insert(session.node, session);

@@ -2,10 +2,10 @@
 
 use borough_kv::env::{Clock, SeededRng};
 use borough_model::Resources;
-use borough_model::node::{NodeSeen, REGISTERED};
+use borough_model::node::{NodeSeen, REGISTERED, silent_since_ms};
 use borough_store::cell::CellMeta;
 use borough_store::mirror::MirrorFollower;
-use borough_store::node::{NodeRegistration, node_live_read, node_register};
+use borough_store::node::{NodeRegistration, node_live_read, node_read, node_register};
 use borough_testkit::{MemoryStore, OpenCell, VirtualClock, change, name, node_facts};
 
 use super::*;
@@ -86,10 +86,21 @@ impl Store {
         withdrawn
     }
 
+    /// Since when the agent of a node does not answer, by its row.
+    async fn silent(&self, node: u64) -> Option<i64> {
+        let row = self.cell.read(async |tx, space| node_read(tx, space, NodeId(node)).await);
+        silent_since_ms(&row.await.unwrap().taints)
+    }
+
     async fn seen(&self, node: u64) -> NodeSeen {
         let seen = self.cell.read(async |tx, space| node_live_read(tx, space, NodeId(node)).await);
         seen.await.unwrap().unwrap()
     }
+}
+
+/// Lets the writer of the gateway finish what a round has given it.
+async fn until_written() {
+    tokio::time::sleep(Duration::from_millis(10)).await;
 }
 
 fn voucher(keeper: &VouchKeeper) -> Option<Voucher> {
@@ -248,6 +259,87 @@ async fn a_gateway_whose_row_is_gone_vouches_again() {
     assert!(store.seen(1).await.beat.is_some());
     gateway.end().await;
     assert_eq!(store.seen(1).await.beat, None, "a gateway that ends vouches for nothing");
+}
+
+/// The session of a node ends and no other comes: after a beat the node is marked, so that it gets no new tasks. A
+/// session that comes in time, here or elsewhere, prevents that.
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_session_has_ended_for_a_beat_gets_no_new_tasks() {
+    let store = Store::new().await;
+    let (mut gateway, other) = (store.gateway(1).await, store.gateway(2).await);
+    let mut sessions = Vec::new();
+    for node in 1..=4 {
+        let session = store.session(&gateway, node, 10 + node).await;
+        store.work(&session);
+        sessions.push(session);
+    }
+    gateway.round().await.unwrap();
+    tokio::time::sleep(BEAT).await;
+    let ended = store.clock.monotonic();
+    for session in &sessions[..3] {
+        gateway.cell.sessions.close(session, ended);
+    }
+    let back = store.session(&gateway, 2, 22).await;
+    let moved = store.session(&other, 3, 23).await;
+    store.work(&back);
+    store.work(&moved);
+    gateway.round().await.unwrap();
+    assert_eq!(store.silent(1).await, None, "a restarted agent is back within a beat");
+    tokio::time::sleep(BEAT).await;
+    store.work(&sessions[3]);
+    gateway.round().await.unwrap();
+    until_written().await;
+    let since = store.silent(1).await.expect("the node is marked");
+    let worked = 1_000 + i64::try_from(ended.saturating_sub(BEAT).as_millis()).unwrap();
+    assert!(since <= worked + 1, "{since}: since its last work, {worked}");
+    for node in 2..=4 {
+        assert_eq!(store.silent(node).await, None, "node {node}");
+    }
+    // Its next session reports, and the node takes tasks again.
+    let back = store.session(&gateway, 1, 31).await;
+    let notes = crate::session::registration::NodeNotes::default();
+    gateway.cell.registrations.noted(back.fence(), notes).await.unwrap().unwrap();
+    assert_eq!(store.silent(1).await, None);
+}
+
+/// A session that is open and silent marks its node when the gateway withdraws from it, unless it works meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_session_hangs_gets_no_new_tasks() {
+    let store = Store::new().await;
+    let mut gateway = store.gateway(1).await;
+    let session = store.session(&gateway, 1, 11).await;
+    store.work(&session);
+    gateway.round().await.unwrap();
+    assert_eq!(store.rounds(&mut gateway, 1, 30).await, Some(15));
+    until_written().await;
+    assert!(store.silent(1).await.is_some());
+}
+
+/// Far more nodes than a round marks: the rest is marked in the next ones.
+#[tokio::test(start_paused = true)]
+async fn a_round_marks_a_bounded_number_of_silent_nodes() {
+    let store = Store::new().await;
+    let mut gateway = store.gateway(1).await;
+    let nodes = u64::try_from(SILENT_MAX).unwrap() + 5;
+    let mut sessions = Vec::new();
+    for node in 1..=nodes {
+        sessions.push(store.session(&gateway, node, 1_000 + node).await);
+    }
+    let ended = store.clock.monotonic();
+    sessions.iter().for_each(|session| gateway.cell.sessions.close(session, ended));
+    gateway.round().await.unwrap();
+    let mut marked = Vec::new();
+    for _ in 0..3 {
+        tokio::time::sleep(BEAT).await;
+        gateway.round().await.unwrap();
+        until_written().await;
+        let mut silent = 0;
+        for node in 1..=nodes {
+            silent += usize::from(store.silent(node).await.is_some());
+        }
+        marked.push(silent);
+    }
+    assert_eq!(marked, [SILENT_MAX, SILENT_MAX + 5, SILENT_MAX + 5]);
 }
 
 /// An agent that was told to report once a minute is silent after two and a half minutes. A shorter interval that it

@@ -10,7 +10,7 @@ use borough_model::{Incarnation, TaskId};
 use borough_store::journal::{ChangeSet, Cursor};
 use borough_store::node::{
     NodeRegistration, NodeWriter, Registered, SessionFence, node_live_renew, node_packages_set,
-    node_pressure_set, node_register, node_reported, node_writers,
+    node_pressure_set, node_register, node_reported, node_silence_begin, node_silence_end, node_writers,
 };
 use borough_store::{CellSpace, StoreError, StoreResult};
 
@@ -31,6 +31,8 @@ enum Noted {
     /// A full report was applied; the agent has these attempts and has not released them.
     Reported(Vec<(TaskId, Incarnation)>),
     Notes(NodeNotes),
+    /// Its agent does not answer, since so many milliseconds.
+    Silent(u64),
 }
 
 /// An agent's notes on its machine while it runs.
@@ -55,7 +57,7 @@ impl BatchItem for NodeWrite {
         let bytes = match self {
             Self::Registration(registration) => registration.facts.attributes.iter().map(text).sum(),
             Self::Noted(_, Noted::Notes(notes)) => notes.packages.iter().flatten().map(String::len).sum(),
-            Self::Noted(_, Noted::Reported(_)) => 0,
+            Self::Noted(_, Noted::Reported(_) | Noted::Silent(_)) => 0,
         };
         WriteSize { parts: 1, bytes }
     }
@@ -65,6 +67,7 @@ impl BatchItem for NodeWrite {
             Self::Registration(_) => "registration",
             Self::Noted(_, Noted::Reported(_)) => "return",
             Self::Noted(_, Noted::Notes(_)) => "note",
+            Self::Noted(_, Noted::Silent(_)) => "silence",
         }
     }
 
@@ -137,6 +140,12 @@ impl Registrations {
         self.write(fence, Noted::Notes(notes)).await
     }
 
+    /// Writes that the agent of the session does not answer, since `silent_ms` milliseconds. `None` if this process is
+    /// ending.
+    pub async fn silent(&self, fence: SessionFence, silent_ms: u64) -> Option<Result<(), NotWritten>> {
+        self.write(fence, Noted::Silent(silent_ms)).await
+    }
+
     async fn write(&self, fence: SessionFence, noted: Noted) -> Option<Result<(), NotWritten>> {
         let written = self.writer.write(NodeWrite::Noted(fence, noted)).await?;
         Some(written.map(drop).map_err(NotWritten::from))
@@ -168,13 +177,16 @@ async fn noted_write(
         match noted {
             Noted::Reported(present) => drop(node_reported(writer, changes, present).await?),
             Noted::Notes(notes) => notes_write(writer, changes, notes).await?,
+            Noted::Silent(silent_ms) => drop(node_silence_begin(writer, changes, *silent_ms).await?),
         }
         answers.push(Some(None));
     }
     Ok(answers)
 }
 
+/// A note proves that the agent answers.
 async fn notes_write(writer: &NodeWriter<'_>, changes: &mut ChangeSet, notes: &NodeNotes) -> StoreResult<()> {
+    node_silence_end(writer, changes).await?;
     if let Some(short_of) = &notes.short_of {
         node_pressure_set(writer, changes, short_of).await?;
     }

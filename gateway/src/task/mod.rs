@@ -6,6 +6,7 @@ mod log;
 mod message;
 mod service;
 mod session;
+mod silent;
 mod slot;
 
 pub use message::{job_found, task_found, task_message};

@@ -19,6 +19,7 @@ use super::list::tasks_listed;
 use super::log::{LogStream, log_read};
 use super::message::{job_found, task_found};
 use super::session::{AgentReached, FoundAttempt, WantedAttempt, attempt_found};
+use super::silent::silent_explained;
 use super::slot::{StreamSlots, window_of};
 use crate::cell::{
     Caller, CellContext, Cells, KeyedRequest, caller_of_mutation, caller_of_read, cursor_to_message,
@@ -97,7 +98,10 @@ impl TaskService for TaskServer {
             }
             message
         };
-        let explanations = explained.into_iter().map(message).collect();
+        let mut explanations: Vec<v1::Explanation> = explained.into_iter().map(message).collect();
+        if !request.elsewhere {
+            explanations.extend(silent_explained(cell, job, request.index).await);
+        }
         Ok(Response::new(v1::ExplainTaskResponse { explanations, cursor: Some(cursor_to_message(cursor)) }))
     }
 

@@ -1,6 +1,6 @@
 //! Nodes and resources.
 
-use borough_model::node::{LoadMeasured, NodeAlloc, NodeLoad, NodeRow, NodeState};
+use borough_model::node::{LoadMeasured, NodeAlloc, NodeLoad, NodeRow, NodeState, silent_since_ms};
 use borough_model::{Name, Resources};
 
 use super::FieldRefused;
@@ -59,6 +59,8 @@ pub fn node_to_message(cell: &Name, row: &NodeRow, alloc: &NodeAlloc, load: Opti
         taints: row.taints.iter().map(taint_to_message).collect(),
         load: load.and_then(load_to_message),
         session_failure: None,
+        silent_since_ms: silent_since_ms(&row.taints).unwrap_or_default(),
+        lost_at_ms: 0,
     }
 }
 

@@ -358,3 +358,37 @@ async fn a_service_that_crashes_is_reported_after_its_progress_deadline() {
     cell.borough(&["job", "stop", "vast"]).await.ended(0);
     cell.finish().await;
 }
+
+/// Lines of progress come at most once a second. The one that waits is not written once the job is up: its end comes
+/// last, on standard output for people, and as a remark beside an answer for programs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_last_line_of_a_wait_is_its_end() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let file = |name: &str| {
+        let text = format!(
+            "name: {name}\ncount: 2\n\
+             task: {{command: [sleep, '600'], resources: {{cpu: 10m, memory: 4MiB}}, grace: 300ms}}\n"
+        );
+        cell.file(&format!("{name}.yaml"), &text)
+    };
+    let json = cell.borough(&["job", "run", &file("one"), "-o", "json"]).await.ended(0);
+    assert_eq!(json.json()["tasks"].as_array().map(Vec::len), Some(2));
+    assert_eq!(json.stderr.lines().last(), Some("tester/one: 2/2 healthy"), "{}", json.stderr);
+    let people = cell.borough(&["job", "run", &file("two")]).await.ended(0);
+    assert_eq!(people.stdout, "tester/two: 2/2 healthy\n");
+    for shown in people.stderr.lines().skip(1) {
+        assert!(shown.starts_with("tester/two: 0/2") || shown.starts_with("tester/two: 1/2"), "{shown}");
+    }
+    // In one pipe too.
+    let path = cell.file("three.out", "");
+    let both = std::fs::File::create(&path).unwrap();
+    let mut command = cell.command(&["job", "run", &file("three")]);
+    let status = command.stdout(both.try_clone().unwrap()).stderr(both).status().await.unwrap();
+    assert!(status.success());
+    let lines = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(lines.lines().last(), Some("tester/three: 2/2 healthy"), "{lines}");
+    for job in ["one", "two", "three"] {
+        cell.borough(&["job", "stop", job]).await.ended(0);
+    }
+    cell.finish().await;
+}

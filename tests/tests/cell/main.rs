@@ -35,6 +35,7 @@ mod role;
 mod secret;
 mod setting;
 mod stop;
+mod silent;
 mod task;
 mod terminal;
 mod top;

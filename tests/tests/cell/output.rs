@@ -76,6 +76,13 @@ impl Following {
         .await;
     }
 
+    pub(crate) async fn until_warned(&self, text: &str) {
+        until(&format!("{text:?} in what is remarked"), || async {
+            Self::text(&self.err).contains(text).then_some(())
+        })
+        .await;
+    }
+
     /// What it has written to standard output.
     pub(crate) fn shown(&self) -> String {
         Self::text(&self.out)
@@ -88,7 +95,7 @@ impl Following {
     }
 
     /// Its output and its errors, once it has ended by itself.
-    async fn ended(mut self) -> (String, String) {
+    pub(crate) async fn ended(mut self) -> (String, String) {
         let status = tokio::time::timeout(DEADLINE, self.child.wait()).await;
         let (out, err) = (Self::text(&self.out), Self::text(&self.err));
         let status = status.unwrap_or_else(|_| panic!("it does not end: {out}\n{err}")).unwrap();

@@ -6,7 +6,7 @@ use borough_model::Name;
 use borough_model::job::{
     Affinity, AffinityKind, AfterCondition, Constraint, ConstraintOperator, JobOutcome,
 };
-use borough_model::node::{CardSelector, PRESSURE_PREFIX, Taint, Within};
+use borough_model::node::{CardSelector, PRESSURE_PREFIX, SILENT_KEY, Taint, Within};
 use borough_model::resource::Dimension;
 
 use super::{EvictionReport, Explanation, FilterLoss, FilterStep, NearestFit, WaitReason};
@@ -90,6 +90,7 @@ impl fmt::Display for FilterStep {
             Self::Cordoned => f.write_str("cordoned"),
             Self::Draining => f.write_str("draining"),
             Self::Constraint { constraint } => write!(f, "constraint {}", ConstraintText(constraint)),
+            Self::Taint { key, .. } if key == SILENT_KEY => f.write_str("silent"),
             Self::Taint { .. } => match self.pressure() {
                 Some(kind) => write!(f, "short of {kind}"),
                 None => write!(f, "taint {} not tolerated", self.taint()),
@@ -127,6 +128,11 @@ impl FilterStep {
     fn pressure(&self) -> Option<&str> {
         let Self::Taint { key, .. } = self else { return None };
         key.strip_prefix(PRESSURE_PREFIX)
+    }
+
+    /// Returns true for a taint that an agent or a gateway sets: it goes by itself.
+    fn is_of_machine(&self) -> bool {
+        self.pressure().is_some() || matches!(self, Self::Taint { key, .. } if key == SILENT_KEY)
     }
 
     /// A taint as an operator writes it.
@@ -207,9 +213,7 @@ impl NearestFit {
                 format!("on more than {}", within_text(*within))
             }
             Self::Without { filter: FilterStep::Device { device, .. }, .. } => format!("with any {device}"),
-            Self::Without { filter: filter @ FilterStep::Taint { .. }, .. }
-                if filter.pressure().is_none() =>
-            {
+            Self::Without { filter: filter @ FilterStep::Taint { .. }, .. } if !filter.is_of_machine() => {
                 format!("tolerating {}", filter.taint())
             }
             Self::Without { filter, .. } => format!("once not {filter}"),

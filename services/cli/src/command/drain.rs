@@ -98,7 +98,10 @@ impl Drain<'_> {
                 self.progress.remark("out of time: stopping the tasks that are left");
                 self.client.node_drain(self.node, DrainMode::Force).await?;
             }
-            let Some(left) = self.left().await? else { return Ok(()) };
+            let Some(left) = self.left().await? else {
+                self.progress.reached();
+                return Ok(());
+            };
             self.progress.show(&left_text(self.node, &left));
             let now = clock.monotonic();
             if last.as_ref() != Some(&left) {

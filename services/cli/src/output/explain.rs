@@ -24,6 +24,12 @@ pub(crate) struct ExplanationView {
     pub(crate) victims: Vec<VictimView>,
     /// The node of the victims; null if evictions do not help.
     pub(crate) victims_node: Option<Foreign>,
+    /// The node of the tasks, if its agent does not answer; null: they are not placed.
+    pub(crate) silent_node: Option<Foreign>,
+    /// Since when that agent does not answer; null without such a node.
+    pub(crate) silent_since_ms: Option<i64>,
+    /// When that node will be declared lost, about; null if not known.
+    pub(crate) lost_at_ms: Option<i64>,
 }
 
 /// A task that would be evicted.
@@ -72,6 +78,9 @@ impl From<v1::Explanation> for ExplanationView {
             nearest: nearest.map(|fit| NearestView { change: fit.change.into(), nodes: fit.nodes }).collect(),
             victims: explanation.victims.into_iter().map(VictimView::from).collect(),
             victims_node: Some(Foreign::from(explanation.victims_node)).filter(|node| !node.is_empty()),
+            silent_node: Some(Foreign::from(explanation.silent_node)).filter(|node| !node.is_empty()),
+            silent_since_ms: Some(explanation.silent_since_ms).filter(|&since| since > 0),
+            lost_at_ms: Some(explanation.lost_at_ms).filter(|&at| at > 0),
         }
     }
 }

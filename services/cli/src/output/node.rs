@@ -84,6 +84,10 @@ pub(crate) struct NodeOutput {
     pub(crate) draining: bool,
     /// Whether its agent's session is open.
     pub(crate) connected: bool,
+    /// Since when its agent does not answer; null: it answers, as far as the cell knows.
+    pub(crate) silent_since_ms: Option<i64>,
+    /// When it will be declared lost, about; null: not known.
+    pub(crate) lost_at_ms: Option<i64>,
     pub(crate) tasks: u32,
     pub(crate) capacity: ResourcesView,
     pub(crate) used: ResourcesView,
@@ -118,6 +122,8 @@ impl From<v1::Node> for NodeOutput {
             schedulable: node.schedulable,
             draining: node.draining,
             connected: node.connected,
+            silent_since_ms: Some(node.silent_since_ms).filter(|&since| since > 0),
+            lost_at_ms: Some(node.lost_at_ms).filter(|&at| at > 0),
             tasks: node.tasks,
             capacity: node.capacity.unwrap_or_default().into(),
             used: node.used.unwrap_or_default().into(),
@@ -151,7 +157,11 @@ impl NodeOutput {
             ", cordoned"
         };
         let tainted = if self.taints.is_empty() { "" } else { ", tainted" };
-        let silent = if self.connected { "" } else { ", not connected" };
+        let silent = match (self.silent_since_ms, self.connected) {
+            (Some(_), _) => ", silent",
+            (None, false) => ", not connected",
+            (None, true) => "",
+        };
         let failing = if self.session_failure.is_some() { ", session failing" } else { "" };
         format!("{}{steered}{tainted}{silent}{failing}", self.state)
     }
@@ -231,6 +241,11 @@ impl NodeStatusView {
             ("identity", node.identity.to_string()),
             ("changed", time(node.changed_ms)),
         ]);
+        if let Some(since_ms) = node.silent_since_ms {
+            let lost = node.lost_at_ms.map(|at| format!("; declared lost at about {}", time(at)));
+            let lost = lost.unwrap_or_default();
+            text.push_str(&format!("silent\n  its agent does not answer since {}{lost}\n", time(since_ms)));
+        }
         if let Some(failure) = &node.session_failure {
             let line = format!(
                 "session failed\n  {} in a row, the last at {}: {}\n",

@@ -21,7 +21,7 @@ pub(crate) struct Progress<'p> {
 /// Time between two lines: a job of thousands of tasks changes hundreds of times a second.
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Limits the lines to one a second. A newer state replaces one that waits.
+/// Limits the lines to one a second. A newer state replaces one that waits; the same one may come again to be written.
 #[derive(Debug, Default)]
 struct ProgressRate {
     written_at: Option<Duration>,
@@ -57,7 +57,8 @@ impl<'p> Progress<'p> {
 
     /// Shows the present state. The same text twice is shown once.
     pub(crate) fn show(&mut self, text: &str) {
-        if self.last == text {
+        // A state that was not written since it came too soon is written once it lasts.
+        if self.last == text && self.rate.waiting.is_none() {
             return;
         }
         text.clone_into(&mut self.last);
@@ -69,6 +70,20 @@ impl<'p> Progress<'p> {
                 }
             }
         }
+    }
+
+    /// The last state, at the end of what was waited for. People read it in the answer; with an answer for programs it is
+    /// the last remark. No earlier state is written after it.
+    pub(crate) fn end(&mut self, text: &str) {
+        self.reached();
+        if self.printer.is_machine() {
+            self.show(text);
+        }
+    }
+
+    /// The answer follows. No earlier state is written any more.
+    pub(crate) fn reached(&mut self) {
+        self.rate = ProgressRate::default();
     }
 
     /// One of a few steps: each gets a line.
@@ -118,5 +133,6 @@ mod tests {
         assert_eq!(rate.waiting, None);
         assert_eq!(rate.next("e", at(1_100)), None);
         assert_eq!(rate.waiting.as_deref(), Some("e"), "what is written at the end");
+        assert_eq!(rate.next("e", at(2_000)).as_deref(), Some("e"), "a state that lasts");
     }
 }

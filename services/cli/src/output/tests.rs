@@ -89,6 +89,7 @@ fn explanation() -> v1::Explanation {
         nearest: vec![v1::NearestFit { change: "with memory <= 1.5GiB".to_owned(), nodes: 1 }],
         victims: vec![victim("low", 7)],
         victims_node: "alpha-2".to_owned(),
+        ..v1::Explanation::default()
     }
 }
 

@@ -29,5 +29,5 @@ pub use register::{NodeRegistration, Registered, node_agent_admit, node_register
 pub use step::{
     node_alloc_read, node_alloc_write, node_by_name, node_cordon, node_drain, node_event, node_labels_set,
     node_list, node_packages_set, node_pressure_set, node_read, node_removable, node_remove, node_reported,
-    node_taints_set, node_tasks, node_uncordon,
+    node_silence_begin, node_silence_end, node_taints_set, node_tasks, node_uncordon,
 };

@@ -120,6 +120,21 @@ pub async fn node_pressure_set(
     Ok(node_event(writer.tx(), changes, writer.node(), &NodeEvent::PressureSet(short_of.clone())).await?.row)
 }
 
+/// Records that the agent of the node does not answer, since `silent_ms` milliseconds: the scheduler places nothing there
+/// until [`node_silence_end`]. Writes nothing if that is known.
+pub async fn node_silence_begin(
+    writer: &NodeWriter<'_>,
+    changes: &mut ChangeSet,
+    silent_ms: u64,
+) -> StoreResult<NodeRow> {
+    Ok(node_event(writer.tx(), changes, writer.node(), &NodeEvent::SilenceBegan { silent_ms }).await?.row)
+}
+
+/// Records that the agent has answered. Writes nothing if no silence is known.
+pub async fn node_silence_end(writer: &NodeWriter<'_>, changes: &mut ChangeSet) -> StoreResult<NodeRow> {
+    Ok(node_event(writer.tx(), changes, writer.node(), &NodeEvent::SilenceEnded).await?.row)
+}
+
 /// Sets the installed packages, by the agent's report. Writes nothing if they are the same.
 pub async fn node_packages_set(
     writer: &NodeWriter<'_>,

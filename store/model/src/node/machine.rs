@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::pressure::pressure_applied;
+use super::silent::{silence_begun, silence_ended};
 use super::{
     AgentIdentity, Card, NodeRow, NodeState, NumaDomain, Pressure, Taint, cards_counted, core_speed,
     domains_counted,
@@ -66,6 +67,10 @@ pub enum NodeEvent {
     LabelsSet(BTreeMap<String, String>),
     /// Its agent reports the machine's shortages: all of them.
     PressureSet(BTreeSet<Pressure>),
+    /// Its agent does not answer, since this many milliseconds.
+    SilenceBegan { silent_ms: u64 },
+    /// Its agent has answered.
+    SilenceEnded,
     /// Its agent reports the installed packages: all of them.
     PackagesSet(BTreeSet<String>),
     /// Its admitted agent identifies itself.
@@ -141,6 +146,11 @@ pub fn node_transition(row: &NodeRow, event: &NodeEvent, now_ms: i64) -> NodeTra
         NodeEvent::PressureSet(short_of) => {
             next.taints = pressure_applied(&row.taints, short_of, now_ms);
         }
+        NodeEvent::SilenceBegan { silent_ms } => {
+            let since_ms = now_ms.saturating_sub_unsigned(*silent_ms);
+            next.taints = silence_begun(&row.taints, since_ms);
+        }
+        NodeEvent::SilenceEnded => next.taints = silence_ended(&row.taints),
     }
     let changed = next != *row;
     if changed {

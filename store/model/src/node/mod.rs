@@ -22,6 +22,7 @@ mod port;
 mod pressure;
 mod promise;
 mod session;
+mod silent;
 mod taint;
 mod topology;
 
@@ -49,6 +50,7 @@ pub use port::port_space;
 pub use pressure::{PRESSURE_PREFIX, Pressure, pressure_of};
 pub use promise::{node_alloc_forgo, node_alloc_fulfil, node_alloc_promise};
 pub use session::NodeSession;
+pub use silent::{SILENT_KEY, silent_since_ms};
 pub use taint::{TAINTS_MAX, Taint, TaintEffect, TaintMatch, node_taints_check, taints_changed};
 pub(crate) use topology::device_kind_check;
 pub use topology::{
@@ -102,7 +104,7 @@ pub struct NodeRow {
     /// Wall time of the last change, milliseconds since 1970.
     #[n(14)]
     pub changed_ms: i64,
-    /// Set by operators and its agent, in one order. They keep tasks away that do not tolerate them.
+    /// Set by operators, its agent and gateways, in one order. They keep tasks away that do not tolerate them.
     #[n(15)]
     #[cbor(default)]
     #[serde(default)]

@@ -143,6 +143,19 @@ impl KnownJob {
         self.tasks.get(&index).is_some_and(|task| task.state() == TaskState::Pending)
     }
 
+    /// Returns true if the goal waits for what the agent of a placed task does.
+    pub(super) fn waits_for_agent(&self, goal: Goal) -> bool {
+        let waits = |task: &Task| match task.state() {
+            TaskState::Assigned | TaskState::Starting | TaskState::Stopping | TaskState::Releasing => true,
+            TaskState::Running => !Self::is_healthy(task),
+            _ => false,
+        };
+        match goal {
+            Goal::Up | Goal::Over => self.tasks.values().any(waits),
+            Goal::Again(next) => self.tasks.get(&next.index).is_some_and(waits),
+        }
+    }
+
     fn again_progress(&self, next: NextAttempt, name: &str) -> JobProgress {
         let NextAttempt { index, after } = next;
         let task = self.tasks.get(&index);

@@ -39,6 +39,9 @@ pub(super) async fn restart(
         ended = rolling.run(&mut waiting) => ended,
         _ = tokio::signal::ctrl_c() => Err(Failure::new(Code::Interrupted, "interrupted")),
     };
+    if ended.is_ok() {
+        progress.reached();
+    }
     drop(progress);
     ended.map_err(|failure| rolling.stopped(&failure))?;
     let Rolling { done, left, .. } = rolling;

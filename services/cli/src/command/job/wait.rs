@@ -17,6 +17,9 @@ use crate::output::{ExplanationView, Printer, Progress, explanations_text};
 /// After so long without a change, tasks that are not placed are explained.
 const EXPLAIN_AFTER: Duration = Duration::from_millis(1500);
 
+/// Tasks of a page. A hundred thousand tasks are a hundred pages.
+const PAGE_TASKS: u32 = 1_000;
+
 /// Items of a watch between two looks at the progress.
 const ITEMS_AT_ONCE: usize = 1_024;
 
@@ -50,9 +53,15 @@ pub(in crate::command) async fn wait(
             )),
         }
     });
-    let Some(timeout) = limits.timeout else { return waited.await };
-    let outcome = tokio::time::timeout(timeout, waited).await;
+    let outcome = match limits.timeout {
+        Some(timeout) => tokio::time::timeout(timeout, waited).await,
+        None => Ok(waited.await),
+    };
+    if let Ok(Ok(waited)) = &outcome {
+        progress.end(&waited.text);
+    }
     outcome.unwrap_or_else(|_| {
+        let timeout = limits.timeout.unwrap_or_default();
         let after = humantime::format_duration(timeout);
         let on = goal.goes_on();
         let message = match progress.last() {
@@ -80,6 +89,17 @@ pub(super) struct WaitingOutput<'w, 'p> {
     progress: &'w mut Progress<'p>,
     /// The explanation that was last shown.
     explained: String,
+    /// Tasks that wait for nodes whose agents do not answer, as found after the last change.
+    silent: Vec<SilentTasks>,
+    /// Those that were last remarked.
+    silent_told: Vec<SilentTasks>,
+}
+
+/// Tasks that wait for a node whose agent does not answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct SilentTasks {
+    node: String,
+    tasks: usize,
 }
 
 impl<'w, 'p> WaitingOutput<'w, 'p> {
@@ -91,7 +111,17 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
     ) -> Self {
         let clock = SystemClock::shared();
         let timer = ProgressTimer::new(clock.monotonic());
-        Self { client, job, limits, timer, clock, progress, explained: String::new() }
+        Self {
+            client,
+            job,
+            limits,
+            timer,
+            clock,
+            progress,
+            explained: String::new(),
+            silent: Vec::new(),
+            silent_told: Vec::new(),
+        }
     }
 
     /// Shows the next of a few steps.
@@ -110,8 +140,9 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
     /// Lists the rows of the job, and watches them from there.
     pub(super) async fn open(&mut self) -> Result<JobRows, Failure> {
         let answer = self.client.job_get(self.job).await?;
-        // A hundred thousand tasks are a hundred pages.
-        self.progress.show(&format!("{}: reading its tasks", self.job));
+        if answer.job.as_ref().is_some_and(|job| job.count > PAGE_TASKS) {
+            self.progress.show(&format!("{}: reading its tasks", self.job));
+        }
         let (tasks, _) = self.client.task_list_of_job(self.job).await?;
         let mut known = KnownJob { job: answer.job.unwrap_or_default(), ..KnownJob::default() };
         known.tasks.extend(tasks.into_iter().map(|task| (task.index, task)));
@@ -132,7 +163,7 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
             match watched.known.progress(goal) {
                 JobProgress::Reached => return Ok(()),
                 JobProgress::Lost(why) => return Err(self.lost(&watched.known, why).await),
-                JobProgress::Underway => self.progress.show(&watched.known.text(goal)),
+                JobProgress::Underway => self.progress.show(&self.state_text(&watched.known, goal)),
             }
             let deadline = self.limits.progress_deadline(watched.spec.as_ref());
             let Some(left) = self.timer.left(&watched.known, goal, deadline, self.clock.monotonic()) else {
@@ -159,7 +190,12 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
             }
             for item in come {
                 match item {
-                    CellItem::Change(message) => drop(changed(&mut watched.known, message.change)),
+                    CellItem::Change(message) => {
+                        if changed(&mut watched.known, message.change) {
+                            // Its agent may have answered.
+                            self.silent.clear();
+                        }
+                    }
                     CellItem::Bookmark(_) => {}
                     CellItem::Resync(_) => {
                         *watched = self.open().await?;
@@ -184,26 +220,61 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
             details = self.explained.lines().map(str::to_owned).collect();
         }
         let waited = humantime::format_duration(deadline);
-        let why = format!("{}: no progress for {waited}; the job goes on", known.text(goal));
+        let state = self.state_text(known, goal);
+        let why = format!("{state}: no progress for {waited}; the job goes on");
         let hint = format!("borough why {0}; borough task logs {0}/INDEX; borough job stop {0}", self.job);
         Failure::new(Code::Failed, why).with_details(details).with_hint(hint)
     }
 
-    /// Shows why tasks are not placed, if that has changed. If the explanation fails, the wait continues without it.
+    /// The state of the job, in one line.
+    fn state_text(&self, known: &KnownJob, goal: Goal) -> String {
+        let mut text = known.text(goal);
+        for SilentTasks { node, tasks } in &self.silent {
+            text.push_str(&format!(", {tasks} on {node}, which does not answer"));
+        }
+        text
+    }
+
+    /// Shows why tasks are not placed, or that their nodes do not answer, if that has changed. If the explanation fails,
+    /// the wait continues without it.
     async fn explain(&mut self, known: &KnownJob, goal: Goal) {
         let index = match goal {
-            Goal::Up if known.pending() > 0 => None,
-            Goal::Again(next) if known.is_pending(next.index) => Some(next.index),
-            _ => return,
+            Goal::Up | Goal::Over => None,
+            Goal::Again(next) => Some(next.index),
         };
+        let pending = match goal {
+            Goal::Up => known.pending() > 0,
+            Goal::Over => false,
+            Goal::Again(next) => known.is_pending(next.index),
+        };
+        if !pending && !known.waits_for_agent(goal) {
+            self.silent.clear();
+            return;
+        }
         let Ok(answer) = self.client.task_explain(self.job, index).await else { return };
         let views: Vec<ExplanationView> =
             answer.explanations.into_iter().map(ExplanationView::from).collect();
-        let text = explanations_text(&views);
-        if text != self.explained {
-            self.progress.remark(text.trim_end());
-            self.explained = text;
+        let (silent, waits): (Vec<_>, Vec<_>) =
+            views.into_iter().partition(|view| view.silent_node.is_some());
+        let tasks = |view: &ExplanationView| {
+            let node = view.silent_node.as_ref()?.to_string();
+            Some(SilentTasks { node, tasks: view.indexes.len() })
+        };
+        self.silent = silent.iter().filter_map(tasks).collect();
+        let text = if pending { explanations_text(&waits) } else { String::new() };
+        // How long a node is silent changes all the time, and is said once.
+        if text == self.explained && self.silent == self.silent_told {
+            return;
         }
+        self.silent_told.clone_from(&self.silent);
+        let text_silent = explanations_text(&silent);
+        let all =
+            [&text, &text_silent].map(|part| part.trim_end()).into_iter().filter(|part| !part.is_empty());
+        let all = all.collect::<Vec<_>>().join("\n");
+        if !all.is_empty() {
+            self.progress.remark(&all);
+        }
+        self.explained = text;
     }
 }
 

@@ -1,0 +1,113 @@
+//! Explains tasks that are placed on nodes whose agents do not answer.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use borough_model::node::{NodeRow, NodeState, silent_since_ms};
+use borough_model::{JobId, NodeId};
+use borough_proto::v1;
+
+use crate::cell::{CellContext, lost_at_ms};
+
+/// Tasks that are read under one hold of the mirror's lock.
+const PART_TASKS: usize = 1_024;
+
+/// Tasks of a job on one silent node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct SilentTasks {
+    node: String,
+    since_ms: i64,
+    indexes: Vec<u32>,
+}
+
+/// One explanation per silent node that has tasks of the job; with `index`, for this task alone.
+pub(super) async fn silent_explained(
+    cell: &CellContext,
+    job: JobId,
+    index: Option<u32>,
+) -> Vec<v1::Explanation> {
+    let silent = silent_tasks(cell, job, index).await;
+    let mut explained = Vec::with_capacity(silent.len());
+    for tasks in silent {
+        let lost_at_ms = lost_at_ms(cell, tasks.since_ms).await.unwrap_or_default();
+        explained.push(explanation(tasks, lost_at_ms, cell.clock.wall_ms()));
+    }
+    explained
+}
+
+async fn silent_tasks(cell: &CellContext, job: JobId, wanted: Option<u32>) -> Vec<SilentTasks> {
+    let mut by_node: BTreeMap<NodeId, SilentTasks> = BTreeMap::new();
+    let mut after = wanted.and_then(|index| index.checked_sub(1));
+    loop {
+        let last = cell.mirror.read(|state| {
+            let mut last = None;
+            for row in state.job_tasks_behind(job, after).take(wanted.map_or(PART_TASKS, |_| 1)) {
+                last = Some(row.id.index);
+                let node = row.charged_node().filter(|_| wanted.is_none_or(|index| index == row.id.index));
+                let Some(node) = node.and_then(|node| state.nodes().get(&node)) else { continue };
+                let Some(since_ms) = silent_since(node) else { continue };
+                let silent = by_node.entry(node.id).or_insert_with(|| SilentTasks {
+                    node: node.name.to_string(),
+                    since_ms,
+                    indexes: Vec::new(),
+                });
+                silent.indexes.push(row.id.index);
+            }
+            last
+        });
+        if last.is_none() || wanted.is_some() {
+            return by_node.into_values().collect();
+        }
+        after = last;
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Since when the agent of a node does not answer, unless the node is declared lost.
+fn silent_since(node: &NodeRow) -> Option<i64> {
+    silent_since_ms(&node.taints).filter(|_| node.state != NodeState::Lost)
+}
+
+fn explanation(tasks: SilentTasks, lost_at_ms: i64, now_ms: i64) -> v1::Explanation {
+    let SilentTasks { node, since_ms, indexes } = tasks;
+    let seconds = |ms: i64| Duration::from_millis(u64::try_from(ms).unwrap_or_default()).as_secs();
+    let silent = seconds(now_ms.saturating_sub(since_ms));
+    let lost = match lost_at_ms {
+        0 => String::new(),
+        at if at <= now_ms => "; the node is about to be declared lost".to_owned(),
+        at => format!("; the node is declared lost in about {} s", seconds(at.saturating_sub(now_ms)) + 1),
+    };
+    let summary =
+        format!("placed on {node}, which has not answered for {silent} s{lost}: borough node status {node}");
+    v1::Explanation {
+        indexes,
+        headline: summary.clone(),
+        summary,
+        silent_node: node,
+        silent_since_ms: since_ms,
+        lost_at_ms,
+        ..v1::Explanation::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_explanation_says_how_long_a_node_is_silent_and_when_it_is_lost() {
+        let tasks = SilentTasks { node: "n1".to_owned(), since_ms: 10_000, indexes: vec![0, 2] };
+        let of = |lost_at_ms, now_ms| explanation(tasks.clone(), lost_at_ms, now_ms);
+        let explained = of(40_000, 18_300);
+        assert_eq!(
+            explained.summary,
+            "placed on n1, which has not answered for 8 s; the node is declared lost in about 22 s: borough node \
+             status n1"
+        );
+        assert_eq!((explained.indexes, explained.silent_node.as_str()), (vec![0, 2], "n1"));
+        let late = of(40_000, 41_000).summary;
+        assert!(late.contains("for 31 s; the node is about to be declared lost:"), "{late}");
+        let unknown = of(0, 9_000).summary;
+        assert!(unknown.contains("has not answered for 0 s: borough"), "{unknown}");
+    }
+}

@@ -1,0 +1,79 @@
+//! Nodes whose agents do not answer, before they are lost: who waits for them is told, and nothing new goes there.
+
+use borough_shim::process::ProcessId;
+use borough_tests::{TestCell, is_stopped, is_up, options, until};
+use rustix::process::Signal;
+
+use crate::output::Following;
+
+fn sleeper(name: &str, count: u32, constraint: &str) -> String {
+    format!(
+        "name: {name}\ncount: {count}\n\
+         task: {{command: [sleep, '600'], resources: {{cpu: 10m, memory: 4MiB}}, grace: 300ms}}\n\
+         constraints: [{constraint}]\n"
+    )
+}
+
+async fn agent_stopped(cell: &TestCell, node: &str) -> ProcessId {
+    let agent = cell.agent_found(node).await;
+    agent.signal(Signal::STOP).unwrap();
+    until("the stop", || async { is_stopped(agent.pid).then_some(()) }).await;
+    agent
+}
+
+async fn silent_since(cell: &TestCell, node: &str) -> i64 {
+    until("the node", || async { cell.client().node_get(node).await.ok() }).await.silent_since_ms
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_silent_node_is_named_to_who_waits_and_gets_no_new_task() {
+    let cell = TestCell::start(options!().lost_after_ms(90_000)).await;
+    let agent = agent_stopped(&cell, "alpha-1").await;
+    // Nobody knows yet that the node is silent.
+    let bound = cell.file("bound.yaml", &sleeper("bound", 2, "'node.name == alpha-1'"));
+    let waiting = Following::start(&cell, "bound", &["job", "run", &bound]);
+    cell.tasks_until("bound", "placed", |tasks| {
+        tasks.len() == 2 && tasks.iter().all(|task| task.node == "alpha-1")
+    })
+    .await;
+    until("the silence", || async { (silent_since(&cell, "alpha-1").await > 0).then_some(()) }).await;
+
+    // Who waits for the node is told, once.
+    waiting.until_warned("tester/bound: 0/2 healthy, 2 starting, 2 on alpha-1, which does not answer").await;
+    waiting.until_warned("2 tasks (0-1): placed on alpha-1, which has not answered for ").await;
+    let why = cell.borough(&["why", "bound"]).await.ended(0);
+    why.prints("the node is declared lost in about ").prints("borough node status alpha-1");
+    let one = cell.borough(&["why", "bound/1", "-o", "json"]).await.ended(0).json();
+    let silent = one.as_array().unwrap().iter().find(|view| view["silent_node"] == "alpha-1").unwrap();
+    assert_eq!(silent["indexes"], serde_json::json!([1]));
+    let tolerance = silent["lost_at_ms"].as_i64().unwrap() - silent["silent_since_ms"].as_i64().unwrap();
+    assert_eq!(tolerance, 90_000);
+    let status = cell.borough(&["node", "status", "alpha-1"]).await.ended(0);
+    status.prints("ready, tainted, silent").prints("its agent does not answer since ");
+    let late = ["job", "run", &bound, "--timeout", "3s"];
+    cell.borough(&late).await.ended(1).warns("2 on alpha-1, which does not answer after 3s");
+
+    // A job that may run elsewhere does, and one that may not waits.
+    cell.run("free.yaml", &sleeper("free", 4, "")).await;
+    assert!(cell.tasks("free").await.iter().all(|task| task.node == "alpha-2"));
+    let later = cell.file("later.yaml", &sleeper("later", 1, "'node.name == alpha-1'"));
+    cell.borough(&["job", "run", "--detach", &later]).await.ended(0);
+    until("why it waits", || async {
+        let why = cell.borough(&["why", "later"]).await.ended(0);
+        (why.stdout.contains("refused by: silent") && why.stdout.contains("once not silent")).then_some(())
+    })
+    .await;
+
+    // It answers again: everything starts.
+    agent.signal(Signal::CONT).unwrap();
+    cell.tasks_until("later", "up", |tasks| is_up(tasks, 1)).await;
+    cell.tasks_until("bound", "up", |tasks| is_up(tasks, 2)).await;
+    assert_eq!(silent_since(&cell, "alpha-1").await, 0);
+    let (shown, warned) = waiting.ended().await;
+    assert!(shown.starts_with("tester/bound: 2/2 healthy"), "{shown}");
+    assert_eq!(warned.matches("placed on alpha-1, which has not answered").count(), 1, "{warned}");
+    for job in ["bound", "free", "later"] {
+        cell.borough(&["job", "stop", job]).await.ended(0);
+    }
+    cell.finish().await;
+}
