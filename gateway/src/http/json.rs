@@ -25,7 +25,7 @@ pub(super) fn event(cell: &Name, stamped: &StampedEvent) -> String {
         EndpointEvent::Withdrawn { user, job, index, incarnation } => {
             let name = format!("{index}.{job}.{user}.{cell}");
             let data =
-                json!({ "name": name, "user": user, "job": job, "index": index, "incarnation": incarnation });
+                json!({ "name": name, "user": user, "job": job, "index": index, "attempt": incarnation });
             ("withdrawn", data)
         }
         EndpointEvent::Bookmark => ("bookmark", json!({})),
@@ -49,7 +49,7 @@ fn endpoint(cell: &Name, row: &Endpoint) -> Value {
         "user": row.user,
         "job": row.job,
         "index": row.task.index,
-        "incarnation": row.incarnation.0,
+        "attempt": row.incarnation.0,
         "host": row.host,
         "ports": ports,
         "health": row.health,

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use borough_kv::Idempotency;
 use borough_model::{Incarnation, NodeId, TaskRow};
 use borough_store::node::node_live_read;
-use tonic::Status;
+use tonic::{Code, Status};
 
 use super::message::{job_found, task_found};
 use crate::cell::CellContext;
 use crate::peer::Peers;
 use crate::session::desired::DesiredAttempt;
 use crate::session::registry::RegisteredSession;
-use crate::status::{status_from_store, status_refused, status_unavailable};
+use crate::status::{status_from_store, status_refused, status_unavailable, status_with};
 
 /// An attempt, with the session of the agent that has it.
 pub(super) struct FoundAttempt {
@@ -55,13 +55,19 @@ pub(super) async fn attempt_found(
     let current = row.incarnation;
     let wanted = incarnation.map_or(current, Incarnation);
     let node = node_of(&row, wanted).ok_or_else(|| {
-        let text = match current.0 {
-            0 => format!("task {user}/{job}/{index} was never placed, so there is nothing of it on any node"),
-            _ => format!(
-                "incarnation {wanted} of task {user}/{job}/{index} is not known; the current one is {current}"
+        let reason = "NO_SUCH_ATTEMPT";
+        match attempts_known(&row).as_slice() {
+            [] if current.0 == 0 => status_refused(
+                reason,
+                format!("task {user}/{job}/{index} was never placed, so there is nothing of it on any node"),
             ),
-        };
-        status_refused("NO_SUCH_ATTEMPT", text)
+            [] => status_refused(reason, format!("no node has output of task {user}/{job}/{index} any more")),
+            known => {
+                let known = known.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                let text = format!("no attempt {wanted} of task {user}/{job}/{index}; known: {known}");
+                status_with(Code::NotFound, reason, text, Default::default())
+            }
+        }
     })?;
     if let Some(session) = cell.sessions.get(node) {
         return Ok(AgentReached::Here(FoundAttempt {
@@ -90,6 +96,15 @@ async fn gateway_of(cell: &CellContext, node: NodeId) -> Result<Option<String>, 
     });
     let live = live.await.map_err(|error| status_from_store(&error))?;
     Ok(live.map(|seen| seen.live.gateway).filter(|gateway| !gateway.is_empty()))
+}
+
+/// The attempts whose node the row still has: the one that ended last, and the current one.
+fn attempts_known(row: &TaskRow) -> Vec<Incarnation> {
+    let ended = row.exit.as_ref().map(|exit| exit.incarnation);
+    let mut known: Vec<Incarnation> = ended.into_iter().chain([row.incarnation]).collect();
+    known.dedup();
+    known.retain(|&attempt| node_of(row, attempt).is_some());
+    known
 }
 
 /// The node of an attempt, if the row still has it: that of the current attempt, or that of the last exit.

@@ -45,7 +45,7 @@ pub(super) fn sentence(state: &MirrorState, names: &JobNames, delta: &Delta) -> 
             let ports: Vec<String> =
                 endpoint.ports.iter().map(|port| format!("{}={}", port.name, port.number)).collect();
             let place = format!("{} {}", endpoint.host, ports.join(" "));
-            let text = format!("incarnation {} published at {}", endpoint.incarnation, place.trim());
+            let text = format!("attempt {} published at {}", endpoint.incarnation, place.trim());
             (format!("name {}.{}.{}", endpoint.task.index, endpoint.job, endpoint.user), text)
         }
         Delta::EndpointWithdrawn { user, job, task, .. } => {
@@ -89,20 +89,20 @@ fn task_text(row: &TaskRow, node: &str) -> String {
     match row.state {
         TaskState::Pending => match &row.exit {
             Some(exit) => {
-                format!("pending again after incarnation {}: {}", exit.incarnation, exit_text(exit))
+                format!("pending again after attempt {}: {}", exit.incarnation, exit_text(exit))
             }
             None => "pending".to_owned(),
         },
-        TaskState::Held => format!("incarnation {attempt} holds room on {node}"),
-        TaskState::Assigned => format!("incarnation {attempt} assigned to {node}{}", place_text(row)),
-        TaskState::Starting => format!("incarnation {attempt} starting on {node}"),
+        TaskState::Held => format!("attempt {attempt} holds room on {node}"),
+        TaskState::Assigned => format!("attempt {attempt} assigned to {node}{}", place_text(row)),
+        TaskState::Starting => format!("attempt {attempt} starting on {node}"),
         TaskState::Running => {
             let health = format!("{:?}", row.health).to_lowercase();
-            format!("incarnation {attempt} running on {node}{}, health {health}", place_text(row))
+            format!("attempt {attempt} running on {node}{}, health {health}", place_text(row))
         }
-        TaskState::Stopping => format!("incarnation {attempt} stopping on {node}: {}", stop_text(row.stop)),
-        TaskState::Releasing => format!("incarnation {attempt} has exited on {node} and is being cleared"),
-        TaskState::Lost => format!("incarnation {attempt} lost with {node}"),
+        TaskState::Stopping => format!("attempt {attempt} stopping on {node}: {}", stop_text(row.stop)),
+        TaskState::Releasing => format!("attempt {attempt} has exited on {node} and is being cleared"),
+        TaskState::Lost => format!("attempt {attempt} lost with {node}"),
         TaskState::Dead => match &row.exit {
             Some(exit) => format!("over: {}", exit_text(exit)),
             None => "over".to_owned(),

@@ -110,7 +110,7 @@ async fn agents_that_outlive_dev_find_the_next_one_on_another_port() {
     })
     .await;
     let task = cell.borough(&["task", "status", "kept", "-o", "json"]).await.ended(0).json();
-    assert_eq!((task[0]["pid"].as_u64(), task[0]["incarnation"].as_u64()), (pid.map(u64::from), Some(1)));
+    assert_eq!((task[0]["pid"].as_u64(), task[0]["attempt"].as_u64()), (pid.map(u64::from), Some(1)));
     ProcessId::find(dev.id().unwrap()).unwrap().signal(Signal::TERM).unwrap();
     assert!(dev.wait().await.unwrap().success());
     cell.finish().await;

@@ -5,6 +5,27 @@ use borough_tests::{TestCell, is_running, options, until};
 /// Bytes of one environment variable.
 const LARGE_BYTES: usize = 85_000;
 
+/// A wait for a job of 50,000 tasks ends in time: while its tasks are read, and later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_wait_for_a_huge_job_runs_out_in_time() {
+    let cell = TestCell::start(options!().nodes(1).agent_arguments(&["--cpu=1"])).await;
+    let huge = cell.file(
+        "huge.yaml",
+        "name: huge\ncount: 50000\n\
+         task: {command: [sleep, '600'], resources: {cpu: 450m, memory: 4MiB}, grace: 300ms}\n",
+    );
+    let late = cell.borough(&["job", "run", &huge, "--timeout", "1ms"]).await.ended(1);
+    late.warns("within 1ms; the job goes on");
+    cell.tasks_until("huge", "two of it", |tasks| tasks.iter().filter(|task| is_running(task)).count() == 2)
+        .await;
+    let late = cell.borough(&["job", "run", &huge, "--timeout", "20s"]).await.ended(1);
+    let late =
+        late.warns("49998 pending after 20s; the job goes on").warns("hint: borough job status tester/huge");
+    assert!(late.stderr.contains("tester/huge: reading its tasks"), "{}", late.stderr);
+    cell.borough(&["job", "stop", "huge"]).await.ended(0);
+    cell.finish().await;
+}
+
 /// Sixty tasks with 85 kilobytes of environment each on one node: five megabytes of specs if each was sent with its
 /// task. All of them run, and the stop of another user's task on the same node arrives meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

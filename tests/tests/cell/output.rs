@@ -104,6 +104,41 @@ impl Following {
     }
 }
 
+/// The output of a job stays whole over the move of its task to another node.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn output_is_followed_over_the_drain_of_its_node() {
+    let cell = TestCell::start(options!()).await;
+    let script = "i=0; while :; do echo \"$BOROUGH_NODE line $i\"; i=$((i+1)); sleep 0.1; done";
+    let job = serde_json::json!({
+        "name": "moving",
+        "task": {
+            "command": ["sh", "-c", script], "resources": {"cpu": "20m", "memory": "16MiB"}, "grace": "300ms",
+        },
+    });
+    cell.run("moving.json", &job.to_string()).await;
+    let before = cell.tasks("moving").await.remove(0);
+    let follow = Following::start(&cell, "moving", &["job", "logs", "-f", "moving"]);
+    follow.until_shown(&format!("{} line 2\n", before.node)).await;
+    cell.borough(&["node", "drain", &before.node]).await.ended(0);
+    let moved = |tasks: &[borough_proto::v1::Task]| is_running(&tasks[0]) && tasks[0].node != before.node;
+    let after = cell.tasks_until("moving", "on the other node", moved).await.remove(0);
+    follow.until_shown(&format!("{} line 2\n", after.node)).await;
+    // The attempt that ended on the drained node is kept there.
+    let both = cell.borough(&["job", "logs", "--attempt", "all", "moving"]).await.ended(0);
+    let first = cell.borough(&["task", "logs", "--previous", "moving/0"]).await.ended(0).stdout;
+    cell.borough(&["job", "stop", "moving"]).await.ended(0);
+    let (followed, _) = follow.ended().await;
+    let lines = followed.lines().map(|line| line.strip_prefix("moving/0 | ").unwrap_or(line));
+    let lines: Vec<&str> = lines.collect();
+    let of = |node: &str| lines.iter().filter(|line| line.starts_with(node)).count();
+    assert_eq!(of(&before.node) + of(&after.node), lines.len(), "{followed}");
+    let numbered = |node: &str| (0..of(node)).map(|i| format!("{node} line {i}")).collect::<Vec<_>>();
+    assert_eq!(lines, [numbered(&before.node), numbered(&after.node)].concat(), "in order, each once");
+    assert_eq!(first, numbered(&before.node).iter().map(|line| format!("{line}\n")).collect::<String>());
+    both.prints(&format!("{} line 0\n", before.node)).prints(&format!("{} line 0\n", after.node));
+    cell.finish().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn output_is_followed_without_a_lost_or_doubled_byte_over_gateways_that_die() {
     let mut cell = TestCell::start(options!()).await;
@@ -144,7 +179,7 @@ async fn output_is_followed_without_a_lost_or_doubled_byte_over_gateways_that_di
 async fn a_job_is_followed_over_restarts_and_new_tasks_to_its_end() {
     let cell = TestCell::start(options!()).await;
     // The shell would say on standard error that its sleep was ended.
-    let script = "exec 2>/dev/null; trap 'echo bye; exit 0' TERM; echo attempt $BOROUGH_INCARNATION of $BOROUGH_INDEX; \
+    let script = "exec 2>/dev/null; trap 'echo bye; exit 0' TERM; echo attempt $BOROUGH_ATTEMPT of $BOROUGH_INDEX; \
                   while true; do sleep 0.05; done";
     let job = serde_json::json!({
         "name": "spoken", "count": 2,

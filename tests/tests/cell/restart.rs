@@ -81,7 +81,7 @@ async fn a_job_is_restarted_one_task_at_a_time() {
 async fn a_restart_stops_at_the_task_that_does_not_come_back() {
     let cell = TestCell::start(options!().nodes(1)).await;
     // The second attempt of task 1 never lives.
-    let script = "test $BOROUGH_INDEX$BOROUGH_INCARNATION = 12 && exit 3; exec sleep 600";
+    let script = "test $BOROUGH_INDEX$BOROUGH_ATTEMPT = 12 && exit 3; exec sleep 600";
     let job = format!(
         "name: ill\ncount: 3\nrestart: {{mode: always, backoff: 1h, backoff_max: 1h}}\n\
          task: {{command: [sh, -c, '{script}'], resources: {{cpu: 10m, memory: 4MiB}}, grace: 100ms}}\n"

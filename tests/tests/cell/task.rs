@@ -41,7 +41,7 @@ async fn a_killed_task_is_withdrawn_for_good_and_started_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn people_look_into_tasks_signal_and_restart_them() {
     let cell = TestCell::start(options!().nodes(1)).await;
-    let script = r#"trap "echo hup" HUP; trap "echo term; exit 0" TERM; echo attempt $BOROUGH_INCARNATION
+    let script = r#"trap "echo hup" HUP; trap "echo term; exit 0" TERM; echo attempt $BOROUGH_ATTEMPT
         while true; do sleep 0.05; done"#;
     let job = serde_json::json!({
         "name": "spoken",
@@ -85,11 +85,35 @@ async fn people_look_into_tasks_signal_and_restart_them() {
     assert_eq!(followed, format!("attempt {attempt}\nhup\nterm\n"));
     let previous = cell.borough(&["task", "logs", "--previous", "spoken/0"]).await.ended(0);
     assert_eq!(previous.stdout, followed);
-    let tail = cell
-        .borough(&["task", "logs", "--tail", "1", "--incarnation", &attempt.to_string(), "spoken/0"])
-        .await;
+    let tail =
+        cell.borough(&["task", "logs", "--tail", "1", "--attempt", &attempt.to_string(), "spoken/0"]).await;
     assert_eq!(tail.ended(0).stdout, "term\n");
     cell.borough(&["job", "stop", "spoken"]).await.ended(0);
+    cell.finish().await;
+}
+
+/// A task that has failed waits for its next start. Its last attempt is the one that people ask for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_output_of_the_last_attempt_is_shown_while_the_next_one_waits() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let job = "name: failing\ntask: {command: [sh, -c, 'echo attempt $BOROUGH_ATTEMPT; exit 3']}\n\
+        restart: {mode: always, attempts: 50, backoff: 300s, backoff_max: 300s}\n";
+    let job = cell.file("failing.yaml", job);
+    cell.borough(&["job", "run", "--detach", &job]).await.ended(0);
+    let waits = |tasks: &[borough_proto::v1::Task]| {
+        tasks[0].state() == borough_proto::v1::TaskState::Pending && tasks[0].exit.is_some()
+    };
+    cell.tasks_until("failing", "its pause", waits).await;
+    cell.borough(&["task", "logs", "--previous", "failing/0"]).await.ended(0).prints("attempt 1\n");
+    cell.borough(&["task", "restart", "failing/0"]).await.ended(0);
+    let second = |tasks: &[borough_proto::v1::Task]| waits(tasks) && tasks[0].incarnation == 2;
+    cell.tasks_until("failing", "its second pause", second).await;
+    for logs in [&["task", "logs", "--previous", "failing/0"][..], &["task", "logs", "failing/0"]] {
+        assert_eq!(cell.borough(logs).await.ended(0).stdout, "attempt 2\n", "{logs:?}");
+    }
+    let gone = cell.borough(&["task", "logs", "--attempt", "1", "failing/0"]).await.ended(3);
+    gone.warns("no attempt 1 of task tester/failing/0; known: 2");
+    cell.borough(&["job", "stop", "failing"]).await.ended(0);
     cell.finish().await;
 }
 

@@ -77,7 +77,7 @@ async fn watches_agree(cell: &TestCell, path: &str) {
         let (kind, data) =
             tokio::time::timeout(Duration::from_secs(30), events.recv()).await.unwrap().unwrap();
         if kind == "withdrawn" {
-            withdrawn.insert((data["index"].as_u64().unwrap(), data["incarnation"].as_u64().unwrap()));
+            withdrawn.insert((data["index"].as_u64().unwrap(), data["attempt"].as_u64().unwrap()));
         }
     }
     until("both watches to agree", || async { watcher.published().is_empty().then_some(()) }).await;

@@ -62,7 +62,7 @@ fn given(
         ("BOROUGH_USER", assignment.user.clone()),
         ("BOROUGH_JOB", assignment.job.clone()),
         ("BOROUGH_INDEX", attempt.index.to_string()),
-        ("BOROUGH_INCARNATION", attempt.incarnation.to_string()),
+        ("BOROUGH_ATTEMPT", attempt.incarnation.to_string()),
         ("BOROUGH_NODE", place.node.to_owned()),
         ("BOROUGH_TASK_DIR", place.directory.to_owned()),
     ]
@@ -208,7 +208,7 @@ mod tests {
             ("BOROUGH_USER", "ann"),
             ("BOROUGH_JOB", "web"),
             ("BOROUGH_INDEX", "2"),
-            ("BOROUGH_INCARNATION", "7"),
+            ("BOROUGH_ATTEMPT", "7"),
             ("BOROUGH_NODE", "n1"),
             ("BOROUGH_TASK_DIR", "/t"),
         ];

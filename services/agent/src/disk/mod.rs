@@ -5,7 +5,7 @@
 //! | `format`, `lock` | the version of the directory; the lock of the one agent that uses it |
 //! | `identity` | the agent's key, made once; mode 0600 |
 //! | `bin/borough-shim-HASH` | the shim's program; one per version that has run here |
-//! | `attempts/ATTEMPT/` | an attempt that is not forgotten, `ATTEMPT` being `JOB.INDEX.INCARNATION` |
+//! | `attempts/ATTEMPT/` | an attempt that is not forgotten, `ATTEMPT` being `JOB.INDEX.ATTEMPT` |
 //! | `…/assignment.pb`, `spec.json` | the assignment, and the spec of its shim; the latter contains the environment |
 //! | `…/stop.json` | the order to end it |
 //! | `…/state.json` | written by the shim: pid, start, exit, release ([`borough_shim::record`]) |

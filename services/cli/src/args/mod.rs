@@ -63,7 +63,7 @@ Exit codes:
     0  done
     1  failed: a job failed, or a wait ran out
     2  wrong usage, or an invalid job file or export
-    3  no such job, task, node or cell
+    3  no such job, task, attempt, node or cell
     4  refused: a condition is not met, another request was first, or a limit is reached
     5  no gateway answers, or none in time
     6  not allowed: no token, a wrong one, or one without this right

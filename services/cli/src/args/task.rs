@@ -106,12 +106,12 @@ pub struct LogArguments {
     /// Show standard output only [default: both streams]
     #[arg(long)]
     pub stdout: bool,
-    /// Show the attempt before the current one
-    #[arg(short, long, conflicts_with = "incarnation")]
+    /// Show the attempt that ended last, also while the task waits for its next start
+    #[arg(short, long, conflicts_with = "attempt")]
     pub previous: bool,
-    /// Show this attempt [default: the current one]
+    /// Show this attempt [default: the current one, or the last one if none runs]
     #[arg(long, value_name = "NUMBER")]
-    pub incarnation: Option<u64>,
+    pub attempt: Option<u64>,
 }
 
 /// `task exec`.

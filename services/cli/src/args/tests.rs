@@ -55,7 +55,7 @@ fn every_verb_of_the_documentation_is_there() {
         "borough task status web",
         "borough task logs web/0 -f --tail 10 --stderr",
         "borough task logs alice/web/0 --previous",
-        "borough task logs web/0 --incarnation 3",
+        "borough task logs web/0 --attempt 3",
         "borough task exec web/0 -- sh -c ls",
         "borough task signal web/0 HUP",
         "borough task restart web/0",

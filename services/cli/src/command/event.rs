@@ -1,6 +1,6 @@
 //! `event list` and `event watch`.
 
-use borough_client::{CellItem, Client};
+use borough_client::{CellItem, Client, JobRef};
 use borough_proto::v1::{PageRequest, WatchFilter};
 use futures::StreamExt as _;
 
@@ -25,9 +25,13 @@ pub(super) async fn run(global: &Global, verb: EventVerb, printer: &Printer) -> 
                 let watched = WatchedView::Cell(client.clone(), filter.clone());
                 return list_watch(watched, &listed, WatchedList::of_log(printer), fetch).await;
             }
+            let subject = filter.clone();
             let answer = client.event_list(filter, limit).await?;
             let views: Vec<EventView> = answer.events.into_iter().map(EventView::from).collect();
             printer.list(&views)?;
+            if views.is_empty() {
+                subject_known(&client, &subject).await?;
+            }
             if answer.trimmed && views.len() < usize::try_from(limit).unwrap_or(usize::MAX) {
                 printer.remark("older events are no longer kept");
             }
@@ -37,6 +41,17 @@ pub(super) async fn run(global: &Global, verb: EventVerb, printer: &Printer) -> 
         }
     }
     Ok(Code::Done)
+}
+
+/// Fails if the job or the node of a list without events does not exist. Events of a purged job are kept for a while.
+async fn subject_known(client: &Client, filter: &WatchFilter) -> Result<(), Failure> {
+    if !filter.job.is_empty() {
+        client.job_get(&JobRef::new(filter.user.as_str(), filter.job.as_str())).await?;
+    }
+    if !filter.node.is_empty() {
+        client.node_get(&filter.node).await?;
+    }
+    Ok(())
 }
 
 async fn watch(client: &Client, filter: WatchFilter, printer: &Printer) -> Result<(), Failure> {

@@ -1,6 +1,8 @@
 //! `name list` and `name watch`.
 
-use borough_client::{EndpointItem, JobRef};
+use std::cell::Cell;
+
+use borough_client::{Client, EndpointItem, JobRef};
 use borough_proto::v1::WatchFilter;
 use futures::StreamExt as _;
 
@@ -16,13 +18,20 @@ pub(super) async fn run(global: &Global, verb: NameVerb, printer: &Printer) -> R
     match verb {
         NameVerb::List { target, all, list } => {
             let job = if all { JobRef::new("", "") } else { job(target.as_ref(), client.user()) };
+            let listed = Cell::new(false);
             let fetch = async |page| {
                 let answer = client.endpoint_list_page(&job.user, &job.name, page).await?;
+                listed.set(listed.get() || !answer.endpoints.is_empty());
                 Ok(list_page::<_, EndpointView>(answer.endpoints, answer.next_page))
             };
             let (user, name) = (job.user.clone(), job.name.clone());
             let filter = WatchFilter { user, job: name, endpoints: true, ..WatchFilter::default() };
-            return list_or_watch(WatchedView::Cell(client.clone(), filter), &list, printer, fetch).await;
+            let code =
+                list_or_watch(WatchedView::Cell(client.clone(), filter), &list, printer, fetch).await?;
+            if !listed.get() {
+                job_known(&client, &job).await?;
+            }
+            return Ok(code);
         }
         NameVerb::Watch { target } => {
             let job = job(target.as_ref(), client.user());
@@ -35,6 +44,14 @@ pub(super) async fn run(global: &Global, verb: NameVerb, printer: &Printer) -> R
         }
     }
     Ok(Code::Done)
+}
+
+/// Fails if a job that has no endpoints does not exist.
+async fn job_known(client: &Client, job: &JobRef) -> Result<(), Failure> {
+    if !job.name.is_empty() {
+        client.job_get(job).await?;
+    }
+    Ok(())
 }
 
 /// The job that is named, or all of the caller's.
@@ -55,7 +72,7 @@ fn change(item: EndpointItem) -> Option<EndpointChangeView> {
             user: gone.user.into(),
             job: gone.job.into(),
             index: gone.index,
-            incarnation: gone.incarnation,
+            attempt: gone.incarnation,
         }),
         EndpointItem::Resync(reason) => Some(EndpointChangeView::Resync { reason: reason.into() }),
         EndpointItem::Bookmark(_) => None,

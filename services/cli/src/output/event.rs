@@ -90,7 +90,7 @@ impl ChangeView {
             Change::EndpointWithdrawn(gone) => {
                 let (job, user) = (Foreign::from(gone.job), Foreign::from(gone.user));
                 let subject = format!("{}.{job}.{user}", gone.index);
-                ("endpoint_withdrawn", subject, format!("incarnation {}", gone.incarnation), Value::Null)
+                ("endpoint_withdrawn", subject, format!("attempt {}", gone.incarnation), Value::Null)
             }
             Change::JobRemoved(gone) => {
                 let [user, job, id] = [gone.user, gone.job, gone.id].map(Foreign::from);
@@ -121,7 +121,7 @@ fn task_change(view: TaskOutput) -> (&'static str, String, String, Value) {
         ("running", "healthy" | "unhealthy") => format!(", {}", view.health),
         _ => String::new(),
     };
-    let text = format!("{}{health}{node} (incarnation {})", view.state, view.incarnation);
+    let text = format!("{}{health}{node} (attempt {})", view.state, view.attempt);
     ("task", format!("{}/{}/{}", view.user, view.job, view.index), text, value(&view))
 }
 

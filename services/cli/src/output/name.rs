@@ -15,7 +15,7 @@ pub(crate) struct EndpointView {
     pub(crate) user: Foreign,
     pub(crate) job: Foreign,
     pub(crate) index: u32,
-    pub(crate) incarnation: u64,
+    pub(crate) attempt: u64,
     pub(crate) host: Foreign,
     pub(crate) ports: BTreeMap<Foreign, u32>,
     pub(crate) health: String,
@@ -31,7 +31,7 @@ impl From<v1::Endpoint> for EndpointView {
             user: endpoint.user.into(),
             job: endpoint.job.into(),
             index: endpoint.index,
-            incarnation: endpoint.incarnation,
+            attempt: endpoint.incarnation,
             host: endpoint.host.into(),
             ports: endpoint.ports.into_iter().map(|port| (port.name.into(), port.number)).collect(),
             weight: endpoint.weight,
@@ -54,13 +54,13 @@ impl Tabular for EndpointView {
     const PLURAL: &'static str = "endpoints";
 
     fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
-        (vec!["NAME", "ADDRESSES", "HEALTH", "WEIGHT"], vec!["NODE", "INCARNATION"])
+        (vec!["NAME", "ADDRESSES", "HEALTH", "WEIGHT"], vec!["NODE", "ATTEMPT"])
     }
 
     fn cells(&self) -> (Vec<String>, Vec<String>) {
         let cells =
             vec![self.name.to_string(), self.addresses(), self.health.clone(), self.weight.to_string()];
-        (cells, vec![self.node.to_string(), self.incarnation.to_string()])
+        (cells, vec![self.node.to_string(), self.attempt.to_string()])
     }
 }
 
@@ -75,12 +75,12 @@ pub(crate) enum EndpointChangeView {
     Published {
         endpoint: EndpointView,
     },
-    /// Gone; this incarnation never comes back.
+    /// Gone; this attempt never comes back.
     Withdrawn {
         user: Foreign,
         job: Foreign,
         index: u32,
-        incarnation: u64,
+        attempt: u64,
     },
     /// The watch could not continue; a snapshot follows.
     Resync {
@@ -91,8 +91,8 @@ pub(crate) enum EndpointChangeView {
 impl EndpointChangeView {
     pub(crate) fn text(&self) -> String {
         let line = |sign: &str, endpoint: &EndpointView| {
-            let (addresses, attempt) = (endpoint.addresses(), endpoint.incarnation);
-            format!("{sign} {} {addresses} {} (incarnation {attempt})", endpoint.name, endpoint.health)
+            let (addresses, attempt) = (endpoint.addresses(), endpoint.attempt);
+            format!("{sign} {} {addresses} {} (attempt {attempt})", endpoint.name, endpoint.health)
         };
         match self {
             Self::Snapshot { endpoints } if endpoints.is_empty() => "= no endpoints".to_owned(),
@@ -100,8 +100,8 @@ impl EndpointChangeView {
                 endpoints.iter().map(|endpoint| line("=", endpoint)).collect::<Vec<_>>().join("\n")
             }
             Self::Published { endpoint } => line("+", endpoint),
-            Self::Withdrawn { user, job, index, incarnation } => {
-                format!("- {index}.{job}.{user} (incarnation {incarnation})")
+            Self::Withdrawn { user, job, index, attempt } => {
+                format!("- {index}.{job}.{user} (attempt {attempt})")
             }
             Self::Resync { reason } => format!("! listing again: {reason}"),
         }

@@ -20,7 +20,8 @@ pub(crate) struct TaskOutput {
     /// Empty without a node.
     pub(crate) node: Foreign,
     pub(crate) host: Foreign,
-    pub(crate) incarnation: u64,
+    /// The number of its attempt; 0: it was never placed.
+    pub(crate) attempt: u64,
     pub(crate) ports: BTreeMap<Foreign, u32>,
     pub(crate) pid: Option<u32>,
     pub(crate) cores: Vec<u32>,
@@ -48,7 +49,7 @@ pub(crate) struct ExitView {
     pub(crate) signal: Option<i32>,
     pub(crate) message: Foreign,
     pub(crate) at_ms: i64,
-    pub(crate) incarnation: u64,
+    pub(crate) attempt: u64,
     pub(crate) node: Foreign,
 }
 
@@ -70,7 +71,7 @@ impl From<v1::Exit> for ExitView {
             signal: exit.signal,
             message: exit.message.into(),
             at_ms: exit.at_ms,
-            incarnation: exit.incarnation,
+            attempt: exit.incarnation,
             node: exit.node.into(),
         }
     }
@@ -100,7 +101,7 @@ impl From<v1::Task> for TaskOutput {
             index: task.index,
             node: task.node.into(),
             host: task.host.into(),
-            incarnation: task.incarnation,
+            attempt: task.incarnation,
             ports: task.ports.into_iter().map(|port| (port.name.into(), port.number)).collect(),
             pid: task.pid,
             cores: task.cores,
@@ -135,7 +136,7 @@ impl Tabular for TaskOutput {
 
     fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
         let heads = vec!["TASK", "STATE", "HEALTH", "NODE", "PORTS", "RESTARTS", "LAST EXIT"];
-        (heads, vec!["INCARNATION", "PID", "STARTED", "CPU", "MEMORY", "PEAK"])
+        (heads, vec!["ATTEMPT", "PID", "STARTED", "CPU", "MEMORY", "PEAK"])
     }
 
     fn cells(&self) -> (Vec<String>, Vec<String>) {
@@ -155,7 +156,7 @@ impl Tabular for TaskOutput {
         ];
         let used = |stat: fn(&UsageView) -> String| self.usage.as_ref().map(stat).unwrap_or_default();
         let more = vec![
-            self.incarnation.to_string(),
+            self.attempt.to_string(),
             self.pid.map(|pid| pid.to_string()).unwrap_or_default(),
             self.started_ms.map(time).unwrap_or_default(),
             used(|usage| format!("{}m", usage.cpu_millis)),

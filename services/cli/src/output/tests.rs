@@ -125,9 +125,9 @@ fn a_table_of_tasks() {
     check(
         &table(&rows, &WIDE),
         &expect![[r#"
-        TASK         STATE    HEALTH   NODE     PORTS       RESTARTS  LAST EXIT  INCARNATION  PID   STARTED               CPU  MEMORY  PEAK
-        alice/web/1  running  healthy  alpha-2  http:21000  2         SIGKILL    3            4711  2023-11-14T22:13:21Z  12m  25MiB   0B
-    "#]],
+            TASK         STATE    HEALTH   NODE     PORTS       RESTARTS  LAST EXIT  ATTEMPT  PID   STARTED               CPU  MEMORY  PEAK
+            alice/web/1  running  healthy  alpha-2  http:21000  2         SIGKILL    3        4711  2023-11-14T22:13:21Z  12m  25MiB   0B
+        "#]],
     );
 }
 
@@ -144,7 +144,7 @@ fn a_task_as_json() {
               "health": "healthy",
               "node": "alpha-2",
               "host": "127.0.0.1",
-              "incarnation": 3,
+              "attempt": 3,
               "ports": {
                 "http": 21000
               },
@@ -159,7 +159,7 @@ fn a_task_as_json() {
                 "signal": 9,
                 "message": "",
                 "at_ms": 1700000000500,
-                "incarnation": 2,
+                "attempt": 2,
                 "node": "alpha-1"
               },
               "not_before_ms": 0,
@@ -240,8 +240,8 @@ fn a_plan() {
         cursor: None,
         scheduler: "fast".to_owned(),
         warnings: vec!["no worker serves scheduler fast, and none ever has".to_owned()],
-    };
         job_id: "j000000000000002a".to_owned(),
+    };
     let view = PlanView::new(&spec, "alpha", plan);
     check(
         &view.text(&Style::default()),
@@ -283,21 +283,21 @@ fn endpoints_and_their_changes() {
     check(
         &table(std::slice::from_ref(&endpoint), &WIDE),
         &expect![[r#"
-        NAME               ADDRESSES         HEALTH   WEIGHT  NODE     INCARNATION
-        1.web.alice.alpha  http [::1]:21000  healthy  1       alpha-2  3
-    "#]],
+            NAME               ADDRESSES         HEALTH   WEIGHT  NODE     ATTEMPT
+            1.web.alice.alpha  http [::1]:21000  healthy  1       alpha-2  3
+        "#]],
     );
     let published = EndpointChangeView::Published { endpoint };
-    check(&published.text(), &expect!["+ 1.web.alice.alpha http [::1]:21000 healthy (incarnation 3)"]);
+    check(&published.text(), &expect!["+ 1.web.alice.alpha http [::1]:21000 healthy (attempt 3)"]);
     check(
         &json(&published, JsonLayout::Line).expect("JSON"),
         &expect![[
-            r#"{"event":"published","endpoint":{"name":"1.web.alice.alpha","user":"alice","job":"web","index":1,"incarnation":3,"host":"::1","ports":{"http":21000},"health":"healthy","weight":1,"node":"alpha-2"}}"#
+            r#"{"event":"published","endpoint":{"name":"1.web.alice.alpha","user":"alice","job":"web","index":1,"attempt":3,"host":"::1","ports":{"http":21000},"health":"healthy","weight":1,"node":"alpha-2"}}"#
         ]],
     );
     let withdrawn =
-        EndpointChangeView::Withdrawn { user: "alice".into(), job: "web".into(), index: 1, incarnation: 3 };
-    check(&withdrawn.text(), &expect!["- 1.web.alice (incarnation 3)"]);
+        EndpointChangeView::Withdrawn { user: "alice".into(), job: "web".into(), index: 1, attempt: 3 };
+    check(&withdrawn.text(), &expect!["- 1.web.alice (attempt 3)"]);
 }
 
 fn worker() -> v1::SchedulerWorker {
@@ -423,7 +423,7 @@ fn changes_of_a_watch() {
     check(
         &text(v1::watch_response::Change::Task(task())),
         &expect![
-            "2023-11-14T22:13:21Z task alice/web/1: running, healthy on alpha-2 (incarnation 3) [task_running]"
+            "2023-11-14T22:13:21Z task alice/web/1: running, healthy on alpha-2 (attempt 3) [task_running]"
         ],
     );
     check(

@@ -1,8 +1,10 @@
 //! `task logs`.
 
-use borough_client::{Client, LogQuery, TaskRef};
+use borough_client::{Client, ItemStream, LogQuery, TaskFilter, TaskRef};
 use borough_proto::v1::read_logs_request::Stream;
+use borough_proto::v1::{PageRequest, ReadLogsResponse, Task};
 use futures::StreamExt as _;
+use tonic::Code as Status;
 
 use super::no_such_task;
 use crate::args::LogArguments;
@@ -15,8 +17,6 @@ pub(super) async fn logs(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let task = arguments.target.resolve(client.user());
-    let incarnation =
-        if arguments.previous { Some(previous(client, &task).await?) } else { arguments.incarnation };
     let stream = if arguments.stdout {
         Stream::Stdout
     } else if arguments.stderr {
@@ -25,8 +25,13 @@ pub(super) async fn logs(
         Stream::Unspecified
     };
     let (tail_lines, follow) = (arguments.tail, arguments.follow);
-    let query = LogQuery { stream, tail_lines, follow, incarnation, ..LogQuery::default() };
-    let mut parts = client.task_logs(&task, query).await?;
+    let query =
+        LogQuery { stream, tail_lines, follow, incarnation: arguments.attempt, ..LogQuery::default() };
+    let mut parts = if arguments.previous {
+        previous_open(client, &task, query).await?
+    } else {
+        client.task_logs(&task, query).await?
+    };
     while let Some(part) = parts.next().await {
         let part = part?;
         if part.gone_bytes > 0 {
@@ -46,10 +51,66 @@ pub(crate) fn gone_text(task: &TaskRef, bytes: u64) -> String {
     format!("{task}: {bytes} bytes of output are gone; the node removed them before they were read")
 }
 
-/// The attempt before the current or last one.
-async fn previous(client: &Client, task: &TaskRef) -> Result<u64, Failure> {
-    let (tasks, _) = client.task_list_of_job(&task.job).await?;
-    let row = tasks.iter().find(|row| row.index == task.index).ok_or_else(|| no_such_task(task))?;
-    let earlier = row.incarnation.checked_sub(1).filter(|&incarnation| incarnation > 0);
-    earlier.ok_or_else(|| Failure::new(Code::NotFound, format!("{task} has had no earlier attempt")))
+/// The output of the attempt that ended last. A task that fails soon after its start may have ended another one by the
+/// time that the gateway looks for it.
+async fn previous_open(
+    client: &Client,
+    task: &TaskRef,
+    query: LogQuery,
+) -> Result<ItemStream<ReadLogsResponse>, Failure> {
+    let mut tried = None;
+    loop {
+        let filter = TaskFilter { index: Some(task.index), ..TaskFilter::of_job(&task.job) };
+        let answer = client.task_list_page(&filter, PageRequest::default()).await?;
+        let row = answer.tasks.first().ok_or_else(|| no_such_task(task))?;
+        let previous = previous(task, row)?;
+        match client.task_logs(task, LogQuery { incarnation: Some(previous), ..query }).await {
+            Err(error) if error.code() == Some(Status::NotFound) && tried != Some(previous) => {
+                tried = Some(previous);
+            }
+            opened => return Ok(opened?),
+        }
+    }
+}
+
+/// The attempt that ended last. The cell knows no earlier one.
+fn previous(task: &TaskRef, row: &Task) -> Result<u64, Failure> {
+    let ended = row.exit.as_ref().filter(|exit| !exit.node.is_empty()).map(|exit| exit.incarnation);
+    ended.ok_or_else(|| {
+        let hint = match row.incarnation {
+            0 => format!("borough why {}", task.job),
+            _ => format!("borough task logs {task}"),
+        };
+        Failure::new(Code::NotFound, format!("no attempt of task {task} has ended yet")).with_hint(hint)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use borough_client::JobRef;
+    use borough_proto::v1::{Exit, TaskState};
+
+    use super::*;
+
+    fn row(state: TaskState, incarnation: u64, ended: u64) -> Task {
+        let exit = Exit { incarnation: ended, node: "n1".to_owned(), ..Exit::default() };
+        Task { state: state.into(), incarnation, exit: (ended > 0).then_some(exit), ..Task::default() }
+    }
+
+    #[test]
+    fn the_previous_attempt_is_the_one_that_ended_last() {
+        let task = TaskRef { job: JobRef::new("alice", "web"), index: 0 };
+        let of = |state, incarnation, ended| previous(&task, &row(state, incarnation, ended)).ok();
+        assert_eq!(of(TaskState::Running, 4, 3), Some(3));
+        assert_eq!(of(TaskState::Assigned, 5, 4), Some(4));
+        assert_eq!(of(TaskState::Pending, 4, 4), Some(4), "it waits for its next start");
+        assert_eq!(of(TaskState::Dead, 4, 4), Some(4));
+        // Attempt 2 was lost before it ran.
+        assert_eq!(of(TaskState::Running, 3, 1), Some(1));
+        let none = previous(&task, &row(TaskState::Running, 1, 0)).unwrap_err();
+        assert_eq!(none.message(), "no attempt of task alice/web/0 has ended yet");
+        assert_eq!(none.hint(), Some("borough task logs alice/web/0"));
+        let never = previous(&task, &row(TaskState::Pending, 0, 0)).unwrap_err();
+        assert_eq!(never.hint(), Some("borough why alice/web"));
+    }
 }

@@ -28,7 +28,7 @@ pub(super) async fn stop(
         return Ok(Code::Done);
     };
     let text = |again: &TaskOutput, _: &_| {
-        format!("{task}: {} on {}, attempt {}", again.state, again.node, again.incarnation)
+        format!("{task}: {} on {}, attempt {}", again.state, again.node, again.attempt)
     };
     printer.one(&TaskOutput::from(again), text)?;
     Ok(Code::Done)

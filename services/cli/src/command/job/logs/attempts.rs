@@ -1,8 +1,11 @@
 //! Decides which attempts of a task are read, and in which order. Pure.
 
+use borough_client::JobRef;
 use borough_proto::v1::{Task, TaskState};
 
 use crate::args::AttemptChoice;
+use crate::exit::{Code, Failure};
+use crate::output::Printer;
 
 /// The attempts of a task whose output the cell can find: the one that runs, and the one that ended last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,6 +50,48 @@ impl TaskAttempts {
     }
 }
 
+/// The attempts of all tasks of a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct AttemptsSeen {
+    /// Attempts that were read.
+    pub(super) read: usize,
+    /// The lowest and the highest known number.
+    known: Option<(u64, u64)>,
+}
+
+impl AttemptsSeen {
+    /// Counts the attempts of a task.
+    pub(super) fn add(&mut self, attempts: &TaskAttempts) {
+        for attempt in [attempts.ended, attempts.running].into_iter().flatten() {
+            let (least, most) = self.known.unwrap_or((attempt, attempt));
+            self.known = Some((least.min(attempt), most.max(attempt)));
+        }
+    }
+
+    /// Says why nothing was read. An attempt that no task has is an error.
+    pub(super) fn check(
+        &self,
+        job: &JobRef,
+        choice: AttemptChoice,
+        printer: &Printer,
+    ) -> Result<(), Failure> {
+        match (self.read, choice, self.known) {
+            (1.., ..) => Ok(()),
+            (0, AttemptChoice::Number(number), Some((least, most))) => {
+                let known = if least == most { least.to_string() } else { format!("{least} to {most}") };
+                let why = format!("no task of job {job} has an attempt {number} by now; known: {known}");
+                let hint = format!("borough job logs {job} --attempt all");
+                Err(Failure::new(Code::NotFound, why).with_hint(hint))
+            }
+            (0, ..) => {
+                printer
+                    .remark(&format!("{job}: no task has run yet, so there is no output: borough why {job}"));
+                Ok(())
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use borough_proto::v1::Exit;
@@ -78,5 +123,20 @@ mod tests {
         assert_eq!(of(TaskState::Dead, 4, 4, Last), [4]);
         assert_eq!(of(TaskState::Running, 4, 3, Number(3)), [3]);
         assert!(of(TaskState::Running, 4, 3, Number(9)).is_empty());
+    }
+
+    #[test]
+    fn an_attempt_that_no_task_has_is_named_with_those_that_are_known() {
+        let (job, printer) = (JobRef::new("alice", "web"), Printer::errors_only());
+        let mut seen = AttemptsSeen::default();
+        let number = AttemptChoice::Number(99);
+        assert!(seen.check(&job, number, &printer).is_ok(), "nothing has run: a remark says so");
+        seen.add(&TaskAttempts::of(&task(TaskState::Running, 4, 3)));
+        seen.add(&TaskAttempts::of(&task(TaskState::Running, 1, 0)));
+        let absent = seen.check(&job, number, &printer).unwrap_err();
+        assert_eq!(absent.message(), "no task of job alice/web has an attempt 99 by now; known: 1 to 4");
+        assert_eq!(absent.code(), Code::NotFound);
+        seen.read = 1;
+        assert!(seen.check(&job, number, &printer).is_ok());
     }
 }

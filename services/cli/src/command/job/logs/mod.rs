@@ -16,7 +16,7 @@ use borough_proto::v1::{Cursor, Job, JobState, PageRequest, Task, WatchFilter};
 use futures::StreamExt as _;
 use tokio::sync::{Semaphore, mpsc, watch};
 
-use self::attempts::TaskAttempts;
+use self::attempts::{AttemptsSeen, TaskAttempts};
 use self::reader::{Shown, TaskReader, attempt_read};
 use crate::args::{AttemptChoice, JobLogArguments};
 use crate::exit::{Code, Failure};
@@ -57,6 +57,7 @@ pub(super) async fn logs(
         style: if arguments.timestamps { style.with_times() } else { style },
         printer,
         failed: 0,
+        seen: AttemptsSeen::default(),
     };
     if arguments.follow { all.follow(known, answer.cursor).await } else { all.read().await }
 }
@@ -88,6 +89,7 @@ struct AllLogs<'a> {
     printer: &'a Printer,
     /// Attempts with output that could not be read.
     failed: usize,
+    seen: AttemptsSeen,
 }
 
 impl AllLogs<'_> {
@@ -100,14 +102,17 @@ impl AllLogs<'_> {
             for row in &answer.tasks {
                 let task = TaskRef { job: self.job.clone(), index: row.index };
                 let attempts = TaskAttempts::of(row);
+                self.seen.add(&attempts);
                 let mut done = attempts.done_at_first(self.choice);
                 while let Some(attempt) = attempts.next(done).filter(|&next| self.choice.wants(next)) {
                     done = attempt;
+                    self.seen.read += 1;
                     self.read_one(&task, attempt).await?;
                 }
             }
             page = answer.next_page;
             if page.is_empty() {
+                self.seen.check(&self.job, self.choice, self.printer)?;
                 return Ok(self.code());
             }
         }
@@ -205,13 +210,22 @@ impl AllLogs<'_> {
             let answer = self.client.job_get(&self.job).await?;
             (job, cursor) = (answer.job.unwrap_or_default(), answer.cursor);
         }
-        let _known = readers.over();
+        let known = readers.over();
+        for told in known.values() {
+            let attempts = *told.borrow();
+            self.seen.add(&attempts);
+            let first = attempts.next(attempts.done_at_first(self.choice));
+            self.seen.read += usize::from(first.is_some_and(|first| self.choice.wants(first)));
+        }
         loop {
             tokio::select! {
                 _ = &mut interrupted => return Err(Failure::new(Code::Interrupted, "")),
                 block = shown.recv() => match block {
                     Some(block) => self.show(block)?,
-                    None => return Ok(self.code()),
+                    None => {
+                        self.seen.check(&self.job, self.choice, self.printer)?;
+                        return Ok(self.code());
+                    }
                 },
             }
         }
