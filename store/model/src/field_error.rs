@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
+use crate::unread::UnreadFields;
+
 /// Most milliseconds of any delay, pause or grace: an hour.
 pub(crate) const DELAY_MS_MAX: u64 = 3_600_000;
 /// Characters of a refused value that an error repeats.
@@ -29,14 +31,21 @@ pub struct FieldError {
 pub(crate) struct FieldErrors {
     errors: Vec<FieldError>,
     untold: usize,
-    /// Takes the errors of [`FieldErrors::related`] if nobody is to see them.
+    /// Fields with stand-ins, because their file could not be read there.
+    unread: UnreadFields,
+    /// Takes the errors that follow from a stand-in.
     ignored: Option<Box<FieldErrors>>,
 }
 
 impl FieldErrors {
-    /// Refuses only what a value says by itself: other values may be made up.
-    pub(crate) fn alone() -> Self {
-        Self { ignored: Some(Box::default()), ..Self::default() }
+    /// For a spec with stand-ins in place of unread fields.
+    pub(crate) fn beside(unread: &UnreadFields) -> Self {
+        Self { unread: unread.clone(), ..Self::default() }
+    }
+
+    /// The fields with stand-ins. None if the whole spec was read.
+    pub(crate) fn unread(&self) -> &UnreadFields {
+        &self.unread
     }
 
     pub(crate) fn done(mut self) -> Result<(), Vec<FieldError>> {
@@ -71,9 +80,11 @@ impl FieldErrors {
         }
     }
 
-    /// For checks of a field beside the other fields.
-    pub(crate) fn related(&mut self) -> &mut Self {
-        if self.ignored.is_some() { self.ignored.get_or_insert_default() } else { self }
+    /// For checks of a field beside `others`, which are named as in a job file. An error that follows from an unread
+    /// field is not told.
+    pub(crate) fn related<S: AsRef<str>>(&mut self, others: &[S]) -> &mut Self {
+        let is_made_up = others.iter().any(|other| self.unread.covers(other.as_ref()));
+        if is_made_up { self.ignored.get_or_insert_default() } else { self }
     }
 
     /// A delay between `least` and an hour.

@@ -17,6 +17,7 @@ pub mod node;
 pub mod queue;
 pub mod resource;
 pub mod task;
+mod unread;
 
 pub use field_error::FieldError;
 pub use id::{GangId, Incarnation, JobId, Name, NodeId, RequestId, TaskId};

@@ -14,6 +14,7 @@ mod tests;
 
 pub use jsonnet::evaluate;
 pub use problem::JobFileError;
+pub(crate) use problem::shown as path_shown;
 pub use starter::{StarterKind, starter, starter_of};
 pub(crate) use written::job_text;
 

@@ -1,30 +1,35 @@
 //! The errors of a job file: one line each, with the place, the value, and what would be accepted.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use borough_model::job::file::Problem;
+
+use crate::output::line_shown;
 
 /// Why a job file gives no spec.
 #[derive(Debug, thiserror::Error)]
 pub enum JobFileError {
     /// The file cannot be read. Name another.
-    #[error("cannot read the job file {}", path.display())]
+    #[error("cannot read the job file {}", shown(path))]
     Read {
         path: PathBuf,
         #[source]
         source: std::io::Error,
     },
     /// The path names something else than a file: it could be read without end, or not at all. Name a file.
-    #[error("{} is a {kind}, not a job file", path.display())]
+    #[error("{} is a {kind}, not a job file", shown(path))]
     Kind { path: PathBuf, kind: &'static str },
     /// The file has bytes that are no text. Save it as UTF-8.
-    #[error("the job file {} is not UTF-8 text", path.display())]
+    #[error("the job file {} is not UTF-8 text", shown(path))]
     NotText { path: PathBuf },
     /// The name has none of the accepted endings. Give it one.
-    #[error("{} is no job file by its name; accepted: .yaml, .yml, .json, .jsonnet, or - for YAML on standard input", path.display())]
+    #[error(
+        "{} is no job file by its name; accepted: .yaml, .yml, .json, .jsonnet, or - for YAML on standard input",
+        shown(path)
+    )]
     Extension { path: PathBuf },
     /// The file is larger than any job file.
-    #[error("{} has more than {limit_bytes} bytes", path.display())]
+    #[error("{} has more than {limit_bytes} bytes", shown(path))]
     TooLarge {
         path: PathBuf,
         /// The most that is read.
@@ -38,7 +43,7 @@ pub enum JobFileError {
         problems: Vec<Problem>,
     },
     /// The Jsonnet program has no value, or not within its bounds. The text says where and why.
-    #[error("{}: {problem}", path.display())]
+    #[error("{}: {problem}", shown(path))]
     Jsonnet { path: PathBuf, problem: String },
 }
 
@@ -56,14 +61,19 @@ impl JobFileError {
     }
 }
 
-fn lines(path: &std::path::Path, problems: &[Problem]) -> Vec<String> {
+/// A path on one line: its name may have line ends, and characters that a terminal acts on.
+pub(crate) fn shown(path: &Path) -> String {
+    line_shown(&path.to_string_lossy()).into_owned()
+}
+
+fn lines(path: &Path, problems: &[Problem]) -> Vec<String> {
     let line = |problem: &Problem| match problem.at {
-        Some(at) => format!("{}:{}:{}: {}", path.display(), at.line, at.column, problem.message),
-        None => format!("{}: {}", path.display(), problem.message),
+        Some(at) => format!("{}:{}:{}: {}", shown(path), at.line, at.column, problem.message),
+        None => format!("{}: {}", shown(path), problem.message),
     };
     problems.iter().map(line).collect()
 }
 
-fn list(path: &std::path::Path, problems: &[Problem]) -> String {
+fn list(path: &Path, problems: &[Problem]) -> String {
     lines(path, problems).join("\n")
 }

@@ -6,23 +6,14 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
 use serde_saphyr::{Location, Options, Spanned};
 
-use borough_model::job::file::{
-    DEPTH_MAX, NODES_MAX, Position, Problem, TreeKey, TreeNode, TreeValue, duplicates,
-};
+use borough_model::job::file::{DEPTH_MAX, NODES_MAX, Position, Problem, TreeKey, TreeNode, TreeValue};
 
 /// The tree of a YAML text, or the first thing that is wrong with it.
 pub(super) fn yaml_read(text: &str) -> Result<TreeNode, Vec<Problem>> {
     let read: Result<Raw, _> = serde_saphyr::from_str_with_options(text, options());
     match read {
-        Ok(raw) => {
-            let mut conversion = Conversion { text, nodes: 0, duplicates: Vec::new() };
-            match raw.node(&mut conversion, 0) {
-                Err(problem) => Err(vec![problem]),
-                Ok(_) if !conversion.duplicates.is_empty() => Err(conversion.duplicates),
-                Ok(node) => Ok(node),
-            }
-        }
-        Err(error) => Err(vec![refusal(&error)]),
+        Ok(raw) => raw.node(&mut Conversion { text, nodes: 0 }, 0).map_err(|problem| vec![problem]),
+        Err(error) => Err(vec![refusal(&error, text)]),
     }
 }
 
@@ -32,7 +23,7 @@ fn options() -> Options {
     budget.max_nodes = NODES_MAX;
     let mut options = Options::default();
     options.budget = Some(budget);
-    // They are refused here, all at once.
+    // The reader of fields refuses them, beside all else that is wrong.
     options.duplicate_keys = DuplicateKeyPolicy::PassThrough;
     options.strict_booleans = true;
     options.with_snippet = false;
@@ -41,14 +32,26 @@ fn options() -> Options {
     options
 }
 
-fn refusal(error: &serde_saphyr::Error) -> Problem {
+fn refusal(error: &serde_saphyr::Error, file: &str) -> Problem {
     let error = error.without_snippet();
     let at = error.location().and_then(position);
     let text = error.to_string();
     // The message begins with the place, so the library's own is cut off.
     let message = text.split(" at line ").next().unwrap_or(&text);
     let message = message.lines().next().unwrap_or_default().trim_end_matches([',', '.', ':']);
-    Problem::at(at, own_words(message))
+    let character = at.filter(|_| message.contains("unexpected character")).and_then(|at| at.character(file));
+    Problem::at(at, character.map_or_else(|| own_words(message), character_words))
+}
+
+/// Why a character cannot stand at its place.
+fn character_words(character: char) -> String {
+    match character {
+        '@' | '`' | '%' => format!("{character:?} begins no text in YAML; put the text in quotes"),
+        _ => format!(
+            "the character {} cannot stand in a text; accepted: its escape in double quotes, such as \\t or \\u0007",
+            character.escape_default()
+        ),
+    }
 }
 
 /// What a part of the library's message means, in words for the author of a job file. The first that fits counts.
@@ -84,13 +87,15 @@ const OWN_WORDS: [(&[&str], &str); 12] = [
 
 /// The library's message in words for the author of a job file.
 fn own_words(message: &str) -> String {
-    if message.starts_with("budget breached") || message.contains("recursion limit") {
-        return format!(
-            "too large or too deep once its aliases are expanded; accepted: {NODES_MAX} values, {DEPTH_MAX} levels"
-        );
+    let too_deep = ["depth", "recursion limit"].iter().any(|part| message.contains(part));
+    if too_deep {
+        return format!("more than {DEPTH_MAX} levels, lists and maps within one another");
+    }
+    if message.starts_with("budget breached") {
+        return format!("more than {NODES_MAX} values once its aliases are expanded");
     }
     if message.contains("unexpected character") {
-        return "a character that a text does not have".to_owned();
+        return "a character that a text cannot have".to_owned();
     }
     let known = OWN_WORDS.iter().find(|(parts, _)| parts.iter().any(|part| message.contains(part)));
     let words =
@@ -120,7 +125,6 @@ enum RawValue {
 struct Conversion<'t> {
     text: &'t str,
     nodes: usize,
-    duplicates: Vec<Problem>,
 }
 
 impl Raw {
@@ -150,9 +154,7 @@ impl Raw {
                     let key = TreeKey { at: position(key.referenced), text: key.value };
                     Ok((key, node.node(conversion, depth + 1)?))
                 });
-                let entries = entries.collect::<Result<Vec<_>, Problem>>()?;
-                conversion.duplicates.extend(duplicates(&entries));
-                TreeValue::Map(entries)
+                TreeValue::Map(entries.collect::<Result<_, Problem>>()?)
             }
         };
         Ok(TreeNode { at, value })

@@ -81,6 +81,11 @@ impl Name {
         }
     }
 
+    /// A valid name in place of the `number`-th that could not be read.
+    pub(crate) fn stand_in(number: usize) -> Self {
+        Self(CompactString::from(format!("unread-{number}")))
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }

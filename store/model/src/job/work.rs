@@ -69,14 +69,14 @@ pub fn scheduler_rules_check(
         let path = format!("{field}[{work}]");
         if WorkKind::ALL.iter().all(|kind| kind.as_str() != work) {
             let accepted = format!("rules for {}", WorkKind::ALL.map(WorkKind::as_str).join(", "));
-            errors.push(FieldError { path, value: work, accepted });
+            errors.push(FieldError { path, value: format!("{work:?}"), accepted });
             continue;
         }
         match Name::new(scheduler.as_str()) {
             Ok(name) => drop(checked.insert(work, name)),
             Err(_) => {
                 let accepted = "1 to 63 of a-z, 0-9 and -, starting with a letter".to_owned();
-                errors.push(FieldError { path, value: scheduler, accepted });
+                errors.push(FieldError { path, value: format!("{scheduler:?}"), accepted });
             }
         }
     }
@@ -171,11 +171,11 @@ mod tests {
         };
         assert_eq!(
             refused("daemon", "fast"),
-            "schedulers[daemon]: daemon; accepted: rules for gang, band:monitoring, band:production, band:batch, \
+            "schedulers[daemon]: \"daemon\"; accepted: rules for gang, band:monitoring, band:production, band:batch, \
              band:best_effort, service, batch"
         );
         assert!(refused("band:urgent", "fast").contains("band:batch"));
-        assert!(refused("batch", "Fast!").starts_with("schedulers[batch]: Fast!; accepted: 1 to 63"));
+        assert!(refused("batch", "Fast!").starts_with("schedulers[batch]: \"Fast!\"; accepted: 1 to 63"));
         let newer = BTreeMap::from([("from-the-future".to_owned(), name("fast"))]);
         assert_eq!(scheduler_by_rules(&newer, &spec(JobKind::Batch)), None);
     }

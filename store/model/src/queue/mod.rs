@@ -67,14 +67,14 @@ pub fn queues_check(queues: &[QueueSpec]) -> Result<(), Vec<FieldError>> {
         let names: Vec<&str> = queue.path.split('/').collect();
         if names.len() > LEVELS_MAX || names.iter().any(|name| Name::new(*name).is_err()) {
             let accepted = format!("names with slashes between, {LEVELS_MAX} at most");
-            refuse(at("path"), queue.path.clone(), accepted);
+            refuse(at("path"), format!("{:?}", queue.path), accepted);
         }
         if !seen.insert(&queue.path) {
-            refuse(at("path"), queue.path.clone(), "each queue once".to_owned());
+            refuse(at("path"), format!("{:?}", queue.path), "each queue once".to_owned());
         }
         if let Some(parent) = queue.parent().filter(|parent| !known.contains_key(parent)) {
             let accepted = format!("a queue in one that is there; {parent:?} is not");
-            refuse(at("path"), queue.path.clone(), accepted);
+            refuse(at("path"), format!("{:?}", queue.path), accepted);
         }
         if !(1..=WEIGHT_MAX).contains(&queue.weight) {
             refuse(at("weight"), queue.weight.to_string(), format!("1 to {WEIGHT_MAX}"));

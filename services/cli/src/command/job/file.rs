@@ -11,25 +11,27 @@ use borough_proto::v1;
 use crate::args::{FileArguments, Global};
 use crate::connect;
 use crate::exit::{Code, Failure};
-use crate::jobfile::{JobFileError, LoadOptions, LoadedFile, StarterKind, load, starter, starter_of};
+use crate::jobfile::{
+    JobFileError, LoadOptions, LoadedFile, StarterKind, load, path_shown, starter, starter_of,
+};
 use crate::output::{Printer, SpecView, tally};
 
 pub(super) fn init(path: &Path, kind: Option<StarterKind>, printer: &Printer) -> Result<Code, Failure> {
     let extension = path.extension().and_then(|extension| extension.to_str());
     if !matches!(extension, Some("yaml" | "yml")) {
-        let message = format!("{} does not end in .yaml: the file to start from is YAML", path.display());
+        let message = format!("{} does not end in .yaml: the file to start from is YAML", path_shown(path));
         return Err(Failure::new(Code::Usage, message));
     }
     let text = kind.map_or_else(starter, |kind| starter_of(kind).to_owned());
     let written = std::fs::File::create_new(path).and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => {
-            Failure::new(Code::Refused, format!("{} exists already", path.display()))
+            Failure::new(Code::Refused, format!("{} exists already", path_shown(path)))
                 .with_hint("name another file: borough job init FILE")
         }
-        _ => Failure::new(Code::Failed, format!("cannot write {}: {error}", path.display())),
+        _ => Failure::new(Code::Failed, format!("cannot write {}: {error}", path_shown(path))),
     })?;
-    printer.remark(&format!("wrote {0}; run it with: borough job run {0}", path.display()));
+    printer.remark(&format!("wrote {0}; run it with: borough job run {0}", path_shown(path)));
     Ok(Code::Done)
 }
 
@@ -47,7 +49,7 @@ pub(super) async fn validate(
     let spec = job_spec_to_message(&loaded.spec);
     printer.one(&SpecView::new(Some(&spec)), |_, _| {
         let tasks = tally(usize::try_from(spec.count).unwrap_or(usize::MAX), "task");
-        format!("{}: fine: {}/{} with {tasks}", arguments.file.display(), spec.user, spec.name)
+        format!("{}: fine: {}/{} with {tasks}", path_shown(&arguments.file), spec.user, spec.name)
     })?;
     Ok(Code::Done)
 }
@@ -90,7 +92,7 @@ fn refused(path: &Path, error: &JobFileError) -> Failure {
         [line] => Failure::new(Code::Usage, line.clone()),
         _ => {
             let found = tally(lines.len(), "problem");
-            Failure::new(Code::Usage, format!("{}: {found}", path.display())).with_details(lines)
+            Failure::new(Code::Usage, format!("{}: {found}", path_shown(path))).with_details(lines)
         }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) use reader::{FieldReader, FileItem, MapFields};
 pub(crate) use schema::described;
 pub use schema::job_file_schema;
 use schema::message_schema;
-pub use tree::{DEPTH_MAX, NODES_MAX, TreeKey, TreeNode, TreeValue, duplicates};
+pub use tree::{DEPTH_MAX, NODES_MAX, TreeKey, TreeNode, TreeValue};
 
 use std::collections::BTreeMap;
 
@@ -180,17 +180,9 @@ impl JobSpec {
         let mut reader = FieldReader::default();
         let spec = spec_read(&mut reader, &FileItem { node: root, path: String::new() }, caller);
         let mut problems = std::mem::take(&mut reader.problems);
-        let errors = match &spec {
-            None => Vec::new(),
-            Some(spec) if problems.is_empty() => spec.validate().err().unwrap_or_default(),
-            // After a problem, the spec has made-up values: only what the file says by itself can be judged.
-            Some(spec) => {
-                let mut errors = spec.validate_alone();
-                errors.retain(|error| judged(&reader, &file_path(&error.path)));
-                errors
-            }
-        };
-        problems.extend(errors.iter().map(|error| check_problem(&reader, error)));
+        // The spec has stand-ins in place of what could not be read: they hide no other error, and make none.
+        let errors = spec.as_ref().and_then(|spec| spec.validate_beside(&reader.unread).err());
+        problems.extend(errors.iter().flatten().filter_map(|error| check_problem(&reader, error)));
         if let Some(spec) = spec.filter(|_| problems.is_empty()) {
             let notes = spec.notes();
             return Ok((spec, notes));
@@ -210,20 +202,20 @@ fn spec_read(reader: &mut FieldReader, root: &FileItem<'_>, caller: &Name) -> Op
     Some(spec)
 }
 
-/// Returns true if the file has a value at `path` that was read.
-fn judged(reader: &FieldReader, path: &str) -> bool {
-    reader.is_written(path) && !reader.is_refused(path)
-}
-
-fn check_problem(reader: &FieldReader, error: &FieldError) -> Problem {
-    let path = file_path(&error.path);
+/// The problem of a field that was read.
+fn check_problem(reader: &FieldReader, error: &FieldError) -> Option<Problem> {
+    let of_spec = file_path(&error.path);
+    let path = reader.shown(&of_spec);
+    if reader.unread.covers(&of_spec) || reader.unread.covers(&path) {
+        return None;
+    }
     let accepted = &error.accepted;
     let message = match reader.written(&path) {
         // A delay or an amount is shown as its author wrote it, and not in the unit of the store.
         Some(written) if is_measured(&error.path) => format!("{path}: {written}; accepted: {accepted}"),
         _ => format!("{path}: {}; accepted: {accepted}", error.value),
     };
-    Problem::at(reader.place(&path), message)
+    Some(Problem::at(reader.place(&path), message))
 }
 
 /// Returns true if the field of the spec has a unit.
@@ -234,12 +226,15 @@ fn is_measured(path: &str) -> bool {
 /// The path in the file of a field of the spec. A field of the file has no unit in its name.
 fn file_path(path: &str) -> String {
     /// Fields of messages that are read by hand.
-    const RENAMED: [(&str, &str); 5] = [
+    const RENAMED: [(&str, &str); 8] = [
         ("interval_ms", "interval"),
         ("timeout_ms", "timeout"),
         ("failures_max", "failures"),
         ("initial_grace_ms", "initial_grace"),
         ("preference", "prefer"),
+        ("evict_after_ms", "evict_after"),
+        ("key", "taint"),
+        ("memory_bytes_min", "memory"),
     ];
     let mut known = Some(<JobSpec as FileMessage>::FIELDS);
     let mut named: Vec<String> = Vec::new();

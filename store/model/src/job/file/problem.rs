@@ -21,6 +21,12 @@ impl Position {
         let number = |count: usize| u32::try_from(count + 1).unwrap_or(u32::MAX);
         Self { line: number(line), column: number(column) }
     }
+
+    /// The character at this place of `text`.
+    pub fn character(self, text: &str) -> Option<char> {
+        let index = |number: u32| usize::try_from(number).ok()?.checked_sub(1);
+        text.split('\n').nth(index(self.line)?)?.chars().nth(index(self.column)?)
+    }
 }
 
 /// One problem of a job file.

@@ -1,15 +1,17 @@
 //! Reads a tree field by field. It records every problem with its place and continues, so that one run shows all of
 //! them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::id::Name;
 use crate::resource::AmountError;
+use crate::unread::UnreadFields;
 
 use super::duration::duration_ms;
+use super::path_within;
 use super::problem::{Position, Problem};
 use super::suggest::nearest;
-use super::tree::{TreeKey, TreeNode, TreeValue};
+use super::tree::{TreeKey, TreeNode, TreeValue, duplicates};
 
 /// The problems so far, and the places of what was read.
 #[derive(Default)]
@@ -17,8 +19,11 @@ pub(crate) struct FieldReader {
     pub(crate) problems: Vec<Problem>,
     /// The place of each path, for problems that a later check finds.
     places: BTreeMap<String, WrittenValue>,
-    /// The paths of the problems.
-    refused: BTreeSet<String>,
+    /// The fields that could not be read.
+    pub(crate) unread: UnreadFields,
+    /// What the file calls a field that its path in the spec does not name.
+    aliases: BTreeMap<String, String>,
+    stand_ins: usize,
 }
 
 /// What the file has at a path.
@@ -45,7 +50,7 @@ impl<'n> MapFields<'n> {
     /// A field; one without a value counts as absent.
     pub(crate) fn get(&self, name: &str) -> Option<FileItem<'n>> {
         let (_, node) = self.entries.iter().find(|(key, _)| key.text == name)?;
-        let path = if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) };
+        let path = path_within(&self.path, name);
         (node.value != TreeValue::Null).then_some(FileItem { node, path })
     }
 }
@@ -61,13 +66,18 @@ impl FieldReader {
     pub(crate) fn refuse(&mut self, item: &FileItem<'_>, accepted: &str) {
         let what = if item.path.is_empty() { "the file" } else { &item.path };
         let message = format!("{what}: {}; accepted: {accepted}", item.given());
-        self.refused.insert(item.path.clone());
+        self.unread.insert(item.path.clone());
         self.problems.push(Problem::of(item.node, message));
     }
 
     /// Records a problem with a message that says what is accepted.
     pub(crate) fn refuse_as(&mut self, item: &FileItem<'_>, problem: &str) {
-        self.refused.insert(item.path.clone());
+        self.unread.insert(item.path.clone());
+        self.refuse_whole(item, problem);
+    }
+
+    /// Records a problem of a map whose fields were read.
+    pub(crate) fn refuse_whole(&mut self, item: &FileItem<'_>, problem: &str) {
         self.problems.push(Problem::of(item.node, format!("{}: {problem}", item.path)));
     }
 
@@ -75,18 +85,13 @@ impl FieldReader {
     pub(crate) fn missing(&mut self, outer: &FileItem<'_>, field: &str, accepted: &str) {
         let within = if outer.path.is_empty() { String::new() } else { format!(" in {}", outer.path) };
         let message = format!("field {field:?} is missing{within}; accepted: {accepted}");
+        self.unread.insert(path_within(&outer.path, field));
         self.problems.push(Problem::of(outer.node, message));
     }
 
     /// The place of `path`, or of the nearest known thing around it.
     pub(crate) fn place(&self, path: &str) -> Option<Position> {
-        let mut path = path;
-        loop {
-            if let Some(written) = self.places.get(path) {
-                return written.at;
-            }
-            path = &path[..path.rfind(['.', '['])?];
-        }
+        around(path).find_map(|path| self.places.get(path))?.at
     }
 
     /// Records the place of a path.
@@ -98,20 +103,24 @@ impl FieldReader {
         self.places.insert(path.into(), WrittenValue { at: node.at, text });
     }
 
-    /// Returns true if the file has a value at `path`.
-    pub(crate) fn is_written(&self, path: &str) -> bool {
-        self.places.contains_key(path)
+    /// Records that the file says `shown` for what is at `path` by the spec.
+    pub(crate) fn alias(&mut self, path: impl Into<String>, shown: impl Into<String>) {
+        self.aliases.insert(path.into(), shown.into());
+    }
+
+    /// The path by which the author of the file knows what is at `path` by the spec.
+    pub(crate) fn shown(&self, path: &str) -> String {
+        let alias = around(path).find_map(|outer| Some((self.aliases.get(outer)?, path.get(outer.len()..)?)));
+        let path = alias.map_or_else(|| path.to_owned(), |(shown, rest)| format!("{shown}{rest}"));
+        // A single value, such as `http` in a list of ports, has no fields.
+        let written = around(&path).find_map(|outer| Some((outer, self.places.get(outer)?)));
+        let single = written.filter(|(_, written)| written.text.is_some());
+        single.map_or(path.clone(), |(outer, _)| outer.to_owned())
     }
 
     /// A single value at `path`, as it is written.
     pub(crate) fn written(&self, path: &str) -> Option<&str> {
         self.places.get(path)?.text.as_deref()
-    }
-
-    /// Returns true if a problem was recorded for `path`, or for anything around it.
-    pub(crate) fn is_refused(&self, path: &str) -> bool {
-        let around = path.match_indices(['.', '[']).filter_map(|(at, _)| path.get(..at));
-        around.chain([path]).any(|path| self.refused.contains(path))
     }
 
     /// The fields of a map. An unknown field is a problem.
@@ -120,27 +129,37 @@ impl FieldReader {
             self.refuse(item, &format!("a map with {}", accepted.join(", ")));
             return None;
         };
+        self.twice(&item.path, entries);
         for (key, node) in entries {
             if accepted.contains(&key.text.as_str()) {
-                let path = match item.path.as_str() {
-                    "" => key.text.clone(),
-                    outer => format!("{outer}.{}", key.text),
-                };
-                self.placed(path, node);
+                self.placed(path_within(&item.path, &key.text), node);
             } else {
-                self.unknown(&item.path, key, accepted);
+                self.unknown(&item.path, key, entries, accepted);
             }
         }
         Some(MapFields { entries, path: item.path.clone() })
     }
 
-    fn unknown(&mut self, outer: &str, key: &TreeKey, accepted: &[&str]) {
+    fn unknown(&mut self, outer: &str, key: &TreeKey, entries: &[(TreeKey, TreeNode)], accepted: &[&str]) {
         let within = if outer.is_empty() { String::new() } else { format!(" in {outer}") };
         let guess = match nearest(&key.text, accepted) {
-            Some(near) => format!(", did you mean {near:?}?"),
+            Some(near) => {
+                if !entries.iter().any(|(key, _)| key.text == near) {
+                    self.unread.insert(path_within(outer, near));
+                }
+                format!(", did you mean {near:?}?")
+            }
             None => format!("; accepted: {}", accepted.join(", ")),
         };
         self.problems.push(Problem::at(key.at, format!("unknown field {:?}{within}{guess}", key.text)));
+    }
+
+    /// Refuses keys that a map has twice. The first value counts.
+    fn twice(&mut self, outer: &str, entries: &[(TreeKey, TreeNode)]) {
+        for (key, problem) in duplicates(entries) {
+            self.unread.insert(path_within(outer, &key.text));
+            self.problems.push(problem);
+        }
     }
 
     /// The entries of a map with free keys.
@@ -153,6 +172,7 @@ impl FieldReader {
             self.refuse(item, what);
             return Vec::new();
         };
+        self.twice(&item.path, entries);
         let entries = entries.iter().map(|(key, node)| {
             let path = format!("{}[{:?}]", item.path, key.text);
             self.placed(path.clone(), node);
@@ -193,14 +213,18 @@ impl FieldReader {
     /// A list of texts, such as a command.
     pub(crate) fn texts(&mut self, item: &FileItem<'_>, what: &str) -> Vec<String> {
         let items = self.items(item, what);
-        items.iter().filter_map(|item| self.text(item)).collect()
+        items.iter().map(|item| self.text(item).unwrap_or_else(text_stand_in)).collect()
     }
 
     /// A map of texts.
     pub(crate) fn text_map(&mut self, item: &FileItem<'_>) -> BTreeMap<String, String> {
         let entries = self.entries(item, "a map of texts");
-        let texts = entries.into_iter().filter_map(|(key, item)| Some((key.text.clone(), self.text(&item)?)));
-        texts.collect()
+        let mut texts = BTreeMap::new();
+        for (key, item) in entries {
+            let text = self.text(&item).unwrap_or_else(text_stand_in);
+            texts.entry(key.text.clone()).or_insert(text);
+        }
+        texts
     }
 
     /// A name.
@@ -215,11 +239,42 @@ impl FieldReader {
         }
     }
 
-    /// A key that is a name.
-    pub(crate) fn key_name(&mut self, key: &TreeKey) -> Option<Name> {
-        let name = Name::new(key.text.as_str());
-        let refused = |error| Problem::at(key.at, format!("the name {:?} {error}", key.text));
-        name.map_err(|error| self.problems.push(refused(error))).ok()
+    /// A name, or another that no name of the file is like.
+    pub(crate) fn name_or_stand_in(&mut self, item: &FileItem<'_>) -> Name {
+        self.name(item).unwrap_or_else(|| self.name_stand_in())
+    }
+
+    /// The name in a field of a map that must have it.
+    pub(crate) fn name_of(
+        &mut self,
+        outer: &FileItem<'_>,
+        fields: &MapFields<'_>,
+        field: &str,
+        accepted: &str,
+    ) -> Name {
+        match fields.get(field) {
+            Some(item) => self.name_or_stand_in(&item),
+            None => {
+                self.missing(outer, field, accepted);
+                self.name_stand_in()
+            }
+        }
+    }
+
+    /// A name in place of one that could not be read.
+    pub(crate) fn name_stand_in(&mut self) -> Name {
+        self.stand_ins += 1;
+        Name::stand_in(self.stand_ins)
+    }
+
+    /// A key that is a name, of the map `outer`. `path` is that of the name in the spec.
+    pub(crate) fn key_name(&mut self, outer: &FileItem<'_>, key: &TreeKey, path: &str) -> Name {
+        Name::new(key.text.as_str()).unwrap_or_else(|error| {
+            let message = format!("{}: the name {:?} {error}", outer.path, key.text);
+            self.problems.push(Problem::at(key.at, message));
+            self.unread.insert(path);
+            self.name_stand_in()
+        })
     }
 
     /// A whole number from 0.
@@ -285,4 +340,14 @@ impl FieldReader {
         self.refuse_as(item, &format!("{}{guess}; accepted: {}", item.given(), names.join(", ")));
         None
     }
+}
+
+/// A path, and then each path around it.
+fn around(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |inner| inner.get(..inner.rfind(['.', '['])?))
+}
+
+/// A text in place of one that could not be read. It is also a number, so that a comparison can have it.
+fn text_stand_in() -> String {
+    "0".to_owned()
 }

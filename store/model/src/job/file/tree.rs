@@ -27,7 +27,7 @@ pub enum TreeValue {
     Number(String),
     Text(String),
     List(Vec<TreeNode>),
-    /// In the order of the file, each key once.
+    /// In the order of the file. The reader refuses a key that stands twice.
     Map(Vec<(TreeKey, TreeNode)>),
 }
 
@@ -75,8 +75,8 @@ impl TreeValue {
     }
 }
 
-/// Refuses a key that a map has twice.
-pub fn duplicates(entries: &[(TreeKey, TreeNode)]) -> Vec<Problem> {
+/// The keys that a map has twice, each with its problem.
+pub(super) fn duplicates(entries: &[(TreeKey, TreeNode)]) -> Vec<(&TreeKey, Problem)> {
     let mut seen: BTreeMap<&str, &TreeKey> = BTreeMap::new();
     let mut problems = Vec::new();
     for (key, _) in entries {
@@ -86,7 +86,7 @@ pub fn duplicates(entries: &[(TreeKey, TreeNode)]) -> Vec<Problem> {
         };
         let before = first.at.map(|at| format!(", first on line {}", at.line)).unwrap_or_default();
         let message = format!("field {:?} stands twice{before}; accepted: each once", key.text);
-        problems.push(Problem::at(key.at, message));
+        problems.push((key, Problem::at(key.at, message)));
     }
     problems
 }

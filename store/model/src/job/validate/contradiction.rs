@@ -7,15 +7,17 @@ use crate::job::{Constraint, ConstraintOperator, LABEL_JOB_NAME, LABEL_JOB_USER}
 /// The keys that every node, or every job, has.
 const ALWAYS: [&str; 3] = ["node.name", LABEL_JOB_NAME, LABEL_JOB_USER];
 
-/// The index of the first hard constraint that contradicts those before it; `None` if all can be met together.
-pub(super) fn contradiction(constraints: &[Constraint]) -> Option<usize> {
-    let hard = |constraint: &&Constraint| constraint.preference.is_none();
-    (0..constraints.len()).find(|&at| {
-        let Some(last) = constraints.get(at).filter(hard) else { return false };
-        let same = |constraint: &&Constraint| constraint.attribute == last.attribute && hard(constraint);
-        let together: Vec<&Constraint> = constraints.iter().take(at + 1).filter(same).collect();
-        !may_be_met(&last.attribute, &together)
-    })
+/// The index of the first hard constraint that contradicts those before it; `None` if all can be met together. Only
+/// those that were `read` count.
+pub(super) fn contradiction(constraints: &[Constraint], read: impl Fn(usize) -> bool) -> Option<usize> {
+    let counts = |(at, constraint): &(usize, &Constraint)| constraint.preference.is_none() && read(*at);
+    let hard: Vec<(usize, &Constraint)> = constraints.iter().enumerate().filter(counts).collect();
+    let contradicts = |&(at, last): &(usize, &Constraint)| {
+        let before = hard.iter().filter(|(other, one)| *other <= at && one.attribute == last.attribute);
+        let together: Vec<&Constraint> = before.map(|(_, one)| *one).collect();
+        (!may_be_met(&last.attribute, &together)).then_some(at)
+    };
+    hard.iter().find_map(contradicts)
 }
 
 /// Returns true if some value of the attribute, or its absence, meets all of these constraints on it.
@@ -95,7 +97,7 @@ mod tests {
             (&[], None),
         ];
         for (number, (constraints, found)) in cases.into_iter().enumerate() {
-            assert_eq!(contradiction(constraints), found, "case {number}");
+            assert_eq!(contradiction(constraints, |_| true), found, "case {number}");
         }
     }
 }

@@ -16,6 +16,8 @@ use crate::field_error::{FieldError, FieldErrors, delay_text};
 use crate::id::Name;
 use crate::queue::LEVELS_MAX;
 use crate::resource::resources_multiply;
+use crate::unread::UnreadFields;
+use gang::count_sources;
 pub use gang::{ROLES_MAX, TOGETHER_DOMAINS_MAX, count_check};
 pub(super) use gang::{count_of_spec_check, gang_check};
 pub(super) use placement::{
@@ -59,18 +61,17 @@ impl fmt::Display for Note {
 impl JobSpec {
     /// Checks everything that the spec alone decides. Admission also checks quota and settings of the cell.
     pub fn validate(&self) -> Result<(), Vec<FieldError>> {
-        let mut fields = FieldErrors::default();
+        self.validate_beside(&UnreadFields::default())
+    }
+
+    /// Checks a spec with stand-ins in place of what could not be read. No error follows from a stand-in of another
+    /// field; the caller drops those of the unread fields.
+    pub(super) fn validate_beside(&self, unread: &UnreadFields) -> Result<(), Vec<FieldError>> {
+        let mut fields = FieldErrors::beside(unread);
         self.fields_check(&mut fields, "");
         variables_check(&mut fields, self);
         size_check(&mut fields, self);
         fields.done()
-    }
-
-    /// Checks only what each value says by itself: other values of the spec are made up.
-    pub(super) fn validate_alone(&self) -> Vec<FieldError> {
-        let mut fields = FieldErrors::alone();
-        self.fields_check(&mut fields, "");
-        fields.done().err().unwrap_or_default()
     }
 
     /// Remarks about accepted fields that may surprise.
@@ -102,7 +103,7 @@ pub(super) fn restart_check(fields: &mut FieldErrors, path: &str, spec: &JobSpec
     let longest = format!("{path}.backoff_max_ms");
     fields.delay(&format!("{path}.backoff_initial_ms"), restart.backoff_initial_ms, 10);
     fields.delay(&longest, restart.backoff_max_ms, 10);
-    fields.related().require(
+    fields.related(&["restart.backoff"]).require(
         restart.backoff_initial_ms <= restart.backoff_max_ms,
         &longest,
         restart.backoff_max_ms,
@@ -126,7 +127,7 @@ pub(super) fn profile_check(fields: &mut FieldErrors, path: &str, spec: &JobSpec
         !profile.is_empty() && profile.len() <= PROFILE_BYTES_MAX && !profile.contains(char::is_control);
     let accepted =
         format!("the name of a scoring profile, perhaps with weights, in {PROFILE_BYTES_MAX} bytes at most");
-    fields.require(fine, path, profile, accepted);
+    fields.require(fine, path, format!("{profile:?}"), accepted);
 }
 
 fn size_check(fields: &mut FieldErrors, spec: &JobSpec) {
@@ -143,7 +144,11 @@ fn size_check(fields: &mut FieldErrors, spec: &JobSpec) {
     let asked = spec.roles().iter().filter_map(|role| role.task.resources.as_ref());
     for resources in asked.chain([&spec.task.resources]) {
         if let Err(error) = resources_multiply(resources, tasks) {
-            fields.refuse("task.resources", error, "amounts whose sum over all tasks can be counted");
+            fields.related(&count_sources(spec)).refuse(
+                "task.resources",
+                error,
+                "amounts whose sum over all tasks can be counted",
+            );
         }
     }
 }

@@ -27,7 +27,7 @@ pub(in crate::job) fn after_check(fields: &mut FieldErrors, _: &str, spec: &JobS
     let mut seen = BTreeSet::new();
     for (at, after) in spec.after.iter().enumerate() {
         let path = format!("after[{at}].job");
-        fields.related().require(
+        fields.related(&["name"]).require(
             after.job != spec.name,
             &path,
             &after.job,
@@ -64,12 +64,22 @@ pub(in crate::job) fn tolerations_check(fields: &mut FieldErrors, _: &str, spec:
         }
         let value = format!("{:?}", toleration.value);
         let accepted = "no value with exists; equal compares one";
-        fields.related().require(!exists || toleration.value.is_empty(), &path("value"), value, accepted);
+        fields.related(&[path("operator")]).require(
+            !exists || toleration.value.is_empty(),
+            &path("value"),
+            value,
+            accepted,
+        );
         fields.line(&path("value"), &toleration.value);
         let Some(evict_after_ms) = toleration.evict_after_ms else { continue };
         let fine = toleration.effect == Some(TaintEffect::NoExecute);
         let accepted = "none, or the effect no_execute: only such taints drive tasks away";
-        fields.related().require(fine, &path("evict_after"), delay_text(evict_after_ms), accepted);
+        fields.related(&[path("effect")]).require(
+            fine,
+            &path("evict_after"),
+            delay_text(evict_after_ms),
+            accepted,
+        );
         let accepted = format!("0s to {}, a week; none: for ever", delay_text(EVICT_AFTER_MS_MAX));
         fields.require(
             evict_after_ms <= EVICT_AFTER_MS_MAX,
@@ -113,7 +123,8 @@ pub(in crate::job) fn affinities_check(fields: &mut FieldErrors, _: &str, spec: 
                 && (&other.attribute, &other.jobs) == (&one.attribute, &one.jobs)
                 && other.kind != one.kind
         };
-        if affinity.iter().take(at).any(|other| contrary(&other)) {
+        let unread = fields.unread().touches(&format!("affinity[{at}]"));
+        if !unread && affinity.iter().take(at).any(|other| contrary(&other)) {
             fields.refuse(
                 &format!("affinity[{at}]"),
                 "the contrary of an earlier one",
@@ -125,7 +136,8 @@ pub(in crate::job) fn affinities_check(fields: &mut FieldErrors, _: &str, spec: 
 
 /// Refuses constraints that no node, or no job, can ever meet together.
 fn contradiction_check(fields: &mut FieldErrors, path: &str, whose: &str, constraints: &[Constraint]) {
-    let Some(at) = contradiction(constraints) else { return };
+    let read = |at: usize| !fields.unread().touches(&format!("{path}[{at}]"));
+    let Some(at) = contradiction(constraints, read) else { return };
     let Some(constraint) = constraints.get(at) else { return };
     let given = format!("contradicts what stands before it on {}", constraint.attribute);
     let accepted = format!("constraints that one {whose} can meet together");

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::gang::count_sources;
 use crate::field_error::{FieldErrors, delay_text};
 use crate::id::Name;
 use crate::job::{JobSpec, PortSpec, Probe, TaskOverride, TaskSpec};
@@ -47,7 +48,8 @@ pub(in crate::job) fn overrides_check(fields: &mut FieldErrors, _: &str, spec: &
     for (&index, own) in &spec.overrides {
         let path = format!("overrides[{index}]");
         let accepted = format!("indexes below the count, {}", spec.count);
-        fields.related().require(index < spec.count, &path, index, accepted);
+        let sources = count_sources(spec).into_iter().chain([format!("{path}.index")]);
+        fields.related(&sources.collect::<Vec<_>>()).require(index < spec.count, &path, index, accepted);
         override_check(fields, &path, own);
         if let Some(resources) = &own.resources {
             cores_check(fields, &spec.task, &format!("{path}.resources"), resources);
@@ -59,7 +61,13 @@ pub(in crate::job) fn overrides_check(fields: &mut FieldErrors, _: &str, spec: &
 fn cores_check(fields: &mut FieldErrors, task: &TaskSpec, path: &str, resources: &Resources) {
     let fine = !task.exclusive_cores || resources.cpu_millis.is_multiple_of(CORE_SPEED_REFERENCE);
     let accepted = "whole cores, since they are to be its own";
-    fields.related().require(fine, &format!("{path}.cpu"), cpu_display(resources.cpu_millis), accepted);
+    let others = ["task.exclusive_cores", "task.resources.cpu"];
+    fields.related(&others).require(
+        fine,
+        &format!("{path}.cpu"),
+        cpu_display(resources.cpu_millis),
+        accepted,
+    );
 }
 
 pub(super) fn override_check(fields: &mut FieldErrors, path: &str, own: &TaskOverride) {
@@ -112,7 +120,7 @@ pub(in crate::job) fn selectors_check(fields: &mut FieldErrors, _: &str, task: &
     for (kind, selector) in &task.device_selectors {
         let path = |field: &str| format!("task.device_selectors[{kind:?}]{field}");
         let asked = task.resources.device_millis.contains_key(kind);
-        fields.related().require(
+        fields.related(&["task.resources"]).require(
             asked,
             &path(""),
             format!("{kind:?}"),
@@ -151,31 +159,39 @@ pub(in crate::job) fn health_check(fields: &mut FieldErrors, _: &str, task: &Tas
     let (Some(health), ports) = (&task.health, &task.ports) else { return };
     match &health.probe {
         Probe::Http { port, path } => {
-            probe_port_check(fields, port, ports);
+            probe_port_check(fields, "task.health.http.port", port, ports);
             let fine = path.starts_with('/') && path.chars().all(|each| each.is_ascii_graphic());
             let accepted = "a path such as /healthz, in printable ASCII without spaces";
             fields.require(fine, "task.health.http.path", format!("{path:?}"), accepted);
         }
-        Probe::Tcp { port } => probe_port_check(fields, port, ports),
+        Probe::Tcp { port } => probe_port_check(fields, "task.health.tcp.port", port, ports),
         Probe::Command { command } => command_check(fields, "task.health.command", command),
     }
     fields.delay("task.health.interval_ms", health.interval_ms, 100);
     let fine = (1..=health.interval_ms).contains(&health.timeout_ms);
     let accepted = format!("1ms to the interval, {}", delay_text(health.interval_ms));
-    fields.related().require(fine, "task.health.timeout_ms", health.timeout_ms, accepted);
+    fields.related(&["task.health.interval"]).require(
+        fine,
+        "task.health.timeout_ms",
+        health.timeout_ms,
+        accepted,
+    );
     let failures = health.failures_max;
     fields.require((1..=1000).contains(&failures), "task.health.failures_max", failures, "1 to 1000");
     fields.delay("task.health.initial_grace_ms", health.initial_grace_ms, 0);
 }
 
-fn probe_port_check(fields: &mut FieldErrors, port: &Name, ports: &[PortSpec]) {
-    let declared: Vec<&str> = ports.iter().map(|each| each.name.as_str()).collect();
-    let accepted = if declared.is_empty() {
-        "a port of the task, which has none".to_owned()
-    } else {
-        format!("one of the task's ports: {}", declared.join(", "))
+fn probe_port_check(fields: &mut FieldErrors, path: &str, port: &Name, ports: &[PortSpec]) {
+    let is_read = |at: usize| !fields.unread().covers(&format!("task.ports[{at}].name"));
+    let read = ports.iter().enumerate().filter(|(at, _)| is_read(*at));
+    let declared: Vec<&str> = read.map(|(_, each)| each.name.as_str()).collect();
+    let accepted = match (declared.is_empty(), ports.is_empty()) {
+        (_, true) => "a port of the task, which has none".to_owned(),
+        (true, false) => "one of the task's ports".to_owned(),
+        (false, false) => format!("one of the task's ports: {}", declared.join(", ")),
     };
-    fields.related().require(declared.contains(&port.as_str()), "task.health.port", port, accepted);
+    let known = declared.contains(&port.as_str());
+    fields.related(&["task.ports"]).require(known, path, port, accepted);
 }
 
 fn weight_check(fields: &mut FieldErrors, path: &str, weight: u32) {

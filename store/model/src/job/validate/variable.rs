@@ -35,6 +35,13 @@ fn is_name(text: &str) -> bool {
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
+/// The variables that some task of a job has.
+struct KnownVariables {
+    names: BTreeSet<String>,
+    /// The paths of the overrides and roles, which may define more.
+    parts: Vec<String>,
+}
+
 /// Refuses each part of a command that names a variable that no task of the job has.
 pub(super) fn variables_check(fields: &mut FieldErrors, spec: &JobSpec) {
     let own = spec.overrides.iter().map(|(index, own)| (format!("overrides[{index}]"), own));
@@ -52,6 +59,7 @@ pub(super) fn variables_check(fields: &mut FieldErrors, spec: &JobSpec) {
     known.extend(names(&spec.task.environment));
     // An override may define a variable of the common command.
     known.extend(parts.iter().flat_map(|(_, part)| names(&part.environment)));
+    let known = KnownVariables { names: known, parts: parts.iter().map(|(path, _)| path.clone()).collect() };
     command_check(fields, &known, "task.command", &spec.task.command);
     for (path, part) in &parts {
         command_check(
@@ -64,13 +72,23 @@ pub(super) fn variables_check(fields: &mut FieldErrors, spec: &JobSpec) {
     }
 }
 
-fn command_check(fields: &mut FieldErrors, known: &BTreeSet<String>, path: &str, command: &[String]) {
+fn command_check(fields: &mut FieldErrors, known: &KnownVariables, path: &str, command: &[String]) {
     for (at, text) in command.iter().enumerate() {
-        let unknown = |name: &&str| !name.starts_with(AGENT_PREFIX) && !known.contains(*name);
+        let unknown = |name: &&str| !name.starts_with(AGENT_PREFIX) && !known.names.contains(*name);
         let Some(name) = variables_of(text).into_iter().find(unknown) else { continue };
         let accepted =
             format!("a variable of the task, its ports or Borough's; a plain one is written $${{{name}}}");
-        fields.related().require(false, &format!("{path}[{at}]"), format!("${{{name}}}"), accepted);
+        // What could not be read may have defined the variable.
+        if name.starts_with("PORT") && fields.unread().touches("task.ports") {
+            continue;
+        }
+        let others = known.parts.iter().map(|part| format!("{part}.environment"));
+        let others = others.chain(["task.environment", "overrides", "roles"].map(str::to_owned));
+        fields.related(&others.collect::<Vec<_>>()).refuse(
+            &format!("{path}[{at}]"),
+            format!("${{{name}}}"),
+            accepted,
+        );
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::super::described;
 use super::super::reader::{FieldReader, FileItem};
 use super::constraint::{constraints_decode, constraints_schema};
-use super::{map_of, weight_schema};
+use super::{ATTRIBUTE_STAND_IN, map_of, weight_schema};
 use crate::job::{Affinity, AffinityKind, JobSpec};
 
 const ACCEPTED: &str = "near or apart with an attribute such as rack, jobs, and prefer where it is a wish";
@@ -17,7 +17,7 @@ pub(crate) fn affinities_read(
     _: &JobSpec,
 ) -> Option<Vec<Affinity>> {
     let items = reader.items(list, "a list such as [{apart: node.name, jobs: [\"app == cache\"]}]");
-    Some(items.iter().filter_map(|item| affinity_one(reader, item)).collect())
+    Some(items.iter().map(|item| affinity_one(reader, item)).collect())
 }
 
 pub(crate) fn affinity_schema() -> Value {
@@ -32,21 +32,29 @@ pub(crate) fn affinity_schema() -> Value {
     json!({"type": "array", "items": one})
 }
 
-fn affinity_one(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Affinity> {
-    let fields = reader.fields(item, &["near", "apart", "jobs", "prefer"])?;
+fn affinity_one(reader: &mut FieldReader, item: &FileItem<'_>) -> Affinity {
+    let stand_in = || Affinity {
+        kind: AffinityKind::Near,
+        attribute: ATTRIBUTE_STAND_IN.to_owned(),
+        jobs: Vec::new(),
+        preference: Some(1),
+    };
+    let Some(fields) = reader.fields(item, &["near", "apart", "jobs", "prefer"]) else { return stand_in() };
     let preference = fields.get("prefer").and_then(|item| reader.whole(&item, "a weight of 1 to 100"));
     let jobs = fields.get("jobs").map(|item| constraints_decode(reader, &item)).unwrap_or_default();
     let (kind, attribute) = match (fields.get("near"), fields.get("apart")) {
         (Some(near), None) => (AffinityKind::Near, near),
         (None, Some(apart)) => (AffinityKind::Apart, apart),
-        (Some(_), Some(apart)) => {
+        (Some(near), Some(apart)) => {
             reader.refuse(&apart, "near or apart, not both in one");
-            return None;
+            (AffinityKind::Near, near)
         }
         (None, None) => {
             reader.missing(item, "near", ACCEPTED);
-            return None;
+            return Affinity { jobs, preference, ..stand_in() };
         }
     };
-    Some(Affinity { kind, attribute: reader.text(&attribute)?, jobs, preference })
+    reader.alias(format!("{}.attribute", item.path), &attribute.path);
+    let attribute = reader.text(&attribute).unwrap_or_else(|| ATTRIBUTE_STAND_IN.to_owned());
+    Affinity { kind, attribute, jobs, preference }
 }

@@ -6,7 +6,7 @@ use super::super::described;
 use super::super::kind::{text_schema, words_schema};
 use super::super::reader::{FieldReader, FileItem};
 use super::super::tree::TreeValue;
-use super::{any_of, map_of, weight_schema};
+use super::{ATTRIBUTE_STAND_IN, any_of, map_of, weight_schema};
 use crate::job::{Constraint, ConstraintOperator, JobSpec};
 
 const ACCEPTED: &str = "ATTRIBUTE in [A, B], not in [A, B], == A, != A, > 1, < 1, exists or absent, \
@@ -43,7 +43,13 @@ pub(crate) fn constraints_schema() -> Value {
 
 pub(super) fn constraints_decode(reader: &mut FieldReader, list: &FileItem<'_>) -> Vec<Constraint> {
     let items = reader.items(list, "a list of constraints such as [\"rack in [r1]\"]");
-    items.iter().filter_map(|item| constraint_decode(reader, item)).collect()
+    items.iter().map(|item| constraint_decode(reader, item).unwrap_or_else(stand_in)).collect()
+}
+
+/// A wish, which contradicts nothing.
+fn stand_in() -> Constraint {
+    let attribute = ATTRIBUTE_STAND_IN.to_owned();
+    Constraint { attribute, operator: ConstraintOperator::Exists, values: Vec::new(), preference: Some(1) }
 }
 
 fn constraint_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Constraint> {
@@ -70,7 +76,10 @@ fn map_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Constrain
         }
     }
     let values = values.unwrap_or_default();
-    Some(Constraint { attribute: attribute?, operator: operator?, values, preference })
+    // The operator in place of an unread one takes the values that are given.
+    let takes = if values.is_empty() { ConstraintOperator::Exists } else { ConstraintOperator::In };
+    let attribute = attribute.unwrap_or_else(|| ATTRIBUTE_STAND_IN.to_owned());
+    Some(Constraint { attribute, operator: operator.unwrap_or(takes), values, preference })
 }
 
 pub(in crate::job::file) fn constraint_parse(text: &str) -> Option<Constraint> {

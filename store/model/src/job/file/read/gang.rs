@@ -6,8 +6,8 @@ use super::super::described;
 use super::super::reader::{FieldReader, FileItem, MapFields};
 use super::super::tree::TreeValue;
 use super::task::{override_decode, override_properties};
-use super::{any_of, map_of};
-use crate::job::{GangSpec, GangTopology, JobSpec, ROLES_MAX, Role, TOGETHER_DOMAINS_MAX};
+use super::{any_of, attribute_read, map_of};
+use crate::job::{GangSpec, GangTopology, JobSpec, ROLES_MAX, Role, TOGETHER_DOMAINS_MAX, TaskOverride};
 
 const MEMBERS: &str = "a whole number of tasks that must fit together, or all";
 
@@ -71,14 +71,16 @@ fn members(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Members> {
 /// `[{name: server}, {name: worker, count: 4, min_member: 3, arguments: [--worker]}]`.
 fn roles_decode(reader: &mut FieldReader, list: &FileItem<'_>, spec: &JobSpec) -> Vec<Role> {
     let items = reader.items(list, "a list of roles such as [{name: server}, {name: worker, count: 4}]");
-    items.iter().filter_map(|item| role_decode(reader, item, spec)).collect()
+    items.iter().map(|item| role_decode(reader, item, spec)).collect()
 }
 
 /// All tasks of a role must fit, unless it names a minimum.
-fn role_decode(reader: &mut FieldReader, item: &FileItem<'_>, spec: &JobSpec) -> Option<Role> {
+fn role_decode(reader: &mut FieldReader, item: &FileItem<'_>, spec: &JobSpec) -> Role {
     let accepted =
         ["name", "count", "min_member", "command", "arguments", "environment", "resources", "weight"];
-    let fields = reader.fields(item, &accepted)?;
+    let Some(fields) = reader.fields(item, &accepted) else {
+        return Role { name: reader.name_stand_in(), count: 1, min_member: 1, task: TaskOverride::default() };
+    };
     let count = fields.get("count").and_then(|item| reader.whole(&item, "a whole number of tasks from 1"));
     let count = count.unwrap_or(1);
     let min_member = fields.get("min_member").and_then(|item| members(reader, &item));
@@ -87,11 +89,8 @@ fn role_decode(reader: &mut FieldReader, item: &FileItem<'_>, spec: &JobSpec) ->
         Some(Members::Some(number)) => number,
     };
     let task = override_decode(reader, &fields, &spec.task);
-    let Some(name) = fields.get("name") else {
-        reader.missing(item, "name", "a name such as worker");
-        return None;
-    };
-    Some(Role { name: reader.name(&name)?, count, min_member, task })
+    let name = reader.name_of(item, &fields, "name", "a name such as worker");
+    Role { name, count, min_member, task }
 }
 
 /// `rack`, or `{attribute: rack, at_most: 2}`, or `{attribute: rack, exactly: 2, prefer: true}`.
@@ -110,13 +109,10 @@ fn gang_topology_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Option
         (_, None) => (1, at_most.unwrap_or(1)),
         (None, Some(exactly)) => (exactly, exactly),
         (Some(_), Some(_)) => {
-            reader.refuse(item, "at_most or exactly, not both");
-            return None;
+            reader.refuse_whole(item, "a map; accepted: at_most or exactly, not both");
+            (1, 1)
         }
     };
-    let Some(attribute) = fields.get("attribute") else {
-        reader.missing(item, "attribute", "the attribute of nodes that names the domain, such as rack");
-        return None;
-    };
-    Some(GangTopology { attribute: reader.text(&attribute)?, domains_min, domains_max, preferred })
+    let attribute = attribute_read(reader, item, &fields);
+    Some(GangTopology { attribute, domains_min, domains_max, preferred })
 }

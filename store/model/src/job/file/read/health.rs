@@ -51,16 +51,17 @@ fn health_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Health
         [None, Some(item), None] => tcp_decode(reader, &item),
         [None, None, Some(item)] => Some(Probe::Command { command: reader.texts(&item, COMMAND) }),
         [None, None, None] => {
-            reader.refuse_as(item, "has no probe; accepted: one of http, tcp and command");
+            reader.refuse_whole(item, "has no probe; accepted: one of http, tcp and command");
             None
         }
         _ => {
-            reader.refuse_as(item, "has several probes; accepted: one of http, tcp and command");
+            reader.refuse_whole(item, "has several probes; accepted: one of http, tcp and command");
             None
         }
     };
     // The problems of the timing are reported too, even if the probe is invalid.
-    let mut health = HealthCheck::of(probe.unwrap_or(Probe::Command { command: Vec::new() }));
+    let stand_in = || Probe::Command { command: vec!["true".to_owned()] };
+    let mut health = HealthCheck::of(probe.unwrap_or_else(stand_in));
     if let Some(item) = fields.get("interval") {
         health.interval_ms = reader.duration(&item).unwrap_or(health.interval_ms);
         // The default timeout must not exceed a short interval.
@@ -81,26 +82,19 @@ fn health_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Health
 /// `{port: http, path: /}`, or only the name of the port.
 fn http_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Probe> {
     let TreeValue::Map(_) = item.node.value else {
-        return Some(Probe::Http { port: reader.name(item)?, path: "/".to_owned() });
+        return Some(Probe::Http { port: reader.name_or_stand_in(item), path: "/".to_owned() });
     };
     let fields = reader.fields(item, &["port", "path"])?;
     let path = fields.get("path").and_then(|item| reader.text(&item));
-    let Some(port) = fields.get("port") else {
-        reader.missing(item, "port", PORT);
-        return None;
-    };
-    Some(Probe::Http { port: reader.name(&port)?, path: path.unwrap_or_else(|| "/".to_owned()) })
+    let port = reader.name_of(item, &fields, "port", PORT);
+    Some(Probe::Http { port, path: path.unwrap_or_else(|| "/".to_owned()) })
 }
 
 /// `{port: http}`, or only the name of the port.
 fn tcp_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Probe> {
     let TreeValue::Map(_) = item.node.value else {
-        return Some(Probe::Tcp { port: reader.name(item)? });
+        return Some(Probe::Tcp { port: reader.name_or_stand_in(item) });
     };
     let fields = reader.fields(item, &["port"])?;
-    let Some(port) = fields.get("port") else {
-        reader.missing(item, "port", PORT);
-        return None;
-    };
-    Some(Probe::Tcp { port: reader.name(&port)? })
+    Some(Probe::Tcp { port: reader.name_of(item, &fields, "port", PORT) })
 }

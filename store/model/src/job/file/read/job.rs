@@ -19,7 +19,7 @@ pub(in crate::job::file) const MODES: [(&str, RestartMode); 3] =
 
 pub(crate) fn after_read(reader: &mut FieldReader, list: &FileItem<'_>, _: &JobSpec) -> Option<Vec<After>> {
     let items = reader.items(list, "a list of jobs such as [prepare]");
-    Some(items.iter().filter_map(|item| after_one(reader, item)).collect())
+    Some(items.iter().map(|item| after_one(reader, item)).collect())
 }
 
 pub(crate) fn after_schema() -> Value {
@@ -31,18 +31,16 @@ pub(crate) fn after_schema() -> Value {
 }
 
 /// `prepare`, or `{job: prepare, condition: finished}`.
-fn after_one(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<After> {
+fn after_one(reader: &mut FieldReader, item: &FileItem<'_>) -> After {
     let TreeValue::Map(_) = item.node.value else {
-        let job = reader.name(item)?;
-        return Some(After { job, condition: AfterCondition::default() });
+        return After { job: reader.name_or_stand_in(item), condition: AfterCondition::default() };
     };
-    let fields = reader.fields(item, &["job", "condition"])?;
+    let Some(fields) = reader.fields(item, &["job", "condition"]) else {
+        return After { job: reader.name_stand_in(), condition: AfterCondition::default() };
+    };
     let condition = fields.get("condition").and_then(|item| reader.word(&item, &CONDITIONS));
-    let Some(job) = fields.get("job") else {
-        reader.missing(item, "job", "the name of a job of the same user");
-        return None;
-    };
-    Some(After { job: reader.name(&job)?, condition: condition.unwrap_or_default() })
+    let job = reader.name_of(item, &fields, "job", "the name of a job of the same user");
+    After { job, condition: condition.unwrap_or_default() }
 }
 
 pub(crate) fn overrides_schema() -> Value {
@@ -57,12 +55,17 @@ pub(crate) fn overrides_read(
 ) -> Option<BTreeMap<u32, TaskOverride>> {
     let entries = reader.entries(item, "a map from task indexes to what those tasks have otherwise");
     let mut overrides = BTreeMap::new();
-    for (key, own) in entries {
-        let Some(index) = index_decode(reader, key, &own) else { continue };
+    for (stand_in, (key, own)) in (0..=u32::MAX).rev().zip(entries) {
+        let index = index_decode(reader, key, &own).unwrap_or_else(|| {
+            reader.unread.insert(format!("overrides[{stand_in}].index"));
+            reader.alias(format!("overrides[{stand_in}]"), &own.path);
+            stand_in
+        });
         let path = format!("overrides[{index}]");
         reader.placed(path.clone(), own.node);
-        if let Some(fields) = reader.fields(&FileItem { node: own.node, path }, &OVERRIDE_FIELDS) {
-            overrides.insert(index, override_decode(reader, &fields, &spec.task));
+        let own = FileItem { node: own.node, path: reader.shown(&path) };
+        if let Some(fields) = reader.fields(&own, &OVERRIDE_FIELDS) {
+            overrides.entry(index).or_insert(override_decode(reader, &fields, &spec.task));
         }
     }
     Some(overrides)
@@ -71,7 +74,7 @@ pub(crate) fn overrides_read(
 fn index_decode(reader: &mut FieldReader, key: &TreeKey, own: &FileItem<'_>) -> Option<u32> {
     let index = key.text.parse::<u32>().ok().filter(|index| index.to_string() == key.text);
     if index.is_none() {
-        reader.refuse_as(own, "the key is no task's index; accepted: whole numbers from 0");
+        reader.refuse_whole(own, "the key is no task's index; accepted: whole numbers from 0");
     }
     index
 }

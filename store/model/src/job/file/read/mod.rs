@@ -26,7 +26,11 @@ pub(crate) use toleration::{tolerations_read, tolerations_schema};
 
 use serde_json::{Map, Value, json};
 
+use super::reader::{FieldReader, FileItem, MapFields};
 use super::schema::map_schema;
+
+/// An attribute in place of one that could not be read.
+const ATTRIBUTE_STAND_IN: &str = "unread";
 
 /// The schema of a map with these fields and no other.
 fn map_of(properties: Value, required: &[&str]) -> Value {
@@ -45,4 +49,16 @@ fn any_of(forms: &[Value]) -> Value {
 /// The schema of a weight of 1 to 100.
 fn weight_schema() -> Value {
     json!({"type": "integer", "minimum": 1, "maximum": 100})
+}
+
+/// The attribute of nodes that a map must name.
+fn attribute_read(reader: &mut FieldReader, outer: &FileItem<'_>, fields: &MapFields<'_>) -> String {
+    let text = match fields.get("attribute") {
+        Some(item) => reader.text(&item),
+        None => {
+            reader.missing(outer, "attribute", "the attribute of nodes that names the domain, such as rack");
+            None
+        }
+    };
+    text.unwrap_or_else(|| ATTRIBUTE_STAND_IN.to_owned())
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::super::described;
 use super::super::reader::{FieldReader, FileItem};
 use super::super::tree::TreeValue;
-use super::{any_of, map_of, weight_schema};
+use super::{ATTRIBUTE_STAND_IN, any_of, attribute_read, map_of, weight_schema};
 use crate::job::{JobSpec, Spread};
 
 /// The weights of attributes without a weight of their own. Earlier ones weigh more.
@@ -15,16 +15,16 @@ pub(in crate::job::file) const SPREAD_WEIGHTS: [u32; 6] = [100, 50, 25, 12, 6, 3
 pub(crate) fn spread_read(reader: &mut FieldReader, item: &FileItem<'_>, _: &JobSpec) -> Option<Vec<Spread>> {
     if let TreeValue::Map(_) = item.node.value {
         let entries = reader.entries(item, "a map of attributes and weights");
-        let spread = entries.into_iter().enumerate().filter_map(|(at, (key, weight))| {
-            reader.placed(format!("spread[{at}]"), weight.node);
-            let weight = reader.whole(&weight, "a weight of 1 to 100")?;
-            Some(Spread::preferred(key.text.clone(), weight))
+        let spread = entries.into_iter().enumerate().map(|(at, (key, item))| {
+            reader.alias(format!("spread[{at}]"), &item.path);
+            let weight = reader.whole(&item, "a weight of 1 to 100").unwrap_or(1);
+            Spread::preferred(key.text.clone(), weight)
         });
         return Some(spread.collect());
     }
     let items = reader.items(item, "a list of attributes such as [rack, node.name], or a map with weights");
     let weights = SPREAD_WEIGHTS.into_iter().chain(std::iter::repeat(1));
-    Some(items.iter().zip(weights).filter_map(|(item, weight)| spread_one(reader, item, weight)).collect())
+    Some(items.iter().zip(weights).map(|(item, weight)| spread_one(reader, item, weight)).collect())
 }
 
 pub(crate) fn spread_schema() -> Value {
@@ -41,20 +41,21 @@ pub(crate) fn spread_schema() -> Value {
     any_of(&[json!({"type": "array", "items": one}), weights])
 }
 
-fn spread_one(reader: &mut FieldReader, item: &FileItem<'_>, weight: u32) -> Option<Spread> {
+fn spread_one(reader: &mut FieldReader, item: &FileItem<'_>, weight: u32) -> Spread {
     let TreeValue::Map(_) = item.node.value else {
-        return Some(Spread::preferred(reader.text(item)?, weight));
+        let attribute = reader.text(item).unwrap_or_else(|| ATTRIBUTE_STAND_IN.to_owned());
+        return Spread::preferred(attribute, weight);
     };
-    let fields = reader.fields(item, &["attribute", "weight", "max_skew", "tasks_max", "percent_max"])?;
+    let Some(fields) = reader.fields(item, &["attribute", "weight", "max_skew", "tasks_max", "percent_max"])
+    else {
+        return Spread::preferred(ATTRIBUTE_STAND_IN.to_owned(), weight);
+    };
     let mut whole =
         |name: &str, accepted: &str| fields.get(name).and_then(|item| reader.whole(&item, accepted));
     let weight = whole("weight", "a weight of 1 to 100").unwrap_or(weight);
     let max_skew = whole("max_skew", "a whole number of tasks from 1");
     let tasks_max = whole("tasks_max", "a whole number of tasks from 1");
     let percent_max = whole("percent_max", "a whole number of per cent from 1 to 100");
-    let Some(attribute) = fields.get("attribute") else {
-        reader.missing(item, "attribute", "the attribute of nodes that names the domain, such as rack");
-        return None;
-    };
-    Some(Spread { attribute: reader.text(&attribute)?, weight, max_skew, tasks_max, percent_max })
+    let attribute = attribute_read(reader, item, &fields);
+    Spread { attribute, weight, max_skew, tasks_max, percent_max }
 }

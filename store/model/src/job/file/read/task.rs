@@ -73,17 +73,18 @@ fn resources_decode(reader: &mut FieldReader, item: &FileItem<'_>, resources: &m
     if let Some(item) = fields.get("devices") {
         let entries =
             reader.entries(&item, "a map such as {gpu: 1} or {gpu: {count: 2, model: A100, memory: 40GiB}}");
-        let devices = entries.into_iter().filter_map(|(key, item)| {
+        let devices = entries.into_iter().map(|(key, item)| {
             let amount = match &item.node.value {
-                TreeValue::Map(_) => device_amount(reader, &item)?,
-                _ => reader.amount(&item, device_parse)?,
+                TreeValue::Map(_) => device_amount(reader, &item),
+                _ => reader.amount(&item, device_parse),
             };
-            Some((key.text.clone(), amount))
+            (key.text.clone(), amount.unwrap_or(ONE_DEVICE_MILLIS))
         });
         resources.device_millis = devices.collect();
     }
 }
 
+const ONE_DEVICE_MILLIS: u64 = 1000;
 const DEVICE: [&str; 3] = ["count", "model", "memory"];
 
 /// The amount of `{count: 2, model: [A100], memory: 40GiB}`; the default of the count is one.
@@ -91,7 +92,7 @@ fn device_amount(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<u64> {
     let fields = reader.fields(item, &DEVICE)?;
     match fields.get("count") {
         Some(item) => reader.amount(&item, device_parse),
-        None => Some(1000),
+        None => Some(ONE_DEVICE_MILLIS),
     }
 }
 
@@ -115,7 +116,9 @@ fn selectors_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> BTreeMap<S
         if let Some(item) = fields.get("memory") {
             selector.memory_bytes_min = reader.amount(&item, bytes_parse).unwrap_or(0);
         }
-        reader.placed(format!("task.device_selectors[{:?}]", key.text), node);
+        let shown = format!("{}.devices[{:?}]", item.path, key.text);
+        reader.alias(format!("task.device_selectors[{:?}].models", key.text), format!("{shown}.model"));
+        reader.alias(format!("task.device_selectors[{:?}]", key.text), shown);
         selectors.insert(key.text.clone(), selector);
     }
     selectors
@@ -143,29 +146,26 @@ pub(crate) fn ports_read(
 ) -> Option<Vec<PortSpec>> {
     if let TreeValue::Map(_) = item.node.value {
         let entries = reader.entries(item, "a map of ports");
-        let ports = entries.into_iter().enumerate().filter_map(|(at, (key, number))| {
-            reader.placed(format!("task.ports[{at}]"), number.node);
-            let name = reader.key_name(key);
-            let number = port_number(reader, &number);
-            Some(PortSpec { name: name?, number })
+        let ports = entries.into_iter().enumerate().map(|(at, (key, number))| {
+            reader.alias(format!("task.ports[{at}]"), &number.path);
+            let name = reader.key_name(item, key, &format!("task.ports[{at}].name"));
+            PortSpec { name, number: port_number(reader, &number) }
         });
         return Some(ports.collect());
     }
     let items = reader.items(item, "a list of names such as [http], or a map such as {http: auto}");
-    Some(items.iter().filter_map(|item| port_decode(reader, item)).collect())
+    Some(items.iter().map(|item| port_decode(reader, item)).collect())
 }
 
-fn port_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<PortSpec> {
+fn port_decode(reader: &mut FieldReader, item: &FileItem<'_>) -> PortSpec {
     let TreeValue::Map(_) = item.node.value else {
-        return Some(PortSpec { name: reader.name(item)?, number: None });
+        return PortSpec { name: reader.name_or_stand_in(item), number: None };
     };
-    let fields = reader.fields(item, &["name", "number"])?;
+    let Some(fields) = reader.fields(item, &["name", "number"]) else {
+        return PortSpec { name: reader.name_stand_in(), number: None };
+    };
     let number = fields.get("number").and_then(|item| port_number(reader, &item));
-    let Some(name) = fields.get("name") else {
-        reader.missing(item, "name", "a name such as http");
-        return None;
-    };
-    Some(PortSpec { name: reader.name(&name)?, number })
+    PortSpec { name: reader.name_of(item, &fields, "name", "a name such as http"), number }
 }
 
 fn port_number(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<u16> {

@@ -6,7 +6,7 @@ use super::super::described;
 use super::super::kind::{delay_schema, text_schema, words_schema};
 use super::super::reader::{FieldReader, FileItem};
 use super::super::tree::TreeValue;
-use super::{any_of, map_of};
+use super::{ATTRIBUTE_STAND_IN, any_of, map_of};
 use crate::job::{JobSpec, Toleration, TolerationOperator};
 use crate::node::TaintEffect;
 
@@ -19,7 +19,7 @@ pub(crate) fn tolerations_read(
     _: &JobSpec,
 ) -> Option<Vec<Toleration>> {
     let items = reader.items(list, "a list such as [dedicated, {taint: dedicated, value: db}]");
-    Some(items.iter().filter_map(|item| toleration_one(reader, item)).collect())
+    Some(items.iter().map(|item| toleration_one(reader, item)).collect())
 }
 
 pub(crate) fn tolerations_schema() -> Value {
@@ -34,34 +34,36 @@ pub(crate) fn tolerations_schema() -> Value {
     json!({"type": "array", "items": any_of(&forms)})
 }
 
-fn toleration_one(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<Toleration> {
+fn toleration_one(reader: &mut FieldReader, item: &FileItem<'_>) -> Toleration {
     let exists = TolerationOperator::Exists;
-    let TreeValue::Map(_) = item.node.value else {
-        let key = reader.text(item)?;
-        return Some(Toleration {
-            key,
-            operator: exists,
-            value: String::new(),
-            effect: None,
-            evict_after_ms: None,
-        });
+    let of_key = |key: Option<String>| Toleration {
+        key: key.unwrap_or_else(|| ATTRIBUTE_STAND_IN.to_owned()),
+        operator: exists,
+        value: String::new(),
+        effect: None,
+        evict_after_ms: None,
     };
-    let fields = reader.fields(item, &["taint", "value", "operator", "effect", "evict_after"])?;
+    let TreeValue::Map(_) = item.node.value else {
+        return of_key(reader.text(item));
+    };
+    let Some(fields) = reader.fields(item, &["taint", "value", "operator", "effect", "evict_after"]) else {
+        return of_key(None);
+    };
     let operators = [("equal", TolerationOperator::Equal), ("exists", exists)];
     let operator = fields.get("operator").and_then(|item| reader.word(&item, &operators));
     let value = fields.get("value").and_then(|item| reader.text(&item));
     let effect = fields.get("effect").and_then(|item| reader.word(&item, &TaintEffect::NAMES));
     let evict_after_ms = fields.get("evict_after").and_then(|item| reader.duration(&item));
     let key = match fields.get("taint") {
-        Some(item) => reader.text(&item)?,
+        Some(item) => reader.text(&item),
         // Only an explicit form tolerates every taint.
-        None if operator == Some(exists) => String::new(),
+        None if operator == Some(exists) => Some(String::new()),
         None => {
             reader.missing(item, "taint", ACCEPTED);
-            return None;
+            None
         }
     };
     let implied = if value.is_some() { TolerationOperator::Equal } else { exists };
     let operator = operator.unwrap_or(implied);
-    Some(Toleration { key, operator, value: value.unwrap_or_default(), effect, evict_after_ms })
+    Toleration { operator, value: value.unwrap_or_default(), effect, evict_after_ms, ..of_key(key) }
 }
