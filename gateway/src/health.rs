@@ -86,7 +86,7 @@ fn status_of(engine: EngineState, answer: Result<(), String>, mirrors: &[MirrorA
     let stale = match loading {
         0 if oldest <= MIRROR_AGE_MAX => None,
         0 => Some(format!("what is known of a cell is {} s old", oldest.as_secs())),
-        loading => Some(format!("{loading} of {} cells are being loaded", mirrors.len())),
+        loading => Some(format!("cells that are being loaded: {loading} of {}", mirrors.len())),
     };
     let silent = answer.err().map(|reason| format!("the store does not answer: {reason}"));
     HealthStatus { stopped, silent, refusing, stale }

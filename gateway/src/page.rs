@@ -1,10 +1,18 @@
 //! Pages of lists: at most a thousand rows and a bounded number of bytes. A page continues after the key of the last
 //! row, so that it stays right while rows are added and removed.
+//!
+//! The token of a page is this key with a check, which also covers the cell and the list. A gateway refuses any other
+//! text: it would begin somewhere, and rows would be missing without a word.
 
-use borough_model::{JobId, TaskId};
+use borough_model::{JobId, Name, TaskId};
 use borough_proto::bounds::PAGE_BYTES_MAX;
+use borough_proto::convert::FieldRefused;
 use borough_proto::v1;
 use prost::Message;
+use tonic::Status;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::status::status_from_field;
 
 /// Most rows in a page.
 pub const PAGE_ROWS_MAX: usize = 1_000;
@@ -17,15 +25,51 @@ pub struct ListPage {
     pub after: Option<String>,
 }
 
-/// Reads the page that a request asks for.
-pub fn page_request(request: Option<&v1::PageRequest>) -> ListPage {
-    let limit = request.map_or(0, |request| request.limit);
-    let limit = match usize::try_from(limit) {
-        Ok(0) | Err(_) => PAGE_ROWS_MAX,
-        Ok(limit) => limit.min(PAGE_ROWS_MAX),
-    };
-    let after = request.map(|request| request.page.clone()).filter(|page| !page.is_empty());
-    ListPage { limit, after }
+/// A list of a cell that is read in pages. Every gateway of the cell reads its tokens.
+pub struct PagedList {
+    /// The cell and the list, such as `alpha jobs`. No part has a space of its own.
+    name: String,
+}
+
+impl PagedList {
+    /// The list `list` of a cell. Two lists with rows of different keys have different names.
+    pub fn new(cell: &Name, list: &str) -> Self {
+        Self { name: format!("{cell} {list}") }
+    }
+
+    /// Reads the page that a request asks for.
+    ///
+    /// # Errors
+    /// The token is of another list or of another cell, or no gateway made it.
+    pub fn request(&self, request: Option<&v1::PageRequest>) -> Result<ListPage, Status> {
+        let limit = request.map_or(0, |request| request.limit);
+        let limit = match usize::try_from(limit) {
+            Ok(0) | Err(_) => PAGE_ROWS_MAX,
+            Ok(limit) => limit.min(PAGE_ROWS_MAX),
+        };
+        let token = request.map(|request| request.page.as_str()).filter(|token| !token.is_empty());
+        let after = token.map(|token| self.key_of(token).ok_or_else(|| refused(token))).transpose()?;
+        Ok(ListPage { limit, after })
+    }
+
+    /// The token of the page behind the row with this key. Without a key there is no page.
+    pub fn token(&self, key: &str) -> String {
+        if key.is_empty() { String::new() } else { format!("{key}.{:016x}", self.check(key)) }
+    }
+
+    fn key_of(&self, token: &str) -> Option<String> {
+        let (key, _) = token.rsplit_once('.')?;
+        (self.token(key) == token).then(|| key.to_owned())
+    }
+
+    fn check(&self, key: &str) -> u64 {
+        xxh3_64(format!("{} {key}", self.name).as_bytes())
+    }
+}
+
+fn refused(token: &str) -> Status {
+    let accepted = "`next_page` of an answer to the same list of this cell, or nothing for the first page";
+    status_from_field(&FieldRefused::new("page.page", token, accepted))
 }
 
 /// The key of a task in lists. Keys have the order of ids.
@@ -40,8 +84,8 @@ pub fn task_of_key(key: &str) -> Option<TaskId> {
     Some(TaskId { job: JobId(job), index: index.parse().ok()? })
 }
 
-/// Selects the rows of `page` from `rows`, which are sorted by key. Also returns the token of the next page (empty:
-/// none).
+/// Selects the rows of `page` from `rows`, which are sorted by key. Also returns the key behind which the next page
+/// begins (empty: none).
 pub fn page_of<T>(rows: Vec<T>, page: &ListPage, key: impl Fn(&T) -> String) -> (Vec<T>, String) {
     let begin = match &page.after {
         Some(after) => rows.partition_point(|row| key(row) <= *after),
@@ -53,8 +97,8 @@ pub fn page_of<T>(rows: Vec<T>, page: &ListPage, key: impl Fn(&T) -> String) -> 
     (taken, next)
 }
 
-/// Cuts a page to [`PAGE_BYTES_MAX`], but keeps at least one row. Also returns the token of the next page: `next` if
-/// nothing was cut.
+/// Cuts a page to [`PAGE_BYTES_MAX`], but keeps at least one row. Also returns the key behind which the next page begins:
+/// `next` if nothing was cut.
 pub fn page_cut<T: Message>(mut rows: Vec<T>, next: String, key: impl Fn(&T) -> String) -> (Vec<T>, String) {
     let mut bytes = 0_usize;
     let fits = |row: &&T| {
@@ -128,7 +172,34 @@ mod tests {
 
     #[test]
     fn limits_are_bounded() {
-        let of = |limit| page_request(Some(&v1::PageRequest { limit, page: String::new() })).limit;
+        let list = PagedList::new(&Name::new("alpha").unwrap(), "jobs");
+        let of = |limit| list.request(Some(&v1::PageRequest { limit, page: String::new() })).unwrap().limit;
         assert_eq!([of(0), of(7), of(u32::MAX)], [PAGE_ROWS_MAX, 7, PAGE_ROWS_MAX]);
+    }
+
+    #[test]
+    fn a_token_is_of_one_list_of_one_cell() {
+        let list = |cell: &str, name: &str| PagedList::new(&Name::new(cell).unwrap(), name);
+        let lists = [("alpha", "jobs"), ("beta", "jobs"), ("alpha", "tasks"), ("alpha", "tasks of j01")];
+        let ask = |list: &PagedList, page: &str| {
+            list.request(Some(&v1::PageRequest { limit: 0, page: page.to_owned() }))
+        };
+        let token = list("alpha", "jobs").token("ann/web.1/j01");
+        for (cell, name) in lists {
+            let asked = ask(&list(cell, name), &token);
+            assert_eq!(asked.is_ok(), (cell, name) == ("alpha", "jobs"), "{cell} {name}");
+        }
+        let jobs = list("alpha", "jobs");
+        assert_eq!(ask(&jobs, &token).unwrap().after.as_deref(), Some("ann/web.1/j01"));
+        assert_eq!(ask(&jobs, "").unwrap().after, None);
+        assert_eq!(jobs.token(""), "");
+        let end = token.len() - 1;
+        let last = if token.ends_with('0') { "1" } else { "0" };
+        let damaged = format!("{}{last}", &token[..end]);
+        for bad in ["zzz", ".", "ann/web/j01", &token[1..], &token[..end], &damaged, &format!("{token} ")] {
+            let status = ask(&jobs, bad).unwrap_err();
+            assert_eq!(status.code(), tonic::Code::InvalidArgument, "{bad}");
+            assert!(status.message().starts_with(&format!("page.page: {bad:?}; accepted: ")), "{status:?}");
+        }
     }
 }

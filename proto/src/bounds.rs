@@ -89,6 +89,15 @@ pub fn text_cut(text: &mut String, most: usize) {
     }
 }
 
+/// The shortest and the longest retention of jobs and of the journal, in milliseconds.
+pub const RETENTION_MS: std::ops::RangeInclusive<u64> = 60_000..=365 * 86_400_000;
+/// The smallest and the largest bound of the journal: a few of the largest entries, and what one machine can keep.
+pub const JOURNAL_BYTES: std::ops::RangeInclusive<u64> = 64 << 20..=1 << 40;
+/// The smallest and the largest number of ended jobs that a cell keeps.
+pub const ENDED_JOBS: std::ops::RangeInclusive<u64> = 100..=10_000_000;
+/// The longest time for which a started task is protected from eviction, in milliseconds.
+pub const FRESH_START_MS_MAX: u64 = 86_400_000;
+
 #[cfg(test)]
 mod tests {
     use super::*;

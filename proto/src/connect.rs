@@ -13,6 +13,10 @@ use tonic::codegen::Service;
 use tonic::codegen::http::Uri;
 use tonic::transport::{Channel, Endpoint, Error};
 
+/// What the HTTP port of a gateway says to a call of gRPC. A client tells from it where it is.
+pub const GRPC_ON_HTTP_PORT: &str =
+    "this port answers HTTP; for gRPC, use the other address that the gateway prints when it starts";
+
 /// One connection: bytes in both directions.
 pub trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
 

@@ -24,8 +24,8 @@ use crate::status::status_connections_exhausted;
 /// The one service that a node's token admits to. Only agents call it.
 pub const AGENT_SERVICE: &str = borough_proto::v1::agent_service_server::SERVICE_NAME;
 /// The refusal when a node's token is used for any other service.
-pub(crate) const NODE_TOKEN_ONLY: &str = "a node's token opens sessions of agents (borough.v1.AgentService/Session) and \
-     nothing else; use an operator's token";
+pub(crate) const NODE_TOKEN_ONLY: &str =
+    "this is the token of a node, which opens sessions of agents and nothing else; use an operator's token";
 
 /// The scheme of a token in the header, with its trailing space.
 const SCHEME: &[u8] = b"Bearer ";
@@ -297,7 +297,7 @@ mod tests {
             assert!(call(&operator, path).is_ok(), "{path}");
             let refused = call(&node, path).unwrap_err();
             assert_eq!(refused.code(), tonic::Code::PermissionDenied, "{path}");
-            assert!(refused.message().contains("borough.v1.AgentService"), "{path}: {refused}");
+            assert!(refused.message().contains("the token of a node"), "{path}: {refused}");
         }
         let principal = call(&node, "/borough.v1.AgentService/Session").unwrap();
         assert!(principal.session_check("alpha", "alpha-1").is_ok());

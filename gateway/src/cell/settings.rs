@@ -7,6 +7,7 @@ use borough_kv::Idempotency;
 use borough_model::Name;
 use borough_model::job::scheduler_rules_check;
 use borough_model::queue::{QueueSpec, SHARE_WHOLE, queue_leaves, queues_check};
+use borough_proto::bounds::{ENDED_JOBS, FRESH_START_MS_MAX, JOURNAL_BYTES, RETENTION_MS};
 use borough_proto::convert::FieldRefused;
 use borough_proto::v1;
 use borough_scheduler_core::{Queueing, QueueingError, QueueingPolicy, ScoringProfile};
@@ -23,15 +24,6 @@ use crate::status::{status_from_field, status_from_profile, status_from_store, s
 const DOMAINS_MAX: usize = 8;
 /// Most bytes in the key of a failure domain.
 const DOMAIN_BYTES_MAX: usize = 128;
-/// The shortest and the longest retention.
-const RETENTION_MS: std::ops::RangeInclusive<u64> = 60_000..=365 * 86_400_000;
-/// The smallest and the largest bound of the journal: a few of the largest entries, and what one machine can keep.
-const JOURNAL_BYTES: std::ops::RangeInclusive<u64> = 64 << 20..=1 << 40;
-/// The smallest and the largest number of ended jobs that a cell keeps.
-const ENDED_JOBS: std::ops::RangeInclusive<u64> = 100..=10_000_000;
-/// The longest time for which a started task is protected from eviction.
-const FRESH_START_MS_MAX: u64 = 86_400_000;
-
 /// The requested changes. Absent fields stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SettingsChange {

@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use borough_proto::connect::GRPC_ON_HTTP_PORT;
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _};
 use http::{Method, Request, Response, StatusCode, header};
@@ -47,8 +48,7 @@ impl HttpServer {
         mark: ConnectionMark,
     ) -> Result<Response<Body>, Infallible> {
         if is_grpc(request.headers()) {
-            let text = "this port answers HTTP; for gRPC, use the other address that the gateway prints when it starts";
-            return Ok(Status::unimplemented(text)
+            return Ok(Status::unimplemented(GRPC_ON_HTTP_PORT)
                 .into_http::<Full<Bytes>>()
                 .map(|body| body.boxed_unsync()));
         }

@@ -10,10 +10,11 @@ use borough_model::{JobId, JobRow, TaskRow};
 use borough_proto::convert::{job_state_to_message, job_to_message, task_counts_add};
 use borough_proto::v1;
 use borough_store::mirror::{MirrorHandle, MirrorState, StoredSpec};
+use tonic::Status;
 
 use super::usage::job_usages;
 use crate::cell::{CellContext, cursor_to_message};
-use crate::page::{ListPage, page_cut, page_of, page_request};
+use crate::page::{ListPage, PagedList, page_cut, page_of};
 use crate::select::labels_meet;
 
 /// Jobs, or tasks, that are visited under one hold of the lock.
@@ -130,8 +131,12 @@ impl JobPage<'_> {
 
 /// Lists the jobs of a page. The cursor is the position before the first part: a watch from there shows what has
 /// changed meanwhile.
-pub(super) async fn jobs_listed(cell: &CellContext, request: &v1::ListJobsRequest) -> v1::ListJobsResponse {
-    let page = page_request(request.page.as_ref());
+pub(super) async fn jobs_listed(
+    cell: &CellContext,
+    request: &v1::ListJobsRequest,
+) -> Result<v1::ListJobsResponse, Status> {
+    let list = PagedList::new(&cell.name, "jobs");
+    let page = list.request(request.page.as_ref())?;
     let cursor = cell.mirror.cursor();
     let mut listed = JobPage { request, page, rows: BTreeMap::new() };
     let mut from = Bound::Unbounded;
@@ -154,7 +159,8 @@ pub(super) async fn jobs_listed(cell: &CellContext, request: &v1::ListJobsReques
     }
     let key = |job: &v1::Job| format!("{}/{}/{}", job.user, job.name, job.id);
     let (jobs, next_page) = page_cut(jobs, next_page, key);
-    v1::ListJobsResponse { jobs, next_page, cursor: Some(cursor_to_message(cursor)) }
+    let next_page = list.token(&next_page);
+    Ok(v1::ListJobsResponse { jobs, next_page, cursor: Some(cursor_to_message(cursor)) })
 }
 
 /// Some jobs with their specs, and the last that was visited.

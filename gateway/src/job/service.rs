@@ -307,7 +307,7 @@ impl JobService for JobServer {
         caller_of_read(request.context.as_ref())?;
         let cell = self.cells.get(&request.cell)?;
         cell.state(|_| ())?;
-        Ok(Response::new(jobs_listed(cell, &request).await))
+        Ok(Response::new(jobs_listed(cell, &request).await?))
     }
 
     async fn get_job_history(

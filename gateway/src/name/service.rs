@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use borough_model::{Name, TaskId};
-use borough_proto::convert::{FieldRefused, endpoint_to_message, name_from_text};
+use borough_proto::convert::{endpoint_to_message, name_from_text};
 use borough_proto::v1;
 use borough_proto::v1::name_service_server::NameService;
 use borough_store::mirror::MirrorState;
@@ -13,7 +13,7 @@ use tonic::{Request, Response, Status};
 
 use super::stream::{EndpointEvent, EndpointFilter, StampedEvent, endpoint_changes, endpoints_now};
 use crate::cell::{CellContext, Cells, caller_of_read, cursor_from_message, cursor_to_message};
-use crate::page::{page_cut, page_of, page_request, task_key, task_of_key};
+use crate::page::{PagedList, page_cut, page_of, task_key, task_of_key};
 use crate::status::status_from_field;
 
 /// Endpoints that are visited under one hold of the lock.
@@ -87,14 +87,9 @@ async fn endpoints_of_page(
     filter: &EndpointFilter,
     request: &v1::PageRequest,
 ) -> Result<v1::ListEndpointsResponse, Status> {
-    let page = page_request(Some(request));
-    let mut after = match &page.after {
-        None => None,
-        Some(key) => Some(task_of_key(key).ok_or_else(|| {
-            let accepted = "`next_page` of the answer before, or nothing for the first page";
-            status_from_field(&FieldRefused::new("page.page", key.clone(), accepted))
-        })?),
-    };
+    let list = PagedList::new(&cell.name, "endpoints");
+    let page = list.request(Some(request))?;
+    let mut after = page.after.as_deref().and_then(task_of_key);
     let cursor = cell.state(MirrorState::cursor)?;
     // One more shows whether another page follows.
     let (room, mut found) = (page.limit.saturating_add(1), Vec::new());
@@ -117,6 +112,7 @@ async fn endpoints_of_page(
     let is_cut = endpoints.len() < tasks.len();
     let last = endpoints.len().checked_sub(1).and_then(|at| tasks.get(at));
     let next_page = last.filter(|_| is_cut).map_or(next_page, |task| task_key(*task));
+    let next_page = list.token(&next_page);
     Ok(v1::ListEndpointsResponse { endpoints, cursor: Some(cursor_to_message(cursor)), next_page })
 }
 

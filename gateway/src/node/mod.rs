@@ -28,7 +28,7 @@ use crate::cell::{
     Caller, CellContext, Cells, KeyedRequest, caller_of_mutation, caller_of_read, cursor_to_message,
     keyed_found, keyed_run, lost_at_ms,
 };
-use crate::page::{page_cut, page_of, page_request};
+use crate::page::{PagedList, page_cut, page_of};
 use crate::select::labels_meet;
 use crate::session::register::{WatchedLease, lease_watch};
 use crate::status::{status_from_field, status_from_store, status_not_found, status_refused};
@@ -233,7 +233,8 @@ impl NodeService for NodeServer {
         let request = request.into_inner();
         caller_of_read(request.context.as_ref())?;
         let cell = self.cells.get(&request.cell)?;
-        let page = page_request(request.page.as_ref());
+        let list = PagedList::new(&cell.name, "nodes");
+        let page = list.request(request.page.as_ref())?;
         let (rows, cursor) = cell.state(|state| {
             // One more shows whether another page follows.
             let behind = state.nodes_behind(page.after.as_deref()).filter(|row| is_listed(&request, row));
@@ -242,6 +243,7 @@ impl NodeService for NodeServer {
         let (rows, next) = page_of(rows, &page, |row| row.name.to_string());
         let nodes = node_messages(cell, &rows).await?;
         let (nodes, next_page) = page_cut(nodes, next, |node: &v1::Node| node.name.clone());
+        let next_page = list.token(&next_page);
         Ok(Response::new(v1::ListNodesResponse { nodes, next_page, cursor: Some(cursor_to_message(cursor)) }))
     }
 

@@ -53,13 +53,17 @@ pub fn status_with(
 
 /// Refuses one field.
 pub fn status_from_field(refused: &FieldRefused) -> Status {
-    status_from_fields(std::slice::from_ref(refused))
+    status_from_lines(&[(refused.field.as_str(), refused_line(refused))])
 }
 
 /// Refuses every bad field of a spec.
 pub fn status_from_validation(errors: &[FieldError]) -> Status {
-    let refused = |error: &FieldError| FieldRefused::new(&error.path, &error.value, &error.accepted);
-    status_from_fields(&errors.iter().map(refused).collect::<Vec<_>>())
+    status_from_lines(&errors.iter().map(error_line).collect::<Vec<_>>())
+}
+
+/// The field and the line of an error of the model, which shows the value itself, such as `3 ports`.
+fn error_line(FieldError { path, value, accepted }: &FieldError) -> (&str, String) {
+    (path, format!("{path}: {}; accepted: {accepted}", escaped(value)))
 }
 
 /// Refuses a field that names no scoring profile.
@@ -67,26 +71,39 @@ pub fn status_from_profile(field: &str, value: &str, error: &ProfileError) -> St
     status_from_field(&FieldRefused::new(field, value, error.to_string()))
 }
 
-fn status_from_fields(fields: &[FieldRefused]) -> Status {
+/// What is wrong with one field, and what would be right.
+fn refused_line(FieldRefused { field, value, accepted }: &FieldRefused) -> String {
+    // The text of a parser says both, and has the value.
+    if accepted.contains("accepted") {
+        return format!("{field}: {}", escaped(accepted));
+    }
+    let value = if value.is_empty() { "missing or empty".to_owned() } else { value_shown(value) };
+    format!("{field}: {value}; accepted: {accepted}")
+}
+
+/// A text without control characters.
+fn escaped(text: &str) -> String {
+    let plain = |each: char| {
+        if each.is_control() { each.escape_default().to_string() } else { each.to_string() }
+    };
+    text.chars().map(plain).collect()
+}
+
+/// Refuses fields, each with the line that says why.
+fn status_from_lines(fields: &[(&str, String)]) -> Status {
     let mut details = ErrorDetails::new();
     details.set_error_info("FIELD_REFUSED", DOMAIN, HashMap::<String, String>::new());
-    let text = |FieldRefused { field, value, accepted }: &FieldRefused| {
-        let value = if value.is_empty() { "missing or empty".to_owned() } else { value_shown(value) };
-        // A parser's text says what is wrong, and then what is accepted.
-        let link = if accepted.contains("accepted") { ":" } else { "; accepted:" };
-        format!("{field} is {value}{link} {accepted}")
-    };
     let mut lines = Vec::with_capacity(fields.len());
     let mut bytes = 0_usize;
-    for (place, field) in fields.iter().enumerate() {
-        let mut line = text(field);
+    for (place, (field, line)) in fields.iter().enumerate() {
+        let mut line = line.clone();
         text_cut(&mut line, FIELDS_BYTES_MAX);
         bytes = bytes.saturating_add(line.len());
         if bytes > FIELDS_BYTES_MAX && place > 0 {
             lines.push(format!("and {} more fields", fields.len() - place));
             break;
         }
-        let mut path = field.field.clone();
+        let mut path = (*field).to_owned();
         text_cut(&mut path, PATH_BYTES_MAX);
         details.add_bad_request_violation(path, line.clone());
         lines.push(line);
@@ -226,6 +243,9 @@ fn status_from_kv(code: ErrorCode, message: String) -> Status {
 
 #[cfg(test)]
 mod tests {
+    use borough_proto::convert::name_from_text;
+    use borough_scheduler_core::ScoringProfile;
+
     use super::*;
 
     /// What a stock gRPC client accepts of trailers by default.
@@ -234,18 +254,48 @@ mod tests {
     #[test]
     fn a_refusal_fits_into_the_trailers_of_any_client() {
         let long = "\u{1b}é".repeat(50_000);
-        let many: Vec<_> = (0..500)
-            .map(|at| FieldRefused::new(format!("task.{at}.{long}"), long.clone(), "a word"))
-            .collect();
-        let one = FieldRefused::new("node", long, "a name");
-        for fields in [&many[..], &[one]] {
-            let status = status_from_fields(fields);
+        let error = |at| FieldError {
+            path: format!("task.{at}.{long}"),
+            value: long.clone(),
+            accepted: "a word".to_owned(),
+        };
+        let many: Vec<_> = (0..500).map(error).collect();
+        let one = FieldRefused::new("node", long.as_str(), "a name");
+        for status in [status_from_validation(&many), status_from_field(&one)] {
             // Details travel as base64, and each byte of the message as up to three.
             let bytes = status.message().len() * 3 + status.details().len() * 4 / 3;
             assert!(bytes < TRAILERS_BYTES_MAX, "{bytes} bytes");
             assert!(!status.get_error_details().bad_request().unwrap().field_violations.is_empty());
         }
-        let short = status_from_field(&FieldRefused::new("node", "A", "a name"));
-        assert_eq!(short.message(), "node is \"A\"; accepted: a name");
+    }
+
+    /// Each kind of refusal has the field, the value once and in one pair of quotes, and what is accepted.
+    #[test]
+    fn a_refusal_reads_as_one_sentence() {
+        let of_name = |text: &str| status_from_field(&name_from_text("cell", text).unwrap_err());
+        let key = FieldError {
+            path: "labels[\"a b\"]".to_owned(),
+            value: "\"a b\"".to_owned(),
+            accepted: "1 to 128 of a-z".to_owned(),
+        };
+        let profile = "besst".parse::<ScoringProfile>().unwrap_err();
+        for (status, begin) in [
+            (status_from_field(&FieldRefused::new("node", "A", "a name")), "node: \"A\"; accepted: a name"),
+            (
+                status_from_field(&FieldRefused::new("task", "", "what it runs")),
+                "task: missing or empty; accepted: ",
+            ),
+            (of_name(""), "cell: the name \"\" is empty; accepted: 1 to 63 of"),
+            (of_name("A B"), "cell: the name \"A B\" has 'A' at position 0; accepted: a-z, 0-9 and -"),
+            (status_from_validation(&[key]), "labels[\"a b\"]: \"a b\"; accepted: 1 to 128 of a-z"),
+            (
+                status_from_profile("profile", "besst", &profile),
+                "profile: unknown scoring profile \"besst\"; accepted are best-fit, ",
+            ),
+        ] {
+            let message = status.message();
+            assert!(message.starts_with(begin), "{message}");
+            assert_eq!(message.matches("accepted").count(), 1, "{message}");
+        }
     }
 }

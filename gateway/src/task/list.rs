@@ -14,7 +14,7 @@ use tonic::Status;
 
 use super::message::{TaskNodes, job_found, task_message_of};
 use crate::cell::{CellContext, cursor_to_message};
-use crate::page::{ListPage, page_cut, page_of, page_request, task_of_key};
+use crate::page::{ListPage, PagedList, page_cut, page_of, task_of_key};
 use crate::select::job_meets;
 use crate::status::{status_from_field, status_not_found};
 
@@ -47,36 +47,45 @@ pub(super) async fn tasks_listed(
     cell: &CellContext,
     request: &v1::ListTasksRequest,
 ) -> Result<v1::ListTasksResponse, Status> {
-    let page = page_request(request.page.as_ref());
     let wanted = WantedStates(request.states().collect());
     let cursor = cell.state(MirrorState::cursor)?;
-    let listed = if !request.node.is_empty() {
+    let list = |of: String| PagedList::new(&cell.name, &of);
+    let asked = request.page.as_ref();
+    let (listed, list, page) = if !request.node.is_empty() {
         let name = name_from_text("node", &request.node).map_err(|refused| status_from_field(&refused))?;
         let node = cell.state(|state| state.node_by_name(&name).map(|row| row.id))?;
         let missing = || status_not_found(&format!("node {name} in cell {}", cell.name));
         let mut listed = node_tasks(cell, node.ok_or_else(missing)?);
         listed.retain(|task| wanted.has(task.row.state));
         selected_retain(cell, &request.selector, &mut listed);
-        listed
+        let list = list(format!("tasks on {name}"));
+        let page = list.request(asked)?;
+        (listed, list, page)
     } else if !request.job.is_empty() {
         let job =
             cell.state(|state| job_found(state, &cell.name, &request.user, &request.job).cloned())??;
-        match (request.index, first_index(job.id, &page)) {
+        let list = list(format!("tasks of {}", job.id));
+        let page = list.request(asked)?;
+        let listed = match (request.index, first_index(job.id, &page)) {
             _ if !job_meets(cell, &request.selector, &job) => Vec::new(),
             (Some(index), _) => job_task(cell, &job, index, &wanted),
             (None, Some(first)) => {
                 job_tasks_of_page(cell, &job, first, page.limit.saturating_add(1), &wanted).await
             }
             (None, None) => Vec::new(),
-        }
+        };
+        (listed, list, page)
     } else {
-        jobs_tasks_of_page(cell, request, &page, &wanted).await
+        let list = list("tasks".to_owned());
+        let page = list.request(asked)?;
+        (jobs_tasks_of_page(cell, request, &page, &wanted).await, list, page)
     };
     let message = |task: &ListedTask| task_message_of(cell, &task.job, &task.row, &task.nodes);
     let mut tasks: Vec<v1::Task> = listed.iter().map(message).collect();
     tasks.sort_by(|left, right| (&left.job_id, left.index).cmp(&(&right.job_id, right.index)));
     let (tasks, next_page) = page_of(tasks, &page, message_key);
     let (tasks, next_page) = page_cut(tasks, next_page, message_key);
+    let next_page = list.token(&next_page);
     Ok(v1::ListTasksResponse { tasks, next_page, cursor: Some(cursor_to_message(cursor)) })
 }
 

@@ -156,12 +156,16 @@ mod tests {
         let port = |message: &mut v1::JobSpec| {
             message.task.get_or_insert_default().ports[1].number = Some(70_000);
         };
-        assert_eq!(refused(port), "task.ports[1].number is \"70000\"; accepted: 1024 to 65535");
-        assert_eq!(refused(|message| message.kind = 9), "kind is \"9\"; accepted: service or batch");
-        assert_eq!(refused(|message| message.task = None), "task is \"\"; accepted: what each task runs");
+        assert_eq!(refused(port), "task.ports[1].number: \"70000\"; accepted: 1024 to 65535");
+        assert_eq!(refused(|message| message.kind = 9), "kind: \"9\"; accepted: service or batch");
+        assert_eq!(refused(|message| message.task = None), "task: \"\"; accepted: what each task runs");
         assert!(
-            refused(|message| message.after[0].job = "B".to_owned()).starts_with("after[0].job is \"B\"")
+            refused(|message| message.after[0].job = "B".to_owned())
+                .starts_with("after[0].job: the name \"B\" has")
         );
-        assert!(refused(|message| message.scheduler = "B".to_owned()).starts_with("scheduler is \"B\""));
+        assert!(
+            refused(|message| message.scheduler = "B".to_owned())
+                .starts_with("scheduler: the name \"B\" has")
+        );
     }
 }

@@ -33,17 +33,27 @@ use borough_model::{JobId, Name, RequestId};
 
 /// A field of a message that cannot be taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field} is {value:?}; accepted: {accepted}")]
+#[error("{field}: {}", self.wrong())]
 pub struct FieldRefused {
     /// The field's path, such as `spec.task.ports[0].number`.
     pub field: String,
     /// What was given.
     pub value: String,
-    /// What would be accepted.
+    /// What would be accepted; or a text that says what is wrong with the value, and `accepted` with what would be.
     pub accepted: String,
 }
 
 impl FieldRefused {
+    /// What is wrong, and what would be right. The text of a parser says both, and has the value.
+    fn wrong(&self) -> String {
+        let Self { value, accepted, .. } = self;
+        if accepted.contains("accepted") {
+            accepted.clone()
+        } else {
+            format!("{value:?}; accepted: {accepted}")
+        }
+    }
+
     /// A refusal of `value` in `field`.
     pub fn new(field: impl Into<String>, value: impl Into<String>, accepted: impl Into<String>) -> Self {
         Self { field: field.into(), value: value.into(), accepted: accepted.into() }
@@ -56,9 +66,16 @@ impl FieldRefused {
     }
 }
 
+/// Characters of a refused name that are shown: more than a name may have.
+const NAME_CHARACTERS_SHOWN: usize = 80;
+
 /// A name in `field`.
 pub fn name_from_text(field: &str, text: &str) -> Result<Name, FieldRefused> {
-    Name::new(text).map_err(|error: NameError| FieldRefused::new(field, text, error.to_string()))
+    let refused = |error: NameError| {
+        let shown: String = text.chars().take(NAME_CHARACTERS_SHOWN).collect();
+        FieldRefused::new(field, text, format!("the name {shown:?} {error}"))
+    };
+    Name::new(text).map_err(refused)
 }
 
 /// A job id in `field`: `j` and 16 hexadecimal digits.

@@ -4,17 +4,18 @@ mod choice;
 
 pub(crate) use choice::context_unknown;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use borough_client::{Client, ClientConfig, ClientToken};
 use borough_kv::env::SystemRng;
 use borough_model::Name;
 
-use crate::args::Global;
+use crate::args::{Global, OptionSource};
 use crate::client_file::{ClientFile, dev_directory};
 use crate::connect::choice::{ChosenContext, context_choose};
 use crate::context_file::{ContextFile, context_path};
 use crate::exit::{Code, Failure};
+use crate::output::line_shown;
 
 /// A watch gives up after so many tries in a row without a message: about a minute.
 const WATCH_ATTEMPTS_MAX: u32 = 40;
@@ -24,7 +25,9 @@ pub(crate) fn client(global: &Global) -> Result<Client, Failure> {
     let settings = settings(global)?;
     let user = caller(global)?;
     let mut config = ClientConfig::new(settings.gateways, user, settings.cell);
-    config.token = settings.token;
+    if let Some(NamedToken { token, source }) = settings.token {
+        (config.token, config.token_source) = (Some(token), Some(source));
+    }
     config.watch_attempts_max = Some(WATCH_ATTEMPTS_MAX);
     let rng = SystemRng::shared();
     Ok(Client::new(config, rng)?)
@@ -87,14 +90,41 @@ fn context_settings(global: &Global, context: &ChosenContext) -> Result<ConnectS
     let saved = &context.saved.gateways;
     Ok(ConnectSettings {
         gateways: if saved.is_empty() { dev.gateways } else { saved.clone() },
-        token: token.or_else(|| dev.token_file.map(ClientToken::File)),
+        token: token.or_else(|| dev.token_file.map(NamedToken::of_dev)),
         cell: context.cell(global).unwrap_or(dev.default_cell),
     })
 }
 
+/// A token, and where it is from in the words of an error.
+#[derive(Debug)]
+pub(crate) struct NamedToken {
+    token: ClientToken,
+    source: String,
+}
+
+impl NamedToken {
+    fn of_file(path: PathBuf, by: &str) -> Self {
+        let source = format!("the file {} ({by})", line_shown(&path.to_string_lossy()));
+        Self { token: ClientToken::File(path), source }
+    }
+
+    fn of_dev(path: PathBuf) -> Self {
+        Self::of_file(path, "of the dev cell")
+    }
+
+    /// The file that the option names, or its variable.
+    fn of_option(global: &Global) -> Option<Self> {
+        let by = match global.sources.token_file {
+            OptionSource::Environment => "BOROUGH_TOKEN_FILE",
+            _ => "--token-file",
+        };
+        global.token_file.clone().map(|path| Self::of_file(path, by))
+    }
+}
+
 struct ConnectSettings {
     gateways: Vec<String>,
-    token: Option<ClientToken>,
+    token: Option<NamedToken>,
     cell: String,
 }
 
@@ -105,7 +135,7 @@ fn settings(global: &Global) -> Result<ConnectSettings, Failure> {
     let directory = dev_directory(global.dir.as_deref());
     let file = ClientFile::read(&directory);
     let cell = global.cell.clone();
-    let token = global.token_file.clone().map(ClientToken::File);
+    let token = NamedToken::of_option(global);
     if !global.gateway.is_empty() {
         // The dev cell's token must go only to the dev cell's gateway.
         let file = file.unwrap_or_default().unwrap_or_default();
@@ -116,7 +146,7 @@ fn settings(global: &Global) -> Result<ConnectSettings, Failure> {
         };
         return Ok(ConnectSettings {
             gateways,
-            token: token.or_else(|| own.token_file.map(ClientToken::File)),
+            token: token.or_else(|| own.token_file.map(NamedToken::of_dev)),
             cell: cell.unwrap_or(own.default_cell),
         });
     }
@@ -124,7 +154,7 @@ fn settings(global: &Global) -> Result<ConnectSettings, Failure> {
     let file = file.ok_or_else(|| no_dev_cell(&directory))?;
     Ok(ConnectSettings {
         gateways: file.gateways,
-        token: token.or_else(|| file.token_file.map(ClientToken::File)),
+        token: token.or_else(|| file.token_file.map(NamedToken::of_dev)),
         cell: cell.unwrap_or(file.default_cell),
     })
 }

@@ -109,6 +109,18 @@ impl Failure {
         Self { details, ..self }
     }
 
+    /// Names the options of the command line instead of the fields of the request that a gateway has refused.
+    #[must_use]
+    pub fn with_fields_as(self, options: &[(&str, &str)]) -> Self {
+        let lines = self.message.lines().map(|line| line_of_option(line, options));
+        Self { message: lines.collect::<Vec<_>>().join("\n"), ..self }
+    }
+
+    /// Returns true if a gateway has refused this field.
+    pub fn is_of_field(&self, field: &str) -> bool {
+        self.code == Code::Usage && self.message.lines().any(|line| is_of_field(line, field))
+    }
+
     pub fn code(&self) -> Code {
         self.code
     }
@@ -124,6 +136,18 @@ impl Failure {
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
+}
+
+/// Returns true if a line begins with `field`, or with one within it.
+fn is_of_field(line: &str, field: &str) -> bool {
+    line.strip_prefix(field).is_some_and(|rest| rest.starts_with([':', '.', '[']))
+}
+
+/// A line with the option that sets its field. The value shows which of several it is.
+fn line_of_option(line: &str, options: &[(&str, &str)]) -> String {
+    let known = options.iter().find(|(field, _)| is_of_field(line, field));
+    let named = known.and_then(|(_, option)| Some(format!("{option}: {}", line.split_once(": ")?.1)));
+    named.unwrap_or_else(|| line.to_owned())
 }
 
 /// A text without the numbers that the standard library puts behind an error of the system: ` (os error 2)`.
@@ -150,6 +174,9 @@ impl From<ClientError> for Failure {
             ClientError::NotGateway { .. } => Self::new(Code::Unreachable, error.to_string()).with_hint(
                 "a gateway prints the address of its gRPC port when it starts: --gateway HOST:PORT",
             ),
+            ClientError::TokenRefused { .. } => {
+                Self::new(Code::NotAllowed, error.to_string()).with_hint(TOKEN_HINT)
+            }
             ClientError::Address { .. } | ClientError::NoGateway => Self::new(Code::Usage, error.to_string()),
             ClientError::TokenFile { source, .. } => {
                 let hint = match source.kind() {
@@ -160,11 +187,16 @@ impl From<ClientError> for Failure {
                 };
                 Self::new(Code::NotAllowed, format!("{error}: {source}")).with_hint(hint)
             }
-            ClientError::TokenText => Self::new(Code::NotAllowed, error.to_string()),
+            ClientError::TokenText { .. } => {
+                Self::new(Code::NotAllowed, error.to_string()).with_hint(TOKEN_HINT)
+            }
             ClientError::Incomplete { .. } => Self::new(Code::Failed, error.to_string()),
         }
     }
 }
+
+const TOKEN_HINT: &str =
+    "--token-file or BOROUGH_TOKEN_FILE say where the token is; `borough dev` writes one";
 
 fn unreachable(gateways: &[String], source: Option<&tonic::Status>) -> Failure {
     // A status without a cause in this process comes from a gateway: it answers, and says what is unavailable.
@@ -197,10 +229,7 @@ fn refused(refusal: &GatewayRefusal) -> Failure {
     let (code, hint) = match refusal.code {
         tonic::Code::InvalidArgument => (Code::Usage, None),
         tonic::Code::NotFound => (Code::NotFound, None),
-        tonic::Code::Unauthenticated | tonic::Code::PermissionDenied => (
-            Code::NotAllowed,
-            Some("--token-file or BOROUGH_TOKEN_FILE say where the token is; `borough dev` writes one"),
-        ),
+        tonic::Code::Unauthenticated | tonic::Code::PermissionDenied => (Code::NotAllowed, Some(TOKEN_HINT)),
         tonic::Code::DeadlineExceeded | tonic::Code::Unavailable => (Code::Unreachable, None),
         tonic::Code::FailedPrecondition
         | tonic::Code::Aborted
@@ -257,6 +286,19 @@ mod tests {
     }
 
     #[test]
+    fn an_option_is_named_instead_of_the_field_that_it_sets() {
+        let options = [("settings.queues", "--queue"), ("page.page", "--page")];
+        for (line, named) in [
+            ("page.page: \"zzz\"; accepted: x", "--page: \"zzz\"; accepted: x"),
+            ("settings.queues[0].path: \"A B\": c", "--queue: \"A B\": c"),
+            ("settings.queueing: \"x\"", "settings.queueing: \"x\""),
+            ("page.page", "page.page"),
+        ] {
+            assert_eq!(Failure::new(Code::Usage, line).with_fields_as(&options).message, named);
+        }
+    }
+
+    #[test]
     fn what_a_message_says_is_not_said_again() {
         let field = |description: &str| borough_client::FieldViolation {
             field: "spec.profile".to_owned(),
@@ -264,10 +306,10 @@ mod tests {
         };
         let refusal = GatewayRefusal {
             code: tonic::Code::InvalidArgument,
-            message: "spec.profile is \"besst\"; accepted: best-fit".to_owned(),
+            message: "spec.profile: \"besst\"; accepted: best-fit".to_owned(),
             reason: String::new(),
             metadata: Default::default(),
-            fields: vec![field("spec.profile is \"besst\"; accepted: best-fit"), field("is new")],
+            fields: vec![field("spec.profile: \"besst\"; accepted: best-fit"), field("is new")],
             preconditions: Vec::new(),
             retry_after: None,
         };

@@ -14,10 +14,43 @@ pub(crate) fn own_file_read<T: DeserializeOwned>(path: &Path) -> io::Result<Opti
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            return Err(named("is not UTF-8 text".to_owned(), error.kind()));
+        }
         Err(error) => return Err(named(error.to_string(), error.kind())),
     };
     let read = serde_json::from_str(&text);
-    read.map(Some).map_err(|error| named(error.to_string(), io::ErrorKind::InvalidData))
+    read.map(Some).map_err(|error| named(problem_text(&error), io::ErrorKind::InvalidData))
+}
+
+/// What is wrong with a file, with its place. The words are those of a reader of JSON, in the terms of this program.
+fn problem_text(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let plain = text.strip_suffix(&place).unwrap_or(&text);
+    let what = match error.classify() {
+        serde_json::error::Category::Data => data_problem(plain),
+        serde_json::error::Category::Eof => "the JSON ends in the middle".to_owned(),
+        _ => "this is no JSON".to_owned(),
+    };
+    format!("line {}, column {}: {what}", error.line(), error.column().max(1))
+}
+
+/// `unknown field`, `invalid type` and their kind, as serde writes them.
+fn data_problem(text: &str) -> String {
+    let (what, accepted) = text.split_once(", expected ").unwrap_or((text, ""));
+    let what = match what.strip_prefix("invalid type: ").or_else(|| what.strip_prefix("invalid value: ")) {
+        Some(given) => given.replace('`', "").replace("map", "an object").replace("sequence", "a list"),
+        None => what.replace('`', "\""),
+    };
+    let accepted = accepted.strip_prefix("one of ").unwrap_or(accepted).replace('`', "");
+    let accepted = match accepted.as_str() {
+        "a map" | "struct ContextFile" | "struct SavedContext" | "struct ClientFile" => "an object, {…}",
+        "a sequence" => "a list, […]",
+        "a string" | "path string" => "a text in double quotes",
+        other => other,
+    };
+    if accepted.is_empty() { what } else { format!("{what}; accepted: {accepted}") }
 }
 
 /// Writes a file for its owner alone, in one step: a reader sees the old one or the new one.
@@ -37,4 +70,40 @@ pub(crate) fn own_directory(variable: &str, below_home: &str) -> PathBuf {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = || set("HOME").unwrap_or_else(|| PathBuf::from("/")).join(below_home);
     set(variable).unwrap_or_else(home)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context_file::ContextFile;
+
+    /// No word of the library that reads JSON is in a message.
+    #[test]
+    fn a_broken_file_is_refused_with_its_place_and_what_is_accepted() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("contexts.json");
+        for (text, problem) in [
+            ("", "line 1, column 1: the JSON ends in the middle"),
+            ("{", "line 1, column 1: the JSON ends in the middle"),
+            ("{\n  x", "line 2, column 3: this is no JSON"),
+            ("3", "line 1, column 1: integer 3; accepted: an object, {…}"),
+            ("{\"contexts\": 3}", "line 1, column 14: integer 3; accepted: an object, {…}"),
+            ("{\"current\": 3}", "line 1, column 13: integer 3; accepted: a text in double quotes"),
+            (
+                "{\"contexts\": {\"p\": {\"gateways\": \"x\"}}}",
+                "line 1, column 35: string \"x\"; accepted: a list, […]",
+            ),
+            (
+                "{\"curent\": \"p\"}",
+                "line 1, column 9: unknown field \"curent\"; accepted: current or contexts",
+            ),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let error = own_file_read::<ContextFile>(&path).unwrap_err().to_string();
+            assert_eq!(error, format!("{}: {problem}", path.display()), "{text}");
+        }
+        std::fs::write(&path, [0xff]).unwrap();
+        let error = own_file_read::<ContextFile>(&path).unwrap_err().to_string();
+        assert_eq!(error, format!("{}: is not UTF-8 text", path.display()));
+    }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use borough_kv::env::Rng;
 use borough_model::RequestId;
+use borough_proto::connect::GRPC_ON_HTTP_PORT;
 use borough_proto::v1::RequestContext;
 use parking_lot::Mutex;
 use tonic::metadata::{Ascii, MetadataValue};
@@ -12,7 +13,7 @@ use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
 use crate::config::ClientConfig;
-use crate::error::ClientError;
+use crate::error::{ClientError, GatewayRefusal};
 use crate::pool::GatewayPool;
 use crate::retry::worth_repeating;
 
@@ -53,7 +54,10 @@ impl Client {
         let pool = GatewayPool::new(&config)?;
         let authorization = match &config.token {
             None => None,
-            Some(token) => Some(authorization(&token.text_read()?)?),
+            Some(token) => {
+                let source = config.token_named().unwrap_or_default();
+                Some(authorization(&token.text_read(&source)?, source)?)
+            }
         };
         let (cell, user) = (config.cell.clone(), config.user.clone());
         let shared = Arc::new(CallShared { config, authorization, pool, rng });
@@ -209,7 +213,10 @@ impl Client {
 
     fn unreachable(&self, failed: CallTries) -> ClientError {
         let gateways = self.shared.pool.addresses();
-        ClientError::Unreachable { gateways, attempts: failed.count, source: failed.status }
+        match failed.status.as_deref().and_then(foreign_answer) {
+            Some(what) => ClientError::NotGateway { gateways, what },
+            None => ClientError::Unreachable { gateways, attempts: failed.count, source: failed.status },
+        }
     }
 
     /// The meaning of a failure without a retry.
@@ -223,8 +230,13 @@ impl Client {
 
     /// The refusal of a gateway, or that none has answered.
     fn refused(&self, status: &Status) -> ClientError {
-        if is_foreign(status) {
-            return ClientError::NotGateway { gateways: self.shared.pool.addresses() };
+        let gateways = self.shared.pool.addresses();
+        if let Some(what) = foreign_answer(status) {
+            return ClientError::NotGateway { gateways, what };
+        }
+        if status.code() == tonic::Code::Unauthenticated {
+            let refusal = Box::new(GatewayRefusal::from_status(status));
+            return ClientError::TokenRefused { gateways, token: self.config().token_named(), refusal };
         }
         ClientError::refused(status)
     }
@@ -244,10 +256,23 @@ fn is_read(method: &str) -> bool {
     ["Get", "List", "Plan", "Explain", "Read", "Watch"].iter().any(|verb| method.starts_with(verb))
 }
 
-/// Returns true if no gateway has made this status, but tonic: it could not read the answer as one of gRPC.
-fn is_foreign(status: &Status) -> bool {
+/// What answers instead of the gRPC port of a gateway; `None` if the status may be one of a gateway, or if nothing
+/// answers.
+fn foreign_answer(status: &Status) -> Option<&'static str> {
+    const NO_GATEWAY: &str = "no gateway, but a web server or another service";
+    if status.message().starts_with(GRPC_ON_HTTP_PORT) {
+        return Some("the HTTP port of a gateway");
+    }
+    // tonic could not read the answer as one of gRPC, or h2 not as one of HTTP/2.
     let unread = ["protocol error: ", "grpc-status header missing"];
-    unread.iter().any(|begin| status.message().starts_with(begin))
+    if unread.iter().any(|begin| status.message().starts_with(begin)) {
+        return Some(NO_GATEWAY);
+    }
+    let causes = std::iter::successors(std::error::Error::source(status), |error| error.source());
+    causes
+        .into_iter()
+        .any(|error| error.to_string().contains("frame with invalid size"))
+        .then_some(NO_GATEWAY)
 }
 
 /// The failed tries of one call.
@@ -257,9 +282,10 @@ struct CallTries {
     status: Option<Box<Status>>,
 }
 
-fn authorization(token: &str) -> Result<MetadataValue<Ascii>, ClientError> {
-    let mut value: MetadataValue<Ascii> =
-        format!("Bearer {token}").parse().map_err(|_| ClientError::TokenText)?;
+fn authorization(token: &str, source: String) -> Result<MetadataValue<Ascii>, ClientError> {
+    let mut value: MetadataValue<Ascii> = format!("Bearer {token}")
+        .parse()
+        .map_err(|_| ClientError::TokenText { token: source, problem: "has other characters" })?;
     value.set_sensitive(true);
     Ok(value)
 }

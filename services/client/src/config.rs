@@ -17,6 +17,8 @@ pub struct ClientConfig {
     /// Connects to gateways: by TCP, unless a simulation replaces it.
     pub connector: Connector,
     pub token: Option<ClientToken>,
+    /// Where the token is from, for errors, such as `the file /etc/token`. Absent: as the token itself says.
+    pub token_source: Option<String>,
     /// The user of the calls.
     pub user: String,
     /// The cell of the calls until [`crate::Client::with_cell`] names another.
@@ -39,6 +41,7 @@ impl ClientConfig {
             transport: Transport::Plaintext,
             connector: Connector::default(),
             token: None,
+            token_source: None,
             user: user.into(),
             cell: cell.into(),
             deadline: Duration::from_secs(10),
@@ -76,9 +79,24 @@ impl std::fmt::Debug for ClientToken {
     }
 }
 
+impl ClientConfig {
+    /// Where the token is from, as errors say it; `None` without a token.
+    pub(crate) fn token_named(&self) -> Option<String> {
+        let token = self.token.as_ref()?;
+        Some(self.token_source.clone().unwrap_or_else(|| token.source()))
+    }
+}
+
 impl ClientToken {
-    /// Reads the token's text.
-    pub(crate) fn text_read(&self) -> Result<String, ClientError> {
+    fn source(&self) -> String {
+        match self {
+            Self::Value(_) => "the caller".to_owned(),
+            Self::File(path) => format!("the file {}", path.display()),
+        }
+    }
+
+    /// Reads the token's text. `source` is what errors call it.
+    pub(crate) fn text_read(&self, source: &str) -> Result<String, ClientError> {
         let text = match self {
             Self::Value(text) => text.trim().to_owned(),
             Self::File(path) => std::fs::read_to_string(path)
@@ -86,7 +104,11 @@ impl ClientToken {
                 .trim()
                 .to_owned(),
         };
-        let sendable = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
-        if sendable { Ok(text) } else { Err(ClientError::TokenText) }
+        let refused = |problem| ClientError::TokenText { token: source.to_owned(), problem };
+        if text.is_empty() {
+            return Err(refused("is empty"));
+        }
+        let sendable = text.bytes().all(|byte| byte.is_ascii_graphic());
+        if sendable { Ok(text) } else { Err(refused("has other characters")) }
     }
 }

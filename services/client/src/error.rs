@@ -12,7 +12,7 @@ use tonic_types::StatusExt as _;
 pub enum ClientError {
     /// No gateway could be reached, or all of them were unavailable. Check the addresses and that a gateway runs; the
     /// call may be repeated.
-    #[error("no gateway answered at {} ({attempts} attempts)", gateways.join(", "))]
+    #[error("no gateway answered at {} (attempts: {attempts})", gateways.join(", "))]
     Unreachable {
         /// The addresses that were tried.
         gateways: Vec<String>,
@@ -32,8 +32,20 @@ pub enum ClientError {
         changes: bool,
     },
     /// Something answers at the address that is not the gRPC port of a gateway. Correct the address.
-    #[error("{} answers, but not as the gRPC port of a gateway", gateways.join(", "))]
-    NotGateway { gateways: Vec<String> },
+    #[error("{} is {what}; accepted: the gRPC port of a gateway", gateways.join(", "))]
+    NotGateway {
+        gateways: Vec<String>,
+        /// What answers there, as far as its answer shows.
+        what: &'static str,
+    },
+    /// The gateway accepts no call with this token, or without one. Give the token of an operator.
+    #[error("the gateway at {} {}", gateways.join(", "), token_refused(token.as_deref()))]
+    TokenRefused {
+        gateways: Vec<String>,
+        /// Where the token is from; absent: none was sent.
+        token: Option<String>,
+        refusal: Box<GatewayRefusal>,
+    },
     /// The gateway refused. Its message says what would be accepted.
     #[error("{0}")]
     Refused(Box<GatewayRefusal>),
@@ -41,7 +53,9 @@ pub enum ClientError {
     #[error("the answer to {method} lacks `{field}`: client and gateway are of different versions")]
     Incomplete { method: &'static str, field: &'static str },
     /// A gateway address is invalid. Correct it.
-    #[error("gateway address {address:?} {problem}; accepted: HOST:PORT or http://HOST:PORT")]
+    #[error(
+        "gateway address {address:?} {problem}; accepted: HOST:PORT or http://HOST:PORT, with a port from 1 to 65535"
+    )]
     Address { address: String, problem: String },
     /// No gateway address was given. Give at least one.
     #[error("no gateway address was given")]
@@ -53,9 +67,20 @@ pub enum ClientError {
         #[source]
         source: std::io::Error,
     },
-    /// The token is empty or has invalid characters.
-    #[error("the token is empty or has characters other than visible ASCII")]
-    TokenText,
+    /// The token is empty or has invalid characters. Correct it where it is from.
+    #[error("the token of {token} {problem}; accepted: one line of visible ASCII characters")]
+    TokenText {
+        /// Where the token is from.
+        token: String,
+        problem: &'static str,
+    },
+}
+
+fn token_refused(token: Option<&str>) -> String {
+    match token {
+        Some(token) => format!("does not accept the token of {token}"),
+        None => "needs a token, and none is given".to_owned(),
+    }
 }
 
 /// A gateway's refusal, with its details.
@@ -144,7 +169,7 @@ impl ClientError {
     /// The gRPC code, if a gateway returned one.
     pub fn code(&self) -> Option<Code> {
         match self {
-            Self::Refused(refusal) => Some(refusal.code),
+            Self::Refused(refusal) | Self::TokenRefused { refusal, .. } => Some(refusal.code),
             _ => None,
         }
     }
@@ -152,7 +177,7 @@ impl ClientError {
     /// The refusal, if it is one.
     pub fn refusal(&self) -> Option<&GatewayRefusal> {
         match self {
-            Self::Refused(refusal) => Some(refusal),
+            Self::Refused(refusal) | Self::TokenRefused { refusal, .. } => Some(refusal),
             _ => None,
         }
     }

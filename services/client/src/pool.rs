@@ -59,6 +59,24 @@ impl GatewayPool {
     }
 }
 
+/// What is wrong with the host or the port of an address without its scheme.
+fn place_problem(address: &str) -> Option<String> {
+    let place = address.split('/').next().unwrap_or_default();
+    if place.is_empty() {
+        return Some("is empty".to_owned());
+    }
+    let (host, port) = match place.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port),
+        _ => return Some("has no port".to_owned()),
+    };
+    if host.is_empty() {
+        return Some("has no host".to_owned());
+    }
+    let digits = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    let valid = digits && port.parse::<u16>().is_ok_and(|port| port > 0);
+    (!valid).then(|| format!("has the port {port:?}"))
+}
+
 fn gateway(config: &ClientConfig, address: &str) -> Result<PooledGateway, ClientError> {
     let refuse = |problem: String| ClientError::Address { address: address.to_owned(), problem };
     let url = match (config.transport, address.split_once("://")) {
@@ -68,10 +86,10 @@ fn gateway(config: &ClientConfig, address: &str) -> Result<PooledGateway, Client
             return Err(refuse(format!("has the scheme {scheme:?}")));
         }
     };
-    let uri: http::Uri = url.parse().map_err(|_| refuse("is no address".to_owned()))?;
-    if uri.port_u16().is_none_or(|port| port == 0) {
-        return Err(refuse("has no port from 1 to 65535".to_owned()));
+    if let Some(problem) = place_problem(url.strip_prefix("http://").unwrap_or(&url)) {
+        return Err(refuse(problem));
     }
+    let uri: http::Uri = url.parse().map_err(|_| refuse("is no address".to_owned()))?;
     if !matches!(uri.path(), "" | "/") {
         return Err(refuse(format!("has the path {:?}", uri.path())));
     }
@@ -107,6 +125,30 @@ mod tests {
             assert!(error.contains("accepted: HOST:PORT"), "{bad}: {error}");
         }
         assert!(matches!(pool(&[]), Err(ClientError::NoGateway)));
+    }
+
+    #[test]
+    fn the_part_of_an_address_that_is_wrong_is_named() {
+        for (address, problem) in [
+            ("", "is empty"),
+            ("http://", "is empty"),
+            ("localhost", "has no port"),
+            ("[::1]", "has no port"),
+            (":7400", "has no host"),
+            ("h:", "has the port \"\""),
+            ("h:0", "has the port \"0\""),
+            ("h:65536", "has the port \"65536\""),
+            ("h:http", "has the port \"http\""),
+            ("[::1]:-1", "has the port \"-1\""),
+            ("h:1/x", "has the path \"/x\""),
+            ("https://h:1", "has the scheme \"https\""),
+        ] {
+            let error = pool(&[address]).unwrap_err().to_string();
+            assert!(
+                error.starts_with(&format!("gateway address {address:?} {problem}; accepted: ")),
+                "{error}"
+            );
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Verbs on nodes, cells, names and events.
 
-use borough_proto::v1::{LabelMatch, NodeState};
+use borough_proto::bounds::{ENDED_JOBS, FRESH_START_MS_MAX, JOURNAL_BYTES, RETENTION_MS};
+use borough_proto::v1::{FailureDomains, LabelMatch, NodeState};
 use clap::{Args, Subcommand};
 
 use super::JobTarget;
@@ -173,9 +174,12 @@ pub struct CellSet {
     /// Score nodes by this profile for jobs that name none, such as best-fit or kubernetes:spread=0.5
     #[arg(long)]
     pub profile: Option<String>,
-    /// Spread services over these node attributes and labels, the widest first; "" for none
-    #[arg(long, value_name = "KEYS")]
-    pub failure_domains: Option<String>,
+    /// Spread services over these node attributes and labels, the widest first, with commas between
+    #[arg(long, value_parser = failure_domains, value_name = "KEYS", conflicts_with = "no_failure_domains")]
+    pub failure_domains: Option<FailureDomains>,
+    /// Spread services over no attribute
+    #[arg(long)]
+    pub no_failure_domains: bool,
     /// Order tasks of one priority by round-robin, fifo, drf, fair-share[:USER=WEIGHT,...] or hierarchical
     #[arg(long)]
     pub queueing: Option<String>,
@@ -192,7 +196,7 @@ pub struct CellSet {
     #[arg(long)]
     pub no_schedulers: bool,
     /// Spare a task from preemption for this time after its start, such as 5m; 0s: not at all
-    #[arg(long, value_parser = super::job::duration, value_name = "TIME")]
+    #[arg(long, value_parser = fresh_start, value_name = "TIME")]
     pub fresh_start: Option<std::time::Duration>,
     /// Let queues take back their guarantee by evictions (with --queueing hierarchical)
     #[arg(long, conflicts_with = "no_reclaim")]
@@ -201,24 +205,54 @@ pub struct CellSet {
     #[arg(long)]
     pub no_reclaim: bool,
     /// Declare at most this many nodes lost per minute
-    #[arg(long, value_name = "NODES")]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "NODES")]
     pub lost_per_minute: Option<u32>,
     /// Keep jobs for this time after their end, such as 12h
-    #[arg(long, value_parser = super::job::duration, value_name = "TIME")]
+    #[arg(long, value_parser = retention, value_name = "TIME")]
     pub job_retention: Option<std::time::Duration>,
     /// Keep journal entries for at least this time, such as 1h
-    #[arg(long, value_parser = super::job::duration, value_name = "TIME")]
+    #[arg(long, value_parser = retention, value_name = "TIME")]
     pub journal_retention: Option<std::time::Duration>,
     /// Keep at most this much of the journal, however young it is, such as 1GiB
-    #[arg(long, value_parser = bytes, value_name = "BYTES")]
+    #[arg(long, value_parser = journal_bytes, value_name = "BYTES")]
     pub journal_bytes: Option<u64>,
     /// Keep at most this many ended jobs, however young they are
-    #[arg(long, value_name = "JOBS")]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(ENDED_JOBS), value_name = "JOBS")]
     pub ended_jobs: Option<u64>,
 }
 
-fn bytes(text: &str) -> Result<u64, String> {
-    borough_model::resource::bytes_parse(text).map_err(|error| error.to_string())
+fn failure_domains(text: &str) -> Result<FailureDomains, String> {
+    let keys = text.split(',').map(str::trim).filter(|key| !key.is_empty());
+    let keys: Vec<String> = keys.map(str::to_owned).collect();
+    if keys.is_empty() {
+        let accepted =
+            "accepted: attributes or labels of nodes such as zone,rack; --no-failure-domains for none";
+        return Err(accepted.to_owned());
+    }
+    Ok(FailureDomains { keys })
+}
+
+fn fresh_start(text: &str) -> Result<std::time::Duration, String> {
+    time_within(text, &(0..=FRESH_START_MS_MAX), "0s to 24h")
+}
+
+fn retention(text: &str) -> Result<std::time::Duration, String> {
+    time_within(text, &RETENTION_MS, "1m to 365d")
+}
+
+fn time_within(
+    text: &str,
+    bounds_ms: &std::ops::RangeInclusive<u64>,
+    accepted: &str,
+) -> Result<std::time::Duration, String> {
+    let ms = borough_model::job::file::duration_ms(text)?;
+    let time = std::time::Duration::from_millis(ms);
+    if bounds_ms.contains(&ms) { Ok(time) } else { Err(format!("accepted: {accepted}")) }
+}
+
+fn journal_bytes(text: &str) -> Result<u64, String> {
+    let bytes = borough_model::resource::bytes_parse(text).map_err(|error| error.to_string())?;
+    if JOURNAL_BYTES.contains(&bytes) { Ok(bytes) } else { Err("accepted: 64MiB to 1TiB".to_owned()) }
 }
 
 /// Verbs on names.

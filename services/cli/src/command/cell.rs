@@ -35,24 +35,37 @@ pub(super) async fn run(global: &Global, verb: CellVerb, printer: &Printer) -> R
                 Some(name) => connect::client(global)?.with_cell(name),
                 None => connect::cell_client(global).await?,
             };
-            let cell = client.cell_update(settings_of(*settings)).await?;
+            let changed = client.cell_update(settings_of(*settings)).await;
+            let cell = changed.map_err(|error| Failure::from(error).with_fields_as(&OPTIONS))?;
             printer.one(&CellOutput::from(cell), CellOutput::text)?;
         }
     }
     Ok(Code::Done)
 }
 
+/// The options of `cell set`, by the fields that they set.
+const OPTIONS: [(&str, &str); 11] = [
+    ("settings.profile", "--profile"),
+    ("settings.failure_domains", "--failure-domains"),
+    ("settings.queueing", "--queueing"),
+    ("settings.schedulers", "--scheduler"),
+    ("settings.fresh_start_ms", "--fresh-start"),
+    ("settings.lost_per_minute_max", "--lost-per-minute"),
+    ("settings.job_retention_ms", "--job-retention"),
+    ("settings.journal_retention_ms", "--journal-retention"),
+    ("settings.journal_bytes_max", "--journal-bytes"),
+    ("settings.ended_jobs_max", "--ended-jobs"),
+    ("queues", "--queue"),
+];
+
 fn settings_of(set: CellSet) -> v1::CellSettings {
-    let keys = |text: String| {
-        let keys = text.split(',').map(str::trim).filter(|key| !key.is_empty());
-        v1::FailureDomains { keys: keys.map(str::to_owned).collect() }
-    };
+    let no_domains = || set.no_failure_domains.then(v1::FailureDomains::default);
     let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let rules = set.no_schedulers || !set.schedulers.is_empty();
     v1::CellSettings {
         schedulers: rules.then(|| v1::SchedulerRules { of: set.schedulers.into_iter().collect() }),
         profile: set.profile,
-        failure_domains: set.failure_domains.map(keys),
+        failure_domains: set.failure_domains.or_else(no_domains),
         queueing: set.queueing,
         queues: (set.no_queues || !set.queues.is_empty()).then_some(v1::Queues { queues: set.queues }),
         fresh_start_ms: set.fresh_start.map(ms),

@@ -34,7 +34,7 @@ pub(super) async fn pages<T>(
     let mut most = FIRST_ROWS;
     loop {
         let limit = left.map_or(most, |left| left.min(most));
-        let RowsPage { rows, next } = fetch(PageRequest { limit, page }).await?;
+        let RowsPage { rows, next } = fetch(PageRequest { limit, page }).await.map_err(page_refused)?;
         most = PAGE_ROWS;
         let read = u32::try_from(rows.len()).unwrap_or(u32::MAX);
         left = left.map(|left| left.saturating_sub(read));
@@ -44,6 +44,21 @@ pub(super) async fn pages<T>(
         }
         page = next;
     }
+}
+
+/// Names the option of a page that a gateway has refused. The gateway's words are for programs.
+fn page_refused(failure: Failure) -> Failure {
+    if !failure.is_of_field("page.page") {
+        return failure;
+    }
+    let value = failure.message().split_once(": ").and_then(|(_, rest)| rest.split_once("; accepted: "));
+    let value = value.map_or("the page", |(value, _)| value);
+    let accepted = "what the same list of this cell named for --page";
+    let failure = Failure::new(
+        failure.code(),
+        format!("--page: {value} is no page of this list; accepted: {accepted}"),
+    );
+    failure.with_hint("run the same command without --page")
 }
 
 /// Shows a list.

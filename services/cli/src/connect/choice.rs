@@ -1,11 +1,10 @@
 //! Which context a command uses, and which of its fields the options replace. Pure functions of the options and the
 //! file of contexts.
 
-use std::path::PathBuf;
-
 use borough_client::ClientToken;
 
 use crate::args::{Global, OptionSource};
+use crate::connect::NamedToken;
 use crate::context_file::{ContextFile, SavedContext};
 use crate::exit::{Code, Failure};
 
@@ -90,20 +89,23 @@ impl ChosenContext {
         &self,
         global: &Global,
         variable: impl FnOnce(&str) -> Option<String>,
-    ) -> Result<Option<ClientToken>, Failure> {
-        let option = global.token_file.clone();
+    ) -> Result<Option<NamedToken>, Failure> {
+        let option = NamedToken::of_option(global);
         if global.sources.token_file >= self.source
-            && let Some(file) = option
+            && let Some(token) = option
         {
-            return Ok(Some(ClientToken::File(file)));
+            return Ok(Some(token));
         }
         if let Some(name) = &self.saved.token_variable {
             let value = variable(name).filter(|value| !value.trim().is_empty());
             let value = value.ok_or_else(|| self.variable_missing(name))?;
-            return Ok(Some(ClientToken::Value(value.trim().to_owned())));
+            let source = format!("the variable {name} (context {:?})", self.name);
+            let token = ClientToken::Value(value.trim().to_owned());
+            return Ok(Some(NamedToken { token, source }));
         }
-        let file: Option<PathBuf> = self.saved.token_file.clone().or(option);
-        Ok(file.map(ClientToken::File))
+        let by = format!("context {:?}", self.name);
+        let own = self.saved.token_file.clone().map(|path| NamedToken::of_file(path, &by));
+        Ok(own.or(option))
     }
 
     fn variable_missing(&self, variable: &str) -> Failure {
@@ -182,13 +184,13 @@ mod tests {
         let context = context_choose(&line, file).unwrap().unwrap();
         assert_eq!(context.cell(&line).as_deref(), Some("gamma"));
         assert_eq!(context.user(&line).as_deref(), Some("alice"));
-        let token = |global: &Global| context.token(global, |_| None).unwrap();
-        assert!(matches!(token(&line), Some(ClientToken::File(file)) if file == *"t"));
+        let source = |global: &Global| context.token(global, |_| None).unwrap().unwrap().source;
+        assert_eq!(source(&line), "the file t (--token-file)");
         // A token of the environment is for another gateway than that of the context on the line.
         let mut mixed = in_environment(line);
         mixed.sources.token_file = OptionSource::Environment;
         assert_eq!(context.cell(&mixed).as_deref(), Some("alpha"));
-        assert!(matches!(token(&mixed), Some(ClientToken::File(file)) if file == *"/prod/token"));
+        assert_eq!(source(&mixed), "the file /prod/token (context \"prod\")");
     }
 
     #[test]
@@ -197,7 +199,9 @@ mod tests {
         let mut context = context_choose(&plain, file).unwrap().unwrap();
         context.saved.token_variable = Some("PROD_TOKEN".to_owned());
         let token = context.token(&plain, |name| (name == "PROD_TOKEN").then(|| "abc\n".to_owned())).unwrap();
-        assert!(matches!(token, Some(ClientToken::Value(value)) if value == "abc"));
+        let token = token.unwrap();
+        assert!(matches!(token.token, ClientToken::Value(value) if value == "abc"));
+        assert_eq!(token.source, "the variable PROD_TOKEN (context \"test\")");
         let failure = context.token(&plain, |_| None).unwrap_err();
         assert_eq!(failure.code(), Code::NotAllowed);
         assert!(failure.message().contains("PROD_TOKEN"), "{failure:?}");

@@ -4,9 +4,9 @@ use borough_client::TaskRef;
 use borough_proto::v1::LogTime;
 use serde::Serialize;
 
-use super::Printer;
 use super::foreign::json_shown;
 use super::text::time_exact;
+use super::{Printer, yaml};
 use crate::args::OutputFormat;
 
 /// Bytes after which a line is shown in parts.
@@ -35,12 +35,23 @@ struct LogLineView<'a> {
     text: &'a str,
 }
 
+/// What a line of output becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LineForm {
+    /// The line, behind the name of its task.
+    Text,
+    /// An object in a line of its own.
+    Json,
+    /// A YAML document, as in each stream.
+    Yaml,
+}
+
 /// How lines of many tasks are shown.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogStyle {
     /// Whether lines of standard output, and of standard error, have colours.
     pub(super) colors: [bool; 2],
-    pub(super) json: bool,
+    pub(super) form: LineForm,
     /// Columns of the longest index.
     pub(super) width: usize,
     /// Whether each line has the time at which it was written.
@@ -52,7 +63,12 @@ impl LogStyle {
     pub(crate) fn new(printer: &Printer, count: u32) -> Self {
         let width = count.saturating_sub(1).to_string().len();
         let colors = [printer.color, printer.color_error];
-        Self { colors, json: printer.format == OutputFormat::Json, width, times: false }
+        let form = match printer.format {
+            OutputFormat::Table | OutputFormat::Wide => LineForm::Text,
+            OutputFormat::Json => LineForm::Json,
+            OutputFormat::Yaml => LineForm::Yaml,
+        };
+        Self { colors, form, width, times: false }
     }
 
     /// The same with the time of each line.
@@ -62,7 +78,7 @@ impl LogStyle {
 
     /// Returns true if lines are objects.
     pub(crate) fn is_object(&self) -> bool {
-        self.json
+        self.form != LineForm::Text
     }
 }
 
@@ -120,7 +136,7 @@ impl LogLines {
         let (line, at_ms) = (line.text.as_slice(), line.at_ms);
         let line = line.strip_suffix(b"\n").unwrap_or(line);
         let TaskRef { job, index } = &self.task;
-        if self.style.json {
+        if self.style.is_object() {
             let text = String::from_utf8_lossy(line);
             let view = LogLineView {
                 user: &job.user,
@@ -132,8 +148,13 @@ impl LogLines {
                 text: &text,
             };
             // Plain data can always be written.
-            let object = serde_json::to_string(&view).unwrap_or_default();
-            shown.extend_from_slice(json_shown(&object).as_bytes());
+            let json = || serde_json::to_string(&view).unwrap_or_default();
+            let object = match self.style.form {
+                LineForm::Yaml => yaml(&view).ok().map(|text| format!("---\n{}", text.trim_end())),
+                _ => None,
+            };
+            let object = object.unwrap_or_else(|| json_shown(&json()).into_owned());
+            shown.extend_from_slice(object.as_bytes());
         } else {
             let name = format!("{}/{index:<width$} |", job.name, width = self.style.width);
             let color = COLOURS.get(usize::try_from(*index).unwrap_or(0) % COLOURS.len()).unwrap_or(&36);
@@ -175,7 +196,7 @@ mod tests {
         LogLines::new(TaskRef { job: JobRef::new("ann", "web"), index }, 2, style)
     }
 
-    const PLAIN: LogStyle = LogStyle { colors: [false, false], json: false, width: 2, times: false };
+    const PLAIN: LogStyle = LogStyle { colors: [false, false], form: LineForm::Text, width: 2, times: false };
 
     #[test]
     fn lines_are_whole_and_named() {
@@ -188,9 +209,16 @@ mod tests {
         let mut colored = lines(1, LogStyle { colors: [true, false], ..PLAIN });
         assert_eq!(colored.add(LogOutput::Stdout, b"a\n", &[]), b"\x1b[0;33mweb/1  |\x1b[0m a\n");
         assert_eq!(colored.add(LogOutput::Stderr, b"a\n", &[]), b"web/1  | a\n", "its stream is no terminal");
-        let mut object = lines(1, LogStyle { json: true, ..PLAIN });
+        let mut object = lines(1, LogStyle { form: LineForm::Json, ..PLAIN });
         let expected = r#"{"user":"ann","job":"web","index":1,"attempt":2,"stream":"stderr","at_ms":null,"text":"a\u001b"}"#;
         assert_eq!(object.add(LogOutput::Stderr, b"a\x1b\n", &[]), format!("{expected}\n").as_bytes());
+        let mut document = lines(1, LogStyle { form: LineForm::Yaml, ..PLAIN });
+        let text = String::from_utf8(document.add(LogOutput::Stdout, b"a: b\nc\n", &[])).unwrap();
+        let documents: Vec<&str> = text.split("---\n").skip(1).collect();
+        assert_eq!(documents.len(), 2, "{text}");
+        assert!(documents[0].starts_with("user: ann\njob: web\nindex: 1\nattempt: 2\n"), "{text}");
+        let value: serde_json::Value = serde_saphyr::from_str(documents[0]).unwrap();
+        assert_eq!(value["text"], "a: b");
     }
 
     #[test]
@@ -206,7 +234,7 @@ mod tests {
         let expected = "web/0  | 1970-01-01T00:00:01.000Z two!\nweb/0  | 1970-01-01T00:00:03.000Z six\n";
         assert_eq!(String::from_utf8(shown).unwrap(), expected);
         assert_eq!(of.add(LogOutput::Stderr, b"x\n", &[]), b"web/0  | - x\n", "an older node has no times");
-        let mut object = lines(1, LogStyle { json: true, times: true, ..PLAIN });
+        let mut object = lines(1, LogStyle { form: LineForm::Json, times: true, ..PLAIN });
         let shown = String::from_utf8(object.add(LogOutput::Stdout, b"a\n", &times)).unwrap();
         assert!(shown.contains(r#""at_ms":1000"#), "{shown}");
     }

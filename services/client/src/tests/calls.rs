@@ -117,10 +117,13 @@ async fn the_token_of_a_file_is_sent_without_its_line_end() {
 
 #[test]
 fn a_token_that_cannot_be_sent_is_refused() {
-    for bad in ["", " \n", "two words", "ü"] {
-        let error = ClientToken::Value(bad.to_owned()).text_read().unwrap_err();
-        assert!(matches!(error, ClientError::TokenText), "{bad:?}");
+    for (bad, problem) in
+        [("", "is empty"), (" \n", "is empty"), ("two words", "has other"), ("ü", "has other")]
+    {
+        let error = ClientToken::Value(bad.to_owned()).text_read("the variable T").unwrap_err();
+        assert!(matches!(error, ClientError::TokenText { .. }), "{bad:?}");
+        assert!(error.to_string().starts_with(&format!("the token of the variable T {problem}")), "{error}");
     }
-    let missing = ClientToken::File("/nonexistent/token".into()).text_read().unwrap_err();
+    let missing = ClientToken::File("/nonexistent/token".into()).text_read("").unwrap_err();
     assert!(missing.to_string().contains("/nonexistent/token"));
 }

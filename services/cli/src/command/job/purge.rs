@@ -39,7 +39,8 @@ pub(super) async fn purge_all(global: &Global, client: &Client, printer: &Printe
         ended.map(|job| JobRef::new(job.user.as_str(), job.name.as_str())).collect();
     if !names.is_empty() {
         let jobs = tally(names.len(), "ended job");
-        let what = format!("forget {jobs} of {} with their history and output", client.user());
+        let whose = if names.len() == 1 { "its" } else { "their" };
+        let what = format!("forget {jobs} of {} with {whose} history and output", client.user());
         confirm(global, client, Intent::forget(&what), printer)?;
     }
     let mut views = Vec::with_capacity(names.len());
