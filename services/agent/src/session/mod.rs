@@ -69,6 +69,18 @@ impl SessionError {
         matches!(self, Self::Status(status) if status.code() == Code::PermissionDenied)
     }
 
+    /// Why it failed, for the log of the agent and for the gateway. Without the words of a library.
+    fn cause(&self) -> String {
+        match self {
+            Self::Status(status) => status_text(status),
+            other => {
+                let source = std::error::Error::source(other);
+                let causes = std::iter::successors(source, |error| error.source());
+                causes.last().map(ToString::to_string).unwrap_or_default()
+            }
+        }
+    }
+
     /// Returns true if an operator must act before another try can succeed: a token or a setting is wrong, or the node
     /// is another one's.
     fn needs_operator(&self) -> bool {
@@ -76,6 +88,19 @@ impl SessionError {
             matches!(status.code(), Code::PermissionDenied | Code::Unauthenticated | Code::InvalidArgument)
         };
         matches!(self, Self::Token) || matches!(self, Self::Status(status) if of(status))
+    }
+}
+
+/// What a gateway said at the end of a session.
+fn status_text(status: &Status) -> String {
+    match (status.code(), status.message()) {
+        (Code::Unauthenticated, _) => {
+            "it does not accept the agent's token, or needs one; accepted: --token-file \
+            with a token that `borough node token` has made"
+                .to_owned()
+        }
+        (code, "") => code.description().to_owned(),
+        (_, message) => message.to_owned(),
     }
 }
 
@@ -119,7 +144,7 @@ pub(crate) async fn run(
             let _ = events.send(Event::Refused);
         }
         if let Err(error) = &ended {
-            let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+            let cause = error.cause();
             let SessionFailures { fruitless, .. } = failures;
             tracing::warn!(gateway, %error, cause, fruitless, wait_ms = wait.as_millis(), "no session");
             if outcome == Ended::Fruitless {
@@ -177,4 +202,23 @@ async fn session(
         let _ = events.send(Event::Message(Box::new(message)));
     }
     Err(SessionError::Closed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_session_is_told_without_the_words_of_a_library() {
+        let ended = |status: Status| SessionError::Status(Box::new(status)).cause();
+        let wrong =
+            ended(Status::unauthenticated("the call has no valid token; send `authorization: Bearer`"));
+        assert!(wrong.contains("--token-file") && !wrong.contains("authorization"), "{wrong}");
+        assert_eq!(
+            ended(Status::permission_denied("node n1 is another agent's")),
+            "node n1 is another agent's"
+        );
+        assert_eq!(ended(Status::unavailable("")), Code::Unavailable.description());
+        assert_eq!(SessionError::Closed.cause(), "");
+    }
 }

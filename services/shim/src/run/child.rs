@@ -90,6 +90,12 @@ pub(crate) fn program_execute(
         return format!("cannot use the working directory {}: {error}", directory.display());
     }
     let error = Command::new(program).args(arguments).env_clear().envs(environment).exec();
+    let error = match error.kind() {
+        io::ErrorKind::PermissionDenied if !program.contains('/') => {
+            search_error(program, environment, error)
+        }
+        _ => error,
+    };
     let hint = match error.kind() {
         io::ErrorKind::NotFound if !program.contains('/') => {
             format!(" in PATH ({})", environment.get("PATH").map_or("unset", String::as_str))
@@ -102,4 +108,68 @@ pub(crate) fn program_execute(
     let error = error.to_string();
     let reason = error.split(" (os error ").next().unwrap_or_default();
     format!("cannot execute {program:?}{hint}: {reason}")
+}
+
+/// The error of a search in `PATH` that met a refusal. The kernel's refusal of a closed directory outlasts that nothing
+/// was found in the others, so it says nothing about the program.
+fn search_error(program: &str, environment: &BTreeMap<String, String>, refused: io::Error) -> io::Error {
+    let path = environment.get("PATH").map_or("", String::as_str);
+    let mut closed = Vec::new();
+    for directory in path.split(':') {
+        match fs::metadata(Path::new(directory).join(program)) {
+            // The program is there, and may not be executed.
+            Ok(found) if found.is_file() => return refused,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => closed.push(directory),
+            _ => {}
+        }
+    }
+    let mut text = "No such file or directory".to_owned();
+    if !closed.is_empty() {
+        text = format!("{text}; closed to the task's user: {}", closed.join(", "));
+    }
+    io::Error::new(io::ErrorKind::NotFound, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn searched(path: &[&Path]) -> io::Error {
+        let path: Vec<String> = path.iter().map(|each| each.display().to_string()).collect();
+        let environment = BTreeMap::from([("PATH".to_owned(), path.join(":"))]);
+        search_error("tool", &environment, io::ErrorKind::PermissionDenied.into())
+    }
+
+    #[test]
+    fn a_program_that_no_directory_has_is_missing_and_not_forbidden() {
+        let root = tempfile::tempdir().unwrap();
+        let (empty, with_file) = (root.path().join("empty"), root.path().join("file"));
+        fs::create_dir(&empty).unwrap();
+        fs::create_dir_all(&with_file).unwrap();
+        let missing = searched(&[&empty]);
+        assert_eq!(
+            (missing.kind(), missing.to_string().as_str()),
+            (io::ErrorKind::NotFound, "No such file or directory")
+        );
+        fs::create_dir(empty.join("tool")).unwrap();
+        assert_eq!(searched(&[&empty]).kind(), io::ErrorKind::NotFound, "a directory is no program");
+        fs::write(with_file.join("tool"), "").unwrap();
+        assert_eq!(searched(&[&empty, &with_file]).kind(), io::ErrorKind::PermissionDenied);
+        let closed = root.path().join("closed");
+        fs::create_dir(&closed).unwrap();
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0)).unwrap();
+        // Root may look into any directory.
+        if fs::metadata(closed.join("tool"))
+            .is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+        {
+            let missing = searched(&[&closed, &empty]).to_string();
+            assert!(
+                missing.ends_with(&format!("closed to the task's user: {}", closed.display())),
+                "{missing}"
+            );
+        }
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+    }
 }
