@@ -9,6 +9,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 /// Runs a verb without the directory's default gateway.
@@ -35,7 +36,7 @@ async fn each_name_of_the_own_gateway_keeps_the_defaults() {
     let elsewhere = ["--dir", directory.path().to_str().unwrap()];
     let unknown =
         with_gateway(&cell, &cell.grpc(), &[&elsewhere[..], &["node", "list"]].concat()).await.ended(6);
-    assert!(unknown.stderr.contains("no valid token"), "{unknown:?}");
+    assert!(unknown.stderr.contains("needs a token, and none is given"), "{unknown:?}");
     let nameless = [&elsewhere[..], &token[..], &["node", "list"]].concat();
     let nameless = with_gateway(&cell, &cell.grpc(), &nameless).await.ended(2);
     assert!(nameless.stderr.contains("no cell is named; the gateway at 127.0.0.1:"), "{nameless:?}");
@@ -48,8 +49,9 @@ async fn each_port_tells_a_client_of_the_other_what_it_is() {
     let cell = TestCell::start_bare(options!().nodes(1)).await;
     let token = cell.root().join("token");
     let words = ["--cell", "alpha", "--token-file", token.to_str().unwrap(), "node", "list"];
-    let asked = with_gateway(&cell, &cell.http(), &words).await.ended(4);
-    assert!(asked.stderr.contains("this port answers HTTP; for gRPC, use the other address"), "{asked:?}");
+    let asked = with_gateway(&cell, &cell.http(), &words).await.ended(5);
+    let expected = format!("{} is the HTTP port of a gateway; accepted: the gRPC port", cell.http());
+    assert!(asked.stderr.contains(&expected), "{asked:?}");
     for token in [None, Some(cell.token())] {
         let (status, body) = http_get(&cell.grpc(), "/metrics", token.as_deref()).await.unwrap();
         assert_eq!(status, 415);
@@ -82,9 +84,30 @@ async fn a_server_that_is_no_gateway_is_named_as_such() {
     let token = cell.root().join("token");
     let words = ["--cell", "alpha", "--token-file", token.to_str().unwrap(), "node", "list"];
     let asked = with_gateway(&cell, &address, &words).await.ended(5);
-    let expected = format!("{address} answers, but not as the gRPC port of a gateway");
+    let expected = format!("{address} is no gateway, but a web server or another service; accepted: ");
     assert!(asked.stderr.contains(&expected), "{asked:?}");
     server.abort();
+    // One that answers in plain text before it is asked, or in HTTP/1.0 only.
+    for greeting in ["SSH-2.0-x\r\n", "HTTP/1.0 400 Bad Request\r\n\r\n"] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let server = tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                tokio::spawn(async move {
+                    stream.write_all(greeting.as_bytes()).await.ok();
+                    // Until the other side has read it.
+                    stream.read(&mut [0; 64]).await.ok();
+                    stream.read(&mut [0; 1024]).await.ok();
+                });
+            }
+        });
+        let asked = with_gateway(&cell, &address, &words).await.ended(5);
+        let expected = format!("{address} is no gateway, but a web server or another service; accepted: ");
+        assert!(asked.stderr.contains(&expected), "{greeting:?}: {asked:?}");
+        assert!(asked.stderr.contains("--gateway HOST:PORT") && !asked.stderr.contains("borough dev"));
+        server.abort();
+    }
     cell.finish().await;
 }
 
@@ -122,5 +145,54 @@ async fn an_agent_names_every_option_that_it_lacks() {
     let expected = "an agent also needs --gateway HOST:PORT, --token-file FILE, --cell NAME";
     assert!(asked.stderr.contains(expected), "{asked:?}");
     cell.borough(&["agent", "--help"]).await.ended(0).prints("and --cell: an agent has no");
+    cell.finish().await;
+}
+
+/// An error of a token names where the token is from, and never the header that a library sends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_token_that_does_not_open_the_cell_is_named_by_its_place() {
+    let cell = TestCell::start_bare(options!().nodes(1)).await;
+    let home = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = home.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let (wrong, empty, words) = (file("wrong", "0123\n"), file("empty", "\n"), file("words", "two words"));
+    let refused = |source: &str| {
+        format!("error: the gateway at {} does not accept the token of {source}\n", cell.grpc())
+    };
+    let told = async |variables: &[(&str, &str)], words: &[&str], error: String| {
+        let ran = cell.borough_with(words, variables).await.ended(6);
+        assert!(ran.stderr.starts_with(&error), "{error} in {ran:?}");
+        assert!(ran.stderr.contains("--token-file") && !ran.stderr.contains("authorization"), "{ran:?}");
+    };
+    let list = ["node", "list"];
+    let line = ["--token-file", wrong.as_str(), "node", "list"];
+    told(&[], &line, refused(&format!("the file {wrong} (--token-file)"))).await;
+    let variable = [("BOROUGH_TOKEN_FILE", wrong.as_str())];
+    told(&variable, &list, refused(&format!("the file {wrong} (BOROUGH_TOKEN_FILE)"))).await;
+    let line = ["--token-file", empty.as_str(), "node", "list"];
+    told(&[], &line, format!("error: the token of the file {empty} (--token-file) is empty; accepted: "))
+        .await;
+    let line = ["--token-file", words.as_str(), "node", "list"];
+    let other = "has other characters; accepted: one line of visible ASCII characters";
+    told(&[], &line, format!("error: the token of the file {words} (--token-file) {other}")).await;
+
+    let config = home.path().display().to_string();
+    let gateway = cell.grpc();
+    let add = |name: &'static str, option: &'static str, value: &str| {
+        let words = ["context", "add", name, "--gateway", &gateway, "--cell", "alpha", option, value];
+        words.map(str::to_owned)
+    };
+    for words in [add("file", "--token-file", &wrong), add("variable", "--token-variable", "EDGE_TOKEN")] {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        cell.borough_with(&words, &[("XDG_CONFIG_HOME", &config)]).await.ended(0);
+    }
+    let variables = [("XDG_CONFIG_HOME", config.as_str()), ("EDGE_TOKEN", "0123")];
+    let line = ["--context", "file", "node", "list"];
+    told(&variables, &line, refused(&format!("the file {wrong} (context \"file\")"))).await;
+    let line = ["--context", "variable", "node", "list"];
+    told(&variables, &line, refused("the variable EDGE_TOKEN (context \"variable\")")).await;
     cell.finish().await;
 }

@@ -1,6 +1,6 @@
 //! Lists: pages, labels and states, as a person types them.
 
-use borough_tests::{TestCell, is_running, options};
+use borough_tests::{Options, TestCell, is_running, options};
 use serde_json::{Value, json};
 
 /// A job that sleeps, with a label.
@@ -117,5 +117,50 @@ async fn endpoints_are_listed_in_pages() {
     assert_eq!(by_hand, names(&all.stdout));
     let refused = cell.borough(&["name", "list", "--page", "nonsense"]).await.ended(2);
     assert!(refused.stderr.contains("next_page"), "{}", refused.stderr);
+    cell.finish().await;
+}
+
+/// A page of another list, of another cell, or of nobody begins nowhere. It is refused, and never an empty list.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_page_that_the_list_has_not_named_is_refused() {
+    let cell =
+        TestCell::start(Options { cells: vec!["alpha".to_owned(), "beta".to_owned()], ..options!() }).await;
+    for name in ["front", "back"] {
+        let file = cell.file(&format!("{name}.json"), &sleeper(name, "batch", 2, "shop"));
+        cell.borough(&["job", "run", "--detach", &file]).await.ended(0);
+    }
+    let lists: [&[&str]; 5] = [
+        &["job", "list"],
+        &["node", "list"],
+        &["task", "list"],
+        &["task", "list", "front"],
+        &["job", "status", "front"],
+    ];
+    let mut pages = Vec::new();
+    for list in lists {
+        let first = cell.borough(&[list, &["--limit", "1"]].concat()).await.ended(0);
+        let page = first.stderr.split("--page ").nth(1).expect("a page follows").trim().to_owned();
+        let next = cell.borough(&[list, &["--page", &page]].concat()).await.ended(0);
+        assert_ne!(next.stdout, first.stdout, "{list:?}");
+        pages.push(page);
+    }
+    // The tasks of a job are one list, however they are shown.
+    let is_same = |one: &[&str], other: &[&str]| {
+        one == other || [one, other].iter().all(|list| list.contains(&"front"))
+    };
+    for list in lists {
+        for (other, page) in lists.iter().zip(&pages).filter(|(other, _)| !is_same(list, other)) {
+            let ran = cell.borough(&[list, &["--page", page]].concat()).await.ended(2);
+            let error = format!("error: --page: {page:?} is no page of this list; accepted: ");
+            assert!(ran.stderr.starts_with(&error), "{list:?} of {other:?}: {ran:?}");
+            assert!(ran.stderr.ends_with("hint: run the same command without --page\n"), "{ran:?}");
+        }
+        let zzz = cell.borough(&[list, &["--page", "zzz"]].concat()).await.ended(2);
+        assert!(zzz.stderr.starts_with("error: --page: \"zzz\" is no page of this list"), "{zzz:?}");
+    }
+    for (list, page) in [(lists[0], &pages[0]), (lists[1], &pages[1]), (lists[2], &pages[2])] {
+        let elsewhere = cell.borough(&[&["--cell", "beta"], list, &["--page", page]].concat()).await.ended(2);
+        assert!(elsewhere.stderr.contains("is no page of this list"), "{elsewhere:?}");
+    }
     cell.finish().await;
 }

@@ -36,6 +36,7 @@ mod role;
 mod secret;
 mod setting;
 mod silent;
+mod singular;
 mod stop;
 mod task;
 mod terminal;

@@ -193,3 +193,25 @@ async fn a_stopped_task_runs_elsewhere_if_it_fits_there() {
     cell.borough(&["task", "stop", "moved/0"]).await.ended(4).warns("its job does not run");
     cell.finish().await;
 }
+
+/// The kernel answers a search in `PATH` with its refusal of a closed directory, even if no other one has the program.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_program_that_path_does_not_have_is_missing_even_if_a_directory_of_it_is_closed() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let closed = tempfile::tempdir().unwrap();
+    let mode = |mode| std::fs::set_permissions(closed.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+    mode(0);
+    let path = format!("{}:/usr/bin:/bin", closed.path().display());
+    let job = serde_json::json!({
+        "name": "lost", "kind": "batch", "restart": "never",
+        "task": {"command": ["no-such-tool"], "environment": {"PATH": path}, "resources": {"memory": "8MiB"}},
+    });
+    let file = cell.file("lost.json", &job.to_string());
+    let ran = cell.borough(&["job", "run", &file]).await.ended(1);
+    let reason = format!("cannot execute \"no-such-tool\" in PATH ({path}): No such file or directory");
+    assert!(ran.stderr.contains(&reason), "{ran:?}");
+    assert!(!ran.stderr.contains("Permission denied"), "{ran:?}");
+    mode(0o700);
+    cell.finish().await;
+}

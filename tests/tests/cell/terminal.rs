@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use borough_kv::exercise::not_exercised;
-use borough_tests::{Ran, TerminalProgram, TerminalSize, TestCell, TestTerminal, options};
+use borough_tests::{Ran, TerminalProgram, TerminalSize, TestCell, TestTerminal, options, until};
 
 const NARROW: TerminalSize = TerminalSize { columns: 80, rows: 24 };
 const WIDE: TerminalSize = TerminalSize { columns: 200, rows: 50 };
@@ -105,5 +105,102 @@ async fn progress_moves_on_a_terminal_only() {
         let again = shown(&cell, size, Colors::Refused, &["job", "run", &file]).await;
         assert!(!is_colored(&again.escapes), "{:?}", again.escapes);
     }
+    cell.finish().await;
+}
+
+/// A context of the cell, for commands that name it: only there does every destructive verb ask.
+async fn context(cell: &TestCell, home: &std::path::Path) -> BTreeMap<String, String> {
+    let name = "production-in-the-north-of-europe";
+    let config = home.display().to_string();
+    let (gateway, token) = (cell.grpc(), cell.root().join("token").display().to_string());
+    let add = ["context", "add", name, "--gateway", &gateway, "--cell", "alpha", "--token-file", &token];
+    cell.borough_with(&add, &[("XDG_CONFIG_HOME", &config)]).await.ended(0);
+    let variables =
+        [("XDG_CONFIG_HOME", config.as_str()), ("BOROUGH_CONTEXT", name), ("BOROUGH_USER", "tester")];
+    variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+}
+
+/// Runs a verb on a terminal, and answers its question. Returns all that was shown, with wrapped lines joined.
+async fn answered(
+    cell: &TestCell,
+    environment: &BTreeMap<String, String>,
+    size: TerminalSize,
+    verb: &[&str],
+    answer: &str,
+) -> Vec<String> {
+    let program = options!().program.display().to_string();
+    let line = std::iter::once(program.as_str()).chain(verb.iter().copied()).map(str::to_owned).collect();
+    let program = TerminalProgram { line, environment: environment.clone(), size };
+    let terminal = TestTerminal::start(&program, &cell.control_records());
+    terminal.shows(&["[y/N]"]).await;
+    terminal.types(answer);
+    terminal.press(&["Enter"]);
+    terminal.shows(&["ended with "]).await;
+    terminal
+        .transcript()
+        .lines()
+        .map(|line| line.trim_end().to_owned())
+        .filter(|line| !line.is_empty())
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn every_question_before_a_change_is_whole_at_80_columns_and_at_200() {
+    if !TestTerminal::is_available() {
+        return not_exercised("questions on a terminal", "tmux is not installed");
+    }
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let home = tempfile::tempdir().unwrap();
+    cell.run("served.yaml", crate::SERVICE).await;
+    cell.run(
+        "once.yaml",
+        "name: once\nkind: batch\ntask: {command: [\"true\"], resources: {memory: 8MiB}}\n",
+    )
+    .await;
+    let ended = |jobs: Vec<borough_proto::v1::Job>| jobs.iter().any(|job| job.name == "once");
+    let filter = borough_client::JobFilter {
+        states: vec![borough_proto::v1::JobState::Succeeded],
+        ..borough_client::JobFilter::default()
+    };
+    until("the batch job to end", || async {
+        ended(cell.client().job_list(&filter).await.unwrap()).then_some(())
+    })
+    .await;
+    let node = cell.client().node_list().await.unwrap()[0].name.clone();
+    let environment = context(&cell, home.path()).await;
+    let place = "context \"production-in-the-north-of-europe\", cell alpha";
+    let questions: [(&[&str], String); 9] = [
+        (&["job", "stop", "served"], "stop job tester/served".to_owned()),
+        (&["job", "restart", "served"], "restart the tasks of job tester/served, one at a time".to_owned()),
+        (&["job", "restart", "served", "--task", "1"], "restart task 1 of job tester/served".to_owned()),
+        (&["task", "stop", "served/0"], "stop task tester/served/0".to_owned()),
+        (&["job", "purge", "once"], "forget job tester/once with its history and output".to_owned()),
+        (
+            &["job", "purge", "--all-ended"],
+            "forget 1 ended job of tester with its history and output".to_owned(),
+        ),
+        (&["node", "remove", &node], format!("forget node {node}")),
+        (&["node", "drain", &node], format!("move every task off node {node}")),
+        (&["node", "drain", "--force", &node], format!("stop every task of node {node}")),
+    ];
+    for (verb, change) in &questions {
+        for size in [NARROW, WIDE] {
+            let shown = answered(&cell, &environment, size, verb, "n").await;
+            let expected = [
+                format!("{place}: {change}? [y/N] n"),
+                format!("error: not confirmed; nothing was changed in {place}"),
+                "hint: answer y to make the change, or give --yes".to_owned(),
+            ];
+            assert_eq!(shown.get(..3).unwrap_or_default(), expected, "{verb:?} at {size:?}: {shown:?}");
+            assert!(
+                shown.get(3).is_some_and(|line| line.starts_with("ended with 1, ")),
+                "{verb:?}: {shown:?}"
+            );
+        }
+    }
+    // Nothing has changed, and a yes makes the change.
+    cell.tasks_until("served", "still up", |tasks| borough_tests::is_up(tasks, 2)).await;
+    let shown = answered(&cell, &environment, NARROW, &["job", "stop", "served"], "y").await;
+    assert!(shown.iter().any(|line| line.starts_with("ended with 0, ")), "{shown:?}");
     cell.finish().await;
 }

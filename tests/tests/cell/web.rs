@@ -87,3 +87,47 @@ async fn watches_agree(cell: &TestCell, path: &str) {
     }
     watcher.assert_sound();
 }
+
+/// Every path that a gateway answers over HTTP, with and without its token.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn each_path_over_http_answers_as_the_table_says() {
+    let cell = TestCell::start_bare(options!().nodes(1)).await;
+    let (http, token) = (cell.http(), cell.token());
+    let names = "/v1/cells/alpha/names";
+    for (path, status, part) in [
+        ("/healthz", 200, "ok"),
+        ("/readyz", 200, "ok"),
+        ("/metrics", 200, "# EOF"),
+        ("/v1/cells/alpha/names", 200, "\"endpoints\""),
+        ("/v1/cells/alpha/names/", 200, "\"endpoints\""),
+        ("/v1/cells/alpha/names/tester", 200, "\"endpoints\""),
+        ("/v1/cells/alpha/names/tester/web", 200, "\"endpoints\""),
+        (
+            "/v1/cells/alpha/names/tester/web/0",
+            404,
+            "there are /healthz, /readyz, /metrics and /v1/cells/{cell}",
+        ),
+        ("/v1/cells/alpha/names/Tester", 400, "user: the name \"Tester\" has 'T' at position 0; accepted: "),
+        ("/v1/cells/alpha/names/tester/W", 400, "job: the name \"W\" has 'W' at position 0; accepted: "),
+        ("/v1/cells/nowhere/names", 404, "nowhere"),
+        ("/v1/cells/A%20B/names", 400, "cell: the name \"A%20B\" has 'A' at position 0; accepted: "),
+        ("/v1/cells/alpha", 404, "there are /healthz"),
+        ("/v1", 404, "there are /healthz"),
+        ("/", 404, "there are /healthz"),
+    ] {
+        let (answered, body) = http_get(&http, path, Some(&token)).await.unwrap();
+        assert_eq!(answered, status, "{path}: {body}");
+        assert!(body.contains(part), "{path}: {body}");
+        // Only the two probes need no token.
+        let expected = if matches!(path, "/healthz" | "/readyz") { 200 } else { 401 };
+        for wrong in [None, Some("0000")] {
+            assert_eq!(http_get(&http, path, wrong).await.unwrap().0, expected, "{path} with {wrong:?}");
+        }
+    }
+    for below in ["/watch", "/tester/watch", "/tester/web/watch"] {
+        let mut events = sse_events(&http, &format!("{names}{below}"), &token).await.unwrap();
+        let first = tokio::time::timeout(Duration::from_secs(30), events.recv()).await.unwrap().unwrap();
+        assert_eq!(first.0, "bookmark", "{below}: the snapshot has no endpoint");
+    }
+    cell.finish().await;
+}
