@@ -27,7 +27,7 @@ use super::lock::MirrorLockUse;
 use super::retention::RequestRetention;
 use super::scheduler::SchedulerMirror;
 use super::settings::settings_read;
-use crate::job::JobUsages;
+use super::usages::JobUsages;
 use crate::session::batch::WriterContext;
 use crate::session::metrics::DeliveryMetrics;
 use crate::session::notice::notices_follow;

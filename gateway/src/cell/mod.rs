@@ -17,6 +17,7 @@ mod settings;
 mod tally;
 #[cfg(test)]
 pub(crate) mod tests;
+mod usages;
 
 pub use admission::AdmissionUse;
 pub use context::{
@@ -33,3 +34,4 @@ pub use lock::MirrorLockUse;
 pub use service::CellServer;
 pub(crate) use service::{scheduler_shards_read, scheduler_unserved};
 pub(crate) use settings::{lost_at_ms, queue_check, settings_read};
+pub use usages::{JobUsages, KeptUsage};

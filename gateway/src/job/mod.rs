@@ -13,4 +13,3 @@ mod tests;
 pub use list::{job_counts, job_message, job_message_of};
 pub use plan::{explanation_message, scheduler_named};
 pub use service::JobServer;
-pub use usage::JobUsages;

@@ -228,8 +228,8 @@ impl VouchKeeper {
     /// before. The scheduler then gives these nodes no new tasks. Does not wait: the next beat must be in time.
     fn silent_tell(&self) {
         let Some(until) = self.time.now.checked_sub(self.settings.beat) else { return };
-        for session in self.cell.sessions.silent_take(until, SILENT_MAX) {
-            if self.cell.sessions.has_worked(&session) {
+        for session in self.cell.sessions.silent.take(until, SILENT_MAX) {
+            if session.is_over(&self.cell.sessions) {
                 continue;
             }
             let silent = self.time.since(session.since);
@@ -241,7 +241,7 @@ impl VouchKeeper {
                     None | Some(Err(NotWritten::Superseded)) => {}
                     Some(Err(error @ NotWritten::Later(_))) => {
                         tracing::warn!(cell = %cell.name, node = %session.fence.node, %error, "the silence of an agent waits");
-                        cell.sessions.silent_return(session);
+                        cell.sessions.silent.put_back(session);
                     }
                     Some(Ok(())) => {
                         tracing::info!(cell = %cell.name, node = %session.fence.node, silent_ms, "the node gets no new tasks until its agent answers");
@@ -372,7 +372,7 @@ impl VouchKeeper {
             } else if matches!(write, LiveWrite::Withdraw(_)) {
                 tracing::info!(cell = %self.cell.name, node = %session.node, session = session.id, "the agent is silent");
                 session.vouching_end();
-                self.cell.sessions.silent_note(&session, Duration::ZERO);
+                self.cell.sessions.silent.note(&session, Duration::ZERO);
             } else {
                 self.due.push(Reverse((session.silence_limit().due(), session.node, session.id)));
                 self.vouched.insert(session.node, session);

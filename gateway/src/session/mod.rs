@@ -27,6 +27,7 @@ pub mod registry;
 pub mod report;
 mod service;
 pub mod silence;
+pub mod silent;
 pub mod tally;
 pub mod write;
 

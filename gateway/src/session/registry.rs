@@ -21,6 +21,7 @@ use super::failure::{DesiredProgress, NodeFailures, lease_counts};
 use super::metrics::{DeliveryMetrics, EndKind};
 use super::notice::{Holders, Notices};
 use super::silence::{SessionWork, SilenceLimit, report_interval};
+use super::silent::SilentSessions;
 
 /// Messages that wait for one agent: chunks within the agent's credit, and input of commands within their credit.
 const OUTBOUND_MAX: usize = 256;
@@ -151,18 +152,6 @@ struct SessionQueues {
     ended: Mutex<BTreeSet<(NodeId, u64)>>,
     /// Their agents have reported a load.
     loads: Mutex<BTreeSet<NodeId>>,
-    /// Their last sessions do not answer, and no successor has come.
-    silent: Mutex<BTreeMap<NodeId, SilentSession>>,
-}
-
-/// A session that does not answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SilentSession {
-    pub fence: SessionFence,
-    /// From when on the silence counts (monotonic).
-    pub since: Duration,
-    /// When the gateway noticed it (monotonic).
-    pub noticed: Duration,
 }
 
 /// What a report says about an attempt's usage.
@@ -383,6 +372,8 @@ pub struct Sessions {
     by_node: Mutex<BTreeMap<NodeId, Arc<RegisteredSession>>>,
     queues: Arc<SessionQueues>,
     pub holders: Holders,
+    /// Those that do not answer.
+    pub silent: SilentSessions,
     /// Nodes whose last sessions failed.
     pub failures: NodeFailures,
     /// Counters of failures in sessions.
@@ -398,7 +389,7 @@ impl Sessions {
     /// Opens the session of `node`. Also returns the receiver of the messages to its agent.
     pub fn open(&self, opening: Opening) -> (Arc<RegisteredSession>, mpsc::Receiver<Outbound>) {
         let Opening { node, id, now, report_interval, .. } = opening;
-        self.queues.silent.lock().remove(&node);
+        self.silent.forget(node);
         let (outbound, receiver) = mpsc::channel(OUTBOUND_MAX);
         let session = Arc::new(RegisteredSession {
             node,
@@ -434,36 +425,7 @@ impl Sessions {
         let mut by_node = self.by_node.lock();
         if by_node.get(&session.node).is_some_and(|current| current.id == session.id) {
             by_node.remove(&session.node);
-            self.silent_note(session, now);
-        }
-    }
-
-    /// Records that a session does not answer, as noticed at `noticed` (monotonic).
-    pub fn silent_note(&self, session: &RegisteredSession, noticed: Duration) {
-        let since = session.silence_limit().since;
-        let silent = SilentSession { fence: session.fence(), since, noticed };
-        self.queues.silent.lock().insert(session.node, silent);
-    }
-
-    /// Takes at most `most` sessions whose silence was noticed at `until` or before.
-    pub fn silent_take(&self, until: Duration, most: usize) -> Vec<SilentSession> {
-        let mut silent = self.queues.silent.lock();
-        let due = silent.iter().filter(|(_, session)| session.noticed <= until).take(most);
-        let due: Vec<NodeId> = due.map(|(node, _)| *node).collect();
-        due.iter().filter_map(|node| silent.remove(node)).collect()
-    }
-
-    /// Returns true if an open session has worked since its silence was noticed.
-    pub fn has_worked(&self, silent: &SilentSession) -> bool {
-        let session = self.get(silent.fence.node).filter(|session| session.id == silent.fence.session);
-        session.is_some_and(|session| session.silence_limit().since > silent.since)
-    }
-
-    /// Returns a silence that could not be written, unless the node's agent is back.
-    pub fn silent_return(&self, session: SilentSession) {
-        let by_node = self.by_node.lock();
-        if by_node.get(&session.fence.node).is_none_or(|current| current.id == session.fence.session) {
-            self.queues.silent.lock().entry(session.fence.node).or_insert(session);
+            self.silent.note(session, now);
         }
     }
 

@@ -157,10 +157,12 @@ impl NodeOutput {
             ", cordoned"
         };
         let tainted = if self.taints.is_empty() { "" } else { ", tainted" };
-        let silent = match (self.silent_since_ms, self.connected) {
-            (Some(_), _) => ", silent",
-            (None, false) => ", not connected",
-            (None, true) => "",
+        let silent = if self.silent_since_ms.is_some() {
+            ", silent"
+        } else if self.connected {
+            ""
+        } else {
+            ", not connected"
         };
         let failing = if self.session_failure.is_some() { ", session failing" } else { "" };
         format!("{}{steered}{tainted}{silent}{failing}", self.state)

@@ -72,8 +72,8 @@ impl<'p> Progress<'p> {
         }
     }
 
-    /// The last state, at the end of what was waited for. People read it in the answer; with an answer for programs it is
-    /// the last remark. No earlier state is written after it.
+    /// The last state, at the end of what was waited for. People read it in the answer; with an answer for programs it
+    /// is the last remark. No earlier state is written after it.
     pub(crate) fn end(&mut self, text: &str) {
         self.reached();
         if self.printer.is_machine() {

@@ -120,8 +120,8 @@ pub async fn node_pressure_set(
     Ok(node_event(writer.tx(), changes, writer.node(), &NodeEvent::PressureSet(short_of.clone())).await?.row)
 }
 
-/// Records that the agent of the node does not answer, since `silent_ms` milliseconds: the scheduler places nothing there
-/// until [`node_silence_end`]. Writes nothing if that is known.
+/// Records that the agent of the node does not answer, since `silent_ms` milliseconds: the scheduler places nothing
+/// there until [`node_silence_end`]. Writes nothing if that is known.
 pub async fn node_silence_begin(
     writer: &NodeWriter<'_>,
     changes: &mut ChangeSet,

@@ -1,13 +1,13 @@
-//! Silence: the agent of a node does not answer, and the node is not declared lost yet. It is recorded as a taint of the
-//! node, as [pressure](super::Pressure) is, so that the scheduler gives the node no new tasks.
+//! Silence: the agent of a node does not answer, and the node is not declared lost yet. It is recorded as a taint of
+//! the node, as [pressure](super::Pressure) is, so that the scheduler gives the node no new tasks.
 
 use super::{Taint, TaintEffect};
 
 /// The key of the taint that a gateway sets.
 pub const SILENT_KEY: &str = "agent/silent";
 
-/// Since when the agent of a node with these taints does not answer, in milliseconds of wall time since 1970. `None`: it
-/// answers, as far as the gateways know.
+/// Since when the agent of a node with these taints does not answer, in milliseconds of wall time since 1970. `None`:
+/// it answers, as far as the gateways know.
 pub fn silent_since_ms(taints: &[Taint]) -> Option<i64> {
     taints.iter().find(|taint| taint.key == SILENT_KEY).map(|taint| taint.added_ms)
 }

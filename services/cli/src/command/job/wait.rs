@@ -90,14 +90,14 @@ pub(super) struct WaitingOutput<'w, 'p> {
     /// The explanation that was last shown.
     explained: String,
     /// Tasks that wait for nodes whose agents do not answer, as found after the last change.
-    silent: Vec<SilentTasks>,
+    silent: Vec<UnansweredTasks>,
     /// Those that were last remarked.
-    silent_told: Vec<SilentTasks>,
+    silent_told: Vec<UnansweredTasks>,
 }
 
 /// Tasks that wait for a node whose agent does not answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct SilentTasks {
+struct UnansweredTasks {
     node: String,
     tasks: usize,
 }
@@ -229,14 +229,14 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
     /// The state of the job, in one line.
     fn state_text(&self, known: &KnownJob, goal: Goal) -> String {
         let mut text = known.text(goal);
-        for SilentTasks { node, tasks } in &self.silent {
+        for UnansweredTasks { node, tasks } in &self.silent {
             text.push_str(&format!(", {tasks} on {node}, which does not answer"));
         }
         text
     }
 
-    /// Shows why tasks are not placed, or that their nodes do not answer, if that has changed. If the explanation fails,
-    /// the wait continues without it.
+    /// Shows why tasks are not placed, or that their nodes do not answer, if that has changed. If the explanation
+    /// fails, the wait continues without it.
     async fn explain(&mut self, known: &KnownJob, goal: Goal) {
         let index = match goal {
             Goal::Up | Goal::Over => None,
@@ -258,7 +258,7 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
             views.into_iter().partition(|view| view.silent_node.is_some());
         let tasks = |view: &ExplanationView| {
             let node = view.silent_node.as_ref()?.to_string();
-            Some(SilentTasks { node, tasks: view.indexes.len() })
+            Some(UnansweredTasks { node, tasks: view.indexes.len() })
         };
         self.silent = silent.iter().filter_map(tasks).collect();
         let text = if pending { explanations_text(&waits) } else { String::new() };
