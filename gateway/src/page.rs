@@ -97,8 +97,8 @@ pub fn page_of<T>(rows: Vec<T>, page: &ListPage, key: impl Fn(&T) -> String) -> 
     (taken, next)
 }
 
-/// Cuts a page to [`PAGE_BYTES_MAX`], but keeps at least one row. Also returns the key behind which the next page begins:
-/// `next` if nothing was cut.
+/// Cuts a page to [`PAGE_BYTES_MAX`], but keeps at least one row. Also returns the key behind which the next page
+/// begins: `next` if nothing was cut.
 pub fn page_cut<T: Message>(mut rows: Vec<T>, next: String, key: impl Fn(&T) -> String) -> (Vec<T>, String) {
     let mut bytes = 0_usize;
     let fits = |row: &&T| {

@@ -4,8 +4,6 @@ use std::path::{Path, PathBuf};
 
 use borough_model::job::file::Problem;
 
-use crate::output::line_shown;
-
 /// Why a job file gives no spec.
 #[derive(Debug, thiserror::Error)]
 pub enum JobFileError {
@@ -61,9 +59,12 @@ impl JobFileError {
     }
 }
 
-/// A path on one line: its name may have line ends, and characters that a terminal acts on.
+/// A path on one line: its name may have line ends and other control characters.
 pub(crate) fn shown(path: &Path) -> String {
-    line_shown(&path.to_string_lossy()).into_owned()
+    let plain = |each: char| {
+        if each.is_control() { each.escape_default().to_string() } else { each.to_string() }
+    };
+    path.to_string_lossy().chars().map(plain).collect()
 }
 
 fn lines(path: &Path, problems: &[Problem]) -> Vec<String> {

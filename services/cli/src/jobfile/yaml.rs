@@ -252,3 +252,29 @@ impl<'de> Visitor<'de> for AnyValue {
         Ok(RawValue::Map(map))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_yaml_is_refused_with_its_place_in_our_words() {
+        let key = "a key is a list or a map; accepted: the name of a field";
+        let cannot = "cannot stand in a text; accepted: its escape in double quotes, such as \\t or \\u0007";
+        let quotes = "begins no text in YAML; put the text in quotes";
+        for (text, place, words) in [
+            ("name: a\n? [a]\n: b\n", "2:3", key.to_owned()),
+            ("name: a\u{7}b\n", "1:8", format!("the character \\u{{7}} {cannot}")),
+            ("name: \"a\u{1b}[31m\"\n", "1:9", format!("the character \\u{{1b}} {cannot}")),
+            ("name: @web\n", "1:7", format!("'@' {quotes}")),
+            ("name: `web`\n", "1:7", format!("'`' {quotes}")),
+        ] {
+            let problems = yaml_read(text).unwrap_err();
+            let told: Vec<_> = problems
+                .iter()
+                .map(|problem| (problem.at.unwrap().to_string(), problem.message.clone()))
+                .collect();
+            assert_eq!(told, [(place.to_owned(), words)], "{text:?}");
+        }
+    }
+}

@@ -9,6 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, setsid, umask};
 
 use crate::file::json_read;
@@ -90,16 +91,11 @@ pub(crate) fn program_execute(
         return format!("cannot use the working directory {}: {error}", directory.display());
     }
     let error = Command::new(program).args(arguments).env_clear().envs(environment).exec();
-    let error = match error.kind() {
-        io::ErrorKind::PermissionDenied if !program.contains('/') => {
-            search_error(program, environment, error)
-        }
-        _ => error,
-    };
+    let search = PathSearch { program, path: environment.get("PATH").map(String::as_str) };
+    let refused = error.kind() == io::ErrorKind::PermissionDenied;
+    let error = if refused && search.is_missing() { Errno::NOENT.into() } else { error };
     let hint = match error.kind() {
-        io::ErrorKind::NotFound if !program.contains('/') => {
-            format!(" in PATH ({})", environment.get("PATH").map_or("unset", String::as_str))
-        }
+        io::ErrorKind::NotFound if !program.contains('/') => search.described(),
         io::ErrorKind::NotFound if Path::new(program).exists() => {
             " (it is there; its interpreter is not)".to_owned()
         }
@@ -110,24 +106,38 @@ pub(crate) fn program_execute(
     format!("cannot execute {program:?}{hint}: {reason}")
 }
 
-/// The error of a search in `PATH` that met a refusal. The kernel's refusal of a closed directory outlasts that nothing
-/// was found in the others, so it says nothing about the program.
-fn search_error(program: &str, environment: &BTreeMap<String, String>, refused: io::Error) -> io::Error {
-    let path = environment.get("PATH").map_or("", String::as_str);
-    let mut closed = Vec::new();
-    for directory in path.split(':') {
-        match fs::metadata(Path::new(directory).join(program)) {
-            // The program is there, and may not be executed.
-            Ok(found) if found.is_file() => return refused,
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => closed.push(directory),
-            _ => {}
+/// The search for a program without a slash.
+struct PathSearch<'a> {
+    program: &'a str,
+    path: Option<&'a str>,
+}
+
+impl PathSearch<'_> {
+    /// Each directory, and whether it has the program. The error says whether it is closed.
+    fn found(&self) -> impl Iterator<Item = (&str, io::Result<fs::Metadata>)> {
+        let directories = self.path.unwrap_or_default().split(':').filter(|directory| !directory.is_empty());
+        directories.map(|directory| (directory, fs::metadata(Path::new(directory).join(self.program))))
+    }
+
+    /// Returns true if no directory that can be looked into has the program. The kernel then refuses with the error of
+    /// a closed directory, which says nothing about the program.
+    fn is_missing(&self) -> bool {
+        let is_file = |found: io::Result<fs::Metadata>| found.is_ok_and(|found| found.is_file());
+        !self.program.contains('/') && !self.found().any(|(_, found)| is_file(found))
+    }
+
+    fn described(&self) -> String {
+        let Some(path) = self.path else { return " in PATH (unset)".to_owned() };
+        let is_closed = |found: &io::Result<fs::Metadata>| {
+            found.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+        };
+        let closed: Vec<&str> =
+            self.found().filter(|(_, found)| is_closed(found)).map(|(directory, _)| directory).collect();
+        if closed.is_empty() {
+            return format!(" in PATH ({path})");
         }
+        format!(" in PATH ({path}; closed to the task's user: {})", closed.join(", "))
     }
-    let mut text = "No such file or directory".to_owned();
-    if !closed.is_empty() {
-        text = format!("{text}; closed to the task's user: {}", closed.join(", "));
-    }
-    io::Error::new(io::ErrorKind::NotFound, text)
 }
 
 #[cfg(test)]
@@ -136,10 +146,11 @@ mod tests {
 
     use super::*;
 
-    fn searched(path: &[&Path]) -> io::Error {
+    fn is_missing(path: &[&Path]) -> (bool, String) {
         let path: Vec<String> = path.iter().map(|each| each.display().to_string()).collect();
-        let environment = BTreeMap::from([("PATH".to_owned(), path.join(":"))]);
-        search_error("tool", &environment, io::ErrorKind::PermissionDenied.into())
+        let path = path.join(":");
+        let search = PathSearch { program: "tool", path: Some(&path) };
+        (search.is_missing(), search.described())
     }
 
     #[test]
@@ -147,28 +158,21 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let (empty, with_file) = (root.path().join("empty"), root.path().join("file"));
         fs::create_dir(&empty).unwrap();
-        fs::create_dir_all(&with_file).unwrap();
-        let missing = searched(&[&empty]);
-        assert_eq!(
-            (missing.kind(), missing.to_string().as_str()),
-            (io::ErrorKind::NotFound, "No such file or directory")
-        );
+        fs::create_dir(&with_file).unwrap();
+        assert_eq!(is_missing(&[&empty]), (true, format!(" in PATH ({})", empty.display())));
         fs::create_dir(empty.join("tool")).unwrap();
-        assert_eq!(searched(&[&empty]).kind(), io::ErrorKind::NotFound, "a directory is no program");
+        assert!(is_missing(&[&empty]).0, "a directory is no program");
         fs::write(with_file.join("tool"), "").unwrap();
-        assert_eq!(searched(&[&empty, &with_file]).kind(), io::ErrorKind::PermissionDenied);
+        assert!(!is_missing(&[&empty, &with_file]).0);
         let closed = root.path().join("closed");
         fs::create_dir(&closed).unwrap();
         fs::set_permissions(&closed, fs::Permissions::from_mode(0)).unwrap();
+        let (missing, described) = is_missing(&[&closed, &empty]);
+        assert!(missing);
         // Root may look into any directory.
-        if fs::metadata(closed.join("tool"))
-            .is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
-        {
-            let missing = searched(&[&closed, &empty]).to_string();
-            assert!(
-                missing.ends_with(&format!("closed to the task's user: {}", closed.display())),
-                "{missing}"
-            );
+        if !rustix::process::geteuid().is_root() {
+            let expected = format!("; closed to the task's user: {})", closed.display());
+            assert!(described.ends_with(&expected), "{described}");
         }
         fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
     }

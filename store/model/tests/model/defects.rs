@@ -62,7 +62,7 @@ fn defects() -> Vec<Defect> {
         defect(
             "/constraints/1",
             json!("cores > many"),
-            "constraints[1]: [\"many\"]; accepted: one finite number",
+            "constraints[1].values: [\"many\"]; accepted: one finite number",
         ),
         defect("/constraints/2/values", json!([]), "constraints[2].values: 0 values"),
         defect("/constraints/2/operator", json!("within"), "constraints[2].operator: \"within\""),

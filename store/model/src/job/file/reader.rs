@@ -112,10 +112,10 @@ impl FieldReader {
     pub(crate) fn shown(&self, path: &str) -> String {
         let alias = around(path).find_map(|outer| Some((self.aliases.get(outer)?, path.get(outer.len()..)?)));
         let path = alias.map_or_else(|| path.to_owned(), |(shown, rest)| format!("{shown}{rest}"));
-        // A single value, such as `http` in a list of ports, has no fields.
-        let written = around(&path).find_map(|outer| Some((outer, self.places.get(outer)?)));
-        let single = written.filter(|(_, written)| written.text.is_some());
-        single.map_or(path.clone(), |(outer, _)| outer.to_owned())
+        // A short form, such as `http` in a list of ports, is the one field that it gives.
+        let Some((outer, field)) = path.rsplit_once('.') else { return path };
+        let is_single = self.places.get(outer).is_some_and(|written| written.text.is_some());
+        if is_single && SHORT_FORMS.contains(&field) { outer.to_owned() } else { path }
     }
 
     /// A single value at `path`, as it is written.
@@ -341,6 +341,9 @@ impl FieldReader {
         None
     }
 }
+
+/// Fields that a short form gives in place of a map.
+const SHORT_FORMS: [&str; 7] = ["name", "number", "port", "job", "attribute", "taint", "weight"];
 
 /// A path, and then each path around it.
 fn around(path: &str) -> impl Iterator<Item = &str> {

@@ -185,10 +185,12 @@ fn probe_port_check(fields: &mut FieldErrors, path: &str, port: &Name, ports: &[
     let is_read = |at: usize| !fields.unread().covers(&format!("task.ports[{at}].name"));
     let read = ports.iter().enumerate().filter(|(at, _)| is_read(*at));
     let declared: Vec<&str> = read.map(|(_, each)| each.name.as_str()).collect();
-    let accepted = match (declared.is_empty(), ports.is_empty()) {
-        (_, true) => "a port of the task, which has none".to_owned(),
-        (true, false) => "one of the task's ports".to_owned(),
-        (false, false) => format!("one of the task's ports: {}", declared.join(", ")),
+    let accepted = if ports.is_empty() {
+        "a port of the task, which has none".to_owned()
+    } else if declared.is_empty() {
+        "one of the task's ports".to_owned()
+    } else {
+        format!("one of the task's ports: {}", declared.join(", "))
     };
     let known = declared.contains(&port.as_str());
     fields.related(&["task.ports"]).require(known, path, port, accepted);
