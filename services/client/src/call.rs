@@ -178,6 +178,8 @@ impl Client {
             let count = {
                 let mut last = last.lock();
                 last.count += 1;
+                // It may close later connections at once, which says less.
+                last.foreign = last.foreign.or_else(|| foreign_answer(&status));
                 last.status = Some(Box::new(status));
                 last.count
             };
@@ -213,7 +215,8 @@ impl Client {
 
     fn unreachable(&self, failed: CallTries) -> ClientError {
         let gateways = self.shared.pool.addresses();
-        match failed.status.as_deref().and_then(foreign_answer) {
+        let last = || failed.status.as_deref().and_then(foreign_answer);
+        match failed.foreign.or_else(last) {
             Some(what) => ClientError::NotGateway { gateways, what },
             None => ClientError::Unreachable { gateways, attempts: failed.count, source: failed.status },
         }
@@ -247,7 +250,7 @@ impl Client {
     }
 
     pub(crate) fn unreachable_after(&self, attempts: u32, status: Option<Box<Status>>) -> ClientError {
-        self.unreachable(CallTries { count: attempts, status })
+        self.unreachable(CallTries { count: attempts, status, foreign: None })
     }
 }
 
@@ -280,6 +283,8 @@ fn foreign_answer(status: &Status) -> Option<&'static str> {
 struct CallTries {
     count: u32,
     status: Option<Box<Status>>,
+    /// What answered instead of a gateway, in any of the tries.
+    foreign: Option<&'static str>,
 }
 
 fn authorization(token: &str, source: String) -> Result<MetadataValue<Ascii>, ClientError> {

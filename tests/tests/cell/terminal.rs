@@ -132,7 +132,9 @@ async fn answered(
     let line = std::iter::once(program.as_str()).chain(verb.iter().copied()).map(str::to_owned).collect();
     let program = TerminalProgram { line, environment: environment.clone(), size };
     let terminal = TestTerminal::start(&program, &cell.control_records());
-    terminal.shows(&["[y/N]"]).await;
+    // A narrow terminal wraps a long question, even within its end.
+    let asks = || async { terminal.transcript().contains("[y/N]").then_some(()) };
+    until(&format!("the question of {verb:?}"), asks).await;
     terminal.types(answer);
     terminal.press(&["Enter"]);
     terminal.shows(&["ended with "]).await;

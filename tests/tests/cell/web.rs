@@ -94,6 +94,8 @@ async fn each_path_over_http_answers_as_the_table_says() {
     let cell = TestCell::start_bare(options!().nodes(1)).await;
     let (http, token) = (cell.http(), cell.token());
     let names = "/v1/cells/alpha/names";
+    let ready = || async { (http_get(&http, "/readyz", None).await.ok()?.0 == 200).then_some(()) };
+    until("the gateway to be ready", ready).await;
     for (path, status, part) in [
         ("/healthz", 200, "ok"),
         ("/readyz", 200, "ok"),
