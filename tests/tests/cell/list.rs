@@ -153,7 +153,8 @@ async fn a_page_that_the_list_has_not_named_is_refused() {
     let of_node = cell.borough(&["task", "list", "--node", &node, "--page", &pages[2]]).await.ended(2);
     assert!(of_node.stderr.contains("is no page of this list"), "{of_node:?}");
     for (list, page) in lists.into_iter().zip(&pages).take(3) {
-        let elsewhere = cell.borough(&[&["--cell", "beta"][..], list, &["--page", page]].concat()).await.ended(2);
+        let elsewhere =
+            cell.borough(&[&["--cell", "beta"][..], list, &["--page", page]].concat()).await.ended(2);
         assert!(elsewhere.stderr.contains("is no page of this list"), "{elsewhere:?}");
     }
     cell.finish().await;

@@ -48,6 +48,10 @@ fn good() -> Value {
 }
 
 fn defects() -> Vec<Defect> {
+    of_job().into_iter().chain(of_task()).collect()
+}
+
+fn of_job() -> Vec<Defect> {
     vec![
         defect("/conut", json!(3), "unknown field \"conut\""),
         defect("/name", json!("My_Job"), "name: the name \"My_Job\""),
@@ -92,6 +96,11 @@ fn defects() -> Vec<Defect> {
         defect("/restart/mode", json!("sometimes"), "restart.mode: \"sometimes\""),
         defect("/restart/backoff_max", json!("9h"), "restart.backoff_max: 9h"),
         defect("/drain_delay", json!(5), "drain_delay: \"5\" has no unit"),
+    ]
+}
+
+fn of_task() -> Vec<Defect> {
+    vec![
         defect("/task/comand", json!([]), "unknown field \"comand\" in task"),
         defect("/task/command/0", json!([]), "task.command[0]: a list"),
         defect("/task/command/2", json!("${NOPE}"), "task.command[2]: ${NOPE}"),
