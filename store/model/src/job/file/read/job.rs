@@ -65,7 +65,8 @@ pub(crate) fn overrides_read(
         reader.placed(path.clone(), own.node);
         let own = FileItem { node: own.node, path: reader.shown(&path) };
         if let Some(fields) = reader.fields(&own, &OVERRIDE_FIELDS) {
-            overrides.entry(index).or_insert(override_decode(reader, &fields, &spec.task));
+            let task = override_decode(reader, &fields, &spec.task);
+            overrides.entry(index).or_insert(task);
         }
     }
     Some(overrides)
