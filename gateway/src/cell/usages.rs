@@ -1,8 +1,8 @@
 //! The sums of what jobs use, as last made.
 //!
 //! A sum reads every task of the job. Each view asks for a page of jobs every two seconds. So sums are kept for a
-//! moment, and all views together read a bounded number of tasks a second. A sum that may not be made yet is the one before,
-//! or absent.
+//! moment, and all views together read a bounded number of tasks a second. A sum that may not be made yet is the one
+//! before, or absent.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
