@@ -99,13 +99,13 @@ mod tests {
               attempts <a whole number from 0 or unlimited> (default: services no limit, batch jobs 3)
                   The most restarts in a row; the next failure ends the task for good. Absent: no limit.
 
-              backoff <a duration, up to 1h> (default: 500ms)
+              backoff <a duration, 10ms to 1h> (default: 500ms)
                   The pause before the first restart. Each further failure in a row doubles it.
 
-              backoff_max <a duration, up to 1h> (default: 1m)
+              backoff_max <a duration, 10ms to 1h> (default: 1m)
                   The longest pause.
 
-              reset_after <a duration, up to 1h> (default: 2m)
+              reset_after <a duration> (default: 2m)
                   After an attempt of at least this time, the next failure is the first in a row."#]].assert_eq(&text);
         let text = field_text(&field_help("task.resources.cpu").unwrap());
         expect![[r#"
@@ -121,16 +121,16 @@ mod tests {
         assert_eq!(tree.lines().count(), all.below().len());
         expect![[r#"
             task.health... <a map> (default: none: healthy while it runs; 5s, 2s, 3, 10s)
-              http... <a text or a map>
+              http... <a text or a map> (default: none)
                 port <a text> (required)
                 path <a text> (default: /)
-              tcp... <a text or a map>
+              tcp... <a text or a map> (default: none)
                 port <a text> (required)
-              command <a list of texts>
-              interval <a duration, up to 1h> (default: 5s)
-              timeout <a duration, up to 1h> (default: 2s, at most the interval)
+              command <a list of texts> (default: none)
+              interval <a duration, 100ms to 1h> (default: 5s)
+              timeout <a duration, 1ms to 1h> (default: 2s, or the interval if shorter)
               failures <a whole number, 1 to 1000> (default: 3)
-              initial_grace <a duration, up to 1h> (default: 10s)"#]]
+              initial_grace <a duration, 0s to 1h> (default: 10s)"#]]
         .assert_eq(&field_tree(&field_help("task.health").unwrap()));
         for field in all.below() {
             let long =

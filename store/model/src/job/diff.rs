@@ -28,7 +28,12 @@ pub fn spec_value(spec: &JobSpec) -> Value {
     serde_json::to_value(spec).unwrap_or_else(|error| Value::String(error.to_string()))
 }
 
-fn value_diff(changes: &mut Vec<FieldChange>, path: String, old: Option<&Value>, new: Option<&Value>) {
+pub(crate) fn value_diff(
+    changes: &mut Vec<FieldChange>,
+    path: String,
+    old: Option<&Value>,
+    new: Option<&Value>,
+) {
     match (old, new) {
         (Some(old), Some(new)) if old == new => {}
         (Some(Value::Object(old)), Some(Value::Object(new))) => {

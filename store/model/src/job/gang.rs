@@ -20,7 +20,7 @@ pub struct GangSpec {
         file = "gang_topology",
         schema = gang_topology_schema,
         value = "the members of a gang stand in one domain: `rack`; or in few: `{attribute: rack, at_most: 2}`, \
-                 `{attribute: rack, exactly: 2}`, with `prefer: true` where they may stand elsewhere. See below",
+                 `{attribute: rack, exactly: 2}`, with `prefer: true` where they may stand elsewhere",
         default = "anywhere"
     )]
     pub topology: Option<GangTopology>,

@@ -30,18 +30,18 @@ pub struct PreemptionSpec {
     /// Whether its tasks wait for room instead of evicting others.
     #[n(0)]
     #[serde(default)]
-    #[field(kind = Truth)]
+    #[field(kind = Truth, default = "`false`")]
     pub never: bool,
     /// The most time between SIGTERM and SIGKILL for a victim of this job; absent: the victim's own grace.
     #[n(1)]
     #[serde(default)]
-    #[field(file = "notice_max", kind = Delay::of(0, DELAY_MS_MAX))]
+    #[field(file = "notice_max", kind = Delay::of(0, DELAY_MS_MAX), default = "the victim's own grace")]
     pub notice_max_ms: Option<u64>,
     /// Its disruption budget. The scheduler chooses an eviction that leaves more than so many of its tasks without a
     /// node only if no other victims suffice. Absent: no budget.
     #[n(2)]
     #[serde(default)]
-    #[field(kind = Whole::any("a whole number of tasks that may be without a place"))]
+    #[field(kind = Whole::any("a whole number of tasks that may be without a place"), default = "no budget")]
     pub down_max: Option<u32>,
 }
 

@@ -6,12 +6,12 @@ use borough_model_derive::FileMessage;
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use super::file::kind::{AnyText, Delay, Labels, NameText, Priority, TextLine, Whole, delay_schema};
+use super::file::kind::{AnyText, Delay, Labels, NameText, Priority, TextLine, Whole, delay_schema_any};
 use super::file::read::{
     affinities_read, affinity_schema, after_read, after_schema, attempts_schema, constraints_read,
-    constraints_schema, gang_read, kind_schema, members_schema, overrides_read, overrides_schema,
-    restart_mode_schema, restart_read, restart_schema, spread_read, spread_schema, tolerations_read,
-    tolerations_schema,
+    constraints_schema, count_schema, gang_read, kind_schema, members_schema, overrides_read,
+    overrides_schema, pause_schema, restart_mode_schema, restart_read, restart_schema, spread_read,
+    spread_schema, tolerations_read, tolerations_schema,
 };
 use super::validate::{
     LABELS_MAX, affinities_check, after_check, constraints_check, count_of_spec_check, gang_check,
@@ -70,6 +70,7 @@ pub struct JobSpec {
     #[n(4)]
     #[field(
         kind = Whole::any("a whole number of tasks from 0 to 100000"),
+        schema = count_schema,
         check = count_of_spec_check,
         init = 1,
         value = "tasks, 0 to 100000",
@@ -361,15 +362,15 @@ pub struct RestartSpec {
     pub attempts_max: Option<u32>,
     /// The pause before the first restart. Each further failure in a row doubles it.
     #[n(2)]
-    #[field(by_hand, file = "backoff", schema = delay_schema, default = "500ms")]
+    #[field(by_hand, file = "backoff", schema = pause_schema, default = "500ms")]
     pub backoff_initial_ms: u64,
     /// The longest pause.
     #[n(3)]
-    #[field(by_hand, file = "backoff_max", schema = delay_schema, default = "1m")]
+    #[field(by_hand, file = "backoff_max", schema = pause_schema, default = "1m")]
     pub backoff_max_ms: u64,
     /// After an attempt of at least this time, the next failure is the first in a row.
     #[n(4)]
-    #[field(by_hand, file = "reset_after", schema = delay_schema, default = "2m")]
+    #[field(by_hand, file = "reset_after", schema = delay_schema_any, default = "2m")]
     pub reset_after_ms: u64,
 }
 

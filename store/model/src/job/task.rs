@@ -249,10 +249,14 @@ pub enum Probe {
 pub struct LogSpec {
     /// A line that begins beyond this size goes into a new file.
     #[n(0)]
-    #[field(file = "file_bytes", kind = AmountOfBytes { least: 4 << 10, most: 1 << 30, accepted: "4KiB to 1GiB" })]
+    #[field(
+        file = "file_bytes",
+        kind = AmountOfBytes { least: 4 << 10, most: 1 << 30, accepted: "4KiB to 1GiB" },
+        default = "10MiB"
+    )]
     pub file_bytes_max: u64,
     /// Files kept per stream.
     #[n(1)]
-    #[field(file = "files", kind = Whole::of(1, 100, "1 to 100"))]
+    #[field(file = "files", kind = Whole::of(1, 100, "1 to 100"), default = "3")]
     pub files_max: u32,
 }

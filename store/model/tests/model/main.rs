@@ -9,6 +9,8 @@ mod encoding;
 #[cfg(test)]
 mod gang;
 #[cfg(test)]
+mod help;
+#[cfg(test)]
 mod identity;
 #[cfg(test)]
 mod job_lifecycle;

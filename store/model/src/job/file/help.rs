@@ -21,7 +21,7 @@ pub struct FieldHelp {
     pub meaning: String,
     /// The accepted values, if the type does not say it all; else empty.
     pub accepted: String,
-    /// What its absence means; empty if its meaning says so.
+    /// What its absence means; empty if a file must have it.
     pub default: String,
     /// Whether a file must have it.
     pub required: bool,
@@ -81,6 +81,41 @@ pub fn field_help(path: &str) -> Result<FieldHelp, HelpError> {
 }
 
 impl FieldHelp {
+    /// The value that a file without the field stands for; `None` if its default is no single value. A map that takes
+    /// its default whole has those of its fields.
+    pub fn default_value(&self) -> Option<Value> {
+        if self.required || self.default.is_empty() {
+            return None;
+        }
+        if self.is_message() {
+            let is_named = |field: &&FieldHelp| !matches!(field.default.as_str(), "" | "0" | "none");
+            let own: Vec<&FieldHelp> = self.inner.iter().filter(is_named).collect();
+            let defaults: Vec<&str> = own.iter().map(|field| field.default.as_str()).collect();
+            let values: Option<serde_json::Map<String, Value>> =
+                own.iter().map(|field| Some((field.name().to_owned(), field.default_value()?))).collect();
+            return values.filter(|_| defaults.join(", ") == self.default).map(Value::Object);
+        }
+        let is_number = self.kind.starts_with("a whole number") || self.default.parse::<u32>().is_ok();
+        match self.default.as_str() {
+            "true" => Some(true.into()),
+            "false" => Some(false.into()),
+            default if is_number => default.parse::<u32>().ok().map(Value::from),
+            default if default.contains([' ', ',', ';']) || default == "none" => None,
+            default if default.starts_with(|first: char| first.is_ascii_digit()) => Some(default.into()),
+            default => self.words().any(|word| word == default).then(|| default.into()),
+        }
+    }
+
+    /// The words that its type lists.
+    fn words(&self) -> impl Iterator<Item = &str> {
+        self.kind.split([',', ' ']).filter(|word| !word.is_empty())
+    }
+
+    /// Whether it is one map with fields, and no list or map of such.
+    pub(crate) fn is_message(&self) -> bool {
+        !self.inner.is_empty() && self.kind == "a map"
+    }
+
     /// The last part of its path.
     pub fn name(&self) -> &str {
         self.path.rsplit('.').next().unwrap_or_default()
@@ -138,13 +173,15 @@ fn properties_help(outer: &str, schema: &Value) -> Vec<FieldHelp> {
     let field = |(name, schema): (&String, &Value)| {
         let path = within(outer, name);
         let text = schema["description"].as_str().unwrap_or_default();
-        let (meaning, default) = text.split_once(" Default: ").unwrap_or((text, ""));
+        let required = required(name);
+        let absent = if required { "" } else { "none" };
+        let (meaning, default) = text.split_once(" Default: ").unwrap_or((text, absent));
         FieldHelp {
             kind: kind_text(schema),
             meaning: meaning.to_owned(),
             accepted: String::new(),
             default: default.to_owned(),
-            required: required(name),
+            required,
             example: None,
             inner: properties_help(&path, schema),
             path,

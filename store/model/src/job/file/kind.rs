@@ -169,14 +169,23 @@ impl FieldKind<u64> for Delay {
     }
 
     fn schema(&self) -> Value {
-        let bounds = format!("{} to {}", delay_text(self.least_ms), delay_text(self.most_ms));
-        delay_schema_of(&format!("a duration, {bounds}"))
+        delay_schema_within(self.least_ms, self.most_ms)
     }
 }
 
-/// The schema of a duration whose bounds depend on other fields, or are those of every delay.
-pub(crate) fn delay_schema() -> Value {
-    delay_schema_of(&format!("a duration, up to {}", delay_text(DELAY_MS_MAX)))
+/// The schema of a duration from so many milliseconds, up to those of every delay.
+pub(crate) fn delay_schema(least_ms: u64) -> Value {
+    delay_schema_within(least_ms, DELAY_MS_MAX)
+}
+
+/// The schema of a duration between so many milliseconds.
+pub(crate) fn delay_schema_within(least_ms: u64, most_ms: u64) -> Value {
+    delay_schema_of(&format!("a duration, {} to {}", delay_text(least_ms), delay_text(most_ms)))
+}
+
+/// The schema of a duration without bounds.
+pub(crate) fn delay_schema_any() -> Value {
+    delay_schema_of("a duration")
 }
 
 fn delay_schema_of(title: &str) -> Value {

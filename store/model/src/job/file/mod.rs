@@ -3,6 +3,7 @@
 //! `#[derive(FileMessage)]` on a struct of the spec lists its fields and reads and checks each by its `kind`, or by the
 //! function that the field names. The reader reads the whole file, and reports every invalid field with its place.
 
+mod diff;
 mod duration;
 mod help;
 pub(crate) mod kind;
@@ -14,6 +15,7 @@ mod suggest;
 mod tree;
 mod write;
 
+pub use diff::{file_diff, file_value_text};
 pub use duration::duration_ms;
 pub use help::{FieldHelp, HelpError, field_help};
 pub(crate) use kind::FieldKind;
@@ -22,6 +24,7 @@ pub(crate) use reader::{FieldReader, FileItem, MapFields};
 pub(crate) use schema::described;
 pub use schema::job_file_schema;
 use schema::message_schema;
+pub use suggest::nearest;
 pub use tree::{DEPTH_MAX, NODES_MAX, TreeKey, TreeNode, TreeValue};
 
 use std::collections::BTreeMap;

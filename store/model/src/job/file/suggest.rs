@@ -1,7 +1,7 @@
 //! Suggests the word that a misspelt one may mean.
 
 /// The nearest candidate to `word`, if one is near enough.
-pub(crate) fn nearest<'c>(word: &str, candidates: &[&'c str]) -> Option<&'c str> {
+pub fn nearest<'c>(word: &str, candidates: &[&'c str]) -> Option<&'c str> {
     let plain = |text: &str| text.to_lowercase().replace(['-', ' '], "_");
     let word = plain(word);
     let scored =

@@ -15,7 +15,7 @@ const AFFINITY_MAX: usize = 16;
 const SELECTOR_MAX: usize = 16;
 const TOLERATIONS_MAX: usize = 32;
 /// The longest tolerated time on a node with a `NoExecute` taint: a week, in milliseconds.
-const EVICT_AFTER_MS_MAX: u64 = 604_800_000;
+pub(in crate::job) const EVICT_AFTER_MS_MAX: u64 = 604_800_000;
 
 pub(in crate::job) fn after_check(fields: &mut FieldErrors, _: &str, spec: &JobSpec) {
     fields.require(

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::described;
 use super::super::reader::{FieldReader, FileItem};
-use super::constraint::{constraints_decode, constraints_schema};
+use super::constraint::{constraints_decode, requirements_schema};
 use super::{ATTRIBUTE_STAND_IN, map_of, weight_schema};
 use crate::job::{Affinity, AffinityKind, JobSpec};
 
@@ -24,7 +24,7 @@ pub(crate) fn affinity_schema() -> Value {
     let form = json!({
         "near": described("In the same domain of this attribute.", json!({"type": "string"})),
         "apart": described("In other domains of this attribute.", json!({"type": "string"})),
-        "jobs": described("Constraints on the labels of the other jobs.", constraints_schema()),
+        "jobs": described("Constraints on the labels of the other jobs.", requirements_schema()),
         "prefer": described("Its weight as a wish. Default: it must hold", weight_schema()),
     });
     let mut one = map_of(form, &["jobs"]);

@@ -30,13 +30,26 @@ pub(crate) fn constraints_read(
 }
 
 pub(crate) fn constraints_schema() -> Value {
+    let mut form = requirement_properties();
+    form["prefer"] = described("Its weight as a wish. Default: it must hold", weight_schema());
+    list_schema(form)
+}
+
+/// Constraints that must hold, as those of an affinity on other jobs.
+pub(super) fn requirements_schema() -> Value {
+    list_schema(requirement_properties())
+}
+
+fn requirement_properties() -> Value {
     let values = json!({"type": "array", "items": text_schema()});
-    let form = json!({
+    json!({
         "attribute": described("The attribute that it compares.", json!({"type": "string"})),
         "operator": described("How it compares.", words_schema(&OPERATORS)),
         "values": described("With what it compares.", values),
-        "prefer": described("Its weight as a wish. Default: it must hold", weight_schema()),
-    });
+    })
+}
+
+fn list_schema(form: Value) -> Value {
     let forms = [json!({"type": "string"}), map_of(form, &["attribute", "operator"])];
     json!({"type": "array", "items": any_of(&forms)})
 }

@@ -7,7 +7,9 @@ use super::super::reader::{FieldReader, FileItem, MapFields};
 use super::super::tree::TreeValue;
 use super::task::{override_decode, override_properties};
 use super::{any_of, attribute_read, map_of};
-use crate::job::{GangSpec, GangTopology, JobSpec, ROLES_MAX, Role, TOGETHER_DOMAINS_MAX, TaskOverride};
+use crate::job::{
+    COUNT_MAX, GangSpec, GangTopology, JobSpec, ROLES_MAX, Role, TOGETHER_DOMAINS_MAX, TaskOverride,
+};
 
 const MEMBERS: &str = "a whole number of tasks that must fit together, or all";
 
@@ -32,14 +34,21 @@ pub(crate) fn gang_read(reader: &mut FieldReader, fields: &MapFields<'_>, spec: 
     };
 }
 
+pub(crate) fn count_schema() -> Value {
+    json!({"type": "integer", "minimum": 0, "maximum": COUNT_MAX})
+}
+
 pub(crate) fn members_schema() -> Value {
-    any_of(&[json!({"type": "integer", "minimum": 0}), json!({"const": "all"})])
+    any_of(&[count_schema(), json!({"const": "all"})])
 }
 
 pub(crate) fn roles_schema() -> Value {
     let mut form = override_properties();
     form["name"] = described("The name of the role, as in BOROUGH_ROLE.", json!({"type": "string"}));
-    form["count"] = described("How many tasks have it. Default: 1", json!({"type": "integer", "minimum": 1}));
+    form["count"] = described(
+        "How many tasks have it. Default: 1",
+        json!({"type": "integer", "minimum": 1, "maximum": COUNT_MAX}),
+    );
     form["min_member"] =
         described("So many must fit before any is placed. Default: all of the role", members_schema());
     json!({"type": "array", "maxItems": ROLES_MAX, "items": map_of(form, &["name"])})

@@ -25,10 +25,10 @@ pub(crate) fn health_schema() -> Value {
         "http": described("A GET over HTTP/1.1. Healthy: status 200 to 399.", any_of(&[text.clone(), http])),
         "tcp": described("Healthy: a connection to this port opens.", any_of(&[text, tcp])),
         "command": described("Healthy: this command exits with 0 in the task's environment.", command),
-        "interval": described("Time between two checks. Default: 5s", delay_schema()),
-        "timeout": described("A check that takes longer fails. Default: 2s, at most the interval", delay_schema()),
+        "interval": described("Time between two checks. Default: 5s", delay_schema(100)),
+        "timeout": described("A check that takes longer fails. At most the interval. Default: 2s, or the interval if shorter", delay_schema(1)),
         "failures": described("So many failures in a row restart the task. Default: 3", failures),
-        "initial_grace": described("Failures so soon after the start do not count. Default: 10s", delay_schema()),
+        "initial_grace": described("Failures so soon after the start do not count. Default: 10s", delay_schema(0)),
     });
     let mut schema = map_of(form, &[]);
     schema["oneOf"] = json!(["http", "tcp", "command"].map(|probe| json!({"required": [probe]})));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::super::kind::words_schema;
+use super::super::kind::{delay_schema, words_schema};
 use super::super::reader::{FieldReader, FileItem};
 use super::super::tree::{TreeKey, TreeValue};
 use super::super::{FileMessage as _, described, file_names, message_schema};
@@ -121,6 +121,11 @@ pub(crate) fn restart_schema() -> Value {
 
 pub(crate) fn restart_mode_schema() -> Value {
     words_schema(&MODES)
+}
+
+/// The pauses between two attempts.
+pub(crate) fn pause_schema() -> Value {
+    delay_schema(10)
 }
 
 pub(crate) fn attempts_schema() -> Value {

@@ -183,13 +183,25 @@ pub(super) fn override_properties() -> Value {
     let texts = json!({"type": "array", "items": text_schema()});
     let environment = json!({"type": "object", "additionalProperties": text_schema()});
     let weight = json!({"type": "integer", "minimum": 1, "maximum": 255});
+    let resources = resources_over_schema();
     json!({
-        "command": described("Replaces the command.", texts.clone()),
+        "command": described("Replaces the command. Default: the job's", texts.clone()),
         "arguments": described("Follow the command.", texts),
         "environment": described("Variables over those of the job.", environment),
-        "resources": described("Amounts over those of the job.", resources_schema()),
-        "weight": described("Replaces the weight.", weight),
+        "resources": described("Amounts over those of the job. Default: the job's", resources),
+        "weight": described("Replaces the weight. Default: the job's", weight),
     })
+}
+
+/// The amounts that replace those of the job: each that is absent stays that of the job.
+fn resources_over_schema() -> Value {
+    let mut schema = resources_schema();
+    for amount in schema["properties"].as_object_mut().into_iter().flat_map(|fields| fields.values_mut()) {
+        let text = amount["description"].as_str().unwrap_or_default();
+        let meaning = text.split(" Default: ").next().unwrap_or_default();
+        amount["description"] = json!(format!("{meaning} Default: the job's"));
+    }
+    schema
 }
 
 pub(super) fn override_decode(

@@ -3,10 +3,11 @@
 use serde_json::{Value, json};
 
 use super::super::described;
-use super::super::kind::{delay_schema, text_schema, words_schema};
+use super::super::kind::{delay_schema_within, text_schema, words_schema};
 use super::super::reader::{FieldReader, FileItem};
 use super::super::tree::TreeValue;
 use super::{ATTRIBUTE_STAND_IN, any_of, map_of};
+use crate::job::validate::EVICT_AFTER_MS_MAX;
 use crate::job::{JobSpec, Toleration, TolerationOperator};
 use crate::node::TaintEffect;
 
@@ -26,9 +27,9 @@ pub(crate) fn tolerations_schema() -> Value {
     let form = json!({
         "taint": described("The key of the taint. Default: any, with operator exists", json!({"type": "string"})),
         "value": described("The value of the taint. Default: any", text_schema()),
-        "operator": described("How it compares the value.", json!({"enum": ["equal", "exists"]})),
+        "operator": described("How it compares the value. Default: equal with a value, else exists", json!({"enum": ["equal", "exists"]})),
         "effect": described("The effect of the taint. Default: any", words_schema(&TaintEffect::NAMES)),
-        "evict_after": described("How long a running task stays. Default: for good", delay_schema()),
+        "evict_after": described("How long a running task stays. Default: for good", delay_schema_within(0, EVICT_AFTER_MS_MAX)),
     });
     let forms = [json!({"type": "string"}), map_of(form, &[])];
     json!({"type": "array", "items": any_of(&forms)})
