@@ -1,6 +1,7 @@
 //! Makes a client from options, environment and the dev directory.
 
 mod choice;
+mod login;
 
 pub(crate) use choice::context_unknown;
 
@@ -190,21 +191,7 @@ pub(crate) fn caller(global: &Global) -> Result<String, Failure> {
         checked.map_err(|error| Failure::new(Code::Usage, format!("the user {user:?} {error}")))?;
         return Ok(user);
     }
-    let login = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_default();
-    Ok(user_name(&login))
-}
-
-/// A login name as a user name: characters that a name cannot have become `-`.
-fn user_name(login: &str) -> String {
-    let lower = login.to_lowercase();
-    let allowed = |each: char| if matches!(each, 'a'..='z' | '0'..='9') { each } else { '-' };
-    let mapped: String = lower.chars().map(allowed).take(Name::LENGTH_MAX - 1).collect();
-    let trimmed = mapped.trim_matches('-');
-    match trimmed.chars().next() {
-        None => "user".to_owned(),
-        Some('0'..='9') => format!("u{trimmed}"),
-        Some(_) => trimmed.to_owned(),
-    }
+    Ok(login::user_name())
 }
 
 #[cfg(test)]
@@ -226,23 +213,5 @@ mod tests {
             assert_eq!(own(&[other]), None, "{other}");
         }
         assert_eq!(own(&["localhost:7400", "example.org:7400"]), None, "one of them is foreign");
-    }
-
-    #[test]
-    fn every_login_becomes_a_user_name() {
-        for (login, user) in [
-            ("alice", "alice"),
-            ("Alice.Smith", "alice-smith"),
-            ("DOMAIN\\bob", "domain-bob"),
-            ("1000", "u1000"),
-            ("_svc_", "svc"),
-            ("", "user"),
-            ("---", "user"),
-            ("ünal", "nal"),
-        ] {
-            assert_eq!(user_name(login), user);
-        }
-        assert!(Name::new(user_name(&"x".repeat(200))).is_ok());
-        assert!(Name::new(user_name(&"9".repeat(200))).is_ok());
     }
 }

@@ -26,6 +26,16 @@ fn rendered(file: &Path, more: &[&str]) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
+#[test]
+fn a_user_that_no_variable_names_is_that_of_the_system() {
+    let file = jobs().join("batch.yaml");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_borough"));
+    command.env_clear().env("HOME", "/nonexistent").args(["job", "validate", "-o", "json"]).arg(file);
+    let spec: serde_json::Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+    let known = Command::new("id").arg("-un").output().unwrap();
+    assert_eq!(spec["user"].as_str(), Some(text(&known.stdout).trim()));
+}
+
 /// The error about an invalid Jsonnet file.
 fn refused(source: &str) -> String {
     let directory = tempfile::tempdir().expect("a directory");
