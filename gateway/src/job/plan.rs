@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use borough_model::job::file::file_diff;
 use borough_model::job::{ChangeClass, FieldChange, JobState, change_class, spec_diff, spec_with_scheduler};
 use borough_model::{JobId, JobRow, JobSpec, Name, TaskState};
 use borough_proto::convert::ports_to_message;
@@ -79,6 +80,7 @@ fn plan_changes(state: &MirrorState, spec: &JobSpec) -> v1::PlanJobResponse {
             return response;
         }
         response.diff = spec_diff(current, spec).iter().map(change_message).collect();
+        response.file_diff = file_diff(current, spec).iter().map(change_message).collect();
         match change_class(current, spec) {
             ChangeClass::Nothing => response.changed = false,
             ChangeClass::CountOrPriorityOnly | ChangeClass::Metadata => {}

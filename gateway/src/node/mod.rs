@@ -237,7 +237,8 @@ impl NodeService for NodeServer {
         let page = list.request(request.page.as_ref())?;
         let (rows, cursor) = cell.state(|state| {
             // One more shows whether another page follows.
-            let behind = state.nodes_behind(page.after.as_deref()).filter(|row| is_listed(&request, row));
+            let behind =
+                state.nodes_behind(page.after.as_deref()).filter(|row| is_listed(cell, &request, row));
             (behind.take(page.limit.saturating_add(1)).cloned().collect::<Vec<_>>(), state.cursor())
         })?;
         let (rows, next) = page_of(rows, &page, |row| row.name.to_string());
@@ -375,10 +376,23 @@ impl NodeService for NodeServer {
     }
 }
 
-fn is_listed(request: &v1::ListNodesRequest, row: &NodeRow) -> bool {
-    let is_in_state =
-        request.states.is_empty() || request.states.contains(&node_state_to_message(row.state).into());
-    is_in_state && labels_meet(&request.selector, &row.labels)
+fn is_listed(cell: &CellContext, request: &v1::ListNodesRequest, row: &NodeRow) -> bool {
+    let is_any = request.states.is_empty() && request.conditions.is_empty();
+    let is_in_state = is_any || request.states().any(|state| state == node_state_to_message(row.state));
+    let is_wanted =
+        is_in_state || request.conditions().any(|condition| is_in_condition(cell, row, condition));
+    is_wanted && labels_meet(&request.selector, &row.labels)
+}
+
+fn is_in_condition(cell: &CellContext, row: &NodeRow, condition: v1::NodeCondition) -> bool {
+    match condition {
+        v1::NodeCondition::Unspecified => false,
+        v1::NodeCondition::Cordoned => !row.schedulable && !row.draining,
+        v1::NodeCondition::Draining => row.draining,
+        v1::NodeCondition::Tainted => !row.taints.is_empty(),
+        v1::NodeCondition::NotConnected => cell.sessions.get(row.id).is_none(),
+        v1::NodeCondition::SessionFailing => cell.sessions.failures.of(row.id).is_some(),
+    }
 }
 
 /// Converts nodes to messages, with the loads that their rows have: the journal, and thus the mirror, has loads only

@@ -12,6 +12,7 @@ use std::time::Duration;
 use borough_kv::ErrorCode;
 use borough_model::FieldError;
 use borough_model::job::FieldChange;
+use borough_model::job::file::file_value_text;
 use borough_model::node::{NodeRefusal, RefusalCause};
 use borough_proto::bounds::text_cut;
 use borough_proto::convert::FieldRefused;
@@ -208,8 +209,8 @@ fn status_node_refused(refusal: &NodeRefusal) -> Status {
 
 /// The job runs and differs in more than count, priority and metadata: the difference, one violation per field.
 fn status_needs_update(job: borough_model::JobId, changes: &[FieldChange]) -> Status {
-    let json = |value: &Option<serde_json::Value>| {
-        value.as_ref().map_or_else(|| "absent".to_owned(), ToString::to_string)
+    let shown = |value: &Option<serde_json::Value>| {
+        value.as_ref().map_or_else(|| "absent".to_owned(), file_value_text)
     };
     let mut details = ErrorDetails::new();
     let facts = HashMap::from([("job_id".to_owned(), job.to_string())]);
@@ -218,7 +219,7 @@ fn status_needs_update(job: borough_model::JobId, changes: &[FieldChange]) -> St
         "a job of that name runs and differs in more than count, priority and metadata; stop it first:"
             .to_owned();
     for change in changes {
-        let line = format!("{}: {} -> {}", change.path, json(&change.old), json(&change.new));
+        let line = format!("{}: {} -> {}", change.path, shown(&change.old), shown(&change.new));
         message.push_str("\n  ");
         message.push_str(&line);
         details.add_precondition_failure_violation("JOB_DIFFERS", change.path.clone(), line);

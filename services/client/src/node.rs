@@ -5,8 +5,8 @@ use std::time::Duration;
 use borough_proto::v1::node_service_client::NodeServiceClient;
 use borough_proto::v1::{
     AdmitNodeRequest, CordonNodeRequest, DrainNodeRequest, GetNodeRequest, LabelMatch, LabelNodeRequest,
-    ListNodesRequest, ListNodesResponse, Node, NodeState, PageRequest, RemoveNodeRequest, Taint, TaintMatch,
-    TaintNodeRequest, UncordonNodeRequest, UntaintNodeRequest,
+    ListNodesRequest, ListNodesResponse, Node, NodeCondition, NodeState, PageRequest, RemoveNodeRequest,
+    Taint, TaintMatch, TaintNodeRequest, UncordonNodeRequest, UntaintNodeRequest,
 };
 
 use crate::call::{Client, present, rpc};
@@ -28,8 +28,9 @@ pub enum DrainMode {
 /// Which nodes are listed.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct NodeFilter {
-    /// Only those in one of these states; empty: in any.
+    /// Only those in one of these states or conditions; without both: all.
     pub states: Vec<NodeState>,
+    pub conditions: Vec<NodeCondition>,
     /// Only those with labels that meet all of these conditions.
     pub selector: Vec<LabelMatch>,
 }
@@ -66,6 +67,7 @@ impl Client {
             page: Some(page),
             selector: filter.selector.clone(),
             states: filter.states.iter().map(|&state| state.into()).collect(),
+            conditions: filter.conditions.iter().map(|&condition| condition.into()).collect(),
         };
         self.call("ListNodes", message, rpc!(NodeServiceClient.list_nodes)).await
     }

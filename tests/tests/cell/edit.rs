@@ -37,6 +37,9 @@ async fn a_stored_job_is_edited_and_whatever_is_not_applied_is_kept() {
     // Nothing is asked where nobody can answer, and an unchanged file changes nothing.
     let mute = cell.borough(&["job", "edit", "web"]).await.ended(2);
     mute.warns("standard input is no terminal").warns("--yes");
+    // The editor that nobody has named would wait for a terminal for ever.
+    let none = edit(&cell, "", drafts).await.ended(2);
+    none.warns("no terminal, and neither VISUAL nor EDITOR names an editor").warns("borough job run FILE");
     edit(&cell, "true", drafts).await.ended(0).warns("tester/web: no change");
     edit(&cell, "echo '# a remark' >>", drafts).await.ended(0).warns("tester/web: no change");
     assert!(kept(drafts).is_empty());
@@ -45,10 +48,7 @@ async fn a_stored_job_is_edited_and_whatever_is_not_applied_is_kept() {
 
     let ran =
         edit(&cell, "sed -i -e s/team:.*/team:\\ front/ -e 's/count: 1/count: 2/'", drafts).await.ended(0);
-    ran.clone()
-        .prints("~ count: 1 -> 2")
-        .prints("~ labels.team: \"shop\" -> \"front\"")
-        .prints("place task 1");
+    ran.clone().prints("~ count: 1 -> 2").prints("~ labels.team: shop -> front").prints("place task 1");
     ran.prints("tester/web: 2/2 healthy");
     cell.tasks_until("web", "two", |tasks| is_up(tasks, 2)).await;
     assert!(kept(drafts).is_empty());
@@ -89,7 +89,8 @@ async fn a_stored_job_is_edited_and_whatever_is_not_applied_is_kept() {
     on_a_terminal(&cell, drafts).await;
     cell.borough(&["job", "stop", "web"]).await.ended(0);
     edit(&cell, "true", drafts).await.ended(4).warns("job tester/web is stopped");
-    cell.borough(&["job", "edit", "nothing", "--yes"]).await.ended(3).warns("no job tester/nothing");
+    let nothing = cell.borough(&["job", "edit", "nothing", "--yes"]).await.ended(3);
+    nothing.warns("no job \"nothing\" of user tester");
     cell.finish().await;
 }
 

@@ -61,7 +61,10 @@ async fn lists_are_chosen_by_labels_and_states_and_shown_in_pages() {
     let tasks = shown(&["task", "list", "--state", "running"]).await;
     assert_eq!(names(&tasks.stdout).len(), 5, "{}", tasks.stdout);
     let tasks = shown(&["task", "status", "front", "--state", "pending"]).await;
-    assert_eq!((tasks.stdout.as_str(), tasks.stderr.as_str()), ("", "no tasks\n"));
+    assert_eq!(
+        (tasks.stdout.as_str(), tasks.stderr.as_str()),
+        ("", "no tasks like this of user tester in cell alpha\n")
+    );
     let one = shown(&["task", "status", "wide", "--index", "2499"]).await;
     assert_eq!(names(&one.stdout), ["tester/wide/2499"]);
     cell.borough(&["task", "status", "wide", "--index", "2500"]).await.ended(3);

@@ -26,6 +26,7 @@ mod load;
 mod log;
 mod machine;
 mod measure;
+mod named;
 mod node;
 mod output;
 mod plan;

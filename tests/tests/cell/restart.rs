@@ -70,7 +70,7 @@ async fn a_job_is_restarted_one_task_at_a_time() {
         .ended(3)
         .warns("no task 9; accepted: 0 to 3");
     assert_eq!(incarnations(&cell.tasks("web").await), [2, 2, 3, 3], "refused whole");
-    cell.borough(&["job", "restart", "nothing"]).await.ended(3).warns("no job tester/nothing");
+    cell.borough(&["job", "restart", "nothing"]).await.ended(3).warns("no job \"nothing\" of user tester");
 
     cell.borough(&["job", "stop", "web"]).await.ended(0);
     cell.borough(&["job", "restart", "web"]).await.ended(4).warns("job tester/web is stopped");

@@ -188,7 +188,7 @@ async fn a_stopped_task_runs_elsewhere_if_it_fits_there() {
     let waits = cell.borough(&["task", "stop", "moved/0"]).await.ended(4);
     waits.warns("no attempt to stop").warns("borough task restart tester/moved/0");
     cell.borough(&["task", "stop", "moved/1"]).await.ended(3).warns("the only one is 0");
-    cell.borough(&["task", "stop", "nothing/0"]).await.ended(3).warns("no job tester/nothing");
+    cell.borough(&["task", "stop", "nothing/0"]).await.ended(3).warns("no job \"nothing\" of user tester");
     cell.borough(&["job", "stop", "moved"]).await.ended(0);
     cell.borough(&["task", "stop", "moved/0"]).await.ended(4).warns("its job does not run");
     cell.finish().await;

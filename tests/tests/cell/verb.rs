@@ -3,7 +3,6 @@
 use borough_tests::{TestCell, options};
 
 const LABEL: &str = "accepted: KEY=VALUE to set a label, KEY- to remove it";
-const NOWHERE: &str = "now or before";
 
 /// The words of the command, its exit code, and a part of the message.
 type Bad = (&'static [&'static str], i32, &'static str);
@@ -13,8 +12,8 @@ const BAD: [Bad; 45] = [
     (&["job", "purge", "Web", "--yes"], 2, "accepted: a-z"),
     (&["job", "purge", "a/b/c", "--yes"], 2, "accepted: JOB or USER/JOB"),
     (&["job", "purge", "web", "--all-ended"], 2, "exclude each other"),
-    (&["job", "purge", "nothing", "--yes"], 3, NOWHERE),
-    (&["job", "purge", "ann/web", "--yes"], 3, NOWHERE),
+    (&["job", "purge", "nothing", "--yes"], 3, "no job \"nothing\" of user tester in cell alpha"),
+    (&["job", "purge", "ann/web", "--yes"], 3, "did you mean \"tester/web\"?"),
     (&["job", "purge", "web", "--yes"], 4, "job tester/web has not ended: borough job stop tester/web"),
     (&["job", "purge", "done"], 2, "repeat the command with --yes"),
     (&["job", "purge", "--all-ended"], 2, "repeat the command with --yes"),
@@ -26,7 +25,7 @@ const BAD: [Bad; 45] = [
     (&["job", "label", "web", "a\nb=c"], 2, "accepted: 1 to 128"),
     (&["job", "label", "web", "x=a\nb"], 2, "on one line"),
     (&["job", "label", "web", "x=1", "x-"], 2, "remove[0]"),
-    (&["job", "label", "nothing", "x=1"], 3, "tester/nothing"),
+    (&["job", "label", "nothing", "x=1"], 3, "no job \"nothing\" of user tester in cell alpha"),
     (&["job", "label", "done", "x=1"], 4, "job tester/done: the job is over: succeeded"),
     (&["job", "edit"], 2, "JOB"),
     (&["job", "edit", "web"], 2, "repeat the command with --yes"),
@@ -35,15 +34,15 @@ const BAD: [Bad; 45] = [
         2,
         "is no duration; accepted: a duration such as",
     ),
-    (&["job", "edit", "nothing", "--yes"], 3, "no job tester/nothing"),
+    (&["job", "edit", "nothing", "--yes"], 3, "no job \"nothing\" of user tester in cell alpha"),
     (&["job", "edit", "done", "--yes"], 4, "only a job that runs or waits can be edited"),
     (&["job", "restart"], 2, "JOB"),
-    (&["job", "restart", "web/0"], 2, "accepted:"),
+    (&["job", "restart", "web/0"], 2, "borough task restart web/0"),
     (&["job", "restart", "web", "--task", "-1"], 2, "takes nothing negative"),
     (&["job", "restart", "web", "--task", "one"], 2, "accepted: the index of a task, from 0"),
     (&["job", "restart", "web", "--task", "0,1"], 3, "job tester/web has no task 1; the only one is 0"),
     (&["job", "restart", "web", "--from", "4294967296"], 2, "accepted: the index of a task, from 0"),
-    (&["job", "restart", "nothing"], 3, "no job tester/nothing"),
+    (&["job", "restart", "nothing"], 3, "no job \"nothing\" of user tester in cell alpha"),
     (&["job", "restart", "done"], 4, "job tester/done is succeeded: only a running job has tasks to restart"),
     (&["task", "stop", "web"], 2, "accepted: JOB/INDEX"),
     (&["task", "stop", "web/1"], 3, "the only one is 0"),
@@ -58,9 +57,9 @@ const BAD: [Bad; 45] = [
         "node.name and those of package/ are set by the cell",
     ),
     (&["node", "label", "Alpha", "x=1"], 2, "Alpha"),
-    (&["node", "label", "nothing", "x=1"], 3, "nothing"),
+    (&["node", "label", "nothing", "x=1"], 3, "no node \"nothing\" in cell alpha"),
     (&["node", "remove", "alpha-1"], 2, "repeat the command with --yes"),
-    (&["node", "remove", "nothing", "--yes"], 3, "nothing"),
+    (&["node", "remove", "nothing", "--yes"], 3, "no node \"nothing\" in cell alpha"),
     (&["node", "remove", "alpha-1", "--yes"], 4, "borough node drain alpha-1"),
 ];
 

@@ -1,11 +1,11 @@
 //! Verbs on nodes, cells, names and events.
 
 use borough_proto::bounds::{ENDED_JOBS, FRESH_START_MS_MAX, JOURNAL_BYTES, RETENTION_MS};
-use borough_proto::v1::{FailureDomains, LabelMatch, NodeState};
+use borough_proto::v1::{FailureDomains, LabelMatch};
 use clap::{Args, Subcommand};
 
 use super::JobTarget;
-use super::list::{ListArguments, WatchArguments, label_match, node_state};
+use super::list::{ListArguments, NodeStateOrCondition, WatchArguments, label_match, node_state};
 
 /// When `node admit` is safe.
 const ADMIT_WARNING: &str = "Use it only if the machine of the recorded agent is gone for good. The scheduler places \
@@ -28,9 +28,9 @@ pub enum NodeVerb {
         /// List only nodes with labels like this
         #[arg(short, long, value_parser = label_match, value_delimiter = ',', value_name = "KEY=VALUE,KEY!=VALUE")]
         label: Vec<LabelMatch>,
-        /// List only nodes in these states, with commas between: ready, recovering, lost [default: all]
+        /// List only nodes with one of these words in STATE, with commas between, such as lost,cordoned [default: all]
         #[arg(long, value_parser = node_state, value_name = "STATES", value_delimiter = ',')]
-        state: Vec<NodeState>,
+        state: Vec<NodeStateOrCondition>,
         #[command(flatten)]
         list: ListArguments,
     },

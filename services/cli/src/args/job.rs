@@ -15,7 +15,7 @@ use crate::jobfile::StarterKind;
 pub enum JobVerb {
     /// Write a commented job file to start from
     Init {
-        /// Write to this file, which must not exist
+        /// Write to this file, which must not exist; - writes to standard output
         #[arg(default_value = "job.yaml")]
         file: PathBuf,
         /// Write a short file for this kind of work [default: one with every field]
@@ -63,12 +63,8 @@ pub enum JobVerb {
         target: JobTarget,
         /// Number of tasks, from 0
         count: u32,
-        /// Return at once, without waiting
-        #[arg(short, long)]
-        detach: bool,
-        /// Stop waiting after this time, such as 30s or 5m [default: no limit]
-        #[arg(long, value_parser = duration, value_name = "TIME")]
-        timeout: Option<Duration>,
+        #[command(flatten)]
+        wait: WaitArguments,
     },
     /// Stop a job: withdraw its endpoints, end its tasks, and wait for their end
     Stop(StopArguments),
@@ -209,18 +205,25 @@ fn checked_revision(text: &str) -> Result<CheckedRevision, String> {
 const EDIT_NOTES: &str = "The file has the fields that differ from their defaults. An unchanged file changes nothing. A \
     text that is not applied is kept, and the message tells where. If the job changes meanwhile, the edit is refused.";
 
+/// Whether a verb waits for the effect of its change, and how long.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct WaitArguments {
+    /// Return at once, without waiting
+    #[arg(short, long)]
+    pub detach: bool,
+    /// Stop waiting after this time, such as 30s or 5m; the change stays [default: no limit]
+    #[arg(long, value_parser = duration, value_name = "TIME", conflicts_with = "detach")]
+    pub timeout: Option<Duration>,
+}
+
 /// `job edit`.
 #[derive(Clone, Debug, Args)]
 pub struct EditArguments {
     /// [USER/]JOB
     #[arg(value_name = "JOB")]
     pub target: JobTarget,
-    /// Return at once, without waiting
-    #[arg(short, long)]
-    pub detach: bool,
-    /// Stop waiting after this time, such as 30s or 5m; the job goes on [default: no limit]
-    #[arg(long, value_parser = duration, value_name = "TIME", conflicts_with = "detach")]
-    pub timeout: Option<Duration>,
+    #[command(flatten)]
+    pub wait: WaitArguments,
 }
 
 /// `job stop`.
@@ -229,12 +232,8 @@ pub struct StopArguments {
     /// [USER/]JOB
     #[arg(value_name = "JOB")]
     pub target: JobTarget,
-    /// Return at once, without waiting
-    #[arg(short, long)]
-    pub detach: bool,
-    /// Stop waiting after this time, such as 30s or 5m; the stop goes on [default: no limit]
-    #[arg(long, value_parser = duration, value_name = "TIME", conflicts_with = "detach")]
-    pub timeout: Option<Duration>,
+    #[command(flatten)]
+    pub wait: WaitArguments,
 }
 
 /// What `job restart` does with tasks that do not come back.

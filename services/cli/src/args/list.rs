@@ -1,6 +1,6 @@
 //! Options of lists: which rows, and which part of them.
 
-use borough_proto::v1::{JobState, LabelMatch, NodeState, TaskState};
+use borough_proto::v1::{JobState, LabelMatch, NodeCondition, NodeState, TaskState};
 use clap::Args;
 
 /// Which part of a list is shown.
@@ -59,9 +59,24 @@ const TASK_STATES: [(&str, TaskState); 9] = [
     ("dead", TaskState::Dead),
 ];
 
-/// The states of nodes, as the output shows them.
-const NODE_STATES: [(&str, NodeState); 3] =
-    [("ready", NodeState::Ready), ("recovering", NodeState::Recovering), ("lost", NodeState::Lost)];
+/// What the column STATE of nodes shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeStateOrCondition {
+    State(NodeState),
+    Condition(NodeCondition),
+}
+
+/// The words of the column STATE of nodes. It shows `_` as a space.
+const NODE_STATES: [(&str, NodeStateOrCondition); 8] = [
+    ("ready", NodeStateOrCondition::State(NodeState::Ready)),
+    ("recovering", NodeStateOrCondition::State(NodeState::Recovering)),
+    ("lost", NodeStateOrCondition::State(NodeState::Lost)),
+    ("draining", NodeStateOrCondition::Condition(NodeCondition::Draining)),
+    ("cordoned", NodeStateOrCondition::Condition(NodeCondition::Cordoned)),
+    ("tainted", NodeStateOrCondition::Condition(NodeCondition::Tainted)),
+    ("not_connected", NodeStateOrCondition::Condition(NodeCondition::NotConnected)),
+    ("session_failing", NodeStateOrCondition::Condition(NodeCondition::SessionFailing)),
+];
 
 fn state<S: Copy>(known: &[(&'static str, S)], word: &str) -> Result<S, String> {
     let found = known.iter().find(|(name, _)| *name == word);
@@ -76,8 +91,23 @@ pub(super) fn task_state(word: &str) -> Result<TaskState, String> {
     state(&TASK_STATES, word)
 }
 
-pub(super) fn node_state(word: &str) -> Result<NodeState, String> {
-    state(&NODE_STATES, word)
+pub(super) fn node_state(word: &str) -> Result<NodeStateOrCondition, String> {
+    state(&NODE_STATES, &word.trim().replace(' ', "_"))
+}
+
+/// The words that `--state` of `node list` takes.
+pub(crate) fn node_state_names() -> impl Iterator<Item = &'static str> {
+    NODE_STATES.iter().map(|(word, _)| *word)
+}
+
+/// The words that `--state` takes for tasks.
+pub(crate) fn task_state_names() -> impl Iterator<Item = &'static str> {
+    TASK_STATES.iter().map(|(word, _)| *word)
+}
+
+/// The words that `--state` takes for jobs.
+pub(crate) fn job_state_names() -> impl Iterator<Item = &'static str> {
+    JOB_STATES.iter().map(|(word, _)| *word)
 }
 
 /// The words of the states of tasks.
@@ -129,7 +159,9 @@ mod tests {
         assert_eq!(task_or_job_state("dead").unwrap().job, None);
         assert_eq!(task_or_job_state("failed").unwrap().task, None);
         assert!(task_or_job_state("runing").unwrap_err().contains("dependency_failed"));
-        assert_eq!(node_state("lost"), Ok(NodeState::Lost));
+        assert_eq!(node_state("lost"), Ok(NodeStateOrCondition::State(NodeState::Lost)));
+        let unconnected = NodeStateOrCondition::Condition(NodeCondition::NotConnected);
+        assert_eq!([" not connected", "not_connected"].map(node_state), [Ok(unconnected), Ok(unconnected)]);
         for (word, state) in TASK_STATES {
             assert_eq!(state.as_str_name(), format!("TASK_STATE_{}", word.to_uppercase()));
         }
@@ -137,7 +169,13 @@ mod tests {
             assert_eq!(state.as_str_name(), format!("JOB_STATE_{}", word.to_uppercase()));
         }
         for (word, state) in NODE_STATES {
-            assert_eq!(state.as_str_name(), format!("NODE_STATE_{}", word.to_uppercase()));
+            let name = match state {
+                NodeStateOrCondition::State(state) => state.as_str_name().replace("NODE_STATE_", ""),
+                NodeStateOrCondition::Condition(condition) => {
+                    condition.as_str_name().replace("NODE_CONDITION_", "")
+                }
+            };
+            assert_eq!(name, word.to_uppercase());
         }
     }
 }

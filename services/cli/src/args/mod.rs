@@ -9,6 +9,7 @@ mod explain;
 mod job;
 mod label;
 mod list;
+mod named;
 mod queue;
 mod role;
 mod store;
@@ -30,12 +31,15 @@ pub use dev::DevArguments;
 pub use explain::ExplainArguments;
 pub use job::{
     AttemptChoice, EditArguments, EvaluateArguments, FileArguments, JobLogArguments, JobVerb, PurgeArguments,
-    RestartArguments, RunArguments, StopArguments,
+    RestartArguments, RunArguments, StopArguments, WaitArguments,
 };
 pub use label::LabelArgument;
 pub(crate) use label::label_change;
-pub use list::{ListArguments, TaskOrJobState, WatchArguments};
-pub(crate) use list::{job_state_words, task_state_words};
+pub use list::{ListArguments, NodeStateOrCondition, TaskOrJobState, WatchArguments};
+pub(crate) use list::{
+    job_state_names, job_state_words, node_state_names, task_state_names, task_state_words,
+};
+pub(crate) use named::NamedTarget;
 pub(crate) use role::LEASE_MS;
 pub use role::{ControllerArguments, GatewayArguments, SchedulerArguments, StoreArguments};
 pub use store::{
@@ -45,8 +49,8 @@ pub use store::{
 pub(crate) use store_location::EMBEDDED;
 pub use store_location::StoreLocation;
 pub use target::{JobTarget, TaskTarget, WhyTarget};
-pub(crate) use task::signal_name;
 pub use task::{ExecArguments, LogArguments, TaskStopArguments, TaskVerb};
+pub(crate) use task::{signal_name, signal_names};
 pub use task_user::{TaskUserArguments, TaskUserChoice};
 pub use top::TopArguments;
 pub(crate) use usage::usage_failure;

@@ -4,6 +4,26 @@ use std::str::FromStr;
 
 use borough_client::{JobRef, TaskRef};
 use borough_model::Name;
+use thiserror::Error;
+
+/// Why a word names no job or no task.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TargetError {
+    /// A task where a job is expected.
+    #[error("is a task; its job is {job}")]
+    IsTask {
+        /// The job as it is written on the command line.
+        job: String,
+    },
+    #[error("{0}")]
+    NoName(String),
+}
+
+impl From<String> for TargetError {
+    fn from(text: String) -> Self {
+        Self::NoName(text)
+    }
+}
 
 /// `[USER/]JOB`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,11 +39,11 @@ pub struct TaskTarget {
     index: u32,
 }
 
-/// `[USER/]JOB[/INDEX]`.
+/// `[USER/]JOB[/INDEX]`, of verbs on a task or on those of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WhyTarget {
     job: JobTarget,
-    /// The task; absent: every pending one.
+    /// The task; absent: those of the job.
     pub index: Option<u32>,
 }
 
@@ -35,6 +55,11 @@ impl JobTarget {
 }
 
 impl TaskTarget {
+    /// The job of the task.
+    pub(crate) fn job(&self) -> &JobTarget {
+        &self.job
+    }
+
     /// The task, of `caller` where no user is given.
     pub fn resolve(&self, caller: &str) -> TaskRef {
         TaskRef { job: self.job.resolve(caller), index: self.index }
@@ -42,6 +67,11 @@ impl TaskTarget {
 }
 
 impl WhyTarget {
+    /// The job, or that of the task.
+    pub(crate) fn job(&self) -> &JobTarget {
+        &self.job
+    }
+
     /// The job, of `caller` where no user is given.
     pub fn resolve(&self, caller: &str) -> JobRef {
         self.job.resolve(caller)
@@ -49,13 +79,19 @@ impl WhyTarget {
 }
 
 impl FromStr for JobTarget {
-    type Err = String;
+    type Err = TargetError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, TargetError> {
         match *text.split('/').collect::<Vec<_>>().as_slice() {
-            [job] => target(None, job),
-            [user, job] => target(Some(user), job),
-            _ => Err("accepted: JOB or USER/JOB".to_owned()),
+            [job] => Ok(target(None, job)?),
+            [job, index] if is_task(index, target(None, job)) => {
+                Err(TargetError::IsTask { job: job.to_owned() })
+            }
+            [user, job] => Ok(target(Some(user), job)?),
+            [user, job, index] if is_task(index, target(Some(user), job)) => {
+                Err(TargetError::IsTask { job: format!("{user}/{job}") })
+            }
+            _ => Err(TargetError::NoName("accepted: JOB or USER/JOB".to_owned())),
         }
     }
 }
@@ -88,6 +124,11 @@ impl FromStr for WhyTarget {
             _ => Err("accepted: JOB, JOB/INDEX, USER/JOB or USER/JOB/INDEX".to_owned()),
         }
     }
+}
+
+/// Whether `index` behind a job names one of its tasks. A name never begins with a digit.
+fn is_task(index: &str, job: Result<JobTarget, String>) -> bool {
+    job.is_ok() && number(index).is_ok()
 }
 
 fn target(user: Option<&str>, job: &str) -> Result<JobTarget, String> {
@@ -132,11 +173,24 @@ mod tests {
     }
 
     #[test]
+    fn a_task_where_a_job_is_expected_is_told_from_a_wrong_name() {
+        let job = |text: &str| match text.parse::<JobTarget>() {
+            Err(TargetError::IsTask { job }) => Some(job),
+            _ => None,
+        };
+        assert_eq!(job("web/0").as_deref(), Some("web"));
+        assert_eq!(job("bob/web/12").as_deref(), Some("bob/web"));
+        for other in ["web", "bob/web", "Web/0", "web/-1", "web/x/y", "web/4294967296", "a/b/c/0"] {
+            assert_eq!(job(other), None, "{other}");
+        }
+    }
+
+    #[test]
     fn what_is_no_name_is_refused_with_the_reason() {
         for bad in ["", "/", "a/b/c/d", "web/", "web/x", "Web/1", "web/-1", "web/4294967296"] {
             assert!(bad.parse::<TaskTarget>().is_err(), "{bad}");
         }
-        let error = "Bob/web".parse::<JobTarget>().unwrap_err();
+        let error = "Bob/web".parse::<JobTarget>().unwrap_err().to_string();
         assert!(error.contains("user") && error.contains("'B'"), "{error}");
     }
 }

@@ -4,17 +4,17 @@ use borough_proto::v1::{LabelMatch, TaskState};
 use clap::{Args, Subcommand};
 
 use super::list::{ListArguments, label_match, task_state};
-use super::{JobTarget, TaskTarget};
+use super::{TaskTarget, WaitArguments, WhyTarget};
 
 /// Verbs on tasks.
 #[derive(Debug, Subcommand)]
 pub enum TaskVerb {
-    /// Show the tasks of a job
+    /// Show one task in full, or list the tasks of a job
     Status {
-        /// [USER/]JOB
+        /// [USER/]JOB[/INDEX]: with INDEX this task, else the tasks of the job
         #[arg(value_name = "JOB")]
-        target: JobTarget,
-        /// Show only this task [default: all]
+        target: WhyTarget,
+        /// List only this task of the job [default: all]
         #[arg(long)]
         index: Option<u32>,
         /// Show only tasks in these states, with commas between [default: all]
@@ -80,12 +80,8 @@ pub struct TaskStopArguments {
     /// [USER/]JOB/INDEX
     #[arg(value_name = "TASK")]
     pub target: TaskTarget,
-    /// Return at once, without waiting for the next attempt
-    #[arg(short, long)]
-    pub detach: bool,
-    /// Stop waiting after this time, such as 30s or 5m; the stop goes on [default: no limit]
-    #[arg(long, value_parser = super::job::duration, value_name = "TIME", conflicts_with = "detach")]
-    pub timeout: Option<std::time::Duration>,
+    #[command(flatten)]
+    pub wait: WaitArguments,
 }
 
 /// `task logs`.
@@ -166,6 +162,11 @@ fn signal(text: &str) -> Result<i32, String> {
         let names: Vec<&str> = SIGNALS.iter().map(|&(name, _)| name).collect();
         format!("no such signal; accepted: 1 to 64, or one of {}", names.join(", "))
     })
+}
+
+/// The names of signals.
+pub(crate) fn signal_names() -> impl Iterator<Item = &'static str> {
+    SIGNALS.iter().map(|(name, _)| *name)
 }
 
 /// The name of a signal, or its number.

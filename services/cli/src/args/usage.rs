@@ -9,6 +9,7 @@ use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::Arguments;
+use super::target::TargetError;
 use crate::exit::{Code, Failure};
 
 /// The failure for a wrong command line; `None` if the error is an answer, such as a help screen.
@@ -16,7 +17,17 @@ pub(crate) fn usage_failure(error: &clap::Error, line: &[OsString]) -> Option<Fa
     let verb = verb_of(line);
     let what = UsageError { error, verb: &verb };
     let message = what.message()?;
-    Some(Failure::new(Code::Usage, message).with_hint(format!("{verb} --help")))
+    let hint = what.job_of_task().map(|job| what.other_verb(job, line));
+    Some(Failure::new(Code::Usage, message).with_hint(hint.unwrap_or_else(|| format!("{verb} --help"))))
+}
+
+/// A word as a shell takes it.
+fn word_shown(word: &str) -> String {
+    let is_plain = |each: char| each.is_ascii_alphanumeric() || "-_./:=,@%+".contains(each);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// `borough job run`: the program with the verbs of the line.
@@ -140,6 +151,37 @@ impl UsageError<'_> {
         let mut groups = groups.filter(|group| group.contains('|'));
         let group = groups.find(|group| group.split('|').any(|one| one == plain));
         group.map_or_else(|| named(name), |group| named(&format!("<{group}>")))
+    }
+
+    /// The job of the task that stands where a job is expected.
+    fn job_of_task(&self) -> Option<&str> {
+        match self.error.source()?.downcast_ref::<TargetError>()? {
+            TargetError::IsTask { job } => Some(job),
+            TargetError::NoName(_) => None,
+        }
+    }
+
+    /// The command for a task that was given to a verb on jobs: the verb on tasks of that name, or the same line with
+    /// the job of the task.
+    fn other_verb(&self, job: &str, line: &[OsString]) -> String {
+        let task = self.text(ContextKind::InvalidValue);
+        let name = self.verb.rsplit(' ').next().unwrap_or_default();
+        let root = Arguments::screens();
+        let verbs = root.find_subcommand("task");
+        if verbs
+            .and_then(|verbs| verbs.find_subcommand(name))
+            .is_some_and(|verb| verb.get_positionals().next().is_some())
+        {
+            return format!("borough task {name} {task}");
+        }
+        let words = line.iter().skip(1).map(|word| {
+            let word = word.to_string_lossy();
+            match word.strip_suffix(&task) {
+                Some(before) if before.is_empty() || before.ends_with('=') => format!("{before}{job}"),
+                _ => word_shown(&word),
+            }
+        });
+        std::iter::once("borough".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
     }
 
     fn meant(&self, kind: ContextKind) -> String {

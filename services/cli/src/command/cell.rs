@@ -17,7 +17,8 @@ pub(super) async fn run(global: &Global, verb: CellVerb, printer: &Printer) -> R
             let client = connect::client(global)?;
             let fetch = async |_| Ok(list_page::<_, CellOutput>(client.cell_list().await?, String::new()));
             let listed = ListArguments { watching, ..ListArguments::default() };
-            return list_or_watch(WatchedView::Unwatched, &listed, printer, fetch).await;
+            let none = format!("no cells at the gateway {}", client.gateways().join(", "));
+            return list_or_watch(WatchedView::Unwatched, &listed, none, printer, fetch).await;
         }
         CellVerb::Status { name, watching } => {
             let client = match name {

@@ -11,13 +11,18 @@ use crate::context_file::{ContextFile, SavedContext, context_path};
 use crate::exit::{Code, Failure};
 use crate::output::{ContextView, Printer};
 
+/// What a list of no contexts says.
+const NO_CONTEXTS: &str = "no contexts: commands go to the dev cell, or where --gateway says\n\
+    hint: borough context add NAME --gateway HOST:PORT --cell NAME --token-file FILE";
+
 pub(super) fn run(global: &Global, verb: ContextVerb, printer: &Printer) -> Result<Code, Failure> {
     let mut file = context_file()?;
     match verb {
         ContextVerb::List => {
             let current = file.current.take();
             let view = |(name, saved)| ContextView::new(name, saved, current.as_deref());
-            printer.list(&file.contexts.into_iter().map(view).collect::<Vec<_>>())?;
+            let contexts: Vec<ContextView> = file.contexts.into_iter().map(view).collect();
+            printer.list(&contexts, NO_CONTEXTS)?;
         }
         ContextVerb::Use { context_name: None, .. } => {
             file.current = None;

@@ -4,7 +4,7 @@ use borough_client::{CellItem, Client, JobRef};
 use borough_proto::v1::{PageRequest, WatchFilter};
 use futures::StreamExt as _;
 
-use super::list::list_page;
+use super::list::{NoRows, list_page};
 use super::watch::{WatchedView, list_watch};
 use crate::args::{EventFilter, EventVerb, Global, ListArguments};
 use crate::connect;
@@ -15,7 +15,9 @@ pub(super) async fn run(global: &Global, verb: EventVerb, printer: &Printer) -> 
     let client = connect::cell_client(global).await?;
     match verb {
         EventVerb::List { filter, limit, watching } => {
+            let chosen = filter.job.is_some() || filter.node.is_some();
             let filter = watch_filter(&filter, client.user());
+            let none = NoRows { rows: "events", user: None, cell: client.cell(), chosen, others: &[] };
             if watching.watch {
                 let fetch = async |page: PageRequest| {
                     let answer = client.event_list(filter.clone(), page.limit).await?;
@@ -23,15 +25,15 @@ pub(super) async fn run(global: &Global, verb: EventVerb, printer: &Printer) -> 
                 };
                 let listed = ListArguments { limit: Some(limit), watching, ..ListArguments::default() };
                 let watched = WatchedView::Cell(client.clone(), filter.clone());
-                return list_watch(watched, &listed, WatchedList::of_log(printer), fetch).await;
+                return list_watch(watched, &listed, WatchedList::of_log(printer, none.text()), fetch).await;
             }
             let subject = filter.clone();
             let answer = client.event_list(filter, limit).await?;
             let views: Vec<EventView> = answer.events.into_iter().map(EventView::from).collect();
-            printer.list(&views)?;
             if views.is_empty() {
                 subject_known(&client, &subject).await?;
             }
+            printer.list(&views, &none.text())?;
             if answer.trimmed && views.len() < usize::try_from(limit).unwrap_or(usize::MAX) {
                 printer.remark("older events are no longer kept");
             }

@@ -61,13 +61,43 @@ fn page_refused(failure: Failure) -> Failure {
     failure.with_hint("run the same command without --page")
 }
 
-/// Shows a list.
+/// What a list without rows says: whose rows it would have and in which cell, and the commands that show others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NoRows<'n> {
+    /// The plural of the noun.
+    pub(super) rows: &'static str,
+    /// Empty: every user. Absent: the rows have no users.
+    pub(super) user: Option<&'n str>,
+    pub(super) cell: &'n str,
+    /// Whether labels, states or the like choose among them.
+    pub(super) chosen: bool,
+    /// What each of these commands shows.
+    pub(super) others: &'n [(&'static str, &'static str)],
+}
+
+impl NoRows<'_> {
+    pub(super) fn text(&self) -> String {
+        let whose = match self.user {
+            None => String::new(),
+            Some("") => " of any user".to_owned(),
+            Some(user) => format!(" of user {user}"),
+        };
+        let such = if self.chosen { " like this" } else { "" };
+        let others: Vec<String> =
+            self.others.iter().map(|(what, command)| format!("{what}: {command}")).collect();
+        let hint = if others.is_empty() { String::new() } else { format!("\nhint: {}", others.join("; ")) };
+        format!("no {}{such}{whose} in cell {}{hint}", self.rows, self.cell)
+    }
+}
+
+/// Shows a list. Without rows it says `none`.
 pub(super) async fn list<T: Tabular + Serialize>(
     listed: &ListArguments,
+    none: String,
     printer: &Printer,
     fetch: impl AsyncFn(PageRequest) -> Result<RowsPage<T>, Failure>,
 ) -> Result<Code, Failure> {
-    let mut output = ListOutput::new(printer);
+    let mut output = ListOutput::new(printer, none);
     let next = pages(listed, fetch, |rows| output.page(&rows)).await?;
     output.end()?;
     more_remark(next.as_deref(), T::PLURAL, printer);
@@ -102,6 +132,18 @@ mod tests {
         });
         let next = next.await.ok().unwrap();
         (seen, next)
+    }
+
+    #[test]
+    fn a_list_without_rows_says_whose_it_is_and_how_to_see_others() {
+        let others: &[_] =
+            &[("of every user", "borough job list --all"), ("ended ones too", "borough job list --ended")];
+        let none = NoRows { rows: "jobs", user: Some("ann"), cell: "alpha", chosen: false, others };
+        let hint = "hint: of every user: borough job list --all; ended ones too: borough job list --ended";
+        assert_eq!(none.text(), format!("no jobs of user ann in cell alpha\n{hint}"));
+        let all = NoRows { user: Some(""), chosen: true, others: &[], ..none };
+        assert_eq!(all.text(), "no jobs like this of any user in cell alpha");
+        assert_eq!(NoRows { user: None, others: &[], ..none }.text(), "no jobs in cell alpha");
     }
 
     #[tokio::test]

@@ -13,10 +13,11 @@ mod node;
 mod store;
 mod task;
 mod top;
+mod unknown;
 mod watch;
 mod why;
 
-use crate::args::{Arguments, NodeVerb, Verb};
+use crate::args::{Arguments, Global, NamedTarget, NodeVerb, Verb};
 use crate::complete;
 use crate::exit::{Code, Failure};
 use crate::jobfile;
@@ -26,36 +27,55 @@ use crate::role;
 /// Runs the verb of the arguments.
 pub(crate) fn run(arguments: Arguments, printer: &Printer) -> Result<Code, Failure> {
     let Arguments { global, verb } = arguments;
+    let named = verb.named();
+    verb_run(&global, verb, printer).map_err(|failure| match named {
+        Some(named) if failure.code() == Code::NotFound => unknown_explained(&global, &named, failure),
+        _ => failure,
+    })
+}
+
+fn verb_run(global: &Global, verb: Verb, printer: &Printer) -> Result<Code, Failure> {
     match verb {
-        Verb::Job(verb) => block_on(job::run(&global, verb, printer)),
-        Verb::Task(verb) => block_on(task::run(&global, verb, printer)),
-        Verb::Why { target } => block_on(why::run(&global, &target, printer)),
+        Verb::Job(verb) => block_on(job::run(global, verb, printer)),
+        Verb::Task(verb) => block_on(task::run(global, verb, printer)),
+        Verb::Why { target } => block_on(why::run(global, &target, printer)),
         Verb::Explain(arguments) => explain::run(&arguments, printer),
-        Verb::Node(NodeVerb::Token(arguments)) => role::token::node_token(&global, &arguments, printer),
-        Verb::Node(verb) => block_on(node::run(&global, verb, printer)),
-        Verb::Context(verb) => context::run(&global, verb, printer),
-        Verb::Cell(verb) => block_on(cell::run(&global, verb, printer)),
-        Verb::Name(verb) => block_on(name::run(&global, verb, printer)),
-        Verb::Event(verb) => block_on(event::run(&global, verb, printer)),
-        Verb::Top(arguments) => block_on(top::run(&global, &arguments, printer)),
-        Verb::Store(verb) => block_on(store::run(&global, verb, printer)),
+        Verb::Node(NodeVerb::Token(arguments)) => role::token::node_token(global, &arguments, printer),
+        Verb::Node(verb) => block_on(node::run(global, verb, printer)),
+        Verb::Context(verb) => context::run(global, verb, printer),
+        Verb::Cell(verb) => block_on(cell::run(global, verb, printer)),
+        Verb::Name(verb) => block_on(name::run(global, verb, printer)),
+        Verb::Event(verb) => block_on(event::run(global, verb, printer)),
+        Verb::Top(arguments) => block_on(top::run(global, &arguments, printer)),
+        Verb::Store(verb) => block_on(store::run(global, verb, printer)),
         Verb::Completion { shell } => completion(shell, printer),
-        Verb::Dev(arguments) => role::dev::run(&global, &arguments, printer),
-        Verb::Agent(arguments) => role::agent::run(&global, arguments),
-        Verb::Gateway(arguments) => role::serve::gateway(&global, arguments, printer),
-        Verb::Scheduler(arguments) => role::serve::scheduler(&global, arguments, printer),
-        Verb::Controller(arguments) => role::serve::controller(&global, arguments, printer),
+        Verb::Dev(arguments) => role::dev::run(global, &arguments, printer),
+        Verb::Agent(arguments) => role::agent::run(global, arguments),
+        Verb::Gateway(arguments) => role::serve::gateway(global, arguments, printer),
+        Verb::Scheduler(arguments) => role::serve::scheduler(global, arguments, printer),
+        Verb::Controller(arguments) => role::serve::controller(global, arguments, printer),
         Verb::EvaluateJsonnet(arguments) => jobfile::evaluate(arguments)
             .map(|()| Code::Done)
             .or_else(|problem| printer.error_bytes(problem.as_bytes()).map(|()| Code::Failed)),
     }
 }
 
+/// The failure of a verb whose job or node does not exist.
+fn unknown_explained(global: &Global, named: &NamedTarget, failure: Failure) -> Failure {
+    let Ok(runtime) = runtime() else { return failure };
+    let explained = runtime.block_on(unknown::explained(global, named, failure));
+    runtime.shutdown_background();
+    explained
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| Failure::new(Code::Failed, format!("cannot start the runtime: {error}")))
+}
+
 /// Verbs wait for one thing at a time: one thread is enough for them.
 fn block_on(verb: impl Future<Output = Result<Code, Failure>>) -> Result<Code, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime =
-        runtime.map_err(|error| Failure::new(Code::Failed, format!("cannot start the runtime: {error}")))?;
+    let runtime = runtime()?;
     let outcome = runtime.block_on(verb);
     // A pending read of the terminal must not keep the program from ending.
     runtime.shutdown_background();

@@ -1,12 +1,10 @@
 //! `name list` and `name watch`.
 
-use std::cell::Cell;
-
 use borough_client::{Client, EndpointItem, JobRef};
 use borough_proto::v1::WatchFilter;
 use futures::StreamExt as _;
 
-use super::list::list_page;
+use super::list::{NoRows, list_page};
 use super::watch::{WatchedView, list_or_watch};
 use crate::args::{Global, JobTarget, NameVerb};
 use crate::connect;
@@ -18,20 +16,29 @@ pub(super) async fn run(global: &Global, verb: NameVerb, printer: &Printer) -> R
     match verb {
         NameVerb::List { target, all, list } => {
             let job = if all { JobRef::new("", "") } else { job(target.as_ref(), client.user()) };
-            let listed = Cell::new(false);
+            if !list.watching.watch {
+                job_known(&client, &job).await?;
+            }
             let fetch = async |page| {
                 let answer = client.endpoint_list_page(&job.user, &job.name, page).await?;
-                listed.set(listed.get() || !answer.endpoints.is_empty());
                 Ok(list_page::<_, EndpointView>(answer.endpoints, answer.next_page))
             };
             let (user, name) = (job.user.clone(), job.name.clone());
             let filter = WatchFilter { user, job: name, endpoints: true, ..WatchFilter::default() };
-            let code =
-                list_or_watch(WatchedView::Cell(client.clone(), filter), &list, printer, fetch).await?;
-            if !listed.get() {
-                job_known(&client, &job).await?;
-            }
-            return Ok(code);
+            let others: &[_] = match &target {
+                Some(_) => &[("what its tasks do", "borough job status JOB")],
+                None if all => &[],
+                None => &[("of every user", "borough name list --all")],
+            };
+            let none = NoRows {
+                rows: "endpoints",
+                user: Some(&job.user),
+                cell: client.cell(),
+                chosen: !job.name.is_empty(),
+                others,
+            };
+            let watched = WatchedView::Cell(client.clone(), filter);
+            return list_or_watch(watched, &list, none.text(), printer, fetch).await;
         }
         NameVerb::Watch { target } => {
             let job = job(target.as_ref(), client.user());
@@ -46,7 +53,7 @@ pub(super) async fn run(global: &Global, verb: NameVerb, printer: &Printer) -> R
     Ok(Code::Done)
 }
 
-/// Fails if a job that has no endpoints does not exist.
+/// Fails if a job that is named does not exist.
 async fn job_known(client: &Client, job: &JobRef) -> Result<(), Failure> {
     if !job.name.is_empty() {
         client.job_get(job).await?;

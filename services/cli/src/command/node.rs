@@ -1,13 +1,13 @@
 //! Verbs on nodes.
 
 use borough_client::{Client, NodeFilter};
-use borough_proto::v1::{Node, WatchFilter};
+use borough_proto::v1::{LabelMatch, Node, WatchFilter};
 
 use super::confirm::{Intent, confirm};
 use super::drain::drain;
-use super::list::list_page;
+use super::list::{NoRows, list_page};
 use super::watch::{WatchedView, list_or_watch, status_watch};
-use crate::args::{Global, NodeVerb, WatchArguments, label_change};
+use crate::args::{Global, NodeStateOrCondition, NodeVerb, WatchArguments, label_change};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::output::{NodeOutput, NodeStatusView, Printer, TaskOutput, labels_text};
@@ -17,13 +17,15 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
     let client = connect::cell_client(global).await?;
     match verb {
         NodeVerb::List { label, state, list } => {
-            let filter = NodeFilter { states: state, selector: label };
+            let filter = filter_of(&state, label);
             let fetch = async |page| {
                 let answer = client.node_list_page(&filter, page).await?;
                 Ok(list_page::<_, NodeOutput>(answer.nodes, answer.next_page))
             };
             let watched = WatchedView::Cell(client.clone(), changes_of(""));
-            return list_or_watch(watched, &list, printer, fetch).await;
+            let chosen = filter != NodeFilter::default();
+            let none = NoRows { rows: "nodes", user: None, cell: client.cell(), chosen, others: &[] };
+            return list_or_watch(watched, &list, none.text(), printer, fetch).await;
         }
         // Made locally, without a gateway.
         NodeVerb::Token(arguments) => return node_token(global, &arguments, printer),
@@ -56,6 +58,17 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
         }
     }
     Ok(Code::Done)
+}
+
+fn filter_of(shown: &[NodeStateOrCondition], selector: Vec<LabelMatch>) -> NodeFilter {
+    let mut filter = NodeFilter { selector, ..NodeFilter::default() };
+    for word in shown {
+        match word {
+            NodeStateOrCondition::State(state) => filter.states.push(*state),
+            NodeStateOrCondition::Condition(condition) => filter.conditions.push(*condition),
+        }
+    }
+    filter
 }
 
 async fn status(

@@ -100,17 +100,18 @@ pub(super) fn limited(listed: &ListArguments, rows_max: Option<u32>) -> ListArgu
     ListArguments { limit, ..listed.clone() }
 }
 
-/// Shows a list once, or with `--watch` again after each change.
+/// Shows a list once, or with `--watch` again after each change. Without rows it says `none`.
 pub(super) async fn list_or_watch<T: Tabular + Serialize>(
     watched: WatchedView,
     listed: &ListArguments,
+    none: String,
     printer: &Printer,
     fetch: impl AsyncFn(PageRequest) -> Result<RowsPage<T>, Failure>,
 ) -> Result<Code, Failure> {
     if !listed.watching.watch {
-        return list(listed, printer, fetch).await;
+        return list(listed, none, printer, fetch).await;
     }
-    list_watch(watched, listed, WatchedList::new(printer), fetch).await
+    list_watch(watched, listed, WatchedList::new(printer, none), fetch).await
 }
 
 /// Shows a list again after each change.

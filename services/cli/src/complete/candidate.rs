@@ -1,5 +1,6 @@
 //! What may stand at an argument: names of the cell, asked for in bounded time, of contexts and of fields.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use borough_client::{Client, ClientError, JobFilter, JobRef, TaskFilter};
@@ -8,7 +9,7 @@ use borough_proto::v1::PageRequest;
 use clap::Arg;
 use clap_complete::engine::CompletionCandidate;
 
-use crate::args::Global;
+use crate::args::{Global, job_state_names, node_state_names, signal_names, task_state_names};
 use crate::connect;
 
 /// Without an answer in this time the shell gets no names.
@@ -30,19 +31,31 @@ pub(super) enum Completed {
     Context,
     /// A field of a job file.
     Field,
+    /// Words for `--state`.
+    NodeState,
+    TaskState,
+    /// Of the tasks of a job, or of jobs.
+    TaskOrJobState,
+    Signal,
 }
 
 impl Completed {
-    /// What an argument of a verb names, if it names something that can be listed.
-    pub(super) fn of(verb: &str, argument: &Arg) -> Option<Self> {
+    /// What an argument of a verb, such as `list` of `task`, names if it names something that can be listed.
+    pub(super) fn of(noun: &str, verb: &str, argument: &Arg) -> Option<Self> {
         let value =
             argument.get_value_names().and_then(|names| names.first()).map_or("", |name| name.as_str());
         match (verb, argument.get_id().as_str(), value) {
             ("why", _, "JOB") | (_, _, "TASK") => Some(Self::Task),
-            ("status", _, "JOB[/INDEX]" | "TASKS") => Some(Self::Task),
+            ("status", _, "JOB") if noun == "task" => Some(Self::Task),
             (_, _, "JOB") if VERBS_OF_ENDED.contains(&verb) => Some(Self::JobOrEnded),
             (_, _, "JOB") => Some(Self::Job),
             (_, "node", _) if !matches!(verb, "token" | "agent") => Some(Self::Node),
+            (_, "state", _) => match noun {
+                "node" => Some(Self::NodeState),
+                "task" => Some(Self::TaskState),
+                _ => Some(Self::TaskOrJobState),
+            },
+            (_, "signal", _) => Some(Self::Signal),
             ("explain", "field", _) => Some(Self::Field),
             (_, "context" | "context_name", _) => Some(Self::Context),
             (_, "cell", _) | ("status" | "set", "name", _) => Some(Self::Cell),
@@ -59,6 +72,13 @@ pub(super) fn candidates(
 ) -> Vec<CompletionCandidate> {
     let names = match completed {
         Completed::Field => fields(),
+        Completed::NodeState => node_state_names().map(str::to_owned).collect(),
+        Completed::TaskState => task_state_names().map(str::to_owned).collect(),
+        Completed::TaskOrJobState => {
+            let names: BTreeSet<&str> = task_state_names().chain(job_state_names()).collect();
+            names.into_iter().map(str::to_owned).collect()
+        }
+        Completed::Signal => signals(current),
         Completed::Context => {
             connect::context_file().map(|file| file.contexts.into_keys().collect()).unwrap_or_default()
         }
@@ -68,6 +88,19 @@ pub(super) fn candidates(
     let is_plain = |name: &String| name.chars().all(|each| each.is_ascii_graphic());
     let fits = names.into_iter().filter(|name| name.starts_with(current)).filter(is_plain);
     fits.map(CompletionCandidate::new).collect()
+}
+
+/// The names of signals, as `current` begins: in its case, and with `SIG` if it has that.
+fn signals(current: &str) -> Vec<String> {
+    let is_low = current.starts_with(|first: char| first.is_ascii_lowercase());
+    // No name begins with SI.
+    let begin: String = current.chars().take(3).collect::<String>().to_ascii_uppercase();
+    let has_prefix = begin.len() > 1 && "SIG".starts_with(&begin);
+    let named = |name: &str| {
+        let name = if has_prefix { format!("SIG{name}") } else { name.to_owned() };
+        if is_low { name.to_ascii_lowercase() } else { name }
+    };
+    signal_names().map(named).collect()
 }
 
 fn fields() -> Vec<String> {
@@ -92,7 +125,12 @@ async fn names(completed: Completed, client: &Client, current: &str) -> Result<V
         Completed::Node => Ok(client.node_list().await?.into_iter().map(|node| node.name).collect()),
         Completed::Job | Completed::JobOrEnded => jobs(client, current, completed).await,
         Completed::Task => tasks(client, current).await,
-        Completed::Context | Completed::Field => Ok(Vec::new()),
+        Completed::Context
+        | Completed::Field
+        | Completed::NodeState
+        | Completed::TaskState
+        | Completed::TaskOrJobState
+        | Completed::Signal => Ok(Vec::new()),
     }
 }
 
@@ -129,4 +167,24 @@ async fn tasks(client: &Client, current: &str) -> Result<Vec<String>, ClientErro
             .extend(jobs(client, current, Completed::Task).await?.into_iter().map(|name| format!("{name}/"))),
     }
     Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_are_completed_as_they_are_typed() {
+        let of = |current: &str| {
+            let all = signals(current).into_iter();
+            all.filter(|name| name.starts_with(current)).collect::<Vec<_>>()
+        };
+        assert_eq!(of("HU"), ["HUP"]);
+        assert_eq!(of("SIGHU"), ["SIGHUP"]);
+        assert_eq!(of("sigte"), ["sigterm"]);
+        assert!(of("si").contains(&"sighup".to_owned()) && of("SI").len() == of("").len());
+        assert_eq!(of("us"), ["usr1", "usr2"]);
+        assert!(of("").contains(&"TERM".to_owned()) && of("x").is_empty());
+        assert_eq!(of("S"), ["SEGV", "STOP"]);
+    }
 }

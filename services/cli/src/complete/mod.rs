@@ -31,7 +31,7 @@ pub(crate) fn answer(arguments: &[OsString]) -> Option<ExitCode> {
     }
     let shells = Shells::builtins();
     let shell = shells.completer(&shell)?;
-    let mut command = completing(Arguments::screens(), &Arc::new(global_of(words)));
+    let mut command = completing("", Arguments::screens(), &Arc::new(global_of(words)));
     let (directory, mut text) = (std::env::current_dir().ok(), Vec::new());
     let completed = shell.write_complete(&mut command, words.to_vec(), directory.as_deref(), &mut text);
     let written = completed.and_then(|()| std::io::stdout().write_all(&text));
@@ -78,10 +78,10 @@ fn global_of(words: &[OsString]) -> Option<Global> {
     Arguments::read(line).ok().map(|arguments| arguments.global)
 }
 
-/// The command with completers at the arguments that name something.
-fn completing(command: Command, global: &Arc<Option<Global>>) -> Command {
+/// The command with completers at the arguments that name something. `noun` is the name of the command above it.
+fn completing(noun: &str, command: Command, global: &Arc<Option<Global>>) -> Command {
     let verb = command.get_name().to_owned();
-    let complete = |argument: Arg| match Completed::of(&verb, &argument) {
+    let complete = |argument: Arg| match Completed::of(noun, &verb, &argument) {
         None => argument,
         Some(completed) => {
             let global = Arc::clone(global);
@@ -90,7 +90,7 @@ fn completing(command: Command, global: &Arc<Option<Global>>) -> Command {
             }))
         }
     };
-    command.mut_args(complete).mut_subcommands(|below| completing(below, global))
+    command.mut_args(complete).mut_subcommands(|below| completing(&verb, below, global))
 }
 
 #[cfg(test)]
@@ -112,8 +112,9 @@ mod tests {
 
     /// The verbs whose argument of this kind is completed.
     fn verbs(line: &str, command: &Command, found: &mut Vec<(String, Completed)>) {
+        let noun = line.split(' ').next().unwrap_or_default();
         for argument in command.get_arguments() {
-            if let Some(completed) = Completed::of(command.get_name(), argument) {
+            if let Some(completed) = Completed::of(noun, command.get_name(), argument) {
                 found.push((line.to_owned(), completed));
             }
         }
@@ -130,20 +131,13 @@ mod tests {
             let same = found.iter().filter(|(_, each)| *each == completed);
             same.map(|(line, _)| line.trim_end()).collect()
         };
-        for line in [
-            "job status",
-            "job stop",
-            "job scale",
-            "job history",
-            "task status",
-            "name list",
-            "name watch",
-            "event list",
-        ] {
+        for line in
+            ["job status", "job stop", "job scale", "job history", "name list", "name watch", "event list"]
+        {
             let jobs = [of(Completed::Job), of(Completed::JobOrEnded)].concat();
             assert!(jobs.contains(&line), "{line}: {jobs:?}");
         }
-        for line in ["task logs", "task exec", "task restart", "task signal", "why"] {
+        for line in ["task status", "task logs", "task exec", "task restart", "task signal", "why"] {
             assert!(of(Completed::Task).contains(&line), "{line}: {:?}", of(Completed::Task));
         }
         for line in ["node status", "node drain", "node cordon", "event watch"] {
@@ -156,5 +150,9 @@ mod tests {
             assert!(of(Completed::Context).contains(&line), "{line}: {:?}", of(Completed::Context));
         }
         assert_eq!(of(Completed::Field), ["explain"]);
+        assert_eq!(of(Completed::NodeState), ["node list"]);
+        assert_eq!(of(Completed::TaskState), ["task status", "task list"]);
+        assert_eq!(of(Completed::TaskOrJobState), ["job status"]);
+        assert_eq!(of(Completed::Signal), ["task signal"]);
     }
 }

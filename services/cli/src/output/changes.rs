@@ -1,5 +1,7 @@
 //! The changes of a submission, and its effects.
 
+use borough_model::job::FieldChange;
+use borough_model::job::file::file_value_text;
 use borough_proto::v1;
 use serde::Serialize;
 use serde_json::Value;
@@ -32,11 +34,18 @@ impl From<v1::FieldChange> for ChangedField {
     }
 }
 
+impl From<FieldChange> for ChangedField {
+    fn from(change: FieldChange) -> Self {
+        let value = Option::unwrap_or_default;
+        Self { path: change.path.into(), old: value(change.old), new: value(change.new) }
+    }
+}
+
 /// A difference for people: one line per field, whole subtrees on one line.
 pub(crate) fn changes_text(changes: &[ChangedField], style: &Style) -> String {
     let mut text = String::new();
     for change in changes {
-        let (old, new) = (change.old.to_string(), change.new.to_string());
+        let (old, new) = (file_value_text(&change.old), file_value_text(&change.new));
         let (old, new) = (json_shown(&old), json_shown(&new));
         let line = match (&change.old, &change.new) {
             (Value::Null, _) => style.paint(&format!("+ {}: {new}", change.path), 32),
@@ -60,6 +69,8 @@ pub(crate) struct PlanView {
     /// The present job, which alone has that revision; null if the job does not exist.
     pub(crate) id: Option<Foreign>,
     pub(crate) diff: Vec<ChangedField>,
+    /// The difference in the terms of a job file.
+    pub(crate) file_diff: Vec<ChangedField>,
     pub(crate) placements: Vec<PlacementOutput>,
     pub(crate) unplaced: Vec<ExplanationView>,
     pub(crate) stopped: Vec<u32>,
@@ -100,6 +111,7 @@ impl PlanView {
             revision: plan.revision,
             id: Some(Foreign::from(plan.job_id)).filter(|id| !id.is_empty()),
             diff: plan.diff.into_iter().map(ChangedField::from).collect(),
+            file_diff: plan.file_diff.into_iter().map(ChangedField::from).collect(),
             placements: plan.placements.into_iter().map(placement).collect(),
             unplaced: plan.unplaced.into_iter().map(ExplanationView::from).collect(),
             stopped: plan.stopped,
@@ -108,6 +120,11 @@ impl PlanView {
             warnings: plan.warnings.into_iter().map(Foreign::from).collect(),
             spec: SpecView::new(Some(spec)),
         }
+    }
+
+    /// The changes for people. A gateway of an older version does not know the terms of the file.
+    pub(crate) fn changes(&self) -> &[ChangedField] {
+        if self.file_diff.is_empty() { &self.diff } else { &self.file_diff }
     }
 
     pub(crate) fn text(&self, style: &Style) -> String {
@@ -121,7 +138,7 @@ impl PlanView {
         };
         // For a new job everything is new: its file shows it better.
         if self.revision > 0 {
-            text.push_str(&changes_text(&self.diff, style));
+            text.push_str(&changes_text(self.changes(), style));
         }
         for placed in &self.placements {
             let ports = ports_text(&placed.ports);

@@ -113,7 +113,7 @@ fn job() -> v1::Job {
 /// A version of a job with a command that clears the reader's screen.
 fn version() -> JobVersionView {
     let spec = serde_json::json!({"task": {"command": [HOSTILE]}});
-    JobVersionView { version: 1, job: job().into(), spec: SpecView(Some(spec)) }
+    JobVersionView { version: 1, job: job().into(), spec: SpecView(Some(spec)), changes: None }
 }
 
 fn cell() -> CellOutput {

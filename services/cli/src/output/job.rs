@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use borough_model::JobSpec;
+use borough_model::job::file::file_diff;
 use borough_model::job::{Role, spec_value};
 use borough_proto::convert::job_spec_from_message;
 use borough_proto::v1;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::changes::{ChangedField, changes_text};
 use super::table::{Tabular, table};
 use super::task::TaskOutput;
 use super::text::{facts, tally, time, word};
@@ -307,12 +309,54 @@ pub(crate) struct JobVersionView {
     pub(crate) version: u32,
     pub(crate) job: JobView,
     pub(crate) spec: SpecView,
+    /// What differs from the version before it, in the terms of a job file. That version may be of an earlier job. Null
+    /// for the first version, or if this program cannot read one of the two.
+    pub(crate) changes: Option<Vec<ChangedField>>,
 }
 
-impl From<v1::JobVersion> for JobVersionView {
-    fn from(version: v1::JobVersion) -> Self {
-        let spec = SpecView::new(version.spec.as_ref());
-        Self { version: version.version, job: version.job.unwrap_or_default().into(), spec }
+/// What differs between two versions of a spec.
+fn changes_of(old: &JobSpec, new: &JobSpec) -> Vec<ChangedField> {
+    file_diff(old, new).into_iter().map(ChangedField::from).collect()
+}
+
+impl JobVersionView {
+    /// The versions of a name, newest first, each with its changes.
+    pub(crate) fn all(versions: Vec<v1::JobVersion>) -> Vec<Self> {
+        let mut views = Vec::with_capacity(versions.len());
+        let mut newer: Option<(Self, Option<JobSpec>)> = None;
+        for version in versions {
+            let spec = SpecView::new(version.spec.as_ref());
+            let job: JobView = version.job.unwrap_or_default().into();
+            let mut read = spec.read();
+            // A job was scaled without a new version: its last one has the count and the priority of the job.
+            let is_last = newer.as_ref().is_none_or(|(view, _)| view.job.id != job.id);
+            if let Some(read) = read.as_mut().filter(|_| is_last) {
+                (read.count, read.priority) = (job.count, job.priority);
+            }
+            if let Some((mut view, new)) = newer.take() {
+                view.changes = read.as_ref().zip(new.as_ref()).map(|(old, new)| changes_of(old, new));
+                views.push(view);
+            }
+            newer = Some((Self { version: version.version, job, spec, changes: None }, read));
+        }
+        views.extend(newer.map(|(view, _)| view));
+        views
+    }
+
+    /// What each version changed, for people.
+    pub(crate) fn changes_text(views: &[Self], style: &Style) -> String {
+        let mut text = String::new();
+        for view in views {
+            let Some(changes) = &view.changes else { continue };
+            text.push_str(&format!("\nversion {} of {}", view.version, view.job.id));
+            if changes.is_empty() {
+                text.push_str(": no field changed\n");
+                continue;
+            }
+            text.push('\n');
+            text.extend(changes_text(changes, style).lines().map(|line| format!("  {line}\n")));
+        }
+        text
     }
 }
 

@@ -17,12 +17,14 @@ pub(crate) struct ListOutput<'p, T> {
     rows: usize,
     /// The widths of the columns so far: later pages stand under the first one.
     widths: Vec<usize>,
+    /// What is said of a list without rows.
+    none: String,
     of: PhantomData<fn(T)>,
 }
 
 impl<'p, T: Tabular + Serialize> ListOutput<'p, T> {
-    pub(crate) fn new(printer: &'p Printer) -> Self {
-        Self { printer, rows: 0, widths: Vec::new(), of: PhantomData }
+    pub(crate) fn new(printer: &'p Printer, none: String) -> Self {
+        Self { printer, rows: 0, widths: Vec::new(), none, of: PhantomData }
     }
 
     /// Writes some more rows.
@@ -44,9 +46,7 @@ impl<'p, T: Tabular + Serialize> ListOutput<'p, T> {
     /// Ends the list.
     pub(crate) fn end(self) -> Result<(), Failure> {
         match (self.printer.format, self.rows) {
-            (OutputFormat::Table | OutputFormat::Wide, 0) => {
-                self.printer.remark(&format!("no {}", T::PLURAL))
-            }
+            (OutputFormat::Table | OutputFormat::Wide, 0) => self.printer.remark(&self.none),
             (OutputFormat::Table | OutputFormat::Wide, _) | (OutputFormat::Yaml, 1..) => {}
             (OutputFormat::Json | OutputFormat::Yaml, 0) => self.printer.bytes(b"[]\n")?,
             (OutputFormat::Json, _) => self.printer.bytes(b"\n]\n")?,

@@ -45,7 +45,7 @@ pub(crate) use store::{
     StoreLossView, ViolationView,
 };
 pub(crate) use table::{Tabular, table};
-pub(crate) use task::{ExitView, TaskOutput};
+pub(crate) use task::{ExitView, TaskOutput, TaskStatusView};
 pub(crate) use text::{bytes, labels_text, ranges, tally, time, word};
 pub(crate) use watch::{WatchedList, WatchedStatus};
 
@@ -97,12 +97,12 @@ impl Printer {
         Style { wide: self.format == OutputFormat::Wide, color: self.color }
     }
 
-    /// A list: a table, or a list of objects.
-    pub(crate) fn list<T: Tabular + Serialize>(&self, rows: &[T]) -> Result<(), Failure> {
+    /// A list: a table, or a list of objects. A table without rows says `none`.
+    pub(crate) fn list<T: Tabular + Serialize>(&self, rows: &[T], none: &str) -> Result<(), Failure> {
         match self.format {
             OutputFormat::Table | OutputFormat::Wide => {
                 if rows.is_empty() {
-                    self.remark(&format!("no {}", T::PLURAL));
+                    self.remark(none);
                     return Ok(());
                 }
                 self.text(&table(rows, &self.style()))

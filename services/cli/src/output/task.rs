@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use borough_proto::v1;
 use serde::Serialize;
 
-use super::Foreign;
 use super::table::Tabular;
-use super::text::{bytes, time, word};
+use super::text::{ResourcesView, bytes, facts, ranges, time, word};
+use super::{ExplanationView, Foreign, Style, explanations_text};
 use crate::args::signal_name;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -39,6 +39,8 @@ pub(crate) struct TaskOutput {
     pub(crate) spec_version: u32,
     pub(crate) revision: u64,
     pub(crate) usage: Option<UsageView>,
+    /// What its node is charged for it; null while none is.
+    pub(crate) charge: Option<ResourcesView>,
 }
 
 /// The end of an attempt.
@@ -121,7 +123,23 @@ impl From<v1::Task> for TaskOutput {
                 memory_peak_bytes: usage.memory_peak_bytes,
                 processes: usage.processes,
             }),
+            charge: task.charge.map(ResourcesView::from),
         }
+    }
+}
+
+impl TaskOutput {
+    /// The state, with the reason of a stop.
+    fn state_text(&self) -> String {
+        match &self.stop {
+            Some(reason) => format!("{} ({})", self.state, reason.replace('_', " ")),
+            None => self.state.clone(),
+        }
+    }
+
+    /// The health, which only a running task has.
+    fn health_text(&self) -> String {
+        if self.state == "running" { self.health.clone() } else { String::new() }
     }
 }
 
@@ -140,15 +158,10 @@ impl Tabular for TaskOutput {
     }
 
     fn cells(&self) -> (Vec<String>, Vec<String>) {
-        let state = match &self.stop {
-            Some(reason) => format!("{} ({})", self.state, reason.replace('_', " ")),
-            None => self.state.clone(),
-        };
-        let health = if self.state == "running" { self.health.clone() } else { String::new() };
         let cells = vec![
             format!("{}/{}/{}", self.user, self.job, self.index),
-            state,
-            health,
+            self.state_text(),
+            self.health_text(),
             self.node.to_string(),
             ports_text(&self.ports),
             self.restarts.to_string(),
@@ -164,5 +177,88 @@ impl Tabular for TaskOutput {
             used(|usage| bytes(usage.memory_peak_bytes)),
         ];
         (cells, more)
+    }
+}
+
+/// One task in full.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct TaskStatusView {
+    pub(crate) cell: Foreign,
+    pub(crate) task: TaskOutput,
+    /// Why it has no node; empty if it has one, or wants none.
+    pub(crate) unplaced: Vec<ExplanationView>,
+}
+
+impl TaskStatusView {
+    pub(crate) fn text(&self, style: &Style) -> String {
+        let task = &self.task;
+        let state = match task.state.as_str() {
+            "running" => style.paint(&task.state_text(), 32),
+            "lost" => style.paint(&task.state_text(), 31),
+            _ => task.state_text(),
+        };
+        let number = |number: u64| if number == 0 { String::new() } else { number.to_string() };
+        let at = if task.host.is_empty() { String::new() } else { format!(" at {}", task.host) };
+        let node = if task.node.is_empty() { String::new() } else { format!("{}{at}", task.node) };
+        let used = |stat: fn(&UsageView) -> String| task.usage.as_ref().map(stat).unwrap_or_default();
+        let mut text = facts(&[
+            ("task", format!("{}/{}/{} in cell {}", task.user, task.job, task.index, self.cell)),
+            ("state", state),
+            ("health", task.health_text()),
+            ("node", node),
+            ("ports", ports_text(&task.ports)),
+            ("pid", task.pid.map(|pid| pid.to_string()).unwrap_or_default()),
+            ("cores", ranges(&task.cores)),
+            ("attempt", number(task.incarnation)),
+            ("restarts", task.restarts.to_string()),
+            ("failures", task.failures_text()),
+            ("last exit", task.exit.as_ref().map(ExitView::text_long).unwrap_or_default()),
+            ("started", task.started_ms.map(time).unwrap_or_default()),
+            ("changed", if task.changed_ms > 0 { time(task.changed_ms) } else { String::new() }),
+            ("next start", task.next_start_text()),
+            ("charged", task.charge.as_ref().map(ResourcesView::text).unwrap_or_default()),
+            ("used", used(UsageView::text)),
+            ("version", number(u64::from(task.spec_version))),
+        ]);
+        if !self.unplaced.is_empty() {
+            text.push('\n');
+            text.push_str(&explanations_text(&self.unplaced));
+        }
+        text
+    }
+}
+
+impl TaskOutput {
+    fn failures_text(&self) -> String {
+        if self.failures == 0 { String::new() } else { format!("{} in a row", self.failures) }
+    }
+
+    /// Before when it does not start again.
+    fn next_start_text(&self) -> String {
+        let waits = self.state == "pending" && self.not_before_ms > 0;
+        if waits { format!("not before {}", time(self.not_before_ms)) } else { String::new() }
+    }
+}
+
+impl ExitView {
+    /// The end with its attempt, its node and its time.
+    fn text_long(&self) -> String {
+        let on = if self.node.is_empty() { String::new() } else { format!(" on {}", self.node) };
+        format!("{} (attempt {}{on}, {})", self.text(), self.incarnation, time(self.at_ms))
+    }
+}
+
+impl UsageView {
+    fn text(&self) -> String {
+        let (now, most) = (bytes(self.memory_bytes), bytes(self.memory_peak_bytes));
+        let processes = match self.processes {
+            1 => "1 process".to_owned(),
+            number => format!("{number} processes"),
+        };
+        format!(
+            "cpu {}m, memory {now} (at most {most}), {processes}, at {}",
+            self.cpu_millis,
+            time(self.at_ms)
+        )
     }
 }

@@ -226,6 +226,12 @@ fn a_plan() {
             change("task.command[1]", "\"a\"", ""),
             change("labels[\"a.b\"]", "", "\"x\""),
         ],
+        file_diff: vec![
+            change("count", "3", "5"),
+            change("task.command[1]", "\"a\"", ""),
+            change("task.grace", "\"5s\"", "\"10s\""),
+            change("labels[\"a.b\"]", "", "\"x y\""),
+        ],
         revision: 4,
         placements: vec![v1::PlannedPlacement {
             index: 3,
@@ -248,8 +254,9 @@ fn a_plan() {
         &expect![[r#"
             alice/web: a change of revision 4 in cell alpha
             ~ count: 3 -> 5
-            - task.command[1]: "a"
-            + labels["a.b"]: "x"
+            - task.command[1]: a
+            ~ task.grace: 5s -> 10s
+            + labels["a.b"]: "x y"
             place task 3 on alpha-1 with ports http:21001, once tasks there have left
               evicts task bob/low/3 (priority 50)
             stop tasks 7-8

@@ -137,20 +137,22 @@ pub(crate) struct WatchedList<'p, T> {
     rows: Vec<T>,
     changes: RowChanges,
     widths: Vec<usize>,
+    /// What is said of a list without rows.
+    none: String,
     /// Whether rows leave the list only because newer ones came.
     is_log: bool,
 }
 
 impl<'p, T: Tabular + Serialize> WatchedList<'p, T> {
-    pub(crate) fn new(printer: &'p Printer) -> Self {
+    pub(crate) fn new(printer: &'p Printer, none: String) -> Self {
         let screen = Screen::find(printer);
         let changes = RowChanges::default();
-        Self { printer, screen, rows: Vec::new(), changes, widths: Vec::new(), is_log: false }
+        Self { printer, screen, rows: Vec::new(), changes, widths: Vec::new(), none, is_log: false }
     }
 
     /// A list of the newest events: one that leaves it is not removed.
-    pub(crate) fn of_log(printer: &'p Printer) -> Self {
-        Self { is_log: true, ..Self::new(printer) }
+    pub(crate) fn of_log(printer: &'p Printer, none: String) -> Self {
+        Self { is_log: true, ..Self::new(printer, none) }
     }
 
     /// The most rows that are shown; `None`: all.
@@ -188,11 +190,7 @@ impl<'p, T: Tabular + Serialize> WatchedList<'p, T> {
     pub(crate) fn end(&mut self) -> Result<(), Failure> {
         if let Some(screen) = &mut self.screen {
             let rows = std::mem::take(&mut self.rows);
-            let text = if rows.is_empty() {
-                format!("no {}", T::PLURAL)
-            } else {
-                table(&rows, &self.printer.style())
-            };
+            let text = if rows.is_empty() { self.none.clone() } else { table(&rows, &self.printer.style()) };
             return screen.draw(self.printer, &text);
         }
         let is_first = self.changes.reading == 0;
@@ -202,7 +200,7 @@ impl<'p, T: Tabular + Serialize> WatchedList<'p, T> {
             self.printer.item(&change, |change| format!("{} is not in the list any more", change.name))?;
         }
         if is_first && self.changes.shown.is_empty() && !self.printer.is_machine() {
-            self.printer.remark(&format!("no {}", T::PLURAL));
+            self.printer.remark(&self.none);
         }
         Ok(())
     }

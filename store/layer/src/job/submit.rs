@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use borough_kv::Transaction;
+use borough_model::job::file::file_diff;
 use borough_model::job::{
-    AffinityKind, ChangeClass, JobRow, JobSpec, JobState, change_class, job_new, spec_diff,
-    spec_with_scheduler,
+    AffinityKind, ChangeClass, JobRow, JobSpec, JobState, change_class, job_new, spec_with_scheduler,
 };
 use borough_model::{Delta, JobId};
 use minicbor::{Decode, Encode};
@@ -94,7 +94,7 @@ async fn update(
     match change_class(&in_force, spec) {
         ChangeClass::Nothing => Ok(submitted(before, SubmitOutcome::Unchanged)),
         ChangeClass::NeedsUpdate => {
-            Err(StoreError::NeedsUpdate { job: before.id, changes: spec_diff(&in_force, spec) })
+            Err(StoreError::NeedsUpdate { job: before.id, changes: file_diff(&in_force, spec) })
         }
         class @ (ChangeClass::CountOrPriorityOnly | ChangeClass::Metadata) => {
             let mut row = before.clone();

@@ -1,6 +1,6 @@
 //! `job edit`: the stored job as a file in the user's editor, its plan, and the change after a yes.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -10,7 +10,7 @@ use borough_proto::v1::{Job, JobSpec, JobState};
 use tonic::Code as Status;
 
 use super::file::spec_load;
-use super::run::{WaitMode, submit};
+use super::run::submit;
 use crate::args::{EditArguments, FileArguments, Global};
 use crate::command::confirm::{Intent, confirm};
 use crate::connect;
@@ -18,7 +18,7 @@ use crate::exit::{Code, Failure};
 use crate::jobfile::job_text;
 use crate::output::{PlanView, Preset, Printer, Style, is_attended, word};
 
-/// The editor of those who have named none.
+/// The editor of those who have named none, on a terminal.
 const EDITOR_DEFAULT: &str = "vi";
 
 pub(super) async fn edit(
@@ -34,7 +34,8 @@ pub(super) async fn edit(
     let stored = client.job_get(&job).await?;
     let row = stored.job.unwrap_or_default();
     running(&job, &row)?;
-    let draft = Draft::new(&client, &job, &row, &stored.spec.unwrap_or_default())?;
+    let editor = editor_chosen(editor_named(), &job)?;
+    let draft = Draft::new(&client, &job, &row, &stored.spec.unwrap_or_default(), editor)?;
     loop {
         draft.edit()?;
         if draft.is_unchanged()? {
@@ -50,16 +51,11 @@ pub(super) async fn edit(
             }
             Ok(Planned::Change(spec)) => {
                 confirm(global, &client, intent, printer).map_err(|no| draft.kept(no))?;
-                let wait = if arguments.detach {
-                    WaitMode::Detached
-                } else {
-                    WaitMode::Until(arguments.timeout.into())
-                };
                 let expected = ExpectedJob { id: row.id.clone(), revision: row.revision };
                 let submitted = submit(&client, *spec, expected, printer).await;
                 let submitted = submitted.map_err(|refused| draft.kept(refused))?;
                 draft.remove();
-                return submitted.wait(&client, wait, printer).await;
+                return submitted.wait(&client, arguments.wait.into(), printer).await;
             }
             Err(Unplanned::Mistake(failure)) if is_attended() => {
                 printer.failure(&failure);
@@ -108,7 +104,13 @@ struct Draft<'d> {
 
 impl<'d> Draft<'d> {
     /// Writes the stored job to a file that only the user can read.
-    fn new(client: &Client, job: &'d JobRef, row: &Job, spec: &JobSpec) -> Result<Self, Failure> {
+    fn new(
+        client: &Client,
+        job: &'d JobRef,
+        row: &Job,
+        spec: &JobSpec,
+        editor: String,
+    ) -> Result<Self, Failure> {
         let failed =
             |why: String| Failure::new(Code::Failed, format!("cannot show job {job} as a file: {why}"));
         let spec = job_spec_from_message(spec).map_err(|refused| failed(refused.to_string()))?;
@@ -128,7 +130,7 @@ impl<'d> Draft<'d> {
             file.into_temp_path().keep().map_err(|error| error.error)
         });
         let path = written.map_err(|error| failed(error.to_string()))?;
-        Ok(Self { job, revision: row.revision, text, path, editor: editor_named() })
+        Ok(Self { job, revision: row.revision, text, path, editor })
     }
 
     /// Runs the editor until it ends. The shell splits its name, as `EDITOR="code --wait"` needs.
@@ -220,8 +222,24 @@ impl<'d> Draft<'d> {
 }
 
 /// `$VISUAL`, or `$EDITOR`.
-fn editor_named() -> String {
+fn editor_named() -> Option<String> {
     let named = ["VISUAL", "EDITOR"].into_iter().filter_map(|name| std::env::var(name).ok());
-    let given = named.map(|editor| editor.trim().to_owned()).find(|editor| !editor.is_empty());
-    given.unwrap_or_else(|| EDITOR_DEFAULT.to_owned())
+    named.map(|editor| editor.trim().to_owned()).find(|editor| !editor.is_empty())
+}
+
+/// The named editor. The one that nobody has named needs a terminal: a script would wait for it for ever.
+fn editor_chosen(named: Option<String>, job: &JobRef) -> Result<String, Failure> {
+    match named {
+        Some(editor) => Ok(editor),
+        None if is_attended() && std::io::stdout().is_terminal() => Ok(EDITOR_DEFAULT.to_owned()),
+        None => {
+            let message =
+                format!("cannot edit job {job}: no terminal, and neither VISUAL nor EDITOR names an editor");
+            let hint = format!(
+                "change it from a file: borough job run FILE; or by a command: EDITOR='sed -i s/v1/v2/' \
+                 borough job edit {job} --yes"
+            );
+            Err(Failure::new(Code::Usage, message).with_hint(hint))
+        }
+    }
 }

@@ -16,13 +16,18 @@ use crate::jobfile::{
 };
 use crate::output::{Printer, SpecView, tally};
 
+/// Writes the file, or with `-` its text to standard output.
 pub(super) fn init(path: &Path, kind: Option<StarterKind>, printer: &Printer) -> Result<Code, Failure> {
+    let text = kind.map_or_else(starter, |kind| starter_of(kind).to_owned());
+    if path == Path::new("-") {
+        printer.text(&text)?;
+        return Ok(Code::Done);
+    }
     let extension = path.extension().and_then(|extension| extension.to_str());
     if !matches!(extension, Some("yaml" | "yml")) {
         let message = format!("{} does not end in .yaml: the file to start from is YAML", path_shown(path));
-        return Err(Failure::new(Code::Usage, message));
+        return Err(Failure::new(Code::Usage, message).with_hint("to see it only: borough job init -"));
     }
-    let text = kind.map_or_else(starter, |kind| starter_of(kind).to_owned());
     let written = std::fs::File::create_new(path).and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => {

@@ -16,7 +16,6 @@ mod wait;
 use borough_client::{JobFilter, TaskFilter};
 
 pub(super) use self::progress::{Goal, NextAttempt};
-use self::run::WaitMode;
 use self::show::TaskSelection;
 pub(super) use self::wait::wait;
 use super::confirm::{Intent, confirm};
@@ -33,19 +32,16 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
         JobVerb::Plan(arguments) => plan::plan(global, &arguments, printer).await,
         JobVerb::Run(arguments) => run::run(global, arguments, printer).await,
         JobVerb::Edit(arguments) => edit::edit(global, &arguments, printer).await,
-        JobVerb::Scale { target, count, detach, timeout } => {
+        JobVerb::Scale { target, count, wait } => {
             let client = connect::cell_client(global).await?;
             let job = target.resolve(client.user());
-            let wait = if detach { WaitMode::Detached } else { WaitMode::Until(timeout.into()) };
-            run::scale(&client, &job, count, wait, printer).await
+            run::scale(&client, &job, count, wait.into(), printer).await
         }
         JobVerb::Stop(arguments) => {
             let client = connect::cell_client(global).await?;
             let job = arguments.target.resolve(client.user());
             confirm(global, &client, Intent::stop(&format!("stop job {job}")), printer)?;
-            let wait =
-                if arguments.detach { WaitMode::Detached } else { WaitMode::Until(arguments.timeout.into()) };
-            run::stop(&client, &job, wait, printer).await
+            run::stop(&client, &job, arguments.wait.into(), printer).await
         }
         JobVerb::Restart(arguments) => {
             let client = connect::cell_client(global).await?;

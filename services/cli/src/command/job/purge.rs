@@ -7,6 +7,7 @@ use borough_proto::v1::{Job, JobState};
 
 use crate::args::Global;
 use crate::command::confirm::{Intent, confirm};
+use crate::command::list::NoRows;
 use crate::exit::{Code, Failure};
 use crate::output::{JobView, Printer, PurgedView, labels_text, tally};
 
@@ -56,7 +57,9 @@ pub(super) async fn purge_all(global: &Global, client: &Client, printer: &Printe
             Err(error) => return Err(error.into()),
         }
     }
-    printer.list(&views)?;
+    let (user, cell) = (Some(client.user()), client.cell());
+    let none = NoRows { rows: "ended jobs", user, cell, chosen: false, others: &[] };
+    printer.list(&views, &none.text())?;
     Ok(Code::Done)
 }
 

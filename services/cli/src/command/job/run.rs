@@ -11,7 +11,7 @@ use super::file::spec_load;
 use super::progress::Goal;
 use super::show::{TaskSelection, status_view};
 use super::wait::{Waited, wait};
-use crate::args::{Global, RunArguments};
+use crate::args::{Global, RunArguments, WaitArguments};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::output::{EndpointView, Foreign, JobView, PlanView, Printer, Style, changes_text, table};
@@ -22,6 +22,12 @@ pub(super) enum WaitMode {
     Detached,
     /// Waits at most this long. Without a limit it waits until the job can no longer reach its goal.
     Until(WaitLimits),
+}
+
+impl From<WaitArguments> for WaitMode {
+    fn from(wait: WaitArguments) -> Self {
+        if wait.detach { Self::Detached } else { Self::Until(wait.timeout.into()) }
+    }
 }
 
 /// Interval and number of the reads of endpoints after every task is healthy. The healthy state of a task publishes its
@@ -104,7 +110,7 @@ async fn refused(client: &Client, spec: JobSpec, error: ClientError) -> Failure 
     let cell = client.cell().to_owned();
     let Ok(plan) = client.job_plan(spec.clone()).await else { return failure };
     let view = PlanView::new(&spec, &cell, plan);
-    let diff = changes_text(&view.diff, &Style::default());
+    let diff = changes_text(view.changes(), &Style::default());
     if diff.is_empty() {
         return failure;
     }

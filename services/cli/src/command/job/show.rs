@@ -4,10 +4,12 @@ use borough_client::{Client, JobFilter, JobRef, TaskFilter};
 use borough_proto::v1::{Job, JobSpec, JobState, WatchFilter};
 
 use crate::args::ListArguments;
-use crate::command::list::{list_page, more_remark, pages};
+use crate::command::list::{NoRows, list_page, more_remark, pages};
 use crate::command::watch::{WatchedView, limited, list_or_watch, status_watch};
 use crate::exit::{Code, Failure};
-use crate::output::{ExplanationView, JobStatusView, JobVersionView, JobView, Printer, SpecView, TaskOutput};
+use crate::output::{
+    ExplanationView, JobStatusView, JobVersionView, JobView, Printer, SpecView, TaskOutput, table,
+};
 
 /// Which tasks of a job are shown.
 #[derive(Clone, Debug, Default)]
@@ -82,7 +84,18 @@ pub(super) async fn list(
         Ok(list_page::<_, JobView>(answer.jobs, answer.next_page))
     };
     let watched = WatchedView::Cell(client.clone(), changes_of(&filter.user, ""));
-    list_or_watch(watched, listed, printer, fetch).await
+    let others: &[_] = match (filter.user.as_str(), filter.ended) {
+        ("", _) => &[("ended ones too", "borough job list --all --ended")],
+        _ => &[("of every user", "borough job list --all"), ("ended ones too", "borough job list --ended")],
+    };
+    let none = NoRows {
+        rows: "jobs",
+        user: Some(&filter.user),
+        cell: client.cell(),
+        chosen: !filter.states.is_empty() || !filter.selector.is_empty(),
+        others,
+    };
+    list_or_watch(watched, listed, none.text(), printer, fetch).await
 }
 
 /// The changes of a job and its tasks, or of many.
@@ -93,7 +106,9 @@ fn changes_of(user: &str, job: &str) -> WatchFilter {
 
 pub(super) async fn history(client: &Client, job: &JobRef, printer: &Printer) -> Result<Code, Failure> {
     let versions = client.job_history(job).await?;
-    let views: Vec<JobVersionView> = versions.into_iter().map(JobVersionView::from).collect();
-    printer.list(&views)?;
+    let views = JobVersionView::all(versions);
+    printer.one(&views, |views, style| {
+        format!("{}{}", table(views, style), JobVersionView::changes_text(views, style))
+    })?;
     Ok(Code::Done)
 }

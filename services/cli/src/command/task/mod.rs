@@ -2,6 +2,7 @@
 
 mod exec;
 mod logs;
+mod status;
 mod stop;
 mod terminal;
 
@@ -10,7 +11,7 @@ use borough_proto::v1::{PageRequest, WatchFilter};
 
 pub(super) use self::logs::gone_text;
 
-use super::list::list_page;
+use super::list::{NoRows, list_page};
 use super::watch::{WatchedView, list_or_watch};
 use crate::args::{Global, ListArguments, TaskVerb};
 use crate::connect;
@@ -22,8 +23,16 @@ pub(super) async fn run(global: &Global, verb: TaskVerb, printer: &Printer) -> R
     match verb {
         TaskVerb::Status { target, index, state, list } => {
             let job = target.resolve(client.user());
+            if let Some(one) = target.index {
+                let task = TaskRef { job, index: one };
+                let chooses = index.is_some() || !state.is_empty();
+                if chooses || list.limit.is_some() || list.page.is_some() {
+                    return Err(status::one_task(&task));
+                }
+                return status::status(&client, &task, list.watching, printer).await;
+            }
             let filter = TaskFilter { index, states: state, ..TaskFilter::of_job(&job) };
-            return status(&client, &job, &filter, &list, printer).await;
+            return of_job(&client, &job, &filter, &list, printer).await;
         }
         TaskVerb::List { all, ended, label, state, node, list } => {
             let user = if all || node.is_some() { String::new() } else { client.user().to_owned() };
@@ -67,11 +76,25 @@ async fn tasks_list(
         tasks: true,
         ..WatchFilter::default()
     };
-    list_or_watch(WatchedView::Cell(client.clone(), changes), listed, printer, fetch).await
+    let others: &[_] = if !filter.job.is_empty() || !filter.node.is_empty() {
+        &[]
+    } else if filter.user.is_empty() {
+        &[("ended ones too", "borough task list --all --ended")]
+    } else {
+        &[("of every user", "borough task list --all"), ("ended ones too", "borough task list --ended")]
+    };
+    let none = NoRows {
+        rows: "tasks",
+        user: Some(&filter.user),
+        cell: client.cell(),
+        chosen: *filter != TaskFilter { user: filter.user.clone(), ..TaskFilter::default() },
+        others,
+    };
+    list_or_watch(WatchedView::Cell(client.clone(), changes), listed, none.text(), printer, fetch).await
 }
 
 /// The tasks of a job, or a single one.
-async fn status(
+async fn of_job(
     client: &Client,
     job: &JobRef,
     filter: &TaskFilter,

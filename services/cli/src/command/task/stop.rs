@@ -17,12 +17,12 @@ pub(super) async fn stop(
     let task = arguments.target.resolve(client.user());
     confirm(global, client, Intent::stop(&format!("stop task {task}")), printer)?;
     let stopped = client.task_stop(&task).await?;
-    if arguments.detach {
+    if arguments.wait.detach {
         printer.remark(&format!("{task}: stopping attempt {}", stopped.incarnation));
         return Ok(Code::Done);
     }
     let next = NextAttempt { index: task.index, after: stopped.incarnation };
-    let waited = wait(client, &task.job, Goal::Again(next), arguments.timeout, printer).await?;
+    let waited = wait(client, &task.job, Goal::Again(next), arguments.wait.timeout, printer).await?;
     let Some(again) = waited.task else {
         printer.text(&waited.text)?;
         return Ok(Code::Done);

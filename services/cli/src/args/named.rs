@@ -1,0 +1,82 @@
+//! The object that a command line names, for the message if the cell has none of that name.
+
+use super::{EventFilter, EventVerb, JobTarget, JobVerb, NameVerb, NodeVerb, TaskVerb, Verb};
+
+/// What a command line names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NamedTarget {
+    Job(JobTarget),
+    Node(String),
+}
+
+impl Verb {
+    /// The job or node that the verb is for. `None` if it is for none, or for something new.
+    pub(crate) fn named(&self) -> Option<NamedTarget> {
+        match self {
+            Self::Job(verb) => verb.target().cloned().map(NamedTarget::Job),
+            Self::Task(verb) => verb.named(),
+            Self::Why { target } => Some(NamedTarget::Job(target.job().clone())),
+            Self::Node(verb) => verb.node().map(|node| NamedTarget::Node(node.to_owned())),
+            Self::Name(NameVerb::List { target, .. } | NameVerb::Watch { target }) => {
+                target.clone().map(NamedTarget::Job)
+            }
+            Self::Event(EventVerb::List { filter, .. } | EventVerb::Watch { filter }) => filter.named(),
+            _ => None,
+        }
+    }
+}
+
+impl JobVerb {
+    fn target(&self) -> Option<&JobTarget> {
+        match self {
+            Self::Status { target, .. } => target.as_ref(),
+            Self::Purge(arguments) => arguments.target.as_ref(),
+            Self::Edit(arguments) => Some(&arguments.target),
+            Self::Stop(arguments) => Some(&arguments.target),
+            Self::Restart(arguments) => Some(&arguments.target),
+            Self::Logs(arguments) => Some(&arguments.target),
+            Self::Scale { target, .. } | Self::Label { target, .. } | Self::History { target } => {
+                Some(target)
+            }
+            Self::Init { .. } | Self::Validate(_) | Self::Schema | Self::Plan(_) | Self::Run(_) => None,
+        }
+    }
+}
+
+impl TaskVerb {
+    fn named(&self) -> Option<NamedTarget> {
+        let target = match self {
+            Self::List { node, .. } => return node.clone().map(NamedTarget::Node),
+            Self::Status { target, .. } => target.job(),
+            Self::Logs(arguments) => arguments.target.job(),
+            Self::Exec(arguments) => arguments.target.job(),
+            Self::Stop(arguments) => arguments.target.job(),
+            Self::Signal { target, .. } | Self::Restart { target } => target.job(),
+        };
+        Some(NamedTarget::Job(target.clone()))
+    }
+}
+
+impl NodeVerb {
+    fn node(&self) -> Option<&str> {
+        match self {
+            Self::List { .. } | Self::Token(_) => None,
+            Self::Drain(arguments) => Some(&arguments.node),
+            Self::Status { node, .. }
+            | Self::Cordon { node }
+            | Self::Uncordon { node }
+            | Self::Taint { node, .. }
+            | Self::Untaint { node, .. }
+            | Self::Label { node, .. }
+            | Self::Remove { node }
+            | Self::Admit { node, .. } => Some(node),
+        }
+    }
+}
+
+impl EventFilter {
+    fn named(&self) -> Option<NamedTarget> {
+        let job = self.job.clone().map(NamedTarget::Job);
+        job.or_else(|| self.node.clone().map(NamedTarget::Node))
+    }
+}

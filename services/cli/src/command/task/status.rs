@@ -1,0 +1,52 @@
+//! `task status JOB/INDEX`: one task in full.
+
+use borough_client::{Client, TaskFilter, TaskRef};
+use borough_proto::v1::{PageRequest, TaskState, WatchFilter};
+
+use super::no_such_task;
+use crate::args::WatchArguments;
+use crate::command::watch::{WatchedView, status_watch};
+use crate::exit::{Code, Failure};
+use crate::output::{ExplanationView, Printer, TaskStatusView};
+
+pub(super) async fn status(
+    client: &Client,
+    task: &TaskRef,
+    watching: WatchArguments,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let fetch = async |_| status_view(client, task).await;
+    if watching.watch {
+        let (user, job) = (task.job.user.clone(), task.job.name.clone());
+        let changes = WatchFilter { user, job, tasks: true, ..WatchFilter::default() };
+        let watched = WatchedView::Cell(client.clone(), changes);
+        return status_watch(watched, printer, fetch, TaskStatusView::text).await;
+    }
+    printer.one(&fetch(None).await?, TaskStatusView::text)?;
+    Ok(Code::Done)
+}
+
+/// The task, and why it has no node.
+async fn status_view(client: &Client, task: &TaskRef) -> Result<TaskStatusView, Failure> {
+    let filter = TaskFilter { index: Some(task.index), ..TaskFilter::of_job(&task.job) };
+    let answer = client.task_list_page(&filter, PageRequest::default()).await?;
+    let row = answer.tasks.into_iter().next().ok_or_else(|| no_such_task(task))?;
+    let unplaced = if row.state() == TaskState::Pending {
+        client.task_explain(&task.job, Some(task.index)).await?.explanations
+    } else {
+        Vec::new()
+    };
+    Ok(TaskStatusView {
+        cell: client.cell().into(),
+        task: row.into(),
+        unplaced: unplaced.into_iter().map(ExplanationView::from).collect(),
+    })
+}
+
+/// Refuses options that choose among the tasks of a job.
+pub(super) fn one_task(task: &TaskRef) -> Failure {
+    let message = format!(
+        "--index, --state, --limit and --page choose among the tasks of a job, and {task} is one task"
+    );
+    Failure::new(Code::Usage, message).with_hint(format!("borough task status {}", task.job))
+}

@@ -1,0 +1,83 @@
+//! What a verb says of a job or node that the cell does not have: of whom and where it looked, the near names, and the
+//! command that lists them.
+
+use std::time::Duration;
+
+use borough_client::{Client, ClientError, JobFilter, JobRef};
+use borough_model::job::file::nearest;
+use borough_proto::v1::PageRequest;
+
+use crate::args::{Global, NamedTarget, OptionSource};
+use crate::connect;
+use crate::exit::{Code, Failure};
+
+/// Without an answer in this time the failure stays as it is.
+const TIME_MAX: Duration = Duration::from_secs(2);
+/// Names that are looked at: one page.
+const NAMES_MAX: u32 = 1_000;
+
+/// The failure of a verb that found nothing, if it is for lack of what it names; else the same failure.
+pub(super) async fn explained(global: &Global, named: &NamedTarget, failure: Failure) -> Failure {
+    let Ok(client) = connect::client(global) else { return failure };
+    let asked = async {
+        match named {
+            NamedTarget::Job(target) => {
+                // Without the option the hint would list the jobs of somebody else.
+                let is_caller = global.sources.user != OptionSource::Line;
+                let caller = is_caller.then(|| client.user());
+                job_unknown(&client, &target.resolve(client.user()), caller).await
+            }
+            NamedTarget::Node(node) => node_unknown(&client, node).await,
+        }
+    };
+    let found = tokio::time::timeout(TIME_MAX, asked).await;
+    found.ok().and_then(Result::ok).flatten().unwrap_or(failure)
+}
+
+async fn job_unknown(
+    client: &Client,
+    job: &JobRef,
+    caller: Option<&str>,
+) -> Result<Option<Failure>, ClientError> {
+    let own = jobs(client, &job.user).await?;
+    let names: Vec<&str> = own.iter().map(|own| own.name.as_str()).collect();
+    if names.contains(&job.name.as_str()) {
+        return Ok(None);
+    }
+    let near = match nearest(&job.name, &names) {
+        Some(near) if job.user == client.user() => Some(near.to_owned()),
+        Some(near) => Some(format!("{}/{near}", job.user)),
+        // Often somebody else has the job.
+        None => jobs(client, "").await?.iter().find(|other| other.name == job.name).map(ToString::to_string),
+    };
+    let what = format!("job {:?} of user {} in cell {}", job.name, job.user, client.cell());
+    let list = if Some(job.user.as_str()) == caller {
+        "borough job list".to_owned()
+    } else {
+        format!("borough --user {} job list", job.user)
+    };
+    Ok(Some(unknown(&what, near.as_deref(), &list)))
+}
+
+async fn node_unknown(client: &Client, node: &str) -> Result<Option<Failure>, ClientError> {
+    let nodes = client.node_list().await?;
+    let names: Vec<&str> = nodes.iter().map(|known| known.name.as_str()).collect();
+    if names.contains(&node) {
+        return Ok(None);
+    }
+    let what = format!("node {node:?} in cell {}", client.cell());
+    Ok(Some(unknown(&what, nearest(node, &names), "borough node list")))
+}
+
+/// The jobs of a user, or of all, with those that are over.
+async fn jobs(client: &Client, user: &str) -> Result<Vec<JobRef>, ClientError> {
+    let filter = JobFilter { user: user.to_owned(), ended: true, ..JobFilter::default() };
+    let page = PageRequest { limit: NAMES_MAX, page: String::new() };
+    let answer = client.job_list_page(&filter, page).await?;
+    Ok(answer.jobs.into_iter().map(|job| JobRef::new(job.user, job.name)).collect())
+}
+
+fn unknown(what: &str, near: Option<&str>, list: &str) -> Failure {
+    let meant = near.map(|near| format!(", did you mean {near:?}?")).unwrap_or_default();
+    Failure::new(Code::NotFound, format!("no {what}{meant}")).with_hint(list)
+}
