@@ -209,7 +209,7 @@ impl TaskStatusView {
             ("ports", ports_text(&task.ports)),
             ("pid", task.pid.map(|pid| pid.to_string()).unwrap_or_default()),
             ("cores", ranges(&task.cores)),
-            ("attempt", number(task.incarnation)),
+            ("attempt", number(task.attempt)),
             ("restarts", task.restarts.to_string()),
             ("failures", task.failures_text()),
             ("last exit", task.exit.as_ref().map(ExitView::text_long).unwrap_or_default()),
@@ -244,7 +244,7 @@ impl ExitView {
     /// The end with its attempt, its node and its time.
     fn text_long(&self) -> String {
         let on = if self.node.is_empty() { String::new() } else { format!(" on {}", self.node) };
-        format!("{} (attempt {}{on}, {})", self.text(), self.incarnation, time(self.at_ms))
+        format!("{} (attempt {}{on}, {})", self.text(), self.attempt, time(self.at_ms))
     }
 }
 
