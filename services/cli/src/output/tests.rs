@@ -173,7 +173,8 @@ fn a_task_as_json() {
                 "memory_bytes": 26214400,
                 "memory_peak_bytes": 0,
                 "processes": 0
-              }
+              },
+              "charge": null
             }"#]],
     );
 }
