@@ -166,7 +166,7 @@ mod tests {
         assert!(!is_missing(&[&empty, &with_file]).0);
         let closed = root.path().join("closed");
         fs::create_dir(&closed).unwrap();
-        fs::set_permissions(&closed, fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
         let (missing, described) = is_missing(&[&closed, &empty]);
         assert!(missing);
         // Root may look into any directory.

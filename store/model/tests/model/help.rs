@@ -111,7 +111,7 @@ fn file(path: &str, value: Option<Value>) -> Value {
     let place = PLACES.iter().find(|(place, ..)| *place == outer);
     let mut file = json!({"name": "job", "count": 2, "task": {"command": ["true"]}});
     let beside = BESIDE.iter().find(|(beside, _)| *beside == path).map(|(_, text)| *text);
-    let more = beside.or(place.map(|(_, text, _)| *text)).map(yaml).unwrap_or_default();
+    let more = beside.or_else(|| place.map(|(_, text, _)| *text)).map(yaml).unwrap_or_default();
     if more.get("roles").is_some() {
         file.as_object_mut().unwrap().remove("count");
     }
