@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_kv::{Idempotency, Transaction};
-use borough_model::node::{AgentIdentity, NodeAlloc, NodeLoad, NodeRow, NodeSeen, Taint, TaintMatch};
+use borough_model::node::{
+    AgentIdentity, NodeAlloc, NodeLoad, NodeRow, NodeSeen, Taint, TaintMatch, silent_since_ms,
+};
 use borough_model::task::StopReason;
 use borough_model::{Name, NodeId};
 use borough_proto::convert::{
@@ -391,6 +393,7 @@ fn is_in_condition(cell: &CellContext, row: &NodeRow, condition: v1::NodeConditi
         v1::NodeCondition::Draining => row.draining,
         v1::NodeCondition::Tainted => !row.taints.is_empty(),
         v1::NodeCondition::NotConnected => cell.sessions.get(row.id).is_none(),
+        v1::NodeCondition::Silent => silent_since_ms(&row.taints).is_some(),
         v1::NodeCondition::SessionFailing => cell.sessions.failures.of(row.id).is_some(),
     }
 }

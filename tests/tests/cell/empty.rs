@@ -27,12 +27,18 @@ async fn an_empty_answer_says_why_it_is_empty() {
 
     // A job without endpoints is not a job that nobody knows.
     cell.borough(&["name", "list", "never"]).await.ended(0).warns("no endpoints");
-    cell.borough(&["name", "list", "nix"]).await.ended(3).warns("no job tester/nix");
-    cell.borough(&["event", "list", "--job", "nix"]).await.ended(3).warns("no job tester/nix");
-    cell.borough(&["event", "list", "--node", "nix"]).await.ended(3).warns("no node nix");
+    cell.borough(&["name", "list", "nix"])
+        .await
+        .ended(3)
+        .warns("no job \"nix\" of user tester in cell alpha");
+    cell.borough(&["event", "list", "--job", "nix"])
+        .await
+        .ended(3)
+        .warns("no job \"nix\" of user tester in cell alpha");
+    cell.borough(&["event", "list", "--node", "nix"]).await.ended(3).warns("no node \"nix\" in cell alpha");
     for verb in [&["name", "list", "nix"][..], &["event", "list", "--job", "nix"]] {
         let json = cell.borough(&[verb, &["-o", "json"]].concat()).await.ended(3);
-        assert_eq!(json.json(), serde_json::json!([]), "{verb:?}");
+        assert_eq!(json.stdout, "", "{verb:?}");
     }
 
     // What has ended, and is purged, has events for a while.

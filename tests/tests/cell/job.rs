@@ -276,7 +276,7 @@ async fn jobs_are_listed_by_labels_and_take_other_labels_without_a_restart() {
         .warns("labels[\"a b\"]")
         .warns("accepted: 1 to 128");
     cell.borough(&["job", "label", "cart", "tier=x", "tier-"]).await.ended(2).warns("`labels` does not set");
-    cell.borough(&["job", "label", "cat", "tier=x"]).await.ended(3).warns("tester/cat");
+    cell.borough(&["job", "label", "cat", "tier=x"]).await.ended(3).warns("did you mean \"cart\"?");
 
     // The next attempt has the newest version.
     cell.borough(&["task", "restart", "cart/0"]).await.ended(0);
@@ -309,7 +309,7 @@ async fn ended_jobs_are_purged_and_others_stay() {
     cell.on_terminal(&verb, &[], &[(question, "\n")]).await.ended(1).prints("nothing was changed");
     cell.on_terminal(&verb, &[], &[(question, "y\n")]).await.ended(0).prints("tester/done: 2 jobs forgotten");
     for verb in [&["status", "done"][..], &["history", "done"], &["purge", "done", "--yes"]] {
-        cell.borough(&[&["job"][..], verb].concat()).await.ended(3).warns("tester/done");
+        cell.borough(&[&["job"][..], verb].concat()).await.ended(3).warns("no job \"done\"");
     }
     cell.borough(&["task", "logs", "done/0"]).await.ended(3);
 

@@ -85,7 +85,7 @@ async fn a_preemptor_bounds_the_notice_and_the_victim_is_withdrawn_at_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_freshly_started_task_is_protected_until_the_operator_changes_that() {
     let cell = TestCell::start(options!().nodes(1).cards(&["gpu=GPU-a"])).await;
-    cell.borough(&["cell", "set", "--fresh-start", "25h"]).await.ended(2).warns("86400000 milliseconds");
+    cell.borough(&["cell", "set", "--fresh-start", "25h"]).await.ended(2).warns("accepted: 0s to 24h");
     cell.borough(&["cell", "set", "--fresh-start", "1h"]).await.ended(0).prints("fresh start");
     cell.run("low.yaml", &job("low", "batch", 1, "").replace("2s", "100ms")).await;
     cell.tasks_until("low", "running", |tasks| is_up(tasks, 1)).await;

@@ -82,6 +82,37 @@ async fn a_watched_list_is_a_stream_of_what_changes() {
     cell.finish().await;
 }
 
+/// The gateway is away for longer than a reading waits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_watch_goes_on_after_a_long_absence_of_the_gateway() {
+    let mut cell = TestCell::start(options!()).await;
+    cell.run("web.json", &sleeper("web", 1)).await;
+    let of =
+        |name, verb: [&str; 3]| Following::start(&cell, name, &[&verb[..], &["-w", "-o", "json"]].concat());
+    let lists = [
+        of("tasks", ["task", "list", "--all"]),
+        of("jobs", ["job", "list", "--all"]),
+        of("status", ["job", "status", "web"]),
+    ];
+    for list in &lists {
+        list.until_shown("\"web\"").await;
+    }
+    cell.control_kill();
+    for list in &lists {
+        list.until_warned("the watch goes on").await;
+    }
+    cell.control_start().await;
+    cell.borough(&["job", "scale", "web", "2"]).await.ended(0);
+    let [tasks, jobs, status] = &lists;
+    tasks.until_shown("tester/web/1").await;
+    jobs.until_shown("\"count\":2").await;
+    status.until_shown("\"index\":1").await;
+    for list in lists {
+        drop(list.end().await);
+    }
+    cell.finish().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_watched_list_is_redrawn_on_a_terminal() {
     let cell = TestCell::start(options!()).await;

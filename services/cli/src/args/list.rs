@@ -67,13 +67,14 @@ pub enum NodeStateOrCondition {
 }
 
 /// The words of the column STATE of nodes. It shows `_` as a space.
-const NODE_STATES: [(&str, NodeStateOrCondition); 8] = [
+const NODE_STATES: [(&str, NodeStateOrCondition); 9] = [
     ("ready", NodeStateOrCondition::State(NodeState::Ready)),
     ("recovering", NodeStateOrCondition::State(NodeState::Recovering)),
     ("lost", NodeStateOrCondition::State(NodeState::Lost)),
     ("draining", NodeStateOrCondition::Condition(NodeCondition::Draining)),
     ("cordoned", NodeStateOrCondition::Condition(NodeCondition::Cordoned)),
     ("tainted", NodeStateOrCondition::Condition(NodeCondition::Tainted)),
+    ("silent", NodeStateOrCondition::Condition(NodeCondition::Silent)),
     ("not_connected", NodeStateOrCondition::Condition(NodeCondition::NotConnected)),
     ("session_failing", NodeStateOrCondition::Condition(NodeCondition::SessionFailing)),
 ];

@@ -52,9 +52,9 @@ async fn job_unknown(
     };
     let what = format!("job {:?} of user {} in cell {}", job.name, job.user, client.cell());
     let list = if Some(job.user.as_str()) == caller {
-        "borough job list".to_owned()
+        "borough job list --ended".to_owned()
     } else {
-        format!("borough --user {} job list", job.user)
+        format!("borough --user {} job list --ended", job.user)
     };
     Ok(Some(unknown(&what, near.as_deref(), &list)))
 }

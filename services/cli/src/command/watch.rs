@@ -94,6 +94,37 @@ fn pause(busy: Duration) -> Duration {
     busy.saturating_mul(3).max(PAUSE_LEAST)
 }
 
+/// What a watch does while no gateway answers: it says so once, and reads again until one does.
+struct Absence<'p> {
+    printer: &'p Printer,
+    /// The first reading must succeed: a wrong address does not get better.
+    has_read: bool,
+    is_told: bool,
+}
+
+impl<'p> Absence<'p> {
+    fn new(printer: &'p Printer) -> Self {
+        Self { printer, has_read: false, is_told: false }
+    }
+
+    /// The result of a reading; `None` if it must be repeated, which is when a pause is over.
+    async fn over<T>(&mut self, read: Result<T, Failure>) -> Result<Option<T>, Failure> {
+        match read {
+            Err(failure) if self.has_read && failure.code() == Code::Unreachable => {
+                if !std::mem::replace(&mut self.is_told, true) {
+                    self.printer.remark("no gateway answers; the watch goes on as soon as one does");
+                }
+                tokio::time::sleep(PAUSE_LEAST).await;
+                Ok(None)
+            }
+            read => {
+                (self.has_read, self.is_told) = (true, false);
+                read.map(Some)
+            }
+        }
+    }
+}
+
 /// The list with at most so many rows.
 pub(super) fn limited(listed: &ListArguments, rows_max: Option<u32>) -> ListArguments {
     let limit = listed.limit.into_iter().chain(rows_max).min();
@@ -122,12 +153,16 @@ pub(super) async fn list_watch<T: Tabular + Serialize>(
     fetch: impl AsyncFn(PageRequest) -> Result<RowsPage<T>, Failure>,
 ) -> Result<Code, Failure> {
     let clock = SystemClock::shared();
+    let mut absence = Absence::new(output.printer());
     let mut notice = ChangeNotice::open(watched).await?;
     loop {
         let begun = clock.monotonic();
-        pages(&limited(listed, output.rows_max()), &fetch, |rows| output.page(rows)).await?;
-        output.end()?;
-        notice.next(clock.monotonic().saturating_sub(begun)).await?;
+        output.begin();
+        let read = pages(&limited(listed, output.rows_max()), &fetch, |rows| output.page(rows)).await;
+        if absence.over(read).await?.is_some() {
+            output.end()?;
+            absence.over(notice.next(clock.monotonic().saturating_sub(begun)).await).await?;
+        }
     }
 }
 
@@ -140,10 +175,14 @@ pub(super) async fn status_watch<V: Serialize>(
 ) -> Result<Code, Failure> {
     let clock = SystemClock::shared();
     let (mut notice, mut output) = (ChangeNotice::open(watched).await?, WatchedStatus::new(printer));
+    let mut absence = Absence::new(printer);
     loop {
         let begun = clock.monotonic();
-        output.show(&fetch(output.rows_max()).await?, text)?;
-        notice.next(clock.monotonic().saturating_sub(begun)).await?;
+        let read = fetch(output.rows_max()).await;
+        if let Some(view) = absence.over(read).await? {
+            output.show(&view, text)?;
+            absence.over(notice.next(clock.monotonic().saturating_sub(begun)).await).await?;
+        }
     }
 }
 

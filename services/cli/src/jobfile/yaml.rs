@@ -39,19 +39,42 @@ fn refusal(error: &serde_saphyr::Error, file: &str) -> Problem {
     // The message begins with the place, so the library's own is cut off.
     let message = text.split(" at line ").next().unwrap_or(&text);
     let message = message.lines().next().unwrap_or_default().trim_end_matches([',', '.', ':']);
-    let character = at.filter(|_| message.contains("unexpected character")).and_then(|at| at.character(file));
-    Problem::at(at, character.map_or_else(|| own_words(message), character_words))
+    let place = at.filter(|_| message.contains("unexpected character"));
+    match place.and_then(|place| character_find(place, file)) {
+        Some((place, character)) => Problem::at(Some(place), character_words(character)),
+        None => Problem::at(at, own_words(message)),
+    }
 }
+
+/// The character that cannot stand in a text, and its place. The library says where the text begins.
+fn character_find(at: Position, file: &str) -> Option<(Position, char)> {
+    let first = at.character(file)?;
+    let index = |number: u32| usize::try_from(number).ok()?.checked_sub(1);
+    let lines_before = file.split_inclusive('\n').take(index(at.line)?).map(str::len).sum::<usize>();
+    let from =
+        file.get(lines_before..)?.char_indices().nth(index(at.column)?)?.0.checked_add(lines_before)?;
+    let is_refused = |character: char| character.is_control() && !matches!(character, '\n' | '\r' | '\t');
+    let found = file.get(from..)?.char_indices().find(|(_, character)| is_refused(*character));
+    match found {
+        Some((offset, character)) if !BEGINS_NO_TEXT.contains(&first) => {
+            Some((Position::of(file, from.saturating_add(offset)), character))
+        }
+        _ => Some((at, first)),
+    }
+}
+
+/// Characters that YAML keeps for itself at the beginning of a text.
+const BEGINS_NO_TEXT: [char; 3] = ['@', '`', '%'];
 
 /// Why a character cannot stand at its place.
 fn character_words(character: char) -> String {
-    match character {
-        '@' | '`' | '%' => format!("{character:?} begins no text in YAML; put the text in quotes"),
-        _ => format!(
-            "the character {} cannot stand in a text; accepted: its escape in double quotes, such as \\t or \\u0007",
-            character.escape_default()
-        ),
+    if BEGINS_NO_TEXT.contains(&character) {
+        return format!("{character:?} begins no text in YAML; put the text in quotes");
     }
+    format!(
+        "the character {} cannot stand in a text; accepted: its escape in double quotes, such as \\t or \\u0007",
+        character.escape_default()
+    )
 }
 
 /// What a part of the library's message means, in words for the author of a job file. The first that fits counts.

@@ -160,6 +160,15 @@ impl<'p, T: Tabular + Serialize> WatchedList<'p, T> {
         self.screen.as_ref().map(|_| u32::try_from(Screen::lines()).unwrap_or(u32::MAX))
     }
 
+    pub(crate) fn printer(&self) -> &'p Printer {
+        self.printer
+    }
+
+    /// Begins a reading, also after one that has failed.
+    pub(crate) fn begin(&mut self) {
+        self.rows.clear();
+    }
+
     /// Shows some rows of a reading.
     pub(crate) fn page(&mut self, rows: Vec<T>) -> Result<(), Failure> {
         if self.screen.is_some() {

@@ -68,7 +68,8 @@ pub struct Transition {
 /// A transaction takes its time before it reads, and may wait for seconds in between. No change is before the one that
 /// it follows: otherwise a rest or a back-off would end too early.
 pub fn task_transition(row: &TaskRow, event: &TaskEvent, now_ms: i64) -> Decided {
-    let now_ms = now_ms.max(row.changed_ms);
+    // A task without a row has not changed yet.
+    let now_ms = if row.revision == 0 { now_ms } else { now_ms.max(row.changed_ms) };
     if let Some(attempt) = event.attempt() {
         attempt_check(row, attempt)?;
     }
