@@ -196,9 +196,16 @@ pub struct CheckedRevision {
 
 fn checked_revision(text: &str) -> Result<CheckedRevision, String> {
     let (id, revision) = text.rsplit_once('@').unwrap_or(("", text));
-    let number = revision.parse().ok().filter(|_| text.contains('@') != id.is_empty());
+    // To a gateway 0 means any revision, which is no check.
+    let number = revision.parse().ok().filter(|&number| number > 0);
+    let number = number.filter(|_| is_job_id(id) || !text.contains('@'));
     let accepted = "accepted: ID@REVISION as `borough job plan FILE` shows it, or a revision alone";
     number.map(|revision| CheckedRevision { id: id.to_owned(), revision }).ok_or_else(|| accepted.to_owned())
+}
+
+fn is_job_id(text: &str) -> bool {
+    let is_digit = |digit: u8| matches!(digit, b'0'..=b'9' | b'a'..=b'f');
+    text.strip_prefix('j').is_some_and(|digits| digits.len() == 16 && digits.bytes().all(is_digit))
 }
 
 /// What `job edit` does with the text.

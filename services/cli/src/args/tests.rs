@@ -37,7 +37,7 @@ fn every_verb_of_the_documentation_is_there() {
         "borough job plan web.jsonnet --ext-str a=b --tla-str c=d",
         "borough job run web.yaml --detach",
         "borough job run web.yaml --timeout 30s --check-revision 7",
-        "borough job run web.yaml --check-revision 00000000000000a1@7",
+        "borough job run web.yaml --check-revision j00000000000000a1@7",
         "borough job status",
         "borough job status alice/web",
         "borough job status -a -e",

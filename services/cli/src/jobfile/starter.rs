@@ -99,7 +99,7 @@ task:
 #   0: {arguments: [--directory, /tmp], environment: {ROLE: first}, resources: {memory: 128MiB}, weight: 2}
 
 # Where tasks must run, and where they should (prefer).
-# constraints: ["rack in [r1, r2]", "arch == amd64", "ssd exists prefer 50"]
+# constraints: ["rack in [r1, r2]", "arch == x86_64", "ssd exists prefer 50"]
 spread: [rack, node.name]
 # Limits per domain: spread: [{attribute: rack, weight: 100, max_skew: 1, tasks_max: 3, percent_max: 25}]
 
