@@ -77,6 +77,9 @@ async fn a_stored_job_is_edited_and_whatever_is_not_applied_is_kept() {
         .ended(1)
         .warns("your text is kept in");
     assert!(kept(drafts)[0].contains("count: 9"));
+    edit(&cell, "f() { rm \"$1\" && mkfifo \"$1\"; }; f", drafts).await.ended(2).warns("is a FIFO");
+    let left = std::fs::read_dir(drafts).unwrap().map(|entry| entry.unwrap().path());
+    left.for_each(|path| std::fs::remove_file(path).unwrap());
 
     // Somebody changes the job while the editor is open.
     let program = cell.command(&[]).as_std().get_program().to_str().unwrap().to_owned();

@@ -154,7 +154,9 @@ impl<'d> Draft<'d> {
     fn is_unchanged(&self) -> Result<bool, Failure> {
         let failed =
             |error| Failure::new(Code::Failed, format!("cannot read {} again: {error}", self.path.display()));
-        Ok(std::fs::read(&self.path).map_err(failed)? == self.text.as_bytes())
+        // What is no file any more is refused as a job file. To read a FIFO would take for ever.
+        let is_file = std::fs::metadata(&self.path).map_err(failed)?.is_file();
+        Ok(is_file && std::fs::read(&self.path).map_err(failed)? == self.text.as_bytes())
     }
 
     /// Reads the text and shows the effects that it would have.
