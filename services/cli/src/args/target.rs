@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use borough_client::{JobRef, TaskRef};
 use borough_model::Name;
+use borough_model::job::COUNT_MAX;
 use thiserror::Error;
 
 /// Why a word names no job or no task.
@@ -144,7 +145,9 @@ fn checked(what: &str, name: &str) -> Result<(), String> {
 }
 
 fn number(index: &str) -> Result<u32, String> {
-    index.parse().map_err(|_| format!("the index {index:?} is no number from 0"))
+    let last = COUNT_MAX.saturating_sub(1);
+    let found = index.parse().ok().filter(|&number| number <= last);
+    found.ok_or_else(|| format!("the index {index:?}; accepted: 0 to {last}"))
 }
 
 #[cfg(test)]
