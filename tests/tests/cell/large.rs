@@ -11,7 +11,7 @@ async fn a_wait_for_a_huge_job_runs_out_in_time() {
     let cell = TestCell::start(options!().nodes(1).agent_arguments(&["--cpu=1"])).await;
     let huge = cell.file(
         "huge.yaml",
-        "name: huge\ncount: 50000\n\
+        "name: huge\ncount: 20000\n\
          task: {command: [sleep, '600'], resources: {cpu: 450m, memory: 4MiB}, grace: 300ms}\n",
     );
     let late = cell.borough(&["job", "run", &huge, "--timeout", "1ms"]).await.ended(1);
@@ -20,7 +20,7 @@ async fn a_wait_for_a_huge_job_runs_out_in_time() {
         .await;
     let late = cell.borough(&["job", "run", &huge, "--timeout", "20s"]).await.ended(1);
     let late =
-        late.warns("49998 pending after 20s; the job goes on").warns("hint: borough job status tester/huge");
+        late.warns("19998 pending after 20s; the job goes on").warns("hint: borough job status tester/huge");
     assert!(late.stderr.contains("tester/huge: reading its tasks"), "{}", late.stderr);
     cell.borough(&["job", "stop", "huge"]).await.ended(0);
     cell.finish().await;
