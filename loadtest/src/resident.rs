@@ -14,7 +14,7 @@ use borough_kv::{Database, Idempotency};
 use borough_model::job::{JobKind, JobSpec, JobState, job_new};
 use borough_model::node::{NodeAlloc, NodeRow};
 use borough_model::task::{Charge, ChargeOwner, Endpoint, Health, PortAssignment, TaskRow, TaskState};
-use borough_model::{Delta, Incarnation, JobId, JournalEntry, Name, NodeId, RequestId, Resources, TaskId};
+use borough_model::{Delta, Incarnation, JobId, Name, NodeId, RequestId, Resources, TaskId};
 use borough_scheduler::{CellView, snapshot_of_mirror};
 use borough_scheduler_core::{CellSettings, ShardDivision};
 use borough_store::cell::{CellMeta, cell_create};
@@ -256,9 +256,6 @@ impl ResidentCell {
             after = page.next;
             for (cursor, entry) in &page.entries {
                 let of = if entry.action == NODES_ACTION { Subject::Node } else { Subject::Task };
-                // Each process decodes the journal once, and all of its roles share the entries.
-                let encoded = minicbor::to_vec(&**entry)?;
-                costs.step("decode", of, || minicbor::decode::<JournalEntry>(&encoded).is_ok())?;
                 costs.step("mirror", of, || mirror.apply(*cursor, entry))?;
                 let [first, second] = &mut workers;
                 costs.step("worker_1", of, || first.apply(entry))?;

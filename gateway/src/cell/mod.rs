@@ -33,5 +33,5 @@ pub(crate) use loads::loads_follow;
 pub use lock::MirrorLockUse;
 pub use service::CellServer;
 pub(crate) use service::{scheduler_shards_read, scheduler_unserved};
-pub(crate) use settings::{lost_at_ms, queue_check, settings_read};
+pub(crate) use settings::{lost_after_ms, queue_check, settings_read};
 pub use usages::{JobUsages, KeptUsage};

@@ -24,6 +24,7 @@ use crate::status::{status_from_field, status_from_profile, status_from_store, s
 const DOMAINS_MAX: usize = 8;
 /// Most bytes in the key of a failure domain.
 const DOMAIN_BYTES_MAX: usize = 128;
+
 /// The requested changes. Absent fields stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SettingsChange {
@@ -168,11 +169,11 @@ impl SettingsChange {
 /// How long an answer waits for the tolerance of the cell.
 const TOLERANCE_WAIT: Duration = Duration::from_secs(1);
 
-/// When the controller will declare a node lost that is silent since `since_ms`, about. Both are wall time in
-/// milliseconds since 1970. `None`: the store does not say the tolerance of the cell.
-pub(crate) async fn lost_at_ms(cell: &CellContext, since_ms: i64) -> Option<i64> {
+/// For how many milliseconds a node may be silent before the controller declares it lost, about. `None`: the store does
+/// not say.
+pub(crate) async fn lost_after_ms(cell: &CellContext) -> Option<u64> {
     let meta = tokio::time::timeout(TOLERANCE_WAIT, settings_read(cell)).await.ok()?.ok()?;
-    Some(since_ms.saturating_add_unsigned(meta.lost_after_ms))
+    Some(meta.lost_after_ms)
 }
 
 /// Reads the settings from the store.

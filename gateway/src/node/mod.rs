@@ -28,7 +28,7 @@ use tonic::{Request, Response, Status};
 
 use crate::cell::{
     Caller, CellContext, Cells, KeyedRequest, caller_of_mutation, caller_of_read, cursor_to_message,
-    keyed_found, keyed_run, lost_at_ms,
+    keyed_found, keyed_run, lost_after_ms,
 };
 use crate::page::{PagedList, page_cut, page_of};
 use crate::select::labels_meet;
@@ -416,10 +416,10 @@ async fn node_messages(cell: &CellContext, rows: &[Arc<NodeRow>]) -> Result<Vec<
     })?;
     let is_silent = |node: &v1::Node| node.silent_since_ms > 0 && node.state() != v1::NodeState::Lost;
     if messages.iter().any(is_silent)
-        && let Some(tolerance_ms) = lost_at_ms(cell, 0).await
+        && let Some(tolerance_ms) = lost_after_ms(cell).await
     {
         for node in messages.iter_mut().filter(|node| is_silent(node)) {
-            node.lost_at_ms = node.silent_since_ms.saturating_add(tolerance_ms);
+            node.lost_at_ms = node.silent_since_ms.saturating_add_unsigned(tolerance_ms);
         }
     }
     Ok(messages)

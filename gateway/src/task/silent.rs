@@ -7,7 +7,7 @@ use borough_model::node::{NodeRow, NodeState, silent_since_ms};
 use borough_model::{JobId, NodeId};
 use borough_proto::v1;
 
-use crate::cell::{CellContext, lost_at_ms};
+use crate::cell::{CellContext, lost_after_ms};
 
 /// Tasks that are read under one hold of the mirror's lock.
 const PART_TASKS: usize = 1_024;
@@ -27,12 +27,16 @@ pub(super) async fn silent_explained(
     index: Option<u32>,
 ) -> Vec<v1::Explanation> {
     let silent = silent_tasks(cell, job, index).await;
-    let mut explained = Vec::with_capacity(silent.len());
-    for tasks in silent {
-        let lost_at_ms = lost_at_ms(cell, tasks.since_ms).await.unwrap_or_default();
-        explained.push(explanation(tasks, lost_at_ms, cell.clock.wall_ms()));
+    if silent.is_empty() {
+        return Vec::new();
     }
-    explained
+    let tolerance_ms = lost_after_ms(cell).await;
+    let explained = |tasks: SilentTasks| {
+        let lost_at_ms =
+            tolerance_ms.map(|tolerance_ms| tasks.since_ms.saturating_add_unsigned(tolerance_ms));
+        explanation(tasks, lost_at_ms.unwrap_or_default(), cell.clock.wall_ms())
+    };
+    silent.into_iter().map(explained).collect()
 }
 
 async fn silent_tasks(cell: &CellContext, job: JobId, wanted: Option<u32>) -> Vec<SilentTasks> {

@@ -1,4 +1,4 @@
-//! Job files with several defects. Each defect is told, whatever else is wrong with the file.
+//! Job files with several defects. Each defect is reported, whatever else is wrong with the file.
 
 use borough_model::Name;
 use borough_model::job::JobSpec;
@@ -173,7 +173,7 @@ fn are_independent(one: &str, other: &str) -> bool {
     !(one_of_other || both_of_constraint)
 }
 
-/// Each defect is told alone, and each two of them together. Returns the number of pairs.
+/// Each defect is reported alone, and each two of them together. Returns the number of pairs.
 fn check(file: &Value, all: &[Defect]) -> usize {
     assert_eq!(problems(file), [""; 0], "the file without a defect is good");
     for one in all {
@@ -263,7 +263,7 @@ fn every_two_defects_of_a_gang_are_told_together() {
     assert_eq!(check(&file, &defects), 8 * 7 / 2);
 }
 
-/// A field that stands twice is told beside every other defect.
+/// A field that stands twice is reported beside every other defect.
 #[test]
 fn a_field_that_stands_twice_hides_no_defect() {
     for one in defects() {
