@@ -342,7 +342,7 @@ async fn a_round_marks_a_bounded_number_of_silent_nodes() {
     assert_eq!(marked, [SILENT_MAX, SILENT_MAX + 5, SILENT_MAX + 5]);
 }
 
-/// An agent that was reported to report once a minute is silent after two and a half minutes. A shorter interval that it
+/// An agent that was asked to report once a minute is silent after two and a half minutes. A shorter interval that it
 /// may not have heard yet takes nothing from that. Its next reports show that it has heard.
 #[tokio::test(start_paused = true)]
 async fn the_silence_of_a_session_follows_the_interval_that_its_agent_was_told() {
