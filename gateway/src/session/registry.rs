@@ -37,7 +37,9 @@ pub enum AgentAnswer {
     Exec(v1::ExecOutput),
     /// The result of a command; empty means success.
     Result(String),
-    /// The session ended, or the agent exceeded its credit.
+    /// The session has ended.
+    Gone,
+    /// The agent has exceeded its credit.
     Broken(&'static str),
 }
 
@@ -361,7 +363,7 @@ impl RegisteredSession {
         }
         for waiter in std::mem::take(&mut *self.waiters.lock()).into_values() {
             // The reader may be gone already.
-            waiter.sender.send(AgentAnswer::Broken("the node's agent has disconnected")).ok();
+            waiter.sender.send(AgentAnswer::Gone).ok();
         }
     }
 }
@@ -481,7 +483,7 @@ fn answer_cost(answer: &AgentAnswer) -> usize {
             Some(Output::Stdout(data) | Output::Stderr(data)) => stream_cost(data.len()),
             _ => 0,
         },
-        AgentAnswer::Result(_) | AgentAnswer::Broken(_) => 0,
+        AgentAnswer::Result(_) | AgentAnswer::Gone | AgentAnswer::Broken(_) => 0,
     }
 }
 
@@ -490,7 +492,7 @@ fn is_last(answer: &AgentAnswer) -> bool {
     match answer {
         AgentAnswer::Log(chunk) => chunk.end,
         AgentAnswer::Exec(output) => !matches!(output.output, Some(Output::Stdout(_) | Output::Stderr(_))),
-        AgentAnswer::Result(_) | AgentAnswer::Broken(_) => true,
+        AgentAnswer::Result(_) | AgentAnswer::Gone | AgentAnswer::Broken(_) => true,
     }
 }
 

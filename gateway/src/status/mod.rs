@@ -135,7 +135,18 @@ pub fn status_refused(reason: &str, message: impl Into<String>) -> Status {
 
 /// `UNAVAILABLE`: the same request may be repeated later.
 pub fn status_unavailable(reason: &str, message: impl Into<String>) -> Status {
-    let mut details = ErrorDetails::with_error_info(reason, DOMAIN, HashMap::<String, String>::new());
+    status_unavailable_of(reason, message, [])
+}
+
+/// As [`status_unavailable`], with facts about the reason.
+pub fn status_unavailable_of<const N: usize>(
+    reason: &str,
+    message: impl Into<String>,
+    facts: [(&str, String); N],
+) -> Status {
+    let facts: HashMap<String, String> =
+        facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    let mut details = ErrorDetails::with_error_info(reason, DOMAIN, facts);
     details.set_retry_info(Some(RETRY_AFTER));
     Status::with_error_details(Code::Unavailable, message, details)
 }

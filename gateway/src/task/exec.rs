@@ -57,15 +57,26 @@ pub(super) async fn exec_start(
         window_bytes: STREAM_WINDOW,
     };
     if !found.session.send(ToAgent::ExecStart(start)).await {
-        return Err(status_unavailable("AGENT_AWAY", "the node's agent has just disconnected; try again"));
+        return Err(found.agent.away().await);
     }
     let input = tokio::spawn(input_forward(Arc::clone(&found.session), answers.input(), id, inbound));
+    let (agent, session) = (found.agent, Arc::clone(&found.session));
     let guard = Cancel { session: found.session, id, input };
     Ok(Box::pin(async_stream::stream! {
         let _held = (guard, slot);
-        while let Some(answer) = answers.next().await {
+        loop {
+            let answer = tokio::select! {
+                biased;
+                answer = answers.next() => answer,
+                () = agent.silent(&session) => Some(AgentAnswer::Gone),
+            };
+            let Some(answer) = answer else { return };
             let output = match answer {
                 AgentAnswer::Exec(output) => output.output,
+                AgentAnswer::Gone => {
+                    yield Err(agent.away().await);
+                    return;
+                }
                 AgentAnswer::Broken(why) => {
                     yield Err(status_unavailable("EXEC_BROKEN", why));
                     return;

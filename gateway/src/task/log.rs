@@ -1,6 +1,7 @@
 //! Output of a task, from the agent that keeps it.
 
 use std::pin::Pin;
+use std::sync::Arc;
 
 use borough_proto::v1;
 use borough_proto::v1::gateway_message::Message as ToAgent;
@@ -9,7 +10,7 @@ use tonic::Status;
 
 use super::session::FoundAttempt;
 use super::slot::{StreamSlot, window_of};
-use crate::session::registry::AgentAnswer;
+use crate::session::registry::{AgentAnswer, RegisteredSession};
 use crate::status::{status_refused, status_unavailable};
 
 /// A stream of output.
@@ -39,14 +40,25 @@ pub(super) async fn log_read(
         since_ms: request.since_ms,
     };
     if !found.session.send(ToAgent::LogRequest(ask)).await {
-        return Err(status_unavailable("AGENT_AWAY", "the node's agent has just disconnected; try again"));
+        return Err(found.agent.away().await);
     }
+    let (agent, session) = (found.agent, Arc::clone(&found.session));
     let guard = Cancel { session: found.session, id };
     Ok(Box::pin(async_stream::stream! {
         let _held = (guard, slot);
-        while let Some(answer) = answers.next().await {
+        loop {
+            let answer = tokio::select! {
+                biased;
+                answer = answers.next() => answer,
+                () = agent.silent(&session) => Some(AgentAnswer::Gone),
+            };
+            let Some(answer) = answer else { return };
             let chunk = match answer {
                 AgentAnswer::Log(chunk) => chunk,
+                AgentAnswer::Gone => {
+                    yield Err(agent.away().await);
+                    return;
+                }
                 AgentAnswer::Broken(why) => {
                     yield Err(status_unavailable("LOG_BROKEN", why));
                     return;
@@ -70,13 +82,13 @@ pub(super) async fn log_read(
 
 /// Cancels the request at the agent when the caller is gone.
 struct Cancel {
-    session: std::sync::Arc<crate::session::registry::RegisteredSession>,
+    session: Arc<RegisteredSession>,
     id: u64,
 }
 
 impl Drop for Cancel {
     fn drop(&mut self) {
-        let (session, id) = (std::sync::Arc::clone(&self.session), self.id);
+        let (session, id) = (Arc::clone(&self.session), self.id);
         tokio::spawn(async move {
             session.send(ToAgent::LogCancel(v1::LogCancel { id })).await;
         });

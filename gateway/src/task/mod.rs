@@ -1,5 +1,6 @@
 //! `TaskService`: requests about single tasks.
 
+mod away;
 mod exec;
 mod list;
 mod log;

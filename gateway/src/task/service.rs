@@ -280,8 +280,11 @@ async fn signal_send(found: &FoundAttempt, caller: &Caller, signal: i32) -> Resu
     match answer {
         Ok(Some(AgentAnswer::Result(error))) if error.is_empty() => Ok(()),
         Ok(Some(AgentAnswer::Result(error))) => Err(status_refused("SIGNAL_REFUSED", error)),
-        Ok(Some(AgentAnswer::Broken(why))) => Err(status_unavailable("AGENT_AWAY", why)),
-        Ok(_) | Err(_) => Err(status_unavailable("AGENT_SILENT", "the node's agent did not answer in time")),
+        Ok(Some(AgentAnswer::Gone)) => Err(found.agent.away().await),
+        Ok(_) | Err(_) => {
+            let text = format!("the agent that has task {} did not answer in time", found.agent.task);
+            Err(status_unavailable("AGENT_SILENT", text))
+        }
     }
 }
 
@@ -303,6 +306,7 @@ mod tests {
     use borough_model::Incarnation;
     use borough_model::task::{Attempt, EndReason, Exit, StopReason, TaskEvent};
 
+    use super::super::away::TaskAgent;
     use super::*;
     use crate::cell::tests::{TASK, TestGateway, context};
     use crate::session::desired;
@@ -367,7 +371,8 @@ mod tests {
         };
         let (session, mut outbound) = cell.sessions.open(opening);
         let attempt = desired::DesiredAttempt { task: TASK, incarnation: row.incarnation };
-        let found = FoundAttempt { row, attempt, session: Arc::clone(&session) };
+        let agent = TaskAgent { cell: Arc::clone(cell), task: "ada/web/0".to_owned(), node: opening.node };
+        let found = FoundAttempt { row, attempt, session: Arc::clone(&session), agent };
         let caller = caller_of_mutation(context(9).as_ref()).unwrap();
         let agent = async {
             let message = outbound.recv().await.unwrap().unwrap().message;

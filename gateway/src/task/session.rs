@@ -7,18 +7,20 @@ use borough_model::{Incarnation, NodeId, TaskRow};
 use borough_store::node::node_live_read;
 use tonic::{Code, Status};
 
+use super::away::TaskAgent;
 use super::message::{job_found, task_found};
 use crate::cell::CellContext;
 use crate::peer::Peers;
 use crate::session::desired::DesiredAttempt;
 use crate::session::registry::RegisteredSession;
-use crate::status::{status_from_store, status_refused, status_unavailable, status_with};
+use crate::status::{status_from_store, status_refused, status_with};
 
 /// An attempt, with the session of the agent that has it.
 pub(super) struct FoundAttempt {
     pub row: Arc<TaskRow>,
     pub attempt: DesiredAttempt,
     pub session: Arc<RegisteredSession>,
+    pub agent: TaskAgent,
 }
 
 /// Which gateway can reach the agent.
@@ -43,7 +45,7 @@ pub(super) struct WantedAttempt<'a> {
 /// Finds an attempt, the current one by default, and the gateway that reaches its agent. The attempt's node must be
 /// known.
 pub(super) async fn attempt_found(
-    cell: &CellContext,
+    cell: &Arc<CellContext>,
     peers: &Peers,
     wanted: &WantedAttempt<'_>,
 ) -> Result<AgentReached, Status> {
@@ -69,11 +71,16 @@ pub(super) async fn attempt_found(
             }
         }
     })?;
+    let agent = TaskAgent { cell: Arc::clone(cell), task: format!("{user}/{job}/{index}"), node };
     if let Some(session) = cell.sessions.get(node) {
+        if agent.is_silent(&session) {
+            return Err(agent.away().await);
+        }
         return Ok(AgentReached::Here(FoundAttempt {
             attempt: DesiredAttempt { task: row.id, incarnation: wanted },
             row,
             session,
+            agent,
         }));
     }
     if !handed_on
@@ -82,10 +89,7 @@ pub(super) async fn attempt_found(
     {
         return Ok(AgentReached::Elsewhere(gateway));
     }
-    let name = cell.mirror.read(|state| state.nodes().get(&node).map(|row| row.name.to_string()));
-    let name = name.unwrap_or_else(|| node.to_string());
-    let text = format!("the agent of node {name} has no session with a gateway; try again when it is back");
-    Err(status_unavailable("AGENT_AWAY", text))
+    Err(agent.away().await)
 }
 
 /// The gateway that holds the session in force of the node.

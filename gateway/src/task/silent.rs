@@ -72,17 +72,24 @@ fn silent_since(node: &NodeRow) -> Option<i64> {
     silent_since_ms(&node.taints).filter(|_| node.state != NodeState::Lost)
 }
 
-fn explanation(tasks: SilentTasks, lost_at_ms: i64, now_ms: i64) -> v1::Explanation {
-    let SilentTasks { node, since_ms, indexes } = tasks;
+/// A node with the time of its silence, and when it will be lost, if that is known.
+pub(super) fn silence_text(node: &str, since_ms: i64, lost_at_ms: Option<i64>, now_ms: i64) -> String {
     let seconds = |ms: i64| Duration::from_millis(u64::try_from(ms).unwrap_or_default()).as_secs();
     let silent = seconds(now_ms.saturating_sub(since_ms));
     let lost = match lost_at_ms {
-        0 => String::new(),
-        at if at <= now_ms => "; the node is about to be declared lost".to_owned(),
-        at => format!("; the node is declared lost in about {} s", seconds(at.saturating_sub(now_ms)) + 1),
+        None => String::new(),
+        Some(at) if at <= now_ms => "; the node is about to be declared lost".to_owned(),
+        Some(at) => {
+            format!("; the node is declared lost in about {} s", seconds(at.saturating_sub(now_ms)) + 1)
+        }
     };
-    let summary =
-        format!("placed on {node}, which has not answered for {silent} s{lost}: borough node status {node}");
+    format!("{node}, which has not answered for {silent} s{lost}")
+}
+
+fn explanation(tasks: SilentTasks, lost_at_ms: i64, now_ms: i64) -> v1::Explanation {
+    let SilentTasks { node, since_ms, indexes } = tasks;
+    let silence = silence_text(&node, since_ms, Some(lost_at_ms).filter(|&at| at != 0), now_ms);
+    let summary = format!("placed on {silence}: borough node status {node}");
     v1::Explanation {
         indexes,
         headline: summary.clone(),

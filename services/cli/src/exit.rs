@@ -7,7 +7,7 @@
 //! | 2 | wrong usage, or an invalid job file; for `job plan`: the job would be refused |
 //! | 3 | no such job, task, node or cell |
 //! | 4 | refused: a condition is not met, another request was first, a limit is reached |
-//! | 5 | no gateway could be reached, or none answered in time |
+//! | 5 | no gateway could be reached, or none answered in time; the agent of a task's node does not answer |
 //! | 6 | not allowed: no token, a wrong one, or one without this right |
 //! | 7 | not done yet: the wait for a drain timed out, and the drain continues |
 //! | 74 | a role: its store has stopped, or cannot be read or written (`EX_IOERR` of sysexits.h). Its supervisor starts it again |
@@ -162,36 +162,48 @@ fn without_numbers(text: &str) -> String {
 
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
-        match &error {
-            ClientError::Refused(refusal) => refused(refusal),
-            ClientError::Unreachable { gateways, source, .. } => unreachable(gateways, source.as_deref()),
-            ClientError::Deadline { changes: true, .. } => Self::new(Code::Unreachable, error.to_string())
-                .with_hint(
-                    "the change may or may not have been made: look at the job, or repeat the command",
-                ),
-            ClientError::Deadline { .. } => Self::new(Code::Unreachable, error.to_string())
-                .with_hint("nothing was changed; repeat the command, or look at the gateway's log"),
-            ClientError::NotGateway { .. } => Self::new(Code::Unreachable, error.to_string()).with_hint(
-                "a gateway prints the address of its gRPC port when it starts: --gateway HOST:PORT",
-            ),
-            ClientError::TokenRefused { .. } => {
-                Self::new(Code::NotAllowed, error.to_string()).with_hint(TOKEN_HINT)
-            }
-            ClientError::Address { .. } | ClientError::NoGateway => Self::new(Code::Usage, error.to_string()),
-            ClientError::TokenFile { source, .. } => {
-                let hint = match source.kind() {
-                    std::io::ErrorKind::PermissionDenied => {
-                        "only the user who runs the cell can read the token file"
-                    }
-                    _ => "say where the token is: --token-file FILE or BOROUGH_TOKEN_FILE",
-                };
-                Self::new(Code::NotAllowed, format!("{error}: {source}")).with_hint(hint)
-            }
-            ClientError::TokenText { .. } => {
-                Self::new(Code::NotAllowed, error.to_string()).with_hint(TOKEN_HINT)
-            }
-            ClientError::Incomplete { .. } => Self::new(Code::Failed, error.to_string()),
+        let hint = error.agent_away().as_ref().and_then(away_hint);
+        let failure = of_client(&error);
+        match hint {
+            Some(hint) => failure.with_hint(hint),
+            None => failure,
         }
+    }
+}
+
+/// What to run about an agent that is away.
+pub fn away_hint(away: &GatewayRefusal) -> Option<String> {
+    let of = |name: &str| away.metadata.get(name);
+    Some(format!("borough node status {}; borough why {}", of("node")?, of("task")?))
+}
+
+fn of_client(error: &ClientError) -> Failure {
+    match error {
+        ClientError::Refused(refusal) => refused(refusal),
+        ClientError::Unreachable { gateways, source, .. } => unreachable(gateways, source.as_deref()),
+        ClientError::Deadline { changes: true, .. } => Failure::new(Code::Unreachable, error.to_string())
+            .with_hint("the change may or may not have been made: look at the job, or repeat the command"),
+        ClientError::Deadline { .. } => Failure::new(Code::Unreachable, error.to_string())
+            .with_hint("nothing was changed; repeat the command, or look at the gateway's log"),
+        ClientError::NotGateway { .. } => Failure::new(Code::Unreachable, error.to_string())
+            .with_hint("a gateway prints the address of its gRPC port when it starts: --gateway HOST:PORT"),
+        ClientError::TokenRefused { .. } => {
+            Failure::new(Code::NotAllowed, error.to_string()).with_hint(TOKEN_HINT)
+        }
+        ClientError::Address { .. } | ClientError::NoGateway => Failure::new(Code::Usage, error.to_string()),
+        ClientError::TokenFile { source, .. } => {
+            let hint = match source.kind() {
+                std::io::ErrorKind::PermissionDenied => {
+                    "only the user who runs the cell can read the token file"
+                }
+                _ => "say where the token is: --token-file FILE or BOROUGH_TOKEN_FILE",
+            };
+            Failure::new(Code::NotAllowed, format!("{error}: {source}")).with_hint(hint)
+        }
+        ClientError::TokenText { .. } => {
+            Failure::new(Code::NotAllowed, error.to_string()).with_hint(TOKEN_HINT)
+        }
+        ClientError::Incomplete { .. } => Failure::new(Code::Failed, error.to_string()),
     }
 }
 

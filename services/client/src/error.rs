@@ -83,6 +83,23 @@ fn token_refused(token: Option<&str>) -> String {
     }
 }
 
+/// Reasons of a refusal for want of an agent: its node does not answer, or is lost.
+const REASONS_SILENT: [&str; 2] = ["NODE_SILENT", "NODE_LOST"];
+/// The reason if the agent may only have lost its connection.
+const REASON_AWAY: &str = "AGENT_AWAY";
+
+/// Returns true if a gateway knows that the node of a task does not answer. Another try at once helps no more.
+pub(crate) fn node_silent(status: &Status) -> bool {
+    let info = status.get_details_error_info();
+    info.is_some_and(|info| REASONS_SILENT.contains(&info.reason.as_str()))
+}
+
+/// The refusal of a status that says that the agent of a task's node is away.
+pub(crate) fn agent_away(status: &Status) -> Option<GatewayRefusal> {
+    let refusal = (status.code() == Code::Unavailable).then(|| GatewayRefusal::from_status(status))?;
+    refusal.is_agent_away().then_some(refusal)
+}
+
 /// A gateway's refusal, with its details.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GatewayRefusal {
@@ -128,6 +145,16 @@ impl std::fmt::Display for GatewayRefusal {
 }
 
 impl GatewayRefusal {
+    /// Returns true if the agent of a task's node does not answer. The metadata names the `node` and the `task`.
+    pub fn is_agent_away(&self) -> bool {
+        self.reason == REASON_AWAY || self.is_node_silent()
+    }
+
+    /// Returns true if the gateway knows that the node of a task is silent or lost.
+    pub(crate) fn is_node_silent(&self) -> bool {
+        REASONS_SILENT.contains(&self.reason.as_str())
+    }
+
     /// Decodes a status with its details.
     pub(crate) fn from_status(status: &Status) -> Self {
         let details = status.get_error_details();
@@ -170,6 +197,15 @@ impl ClientError {
     pub fn code(&self) -> Option<Code> {
         match self {
             Self::Refused(refusal) | Self::TokenRefused { refusal, .. } => Some(refusal.code),
+            _ => None,
+        }
+    }
+
+    /// The refusal of the gateway that answered, if the agent of a task's node does not answer.
+    pub fn agent_away(&self) -> Option<GatewayRefusal> {
+        match self {
+            Self::Refused(refusal) => refusal.is_agent_away().then(|| (**refusal).clone()),
+            Self::Unreachable { source: Some(status), .. } => agent_away(status),
             _ => None,
         }
     }

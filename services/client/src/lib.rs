@@ -24,7 +24,7 @@ mod tests;
 pub use call::{Client, ItemStream};
 pub use config::{ClientConfig, ClientToken, Transport};
 pub use error::{ClientError, FieldViolation, GatewayRefusal, Precondition};
-pub use log::{LogFollower, LogQuery};
+pub use log::{LogEvent, LogFollower, LogQuery, LogWait};
 pub use retry::RetryPolicy;
 pub use task::{TaskFilter, TaskRef};
 pub use watch::{CellItem, EndpointItem};

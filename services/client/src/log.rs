@@ -1,15 +1,53 @@
 //! Reads the output of one attempt. A broken connection, a gateway that ends and an agent that changes its gateway cost
 //! no byte and repeat none. Each answer has a position, and the next request begins there.
 
+use std::time::Duration;
+
 use borough_proto::v1::task_service_client::TaskServiceClient;
 use borough_proto::v1::{LogPosition, ReadLogsRequest, ReadLogsResponse, read_logs_request};
 use futures::{StreamExt as _, stream};
 use tonic::{Status, Streaming};
 
 use crate::call::{Client, ItemStream, rpc};
-use crate::error::ClientError;
+use crate::error::{ClientError, GatewayRefusal, agent_away, node_silent};
 use crate::retry::worth_repeating;
 use crate::task::TaskRef;
+
+/// How long an agent has for its first answer before the reader is told that it waits. An agent answers at once.
+const ANSWER_WAIT: Duration = Duration::from_secs(3);
+
+/// Tries after which the reader is told of an agent that has just lost its connection: some seconds. Most agents are
+/// back sooner.
+const AWAY_TOLD: u32 = 8;
+
+/// What a read gives.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LogEvent {
+    /// Output, or a count of lost bytes.
+    Part(ReadLogsResponse),
+    /// The read goes on by itself later. It says once what it waits for, until it has an answer.
+    Waits(LogWait),
+}
+
+/// What a read waits for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LogWait {
+    /// The first answer of an agent that has got the request.
+    Answer,
+    /// An agent that is away, as the gateway says.
+    Agent(Box<GatewayRefusal>),
+}
+
+impl LogWait {
+    fn is_as(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Answer, Self::Answer) => true,
+            // The seconds in the text change all the time.
+            (Self::Agent(one), Self::Agent(other)) => one.reason == other.reason,
+            _ => false,
+        }
+    }
+}
 
 /// Which part of a task's output to return. The default is all kept output of both streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,6 +111,12 @@ pub struct LogFollower {
     /// Tries in a row without an answer.
     attempts: u32,
     attempts_max: Option<u32>,
+    /// The same for tries that fail because the agent is away.
+    away_max: Option<u32>,
+    /// Whether the open stream has had an answer.
+    answered: bool,
+    /// What the reader was last told that this waits for.
+    told: Option<LogWait>,
     over: bool,
 }
 
@@ -91,31 +135,39 @@ impl LogFollower {
             stream: None,
             attempts: 0,
             attempts_max: client.config().watch_attempts_max,
+            away_max: None,
+            answered: false,
+            told: None,
             over: false,
         }
     }
 
     /// Sets after how many tries in a row without an answer the read fails; `None`: never.
     pub fn attempts_max_set(&mut self, most: Option<u32>) {
-        self.attempts_max = most;
+        (self.attempts_max, self.away_max) = (most, most);
     }
 
-    /// The next answer with data, or the last one. Safe to drop: nothing is lost. `None` after the end or an error.
-    pub async fn next(&mut self) -> Option<Result<ReadLogsResponse, ClientError>> {
+    /// The next answer with data, or the last one; or what the read waits for. Safe to drop: nothing is lost. `None`
+    /// after the end or an error.
+    pub async fn next(&mut self) -> Option<Result<LogEvent, ClientError>> {
         while !self.over {
-            let broken = match self.answer().await {
-                Ok(answer) => {
-                    self.attempts = 0;
+            let broken = match self.answer_or_wait().await {
+                Some(Ok(answer)) => {
+                    (self.attempts, self.answered, self.told) = (0, true, None);
                     self.resumption.delivered(&answer);
                     self.over = answer.end;
                     if answer.data.is_empty() && answer.gone_bytes == 0 {
                         continue;
                     }
-                    return Some(Ok(answer));
+                    return Some(Ok(LogEvent::Part(answer)));
                 }
-                Err(broken) => broken,
+                Some(Err(broken)) => broken,
+                None => match self.tell(LogWait::Answer) {
+                    Some(event) => return Some(Ok(event)),
+                    None => continue,
+                },
             };
-            self.stream = None;
+            (self.stream, self.answered) = (None, false);
             match broken {
                 Break::Over => self.over = true,
                 Break::Fatal(error) => {
@@ -124,17 +176,42 @@ impl LogFollower {
                 }
                 Break::Repeat(status) => {
                     self.attempts += 1;
-                    if self.attempts_max.is_some_and(|most| self.attempts >= most) {
+                    let away = status.as_deref().and_then(agent_away);
+                    let most = if away.is_some() { self.away_max } else { self.attempts_max };
+                    if most.is_some_and(|most| self.attempts >= most) {
                         self.over = true;
                         return Some(Err(self.client.unreachable_after(self.attempts, status)));
                     }
                     let attempts = self.attempts;
                     tracing::debug!(attempts, ?status, "a log has broken; the client opens it again");
+                    let told = |away: &GatewayRefusal| away.is_node_silent() || attempts >= AWAY_TOLD;
+                    let away = away.filter(told);
+                    let event = away.and_then(|away| self.tell(LogWait::Agent(Box::new(away))));
+                    if event.is_some() {
+                        return event.map(Ok);
+                    }
                     self.pause().await;
                 }
             }
         }
         None
+    }
+
+    /// What the reader is told, unless it knows.
+    fn tell(&mut self, wait: LogWait) -> Option<LogEvent> {
+        if self.told.as_ref().is_some_and(|told| told.is_as(&wait)) {
+            return None;
+        }
+        self.told = Some(wait.clone());
+        Some(LogEvent::Waits(wait))
+    }
+
+    /// The next answer. `None` if the agent takes long for the first one, and the reader does not know it.
+    async fn answer_or_wait(&mut self) -> Option<Result<ReadLogsResponse, Break>> {
+        if self.answered || self.told.is_some() {
+            return Some(self.answer().await);
+        }
+        tokio::time::timeout(ANSWER_WAIT, self.answer()).await.ok()
     }
 
     /// The next answer. Opens the stream first if none is open.
@@ -162,7 +239,8 @@ impl LogFollower {
     }
 
     fn sorted(&self, status: Status) -> Break {
-        if worth_repeating(&status) && !self.resumption.lost {
+        let waits = self.resumption.request.follow && node_silent(&status);
+        if (waits || worth_repeating(&status)) && !self.resumption.lost {
             Break::Repeat(Some(Box::new(status)))
         } else {
             Break::Fatal(self.client.failed_once(status))
@@ -200,6 +278,21 @@ impl Client {
         LogFollower::new(self, self.log_request(task, query))
     }
 
+    /// A read of a task's output that is open. With `follow` it also waits for an agent that is away.
+    ///
+    /// # Errors
+    /// As for every call, for the opening.
+    pub async fn task_log_open(&self, task: &TaskRef, query: LogQuery) -> Result<LogFollower, ClientError> {
+        let mut follower = self.task_log(task, query);
+        let request = follower.resumption.request.clone();
+        match self.call("ReadLogs", request, rpc!(TaskServiceClient.read_logs)).await {
+            Ok(opened) => follower.stream = Some(opened),
+            Err(error) if query.follow && error.agent_away().is_some() => {}
+            Err(error) => return Err(error),
+        }
+        Ok(follower)
+    }
+
     /// A task's output. The stream ends with the kept output or, with `follow`, with the attempt. It goes on over
     /// broken connections, without gap or repetition.
     ///
@@ -210,13 +303,15 @@ impl Client {
         task: &TaskRef,
         query: LogQuery,
     ) -> Result<ItemStream<ReadLogsResponse>, ClientError> {
-        let mut follower = self.task_log(task, query);
-        let request = follower.resumption.request.clone();
-        let opened = self.call("ReadLogs", request, rpc!(TaskServiceClient.read_logs)).await?;
-        follower.stream = Some(opened);
+        let follower = self.task_log_open(task, query).await?;
         let items = stream::unfold(follower, |mut follower| async move {
-            let item = follower.next().await?;
-            Some((item, follower))
+            loop {
+                match follower.next().await? {
+                    Ok(LogEvent::Part(part)) => return Some((Ok(part), follower)),
+                    Ok(LogEvent::Waits(_)) => {}
+                    Err(error) => return Some((Err(error), follower)),
+                }
+            }
         });
         Ok(items.boxed())
     }

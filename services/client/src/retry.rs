@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tonic::{Code, Status};
 
+use crate::error::node_silent;
+
 /// How often and how fast calls are retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
@@ -46,6 +48,8 @@ impl RetryPolicy {
 pub(crate) fn worth_repeating(status: &Status) -> bool {
     let broken = std::error::Error::source(status).is_some();
     match status.code() {
+        // The gateway has asked often enough.
+        Code::Unavailable if node_silent(status) => false,
         // The second is the store's own time limit. The caller enforces its deadline itself, over all tries.
         Code::Unavailable | Code::DeadlineExceeded => true,
         Code::Unknown | Code::Internal | Code::Cancelled => broken,

@@ -1,10 +1,15 @@
 //! Nodes whose agents do not answer, before they are lost: who waits for them is told, and nothing new goes there.
 
+use borough_proto::v1::NodeState;
 use borough_shim::process::ProcessId;
-use borough_tests::{TestCell, is_stopped, is_up, options, until};
+use borough_tests::{Ran, TestCell, is_stopped, is_up, options, until};
 use rustix::process::Signal;
 
 use crate::output::Following;
+
+/// A service of one task that has written a line.
+const TALKER: &str = "name: talker\ntask:\n  command: [sh, -c, 'echo one; exec sleep 600']\n  \
+                      resources: {cpu: 10m, memory: 4MiB}\n  grace: 300ms\n";
 
 fn sleeper(name: &str, count: u32, constraint: &str) -> String {
     format!(
@@ -76,5 +81,67 @@ async fn a_silent_node_is_named_to_who_waits_and_gets_no_new_task() {
     for job in ["bound", "free", "later"] {
         cell.borough(&["job", "stop", job]).await.ended(0);
     }
+    cell.finish().await;
+}
+
+/// Whoever wants the output of a task on a silent node, or runs a command there, is told of the node instead of waiting
+/// without a word.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn logs_and_commands_of_a_task_on_a_silent_node_name_it_and_its_silence() {
+    let cell = TestCell::start(options!().nodes(1).lost_after_ms(90_000)).await;
+    cell.run("talker.yaml", TALKER).await;
+    let agent = agent_stopped(&cell, "alpha-1").await;
+    // Nobody knows yet that the node is silent: the command waits, says so, and ends once it is known.
+    let early = cell.borough(&["task", "logs", "talker/0"]).await.ended(5);
+    let early = early
+        .warns("tester/talker/0: waiting for the agent of its node, which has not answered yet: borough ");
+    let silence = "task tester/talker/0 is on alpha-1, which has not answered for ";
+    let next = "hint: borough node status alpha-1; borough why tester/talker/0";
+    let told = |ran: Ran| drop(ran.warns(silence).warns("the node is declared lost in about ").warns(next));
+    told(early);
+    told(cell.borough(&["task", "logs", "talker/0"]).await.ended(5));
+    told(cell.borough(&["task", "exec", "talker/0", "--", "true"]).await.ended(255));
+    told(cell.borough(&["task", "signal", "talker/0", "HUP"]).await.ended(5));
+    let all = cell.borough(&["job", "logs", "talker"]).await.ended(1);
+    all.warns(silence);
+
+    // Who follows goes on waiting, and is told once.
+    let follow = Following::start(&cell, "follow", &["task", "logs", "-f", "talker/0"]);
+    let follow_all = Following::start(&cell, "follow-all", &["job", "logs", "-f", "talker"]);
+    for waits in [&follow, &follow_all] {
+        waits.until_warned(silence).await;
+        waits
+            .until_warned("; waiting for it: borough node status alpha-1; borough why tester/talker/0")
+            .await;
+    }
+    agent.signal(Signal::CONT).unwrap();
+    follow.until_shown("one\n").await;
+    follow_all.until_shown("talker/0 | one\n").await;
+    cell.borough(&["job", "stop", "talker"]).await.ended(0);
+    for follows in [follow, follow_all] {
+        let (_, warned) = follows.ended().await;
+        assert_eq!(warned.matches("waiting for it").count(), 1, "{warned}");
+    }
+    cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn logs_and_commands_of_a_task_on_a_lost_node_name_it() {
+    let cell = TestCell::start(options!().nodes(1).lost_after_ms(3_000)).await;
+    cell.run("talker.yaml", TALKER).await;
+    let agent = agent_stopped(&cell, "alpha-1").await;
+    until("the loss", || async {
+        let node = cell.client().node_get("alpha-1").await.ok()?;
+        (node.state() == NodeState::Lost).then_some(())
+    })
+    .await;
+    let lost = cell.borough(&["task", "logs", "--attempt", "1", "talker/0"]).await.ended(5);
+    lost.warns("task tester/talker/0 ran on alpha-1")
+        .warns("the node is lost until its agent answers again")
+        .warns("hint: borough node status alpha-1; borough why tester/talker/0");
+    cell.borough(&["task", "exec", "talker/0", "--", "true"]).await.ended(255).warns("alpha-1");
+    agent.signal(Signal::CONT).unwrap();
+    cell.tasks_until("talker", "up", |tasks| is_up(tasks, 1)).await;
+    cell.borough(&["job", "stop", "talker"]).await.ended(0);
     cell.finish().await;
 }

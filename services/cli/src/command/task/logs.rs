@@ -1,15 +1,14 @@
 //! `task logs`.
 
-use borough_client::{Client, ItemStream, LogQuery, TaskFilter, TaskRef};
+use borough_client::{Client, LogEvent, LogFollower, LogQuery, LogWait, TaskFilter, TaskRef};
 use borough_proto::v1::read_logs_request::Stream;
-use borough_proto::v1::{PageRequest, ReadLogsResponse, Task};
-use futures::StreamExt as _;
+use borough_proto::v1::{PageRequest, Task};
 use tonic::Code as Status;
 
 use super::no_such_task;
 use crate::args::LogArguments;
-use crate::exit::{Code, Failure};
-use crate::output::Printer;
+use crate::exit::{Code, Failure, away_hint};
+use crate::output::{Foreign, Printer};
 
 pub(super) async fn logs(
     client: &Client,
@@ -27,13 +26,19 @@ pub(super) async fn logs(
     let (tail_lines, follow) = (arguments.tail, arguments.follow);
     let query =
         LogQuery { stream, tail_lines, follow, incarnation: arguments.attempt, ..LogQuery::default() };
-    let mut parts = if arguments.previous {
+    let mut log = if arguments.previous {
         previous_open(client, &task, query).await?
     } else {
-        client.task_logs(&task, query).await?
+        client.task_log_open(&task, query).await?
     };
-    while let Some(part) = parts.next().await {
-        let part = part?;
+    while let Some(event) = log.next().await {
+        let part = match event? {
+            LogEvent::Part(part) => part,
+            LogEvent::Waits(wait) => {
+                printer.remark(&wait_text(&task, &wait));
+                continue;
+            }
+        };
         if part.gone_bytes > 0 {
             printer.remark(&gone_text(&task, part.gone_bytes));
         }
@@ -51,20 +56,31 @@ pub(crate) fn gone_text(task: &TaskRef, bytes: u64) -> String {
     format!("{task}: {bytes} bytes of output are gone; the node removed them before they were read")
 }
 
+/// What is said once of a read that waits.
+pub(crate) fn wait_text(task: &TaskRef, wait: &LogWait) -> String {
+    match wait {
+        LogWait::Answer => {
+            format!(
+                "{task}: waiting for the agent of its node, which has not answered yet: borough why {task}"
+            )
+        }
+        LogWait::Agent(away) => {
+            let hint = away_hint(away).unwrap_or_else(|| format!("borough why {task}"));
+            format!("{}; waiting for it: {}", Foreign::from(away.message.as_str()), Foreign::from(hint))
+        }
+    }
+}
+
 /// The output of the attempt that ended last. A task that fails soon after its start may have ended another one by the
 /// time that the gateway looks for it.
-async fn previous_open(
-    client: &Client,
-    task: &TaskRef,
-    query: LogQuery,
-) -> Result<ItemStream<ReadLogsResponse>, Failure> {
+async fn previous_open(client: &Client, task: &TaskRef, query: LogQuery) -> Result<LogFollower, Failure> {
     let mut tried = None;
     loop {
         let filter = TaskFilter { index: Some(task.index), ..TaskFilter::of_job(&task.job) };
         let answer = client.task_list_page(&filter, PageRequest::default()).await?;
         let row = answer.tasks.first().ok_or_else(|| no_such_task(task))?;
         let previous = previous(task, row)?;
-        match client.task_logs(task, LogQuery { incarnation: Some(previous), ..query }).await {
+        match client.task_log_open(task, LogQuery { incarnation: Some(previous), ..query }).await {
             Err(error) if error.code() == Some(Status::NotFound) && tried != Some(previous) => {
                 tried = Some(previous);
             }

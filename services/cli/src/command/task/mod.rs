@@ -9,7 +9,7 @@ mod terminal;
 use borough_client::{Client, JobRef, TaskFilter, TaskRef};
 use borough_proto::v1::{PageRequest, WatchFilter};
 
-pub(super) use self::logs::gone_text;
+pub(super) use self::logs::{gone_text, wait_text};
 
 use super::list::{NoRows, list_page};
 use super::watch::{WatchedView, list_or_watch};

@@ -3,14 +3,14 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use borough_client::{Client, LogFollower, LogQuery, TaskRef};
+use borough_client::{Client, LogEvent, LogFollower, LogQuery, TaskRef};
 use borough_proto::v1::ReadLogsResponse;
 use borough_proto::v1::read_logs_request::Stream;
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::attempts::TaskAttempts;
 use crate::args::AttemptChoice;
-use crate::command::task::gone_text;
+use crate::command::task::{gone_text, wait_text};
 use crate::exit::Failure;
 use crate::output::{Foreign, LogLines, LogOutput, LogStyle};
 
@@ -106,7 +106,8 @@ pub(super) async fn attempt_read(
             }
         };
         let shown = match item {
-            Some(Ok(part)) => part_shown(task, &mut lines, &part),
+            Some(Ok(LogEvent::Waits(wait))) => vec![Shown::Remark(wait_text(task, &wait))],
+            Some(Ok(LogEvent::Part(part))) => part_shown(task, &mut lines, &part),
             Some(Err(error)) => {
                 let failure = Failure::from(error);
                 let text = Foreign::from(failure.message());
