@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use super::answer;
 use super::credit::Credit;
 use super::tail::{LogStart, LogTail};
+use super::turns::LogTurns;
 use crate::attempt::AttemptId;
 use crate::disk::{StateDir, record_read};
 
@@ -51,42 +52,42 @@ async fn serve(
         Wanted::Stderr => &[OutputStream::Stderr],
     };
     let most = part_bytes(request.window_bytes);
-    let mut tails: Vec<LogTail> = streams
+    let tails: Vec<LogTail> = streams
         .iter()
         .map(|&stream| {
-            let start = start_of(request, stream, now_ms);
-            LogTail::new(&state.attempt_path(&id), stream, start, most).with_times(request.times)
+            let (path, start) = (state.attempt_path(&id), start_of(request, stream, now_ms));
+            let tail = LogTail::new(&path, stream, start, most).with_times(request.times);
+            if request.follow { tail } else { tail.up_to_now(&path) }
         })
         .collect();
     // A reader that loses its gateway at once must know where it was.
     for tail in &tails {
-        let begin = v1::LogChunk { next: Some(tail.position()), ..chunk_of(request, tail) };
+        let begin = v1::LogChunk { next: Some(tail.position()), ..chunk_of(request, tail.stream()) };
         if !credit.take(0).await || outbox.send(answer(super::Answer::LogChunk(begin))).await.is_err() {
             return Err(gone());
         }
     }
+    let mut turns = LogTurns::new(tails);
     let mut pause = PAUSE_FIRST;
     loop {
         // Checked before reading, so that output written before the end is still read.
         let over = !request.follow || attempt_over(&state, &id);
         let mut any = false;
-        for tail in &mut tails {
-            let directory = state.attempt_path(&id);
-            while let Some(part) = tail.read(&directory).map_err(|error| error.to_string())? {
-                any = true;
-                if !credit.take(part.data.len()).await {
-                    return Err(gone());
-                }
-                let chunk = v1::LogChunk {
-                    data: part.data.into(),
-                    next: Some(part.next),
-                    gone_bytes: part.gone,
-                    times: part.times,
-                    ..chunk_of(request, tail)
-                };
-                let chunk = answer(super::Answer::LogChunk(chunk));
-                outbox.send(chunk).await.map_err(|_| gone())?;
+        while let Some((stream, part)) =
+            turns.read(&state.attempt_path(&id)).map_err(|error| error.to_string())?
+        {
+            any = true;
+            if !credit.take(part.data.len()).await {
+                return Err(gone());
             }
+            let chunk = v1::LogChunk {
+                data: part.data.into(),
+                next: Some(part.next),
+                gone_bytes: part.gone,
+                times: part.times,
+                ..chunk_of(request, stream)
+            };
+            outbox.send(answer(super::Answer::LogChunk(chunk))).await.map_err(|_| gone())?;
         }
         if over {
             return Ok(());
@@ -96,8 +97,8 @@ async fn serve(
     }
 }
 
-fn chunk_of(request: &v1::LogRequest, tail: &LogTail) -> v1::LogChunk {
-    let stream = match tail.stream() {
+fn chunk_of(request: &v1::LogRequest, stream: OutputStream) -> v1::LogChunk {
+    let stream = match stream {
         OutputStream::Stdout => Wanted::Stdout,
         OutputStream::Stderr => Wanted::Stderr,
     };

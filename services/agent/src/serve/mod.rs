@@ -6,6 +6,7 @@ mod logs;
 mod signal;
 mod tail;
 mod terminal;
+mod turns;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

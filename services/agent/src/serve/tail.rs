@@ -62,6 +62,8 @@ pub(super) struct LogTail {
     gone: u64,
     /// Most bytes of one part.
     most: usize,
+    /// How many bytes of the stream are read, from its first one; `None`: also those that are still to come.
+    until: Option<u64>,
     /// Open while it is read: it stays readable when it is removed.
     file: Option<File>,
     with_times: bool,
@@ -88,12 +90,19 @@ impl LogTail {
             }
         };
         let most = most.clamp(1, CHUNK_BYTES_MAX);
-        Self { stream, at, gone: 0, most, file: None, with_times: false, times: None }
+        Self { stream, at, gone: 0, most, until: None, file: None, with_times: false, times: None }
     }
 
     /// The same reader, which also says when the output was written if `with_times`.
     pub(super) fn with_times(self, with_times: bool) -> Self {
         Self { with_times, ..self }
+    }
+
+    /// The same reader, which ends with the bytes that are there now. A task that writes faster than its output is read
+    /// would keep it reading.
+    pub(super) fn up_to_now(self, attempt: &Path) -> Self {
+        let end = tail_find(attempt, self.stream, 0).ok().flatten().unwrap_or(self.at);
+        Self { until: Some(end.file.saturating_add(end.offset)), ..self }
     }
 
     pub(super) fn stream(&self) -> OutputStream {
@@ -110,6 +119,9 @@ impl LogTail {
     /// Those of the file system.
     pub(super) fn read(&mut self, attempt: &Path) -> io::Result<Option<LogPart>> {
         loop {
+            if self.left() == 0 {
+                return Ok(self.gone_part());
+            }
             if let Some(part) = self.read_here(attempt)? {
                 return Ok(Some(part));
             }
@@ -129,6 +141,11 @@ impl LogTail {
         }
     }
 
+    /// How many bytes it may still read.
+    fn left(&self) -> u64 {
+        self.until.map_or(u64::MAX, |until| until.saturating_sub(self.at.file.saturating_add(self.at.offset)))
+    }
+
     /// A part without bytes for removed ones that nothing follows yet.
     fn gone_part(&mut self) -> Option<LogPart> {
         let gone = std::mem::take(&mut self.gone);
@@ -136,6 +153,7 @@ impl LogTail {
     }
 
     fn read_here(&mut self, attempt: &Path) -> io::Result<Option<LogPart>> {
+        let left = self.left();
         if self.file.is_none() {
             match log_open(attempt, self.stream, self.at.file) {
                 Ok(mut file) => {
@@ -147,7 +165,7 @@ impl LogTail {
             }
         }
         let Some(file) = &mut self.file else { return Ok(None) };
-        let mut data = vec![0; self.most];
+        let mut data = vec![0; self.most.min(usize::try_from(left).unwrap_or(usize::MAX))];
         let length = file.read(&mut data)?;
         if length == 0 {
             return Ok(None);
@@ -314,6 +332,17 @@ mod tests {
         assert_eq!(all(&mut tail, dir.path()), "one\ntwo\nthr");
         log.append(b"ee\nfour\n");
         assert_eq!(all(&mut tail, dir.path()), "ee\nfour\n");
+    }
+
+    #[test]
+    fn a_reader_up_to_now_leaves_what_is_written_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = writer(dir.path(), 4, 100);
+        assert_eq!(all(&mut tail(dir.path(), LogStart::Oldest).up_to_now(dir.path()), dir.path()), "");
+        log.append(b"one\ntwo\nthr");
+        let mut tail = tail(dir.path(), LogStart::Oldest).up_to_now(dir.path());
+        log.append(b"ee\nfour\n");
+        assert_eq!(all(&mut tail, dir.path()), "one\ntwo\nthr");
     }
 
     #[test]
