@@ -56,6 +56,12 @@ async fn a_silent_node_is_named_to_who_waits_and_gets_no_new_task() {
     let status = cell.borough(&["node", "status", "alpha-1"]).await.ended(0);
     cell.borough(&["node", "list", "--state", "silent"]).await.ended(0).prints("alpha-1");
     status.prints("ready, tainted, silent").prints("its agent does not answer since ");
+    let task = cell.borough(&["task", "status", "bound/0"]).await.ended(0);
+    task.prints("its node alpha-1 does not answer since ").prints(": borough node status alpha-1");
+    let task = cell.borough(&["task", "status", "bound/0", "-o", "json"]).await.ended(0).json();
+    let silent = &task["silent"];
+    let tolerance = silent["lost_at_ms"].as_i64().unwrap() - silent["silent_since_ms"].as_i64().unwrap();
+    assert_eq!((silent["node"].as_str(), tolerance), (Some("alpha-1"), 90_000));
     let late = ["job", "run", &bound, "--timeout", "3s"];
     cell.borough(&late).await.ended(1).warns("2 on alpha-1, which does not answer after 3s");
 

@@ -45,7 +45,7 @@ pub(crate) use store::{
     StoreLossView, ViolationView,
 };
 pub(crate) use table::{Tabular, table};
-pub(crate) use task::{ExitView, TaskOutput, TaskStatusView};
+pub(crate) use task::{ExitView, SilentNodeView, TaskOutput, TaskStatusView};
 pub(crate) use text::{bytes, labels_text, ranges, tally, time, word};
 pub(crate) use watch::{WatchedList, WatchedStatus};
 

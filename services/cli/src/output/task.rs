@@ -187,6 +187,41 @@ pub(crate) struct TaskStatusView {
     pub(crate) task: TaskOutput,
     /// Why it has no node; empty if it has one, or wants none.
     pub(crate) unplaced: Vec<ExplanationView>,
+    /// The silence of its node; null: the agent answers, as far as the cell knows.
+    pub(crate) silent: Option<SilentNodeView>,
+}
+
+/// The node of a task, if its agent does not answer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct SilentNodeView {
+    node: Foreign,
+    is_lost: bool,
+    /// Since when; null: not known.
+    silent_since_ms: Option<i64>,
+    /// When it will be declared lost, about; null: not known.
+    lost_at_ms: Option<i64>,
+}
+
+impl SilentNodeView {
+    /// `None` if its agent answers, as far as the cell knows.
+    pub(crate) fn of(node: &v1::Node) -> Option<Self> {
+        let silent_since_ms = Some(node.silent_since_ms).filter(|&since| since > 0);
+        let is_lost = node.state() == v1::NodeState::Lost;
+        (is_lost || silent_since_ms.is_some()).then(|| Self {
+            node: node.name.as_str().into(),
+            is_lost,
+            silent_since_ms,
+            lost_at_ms: Some(node.lost_at_ms).filter(|&at| at > 0 && !is_lost),
+        })
+    }
+
+    fn text(&self) -> String {
+        let Self { node, is_lost, silent_since_ms, lost_at_ms } = self;
+        let lost = if *is_lost { "is lost: it " } else { "" };
+        let since = silent_since_ms.map(|since| format!(" since {}", time(since))).unwrap_or_default();
+        let next = lost_at_ms.map(|at| format!("; declared lost at about {}", time(at))).unwrap_or_default();
+        format!("silent\n  its node {node} {lost}does not answer{since}{next}: borough node status {node}\n")
+    }
 }
 
 impl TaskStatusView {
@@ -220,6 +255,9 @@ impl TaskStatusView {
             ("used", used(UsageView::text)),
             ("version", number(u64::from(task.spec_version))),
         ]);
+        if let Some(silent) = &self.silent {
+            text.push_str(&silent.text());
+        }
         if !self.unplaced.is_empty() {
             text.push('\n');
             text.push_str(&explanations_text(&self.unplaced));
@@ -260,5 +298,30 @@ impl UsageView {
             self.cpu_millis,
             time(self.at_ms)
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_silence_of_a_node_is_said_until_its_agent_answers() {
+        let node = |state: v1::NodeState, silent_since_ms, lost_at_ms| {
+            let name = "n1".to_owned();
+            let node =
+                v1::Node { name, state: state.into(), silent_since_ms, lost_at_ms, ..v1::Node::default() };
+            SilentNodeView::of(&node).map(|silent| silent.text()).unwrap_or_default()
+        };
+        assert_eq!(node(v1::NodeState::Ready, 0, 0), "");
+        assert_eq!(
+            node(v1::NodeState::Ready, 1_000, 31_000),
+            "silent\n  its node n1 does not answer since 1970-01-01T00:00:01Z; declared lost at about \
+             1970-01-01T00:00:31Z: borough node status n1\n"
+        );
+        assert_eq!(
+            node(v1::NodeState::Lost, 1_000, 31_000),
+            "silent\n  its node n1 is lost: it does not answer since 1970-01-01T00:00:01Z: borough node status n1\n"
+        );
     }
 }

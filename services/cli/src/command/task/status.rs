@@ -7,7 +7,7 @@ use super::no_such_task;
 use crate::args::WatchArguments;
 use crate::command::watch::{WatchedView, status_watch};
 use crate::exit::{Code, Failure};
-use crate::output::{ExplanationView, Printer, TaskStatusView};
+use crate::output::{ExplanationView, Printer, SilentNodeView, TaskStatusView};
 
 pub(super) async fn status(
     client: &Client,
@@ -26,7 +26,7 @@ pub(super) async fn status(
     Ok(Code::Done)
 }
 
-/// The task, and why it has no node.
+/// The task, and why it has no node, or that its node does not answer.
 async fn status_view(client: &Client, task: &TaskRef) -> Result<TaskStatusView, Failure> {
     let filter = TaskFilter { index: Some(task.index), ..TaskFilter::of_job(&task.job) };
     let answer = client.task_list_page(&filter, PageRequest::default()).await?;
@@ -36,10 +36,16 @@ async fn status_view(client: &Client, task: &TaskRef) -> Result<TaskStatusView, 
     } else {
         Vec::new()
     };
+    // A node that has just been removed leaves the task without one.
+    let silent = match row.node.as_str() {
+        "" => None,
+        node => client.node_get(node).await.ok().as_ref().and_then(SilentNodeView::of),
+    };
     Ok(TaskStatusView {
         cell: client.cell().into(),
         task: row.into(),
         unplaced: unplaced.into_iter().map(ExplanationView::from).collect(),
+        silent,
     })
 }
 
