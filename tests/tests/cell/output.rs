@@ -291,3 +291,83 @@ async fn lines_have_their_times_and_are_chosen_by_them() {
     drop(follow.end().await);
     cell.finish().await;
 }
+
+/// One task, the attempt that ended last, and times: both verbs on output take the same options.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn output_is_chosen_by_task_attempt_and_time() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let job = "name: pair\ncount: 2\ntask:\n  \
+        command: [sh, -c, 'echo attempt $BOROUGH_ATTEMPT of $BOROUGH_INDEX; exec sleep 600']\n  \
+        resources: {cpu: 10m, memory: 4MiB}\n  grace: 300ms\n";
+    cell.run("pair.yaml", job).await;
+    let follow = Following::start(&cell, "one", &["job", "logs", "-f", "pair", "--task", "1"]);
+    follow.until_shown("pair/1 | attempt 1 of 1\n").await;
+    cell.borough(&["job", "restart", "pair", "--task", "1"]).await.ended(0);
+    follow.until_shown("pair/1 | attempt 2 of 1\n").await;
+
+    let logs = async |options: &[&str], verb: &[&str]| {
+        let line: Vec<&str> = verb.iter().chain(options).copied().collect();
+        cell.borough(&line).await
+    };
+    let of_job = async |options: &[&str]| logs(options, &["job", "logs", "pair"]).await;
+    let of_task = async |options: &[&str]| logs(options, &["task", "logs", "pair/1"]).await;
+    assert_eq!(of_job(&["--task", "1"]).await.ended(0).stdout, "pair/1 | attempt 2 of 1\n");
+    let both = "pair/0 | attempt 1 of 0\npair/1 | attempt 2 of 1\n";
+    for chosen in [&["--task", "1,0"][..], &["--task", "0", "--task", "1", "--task", "0"], &[]] {
+        assert_eq!(of_job(chosen).await.ended(0).stdout, both, "{chosen:?}");
+    }
+    for previous in [&["--previous"][..], &["-p", "--task", "1"], &["--previous", "--task", "0,1"]] {
+        assert_eq!(of_job(previous).await.ended(0).stdout, "pair/1 | attempt 1 of 1\n", "{previous:?}");
+    }
+    assert_eq!(of_task(&["--previous"]).await.ended(0).stdout, "attempt 1 of 1\n");
+    let none = of_job(&["--previous", "--task", "0"]).await.ended(3);
+    none.warns("task tester/pair/0 has no attempt that has ended yet")
+        .warns("hint: borough job logs tester/pair --task 0");
+    let absent = of_job(&["--task", "0,7"]).await.ended(3);
+    absent.warns("job tester/pair has no task 7; accepted: 0 to 1");
+    of_job(&["--previous", "--follow"]).await.ended(2).warns("exclude each other");
+
+    // The time of a line stands before it, or in its object.
+    let timed = of_task(&["--timestamps"]).await.ended(0).stdout;
+    let (time, line) = timed.split_once(' ').unwrap();
+    assert!(time.starts_with("20") && time.ends_with('Z') && line == "attempt 2 of 1\n", "{timed}");
+    let object = of_task(&["--timestamps", "-o", "json"]).await.ended(0).json();
+    assert_eq!((object["attempt"].as_u64(), object["text"].as_str()), (Some(2), Some("attempt 2 of 1")));
+    assert!(object["at_ms"].as_i64().is_some(), "{object}");
+    for since in [&of_task(&["--since", "1h"]).await.ended(0), &of_job(&["--since", "1h"]).await.ended(0)] {
+        assert!(since.stdout.contains("attempt 2 of 1\n"), "{since:?}");
+    }
+    until("output that is older than a second", || async {
+        of_task(&["--since", "1s"]).await.ended(0).stdout.is_empty().then_some(())
+    })
+    .await;
+    cell.borough(&["job", "stop", "pair"]).await.ended(0);
+    let (shown, _) = follow.ended().await;
+    assert!(!shown.contains(" of 0"), "{shown}");
+    cell.finish().await;
+}
+
+/// A stream that is written all the time neither hides the other one nor keeps a reader who does not follow.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_loud_standard_output_leaves_standard_error_its_turn() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let job = "name: loud\ntask:\n  \
+        command: [sh, -c, '(while :; do echo tick >&2; sleep 0.1; done) & exec yes']\n  \
+        resources: {cpu: 100m, memory: 32MiB}\n  grace: 300ms\n";
+    cell.run("loud.yaml", job).await;
+    let err = PathBuf::from(cell.file("follow.err", ""));
+    let mut follow = cell.command(&["task", "logs", "-f", "loud/0"]);
+    let into = Stdio::from(fs::File::create(&err).unwrap());
+    let mut follow = follow.stdout(Stdio::null()).stderr(into).spawn().unwrap();
+    // More than were there when it began.
+    until("standard error", || async {
+        let ticks = fs::read_to_string(&err).unwrap().matches("tick\n").count();
+        (ticks > 40).then_some(())
+    })
+    .await;
+    follow.kill().await.unwrap();
+    let tail = cell.borough(&["task", "logs", "loud/0", "--tail", "3"]).await.ended(0);
+    assert!(tail.stdout.ends_with("y\n") && tail.stderr.contains("tick\n"), "{}", tail.stderr);
+    cell.borough(&["job", "stop", "loud"]).await.ended(0);
+    cell.finish().await;
+}

@@ -6,8 +6,8 @@ use std::time::Duration;
 use borough_proto::v1::LabelMatch;
 use clap::{Args, Subcommand};
 
-use super::JobTarget;
 use super::list::{ListArguments, TaskOrJobState, label_match, task_or_job_state};
+use super::{JobTarget, LogShowArguments};
 use crate::jobfile::StarterKind;
 
 /// Verbs on jobs.
@@ -102,24 +102,24 @@ pub struct JobLogArguments {
     /// Stream new output, over restarts, moves and changes of gateways, until the job is over
     #[arg(short, long)]
     pub follow: bool,
-    /// Show only this many lines from the end of each task [default: all]
-    #[arg(long, value_name = "LINES")]
-    pub tail: Option<u32>,
-    /// Show only what was written in the last while, such as 5m [default: all]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub since: Option<Duration>,
-    /// Show when each line was written, by the clock of its node
-    #[arg(long)]
-    pub timestamps: bool,
-    /// Show standard error only [default: both streams]
-    #[arg(long, conflicts_with = "stdout")]
-    pub stderr: bool,
-    /// Show standard output only [default: both streams]
-    #[arg(long)]
-    pub stdout: bool,
+    #[command(flatten)]
+    pub show: LogShowArguments,
+    /// Show only this task; several with commas between [default: all]
+    #[arg(long, value_name = "INDEX", value_delimiter = ',', value_parser = index)]
+    pub task: Vec<u32>,
+    /// Show the attempt of each task that ended last, also while the task waits for its next start
+    #[arg(short, long, conflicts_with_all = ["attempt", "follow"])]
+    pub previous: bool,
     /// Begin with the last attempt of each task, with all that the cell knows, or show this one alone
     #[arg(long, value_name = "last|all|NUMBER", default_value = "last", value_parser = attempt)]
     pub attempt: AttemptChoice,
+}
+
+impl JobLogArguments {
+    /// Which attempts of a task are shown.
+    pub fn choice(&self) -> AttemptChoice {
+        if self.previous { AttemptChoice::Previous } else { self.attempt }
+    }
 }
 
 /// Which attempts of a task are shown.
@@ -129,16 +129,13 @@ pub enum AttemptChoice {
     Last,
     /// Every one that the cell knows, and those that follow.
     All,
+    /// The one that ended last, alone.
+    Previous,
     /// This one alone.
     Number(u64),
 }
 
 impl AttemptChoice {
-    /// Returns true if `attempt` is shown, as far as the choice alone says.
-    pub fn wants(self, attempt: u64) -> bool {
-        !matches!(self, Self::Number(number) if number != attempt)
-    }
-
     /// Returns true if no attempt after `done` is shown.
     pub fn is_past(self, done: u64) -> bool {
         matches!(self, Self::Number(number) if done >= number)

@@ -9,6 +9,7 @@ mod explain;
 mod job;
 mod label;
 mod list;
+mod log;
 mod named;
 mod queue;
 mod role;
@@ -39,6 +40,7 @@ pub use list::{ListArguments, NodeStateOrCondition, TaskOrJobState, WatchArgumen
 pub(crate) use list::{
     job_state_names, job_state_words, node_state_names, task_state_names, task_state_words,
 };
+pub use log::LogShowArguments;
 pub(crate) use named::NamedTarget;
 pub(crate) use role::LEASE_MS;
 pub use role::{ControllerArguments, GatewayArguments, SchedulerArguments, StoreArguments};

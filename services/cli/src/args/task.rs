@@ -4,7 +4,7 @@ use borough_proto::v1::{LabelMatch, TaskState};
 use clap::{Args, Subcommand};
 
 use super::list::{ListArguments, label_match, task_state};
-use super::{TaskTarget, WaitArguments, WhyTarget};
+use super::{LogShowArguments, TaskTarget, WaitArguments, WhyTarget};
 
 /// Verbs on tasks.
 #[derive(Debug, Subcommand)]
@@ -93,15 +93,8 @@ pub struct LogArguments {
     /// Stream new output until the attempt ends, over changes of gateways
     #[arg(short, long)]
     pub follow: bool,
-    /// Show only this many lines from the end [default: all]
-    #[arg(long, value_name = "LINES")]
-    pub tail: Option<u32>,
-    /// Show standard error only [default: both streams]
-    #[arg(long, conflicts_with = "stdout")]
-    pub stderr: bool,
-    /// Show standard output only [default: both streams]
-    #[arg(long)]
-    pub stdout: bool,
+    #[command(flatten)]
+    pub show: LogShowArguments,
     /// Show the attempt that ended last, also while the task waits for its next start
     #[arg(short, long, conflicts_with = "attempt")]
     pub previous: bool,

@@ -1,5 +1,6 @@
 //! The verbs: each asks a gateway and shows the answer.
 
+mod attempts;
 mod cell;
 mod confirm;
 mod context;

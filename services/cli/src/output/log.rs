@@ -56,6 +56,8 @@ pub(crate) struct LogStyle {
     pub(super) width: usize,
     /// Whether each line has the time at which it was written.
     pub(super) times: bool,
+    /// Whether each line has the name of its task.
+    pub(super) named: bool,
 }
 
 impl LogStyle {
@@ -68,7 +70,12 @@ impl LogStyle {
             OutputFormat::Json => LineForm::Json,
             OutputFormat::Yaml => LineForm::Yaml,
         };
-        Self { colors, form, width, times: false }
+        Self { colors, form, width, times: false, named: true }
+    }
+
+    /// The style for the lines of one task, which need no name.
+    pub(crate) fn of_one(printer: &Printer) -> Self {
+        Self { named: false, ..Self::new(printer, 0) }
     }
 
     /// The same with the time of each line.
@@ -135,13 +142,12 @@ impl LogLines {
     fn line(&self, stream: LogOutput, line: &LineRest, shown: &mut Vec<u8>) {
         let (line, at_ms) = (line.text.as_slice(), line.at_ms);
         let line = line.strip_suffix(b"\n").unwrap_or(line);
-        let TaskRef { job, index } = &self.task;
         if self.style.is_object() {
             let text = String::from_utf8_lossy(line);
             let view = LogLineView {
-                user: &job.user,
-                job: &job.name,
-                index: *index,
+                user: &self.task.job.user,
+                job: &self.task.job.name,
+                index: self.task.index,
                 attempt: self.attempt,
                 stream,
                 at_ms,
@@ -156,15 +162,9 @@ impl LogLines {
             let object = object.unwrap_or_else(|| json_shown(&json()).into_owned());
             shown.extend_from_slice(object.as_bytes());
         } else {
-            let name = format!("{}/{index:<width$} |", job.name, width = self.style.width);
-            let color = COLOURS.get(usize::try_from(*index).unwrap_or(0) % COLOURS.len()).unwrap_or(&36);
-            let name = if self.style.colors[place(stream)] {
-                // Begins with a reset, so that no colour of another task's line goes on.
-                format!("\x1b[0;{color}m{name}\x1b[0m ")
-            } else {
-                format!("{name} ")
-            };
-            shown.extend_from_slice(name.as_bytes());
+            if self.style.named {
+                shown.extend_from_slice(self.name(stream).as_bytes());
+            }
             if self.style.times {
                 let time = at_ms.map_or_else(|| "-".to_owned(), time_exact);
                 shown.extend_from_slice(format!("{time} ").as_bytes());
@@ -172,6 +172,20 @@ impl LogLines {
             shown.extend_from_slice(line);
         }
         shown.push(b'\n');
+    }
+}
+
+impl LogLines {
+    /// The name of the task before its line.
+    fn name(&self, stream: LogOutput) -> String {
+        let TaskRef { job, index } = &self.task;
+        let name = format!("{}/{index:<width$} |", job.name, width = self.style.width);
+        if !self.style.colors[place(stream)] {
+            return format!("{name} ");
+        }
+        let color = COLOURS.get(usize::try_from(*index).unwrap_or(0) % COLOURS.len()).unwrap_or(&36);
+        // Begins with a reset, so that no colour of another task's line goes on.
+        format!("\x1b[0;{color}m{name}\x1b[0m ")
     }
 }
 
@@ -196,7 +210,8 @@ mod tests {
         LogLines::new(TaskRef { job: JobRef::new("ann", "web"), index }, 2, style)
     }
 
-    const PLAIN: LogStyle = LogStyle { colors: [false, false], form: LineForm::Text, width: 2, times: false };
+    const PLAIN: LogStyle =
+        LogStyle { colors: [false, false], form: LineForm::Text, width: 2, times: false, named: true };
 
     #[test]
     fn lines_are_whole_and_named() {
@@ -234,6 +249,8 @@ mod tests {
         let expected = "web/0  | 1970-01-01T00:00:01.000Z two!\nweb/0  | 1970-01-01T00:00:03.000Z six\n";
         assert_eq!(String::from_utf8(shown).unwrap(), expected);
         assert_eq!(of.add(LogOutput::Stderr, b"x\n", &[]), b"web/0  | - x\n", "an older node has no times");
+        let mut alone = lines(0, LogStyle { times: true, named: false, ..PLAIN });
+        assert_eq!(alone.add(LogOutput::Stdout, b"a\n", &times), b"1970-01-01T00:00:01.000Z a\n");
         let mut object = lines(1, LogStyle { form: LineForm::Json, times: true, ..PLAIN });
         let shown = String::from_utf8(object.add(LogOutput::Stdout, b"a\n", &times)).unwrap();
         assert!(shown.contains(r#""at_ms":1000"#), "{shown}");

@@ -26,7 +26,7 @@ pub(super) async fn restart(
         let message = format!("job {job} is {state}: only a running job has tasks to restart");
         return Err(Failure::new(Code::Refused, message));
     }
-    absent_refuse(arguments, &job, row.count)?;
+    absent_refuse(arguments.task.iter().chain(&arguments.from), &job, row.count)?;
     let what = match arguments.task.as_slice() {
         [] => format!("restart the tasks of job {job}, one at a time"),
         chosen => format!("restart {} {} of job {job}", plural(chosen.len()), ranges(chosen)),
@@ -55,10 +55,13 @@ pub(super) async fn restart(
     Ok(Code::Done)
 }
 
-/// Refuses an index that the job does not have, before any task is restarted.
-fn absent_refuse(arguments: &RestartArguments, job: &JobRef, count: u32) -> Result<(), Failure> {
-    let mut named = arguments.task.iter().chain(&arguments.from);
-    let Some(absent) = named.find(|index| **index >= count) else { return Ok(()) };
+/// Refuses an index that the job does not have, before anything happens.
+pub(super) fn absent_refuse<'i>(
+    named: impl IntoIterator<Item = &'i u32>,
+    job: &JobRef,
+    count: u32,
+) -> Result<(), Failure> {
+    let Some(absent) = named.into_iter().find(|index| **index >= count) else { return Ok(()) };
     let accepted = match count {
         0 => "it has no tasks".to_owned(),
         1 => "the only one is 0".to_owned(),
@@ -191,7 +194,9 @@ mod tests {
     fn an_index_that_the_job_does_not_have_is_refused_before_anything_happens() {
         let job = JobRef::new("ann", "web");
         let refused = |line: &str, count| {
-            let refused = absent_refuse(&arguments(line), &job, count).err();
+            let arguments = arguments(line);
+            let named = arguments.task.iter().chain(&arguments.from);
+            let refused = absent_refuse(named, &job, count).err();
             refused.map(|failure| failure.message().to_owned()).unwrap_or_default()
         };
         assert_eq!(refused("borough job restart web --task 0,3", 4), "");

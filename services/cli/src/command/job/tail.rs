@@ -7,6 +7,7 @@ use borough_proto::v1::Task;
 use futures::StreamExt as _;
 
 use super::progress::KnownJob;
+use crate::command::attempts::TaskAttempts;
 
 /// Lines that are shown.
 const LINES_MAX: u32 = 10;
@@ -34,7 +35,7 @@ pub(super) async fn failing_log(client: &Client, job: &JobRef, known: &KnownJob)
 /// The end of the output of the attempt that failed last. A later attempt may have written nothing yet.
 async fn log_tail(client: &Client, job: &JobRef, task: &Task) -> Vec<String> {
     let named = TaskRef { job: job.clone(), index: task.index };
-    let incarnation = task.exit.as_ref().map(|exit| exit.incarnation).filter(|&number| number > 0);
+    let incarnation = TaskAttempts::of(task).ended();
     let query = LogQuery { tail_lines: Some(LINES_MAX), incarnation, ..LogQuery::default() };
     let Ok(mut parts) = client.task_logs(&named, query).await else { return Vec::new() };
     let mut bytes = Vec::new();

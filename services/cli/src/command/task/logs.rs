@@ -2,13 +2,14 @@
 
 use borough_client::{Client, LogEvent, LogFollower, LogQuery, LogWait, TaskFilter, TaskRef};
 use borough_proto::v1::read_logs_request::Stream;
-use borough_proto::v1::{PageRequest, Task};
+use borough_proto::v1::{PageRequest, ReadLogsResponse, Task};
 use tonic::Code as Status;
 
 use super::no_such_task;
 use crate::args::LogArguments;
+use crate::command::attempts::TaskAttempts;
 use crate::exit::{Code, Failure, away_hint};
-use crate::output::{Foreign, Printer};
+use crate::output::{Foreign, LogLines, LogOutput, LogStyle, Printer};
 
 pub(super) async fn logs(
     client: &Client,
@@ -16,39 +17,71 @@ pub(super) async fn logs(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let task = arguments.target.resolve(client.user());
-    let stream = if arguments.stdout {
-        Stream::Stdout
-    } else if arguments.stderr {
-        Stream::Stderr
-    } else {
-        Stream::Unspecified
-    };
-    let (tail_lines, follow) = (arguments.tail, arguments.follow);
     let query =
-        LogQuery { stream, tail_lines, follow, incarnation: arguments.attempt, ..LogQuery::default() };
+        LogQuery { follow: arguments.follow, incarnation: arguments.attempt, ..arguments.show.query() };
     let mut log = if arguments.previous {
         previous_open(client, &task, query).await?
     } else {
         client.task_log_open(&task, query).await?
     };
+    let mut output = TaskLogOutput { task: &task, query: &query, printer, lines: None };
+    let mut broken = None;
     while let Some(event) = log.next().await {
-        let part = match event? {
-            LogEvent::Part(part) => part,
-            LogEvent::Waits(wait) => {
-                printer.remark(&wait_text(&task, &wait));
-                continue;
-            }
-        };
-        if part.gone_bytes > 0 {
-            printer.remark(&gone_text(&task, part.gone_bytes));
-        }
-        match part.stream() {
-            // A single requested stream goes to standard output. Of both, each goes where the task sent it.
-            Stream::Stderr if stream == Stream::Unspecified => printer.error_bytes(&part.data)?,
-            _ => printer.bytes(&part.data)?,
+        match event {
+            Ok(LogEvent::Part(part)) => output.part(&part)?,
+            Ok(LogEvent::Waits(wait)) => printer.remark(&wait_text(&task, &wait)),
+            Err(error) => broken = Some(Failure::from(error)),
         }
     }
-    Ok(Code::Done)
+    output.end()?;
+    broken.map_or(Ok(Code::Done), Err)
+}
+
+/// Shows the output of one attempt: its bytes as they are, or whole lines with their times or as objects.
+struct TaskLogOutput<'a> {
+    task: &'a TaskRef,
+    query: &'a LogQuery,
+    printer: &'a Printer,
+    lines: Option<LogLines>,
+}
+
+impl TaskLogOutput<'_> {
+    fn part(&mut self, part: &ReadLogsResponse) -> Result<(), Failure> {
+        if part.gone_bytes > 0 {
+            self.printer.remark(&gone_text(self.task, part.gone_bytes));
+        }
+        let stream = match part.stream() {
+            Stream::Stderr => LogOutput::Stderr,
+            _ => LogOutput::Stdout,
+        };
+        let style = LogStyle::of_one(self.printer);
+        if !style.is_object() && !self.query.times {
+            return self.show(stream, &part.data);
+        }
+        let style = if self.query.times { style.with_times() } else { style };
+        let lines =
+            self.lines.get_or_insert_with(|| LogLines::new(self.task.clone(), part.incarnation, style));
+        let shown = lines.add(stream, &part.data, &part.times);
+        self.show(stream, &shown)
+    }
+
+    /// Shows the last lines that no line end closes.
+    fn end(mut self) -> Result<(), Failure> {
+        let Some(mut lines) = self.lines.take() else { return Ok(()) };
+        for stream in [LogOutput::Stdout, LogOutput::Stderr] {
+            self.show(stream, &lines.end(stream))?;
+        }
+        Ok(())
+    }
+
+    /// A single requested stream goes to standard output, and so do objects. Of both, each goes where the task sent it.
+    fn show(&self, stream: LogOutput, bytes: &[u8]) -> Result<(), Failure> {
+        let is_apart = self.query.stream == Stream::Unspecified && !self.printer.is_machine();
+        match stream {
+            LogOutput::Stderr if is_apart => self.printer.error_bytes(bytes),
+            _ => self.printer.bytes(bytes),
+        }
+    }
 }
 
 /// What is said of output that the node removed before it was read.
@@ -91,10 +124,9 @@ async fn previous_open(client: &Client, task: &TaskRef, query: LogQuery) -> Resu
 
 /// The attempt that ended last. The cell knows no earlier one.
 fn previous(task: &TaskRef, row: &Task) -> Result<u64, Failure> {
-    let ended = row.exit.as_ref().filter(|exit| !exit.node.is_empty()).map(|exit| exit.incarnation);
-    ended.ok_or_else(|| {
+    TaskAttempts::of(row).ended().ok_or_else(|| {
         let hint = match row.incarnation {
-            0 => format!("borough why {}", task.job),
+            0 => format!("borough why {task}"),
             _ => format!("borough task logs {task}"),
         };
         Failure::new(Code::NotFound, format!("no attempt of task {task} has ended yet")).with_hint(hint)
@@ -114,19 +146,13 @@ mod tests {
     }
 
     #[test]
-    fn the_previous_attempt_is_the_one_that_ended_last() {
+    fn without_an_ended_attempt_the_hint_is_what_shows_more() {
         let task = TaskRef { job: JobRef::new("alice", "web"), index: 0 };
-        let of = |state, incarnation, ended| previous(&task, &row(state, incarnation, ended)).ok();
-        assert_eq!(of(TaskState::Running, 4, 3), Some(3));
-        assert_eq!(of(TaskState::Assigned, 5, 4), Some(4));
-        assert_eq!(of(TaskState::Pending, 4, 4), Some(4), "it waits for its next start");
-        assert_eq!(of(TaskState::Dead, 4, 4), Some(4));
-        // Attempt 2 was lost before it ran.
-        assert_eq!(of(TaskState::Running, 3, 1), Some(1));
+        assert_eq!(previous(&task, &row(TaskState::Running, 4, 3)).ok(), Some(3));
         let none = previous(&task, &row(TaskState::Running, 1, 0)).unwrap_err();
         assert_eq!(none.message(), "no attempt of task alice/web/0 has ended yet");
         assert_eq!(none.hint(), Some("borough task logs alice/web/0"));
         let never = previous(&task, &row(TaskState::Pending, 0, 0)).unwrap_err();
-        assert_eq!(never.hint(), Some("borough why alice/web"));
+        assert_eq!(never.hint(), Some("borough why alice/web/0"));
     }
 }

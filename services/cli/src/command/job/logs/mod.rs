@@ -3,22 +3,24 @@
 //! With `--follow`, a watch of the job says which attempts there are, and one reader per task reads them in order. All
 //! readers use one connection. A slow terminal stops the readers, and then the agents: what is not read stays in files.
 
-mod attempts;
 mod reader;
+mod seen;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use borough_client::{CellItem, Client, JobRef, LogQuery, TaskFilter, TaskRef};
+use borough_client::{CellItem, Client, LogQuery, TaskRef};
 use borough_proto::v1::read_logs_request::Stream;
 use borough_proto::v1::watch_response::Change;
 use borough_proto::v1::{Cursor, Job, JobState, PageRequest, Task, WatchFilter};
 use futures::StreamExt as _;
 use tokio::sync::{Semaphore, mpsc, watch};
 
-use self::attempts::{AttemptsSeen, TaskAttempts};
 use self::reader::{Shown, TaskReader, attempt_read};
+use self::seen::{AttemptsSeen, LogScope};
+use super::restart::absent_refuse;
 use crate::args::{AttemptChoice, JobLogArguments};
+use crate::command::attempts::TaskAttempts;
 use crate::exit::{Code, Failure};
 use crate::output::{LogStyle, Printer, tally};
 
@@ -39,37 +41,20 @@ pub(super) async fn logs(
     let job = arguments.target.resolve(client.user());
     let answer = client.job_get(&job).await?;
     let known = answer.job.unwrap_or_default();
-    let query = LogQuery {
-        stream: stream_of(arguments),
-        tail_lines: arguments.tail,
-        follow: arguments.follow,
-        incarnation: None,
-        window_bytes: WINDOW_BYTES,
-        times: arguments.timestamps,
-        since_ms: arguments.since.map(|since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX)),
-    };
+    absent_refuse(&arguments.task, &job, known.count)?;
+    let query = LogQuery { follow: arguments.follow, window_bytes: WINDOW_BYTES, ..arguments.show.query() };
     let style = LogStyle::new(printer, known.count);
     let all = AllLogs {
         client,
-        job,
+        scope: LogScope::new(job, &arguments.task),
         query,
-        choice: arguments.attempt,
-        style: if arguments.timestamps { style.with_times() } else { style },
+        choice: arguments.choice(),
+        style: if arguments.show.timestamps { style.with_times() } else { style },
         printer,
         failed: 0,
         seen: AttemptsSeen::default(),
     };
-    if arguments.follow { all.follow(known, answer.cursor).await } else { all.read().await }
-}
-
-fn stream_of(arguments: &JobLogArguments) -> Stream {
-    if arguments.stdout {
-        Stream::Stdout
-    } else if arguments.stderr {
-        Stream::Stderr
-    } else {
-        Stream::Unspecified
-    }
+    if query.follow { all.follow(known, answer.cursor).await } else { all.read().await }
 }
 
 /// Returns true if no task of the job writes any more.
@@ -82,7 +67,7 @@ fn is_over(job: &Job) -> bool {
 
 struct AllLogs<'a> {
     client: &'a Client,
-    job: JobRef,
+    scope: LogScope,
     query: LogQuery,
     choice: AttemptChoice,
     style: LogStyle,
@@ -95,27 +80,35 @@ struct AllLogs<'a> {
 impl AllLogs<'_> {
     /// Shows what is kept, task by task.
     async fn read(mut self) -> Result<Code, Failure> {
-        let mut page = String::new();
-        loop {
-            let request = PageRequest { limit: 0, page };
-            let answer = self.client.task_list_page(&TaskFilter::of_job(&self.job), request).await?;
-            for row in &answer.tasks {
-                let task = TaskRef { job: self.job.clone(), index: row.index };
-                let attempts = TaskAttempts::of(row);
-                self.seen.add(&attempts);
-                let mut done = attempts.done_at_first(self.choice);
-                while let Some(attempt) = attempts.next(done).filter(|&next| self.choice.wants(next)) {
-                    done = attempt;
-                    self.seen.read += 1;
-                    self.read_one(&task, attempt).await?;
+        for filter in self.scope.filters() {
+            let mut page = String::new();
+            loop {
+                let request = PageRequest { limit: 0, page };
+                let answer = self.client.task_list_page(&filter, request).await?;
+                for row in &answer.tasks {
+                    self.read_task(row).await?;
+                }
+                page = answer.next_page;
+                if page.is_empty() {
+                    break;
                 }
             }
-            page = answer.next_page;
-            if page.is_empty() {
-                self.seen.check(&self.job, self.choice, self.printer)?;
-                return Ok(self.code());
-            }
         }
+        self.seen.check(&self.scope, self.choice, self.printer)?;
+        Ok(self.code())
+    }
+
+    async fn read_task(&mut self, row: &Task) -> Result<(), Failure> {
+        let task = TaskRef { job: self.scope.job.clone(), index: row.index };
+        let attempts = TaskAttempts::of(row);
+        self.seen.add(&attempts);
+        let mut done = attempts.done_at_first(self.choice);
+        while let Some(attempt) = attempts.next_chosen(done, self.choice) {
+            done = attempt;
+            self.seen.read += 1;
+            self.read_one(&task, attempt).await?;
+        }
+        Ok(())
     }
 
     async fn read_one(&mut self, task: &TaskRef, attempt: u64) -> Result<(), Failure> {
@@ -168,7 +161,7 @@ impl AllLogs<'_> {
         let (sender, mut shown) = mpsc::channel(BLOCKS_MAX);
         let mut readers = Readers {
             client: self.client.clone(),
-            job: self.job.clone(),
+            scope: self.scope.clone(),
             query: self.query,
             choice: self.choice,
             style: self.style,
@@ -184,8 +177,8 @@ impl AllLogs<'_> {
                 break;
             }
             let filter = WatchFilter {
-                user: self.job.user.clone(),
-                job: self.job.name.clone(),
+                user: self.scope.job.user.clone(),
+                job: self.scope.job.name.clone(),
                 jobs: true,
                 tasks: true,
                 ..WatchFilter::default()
@@ -207,15 +200,15 @@ impl AllLogs<'_> {
                     },
                 }
             }
-            let answer = self.client.job_get(&self.job).await?;
+            let answer = self.client.job_get(&self.scope.job).await?;
             (job, cursor) = (answer.job.unwrap_or_default(), answer.cursor);
         }
         let known = readers.over();
         for told in known.values() {
             let attempts = *told.borrow();
             self.seen.add(&attempts);
-            let first = attempts.next(attempts.done_at_first(self.choice));
-            self.seen.read += usize::from(first.is_some_and(|first| self.choice.wants(first)));
+            let first = attempts.next_chosen(attempts.done_at_first(self.choice), self.choice);
+            self.seen.read += usize::from(first.is_some());
         }
         loop {
             tokio::select! {
@@ -223,7 +216,7 @@ impl AllLogs<'_> {
                 block = shown.recv() => match block {
                     Some(block) => self.show(block)?,
                     None => {
-                        self.seen.check(&self.job, self.choice, self.printer)?;
+                        self.seen.check(&self.scope, self.choice, self.printer)?;
                         return Ok(self.code());
                     }
                 },
@@ -235,7 +228,7 @@ impl AllLogs<'_> {
 /// The readers of a job that is followed, one per task.
 struct Readers {
     client: Client,
-    job: JobRef,
+    scope: LogScope,
     query: LogQuery,
     choice: AttemptChoice,
     style: LogStyle,
@@ -247,20 +240,26 @@ struct Readers {
 
 impl Readers {
     async fn list(&mut self) -> Result<(), Failure> {
-        let mut page = String::new();
-        loop {
-            let request = PageRequest { limit: 0, page };
-            let answer = self.client.task_list_page(&TaskFilter::of_job(&self.job), request).await?;
-            answer.tasks.iter().for_each(|task| self.task(task));
-            page = answer.next_page;
-            if page.is_empty() {
-                return Ok(());
+        for filter in self.scope.filters() {
+            let mut page = String::new();
+            loop {
+                let request = PageRequest { limit: 0, page };
+                let answer = self.client.task_list_page(&filter, request).await?;
+                answer.tasks.iter().for_each(|task| self.task(task));
+                page = answer.next_page;
+                if page.is_empty() {
+                    break;
+                }
             }
         }
+        Ok(())
     }
 
     /// Tells the reader of a task what there is of it. The first time, starts it.
     fn task(&mut self, row: &Task) {
+        if !self.scope.includes(row.index) {
+            return;
+        }
         let attempts = TaskAttempts::of(row);
         if let Some(known) = self.known.get(&row.index) {
             known.send_if_modified(|before| {
@@ -276,7 +275,7 @@ impl Readers {
         self.known.insert(row.index, told);
         let reader = TaskReader {
             client: self.client.clone(),
-            task: TaskRef { job: self.job.clone(), index: row.index },
+            task: TaskRef { job: self.scope.job.clone(), index: row.index },
             query: self.query,
             choice: self.choice,
             style: self.style,

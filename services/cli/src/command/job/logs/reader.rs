@@ -8,8 +8,8 @@ use borough_proto::v1::ReadLogsResponse;
 use borough_proto::v1::read_logs_request::Stream;
 use tokio::sync::{Semaphore, mpsc, watch};
 
-use super::attempts::TaskAttempts;
 use crate::args::AttemptChoice;
+use crate::command::attempts::TaskAttempts;
 use crate::command::task::{gone_text, wait_text};
 use crate::exit::Failure;
 use crate::output::{Foreign, LogLines, LogOutput, LogStyle};
@@ -47,7 +47,7 @@ impl TaskReader {
     pub(super) async fn run(mut self) {
         loop {
             let attempts = *self.news.borrow_and_update();
-            match attempts.next(self.done).filter(|&next| self.choice.wants(next)) {
+            match attempts.next_chosen(self.done, self.choice) {
                 Some(attempt) => self.attempt(attempt).await,
                 None if attempts.over || self.choice.is_past(self.done) => return,
                 None => {

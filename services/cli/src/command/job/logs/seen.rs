@@ -1,0 +1,186 @@
+//! Which tasks of a job are read, and what is said if nothing was.
+
+use borough_client::{JobRef, TaskFilter};
+
+use crate::args::AttemptChoice;
+use crate::command::attempts::TaskAttempts;
+use crate::exit::{Code, Failure};
+use crate::output::{Printer, ranges};
+
+/// The tasks whose output is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LogScope {
+    pub(super) job: JobRef,
+    /// In order and once each; empty: all tasks of the job.
+    tasks: Vec<u32>,
+}
+
+impl LogScope {
+    pub(super) fn new(job: JobRef, tasks: &[u32]) -> Self {
+        let mut tasks = tasks.to_vec();
+        tasks.sort_unstable();
+        tasks.dedup();
+        Self { job, tasks }
+    }
+
+    /// The lists that have its tasks.
+    pub(super) fn filters(&self) -> Vec<TaskFilter> {
+        let all = TaskFilter::of_job(&self.job);
+        if self.tasks.is_empty() {
+            return vec![all];
+        }
+        self.tasks.iter().map(|&index| TaskFilter { index: Some(index), ..all.clone() }).collect()
+    }
+
+    pub(super) fn includes(&self, index: u32) -> bool {
+        self.tasks.is_empty() || self.tasks.binary_search(&index).is_ok()
+    }
+
+    /// `borough job logs` of its tasks.
+    fn command(&self) -> String {
+        let chosen = match self.tasks.as_slice() {
+            [] => String::new(),
+            tasks => format!(" --task {}", listed(tasks)),
+        };
+        format!("borough job logs {}{chosen}", self.job)
+    }
+
+    /// `borough why` of its tasks.
+    fn why(&self) -> String {
+        match self.tasks.as_slice() {
+            [one] => format!("borough why {}/{one}", self.job),
+            _ => format!("borough why {}", self.job),
+        }
+    }
+
+    /// That its tasks lack an attempt, up to the word for it.
+    fn lacks(&self) -> String {
+        match self.tasks.as_slice() {
+            [] => format!("no task of job {} has an", self.job),
+            [one] => format!("task {}/{one} has no", self.job),
+            tasks => format!("tasks {} of job {} have no", ranges(tasks), self.job),
+        }
+    }
+
+    /// That none of its tasks has run.
+    fn not_run(&self) -> String {
+        match self.tasks.as_slice() {
+            [] => format!("{}: no task has run yet", self.job),
+            [one] => format!("{}/{one}: it has not run yet", self.job),
+            tasks => format!("{}: tasks {} have not run yet", self.job, ranges(tasks)),
+        }
+    }
+}
+
+/// Indexes as the command line takes them.
+fn listed(tasks: &[u32]) -> String {
+    tasks.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// The attempts of all tasks in a scope.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct AttemptsSeen {
+    /// Attempts that were read.
+    pub(super) read: usize,
+    /// The lowest and the highest known number.
+    known: Option<(u64, u64)>,
+}
+
+impl AttemptsSeen {
+    /// Counts the attempts of a task.
+    pub(super) fn add(&mut self, attempts: &TaskAttempts) {
+        for attempt in attempts.known() {
+            let (least, most) = self.known.unwrap_or((attempt, attempt));
+            self.known = Some((least.min(attempt), most.max(attempt)));
+        }
+    }
+
+    /// Says why nothing was read. An attempt that no task has is an error.
+    pub(super) fn check(
+        &self,
+        scope: &LogScope,
+        choice: AttemptChoice,
+        printer: &Printer,
+    ) -> Result<(), Failure> {
+        match (self.read, choice, self.known) {
+            (1.., ..) => Ok(()),
+            (0, AttemptChoice::Number(number), Some((least, most))) => {
+                let known = if least == most { least.to_string() } else { format!("{least} to {most}") };
+                let why = format!("{} attempt {number} by now; known: {known}", scope.lacks());
+                let hint = format!("{} --attempt all", scope.command());
+                Err(Failure::new(Code::NotFound, why).with_hint(hint))
+            }
+            (0, AttemptChoice::Previous, known) => {
+                let why = format!("{} attempt that has ended yet", scope.lacks());
+                let hint = if known.is_some() { scope.command() } else { scope.why() };
+                Err(Failure::new(Code::NotFound, why).with_hint(hint))
+            }
+            (0, ..) => {
+                printer.remark(&format!("{}, so there is no output: {}", scope.not_run(), scope.why()));
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use borough_proto::v1::{Exit, Task, TaskState};
+
+    use super::*;
+
+    fn task(state: TaskState, incarnation: u64, ended: u64) -> TaskAttempts {
+        let exit = Exit { incarnation: ended, node: "n1".to_owned(), ..Exit::default() };
+        let exit = (ended > 0).then_some(exit);
+        TaskAttempts::of(&Task { state: state.into(), incarnation, exit, ..Task::default() })
+    }
+
+    fn scope(tasks: &[u32]) -> LogScope {
+        LogScope::new(JobRef::new("alice", "web"), tasks)
+    }
+
+    #[test]
+    fn an_attempt_that_no_task_has_is_named_with_those_that_are_known() {
+        let printer = Printer::errors_only();
+        let mut seen = AttemptsSeen::default();
+        let number = AttemptChoice::Number(99);
+        assert!(seen.check(&scope(&[]), number, &printer).is_ok(), "nothing has run: a remark says so");
+        seen.add(&task(TaskState::Running, 4, 3));
+        seen.add(&task(TaskState::Running, 1, 0));
+        let absent = |tasks: &[u32]| seen.check(&scope(tasks), number, &printer).unwrap_err();
+        let all = absent(&[]);
+        assert_eq!(all.message(), "no task of job alice/web has an attempt 99 by now; known: 1 to 4");
+        assert_eq!(all.code(), Code::NotFound);
+        assert_eq!(absent(&[2]).message(), "task alice/web/2 has no attempt 99 by now; known: 1 to 4");
+        let some = absent(&[4, 2, 3, 2, 9]);
+        assert_eq!(some.message(), "tasks 2-4, 9 of job alice/web have no attempt 99 by now; known: 1 to 4");
+        assert_eq!(some.hint(), Some("borough job logs alice/web --task 2,3,4,9 --attempt all"));
+        let read = AttemptsSeen { read: 1, ..seen };
+        assert!(read.check(&scope(&[]), number, &printer).is_ok());
+    }
+
+    #[test]
+    fn without_an_ended_attempt_the_hint_is_what_shows_more() {
+        let printer = Printer::errors_only();
+        let mut seen = AttemptsSeen::default();
+        let none = |seen: &AttemptsSeen, tasks: &[u32]| {
+            seen.check(&scope(tasks), AttemptChoice::Previous, &printer).unwrap_err()
+        };
+        let never = none(&seen, &[0]);
+        assert_eq!(never.message(), "task alice/web/0 has no attempt that has ended yet");
+        assert_eq!((never.code(), never.hint()), (Code::NotFound, Some("borough why alice/web/0")));
+        seen.add(&task(TaskState::Running, 1, 0));
+        let runs = none(&seen, &[]);
+        assert_eq!(runs.message(), "no task of job alice/web has an attempt that has ended yet");
+        assert_eq!(runs.hint(), Some("borough job logs alice/web"));
+    }
+
+    #[test]
+    fn the_tasks_of_a_scope_are_listed_alone() {
+        let indexes =
+            |tasks: &[u32]| scope(tasks).filters().iter().map(|each| each.index).collect::<Vec<_>>();
+        assert_eq!(indexes(&[]), [None]);
+        assert_eq!(indexes(&[3, 1, 3]), [Some(1), Some(3)]);
+        assert!(scope(&[]).includes(7) && scope(&[3, 1]).includes(1) && !scope(&[3, 1]).includes(2));
+    }
+}
