@@ -59,10 +59,12 @@ pub(super) async fn attempt_found(
     let node = node_of(&row, wanted).ok_or_else(|| {
         let reason = "NO_SUCH_ATTEMPT";
         match attempts_known(&row).as_slice() {
-            [] if current.0 == 0 => status_refused(
-                reason,
-                format!("task {user}/{job}/{index} was never placed, so there is nothing of it on any node"),
-            ),
+            [] if current.0 == 0 => {
+                let task = format!("{user}/{job}/{index}");
+                let text = format!("task {task} was never placed, so there is nothing of it on any node");
+                let facts = [("task".to_owned(), task)].into();
+                status_with(Code::FailedPrecondition, "NEVER_PLACED", text, facts)
+            }
             [] => status_refused(reason, format!("no node has output of task {user}/{job}/{index} any more")),
             known => {
                 let known = known.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");

@@ -96,6 +96,20 @@ async fn a_restart_stops_at_the_task_that_does_not_come_back() {
     let tasks = cell.tasks("ill").await;
     assert_eq!(incarnations(&tasks), [2, 2, 1], "the last one is left alone");
 
+    // A task that was never placed has no output to look at.
+    let wide = "name: wide\ntask: {command: [sleep, '600'], resources: {cpu: 900, memory: 4MiB}}\n";
+    let wide = cell.file("wide.yaml", wide);
+    cell.borough(&["job", "run", "--detach", &wide]).await.ended(0);
+    let never = cell.borough(&["job", "restart", "wide", "--task", "0"]).await.ended(4);
+    assert!(never.stderr.ends_with("hint: borough why tester/wide/0\n"), "{never:?}");
+    for verb in [&["task", "logs", "wide/0"][..], &["task", "logs", "-f", "wide/0"]] {
+        let none = cell.borough(verb).await.ended(4);
+        none.warns("task tester/wide/0 was never placed").warns("hint: borough why tester/wide/0");
+    }
+    let none = cell.borough(&["task", "exec", "wide/0", "--", "true"]).await.ended(255);
+    none.warns("hint: borough why tester/wide/0");
+    cell.borough(&["job", "stop", "wide"]).await.ended(0);
+
     // The task in its pause is left alone by the next restart, and started by one that names it.
     let left = cell.borough(&["job", "restart", "ill", "--from", "1"]).await.ended(0);
     left.prints("tester/ill: 1 task restarted").prints("task 1 was left alone: it waits for a node");

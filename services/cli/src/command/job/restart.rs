@@ -9,6 +9,7 @@ use super::deadline::WaitLimits;
 use super::progress::{Goal, KnownJob, NextAttempt};
 use super::wait::WaitingOutput;
 use crate::args::{Global, RestartArguments};
+use crate::command::attempts::TaskAttempts;
 use crate::command::confirm::{Intent, confirm};
 use crate::exit::{Code, Failure};
 use crate::output::{LeftTaskView, Printer, Progress, RestartedView, ranges, word};
@@ -82,7 +83,31 @@ struct Rolling<'r> {
     done: Vec<u32>,
     left: Vec<LeftTaskView>,
     /// The task that was restarted last.
-    at: Option<u32>,
+    at: Option<RestartedTask>,
+}
+
+#[derive(Clone, Copy)]
+struct RestartedTask {
+    index: u32,
+    /// Whether some attempt of it has written output.
+    has_output: bool,
+}
+
+impl RestartedTask {
+    fn of(index: u32, known: &KnownJob) -> Self {
+        let task = known.tasks.get(&index);
+        Self { index, has_output: task.is_some_and(|task| TaskAttempts::of(task).has_output()) }
+    }
+
+    /// What shows why it is not healthy.
+    fn hint(self, job: &JobRef) -> String {
+        let Self { index, has_output } = self;
+        if has_output {
+            format!("borough task logs {job}/{index}; borough why {job}/{index}")
+        } else {
+            format!("borough why {job}/{index}")
+        }
+    }
 }
 
 impl Rolling<'_> {
@@ -95,13 +120,15 @@ impl Rolling<'_> {
                 self.left.push(LeftTaskView { index, why });
                 continue;
             }
-            self.at = Some(index);
+            self.at = Some(RestartedTask::of(index, &watched.known));
             let task = TaskRef { job: self.job.clone(), index };
             waiting.step(&format!("{task}: restarting ({} of {})", place + 1, wanted.len()));
             let ended = self.client.task_restart(&task).await?;
             let goal = Goal::Again(NextAttempt { index, after: ended.incarnation });
             let timeout = self.arguments.timeout;
-            match tokio::time::timeout(timeout, waiting.reach(&mut watched, goal)).await {
+            let reached = tokio::time::timeout(timeout, waiting.reach(&mut watched, goal)).await;
+            self.at = Some(RestartedTask::of(index, &watched.known));
+            match reached {
                 Ok(reached) => reached?,
                 Err(_) => return Err(late(&watched.known.text(goal), timeout)),
             }
@@ -119,16 +146,14 @@ impl Rolling<'_> {
         let stopped = Failure::new(failure.code(), failure.message());
         let mut details = failure.details().to_vec();
         let Some(at) = self.at else { return stopped.with_details(details) };
-        details.push(format!("stopped at task {at}; {before}"));
+        details.push(format!("stopped at task {}; {before}", at.index));
         let Self { job, .. } = self;
         let again = if self.arguments.task.is_empty() {
-            format!("; to go on with it: borough job restart {job} --from {at}")
+            format!("; to go on with it: borough job restart {job} --from {}", at.index)
         } else {
             String::new()
         };
-        stopped
-            .with_details(details)
-            .with_hint(format!("borough task logs {job}/{at}; borough why {job}/{at}{again}"))
+        stopped.with_details(details).with_hint(format!("{}{again}", at.hint(job)))
     }
 }
 
@@ -213,6 +238,20 @@ mod tests {
             "job ann/web has no task 0; it has no tasks"
         );
         assert_eq!(refused("borough job restart web", 0), "");
+    }
+
+    #[test]
+    fn the_hint_has_no_logs_of_a_task_that_has_never_run() {
+        let mut known = KnownJob::default();
+        let task = |state: TaskState| Task { state: state.into(), incarnation: 1, ..Task::default() };
+        known.tasks.insert(0, Task::default());
+        known.tasks.insert(1, task(TaskState::Assigned));
+        known.tasks.insert(2, task(TaskState::Running));
+        let hint = |index| RestartedTask::of(index, &known).hint(&JobRef::new("ann", "web"));
+        assert_eq!(hint(0), "borough why ann/web/0");
+        assert_eq!(hint(1), "borough why ann/web/1");
+        assert_eq!(hint(2), "borough task logs ann/web/2; borough why ann/web/2");
+        assert_eq!(hint(9), "borough why ann/web/9");
     }
 
     #[test]
