@@ -11,6 +11,7 @@ use futures::{FutureExt as _, StreamExt as _};
 use super::deadline::{ProgressTimer, WaitLimits};
 use super::progress::{Goal, JobProgress, KnownJob};
 use super::tail::failing_log;
+use crate::command::attempts::TaskAttempts;
 use crate::exit::{Code, Failure};
 use crate::output::{ExplanationView, Printer, Progress, explanations_text};
 
@@ -209,8 +210,8 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
     /// The job can no longer reach its goal.
     async fn lost(&self, known: &KnownJob, why: String) -> Failure {
         let log = failing_log(self.client, self.job, known).await;
-        let hint = format!("borough job status {0}; borough task logs {0}/INDEX", self.job);
-        Failure::new(Code::Failed, why).with_details(log).with_hint(hint)
+        let hint = [Some(format!("borough job status {}", self.job)), self.logs_hint(known)];
+        Failure::new(Code::Failed, why).with_details(log).with_hint(joined(hint))
     }
 
     /// The progress deadline has passed. The job goes on, as after a time-out.
@@ -222,8 +223,16 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
         let waited = humantime::format_duration(deadline);
         let state = self.state_text(known, goal);
         let why = format!("{state}: no progress for {waited}; the job goes on");
-        let hint = format!("borough why {0}; borough task logs {0}/INDEX; borough job stop {0}", self.job);
-        Failure::new(Code::Failed, why).with_details(details).with_hint(hint)
+        let Self { job, .. } = self;
+        let stop = Some(format!("borough job stop {job}"));
+        let hint = [Some(format!("borough why {job}")), self.logs_hint(known), stop];
+        Failure::new(Code::Failed, why).with_details(details).with_hint(joined(hint))
+    }
+
+    /// The command for the output of the failing task that the message is about; `None` without one.
+    fn logs_hint(&self, known: &KnownJob) -> Option<String> {
+        let task = known.failing().filter(|task| TaskAttempts::of(task).has_output())?;
+        Some(format!("borough task logs {}/{}", self.job, task.index))
     }
 
     /// The state of the job, in one line.
@@ -276,6 +285,11 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
         }
         self.explained = text;
     }
+}
+
+/// Commands one after the other.
+fn joined<const N: usize>(commands: [Option<String>; N]) -> String {
+    commands.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 fn changed(known: &mut KnownJob, change: Option<Change>) -> bool {
