@@ -1,7 +1,7 @@
 //! Entries of the journal as sentences.
 
 use borough_model::job::{JobOutcome, JobState};
-use borough_model::task::{EndReason, Exit, StopReason};
+use borough_model::task::{EndReason, Exit, Health, StopReason};
 use borough_model::{Delta, JobRow, TaskRow, TaskState};
 use borough_store::mirror::MirrorState;
 
@@ -45,7 +45,14 @@ pub(super) fn sentence(state: &MirrorState, names: &JobNames, delta: &Delta) -> 
             let ports: Vec<String> =
                 endpoint.ports.iter().map(|port| format!("{}={}", port.name, port.number)).collect();
             let place = format!("{} {}", endpoint.host, ports.join(" "));
-            let text = format!("attempt {} published at {}", endpoint.incarnation, place.trim());
+            let (attempt, place) = (endpoint.incarnation, place.trim());
+            // Only a healthy attempt is published. What is demoted stays with unknown health.
+            let text = match endpoint.health {
+                Health::Unknown => {
+                    format!("attempt {attempt} lost with {}; kept at {place}, health unknown", endpoint.node)
+                }
+                Health::Healthy | Health::Unhealthy => format!("attempt {attempt} published at {place}"),
+            };
             (format!("name {}.{}.{}", endpoint.task.index, endpoint.job, endpoint.user), text)
         }
         Delta::EndpointWithdrawn { user, job, task, .. } => {

@@ -9,7 +9,7 @@ use crate::output::Following;
 
 /// A service of one task that has written a line.
 const TALKER: &str = "name: talker\ntask:\n  command: [sh, -c, 'echo one; exec sleep 600']\n  \
-                      resources: {cpu: 10m, memory: 4MiB}\n  grace: 300ms\n";
+                      resources: {cpu: 10m, memory: 4MiB}\n  grace: 300ms\n  ports: [http]\n";
 
 fn sleeper(name: &str, count: u32, constraint: &str) -> String {
     format!(
@@ -141,6 +141,13 @@ async fn logs_and_commands_of_a_task_on_a_lost_node_name_it() {
         (node.state() == NodeState::Lost).then_some(())
     })
     .await;
+    // The endpoint stays, but nobody calls that a publication.
+    let events = until("the event of the loss", || async {
+        let events = cell.borough(&["event", "list"]).await.ended(0);
+        events.stdout.contains("attempt 1 lost with alpha-1; kept at ").then_some(events.stdout)
+    })
+    .await;
+    assert_eq!(events.matches("attempt 1 published at ").count(), 1, "{events}");
     let lost = cell.borough(&["task", "logs", "--attempt", "1", "talker/0"]).await.ended(5);
     lost.warns("task tester/talker/0 ran on alpha-1")
         .warns("the node is lost until its agent answers again")
