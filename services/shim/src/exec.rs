@@ -4,6 +4,7 @@
 //! It reads the attempt's spec and takes the command from its arguments. It writes nothing, so probes keep working on a
 //! full disk.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
@@ -34,6 +35,21 @@ impl ExecMode {
 /// The `TERM` of a command if the task's environment sets none.
 const TERMINAL_KIND: &str = "xterm-256color";
 
+/// Why a command was not executed, with the task and its node, and the command that shows where it was searched for.
+fn failed_text(failed: &str, command: &[String], environment: &BTreeMap<String, String>) -> String {
+    let Some((task, node)) = task_named(environment) else { return failed.to_owned() };
+    let is_searched = command.first().is_some_and(|program| !program.contains('/'));
+    let hint = if is_searched { format!("\nhint: borough task exec {task} -- env") } else { String::new() };
+    format!("task {task} on {node}: {failed}{hint}")
+}
+
+/// The task and its node, as the environment of the task names them.
+fn task_named(environment: &BTreeMap<String, String>) -> Option<(String, &str)> {
+    let of = |name: &str| environment.get(name).map(String::as_str);
+    let task = format!("{}/{}/{}", of("BOROUGH_USER")?, of("BOROUGH_JOB")?, of("BOROUGH_INDEX")?);
+    Some((task, of("BOROUGH_NODE")?))
+}
+
 /// Becomes a command in the environment of the attempt with this directory. Returns only on failure.
 ///
 /// # Errors
@@ -51,5 +67,25 @@ pub fn exec_become(attempt: &Path, mode: &str, command: &[String]) -> io::Result
     }
     inherited_reset();
     user_assume(user)?;
-    Err(io::Error::other(program_execute(command, &environment, &working_directory)))
+    let failed = program_execute(command, &environment, &working_directory);
+    Err(io::Error::other(failed_text(&failed, command, &environment)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_is_not_executed_names_its_task_and_where_to_look() {
+        let command = |program: &str| vec![program.to_owned(), "-x".to_owned()];
+        let of =
+            [("BOROUGH_USER", "ann"), ("BOROUGH_JOB", "web"), ("BOROUGH_INDEX", "2"), ("BOROUGH_NODE", "n1")];
+        let environment = of.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        assert_eq!(
+            failed_text("cannot", &command("nosuch"), &environment),
+            "task ann/web/2 on n1: cannot\nhint: borough task exec ann/web/2 -- env"
+        );
+        assert_eq!(failed_text("cannot", &command("/nosuch"), &environment), "task ann/web/2 on n1: cannot");
+        assert_eq!(failed_text("cannot", &command("nosuch"), &BTreeMap::new()), "cannot");
+    }
 }

@@ -13,12 +13,14 @@ fn main() -> ExitCode {
     let mode = arguments.next().unwrap_or_default();
     let path = arguments.next().map(PathBuf::from);
     // 127, as a shell ends if it cannot execute a command.
-    let failure = if mode == "exec" { ExitCode::from(127) } else { ExitCode::FAILURE };
+    // What a caller of `task exec` reads begins as every error of the program does.
+    let (failure, speaker) =
+        if mode == "exec" { (ExitCode::from(127), "error") } else { (ExitCode::FAILURE, "borough-shim") };
     match dispatch(mode.to_str().unwrap_or_default(), path.as_deref(), arguments.collect()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Nobody else can be notified.
-            let _ = writeln!(io::stderr(), "borough-shim: {error}");
+            let _ = writeln!(io::stderr(), "{speaker}: {error}");
             failure
         }
     }

@@ -54,7 +54,10 @@ async fn people_look_into_tasks_signal_and_restart_them() {
         .await
         .ended(7)
         .prints("mellon spoken\n");
-    cell.borough(&["task", "exec", "spoken/0", "--", "no-such-program"]).await.ended(127);
+    let missing = cell.borough(&["task", "exec", "spoken/0", "--", "no-such-program"]).await.ended(127);
+    missing
+        .warns("error: task tester/spoken/0 on alpha-1: cannot execute \"no-such-program\" in PATH (")
+        .warns("\nhint: borough task exec tester/spoken/0 -- env\n");
     cell.borough(&["task", "exec", "spoken/1", "--", "true"]).await.ended(255);
 
     // signal, and logs that are followed over it.
@@ -126,6 +129,7 @@ async fn a_failed_start_and_a_missing_health_are_reported() {
     );
     let ran = cell.borough(&["job", "run", &missing]).await.ended(1);
     assert!(ran.stderr.contains(": task 0 ended with start failed"), "{}", ran.stderr);
+    ran.warns("hint: borough job status tester/missing; borough task logs tester/missing/0\n");
     let status = cell.borough(&["task", "status", "missing", "-o", "json"]).await.ended(0);
     assert!(status.stdout.contains("/no/such/program"), "the reason is not in {}", status.stdout);
     assert!(status.stdout.contains("start_failed"), "{}", status.stdout);
