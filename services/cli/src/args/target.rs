@@ -16,6 +16,12 @@ pub enum TargetError {
         /// The job as it is written on the command line.
         job: String,
     },
+    /// A job where a task is expected.
+    #[error("is a job; accepted: JOB/INDEX, such as {job}/0")]
+    IsJob {
+        /// The job as it is written on the command line.
+        job: String,
+    },
     #[error("{0}")]
     NoName(String),
 }
@@ -98,14 +104,18 @@ impl FromStr for JobTarget {
 }
 
 impl FromStr for TaskTarget {
-    type Err = String;
+    type Err = TargetError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let accepted = || "accepted: JOB/INDEX or USER/JOB/INDEX".to_owned();
+    fn from_str(text: &str) -> Result<Self, TargetError> {
         match *text.split('/').collect::<Vec<_>>().as_slice() {
+            [job] if target(None, job).is_ok() => Err(TargetError::IsJob { job: text.to_owned() }),
+            // A name never begins with a digit, so what does is an index.
+            [user, job] if number(job).is_err() && target(Some(user), job).is_ok() => {
+                Err(TargetError::IsJob { job: text.to_owned() })
+            }
             [job, index] => Ok(Self { job: target(None, job)?, index: number(index)? }),
             [user, job, index] => Ok(Self { job: target(Some(user), job)?, index: number(index)? }),
-            _ => Err(accepted()),
+            _ => Err(TargetError::NoName("accepted: JOB/INDEX or USER/JOB/INDEX".to_owned())),
         }
     }
 }
@@ -184,6 +194,19 @@ mod tests {
         assert_eq!(job("web/0").as_deref(), Some("web"));
         assert_eq!(job("bob/web/12").as_deref(), Some("bob/web"));
         for other in ["web", "bob/web", "Web/0", "web/-1", "web/x/y", "web/4294967296", "a/b/c/0"] {
+            assert_eq!(job(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_job_where_a_task_is_expected_is_told_from_a_wrong_name() {
+        let job = |text: &str| match text.parse::<TaskTarget>() {
+            Err(TargetError::IsJob { job }) => Some(job),
+            _ => None,
+        };
+        assert_eq!(job("web").as_deref(), Some("web"));
+        assert_eq!(job("bob/web").as_deref(), Some("bob/web"));
+        for other in ["web/0", "Web", "", "web/", "web/-1", "web/4294967296", "bob/web/x", "a/b/c/0"] {
             assert_eq!(job(other), None, "{other}");
         }
     }

@@ -17,7 +17,12 @@ pub(crate) fn usage_failure(error: &clap::Error, line: &[OsString]) -> Option<Fa
     let verb = verb_of(line);
     let what = UsageError { error, verb: &verb };
     let message = what.message()?;
-    let hint = what.job_of_task().map(|job| what.other_verb(job, line));
+    let hint = match what.target_error() {
+        Some(TargetError::IsTask { job }) => Some(what.other_verb(job, line)),
+        Some(TargetError::IsJob { job }) => Some(what.task_verb(job, line)),
+        Some(TargetError::NoName(_)) => None,
+        None => what.dashed(line),
+    };
     Some(Failure::new(Code::Usage, message).with_hint(hint.unwrap_or_else(|| format!("{verb} --help"))))
 }
 
@@ -103,6 +108,9 @@ impl UsageError<'_> {
         if word.starts_with('-') {
             return format!("{verb} has no option {}{}", named(&word), self.meant(ContextKind::SuggestedArg));
         }
+        if let Some(word) = self.without_dashes() {
+            return format!("{verb} takes its command behind --, and {word:?} stands before it");
+        }
         format!("{verb} takes no further argument {word:?}")
     }
 
@@ -153,12 +161,44 @@ impl UsageError<'_> {
         group.map_or_else(|| named(name), |group| named(&format!("<{group}>")))
     }
 
-    /// The job of the task that stands where a job is expected.
-    fn job_of_task(&self) -> Option<&str> {
-        match self.error.source()?.downcast_ref::<TargetError>()? {
-            TargetError::IsTask { job } => Some(job),
-            TargetError::NoName(_) => None,
+    /// What stands where a job or a task is expected.
+    fn target_error(&self) -> Option<&TargetError> {
+        self.error.source()?.downcast_ref::<TargetError>()
+    }
+
+    /// The commands for a job that was given to a verb on tasks: the same line with its first task, and the verb on
+    /// jobs of that name if there is one.
+    fn task_verb(&self, job: &str, line: &[OsString]) -> String {
+        let task = line_with(line, &self.text(ContextKind::InvalidValue), &format!("{job}/0"));
+        let name = self.verb.rsplit(' ').next().unwrap_or_default();
+        let root = Arguments::screens();
+        let of_jobs = root.find_subcommand("job").and_then(|verbs| verbs.find_subcommand(name));
+        match of_jobs {
+            Some(_) => format!("{task}; borough job {name} {job}"),
+            None => task,
         }
+    }
+
+    /// The same line with `--` before the word that the verb does not take, if it takes a command behind `--`.
+    fn dashed(&self, line: &[OsString]) -> Option<String> {
+        let word = self.without_dashes()?;
+        let words: Vec<String> =
+            line.iter().skip(1).map(|each| each.to_string_lossy().into_owned()).collect();
+        // The task stands before the command, and may have its name.
+        let at = words.iter().enumerate().filter(|(_, each)| **each == word).map(|(at, _)| at);
+        let at = at.filter(|&at| at > 2).min()?;
+        let (before, behind) = words.split_at(at);
+        let shown =
+            |words: &[String]| words.iter().map(|word| word_shown(word)).collect::<Vec<_>>().join(" ");
+        Some(format!("borough {} -- {}", shown(before), shown(behind)))
+    }
+
+    /// The first word of a command that stands without `--`.
+    fn without_dashes(&self) -> Option<String> {
+        let word = self.text(ContextKind::InvalidArg);
+        let takes_command =
+            self.verb == "borough task exec" && self.error.kind() == ErrorKind::UnknownArgument;
+        (takes_command && !word.starts_with('-')).then_some(word)
     }
 
     /// The command for a task that was given to a verb on jobs: the verb on tasks of that name, or the same line with
@@ -174,14 +214,7 @@ impl UsageError<'_> {
         {
             return format!("borough task {name} {task}");
         }
-        let words = line.iter().skip(1).map(|word| {
-            let word = word.to_string_lossy();
-            match word.strip_suffix(&task) {
-                Some(before) if before.is_empty() || before.ends_with('=') => format!("{before}{job}"),
-                _ => word_shown(&word),
-            }
-        });
-        std::iter::once("borough".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+        line_with(line, &task, job)
     }
 
     fn meant(&self, kind: ContextKind) -> String {
@@ -200,6 +233,20 @@ impl UsageError<'_> {
             _ => Vec::new(),
         }
     }
+}
+
+/// The line with another name instead of `name`.
+fn line_with(line: &[OsString], name: &str, other: &str) -> String {
+    let mut other = Some(other);
+    let words = line.iter().skip(1).map(|word| {
+        let word = word.to_string_lossy();
+        let before = word.strip_suffix(name).filter(|before| before.is_empty() || before.ends_with('='));
+        match before.and_then(|before| Some((before, other.take()?))) {
+            Some((before, other)) => format!("{before}{other}"),
+            None => word_shown(&word),
+        }
+    });
+    std::iter::once("borough".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
 fn accepted(known: &[String]) -> String {
