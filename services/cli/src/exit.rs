@@ -259,7 +259,7 @@ fn refused(refusal: &GatewayRefusal) -> Failure {
     let unmet = unmet.map(|unmet| format!("{}: {}", unmet.subject, unmet.description));
     let mut failure = Failure::new(code, refusal.to_string()).with_details(fields.chain(unmet).collect());
     let never_placed = refusal.metadata.get("task").filter(|_| refusal.reason == "NEVER_PLACED");
-    failure.hint = never_placed.map(|task| format!("borough why {task}")).or(hint.map(str::to_owned));
+    failure.hint = never_placed.map(|task| format!("borough why {task}")).or_else(|| hint.map(str::to_owned));
     failure
 }
 

@@ -129,7 +129,11 @@ async fn a_failed_start_and_a_missing_health_are_reported() {
     );
     let ran = cell.borough(&["job", "run", &missing]).await.ended(1);
     assert!(ran.stderr.contains(": task 0 ended with start failed"), "{}", ran.stderr);
-    ran.warns("hint: borough job status tester/missing; borough task logs tester/missing/0\n");
+    ran.warns("hint: borough job status tester/missing; borough task status tester/missing/0\n");
+    let quits = "name: quits\ncount: 2\nrestart: {mode: always, attempts: 2, backoff: 100ms}\n\
+        task: {command: [sh, -c, 'test $BOROUGH_INDEX = 0 || exit 3; exec sleep 600'], grace: 200ms}\n";
+    let ran = cell.borough(&["job", "run", &cell.file("quits.yaml", quits)]).await.ended(1);
+    ran.warns("hint: borough job status tester/quits; borough task logs tester/quits/1\n");
     let status = cell.borough(&["task", "status", "missing", "-o", "json"]).await.ended(0);
     assert!(status.stdout.contains("/no/such/program"), "the reason is not in {}", status.stdout);
     assert!(status.stdout.contains("start_failed"), "{}", status.stdout);
@@ -145,7 +149,7 @@ async fn a_failed_start_and_a_missing_health_are_reported() {
     assert!(tasks.iter().all(|task| task.health() != Health::Healthy));
     let status = cell.borough(&["task", "status", "ill"]).await.ended(0);
     assert!(status.stdout.contains("health check failed"), "{}", status.stdout);
-    for job in ["ill", "missing"] {
+    for job in ["ill", "missing", "quits"] {
         let ran = cell.borough(&["job", "stop", job]).await;
         assert!(matches!(ran.code, Some(0 | 4)), "{ran:?}");
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use borough_client::{CellItem, Client, ItemStream, JobRef};
 use borough_kv::env::{Clock, SystemClock};
-use borough_proto::v1::{Job, JobSpec, Task, WatchFilter, watch_response::Change};
+use borough_proto::v1::{EndReason, Exit, Job, JobSpec, Task, WatchFilter, watch_response::Change};
 use futures::{FutureExt as _, StreamExt as _};
 
 use super::deadline::{ProgressTimer, WaitLimits};
@@ -229,10 +229,13 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
         Failure::new(Code::Failed, why).with_details(details).with_hint(joined(hint))
     }
 
-    /// The command for the output of the failing task that the message is about; `None` without one.
+    /// The command for the output of the failing task that the message is about; `None` without one. A task that could
+    /// not be started has no output.
     fn logs_hint(&self, known: &KnownJob) -> Option<String> {
         let task = known.failing().filter(|task| TaskAttempts::of(task).has_output())?;
-        Some(format!("borough task logs {}/{}", self.job, task.index))
+        let reason = task.exit.as_ref().map(Exit::reason);
+        let verb = if reason == Some(EndReason::StartFailed) { "status" } else { "logs" };
+        Some(format!("borough task {verb} {}/{}", self.job, task.index))
     }
 
     /// The state of the job, in one line.
