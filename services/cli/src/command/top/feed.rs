@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use borough_client::{Client, ClientError, LogQuery, NodeFilter, TaskFilter, TaskRef};
+use borough_client::{Client, ClientError, LogEvent, LogQuery, NodeFilter, TaskFilter, TaskRef};
 use borough_proto::v1::read_logs_request::Stream;
 use borough_proto::v1::{Cell, PageRequest};
-use futures::StreamExt as _;
 use tokio::sync::{mpsc, watch};
 
 use super::log_tail::LINES_MAX;
@@ -14,6 +13,7 @@ use super::query::{
     TaskStream, WhySubject,
 };
 use super::rows::{cell_row, job_row, node_row, task_row};
+use crate::command::task::wait_text;
 use crate::exit::Failure;
 use crate::output::{CellOutput, ExplanationView, explanations_text};
 
@@ -109,14 +109,19 @@ impl Feed {
     ) -> Option<Result<(), AskProblem>> {
         let tail_lines = Some(u32::try_from(LINES_MAX).unwrap_or(u32::MAX));
         let asked = LogQuery { tail_lines, follow: true, ..LogQuery::default() };
-        let mut parts = match client.task_logs(task, asked).await {
-            Ok(parts) => parts,
+        let mut log = match client.task_log_open(task, asked).await {
+            Ok(log) => log,
             Err(error) => return Some(Err(problem_of(error))),
         };
         self.tell(query, FeedUpdate::LogBegin).await?;
-        while let Some(part) = parts.next().await {
-            let part = match part {
-                Ok(part) => part,
+        while let Some(event) = log.next().await {
+            let part = match event {
+                Ok(LogEvent::Part(part)) => part,
+                Ok(LogEvent::Waits(wait)) => {
+                    let data = format!("{}\n", wait_text(task, &wait)).into_bytes();
+                    self.tell(query, FeedUpdate::LogPart { stream: TaskStream::Stderr, data }).await?;
+                    continue;
+                }
                 Err(error) => return Some(Err(problem_of(error))),
             };
             let stream = match part.stream() {
