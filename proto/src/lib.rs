@@ -20,3 +20,4 @@ pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "
 pub mod bounds;
 pub mod connect;
 pub mod convert;
+pub mod signal;

@@ -148,9 +148,7 @@ pub fn explanation_message(indexes: Vec<u32>, explanation: &Explanation) -> v1::
         nearest: explanation.nearest.iter().map(near).collect(),
         victims: victims.iter().map(victim_message).collect(),
         victims_node,
-        silent_node: String::new(),
-        silent_since_ms: 0,
-        lost_at_ms: 0,
+        ..v1::Explanation::default()
     }
 }
 

@@ -7,7 +7,7 @@ use borough_model::NodeId;
 use borough_model::node::{NodeRow, NodeState, silent_since_ms};
 use tonic::Status;
 
-use super::silent::silence_text;
+use super::explain::silence_text;
 use crate::cell::{CellContext, lost_after_ms};
 use crate::session::registry::RegisteredSession;
 use crate::status::{status_refused, status_unavailable_of};

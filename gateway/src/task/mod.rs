@@ -2,12 +2,12 @@
 
 mod away;
 mod exec;
+mod explain;
 mod list;
 mod log;
 mod message;
 mod service;
 mod session;
-mod silent;
 mod slot;
 
 pub use message::{job_found, task_found, task_message};

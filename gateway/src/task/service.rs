@@ -3,29 +3,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_model::{Name, TaskRow, TaskState};
+use borough_model::{TaskRow, TaskState};
 use borough_proto::v1;
 use borough_proto::v1::exec_request::Message as FromCaller;
 use borough_proto::v1::gateway_message::Message as ToAgent;
 use borough_proto::v1::task_service_server::TaskService;
-use borough_scheduler_core::{explain, explain_elsewhere, explain_job};
 use borough_store::StoreError;
-use borough_store::lease::SCHEDULER_DEFAULT;
 use borough_store::task::{task_attempt_stop, task_restart};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::exec::{ExecStream, command_check, exec_again, exec_start};
+use super::explain::task_explained;
 use super::list::tasks_listed;
 use super::log::{LogStream, log_read};
 use super::message::{job_found, task_found};
 use super::session::{AgentReached, FoundAttempt, WantedAttempt, attempt_found};
-use super::silent::silent_explained;
 use super::slot::{StreamSlots, window_of};
 use crate::cell::{
     Caller, CellContext, Cells, KeyedRequest, caller_of_mutation, caller_of_read, cursor_to_message,
-    keyed_found, keyed_run, scheduler_shards_read, scheduler_unserved,
+    keyed_found, keyed_run,
 };
-use crate::job::{explanation_message, scheduler_named};
 use crate::peer::{Peers, is_handed_on};
 use crate::session::message::attempt_to_message;
 use crate::session::registry::AgentAnswer;
@@ -71,38 +68,7 @@ impl TaskService for TaskServer {
         let request = request.into_inner();
         caller_of_read(request.context.as_ref())?;
         let cell = self.cells.get(&request.cell)?;
-        let (job, cursor) = cell.state(|state| {
-            let job = job_found(state, &cell.name, &request.user, &request.job)?;
-            if let Some(index) = request.index {
-                task_found(state, &cell.name, job, index)?;
-            }
-            Ok::<_, Status>((job.id, state.cursor()))
-        })??;
-        let now_ms = cell.clock.wall_ms();
-        let scheduler = cell.state(|state| scheduler_named(state, job))?;
-        let scheduler = scheduler.as_ref().map_or(SCHEDULER_DEFAULT, Name::as_str);
-        let unserved = scheduler_unserved(&scheduler_shards_read(cell).await?, scheduler, now_ms);
-        let explained = cell.scheduler.ask(move |snapshot| match request.index {
-            Some(index) if request.elsewhere => {
-                vec![(vec![index], explain_elsewhere(snapshot, job, index, now_ms))]
-            }
-            Some(index) => vec![(vec![index], explain(snapshot, job, index, now_ms))],
-            None => explain_job(snapshot, job, now_ms),
-        });
-        let explained = explained.await?;
-        let message = |(indexes, explanation)| {
-            let mut message = explanation_message(indexes, &explanation);
-            if let Some(unserved) = &unserved {
-                message.summary = format!("{unserved}; {}", message.summary);
-                message.headline = format!("{unserved}; {}", message.headline);
-            }
-            message
-        };
-        let mut explanations: Vec<v1::Explanation> = explained.into_iter().map(message).collect();
-        if !request.elsewhere {
-            explanations.extend(silent_explained(cell, job, request.index).await);
-        }
-        Ok(Response::new(v1::ExplainTaskResponse { explanations, cursor: Some(cursor_to_message(cursor)) }))
+        Ok(Response::new(task_explained(cell, &request).await?))
     }
 
     async fn read_logs(&self, request: Request<v1::ReadLogsRequest>) -> Result<Response<LogStream>, Status> {

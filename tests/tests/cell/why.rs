@@ -69,3 +69,73 @@ async fn an_explanation_says_each_thing_once() {
     cell.borough(&["job", "stop", "vast"]).await.ended(0);
     cell.finish().await;
 }
+
+/// A service of tasks that do this.
+fn crashing(name: &str, count: u32, task: &str) -> String {
+    format!("name: {name}\ncount: {count}\ntask: {{{task}, resources: {{cpu: 20m, memory: 4MiB}}}}\n")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn tasks_that_crash_again_and_again_are_explained() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let looped = cell.file("loop.yaml", &crashing("loop", 2, "command: [sh, -c, 'echo gone wrong; exit 7']"));
+    cell.borough(&["job", "run", "--detach", &looped]).await.ended(0);
+    cell.tasks_until("loop", "failed three times", |tasks| {
+        tasks.len() == 2 && tasks.iter().all(|task| task.failures >= 3)
+    })
+    .await;
+    // They run for moments, and wait for most of the time: the answer is the same.
+    let why = until("the back-off", || async {
+        let why = cell.borough(&["why", "loop"]).await.ended(0);
+        assert!(!why.stdout.contains("every task is placed"), "{}", why.stdout);
+        why.stdout.contains("next start").then_some(why.stdout)
+    })
+    .await;
+    for once in [
+        "2 tasks (0-1): fail again and again: exit code 7, up to ",
+        "times in a row",
+        "last end: attempt ",
+        "on alpha-1, ",
+        "after the back-off",
+        "borough task logs tester/loop/",
+    ] {
+        assert_eq!(why.matches(once).count(), 1, "{once:?} in\n{why}");
+    }
+    let command = why.lines().find_map(|line| line.split_once("what it wrote: borough ")).unwrap().1;
+    let arguments: Vec<&str> = command.split_whitespace().collect();
+    cell.borough(&arguments).await.ended(0).prints("gone wrong");
+    let one = cell.borough(&["why", "loop/1"]).await.ended(0);
+    one.prints("task 1: fails again and again: exit code 7");
+    let json = cell.borough(&["why", "loop/1", "-o", "json"]).await.ended(0).json();
+    assert_eq!(json[0]["exit"]["code"], 7);
+    assert!(json[0]["failures"].as_u64().unwrap() >= 3, "{json}");
+    // The facts of a task say it, and nothing says it again.
+    let status = cell.borough(&["task", "status", "loop/0"]).await.ended(0).stdout;
+    assert!(status.matches("in a row").count() <= 1 && !status.contains("backs off"), "{status}");
+    cell.borough(&["job", "stop", "loop"]).await.ended(0);
+    cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_start_that_fails_is_explained_by_its_cause() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    for (name, task, cause) in [
+        ("no-program", "command: [no-such-tool]", "start failed: cannot execute \"no-such-tool\""),
+        (
+            "no-directory",
+            "command: [sleep, 1], working_directory: /no/such/place",
+            "start failed: cannot use the working directory /no/such/place",
+        ),
+    ] {
+        let file = cell.file("failing.yaml", &crashing(name, 1, task));
+        cell.borough(&["job", "run", "--detach", &file]).await.ended(0);
+        cell.tasks_until(name, "failed twice", |tasks| tasks.iter().any(|task| task.failures >= 2)).await;
+        let why = cell.borough(&["why", name]).await.ended(0);
+        let next =
+            format!("correct the job file, then: borough job stop tester/{name}; borough job run FILE");
+        let why = why.prints("task 0: fails again and again: ").prints(cause).prints(&next);
+        assert!(!why.stdout.contains("os error"), "{}", why.stdout);
+        cell.borough(&["job", "stop", name]).await.ended(0);
+    }
+    cell.finish().await;
+}

@@ -51,8 +51,8 @@ pub use store::{
 pub(crate) use store_location::EMBEDDED;
 pub use store_location::StoreLocation;
 pub use target::{JobTarget, TaskTarget, WhyTarget};
+pub(crate) use task::signal_names;
 pub use task::{ExecArguments, LogArguments, TaskStopArguments, TaskVerb};
-pub(crate) use task::{signal_name, signal_names};
 pub use task_user::{TaskUserArguments, TaskUserChoice};
 pub use top::TopArguments;
 pub(crate) use usage::usage_failure;
@@ -190,7 +190,7 @@ pub enum Verb {
     /// Show tasks and their output, run commands in them, signal, restart and stop them
     #[command(subcommand)]
     Task(TaskVerb),
-    /// Explain why tasks are not placed: which filters refused nodes, and what would fit
+    /// Explain why tasks are not placed, or fail: which filters refused nodes, what would fit, how attempts ended
     Why {
         /// [USER/]JOB[/INDEX]
         #[arg(value_name = "JOB")]

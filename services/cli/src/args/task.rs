@@ -1,5 +1,6 @@
 //! Verbs on single tasks.
 
+use borough_proto::signal::SIGNALS;
 use borough_proto::v1::{LabelMatch, TaskState};
 use clap::{Args, Subcommand};
 
@@ -117,32 +118,6 @@ pub struct ExecArguments {
     pub command: Vec<String>,
 }
 
-/// The signals people send by name, by their numbers on Linux.
-const SIGNALS: [(&str, i32); 22] = [
-    ("HUP", 1),
-    ("INT", 2),
-    ("QUIT", 3),
-    ("ILL", 4),
-    ("TRAP", 5),
-    ("ABRT", 6),
-    ("BUS", 7),
-    ("FPE", 8),
-    ("KILL", 9),
-    ("USR1", 10),
-    ("SEGV", 11),
-    ("USR2", 12),
-    ("PIPE", 13),
-    ("ALRM", 14),
-    ("TERM", 15),
-    ("CHLD", 17),
-    ("CONT", 18),
-    ("STOP", 19),
-    ("TSTP", 20),
-    ("TTIN", 21),
-    ("TTOU", 22),
-    ("WINCH", 28),
-];
-
 fn signal(text: &str) -> Result<i32, String> {
     if let Ok(number) = text.parse::<i32>() {
         let fits = (1..=64).contains(&number);
@@ -162,12 +137,6 @@ pub(crate) fn signal_names() -> impl Iterator<Item = &'static str> {
     SIGNALS.iter().map(|(name, _)| *name)
 }
 
-/// The name of a signal, or its number.
-pub(crate) fn signal_name(number: i32) -> String {
-    let known = SIGNALS.iter().find(|(_, known)| *known == number);
-    known.map_or_else(|| format!("signal {number}"), |(name, _)| format!("SIG{name}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,7 +149,5 @@ mod tests {
         for bad in ["", "0", "65", "-9", "SIG", "TERMINATE"] {
             assert!(signal(bad).is_err(), "{bad}");
         }
-        assert_eq!(signal_name(9), "SIGKILL");
-        assert_eq!(signal_name(40), "signal 40");
     }
 }

@@ -1,4 +1,4 @@
-//! `why`: why tasks are not placed.
+//! `why`: why tasks are not placed, or do not run as they should.
 
 use borough_proto::v1::Job;
 

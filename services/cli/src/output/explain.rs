@@ -1,12 +1,12 @@
-//! Why tasks are not placed.
+//! Why tasks are not placed, or do not run as they should.
 
 use borough_proto::v1;
 use serde::Serialize;
 
-use super::Foreign;
 use super::text::{ranges, tally};
+use super::{ExitView, Foreign};
 
-/// Why similar tasks are not placed.
+/// Why similar tasks are not placed, or do not run as they should.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct ExplanationView {
     pub(crate) indexes: Vec<u32>,
@@ -30,6 +30,15 @@ pub(crate) struct ExplanationView {
     pub(crate) silent_since_ms: Option<i64>,
     /// When that node will be declared lost, about; null if not known.
     pub(crate) lost_at_ms: Option<i64>,
+    /// The most failures in a row of one of the tasks; 0: it is not about failures.
+    pub(crate) failures: u32,
+    /// How the latest of those attempts ended; null: it is not about failures.
+    pub(crate) exit: Option<ExitView>,
+    /// Before when none of those tasks starts again; null: no back-off.
+    pub(crate) next_start_ms: Option<i64>,
+    /// Lines below the headline. The summary has them too.
+    #[serde(skip)]
+    pub(crate) details: Vec<Foreign>,
 }
 
 /// A task that would be evicted.
@@ -81,35 +90,46 @@ impl From<v1::Explanation> for ExplanationView {
             silent_node: Some(Foreign::from(explanation.silent_node)).filter(|node| !node.is_empty()),
             silent_since_ms: Some(explanation.silent_since_ms).filter(|&since| since > 0),
             lost_at_ms: Some(explanation.lost_at_ms).filter(|&at| at > 0),
+            failures: explanation.failures,
+            exit: explanation.exit.map(ExitView::from),
+            next_start_ms: Some(explanation.next_start_ms).filter(|&at| at > 0),
+            details: explanation.details.into_iter().map(Foreign::from).collect(),
         }
     }
 }
 
 pub(crate) fn explanations_text(explanations: &[ExplanationView]) -> String {
-    let mut text = String::new();
-    for explanation in explanations {
+    let text = |explanation: &ExplanationView| {
         let tasks = match explanation.indexes.as_slice() {
             [] => "all tasks".to_owned(),
             [index] => format!("task {index}"),
             indexes => format!("{} ({})", tally(indexes.len(), "task"), ranges(indexes)),
         };
-        if explanation.headline.is_empty() {
+        format!("{tasks}: {}", explanation.text())
+    };
+    explanations.iter().map(text).collect()
+}
+
+impl ExplanationView {
+    /// The explanation without its tasks: the headline, and a line per fact.
+    pub(crate) fn text(&self) -> String {
+        if self.headline.is_empty() {
             // An older gateway: its summary says everything.
-            text.push_str(&format!("{tasks}: {}\n", explanation.summary));
-            continue;
+            return format!("{}\n", self.summary);
         }
-        text.push_str(&format!("{tasks}: {}\n", explanation.headline));
-        for loss in &explanation.losses {
-            let of = format!("{} of {}", loss.nodes, tally(width(explanation.nodes), "node"));
+        let mut text = format!("{}\n", self.headline);
+        for loss in &self.losses {
+            let of = format!("{} of {}", loss.nodes, tally(width(self.nodes), "node"));
             text.push_str(&format!("  {of} refused by: {}\n", loss.filter));
         }
-        for fit in &explanation.nearest {
+        for fit in &self.nearest {
             let nodes = tally(width(fit.nodes), "node");
             text.push_str(&format!("  would fit on {nodes} {}\n", fit.change));
         }
-        text.push_str(&victims_text(&explanation.victims, explanation.victims_node.as_ref()));
+        text.push_str(&victims_text(&self.victims, self.victims_node.as_ref()));
+        text.extend(self.details.iter().map(|line| format!("  {line}\n")));
+        text
     }
-    text
 }
 
 /// Victims for people, a line each.

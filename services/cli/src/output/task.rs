@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use borough_proto::signal::signal_name;
 use borough_proto::v1;
 use serde::Serialize;
 
 use super::table::Tabular;
 use super::text::{ResourcesView, bytes, facts, ranges, time, word};
 use super::{ExplanationView, Foreign, Style, explanations_text};
-use crate::args::signal_name;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct TaskOutput {
@@ -258,9 +258,12 @@ impl TaskStatusView {
         if let Some(silent) = &self.silent {
             text.push_str(&silent.text());
         }
-        if !self.unplaced.is_empty() {
+        // The facts say already how it fails and when it starts next.
+        let unplaced = self.unplaced.iter().filter(|explanation| explanation.failures == 0).cloned();
+        let unplaced = explanations_text(&unplaced.collect::<Vec<_>>());
+        if !unplaced.is_empty() {
             text.push('\n');
-            text.push_str(&explanations_text(&self.unplaced));
+            text.push_str(&unplaced);
         }
         text
     }

@@ -88,7 +88,7 @@ pub(crate) fn program_execute(
     // The process that started the agent may have left files open that an execution does not close.
     close_fds::set_fds_cloexec(FIRST_OWN_FILE, &[]);
     if let Err(error) = std::env::set_current_dir(directory) {
-        return format!("cannot use the working directory {}: {error}", directory.display());
+        return format!("cannot use the working directory {}: {}", directory.display(), plain(&error));
     }
     let error = Command::new(program).args(arguments).env_clear().envs(environment).exec();
     let search = PathSearch { program, path: environment.get("PATH").map(String::as_str) };
@@ -101,9 +101,13 @@ pub(crate) fn program_execute(
         }
         _ => String::new(),
     };
+    format!("cannot execute {program:?}{hint}: {}", plain(&error))
+}
+
+/// An error of the system without its number.
+fn plain(error: &io::Error) -> String {
     let error = error.to_string();
-    let reason = error.split(" (os error ").next().unwrap_or_default();
-    format!("cannot execute {program:?}{hint}: {reason}")
+    error.split(" (os error ").next().unwrap_or_default().to_owned()
 }
 
 /// The search for a program without a slash.

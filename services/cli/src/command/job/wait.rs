@@ -264,8 +264,13 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
             return;
         }
         let Ok(answer) = self.client.task_explain(self.job, index).await else { return };
-        let views: Vec<ExplanationView> =
-            answer.explanations.into_iter().map(ExplanationView::from).collect();
+        // The progress itself says how tasks fail.
+        let views: Vec<ExplanationView> = answer
+            .explanations
+            .into_iter()
+            .filter(|explanation| explanation.failures == 0)
+            .map(ExplanationView::from)
+            .collect();
         let (silent, waits): (Vec<_>, Vec<_>) =
             views.into_iter().partition(|view| view.silent_node.is_some());
         let tasks = |view: &ExplanationView| {

@@ -46,7 +46,7 @@ pub(super) async fn run(global: &Global, verb: TaskVerb, printer: &Printer) -> R
         TaskVerb::Signal { target, signal } => {
             let task = target.resolve(client.user());
             client.task_signal(&task, signal).await?;
-            printer.remark(&format!("{task}: sent {}", crate::args::signal_name(signal)));
+            printer.remark(&format!("{task}: sent {}", borough_proto::signal::signal_name(signal)));
         }
         TaskVerb::Restart { target } => {
             let task = target.resolve(client.user());

@@ -1,79 +1,36 @@
 //! Explains tasks that are placed on nodes whose agents do not answer.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use borough_model::node::{NodeRow, NodeState, silent_since_ms};
-use borough_model::{JobId, NodeId};
 use borough_proto::v1;
-
-use crate::cell::{CellContext, lost_after_ms};
-
-/// Tasks that are read under one hold of the mirror's lock.
-const PART_TASKS: usize = 1_024;
 
 /// Tasks of a job on one silent node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct SilentTasks {
-    node: String,
-    since_ms: i64,
-    indexes: Vec<u32>,
+pub(super) struct SilentTasks {
+    pub(super) node: String,
+    pub(super) since_ms: i64,
+    pub(super) indexes: Vec<u32>,
 }
 
-/// One explanation per silent node that has tasks of the job; with `index`, for this task alone.
-pub(super) async fn silent_explained(
-    cell: &CellContext,
-    job: JobId,
-    index: Option<u32>,
-) -> Vec<v1::Explanation> {
-    let silent = silent_tasks(cell, job, index).await;
-    if silent.is_empty() {
-        return Vec::new();
-    }
-    let tolerance_ms = lost_after_ms(cell).await;
-    let explained = |tasks: SilentTasks| {
-        let lost_at_ms =
-            tolerance_ms.map(|tolerance_ms| tasks.since_ms.saturating_add_unsigned(tolerance_ms));
-        explanation(tasks, lost_at_ms.unwrap_or_default(), cell.clock.wall_ms())
-    };
-    silent.into_iter().map(explained).collect()
-}
-
-async fn silent_tasks(cell: &CellContext, job: JobId, wanted: Option<u32>) -> Vec<SilentTasks> {
-    let mut by_node: BTreeMap<NodeId, SilentTasks> = BTreeMap::new();
-    let mut after = wanted.and_then(|index| index.checked_sub(1));
-    loop {
-        let last = cell.mirror.read(|state| {
-            let mut last = None;
-            for row in state.job_tasks_behind(job, after).take(wanted.map_or(PART_TASKS, |_| 1)) {
-                last = Some(row.id.index);
-                let node = row.charged_node().filter(|_| wanted.is_none_or(|index| index == row.id.index));
-                let Some(node) = node.and_then(|node| state.nodes().get(&node)) else { continue };
-                let Some(since_ms) = silent_since(node) else { continue };
-                let silent = by_node.entry(node.id).or_insert_with(|| SilentTasks {
-                    node: node.name.to_string(),
-                    since_ms,
-                    indexes: Vec::new(),
-                });
-                silent.indexes.push(row.id.index);
-            }
-            last
-        });
-        if last.is_none() || wanted.is_some() {
-            return by_node.into_values().collect();
-        }
-        after = last;
-        tokio::task::yield_now().await;
-    }
+/// The explanation of the tasks on a silent node. `tolerance_ms`: how long nodes may be silent, if known.
+pub(super) fn explained(tasks: SilentTasks, tolerance_ms: Option<u64>, now_ms: i64) -> v1::Explanation {
+    let lost_at_ms = tolerance_ms.map(|tolerance_ms| tasks.since_ms.saturating_add_unsigned(tolerance_ms));
+    explanation(tasks, lost_at_ms.unwrap_or_default(), now_ms)
 }
 
 /// Since when the agent of a node does not answer, unless the node is declared lost.
-fn silent_since(node: &NodeRow) -> Option<i64> {
+pub(super) fn silent_since(node: &NodeRow) -> Option<i64> {
     silent_since_ms(&node.taints).filter(|_| node.state != NodeState::Lost)
 }
 
 /// A node with the time of its silence, and when it will be lost, if that is known.
-pub(super) fn silence_text(node: &str, since_ms: i64, lost_at_ms: Option<i64>, now_ms: i64) -> String {
+pub(in crate::task) fn silence_text(
+    node: &str,
+    since_ms: i64,
+    lost_at_ms: Option<i64>,
+    now_ms: i64,
+) -> String {
     let seconds = |ms: i64| Duration::from_millis(u64::try_from(ms).unwrap_or_default()).as_secs();
     let silent = seconds(now_ms.saturating_sub(since_ms));
     let lost = match lost_at_ms {

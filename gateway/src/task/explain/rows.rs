@@ -1,0 +1,158 @@
+//! Reads the rows of a job's tasks for what they say about tasks that do not run as they should.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use borough_model::job::JobState;
+use borough_model::node::NodeRow;
+use borough_model::task::{Health, Verdict};
+use borough_model::{JobId, NodeId, TaskRow, TaskState};
+use borough_store::mirror::MirrorState;
+
+use super::failing::{FailingTask, FailingTasks};
+use super::silent::{SilentTasks, silent_since};
+use crate::cell::CellContext;
+
+/// Tasks that are read under one hold of the mirror's lock.
+const PART_TASKS: usize = 1_024;
+
+/// What the rows of a job's tasks say.
+#[derive(Debug, Default)]
+pub(super) struct RowsFound {
+    pub(super) failing: FailingTasks,
+    pub(super) silent: BTreeMap<NodeId, SilentTasks>,
+}
+
+impl RowsFound {
+    pub(super) fn failing_indexes(&self) -> BTreeSet<u32> {
+        self.failing.indexes().collect()
+    }
+
+    /// Every task of which the rows say something.
+    pub(super) fn indexes(&self) -> BTreeSet<u32> {
+        let silent = self.silent.values().flat_map(|tasks| &tasks.indexes);
+        self.failing.indexes().chain(silent.copied()).collect()
+    }
+}
+
+/// What a job says about the rows of its tasks.
+struct JobFacts {
+    /// `USER/JOB`.
+    name: String,
+    /// It is neither over nor being stopped.
+    runs: bool,
+    reset_after_ms: u64,
+}
+
+impl JobFacts {
+    fn of(state: &MirrorState, job: JobId) -> Option<Self> {
+        let row = state.jobs().get(&job)?;
+        let spec = state.spec_of(row);
+        Some(Self {
+            name: format!("{}/{}", row.user, row.name),
+            runs: row.state == JobState::Running,
+            reset_after_ms: spec.map_or(0, |spec| spec.restart.reset_after_ms),
+        })
+    }
+}
+
+/// Reads the rows of a job's tasks; with `wanted`, that of this task alone.
+pub(super) async fn rows_found(cell: &CellContext, job: JobId, wanted: Option<u32>) -> RowsFound {
+    let now_ms = cell.clock.wall_ms();
+    let mut found = RowsFound::default();
+    let mut after = wanted.and_then(|index| index.checked_sub(1));
+    loop {
+        let last = cell.mirror.read(|state| {
+            let facts = JobFacts::of(state, job)?;
+            let mut last = None;
+            for row in state.job_tasks_behind(job, after).take(wanted.map_or(PART_TASKS, |_| 1)) {
+                last = Some(row.id.index);
+                if wanted.is_none_or(|index| index == row.id.index) {
+                    found.visit(state, &facts, row, now_ms);
+                }
+            }
+            last
+        });
+        if last.is_none() || wanted.is_some() {
+            return found;
+        }
+        after = last;
+        tokio::task::yield_now().await;
+    }
+}
+
+impl RowsFound {
+    fn visit(&mut self, state: &MirrorState, facts: &JobFacts, row: &TaskRow, now_ms: i64) {
+        let index = row.id.index;
+        let node = row.charged_node().and_then(|node| state.nodes().get(&node));
+        if let Some(node) = node
+            && let Some(since_ms) = silent_since(node)
+        {
+            let new = || SilentTasks { node: node.name.to_string(), since_ms, indexes: Vec::new() };
+            self.silent.entry(node.id).or_insert_with(new).indexes.push(index);
+        }
+        if !facts.runs {
+            return;
+        }
+        let name = |id: NodeId| name_of(state.nodes().get(&id).map(AsRef::as_ref), id);
+        if is_failing(row, facts.reset_after_ms, now_ms)
+            && let Some(exit) = &row.exit
+        {
+            let task = FailingTask {
+                name: format!("{}/{index}", facts.name),
+                index,
+                exit_node: exit.node.map(name).unwrap_or_default(),
+                node: row.charged_node().map(name).unwrap_or_default(),
+                now_ms,
+            };
+            self.failing.add(task, row, exit);
+        }
+    }
+}
+
+/// The name of a node, or its id if the cell has removed it.
+fn name_of(node: Option<&NodeRow>, id: NodeId) -> String {
+    node.map_or_else(|| id.to_string(), |node| node.name.to_string())
+}
+
+/// Returns true if the last attempts of a task have failed, and the present one has not yet shown that it lasts.
+fn is_failing(row: &TaskRow, reset_after_ms: u64, now_ms: i64) -> bool {
+    let lasts = || {
+        let since_ms = row.started_ms.map_or(0, |started_ms| now_ms.saturating_sub(started_ms));
+        u64::try_from(since_ms).is_ok_and(|since_ms| since_ms >= reset_after_ms)
+    };
+    row.failures > 0
+        && match row.state {
+            TaskState::Pending | TaskState::Held | TaskState::Assigned | TaskState::Starting => true,
+            // One failure is no loop. More are, until an attempt has lasted long enough to forget them.
+            TaskState::Running => row.health != Health::Healthy || (row.failures > 1 && !lasts()),
+            TaskState::Releasing => row.verdict == Some(Verdict::Again),
+            TaskState::Dead => row.verdict == Some(Verdict::Failed),
+            TaskState::Stopping | TaskState::Lost => false,
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use borough_model::TaskId;
+
+    use super::*;
+
+    fn failed(state: TaskState, failures: u32) -> TaskRow {
+        let id = TaskId { job: JobId(1), index: 0 };
+        TaskRow { state, failures, started_ms: Some(10_000), ..TaskRow::never_placed(id) }
+    }
+
+    #[test]
+    fn a_task_fails_until_an_attempt_is_healthy_or_lasts() {
+        let is = |row: &TaskRow, now_ms| is_failing(row, 60_000, now_ms);
+        assert!(is(&failed(TaskState::Pending, 1), 0));
+        assert!(!is(&failed(TaskState::Pending, 0), 0));
+        let healthy = |failures| TaskRow { health: Health::Healthy, ..failed(TaskState::Running, failures) };
+        assert!(is(&failed(TaskState::Running, 1), 11_000), "it has merely not crashed yet");
+        assert!(!is(&healthy(1), 11_000), "one failure is no loop");
+        assert!(is(&healthy(5), 11_000));
+        assert!(!is(&healthy(5), 70_000), "it has lasted");
+        let dead = |verdict| TaskRow { verdict: Some(verdict), ..failed(TaskState::Dead, 3) };
+        assert!(is(&dead(Verdict::Failed), 0) && !is(&dead(Verdict::Stopped), 0));
+    }
+}
