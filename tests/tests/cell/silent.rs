@@ -158,3 +158,26 @@ async fn logs_and_commands_of_a_task_on_a_lost_node_name_it() {
     cell.borough(&["job", "stop", "talker"]).await.ended(0);
     cell.finish().await;
 }
+
+/// A task that was lost with its node waits for another one, and its explanation says with which node.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_task_that_was_lost_with_its_node_is_explained_with_the_node() {
+    let cell = TestCell::start(options!().lost_after_ms(2_000)).await;
+    cell.run("bound.yaml", &sleeper("bound", 2, "'node.name == alpha-1'")).await;
+    let agent = agent_stopped(&cell, "alpha-1").await;
+    cell.tasks_until("bound", "lost", |tasks| {
+        tasks.iter().all(|task| task.exit.as_ref().is_some_and(|exit| exit.node == "alpha-1"))
+    })
+    .await;
+    for (asked, tasks) in [("bound", "2 tasks (0-1)"), ("bound/1", "task 1")] {
+        let lost = format!("{tasks}: ran on node alpha-1, which was declared lost at ");
+        let why = cell.borough(&["why", asked]).await.ended(0).prints(&lost);
+        why.prints("  borough node status alpha-1\n").prints("refused by: lost");
+    }
+    agent.signal(Signal::CONT).unwrap();
+    cell.tasks_until("bound", "up", |tasks| is_up(tasks, 2)).await;
+    let why = cell.borough(&["why", "bound"]).await.ended(0);
+    assert!(!why.stdout.contains("declared lost"), "{}", why.stdout);
+    cell.borough(&["job", "stop", "bound"]).await.ended(0);
+    cell.finish().await;
+}

@@ -1,9 +1,10 @@
 //! Explains tasks: why they have no node, and why those that have one do not run as they should.
 //!
-//! The scheduler's code explains the nodes. The rows of the tasks say the rest: failures, and agents that do
+//! The scheduler's code explains the nodes. The rows of the tasks say the rest: failures, lost nodes, and agents that do
 //! not answer.
 
 mod failing;
+mod lost;
 mod rows;
 mod silent;
 
@@ -85,6 +86,7 @@ fn is_said_by_rows((indexes, explanation): &(Vec<u32>, Explanation), found: &Row
 async fn rows_explained(cell: &CellContext, found: RowsFound) -> Vec<v1::Explanation> {
     let now_ms = cell.clock.wall_ms();
     let mut explanations = found.failing.explained();
+    explanations.extend(found.lost.into_values().map(lost::explanation));
     if !found.silent.is_empty() {
         let tolerance_ms = lost_after_ms(cell).await;
         let silent = found.silent.into_values();

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use borough_model::job::JobState;
-use borough_model::node::NodeRow;
-use borough_model::task::{Health, Verdict};
+use borough_model::node::{NodeRow, NodeState};
+use borough_model::task::{EndReason, Health, Verdict};
 use borough_model::{JobId, NodeId, TaskRow, TaskState};
 use borough_store::mirror::MirrorState;
 
 use super::failing::{FailingTask, FailingTasks};
+use super::lost::LostTasks;
 use super::silent::{SilentTasks, silent_since};
 use crate::cell::CellContext;
 
@@ -19,6 +20,7 @@ const PART_TASKS: usize = 1_024;
 #[derive(Debug, Default)]
 pub(super) struct RowsFound {
     pub(super) failing: FailingTasks,
+    pub(super) lost: BTreeMap<NodeId, LostTasks>,
     pub(super) silent: BTreeMap<NodeId, SilentTasks>,
 }
 
@@ -30,7 +32,8 @@ impl RowsFound {
     /// Every task of which the rows say something.
     pub(super) fn indexes(&self) -> BTreeSet<u32> {
         let silent = self.silent.values().flat_map(|tasks| &tasks.indexes);
-        self.failing.indexes().chain(silent.copied()).collect()
+        let lost = self.lost.values().flat_map(|tasks| &tasks.indexes);
+        self.failing.indexes().chain(silent.chain(lost).copied()).collect()
     }
 }
 
@@ -106,6 +109,11 @@ impl RowsFound {
             };
             self.failing.add(task, row, exit);
         }
+        if let Some((id, at_ms)) = lost_with(row) {
+            let is_back = state.nodes().get(&id).is_some_and(|node| node.state != NodeState::Lost);
+            let new = || LostTasks { node: name(id), at_ms, is_back, indexes: Vec::new() };
+            self.lost.entry(id).or_insert_with(new).indexes.push(index);
+        }
     }
 }
 
@@ -131,9 +139,21 @@ fn is_failing(row: &TaskRow, reset_after_ms: u64, now_ms: i64) -> bool {
         }
 }
 
+/// The node with which a task was lost that has no node since then, and when it was declared lost.
+fn lost_with(row: &TaskRow) -> Option<(NodeId, i64)> {
+    match (row.state, &row.exit) {
+        (TaskState::Lost, _) => Some((row.node?, row.changed_ms)),
+        (TaskState::Pending, Some(exit)) if exit.reason == EndReason::NodeLost => {
+            Some((exit.node?, exit.at_ms))
+        }
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use borough_model::TaskId;
+    use borough_model::task::Exit;
 
     use super::*;
 
@@ -154,5 +174,21 @@ mod tests {
         assert!(!is(&healthy(5), 70_000), "it has lasted");
         let dead = |verdict| TaskRow { verdict: Some(verdict), ..failed(TaskState::Dead, 3) };
         assert!(is(&dead(Verdict::Failed), 0) && !is(&dead(Verdict::Stopped), 0));
+    }
+
+    #[test]
+    fn a_task_is_lost_with_its_node_until_it_has_another() {
+        let exit = Exit {
+            reason: EndReason::NodeLost,
+            code: None,
+            signal: None,
+            message: String::new(),
+            at_ms: 7,
+            incarnation: borough_model::Incarnation(1),
+            node: Some(NodeId(3)),
+        };
+        let row = TaskRow { exit: Some(Box::new(exit)), ..failed(TaskState::Pending, 0) };
+        assert_eq!(lost_with(&row), Some((NodeId(3), 7)));
+        assert_eq!(lost_with(&TaskRow { state: TaskState::Running, ..row }), None);
     }
 }
