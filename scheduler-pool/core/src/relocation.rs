@@ -88,11 +88,15 @@ fn waiting_placed(trial: &mut Snapshot, queue: &OpenQueue, now_ms: i64) {
 }
 
 /// Why task `index` of a job would find no other node as of `now_ms`: the answer of [`explain`] for the task without
-/// its node.
+/// its node, in a cell without that node.
 pub fn explain_elsewhere(snapshot: &Snapshot, job: JobId, index: u32, now_ms: i64) -> Explanation {
     let mut trial = snapshot.clone();
-    leave(&mut trial, TaskId { job, index });
-    explain(&trial, job, index, now_ms)
+    let before = leave(&mut trial, TaskId { job, index });
+    let node = before.and_then(|slot| slot.node);
+    if let Some(node) = node {
+        trial.node_remove(node);
+    }
+    Explanation { elsewhere: node.is_some(), ..explain(&trial, job, index, now_ms) }
 }
 
 /// Takes a task off its node, so that it wants another. Returns its slot before; `None` if it has no node.

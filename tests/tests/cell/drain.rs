@@ -37,11 +37,19 @@ async fn a_drain_stops_no_task_without_room_elsewhere() {
     for text in [
         format!("{from}: 1 task left after 4s; the drain goes on"),
         "tester/last/0 stays: it fits on no other node".to_owned(),
-        "1 of 2 nodes refused by: draining".to_owned(),
-        "1 of 2 nodes refused by: less than cpu 0.6 cores free".to_owned(),
+        "1 of 1 node refused by: less than cpu 0.6 cores free".to_owned(),
         format!("borough node uncordon {from}"),
     ] {
         assert!(ran.stderr.contains(&text), "no {text:?} in\n{}", ran.stderr);
+    }
+    // Who asks about the task hears the same.
+    for asked in ["last", "last/0"] {
+        let why = cell.borough(&["why", asked]).await.ended(0);
+        let why = why.prints(&format!(
+            "task 0: its node {from} is drained, and it stays: fits on none of 1 other node"
+        ));
+        let why = why.prints("1 of 1 node refused by: less than cpu 0.6 cores free");
+        why.prints(&format!("to end the drain: borough node uncordon {from}"));
     }
     assert_eq!(attempt(&cell.tasks("last").await[0]), attempt(&before), "it runs on");
 

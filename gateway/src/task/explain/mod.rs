@@ -1,8 +1,9 @@
 //! Explains tasks: why they have no node, and why those that have one do not run as they should.
 //!
-//! The scheduler's code explains the nodes. The rows of the tasks say the rest: failures, lost nodes, and agents that do
-//! not answer.
+//! The scheduler's code explains the nodes. The rows of the tasks say the rest: failures, drained nodes, lost nodes, and
+//! agents that do not answer.
 
+mod drained;
 mod failing;
 mod lost;
 mod rows;
@@ -48,7 +49,7 @@ pub(super) async fn task_explained(
     } else {
         let found = rows_found(cell, job, index).await;
         explained.retain(|one| !is_said_by_rows(one, &found));
-        rows_explained(cell, found).await
+        rows_explained(cell, job, found).await?
     };
     let of_nodes = explained.into_iter().map(|(indexes, explanation)| {
         let mut message = explanation_message(indexes, &explanation);
@@ -83,16 +84,21 @@ fn is_said_by_rows((indexes, explanation): &(Vec<u32>, Explanation), found: &Row
 }
 
 /// What the rows of the tasks say.
-async fn rows_explained(cell: &CellContext, found: RowsFound) -> Vec<v1::Explanation> {
+async fn rows_explained(
+    cell: &CellContext,
+    job: JobId,
+    found: RowsFound,
+) -> Result<Vec<v1::Explanation>, Status> {
     let now_ms = cell.clock.wall_ms();
     let mut explanations = found.failing.explained();
     explanations.extend(found.lost.into_values().map(lost::explanation));
+    explanations.extend(drained::explained(cell, job, found.drained).await?);
     if !found.silent.is_empty() {
         let tolerance_ms = lost_after_ms(cell).await;
         let silent = found.silent.into_values();
         explanations.extend(silent.map(|tasks| silent::explained(tasks, tolerance_ms, now_ms)));
     }
-    explanations
+    Ok(explanations)
 }
 
 /// A wall time in RFC 3339, to the second.

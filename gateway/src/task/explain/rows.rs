@@ -8,6 +8,7 @@ use borough_model::task::{EndReason, Health, Verdict};
 use borough_model::{JobId, NodeId, TaskRow, TaskState};
 use borough_store::mirror::MirrorState;
 
+use super::drained::DrainedTasks;
 use super::failing::{FailingTask, FailingTasks};
 use super::lost::LostTasks;
 use super::silent::{SilentTasks, silent_since};
@@ -21,6 +22,7 @@ const PART_TASKS: usize = 1_024;
 pub(super) struct RowsFound {
     pub(super) failing: FailingTasks,
     pub(super) lost: BTreeMap<NodeId, LostTasks>,
+    pub(super) drained: BTreeMap<NodeId, DrainedTasks>,
     pub(super) silent: BTreeMap<NodeId, SilentTasks>,
 }
 
@@ -33,7 +35,8 @@ impl RowsFound {
     pub(super) fn indexes(&self) -> BTreeSet<u32> {
         let silent = self.silent.values().flat_map(|tasks| &tasks.indexes);
         let lost = self.lost.values().flat_map(|tasks| &tasks.indexes);
-        self.failing.indexes().chain(silent.chain(lost).copied()).collect()
+        let drained = self.drained.values().flat_map(|tasks| &tasks.indexes);
+        self.failing.indexes().chain(silent.chain(lost).chain(drained).copied()).collect()
     }
 }
 
@@ -113,6 +116,11 @@ impl RowsFound {
             let is_back = state.nodes().get(&id).is_some_and(|node| node.state != NodeState::Lost);
             let new = || LostTasks { node: name(id), at_ms, is_back, indexes: Vec::new() };
             self.lost.entry(id).or_insert_with(new).indexes.push(index);
+        }
+        if let Some(node) = node.filter(|node| node.draining) {
+            let new = || DrainedTasks { node: node.name.to_string(), ..DrainedTasks::default() };
+            let drained = self.drained.entry(node.id).or_insert_with(new);
+            drained.add(index, matches!(row.state, TaskState::Stopping | TaskState::Releasing));
         }
     }
 }

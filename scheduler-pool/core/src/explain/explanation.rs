@@ -14,6 +14,9 @@ pub struct Explanation {
     /// Reasons that do not lie in nodes. A gang reason and [`WaitReason::Turn`] come with the counts of nodes. With any
     /// other reason no node was checked.
     pub waits: Vec<WaitReason>,
+    /// True for a task with a node: the explanation is about the other nodes.
+    #[serde(default)]
+    pub elsewhere: bool,
     /// The number of nodes.
     pub nodes: u32,
     /// How many nodes would take the task now.

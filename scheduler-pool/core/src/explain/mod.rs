@@ -232,6 +232,7 @@ fn of_census(
     let near = |miss| nearest_fit(miss, requirement, shape, tables);
     Explanation {
         waits: Vec::new(),
+        elsewhere: false,
         nodes: census.nodes,
         nodes_fit: census.fit,
         nodes_room: census.fit_later,

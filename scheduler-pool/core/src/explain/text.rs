@@ -371,6 +371,11 @@ impl Explanation {
         ExplanationText(self, TextParts::Headline).to_string()
     }
 
+    /// Returns true if the scheduler would place the task now, or once it is its turn.
+    pub fn fits(&self) -> bool {
+        self.waits.iter().any(|wait| matches!(wait, WaitReason::Turn { .. }))
+    }
+
     fn written(&self, f: &mut fmt::Formatter<'_>, parts: TextParts) -> fmt::Result {
         listed(f, &self.waits, "; ")?;
         let asked = self.nodes > 0 || self.waits.is_empty();
@@ -380,10 +385,12 @@ impl Explanation {
         if !self.waits.is_empty() {
             f.write_str("; ")?;
         }
+        let other = if self.elsewhere { "other " } else { "" };
         match (self.nodes, self.nodes_fit) {
+            (0, _) if self.elsewhere => f.write_str("the cell has no other node")?,
             (0, _) => f.write_str("the cell has no nodes")?,
-            (nodes, 0) => write!(f, "fits on none of {nodes} {}", nodes_text(nodes))?,
-            (nodes, fit) => write!(f, "fits on {fit} of {nodes} {}", nodes_text(nodes))?,
+            (nodes, 0) => write!(f, "fits on none of {nodes} {other}{}", nodes_text(nodes))?,
+            (nodes, fit) => write!(f, "fits on {fit} of {nodes} {other}{}", nodes_text(nodes))?,
         }
         if !self.lost.is_empty() && parts == TextParts::All {
             f.write_str(": ")?;
@@ -393,7 +400,7 @@ impl Explanation {
             write!(f, "; no node has an attribute or label {}", self.unknown.join(", "))?;
         }
         match (self.nodes, self.nodes_fit, self.nodes_large, self.nodes_room) {
-            (1.., 0, 0, _) => f.write_str("; can never fit any node here")?,
+            (1.., 0, 0, _) => write!(f, "; can never fit any {other}node here")?,
             (_, 0, _, later @ 1..) if !self.never_fits_together() => {
                 write!(f, "; waits for tasks to end on {later} {}", nodes_text(later))?
             }

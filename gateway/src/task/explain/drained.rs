@@ -1,0 +1,111 @@
+//! Explains tasks that stay on a drained node, as the drain itself does.
+
+use std::collections::BTreeMap;
+
+use borough_model::{JobId, NodeId};
+use borough_proto::v1;
+use borough_scheduler_core::{Explanation, explain_elsewhere};
+use tonic::Status;
+
+use super::explanation_of;
+use crate::cell::CellContext;
+use crate::job::explanation_message;
+
+/// Nodes for which one answer asks the scheduler's code: each question copies the cell.
+const ASKED_MAX: usize = 4;
+
+/// Tasks of a job on one drained node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct DrainedTasks {
+    pub(super) node: String,
+    /// All of them.
+    pub(super) indexes: Vec<u32>,
+    /// Those that are not being stopped.
+    pub(super) staying: Vec<u32>,
+}
+
+impl DrainedTasks {
+    pub(super) fn add(&mut self, index: u32, is_stopping: bool) {
+        self.indexes.push(index);
+        if !is_stopping {
+            self.staying.push(index);
+        }
+    }
+}
+
+/// One explanation per drained node with tasks of the job that nothing stops yet.
+pub(super) async fn explained(
+    cell: &CellContext,
+    job: JobId,
+    drained: BTreeMap<NodeId, DrainedTasks>,
+) -> Result<Vec<v1::Explanation>, Status> {
+    let now_ms = cell.clock.wall_ms();
+    let mut explanations = Vec::new();
+    for tasks in drained.into_values() {
+        let Some(&first) = tasks.staying.first() else { continue };
+        let asked = if explanations.len() < ASKED_MAX {
+            let ask = move |snapshot: &_| explain_elsewhere(snapshot, job, first, now_ms);
+            Some(cell.scheduler.ask(ask).await?)
+        } else {
+            None
+        };
+        explanations.push(explanation(tasks, asked.as_ref()));
+    }
+    Ok(explanations)
+}
+
+/// `elsewhere` is about the first of the tasks; `None`: nobody has asked.
+fn explanation(tasks: DrainedTasks, elsewhere: Option<&Explanation>) -> v1::Explanation {
+    let DrainedTasks { node, staying, .. } = tasks;
+    let (its, it_fits, stays) = match staying.as_slice() {
+        [_] => ("its", "it fits on another node, and leaves when its job can spare it", "it stays"),
+        _ => ("their", "they fit on other nodes, and leave when their job can spare them", "they stay"),
+    };
+    let end = format!("to stop what stays: borough node drain {node} --force");
+    let details = vec![end, format!("to end the drain: borough node uncordon {node}")];
+    match elsewhere {
+        None => explanation_of(staying, format!("{its} node {node} is drained"), details),
+        Some(found) if found.fits() => {
+            let headline = format!("{its} node {node} is drained; {it_fits}");
+            explanation_of(staying, headline, Vec::new())
+        }
+        Some(found) => {
+            let why = explanation_message(Vec::new(), found);
+            let begin = format!("{its} node {node} is drained, and {stays}: ");
+            let plain = explanation_of(staying, String::new(), details);
+            v1::Explanation {
+                indexes: plain.indexes,
+                summary: format!("{begin}{}; {}", why.summary, plain.details.join("; ")),
+                headline: format!("{begin}{}", why.headline),
+                details: plain.details,
+                ..why
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use borough_scheduler_core::{Ahead, WaitReason};
+
+    use super::*;
+
+    #[test]
+    fn a_task_on_a_drained_node_stays_or_leaves() {
+        let mut tasks = DrainedTasks { node: "n1".to_owned(), ..DrainedTasks::default() };
+        tasks.add(0, false);
+        tasks.add(1, true);
+        let full = Explanation { elsewhere: true, nodes: 2, ..Explanation::default() };
+        let stays = explanation(tasks.clone(), Some(&full));
+        let expected = "its node n1 is drained, and it stays: fits on none of 2 other nodes; can never fit any other node";
+        assert!(stays.headline.starts_with(expected), "{}", stays.headline);
+        assert!(stays.details.iter().any(|line| line.ends_with("borough node uncordon n1")));
+        assert_eq!((stays.indexes, stays.nodes), (vec![0], 2));
+        let turn = vec![WaitReason::Turn { ahead: Ahead::default() }];
+        let leaves = explanation(tasks.clone(), Some(&Explanation { waits: turn, nodes_fit: 1, ..full }));
+        assert!(leaves.headline.contains("it fits on another node, and leaves"), "{}", leaves.headline);
+        tasks.add(2, false);
+        let unasked = explanation(tasks, None);
+        assert_eq!(unasked.headline, "their node n1 is drained");
+    }
+}
