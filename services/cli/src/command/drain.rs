@@ -9,7 +9,7 @@ use borough_proto::v1::{ExplainTaskResponse, Node, Task, TaskState};
 
 use crate::args::DrainArguments;
 use crate::exit::{Code, Failure};
-use crate::output::{ExplanationView, Printer, Progress, explanations_text, tally};
+use crate::output::{ExplanationView, Printer, Progress, tally};
 
 /// Interval of reading the state of a drained node.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -39,6 +39,7 @@ pub(super) async fn drain(
         force_after: arguments.force.filter(|_| !at_once),
         seen: BTreeMap::new(),
         explained: Vec::new(),
+        is_quiet: printer.is_quiet(),
         progress: Progress::new(printer),
     };
     drain.see(&before);
@@ -59,6 +60,8 @@ struct Drain<'d> {
     seen: BTreeMap<TaskRef, u64>,
     /// The explanation that was last shown.
     explained: Vec<String>,
+    /// Nothing is shown but the end.
+    is_quiet: bool,
     progress: Progress<'d>,
 }
 
@@ -151,7 +154,7 @@ impl Drain<'_> {
         })
     }
 
-    /// Why there is no progress: a few lines per task.
+    /// Why there is no progress: a few lines per reason, with the tasks that it concerns.
     async fn explain(&self, left: &Left) -> Result<Vec<String>, Failure> {
         let mut lines = Vec::new();
         let (names, stopping): (Vec<&TaskRef>, usize) = match left {
@@ -164,18 +167,20 @@ impl Drain<'_> {
         if stopping > 0 {
             lines.push(format!("{} stopping: drain delay, SIGTERM, grace", tally(stopping, "task")));
         }
+        let mut reasons = LeftReasons::default();
         for task in names.iter().take(EXPLAINED_MAX) {
             let answer = match left {
                 Left::There(_) => self.client.task_explain_elsewhere(task).await,
                 Left::Nowhere(_) => self.client.task_explain(&task.job, Some(task.index)).await,
             };
             match answer {
-                Ok(answer) => lines.push(explanation_text(task, answer, left)),
+                Ok(answer) => reasons.add(task, answer, left),
                 // It has just ended.
                 Err(ClientError::Refused(_)) => {}
                 Err(error) => return Err(error.into()),
             }
         }
+        lines.extend(reasons.texts());
         if names.len() > EXPLAINED_MAX {
             lines.push(format!("and {} more", tally(names.len() - EXPLAINED_MAX, "task")));
         }
@@ -188,6 +193,10 @@ impl Drain<'_> {
         let left = self.left().await.ok().flatten();
         if let Some(left) = &left {
             details = self.explain(left).await.unwrap_or_default();
+            // What stands above is not said again.
+            if details == self.explained && !self.is_quiet {
+                details.clear();
+            }
         }
         let status = left.map_or_else(|| format!("{node}: drained just now"), |left| left_text(node, &left));
         let details = details.iter().flat_map(|text| text.lines()).map(str::to_owned).collect();
@@ -216,18 +225,84 @@ fn left_text(node: &str, left: &Left) -> String {
     }
 }
 
-fn explanation_text(task: &TaskRef, answer: ExplainTaskResponse, left: &Left) -> String {
-    let views: Vec<ExplanationView> = answer.explanations.into_iter().map(ExplanationView::from).collect();
-    // A node that no filter refuses has room, whatever the others lack.
-    let refused = |view: &ExplanationView| view.losses.iter().map(|loss| loss.nodes).sum::<u32>();
-    let fits = views.iter().all(|view| view.nodes > refused(view));
-    match left {
-        Left::There(_) if fits => {
-            format!("{task} fits on another node, and leaves when its job can spare it")
+/// Why a task is left.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum LeftReason {
+    /// It fits on another node.
+    Fits,
+    /// It stays; the text says why no other node takes it.
+    Stays(String),
+    /// It has left and waits for a node; the text says why.
+    Waits(String),
+}
+
+/// The reasons, each with the tasks that it concerns.
+#[derive(Debug, Default)]
+struct LeftReasons(BTreeMap<LeftReason, Vec<String>>);
+
+impl LeftReasons {
+    fn add(&mut self, task: &TaskRef, answer: ExplainTaskResponse, left: &Left) {
+        let views: Vec<ExplanationView> =
+            answer.explanations.into_iter().map(ExplanationView::from).collect();
+        // A node that no filter refuses has room, whatever the others lack.
+        let refused = |view: &ExplanationView| view.losses.iter().map(|loss| loss.nodes).sum::<u32>();
+        let fits = views.iter().all(|view| view.nodes > refused(view));
+        let text: String = views.iter().map(ExplanationView::text).collect();
+        let reason = match left {
+            Left::There(_) if fits => LeftReason::Fits,
+            Left::There(_) => LeftReason::Stays(text),
+            Left::Nowhere(_) => LeftReason::Waits(text),
+        };
+        self.0.entry(reason).or_default().push(task.to_string());
+    }
+
+    /// A few lines per reason.
+    fn texts(&self) -> impl Iterator<Item = String> {
+        self.0.iter().map(|(reason, tasks)| {
+            let (names, is_one) = (tasks.join(", "), tasks.len() == 1);
+            let text = match (reason, is_one) {
+                (LeftReason::Fits, true) => {
+                    format!("{names} fits on another node, and leaves when its job can spare it")
+                }
+                (LeftReason::Fits, false) => {
+                    format!("{names} fit on other nodes, and leave when their jobs can spare them")
+                }
+                (LeftReason::Stays(why), true) => format!("{names} stays: {why}"),
+                (LeftReason::Stays(why), false) => format!("{names} stay: {why}"),
+                (LeftReason::Waits(why), true) => format!("{names} waits: {why}"),
+                (LeftReason::Waits(why), false) => format!("{names} wait: {why}"),
+            };
+            text.trim_end().to_owned()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use borough_proto::v1::{Explanation, FilterLoss};
+
+    use super::*;
+
+    fn refused(filter: &str) -> ExplainTaskResponse {
+        let losses = vec![FilterLoss { filter: filter.to_owned(), nodes: 2 }];
+        let headline = "fits on none of 2 other nodes".to_owned();
+        let explanation = Explanation { headline, nodes: 2, losses, ..Explanation::default() };
+        ExplainTaskResponse { explanations: vec![explanation], cursor: None }
+    }
+
+    #[test]
+    fn a_reason_of_several_tasks_is_said_once() {
+        let (mut reasons, there) = (LeftReasons::default(), Left::There(Vec::new()));
+        for (index, filter) in [(0, "no port free"), (1, "no port free"), (2, "cordoned")] {
+            reasons.add(&TaskRef { job: JobRef::new("ann", "web"), index }, refused(filter), &there);
         }
-        Left::There(_) => {
-            format!("{task} stays: it fits on no other node; {}", explanations_text(&views))
-        }
-        Left::Nowhere(_) => format!("{task} waits; {}", explanations_text(&views)),
+        let texts: Vec<String> = reasons.texts().collect();
+        assert_eq!(
+            texts,
+            [
+                "ann/web/2 stays: fits on none of 2 other nodes\n  2 of 2 nodes refused by: cordoned",
+                "ann/web/0, ann/web/1 stay: fits on none of 2 other nodes\n  2 of 2 nodes refused by: no port free",
+            ]
+        );
     }
 }
