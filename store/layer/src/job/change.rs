@@ -71,7 +71,8 @@ fn job_refused(row: &JobRow, refused: JobRefused) -> StoreError {
 }
 
 /// Sets the number of tasks. Growing charges quota for the new tasks. Shrinking releases what was never placed, and
-/// leaves tasks above the count to the controller. The same count changes nothing.
+/// leaves tasks above the count to the controller. The same count changes nothing, and a job that is over refuses any
+/// other.
 pub async fn job_scale(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -79,6 +80,10 @@ pub async fn job_scale(
     count: u32,
 ) -> StoreResult<JobRow> {
     let before = job_get(tx, changes.space(), job).await?;
+    // Whatever its spec would accept: what is wrong is that the job is over.
+    if count != before.count && matches!(before.state, JobState::Stopping | JobState::Ended { .. }) {
+        return Err(job_refused(&before, JobRefused::Over(before.state)));
+    }
     let spec = job_spec_in_force(tx, changes.space(), &before).await?;
     count_check(count, &spec.in_force(&before)).map_err(|errors| StoreError::InvalidSpec { errors })?;
     count_set(tx, changes, &before, &spec, count).await
