@@ -86,7 +86,7 @@ fn plan_changes(state: &MirrorState, spec: &JobSpec) -> v1::PlanJobResponse {
             ChangeClass::CountOrPriorityOnly | ChangeClass::Metadata => {}
             ChangeClass::NeedsUpdate => {
                 response.refusal = format!(
-                    "job {}/{} runs and differs in more than count, priority and metadata; stop it first",
+                    "job {}/{} has not ended: only its count, priority and metadata can change",
                     row.user, row.name
                 );
                 return response;

@@ -218,7 +218,7 @@ fn status_node_refused(refusal: &NodeRefusal) -> Status {
     }
 }
 
-/// The job runs and differs in more than count, priority and metadata: the difference, one violation per field.
+/// The job has not ended and differs in more than count, priority and metadata: the difference, one violation per field.
 fn status_needs_update(job: borough_model::JobId, changes: &[FieldChange]) -> Status {
     let shown = |value: &Option<serde_json::Value>| {
         value.as_ref().map_or_else(|| "absent".to_owned(), file_value_text)
@@ -227,7 +227,7 @@ fn status_needs_update(job: borough_model::JobId, changes: &[FieldChange]) -> St
     let facts = HashMap::from([("job_id".to_owned(), job.to_string())]);
     details.set_error_info("JOB_DIFFERS", DOMAIN, facts);
     let mut message =
-        "a job of that name runs and differs in more than count, priority and metadata; stop it first:"
+        "the job of that name has not ended: only its count, priority and metadata can change; stop it first:"
             .to_owned();
     for change in changes {
         let line = format!("{}: {} -> {}", change.path, shown(&change.old), shown(&change.new));

@@ -48,7 +48,9 @@ async fn a_plan_shows_exactly_what_run_then_does() {
     let other = cell.file("other.yaml", &other);
     let plan = cell.borough(&["job", "plan", &other]).await.ended(2);
     assert!(plan.stdout.contains("would refuse it") && plan.stdout.contains("601"), "{plan:?}");
-    let ran = cell.borough(&["job", "run", &other]).await.ended(4);
+    let next = format!("to run it all the same: borough job stop tester/four, then borough job run {other}");
+    plan.warns(&next);
+    let ran = cell.borough(&["job", "run", &other]).await.ended(4).warns(&format!("hint: {next}"));
     assert!(ran.stderr.contains("task.command") && ran.stderr.contains("601"), "{}", ran.stderr);
     assert_eq!(cell.tasks("four").await.len(), 4, "nothing has happened");
     refused_plans(&cell).await;

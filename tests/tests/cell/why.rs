@@ -139,3 +139,26 @@ async fn a_start_that_fails_is_explained_by_its_cause() {
     }
     cell.finish().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_changed_file_of_a_job_that_waits_is_refused_by_name_with_what_to_run() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let first = cell.file("first.yaml", &batch("first", "[sleep, '600']", ""));
+    cell.borough(&["job", "run", "--detach", &first]).await.ended(0);
+    let later = cell.file("later.yaml", &batch("later", "['true']", "first"));
+    cell.borough(&["job", "run", "--detach", &later]).await.ended(0);
+    let changed = cell.file("later.yaml", &batch("later", "['false']", "first"));
+    let refused = "job tester/later has not ended: only its count, priority and metadata can change";
+    let next =
+        format!("to run it all the same: borough job stop tester/later, then borough job run {changed}");
+    let ran = cell.borough(&["job", "run", "--detach", &changed]).await.ended(4);
+    let ran = ran.warns(&format!("error: {refused}")).warns("~ task.command[0]: \"true\" -> \"false\"");
+    ran.warns(&format!("hint: {next}"));
+    let plan = cell.borough(&["job", "plan", &changed]).await.ended(2).warns(&next);
+    plan.prints(refused).prints("~ task.command[0]: \"true\" -> \"false\"");
+    for job in ["later", "first"] {
+        cell.borough(&["job", "stop", job]).await.ended(0);
+    }
+    cell.borough(&["job", "run", "--detach", &changed]).await.ended(0);
+    cell.finish().await;
+}

@@ -53,7 +53,8 @@ pub(super) async fn edit(
                 confirm(global, &client, intent, printer).map_err(|no| draft.kept(no))?;
                 let expected = ExpectedJob { id: row.id.clone(), revision: row.revision };
                 let submitted = submit(&client, *spec, expected, printer).await;
-                let submitted = submitted.map_err(|refused| draft.kept(refused))?;
+                let path = draft.path.display().to_string();
+                let submitted = submitted.map_err(|refused| draft.kept(refused.failure(&path)))?;
                 draft.remove();
                 return submitted.wait(&client, arguments.wait.into(), printer).await;
             }

@@ -3,9 +3,11 @@
 use crate::args::{FileArguments, Global};
 use crate::connect;
 use crate::exit::{Code, Failure};
+use crate::jobfile::path_shown;
 use crate::output::{PlanView, Printer};
 
 use super::file::spec_load;
+use super::run::run_in_place;
 
 pub(super) async fn plan(
     global: &Global,
@@ -26,6 +28,11 @@ pub(super) async fn plan(
             (revision, None) => format!(" --check-revision {revision}"),
         };
         printer.remark(&format!("to do exactly this: borough job run{check} {file}"));
+    }
+    // A job that is stopping has no difference: it has to be waited for.
+    if view.refusal.is_some() && !view.diff.is_empty() {
+        let job = format!("{}/{}", view.user, view.name);
+        printer.remark(&run_in_place(&job, &path_shown(&arguments.file)));
     }
     if view.refusal.is_some() {
         return Ok(Code::WouldBeRefused);

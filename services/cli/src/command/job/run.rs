@@ -14,6 +14,7 @@ use super::wait::{Waited, wait};
 use crate::args::{Global, RunArguments, WaitArguments};
 use crate::connect;
 use crate::exit::{Code, Failure};
+use crate::jobfile::path_shown;
 use crate::output::{EndpointView, Foreign, JobView, PlanView, Printer, Style, changes_text, table};
 
 /// Whether a verb waits for the effect of its change.
@@ -35,6 +36,9 @@ impl From<WaitArguments> for WaitMode {
 const ENDPOINT_INTERVAL: Duration = Duration::from_millis(50);
 const ENDPOINT_READS: u32 = 40;
 
+/// Why a gateway refuses a spec that a job can take only from its begin.
+const JOB_DIFFERS: &str = "JOB_DIFFERS";
+
 pub(super) async fn run(
     global: &Global,
     arguments: RunArguments,
@@ -44,7 +48,9 @@ pub(super) async fn run(
     let client = connect::cell_client(global).await?;
     let checked = arguments.check_revision.unwrap_or_default();
     let expected = ExpectedJob { id: checked.id, revision: checked.revision };
-    let submitted = submit(&client, spec, expected, printer).await?;
+    let file = path_shown(&arguments.file.file);
+    let submitted =
+        submit(&client, spec, expected, printer).await.map_err(|refused| refused.failure(&file))?;
     let limits = WaitLimits { timeout: arguments.timeout, progress: arguments.progress_deadline };
     let wait = if arguments.detach { WaitMode::Detached } else { WaitMode::Until(limits) };
     submitted.wait(&client, wait, printer).await
@@ -56,13 +62,35 @@ pub(super) struct Submitted {
     admitted: Job,
 }
 
+/// Why a job was not submitted.
+pub(super) struct Unsubmitted {
+    failure: Failure,
+    /// The job that has to end before the spec can be run, as `USER/JOB`.
+    in_the_way: Option<String>,
+}
+
+impl Unsubmitted {
+    /// The failure, with the commands that run `file` all the same.
+    pub(super) fn failure(self, file: &str) -> Failure {
+        match self.in_the_way {
+            Some(job) => self.failure.with_hint(run_in_place(&job, file)),
+            None => self.failure,
+        }
+    }
+}
+
+/// What replaces a job that takes no such change.
+pub(super) fn run_in_place(job: &str, file: &str) -> String {
+    format!("to run it all the same: borough job stop {job}, then borough job run {file}")
+}
+
 /// Submits a job, in place of `expected`.
 pub(super) async fn submit(
     client: &Client,
     spec: JobSpec,
     expected: ExpectedJob,
     printer: &Printer,
-) -> Result<Submitted, Failure> {
+) -> Result<Submitted, Unsubmitted> {
     let job = JobRef::new(spec.user.as_str(), spec.name.as_str());
     let submitted = client.job_submit_to(spec.clone(), expected).await;
     let answer = match submitted {
@@ -101,22 +129,27 @@ impl Submitted {
 }
 
 /// A refusal with the changes, to show which of them are not allowed.
-async fn refused(client: &Client, spec: JobSpec, error: ClientError) -> Failure {
+async fn refused(client: &Client, spec: JobSpec, error: ClientError) -> Unsubmitted {
     let conflict = matches!(error.code(), Some(Status::FailedPrecondition | Status::Aborted));
+    let differs = matches!(&error, ClientError::Refused(refusal) if refusal.reason == JOB_DIFFERS);
+    let in_the_way = differs.then(|| format!("{}/{}", spec.user, spec.name));
     let failure = Failure::from(error);
     if !conflict {
-        return failure;
+        return Unsubmitted { failure, in_the_way };
     }
     let cell = client.cell().to_owned();
-    let Ok(plan) = client.job_plan(spec.clone()).await else { return failure };
+    let Ok(plan) = client.job_plan(spec.clone()).await else { return Unsubmitted { failure, in_the_way } };
     let view = PlanView::new(&spec, &cell, plan);
     let diff = changes_text(view.changes(), &Style::default());
     if diff.is_empty() {
-        return failure;
+        return Unsubmitted { failure, in_the_way };
     }
-    // The message repeats the difference for programs that show nothing else.
-    let message = failure.message().lines().next().unwrap_or_default().trim_end_matches(':').to_owned();
-    Failure::new(failure.code(), message).with_details(diff.lines().map(str::to_owned).collect())
+    // The message repeats the difference for programs that show nothing else. The plan names the job.
+    let first = failure.message().lines().next().unwrap_or_default().trim_end_matches(':').to_owned();
+    let named = view.refusal.as_ref().filter(|_| differs).map(ToString::to_string);
+    let failure = Failure::new(failure.code(), named.unwrap_or(first))
+        .with_details(diff.lines().map(str::to_owned).collect());
+    Unsubmitted { failure, in_the_way }
 }
 
 /// The final state of the job: with its endpoints for people, as an object for programs.
