@@ -44,7 +44,11 @@ async fn a_silent_node_is_named_to_who_waits_and_gets_no_new_task() {
     until("the silence", || async { (silent_since(&cell, "alpha-1").await > 0).then_some(()) }).await;
 
     // Who waits for the node is told, once.
-    waiting.until_warned("tester/bound: 0/2 healthy, 2 starting, 2 on alpha-1, which does not answer").await;
+    waiting
+        .until_warned(
+            "tester/bound: 0/2 healthy, 2 starting; 2 tasks wait for node alpha-1, which does not answer",
+        )
+        .await;
     waiting.until_warned("2 tasks (0-1): placed on alpha-1, which has not answered for ").await;
     let why = cell.borough(&["why", "bound"]).await.ended(0);
     why.prints("the node is declared lost in about ").prints("borough node status alpha-1");
@@ -63,7 +67,9 @@ async fn a_silent_node_is_named_to_who_waits_and_gets_no_new_task() {
     let tolerance = silent["lost_at_ms"].as_i64().unwrap() - silent["silent_since_ms"].as_i64().unwrap();
     assert_eq!((silent["node"].as_str(), tolerance), (Some("alpha-1"), 90_000));
     let late = ["job", "run", &bound, "--timeout", "3s"];
-    cell.borough(&late).await.ended(1).warns("2 on alpha-1, which does not answer after 3s");
+    cell.borough(&late).await.ended(1).warns(
+        "2 tasks wait for node alpha-1, which does not answer; the wait ended after 3s; the job goes on",
+    );
 
     // A job that may run elsewhere does, and one that may not waits.
     cell.run("free.yaml", &sleeper("free", 4, "")).await;

@@ -273,7 +273,7 @@ impl KnownJob {
 
     /// How the last attempt of a failing task ended.
     fn ended(task: &Task) -> String {
-        let how = task.exit.clone().map(|exit| ExitView::from(exit).text()).unwrap_or_default();
+        let how = task.exit.clone().map(|exit| ExitView::from(exit).text_short()).unwrap_or_default();
         let times = if task.failures < 2 { String::new() } else { format!(", {} times", task.failures) };
         format!(": ended with {how}{times}")
     }

@@ -159,10 +159,7 @@ impl Rolling<'_> {
 
 fn late(state: &str, timeout: Duration) -> Failure {
     let after = humantime::format_duration(timeout);
-    Failure::new(
-        Code::Failed,
-        format!("{state} after {after}, and not healthy; the other tasks are left alone"),
-    )
+    Failure::new(Code::Failed, format!("{state}; not healthy after {after}; the other tasks are left alone"))
 }
 
 /// The tasks to restart: those that the user names, or all from the first one on.

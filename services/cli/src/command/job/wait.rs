@@ -67,7 +67,7 @@ pub(in crate::command) async fn wait(
         let on = goal.goes_on();
         let message = match progress.last() {
             "" => format!("{job}: its state did not come within {after}; {on}"),
-            last => format!("{last} after {after}; {on}"),
+            last => format!("{last}; the wait ended after {after}; {on}"),
         };
         Err(Failure::new(Code::Failed, message).with_hint(format!("borough job status {job}")))
     })
@@ -222,7 +222,7 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
         }
         let waited = humantime::format_duration(deadline);
         let state = self.state_text(known, goal);
-        let why = format!("{state}: no progress for {waited}; the job goes on");
+        let why = format!("{state}; no progress for {waited}; the job goes on");
         let Self { job, .. } = self;
         let stop = Some(format!("borough job stop {job}"));
         let hint = [Some(format!("borough why {job}")), self.logs_hint(known), stop];
@@ -242,7 +242,8 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
     fn state_text(&self, known: &KnownJob, goal: Goal) -> String {
         let mut text = known.text(goal);
         for UnansweredTasks { node, tasks } in &self.silent {
-            text.push_str(&format!(", {tasks} on {node}, which does not answer"));
+            let wait = if *tasks == 1 { "task waits" } else { "tasks wait" };
+            text.push_str(&format!("; {tasks} {wait} for node {node}, which does not answer"));
         }
         text
     }
