@@ -392,3 +392,18 @@ async fn the_last_line_of_a_wait_is_its_end() {
     }
     cell.finish().await;
 }
+
+/// A batch job runs and ends. Its progress counts that, and no health.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_progress_of_a_batch_job_counts_what_runs_and_what_is_done() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let two = "name: two\nkind: batch\ncount: 2\ntask: {command: [sh, -c, 'test $BOROUGH_INDEX = 0 || sleep 600'], \
+               resources: {cpu: 10m, memory: 4MiB}, grace: 100ms}\n";
+    let file = cell.file("two.yaml", two);
+    let ran = cell.borough(&["job", "run", &file, "--timeout", "8s"]).await.ended(1);
+    let ran = ran.warns("tester/two: 1/2 done, 1 running");
+    let ran = ran.warns("error: tester/two: 1/2 done, 1 running; the wait ended after 8s; the job goes on");
+    assert!(!ran.stderr.contains("healthy"), "{ran:?}");
+    cell.borough(&["job", "stop", "two"]).await.ended(0);
+    cell.finish().await;
+}

@@ -188,7 +188,9 @@ impl KnownJob {
         let name = format!("{}/{}/{}", self.job.user, self.job.name, next.index);
         let Some(task) = self.tasks.get(&next.index) else { return format!("{name}: pending") };
         let state = match task.state() {
-            TaskState::Running if !Self::is_healthy(task) => "not healthy yet".to_owned(),
+            TaskState::Running if self.job.kind() != JobKind::Batch && !Self::is_healthy(task) => {
+                "not healthy yet".to_owned()
+            }
             state => word(state.as_str_name(), "TASK_STATE_"),
         };
         let node = Some(&task.node).filter(|node| !node.is_empty());
@@ -233,10 +235,16 @@ impl KnownJob {
         }
         let begun = [TaskState::Held, TaskState::Assigned, TaskState::Starting];
         let stopping = self.in_state(&[TaskState::Stopping, TaskState::Releasing]) + self.surplus();
+        let running = self.in_state(&[TaskState::Running]);
+        // A task of a batch job ends, and its health is no goal.
+        let (running, how) = match self.job.kind() {
+            JobKind::Batch => (running, "running"),
+            _ => (running.saturating_sub(self.healthy()), "not healthy yet"),
+        };
         for (number, word) in [
             (self.pending(), "pending"),
             (self.in_state(&begun), "starting"),
-            (self.in_state(&[TaskState::Running]).saturating_sub(self.healthy()), "not healthy yet"),
+            (running, how),
             (stopping, "stopping"),
             (self.in_state(&[TaskState::Lost]), "lost"),
         ] {
@@ -412,6 +420,9 @@ pub(super) mod tests {
         known.task_changed(Task { exit: Some(exit), ..task(0, TaskState::Dead, Health::Unknown) });
         assert_eq!(known.progress(Goal::Up), JobProgress::Underway);
         assert_eq!(known.text(Goal::Up), "alice/web: 1/3 done, 2 pending");
+        known.task_changed(task(1, TaskState::Running, Health::Unknown));
+        known.task_changed(task(2, TaskState::Running, Health::Healthy));
+        assert_eq!(known.text(Goal::Up), "alice/web: 1/3 done, 2 running");
         for (state, reached) in [
             (JobState::Succeeded, true),
             (JobState::Failed, false),
