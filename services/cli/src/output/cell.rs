@@ -253,7 +253,7 @@ impl Tabular for CellOutput {
     const PLURAL: &'static str = "cells";
 
     fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
-        (vec!["CELL", "STATE", "NODES READY", "JOBS", "TASKS", "STORE"], vec!["CAPACITY", "USED"])
+        (vec!["CELL", "STATE", "NODES READY", "JOBS", "TASKS", "STORE"], vec!["CAPACITY", "CHARGED"])
     }
 
     fn cells(&self) -> (Vec<String>, Vec<String>) {
@@ -280,7 +280,7 @@ impl CellOutput {
             ),
             ("nodes", format!("{} of {} ready", self.nodes_ready, self.nodes)),
             ("capacity", self.capacity.text()),
-            ("used", self.used.text()),
+            ("charged", self.used.text()),
             ("jobs", self.jobs.to_string()),
             ("tasks", self.tasks.text()),
             ("profile", self.settings.profile.to_string()),

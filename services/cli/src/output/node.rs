@@ -236,7 +236,7 @@ impl NodeStatusView {
             ("state", node.state_text()),
             ("host", node.host.to_string()),
             ("capacity", node.capacity.text()),
-            ("used", node.used.text()),
+            ("charged", node.used.text()),
             ("load", node.load_text().unwrap_or_else(|| "not known".to_owned())),
             ("ports", format!("{} to {}, {} used", node.port_first, node.port_last, node.ports_used)),
             ("agent", node.agent_version.to_string()),

@@ -264,7 +264,7 @@ impl TaskStatusView {
             ("changed", if task.changed_ms > 0 { time(task.changed_ms) } else { String::new() }),
             ("next start", task.next_start_text()),
             ("charged", task.charge.as_ref().map(ResourcesView::text).unwrap_or_default()),
-            ("used", used(UsageView::text)),
+            ("in use", used(UsageView::text)),
             ("version", number(u64::from(task.spec_version))),
         ]);
         if let Some(silent) = &self.silent {

@@ -387,7 +387,7 @@ fn nodes_and_cells() {
         state     ready, draining
         host      127.0.0.1
         capacity  cpu 4, memory 8GiB
-        used      cpu 500m, memory 64MiB
+        charged   cpu 500m, memory 64MiB
         load      cpu 3/4 (75%), memory 1GiB/8GiB (12%)
         ports     0 to 0, 0 used
         changed   -
@@ -404,7 +404,7 @@ fn nodes_and_cells() {
             store            embedded (epoch 0), read 0 ms ago
             nodes            2 of 3 ready
             capacity         cpu 4, memory 8GiB
-            used             cpu 500m, memory 64MiB
+            charged          cpu 500m, memory 64MiB
             jobs             1
             tasks            2 running, 2 healthy
             schedulers       band:production=default, batch=fast
