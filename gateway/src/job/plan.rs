@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use borough_model::job::file::file_diff;
-use borough_model::job::{ChangeClass, FieldChange, JobState, change_class, spec_diff, spec_with_scheduler};
+use borough_model::job::{
+    After, AfterCondition, ChangeClass, FieldChange, JobKind, JobState, RestartMode, change_class, spec_diff,
+    spec_with_scheduler,
+};
 use borough_model::{JobId, JobRow, JobSpec, Name, TaskState};
 use borough_proto::convert::ports_to_message;
 use borough_proto::v1;
@@ -42,6 +45,39 @@ pub(super) async fn warnings_of(cell: &CellContext, scheduler: Option<&Name>) ->
     // The request has succeeded. That the leases could not be read is no reason to fail it.
     let Ok(shards) = scheduler_shards_read(cell).await else { return Vec::new() };
     scheduler_unserved(&shards, scheduler.as_str(), cell.clock.wall_ms()).into_iter().collect()
+}
+
+/// Warnings about jobs that `spec` starts after, and that do not end by themselves. A job that runs has started already.
+pub(super) fn after_warnings(state: &MirrorState, spec: &JobSpec) -> Vec<String> {
+    let own = state.job_by_name(&spec.user, &spec.name);
+    if own.is_some_and(|row| matches!(row.state, JobState::Running | JobState::Stopping)) {
+        return Vec::new();
+    }
+    let warning = |after: &After| {
+        let row = state.job_by_name(&spec.user, &after.job).filter(|row| !is_over(row))?;
+        let other = state.spec_of(row)?;
+        let restart = &other.restart;
+        let is_endless = restart.mode == RestartMode::Always && restart.attempts_max.is_none();
+        is_endless.then(|| after_warning(&spec.user, after, other.kind))
+    };
+    spec.after.iter().filter_map(warning).collect()
+}
+
+fn after_warning(user: &Name, after: &After, kind: JobKind) -> String {
+    let job = &after.job;
+    let endless = match kind {
+        JobKind::Service => "is a service",
+        JobKind::Batch => "starts again after each end",
+    };
+    match after.condition {
+        AfterCondition::Finished => format!(
+            "after: job {user}/{job} {endless} and runs until somebody stops it; this job waits for that"
+        ),
+        AfterCondition::Succeeded => format!(
+            "after: job {user}/{job} {endless} and never succeeds, so this job never starts; accepted: a batch job, or \
+             {{job: {job}, condition: finished}}"
+        ),
+    }
 }
 
 /// Plans `spec` without submitting it.

@@ -24,7 +24,7 @@ use tonic::{Request, Response, Status};
 
 use super::admit::{Admissions, Admitted, Submission, batch_admit, submission_is_new};
 use super::list::jobs_listed;
-use super::plan::{plan_of, scheduler_named, spec_planned, warnings_of};
+use super::plan::{after_warnings, plan_of, scheduler_named, spec_planned, warnings_of};
 use super::purge::jobs_purge;
 use super::{job_counts, job_message};
 use crate::cell::{
@@ -180,9 +180,11 @@ impl JobService for JobServer {
         };
         let (submitted, cursor) = cell.settled(submitted).await?;
         let scheduler = cell.state(|state| scheduler_named(state, submitted.job))?;
+        let mut warnings = cell.state(|state| after_warnings(state, &submission.spec))?;
+        warnings.extend(warnings_of(cell, scheduler.as_ref()).await);
         let response = v1::SubmitJobResponse {
             job: Some(job_by_id(cell, submitted.job)?),
-            warnings: warnings_of(cell, scheduler.as_ref()).await,
+            warnings,
             changed: submitted.outcome != SubmitOutcome::Unchanged,
             diff: Vec::new(),
             cursor: Some(cursor_to_message(cursor)),
@@ -204,7 +206,8 @@ impl JobService for JobServer {
         let spec = spec_planned(cell, &spec, &settings.schedulers.unwrap_or_default())?;
         let mut response = plan_of(cell, &spec).await?;
         let scheduler = spec.scheduler.as_ref();
-        response.warnings = warnings_of(cell, scheduler).await;
+        response.warnings = cell.state(|state| after_warnings(state, &spec))?;
+        response.warnings.extend(warnings_of(cell, scheduler).await);
         response.scheduler = scheduler.map_or(SCHEDULER_DEFAULT, Name::as_str).to_owned();
         Ok(Response::new(response))
     }

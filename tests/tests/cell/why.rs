@@ -141,6 +141,29 @@ async fn a_start_that_fails_is_explained_by_its_cause() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_job_after_a_service_is_warned_of_before_it_waits_for_ever() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    cell.run("web.yaml", &crashing("web", 1, "command: [sleep, 600], grace: 200ms")).await;
+    let never = "warning: after: job tester/web is a service and never succeeds, so this job never starts";
+    let later = cell.file("later.yaml", &batch("later", "['true']", "web"));
+    cell.borough(&["job", "plan", &later]).await.ended(1).prints(never);
+    let ran = cell.borough(&["job", "run", "--detach", &later]).await.ended(0).warns(never);
+    ran.warns("accepted: a batch job, or {job: web, condition: finished}");
+    let finished = cell.file("last.yaml", &batch("last", "['true']", "{job: web, condition: finished}"));
+    let waits = "job tester/web is a service and runs until somebody stops it; this job waits for that";
+    cell.borough(&["job", "run", "--detach", &finished]).await.ended(0).warns(waits);
+    cell.borough(&["job", "stop", "web"]).await.ended(0);
+    // It waits for nothing any more.
+    let again = cell.borough(&["job", "run", &finished]).await.ended(0);
+    assert!(!again.stderr.contains("warning"), "{again:?}");
+    // After a batch job there is nothing to warn of.
+    let two = cell.file("two.yaml", &batch("two", "['true']", "last"));
+    let two = cell.borough(&["job", "run", &two]).await.ended(0);
+    assert!(!two.stderr.contains("warning"), "{two:?}");
+    cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_changed_file_of_a_job_that_waits_is_refused_by_name_with_what_to_run() {
     let cell = TestCell::start(options!().nodes(1)).await;
     let first = cell.file("first.yaml", &batch("first", "[sleep, '600']", ""));
