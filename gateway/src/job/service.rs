@@ -13,8 +13,8 @@ use borough_proto::v1;
 use borough_proto::v1::job_service_server::JobService;
 use borough_scheduler_core::ScoringProfile;
 use borough_store::job::{
-    AdmissionAuthor, JobSubmitted, SubmitOutcome, job_by_name, job_history, job_labels_set, job_scale,
-    job_stop, job_submit,
+    AdmissionAuthor, JobSubmitted, SubmitOutcome, job_by_name, job_get, job_history, job_labels_set,
+    job_scale, job_stop, job_submit,
 };
 use borough_store::journal::Cursor;
 use borough_store::lease::SCHEDULER_DEFAULT;
@@ -358,6 +358,38 @@ async fn submit_alone(
     submitted.await
 }
 
+/// Why a submission for the job of this id is refused: the name has another job now, or none.
+async fn expected_gone(
+    tx: &borough_kv::Transaction,
+    changes: &borough_store::ChangeSet,
+    spec: &JobSpec,
+    expected: &str,
+) -> StoreResult<StoreError> {
+    let found = match job_id_read(expected) {
+        Some(id) => job_get(tx, changes.space(), id).await,
+        None => Err(StoreError::not_found("the job")),
+    };
+    let why = match found {
+        Ok(row) if row.user == spec.user && row.name == spec.name => format!("job {expected} has ended"),
+        Ok(row) => format!("{expected} is the id of job {}/{}", row.user, row.name),
+        // A record that has expired leaves nothing behind.
+        Err(StoreError::NotFound { .. }) => {
+            format!("no job has the id {expected:?}: it never existed, or its record has expired")
+        }
+        Err(error) => return Err(error),
+    };
+    let (user, name) = (&spec.user, &spec.name);
+    Ok(StoreError::refused(format!(
+        "job {user}/{name} is not the one that the change was made for: {why}; plan again"
+    )))
+}
+
+/// The id that a request names: `j` and 16 hexadecimal digits.
+fn job_id_read(text: &str) -> Option<JobId> {
+    let digits = text.strip_prefix('j').filter(|digits| digits.len() == 16)?;
+    u64::from_str_radix(digits, 16).ok().map(JobId)
+}
+
 /// Refuses a submission made for a job that has changed since, or in place of which another has come.
 async fn expected_check(
     tx: &borough_kv::Transaction,
@@ -376,9 +408,7 @@ async fn expected_check(
     };
     let (user, name) = (&spec.user, &spec.name);
     if !expected_job.is_empty() && *expected_job != id {
-        return Err(StoreError::refused(format!(
-            "job {user}/{name} is not the one that the change was made for: it has ended; plan again"
-        )));
+        return Err(expected_gone(tx, changes, spec, expected_job).await?);
     }
     if *expected == 0 || revision == *expected {
         return Ok(());

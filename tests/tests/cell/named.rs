@@ -201,3 +201,34 @@ async fn a_change_is_shown_in_the_words_of_the_job_file() {
     cell.borough(&["job", "stop", "web"]).await.ended(0);
     cell.finish().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_id_in_place_of_a_name_is_answered_with_its_job_or_that_none_is_known() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    cell.run("web.yaml", JOB).await;
+    let id = cell.borough(&["job", "status", "web", "-o", "json"]).await.json();
+    let id = id["job"]["id"].as_str().unwrap().to_owned();
+    let named =
+        "this is the id of job tester/web, and a verb takes its name\nhint: borough job status tester/web\n";
+    let unknown = "and no job has this id: it never existed, or its record has expired\nhint: borough job list --ended\n";
+    say(
+        &cell,
+        &[
+            (&["job", "status", &id], 3, &[named]),
+            (&["why", &id], 3, &[named]),
+            (&["job", "status", "j0123456789abcdef"], 3, &[unknown]),
+            (&["why", "j0123456789abcdef"], 3, &[unknown]),
+            (&["job", "stop", "j0123456789abcdef"], 3, &[unknown]),
+            (
+                &["why", "j0123456789abcde"],
+                3,
+                &["no job \"j0123456789abcde\" of user tester in cell alpha\n"],
+            ),
+        ],
+    )
+    .await;
+    cell.borough(&["job", "stop", "web"]).await.ended(0);
+    // An ended job has its record for a while.
+    say(&cell, &[(&["why", &id], 3, &[named])]).await;
+    cell.finish().await;
+}

@@ -39,23 +39,31 @@ async fn job_unknown(
     job: &JobRef,
     caller: Option<&str>,
 ) -> Result<Option<Failure>, ClientError> {
-    let own = jobs(client, &job.user).await?;
+    let own = jobs(client, &job.user).await?.jobs;
     let names: Vec<&str> = own.iter().map(|own| own.name.as_str()).collect();
     if names.contains(&job.name.as_str()) {
         return Ok(None);
     }
-    let near = match nearest(&job.name, &names) {
-        Some(near) if job.user == client.user() => Some(near.to_owned()),
-        Some(near) => Some(format!("{}/{near}", job.user)),
-        // Often somebody else has the job.
-        None => jobs(client, "").await?.iter().find(|other| other.name == job.name).map(ToString::to_string),
-    };
-    let what = format!("job {:?} of user {} in cell {}", job.name, job.user, client.cell());
     let list = if Some(job.user.as_str()) == caller {
         "borough job list --ended".to_owned()
     } else {
         format!("borough --user {} job list --ended", job.user)
     };
+    if is_id(&job.name)
+        && let Some(failure) = id_unknown(client, job, &list).await?
+    {
+        return Ok(Some(failure));
+    }
+    let near = match nearest(&job.name, &names) {
+        Some(near) if job.user == client.user() => Some(near.to_owned()),
+        Some(near) => Some(format!("{}/{near}", job.user)),
+        // Often somebody else has the job.
+        None => {
+            let all = jobs(client, "").await?.jobs;
+            all.iter().find(|other| other.name == job.name).map(ToString::to_string)
+        }
+    };
+    let what = format!("job {:?} of user {} in cell {}", job.name, job.user, client.cell());
     Ok(Some(unknown(&what, near.as_deref(), &list)))
 }
 
@@ -69,12 +77,45 @@ async fn node_unknown(client: &Client, node: &str) -> Result<Option<Failure>, Cl
     Ok(Some(unknown(&what, nearest(node, &names), "borough node list")))
 }
 
+/// Returns true if a name has the form of a job's id: `j` and 16 hexadecimal digits. A job may have such a name.
+fn is_id(name: &str) -> bool {
+    name.strip_prefix('j').is_some_and(|digits| {
+        digits.len() == 16 && digits.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+    })
+}
+
+/// The failure of a verb that got an id in place of a name; `None`: the cell has more jobs than were looked at.
+async fn id_unknown(client: &Client, job: &JobRef, list: &str) -> Result<Option<Failure>, ClientError> {
+    let all = jobs(client, "").await?;
+    let what = format!("no job {:?} of user {} in cell {}", job.name, job.user, client.cell());
+    if let Some(at) = all.ids.iter().position(|id| *id == job.name)
+        && let Some(named) = all.jobs.get(at)
+    {
+        let message = format!("{what}: this is the id of job {named}, and a verb takes its name");
+        return Ok(Some(
+            Failure::new(Code::NotFound, message).with_hint(format!("borough job status {named}")),
+        ));
+    }
+    let message = format!("{what}, and no job has this id: it never existed, or its record has expired");
+    Ok(all.is_whole.then(|| Failure::new(Code::NotFound, message).with_hint(list)))
+}
+
+/// Jobs, with their ids in the same order.
+struct JobsFound {
+    jobs: Vec<JobRef>,
+    ids: Vec<String>,
+    /// No further page follows.
+    is_whole: bool,
+}
+
 /// The jobs of a user, or of all, with those that are over.
-async fn jobs(client: &Client, user: &str) -> Result<Vec<JobRef>, ClientError> {
+async fn jobs(client: &Client, user: &str) -> Result<JobsFound, ClientError> {
     let filter = JobFilter { user: user.to_owned(), ended: true, ..JobFilter::default() };
     let page = PageRequest { limit: NAMES_MAX, page: String::new() };
     let answer = client.job_list_page(&filter, page).await?;
-    Ok(answer.jobs.into_iter().map(|job| JobRef::new(job.user, job.name)).collect())
+    let is_whole = answer.next_page.is_empty();
+    let (jobs, ids) = answer.jobs.into_iter().map(|job| (JobRef::new(job.user, job.name), job.id)).unzip();
+    Ok(JobsFound { jobs, ids, is_whole })
 }
 
 fn unknown(what: &str, near: Option<&str>, list: &str) -> Failure {
