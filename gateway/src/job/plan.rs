@@ -47,7 +47,7 @@ pub(super) async fn warnings_of(cell: &CellContext, scheduler: Option<&Name>) ->
     scheduler_unserved(&shards, scheduler.as_str(), cell.clock.wall_ms()).into_iter().collect()
 }
 
-/// Warnings about jobs that `spec` starts after, and that do not end by themselves. A job that runs has started already.
+/// Warnings about jobs that `spec` starts after, and that do not end by themselves. A job that runs has started.
 pub(super) fn after_warnings(state: &MirrorState, spec: &JobSpec) -> Vec<String> {
     let own = state.job_by_name(&spec.user, &spec.name);
     if own.is_some_and(|row| matches!(row.state, JobState::Running | JobState::Stopping)) {

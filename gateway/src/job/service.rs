@@ -7,7 +7,8 @@ use borough_model::job::{JobState, after_cycle};
 use borough_model::journal::JobName;
 use borough_model::{JobId, JobSpec, Name};
 use borough_proto::convert::{
-    FieldRefused, job_spec_from_message, job_spec_to_message, job_to_message, labels_removed, name_from_text,
+    FieldRefused, job_id_from_text, job_spec_from_message, job_spec_to_message, job_to_message,
+    labels_removed, name_from_text,
 };
 use borough_proto::v1;
 use borough_proto::v1::job_service_server::JobService;
@@ -365,9 +366,9 @@ async fn expected_gone(
     spec: &JobSpec,
     expected: &str,
 ) -> StoreResult<StoreError> {
-    let found = match job_id_read(expected) {
-        Some(id) => job_get(tx, changes.space(), id).await,
-        None => Err(StoreError::not_found("the job")),
+    let found = match job_id_from_text("expected_job", expected) {
+        Ok(id) => job_get(tx, changes.space(), id).await,
+        Err(_) => Err(StoreError::not_found("the job")),
     };
     let why = match found {
         Ok(row) if row.user == spec.user && row.name == spec.name => format!("job {expected} has ended"),
@@ -382,12 +383,6 @@ async fn expected_gone(
     Ok(StoreError::refused(format!(
         "job {user}/{name} is not the one that the change was made for: {why}; plan again"
     )))
-}
-
-/// The id that a request names: `j` and 16 hexadecimal digits.
-fn job_id_read(text: &str) -> Option<JobId> {
-    let digits = text.strip_prefix('j').filter(|digits| digits.len() == 16)?;
-    u64::from_str_radix(digits, 16).ok().map(JobId)
 }
 
 /// Refuses a submission made for a job that has changed since, or in place of which another has come.

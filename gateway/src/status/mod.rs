@@ -218,7 +218,7 @@ fn status_node_refused(refusal: &NodeRefusal) -> Status {
     }
 }
 
-/// The job has not ended and differs in more than count, priority and metadata: the difference, one violation per field.
+/// The job has not ended and differs in more than count, priority and metadata: one violation per field that differs.
 fn status_needs_update(job: borough_model::JobId, changes: &[FieldChange]) -> Status {
     let shown = |value: &Option<serde_json::Value>| {
         value.as_ref().map_or_else(|| "absent".to_owned(), file_value_text)

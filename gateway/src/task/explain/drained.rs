@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use borough_model::{JobId, NodeId};
+use borough_model::{JobId, NodeId, TaskState};
 use borough_proto::v1;
 use borough_scheduler_core::{Explanation, explain_elsewhere};
 use tonic::Status;
@@ -25,9 +25,10 @@ pub(super) struct DrainedTasks {
 }
 
 impl DrainedTasks {
-    pub(super) fn add(&mut self, index: u32, is_stopping: bool) {
+    /// Adds a task by its index and its state.
+    pub(super) fn add(&mut self, index: u32, state: TaskState) {
         self.indexes.push(index);
-        if !is_stopping {
+        if !matches!(state, TaskState::Stopping | TaskState::Releasing) {
             self.staying.push(index);
         }
     }
@@ -93,8 +94,8 @@ mod tests {
     #[test]
     fn a_task_on_a_drained_node_stays_or_leaves() {
         let mut tasks = DrainedTasks { node: "n1".to_owned(), ..DrainedTasks::default() };
-        tasks.add(0, false);
-        tasks.add(1, true);
+        tasks.add(0, TaskState::Running);
+        tasks.add(1, TaskState::Stopping);
         let full = Explanation { elsewhere: true, nodes: 2, ..Explanation::default() };
         let stays = explanation(tasks.clone(), Some(&full));
         let expected = "its node n1 is drained, and it stays: fits on none of 2 other nodes; can never fit any other node";
@@ -104,7 +105,7 @@ mod tests {
         let turn = vec![WaitReason::Turn { ahead: Ahead::default() }];
         let leaves = explanation(tasks.clone(), Some(&Explanation { waits: turn, nodes_fit: 1, ..full }));
         assert!(leaves.headline.contains("it fits on another node, and leaves"), "{}", leaves.headline);
-        tasks.add(2, false);
+        tasks.add(2, TaskState::Running);
         let unasked = explanation(tasks, None);
         assert_eq!(unasked.headline, "their node n1 is drained");
     }

@@ -100,11 +100,11 @@ impl FailingTasks {
 impl FailingGroup {
     fn explanation(self, kind: &FailureKind) -> v1::Explanation {
         let is_one = self.indexes.len() == 1;
-        let begin = match (kind.is_dead, self.failures, is_one) {
-            (true, _, _) => "failed for good",
-            (false, 1, _) => "failed",
-            (false, _, true) => "fails again and again",
-            (false, _, false) => "fail again and again",
+        let again = if is_one { "fails again and again" } else { "fail again and again" };
+        let begin = match self.failures {
+            _ if kind.is_dead => "failed for good",
+            1 => "failed",
+            _ => again,
         };
         let most = if is_one { "" } else { "up to " };
         let times = match self.failures {

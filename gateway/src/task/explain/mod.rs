@@ -1,6 +1,6 @@
 //! Explains tasks: why they have no node, and why those that have one do not run as they should.
 //!
-//! The scheduler's code explains the nodes. The rows of the tasks say the rest: failures, drained nodes, lost nodes, and
+//! The scheduler's code explains the nodes. The rows of the tasks say the rest: failures, drained and lost nodes, and
 //! agents that do not answer.
 
 mod drained;
@@ -48,7 +48,7 @@ pub(super) async fn task_explained(
         Vec::new()
     } else {
         let found = rows_found(cell, job, index).await;
-        explained.retain(|one| !is_said_by_rows(one, &found));
+        explained.retain(|(indexes, explanation)| !is_said_by_rows(indexes, explanation, &found));
         rows_explained(cell, job, found).await?
     };
     let of_nodes = explained.into_iter().map(|(indexes, explanation)| {
@@ -71,7 +71,7 @@ async fn unserved_named(cell: &CellContext, job: JobId, now_ms: i64) -> Result<O
 }
 
 /// Returns true if the rows say the same, and more: that a task backs off, or what state it is in.
-fn is_said_by_rows((indexes, explanation): &(Vec<u32>, Explanation), found: &RowsFound) -> bool {
+fn is_said_by_rows(indexes: &[u32], explanation: &Explanation, found: &RowsFound) -> bool {
     let [wait] = explanation.waits.as_slice() else { return false };
     let known: BTreeSet<u32> = match wait {
         WaitReason::BackOff { .. } => found.failing_indexes(),

@@ -120,7 +120,7 @@ impl RowsFound {
         if let Some(node) = node.filter(|node| node.draining) {
             let new = || DrainedTasks { node: node.name.to_string(), ..DrainedTasks::default() };
             let drained = self.drained.entry(node.id).or_insert_with(new);
-            drained.add(index, matches!(row.state, TaskState::Stopping | TaskState::Releasing));
+            drained.add(index, row.state);
         }
     }
 }

@@ -246,10 +246,10 @@ impl LeftReasons {
             answer.explanations.into_iter().map(ExplanationView::from).collect();
         // A node that no filter refuses has room, whatever the others lack.
         let refused = |view: &ExplanationView| view.losses.iter().map(|loss| loss.nodes).sum::<u32>();
-        let fits = views.iter().all(|view| view.nodes > refused(view));
+        let fits = || views.iter().all(|view| view.nodes > refused(view));
         let text: String = views.iter().map(ExplanationView::text).collect();
         let reason = match left {
-            Left::There(_) if fits => LeftReason::Fits,
+            Left::There(_) if fits() => LeftReason::Fits,
             Left::There(_) => LeftReason::Stays(text),
             Left::Nowhere(_) => LeftReason::Waits(text),
         };
@@ -259,20 +259,16 @@ impl LeftReasons {
     /// A few lines per reason.
     fn texts(&self) -> impl Iterator<Item = String> {
         self.0.iter().map(|(reason, tasks)| {
-            let (names, is_one) = (tasks.join(", "), tasks.len() == 1);
-            let text = match (reason, is_one) {
-                (LeftReason::Fits, true) => {
-                    format!("{names} fits on another node, and leaves when its job can spare it")
+            let is_one = tasks.len() == 1;
+            let text = match reason {
+                LeftReason::Fits if is_one => {
+                    "fits on another node, and leaves when its job can spare it".to_owned()
                 }
-                (LeftReason::Fits, false) => {
-                    format!("{names} fit on other nodes, and leave when their jobs can spare them")
-                }
-                (LeftReason::Stays(why), true) => format!("{names} stays: {why}"),
-                (LeftReason::Stays(why), false) => format!("{names} stay: {why}"),
-                (LeftReason::Waits(why), true) => format!("{names} waits: {why}"),
-                (LeftReason::Waits(why), false) => format!("{names} wait: {why}"),
+                LeftReason::Fits => "fit on other nodes, and leave when their jobs can spare them".to_owned(),
+                LeftReason::Stays(why) => format!("{}: {why}", if is_one { "stays" } else { "stay" }),
+                LeftReason::Waits(why) => format!("{}: {why}", if is_one { "waits" } else { "wait" }),
             };
-            text.trim_end().to_owned()
+            format!("{} {}", tasks.join(", "), text.trim_end())
         })
     }
 }

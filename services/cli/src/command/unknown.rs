@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use borough_client::{Client, ClientError, JobFilter, JobRef};
 use borough_model::job::file::nearest;
+use borough_proto::convert::job_id_from_text;
 use borough_proto::v1::PageRequest;
 
 use crate::args::{Global, NamedTarget, OptionSource};
@@ -49,7 +50,8 @@ async fn job_unknown(
     } else {
         format!("borough --user {} job list --ended", job.user)
     };
-    if is_id(&job.name)
+    // A job may also have a name of this form.
+    if job_id_from_text("job", &job.name).is_ok()
         && let Some(failure) = id_unknown(client, job, &list).await?
     {
         return Ok(Some(failure));
@@ -75,13 +77,6 @@ async fn node_unknown(client: &Client, node: &str) -> Result<Option<Failure>, Cl
     }
     let what = format!("node {node:?} in cell {}", client.cell());
     Ok(Some(unknown(&what, nearest(node, &names), "borough node list")))
-}
-
-/// Returns true if a name has the form of a job's id: `j` and 16 hexadecimal digits. A job may have such a name.
-fn is_id(name: &str) -> bool {
-    name.strip_prefix('j').is_some_and(|digits| {
-        digits.len() == 16 && digits.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
-    })
 }
 
 /// The failure of a verb that got an id in place of a name; `None`: the cell has more jobs than were looked at.
