@@ -109,7 +109,9 @@ async fn tasks_that_crash_again_and_again_are_explained() {
     let json = cell.borough(&["why", "loop/1", "-o", "json"]).await.ended(0).json();
     assert_eq!(json[0]["exit"]["code"], 7);
     assert!(json[0]["failures"].as_u64().unwrap() >= 3, "{json}");
-    // The facts of a task say it, and nothing says it again.
+    // The table of a job and the facts of a task say it, and nothing says it again.
+    let job = cell.borough(&["job", "status", "loop"]).await.ended(0).stdout;
+    assert!(!job.contains("again and again") && !job.contains("back-off"), "{job}");
     let status = cell.borough(&["task", "status", "loop/0"]).await.ended(0).stdout;
     assert!(status.matches("in a row").count() <= 1 && !status.contains("backs off"), "{status}");
     cell.borough(&["job", "stop", "loop"]).await.ended(0);

@@ -240,9 +240,18 @@ impl JobStatusView {
             text.push('\n');
             text.push_str(&table(&self.tasks, style));
         }
-        if !self.unplaced.is_empty() {
+        let (failing, unplaced): (Vec<_>, Vec<_>) =
+            self.unplaced.iter().cloned().partition(|explanation| explanation.failures > 0);
+        if !unplaced.is_empty() {
             text.push('\n');
-            text.push_str(&explanations_text(&self.unplaced));
+            text.push_str(&explanations_text(&unplaced));
+        }
+        // The table says already how they ended.
+        let failing: usize = failing.iter().map(|explanation| explanation.indexes.len()).sum();
+        if failing > 0 {
+            let fail = if failing == 1 { "1 task fails".to_owned() } else { format!("{failing} tasks fail") };
+            let (user, name) = (&self.job.user, &self.job.name);
+            text.push_str(&format!("\n{fail}; the next start and the output: borough why {user}/{name}\n"));
         }
         text
     }
