@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use borough_model::JobRow;
+use borough_model::node::{NODE_NAME, NodeRow, package_attribute};
 use borough_proto::v1::LabelMatch;
 
 use crate::cell::CellContext;
@@ -10,6 +11,22 @@ use crate::cell::CellContext;
 /// Returns true if the labels meet all conditions.
 pub(crate) fn labels_meet(selector: &[LabelMatch], labels: &BTreeMap<String, String>) -> bool {
     selector.iter().all(|wanted| (labels.get(&wanted.key) == Some(&wanted.value)) != wanted.not)
+}
+
+/// Returns true if the labels and attributes of a node meet all conditions. A key is what a constraint reads by it: the
+/// name of the node, else a label, else an installed package, else an attribute of the agent.
+pub(crate) fn node_meets(selector: &[LabelMatch], row: &NodeRow) -> bool {
+    selector.iter().all(|wanted| (node_value(row, &wanted.key) == Some(&wanted.value)) != wanted.not)
+}
+
+fn node_value<'r>(row: &'r NodeRow, key: &str) -> Option<&'r str> {
+    if key == NODE_NAME {
+        return Some(row.name.as_str());
+    }
+    let is_package = || row.packages.iter().any(|package| package_attribute(package) == key);
+    let package = || is_package().then_some("installed");
+    let label = row.labels.get(key).map(String::as_str);
+    label.or_else(package).or_else(|| row.attributes.get(key).map(String::as_str))
 }
 
 /// Returns true if the labels of a job meet all conditions. Takes the mirror's lock for a short time.

@@ -228,7 +228,7 @@ impl Cells {
         let name = name_from_text("cell", name).map_err(|refused| status_from_field(&refused))?;
         self.0.get(&name).ok_or_else(|| {
             let known: Vec<&str> = self.0.keys().map(Name::as_str).collect();
-            status_not_found(&format!("cell {name} here; there are: {}", known.join(", ")))
+            status_not_found(&format!("cell {name:?} here; known: {}", known.join(", ")))
         })
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use borough_kv::Idempotency;
 use borough_model::Name;
 use borough_model::job::scheduler_rules_check;
+use borough_model::node::label_check;
 use borough_model::queue::{QueueSpec, SHARE_WHOLE, queue_leaves, queues_check};
 use borough_proto::bounds::{ENDED_JOBS, FRESH_START_MS_MAX, JOURNAL_BYTES, RETENTION_MS};
 use borough_proto::convert::FieldRefused;
@@ -22,8 +23,6 @@ use super::loads::loads_follow;
 use crate::status::{status_from_field, status_from_profile, status_from_store, status_from_validation};
 
 const DOMAINS_MAX: usize = 8;
-/// Most bytes in the key of a failure domain.
-const DOMAIN_BYTES_MAX: usize = 128;
 
 /// The requested changes. Absent fields stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -105,11 +104,12 @@ impl SettingsChange {
             return Err(FieldRefused::new("failure_domains", keys.len().to_string(), &accepted));
         }
         for (place, key) in keys.iter().enumerate() {
-            let fine = !key.is_empty() && key.len() <= DOMAIN_BYTES_MAX && !key.contains(char::is_control);
+            // The same key as of an attribute or a label: no other could name one.
+            let fine = label_check(key, "").is_ok();
             if !fine || keys.iter().filter(|other| *other == key).count() > 1 {
-                let accepted =
-                    format!("keys of node attributes or labels, each once, {DOMAIN_BYTES_MAX} bytes at most");
-                return Err(FieldRefused::new(format!("failure_domains[{place}]"), key, &accepted));
+                let accepted = "keys of node attributes or labels, each once: 1 to 128 of a-z, A-Z, 0-9, '.', '_', '/' \
+                                and '-'";
+                return Err(FieldRefused::new(format!("failure_domains[{place}]"), key, accepted));
             }
         }
         if self.lost_per_minute_max == Some(0) {

@@ -31,7 +31,7 @@ use crate::cell::{
     keyed_found, keyed_run, lost_after_ms,
 };
 use crate::page::{PagedList, page_cut, page_of};
-use crate::select::labels_meet;
+use crate::select::node_meets;
 use crate::session::register::{WatchedLease, lease_watch};
 use crate::status::{status_from_field, status_from_store, status_not_found, status_refused};
 
@@ -383,7 +383,7 @@ fn is_listed(cell: &CellContext, request: &v1::ListNodesRequest, row: &NodeRow) 
     let is_in_state = is_any || request.states().any(|state| state == node_state_to_message(row.state));
     let is_wanted =
         is_in_state || request.conditions().any(|condition| is_in_condition(cell, row, condition));
-    is_wanted && labels_meet(&request.selector, &row.labels)
+    is_wanted && node_meets(&request.selector, row)
 }
 
 fn is_in_condition(cell: &CellContext, row: &NodeRow, condition: v1::NodeCondition) -> bool {

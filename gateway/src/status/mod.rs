@@ -64,7 +64,7 @@ pub fn status_from_validation(errors: &[FieldError]) -> Status {
 
 /// The field and the line of an error of the model, which shows the value itself, such as `3 ports`.
 fn error_line(FieldError { path, value, accepted }: &FieldError) -> (&str, String) {
-    (path, format!("{path}: {}; accepted: {accepted}", escaped(value)))
+    (path, format!("{path}: {}; accepted: {accepted}", quotes_cut(&escaped(value))))
 }
 
 /// Refuses a field that names no scoring profile.
@@ -76,10 +76,23 @@ pub fn status_from_profile(field: &str, value: &str, error: &ProfileError) -> St
 fn refused_line(FieldRefused { field, value, accepted }: &FieldRefused) -> String {
     // The text of a parser says both, and has the value.
     if accepted.contains("accepted") {
-        return format!("{field}: {}", escaped(accepted));
+        return format!("{field}: {}", quotes_cut(&escaped(accepted)));
     }
     let value = if value.is_empty() { "missing or empty".to_owned() } else { value_shown(value) };
     format!("{field}: {value}; accepted: {accepted}")
+}
+
+/// A text with each part in quotes shortened if it is long: what is accepted stands behind it.
+fn quotes_cut(text: &str) -> String {
+    let parts = text.split('"').map(|part| {
+        let mut shown = part.to_owned();
+        if shown.len() > VALUE_BYTES_MAX && !part.contains("accepted: ") {
+            text_cut(&mut shown, VALUE_BYTES_MAX);
+            shown.push_str("...");
+        }
+        shown
+    });
+    parts.collect::<Vec<_>>().join("\"")
 }
 
 /// A text without control characters.
@@ -281,6 +294,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_long_value_leaves_room_for_what_is_accepted() {
+        let long = "x".repeat(100_000);
+        let error = long.parse::<ScoringProfile>().unwrap_err();
+        let of_profile = status_from_profile("profile", &long, &error);
+        let path = FieldError {
+            path: "queues[0].path".to_owned(),
+            value: format!("{long:?}"),
+            accepted: "names".to_owned(),
+        };
+        for (status, end) in [(of_profile, "worst-fit"), (status_from_validation(&[path]), "accepted: names")]
+        {
+            let message = status.message();
+            assert!(message.len() < 500 && message.contains("x...\"") && message.ends_with(end), "{message}");
+        }
+    }
+
     /// Each kind of refusal has the field, the value once and in one pair of quotes, and what is accepted.
     #[test]
     fn a_refusal_reads_as_one_sentence() {
@@ -298,11 +328,11 @@ mod tests {
                 "task: missing or empty; accepted: ",
             ),
             (of_name(""), "cell: the name \"\" is empty; accepted: 1 to 63 of"),
-            (of_name("A B"), "cell: the name \"A B\" has 'A' at position 0; accepted: a-z, 0-9 and -"),
+            (of_name("A B"), "cell: the name \"A B\" has 'A' at position 1; accepted: a-z, 0-9 and -"),
             (status_from_validation(&[key]), "labels[\"a b\"]: \"a b\"; accepted: 1 to 128 of a-z"),
             (
                 status_from_profile("profile", "besst", &profile),
-                "profile: unknown scoring profile \"besst\"; accepted are best-fit, ",
+                "profile: unknown scoring profile \"besst\"; accepted: best-fit, ",
             ),
         ] {
             let message = status.message();

@@ -135,7 +135,7 @@ pub struct ScoringProfile {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProfileError {
     /// Take one of the names that are listed.
-    #[error("unknown scoring profile \"{name}\"; accepted are {}", ScoringProfile::names().join(", "))]
+    #[error("unknown scoring profile \"{name}\"; accepted: {}", ScoringProfile::names().join(", "))]
     Unknown {
         /// What was asked for.
         name: String,
@@ -149,7 +149,7 @@ pub enum ProfileError {
         key: String,
     },
     /// Give a number from 0 to 100 with at most two decimals.
-    #[error("weight \"{key}\" is \"{value}\"; accepted are numbers from 0 to 100 with two decimals at most")]
+    #[error("weight \"{key}\" is \"{value}\"; accepted: numbers from 0 to 100 with two decimals at most")]
     Weight {
         /// The key of the weight.
         key: String,
@@ -325,7 +325,7 @@ mod tests {
     #[test]
     fn an_unknown_profile_is_refused_with_the_known_ones() {
         let refused = |text: &str| text.parse::<ScoringProfile>().unwrap_err().to_string();
-        assert!(refused("bestfit").contains("accepted are best-fit, borg-hybrid,"), "{}", refused("bestfit"));
+        assert!(refused("bestfit").contains("accepted: best-fit, borg-hybrid,"), "{}", refused("bestfit"));
         assert!(refused("").contains("unknown scoring profile \"\""));
         assert!(refused("best-fit:cpu=1").contains("it takes none"), "{}", refused("best-fit:cpu=1"));
         let keys = refused("kubernetes:cpu=1");

@@ -63,7 +63,11 @@ impl FieldErrors {
             self.untold += 1;
             return;
         }
-        let value: String = value.to_string().chars().take(VALUE_CHARACTERS_MAX).collect();
+        let whole = value.to_string();
+        let mut value: String = whole.chars().take(VALUE_CHARACTERS_MAX).collect();
+        if value.len() < whole.len() {
+            value.push_str("...");
+        }
         self.errors.push(FieldError { path: path.to_owned(), value, accepted: accepted.into() });
     }
 

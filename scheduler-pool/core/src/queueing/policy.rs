@@ -62,7 +62,7 @@ pub struct Queueing {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueueingError {
     /// Take one of the names that are listed.
-    #[error("unknown queueing policy \"{name}\"; accepted are {}", POLICIES.map(|(name, _)| name).join(", "))]
+    #[error("unknown queueing policy \"{name}\"; accepted: {}", POLICIES.map(|(name, _)| name).join(", "))]
     Unknown {
         /// What was asked for.
         name: String,
@@ -75,7 +75,7 @@ pub enum QueueingError {
     },
     /// Give each user once, and a whole number as its weight.
     #[error(
-        "\"{pair}\" is not the weight of a user; accepted are a user's name, each once, and a whole number from 1 to {WEIGHT_MAX}, such as ann=3"
+        "\"{pair}\" is not the weight of a user; accepted: a user's name, each once, and a whole number from 1 to {WEIGHT_MAX}, such as ann=3"
     )]
     Weight {
         /// The pair of user and weight that was given.

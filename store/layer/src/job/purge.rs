@@ -39,8 +39,9 @@ pub async fn job_purge(
     if let Some(job) = present
         && !matches!(job_get(tx, &space, job).await?.state, JobState::Ended { .. })
     {
-        let reason =
-            format!("job {user}/{name} has not ended: borough job stop {user}/{name}, then purge it");
+        let reason = format!(
+            "job {user}/{name} has not ended; to stop and purge it: borough job stop {user}/{name} && borough job purge {user}/{name}"
+        );
         return Err(StoreError::refused(reason));
     }
     let prefix = Prefix::<JobPastKey>::of_two(user, name);

@@ -49,7 +49,7 @@ pub enum NameError {
     Character {
         /// The first character that is not accepted.
         character: char,
-        /// From 0.
+        /// From 1, as an editor counts.
         position: usize,
     },
 }
@@ -76,7 +76,9 @@ impl Name {
             _ => false,
         };
         match text.chars().enumerate().find(|&(position, character)| !fits(position, character)) {
-            Some((position, character)) => Err(NameError::Character { character, position }),
+            Some((before, character)) => {
+                Err(NameError::Character { character, position: before.saturating_add(1) })
+            }
             None => Ok(Self(CompactString::from(text))),
         }
     }

@@ -22,6 +22,14 @@ pub fn node_labels_check(labels: &BTreeMap<String, String>) -> Result<(), Vec<Fi
     fields.done()
 }
 
+/// Checks one label, or a taint without its effect. The path of the error is `key` or `value`.
+pub fn label_check(key: &str, value: &str) -> Result<(), FieldError> {
+    let mut fields = FieldErrors::default();
+    fields.key("key", key);
+    fields.line("value", value);
+    fields.done().map_err(|errors| errors.into_iter().next()).or_else(|first| first.map_or(Ok(()), Err))
+}
+
 /// The labels of `before` with those of `set`, without those of `remove`.
 pub fn labels_changed(
     before: &BTreeMap<String, String>,

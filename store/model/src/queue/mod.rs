@@ -77,15 +77,19 @@ pub fn queues_check(queues: &[QueueSpec]) -> Result<(), Vec<FieldError>> {
             refuse(at("path"), format!("{:?}", queue.path), accepted);
         }
         if !(1..=WEIGHT_MAX).contains(&queue.weight) {
-            refuse(at("weight"), queue.weight.to_string(), format!("1 to {WEIGHT_MAX}"));
+            refuse(
+                at("weight"),
+                format!("{} of {:?}", queue.weight, queue.path),
+                format!("1 to {WEIGHT_MAX}"),
+            );
         }
         if !(1..=SHARE_WHOLE).contains(&queue.limit_per_mille) {
-            let accepted = format!("1 to {SHARE_WHOLE} thousandths");
-            refuse(at("limit_per_mille"), queue.limit_per_mille.to_string(), accepted);
+            let accepted = format!("0.1% to {}", share_text(SHARE_WHOLE));
+            refuse(at("limit_per_mille"), share_of(queue, queue.limit_per_mille), accepted);
         }
         if queue.guaranteed_per_mille > queue.limit_per_mille {
-            let accepted = format!("no more than its limit of {} thousandths", queue.limit_per_mille);
-            refuse(at("guaranteed_per_mille"), queue.guaranteed_per_mille.to_string(), accepted);
+            let accepted = format!("no more than its limit, {}", share_text(queue.limit_per_mille));
+            refuse(at("guaranteed_per_mille"), share_of(queue, queue.guaranteed_per_mille), accepted);
         }
         let sum = guaranteed.entry(queue.parent()).or_default();
         *sum = sum.saturating_add(queue.guaranteed_per_mille);
@@ -95,11 +99,24 @@ pub fn queues_check(queues: &[QueueSpec]) -> Result<(), Vec<FieldError>> {
         let has = has.map_or(SHARE_WHOLE, |parent| parent.guaranteed_per_mille);
         if sum > has {
             let of = parent.map_or_else(|| "the cell".to_owned(), |parent| format!("queue {parent}"));
-            let accepted = format!("guarantees of the queues of {of} that come to {has} thousandths at most");
-            refuse("queues".to_owned(), sum.to_string(), accepted);
+            let accepted =
+                format!("guarantees of the queues of {of} that come to {} at most", share_text(has));
+            refuse("queues".to_owned(), share_text(sum), accepted);
         }
     }
     if errors.is_empty() { Ok(()) } else { Err(errors) }
+}
+
+/// A share as people write it: `12.5%`.
+fn share_text(per_mille: u32) -> String {
+    match (per_mille / 10, per_mille % 10) {
+        (whole, 0) => format!("{whole}%"),
+        (whole, part) => format!("{whole}.{part}%"),
+    }
+}
+
+fn share_of(queue: &QueueSpec, per_mille: u32) -> String {
+    format!("{} of {:?}", share_text(per_mille), queue.path)
 }
 
 /// The queues without children: only these take jobs.

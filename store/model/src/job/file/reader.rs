@@ -126,7 +126,13 @@ impl FieldReader {
     /// The fields of a map. An unknown field is a problem.
     pub(crate) fn fields<'n>(&mut self, item: &FileItem<'n>, accepted: &[&str]) -> Option<MapFields<'n>> {
         let TreeValue::Map(entries) = &item.node.value else {
-            self.refuse(item, &format!("a map with {}", accepted.join(", ")));
+            // The whole file has too many fields for one line.
+            let fields = if item.path.is_empty() {
+                "at least name and task; the fields: borough explain".to_owned()
+            } else {
+                accepted.join(", ")
+            };
+            self.refuse(item, &format!("a map with {fields}"));
             return None;
         };
         self.twice(&item.path, entries);
