@@ -50,12 +50,10 @@ impl ClientFile {
     }
 }
 
-/// The directory of the dev cell: `given`, or below the user's state directory.
-pub fn dev_directory(given: Option<&Path>) -> PathBuf {
-    given.map_or_else(
-        || own_directory("XDG_STATE_HOME", ".local/state").join("borough/dev"),
-        Path::to_path_buf,
-    )
+/// The directory of the dev cell: `given`, or below the user's state directory. `None` without a home directory.
+pub fn dev_directory(given: Option<&Path>) -> Option<PathBuf> {
+    let own = || Some(own_directory("XDG_STATE_HOME", ".local/state")?.join("borough/dev"));
+    given.map(Path::to_path_buf).or_else(own)
 }
 
 #[cfg(test)]

@@ -49,7 +49,9 @@ pub(crate) async fn cell_client(global: &Global) -> Result<Client, Failure> {
 
 /// The contexts of the user.
 pub(crate) fn context_file() -> Result<ContextFile, Failure> {
-    ContextFile::read(&context_path()).map_err(|error| {
+    // Without a home directory nobody has kept any.
+    let Some(path) = context_path() else { return Ok(ContextFile::default()) };
+    ContextFile::read(&path).map_err(|error| {
         Failure::new(Code::Usage, error.to_string())
             .with_hint("correct the file, or go without: --context ''")
     })
@@ -65,7 +67,9 @@ pub(crate) fn place(global: &Global, client: &Client) -> Result<Option<String>, 
     if let Some(context) = context(global)? {
         return Ok(Some(format!("context {:?}, cell {cell}", context.name)));
     }
-    let file = ClientFile::read(&dev_directory(global.dir.as_deref())).ok().flatten().unwrap_or_default();
+    let file =
+        dev_directory(global.dir.as_deref()).and_then(|directory| ClientFile::read(&directory).ok()?);
+    let file = file.unwrap_or_default();
     if global.gateway.is_empty() || own_addresses(&global.gateway, &file.gateways).is_some() {
         return Ok(None);
     }
@@ -134,7 +138,7 @@ fn settings(global: &Global) -> Result<ConnectSettings, Failure> {
         return context_settings(global, &context);
     }
     let directory = dev_directory(global.dir.as_deref());
-    let file = ClientFile::read(&directory);
+    let file = directory.as_deref().map_or(Ok(None), ClientFile::read);
     let cell = global.cell.clone();
     let token = NamedToken::of_option(global);
     if !global.gateway.is_empty() {
@@ -152,7 +156,7 @@ fn settings(global: &Global) -> Result<ConnectSettings, Failure> {
         });
     }
     let file = file.map_err(|error| Failure::new(Code::Unreachable, error.to_string()))?;
-    let file = file.ok_or_else(|| no_dev_cell(&directory))?;
+    let file = file.ok_or_else(|| no_dev_cell(directory.as_deref()))?;
     Ok(ConnectSettings {
         gateways: file.gateways,
         token: token.or_else(|| file.token_file.map(NamedToken::of_dev)),
@@ -173,7 +177,13 @@ fn own_addresses(given: &[String], known: &[String]) -> Option<Vec<String>> {
     given.iter().map(same).collect()
 }
 
-fn no_dev_cell(directory: &Path) -> Failure {
+fn no_dev_cell(directory: Option<&Path>) -> Failure {
+    let Some(directory) = directory else {
+        let message = "no gateway is named, and without HOME no dev cell is known";
+        let hint =
+            "set HOME to your home directory, or say where a gateway is: --gateway HOST:PORT, or --dir DIR";
+        return Failure::new(Code::Unreachable, message).with_hint(hint);
+    };
     let message = format!("no gateway is named, and no dev cell is in {}", directory.display());
     let hint =
         "start one with `borough dev`, or say where a gateway is: --gateway HOST:PORT or BOROUGH_GATEWAY";

@@ -64,9 +64,9 @@ impl ContextFile {
     }
 }
 
-/// The path of the file: `borough/contexts.json` in `$XDG_CONFIG_HOME` or `~/.config`.
-pub fn context_path() -> PathBuf {
-    own_directory("XDG_CONFIG_HOME", ".config").join("borough").join(FILE_NAME)
+/// The path of the file: `borough/contexts.json` in `$XDG_CONFIG_HOME` or `~/.config`. `None` without a home directory.
+pub fn context_path() -> Option<PathBuf> {
+    Some(own_directory("XDG_CONFIG_HOME", ".config")?.join("borough").join(FILE_NAME))
 }
 
 #[cfg(test)]

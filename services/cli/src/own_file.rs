@@ -65,11 +65,11 @@ pub(crate) fn own_file_write(path: &Path, content: &impl Serialize) -> io::Resul
     std::fs::rename(&temporary, path)
 }
 
-/// A directory of the user: what an XDG variable names, else this one below the home directory.
-pub(crate) fn own_directory(variable: &str, below_home: &str) -> PathBuf {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let home = || set("HOME").unwrap_or_else(|| PathBuf::from("/")).join(below_home);
-    set(variable).unwrap_or_else(home)
+/// A directory of the user: what an XDG variable names, else this one below the home directory. `None` if neither is an
+/// absolute path: a relative one would be another directory for each command.
+pub(crate) fn own_directory(variable: &str, below_home: &str) -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    set(variable).or_else(|| set("HOME").map(|home| home.join(below_home)))
 }
 
 #[cfg(test)]

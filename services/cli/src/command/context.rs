@@ -60,7 +60,7 @@ fn add(
 ) -> Result<(), Failure> {
     let name = arguments.new_name.as_str().to_owned();
     if file.contexts.contains_key(&name) && !arguments.replace {
-        let hint = "replace it with --replace, or choose another name";
+        let hint = format!("to replace it: borough context add {name} --replace, with the same options");
         return Err(Failure::new(Code::Refused, format!("a context {name:?} exists")).with_hint(hint));
     }
     let saved = saved_of(global, arguments.token_variable)?;
@@ -83,7 +83,8 @@ fn saved_of(global: &Global, token_variable: Option<String>) -> Result<SavedCont
         token_file: global.token_file.as_deref().filter(|_| on_line(sources.token_file)).map(path),
         token_variable,
     };
-    let wrong = |message: &str| Err(Failure::new(Code::Usage, message));
+    let wrong =
+        |message: &str| Err(Failure::new(Code::Usage, message).with_hint("borough context add --help"));
     match usize::from(!saved.gateways.is_empty()) + usize::from(saved.dir.is_some()) {
         0 => return wrong("a context needs --gateway HOST:PORT, or --dir DIR of a dev cell"),
         1 => {}
@@ -102,7 +103,10 @@ fn saved_of(global: &Global, token_variable: Option<String>) -> Result<SavedCont
 }
 
 fn write(file: &ContextFile) -> Result<(), Failure> {
-    let path = context_path();
+    let Some(path) = context_path() else {
+        let message = "cannot keep contexts: neither XDG_CONFIG_HOME nor HOME is an absolute path";
+        return Err(Failure::new(Code::Usage, message).with_hint("set HOME to your home directory"));
+    };
     file.write(&path).map_err(|error| {
         Failure::new(Code::Failed, format!("cannot write {}: {error}", path.display()))
             .with_hint("nothing was changed")

@@ -112,7 +112,8 @@ impl ChosenContext {
         let name = &self.name;
         let message =
             format!("the context {name:?} takes its token from the variable {variable}, which is not set");
-        Failure::new(Code::NotAllowed, message).with_hint("set it, or give --token-file FILE")
+        Failure::new(Code::NotAllowed, message)
+            .with_hint(format!("set {variable} to the token of context {name:?}, or give --token-file FILE"))
     }
 }
 
@@ -205,5 +206,7 @@ mod tests {
         let failure = context.token(&plain, |_| None).unwrap_err();
         assert_eq!(failure.code(), Code::NotAllowed);
         assert!(failure.message().contains("PROD_TOKEN"), "{failure:?}");
+        let hint = failure.hint().unwrap_or_default();
+        assert!(hint.contains("PROD_TOKEN") && hint.contains("\"test\""), "{hint}");
     }
 }

@@ -52,20 +52,30 @@ pub(crate) fn run(global: &Global, arguments: &DevArguments, printer: &Printer) 
     log_begin(log_default(std::io::stderr().is_terminal()));
     files_private();
     if arguments.remove {
-        return remove::remove(&dev_directory(global.dir.as_deref()), printer);
+        return remove::remove(&directory_of(global)?, printer);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed("cannot start the runtime", &error))?;
     runtime.block_on(dev(global, arguments, printer))
 }
 
+/// The directory of the cells.
+fn directory_of(global: &Global) -> Result<PathBuf, Failure> {
+    dev_directory(global.dir.as_deref()).ok_or_else(|| {
+        let message = "no directory for the dev cell: neither XDG_STATE_HOME nor HOME is an absolute path";
+        Failure::new(Code::Usage, message)
+            .with_hint("set HOME to your home directory, or give one: borough dev --dir DIR")
+    })
+}
+
 /// A cell that is named twice would have two agents in one directory.
 fn cells_check(cells: &[Name]) -> Result<(), Failure> {
     let mut seen = BTreeSet::new();
     match cells.iter().find(|cell| !seen.insert(*cell)) {
-        Some(cell) => {
-            Err(Failure::new(Code::Usage, format!("--cells names {cell} twice; name each cell once")))
-        }
+        Some(cell) => Err(Failure::new(
+            Code::Usage,
+            format!("--cells names {:?} twice; name each cell once", cell.as_str()),
+        )),
         None => Ok(()),
     }
 }
@@ -86,11 +96,8 @@ async fn dev(global: &Global, arguments: &DevArguments, printer: &Printer) -> Re
     }
     let clock = SystemClock::shared();
     let rng = SystemRng::shared();
-    let root = if arguments.ephemeral {
-        ephemeral_directory(global.dir.as_deref())?
-    } else {
-        dev_directory(global.dir.as_deref())
-    };
+    let root =
+        if arguments.ephemeral { ephemeral_directory(global.dir.as_deref())? } else { directory_of(global)? };
     // Opened before the directory is touched: a second `dev`, and a damaged or newer store, end here.
     let location = arguments.store.clone().unwrap_or_else(|| StoreLocation::Embedded(root.join("store")));
     if nodes_without_store(&location, &root) {
@@ -264,8 +271,12 @@ impl DevCell<'_> {
         let Self { layout, arguments, .. } = *self;
         let cells: Vec<&str> = arguments.cells.iter().map(Name::as_str).collect();
         let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+        let nodes = match arguments.nodes {
+            0 => "\n  nodes      none: jobs wait until one joins, see borough agent --help",
+            _ => "",
+        };
         format!(
-            "borough dev\n  cells      {} ({} and {} each)\n  gRPC       {grpc}\n  HTTP       \
+            "borough dev\n  cells      {} ({} and {} each){nodes}\n  gRPC       {grpc}\n  HTTP       \
              http://{http}\n  directory  {}\n  token      {}\n\nIn another terminal: borough node list",
             cells.join(", "),
             tally(count(arguments.nodes), "node"),
