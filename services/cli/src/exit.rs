@@ -5,8 +5,8 @@
 //! | 0 | done; for `job plan`: no change |
 //! | 1 | the request failed: a job failed, a wait timed out; for `job plan`: there is a change |
 //! | 2 | wrong usage, or an invalid job file; for `job plan`: the job would be refused |
-//! | 3 | no such job, task, node or cell |
-//! | 4 | refused: a condition is not met, another request was first, a limit is reached |
+//! | 3 | no such job, task, attempt, node, cell, context or store |
+//! | 4 | refused: a condition is not met, another request was first, a limit is reached, or a file or context is there already |
 //! | 5 | no gateway could be reached, or none answered in time; the agent of a task's node does not answer |
 //! | 6 | not allowed: no token, a wrong one, or one without this right |
 //! | 7 | not done yet: the wait for a drain timed out, and the drain continues |
@@ -113,6 +113,13 @@ impl Failure {
     #[must_use]
     pub fn with_fields_as(self, options: &[(&str, &str)]) -> Self {
         let lines = self.message.lines().map(|line| line_of_option(line, options));
+        Self { message: lines.collect::<Vec<_>>().join("\n"), ..self }
+    }
+
+    /// Replaces lines of a gateway's refusal, each one for which `other` has another.
+    #[must_use]
+    pub fn with_lines(self, other: impl Fn(&str) -> Option<String>) -> Self {
+        let lines = self.message.lines().map(|line| other(line).unwrap_or_else(|| line.to_owned()));
         Self { message: lines.collect::<Vec<_>>().join("\n"), ..self }
     }
 
@@ -226,6 +233,16 @@ fn unreachable(gateways: &[String], source: Option<&tonic::Status>) -> Failure {
     Failure::new(Code::Unreachable, message).with_hint(hint)
 }
 
+/// What causes of the libraries mean. The first that fits counts; another is said as it is, if it is of the system.
+const CAUSES: [(&str, &str); 6] = [
+    ("lookup address information", "its host name has no address"),
+    ("unexpected end of file", "it closed the connection"),
+    ("connection closed", "it closed the connection"),
+    ("deadline has elapsed", "no answer in time"),
+    ("transport error", "the connection failed"),
+    ("error sending request", "the connection failed"),
+];
+
 /// The innermost cause says most: "Connection refused" rather than "transport error".
 fn innermost(status: &tonic::Status) -> Option<String> {
     let mut cause = std::error::Error::source(status);
@@ -234,7 +251,8 @@ fn innermost(status: &tonic::Status) -> Option<String> {
         text = Some(error.to_string());
         cause = error.source();
     }
-    text
+    let known = |text: &String| CAUSES.iter().find(|(part, _)| text.contains(part)).map(|(_, own)| *own);
+    text.map(|text| known(&text).map_or(text, str::to_owned))
 }
 
 fn refused(refusal: &GatewayRefusal) -> Failure {

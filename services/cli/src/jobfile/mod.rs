@@ -23,7 +23,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use borough_model::Name;
-use borough_model::job::file::{Problem, TreeNode, TreeValue};
+use borough_model::job::file::{Position, Problem, TreeNode, TreeValue};
 use borough_model::job::{JobSpec, Note};
 use borough_scheduler_core::ScoringProfile;
 
@@ -50,6 +50,41 @@ pub struct LoadedFile {
     pub spec: JobSpec,
     /// What is accepted but may surprise.
     pub notes: Vec<Note>,
+    /// What the file says, with its places.
+    tree: TreeNode,
+}
+
+impl LoadedFile {
+    /// A line of a refusal by a gateway, such as `spec.queue: …`, with the place in the file instead of the field of the
+    /// request.
+    pub(crate) fn line_placed(&self, path: &Path, line: &str) -> Option<String> {
+        let line = line.strip_prefix("spec.")?;
+        let (field, _) = line.split_once(": ")?;
+        Some(match field_place(&self.tree, field) {
+            Some(at) => format!("{}:{}:{}: {line}", path_shown(path), at.line, at.column),
+            None => format!("{}: {line}", path_shown(path)),
+        })
+    }
+}
+
+/// The place of a field such as `task.ports[0].number`, or of the nearest one around it that the file has.
+fn field_place(tree: &TreeNode, field: &str) -> Option<Position> {
+    let mut node = tree;
+    for part in field.split(['.', '[', ']']).filter(|part| !part.is_empty()) {
+        let within = match &node.value {
+            TreeValue::Map(entries) => {
+                let key = part.trim_matches('"');
+                entries.iter().find(|(known, _)| known.text == key).map(|(_, node)| node)
+            }
+            TreeValue::List(items) => part.parse::<usize>().ok().and_then(|index| items.get(index)),
+            _ => None,
+        };
+        match within {
+            Some(within) => node = within,
+            None => break,
+        }
+    }
+    node.at
 }
 
 /// Reads, renders and checks the job file `path`; `-` is YAML on standard input.
@@ -60,16 +95,23 @@ pub async fn load(path: &Path, options: &LoadOptions) -> Result<LoadedFile, JobF
     let problems = |problems| JobFileError::Problems { path: path.to_owned(), problems };
     kind_check(path)?;
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    let read = |comments: &[&str]| {
+        let text = text_read(path)?;
+        match emptiness(&text, comments) {
+            Some(what) => Err(JobFileError::Empty { path: path.to_owned(), what }),
+            None => Ok(text),
+        }
+    };
     let tree = match extension.to_ascii_lowercase().as_str() {
-        "yaml" | "yml" => yaml::yaml_read(&text_read(path)?).map_err(problems)?,
-        "json" => json::json_read(&text_read(path)?).map_err(problems)?,
-        "jsonnet" => jsonnet::jsonnet_read(path, &text_read(path)?, options).await?,
-        _ if path == Path::new("-") => yaml::yaml_read(&text_read(path)?).map_err(problems)?,
+        "yaml" | "yml" => yaml::yaml_read(&read(&["#"])?).map_err(problems)?,
+        "json" => json::json_read(&read(&[])?).map_err(problems)?,
+        "jsonnet" => jsonnet::jsonnet_read(path, &read(&["#", "//"])?, options).await?,
+        _ if path == Path::new("-") => yaml::yaml_read(&read(&["#"])?).map_err(problems)?,
         _ => return Err(JobFileError::Extension { path: path.to_owned() }),
     };
     let read = JobSpec::from_file(&tree, &options.caller);
     match (profile_problem(&tree), read) {
-        (None, Ok((spec, notes))) => Ok(LoadedFile { spec, notes }),
+        (None, Ok((spec, notes))) => Ok(LoadedFile { spec, notes, tree }),
         (unknown, read) => {
             let mut found = read.err().unwrap_or_default();
             found.extend(unknown);
@@ -106,6 +148,17 @@ fn kind_unreadable(path: &Path) -> Option<&'static str> {
         kind if kind.is_socket() => Some("socket"),
         _ => None,
     }
+}
+
+/// What a text is without content: each of its lines is blank, a comment, or begins or ends a YAML document.
+fn emptiness(text: &str, comments: &[&str]) -> Option<&'static str> {
+    let lines = text.trim_start_matches('\u{feff}').lines().map(str::trim);
+    let mut content = lines.filter(|line| !matches!(*line, "" | "---" | "...")).peekable();
+    if content.peek().is_none() {
+        return Some("is empty");
+    }
+    let is_comment = |line: &str| comments.iter().any(|comment| line.starts_with(comment));
+    content.all(is_comment).then_some("has only comments")
 }
 
 fn text_read(path: &Path) -> Result<String, JobFileError> {

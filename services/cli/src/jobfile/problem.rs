@@ -20,6 +20,9 @@ pub enum JobFileError {
     /// The file has bytes that are no text. Save it as UTF-8.
     #[error("the job file {} is not UTF-8 text", shown(path))]
     NotText { path: PathBuf },
+    /// The file has nothing to read. Begin with an example.
+    #[error("{} {what}; accepted: a job with at least name and task", shown(path))]
+    Empty { path: PathBuf, what: &'static str },
     /// The name has none of the accepted endings. Give it one.
     #[error(
         "{} is no job file by its name; accepted: .yaml, .yml, .json, .jsonnet, or - for YAML on standard input",

@@ -215,7 +215,9 @@ impl<'d> Draft<'d> {
     /// The failure, with the place of the text.
     fn kept(&self, failure: Failure) -> Failure {
         let path = self.path.display();
-        failure.with_hint(format!("your text is kept in {path}; to go on from it: borough job plan {path}"))
+        // After a refusal the cell is not as the text expects it.
+        let verb = if failure.code() == Code::Refused { "plan" } else { "run" };
+        failure.with_hint(format!("your text is kept in {path}; to go on from it: borough job {verb} {path}"))
     }
 
     fn remove(&self) {

@@ -60,7 +60,7 @@ pub(super) async fn validate(
 }
 
 /// Reads a job file and warns of surprises in it.
-async fn file_load(
+pub(super) async fn file_load(
     global: &Global,
     arguments: &FileArguments,
     printer: &Printer,
@@ -91,7 +91,35 @@ pub(super) async fn spec_load(
     Ok(job_spec_to_message(&file_load(global, arguments, printer).await?.spec))
 }
 
+/// A refusal by a gateway, with the places of the fields in the job file.
+pub(super) fn refusal_placed(failure: Failure, file: &Path, loaded: &LoadedFile) -> Failure {
+    failure.with_lines(|line| loaded.line_placed(file, line))
+}
+
+/// The command that writes a file to start from, in the place of an empty or missing one.
+fn start_hint(path: &Path, what: &str) -> String {
+    let shown = path.to_string_lossy();
+    let is_yaml = shown.ends_with(".yaml") || shown.ends_with(".yml");
+    let is_plain = shown.chars().all(|each| each.is_ascii_alphanumeric() || "-_./".contains(each));
+    match what {
+        "is missing" if is_yaml && is_plain => format!("to start from an example: borough job init {shown}"),
+        "is empty" if is_yaml && is_plain => {
+            format!("to start from an example: borough job init - > {shown}")
+        }
+        _ => "to see an example: borough job init -".to_owned(),
+    }
+}
+
 fn refused(path: &Path, error: &JobFileError) -> Failure {
+    if let JobFileError::Empty { what, .. } = error {
+        return Failure::new(Code::Usage, error.to_string()).with_hint(start_hint(path, what));
+    }
+    if let JobFileError::Read { source, .. } = error
+        && source.kind() == std::io::ErrorKind::NotFound
+    {
+        let lines = error.lines().join("; ");
+        return Failure::new(Code::Usage, lines).with_hint(start_hint(path, "is missing"));
+    }
     let lines = error.lines();
     match lines.as_slice() {
         [line] => Failure::new(Code::Usage, line.clone()),

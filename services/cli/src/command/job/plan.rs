@@ -1,12 +1,14 @@
 //! `job plan`: what `job run` would do, before anything happens.
 
+use borough_proto::convert::job_spec_to_message;
+
 use crate::args::{FileArguments, Global};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::jobfile::path_shown;
 use crate::output::{PlanView, Printer};
 
-use super::file::spec_load;
+use super::file::{file_load, refusal_placed};
 use super::run::run_in_place;
 
 pub(super) async fn plan(
@@ -14,9 +16,11 @@ pub(super) async fn plan(
     arguments: &FileArguments,
     printer: &Printer,
 ) -> Result<Code, Failure> {
-    let spec = spec_load(global, arguments, printer).await?;
+    let loaded = file_load(global, arguments, printer).await?;
+    let spec = job_spec_to_message(&loaded.spec);
     let client = connect::cell_client(global).await?;
-    let answer = client.job_plan(spec.clone()).await?;
+    let planned = client.job_plan(spec.clone()).await.map_err(Failure::from);
+    let answer = planned.map_err(|failure| refusal_placed(failure, &arguments.file, &loaded))?;
     let view = PlanView::new(&spec, client.cell(), answer);
     printer.one(&view, PlanView::text)?;
     if view.changed && view.refusal.is_none() {

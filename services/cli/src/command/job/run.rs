@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use borough_client::{Client, ClientError, ExpectedJob, JobRef, TaskFilter};
+use borough_proto::convert::job_spec_to_message;
 use borough_proto::v1::{Job, JobKind, JobSpec};
 use tonic::Code as Status;
 
 use super::deadline::WaitLimits;
-use super::file::spec_load;
+use super::file::{file_load, refusal_placed};
 use super::progress::Goal;
 use super::show::{TaskSelection, status_view};
 use super::wait::{Waited, wait};
@@ -44,13 +45,14 @@ pub(super) async fn run(
     arguments: RunArguments,
     printer: &Printer,
 ) -> Result<Code, Failure> {
-    let spec = spec_load(global, &arguments.file, printer).await?;
+    let loaded = file_load(global, &arguments.file, printer).await?;
     let client = connect::cell_client(global).await?;
     let checked = arguments.check_revision.unwrap_or_default();
     let expected = ExpectedJob { id: checked.id, revision: checked.revision };
     let file = path_shown(&arguments.file.file);
-    let submitted =
-        submit(&client, spec, expected, printer).await.map_err(|refused| refused.failure(&file))?;
+    let submitted = submit(&client, job_spec_to_message(&loaded.spec), expected, printer).await;
+    let submitted = submitted.map_err(|refused| refused.failure(&file));
+    let submitted = submitted.map_err(|failure| refusal_placed(failure, &arguments.file.file, &loaded))?;
     let limits = WaitLimits { timeout: arguments.timeout, progress: arguments.progress_deadline };
     let wait = if arguments.detach { WaitMode::Detached } else { WaitMode::Until(limits) };
     submitted.wait(&client, wait, printer).await
@@ -131,7 +133,7 @@ impl Submitted {
 /// A refusal with the changes, to show which of them are not allowed.
 async fn refused(client: &Client, spec: JobSpec, error: ClientError) -> Unsubmitted {
     let conflict = matches!(error.code(), Some(Status::FailedPrecondition | Status::Aborted));
-    let differs = matches!(&error, ClientError::Refused(refusal) if refusal.reason == JOB_DIFFERS);
+    let differs = error.refusal().is_some_and(|refusal| refusal.reason == JOB_DIFFERS);
     let in_the_way = differs.then(|| format!("{}/{}", spec.user, spec.name));
     let failure = Failure::from(error);
     if !conflict {

@@ -64,7 +64,7 @@ async fn evaluated(path: &Path, options: &LoadOptions) -> Result<String, String>
         (stdout, stderr, process.wait().await)
     });
     let (stdout, stderr, status) =
-        finished.await.map_err(|_| format!("did not end within {} s", WALL_LIMIT.as_secs()))?;
+        finished.await.map_err(|_| format!("loops, or takes more than {} s", WALL_LIMIT.as_secs()))?;
     if stdout.is_cut {
         return Err(format!("renders to more than {} MiB", OUTPUT_BYTES_MAX >> 20));
     }
@@ -113,7 +113,11 @@ fn ending(status: ExitStatus, message: &str) -> String {
 fn explained(report: &str) -> String {
     let report = report.strip_prefix("error: ").unwrap_or(report);
     if let Some(calls) = report.strip_prefix("stack overflow") {
-        return format!("recurses more than {} levels deep{calls}", child::FRAMES_MAX);
+        let calls = calls_once(calls);
+        return format!("recurses without end, or more than {} levels deep{calls}", child::FRAMES_MAX);
+    }
+    if let Some(calls) = report.strip_prefix("infinite recursion") {
+        return format!("a value that needs itself{calls}");
     }
     // What the caller can give from outside, with the option that gives it.
     let (first, rest) =
@@ -127,8 +131,21 @@ fn explained(report: &str) -> String {
         (_, Some(name)) => {
             format!("the external variable {name} has no value; give one with --ext-str {name}=VALUE{rest}")
         }
-        _ => report.to_owned(),
+        _ => report
+            .replace(" not found in search path", ": no such file beside the job file")
+            .replace("failed to import", "cannot import"),
     }
+}
+
+/// The calls that led to an error, each run of equal ones once.
+fn calls_once(calls: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    for call in calls.trim_end().split("\nnote: ").filter(|call| !call.starts_with("...")) {
+        if kept.last() != Some(&call) {
+            kept.push(call);
+        }
+    }
+    kept.join("\nnote: ")
 }
 
 /// Gives each entry the place of its key in the source if the key occurs there exactly once, and else its parent's
@@ -170,6 +187,16 @@ fn key_place(source: &str, key: &str) -> Option<Position> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_recursion_is_shown_once() {
+        let call = "\nnote: while evaluating call to `f`\n --> a:1";
+        let report = format!("error: stack overflow{call}{call}\nnote: ... 395 items hidden ...{call}2");
+        let shown = format!("recurses without end, or more than 400 levels deep{call}{call}2");
+        assert_eq!(explained(&report), shown);
+        let itself = explained("error: infinite recursion\nnote: while evaluating variable `x`");
+        assert_eq!(itself, "a value that needs itself\nnote: while evaluating variable `x`");
+    }
 
     #[test]
     fn a_key_that_stands_once_has_a_place() {
