@@ -9,6 +9,8 @@ use borough_proto::v1;
 use clap::Args;
 
 use super::job::pair;
+use super::label::parts_check;
+use super::number::whole;
 use super::task_user::TaskUserArguments;
 
 /// Arguments of `borough agent`; cell, gateways and token are those of every verb.
@@ -29,7 +31,7 @@ pub struct AgentArguments {
     #[arg(long, default_value = "127.0.0.1", value_name = "HOST")]
     pub host: String,
     /// Set a node attribute, such as rack=r1; repeat for more
-    #[arg(long = "attribute", value_name = "KEY=VALUE", value_parser = pair)]
+    #[arg(long = "attribute", value_name = "KEY=VALUE", value_parser = attribute)]
     pub attributes: Vec<(String, String)>,
     /// Offer this many cores of the machine to tasks, such as 8 or 500m [default: all]
     #[arg(long, value_name = "AMOUNT", value_parser = |text: &str| cpu_parse(text).map_err(|error| error.to_string()))]
@@ -53,16 +55,16 @@ pub struct AgentArguments {
     #[arg(long, value_name = "DIR")]
     pub package_dir: Option<PathBuf>,
     /// Keep new tasks below production away while less than this part of the memory is left
-    #[arg(long, default_value_t = 3, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    #[arg(long, default_value_t = 3, value_name = "PERCENT", value_parser = whole(0..=100_u8))]
     pub memory_low: u8,
     /// Keep them away too while all tasks wait for memory for more than this part of the time
-    #[arg(long, default_value_t = 10, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    #[arg(long, default_value_t = 10, value_name = "PERCENT", value_parser = whole(0..=100_u8))]
     pub memory_stalled: u8,
     /// Keep new tasks away while less than this part of the state directory's disk is left
-    #[arg(long, default_value_t = 5, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    #[arg(long, default_value_t = 5, value_name = "PERCENT", value_parser = whole(0..=100_u8))]
     pub disk_low: u8,
     /// Keep new tasks away while less than this part of the machine's process numbers is left
-    #[arg(long, default_value_t = 5, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    #[arg(long, default_value_t = 5, value_name = "PERCENT", value_parser = whole(0..=100_u8))]
     pub pids_low: u8,
     /// For tests of the system: read the machine's statistics here instead of in /proc
     #[arg(long, value_name = "DIR", hide = true)]
@@ -71,7 +73,7 @@ pub struct AgentArguments {
     #[arg(long, value_name = "DIR", hide = true)]
     pub sysfs: Option<PathBuf>,
     /// For tests of the system: milliseconds between two looks at the machine
-    #[arg(long, value_name = "MS", hide = true, value_parser = clap::value_parser!(u64).range(10..))]
+    #[arg(long, value_name = "MS", hide = true, value_parser = whole(10..=u64::from(u32::MAX)))]
     pub sample_ms: Option<u64>,
     /// For tests of the system: read the machine's id here instead of in /etc/machine-id
     #[arg(long, value_name = "FILE", hide = true)]
@@ -83,11 +85,18 @@ pub struct AgentArguments {
 
 /// A range of ports as FIRST-LAST.
 pub(super) fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
-    let wrong = || format!("{text:?} is not a range of ports such as 20000-29999 within 1024-65535");
+    let wrong = || "accepted: FIRST-LAST within 1024-65535, such as 20000-29999".to_owned();
     let (first, last) = text.split_once('-').ok_or_else(wrong)?;
     let (first, last) =
         (first.parse::<u16>().map_err(|_| wrong())?, last.parse::<u16>().map_err(|_| wrong())?);
     if first < 1024 || last < first { Err(wrong()) } else { Ok(first..=last) }
+}
+
+/// An attribute, with the bounds of a label.
+fn attribute(text: &str) -> Result<(String, String), String> {
+    let (key, value) = pair(text)?;
+    parts_check(&key, &value)?;
+    Ok((key, value))
 }
 
 fn device(text: &str) -> Result<(String, u64), String> {
@@ -108,7 +117,7 @@ pub(super) fn card(text: &str) -> Result<v1::Card, String> {
             Some(("memory", amount)) => {
                 card.memory_bytes = bytes_parse(amount).map_err(|error| error.to_string())?;
             }
-            _ => return Err(format!("{part:?} is neither model=MODEL nor memory=AMOUNT")),
+            _ => return Err(format!("has the part {part:?}; accepted: model=MODEL, memory=AMOUNT")),
         }
     }
     Ok(card)

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 
 use super::JobTarget;
 use super::list::{ListArguments, NodeStateOrCondition, WatchArguments, label_match, node_state};
+use super::number::{delay, time_within, timeout, whole};
 
 /// When `node admit` is safe.
 const ADMIT_WARNING: &str = "Use it only if the machine of the recorded agent is gone for good. The scheduler places \
@@ -112,10 +113,10 @@ pub struct DrainArguments {
     #[arg(short, long)]
     pub detach: bool,
     /// Stop waiting after this time, such as 5m: the drain goes on, exit 7 [default: no limit]
-    #[arg(long, value_parser = super::job::duration, value_name = "TIME", conflicts_with = "detach")]
+    #[arg(long, value_parser = timeout, value_name = "TIME", conflicts_with = "detach")]
     pub timeout: Option<std::time::Duration>,
     /// Stop the tasks that fit on no other node too: at once, or after TIME [default: let them run]
-    #[arg(long, value_parser = super::job::duration, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "0s")]
+    #[arg(long, value_parser = delay, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "0s")]
     pub force: Option<std::time::Duration>,
 }
 
@@ -205,7 +206,7 @@ pub struct CellSet {
     #[arg(long)]
     pub no_reclaim: bool,
     /// Declare at most this many nodes lost per minute
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "NODES")]
+    #[arg(long, value_parser = whole(1..=u32::MAX), value_name = "NODES")]
     pub lost_per_minute: Option<u32>,
     /// Keep jobs for this time after their end, such as 12h
     #[arg(long, value_parser = retention, value_name = "TIME")]
@@ -217,7 +218,7 @@ pub struct CellSet {
     #[arg(long, value_parser = journal_bytes, value_name = "BYTES")]
     pub journal_bytes: Option<u64>,
     /// Keep at most this many ended jobs, however young they are
-    #[arg(long, value_parser = clap::value_parser!(u64).range(ENDED_JOBS), value_name = "JOBS")]
+    #[arg(long, value_parser = whole(ENDED_JOBS), value_name = "JOBS")]
     pub ended_jobs: Option<u64>,
 }
 
@@ -238,16 +239,6 @@ fn fresh_start(text: &str) -> Result<std::time::Duration, String> {
 
 fn retention(text: &str) -> Result<std::time::Duration, String> {
     time_within(text, &RETENTION_MS, "1m to 365d")
-}
-
-fn time_within(
-    text: &str,
-    bounds_ms: &std::ops::RangeInclusive<u64>,
-    accepted: &str,
-) -> Result<std::time::Duration, String> {
-    let ms = borough_model::job::file::duration_ms(text)?;
-    let time = std::time::Duration::from_millis(ms);
-    if bounds_ms.contains(&ms) { Ok(time) } else { Err(format!("accepted: {accepted}")) }
 }
 
 fn journal_bytes(text: &str) -> Result<u64, String> {
@@ -277,6 +268,9 @@ pub enum NameVerb {
     },
 }
 
+/// Events that a gateway lists at most.
+const EVENTS_MAX: u32 = 10_000;
+
 /// Verbs on events.
 #[derive(Debug, Subcommand)]
 pub enum EventVerb {
@@ -284,8 +278,8 @@ pub enum EventVerb {
     List {
         #[command(flatten)]
         filter: EventFilter,
-        /// List at most this many
-        #[arg(long, default_value_t = 100)]
+        /// List at most this many, 1 to 10000
+        #[arg(long, default_value_t = 100, value_name = "N", value_parser = whole(1..=EVENTS_MAX))]
         limit: u32,
         #[command(flatten)]
         watching: WatchArguments,

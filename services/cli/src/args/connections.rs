@@ -5,6 +5,8 @@ use std::time::Duration;
 use borough_gateway::ConnectionLimits;
 use clap::Args;
 
+use super::number::whole;
+
 use crate::exit::{Code, Failure};
 
 /// Descriptors that a role needs besides those of connections.
@@ -14,16 +16,16 @@ const OWN_MIN: u64 = 32;
 #[derive(Clone, Debug, Args)]
 pub struct ConnectionArguments {
     /// Take at most this many connections of gRPC and HTTP [default: what the limit of open files leaves]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..))]
+    #[arg(long, value_name = "N", value_parser = whole(16..=u32::MAX))]
     pub connections_max: Option<u32>,
     /// Let at most this many of them be without a valid token [default: a quarter]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=u32::MAX))]
     pub unauthenticated_max: Option<u32>,
     /// Let at most this many of those come from one address or IPv6 /64 [default: half of them]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=u32::MAX))]
     pub unauthenticated_per_peer_max: Option<u32>,
     /// Close a connection without a valid token after this many milliseconds
-    #[arg(long, default_value_t = 10_000, value_name = "MS", value_parser = clap::value_parser!(u64).range(100..=600_000))]
+    #[arg(long, default_value_t = 10_000, value_name = "MS", value_parser = whole(100..=600_000_u64))]
     pub unauthenticated_ms: u64,
 }
 

@@ -8,6 +8,7 @@ use clap::Args;
 
 use super::agent::{card, ports};
 use super::connections::ConnectionArguments;
+use super::number::{delay, whole};
 use super::store_location::{EmbeddedArguments, StoreLocation};
 
 /// The ports of tasks: below the range that the kernel uses for outgoing connections.
@@ -17,10 +18,10 @@ const TASK_PORTS: &str = "20000-31999";
 #[derive(Clone, Debug, Args)]
 pub struct DevArguments {
     /// Run this many nodes in each cell
-    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=30))]
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = whole(0..=30_u32))]
     pub nodes: u32,
     /// Run this many scheduler workers for each cell
-    #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, default_value_t = 2, value_name = "N", value_parser = whole(1..=64_u32))]
     pub schedulers: u32,
     /// Serve these schedulers of each cell, with commas between
     #[arg(long, default_value = "default", value_delimiter = ',', value_name = "NAMES")]
@@ -51,10 +52,10 @@ pub struct DevArguments {
     #[arg(long, value_name = "ARGUMENT", hide = true, allow_hyphen_values = true)]
     pub agent_argument: Vec<String>,
     /// Declare a node lost after this many silent milliseconds
-    #[arg(long, default_value_t = 30_000, value_name = "MS", value_parser = clap::value_parser!(u64).range(500..))]
+    #[arg(long, default_value_t = 30_000, value_name = "MS", value_parser = whole(500..=u64::from(u32::MAX)))]
     pub lost_after_ms: u64,
     /// Give tasks this time to end when `dev` is interrupted, such as 30s; then send SIGKILL
-    #[arg(long, default_value = "60s", value_parser = super::job::duration, value_name = "TIME")]
+    #[arg(long, default_value = "60s", value_parser = delay, value_name = "TIME")]
     pub stop_timeout: Duration,
     /// Keep the cells in fdb:CLUSTER_FILE [default: an embedded store in the directory]
     #[arg(long, value_name = "LOCATION")]

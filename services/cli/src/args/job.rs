@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use borough_model::job::COUNT_MAX;
 use borough_proto::v1::LabelMatch;
 use clap::{Args, Subcommand};
 
 use super::list::{ListArguments, TaskOrJobState, label_match, task_or_job_state};
+use super::number::{delay, time_within, timeout, whole};
 use super::{JobTarget, LogShowArguments};
 use crate::jobfile::StarterKind;
 
@@ -62,6 +64,7 @@ pub enum JobVerb {
         #[arg(value_name = "JOB")]
         target: JobTarget,
         /// Number of tasks, from 0
+        #[arg(value_parser = whole(0..=COUNT_MAX))]
         count: u32,
         #[command(flatten)]
         wait: WaitArguments,
@@ -104,9 +107,9 @@ pub struct JobLogArguments {
     pub follow: bool,
     #[command(flatten)]
     pub show: LogShowArguments,
-    /// Show only this task; several with commas between [default: all]
-    #[arg(long, value_name = "INDEX", value_delimiter = ',', value_parser = index)]
-    pub task: Vec<u32>,
+    /// Show only these tasks, such as 3 or 0-2,5 [default: all]
+    #[arg(long, value_name = "INDEXES", value_delimiter = ',', value_parser = indexes)]
+    pub task: Vec<std::ops::RangeInclusive<u32>>,
     /// Show the attempt of each task that ended last, also while the task waits for its next start
     #[arg(short, long, conflicts_with_all = ["attempt", "follow"])]
     pub previous: bool,
@@ -173,7 +176,7 @@ pub struct RunArguments {
     #[arg(short, long)]
     pub detach: bool,
     /// Stop waiting after this time, such as 30s or 5m; the job goes on [default: no limit]
-    #[arg(long, value_parser = duration, value_name = "TIME", conflicts_with = "detach")]
+    #[arg(long, value_parser = timeout, value_name = "TIME", conflicts_with = "detach")]
     pub timeout: Option<Duration>,
     /// Report a failure when no further task of a service becomes healthy for this time [default: that of the job, 10m]
     #[arg(long, value_parser = progress_deadline, value_name = "TIME", conflicts_with = "detach")]
@@ -216,7 +219,7 @@ pub struct WaitArguments {
     #[arg(short, long)]
     pub detach: bool,
     /// Stop waiting after this time, such as 30s or 5m; the change stays [default: no limit]
-    #[arg(long, value_parser = duration, value_name = "TIME", conflicts_with = "detach")]
+    #[arg(long, value_parser = timeout, value_name = "TIME", conflicts_with = "detach")]
     pub timeout: Option<Duration>,
 }
 
@@ -250,14 +253,14 @@ pub struct RestartArguments {
     /// [USER/]JOB
     #[arg(value_name = "JOB")]
     pub target: JobTarget,
-    /// Restart only this task; several with commas between [default: all]
-    #[arg(long, value_name = "INDEX", value_delimiter = ',', value_parser = index, conflicts_with = "from")]
-    pub task: Vec<u32>,
+    /// Restart only these tasks, such as 3 or 0-2,5 [default: all]
+    #[arg(long, value_name = "INDEXES", value_delimiter = ',', value_parser = indexes, conflicts_with = "from")]
+    pub task: Vec<std::ops::RangeInclusive<u32>>,
     /// Begin with this task [default: 0]
-    #[arg(long, value_name = "INDEX", value_parser = index)]
+    #[arg(long, value_name = "INDEX", value_parser = whole(0..=INDEX_MAX))]
     pub from: Option<u32>,
     /// Stop if a task is not healthy again after this time, such as 30s or 5m
-    #[arg(long, value_parser = duration, value_name = "TIME", default_value = "5m")]
+    #[arg(long, value_parser = timeout, value_name = "TIME", default_value = "5m")]
     pub timeout: Duration,
 }
 
@@ -290,24 +293,24 @@ pub struct EvaluateArguments {
     pub file: PathBuf,
 }
 
-/// A duration as in job files.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    borough_model::job::file::duration_ms(text).map(Duration::from_millis)
-}
-
 /// The bounds of `progress_deadline` in a job file.
-const PROGRESS_DEADLINES: std::ops::RangeInclusive<Duration> =
-    Duration::from_secs(1)..=Duration::from_secs(86_400);
+const PROGRESS_DEADLINES_MS: std::ops::RangeInclusive<u64> = 1_000..=86_400_000;
 
 /// A progress deadline, within the bounds of the job file's field.
 fn progress_deadline(text: &str) -> Result<Duration, String> {
-    let deadline = duration(text)?;
-    if PROGRESS_DEADLINES.contains(&deadline) { Ok(deadline) } else { Err("accepted: 1s to 24h".to_owned()) }
+    time_within(text, &PROGRESS_DEADLINES_MS, "1s to 24h")
 }
 
-/// The index of a task.
-pub(super) fn index(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| "accepted: the index of a task, from 0".to_owned())
+/// The highest index of a task.
+const INDEX_MAX: u32 = COUNT_MAX.saturating_sub(1);
+
+/// The index of a task, or the first and the last one of several, as `borough why` writes them.
+fn indexes(text: &str) -> Result<std::ops::RangeInclusive<u32>, String> {
+    let index = |text: &str| text.trim().parse().ok().filter(|index| *index <= INDEX_MAX);
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let read = index(first).zip(index(last)).filter(|(first, last)| first <= last);
+    read.map(|(first, last)| first..=last)
+        .ok_or_else(|| format!("accepted: indexes from 0 to {INDEX_MAX}, such as 3 or 0-2,5"))
 }
 
 pub(crate) fn pair(text: &str) -> Result<(String, String), String> {

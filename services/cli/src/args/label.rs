@@ -1,6 +1,8 @@
 //! Labels on the command line: `tier=db` sets one, `tier-` removes it.
 
 use borough_client::LabelChange;
+use borough_model::FieldError;
+use borough_model::node::label_check;
 
 const ACCEPTED: &str = "accepted: KEY=VALUE to set a label, KEY- to remove it";
 
@@ -19,8 +21,30 @@ pub(super) fn label(text: &str) -> Result<LabelArgument, String> {
     };
     match &read {
         LabelArgument::Set(key, _) | LabelArgument::Remove(key) if key.is_empty() => Err(ACCEPTED.to_owned()),
-        _ => Ok(read),
+        LabelArgument::Set(_, value) if several(value) => Err(format!(
+            "has more than one label; accepted: each by itself, such as {}",
+            text.replace(',', " ")
+        )),
+        LabelArgument::Set(key, value) => parts_check(key, value).map(|()| read),
+        LabelArgument::Remove(key) => parts_check(key, "").map(|()| read),
     }
+}
+
+/// Returns true if a further label stands behind a comma of the value, as in a selector.
+fn several(value: &str) -> bool {
+    let is_key = |key: &str| !key.is_empty() && label_check(key, "").is_ok();
+    let is_label = |part: &str| {
+        part.split_once('=').map(|(key, _)| key).or_else(|| part.strip_suffix('-')).is_some_and(is_key)
+    };
+    value.split(',').skip(1).any(is_label)
+}
+
+/// Checks the key and the value of a label or a taint, so that a refusal has what the user has typed.
+pub(super) fn parts_check(key: &str, value: &str) -> Result<(), String> {
+    label_check(key, value).map_err(|FieldError { path, value, accepted }| {
+        let part = if path == "key" { "key" } else { "value" };
+        format!("has the {part} {value}; accepted: {accepted}")
+    })
 }
 
 /// The change that the labels of a command line ask for. Of two values of one key the last counts.
@@ -48,6 +72,19 @@ mod tests {
         assert_eq!(label("tier-"), Ok(LabelArgument::Remove("tier".to_owned())));
         for bad in ["tier", "", "-", "=db"] {
             assert_eq!(label(bad), Err(ACCEPTED.to_owned()), "{bad}");
+        }
+        for (bad, problem) in [
+            ("a=b,c=d", "has more than one label; accepted: each by itself, such as a=b c=d"),
+            ("a=b,c-", "has more than one label; accepted: each by itself, such as a=b c-"),
+            ("x y=1", "has the key \"x y\"; accepted: 1 to 128 of "),
+            ("x y-", "has the key \"x y\"; accepted: 1 to 128 of "),
+            ("a=b\nc", "has the value \"b\\nc\"; accepted: at most 256 bytes on one line"),
+        ] {
+            let refused = label(bad).unwrap_err();
+            assert!(refused.starts_with(problem), "{bad}: {refused}");
+        }
+        for fine in ["a=b,c", "a=b=c", "a=1,2,3", "a="] {
+            assert!(label(fine).is_ok(), "{fine}");
         }
         let change = label_change(vec![label("a=1").unwrap(), label("b-").unwrap(), label("a=2").unwrap()]);
         assert_eq!(change.set, [("a".to_owned(), "2".to_owned())].into());

@@ -1,13 +1,14 @@
 //! Options of lists: which rows, and which part of them.
 
+use borough_model::job::file::nearest;
 use borough_proto::v1::{JobState, LabelMatch, NodeCondition, NodeState, TaskState};
 use clap::Args;
 
 /// Which part of a list is shown.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ListArguments {
-    /// Show at most this many rows [default: all]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Show at most this many rows, from 1 [default: all]
+    #[arg(long, value_name = "N", value_parser = super::number::whole(1..=u32::MAX))]
     pub limit: Option<u32>,
     /// Go on behind the rows of an earlier list, by the page that it named
     #[arg(long, value_name = "PAGE")]
@@ -24,11 +25,12 @@ pub struct WatchArguments {
     pub watch: bool,
 }
 
-/// One condition of `--label`.
+/// One condition of `--label`. `==` is `=`, as Kubernetes has it.
 pub(super) fn label_match(text: &str) -> Result<LabelMatch, String> {
     let accepted = || "accepted: KEY=VALUE or KEY!=VALUE, with commas between".to_owned();
     let (key, value) = text.split_once('=').ok_or_else(accepted)?;
     let (key, not) = key.strip_suffix('!').map_or((key, false), |key| (key, true));
+    let value = value.strip_prefix('=').filter(|_| !not).unwrap_or(value);
     if key.is_empty() {
         return Err(accepted());
     }
@@ -81,11 +83,20 @@ const NODE_STATES: [(&str, NodeStateOrCondition); 9] = [
 
 fn state<S: Copy>(known: &[(&'static str, S)], word: &str) -> Result<S, String> {
     let found = known.iter().find(|(name, _)| *name == word);
-    found.map(|&(_, state)| state).ok_or_else(|| format!("accepted: {}", words(known)))
+    found.map(|&(_, state)| state).ok_or_else(|| state_refusal(word, words(known)))
 }
 
-fn words<S>(known: &[(&'static str, S)]) -> String {
-    known.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ")
+/// What is accepted instead of a word that is no state, after the near one.
+fn state_refusal(word: &str, known: Vec<&'static str>) -> String {
+    let accepted = format!("accepted: {}", known.join(", "));
+    match nearest(word, &known) {
+        Some(near) => format!(", did you mean {near:?}?; {accepted}"),
+        None => accepted,
+    }
+}
+
+fn words<S>(known: &[(&'static str, S)]) -> Vec<&'static str> {
+    known.iter().map(|(word, _)| *word).collect()
 }
 
 pub(super) fn task_state(word: &str) -> Result<TaskState, String> {
@@ -111,29 +122,34 @@ pub(crate) fn job_state_names() -> impl Iterator<Item = &'static str> {
     JOB_STATES.iter().map(|(word, _)| *word)
 }
 
-/// The words of the states of tasks.
-pub(crate) fn task_state_words() -> String {
-    words(&TASK_STATES)
-}
-
-/// The words of the states of jobs.
-pub(crate) fn job_state_words() -> String {
-    words(&JOB_STATES)
-}
-
-/// A state of a task or of a job: some words are both.
+/// A state of a task or of a job: some words are both. Which of them is meant is known with the whole command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TaskOrJobState {
-    pub word: String,
-    pub task: Option<TaskState>,
-    pub job: Option<JobState>,
+pub struct TaskOrJobState(String);
+
+impl TaskOrJobState {
+    /// The state of a task.
+    ///
+    /// # Errors
+    /// What follows the word in a refusal.
+    pub(crate) fn of_task(&self) -> Result<TaskState, String> {
+        state(&TASK_STATES, &self.0)
+    }
+
+    /// The state of a job.
+    ///
+    /// # Errors
+    /// As for a task.
+    pub(crate) fn of_job(&self) -> Result<JobState, String> {
+        state(&JOB_STATES, &self.0)
+    }
+
+    pub(crate) fn word(&self) -> &str {
+        &self.0
+    }
 }
 
 pub(super) fn task_or_job_state(word: &str) -> Result<TaskOrJobState, String> {
-    match (state(&TASK_STATES, word), state(&JOB_STATES, word)) {
-        (Err(tasks), Err(jobs)) => Err(format!("for the tasks of a job, {tasks}; for jobs, {jobs}")),
-        (task, job) => Ok(TaskOrJobState { word: word.to_owned(), task: task.ok(), job: job.ok() }),
-    }
+    Ok(TaskOrJobState(word.to_owned()))
 }
 
 #[cfg(test)]
@@ -148,6 +164,8 @@ mod tests {
         assert_eq!(of("app!=web"), is("app", "web", true));
         assert_eq!(of("app="), is("app", "", false));
         assert_eq!(of("a=b!=c"), is("a", "b!=c", false));
+        assert_eq!(of("app==web"), is("app", "web", false));
+        assert_eq!(of("app!==web"), is("app", "=web", true));
         for bad in ["", "app", "=web", "!=web"] {
             assert!(of(bad).unwrap_err().starts_with("accepted: KEY=VALUE"), "{bad}");
         }
@@ -156,10 +174,11 @@ mod tests {
     #[test]
     fn states_have_the_words_of_the_output() {
         let running = task_or_job_state("running").unwrap();
-        assert_eq!((running.task, running.job), (Some(TaskState::Running), Some(JobState::Running)));
-        assert_eq!(task_or_job_state("dead").unwrap().job, None);
-        assert_eq!(task_or_job_state("failed").unwrap().task, None);
-        assert!(task_or_job_state("runing").unwrap_err().contains("dependency_failed"));
+        assert_eq!((running.of_task(), running.of_job()), (Ok(TaskState::Running), Ok(JobState::Running)));
+        assert!(task_or_job_state("dead").unwrap().of_job().is_err());
+        assert!(task_or_job_state("failed").unwrap().of_task().is_err());
+        let misspelt = task_or_job_state("runing").unwrap().of_job().unwrap_err();
+        assert!(misspelt.starts_with(", did you mean \"running\"?; accepted: waiting, "), "{misspelt}");
         assert_eq!(node_state("lost"), Ok(NodeStateOrCondition::State(NodeState::Lost)));
         let unconnected = NodeStateOrCondition::Condition(NodeCondition::NotConnected);
         assert_eq!([" not connected", "not_connected"].map(node_state), [Ok(unconnected), Ok(unconnected)]);

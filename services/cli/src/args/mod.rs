@@ -6,11 +6,13 @@ mod connections;
 mod context;
 mod dev;
 mod explain;
+mod foreign_verb;
 mod job;
 mod label;
 mod list;
 mod log;
 mod named;
+mod number;
 mod queue;
 mod role;
 mod store;
@@ -37,9 +39,7 @@ pub use job::{
 pub use label::LabelArgument;
 pub(crate) use label::label_change;
 pub use list::{ListArguments, NodeStateOrCondition, TaskOrJobState, WatchArguments};
-pub(crate) use list::{
-    job_state_names, job_state_words, node_state_names, task_state_names, task_state_words,
-};
+pub(crate) use list::{job_state_names, node_state_names, task_state_names};
 pub use log::LogShowArguments;
 pub(crate) use named::NamedTarget;
 pub(crate) use role::LEASE_MS;
@@ -69,12 +69,12 @@ Exit codes:
     0  done
     1  failed: a job failed, or a wait ran out
     2  wrong usage, or an invalid job file or export
-    3  no such job, task, attempt, node or cell
-    4  refused: a condition is not met, another request was first, or a limit is reached
-    5  no gateway answers, or none in time
+    3  no such job, task, attempt, node, cell, context or store
+    4  refused: a condition is not met, another request was first, a limit is reached, or a file or context is there already
+    5  no gateway could be reached, or none answered in time
     6  not allowed: no token, a wrong one, or one without this right
     7  not done yet: the wait of `node drain` ran out, and the drain goes on
-   74  a role without its store; restart it
+   74  a role: its store has stopped; start the role again
   130  interrupted
 `job plan`, `store check` and `task exec` have codes of their own: see their --help.";
 
@@ -121,7 +121,9 @@ fn global_options_hide(command: Command) -> Command {
     let own = command.get_after_help().map(|own| format!("{own}\n\n")).unwrap_or_default();
     let hide = |argument: Arg| {
         let hidden = argument.is_hide_set() || argument.is_global_set();
-        argument.hide(hidden)
+        // Else `-1` is an unknown option, and the refusal does not name the argument.
+        let is_number = argument.get_action().takes_values();
+        argument.hide(hidden).allow_negative_numbers(is_number)
     };
     let command = command.after_help(format!("{own}{GLOBAL_OPTIONS_ELSEWHERE}"));
     command.mut_args(hide).mut_subcommands(global_options_hide)

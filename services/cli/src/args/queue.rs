@@ -10,16 +10,18 @@ pub(super) fn queue(text: &str) -> Result<Queue, String> {
         let (key, value) = fact.split_once('=').unwrap_or((fact, ""));
         match key {
             "weight" => {
-                let weight = value.parse().ok().filter(|weight| *weight > 0);
-                queue.weight =
-                    weight.ok_or_else(|| format!("weight {value:?} is no whole number from 1 to 1000"))?;
+                let weight = value.parse().ok().filter(|weight| (1..=1000).contains(weight));
+                queue.weight = weight.ok_or_else(|| {
+                    format!("has the weight {value:?}; accepted: a whole number, 1 to 1000")
+                })?;
             }
             "guaranteed" => queue.guaranteed_per_mille = per_mille(value)?,
             "limit" => {
                 let limit = Some(per_mille(value)?).filter(|limit| *limit > 0);
-                queue.limit_per_mille = limit.ok_or("a limit of 0% would let nothing run")?;
+                queue.limit_per_mille =
+                    limit.ok_or("has a limit that would let nothing run; accepted: 0.1% to 100%")?;
             }
-            _ => return Err(format!("{key:?} is none of weight, guaranteed, limit")),
+            _ => return Err(format!("has {key:?}; accepted: weight, guaranteed, limit")),
         }
     }
     Ok(queue)
@@ -30,14 +32,14 @@ pub(super) fn scheduler_rule(text: &str) -> Result<(String, String), String> {
     let rule = text.split_once('=').map(|(work, scheduler)| (work.trim(), scheduler.trim()));
     match rule.filter(|(work, scheduler)| !work.is_empty() && !scheduler.is_empty()) {
         Some((work, scheduler)) => Ok((work.to_owned(), scheduler.to_owned())),
-        None => Err(format!("{text:?} is no rule such as batch=fast")),
+        None => Err("accepted: WORK=SCHEDULER, such as batch=fast".to_owned()),
     }
 }
 
 /// A percentage with one decimal at most, in thousandths.
 fn per_mille(text: &str) -> Result<u32, String> {
     let wrong =
-        || format!("{text:?} is no percentage from 0% to 100% with one decimal at most, such as 12.5%");
+        || format!("has the share {text:?}; accepted: 0% to 100% with one decimal at most, such as 12.5%");
     let number = text.strip_suffix('%').ok_or_else(wrong)?;
     let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

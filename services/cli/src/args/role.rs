@@ -7,6 +7,7 @@ use borough_model::Name;
 use clap::Args;
 
 use super::connections::ConnectionArguments;
+use super::number::whole;
 use super::store_location::{EmbeddedArguments, StoreLocation};
 
 /// Milliseconds without a heartbeat after which another worker or controller takes over.
@@ -55,16 +56,16 @@ pub struct SchedulerArguments {
     #[command(flatten)]
     pub store: StoreArguments,
     /// Run this many workers in this process
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = whole(1..=64_u32))]
     pub workers: u32,
     /// Divide the jobs of a scheduler among at least this many workers. More take part while much waits
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = whole(1..=1024_u32))]
     pub shards: u32,
     /// Serve these schedulers of the cell, with commas between
     #[arg(long, default_value = "default", value_delimiter = ',', value_name = "NAMES")]
     pub scheduler: Vec<Name>,
     /// Take over a shard after this many milliseconds without a heartbeat of its worker
-    #[arg(long, default_value_t = LEASE_MS, value_name = "MS", value_parser = clap::value_parser!(u64).range(1_000..=60_000))]
+    #[arg(long, default_value_t = LEASE_MS, value_name = "MS", value_parser = whole(1_000..=60_000_u64))]
     pub lease_ms: u64,
     /// Answer HTTP here: health and metrics
     #[arg(long, default_value = "127.0.0.1:7402", value_name = "ADDR")]

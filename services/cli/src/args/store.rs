@@ -88,9 +88,9 @@ pub struct StoreBenchArguments {
     #[command(flatten)]
     pub store: StoreArgument,
     /// Measure each operation for this time
-    #[arg(long, default_value = "2s", value_parser = super::job::duration, value_name = "TIME")]
+    #[arg(long, default_value = "2s", value_parser = super::number::timeout, value_name = "TIME")]
     pub time: std::time::Duration,
     /// Run this many transactions at a time
-    #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, default_value_t = 64, value_name = "N", value_parser = super::number::whole(1..=1024_u32))]
     pub clients: u32,
 }

@@ -3,6 +3,8 @@
 use borough_model::node::TaintEffect;
 use borough_proto::v1;
 
+use super::label::parts_check;
+
 const ACCEPTED: &str = "accepted: no_schedule, prefer_no_schedule or no_execute";
 
 /// An effect as it is written here, or as Kubernetes writes it.
@@ -13,7 +15,7 @@ fn effect(text: &str) -> Result<v1::TaintEffect, String> {
         Some((_, TaintEffect::NoSchedule)) => Ok(v1::TaintEffect::NoSchedule),
         Some((_, TaintEffect::PreferNoSchedule)) => Ok(v1::TaintEffect::PreferNoSchedule),
         Some((_, TaintEffect::NoExecute)) => Ok(v1::TaintEffect::NoExecute),
-        None => Err(format!("the effect {text:?} is unknown; {ACCEPTED}")),
+        None => Err(format!("has the effect {text:?}; {ACCEPTED}")),
     }
 }
 
@@ -28,15 +30,16 @@ fn parts(text: &str) -> Result<(String, Option<String>, Option<&str>), String> {
         None => (taint, None),
     };
     if key.is_empty() {
-        return Err(format!("{text:?} has no key; accepted: KEY[=VALUE]:EFFECT"));
+        return Err("has no key; accepted: KEY[=VALUE]:EFFECT".to_owned());
     }
+    parts_check(key, value.as_deref().unwrap_or_default())?;
     Ok((key.to_owned(), value, effect))
 }
 
 /// A taint to set.
 pub(super) fn taint(text: &str) -> Result<v1::Taint, String> {
     let (key, value, of_effect) = parts(text)?;
-    let of_effect = of_effect.ok_or_else(|| format!("{text:?} has no effect behind a colon; {ACCEPTED}"))?;
+    let of_effect = of_effect.ok_or_else(|| format!("has no effect behind a colon; {ACCEPTED}"))?;
     let effect = effect(of_effect)?.into();
     Ok(v1::Taint { key, value: value.unwrap_or_default(), effect, added_ms: 0 })
 }
@@ -69,9 +72,11 @@ mod tests {
         for (text, problem) in [
             ("a", "no effect"),
             ("a=b", "no effect"),
-            ("a:never", "\"never\" is unknown"),
+            ("a:never", "has the effect \"never\""),
             (":no_schedule", "no key"),
             ("=b:no_schedule", "no key"),
+            ("a b:no_schedule", "has the key \"a b\""),
+            ("a=\u{202e}:no_schedule", "has the value \"\\u{202e}\""),
         ] {
             let error = taint(text).unwrap_err();
             assert!(error.contains(problem) && error.contains("accepted: "), "{text}: {error}");

@@ -137,7 +137,7 @@ fn global_options_are_accepted_by_every_verb() {
 }
 
 /// Wrong command lines. `golden/usage.txt` has the answers.
-const WRONG_LINES: [&str; 29] = [
+const WRONG_LINES: [&str; 38] = [
     "borough job scale web -1",
     "borough job scale web many",
     "borough job run",
@@ -167,6 +167,15 @@ const WRONG_LINES: [&str; 29] = [
     "borough job purge web --all-ended",
     "borough node label alpha-1 tier",
     "borough job label web",
+    "borough job label web a=b,c=d",
+    "borough job run a.yaml --timeout -1s",
+    "borough job list --limit -1",
+    "borough run web.yaml",
+    "borough --context prod apply -f web.yaml",
+    "borough job delete web",
+    "borough get nodes",
+    "borough describe node n1",
+    "borough node untaint n1 .k",
 ];
 
 #[test]
@@ -180,6 +189,38 @@ fn wrong_usage_ends_with_2_and_says_what_would_be_right() {
     };
     let all: Vec<String> = WRONG_LINES.iter().map(|line| format!("{line}\n  {}", said(line))).collect();
     expect_test::expect_file!["golden/usage.txt"].assert_eq(&format!("{}\n", all.join("\n")));
+}
+
+/// The rows of the table of exit codes in a text: each code with its meaning.
+fn exit_rows(text: &str) -> Vec<(String, String)> {
+    let row = |line: &str| {
+        let (code, meaning) = line.trim().trim_matches('|').trim().split_once([' ', '|'])?;
+        code.parse::<u8>().ok()?;
+        Some((code.to_owned(), meaning.trim_matches(['|', ' ']).to_owned()))
+    };
+    text.lines().filter_map(row).collect()
+}
+
+#[test]
+fn the_exit_codes_of_the_help_are_those_of_the_documentation() {
+    let page = include_str!("../../../../docs/cli.md");
+    let (_, page) = page.split_once("## Exit codes").unwrap();
+    let (page, _) = page.split_once("## Output").unwrap();
+    let (documented, helped) = (exit_rows(page), exit_rows(EXIT_CODES));
+    assert_eq!(documented.len(), 11, "{documented:?}");
+    for (code, meaning) in &helped {
+        let (_, known) = documented.iter().find(|(known, _)| known == code).expect(code);
+        // The page says more of what single verbs do.
+        let whole = matches!(code.as_str(), "2" | "3" | "4" | "5" | "6" | "7");
+        let first = meaning.split([':', ';', ',']).next().unwrap_or_default();
+        assert!(known.starts_with(if whole { meaning } else { first }), "{code}: {meaning}; {known}");
+    }
+    let unhelped: Vec<&str> = documented
+        .iter()
+        .map(|(code, _)| code.as_str())
+        .filter(|code| !helped.iter().any(|(known, _)| known == code))
+        .collect();
+    assert_eq!(unhelped, ["255"], "`job plan` and the like have it in their own help");
 }
 
 #[test]

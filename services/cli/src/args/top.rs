@@ -1,12 +1,12 @@
 //! Arguments of `borough top`.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use clap::Args;
 
 /// The shortest and the longest time between two questions to the gateway.
-const INTERVAL_MIN: Duration = Duration::from_millis(500);
-const INTERVAL_MAX: Duration = Duration::from_secs(60);
+const INTERVALS_MS: RangeInclusive<u64> = 500..=60_000;
 
 /// Arguments of `borough top`.
 #[derive(Clone, Debug, Args)]
@@ -17,9 +17,7 @@ pub struct TopArguments {
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
-    let accepted = "accepted: 500ms to 60s";
-    let interval = super::job::duration(text).map_err(|error| format!("{error}; {accepted}"))?;
-    if (INTERVAL_MIN..=INTERVAL_MAX).contains(&interval) { Ok(interval) } else { Err(accepted.to_owned()) }
+    super::number::time_within(text, &INTERVALS_MS, "500ms to 60s")
 }
 
 #[cfg(test)]
@@ -33,7 +31,8 @@ mod tests {
         }
         for bad in ["0s", "499ms", "61s", "2", "", "soon", "-1s"] {
             let refused = interval(bad).unwrap_err();
-            assert!(refused.contains("accepted: 500ms to 60s"), "{bad}: {refused}");
+            assert!(refused.ends_with("accepted: 500ms to 60s"), "{bad}: {refused}");
+            assert_eq!(refused.matches("accepted").count(), 1, "{bad}: {refused}");
         }
     }
 }

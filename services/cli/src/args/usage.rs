@@ -5,23 +5,32 @@ use std::error::Error as _;
 use std::ffi::OsString;
 use std::num::{IntErrorKind, ParseIntError};
 
+use borough_model::job::file::nearest;
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::Arguments;
+use super::foreign_verb::foreign_verb;
 use super::target::TargetError;
 use crate::exit::{Code, Failure};
 
 /// The failure for a wrong command line; `None` if the error is an answer, such as a help screen.
 pub(crate) fn usage_failure(error: &clap::Error, line: &[OsString]) -> Option<Failure> {
-    let verb = verb_of(line);
-    let what = UsageError { error, verb: &verb };
+    // Behind a word that is no verb, another may be one of another noun.
+    let unknown = match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
+        (ErrorKind::InvalidSubcommand, Some(ContextValue::String(word))) => {
+            line.iter().position(|known| known.to_str() == Some(word))
+        }
+        _ => None,
+    };
+    let verb = verb_of(line.get(..unknown.unwrap_or(line.len())).unwrap_or(line));
+    let what = UsageError { error, verb: &verb, line };
     let message = what.message()?;
     let hint = match what.target_error() {
         Some(TargetError::IsTask { job }) => Some(what.other_verb(job, line)),
         Some(TargetError::IsJob { job }) => Some(what.task_verb(job, line)),
         Some(TargetError::NoName(_)) => None,
-        None => what.dashed(line),
+        None => what.dashed(line).or_else(|| what.own_verb()),
     };
     Some(Failure::new(Code::Usage, message).with_hint(hint.unwrap_or_else(|| format!("{verb} --help"))))
 }
@@ -50,9 +59,23 @@ fn verb_of(line: &[OsString]) -> String {
     verb
 }
 
+/// Characters of a refused word that a message repeats.
+const VALUE_CHARACTERS_MAX: usize = 100;
+
+/// A word as it was typed, in quotes. A long one is cut.
+fn value_shown(value: &str) -> String {
+    let cut: String = value.chars().take(VALUE_CHARACTERS_MAX).collect();
+    if cut.len() == value.len() {
+        format!("{value:?}")
+    } else {
+        format!("{cut:?}... ({} bytes)", value.len())
+    }
+}
+
 struct UsageError<'e> {
     error: &'e clap::Error,
     verb: &'e str,
+    line: &'e [OsString],
 }
 
 impl UsageError<'_> {
@@ -64,7 +87,9 @@ impl UsageError<'_> {
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => return None,
             ErrorKind::InvalidSubcommand => {
                 let word = self.text(ContextKind::InvalidSubcommand);
-                format!("{verb} has no verb {word:?}{}", self.meant(ContextKind::SuggestedSubcommand))
+                // The words of other programs are far from ours.
+                let meant = self.own_verb().map_or_else(|| meant(&word, &self.verbs()), |_| String::new());
+                format!("{verb} has no verb {}{meant}", value_shown(&word))
             }
             ErrorKind::MissingSubcommand => {
                 let known = self.texts(ContextKind::ValidSubcommand);
@@ -103,48 +128,81 @@ impl UsageError<'_> {
     fn unknown(&self) -> String {
         let (verb, word) = (self.verb, self.text(ContextKind::InvalidArg));
         if word.strip_prefix('-').is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit())) {
-            return format!("{verb} takes nothing negative, such as {word}");
+            return self.negative(&word);
         }
         if word.starts_with('-') {
-            return format!("{verb} has no option {}{}", named(&word), self.meant(ContextKind::SuggestedArg));
+            return format!("{verb} has no option {}{}", named(&word), self.options_meant());
         }
         if let Some(word) = self.without_dashes() {
             return format!("{verb} takes its command behind --, and {word:?} stands before it");
         }
-        format!("{verb} takes no further argument {word:?}")
+        format!("{verb} takes no further argument {}", value_shown(&word))
+    }
+
+    /// A time such as `-1s`, which clap takes for options.
+    fn negative(&self, beginning: &str) -> String {
+        let words: Vec<_> = self.line.iter().map(|word| word.to_string_lossy()).collect();
+        let at = words.iter().position(|word| word.starts_with(beginning));
+        let option =
+            at.and_then(|at| words.get(at.checked_sub(1)?)).filter(|before| before.starts_with("--"));
+        let word = at.and_then(|at| words.get(at)).map_or(beginning, |word| &**word);
+        format!(
+            "{} takes nothing negative, such as {}",
+            option.map_or(self.verb, |option| &**option),
+            value_shown(word)
+        )
+    }
+
+    /// The command of this program for a verb of another one.
+    fn own_verb(&self) -> Option<String> {
+        if self.error.kind() != ErrorKind::InvalidSubcommand {
+            return None;
+        }
+        let word = self.text(ContextKind::InvalidSubcommand);
+        let words: Vec<String> =
+            self.line.iter().skip(1).map(|word| word_shown(&word.to_string_lossy())).collect();
+        let at = words.iter().position(|known| *known == word)?;
+        let (before, rest) = (words.get(..at)?, words.get(at.checked_add(1)?..)?);
+        let noun = self.verb.strip_prefix("borough").unwrap_or_default().trim();
+        let command = foreign_verb(noun, &word, rest)?;
+        let global = before.iter().filter(|known| *known != noun).map(String::as_str);
+        let words: Vec<&str> = std::iter::once("borough").chain(global).chain([command.as_str()]).collect();
+        Some(words.join(" "))
     }
 
     /// A value that is none of a few words, or no value at all.
     fn invalid(&self) -> String {
         let (name, value) =
             (named(&self.text(ContextKind::InvalidArg)), self.text(ContextKind::InvalidValue));
-        let known = accepted(&self.texts(ContextKind::ValidValue));
+        let known = self.texts(ContextKind::ValidValue);
+        let accepted = accepted(&known);
         if value.is_empty() {
-            return format!("{name} needs a value{known}");
+            return format!("{name} needs a value{accepted}");
         }
-        format!("{name}: {value:?}{known}")
+        format!("{name}: {}{}{accepted}", value_shown(&value), meant(&value, &known))
     }
 
     /// A value that its parser refuses.
     fn refused(&self) -> String {
         let (name, value) =
             (named(&self.text(ContextKind::InvalidArg)), self.text(ContextKind::InvalidValue));
-        let source = self.error.source();
+        let (source, shown) = (self.error.source(), value_shown(&value));
         if let Some(wrong) = source.and_then(|source| source.downcast_ref::<ParseIntError>()) {
             return match wrong.kind() {
-                IntErrorKind::PosOverflow => format!("{name}: {value:?} is too large"),
-                _ => format!("{name}: {value:?} is no whole number; accepted: a number such as 0 or 12"),
+                IntErrorKind::PosOverflow => format!("{name}: {shown} is too large"),
+                _ => format!("{name}: {shown} is no whole number; accepted: a number such as 0 or 12"),
             };
         }
         let reason = source.map(ToString::to_string).unwrap_or_default();
         match reason.split_once(" is not in ") {
-            Some((_, bounds)) => format!("{name}: {value:?}; accepted: {}", bounds_text(bounds)),
-            None if reason.starts_with("accepted: ") => format!("{name}: {value:?}; {reason}"),
-            None if reason.contains(&format!("{value:?}")) => format!("{name}: {reason}"),
+            Some((_, bounds)) => format!("{name}: {shown}; accepted: {}", bounds_text(bounds)),
+            None if reason.starts_with("accepted: ") => format!("{name}: {shown}; {reason}"),
+            None if reason.starts_with(", ") => format!("{name}: {shown}{reason}"),
             None if reason.starts_with("has ") || reason.starts_with("is ") => {
-                format!("{name}: {value:?} {reason}")
+                format!("{name}: {shown} {reason}")
             }
-            None => format!("{name}: {value:?}: {reason}"),
+            None if reason.starts_with('"') || reason.contains(&shown) => format!("{name}: {reason}"),
+            None => format!("{name}: {shown}: {reason}"),
         }
     }
 
@@ -217,8 +275,19 @@ impl UsageError<'_> {
         line_with(line, &task, job)
     }
 
-    fn meant(&self, kind: ContextKind) -> String {
-        let near: Vec<String> = self.texts(kind).iter().map(|near| named(near)).collect();
+    /// The verbs below the one of the line.
+    fn verbs(&self) -> Vec<String> {
+        let root = Arguments::screens();
+        let words = self.verb.split(' ').skip(1);
+        let command = words.fold(&root, |command, word| command.find_subcommand(word).unwrap_or(command));
+        let shown = command.get_subcommands().filter(|verb| !verb.is_hide_set());
+        shown.map(|verb| verb.get_name().to_owned()).collect()
+    }
+
+    /// The options that clap finds near. They stand as they are typed, without quotes.
+    fn options_meant(&self) -> String {
+        let near: Vec<String> =
+            self.texts(ContextKind::SuggestedArg).iter().map(|near| named(near)).collect();
         if near.is_empty() { String::new() } else { format!(", did you mean {}?", near.join(" or ")) }
     }
 
@@ -247,6 +316,12 @@ fn line_with(line: &[OsString], name: &str, other: &str) -> String {
         }
     });
     std::iter::once("borough".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+/// The known word that a wrong one may mean.
+fn meant(word: &str, known: &[String]) -> String {
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    nearest(word, &known).map(|near| format!(", did you mean {near:?}?")).unwrap_or_default()
 }
 
 fn accepted(known: &[String]) -> String {

@@ -5,6 +5,7 @@ use borough_proto::v1::{PageRequest, WatchFilter};
 use futures::StreamExt as _;
 
 use super::list::{NoRows, list_page};
+use super::unknown::{job_awaited, node_awaited};
 use super::watch::{WatchedView, list_watch};
 use crate::args::{EventFilter, EventVerb, Global, ListArguments};
 use crate::connect;
@@ -57,6 +58,12 @@ async fn subject_known(client: &Client, filter: &WatchFilter) -> Result<(), Fail
 }
 
 async fn watch(client: &Client, filter: WatchFilter, printer: &Printer) -> Result<(), Failure> {
+    if !filter.job.is_empty() {
+        job_awaited(client, &JobRef::new(filter.user.as_str(), filter.job.as_str()), printer).await?;
+    }
+    if !filter.node.is_empty() {
+        node_awaited(client, &filter.node, printer).await?;
+    }
     loop {
         let mut items = client.watch_cell(filter.clone(), None);
         while let Some(item) = items.next().await {

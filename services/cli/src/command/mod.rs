@@ -11,6 +11,8 @@ mod job;
 mod list;
 mod name;
 mod node;
+mod removed;
+mod selected;
 mod store;
 mod task;
 mod top;

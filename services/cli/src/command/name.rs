@@ -1,10 +1,11 @@
 //! `name list` and `name watch`.
 
 use borough_client::{Client, EndpointItem, JobRef};
-use borough_proto::v1::WatchFilter;
+use borough_proto::v1::{PageRequest, WatchFilter};
 use futures::StreamExt as _;
 
 use super::list::{NoRows, list_page};
+use super::unknown::job_awaited;
 use super::watch::{WatchedView, list_or_watch};
 use crate::args::{Global, JobTarget, NameVerb};
 use crate::connect;
@@ -16,11 +17,14 @@ pub(super) async fn run(global: &Global, verb: NameVerb, printer: &Printer) -> R
     match verb {
         NameVerb::List { target, all, list } => {
             let job = if all { JobRef::new("", "") } else { job(target.as_ref(), client.user()) };
-            if !list.watching.watch {
-                job_known(&client, &job).await?;
-            }
-            let fetch = async |page| {
+            let is_once = !list.watching.watch;
+            let fetch = async |page: PageRequest| {
+                let is_first = page.page.is_empty();
                 let answer = client.endpoint_list_page(&job.user, &job.name, page).await?;
+                // A job with an endpoint exists. Only an empty list may be one of no job.
+                if is_once && is_first && answer.endpoints.is_empty() {
+                    job_known(&client, &job).await?;
+                }
                 Ok(list_page::<_, EndpointView>(answer.endpoints, answer.next_page))
             };
             let (user, name) = (job.user.clone(), job.name.clone());
@@ -42,6 +46,9 @@ pub(super) async fn run(global: &Global, verb: NameVerb, printer: &Printer) -> R
         }
         NameVerb::Watch { target } => {
             let job = job(target.as_ref(), client.user());
+            if target.is_some() {
+                job_awaited(&client, &job, printer).await?;
+            }
             let mut items = client.watch_endpoints(job.user, job.name, None);
             while let Some(item) = items.next().await {
                 if let Some(change) = change(item?) {

@@ -6,6 +6,8 @@ use borough_proto::v1::{LabelMatch, Node, WatchFilter};
 use super::confirm::{Intent, confirm};
 use super::drain::drain;
 use super::list::{NoRows, list_page};
+use super::removed::{labels_absent, taints_absent};
+use super::selected::nodes_selected;
 use super::watch::{WatchedView, list_or_watch, status_watch};
 use crate::args::{Global, NodeStateOrCondition, NodeVerb, WatchArguments, label_change};
 use crate::connect;
@@ -17,6 +19,7 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
     let client = connect::cell_client(global).await?;
     match verb {
         NodeVerb::List { label, state, list } => {
+            nodes_selected(&client, &label, printer).await?;
             let filter = filter_of(&state, label);
             let fetch = async |page| {
                 let answer = client.node_list_page(&filter, page).await?;
@@ -38,7 +41,12 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
             changed(client.node_admit(&node, &identity).await?, printer)?;
         }
         NodeVerb::Label { node, labels } => {
-            let node = client.node_label(&node, label_change(labels)).await?;
+            let change = label_change(labels);
+            if !change.remove.is_empty() {
+                let before = client.node_get(&node).await?;
+                labels_absent(&node, &change.remove, before.labels.keys(), printer);
+            }
+            let node = client.node_label(&node, change).await?;
             printer
                 .one(&NodeOutput::from(node), |node, _| labels_text(&node.name.to_string(), &node.labels))?;
         }
@@ -48,7 +56,10 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
             printer.remark(&format!("{node}: removed from cell {}", client.cell()));
         }
         NodeVerb::Taint { node, taints } => changed(client.node_taint(&node, taints).await?, printer)?,
-        NodeVerb::Untaint { node, taints } => changed(client.node_untaint(&node, taints).await?, printer)?,
+        NodeVerb::Untaint { node, taints } => {
+            taints_absent(&client, &node, &taints, printer).await?;
+            changed(client.node_untaint(&node, taints).await?, printer)?;
+        }
         NodeVerb::Drain(arguments) => {
             let what = if arguments.force.is_some() { "stop every task of" } else { "move every task off" };
             let what = format!("{what} node {}", arguments.node);

@@ -11,6 +11,7 @@ use borough_proto::v1::PageRequest;
 use crate::args::{Global, NamedTarget, OptionSource};
 use crate::connect;
 use crate::exit::{Code, Failure};
+use crate::output::Printer;
 
 /// Without an answer in this time the failure stays as it is.
 const TIME_MAX: Duration = Duration::from_secs(2);
@@ -33,6 +34,35 @@ pub(super) async fn explained(global: &Global, named: &NamedTarget, failure: Fai
     };
     let found = tokio::time::timeout(TIME_MAX, asked).await;
     found.ok().and_then(Result::ok).flatten().unwrap_or(failure)
+}
+
+/// Says that a watch waits for a job that is not there yet.
+pub(super) async fn job_awaited(client: &Client, job: &JobRef, printer: &Printer) -> Result<(), Failure> {
+    match client.job_get(job).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.code() == Some(tonic::Code::NotFound) => {
+            awaited(job_unknown(client, job, None).await?, &format!("job {job}"), printer);
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Says that a watch waits for a node that is not there yet.
+pub(super) async fn node_awaited(client: &Client, node: &str, printer: &Printer) -> Result<(), Failure> {
+    match client.node_get(node).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.code() == Some(tonic::Code::NotFound) => {
+            awaited(node_unknown(client, node).await?, &format!("node {node}"), printer);
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn awaited(unknown: Option<Failure>, what: &str, printer: &Printer) {
+    let unknown = unknown.map_or_else(|| format!("no {what}"), |failure| failure.message().to_owned());
+    printer.remark(&format!("{unknown}; the watch waits for it"));
 }
 
 async fn job_unknown(

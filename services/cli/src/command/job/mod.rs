@@ -19,7 +19,8 @@ pub(super) use self::progress::{Goal, NextAttempt};
 use self::show::TaskSelection;
 pub(super) use self::wait::wait;
 use super::confirm::{Intent, confirm};
-use crate::args::{Global, JobVerb, TaskOrJobState, job_state_words, label_change, task_state_words};
+use super::selected::jobs_selected;
+use crate::args::{Global, JobVerb, TaskOrJobState, label_change};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::output::Printer;
@@ -48,16 +49,22 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
             restart::restart(global, &client, &arguments, printer).await
         }
         JobVerb::Status { target: Some(target), state, list, .. } => {
+            let states =
+                states_of(&state, TaskOrJobState::of_task, "those of jobs: borough job list --state STATES")?;
             let client = connect::cell_client(global).await?;
             let job = target.resolve(client.user());
-            let states = states_of(&state, |state| state.task, task_state_words)?;
             let filter = TaskFilter { states, ..TaskFilter::of_job(&job) };
             show::status(&client, &job, &TaskSelection { filter, list }, printer).await
         }
         JobVerb::Status { target: None, all, ended, label, state, list } => {
+            let states = states_of(
+                &state,
+                TaskOrJobState::of_job,
+                "those of tasks: borough task list --state STATES",
+            )?;
             let client = connect::cell_client(global).await?;
             let user = if all { String::new() } else { client.user().to_owned() };
-            let states = states_of(&state, |state| state.job, job_state_words)?;
+            jobs_selected(&client, &user, &label, printer).await?;
             let filter = JobFilter { user, ended, states, selector: label, ..JobFilter::default() };
             show::list(&client, &filter, &list, printer).await
         }
@@ -86,14 +93,17 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
 /// The states of the kind that is listed. Some words are a state of a task only, or of a job only.
 fn states_of<S>(
     words: &[TaskOrJobState],
-    state: impl Fn(&TaskOrJobState) -> Option<S>,
-    accepted: impl Fn() -> String,
+    state: impl Fn(&TaskOrJobState) -> Result<S, String>,
+    others: &str,
 ) -> Result<Vec<S>, Failure> {
     let one = |word: &TaskOrJobState| {
-        state(word).ok_or_else(|| {
-            let message = format!("--state: {:?}; accepted: {}", word.word, accepted());
-            Failure::new(Code::Usage, message)
-                .with_hint("the tasks of a job are listed with JOB, and jobs without it")
+        state(word).map_err(|refused| {
+            let before = if refused.starts_with(',') { "" } else { "; " };
+            let message = format!("--state: {:?}{before}{refused}", word.word());
+            let failure = Failure::new(Code::Usage, message);
+            // The word may be right, and the verb wrong.
+            let is_other = word.of_task().is_ok() || word.of_job().is_ok();
+            if is_other { failure.with_hint(others) } else { failure }
         })
     };
     words.iter().map(one).collect()

@@ -8,6 +8,7 @@ use borough_proto::v1::{Job, JobState};
 use crate::args::Global;
 use crate::command::confirm::{Intent, confirm};
 use crate::command::list::NoRows;
+use crate::command::removed::labels_absent;
 use crate::exit::{Code, Failure};
 use crate::output::{JobView, Printer, PurgedView, labels_text, tally};
 
@@ -77,6 +78,10 @@ pub(super) async fn label(
     change: LabelChange,
     printer: &Printer,
 ) -> Result<Code, Failure> {
+    if !change.remove.is_empty() {
+        let before = client.job_get(job).await?.job.unwrap_or_default();
+        labels_absent(&job.to_string(), &change.remove, before.labels.keys(), printer);
+    }
     let labelled = client.job_label(job, change).await?.job.unwrap_or_default();
     let text = |job: &JobView, _: &_| labels_text(&format!("{}/{}", job.user, job.name), &job.labels);
     printer.one(&JobView::from(labelled), text)?;

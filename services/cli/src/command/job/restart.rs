@@ -27,8 +27,9 @@ pub(super) async fn restart(
         let message = format!("job {job} is {state}: only a running job has tasks to restart");
         return Err(Failure::new(Code::Refused, message));
     }
-    absent_refuse(arguments.task.iter().chain(&arguments.from), &job, row.count)?;
-    let what = match arguments.task.as_slice() {
+    let named = arguments.task.iter().map(|range| *range.end());
+    absent_refuse(named.chain(arguments.from), &job, row.count)?;
+    let what = match indexes(&arguments.task).as_slice() {
         [] => format!("restart the tasks of job {job}, one at a time"),
         chosen => format!("restart {} {} of job {job}", plural(chosen.len()), ranges(chosen)),
     };
@@ -57,12 +58,12 @@ pub(super) async fn restart(
 }
 
 /// Refuses an index that the job does not have, before anything happens.
-pub(super) fn absent_refuse<'i>(
-    named: impl IntoIterator<Item = &'i u32>,
+pub(super) fn absent_refuse(
+    named: impl IntoIterator<Item = u32>,
     job: &JobRef,
     count: u32,
 ) -> Result<(), Failure> {
-    let Some(absent) = named.into_iter().find(|index| **index >= count) else { return Ok(()) };
+    let Some(absent) = named.into_iter().find(|index| *index >= count) else { return Ok(()) };
     let accepted = match count {
         0 => "it has no tasks".to_owned(),
         1 => "the only one is 0".to_owned(),
@@ -167,7 +168,12 @@ fn wanted(arguments: &RestartArguments, known: &KnownJob) -> Vec<u32> {
     if arguments.task.is_empty() {
         return (arguments.from.unwrap_or(0)..known.job.count).collect();
     }
-    let mut named = arguments.task.clone();
+    indexes(&arguments.task)
+}
+
+/// The tasks that the user names, each once.
+pub(super) fn indexes(ranges: &[std::ops::RangeInclusive<u32>]) -> Vec<u32> {
+    let mut named: Vec<u32> = ranges.iter().cloned().flatten().collect();
     named.sort_unstable();
     named.dedup();
     named

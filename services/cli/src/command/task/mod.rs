@@ -12,6 +12,7 @@ use borough_proto::v1::{PageRequest, WatchFilter};
 pub(super) use self::logs::{gone_text, wait_text};
 
 use super::list::{NoRows, list_page};
+use super::selected::jobs_selected;
 use super::watch::{WatchedView, list_or_watch};
 use crate::args::{Global, ListArguments, TaskVerb};
 use crate::connect;
@@ -37,6 +38,7 @@ pub(super) async fn run(global: &Global, verb: TaskVerb, printer: &Printer) -> R
         TaskVerb::List { all, ended, label, state, node, list } => {
             let user = if all || node.is_some() { String::new() } else { client.user().to_owned() };
             let node = node.unwrap_or_default();
+            jobs_selected(&client, &user, &label, printer).await?;
             let filter =
                 TaskFilter { user, node, states: state, selector: label, ended, ..TaskFilter::default() };
             return tasks_list(&client, &filter, &list, printer).await;

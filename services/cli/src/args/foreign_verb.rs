@@ -1,0 +1,187 @@
+//! Verbs of kubectl, nomad and docker, with the command of this program that does the same.
+
+/// Verbs without a noun, or below one: the command, and what it needs.
+const VERBS: [(&str, &str, &str); 41] = [
+    ("alloc", "task status", "JOB/INDEX"),
+    ("apply", "job run", "FILE"),
+    ("attach", "job logs --follow", "JOB"),
+    ("config", "context list", ""),
+    ("cordon", "node cordon", "NODE"),
+    ("create", "job run", "FILE"),
+    ("delete", "job stop", "JOB"),
+    ("deploy", "job run", "FILE"),
+    ("describe", "job status", "JOB"),
+    ("diff", "job plan", "FILE"),
+    ("drain", "node drain", "NODE"),
+    ("edit", "job edit", "JOB"),
+    ("events", "event list", ""),
+    ("exec", "task exec", "JOB/INDEX -- COMMAND"),
+    ("get", "job status", ""),
+    ("history", "job history", "JOB"),
+    ("init", "job init", ""),
+    ("inspect", "job status", "JOB"),
+    ("kill", "job stop", "JOB"),
+    ("list", "job list", ""),
+    ("log", "job logs", "JOB"),
+    ("logs", "job logs", "JOB"),
+    ("ls", "job list", ""),
+    ("plan", "job plan", "FILE"),
+    ("ps", "task list", ""),
+    ("purge", "job purge", "JOB"),
+    ("restart", "job restart", "JOB"),
+    ("rm", "job stop", "JOB"),
+    ("rollout", "job history", "JOB"),
+    ("run", "job run", "FILE"),
+    ("scale", "job scale", "JOB COUNT"),
+    ("show", "job status", "JOB"),
+    ("start", "job run", "FILE"),
+    ("status", "job status", ""),
+    ("stop", "job stop", "JOB"),
+    ("submit", "job run", "FILE"),
+    ("taint", "node taint", "NODE TAINT"),
+    ("uncordon", "node uncordon", "NODE"),
+    ("untaint", "node untaint", "NODE TAINT"),
+    ("validate", "job validate", "FILE"),
+    ("version", "--version", ""),
+];
+
+/// Words for what a verb of kubectl is about, each with the noun of this program.
+const NOUNS: [(&str, &str); 25] = [
+    ("deploy", "job"),
+    ("deployment", "job"),
+    ("deployments", "job"),
+    ("endpoints", "name"),
+    ("ep", "name"),
+    ("event", "event"),
+    ("events", "event"),
+    ("job", "job"),
+    ("jobs", "job"),
+    ("no", "node"),
+    ("node", "node"),
+    ("nodes", "node"),
+    ("po", "task"),
+    ("pod", "task"),
+    ("pods", "task"),
+    ("service", "name"),
+    ("services", "name"),
+    ("statefulset", "job"),
+    ("statefulsets", "job"),
+    ("sts", "job"),
+    ("svc", "name"),
+    ("task", "task"),
+    ("tasks", "task"),
+    ("cell", "cell"),
+    ("cells", "cell"),
+];
+
+/// The command, without the program, for a verb `word` that `noun` does not have (empty: the program itself), with
+/// the words behind it.
+pub(super) fn foreign_verb(noun: &str, word: &str, rest: &[String]) -> Option<String> {
+    // Options of another program, such as the `-f` of `apply -f web.yaml`.
+    let mut rest: Vec<&str> = rest.iter().map(String::as_str).collect();
+    let options_end = rest.iter().position(|word| *word == "--").unwrap_or(rest.len());
+    let mut at = 0;
+    rest.retain(|word| {
+        at += 1;
+        at > options_end || !word.starts_with('-')
+    });
+    let verb = VERBS.iter().find(|(known, ..)| *known == word);
+    let noun_of = |word: &str| NOUNS.iter().find(|(known, _)| *known == word).map(|(_, noun)| *noun);
+    let named = if noun.is_empty() { rest.first().and_then(|first| noun_of(first)) } else { noun_of(noun) };
+    if let Some(of) = named {
+        let behind = if noun.is_empty() { rest.get(1..).unwrap_or_default() } else { &rest };
+        if let Some(command) = of_noun(of, word, behind.is_empty()) {
+            return Some(with_words(&command, behind));
+        }
+    }
+    let (_, command, needed) = verb?;
+    if !noun.is_empty() && !command.starts_with(noun) {
+        return None;
+    }
+    // The output of one task.
+    let is_task = rest.first().is_some_and(|first| first.rsplit('/').next().is_some_and(is_number));
+    if *command == "job logs" && is_task {
+        return Some(with_words("task logs", &rest));
+    }
+    let needed: Vec<&str> = if rest.is_empty() { needed.split(' ').collect() } else { rest };
+    Some(with_words(command, &needed))
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// `get`, `describe` and `delete` of something.
+fn of_noun(noun: &str, word: &str, is_unnamed: bool) -> Option<String> {
+    let verb = match word {
+        "get" | "list" | "ls" | "ps" | "status" if is_unnamed => "list",
+        "describe" | "inspect" | "show" if is_unnamed => "list",
+        "get" | "list" | "ls" | "describe" | "inspect" | "show" | "status" => match noun {
+            "name" | "event" => "list",
+            _ => "status",
+        },
+        "delete" | "rm" | "remove" | "kill" => match noun {
+            "job" | "task" => "stop",
+            "node" => "remove",
+            _ => return None,
+        },
+        _ => return None,
+    };
+    Some(format!("{noun} {verb}"))
+}
+
+fn with_words(command: &str, words: &[&str]) -> String {
+    let words = std::iter::once(command).chain(words.iter().copied()).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verbs_of_other_programs_are_known() {
+        let of = |noun: &str, line: &str| {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let (word, rest) = words.split_first().unwrap();
+            foreign_verb(noun, word, rest).unwrap_or_default()
+        };
+        for (line, command) in [
+            ("run web.yaml", "job run web.yaml"),
+            ("run", "job run FILE"),
+            ("apply -f web.yaml", "job run web.yaml"),
+            ("get", "job status"),
+            ("get pods", "task list"),
+            ("get pod web/0", "task status web/0"),
+            ("get nodes", "node list"),
+            ("get svc web", "name list web"),
+            ("describe node n1", "node status n1"),
+            ("describe web", "job status web"),
+            ("delete pod web/0", "task stop web/0"),
+            ("delete node n1", "node remove n1"),
+            ("delete web", "job stop web"),
+            ("delete", "job stop JOB"),
+            ("logs -f web", "job logs web"),
+            ("logs web/0", "task logs web/0"),
+            ("ps -a", "task list"),
+            ("status", "job status"),
+            ("exec -it web/0 -- ls -l", "task exec web/0 -- ls -l"),
+            ("version", "--version"),
+            ("jobs", ""),
+        ] {
+            assert_eq!(of("", line), command, "{line}");
+        }
+        for (noun, line, command) in [
+            ("job", "delete web", "job stop web"),
+            ("job", "describe web", "job status web"),
+            ("job", "ls", "job list"),
+            ("task", "ps", "task list"),
+            ("node", "get n1", "node status n1"),
+            ("job", "apply web.yaml", "job run web.yaml"),
+            ("job", "drain n1", ""),
+            ("job", "runn web.yaml", ""),
+        ] {
+            assert_eq!(of(noun, line), command, "{noun} {line}");
+        }
+    }
+}
