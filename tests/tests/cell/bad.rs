@@ -9,11 +9,13 @@ use futures::StreamExt as _;
 
 /// Inputs in the table at least.
 const INPUTS_MIN: usize = 300;
+/// Bytes of a line of an answer.
+const LINE_BYTES_MAX: usize = 1_200;
 /// Commands that run at the same time.
 const RUNNING_MAX: usize = 4;
 
 /// Words by which a library would speak. A user knows none of them.
-const LIBRARY_WORDS: [&str; 26] = [
+const LIBRARY_WORDS: [&str; 32] = [
     "serde",
     "clap",
     "tonic",
@@ -40,7 +42,19 @@ const LIBRARY_WORDS: [&str; 26] = [
     "transport error",
     "status: ",
     "in string",
+    "error sending request",
+    "unexpected end of file",
+    "lookup address information",
+    "failed to",
+    "search path",
+    "accepted are",
 ];
+
+/// Characters that no table should have as they are: they act on a terminal, reorder text, or look like others.
+const STAND_INS: [(&str, &str); 4] =
+    [("@ESC", "\u{1b}"), ("@RLO", "\u{202e}"), ("@LINE", "\u{2028}"), ("@CYRILLIC", "\u{430}")];
+/// Bytes of the text `@LONG`: more than any name or label has.
+const LONG_BYTES: usize = 100_000;
 
 /// A bad input.
 #[derive(Clone, Debug, Default)]
@@ -111,7 +125,13 @@ async fn answered(cell: &TestCell, input: BadInput) -> String {
         std::fs::write(directory.path().join(name), content).unwrap();
     }
     let (gateway, dev) = (cell.grpc(), cell.root().display().to_string());
-    let fill = |word: String| word.replace("@GATEWAY", &gateway).replace("@DEV", &dev);
+    let fill = |word: String| {
+        let word = word.replace("@GATEWAY", &gateway).replace("@DEV", &dev);
+        STAND_INS
+            .iter()
+            .fold(word, |word, (name, text)| word.replace(name, text))
+            .replace("@LONG", &"x".repeat(LONG_BYTES))
+    };
     let words: Vec<String> = words(&input.command).into_iter().skip(1).map(fill).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let mut command = cell.command(&words);
@@ -144,8 +164,30 @@ fn rule_broken(answer: &str) -> Option<String> {
         return Some(format!("words of a library, {word:?}:\n{answer}"));
     }
     let refused = answer.lines().any(|line| line.starts_with("exit ") && line != "exit 0");
-    let says = shown.iter().any(|line| line.starts_with("  error: "));
+    let active = answer
+        .lines()
+        .find(|line| line.starts_with("  ") && line.contains(['\u{1b}', '\u{202e}', '\u{2028}']));
+    if let Some(line) = active {
+        return Some(format!("a character that acts on the terminal, {line:?}"));
+    }
+    let longest = shown.iter().map(|line| line.len()).max().unwrap_or_default();
+    if longest > LINE_BYTES_MAX {
+        return Some(format!(
+            "a line of {longest} bytes:\n{}",
+            &answer.chars().take(500).collect::<String>()
+        ));
+    }
+    let says = shown.iter().any(|line| line.starts_with("  error: ") || line.starts_with("  borough-shim: "));
     (!refused || !says).then(|| format!("no refusal that says why:\n{answer}"))
+}
+
+/// The settings of the cell, and the labels and taints of its node.
+async fn kept(cell: &TestCell) -> String {
+    let settings = cell.borough(&["cell", "status", "-o", "json"]).await.ended(0).json();
+    let node = cell.borough(&["node", "status", "alpha-1", "-o", "json"]).await.ended(0).json();
+    let (settings, node) = (&settings["settings"], &node["node"]);
+    assert!(settings.is_object() && node["labels"].is_object(), "{settings} {node}");
+    format!("{settings} {} {}", node["labels"], node["taints"])
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -158,6 +200,7 @@ async fn every_bad_input_is_answered_in_the_words_of_the_table() {
     .await;
     cell.run("done.yaml", "name: done\nkind: batch\ntask: {command: ['true'], resources: {cpu: 10m}}\n")
         .await;
+    let before = kept(&cell).await;
     let table = std::fs::read_to_string(table_path()).unwrap();
     let answers = futures::stream::iter(entries(&table)).map(|entry| async {
         match entry {
@@ -182,6 +225,7 @@ async fn every_bad_input_is_answered_in_the_words_of_the_table() {
     let inputs = answers.iter().filter(|(is_input, _)| *is_input).count();
     assert!(inputs >= INPUTS_MIN, "the table has {inputs} inputs");
     // Nothing bad had an effect.
+    assert_eq!(kept(&cell).await, before);
     let jobs = cell.borough(&["job", "list", "-o", "json"]).await.ended(0).json();
     assert_eq!(jobs.as_array().unwrap().len(), 1, "{jobs}");
     cell.finish().await;

@@ -41,6 +41,7 @@ mod singular;
 mod stop;
 mod task;
 mod terminal;
+mod told;
 mod top;
 mod tour;
 mod verb;

@@ -256,7 +256,7 @@ async fn labels_of_nodes_decide_where_tasks_run() {
     cell.borough(&["job", "scale", "db", "2", "--timeout", "2s"]).await.ended(1).warns("1 pending");
     let label = async |label: &str| cell.borough(&["node", "label", "alpha-2", label]).await;
     label("node.name=x").await.ended(2).warns("node.name and those of package/ are set by the cell");
-    label("a b=c").await.ended(2).warns("labels[\"a b\"]");
+    label("a b=c").await.ended(2).warns("has the key \"a b\"");
     label("tier").await.ended(2).warns("accepted: KEY=VALUE to set a label, KEY- to remove it");
     cell.borough(&["node", "label", "no-such-node", "a=b"]).await.ended(3);
     for job in ["db", "racked"] {

@@ -29,7 +29,7 @@ async fn a_cell_is_filled_by_the_profile_that_it_was_given_last() {
     assert_eq!(node_of(&cell, "second", "").await, first, "the fuller node");
 
     let refused = cell.borough(&["cell", "set", "--profile", "fastest"]).await;
-    refused.ended(2).warns("accepted are best-fit, borg-hybrid,");
+    refused.ended(2).warns("accepted: best-fit, borg-hybrid,");
     let set = cell.borough(&["cell", "set", "--profile", "swarm-spread", "--failure-domains", "rack"]).await;
     set.ended(0).prints("swarm-spread").prints("rack");
     let third = node_of(&cell, "third", "").await;

@@ -223,7 +223,7 @@ mod tests {
         let job = JobRef::new("ann", "web");
         let refused = |line: &str, count| {
             let arguments = arguments(line);
-            let named = arguments.task.iter().chain(&arguments.from);
+            let named = arguments.task.iter().map(|range| *range.end()).chain(arguments.from);
             let refused = absent_refuse(named, &job, count).err();
             refused.map(|failure| failure.message().to_owned()).unwrap_or_default()
         };
