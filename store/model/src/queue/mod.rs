@@ -168,8 +168,8 @@ mod tests {
     fn what_is_no_hierarchy_is_refused_with_what_would_be() {
         let whole = [queue("a", 600), queue("b", 400)];
         queues_check(&whole).unwrap();
-        assert!(refused(&[queue("a", 600), queue("b", 401)]).contains("the cell that come to 1000"));
-        assert!(refused(&[queue("a", 100), queue("a/b", 101)]).contains("queue a that come to 100"));
+        assert!(refused(&[queue("a", 600), queue("b", 401)]).contains("the cell that come to 100%"));
+        assert!(refused(&[queue("a", 100), queue("a/b", 101)]).contains("queue a that come to 10%"));
         assert!(refused(&[queue("a/b", 0)]).contains("\"a\" is not"));
         assert!(refused(&[queue("a", 0), queue("a", 0)]).contains("each queue once"));
         for path in ["", "/a", "a/", "A", "a//b", "a/b/c/d/e/f/g"] {
@@ -181,8 +181,8 @@ mod tests {
             refused(&[one])
         };
         assert!(with(|queue| queue.weight = 0).contains("1 to 1000"));
-        assert!(with(|queue| queue.limit_per_mille = 99).contains("no more than its limit of 99"));
-        assert!(with(|queue| queue.limit_per_mille = 1001).contains("thousandths"));
+        assert!(with(|queue| queue.limit_per_mille = 99).contains("no more than its limit, 9.9%"));
+        assert!(with(|queue| queue.limit_per_mille = 1001).contains("0.1% to 100%"));
         let many: Vec<QueueSpec> = (0..=QUEUES_MAX).map(|number| queue(&format!("q{number}"), 0)).collect();
         assert!(refused(&many).contains("500 at most"));
     }

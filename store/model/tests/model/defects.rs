@@ -108,7 +108,7 @@ fn of_task() -> Vec<Defect> {
         defect("/task/environment/1X", json!("y"), "task.environment[\"1X\"]: \"1X\""),
         defect("/task/ports/1/name", json!("Admin"), "task.ports[1].name: the name \"Admin\""),
         defect("/task/ports/1/number", json!(80), "task.ports[1].number: 80"),
-        defect("/task/ports/2", json!("http"), "task.ports[2]: http; accepted: each name once"),
+        defect("/task/ports/2", json!("http"), "task.ports[2]: \"http\"; accepted: each name once"),
         defect("/task/ports/3/number", json!(70_000), "task.ports[3].number: 70000"),
         defect("/task/health/http/port", json!("nope"), "task.health.http.port: nope"),
         defect("/task/health/http/path", json!("x"), "task.health.http.path: \"x\""),

@@ -97,7 +97,12 @@ fn roles_check(fields: &mut FieldErrors, spec: &JobSpec) {
     let mut names = BTreeSet::new();
     for (at, role) in roles.iter().enumerate() {
         let path = |field: &str| format!("roles[{at}]{field}");
-        fields.require(names.insert(&role.name), &path(".name"), &role.name, "each name once");
+        fields.require(
+            names.insert(&role.name),
+            &path(".name"),
+            format!("{:?}", role.name.as_str()),
+            "each name once",
+        );
         let accepted = format!("1 to {COUNT_MAX} tasks");
         fields.require((1..=COUNT_MAX).contains(&role.count), &path(".count"), role.count, accepted);
         let accepted = format!("at most the role's count, {}", role.count);

@@ -30,10 +30,10 @@ pub(in crate::job) fn after_check(fields: &mut FieldErrors, _: &str, spec: &JobS
         fields.related(&["name"]).require(
             after.job != spec.name,
             &path,
-            &after.job,
+            format!("{:?}", after.job.as_str()),
             "another job: none can wait for itself",
         );
-        fields.require(seen.insert(&after.job), &path, &after.job, "each job once");
+        fields.require(seen.insert(&after.job), &path, format!("{:?}", after.job.as_str()), "each job once");
     }
 }
 
@@ -184,7 +184,12 @@ pub(in crate::job) fn spread_check(fields: &mut FieldErrors, _: &str, spec: &Job
     for (at, domain) in spread.iter().enumerate() {
         let path = format!("spread[{at}].attribute");
         fields.key(&path, &domain.attribute);
-        fields.require(seen.insert(&domain.attribute), &path, &domain.attribute, "each attribute once");
+        fields.require(
+            seen.insert(&domain.attribute),
+            &path,
+            format!("{:?}", domain.attribute),
+            "each attribute once",
+        );
         let path = format!("spread[{at}].weight");
         fields.require((1..=100).contains(&domain.weight), &path, domain.weight, "1 to 100");
         let limits = [

@@ -146,7 +146,12 @@ pub(in crate::job) fn ports_check(fields: &mut FieldErrors, _: &str, task: &Task
     let mut numbers = BTreeSet::new();
     for (at, port) in ports.iter().enumerate() {
         let name_path = format!("task.ports[{at}].name");
-        fields.require(names.insert(&port.name), &name_path, &port.name, "each name once");
+        fields.require(
+            names.insert(&port.name),
+            &name_path,
+            format!("{:?}", port.name.as_str()),
+            "each name once",
+        );
         let Some(number) = port.number else { continue };
         let number_path = format!("task.ports[{at}].number");
         let accepted = "1024 to 65535 (lower ones are reserved), or none: the scheduler hands one out";
