@@ -258,6 +258,10 @@ fn innermost(status: &tonic::Status) -> Option<String> {
 fn refused(refusal: &GatewayRefusal) -> Failure {
     let (code, hint) = match refusal.code {
         tonic::Code::InvalidArgument => (Code::Usage, None),
+        // The gateway lists the cells that it has. A context may name one that is gone.
+        tonic::Code::NotFound if refusal.message.starts_with("there is no cell ") => {
+            (Code::NotFound, Some("borough cell list"))
+        }
         tonic::Code::NotFound => (Code::NotFound, None),
         tonic::Code::Unauthenticated | tonic::Code::PermissionDenied => (Code::NotAllowed, Some(TOKEN_HINT)),
         tonic::Code::DeadlineExceeded | tonic::Code::Unavailable => (Code::Unreachable, None),

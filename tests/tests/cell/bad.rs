@@ -51,8 +51,13 @@ const LIBRARY_WORDS: [&str; 32] = [
 ];
 
 /// Characters that no table should have as they are: they act on a terminal, reorder text, or look like others.
-const STAND_INS: [(&str, &str); 4] =
-    [("@ESC", "\u{1b}"), ("@RLO", "\u{202e}"), ("@LINE", "\u{2028}"), ("@CYRILLIC", "\u{430}")];
+const STAND_INS: [(&str, &str); 5] = [
+    ("@ESC", "\u{1b}"),
+    ("@RLO", "\u{202e}"),
+    ("@RLM", "\u{200f}"),
+    ("@LINE", "\u{2028}"),
+    ("@CYRILLIC", "\u{430}"),
+];
 /// Bytes of the text `@LONG`: more than any name or label has.
 const LONG_BYTES: usize = 100_000;
 

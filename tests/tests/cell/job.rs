@@ -273,7 +273,7 @@ async fn jobs_are_listed_by_labels_and_take_other_labels_without_a_restart() {
     cell.borough(&["job", "label", "cart", "a b=c"])
         .await
         .ended(2)
-        .warns("labels[\"a b\"]")
+        .warns("has the key \"a b\"")
         .warns("accepted: 1 to 128");
     cell.borough(&["job", "label", "cart", "tier=x", "tier-"]).await.ended(2).warns("`labels` does not set");
     cell.borough(&["job", "label", "cat", "tier=x"]).await.ended(3).warns("did you mean \"cart\"?");
@@ -300,7 +300,7 @@ async fn ended_jobs_are_purged_and_others_stay() {
     cell.run("done.yaml", &done).await;
     cell.run("web.yaml", &job("web", "service", "sleep, 600")).await;
     let refused = cell.borough(&["job", "purge", "web", "--yes"]).await.ended(4);
-    refused.warns("job tester/web has not ended: borough job stop tester/web");
+    refused.warns("borough job stop tester/web && borough job purge tester/web");
     cell.borough(&["task", "logs", "done/0"]).await.ended(0).prints("bye");
     cell.borough(&["job", "purge", "done"]).await.ended(2).warns("no terminal").warns("--yes");
     cell.borough(&["job", "purge", "--all-ended"]).await.ended(2).warns("no terminal").warns("--yes");

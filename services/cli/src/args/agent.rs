@@ -34,13 +34,13 @@ pub struct AgentArguments {
     #[arg(long = "attribute", value_name = "KEY=VALUE", value_parser = attribute)]
     pub attributes: Vec<(String, String)>,
     /// Offer this many cores of the machine to tasks, such as 8 or 500m [default: all]
-    #[arg(long, value_name = "AMOUNT", value_parser = |text: &str| cpu_parse(text).map_err(|error| error.to_string()))]
+    #[arg(long, value_name = "AMOUNT", value_parser = cores)]
     pub cpu: Option<u64>,
     /// Offer this much memory to tasks, such as 16GiB [default: all]
-    #[arg(long, value_name = "AMOUNT", value_parser = |text: &str| bytes_parse(text).map_err(|error| error.to_string()))]
+    #[arg(long, value_name = "AMOUNT", value_parser = bytes)]
     pub memory: Option<u64>,
     /// Offer this much disk to tasks, such as 100GiB [default: all of the state directory's disk]
-    #[arg(long, value_name = "AMOUNT", value_parser = |text: &str| bytes_parse(text).map_err(|error| error.to_string()))]
+    #[arg(long, value_name = "AMOUNT", value_parser = bytes)]
     pub disk: Option<u64>,
     /// Offer countable devices, such as gpu=2; repeat for more
     #[arg(long = "device", value_name = "KIND=AMOUNT", value_parser = device)]
@@ -49,7 +49,7 @@ pub struct AgentArguments {
     #[arg(long = "card", value_name = "KIND=ID[,model=MODEL][,memory=AMOUNT]", value_parser = card)]
     pub cards: Vec<v1::Card>,
     /// Count a core of this machine as this many cores of the cell's reference machine, such as 1.25
-    #[arg(long, default_value = "1", value_name = "SPEED", value_parser = |text: &str| cpu_parse(text).map_err(|error| error.to_string()))]
+    #[arg(long, default_value = "1", value_name = "SPEED", value_parser = core_speed)]
     pub core_speed: u64,
     /// Report packages in DIR/NAME/VERSION; tasks that use them prefer this node [default: none]
     #[arg(long, value_name = "DIR")]
@@ -99,10 +99,42 @@ fn attribute(text: &str) -> Result<(String, String), String> {
     Ok((key, value))
 }
 
+/// Cores of one machine, in thousandths: as many as a node may report processors.
+const CORES_MILLIS: RangeInclusive<u64> = 1..=65_536_000;
+/// Bytes of one machine. More is a slip: it would let the sums of a cell overflow.
+const MACHINE_BYTES: RangeInclusive<u64> = 1 << 20..=1 << 53;
+/// Devices of one kind, in thousandths.
+const DEVICES_MILLIS: RangeInclusive<u64> = 1..=65_536_000;
+/// Thousandths of the reference's speed, as the cell accepts them.
+const CORE_SPEEDS: RangeInclusive<u64> = 10..=100_000;
+
+/// An amount within bounds, which `accepted` says for people. A text that is no amount has its own refusal.
+fn amount_within(
+    read: Result<u64, impl std::fmt::Display>,
+    bounds: &RangeInclusive<u64>,
+    accepted: &str,
+) -> Result<u64, String> {
+    let amount = read.map_err(|error| error.to_string())?;
+    if bounds.contains(&amount) { Ok(amount) } else { Err(format!("accepted: {accepted}")) }
+}
+
+fn cores(text: &str) -> Result<u64, String> {
+    amount_within(cpu_parse(text), &CORES_MILLIS, "1m to 65536 cores")
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    amount_within(bytes_parse(text), &MACHINE_BYTES, "1MiB to 8PiB")
+}
+
+fn core_speed(text: &str) -> Result<u64, String> {
+    amount_within(cpu_parse(text), &CORE_SPEEDS, "0.01 to 100")
+}
+
 fn device(text: &str) -> Result<(String, u64), String> {
     let (kind, amount) = pair(text)?;
-    let millis = device_parse(&amount).map_err(|error| error.to_string())?;
-    Ok((kind, millis))
+    parts_check(&kind, "")?;
+    let devices = amount_within(device_parse(&amount), &DEVICES_MILLIS, "0.001 to 65536 devices of a kind")?;
+    Ok((kind, devices))
 }
 
 /// A card as `gpu=GPU-1,model=A100,memory=40GiB`.
@@ -120,6 +152,8 @@ pub(super) fn card(text: &str) -> Result<v1::Card, String> {
             _ => return Err(format!("has the part {part:?}; accepted: model=MODEL, memory=AMOUNT")),
         }
     }
+    parts_check(&card.kind, &card.id)?;
+    parts_check("model", &card.model)?;
     Ok(card)
 }
 
@@ -133,9 +167,30 @@ mod tests {
         let whole = (read.kind.as_str(), read.id.as_str(), read.model.as_str(), read.memory_bytes);
         assert_eq!(whole, ("gpu", "GPU-1", "A100", 40 << 30));
         assert_eq!(card("gpu=0").unwrap().id, "0");
-        for wrong in ["gpu", "=0", "gpu=0,colour=red", "gpu=0,memory=much"] {
+        for wrong in [
+            "gpu",
+            "=0",
+            "gpu=0,colour=red",
+            "gpu=0,memory=much",
+            "g u=0",
+            "gpu=\u{1b}",
+            "gpu=0,model=\u{202e}",
+        ] {
             assert!(card(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn sizes_that_no_machine_has_are_refused() {
+        assert_eq!((cores("500m"), bytes("16GiB"), core_speed("1.25")), (Ok(500), Ok(16 << 30), Ok(1_250)));
+        for wrong in ["0", "65537", "9000000000000", "-1"] {
+            assert!(cores(wrong).unwrap_err().contains("accepted: "), "{wrong}");
+        }
+        for wrong in ["0", "1k", "9PiB", "8000PiB", "much"] {
+            assert!(bytes(wrong).unwrap_err().contains("accepted: "), "{wrong}");
+        }
+        assert!(core_speed("0.001").is_err() && core_speed("101").is_err());
+        assert!(device("gpu=2").is_ok() && device("gpu=65537").is_err() && device("g u=1").is_err());
     }
 
     #[test]

@@ -90,7 +90,7 @@ pub(super) fn foreign_verb(noun: &str, word: &str, rest: &[String]) -> Option<St
     let named = if noun.is_empty() { rest.first().and_then(|first| noun_of(first)) } else { noun_of(noun) };
     if let Some(of) = named {
         let behind = if noun.is_empty() { rest.get(1..).unwrap_or_default() } else { &rest };
-        if let Some(command) = of_noun(of, word, behind.is_empty()) {
+        if let Some(command) = of_noun(of, word, behind) {
             return Some(with_words(&command, behind));
         }
     }
@@ -112,7 +112,8 @@ fn is_number(text: &str) -> bool {
 }
 
 /// `get`, `describe` and `delete` of something.
-fn of_noun(noun: &str, word: &str, is_unnamed: bool) -> Option<String> {
+fn of_noun(noun: &str, word: &str, names: &[&str]) -> Option<String> {
+    let is_unnamed = names.is_empty();
     let verb = match word {
         "get" | "list" | "ls" | "ps" | "status" if is_unnamed => "list",
         "describe" | "inspect" | "show" if is_unnamed => "list",

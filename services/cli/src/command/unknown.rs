@@ -18,6 +18,13 @@ const TIME_MAX: Duration = Duration::from_secs(2);
 /// Names that are looked at: one page.
 const NAMES_MAX: u32 = 1_000;
 
+/// What was found out about a name.
+struct Found {
+    unknown: Option<Failure>,
+    /// The command that shows what there is, of a job that is there.
+    hint: Option<String>,
+}
+
 /// The failure of a verb that found nothing, if it is for lack of what it names; else the same failure.
 pub(super) async fn explained(global: &Global, named: &NamedTarget, failure: Failure) -> Failure {
     let Ok(client) = connect::client(global) else { return failure };
@@ -27,13 +34,21 @@ pub(super) async fn explained(global: &Global, named: &NamedTarget, failure: Fai
                 // Without the option the hint would list the jobs of somebody else.
                 let is_caller = global.sources.user != OptionSource::Line;
                 let caller = is_caller.then(|| client.user());
-                job_unknown(&client, &target.resolve(client.user()), caller).await
+                let job = target.resolve(client.user());
+                let unknown = job_unknown(&client, &job, caller).await?;
+                // The job is there, and a task or an attempt of it is not.
+                let known = || format!("borough task status {job}");
+                Ok(Found { hint: unknown.is_none().then(known), unknown })
             }
-            NamedTarget::Node(node) => node_unknown(&client, node).await,
+            NamedTarget::Node(node) => Ok(Found { unknown: node_unknown(&client, node).await?, hint: None }),
         }
     };
-    let found = tokio::time::timeout(TIME_MAX, asked).await;
-    found.ok().and_then(Result::ok).flatten().unwrap_or(failure)
+    let found: Result<Result<Found, ClientError>, _> = tokio::time::timeout(TIME_MAX, asked).await;
+    match found {
+        Ok(Ok(Found { unknown: Some(unknown), .. })) => unknown,
+        Ok(Ok(Found { hint: Some(hint), .. })) if failure.hint().is_none() => failure.with_hint(hint),
+        _ => failure,
+    }
 }
 
 /// Says that a watch waits for a job that is not there yet.

@@ -13,8 +13,8 @@ mod yaml;
 mod tests;
 
 pub use jsonnet::evaluate;
-pub use problem::JobFileError;
 pub(crate) use problem::shown as path_shown;
+pub use problem::{EmptyContent, JobFileError};
 pub use starter::{StarterKind, starter, starter_of};
 pub(crate) use written::job_text;
 
@@ -55,8 +55,8 @@ pub struct LoadedFile {
 }
 
 impl LoadedFile {
-    /// A line of a refusal by a gateway, such as `spec.queue: …`, with the place in the file instead of the field of the
-    /// request.
+    /// A line of a refusal by a gateway, such as `spec.queue: …`, with the place in the file instead of the request's
+    /// field.
     pub(crate) fn line_placed(&self, path: &Path, line: &str) -> Option<String> {
         let line = line.strip_prefix("spec.")?;
         let (field, _) = line.split_once(": ")?;
@@ -98,7 +98,7 @@ pub async fn load(path: &Path, options: &LoadOptions) -> Result<LoadedFile, JobF
     let read = |comments: &[&str]| {
         let text = text_read(path)?;
         match emptiness(&text, comments) {
-            Some(what) => Err(JobFileError::Empty { path: path.to_owned(), what }),
+            Some(content) => Err(JobFileError::Empty { path: path.to_owned(), content }),
             None => Ok(text),
         }
     };
@@ -151,14 +151,14 @@ fn kind_unreadable(path: &Path) -> Option<&'static str> {
 }
 
 /// What a text is without content: each of its lines is blank, a comment, or begins or ends a YAML document.
-fn emptiness(text: &str, comments: &[&str]) -> Option<&'static str> {
+fn emptiness(text: &str, comments: &[&str]) -> Option<EmptyContent> {
     let lines = text.trim_start_matches('\u{feff}').lines().map(str::trim);
     let mut content = lines.filter(|line| !matches!(*line, "" | "---" | "...")).peekable();
     if content.peek().is_none() {
-        return Some("is empty");
+        return Some(EmptyContent::Nothing);
     }
     let is_comment = |line: &str| comments.iter().any(|comment| line.starts_with(comment));
-    content.all(is_comment).then_some("has only comments")
+    content.all(is_comment).then_some(EmptyContent::Comments)
 }
 
 fn text_read(path: &Path) -> Result<String, JobFileError> {

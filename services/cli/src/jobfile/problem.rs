@@ -21,8 +21,8 @@ pub enum JobFileError {
     #[error("the job file {} is not UTF-8 text", shown(path))]
     NotText { path: PathBuf },
     /// The file has nothing to read. Begin with an example.
-    #[error("{} {what}; accepted: a job with at least name and task", shown(path))]
-    Empty { path: PathBuf, what: &'static str },
+    #[error("{} {content}; accepted: a job with at least name and task", shown(path))]
+    Empty { path: PathBuf, content: EmptyContent },
     /// The name has none of the accepted endings. Give it one.
     #[error(
         "{} is no job file by its name; accepted: .yaml, .yml, .json, .jsonnet, or - for YAML on standard input",
@@ -46,6 +46,22 @@ pub enum JobFileError {
     /// The Jsonnet program has no value, or not within its bounds. The text says where and why.
     #[error("{}: {problem}", shown(path))]
     Jsonnet { path: PathBuf, problem: String },
+}
+
+/// What a file without a job has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EmptyContent {
+    Nothing,
+    Comments,
+}
+
+impl std::fmt::Display for EmptyContent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Nothing => "is empty",
+            Self::Comments => "has only comments",
+        })
+    }
 }
 
 impl JobFileError {

@@ -141,7 +141,7 @@ fn bad_names_are_refused() {
 fn duplicate_names_are_refused() {
     check(
         &yaml_problems(&with_task("  ports: [http, admin, http]\n")),
-        &expect!["job.yaml:4:24: task.ports[2]: http; accepted: each name once"],
+        &expect![[r#"job.yaml:4:24: task.ports[2]: "http"; accepted: each name once"#]],
     );
 }
 
@@ -388,7 +388,7 @@ fn the_topology_of_a_gang_is_read() {
         &yaml_problems(&with_task("count: 4\nroles: [{name: a}, {name: a, count: 2, min_member: 3}]\n")),
         &expect![[r#"
             job.yaml:4:8: count: 4; accepted: none, or the sum over the roles, 3
-            job.yaml:5:27: roles[1].name: a; accepted: each name once
+            job.yaml:5:27: roles[1].name: "a"; accepted: each name once
             job.yaml:5:52: roles[1].min_member: 3; accepted: at most the role's count, 2"#]],
     );
 }

@@ -12,7 +12,7 @@ use crate::args::{FileArguments, Global};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::jobfile::{
-    JobFileError, LoadOptions, LoadedFile, StarterKind, load, path_shown, starter, starter_of,
+    EmptyContent, JobFileError, LoadOptions, LoadedFile, StarterKind, load, path_shown, starter, starter_of,
 };
 use crate::output::{Printer, SpecView, tally};
 
@@ -96,14 +96,25 @@ pub(super) fn refusal_placed(failure: Failure, file: &Path, loaded: &LoadedFile)
     failure.with_lines(|line| loaded.line_placed(file, line))
 }
 
+/// What stands where a job file was expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    Missing,
+    Empty,
+    /// Comments, which nobody should lose.
+    Commented,
+}
+
 /// The command that writes a file to start from, in the place of an empty or missing one.
-fn start_hint(path: &Path, what: &str) -> String {
+fn start_hint(path: &Path, start: Start) -> String {
     let shown = path.to_string_lossy();
     let is_yaml = shown.ends_with(".yaml") || shown.ends_with(".yml");
     let is_plain = shown.chars().all(|each| each.is_ascii_alphanumeric() || "-_./".contains(each));
-    match what {
-        "is missing" if is_yaml && is_plain => format!("to start from an example: borough job init {shown}"),
-        "is empty" if is_yaml && is_plain => {
+    match start {
+        Start::Missing if is_yaml && is_plain => {
+            format!("to start from an example: borough job init {shown}")
+        }
+        Start::Empty if is_yaml && is_plain => {
             format!("to start from an example: borough job init - > {shown}")
         }
         _ => "to see an example: borough job init -".to_owned(),
@@ -111,14 +122,18 @@ fn start_hint(path: &Path, what: &str) -> String {
 }
 
 fn refused(path: &Path, error: &JobFileError) -> Failure {
-    if let JobFileError::Empty { what, .. } = error {
-        return Failure::new(Code::Usage, error.to_string()).with_hint(start_hint(path, what));
+    if let JobFileError::Empty { content, .. } = error {
+        let start = match content {
+            EmptyContent::Nothing => Start::Empty,
+            EmptyContent::Comments => Start::Commented,
+        };
+        return Failure::new(Code::Usage, error.to_string()).with_hint(start_hint(path, start));
     }
     if let JobFileError::Read { source, .. } = error
         && source.kind() == std::io::ErrorKind::NotFound
     {
         let lines = error.lines().join("; ");
-        return Failure::new(Code::Usage, lines).with_hint(start_hint(path, "is missing"));
+        return Failure::new(Code::Usage, lines).with_hint(start_hint(path, Start::Missing));
     }
     let lines = error.lines();
     match lines.as_slice() {
