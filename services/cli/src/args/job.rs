@@ -8,7 +8,7 @@ use borough_proto::v1::LabelMatch;
 use clap::{Args, Subcommand};
 
 use super::list::{ListArguments, TaskOrJobState, label_match, task_or_job_state};
-use super::number::{delay, time_within, timeout, whole};
+use super::number::{time_within, timeout, whole};
 use super::{JobTarget, LogShowArguments};
 use crate::jobfile::StarterKind;
 
