@@ -579,7 +579,7 @@ mod tests {
         let (old, mut outbound) = sessions.open(opening(1, 1));
         let mut waiting = old.request();
         let (new, _b) = sessions.open(opening(1, 2));
-        assert!(matches!(waiting.next().await, Some(AgentAnswer::Broken(_))));
+        assert!(matches!(waiting.next().await, Some(AgentAnswer::Gone)));
         assert!(outbound.try_recv().unwrap().unwrap_err().message().contains("newer session"));
         sessions.close(&old, Duration::ZERO);
         assert!(new.is_current() && sessions.get(NodeId(1)).is_some());
