@@ -10,7 +10,7 @@ use prost::Message as _;
 use prost_types::{DescriptorProto, FileDescriptorSet};
 
 /// Messages that have the fields of a type of the model, by the same names. `src/convert/wire.rs` converts the values.
-const MIRRORED: [(&str, &str); 15] = [
+const MIRRORED: [(&str, &str); 16] = [
     ("JobSpec", "job::JobSpec"),
     ("TaskSpec", "job::TaskSpec"),
     ("TaskOverride", "job::TaskOverride"),
@@ -22,6 +22,7 @@ const MIRRORED: [(&str, &str); 15] = [
     ("Toleration", "job::Toleration"),
     ("Preemption", "job::PreemptionSpec"),
     ("RestartSpec", "job::RestartSpec"),
+    ("UpdateSpec", "job::UpdateSpec"),
     ("LogSpec", "job::LogSpec"),
     ("PortSpec", "job::PortSpec"),
     ("DeviceSelector", "node::CardSelector"),

@@ -1,13 +1,15 @@
 //! Explains what a submission would do, and why tasks have no node. The scheduler's own code computes both.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use borough_model::job::file::file_diff;
 use borough_model::job::{
-    After, AfterCondition, ChangeClass, FieldChange, JobKind, JobState, RestartMode, change_class, spec_diff,
-    spec_with_scheduler,
+    After, AfterCondition, ChangeClass, FieldChange, JobKind, JobState, RestartMode, Rollout, change_class,
+    fields_fixed, spec_diff, spec_with_scheduler,
 };
-use borough_model::{JobId, JobRow, JobSpec, Name, TaskState};
+use borough_model::rollout::{AttemptFit, RolloutRules, SpecDifference};
+use borough_model::{JobId, JobRow, JobSpec, Name, TaskRow, TaskState};
 use borough_proto::convert::ports_to_message;
 use borough_proto::v1;
 use borough_scheduler_core::{DryRun, EvictionReport, Explanation, VictimReport, dry_run};
@@ -16,6 +18,7 @@ use borough_store::mirror::MirrorState;
 use tonic::Status;
 
 use crate::cell::{CellContext, cursor_to_message, scheduler_shards_read, scheduler_unserved};
+use crate::status::refusal_of_fixed;
 
 /// The spec as it would be admitted, with its scheduler: the named one, that of the running job, or the choice of
 /// `rules`.
@@ -121,11 +124,12 @@ fn plan_changes(state: &MirrorState, spec: &JobSpec) -> v1::PlanJobResponse {
             ChangeClass::Nothing => response.changed = false,
             ChangeClass::CountOrPriorityOnly | ChangeClass::Metadata => {}
             ChangeClass::NeedsUpdate => {
-                response.refusal = format!(
-                    "job {}/{} has not ended: only its count, priority and metadata can change",
-                    row.user, row.name
-                );
-                return response;
+                let fixed = fields_fixed(current, spec);
+                if !fixed.is_empty() {
+                    response.refusal = refusal_of_fixed(&format!("job {}/{}", row.user, row.name), &fixed);
+                    return response;
+                }
+                (response.replaced, response.unavailable_max) = replaced(state, row, spec);
             }
         }
         let above = state.job_tasks(row.id).filter(|task| task.id.index >= spec.count);
@@ -133,6 +137,26 @@ fn plan_changes(state: &MirrorState, spec: &JobSpec) -> v1::PlanJobResponse {
         response.stopped = above.map(|task| task.id.index).collect();
     }
     response
+}
+
+/// The tasks whose attempts a rollout of `spec` would replace, and how many may be away at a time.
+fn replaced(state: &MirrorState, row: &JobRow, spec: &JobSpec) -> (Vec<u32>, u32) {
+    if row.state != JobState::Running {
+        return (Vec::new(), 0);
+    }
+    let rules = RolloutRules::of(spec, &Rollout::begin(row, "", 0), spec.count);
+    let has_attempt = |task: &&Arc<TaskRow>| {
+        task.id.index < spec.count && !matches!(task.state, TaskState::Pending | TaskState::Dead)
+    };
+    let mut versions: BTreeMap<u32, Option<Arc<JobSpec>>> = BTreeMap::new();
+    let mut differs = |task: &&Arc<TaskRow>| {
+        let version = task.spec_version;
+        let earlier = versions.entry(version).or_insert_with(|| state.spec(row.id, version));
+        let fit = |earlier: &JobSpec| SpecDifference::between(earlier, spec).fit(task.id.index);
+        earlier.as_deref().map_or(AttemptFit::Stale, fit) == AttemptFit::Stale
+    };
+    let tasks = state.job_tasks(row.id).filter(has_attempt).filter(|task| differs(task));
+    (tasks.map(|task| task.id.index).collect(), rules.unavailable_max)
 }
 
 fn dry_add(response: &mut v1::PlanJobResponse, dry: DryRun) {

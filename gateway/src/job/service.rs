@@ -19,6 +19,7 @@ use borough_store::job::{
 };
 use borough_store::journal::Cursor;
 use borough_store::lease::SCHEDULER_DEFAULT;
+use borough_store::rollout::{RolloutOrder, rollout_order};
 use borough_store::{StoreError, StoreResult};
 use prost::Message as _;
 use tonic::{Request, Response, Status};
@@ -84,6 +85,25 @@ fn names_of(user: &str, name: &str) -> Result<(Name, Name), Status> {
     let user = name_from_text("user", user).map_err(|refused| status_from_field(&refused))?;
     let name = name_from_text("name", name).map_err(|refused| status_from_field(&refused))?;
     Ok((user, name))
+}
+
+/// The order of a request.
+fn order_of(request: &v1::OrderRolloutRequest) -> Result<RolloutOrder, Status> {
+    use v1::order_rollout_request::Order;
+    let refused = |field: &str, value: &str, accepted: &str| {
+        status_from_field(&FieldRefused::new(field, value.to_owned(), accepted.to_owned()))
+    };
+    if request.version > 0 && request.order() != Order::Undo {
+        return Err(refused("version", &request.version.to_string(), "0, unless the order is UNDO"));
+    }
+    match Order::try_from(request.order) {
+        Ok(Order::Pause) => Ok(RolloutOrder::Pause),
+        Ok(Order::Resume) => Ok(RolloutOrder::Resume),
+        Ok(Order::Undo) => Ok(RolloutOrder::Undo(Some(request.version).filter(|version| *version > 0))),
+        Ok(Order::Unspecified) | Err(_) => {
+            Err(refused("order", &request.order.to_string(), "PAUSE, RESUME or UNDO"))
+        }
+    }
 }
 
 /// Converts and checks the spec of a request.
@@ -234,6 +254,26 @@ impl JobService for JobServer {
         })
         .await?;
         Ok(Response::new(v1::ScaleJobResponse { job: Some(job), cursor: Some(cursor) }))
+    }
+
+    async fn order_rollout(
+        &self,
+        request: Request<v1::OrderRolloutRequest>,
+    ) -> Result<Response<v1::OrderRolloutResponse>, Status> {
+        let request = request.into_inner();
+        let caller = caller_of_mutation(request.context.as_ref())?;
+        let cell = self.cells.get(&request.cell)?;
+        let (user, name) = names_of(&request.user, &request.name)?;
+        let order = order_of(&request)?;
+        let (user, name, space) = (&user, &name, &cell.space);
+        let keyed = KeyedRequest::new(&caller, "rollout_order", &request);
+        let (job, cursor) = job_change(cell, &keyed, |tx, mut changes| async move {
+            let job = job_by_name(&tx, space, user, name).await?.id;
+            rollout_order(&tx, &mut changes, job, order).await?;
+            Ok((job, changes))
+        })
+        .await?;
+        Ok(Response::new(v1::OrderRolloutResponse { job: Some(job), cursor: Some(cursor) }))
     }
 
     async fn stop_job(

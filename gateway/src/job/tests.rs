@@ -89,7 +89,7 @@ async fn some_are_refused(gateway: &TestGateway) {
     too_large.1.task.resources.cpu_millis = u64::MAX;
     too_large.1.count = 2;
     let mut update = asked(4, "web");
-    update.1.task.command = vec!["false".to_owned()];
+    update.1.scheduler = Some(name("gpu"));
     let answers = submit_all(
         gateway,
         &[

@@ -231,7 +231,13 @@ fn status_node_refused(refusal: &NodeRefusal) -> Status {
     }
 }
 
-/// The job has not ended and differs in more than count, priority and metadata: one violation per field that differs.
+/// Why fields of a running job are not changed. `job` names the job.
+pub(crate) fn refusal_of_fixed(job: &str, fixed: &[FieldChange]) -> String {
+    let fields = fixed.iter().map(|change| change.path.as_str()).collect::<Vec<_>>().join(", ");
+    format!("{job} has not ended, and keeps its kind, gang and scheduler until then: {fields} cannot change")
+}
+
+/// The job runs and keeps these fields: the difference, one violation per field.
 fn status_needs_update(job: borough_model::JobId, changes: &[FieldChange]) -> Status {
     let shown = |value: &Option<serde_json::Value>| {
         value.as_ref().map_or_else(|| "absent".to_owned(), file_value_text)
@@ -239,9 +245,7 @@ fn status_needs_update(job: borough_model::JobId, changes: &[FieldChange]) -> St
     let mut details = ErrorDetails::new();
     let facts = HashMap::from([("job_id".to_owned(), job.to_string())]);
     details.set_error_info("JOB_DIFFERS", DOMAIN, facts);
-    let mut message =
-        "the job of that name has not ended: only its count, priority and metadata can change; stop it first:"
-            .to_owned();
+    let mut message = format!("{}:", refusal_of_fixed("a job of that name", changes));
     for change in changes {
         let line = format!("{}: {} -> {}", change.path, shown(&change.old), shown(&change.new));
         message.push_str("\n  ");

@@ -1,6 +1,8 @@
 //! Jobs and their specs.
 
-use borough_model::job::{HealthCheck, JobKind, JobOutcome, JobState, Probe, TaskSpec};
+use borough_model::job::{
+    HealthCheck, JobKind, JobOutcome, JobState, Probe, Rollout, RolloutState, TaskSpec,
+};
 use borough_model::{JobRow, JobSpec, Name};
 
 use super::wire::{Wire, WirePath};
@@ -34,6 +36,25 @@ pub fn job_to_message(
         labels: spec.map(|spec| spec.labels.clone()).unwrap_or_default(),
         description: spec.and_then(|spec| spec.description.clone()).unwrap_or_default(),
         usage: None,
+        rollout: row.rollout.as_deref().map(rollout_to_message),
+    }
+}
+
+fn rollout_to_message(rollout: &Rollout) -> v1::Rollout {
+    let state = match rollout.state {
+        RolloutState::Rolling => v1::RolloutState::Rolling,
+        RolloutState::Paused => v1::RolloutState::Paused,
+        RolloutState::Done => v1::RolloutState::Done,
+        RolloutState::Failed => v1::RolloutState::Failed,
+    };
+    v1::Rollout {
+        state: state.into(),
+        version: rollout.version,
+        begun_ms: rollout.begun_ms,
+        by: rollout.by.clone(),
+        reverts: rollout.reverts.unwrap_or(0),
+        failure: rollout.failure.map(|failure| failure.to_string()).unwrap_or_default(),
+        versions: rollout.stable.clone(),
     }
 }
 

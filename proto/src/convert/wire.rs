@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use borough_model::job::{
-    AffinityKind, AfterCondition, ConstraintOperator, HealthCheck, JobKind, LogSpec, RestartMode,
+    AffinityKind, AfterCondition, ConstraintOperator, HealthCheck, JobKind, LogSpec, OnFailure, RestartMode,
     RestartSpec, TaskOverride, TaskSpec, TolerationOperator,
 };
 use borough_model::node::{TaintEffect, Within};
@@ -220,6 +220,7 @@ words! {
     JobKind = v1::JobKind, "service or batch", None, [Service, Batch];
     AfterCondition = v1::after::Condition, "finished or succeeded", Some(AfterCondition::Succeeded),
         [Finished, Succeeded];
+    OnFailure = v1::update_spec::OnFailure, "revert or stop", Some(OnFailure::Revert), [Revert, Stop];
     RestartMode = v1::restart_spec::Mode, "always, on_failure or never", None, [Always, OnFailure, Never];
     AffinityKind = v1::affinity::Kind, "near or apart", None, [Near, Apart];
     TolerationOperator = v1::toleration::Operator, "equal or exists", None, [Equal, Exists];

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use borough_proto::v1::job_service_client::JobServiceClient;
+use borough_proto::v1::order_rollout_request::Order;
 use borough_proto::v1::{
     GetJobHistoryRequest, GetJobRequest, GetJobResponse, Job, JobSpec, JobState, JobVersion, LabelJobRequest,
-    LabelJobResponse, LabelMatch, ListJobsRequest, ListJobsResponse, PageRequest, PlanJobRequest,
-    PlanJobResponse, PurgeJobRequest, PurgeJobResponse, ScaleJobRequest, ScaleJobResponse, StopJobRequest,
-    StopJobResponse, SubmitJobRequest, SubmitJobResponse,
+    LabelJobResponse, LabelMatch, ListJobsRequest, ListJobsResponse, OrderRolloutRequest,
+    OrderRolloutResponse, PageRequest, PlanJobRequest, PlanJobResponse, PurgeJobRequest, PurgeJobResponse,
+    ScaleJobRequest, ScaleJobResponse, StopJobRequest, StopJobResponse, SubmitJobRequest, SubmitJobResponse,
 };
 
 use crate::call::{Client, rpc};
@@ -122,6 +123,28 @@ impl Client {
             count,
         };
         self.call("ScaleJob", message, rpc!(JobServiceClient.scale_job)).await
+    }
+
+    /// Pauses, resumes or takes back the rollout of a job. `version` counts only for the last: 0 is the newest one that
+    /// differs from the version in force.
+    ///
+    /// # Errors
+    /// As for every call; `FAILED_PRECONDITION` if the job has no rollout that this applies to.
+    pub async fn rollout_order(
+        &self,
+        job: &JobRef,
+        order: Order,
+        version: u32,
+    ) -> Result<OrderRolloutResponse, ClientError> {
+        let message = OrderRolloutRequest {
+            context: self.context_mutation(),
+            cell: self.cell().to_owned(),
+            user: job.user.clone(),
+            name: job.name.clone(),
+            order: order.into(),
+            version,
+        };
+        self.call("OrderRollout", message, rpc!(JobServiceClient.order_rollout)).await
     }
 
     /// Stops a job. Returns when the stop is committed, before the tasks have ended.

@@ -1,13 +1,15 @@
 //! Carries out decisions: each action in transactions of its own, under the lease.
 
 use borough_kv::Transaction;
+use borough_model::job::RolloutFailure;
 use borough_model::node::Voucher;
-use borough_model::{Incarnation, TaskId};
+use borough_model::{Incarnation, JobId, TaskId};
 use borough_store::StoreResult;
 use borough_store::job::{job_dependencies_check, job_tasks_gone};
 use borough_store::journal::ChangeSet;
 use borough_store::lease::LeaseWriter;
 use borough_store::node::{DeclaredLost, gateway_live_remove, node_declare_lost};
+use borough_store::rollout::{rollout_done, rollout_fail, rollout_replace};
 use borough_store::task::{
     task_node_lost, task_promises_expire, task_reschedule_lost, task_stop_begin, task_unwanted_stop,
     task_wanted_revive,
@@ -36,6 +38,9 @@ pub(crate) fn acts_together(action: &ControllerAction) -> bool {
         | ControllerAction::TasksReschedule(..)
         | ControllerAction::TasksMove(..)
         | ControllerAction::NodeDrain(_)
+        | ControllerAction::RolloutReplace(..)
+        | ControllerAction::RolloutDone(..)
+        | ControllerAction::RolloutFail(..)
         | ControllerAction::PromisesExpire(..) => false,
     }
 }
@@ -104,6 +109,18 @@ impl ActionExecutor {
                 };
                 self.attempts("task_promise", &attempts, expire).await
             }
+            ControllerAction::RolloutReplace(job, revision, attempts) => {
+                self.rollout_replace(job, revision, &attempts).await
+            }
+            ControllerAction::RolloutDone(job, revision) => {
+                let done = |tx: Transaction, mut changes: ChangeSet| async move {
+                    Ok((rollout_done(&tx, &mut changes, job, revision).await?, changes))
+                };
+                writer.change("rollout_done", done).await
+            }
+            ControllerAction::RolloutFail(job, revision, failure) => {
+                self.rollout_fail(job, revision, failure).await
+            }
             // [`DrainCheck`](crate::drain::DrainCheck) makes moves of it: tasks without room elsewhere stay.
             ControllerAction::NodeDrain(_) => Ok(()),
             ControllerAction::TasksMove(reason, attempts) => {
@@ -165,6 +182,27 @@ impl ActionExecutor {
             Ok((gateway_live_remove(&tx, changes.space(), voucher, beat).await?, changes))
         };
         self.writer.change("gateway_live_remove", remove).await.map(drop)
+    }
+
+    /// Replaces attempts in one transaction, whatever their number: the next step is decided by the state after all of
+    /// them.
+    async fn rollout_replace(
+        &self,
+        job: JobId,
+        revision: u64,
+        attempts: &[(TaskId, Incarnation)],
+    ) -> StoreResult<()> {
+        let replace = |tx: Transaction, mut changes: ChangeSet| async move {
+            Ok((rollout_replace(&tx, &mut changes, job, revision, attempts).await?, changes))
+        };
+        self.writer.change("rollout_replace", replace).await.map(drop)
+    }
+
+    async fn rollout_fail(&self, job: JobId, revision: u64, failure: RolloutFailure) -> StoreResult<()> {
+        let fail = |tx: Transaction, mut changes: ChangeSet| async move {
+            Ok((rollout_fail(&tx, &mut changes, job, revision, failure).await?, changes))
+        };
+        self.writer.change("rollout_fail", fail).await
     }
 
     /// Acts on attempts, at most [`TASKS_MAX`] in one transaction.

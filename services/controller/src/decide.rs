@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_model::job::{AfterDecision, after_decide, eviction_due_ms};
+use borough_model::job::{AfterDecision, RolloutFailure, after_decide, eviction_due_ms};
 use borough_model::node::{NodeRow, NodeState, TaintEffect};
 use borough_model::task::{LEAVE_MARGIN_MS, StopReason, leave_due_ms};
 use borough_model::{GangId, Incarnation, JobId, JobRow, Name, NodeId, TaskId, TaskRow, TaskState};
@@ -31,6 +31,13 @@ pub enum ControllerAction {
     TasksMove(StopReason, Vec<(TaskId, Incarnation)>),
     /// Move those attempts off the drained node that have room elsewhere ([`drain_departures`], [`departures_now`]).
     NodeDrain(NodeId),
+    /// End these stale attempts of a job whose row has this revision: its rollout replaces them.
+    RolloutReplace(JobId, u64, Vec<(TaskId, Incarnation)>),
+    /// Record that the job's rollout is done, if its row has this revision.
+    RolloutDone(JobId, u64),
+    /// Record that the job's rollout has failed, if its row has this revision, and take its version back if the job
+    /// wants that.
+    RolloutFail(JobId, u64, RolloutFailure),
     /// Release these attempts' promises of room on the node, for which they have waited in vain.
     PromisesExpire(NodeId, Vec<(TaskId, Incarnation)>),
 }

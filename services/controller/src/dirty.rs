@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_model::job::JobState;
+use borough_model::job::{JobState, Rollout, RolloutState};
 use borough_model::node::{NodeRow, NodeState};
 use borough_model::{Delta, JobId, JobRow, Name, NodeId};
 use borough_store::mirror::MirrorState;
@@ -43,6 +43,8 @@ pub(crate) struct Dirty {
     /// Nodes that are emptied or drive attempts away. They are few, known from their rows, and examined with every
     /// move.
     emptied: BTreeSet<NodeId>,
+    /// Jobs whose rollout goes on.
+    rolling: BTreeSet<JobId>,
 }
 
 /// What is examined at once.
@@ -74,6 +76,11 @@ impl Dirty {
         self.nodes.extend(nodes);
     }
 
+    /// Adds the jobs whose rollout goes on: what it does next depends on time too.
+    pub(crate) fn rollouts_add(&mut self) {
+        self.jobs.extend(self.rolling.iter().copied());
+    }
+
     /// Records what a delta affects.
     pub(crate) fn note(&mut self, delta: &Delta) {
         match delta {
@@ -88,6 +95,9 @@ impl Dirty {
             Delta::NodeRemoved { node } => {
                 self.emptied.remove(node);
             }
+            Delta::JobRemoved { job, .. } => {
+                self.rolling.remove(job);
+            }
             Delta::CellSettings { .. } => self.settings = true,
             _ => {}
         }
@@ -96,6 +106,12 @@ impl Dirty {
     /// Records a job, and after its end those that may have waited for it.
     fn job_note(&mut self, row: &JobRow) {
         self.jobs.insert(row.id);
+        let is_rolling = |rollout: &Rollout| rollout.state == RolloutState::Rolling;
+        if row.state == JobState::Running && row.rollout.as_deref().is_some_and(is_rolling) {
+            self.rolling.insert(row.id);
+        } else {
+            self.rolling.remove(&row.id);
+        }
         match row.state {
             JobState::Waiting => {
                 self.waiting.entry(row.user.clone()).or_default().insert(row.id);
@@ -123,11 +139,13 @@ impl Dirty {
 
     /// Takes a part of what is to be examined, bounded by the tasks that are visited. Examines the jobs of it. The
     /// examination of a job with many tasks goes on with the next part.
-    pub(crate) fn part(&mut self, state: &MirrorState) -> DirtyPart {
+    pub(crate) fn part(&mut self, state: &MirrorState, now_ms: i64) -> DirtyPart {
         let mut part = DirtyPart::default();
         while part.visited < PART_TASKS {
-            let Some(mut scan) = self.scan.take().or_else(|| self.job_next(state, &mut part)) else { break };
-            let step = scan.advance(state, PART_TASKS.saturating_sub(part.visited));
+            let Some(mut scan) = self.scan.take().or_else(|| self.job_next(state, &mut part, now_ms)) else {
+                break;
+            };
+            let step = scan.advance(state, PART_TASKS.saturating_sub(part.visited), now_ms);
             part.visited = part.visited.saturating_add(step.visited);
             match step.actions {
                 Some(actions) => {
@@ -152,7 +170,7 @@ impl Dirty {
     }
 
     /// The next job, if what is left of the part has room for it.
-    fn job_next(&mut self, state: &MirrorState, part: &mut DirtyPart) -> Option<JobScan> {
+    fn job_next(&mut self, state: &MirrorState, part: &mut DirtyPart, now_ms: i64) -> Option<JobScan> {
         loop {
             let job = next_after(&self.jobs, self.last_job)?;
             let row = state.jobs().get(&job);
@@ -168,7 +186,7 @@ impl Dirty {
             self.jobs.remove(&job);
             self.last_job = job;
             match row {
-                Some(row) => return Some(JobScan::begin(row)),
+                Some(row) => return Some(JobScan::begin(state, row, now_ms)),
                 None => part.jobs.push(job),
             }
         }
@@ -278,7 +296,7 @@ mod tests {
     fn all(dirty: &mut Dirty, state: &MirrorState) -> (BTreeSet<JobId>, BTreeSet<NodeId>, usize) {
         let (mut jobs, mut nodes, mut parts) = (BTreeSet::new(), BTreeSet::new(), 0);
         while !dirty.is_empty() {
-            let part = dirty.part(state);
+            let part = dirty.part(state, 0);
             assert!(part.nodes.len() <= PART_NODES && part.visited <= PART_TASKS, "{part:?}");
             jobs.extend(part.jobs);
             nodes.extend(part.nodes);
@@ -365,7 +383,7 @@ mod tests {
         let (mut dirty, mut parts) = (Dirty::default(), 0);
         dirty.note(&job(1, "ada", JobState::Stopping, 1));
         loop {
-            let part = dirty.part(&state);
+            let part = dirty.part(&state, 0);
             parts += 1;
             assert!(part.visited <= PART_TASKS, "{part:?}");
             if dirty.is_empty() {
@@ -401,7 +419,7 @@ mod tests {
         for (is, most) in [(NodeState::Ready, PART_TASKS / 100), (NodeState::Lost, 1)] {
             let mut dirty = Dirty::default();
             dirty.nodes_add((1..=40).map(NodeId));
-            let part = dirty.part(&state(is));
+            let part = dirty.part(&state(is), 0);
             assert_eq!(part.nodes.len(), most, "{is:?}");
         }
     }
@@ -415,7 +433,7 @@ mod tests {
         FullPass::BEGIN.advance(&mut dirty, &state, 100);
         let mut seen = Vec::new();
         while seen.len() < 10 {
-            seen.extend(dirty.part(&state).jobs);
+            seen.extend(dirty.part(&state, 0).jobs);
             dirty.note(&job(1, "ada", JobState::Running, 5_000));
         }
         assert_eq!(seen, (1..=10).map(JobId).collect::<Vec<_>>());

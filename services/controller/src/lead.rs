@@ -276,7 +276,7 @@ impl Controller {
         } else {
             let tolerance = Duration::from_millis(term.meta.lost_after_ms);
             actions = self.mirror.read(|state| {
-                let DirtyPart { jobs, mut actions, nodes, .. } = term.dirty.part(state);
+                let DirtyPart { jobs, mut actions, nodes, .. } = term.dirty.part(state, now_ms);
                 jobs.iter().for_each(|job| term.followers.job_note(state, *job));
                 let silent = |node: NodeId| term.liveness.silent(node);
                 let of_nodes = nodes
@@ -356,6 +356,7 @@ impl Controller {
             term.executor.gateway_remove(voucher, beat).await?;
         }
         term.dirty.nodes_add(term.timed.iter().copied());
+        term.dirty.rollouts_add();
         if term.pass.is_due(term.pass_at, now) {
             // What changes all the time delays no other, so the pass before has come to each job.
             term.followers.all_noted();

@@ -17,6 +17,7 @@ mod lead;
 mod liveness;
 mod load;
 mod observe;
+mod rollout;
 mod scan;
 
 pub use config::ControllerConfig;

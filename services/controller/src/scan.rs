@@ -5,10 +5,11 @@ use borough_model::{JobId, JobRow, TaskRow, TaskState};
 use borough_store::mirror::MirrorState;
 
 use crate::decide::{ControllerAction, dependency_actions, unasked};
+use crate::rollout::RolloutScan;
 
 /// How far the examination of a job has come, and what it has seen. Rows may change between two parts: a change marks
 /// the job for another examination, and each action looks again in its own transaction.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct JobScan {
     pub job: JobId,
     /// The revision of the job's row that the examination is about.
@@ -21,6 +22,8 @@ pub(crate) struct JobScan {
     is_unwanted: bool,
     /// The job wants a task that it had given up.
     is_wanted_again: bool,
+    /// The examination of its rollout, if one goes on.
+    rollout: Option<RolloutScan>,
 }
 
 /// What a part of an examination has done.
@@ -34,7 +37,7 @@ pub(crate) struct ScanStep {
 
 impl JobScan {
     /// Begins with the first task of a job.
-    pub(crate) fn begin(row: &JobRow) -> Self {
+    pub(crate) fn begin(state: &MirrorState, row: &JobRow, now_ms: i64) -> Self {
         Self {
             job: row.id,
             revision: row.revision,
@@ -42,15 +45,16 @@ impl JobScan {
             is_alive: false,
             is_unwanted: false,
             is_wanted_again: false,
+            rollout: RolloutScan::begin(state, row, now_ms).filter(|_| row.state == JobState::Running),
         }
     }
 
     /// Visits the next tasks, at most `most`. It begins again if the row of the job has changed.
-    pub(crate) fn advance(&mut self, state: &MirrorState, most: usize) -> ScanStep {
+    pub(crate) fn advance(&mut self, state: &MirrorState, most: usize, now_ms: i64) -> ScanStep {
         let over = |visited, actions| ScanStep { visited, actions: Some(actions) };
         let Some(row) = state.jobs().get(&self.job) else { return over(0, Vec::new()) };
         if row.revision != self.revision {
-            *self = Self::begin(row);
+            *self = Self::begin(state, row, now_ms);
         }
         if row.state == JobState::Waiting {
             return over(0, dependency_actions(state, row));
@@ -63,6 +67,9 @@ impl JobScan {
             visited += 1;
             self.after = Some(task.id.index);
             self.visit(row, task);
+            if let Some(rollout) = &mut self.rollout {
+                rollout.visit(state, task);
+            }
             if self.is_decided(row.state) {
                 break;
             }
@@ -81,18 +88,20 @@ impl JobScan {
     /// Returns true if no further task would add an action.
     fn is_decided(&self, state: JobState) -> bool {
         match state {
+            _ if self.rollout.is_some() => false,
             JobState::Stopping => self.is_unwanted,
             JobState::Running => self.is_unwanted && self.is_wanted_again,
             JobState::Waiting | JobState::Ended { .. } => self.is_unwanted,
         }
     }
 
-    fn actions(&self, state: JobState) -> Vec<ControllerAction> {
+    fn actions(&mut self, state: JobState) -> Vec<ControllerAction> {
         let unwanted = self.is_unwanted.then_some(ControllerAction::TasksUnwanted(self.job));
         let again = self.is_wanted_again.then_some(ControllerAction::TasksRevive(self.job));
         let ended =
             (state == JobState::Stopping && !self.is_alive).then_some(ControllerAction::JobEnd(self.job));
-        [unwanted, again, ended].into_iter().flatten().collect()
+        let rollout = self.rollout.take().and_then(RolloutScan::action);
+        [unwanted, again, ended, rollout].into_iter().flatten().collect()
     }
 }
 
@@ -133,7 +142,7 @@ mod tests {
     fn parts(scan: &mut JobScan, state: &MirrorState, most: usize) -> (Vec<ControllerAction>, usize) {
         let mut parts = 0;
         loop {
-            let step = scan.advance(state, most);
+            let step = scan.advance(state, most, 0);
             assert!(step.visited <= most, "{step:?}");
             parts += 1;
             if let Some(actions) = step.actions {
@@ -157,9 +166,9 @@ mod tests {
                     let drawn = (seed / 7 + usize::try_from(index).unwrap() * (1 + seed % 5)) % 11;
                     task_put(&mut state, index, 1, rows[if drawn < 9 { 2 } else { drawn % 2 }]);
                 }
-                let (at_once, _) = parts(&mut JobScan::begin(&row), &state, usize::MAX);
+                let (at_once, _) = parts(&mut JobScan::begin(&state, &row, 0), &state, usize::MAX);
                 for most in [1, 2, 5] {
-                    let (actions, _) = parts(&mut JobScan::begin(&row), &state, most);
+                    let (actions, _) = parts(&mut JobScan::begin(&state, &row, 0), &state, most);
                     assert_eq!(actions, at_once, "{number}, seed {seed}, {most} at once");
                 }
                 assert_eq!(at_once, expected(&state, &row), "{number}, seed {seed}");
@@ -189,7 +198,7 @@ mod tests {
         let mut actions = |revision, count, is| {
             let row = row(count, is, revision);
             job_put(&mut state, &row);
-            parts(&mut JobScan::begin(&row), &state, 10).0
+            parts(&mut JobScan::begin(&state, &row, 0), &state, 10).0
         };
         assert_eq!(actions(1, 1, JobState::Running), [ControllerAction::TasksRevive(JOB)]);
         assert_eq!(actions(2, 0, JobState::Running), [], "it does not want them");
@@ -205,13 +214,13 @@ mod tests {
         job_put(&mut state, &running);
         (0..1_000).for_each(|index| task_put(&mut state, index, 1, TaskState::Running));
         (500..1_000).for_each(|index| task_put(&mut state, index, 2, TaskState::Dead));
-        let mut scan = JobScan::begin(&running);
-        assert_eq!(scan.advance(&state, 500), ScanStep { visited: 500, actions: None });
+        let mut scan = JobScan::begin(&state, &running, 0);
+        assert_eq!(scan.advance(&state, 500, 0), ScanStep { visited: 500, actions: None });
         job_put(&mut state, &row(1_000, JobState::Stopping, 2));
         let (actions, _) = parts(&mut scan, &state, 100);
         assert_eq!(actions, [ControllerAction::TasksUnwanted(JOB)]);
         (0..500).for_each(|index| task_put(&mut state, index, 2, TaskState::Dead));
-        let (actions, count) = parts(&mut JobScan::begin(&state.jobs()[&JOB]), &state, 100);
+        let (actions, count) = parts(&mut JobScan::begin(&state, &state.jobs()[&JOB], 0), &state, 100);
         assert_eq!((actions, count), (vec![ControllerAction::JobEnd(JOB)], 10));
     }
 }

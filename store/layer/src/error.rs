@@ -99,9 +99,9 @@ pub enum StoreError {
     /// A spec, or a report about a node, breaks rules. Show each of them; nothing was changed.
     #[error("it cannot be accepted: {}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     InvalidSpec { errors: Vec<borough_model::FieldError> },
-    /// A job of that name runs and differs in more than count, priority and metadata. Show the difference; stop it
+    /// A job of that name has not ended, and differs in fields that it keeps until then. Show the difference; stop it
     /// first.
-    #[error("job {job} runs and differs in {} fields", changes.len())]
+    #[error("job {job} has not ended and keeps {} fields that differ", changes.len())]
     NeedsUpdate { job: borough_model::JobId, changes: Vec<borough_model::job::FieldChange> },
     /// A placement batch contradicts itself. A defect of the planner: drop the batch and plan again.
     #[error("the placement batch contradicts itself")]

@@ -32,6 +32,7 @@ pub mod node;
 pub mod placement;
 pub mod quota;
 pub mod request;
+pub mod rollout;
 mod row;
 pub mod scratch;
 pub mod task;

@@ -16,6 +16,7 @@ pub mod journal;
 pub mod node;
 pub mod queue;
 pub mod resource;
+pub mod rollout;
 pub mod task;
 mod unread;
 

@@ -58,7 +58,7 @@ async fn a_stored_job_is_edited_and_whatever_is_not_applied_is_kept() {
         ("s/count: 2/count: -3/", 2, "count: -3; accepted:"),
         ("s/name: web/name: other/", 2, "name: other; accepted: web, the name of the edited job"),
         ("s/user: .*/user: ann/", 2, "user: ann; accepted: tester, the user of the edited job"),
-        ("s/600/700/", 4, "the gateway would refuse it"),
+        ("s/^kind: service/kind: batch/", 4, "the gateway would refuse it"),
         ("s/^count: 2/count: 3\\nqueue: nowhere/", 2, "nowhere"),
     ];
     for (script, code, message) in wrong {

@@ -34,6 +34,7 @@ mod port;
 mod preempt;
 mod restart;
 mod role;
+mod rollout;
 mod secret;
 mod setting;
 mod silent;

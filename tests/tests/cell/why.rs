@@ -166,21 +166,26 @@ async fn a_job_after_a_service_is_warned_of_before_it_waits_for_ever() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_changed_file_of_a_job_that_waits_is_refused_by_name_with_what_to_run() {
+async fn another_kind_of_a_job_that_waits_is_refused_by_name_with_what_to_run() {
     let cell = TestCell::start(options!().nodes(1)).await;
     let first = cell.file("first.yaml", &batch("first", "[sleep, '600']", ""));
     cell.borough(&["job", "run", "--detach", &first]).await.ended(0);
     let later = cell.file("later.yaml", &batch("later", "['true']", "first"));
     cell.borough(&["job", "run", "--detach", &later]).await.ended(0);
-    let changed = cell.file("later.yaml", &batch("later", "['false']", "first"));
-    let refused = "job tester/later has not ended: only its count, priority and metadata can change";
+    // It has no attempts, so it takes another command without a rollout.
+    let other = cell.file("later.yaml", &batch("later", "['false']", "first"));
+    cell.borough(&["job", "run", "--detach", &other]).await.ended(0);
+    cell.borough(&["rollout", "status", "later"]).await.ended(4).warns("has had no rollout");
+    let service = batch("later", "['false']", "first").replace("kind: batch", "kind: service");
+    let changed = cell.file("later.yaml", &service);
+    let refused = "job tester/later has not ended, and keeps its kind, gang and scheduler until then: kind cannot change";
     let next =
         format!("to run it all the same: borough job stop tester/later, then borough job run {changed}");
     let ran = cell.borough(&["job", "run", "--detach", &changed]).await.ended(4);
-    let ran = ran.warns(&format!("error: {refused}")).warns("~ task.command[0]: \"true\" -> \"false\"");
+    let ran = ran.warns(&format!("error: {refused}")).warns("~ kind: batch -> service");
     ran.warns(&format!("hint: {next}"));
     let plan = cell.borough(&["job", "plan", &changed]).await.ended(2).warns(&next);
-    plan.prints(refused).prints("~ task.command[0]: \"true\" -> \"false\"");
+    plan.prints(refused).prints("~ kind: batch -> service");
     for job in ["later", "first"] {
         cell.borough(&["job", "stop", job]).await.ended(0);
     }

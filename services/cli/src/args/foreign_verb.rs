@@ -1,7 +1,7 @@
 //! Verbs of kubectl, nomad and docker, with the command of this program that does the same.
 
 /// Verbs without a noun, or below one: the command, and what it needs.
-const VERBS: [(&str, &str, &str); 41] = [
+const VERBS: [(&str, &str, &str); 44] = [
     ("alloc", "task status", "JOB/INDEX"),
     ("apply", "job run", "FILE"),
     ("attach", "job logs --follow", "JOB"),
@@ -29,8 +29,10 @@ const VERBS: [(&str, &str, &str); 41] = [
     ("ps", "task list", ""),
     ("purge", "job purge", "JOB"),
     ("restart", "job restart", "JOB"),
+    ("revert", "rollout undo", "JOB"),
     ("rm", "job stop", "JOB"),
-    ("rollout", "job history", "JOB"),
+    ("rollback", "rollout undo", "JOB"),
+    ("rollout", "rollout status", "JOB"),
     ("run", "job run", "FILE"),
     ("scale", "job scale", "JOB COUNT"),
     ("show", "job status", "JOB"),
@@ -41,6 +43,7 @@ const VERBS: [(&str, &str, &str); 41] = [
     ("taint", "node taint", "NODE TAINT"),
     ("uncordon", "node uncordon", "NODE"),
     ("untaint", "node untaint", "NODE TAINT"),
+    ("undo", "rollout undo", "JOB"),
     ("validate", "job validate", "FILE"),
     ("version", "--version", ""),
 ];
@@ -95,7 +98,9 @@ pub(super) fn foreign_verb(noun: &str, word: &str, rest: &[String]) -> Option<St
         }
     }
     let (_, command, needed) = verb?;
-    if !noun.is_empty() && !command.starts_with(noun) {
+    // `job revert` of nomad, and `rollout history` of kubectl.
+    let is_near = noun == "rollout" || (noun == "job" && command.starts_with("rollout"));
+    if !noun.is_empty() && !is_near && !command.starts_with(noun) {
         return None;
     }
     // The output of one task.
@@ -167,6 +172,7 @@ mod tests {
             ("ps -a", "task list"),
             ("status", "job status"),
             ("exec -it web/0 -- ls -l", "task exec web/0 -- ls -l"),
+            ("rollback web", "rollout undo web"),
             ("version", "--version"),
             ("jobs", ""),
         ] {
@@ -180,6 +186,9 @@ mod tests {
             ("node", "get n1", "node status n1"),
             ("job", "apply web.yaml", "job run web.yaml"),
             ("job", "drain n1", ""),
+            ("job", "revert web", "rollout undo web"),
+            ("rollout", "history web", "job history web"),
+            ("rollout", "restart web", "job restart web"),
             ("job", "runn web.yaml", ""),
         ] {
             assert_eq!(of(noun, line), command, "{noun} {line}");

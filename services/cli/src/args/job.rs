@@ -32,6 +32,7 @@ pub enum JobVerb {
     #[command(after_help = "Exit codes: 0 no change, 1 change, 2 would be refused, 255 error")]
     Plan(FileArguments),
     /// Submit a job file, and wait until the service is up or the batch job is over
+    #[command(after_help = RUN_NOTES)]
     Run(RunArguments),
     /// Edit the stored job in $VISUAL or $EDITOR, see the plan, and change the job after a yes
     #[command(after_help = EDIT_NOTES)]
@@ -166,6 +167,10 @@ pub struct FileArguments {
     #[arg(long, value_parser = pair, value_name = "KEY=VALUE")]
     pub tla_str: Vec<(String, String)>,
 }
+
+const RUN_NOTES: &str = "A job that runs takes the changed count, priority and metadata of its file at once. Any other \
+    change begins a rollout, and the command waits for its end: borough rollout --help. A job keeps its kind, \
+    gang and scheduler until it has ended.";
 
 /// `job run`.
 #[derive(Clone, Debug, Args)]

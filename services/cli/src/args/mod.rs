@@ -15,6 +15,7 @@ mod named;
 mod number;
 mod queue;
 mod role;
+mod rollout;
 mod store;
 mod store_location;
 mod taint;
@@ -44,6 +45,7 @@ pub use log::LogShowArguments;
 pub(crate) use named::NamedTarget;
 pub(crate) use role::LEASE_MS;
 pub use role::{ControllerArguments, GatewayArguments, SchedulerArguments, StoreArguments};
+pub use rollout::{RolloutVerb, UndoArguments};
 pub use store::{
     StoreAcceptLossArguments, StoreArgument, StoreBenchArguments, StoreCheckArguments, StoreExportArguments,
     StoreImportArguments, StoreVerb,
@@ -189,6 +191,9 @@ pub enum Verb {
     /// Check, plan, run, show, scale, stop and purge jobs
     #[command(subcommand)]
     Job(JobVerb),
+    /// Show, pause, resume and take back the rollout of a changed job
+    #[command(subcommand)]
+    Rollout(RolloutVerb),
     /// Show tasks and their output, run commands in them, signal, restart and stop them
     #[command(subcommand)]
     Task(TaskVerb),

@@ -12,6 +12,7 @@ mod list;
 mod name;
 mod node;
 mod removed;
+mod rollout;
 mod selected;
 mod store;
 mod task;
@@ -40,6 +41,7 @@ pub(crate) fn run(arguments: Arguments, printer: &Printer) -> Result<Code, Failu
 fn verb_run(global: &Global, verb: Verb, printer: &Printer) -> Result<Code, Failure> {
     match verb {
         Verb::Job(verb) => block_on(job::run(global, verb, printer)),
+        Verb::Rollout(verb) => block_on(rollout::run(global, verb, printer)),
         Verb::Task(verb) => block_on(task::run(global, verb, printer)),
         Verb::Why { target } => block_on(why::run(global, &target, printer)),
         Verb::Explain(arguments) => explain::run(&arguments, printer),

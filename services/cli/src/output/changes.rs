@@ -74,6 +74,10 @@ pub(crate) struct PlanView {
     pub(crate) placements: Vec<PlacementOutput>,
     pub(crate) unplaced: Vec<ExplanationView>,
     pub(crate) stopped: Vec<u32>,
+    /// The tasks whose attempts a rollout would replace.
+    pub(crate) replaced: Vec<u32>,
+    /// The most tasks that may be away while it replaces healthy attempts; 0: there is no rollout.
+    pub(crate) unavailable_max: u32,
     /// The reason why the gateway would refuse it; null if it would not.
     pub(crate) refusal: Option<Foreign>,
     /// The cell's scheduler that would place it.
@@ -115,6 +119,8 @@ impl PlanView {
             placements: plan.placements.into_iter().map(placement).collect(),
             unplaced: plan.unplaced.into_iter().map(ExplanationView::from).collect(),
             stopped: plan.stopped,
+            replaced: plan.replaced,
+            unavailable_max: plan.unavailable_max,
             refusal: Some(plan.refusal).filter(|refusal| !refusal.is_empty()).map(Foreign::from),
             scheduler: plan.scheduler.into(),
             warnings: plan.warnings.into_iter().map(Foreign::from).collect(),
@@ -146,6 +152,13 @@ impl PlanView {
             let held = if placed.held { ", once tasks there have left" } else { "" };
             text.push_str(&format!("place task {} on {}{ports}{held}\n", placed.index, placed.node));
             text.push_str(&victims_text(&placed.victims, None));
+        }
+        if !self.replaced.is_empty() {
+            let tasks = if self.replaced.len() == 1 { "task" } else { "tasks" };
+            let (indexes, most) = (ranges(&self.replaced), self.unavailable_max);
+            text.push_str(&format!(
+                "replace the attempts of {tasks} {indexes}, at most {most} away at a time\n"
+            ));
         }
         if !self.stopped.is_empty() {
             text.push_str(&format!("stop tasks {}\n", ranges(&self.stopped)));

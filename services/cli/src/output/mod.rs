@@ -18,6 +18,7 @@ mod log;
 mod name;
 mod node;
 mod progress;
+mod rollout;
 mod store;
 mod table;
 mod task;
@@ -40,6 +41,7 @@ pub(crate) use log::{LogLines, LogOutput, LogStyle};
 pub(crate) use name::{EndpointChangeView, EndpointView};
 pub(crate) use node::{NodeOutput, NodeStatusView};
 pub(crate) use progress::Progress;
+pub(crate) use rollout::RolloutStatusView;
 pub(crate) use store::{
     CellCheckView, OperationStats, StoreBenchView, StoreCheckView, StoreExportView, StoreImportView,
     StoreLossView, ViolationView,

@@ -244,6 +244,8 @@ fn a_plan() {
         unplaced: vec![explanation()],
         refusal: "only count and priority can change".to_owned(),
         stopped: vec![7, 8],
+        replaced: vec![0, 1, 2],
+        unavailable_max: 1,
         cursor: None,
         scheduler: "fast".to_owned(),
         warnings: vec!["no worker serves scheduler fast, and none ever has".to_owned()],
@@ -260,6 +262,7 @@ fn a_plan() {
             + labels["a.b"]: "x y"
             place task 3 on alpha-1 with ports http:21001, once tasks there have left
               evicts task bob/low/3 (priority 50)
+            replace the attempts of tasks 0-2, at most 1 away at a time
             stop tasks 7-8
             4 tasks (0-2, 5): no node fits
               5 of 6 nodes refused by: memory

@@ -118,6 +118,13 @@ impl JobService for Fake {
         Err(Status::unimplemented("not in this script"))
     }
 
+    async fn order_rollout(
+        &self,
+        _: Request<OrderRolloutRequest>,
+    ) -> Result<Response<OrderRolloutResponse>, Status> {
+        Err(Status::unimplemented("not in this script"))
+    }
+
     async fn stop_job(&self, _: Request<StopJobRequest>) -> Result<Response<StopJobResponse>, Status> {
         Err(Status::unimplemented("not in this script"))
     }

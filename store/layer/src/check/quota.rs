@@ -9,7 +9,7 @@ use borough_model::resource::ResourceError;
 use borough_model::task::TaskRow;
 
 use super::{CellRows, Violations, wrong};
-use crate::quota::{job_remainder, quota_fold, task_charge};
+use crate::quota::{ChargeBasis, job_remainder, quota_fold, task_charge};
 use crate::row::QuotaUsed;
 
 type Line = (Name, Band);
@@ -53,17 +53,20 @@ fn charged(rows: &CellRows, line: &Line) -> Result<QuotaUsed, String> {
 pub(crate) fn quota_held(rows: &CellRows) -> Result<BTreeMap<Line, QuotaUsed>, ResourceError> {
     let mut lines: BTreeMap<Line, QuotaUsed> = BTreeMap::new();
     for job in rows.jobs.values() {
-        let Some(spec) = rows.specs.get(&(job.id, job.spec_version)) else { continue };
+        if !rows.specs.contains_key(&(job.id, job.spec_version)) {
+            continue;
+        }
+        let basis = ChargeBasis::of(job, |version| rows.specs.get(&(job.id, version)));
         let range = TaskId { job: job.id, index: 0 }..=TaskId { job: job.id, index: u32::MAX };
         let tasks: Vec<&TaskRow> = rows.tasks.range(range).map(|(_, row)| row).collect();
         let mut held = match job.state {
             JobState::Ended { .. } => QuotaUsed::default(),
             JobState::Waiting | JobState::Running | JobState::Stopping => {
-                job_remainder(spec, job.count, tasks.iter().copied())?
+                job_remainder(&basis, job.count, tasks.iter().copied())?
             }
         };
         for row in tasks {
-            held = held.plus(&task_charge(spec, row))?;
+            held = held.plus(&task_charge(&basis, row))?;
         }
         let line = lines.entry((job.user.clone(), band(job.priority))).or_default();
         *line = line.plus(&held)?;

@@ -19,7 +19,7 @@ use crate::error::StoreResult;
 use crate::journal::ChangeSet;
 use crate::keys::{self, CellSpace, JobNameKey, JobRowKey, QuotaUsedKey};
 use crate::name::name_is_vacant;
-use crate::quota::{LineCharge, job_charge, line_charge_fitting, line_of};
+use crate::quota::{ChargeBasis, LineCharge, job_charge, line_charge_fitting, line_of};
 
 /// One submission among others. Its spec is valid.
 #[derive(Clone, Copy, Debug)]
@@ -112,7 +112,7 @@ async fn all_charge<'a>(
     let mut lines: BTreeMap<QuotaUsedKey, Vec<LineCharge>> = BTreeMap::new();
     for NewJob { row, spec, .. } in jobs {
         // A charge that cannot be counted is refused to the job that makes it so, by itself.
-        let Ok(amount) = job_charge(spec, 0..spec.count) else { continue };
+        let Ok(amount) = job_charge(&ChargeBasis::from(spec.as_ref()), 0..spec.count) else { continue };
         lines.entry(line_of(row)).or_default().push(LineCharge { job: row.id, amount });
     }
     let mut charged = BTreeSet::new();

@@ -18,7 +18,7 @@ use crate::row::ConstraintToken;
 
 /// Applies an event to a row that was read with a conflict. Writes what has changed, the row and the
 /// delta, and touches the gate if placements in flight may be wrong now.
-pub(super) fn job_event(
+pub(crate) fn job_event(
     tx: &Transaction,
     changes: &mut ChangeSet,
     before: &JobRow,
@@ -38,7 +38,18 @@ pub(super) fn job_spec_replace(
     before: &JobRow,
     spec: &JobSpec,
 ) -> StoreResult<JobRow> {
-    let transition = job_transition(before, &JobEvent::SpecReplaced, changes.request(), changes.at_ms())
+    job_spec_write(tx, changes, before, &JobEvent::SpecReplaced, spec)
+}
+
+/// Writes the next version of a spec, and the row as `event` leaves it.
+pub(crate) fn job_spec_write(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    before: &JobRow,
+    event: &JobEvent,
+    spec: &JobSpec,
+) -> StoreResult<JobRow> {
+    let transition = job_transition(before, event, changes.request(), changes.at_ms())
         .map_err(|refused| job_refused(before, refused))?;
     let key = JobSpecKey { job: before.id, version: transition.row.spec_version };
     keys::write(tx, changes.space(), &key, spec)?;

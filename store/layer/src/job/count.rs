@@ -9,10 +9,11 @@ use borough_model::resource::resources_sub;
 use borough_model::task::{TaskRow, TaskState, Verdict};
 
 use super::change::job_event;
+use super::read::job_specs_held;
 use crate::error::StoreResult;
 use crate::journal::ChangeSet;
 use crate::keys::{self, Prefix, RangeOptions, TaskKey};
-use crate::quota::{charges_guard, job_charge, overflow, quota_charge, quota_give_back};
+use crate::quota::{ChargeBasis, charges_guard, job_charge, overflow, quota_charge, quota_give_back};
 use crate::row::QuotaUsed;
 
 /// Sets the count of a job whose row was read with a conflict.
@@ -35,6 +36,8 @@ pub(super) async fn count_set(
     if count == before.count {
         return Ok(before.clone());
     }
+    let held = job_specs_held(tx, changes.space(), before).await?;
+    let basis = ChargeBasis::with(before, spec, &held);
     let low = count.min(before.count);
     let rows = rows_from(tx, changes, before, low).await?;
     let between: Vec<&TaskRow> = rows.iter().filter(|row| row.id.index < count.max(before.count)).collect();
@@ -45,7 +48,7 @@ pub(super) async fn count_set(
     };
     let (succeeded, failed) = (ended(Verdict::Succeeded), ended(Verdict::Failed));
     let event = if count < before.count {
-        let unplaced = charge_without(spec, count..before.count, own())?;
+        let unplaced = charge_without(&basis, count..before.count, own())?;
         let placed: BTreeSet<u32> = own().map(|row| row.id.index).collect();
         for (first, last) in spans_without(count..before.count, &placed) {
             let key = |index| TaskKey { job: before.id, index };
@@ -58,7 +61,7 @@ pub(super) async fn count_set(
             failed: before.failed.saturating_sub(failed),
         }
     } else {
-        let new = charge_without(spec, before.count..count, own())?;
+        let new = charge_without(&basis, before.count..count, own())?;
         quota_charge(tx, changes.space(), before, &new, changes.at_ms()).await?;
         JobEvent::CountSet {
             count,
@@ -102,14 +105,14 @@ fn spans_without(indexes: Range<u32>, taken: &BTreeSet<u32>) -> Vec<(u32, u32)> 
 
 /// The charge of `indexes`, without those that have one of `rows`.
 fn charge_without<'a>(
-    spec: &JobSpec,
+    basis: &ChargeBasis<'_>,
     indexes: Range<u32>,
     rows: impl IntoIterator<Item = &'a TaskRow>,
 ) -> StoreResult<QuotaUsed> {
-    let mut charge = job_charge(spec, indexes.clone()).map_err(|error| overflow(&error))?;
+    let mut charge = job_charge(basis, indexes.clone()).map_err(|error| overflow(&error))?;
     for row in rows.into_iter().filter(|row| indexes.contains(&row.id.index)) {
-        let own = spec.resources_for(row.id.index);
-        charge.used = resources_sub(&charge.used, own).map_err(|error| overflow(&error))?;
+        let own = basis.resources_for(row.id.index);
+        charge.used = resources_sub(&charge.used, &own).map_err(|error| overflow(&error))?;
         charge.tasks = charge.tasks.saturating_sub(1);
     }
     Ok(charge)

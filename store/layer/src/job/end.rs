@@ -9,13 +9,13 @@ use borough_model::task::{TaskRow, TaskState};
 use borough_model::{Delta, JobId};
 
 use super::change::job_event;
-use super::read::{job_get, job_spec_in_force};
+use super::read::{job_get, job_spec_in_force, job_specs_held};
 use crate::error::StoreResult;
 use crate::journal::ChangeSet;
 use crate::keys::{
     self, CellSpace, GangKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey, Prefix, RangeOptions, TaskKey,
 };
-use crate::quota::{job_remainder, overflow, quota_give_back};
+use crate::quota::{ChargeBasis, job_remainder, overflow, quota_give_back};
 
 /// Whether a stopping job has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +61,9 @@ async fn remainder_of(
     rows: &[TaskRow],
 ) -> StoreResult<()> {
     let spec = job_spec_in_force(tx, changes.space(), job).await?;
-    let left = job_remainder(&spec, job.count, rows).map_err(|error| overflow(&error))?;
+    let held = job_specs_held(tx, changes.space(), job).await?;
+    let basis = ChargeBasis::with(job, &spec, &held);
+    let left = job_remainder(&basis, job.count, rows).map_err(|error| overflow(&error))?;
     quota_give_back(tx, changes.space(), job, &left)
 }
 

@@ -23,14 +23,17 @@ mod read;
 mod submit;
 #[cfg(test)]
 mod tests;
+mod update;
 
 pub use admit::{JobAdmission, jobs_admit};
-pub(crate) use change::job_tasks_ended;
 pub use change::{job_dependencies_check, job_scale, job_stop};
+pub(crate) use change::{job_event, job_tasks_ended};
 pub use end::{JobEnding, JobsRemoved, job_tasks_gone, jobs_remove};
 pub use label::job_labels_set;
 pub use priority::job_priority_set;
 pub use purge::{JobPurged, job_purge};
 pub use queue::{AdmissionAuthor, AdmissionQueue, AdmissionQueueFull, WaitingSubmission};
+pub(crate) use read::job_specs_held;
 pub use read::{JobVersion, job_by_name, job_get, job_history, job_spec_get, job_spec_in_force};
 pub use submit::{JobSubmitted, SubmitOutcome, job_submit};
+pub(crate) use update::{job_held_by, spec_update};

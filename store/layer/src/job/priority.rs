@@ -6,11 +6,11 @@ use borough_model::job::{JobEvent, JobRow, JobSpec, band, priority_check};
 use borough_model::task::TaskRow;
 
 use super::change::job_event;
-use super::read::{job_get, job_spec_in_force};
+use super::read::{job_get, job_spec_in_force, job_specs_held};
 use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
 use crate::keys::{self, Prefix, RangeOptions, TaskKey};
-use crate::quota::{charges_guard, job_remainder, overflow, quota_charge, quota_give_back, task_charge};
+use crate::quota::{ChargeBasis, charges_guard, job_held, overflow, quota_charge, quota_give_back};
 
 /// Sets the priority. If the band changes with it, the job's whole charge moves to the quota of the new band, which
 /// must allow it. The same priority changes nothing.
@@ -53,10 +53,9 @@ async fn charge_move(
     charges_guard(tx, changes.space(), before.id)?;
     let rows = keys::range(tx, changes.space(), &prefix, RangeOptions::snapshot()).await?;
     let rows: Vec<TaskRow> = rows.into_iter().map(|(_, row)| row).collect();
-    let mut charged = job_remainder(spec, before.count, &rows).map_err(|error| overflow(&error))?;
-    for row in &rows {
-        charged = charged.plus(&task_charge(spec, row)).map_err(|error| overflow(&error))?;
-    }
+    let held = job_specs_held(tx, changes.space(), before).await?;
+    let basis = ChargeBasis::with(before, spec, &held);
+    let charged = job_held(&basis, before.count, &rows).map_err(|error| overflow(&error))?;
     quota_give_back(tx, changes.space(), before, &charged)?;
     quota_charge(tx, changes.space(), after, &charged, changes.at_ms()).await
 }

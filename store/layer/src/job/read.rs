@@ -1,5 +1,7 @@
 //! Reading jobs.
 
+use std::collections::BTreeMap;
+
 use borough_kv::Transaction;
 use borough_model::job::{JobRow, JobSpec};
 use borough_model::{JobId, Name};
@@ -40,6 +42,20 @@ pub async fn job_spec_get(
 /// The spec in force: the row's version, with the row's count and priority.
 pub async fn job_spec_in_force(tx: &Transaction, space: &CellSpace, row: &JobRow) -> StoreResult<JobSpec> {
     Ok(job_spec_get(tx, space, row.id, row.spec_version).await?.in_force(row))
+}
+
+/// The earlier versions by which a job is charged during a rollout; usually none. The row was read with a conflict.
+pub(crate) async fn job_specs_held(
+    tx: &Transaction,
+    space: &CellSpace,
+    row: &JobRow,
+) -> StoreResult<BTreeMap<u32, JobSpec>> {
+    let held = row.rollout.as_ref().map_or(&[][..], |rollout| &rollout.held);
+    let mut specs = BTreeMap::new();
+    for &version in held {
+        specs.insert(version, job_spec_get(tx, space, row.id, version).await?);
+    }
+    Ok(specs)
 }
 
 /// A version of a spec, with the job that had it.

@@ -1,11 +1,11 @@
-//! Admits a job, or changes the count, the priority or the metadata of the running job with its name.
+//! Admits a job, or changes the running job with its name.
 
 use std::collections::BTreeMap;
 
 use borough_kv::Transaction;
-use borough_model::job::file::file_diff;
 use borough_model::job::{
-    AffinityKind, ChangeClass, JobRow, JobSpec, JobState, change_class, job_new, spec_with_scheduler,
+    AffinityKind, ChangeClass, JobRow, JobSpec, JobState, change_class, fields_fixed, job_new,
+    spec_with_scheduler,
 };
 use borough_model::{Delta, JobId};
 use minicbor::{Decode, Encode};
@@ -14,12 +14,13 @@ use super::change::job_spec_replace;
 use super::count::count_set;
 use super::priority::priority_set;
 use super::read::{job_get, job_spec_in_force};
+use super::update::rollout_begin;
 use crate::cell::cell_scheduler_rules;
 use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
 use crate::keys::{self, ConstraintKey, JobNameKey, JobPastKey, JobRowKey, JobSpecKey};
 use crate::name::endpoints_left_withdraw;
-use crate::quota::{job_charge, overflow, quota_charge};
+use crate::quota::{ChargeBasis, job_charge, overflow, quota_charge};
 use crate::row::ConstraintToken;
 
 /// The result of a submission.
@@ -41,7 +42,7 @@ pub enum SubmitOutcome {
     /// Admitted a new job.
     #[n(0)]
     Created,
-    /// Changed the count, the priority or the metadata of the running job.
+    /// Changed the running job.
     #[n(1)]
     Updated,
     /// Nothing: the running job is the same.
@@ -51,9 +52,9 @@ pub enum SubmitOutcome {
 
 /// Admits `spec`, as job `candidate` if it is new (an id made outside the transaction, never used before).
 ///
-/// While a job of the name runs, the same spec changes nothing. Another count, priority or metadata is applied, and any
-/// other difference is refused with the difference. After its end, the name goes to a new job. A submission writes
-/// the name, one row, one spec and one journal entry, whatever the count.
+/// While a job of the name runs, the same spec changes nothing. Another count, priority or metadata is applied. Any
+/// other difference begins a rollout, except in fields that a running job keeps: it is refused. After its end, the name
+/// goes to a new job. A submission writes the name, one row, one spec and one journal entry, whatever the count.
 ///
 /// A new job that names no scheduler is stored under the one that the cell's rules choose; a running one keeps its own.
 pub async fn job_submit(
@@ -93,18 +94,21 @@ async fn update(
     let submitted = |row: &JobRow, outcome| JobSubmitted { job: row.id, outcome, revision: row.revision };
     match change_class(&in_force, spec) {
         ChangeClass::Nothing => Ok(submitted(before, SubmitOutcome::Unchanged)),
-        ChangeClass::NeedsUpdate => {
-            Err(StoreError::NeedsUpdate { job: before.id, changes: file_diff(&in_force, spec) })
-        }
-        class @ (ChangeClass::CountOrPriorityOnly | ChangeClass::Metadata) => {
+        class @ (ChangeClass::CountOrPriorityOnly | ChangeClass::Metadata | ChangeClass::NeedsUpdate) => {
+            let fixed = fields_fixed(&in_force, spec);
+            if !fixed.is_empty() {
+                return Err(StoreError::NeedsUpdate { job: before.id, changes: fixed });
+            }
             let mut row = before.clone();
             if spec.priority != row.priority {
                 row = priority_set(tx, changes, &row, &in_force, spec.priority).await?;
             }
             row = count_set(tx, changes, &row, &in_force, spec.count).await?;
-            if class == ChangeClass::Metadata {
-                row = job_spec_replace(tx, changes, &row, spec)?;
-            }
+            row = match class {
+                ChangeClass::Metadata => job_spec_replace(tx, changes, &row, spec)?,
+                ChangeClass::NeedsUpdate => rollout_begin(tx, changes, &row, &in_force, spec).await?,
+                ChangeClass::Nothing | ChangeClass::CountOrPriorityOnly => row,
+            };
             Ok(submitted(&row, SubmitOutcome::Updated))
         }
     }
@@ -129,7 +133,7 @@ async fn create(
     let spec = spec.as_ref();
     let row = job_new(candidate, spec, changes.request(), changes.at_ms());
     endpoints_left_withdraw(tx, changes, &spec.user, &spec.name).await?;
-    let charge = job_charge(spec, 0..spec.count).map_err(|error| overflow(&error))?;
+    let charge = job_charge(&ChargeBasis::from(spec), 0..spec.count).map_err(|error| overflow(&error))?;
     quota_charge(tx, &space, &row, &charge, changes.at_ms()).await?;
     job_write(tx, changes, row, spec, before)
 }

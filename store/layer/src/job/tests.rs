@@ -163,15 +163,16 @@ async fn the_cells_rules_choose_the_scheduler_of_a_new_job_and_of_no_other() {
 }
 
 #[tokio::test]
-async fn any_other_difference_is_refused_with_the_diff() {
+async fn what_a_running_job_keeps_is_refused_with_the_rest() {
     let cell = TestCell::new().await;
     submit(&cell, &spec("web", 3), 1).await.unwrap();
     let mut other = spec("web", 4);
     other.task.command = vec!["false".to_owned()];
+    other.scheduler = Some(name("gpu"));
     match submit(&cell, &other, 2).await {
         Err(StoreError::NeedsUpdate { job: JobId(1), changes }) => {
             let paths: Vec<&str> = changes.iter().map(|change| change.path.as_str()).collect();
-            assert_eq!(paths, ["count", "task.command[0]"]);
+            assert_eq!(paths, ["scheduler"]);
         }
         other => panic!("{other:?}"),
     }

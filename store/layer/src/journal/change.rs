@@ -90,7 +90,12 @@ impl ChangeSet {
         self.change.at_ms
     }
 
-    /// The request or batch.
+    /// Who makes the changes, such as `user/ada`.
+    pub fn actor(&self) -> &str {
+        &self.change.actor
+    }
+
+    /// The request that makes the changes.
     pub fn request(&self) -> RequestId {
         self.change.request
     }

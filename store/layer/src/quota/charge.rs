@@ -1,20 +1,82 @@
 //! Charges of a job and its tasks: arithmetic over specs and rows, and the key that conflicts with every sum of
 //! charges.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use borough_kv::Transaction;
 use borough_model::JobId;
-use borough_model::job::JobSpec;
-use borough_model::resource::{ResourceError, resources_add, resources_multiply, resources_sub};
+use borough_model::job::{JobRow, JobSpec};
+use borough_model::resource::{
+    ResourceError, Resources, resources_add, resources_less, resources_most, resources_multiply,
+    resources_sub,
+};
 use borough_model::task::{ChargeOwner, TaskRow};
 
 use super::QuotaUsed;
 use crate::error::StoreResult;
 use crate::keys::{self, CellSpace, JobSpecKey};
 
+/// The specs by which the tasks of a job are charged: the version in force, and during a rollout those that it
+/// replaces. A task is charged the most that it takes in any of them, so that no step of a rollout needs room that was
+/// not admitted.
+#[derive(Clone, Debug)]
+pub struct ChargeBasis<'s> {
+    specs: Vec<&'s JobSpec>,
+}
+
+impl<'s> From<&'s JobSpec> for ChargeBasis<'s> {
+    fn from(spec: &'s JobSpec) -> Self {
+        Self { specs: vec![spec] }
+    }
+}
+
+impl<'s> ChargeBasis<'s> {
+    /// The basis of a job. `spec` gives a version of its spec; one that is missing is passed over, and `store check`
+    /// finds it.
+    pub fn of(row: &JobRow, spec: impl Fn(u32) -> Option<&'s JobSpec>) -> Self {
+        let held = row.rollout.as_ref().map_or(&[][..], |rollout| &rollout.held);
+        Self {
+            specs: std::iter::once(&row.spec_version)
+                .chain(held)
+                .filter_map(|version| spec(*version))
+                .collect(),
+        }
+    }
+
+    /// The basis of a job whose spec in force and held versions were read.
+    pub fn with(row: &JobRow, in_force: &'s JobSpec, held: &'s BTreeMap<u32, JobSpec>) -> Self {
+        Self::of(row, |version| if version == row.spec_version { Some(in_force) } else { held.get(&version) })
+    }
+
+    /// Whether each task is charged for at least what it takes by `spec`.
+    pub fn covers(&self, spec: &JobSpec) -> bool {
+        (0..spec.count).all(|index| {
+            let charged = self.resources_for(index);
+            resources_most(&charged, spec.resources_for(index)) == charged
+        })
+    }
+
+    /// What the task `index` takes.
+    pub fn resources_for(&self, index: u32) -> Resources {
+        let each = self.specs.iter().map(|spec| spec.resources_for(index));
+        each.fold(Resources::default(), |most, resources| resources_most(&most, resources))
+    }
+}
+
 /// The sum of the charges of the tasks `indexes`.
-pub fn job_charge(spec: &JobSpec, indexes: Range<u32>) -> Result<QuotaUsed, ResourceError> {
+pub fn job_charge(basis: &ChargeBasis<'_>, indexes: Range<u32>) -> Result<QuotaUsed, ResourceError> {
+    if let [spec] = basis.specs.as_slice() {
+        return spec_charge(spec, indexes);
+    }
+    let mut sum = QuotaUsed::default();
+    for index in indexes {
+        sum = sum.plus(&QuotaUsed { used: basis.resources_for(index), tasks: 1 })?;
+    }
+    Ok(sum)
+}
+
+fn spec_charge(spec: &JobSpec, indexes: Range<u32>) -> Result<QuotaUsed, ResourceError> {
     let tasks = indexes.end.saturating_sub(indexes.start);
     let mut used = resources_multiply(&spec.task.resources, tasks)?;
     for (role, of_role) in spec.role_ranges() {
@@ -33,13 +95,16 @@ pub fn job_charge(spec: &JobSpec, indexes: Range<u32>) -> Result<QuotaUsed, Reso
     Ok(QuotaUsed { used, tasks: u64::from(tasks) })
 }
 
-/// The quota that a row holds: its attempt's share if the row owns the charge, the spec's share of its index if the job
-/// still does, nothing after the release.
-pub fn task_charge(spec: &JobSpec, row: &TaskRow) -> QuotaUsed {
+/// The quota that a row holds. If the job still owns the charge, it is the share of the index. If the row does, it is
+/// its attempt's share, and during a rollout at least what the index is charged. After the release it is nothing.
+pub fn task_charge(basis: &ChargeBasis<'_>, row: &TaskRow) -> QuotaUsed {
     let resources = match row.charge.owner {
-        ChargeOwner::Job => spec.resources_for(row.id.index).clone(),
+        ChargeOwner::Job => basis.resources_for(row.id.index),
         // Quota does not distinguish the cards of a node.
-        ChargeOwner::Task => row.charge.resources.without_cards(),
+        ChargeOwner::Task if basis.specs.len() < 2 => row.charge.resources.without_cards(),
+        ChargeOwner::Task => {
+            resources_most(&row.charge.resources.without_cards(), &basis.resources_for(row.id.index))
+        }
         ChargeOwner::Released => return QuotaUsed::default(),
     };
     QuotaUsed { used: resources, tasks: 1 }
@@ -49,18 +114,31 @@ pub fn task_charge(spec: &JobSpec, row: &TaskRow) -> QuotaUsed {
 /// be revived. `rows` are all rows of the job. (A row whose charge the job owns counts with the rows, by
 /// [`task_charge`]: it ends as a row.)
 pub fn job_remainder<'a>(
-    spec: &JobSpec,
+    basis: &ChargeBasis<'_>,
     count: u32,
     rows: impl IntoIterator<Item = &'a TaskRow>,
 ) -> Result<QuotaUsed, ResourceError> {
-    let mut left = job_charge(spec, 0..count)?;
+    let mut left = job_charge(basis, 0..count)?;
     for row in rows {
         if row.id.index < count && !row.is_spared() {
-            left.used = resources_sub(&left.used, spec.resources_for(row.id.index))?;
+            left.used = resources_sub(&left.used, &basis.resources_for(row.id.index))?;
             left.tasks = left.tasks.saturating_sub(1);
         }
     }
     Ok(left)
+}
+
+/// All that a job holds: its remainder, and its rows.
+pub fn job_held<'a>(
+    basis: &ChargeBasis<'_>,
+    count: u32,
+    rows: impl IntoIterator<Item = &'a TaskRow> + Clone,
+) -> Result<QuotaUsed, ResourceError> {
+    let mut held = job_remainder(basis, count, rows.clone())?;
+    for row in rows {
+        held = held.plus(&task_charge(basis, row))?;
+    }
+    Ok(held)
 }
 
 /// The token of a job's charges: version 0 of its spec, which no job has. Nothing is stored there; it only serves for
@@ -86,6 +164,11 @@ impl QuotaUsed {
     pub fn plus(&self, other: &Self) -> Result<Self, ResourceError> {
         let used = resources_add(&self.used, &other.used)?;
         Ok(Self { used, tasks: self.tasks.saturating_add(other.tasks) })
+    }
+
+    /// What this has beyond the other.
+    pub fn beyond(&self, other: &Self) -> Self {
+        Self { used: resources_less(&self.used, &other.used), tasks: self.tasks.saturating_sub(other.tasks) }
     }
 
     /// Returns true if nothing is charged.
@@ -130,11 +213,12 @@ mod tests {
                 roles: vec![role("plain", count, None), role("own", 7, cpu_millis)],
                 ..GangSpec::default()
             });
-            let charged = job_charge(&spec, start..start + length).unwrap();
+            let basis = ChargeBasis::from(&spec);
+            let charged = job_charge(&basis, start..start + length).unwrap();
             let mut sum = QuotaUsed::default();
             for index in start..start + length {
                 let row = TaskRow::never_placed(TaskId { job: JobId(1), index });
-                sum = sum.plus(&task_charge(&spec, &row)).unwrap();
+                sum = sum.plus(&task_charge(&basis, &row)).unwrap();
             }
             prop_assert_eq!(charged, sum);
         }

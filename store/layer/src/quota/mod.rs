@@ -20,8 +20,8 @@ mod limit;
 mod tests;
 mod usage;
 
+pub use charge::{ChargeBasis, job_charge, job_held, job_remainder, task_charge};
 pub(crate) use charge::{charges_guard, charges_touch};
-pub use charge::{job_charge, job_remainder, task_charge};
 pub use limit::{QuotaShort, quota_check, quota_get, quota_set};
 pub(crate) use usage::overflow;
 pub(crate) use usage::{LineCharge, line_charge_fitting, line_of};

@@ -132,7 +132,12 @@ impl TaskBook {
             };
             self.jobs.insert(entry.row.id, entry);
         }
-        let in_force = self.jobs.values().map(|job| (job.row.id, job.row.spec_version));
+        let charged = |job: &JobEntry| {
+            let held = job.row.rollout.as_ref().map_or_else(Vec::new, |rollout| rollout.held.clone());
+            let id = job.row.id;
+            held.into_iter().chain([job.row.spec_version]).map(move |version| (id, version))
+        };
+        let in_force = self.jobs.values().flat_map(charged);
         let wanted: BTreeSet<(JobId, u32)> = in_force.chain(versions).collect();
         let absent = |&(job, version): &(JobId, u32)| {
             let known = self.jobs.get(&job).is_some_and(|job| !job.specs.contains_key(&version));

@@ -13,7 +13,7 @@ use crate::job::job_tasks_ended;
 use crate::journal::ChangeSet;
 use crate::keys::{self, JobRowKey, NodeAllocKey, NodeKey, NodeTaskKey, TaskKey};
 use crate::name::{EndpointChange, endpoint_apply, endpoint_refresh, name_revision_stamp};
-use crate::quota::{charges_touch, quota_give_back, task_charge};
+use crate::quota::{ChargeBasis, charges_touch, quota_give_back, task_charge};
 
 impl TaskBook {
     /// Writes what has changed, and adds it to the transaction's journal entry. Writes nothing if nothing has changed.
@@ -100,9 +100,10 @@ fn job_write(tx: &Transaction, changes: &mut ChangeSet, entry: &JobEntry) -> Sto
     }
     keys::guard(tx, changes.space(), &JobRowKey { job: entry.row.id })?;
     charges_touch(tx, changes.space(), entry.row.id)?;
-    if let Some(spec) = entry.specs.get(&entry.row.spec_version) {
+    if entry.specs.contains_key(&entry.row.spec_version) {
+        let basis = ChargeBasis::of(&entry.row, |version| entry.specs.get(&version).map(|spec| &**spec));
         for row in &entry.released {
-            quota_give_back(tx, changes.space(), &entry.row, &task_charge(spec, row))?;
+            quota_give_back(tx, changes.space(), &entry.row, &task_charge(&basis, row))?;
         }
     }
     job_tasks_ended(tx, changes, &entry.row, &entry.ended)

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::job::JobSpec;
-use crate::job::file::FileMessage as _;
+use crate::job::file::{FileMessage as _, file_diff};
 
 /// A field that differs.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,8 +81,23 @@ pub enum ChangeClass {
     /// Metadata, and perhaps the count and the priority. A running job takes the change as a new version of its spec,
     /// and no task restarts.
     Metadata,
-    /// Anything else. The gateway refuses it, because tasks would have to be replaced.
+    /// Anything else. A rollout replaces the attempts that it concerns.
     NeedsUpdate,
+}
+
+/// The fields that a running job keeps, of those that differ, in the terms of a job file. Its tasks are of one kind,
+/// the members of a gang and their roles are counted by their indexes, and one scheduler decides over all of them.
+pub fn fields_fixed(old: &JobSpec, new: &JobSpec) -> Vec<FieldChange> {
+    let gang = |spec: &JobSpec| (spec.min_member, spec.gang.clone());
+    if old.kind == new.kind && gang(old) == gang(new) && old.scheduler == new.scheduler {
+        return Vec::new();
+    }
+    let is_fixed = |change: &FieldChange| {
+        ["kind", "min_member", "roles", "gang_topology", "scheduler"]
+            .iter()
+            .any(|name| change.path.starts_with(name))
+    };
+    file_diff(old, new).into_iter().filter(is_fixed).collect()
 }
 
 /// The class of the change from `old` to `new`. Pass [`JobSpec::in_force`] as `old`.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::id::{JobId, Name, RequestId};
-use crate::job::{After, AfterCondition, JobOutcome, JobRow, JobSpec, JobState};
+use crate::job::{After, AfterCondition, JobOutcome, JobRow, JobSpec, JobState, Rollout};
 
 /// How a task ended for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,7 +16,7 @@ pub enum TaskEnd {
 }
 
 /// An event of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobEvent {
     /// All jobs that it waits for have ended as their conditions say.
     DependenciesMet,
@@ -36,6 +36,14 @@ pub enum JobEvent {
     },
     /// Its owner has changed its metadata: its spec has a new version.
     SpecReplaced,
+    /// Its spec has a new version, which a rollout brings to its tasks.
+    SpecUpdated {
+        rollout: Box<Rollout>,
+    },
+    /// The state of its rollout has changed.
+    RolloutSet {
+        rollout: Box<Rollout>,
+    },
     /// A task with an index below the count has ended for good.
     TaskEnded {
         end: TaskEnd,
@@ -81,6 +89,7 @@ pub fn job_new(id: JobId, spec: &JobSpec, request: RequestId, now_ms: i64) -> Jo
         request,
         succeeded: 0,
         failed: 0,
+        rollout: None,
     }
 }
 
@@ -116,6 +125,15 @@ pub fn job_transition(
         JobEvent::SpecReplaced => {
             job_alive(row)?;
             next.spec_version = row.spec_version.saturating_add(1);
+        }
+        JobEvent::SpecUpdated { rollout } => {
+            job_alive(row)?;
+            next.spec_version = row.spec_version.saturating_add(1);
+            next.rollout = Some(rollout.clone());
+        }
+        JobEvent::RolloutSet { rollout } => {
+            job_alive(row)?;
+            next.rollout = Some(rollout.clone());
         }
         JobEvent::TaskEnded { end } => task_ended(&mut next, *end),
         JobEvent::TasksGone => next.state = tasks_gone(row.state)?,

@@ -8,6 +8,7 @@ mod gang;
 mod machine;
 mod placement;
 mod preemption;
+mod rollout;
 mod row;
 mod select;
 mod spec;
@@ -17,7 +18,7 @@ mod validate;
 mod work;
 
 pub use defaults::band;
-pub use diff::{ChangeClass, FieldChange, SpecChange, change_class, spec_diff, spec_value};
+pub use diff::{ChangeClass, FieldChange, SpecChange, change_class, fields_fixed, spec_diff, spec_value};
 pub use gang::{GangSpec, GangTopology, Role};
 pub use machine::{
     AfterDecision, JobEvent, JobRefused, JobTransition, TaskEnd, after_cycle, after_decide, job_new,
@@ -25,6 +26,9 @@ pub use machine::{
 };
 pub use placement::{Affinity, AffinityKind, Constraint, ConstraintOperator, Spread};
 pub use preemption::{LastEviction, PreemptionSpec, claims_below, victims_below};
+pub use rollout::{
+    OnFailure, Rollout, RolloutFailure, RolloutRefused, RolloutState, UpdateSpec, stable_versions,
+};
 pub use row::{JobOutcome, JobRow, JobState};
 pub use select::{JobIdentity, LABEL_JOB_NAME, LABEL_JOB_USER, job_selected};
 pub use spec::{After, AfterCondition, Band, JobKind, JobSpec, RestartMode, RestartSpec};

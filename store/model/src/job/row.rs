@@ -3,6 +3,7 @@
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
+use super::Rollout;
 use crate::id::{JobId, Name, RequestId};
 
 /// The present state of a job. Placements guard on its gate, which is a key of its own. Only a change that can make a
@@ -44,6 +45,10 @@ pub struct JobRow {
     /// Tasks that have ended for good otherwise.
     #[n(12)]
     pub failed: u32,
+    /// The last rollout; absent: its spec was never changed in a way that concerns its tasks.
+    #[n(13)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<Box<Rollout>>,
 }
 
 /// Desired state and outcome of a job.

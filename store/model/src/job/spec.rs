@@ -18,7 +18,8 @@ use super::validate::{
     overrides_check, profile_check, queue_check, restart_check, spread_check, tolerations_check,
 };
 use super::{
-    Affinity, Constraint, GangSpec, PreemptionSpec, Spread, TaskOverride, TaskSpec, Toleration, defaults,
+    Affinity, Constraint, GangSpec, PreemptionSpec, Spread, TaskOverride, TaskSpec, Toleration, UpdateSpec,
+    defaults,
 };
 use crate::field_error::DELAY_MS_MAX;
 use crate::id::Name;
@@ -280,6 +281,20 @@ pub struct JobSpec {
         change = Metadata
     )]
     pub progress_deadline_ms: Option<u64>,
+    /// How a changed spec reaches its tasks; absent: the defaults.
+    #[n(31)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[field(
+        nested,
+        value = "a map of `unavailable_max` and `unavailable_percent_max` (tasks that may be without a healthy attempt \
+                 while a rollout replaces others), `healthy_after` (how long a new attempt must be healthy before it \
+                 counts), `failures_max` (failures in a row of one task that a rollout bears) and `on_failure` \
+                 (`revert` or `stop`)",
+        default = "one task at a time, 10s, 2, `revert`",
+        example = {"unavailable_percent_max": 25, "healthy_after": "5s", "failures_max": 0, "on_failure": "stop"},
+        change = Metadata
+    )]
+    pub update: Option<UpdateSpec>,
 }
 
 /// Whether tasks run until stopped or until done.

@@ -45,6 +45,15 @@ pub fn resources_less(left: &Resources, right: &Resources) -> Resources {
     result
 }
 
+/// The larger amount in every dimension.
+pub fn resources_most(left: &Resources, right: &Resources) -> Resources {
+    let mut result = left.clone();
+    for (dimension, amount) in right.amounts() {
+        result.amount_set(&dimension, left.amount(&dimension).max(amount));
+    }
+    result
+}
+
 /// `resources` times `factor`.
 pub fn resources_multiply(resources: &Resources, factor: u32) -> Result<Resources, ResourceError> {
     let factor = u64::from(factor);

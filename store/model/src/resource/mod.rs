@@ -14,8 +14,8 @@ pub use amount::{
     device_parse, rate_display, rate_parse,
 };
 pub use arithmetic::{
-    ResourceError, Shortfall, fits_in, resources_add, resources_less, resources_multiply, resources_sub,
-    shortfall,
+    ResourceError, Shortfall, fits_in, resources_add, resources_less, resources_most, resources_multiply,
+    resources_sub, shortfall,
 };
 pub use dimension::Dimension;
 

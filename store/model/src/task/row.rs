@@ -128,6 +128,11 @@ pub struct TaskRow {
     #[cbor(default)]
     #[serde(default)]
     pub cores: Vec<u32>,
+    /// When this attempt became healthy last, by the time of the cell (milliseconds since 1970); 0: never.
+    #[n(27)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub healthy_ms: i64,
 }
 
 /// An eviction of a task for one of higher priority.
@@ -174,6 +179,7 @@ impl TaskRow {
             promised: false,
             evicted: None,
             cores: Vec::new(),
+            healthy_ms: 0,
         }
     }
 

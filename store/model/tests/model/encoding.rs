@@ -25,7 +25,8 @@ use minicbor::{Decode, Encode};
 
 use serde_json::Value;
 
-use crate::sample::{example_file, file_spec, name, spec};
+use crate::rollout::rollout_full;
+use crate::sample::{example_file, file_spec, hex, name, spec, unhex};
 
 const TASK: TaskId = TaskId { job: JobId(0x11), index: 2 };
 
@@ -84,6 +85,7 @@ fn task_full() -> TaskRow {
             attempt: Incarnation(3),
         })),
         cores: vec![2, 3],
+        healthy_ms: 1_700_000_000_003,
     }
 }
 
@@ -190,6 +192,7 @@ fn job_row(state: JobState) -> JobRow {
         request: RequestId(0x0102_0304),
         succeeded: 1,
         failed: 2,
+        rollout: Some(Box::new(rollout_full())),
     }
 }
 
@@ -399,16 +402,6 @@ const OPERATORS: [ConstraintOperator; 6] = [
     ConstraintOperator::LessThan,
 ];
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn unhex(text: &str) -> Vec<u8> {
-    let digits: Vec<char> = text.chars().collect();
-    let byte = |pair: &[char]| u8::from_str_radix(&pair.iter().collect::<String>(), 16).unwrap();
-    digits.chunks(2).map(byte).collect()
-}
-
 fn golden() -> Vec<(&'static str, Vec<u8>)> {
     let lines = include_str!("golden/encoding.txt").lines().filter(|line| !line.starts_with('#'));
     lines.filter_map(|line| line.split_once(' ')).map(|(name, bytes)| (name, unhex(bytes))).collect()
@@ -481,6 +474,7 @@ fn optional_fields_that_an_older_version_did_not_write_are_absent() {
         promised: false,
         evicted: None,
         cores: Vec::new(),
+        healthy_ms: 0,
         ..task_full()
     };
     assert_eq!(row, expected);

@@ -56,7 +56,7 @@ const BESIDE: [(&str, &str); 4] = [
     ("task.health.interval", "{task: {command: [a], health: {command: [check], timeout: 1ms}}}"),
 ];
 /// Defaults that are no value, and why: they follow from other fields, from the cell or from the user.
-const IN_WORDS: [&str; 31] = [
+const IN_WORDS: [&str; 34] = [
     "user",
     "priority",
     "min_member",
@@ -72,6 +72,9 @@ const IN_WORDS: [&str; 31] = [
     "preemption",
     "preemption.notice_max",
     "preemption.down_max",
+    "update",
+    "update.unavailable_max",
+    "update.unavailable_percent_max",
     "constraints.prefer",
     "affinity.prefer",
     "spread.weight",

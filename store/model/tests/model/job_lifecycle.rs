@@ -4,7 +4,7 @@ use borough_model::id::{JobId, Name, RequestId};
 use borough_model::job::TaskEnd;
 use borough_model::job::{
     After, AfterCondition, AfterDecision, JobEvent, JobKind, JobOutcome, JobRefused, JobRow, JobSpec,
-    JobState, JobTransition, after_cycle, after_decide, job_new, job_transition,
+    JobState, JobTransition, Rollout, after_cycle, after_decide, job_new, job_transition,
 };
 use proptest::prelude::*;
 
@@ -30,7 +30,7 @@ fn step(row: &JobRow, event: JobEvent) -> Result<JobTransition, JobRefused> {
 }
 
 fn state(row: &JobRow, events: &[JobEvent]) -> JobState {
-    events.iter().fold(row.clone(), |row, event| step(&row, *event).unwrap().row).state
+    events.iter().fold(row.clone(), |row, event| step(&row, event.clone()).unwrap().row).state
 }
 
 fn ended(outcome: JobOutcome) -> JobState {
@@ -84,7 +84,13 @@ fn counts_and_priorities_change_until_the_job_ends() {
     let priority = step(&job(5), JobEvent::PrioritySet { priority: 7 }).unwrap();
     assert_eq!((priority.row.priority, priority.gate), (7, true));
     let stopping = step(&job(5), JobEvent::StopRequested).unwrap().row;
-    for event in [count_set(6, 0, 0), JobEvent::PrioritySet { priority: 7 }, JobEvent::SpecReplaced] {
+    let rollout = Box::new(Rollout::begin(&job(2), "user/ada", NOW));
+    let updates = [
+        JobEvent::SpecReplaced,
+        JobEvent::SpecUpdated { rollout: rollout.clone() },
+        JobEvent::RolloutSet { rollout },
+    ];
+    for event in [count_set(6, 0, 0), JobEvent::PrioritySet { priority: 7 }].into_iter().chain(updates) {
         assert_eq!(step(&stopping, event), Err(JobRefused::Over(JobState::Stopping)));
     }
 }
@@ -94,6 +100,9 @@ fn what_can_make_a_placement_wrong_writes_the_gate() {
     let gate = |row: &JobRow, event| step(row, event).unwrap().gate;
     assert!(gate(&job(2), JobEvent::StopRequested) && gate(&job(1), SUCCEEDED));
     assert!(gate(&job(2), JobEvent::SpecReplaced));
+    let rollout = Box::new(Rollout::begin(&job(2), "user/ada", NOW));
+    assert!(gate(&job(2), JobEvent::SpecUpdated { rollout: rollout.clone() }));
+    assert!(!gate(&job(2), JobEvent::RolloutSet { rollout }), "no placement depends on it");
     assert!(!gate(&job(2), SUCCEEDED) && !gate(&waiting(), JobEvent::DependenciesMet));
 }
 

@@ -27,6 +27,8 @@ mod resource;
 #[cfg(test)]
 mod restart;
 #[cfg(test)]
+mod rollout;
+#[cfg(test)]
 mod sample;
 #[cfg(test)]
 mod size;

@@ -106,3 +106,13 @@ pub(crate) fn placed() -> TaskRow {
 pub(crate) fn running(health: Health) -> TaskRow {
     row_from(placed(), &[TaskEvent::AgentAccepted { attempt: attempt(1) }, started(1, health)])
 }
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub(crate) fn unhex(text: &str) -> Vec<u8> {
+    let digits: Vec<char> = text.chars().collect();
+    let byte = |pair: &[char]| u8::from_str_radix(&pair.iter().collect::<String>(), 16).unwrap();
+    digits.chunks(2).map(byte).collect()
+}

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use borough_proto::v1::{EndReason, Health, Job, JobKind, JobState, StopReason, Task, TaskState};
+use borough_proto::v1::{
+    EndReason, Health, Job, JobKind, JobState, RolloutState, StopReason, Task, TaskState,
+};
 
 use crate::output::{ExitView, tally, word};
 
@@ -15,6 +17,8 @@ pub(in crate::command) enum Goal {
     Over,
     /// A later attempt of one task is healthy, or has done its work.
     Again(NextAttempt),
+    /// Every task has a healthy attempt of this version.
+    RolledOut { version: u32 },
 }
 
 impl Goal {
@@ -24,6 +28,7 @@ impl Goal {
             Self::Up => "the job goes on",
             Self::Over => "the stop goes on",
             Self::Again(_) => "the restart goes on",
+            Self::RolledOut { .. } => "the rollout goes on",
         }
     }
 }
@@ -117,11 +122,20 @@ impl KnownJob {
         if let Goal::Again(next) = goal {
             return self.again_progress(next, &name);
         }
+        if let Goal::RolledOut { version } = goal
+            && self.job.state() == JobState::Running
+        {
+            return self.rollout_progress(version, &name);
+        }
         match (goal, self.job.state()) {
             (Goal::Over, JobState::Waiting | JobState::Running | JobState::Stopping) => JobProgress::Underway,
-            (Goal::Over, _) | (Goal::Up, JobState::Succeeded) => JobProgress::Reached,
-            (Goal::Up, JobState::Failed) => JobProgress::Lost(format!("{name} failed{}", self.worst())),
-            (Goal::Up, JobState::Stopping | JobState::Stopped) => {
+            (Goal::Over, _) | (Goal::Up | Goal::RolledOut { .. }, JobState::Succeeded) => {
+                JobProgress::Reached
+            }
+            (Goal::Up | Goal::RolledOut { .. }, JobState::Failed) => {
+                JobProgress::Lost(format!("{name} failed{}", self.worst()))
+            }
+            (Goal::Up | Goal::RolledOut { .. }, JobState::Stopping | JobState::Stopped) => {
                 JobProgress::Lost(format!("{name} was stopped by another user or program"))
             }
             (Goal::Up, JobState::DependencyFailed) => {
@@ -151,9 +165,61 @@ impl KnownJob {
             _ => false,
         };
         match goal {
-            Goal::Up | Goal::Over => self.tasks.values().any(waits),
+            Goal::Up | Goal::RolledOut { .. } | Goal::Over => self.tasks.values().any(waits),
             Goal::Again(next) => self.tasks.get(&next.index).is_some_and(waits),
         }
+    }
+
+    /// The progress of the rollout of a version. A version that is taken back is lost when every task is back.
+    fn rollout_progress(&self, version: u32, name: &str) -> JobProgress {
+        let Some(rollout) = &self.job.rollout else { return JobProgress::Reached };
+        let over = !matches!(rollout.state(), RolloutState::Rolling | RolloutState::Paused);
+        let why = &rollout.failure;
+        if rollout.version == version {
+            return match rollout.state() {
+                RolloutState::Done => JobProgress::Reached,
+                RolloutState::Failed => JobProgress::Lost(format!(
+                    "{name}: the rollout of version {version} failed: {why}{}",
+                    self.worst()
+                )),
+                _ => JobProgress::Underway,
+            };
+        }
+        if rollout.reverts == version {
+            let back = rollout.version;
+            return match rollout.state() {
+                _ if !over => JobProgress::Underway,
+                RolloutState::Failed => JobProgress::Lost(format!(
+                    "{name}: version {version} failed, and so did the way back to it as version {back}: {why}"
+                )),
+                _ if why.is_empty() => {
+                    JobProgress::Lost(format!("{name}: {} took version {version} back", rollout.by))
+                }
+                _ => JobProgress::Lost(format!("{name}: version {version} was taken back: {why}")),
+            };
+        }
+        if rollout.version > version {
+            let (next, by) = (rollout.version, &rollout.by);
+            return JobProgress::Lost(format!("{name}: version {next} by {by} superseded version {version}"));
+        }
+        JobProgress::Underway
+    }
+
+    /// How far the rollout of a version is, in one line.
+    fn rollout_text(&self, version: u32) -> String {
+        let name = format!("{}/{}", self.job.user, self.job.name);
+        let rollout = self.job.rollout.clone().unwrap_or_default();
+        let of = rollout.version.max(version);
+        let has = |task: &&Task| task.spec_version >= of && Self::is_healthy(task);
+        let healthy = self.wanted().filter(has).count();
+        let mut text = format!("{name}: {healthy}/{} healthy with version {of}", self.job.count);
+        if rollout.reverts > 0 && !rollout.failure.is_empty() {
+            text.push_str(&format!(", which takes back version {}: {}", rollout.reverts, rollout.failure));
+        }
+        if rollout.state() == RolloutState::Paused {
+            text.push_str(", paused");
+        }
+        text
     }
 
     fn again_progress(&self, next: NextAttempt, name: &str) -> JobProgress {
@@ -218,6 +284,9 @@ impl KnownJob {
         let count = self.job.count;
         if let Goal::Again(next) = goal {
             return self.again_text(next);
+        }
+        if let Goal::RolledOut { version } = goal {
+            return self.rollout_text(version);
         }
         let mut parts = match (goal, self.job.kind()) {
             (Goal::Over, _) => {

@@ -62,6 +62,8 @@ pub(super) async fn run(
 pub(super) struct Submitted {
     job: JobRef,
     admitted: Job,
+    /// Whether the submission has changed anything.
+    changed: bool,
 }
 
 /// Why a job was not submitted.
@@ -108,7 +110,7 @@ pub(super) async fn submit(
     });
     let warnings = answer.warnings.into_iter().map(Foreign::from);
     warnings.for_each(|warning| printer.remark(&format!("warning: {warning}")));
-    Ok(Submitted { job, admitted })
+    Ok(Submitted { job, admitted, changed: answer.changed })
 }
 
 impl Submitted {
@@ -120,7 +122,14 @@ impl Submitted {
         printer: &Printer,
     ) -> Result<Code, Failure> {
         if let WaitMode::Until(limits) = wait_for {
-            let waited = wait(client, &self.job, Goal::Up, limits, printer).await?;
+            let rollout = self
+                .admitted
+                .rollout
+                .as_ref()
+                .filter(|_| self.changed && self.admitted.kind() == JobKind::Service);
+            let of_this = rollout.filter(|rollout| rollout.version == self.admitted.spec_version);
+            let goal = of_this.map_or(Goal::Up, |rollout| Goal::RolledOut { version: rollout.version });
+            let waited = wait(client, &self.job, goal, limits, printer).await?;
             show(client, waited, printer).await?;
         } else {
             let text = |job: &JobView, _: &Style| format!("{}/{}: {}", job.user, job.name, job.state);

@@ -33,6 +33,13 @@ pub(in crate::command) struct Waited {
     pub(in crate::command) task: Option<Task>,
 }
 
+impl Waited {
+    /// The job as it was when the goal was reached.
+    pub(in crate::command) fn into_job(self) -> Job {
+        self.job
+    }
+}
+
 /// Waits until `job` has reached `goal`, can no longer reach it, or the time is over. The job itself continues in any
 /// case.
 pub(in crate::command) async fn wait(
@@ -252,11 +259,11 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
     /// fails, the wait continues without it.
     async fn explain(&mut self, known: &KnownJob, goal: Goal) {
         let index = match goal {
-            Goal::Up | Goal::Over => None,
+            Goal::Up | Goal::RolledOut { .. } | Goal::Over => None,
             Goal::Again(next) => Some(next.index),
         };
         let pending = match goal {
-            Goal::Up => known.pending() > 0,
+            Goal::Up | Goal::RolledOut { .. } => known.pending() > 0,
             Goal::Over => false,
             Goal::Again(next) => known.is_pending(next.index),
         };

@@ -9,6 +9,7 @@ use super::reader::{FieldReader, FileItem};
 use super::tree::TreeValue;
 use crate::field_error::{DELAY_MS_MAX, FieldErrors, delay_text};
 use crate::id::Name;
+use crate::job::OnFailure;
 use crate::node::Within;
 use crate::resource::bytes_parse;
 
@@ -281,6 +282,8 @@ pub(crate) struct Words<T: 'static>(pub(crate) &'static [(&'static str, T)]);
 pub(crate) trait SpecWord: Copy {}
 
 impl SpecWord for Within {}
+
+impl SpecWord for OnFailure {}
 
 impl<T: SpecWord> FieldKind<T> for Words<T> {
     fn read(&self, reader: &mut FieldReader, item: &FileItem<'_>) -> Option<T> {

@@ -6,8 +6,8 @@ use super::read::{CONDITIONS, MODES, OPERATORS, SPREAD_WEIGHTS, constraint_parse
 use crate::field_error::delay_text;
 use crate::job::{
     Affinity, AffinityKind, After, AfterCondition, Constraint, ConstraintOperator, GangTopology, HealthCheck,
-    JobSpec, LogSpec, PortSpec, PreemptionSpec, Probe, RestartMode, RestartSpec, Role, Spread, TaskOverride,
-    TaskSpec, Toleration, TolerationOperator,
+    JobSpec, LogSpec, OnFailure, PortSpec, PreemptionSpec, Probe, RestartMode, RestartSpec, Role, Spread,
+    TaskOverride, TaskSpec, Toleration, TolerationOperator, UpdateSpec,
 };
 use crate::node::CardSelector;
 use crate::resource::{Dimension, Resources};
@@ -82,6 +82,7 @@ impl JobSpec {
         file.put_unless("drain_delay", &self.drain_delay_ms, &default.drain_delay_ms, |ms| delay(*ms));
         file.put_some("lost_after", self.lost_after_ms.as_ref(), |ms| delay(*ms));
         file.put_some("progress_deadline", self.progress_deadline_ms.as_ref(), |ms| delay(*ms));
+        file.put_some("update", self.update.as_ref(), update);
         file.put("task", task(&self.task));
         let overrides =
             self.overrides.iter().map(|(index, own)| (index.to_string(), override_of(own, self).done()));
@@ -219,6 +220,18 @@ fn override_of(own: &TaskOverride, spec: &JobSpec) -> FileMap {
     });
     map.put_some("weight", own.weight.as_ref(), |weight| json!(weight));
     map
+}
+
+fn update(update: &UpdateSpec) -> Value {
+    let mut map = FileMap::default();
+    map.put_some("unavailable_max", update.unavailable_max.as_ref(), |tasks| json!(tasks));
+    map.put_some("unavailable_percent_max", update.unavailable_percent_max.as_ref(), |share| json!(share));
+    let default = UpdateSpec::default();
+    map.put_unless("healthy_after", &update.healthy_after_ms, &default.healthy_after_ms, |ms| delay(*ms));
+    map.put_unless("failures_max", &update.failures_max, &default.failures_max, |failures| json!(failures));
+    let on_failure = |what: &OnFailure| json!(word(&OnFailure::NAMES, *what));
+    map.put_unless("on_failure", &update.on_failure, &default.on_failure, on_failure);
+    map.done()
 }
 
 fn preemption(preemption: &PreemptionSpec) -> Value {

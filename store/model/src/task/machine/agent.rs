@@ -66,7 +66,7 @@ fn running(step: TransitionDraft<'_>, process: StartedProcess, health: Health) -
     let step = step.with(|row| process_set(row, process)).state(TaskState::Running);
     match health {
         Health::Unknown => step.with(|row| row.health = Health::Unknown),
-        Health::Healthy => step.with(|row| row.health = Health::Healthy).endpoint(EndpointEffect::Publish),
+        Health::Healthy => step.healthy().endpoint(EndpointEffect::Publish),
         Health::Unhealthy => running_stop(step, StopReason::Unhealthy),
     }
 }
@@ -76,9 +76,7 @@ pub(super) fn health_changed(row: &TaskRow, health: Health, now_ms: i64) -> Deci
     match row.state {
         TaskState::Running => match health {
             Health::Healthy if row.health == Health::Healthy => unchanged(row),
-            Health::Healthy => {
-                step.with(|row| row.health = Health::Healthy).endpoint(EndpointEffect::Publish).done()
-            }
+            Health::Healthy => step.healthy().endpoint(EndpointEffect::Publish).done(),
             // A restarted agent has not probed yet: unknown health is no news.
             Health::Unknown => unchanged(row),
             Health::Unhealthy => running_stop(step, StopReason::Unhealthy).done(),

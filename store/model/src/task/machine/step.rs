@@ -48,6 +48,13 @@ impl<'a> TransitionDraft<'a> {
         self
     }
 
+    /// The probes pass, or it runs and has none.
+    pub(super) fn healthy(mut self) -> Self {
+        self.row.health = Health::Healthy;
+        self.row.healthy_ms = self.now_ms;
+        self
+    }
+
     pub(super) fn endpoint(mut self, effect: EndpointEffect) -> Self {
         self.effects.endpoint = effect;
         self
@@ -63,7 +70,12 @@ impl<'a> TransitionDraft<'a> {
         self.row.incarnation = placement.incarnation;
         self.row.ports.clone_from(&placement.ports);
         self.row.charge = Charge { owner: ChargeOwner::Task, resources: placement.resources.clone() };
+        if self.row.spec_version != placement.spec_version {
+            // What failed was another version.
+            (self.row.failures, self.row.crashed_on, self.row.crashes_there) = (0, None, 0);
+        }
         self.row.spec_version = placement.spec_version;
+        self.row.healthy_ms = 0;
         self.row.evicted = None;
         self.row.gang = placement.gang.map(|(gang, _)| gang);
         self.row.gang_epoch = placement.gang.map_or(0, |(_, epoch)| epoch);

@@ -1,0 +1,105 @@
+//! Verbs on rollouts.
+
+use borough_client::{Client, ClientError, JobRef};
+use borough_proto::v1::order_rollout_request::Order;
+use borough_proto::v1::{Health, Job, Task, TaskState};
+
+use super::confirm::{Intent, confirm};
+use super::job::{Goal, wait};
+use crate::args::{Global, RolloutVerb, UndoArguments};
+use crate::connect;
+use crate::exit::{Code, Failure};
+use crate::output::{Printer, RolloutStatusView};
+
+pub(super) async fn run(global: &Global, verb: RolloutVerb, printer: &Printer) -> Result<Code, Failure> {
+    let client = connect::cell_client(global).await?;
+    match verb {
+        RolloutVerb::Status { target, wait: false } => {
+            status(&client, &target.resolve(client.user()), printer).await
+        }
+        RolloutVerb::Status { target, wait: true } => {
+            status_at_end(&client, &target.resolve(client.user()), printer).await
+        }
+        RolloutVerb::Pause { target } => {
+            order(&client, &target.resolve(client.user()), Order::Pause, printer).await
+        }
+        RolloutVerb::Resume { target } => {
+            order(&client, &target.resolve(client.user()), Order::Resume, printer).await
+        }
+        RolloutVerb::Undo(arguments) => undo(global, &client, &arguments, printer).await,
+    }
+}
+
+async fn status(client: &Client, job: &JobRef, printer: &Printer) -> Result<Code, Failure> {
+    let row = client.job_get(job).await?.job.unwrap_or_default();
+    show(client, row, printer).await
+}
+
+/// Waits for the end of the rollout first.
+async fn status_at_end(client: &Client, job: &JobRef, printer: &Printer) -> Result<Code, Failure> {
+    let mut row = client.job_get(job).await?.job.unwrap_or_default();
+    if let Some(goal) = goal_of(&row) {
+        row = wait(client, job, goal, None, printer).await?.into_job();
+    }
+    show(client, row, printer).await
+}
+
+async fn order(client: &Client, job: &JobRef, order: Order, printer: &Printer) -> Result<Code, Failure> {
+    let ordered = client.rollout_order(job, order, 0).await.map_err(|error| refused(job, error))?;
+    show(client, ordered.job.unwrap_or_default(), printer).await
+}
+
+/// A refusal by the state of the rollout names the command that shows it.
+fn refused(job: &JobRef, error: ClientError) -> Failure {
+    let failure = Failure::from(error);
+    if failure.code() == Code::Refused {
+        return failure.with_hint(format!("borough rollout status {job}; borough job history {job}"));
+    }
+    failure
+}
+
+async fn undo(
+    global: &Global,
+    client: &Client,
+    arguments: &UndoArguments,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let job = arguments.target.resolve(client.user());
+    let back =
+        arguments.to.map_or_else(|| "an earlier version".to_owned(), |version| format!("version {version}"));
+    confirm(global, client, Intent::stop(&format!("bring job {job} back to {back}")), printer)?;
+    let ordered = client.rollout_order(&job, Order::Undo, arguments.to.unwrap_or(0)).await;
+    let mut row = ordered.map_err(|error| refused(&job, error))?.job.unwrap_or_default();
+    if !arguments.wait.detach
+        && let Some(goal) = goal_of(&row)
+    {
+        row = wait(client, &job, goal, arguments.wait.timeout, printer).await?.into_job();
+    }
+    show(client, row, printer).await
+}
+
+/// The end of the rollout of a job, if it has one that is not over.
+fn goal_of(job: &Job) -> Option<Goal> {
+    job.rollout.as_ref().map(|rollout| Goal::RolledOut { version: rollout.version })
+}
+
+/// Shows the rollout of a job, with what its tasks have.
+async fn show(client: &Client, job: Job, printer: &Printer) -> Result<Code, Failure> {
+    let Some(rollout) = job.rollout.clone() else {
+        let message =
+            format!("job {}/{}: it has had no rollout: no changed file has begun one", job.user, job.name);
+        return Err(
+            Failure::new(Code::Refused, message).with_hint("borough job run FILE, with a changed file")
+        );
+    };
+    let whose = JobRef::new(job.user.as_str(), job.name.as_str());
+    let (tasks, _) = client.task_list_of_job(&whose).await?;
+    let wanted = |task: &&Task| task.index < job.count && task.spec_version >= rollout.version;
+    let has_attempt = |task: &&Task| !matches!(task.state(), TaskState::Pending | TaskState::Dead);
+    let healthy = |task: &&Task| task.state() == TaskState::Running && task.health() == Health::Healthy;
+    let updated = tasks.iter().filter(wanted).filter(has_attempt);
+    let (updated, healthy) = (updated.clone().count(), updated.filter(healthy).count());
+    let view = RolloutStatusView::new(&job, rollout, updated, healthy);
+    printer.one(&view, |view, _| view.text())?;
+    Ok(Code::Done)
+}

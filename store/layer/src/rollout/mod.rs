@@ -1,0 +1,221 @@
+//! Rollouts: they bring a changed spec to the tasks of a running job.
+//!
+//! The state of a rollout is in the row of its job, so that any controller continues it. Each step names the revision
+//! of the row by whose state it was decided. Every step changes the row, so two steps are never decided by the same
+//! state: together they would end more attempts than the job allows.
+//!
+//! If versions ask for other resources, each task is charged the most of any of them until the rollout is done
+//! ([`ChargeBasis`]). The update that begins it must find room for that; no later step needs more.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use borough_kv::Transaction;
+use borough_model::job::{
+    JobEvent, JobRow, JobSpec, JobState, OnFailure, Rollout, RolloutFailure, RolloutRefused, RolloutState,
+    stable_versions,
+};
+use borough_model::rollout::RolloutRules;
+use borough_model::task::{Health, StopReason, TaskRow, TaskState};
+use borough_model::{Incarnation, JobId, TaskId};
+
+use crate::error::{StoreError, StoreResult};
+use crate::job::{
+    job_event, job_get, job_held_by, job_spec_get, job_spec_in_force, job_specs_held, spec_update,
+};
+use crate::journal::ChangeSet;
+use crate::keys::{self, Prefix, RangeOptions, TaskKey};
+use crate::quota::{ChargeBasis, quota_give_back};
+use crate::task::task_stop_begin;
+
+/// The most tasks of a job of which a step reads all rows again. For a larger job that would cost more than the step.
+const RECHECKED_MAX: u32 = 1_024;
+
+/// The open rollout of a job whose row still has `revision`; `None` if the step was decided by an old state.
+fn rollout_at(row: &JobRow, revision: u64) -> Option<&Rollout> {
+    let rollout = row.rollout.as_deref().filter(|rollout| rollout.state == RolloutState::Rolling);
+    rollout.filter(|_| row.revision == revision && row.state == JobState::Running)
+}
+
+/// Ends stale attempts of a job, to be placed again with the version in force. Ends none if the job's row has another
+/// revision by now. Of a job with at most 1,024 tasks it ends no more healthy attempts than its budget allows by the
+/// present rows: others may have failed since the step was decided. Returns how many it has ended.
+pub async fn rollout_replace(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    job: JobId,
+    revision: u64,
+    attempts: &[(TaskId, Incarnation)],
+) -> StoreResult<usize> {
+    let row = job_get(tx, changes.space(), job).await?;
+    let Some(rollout) = rollout_at(&row, revision) else { return Ok(0) };
+    let in_force = job_spec_in_force(tx, changes.space(), &row).await?;
+    let rules = RolloutRules::of(&in_force, rollout, row.count);
+    let attempts = if rules.together || row.count > RECHECKED_MAX {
+        attempts.to_vec()
+    } else {
+        let prefix = Prefix::<TaskKey>::of(&job);
+        let rows = keys::range(tx, changes.space(), &prefix, RangeOptions::default()).await?;
+        within_budget(&rules, rows.iter().map(|(_, row)| row), attempts)
+    };
+    if attempts.is_empty() {
+        return Ok(0);
+    }
+    job_event(tx, changes, &row, &JobEvent::RolloutSet { rollout: Box::new(rollout.stepped()) })?;
+    task_stop_begin(tx, changes, &attempts, StopReason::Updated).await
+}
+
+/// Those of `attempts` that a step may end by `rows`, which are all rows of the job.
+fn within_budget<'r>(
+    rules: &RolloutRules,
+    rows: impl Iterator<Item = &'r TaskRow>,
+    attempts: &[(TaskId, Incarnation)],
+) -> Vec<(TaskId, Incarnation)> {
+    let is_healthy = |row: &&TaskRow| row.state == TaskState::Running && row.health == Health::Healthy;
+    let (mut healthy, mut over) = (BTreeSet::new(), 0_usize);
+    for row in rows.filter(|row| row.id.index < rules.count) {
+        if is_healthy(&row) {
+            healthy.insert(row.id);
+        }
+        // Nothing begins it again, so it holds up no other.
+        over = over.saturating_add(usize::from(row.state == TaskState::Dead));
+    }
+    let available = u32::try_from(healthy.len().saturating_add(over)).unwrap_or(u32::MAX);
+    let mut left = rules.unavailable_max.saturating_sub(rules.count.saturating_sub(available));
+    let mut may_end = |task: &TaskId| {
+        if !healthy.contains(task) {
+            return true;
+        }
+        let is_left = left > 0;
+        left = left.saturating_sub(1);
+        is_left
+    };
+    attempts.iter().filter(|(task, _)| may_end(task)).copied().collect()
+}
+
+/// Records that every task of a job has the version in force, and releases what was held for earlier ones. Does nothing
+/// if the job's row has another revision by now.
+pub async fn rollout_done(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    job: JobId,
+    revision: u64,
+) -> StoreResult<()> {
+    let before = job_get(tx, changes.space(), job).await?;
+    let Some(rollout) = rollout_at(&before, revision) else { return Ok(()) };
+    let event = JobEvent::RolloutSet { rollout: Box::new(rollout.done()) };
+    if rollout.held.is_empty() {
+        return job_event(tx, changes, &before, &event).map(drop);
+    }
+    let spec = job_spec_in_force(tx, changes.space(), &before).await?;
+    let held = job_specs_held(tx, changes.space(), &before).await?;
+    let charged = job_held_by(tx, changes, &before, &ChargeBasis::with(&before, &spec, &held)).await?;
+    let left = job_held_by(tx, changes, &before, &ChargeBasis::from(&spec)).await?;
+    quota_give_back(tx, changes.space(), &before, &charged.beyond(&left))?;
+    job_event(tx, changes, &before, &event).map(drop)
+}
+
+/// Ends a rollout that has failed. If its job wants that, it goes back to the last version that was rolled out and
+/// differs. A rollout that takes back a version is not taken back itself. Does nothing if the job's row has another
+/// revision by now.
+pub async fn rollout_fail(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    job: JobId,
+    revision: u64,
+    failure: RolloutFailure,
+) -> StoreResult<()> {
+    let before = job_get(tx, changes.space(), job).await?;
+    let Some(rollout) = rollout_at(&before, revision) else { return Ok(()) };
+    let in_force = job_spec_in_force(tx, changes.space(), &before).await?;
+    let rules = RolloutRules::of(&in_force, rollout, before.count);
+    let earlier = match rules.on_failure {
+        OnFailure::Revert if rollout.reverts.is_none() => {
+            let earlier = earlier_spec(tx, changes, &before, &in_force).await?;
+            let held = job_specs_held(tx, changes.space(), &before).await?;
+            // The way back must not need room that nobody has admitted: its refusal would come again and again.
+            earlier.filter(|spec| ChargeBasis::with(&before, &in_force, &held).covers(spec))
+        }
+        OnFailure::Revert | OnFailure::Stop => None,
+    };
+    let Some(spec) = earlier else {
+        let failed = JobEvent::RolloutSet { rollout: Box::new(rollout.failed(failure)) };
+        return job_event(tx, changes, &before, &failed).map(drop);
+    };
+    let back = Rollout::revert(&before, Some(failure), changes.actor(), changes.at_ms());
+    spec_update(tx, changes, &before, &in_force, &spec, back).await.map(drop)
+}
+
+/// The newest version that was rolled out and differs from the one in force.
+async fn earlier_spec(
+    tx: &Transaction,
+    changes: &ChangeSet,
+    row: &JobRow,
+    in_force: &JobSpec,
+) -> StoreResult<Option<JobSpec>> {
+    for version in stable_versions(row).into_iter().rev() {
+        let spec = job_spec_get(tx, changes.space(), row.id, version).await?.in_force(row);
+        if spec != *in_force {
+            return Ok(Some(spec));
+        }
+    }
+    Ok(None)
+}
+
+/// What the owner of a job wants of its rollout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RolloutOrder {
+    /// Replace no further attempts.
+    Pause,
+    /// Go on.
+    Resume,
+    /// Go back to a version that was rolled out; absent: to the newest one that differs.
+    Undo(Option<u32>),
+}
+
+/// Carries out an order. Pausing a paused rollout, and resuming one that goes on, change nothing.
+pub async fn rollout_order(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    job: JobId,
+    order: RolloutOrder,
+) -> StoreResult<JobRow> {
+    let before = job_get(tx, changes.space(), job).await?;
+    let refused =
+        |why: RolloutRefused| StoreError::refused(format!("job {}/{}: {why}", before.user, before.name));
+    let rollout = before.rollout.as_deref().ok_or_else(|| refused(RolloutRefused::Absent))?;
+    let state = match order {
+        RolloutOrder::Pause => RolloutState::Paused,
+        RolloutOrder::Resume => RolloutState::Rolling,
+        RolloutOrder::Undo(version) => return undo(tx, changes, &before, version).await,
+    };
+    let rollout = rollout.with_state(state, changes.at_ms()).map_err(refused)?;
+    job_event(tx, changes, &before, &JobEvent::RolloutSet { rollout: Box::new(rollout) })
+}
+
+async fn undo(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    before: &JobRow,
+    version: Option<u32>,
+) -> StoreResult<JobRow> {
+    let refused =
+        |why: RolloutRefused| StoreError::refused(format!("job {}/{}: {why}", before.user, before.name));
+    let in_force = job_spec_in_force(tx, changes.space(), before).await?;
+    let spec = match version {
+        None => earlier_spec(tx, changes, before, &in_force)
+            .await?
+            .ok_or_else(|| refused(RolloutRefused::NoneEarlier))?,
+        Some(version) if !stable_versions(before).contains(&version) => {
+            return Err(refused(RolloutRefused::NotStable(version)));
+        }
+        Some(version) => job_spec_get(tx, changes.space(), before.id, version).await?.in_force(before),
+    };
+    if spec == in_force {
+        return Err(refused(RolloutRefused::Same(version.unwrap_or(before.spec_version))));
+    }
+    let back = Rollout::revert(before, None, changes.actor(), changes.at_ms());
+    spec_update(tx, changes, before, &in_force, &spec, back).await
+}

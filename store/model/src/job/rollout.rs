@@ -1,0 +1,277 @@
+//! A rollout: how a changed spec reaches the tasks of a running job. The owner's rules for it, and its state in the row
+//! of the job.
+
+use borough_model_derive::FileMessage;
+use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
+
+use super::JobRow;
+use super::file::kind::{Delay, Whole, Words};
+use super::validate::COUNT_MAX;
+use crate::field_error::{DELAY_MS_MAX, delay_text};
+
+/// Versions that a rollout can go back to.
+const STABLE_MAX: usize = 10;
+
+/// How a changed spec reaches the tasks of a running job.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Encode,
+    Decode,
+    Serialize,
+    Deserialize,
+    FileMessage,
+)]
+pub struct UpdateSpec {
+    /// The most tasks that may be without a healthy attempt while a rollout replaces further ones.
+    #[n(0)]
+    #[serde(default)]
+    #[field(kind = Whole::of(1, COUNT_MAX, "1 to 100000 tasks"), default = "1 task, or what `unavailable_percent_max` gives")]
+    pub unavailable_max: Option<u32>,
+    /// The same as a share of the job's tasks, rounded down, and at least one task. The larger of both counts.
+    #[n(1)]
+    #[serde(default)]
+    #[field(kind = Whole::of(1, 100, "1 to 100 per cent"), default = "no share")]
+    pub unavailable_percent_max: Option<u32>,
+    /// How long a new attempt must be healthy before it counts.
+    #[n(2)]
+    #[field(file = "healthy_after", kind = Delay::of(0, DELAY_MS_MAX), default = "10s")]
+    pub healthy_after_ms: u64,
+    /// How many attempts in a row of one task may fail. With the next failure the rollout has failed.
+    #[n(3)]
+    #[field(kind = Whole::of(0, 100, "0 to 100 failures"), default = "2")]
+    pub failures_max: u32,
+    /// What follows when a rollout fails.
+    #[n(4)]
+    #[field(kind = Words(&OnFailure::NAMES), default = "`revert`")]
+    pub on_failure: OnFailure,
+}
+
+impl Default for UpdateSpec {
+    fn default() -> Self {
+        Self {
+            unavailable_max: None,
+            unavailable_percent_max: None,
+            healthy_after_ms: 10_000,
+            failures_max: 2,
+            on_failure: OnFailure::Revert,
+        }
+    }
+}
+
+/// What follows when a rollout fails.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize,
+)]
+#[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFailure {
+    /// The job goes back to the last version that was rolled out.
+    #[n(0)]
+    Revert,
+    /// No further task is replaced.
+    #[n(1)]
+    Stop,
+}
+
+impl OnFailure {
+    /// Both with their names.
+    pub const NAMES: [(&'static str, Self); 2] = [("revert", Self::Revert), ("stop", Self::Stop)];
+}
+
+/// The last rollout of a job: it brings the version in force to the tasks. Times are of the cell, milliseconds since
+/// 1970.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+pub struct Rollout {
+    #[n(0)]
+    pub state: RolloutState,
+    /// When it began.
+    #[n(1)]
+    pub begun_ms: i64,
+    /// From when the time without progress counts: its begin, or its last resumption.
+    #[n(2)]
+    pub clock_ms: i64,
+    /// Who began it.
+    #[n(3)]
+    pub by: String,
+    /// The versions that were rolled out, oldest first. It goes back to the last one if it fails.
+    #[n(4)]
+    pub stable: Vec<u32>,
+    /// The version that it takes back, if it does.
+    #[n(5)]
+    pub reverts: Option<u32>,
+    /// Why it has failed, or why the version that it takes back has.
+    #[n(6)]
+    pub failure: Option<RolloutFailure>,
+    /// The version that it brings. Later changes of metadata count on.
+    #[n(7)]
+    pub version: u32,
+    /// Earlier versions that ask for other resources. Until the rollout is done, each task is charged the most that it
+    /// takes in any of these and in the version in force.
+    #[n(8)]
+    pub held: Vec<u32>,
+    /// How often it has ended attempts. Each time is decided by the rows after the time before.
+    #[n(9)]
+    pub steps: u32,
+}
+
+/// Whether a rollout goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
+#[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
+pub enum RolloutState {
+    /// It replaces attempts of earlier versions.
+    #[n(0)]
+    Rolling,
+    /// Its owner has paused it. Its time without progress stands still.
+    #[n(1)]
+    Paused,
+    /// Every task has a healthy attempt of the version.
+    #[n(2)]
+    Done,
+    /// It has stopped. Some tasks may have the earlier version.
+    #[n(3)]
+    Failed,
+}
+
+/// Why a rollout has failed.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum RolloutFailure {
+    /// Attempts of a task failed in a row.
+    #[n(0)]
+    TaskFails {
+        #[n(0)]
+        index: u32,
+        #[n(1)]
+        failures: u32,
+    },
+    /// No further task became healthy in this time.
+    #[n(1)]
+    NoProgress {
+        #[n(0)]
+        deadline_ms: u64,
+    },
+}
+
+impl std::fmt::Display for RolloutFailure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::TaskFails { index, failures: 1 } => write!(f, "task {index} failed"),
+            Self::TaskFails { index, failures } => write!(f, "task {index} failed {failures} times in a row"),
+            Self::NoProgress { deadline_ms } => {
+                write!(f, "no further task became healthy within {}", delay_text(*deadline_ms))
+            }
+        }
+    }
+}
+
+/// Why a rollout is not changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RolloutRefused {
+    /// The job's spec was never changed in a way that begins one. Nothing to do.
+    #[error("it has had no rollout: no changed file has begun one")]
+    Absent,
+    /// It is over. Submit a changed spec to begin another one.
+    #[error("its rollout is over: {}", .0.word())]
+    Over(RolloutState),
+    /// Choose one of the versions that were rolled out.
+    #[error("version {0} was not rolled out, or is no longer kept")]
+    NotStable(u32),
+    /// No version that was rolled out differs from the one in force. Submit the spec that you want.
+    #[error("no version that was rolled out differs from the one in force")]
+    NoneEarlier,
+    /// The version in force says the same. Nothing to do.
+    #[error("version {0} is the same as the version in force")]
+    Same(u32),
+}
+
+impl RolloutState {
+    /// Its word for people.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Rolling => "rolling",
+            Self::Paused => "paused",
+            Self::Done => "done",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// Returns true if it may still replace attempts.
+    pub fn is_open(self) -> bool {
+        matches!(self, Self::Rolling | Self::Paused)
+    }
+}
+
+impl Rollout {
+    /// The rollout of the version after the one in force of `row`. It supersedes one that is under way, whose version
+    /// never counts as rolled out.
+    pub fn begin(row: &JobRow, by: &str, now_ms: i64) -> Self {
+        Self {
+            state: RolloutState::Rolling,
+            begun_ms: now_ms,
+            clock_ms: now_ms,
+            by: by.to_owned(),
+            stable: stable_versions(row),
+            reverts: None,
+            failure: None,
+            version: row.spec_version.saturating_add(1),
+            held: row.rollout.as_ref().map_or_else(Vec::new, |last| last.held.clone()),
+            steps: 0,
+        }
+    }
+
+    /// The rollout that takes back the version in force of `row`: because it failed, or because its owner wants it.
+    pub fn revert(row: &JobRow, failure: Option<RolloutFailure>, by: &str, now_ms: i64) -> Self {
+        Self { reverts: Some(row.spec_version), failure, ..Self::begin(row, by, now_ms) }
+    }
+
+    /// It has ended attempts once more.
+    pub fn stepped(&self) -> Self {
+        Self { steps: self.steps.saturating_add(1), ..self.clone() }
+    }
+
+    /// It is over: every task has the version. Nothing is held for earlier ones any more.
+    pub fn done(&self) -> Self {
+        Self { state: RolloutState::Done, held: Vec::new(), ..self.clone() }
+    }
+
+    /// It is over, and some tasks may have an earlier version.
+    pub fn failed(&self, failure: RolloutFailure) -> Self {
+        Self { state: RolloutState::Failed, failure: Some(failure), ..self.clone() }
+    }
+
+    /// The same rollout in another state.
+    ///
+    /// # Errors
+    /// It is over.
+    pub fn with_state(&self, state: RolloutState, now_ms: i64) -> Result<Self, RolloutRefused> {
+        if !self.state.is_open() {
+            return Err(RolloutRefused::Over(self.state));
+        }
+        let resumes = self.state == RolloutState::Paused && state == RolloutState::Rolling;
+        let clock_ms = if resumes { now_ms } else { self.clock_ms };
+        Ok(Self { state, clock_ms, ..self.clone() })
+    }
+}
+
+/// The versions of a job that count as rolled out, oldest first. The first version does.
+pub fn stable_versions(row: &JobRow) -> Vec<u32> {
+    let in_force = [row.spec_version];
+    let (known, now): (&[u32], &[u32]) = match row.rollout.as_deref() {
+        None => (&[], &in_force),
+        Some(last) if last.state == RolloutState::Done => (&last.stable, &in_force),
+        Some(last) => (&last.stable, &[]),
+    };
+    let all: Vec<u32> = known.iter().chain(now).copied().collect();
+    all[all.len().saturating_sub(STABLE_MAX)..].to_vec()
+}

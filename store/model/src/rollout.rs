@@ -1,0 +1,217 @@
+//! What a rollout does next: pure decisions over the rows of a job's tasks.
+//!
+//! An attempt is stale if the version in force would run its task otherwise. A rollout ends stale attempts, and the
+//! scheduler begins new ones. It ends a healthy one only while fewer tasks are without a healthy attempt than the job
+//! allows, whatever the cause. One that is not healthy serves nobody, so it is ended at once.
+
+use crate::id::{Incarnation, TaskId};
+use crate::job::file::FileMessage as _;
+use crate::job::{JobKind, JobSpec, OnFailure, Rollout, RolloutFailure, RolloutState, SpecChange, defaults};
+use crate::task::{Health, TaskRow, TaskState};
+
+/// Attempts that one step ends at most.
+pub const REPLACED_MAX: usize = 256;
+
+/// The rules of a rollout: those of the job, or the defaults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RolloutRules {
+    /// The version that the rollout brings.
+    pub version: u32,
+    /// How many tasks the job has.
+    pub count: u32,
+    /// The most tasks without a healthy attempt; at least 1.
+    pub unavailable_max: u32,
+    pub healthy_after_ms: i64,
+    /// Failures in a row of one task that it bears.
+    pub failures_max: u32,
+    pub deadline_ms: u64,
+    pub on_failure: OnFailure,
+    /// Whether the tasks run only together, so that all are replaced at once.
+    pub together: bool,
+    /// Whether it ends no attempt, and only waits for those of earlier versions: the job is batch work.
+    pub waits: bool,
+}
+
+impl RolloutRules {
+    /// The rules of a rollout of a job with `count` tasks.
+    pub fn of(spec: &JobSpec, rollout: &Rollout, count: u32) -> Self {
+        let update = spec.update.unwrap_or_default();
+        let share = update.unavailable_percent_max.unwrap_or(0);
+        let of_share = u64::from(count).saturating_mul(u64::from(share)) / 100;
+        let of_share = u32::try_from(of_share).unwrap_or(u32::MAX);
+        Self {
+            version: rollout.version,
+            count,
+            unavailable_max: update.unavailable_max.unwrap_or(1).max(of_share).max(1),
+            healthy_after_ms: i64::try_from(update.healthy_after_ms).unwrap_or(i64::MAX),
+            failures_max: update.failures_max,
+            deadline_ms: spec.progress_deadline_ms.unwrap_or(defaults::PROGRESS_DEADLINE_MS),
+            on_failure: update.on_failure,
+            together: spec.is_gang(),
+            waits: spec.kind == JobKind::Batch,
+        }
+    }
+}
+
+/// Which tasks a change of the spec concerns.
+#[derive(Clone, Copy, Debug)]
+pub struct SpecDifference<'s> {
+    old: &'s JobSpec,
+    new: &'s JobSpec,
+    /// Whether it concerns every task.
+    everywhere: bool,
+}
+
+impl<'s> SpecDifference<'s> {
+    /// The difference between the specs of two versions of one job.
+    pub fn between(old: &'s JobSpec, new: &'s JobSpec) -> Self {
+        let mut same = old.clone();
+        same.adopt(new, SpecChange::CountOrPriority);
+        same.adopt(new, SpecChange::Metadata);
+        same.overrides.clone_from(&new.overrides);
+        // These are of the job as it is in force, whatever the version of an attempt.
+        (same.after, same.queue) = (new.after.clone(), new.queue.clone());
+        (same.profile, same.preemption) = (new.profile.clone(), new.preemption);
+        same.lost_after_ms = new.lost_after_ms;
+        // Batch work has a value that a new attempt would lose: its attempts go on. Later ones have the new version.
+        let everywhere = new.kind == JobKind::Service && same != *new;
+        Self { old, new, everywhere }
+    }
+
+    /// Whether it concerns an attempt of the old version of the task `index`.
+    pub fn fit(&self, index: u32) -> AttemptFit {
+        let own = || self.old.overrides.get(&index) != self.new.overrides.get(&index);
+        let concerns = self.everywhere || (self.new.kind == JobKind::Service && own());
+        if concerns { AttemptFit::Stale } else { AttemptFit::Fits }
+    }
+}
+
+/// Whether the version in force would run a task as its attempt does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttemptFit {
+    /// As it does, or the task has no attempt of an earlier version.
+    Fits,
+    /// Otherwise: the attempt is to be replaced.
+    Stale,
+}
+
+/// What a look at the tasks of a job has shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RolloutView {
+    /// Tasks with a healthy attempt; one of the version in force for long enough.
+    available: u32,
+    /// Tasks that need nothing more.
+    settled: u32,
+    /// Whether a stale attempt has not ended yet.
+    stale: bool,
+    /// Stale attempts that serve nobody, and those that are healthy.
+    idle: Vec<(TaskId, Incarnation)>,
+    healthy: Vec<(TaskId, Incarnation)>,
+    /// The task that fails most often in a row, with its failures.
+    failing: Option<(u32, u32)>,
+    /// When a task last became healthy with the version in force.
+    progress_ms: Option<i64>,
+    /// When the next healthy attempt has been so for long enough.
+    due_ms: Option<i64>,
+}
+
+/// What a rollout does next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RolloutStep {
+    /// Nothing before a task changes, or before this time of the cell (milliseconds since 1970).
+    Wait {
+        due_ms: Option<i64>,
+    },
+    /// It ends these attempts.
+    Replace(Vec<(TaskId, Incarnation)>),
+    /// Every task has a healthy attempt of the version in force.
+    Done,
+    Fail(RolloutFailure),
+}
+
+impl RolloutView {
+    /// Takes a task below the job's count into account.
+    pub fn visit(&mut self, task: &TaskRow, fit: AttemptFit, rules: &RolloutRules, now_ms: i64) {
+        let stale = fit == AttemptFit::Stale;
+        let attempt = (task.id, task.incarnation);
+        let is_healthy = task.state == TaskState::Running && task.health == Health::Healthy;
+        let is_new = task.spec_version >= rules.version;
+        let is_earlier = task.spec_version > 0 && !is_new;
+        match task.state {
+            // Nothing begins it again, so it neither holds up the others nor is waited for.
+            TaskState::Dead => {
+                self.settled = self.settled.saturating_add(1);
+                self.available = self.available.saturating_add(1);
+            }
+            _ if rules.waits && is_earlier => self.stale = true,
+            TaskState::Held | TaskState::Assigned | TaskState::Starting | TaskState::Running if stale => {
+                self.stale = true;
+                self.available = self.available.saturating_add(u32::from(is_healthy));
+                let found = if is_healthy { &mut self.healthy } else { &mut self.idle };
+                if found.len() < REPLACED_MAX {
+                    found.push(attempt);
+                }
+            }
+            TaskState::Lost | TaskState::Stopping | TaskState::Releasing if stale => self.stale = true,
+            _ if is_earlier && !stale => {
+                // The change does not concern it, so nothing of it is waited for.
+                self.settled = self.settled.saturating_add(1);
+                self.available = self.available.saturating_add(u32::from(is_healthy));
+            }
+            TaskState::Running if is_healthy => self.visit_healthy(task, rules, now_ms),
+            _ => {}
+        }
+        if is_new && task.failures > self.failing.map_or(0, |(_, failures)| failures) {
+            self.failing = Some((task.id.index, task.failures));
+        }
+    }
+
+    /// Takes a task at or above the job's count into account: it is ending.
+    pub fn visit_surplus(&mut self, task: &TaskRow, rules: &RolloutRules) {
+        self.stale |= task.state != TaskState::Dead && task.spec_version < rules.version;
+    }
+
+    /// A healthy attempt of the version in force.
+    fn visit_healthy(&mut self, task: &TaskRow, rules: &RolloutRules, now_ms: i64) {
+        self.progress_ms = self.progress_ms.max(Some(task.healthy_ms));
+        let due_ms = task.healthy_ms.saturating_add(rules.healthy_after_ms);
+        if due_ms <= now_ms {
+            self.available = self.available.saturating_add(1);
+            self.settled = self.settled.saturating_add(1);
+        } else {
+            self.due_ms = Some(self.due_ms.map_or(due_ms, |known| known.min(due_ms)));
+        }
+    }
+
+    /// What the rollout does next at this time of the cell.
+    pub fn step(mut self, rollout: &Rollout, rules: &RolloutRules, now_ms: i64) -> RolloutStep {
+        if rollout.state != RolloutState::Rolling {
+            return RolloutStep::Wait { due_ms: None };
+        }
+        if rules.waits {
+            return if self.stale { RolloutStep::Wait { due_ms: None } } else { RolloutStep::Done };
+        }
+        if let Some((index, failures)) = self.failing.filter(|(_, failures)| *failures > rules.failures_max) {
+            return RolloutStep::Fail(RolloutFailure::TaskFails { index, failures });
+        }
+        if !self.stale && self.settled >= rules.count {
+            return RolloutStep::Done;
+        }
+        let since_ms = self.progress_ms.map_or(rollout.clock_ms, |last| last.max(rollout.clock_ms));
+        let end_ms = since_ms.saturating_add_unsigned(rules.deadline_ms);
+        if now_ms >= end_ms {
+            return RolloutStep::Fail(RolloutFailure::NoProgress { deadline_ms: rules.deadline_ms });
+        }
+        let unavailable = rules.count.saturating_sub(self.available);
+        let left = rules.unavailable_max.saturating_sub(unavailable);
+        let healthy = if rules.together { usize::MAX } else { usize::try_from(left).unwrap_or(usize::MAX) };
+        let mut replaced = std::mem::take(&mut self.idle);
+        replaced.extend(self.healthy.drain(..).take(healthy));
+        replaced.truncate(REPLACED_MAX);
+        if replaced.is_empty() {
+            let due_ms = self.due_ms.map_or(end_ms, |due_ms| due_ms.min(end_ms));
+            return RolloutStep::Wait { due_ms: Some(due_ms) };
+        }
+        RolloutStep::Replace(replaced)
+    }
+}

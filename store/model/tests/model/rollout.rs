@@ -1,0 +1,279 @@
+//! Rollouts: what they replace and when, over random lives of tasks.
+
+use borough_model::job::{
+    JobEvent, JobKind, JobRow, JobSpec, OnFailure, Rollout, RolloutFailure, RolloutRefused, RolloutState,
+    TaskOverride, UpdateSpec, job_new, job_transition, stable_versions,
+};
+use borough_model::rollout::{AttemptFit, RolloutRules, RolloutStep, RolloutView, SpecDifference};
+use borough_model::task::{Health, TaskRow, TaskState};
+use borough_model::{Incarnation, JobId, RequestId, TaskId};
+use proptest::prelude::*;
+
+use crate::sample::{NOW, spec};
+
+/// A rollout with every field.
+pub(crate) fn rollout_full() -> Rollout {
+    Rollout {
+        state: RolloutState::Failed,
+        begun_ms: 1_700_000_000_002,
+        clock_ms: 1_700_000_000_003,
+        by: "user/ada".to_owned(),
+        stable: vec![1, 2],
+        reverts: Some(3),
+        failure: Some(RolloutFailure::TaskFails { index: 7, failures: 3 }),
+        version: 4,
+        held: vec![2],
+        steps: 5,
+    }
+}
+
+const JOB: JobId = JobId(1);
+const HEALTHY_AFTER_MS: i64 = 5_000;
+const DEADLINE_MS: u64 = 60_000;
+
+fn job(count: u32, update: UpdateSpec) -> (JobRow, JobSpec) {
+    let healthy_after_ms = HEALTHY_AFTER_MS.unsigned_abs();
+    let mut spec = spec(JobKind::Service);
+    spec.count = count;
+    spec.update = Some(UpdateSpec { healthy_after_ms, ..update });
+    spec.progress_deadline_ms = Some(DEADLINE_MS);
+    (job_new(JOB, &spec, RequestId(1), NOW), spec)
+}
+
+/// The row of a job whose rollout has just begun.
+fn begun(row: &JobRow) -> JobRow {
+    let rollout = Box::new(Rollout::begin(row, "user/ada", NOW));
+    job_transition(row, &JobEvent::SpecUpdated { rollout }, RequestId(2), NOW).unwrap().row
+}
+
+fn set(row: &JobRow, rollout: Rollout) -> JobRow {
+    job_transition(row, &JobEvent::RolloutSet { rollout: Box::new(rollout) }, RequestId(3), NOW).unwrap().row
+}
+
+fn task(index: u32, version: u32, is: TaskState, healthy_ms: Option<i64>) -> TaskRow {
+    TaskRow {
+        state: is,
+        incarnation: Incarnation(1),
+        spec_version: version,
+        health: if healthy_ms.is_some() { Health::Healthy } else { Health::Unknown },
+        healthy_ms: healthy_ms.unwrap_or(0),
+        ..TaskRow::never_placed(TaskId { job: JOB, index })
+    }
+}
+
+fn step(row: &JobRow, spec: &JobSpec, tasks: &[TaskRow], now_ms: i64) -> RolloutStep {
+    let rollout = row.rollout.as_deref().unwrap();
+    let rules = RolloutRules::of(spec, rollout, row.count);
+    let mut view = RolloutView::default();
+    for task in tasks {
+        let is_earlier = task.spec_version < row.spec_version;
+        let fit = if is_earlier { AttemptFit::Stale } else { AttemptFit::Fits };
+        view.visit(task, fit, &rules, now_ms);
+    }
+    view.step(rollout, &rules, now_ms)
+}
+
+fn replaced(step: RolloutStep) -> Vec<u32> {
+    match step {
+        RolloutStep::Replace(attempts) => attempts.iter().map(|(task, _)| task.index).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_healthy_attempt_is_ended_only_while_the_job_allows_another_task_to_be_away() {
+    let (row, spec) = job(4, UpdateSpec { unavailable_max: Some(2), ..UpdateSpec::default() });
+    let row = begun(&row);
+    let old = |index| task(index, 1, TaskState::Running, Some(NOW - 60_000));
+    let mut tasks: Vec<TaskRow> = (0..4).map(old).collect();
+    assert_eq!(replaced(step(&row, &spec, &tasks, NOW)), [0, 1]);
+    // A lost node counts too, and an attempt that serves nobody is ended whatever else is away.
+    tasks[3] = task(3, 1, TaskState::Lost, None);
+    assert_eq!(replaced(step(&row, &spec, &tasks, NOW)), [0]);
+    tasks[2] = task(2, 1, TaskState::Starting, None);
+    assert_eq!(replaced(step(&row, &spec, &tasks, NOW)), [2]);
+    // One that is over for good holds nothing up.
+    tasks[2] = task(2, 1, TaskState::Dead, None);
+    assert_eq!(replaced(step(&row, &spec, &tasks, NOW)), [0]);
+}
+
+#[test]
+fn a_new_attempt_counts_when_it_has_been_healthy_for_long_enough() {
+    let (row, spec) = job(2, UpdateSpec::default());
+    let row = begun(&row);
+    let mut tasks =
+        [task(0, 2, TaskState::Running, Some(NOW)), task(1, 1, TaskState::Running, Some(NOW - 60_000))];
+    let due_ms = NOW + HEALTHY_AFTER_MS;
+    assert_eq!(step(&row, &spec, &tasks, due_ms - 1), RolloutStep::Wait { due_ms: Some(due_ms) });
+    assert_eq!(replaced(step(&row, &spec, &tasks, due_ms)), [1]);
+    tasks[1] = task(1, 2, TaskState::Running, Some(due_ms));
+    assert_eq!(step(&row, &spec, &tasks, due_ms + HEALTHY_AFTER_MS), RolloutStep::Done);
+}
+
+#[test]
+fn a_rollout_fails_when_a_task_does_or_when_nothing_becomes_healthy() {
+    let (row, spec) = job(2, UpdateSpec { failures_max: 1, ..UpdateSpec::default() });
+    let row = begun(&row);
+    let fails = |version, failures| {
+        let first = TaskRow { failures, ..task(0, version, TaskState::Pending, None) };
+        [first, task(1, 1, TaskState::Running, Some(NOW))]
+    };
+    let failure = RolloutFailure::TaskFails { index: 0, failures: 2 };
+    assert_eq!(step(&row, &spec, &fails(2, 2), NOW), RolloutStep::Fail(failure));
+    assert!(matches!(step(&row, &spec, &fails(2, 1), NOW), RolloutStep::Wait { .. }));
+    assert!(matches!(step(&row, &spec, &fails(1, 9), NOW), RolloutStep::Wait { .. }), "the old one failed");
+    let end_ms = NOW + i64::try_from(DEADLINE_MS).unwrap();
+    let late = RolloutFailure::NoProgress { deadline_ms: DEADLINE_MS };
+    assert_eq!(step(&row, &spec, &fails(2, 0), end_ms), RolloutStep::Fail(late));
+    // Its time stands still while it is paused.
+    let rollout = row.rollout.as_deref().unwrap();
+    let paused = rollout.with_state(RolloutState::Paused, NOW + 1).unwrap();
+    assert_eq!(
+        step(&set(&row, paused.clone()), &spec, &fails(2, 0), end_ms),
+        RolloutStep::Wait { due_ms: None }
+    );
+    let resumed = paused.with_state(RolloutState::Rolling, end_ms).unwrap();
+    assert!(matches!(step(&set(&row, resumed), &spec, &fails(2, 0), end_ms), RolloutStep::Wait { .. }));
+}
+
+#[test]
+fn the_tasks_of_a_gang_are_replaced_together() {
+    let (row, mut spec) = job(3, UpdateSpec::default());
+    spec.min_member = 3;
+    let row = begun(&row);
+    let tasks: Vec<TaskRow> = (0..3).map(|index| task(index, 1, TaskState::Running, Some(NOW))).collect();
+    assert_eq!(replaced(step(&row, &spec, &tasks, NOW)), [0, 1, 2]);
+}
+
+#[test]
+fn a_change_concerns_the_tasks_that_it_changes_and_no_attempt_of_batch_work() {
+    let old = spec(JobKind::Service);
+    let concerned = |change: &dyn Fn(&mut JobSpec), kind| {
+        let old = JobSpec { kind, ..old.clone() };
+        let mut new = old.clone();
+        change(&mut new);
+        let difference = SpecDifference::between(&old, &new);
+        (0..3).filter(|index| difference.fit(*index) == AttemptFit::Stale).collect::<Vec<u32>>()
+    };
+    let command = |spec: &mut JobSpec| spec.task.command.push("x".to_owned());
+    let of_one = |spec: &mut JobSpec| drop(spec.overrides.insert(1, TaskOverride::default()));
+    let queue = |spec: &mut JobSpec| spec.queue = Some("research".to_owned());
+    assert_eq!(concerned(&queue, JobKind::Service), [0_u32; 0]);
+    let label = |spec: &mut JobSpec| drop(spec.labels.insert("a".to_owned(), "b".to_owned()));
+    assert_eq!(concerned(&command, JobKind::Service), [0, 1, 2]);
+    assert_eq!(concerned(&of_one, JobKind::Service), [1]);
+    assert_eq!(concerned(&label, JobKind::Service), [0_u32; 0]);
+    assert_eq!(concerned(&command, JobKind::Batch), [0_u32; 0]);
+}
+
+#[test]
+fn a_version_counts_as_rolled_out_only_when_its_rollout_is_done() {
+    let (row, _) = job(1, UpdateSpec::default());
+    assert_eq!(stable_versions(&row), [1]);
+    let first = begun(&row);
+    let second = begun(&first);
+    assert_eq!((second.spec_version, stable_versions(&second)), (3, vec![1]), "2 was superseded");
+    let done = set(&second, second.rollout.as_deref().unwrap().done());
+    assert_eq!(stable_versions(&done), [1, 3]);
+    let over = done.rollout.as_deref().unwrap().with_state(RolloutState::Paused, NOW);
+    assert_eq!(over, Err(RolloutRefused::Over(RolloutState::Done)));
+    let failed = begun(&done);
+    let failure = RolloutFailure::NoProgress { deadline_ms: 1 };
+    let back = Rollout::revert(&failed, Some(failure), "controller", NOW);
+    assert_eq!((back.version, back.reverts, back.stable), (5, Some(4), vec![1, 3]));
+    let mut long = row;
+    for _ in 0..20 {
+        long = begun(&long);
+        long = set(&long, long.rollout.as_deref().unwrap().done());
+    }
+    assert_eq!(stable_versions(&long), (12..=21).collect::<Vec<_>>(), "the last ten");
+}
+
+/// A cell in which attempts become healthy, fail, and are placed again.
+struct World {
+    row: JobRow,
+    spec: JobSpec,
+    tasks: Vec<TaskRow>,
+    now_ms: i64,
+}
+
+impl World {
+    fn available(&self) -> usize {
+        let serves = |task: &&TaskRow| task.state == TaskState::Running && task.health == Health::Healthy;
+        self.tasks.iter().filter(serves).count()
+    }
+
+    /// Something happens to a task that the rollout does not decide.
+    fn happens(&mut self, index: usize, what: u8) {
+        let (version, now_ms) = (self.row.spec_version, self.now_ms);
+        let Some(task) = self.tasks.get_mut(index) else { return };
+        task.state = match (task.state, what) {
+            (TaskState::Stopping, 0..=7) => TaskState::Pending,
+            (TaskState::Pending, 0..=7) => {
+                (task.spec_version, task.incarnation) = (version, Incarnation(task.incarnation.0 + 1));
+                TaskState::Starting
+            }
+            (TaskState::Starting, 0..=7) => {
+                (task.health, task.healthy_ms) = (Health::Healthy, now_ms);
+                TaskState::Running
+            }
+            (TaskState::Running, 9) => TaskState::Lost,
+            (TaskState::Lost, _) => TaskState::Pending,
+            (state, _) => state,
+        };
+        if task.state != TaskState::Running {
+            task.health = Health::Unknown;
+        }
+    }
+}
+
+proptest! {
+    /// It never ends a healthy attempt beyond what the job allows, and it ends with every task of the new version.
+    #[test]
+    fn a_rollout_keeps_its_bound_and_ends(
+        count in 1_u32..12,
+        unavailable_max in proptest::option::of(1_u32..4),
+        unavailable_percent_max in proptest::option::of(1_u32..100),
+        events in proptest::collection::vec((0_usize..12, 0_u8..10), 0..400),
+    ) {
+        let (row, spec) = job(count, UpdateSpec { unavailable_max, unavailable_percent_max, ..UpdateSpec::default() });
+        let row = begun(&row);
+        let old = |index| task(index, 1, TaskState::Running, Some(NOW - 60_000));
+        let mut world = World { row, spec, tasks: (0..count).map(old).collect(), now_ms: NOW };
+        let rules = RolloutRules::of(&world.spec, world.row.rollout.as_deref().unwrap(), count);
+        let settles = (0..1_000).map(|turn| (turn % 12, 0));
+        let mut done = false;
+        for (index, what) in events.into_iter().chain(settles) {
+            world.happens(index, what);
+            world.now_ms += 1_000;
+            match step(&world.row, &world.spec, &world.tasks, world.now_ms) {
+                RolloutStep::Replace(attempts) => {
+                    prop_assert!(!attempts.is_empty());
+                    for (task, _) in attempts {
+                        let task = &mut world.tasks[usize::try_from(task.index).unwrap()];
+                        prop_assert_eq!(task.spec_version, 1);
+                        let healthy = task.health == Health::Healthy;
+                        (task.state, task.health) = (TaskState::Stopping, Health::Unknown);
+                        let least = usize::try_from(count - rules.unavailable_max.min(count)).unwrap();
+                        prop_assert!(!healthy || world.available() >= least);
+                    }
+                }
+                RolloutStep::Done => {
+                    prop_assert!(world.tasks.iter().all(|task| task.spec_version == 2));
+                    prop_assert_eq!(world.available(), world.tasks.len());
+                    done = true;
+                    break;
+                }
+                RolloutStep::Wait { due_ms } => prop_assert!(due_ms.is_some_and(|due_ms| due_ms > world.now_ms)),
+                RolloutStep::Fail(failure) => {
+                    let late = RolloutFailure::NoProgress { deadline_ms: DEADLINE_MS };
+                    prop_assert_eq!(failure, late, "no task fails here");
+                    done = true;
+                    break;
+                }
+            }
+        }
+        prop_assert!(done, "it neither ended nor failed");
+        prop_assert_eq!(rules.on_failure, OnFailure::Revert);
+    }
+}

@@ -1,0 +1,130 @@
+//! Rollouts: a changed file reaches the tasks of a running job, and what fails is taken back.
+
+use borough_proto::v1::{RolloutState, Task};
+use borough_tests::{TestCell, is_up, options, until};
+
+/// A service of three tasks that write `word`. `more` is further text of the file.
+fn web(word: &str, more: &str) -> String {
+    format!(
+        "name: web\ncount: 3\nupdate: {{healthy_after: 300ms}}\nrestart: {{mode: always, backoff: 100ms}}\n{more}\
+         task: {{command: [sh, -c, '{word}'], resources: {{cpu: 10m, memory: 4MiB}}, grace: 300ms}}\n"
+    )
+}
+
+fn says(word: &str) -> String {
+    web(&format!("echo {word}; exec sleep 600"), "")
+}
+
+/// The numbers of the tasks' attempts, with the versions that they have.
+fn attempts(tasks: &[Task]) -> Vec<(u64, u32)> {
+    tasks.iter().map(|task| (task.incarnation, task.spec_version)).collect()
+}
+
+async fn tasks_of(cell: &TestCell) -> Vec<Task> {
+    cell.tasks_until("web", "three healthy tasks", |tasks| is_up(tasks, 3)).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_changed_file_reaches_one_task_after_the_other() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    cell.run("web.yaml", &says("one")).await;
+    cell.borough(&["rollout", "status", "web"]).await.ended(4).warns("has had no rollout");
+    let file = cell.file("web.yaml", &says("two"));
+    let plan = cell.borough(&["job", "plan", &file]).await.ended(1);
+    plan.prints("replace the attempts of tasks 0-2, at most 1 away at a time");
+    let ran = cell.borough(&["job", "run", &file]).await.ended(0);
+    ran.prints("tester/web: 3/3 healthy with version 2");
+    assert_eq!(attempts(&tasks_of(&cell).await), [(2, 2); 3]);
+    for index in ["0", "1", "2"] {
+        cell.borough(&["task", "logs", &format!("web/{index}")]).await.ended(0).prints("two");
+    }
+    let status = cell.borough(&["rollout", "status", "web"]).await.ended(0);
+    status.prints("of version 2: done").prints("3 of 3 have it, 3 of these are healthy");
+    // The same file changes nothing, and a label no task.
+    cell.borough(&["job", "run", &file]).await.ended(0).warns("no change");
+    cell.borough(&["job", "label", "web", "team=shop"]).await.ended(0);
+    assert_eq!(attempts(&tasks_of(&cell).await), [(2, 2); 3]);
+    // Only the task that the change concerns is replaced.
+    let own = "overrides: {1: {environment: {COLOUR: red}}}\n";
+    let file =
+        cell.file("own.yaml", &web("echo two; exec sleep 600", &format!("labels: {{team: shop}}\n{own}")));
+    cell.borough(&["job", "run", &file]).await.ended(0);
+    assert_eq!(attempts(&tasks_of(&cell).await), [(2, 2), (3, 4), (2, 2)]);
+    // What a running job keeps.
+    let batch = cell.file("batch.yaml", "name: web\nkind: batch\ncount: 3\ntask: {command: ['true']}\n");
+    let refused = cell.borough(&["job", "run", &batch]).await.ended(4);
+    refused.warns("has not ended, and keeps its kind, gang and scheduler until then: kind cannot change");
+    cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_version_that_fails_is_taken_back_and_touches_no_more_tasks_than_it_may() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    cell.run("web.yaml", &says("one")).await;
+    let crash = cell.file("crash.yaml", &web("echo no configuration; exit 7", ""));
+    let failed = cell.borough(&["job", "run", &crash]).await.ended(1);
+    failed.warns("tester/web: version 2 was taken back: task 0 failed 3 times in a row");
+    let after = attempts(&tasks_of(&cell).await);
+    assert_eq!((after[0].1, &after[1..]), (3, &[(1, 1), (1, 1)][..]), "only task 0 was replaced");
+    let status = cell.borough(&["rollout", "status", "web"]).await.ended(0);
+    status.prints("of version 3: done").prints("version 2").prints("task 0 failed 3 times in a row");
+    cell.borough(&["task", "logs", "web/0"]).await.ended(0).prints("one");
+
+    // One that is never healthy makes no progress.
+    let never = "progress_deadline: 3s\n";
+    let text =
+        web("exec sleep 600", never).replace("resources:", "ports: [http], health: {tcp: http}, resources:");
+    let file = cell.file("never.yaml", &text);
+    let failed = cell.borough(&["job", "run", &file]).await.ended(1);
+    failed.warns("version 4 was taken back: no further task became healthy within 3s");
+    let after = attempts(&tasks_of(&cell).await);
+    assert_eq!(&after[1..], [(1, 1), (1, 1)]);
+
+    // A job that wants no way back stays as it is, and a correction goes on from there.
+    let text =
+        web("exit 7", "").replace("{healthy_after: 300ms}", "{healthy_after: 300ms, on_failure: stop}");
+    let file = cell.file("stop.yaml", &text);
+    let failed = cell.borough(&["job", "run", &file]).await.ended(1);
+    failed.warns("the rollout of version 6 failed: task 0 failed 3 times in a row");
+    let file = cell.file("web.yaml", &says("mended"));
+    cell.borough(&["job", "run", &file]).await.ended(0);
+    let versions: Vec<u32> = tasks_of(&cell).await.iter().map(|task| task.spec_version).collect();
+    assert_eq!(versions, [7, 7, 7]);
+    cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_rollout_is_paused_resumed_superseded_and_taken_back() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    cell.run("web.yaml", &says("one")).await;
+    // Each new attempt counts only after a minute, so the rollout stands at its first task.
+    let slow = says("two").replace("healthy_after: 300ms", "healthy_after: 1m");
+    let file = cell.file("slow.yaml", &slow);
+    cell.borough(&["job", "run", "--detach", &file]).await.ended(0);
+    cell.tasks_until("web", "the first one has version 2", |tasks| {
+        is_up(tasks, 3) && tasks[0].spec_version == 2
+    })
+    .await;
+    cell.borough(&["rollout", "pause", "web"]).await.ended(0).prints("of version 2: paused");
+    cell.borough(&["rollout", "resume", "web"]).await.ended(0).prints("of version 2: rolling");
+    // Without a minute's wait the second one supersedes the first.
+    let file = cell.file("three.yaml", &says("three"));
+    cell.borough(&["job", "run", &file]).await.ended(0).prints("3/3 healthy with version 3");
+    cell.borough(&["rollout", "undo", "web", "--to", "2", "--yes"])
+        .await
+        .ended(4)
+        .warns("was not rolled out");
+    let undone = cell.borough(&["rollout", "undo", "web", "--yes"]).await.ended(0);
+    undone.prints("of version 4: done").prints("version 3");
+    for index in ["0", "1", "2"] {
+        cell.borough(&["task", "logs", &format!("web/{index}")]).await.ended(0).prints("one");
+    }
+    let job = cell.client().job_get(&cell.job("web")).await.unwrap().job.unwrap();
+    let rollout = job.rollout.unwrap();
+    assert_eq!((rollout.state(), rollout.reverts, rollout.versions), (RolloutState::Done, 3, vec![1, 3]));
+    until("the endpoint of each task, as before", || async {
+        is_up(&cell.client().task_list_of_job(&cell.job("web")).await.unwrap().0, 3).then_some(())
+    })
+    .await;
+    cell.finish().await;
+}
