@@ -7,10 +7,11 @@
 mod evicted;
 mod gang;
 mod quota;
+mod rollout;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use borough_model::job::{JobRow, JobState};
+use borough_model::job::{JobRow, JobSpec, JobState};
 use borough_model::node::{NodeAlloc, NodeRow, NodeState};
 use borough_model::queue::QueueSpec;
 use borough_model::resource::Dimension;
@@ -55,6 +56,8 @@ pub struct Auditor {
     allocs: BTreeMap<NodeId, NodeAlloc>,
     jobs: BTreeMap<JobId, JobRow>,
     min_members: BTreeMap<JobId, u32>,
+    /// The newest spec of each job, by which its rollout goes.
+    specs: BTreeMap<JobId, JobSpec>,
     gangs: BTreeMap<GangId, GangRow>,
     tasks: BTreeMap<TaskId, TaskRow>,
     /// The last attempt of every task so far, also of those whose rows are gone.
@@ -120,6 +123,7 @@ impl Auditor {
             let new = self.batches.insert(entry.request);
             self.require(new, "batch_once", || format!("batch {:?} has committed twice", entry.request));
         }
+        self.rollout_check(entry);
         let mut touched = Touched::default();
         for delta in &entry.deltas {
             self.delta(entry.at_ms, delta, &mut touched);
@@ -183,6 +187,7 @@ impl Auditor {
                 }
                 if let Some(spec) = spec {
                     self.min_members.insert(row.id, spec.min_member);
+                    self.specs.insert(row.id, spec.as_ref().clone());
                 }
                 touched.jobs.insert(row.id);
                 self.jobs.insert(row.id, row.as_ref().clone());
@@ -239,6 +244,7 @@ impl Auditor {
             self.tasks.remove(&row.id);
         }
         self.jobs.remove(&job);
+        self.specs.remove(&job);
     }
 
     /// One row: attempts and revisions only grow, and one attempt at a time is charged.

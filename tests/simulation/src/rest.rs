@@ -1,6 +1,6 @@
 //! The state of a cell at rest: every job has what it wants, or the scheduler says why not.
 
-use borough_model::job::JobState;
+use borough_model::job::{JobKind, JobState, RolloutState};
 use borough_model::node::NodeState;
 use borough_model::task::{Health, TaskRow};
 use borough_model::{Delta, JobRow, TaskId, TaskState};
@@ -42,11 +42,14 @@ fn job_unsettled(rows: &CellRows, snapshot: &Snapshot, job: &JobRow, now_ms: i64
                 let row = rows.tasks.get(&TaskId { job: job.id, index });
                 open.extend(row.and_then(task_unsettled));
             }
+            let mut stuck = false;
             for (indexes, explained) in explain_job(snapshot, job.id, now_ms) {
                 if !is_stuck(&explained) {
                     open.push(format!("{name} {indexes:?} could have nodes: {explained:?}"));
                 }
+                stuck = true;
             }
+            open.extend(rollout_unsettled(rows, job, stuck).map(|what| format!("{name}: {what}")));
         }
     }
     let unwanted =
@@ -63,6 +66,15 @@ fn task_unsettled(row: &TaskRow) -> Option<String> {
         TaskState::Running if row.health == Health::Healthy => None,
         state => Some(format!("{} is {state:?} on {:?}, {:?}", row.id, row.node, row.health)),
     }
+}
+
+/// The rollout of a service is over, or paused. If some of its tasks have no node, it may go on until its deadline,
+/// which is far away unless the spec names one. A rollout of batch work waits for attempts of earlier versions.
+fn rollout_unsettled(rows: &CellRows, job: &JobRow, stuck: bool) -> Option<String> {
+    let rollout = job.rollout.as_deref().filter(|rollout| rollout.state == RolloutState::Rolling)?;
+    let spec = rows.specs.get(&(job.id, job.spec_version))?;
+    let may_wait = spec.kind == JobKind::Batch || (stuck && spec.progress_deadline_ms.is_none());
+    (!may_wait).then(|| format!("its rollout of version {} goes on", rollout.version))
 }
 
 /// No node fits, or not enough for the gang.

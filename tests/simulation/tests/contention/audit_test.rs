@@ -1,6 +1,7 @@
 //! The auditor itself: correct histories pass, and each broken rule is detected in a history made by hand.
 
 mod gang;
+mod rollout;
 
 use std::collections::BTreeMap;
 

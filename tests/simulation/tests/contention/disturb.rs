@@ -7,7 +7,7 @@ use borough_kv::env::Rng;
 use borough_kv::{ErrorCode, Transaction};
 use borough_model::job::{
     After, AfterCondition, Constraint, ConstraintOperator, HealthCheck, JobKind, JobSpec, JobState, PortSpec,
-    PreemptionSpec, Probe,
+    PreemptionSpec, Probe, UpdateSpec,
 };
 use borough_model::{JobId, NodeId, TaskId};
 use borough_store::job::{job_priority_set, job_scale, job_stop, job_submit};
@@ -243,6 +243,9 @@ impl Disturber {
         };
         spec.restart.backoff_initial_ms = 100;
         spec.restart.backoff_max_ms = 1_000;
+        // A rollout must be over before a run's patience is.
+        spec.update = Some(UpdateSpec { healthy_after_ms: 500, ..UpdateSpec::default() });
+        spec.progress_deadline_ms = Some(15_000);
         spec.task.resources.cpu_millis = 100 * (1 + self.below(9));
         spec.task.resources.memory_bytes = (32 << 20) * (1 + self.below(8));
         match self.below(8) {

@@ -1,10 +1,16 @@
 //! The jobs of users: all of them legal, some of them hostile.
 
 use borough_kv::env::Rng;
-use borough_model::job::{Constraint, ConstraintOperator, HealthCheck, JobKind, JobSpec, PortSpec, Probe};
+use borough_model::job::{
+    Constraint, ConstraintOperator, HealthCheck, JobKind, JobSpec, OnFailure, PortSpec, Probe, TaskOverride,
+    UpdateSpec,
+};
 use borough_testkit::{below, index, name};
 
 use crate::world::LOST_AFTER_MS;
+
+/// The part of a command that machines let crash at once.
+pub(crate) const CRASHES: &str = "crash";
 
 /// Users. One of them is the client's own.
 pub(crate) const USERS: [&str; 2] = ["ada", "bob"];
@@ -46,7 +52,59 @@ pub(crate) fn spec(rng: &dyn Rng) -> JobSpec {
         spec.count += 2;
         spec.min_member = 2;
     }
+    spec.update = Some(update(rng));
+    spec.progress_deadline_ms = Some(8_000 + below(rng, 12_000));
     spec
+}
+
+/// Rules of rollouts, quick enough for a run.
+fn update(rng: &dyn Rng) -> UpdateSpec {
+    UpdateSpec {
+        unavailable_max: (below(rng, 2) == 0).then(|| u32::try_from(1 + below(rng, 2)).unwrap()),
+        unavailable_percent_max: (below(rng, 4) == 0).then(|| u32::try_from(10 + below(rng, 50)).unwrap()),
+        healthy_after_ms: below(rng, 3) * 500,
+        failures_max: u32::try_from(below(rng, 3)).unwrap(),
+        on_failure: if below(rng, 4) == 0 { OnFailure::Stop } else { OnFailure::Revert },
+    }
+}
+
+/// Changes the spec of a job that runs, and says what. Most changes concern every task, some crash all of them.
+pub(crate) fn change(spec: &mut JobSpec, rng: &dyn Rng) -> &'static str {
+    let own = &mut spec.task.resources;
+    match below(rng, 8) {
+        0 | 1 => {
+            spec.task.command = vec!["run".to_owned(), format!("version-{}", below(rng, 4))];
+            "command"
+        }
+        2 | 3 => {
+            spec.task.command = vec!["run".to_owned(), CRASHES.to_owned()];
+            "crash"
+        }
+        4 => {
+            own.cpu_millis += 100 * (1 + below(rng, 4));
+            own.memory_bytes += 32 << 20;
+            "up"
+        }
+        5 => {
+            own.cpu_millis = 100.max(own.cpu_millis / 2);
+            "down"
+        }
+        6 => {
+            let mut resources = own.clone();
+            resources.cpu_millis = 100 * (1 + below(rng, 9));
+            let command = (below(rng, 3) == 0).then(|| vec!["run".to_owned(), CRASHES.to_owned()]);
+            let one = TaskOverride { command, resources: Some(resources), ..TaskOverride::default() };
+            if spec.count > 0 {
+                spec.overrides.insert(u32::try_from(below(rng, u64::from(spec.count))).unwrap(), one);
+            }
+            "override"
+        }
+        _ => {
+            spec.overrides.clear();
+            spec.update = Some(update(rng));
+            "rules"
+        }
+    }
 }
 
 /// Many tasks on one node, each with as large a spec as is legal.

@@ -21,6 +21,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use rustix::process::Signal;
 
+use crate::jobs::CRASHES;
 use crate::processes::Processes;
 use crate::trace::Trace;
 
@@ -30,6 +31,11 @@ const STOP_MAX_MS: u64 = 800;
 /// One process group in so many takes a while to end after its process has exited.
 const RELEASED_LATE: u64 = 8;
 const RELEASED_LATE_MS: u64 = 1_500;
+/// Milliseconds after which a crashing version has ended. It is healthy only after a second.
+const CRASH_MAX_MS: u64 = 800;
+/// Milliseconds after the trouble for which crashing versions still crash, so that rollouts fail in the calm too. After
+/// that they run: a job whose rollout was paused, or does not go back, comes to rest.
+const CRASH_CALM_MS: u64 = 15_000;
 /// Milliseconds after which the agent gets the report that files could not be set aside.
 const FORGET_AGAIN_MS: u64 = 1_000;
 
@@ -74,8 +80,8 @@ struct State {
     sequence: u64,
     events: Option<MachineEvents>,
     now_ms: u64,
-    /// From now on only batch processes end by themselves.
-    calm: bool,
+    /// From then on only batch processes and crashing ones end by themselves.
+    calm_ms: Option<u64>,
 }
 
 /// One machine. Clones share it.
@@ -99,7 +105,7 @@ impl SimMachine {
             sequence: 0,
             events: None,
             now_ms: 0,
-            calm: false,
+            calm_ms: None,
         };
         Self {
             name: name.into(),
@@ -151,7 +157,8 @@ impl SimMachine {
 
     /// From now on services run for good.
     pub(crate) fn calm(&self) {
-        self.state.lock().calm = true;
+        let mut state = self.state.lock();
+        state.calm_ms = Some(state.now_ms);
     }
 
     /// Loses its processes and its agent, and begins again; the disk stays.
@@ -201,7 +208,8 @@ impl SimMachine {
         self.trace.note(format_args!("{name} process {id} {due:?}"));
         let boot_id = self.boot_id();
         let mut state = self.state.lock();
-        let calm = state.calm;
+        let calm = state.calm_ms.is_some();
+        let crash = state.calm_ms.is_none_or(|calm_ms| state.now_ms < calm_ms + CRASH_CALM_MS);
         if matches!(due, Due::Kept) {
             let events = state.events.clone();
             drop(state);
@@ -211,24 +219,27 @@ impl SimMachine {
         }
         let Some(file) = state.disk.attempts.get_mut(id) else { return };
         let over = file.record.exit.is_some();
+        let crashes = crash && commands(file, CRASHES);
         match due {
             Due::Started if over => return,
             Due::Started => {
                 let pid = u32::try_from(2 + below(&*self.rng, 1_000_000)).unwrap();
                 file.record.task = Some(ProcessId { pid, start_ticks: 1 });
                 file.record.started_ms = Some(wall_ms);
-                let service = file.assignment.as_ref().and_then(|of| of.spec.as_ref());
-                let batch = service.is_some_and(|spec| spec.command.iter().any(|part| part == "batch"));
+                let batch = is_batch(file);
                 let chance = below(&*self.rng, 10);
                 self.processes.begun(id, name);
-                if batch || (chance < 4 && !calm) {
+                if crashes {
+                    let wait_ms = 100 + below(&*self.rng, CRASH_MAX_MS - 100);
+                    self.later(&mut state, wait_ms, id, Due::Exit(1));
+                } else if batch || (chance < 4 && !calm) {
                     let code = i32::from(!calm && chance < 2);
                     let wait_ms = 300 + below(&*self.rng, 6_000);
                     self.later(&mut state, wait_ms, id, Due::Exit(code));
                 }
             }
             Due::Exit(_) | Due::Stopped if over => return,
-            Due::Exit(_) if calm && file.stop.is_none() && !is_batch(file) => return,
+            Due::Exit(_) if calm && !crashes && file.stop.is_none() && !is_batch(file) => return,
             Due::Exit(code) => {
                 file.end(ExitRecord { code: Some(code), at_ms: wall_ms, ..ExitRecord::default() })
             }
@@ -273,8 +284,13 @@ impl SimMachine {
 }
 
 fn is_batch(file: &File) -> bool {
+    commands(file, "batch")
+}
+
+/// Whether the command of an attempt has this part.
+fn commands(file: &File, part: &str) -> bool {
     let spec = file.assignment.as_ref().and_then(|of| of.spec.as_ref());
-    spec.is_some_and(|spec| spec.command.iter().any(|part| part == "batch"))
+    spec.is_some_and(|spec| spec.command.iter().any(|own| own == part))
 }
 
 impl File {

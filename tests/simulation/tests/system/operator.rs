@@ -1,5 +1,5 @@
-//! Operators: they submit, scale, stop, restart, cordon and drain through the client library, repeat answered requests,
-//! and remember what was acknowledged.
+//! Operators: they submit, change, scale, stop, restart, cordon and drain through the client library, order rollouts,
+//! repeat answered requests, and remember what was acknowledged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,14 +10,15 @@ use borough_client::{Client, ClientError, DrainMode, EndpointItem, JobRef, TaskR
 use borough_kv::env::Rng;
 use borough_model::RequestId;
 use borough_model::job::JobSpec;
-use borough_proto::convert::job_spec_to_message;
+use borough_proto::convert::{job_spec_from_message, job_spec_to_message};
 use borough_proto::v1;
+use borough_proto::v1::order_rollout_request::Order;
 use borough_testkit::{below, index};
 use futures::StreamExt as _;
 use parking_lot::Mutex;
 use tonic::Code;
 
-use crate::jobs::{NAMES, USERS, large, spec};
+use crate::jobs::{NAMES, USERS, change, large, spec};
 use crate::plan::Plan;
 use crate::world::{NODES, Wrong, node_host};
 
@@ -66,12 +67,14 @@ impl Operator {
     }
 
     async fn step(&self) {
-        match below(&*self.rng, 20) {
+        match below(&*self.rng, 25) {
             0..=6 => self.submit(spec(&*self.rng)).await,
             7..=11 => self.scale().await,
             12..=14 => self.stop().await,
             15 => self.restart().await,
-            _ => self.node().await,
+            16..=19 => self.node().await,
+            20..=22 => self.change().await,
+            _ => self.rollout().await,
         }
     }
 
@@ -134,6 +137,41 @@ impl Operator {
             let id = |answer: v1::ScaleJobResponse| answer.job.map(|job| job.id).unwrap_or_default();
             let again = client.job_scale(&job, count).await;
             self.same("scale", &id(answer), again.map(id));
+        }
+    }
+
+    /// Submits another spec for a job that runs: usually a rollout begins.
+    async fn change(&self) {
+        let job = self.job();
+        let answer = self.client.with_user(&job.user).job_get(&job).await;
+        let spec = answer.ok().and_then(|answer| job_spec_from_message(&answer.spec?).ok());
+        let Some(mut spec) = spec else { return };
+        let what = change(&mut spec, &*self.rng);
+        *self.desk.ledger.lock().calls.entry(format!("change {what}")).or_default() += 1;
+        self.submit(spec).await;
+    }
+
+    /// Pauses, resumes or takes back a rollout.
+    async fn rollout(&self) {
+        let job = self.job();
+        let (method, order) = match below(&*self.rng, 4) {
+            0 => ("rollout pause", Order::Pause),
+            1 | 2 => ("rollout resume", Order::Resume),
+            _ => ("rollout undo", Order::Undo),
+        };
+        let version = match order {
+            Order::Undo => u32::try_from(below(&*self.rng, 4)).unwrap(),
+            _ => 0,
+        };
+        let client = self.client.with_user(&job.user).with_request_id(self.request());
+        let first = client.rollout_order(&job, order, version).await;
+        self.noted(method, &first);
+        let Ok(answer) = first else { return };
+        if self.repeats() {
+            tokio::time::sleep(Duration::from_millis(below(&*self.rng, 2_000))).await;
+            let id = |answer: v1::OrderRolloutResponse| answer.job.map(|job| job.id).unwrap_or_default();
+            let again = client.rollout_order(&job, order, version).await;
+            self.same("rollout", &id(answer), again.map(id));
         }
     }
 

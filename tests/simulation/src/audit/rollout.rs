@@ -1,0 +1,82 @@
+//! The auditor's rules of rollouts: they keep to the budget of their job, and what takes a version back is not taken
+//! back itself.
+
+use borough_model::job::{JobRow, JobSpec};
+use borough_model::task::{Health, TaskRow, TaskState};
+use borough_model::{Delta, JobId, JournalEntry, TaskId};
+
+use super::Auditor;
+
+impl Auditor {
+    /// Checks an entry of a rollout by the rows before it.
+    pub(super) fn rollout_check(&mut self, entry: &JournalEntry) {
+        match entry.action.as_str() {
+            "rollout_replace" => self.replace_check(entry),
+            "rollout_fail" => self.fail_check(entry),
+            _ => {}
+        }
+    }
+
+    /// A rollout ends a healthy attempt only while the job may miss one more, whatever the others are missing for. An
+    /// attempt that is not healthy may always be ended, and gangs are replaced whole.
+    fn replace_check(&mut self, entry: &JournalEntry) {
+        let Some(row) = job_of(entry) else { return };
+        let job = row.id;
+        let Some(spec) = self.specs.get(&job).filter(|spec| !spec.is_gang()) else { return };
+        let most = unavailable_max(spec, row.count);
+        let ended = entry.deltas.iter().filter_map(|delta| match delta {
+            Delta::Task { row } if !is_healthy(row) => Some(row.id),
+            _ => None,
+        });
+        let ended: Vec<TaskId> = ended
+            .filter(|task| task.index < row.count && self.tasks.get(task).is_some_and(is_healthy))
+            .collect();
+        let missing = u64::from(row.count) - self.healthy_of(job, row.count);
+        let after = missing + u64::try_from(ended.len()).unwrap_or(u64::MAX);
+        self.note("rollout_step");
+        if !ended.is_empty() {
+            self.note("rollout_replaced_healthy");
+        }
+        self.require(ended.is_empty() || after <= most, "rollout_budget", || {
+            let count = row.count;
+            format!("{ended:?} of {job} are ended while {missing} of {count} are missing: {most} may be")
+        });
+    }
+
+    /// A rollout that takes back a version ends when it fails, and takes no further one back.
+    fn fail_check(&mut self, entry: &JournalEntry) {
+        let Some(row) = job_of(entry) else { return };
+        let Some(before) = self.jobs.get(&row.id) else { return };
+        let took_back = before.rollout.as_ref().is_some_and(|rollout| rollout.reverts.is_some());
+        let reverts = row.spec_version > before.spec_version;
+        let (job, version) = (row.id, before.spec_version);
+        self.note(if reverts { "rollout_reverts" } else { "rollout_stops" });
+        self.require(!(took_back && reverts), "rollout_loop", || {
+            format!("version {version} of {job} took one back, and is taken back itself")
+        });
+    }
+
+    fn healthy_of(&self, job: JobId, count: u32) -> u64 {
+        let healthy = self.tasks_of(job).filter(|row| row.id.index < count && is_healthy(row));
+        u64::try_from(healthy.count()).unwrap_or(u64::MAX)
+    }
+}
+
+/// The job that an entry changes, as it leaves it.
+fn job_of(entry: &JournalEntry) -> Option<&JobRow> {
+    entry.deltas.iter().rev().find_map(|delta| match delta {
+        Delta::Job { row, .. } => Some(&**row),
+        _ => None,
+    })
+}
+
+fn is_healthy(row: &TaskRow) -> bool {
+    row.state == TaskState::Running && row.health == Health::Healthy
+}
+
+/// How many of `count` tasks may be without a healthy attempt.
+fn unavailable_max(spec: &JobSpec, count: u32) -> u64 {
+    let update = spec.update.unwrap_or_default();
+    let share = u64::from(count) * u64::from(update.unavailable_percent_max.unwrap_or(0)) / 100;
+    share.max(u64::from(update.unavailable_max.unwrap_or(1))).max(1)
+}
