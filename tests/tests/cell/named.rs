@@ -170,14 +170,12 @@ async fn a_change_is_shown_in_the_words_of_the_job_file() {
     cell.borough(&["job", "scale", "web", "2"]).await.ended(0);
     let other =
         labelled.replace("100ms", "10s").replace("count: 1", "count: 2") + "overrides: {1: {weight: 2}}\n";
-    let plan = cell.borough(&["job", "plan", &file(&other)]).await.ended(2);
+    let plan = cell.borough(&["job", "plan", &file(&other)]).await.ended(1);
     plan.clone().prints("~ task.grace: 100ms -> 10s\n").prints("+ overrides: {1: {weight: 2}}\n");
     assert!(!plan.stdout.contains("_ms"), "{}", plan.stdout);
-    let json = cell.borough(&["job", "plan", &file(&other), "-o", "json"]).await.ended(2).json();
+    let json = cell.borough(&["job", "plan", &file(&other), "-o", "json"]).await.ended(1).json();
     assert_eq!(json["file_diff"][0]["path"], "task.grace");
     assert_eq!(json["diff"][0]["path"], "task.grace_ms", "a program reads what it always has");
-    let refused = cell.borough(&["job", "run", &file(&other)]).await.ended(4);
-    refused.warns("~ task.grace: 100ms -> 10s");
 
     // The history says what each version changed, also from one job of the name to the next.
     cell.borough(&["job", "stop", "web"]).await.ended(0);

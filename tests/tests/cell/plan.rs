@@ -44,14 +44,16 @@ async fn a_plan_shows_exactly_what_run_then_does() {
     let plan =
         cell.borough(&["job", "plan", &cell.file("fewer.yaml", fewer), "-o", "json"]).await.ended(1).json();
     assert_eq!(plan["stopped"], serde_json::json!([2, 3]));
-    let other = fewer.replace("[sleep, 600]", "[sleep, 601]").replace("count: 2", "count: 4");
-    let other = cell.file("other.yaml", &other);
+    let longer = fewer.replace("[sleep, 600]", "[sleep, 601]").replace("count: 2", "count: 4");
+    let plan = cell.borough(&["job", "plan", &cell.file("longer.yaml", &longer)]).await.ended(1);
+    plan.prints("replace the attempts of tasks 0-3, at most 1 away at a time");
+    let other = cell.file("other.yaml", &longer.replace("name: four\n", "name: four\nkind: batch\n"));
     let plan = cell.borough(&["job", "plan", &other]).await.ended(2);
-    assert!(plan.stdout.contains("would refuse it") && plan.stdout.contains("601"), "{plan:?}");
+    assert!(plan.stdout.contains("would refuse it") && plan.stdout.contains("kind"), "{plan:?}");
     let next = format!("to run it all the same: borough job stop tester/four, then borough job run {other}");
     plan.warns(&next);
     let ran = cell.borough(&["job", "run", &other]).await.ended(4).warns(&format!("hint: {next}"));
-    assert!(ran.stderr.contains("task.command") && ran.stderr.contains("601"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("~ kind: service -> batch") && ran.stderr.contains("601"), "{}", ran.stderr);
     assert_eq!(cell.tasks("four").await.len(), 4, "nothing has happened");
     refused_plans(&cell).await;
     for job in ["one", "four", "nine"] {
