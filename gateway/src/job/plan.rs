@@ -156,7 +156,9 @@ fn replaced(state: &MirrorState, row: &JobRow, spec: &JobSpec) -> (Vec<u32>, u32
         earlier.as_deref().map_or(AttemptFit::Stale, fit) == AttemptFit::Stale
     };
     let tasks = state.job_tasks(row.id).filter(has_attempt).filter(|task| differs(task));
-    (tasks.map(|task| task.id.index).collect(), rules.unavailable_max)
+    // The members of a gang are ended together.
+    let most = if rules.together { spec.count } else { rules.unavailable_max };
+    (tasks.map(|task| task.id.index).collect(), most)
 }
 
 fn dry_add(response: &mut v1::PlanJobResponse, dry: DryRun) {

@@ -50,8 +50,11 @@ async fn a_changed_file_reaches_one_task_after_the_other() {
         cell.file("own.yaml", &web("echo two; exec sleep 600", &format!("labels: {{team: shop}}\n{own}")));
     cell.borough(&["job", "run", &file]).await.ended(0);
     assert_eq!(attempts(&tasks_of(&cell).await), [(2, 2), (3, 4), (2, 2)]);
+    // A change of the count alone waits for the new task, whatever the last rollout was.
+    let text = std::fs::read_to_string(&file).unwrap().replace("count: 3", "count: 4");
+    cell.borough(&["job", "run", &cell.file("four.yaml", &text)]).await.ended(0).prints("4/4 healthy");
     // What a running job keeps.
-    let batch = cell.file("batch.yaml", "name: web\nkind: batch\ncount: 3\ntask: {command: ['true']}\n");
+    let batch = cell.file("batch.yaml", "name: web\nkind: batch\ncount: 4\ntask: {command: ['true']}\n");
     let refused = cell.borough(&["job", "run", &batch]).await.ended(4);
     refused.warns("has not ended, and keeps its kind, gang and scheduler until then: kind cannot change");
     cell.finish().await;
@@ -107,6 +110,9 @@ async fn a_rollout_is_paused_resumed_superseded_and_taken_back() {
     .await;
     cell.borough(&["rollout", "pause", "web"]).await.ended(0).prints("of version 2: paused");
     cell.borough(&["rollout", "resume", "web"]).await.ended(0).prints("of version 2: rolling");
+    // The same file again follows the rollout that goes on.
+    let again = cell.borough(&["job", "run", "--timeout", "2s", &file]).await.ended(1);
+    again.warns("no change").warns("1/3 healthy with version 2");
     // Without a minute's wait the second one supersedes the first.
     let file = cell.file("three.yaml", &says("three"));
     cell.borough(&["job", "run", &file]).await.ended(0).prints("3/3 healthy with version 3");

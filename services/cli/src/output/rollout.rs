@@ -12,6 +12,8 @@ pub(crate) struct RolloutStatusView {
     pub(crate) user: Foreign,
     pub(crate) name: Foreign,
     pub(crate) state: String,
+    /// Once the job is over, nothing of its rollout goes on.
+    pub(crate) job_state: String,
     pub(crate) version: u32,
     pub(crate) begun_ms: i64,
     pub(crate) by: Foreign,
@@ -33,6 +35,7 @@ impl RolloutStatusView {
             user: job.user.as_str().into(),
             name: job.name.as_str().into(),
             state: word(rollout.state().as_str_name(), "ROLLOUT_STATE_"),
+            job_state: word(job.state().as_str_name(), "JOB_STATE_"),
             version: rollout.version,
             begun_ms: rollout.begun_ms,
             by: rollout.by.into(),
@@ -48,10 +51,14 @@ impl RolloutStatusView {
     pub(crate) fn text(&self) -> String {
         let Self { updated, healthy, count, .. } = self;
         let versions = self.versions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let over = match self.job_state.as_str() {
+            "waiting" | "running" => String::new(),
+            state => format!(", and the job is {state}"),
+        };
         let takes_back = self.reverts.map(|version| format!("version {version}")).unwrap_or_default();
         let mut shown = vec![
             ("job", format!("{}/{}", self.user, self.name)),
-            ("rollout", format!("of version {}: {}", self.version, self.state)),
+            ("rollout", format!("of version {}: {}{over}", self.version, self.state)),
             ("takes back", takes_back),
             ("why", self.failure.as_ref().map(ToString::to_string).unwrap_or_default()),
             ("begun", format!("{} by {}", time(self.begun_ms), self.by)),

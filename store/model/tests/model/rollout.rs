@@ -136,6 +136,27 @@ fn a_rollout_fails_when_a_task_does_or_when_nothing_becomes_healthy() {
     assert!(matches!(step(&set(&row, resumed), &spec, &fails(2, 0), end_ms), RolloutStep::Wait { .. }));
 }
 
+/// An attempt that was ended for a version that is taken back has the version before, as what goes back has.
+#[test]
+fn a_way_back_is_done_when_the_task_that_was_replaced_is_healthy_again() {
+    let (row, spec) = job(2, UpdateSpec::default());
+    let row = begun(&row);
+    let rollout = row.rollout.as_deref().unwrap();
+    let rules = RolloutRules::of(&spec, rollout, row.count);
+    let step = |first: &TaskRow| {
+        let mut view = RolloutView::default();
+        for task in [first, &task(1, 1, TaskState::Running, Some(NOW - 60_000))] {
+            view.visit(task, AttemptFit::Fits, &rules, NOW);
+        }
+        view.step(rollout, &rules, NOW)
+    };
+    let pending = task(0, 1, TaskState::Pending, None);
+    assert!(matches!(step(&pending), RolloutStep::Wait { .. }));
+    assert_eq!(step(&task(0, 1, TaskState::Running, Some(NOW - 60_000))), RolloutStep::Done);
+    // One that fails by itself, whatever the change, is not waited for.
+    assert_eq!(step(&TaskRow { failures: 1, ..pending }), RolloutStep::Done);
+}
+
 #[test]
 fn the_tasks_of_a_gang_are_replaced_together() {
     let (row, mut spec) = job(3, UpdateSpec::default());

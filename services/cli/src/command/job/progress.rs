@@ -177,7 +177,7 @@ impl KnownJob {
         let why = &rollout.failure;
         if rollout.version == version {
             return match rollout.state() {
-                RolloutState::Done => JobProgress::Reached,
+                RolloutState::Done => self.service_progress(name),
                 RolloutState::Failed => JobProgress::Lost(format!(
                     "{name}: the rollout of version {version} failed: {why}{}",
                     self.worst()
@@ -190,7 +190,7 @@ impl KnownJob {
             return match rollout.state() {
                 _ if !over => JobProgress::Underway,
                 RolloutState::Failed => JobProgress::Lost(format!(
-                    "{name}: version {version} failed, and so did the way back to it as version {back}: {why}"
+                    "{name}: version {version} failed, and so did the way back as version {back}: {why}"
                 )),
                 _ if why.is_empty() => {
                     JobProgress::Lost(format!("{name}: {} took version {version} back", rollout.by))

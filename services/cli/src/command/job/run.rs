@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use borough_client::{Client, ClientError, ExpectedJob, JobRef, TaskFilter};
 use borough_proto::convert::job_spec_to_message;
-use borough_proto::v1::{Job, JobKind, JobSpec};
+use borough_proto::v1::{Job, JobKind, JobSpec, RolloutState};
 use tonic::Code as Status;
 
 use super::deadline::WaitLimits;
@@ -62,8 +62,6 @@ pub(super) async fn run(
 pub(super) struct Submitted {
     job: JobRef,
     admitted: Job,
-    /// Whether the submission has changed anything.
-    changed: bool,
 }
 
 /// Why a job was not submitted.
@@ -110,7 +108,7 @@ pub(super) async fn submit(
     });
     let warnings = answer.warnings.into_iter().map(Foreign::from);
     warnings.for_each(|warning| printer.remark(&format!("warning: {warning}")));
-    Ok(Submitted { job, admitted, changed: answer.changed })
+    Ok(Submitted { job, admitted })
 }
 
 impl Submitted {
@@ -122,13 +120,7 @@ impl Submitted {
         printer: &Printer,
     ) -> Result<Code, Failure> {
         if let WaitMode::Until(limits) = wait_for {
-            let rollout = self
-                .admitted
-                .rollout
-                .as_ref()
-                .filter(|_| self.changed && self.admitted.kind() == JobKind::Service);
-            let of_this = rollout.filter(|rollout| rollout.version == self.admitted.spec_version);
-            let goal = of_this.map_or(Goal::Up, |rollout| Goal::RolledOut { version: rollout.version });
+            let goal = rollout_under_way(&self.admitted).unwrap_or(Goal::Up);
             let waited = wait(client, &self.job, goal, limits, printer).await?;
             show(client, waited, printer).await?;
         } else {
@@ -137,6 +129,13 @@ impl Submitted {
         }
         Ok(Code::Done)
     }
+}
+
+/// The end of the rollout of a service, if one is under way: by this submission or by an earlier one.
+fn rollout_under_way(job: &Job) -> Option<Goal> {
+    let is_open = |state| matches!(state, RolloutState::Rolling | RolloutState::Paused);
+    let rollout = job.rollout.as_ref().filter(|rollout| is_open(rollout.state()))?;
+    (job.kind() == JobKind::Service).then_some(Goal::RolledOut { version: rollout.version })
 }
 
 /// A refusal with the changes, to show which of them are not allowed.
