@@ -153,8 +153,8 @@ impl RolloutView {
                 }
             }
             TaskState::Lost | TaskState::Stopping | TaskState::Releasing if stale => self.stale = true,
-            // The change does not concern it, so it is not waited for: it serves, or fails for reasons of its own. One that
-            // was replaced for a version that is taken back now has not failed, and is waited for.
+            // The change does not concern it: it serves, or fails for reasons of its own. One that was replaced for a
+            // version that is taken back now has not failed, and is waited for.
             _ if is_earlier && !stale && (is_healthy || task.failures > 0) => {
                 self.settled = self.settled.saturating_add(1);
                 self.available = self.available.saturating_add(u32::from(is_healthy));
