@@ -8,7 +8,7 @@ use borough_model::job::{
     After, AfterCondition, ChangeClass, FieldChange, JobKind, JobState, RestartMode, Rollout, change_class,
     fields_fixed, spec_diff, spec_with_scheduler,
 };
-use borough_model::rollout::{AttemptFit, RolloutRules, SpecDifference};
+use borough_model::rollout::{AttemptFit, AttemptFits, RolloutRules};
 use borough_model::{JobId, JobRow, JobSpec, Name, TaskRow, TaskState};
 use borough_proto::convert::ports_to_message;
 use borough_proto::v1;
@@ -148,14 +148,11 @@ fn replaced(state: &MirrorState, row: &JobRow, spec: &JobSpec) -> (Vec<u32>, u32
     let has_attempt = |task: &&Arc<TaskRow>| {
         task.id.index < spec.count && !matches!(task.state, TaskState::Pending | TaskState::Dead)
     };
-    let mut versions: BTreeMap<u32, Option<Arc<JobSpec>>> = BTreeMap::new();
-    let mut differs = |task: &&Arc<TaskRow>| {
-        let version = task.spec_version;
-        let earlier = versions.entry(version).or_insert_with(|| state.spec(row.id, version));
-        let fit = |earlier: &JobSpec| SpecDifference::between(earlier, spec).fit(task.id.index);
-        earlier.as_deref().map_or(AttemptFit::Stale, fit) == AttemptFit::Stale
-    };
-    let tasks = state.job_tasks(row.id).filter(has_attempt).filter(|task| differs(task));
+    // Against the version that the submission would make.
+    let mut fits = AttemptFits::new(row.spec_version.saturating_add(1), Arc::new(spec.clone()));
+    let mut is_stale =
+        |task: &&Arc<TaskRow>| fits.fit(task, |version| state.spec(row.id, version)) == AttemptFit::Stale;
+    let tasks = state.job_tasks(row.id).filter(has_attempt).filter(|task| is_stale(task));
     // The members of a gang are ended together.
     let most = if rules.together { spec.count } else { rules.unavailable_max };
     (tasks.map(|task| task.id.index).collect(), most)

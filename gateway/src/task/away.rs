@@ -1,4 +1,4 @@
-//! What a caller is told of a task on a node whose agent cannot be reached: the node, since when, and what comes next.
+//! What is reported of a task on a node whose agent cannot be reached: the node, since when, and what comes next.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tonic::Status;
 
 use super::explain::silence_text;
 use crate::cell::{CellContext, lost_after_ms};
-use crate::session::registry::RegisteredSession;
+use crate::session::registry::{AgentAnswer, AgentAnswers, RegisteredSession};
 use crate::status::{status_refused, status_unavailable_of};
 
 /// How often an open stream looks whether its node is known to be silent, once its session may be.
@@ -67,8 +67,21 @@ impl TaskAgent {
         status_unavailable_of(reason, text, facts)
     }
 
+    /// The next answer of the agent, or that it is gone once the cell knows that it does not answer.
+    pub(super) async fn answer(
+        &self,
+        session: &RegisteredSession,
+        answers: &mut AgentAnswers,
+    ) -> Option<AgentAnswer> {
+        tokio::select! {
+            biased;
+            answer = answers.next() => answer,
+            () = self.silent(session) => Some(AgentAnswer::Gone),
+        }
+    }
+
     /// Completes once the cell knows that the agent does not answer in `session`.
-    pub(super) async fn silent(&self, session: &RegisteredSession) {
+    async fn silent(&self, session: &RegisteredSession) {
         loop {
             let due = session.silence_limit().due();
             let left = due.saturating_sub(self.cell.machine.monotonic());

@@ -65,12 +65,7 @@ pub(super) async fn exec_start(
     Ok(Box::pin(async_stream::stream! {
         let _held = (guard, slot);
         loop {
-            let answer = tokio::select! {
-                biased;
-                answer = answers.next() => answer,
-                () = agent.silent(&session) => Some(AgentAnswer::Gone),
-            };
-            let Some(answer) = answer else { return };
+            let Some(answer) = agent.answer(&session, &mut answers).await else { return };
             let output = match answer {
                 AgentAnswer::Exec(output) => output.output,
                 AgentAnswer::Gone => {

@@ -47,12 +47,7 @@ pub(super) async fn log_read(
     Ok(Box::pin(async_stream::stream! {
         let _held = (guard, slot);
         loop {
-            let answer = tokio::select! {
-                biased;
-                answer = answers.next() => answer,
-                () = agent.silent(&session) => Some(AgentAnswer::Gone),
-            };
-            let Some(answer) = answer else { return };
+            let Some(answer) = agent.answer(&session, &mut answers).await else { return };
             let chunk = match answer {
                 AgentAnswer::Log(chunk) => chunk,
                 AgentAnswer::Gone => {

@@ -1,10 +1,7 @@
 //! Examines the tasks of a job with an open rollout, in parts, and decides its next step.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use borough_model::job::{JobRow, JobSpec, Rollout, RolloutState};
-use borough_model::rollout::{AttemptFit, RolloutRules, RolloutStep, RolloutView, SpecDifference};
+use borough_model::job::{JobRow, Rollout, RolloutState};
+use borough_model::rollout::{AttemptFits, RolloutRules, RolloutStep, RolloutView};
 use borough_model::{JobId, TaskRow};
 use borough_store::mirror::MirrorState;
 
@@ -18,10 +15,7 @@ pub(crate) struct RolloutScan {
     revision: u64,
     rollout: Rollout,
     rules: RolloutRules,
-    in_force: Arc<JobSpec>,
-    version: u32,
-    /// The specs of earlier versions that attempts have; `None`: the mirror lacks it, so the attempt is replaced.
-    earlier: BTreeMap<u32, Option<Arc<JobSpec>>>,
+    fits: AttemptFits,
     view: RolloutView,
     now_ms: i64,
 }
@@ -36,9 +30,7 @@ impl RolloutScan {
             revision: row.revision,
             rollout: rollout.clone(),
             rules: RolloutRules::of(&in_force, rollout, row.count),
-            in_force,
-            version: row.spec_version,
-            earlier: BTreeMap::new(),
+            fits: AttemptFits::new(row.spec_version, in_force),
             view: RolloutView::default(),
             now_ms,
         })
@@ -48,20 +40,9 @@ impl RolloutScan {
         if task.id.index >= self.rules.count {
             return self.view.visit_surplus(task, &self.rules);
         }
-        let fit = match task.spec_version {
-            0 => AttemptFit::Fits,
-            version if version == self.version => AttemptFit::Fits,
-            _ => self.fit(state, task),
-        };
+        let job = self.job;
+        let fit = self.fits.fit(task, |version| state.spec(job, version));
         self.view.visit(task, fit, &self.rules, self.now_ms);
-    }
-
-    /// Whether the version in force would run the task otherwise than its attempt does.
-    fn fit(&mut self, state: &MirrorState, task: &TaskRow) -> AttemptFit {
-        let (job, version) = (self.job, task.spec_version);
-        let spec = self.earlier.entry(version).or_insert_with(|| state.spec(job, version));
-        let fit = |spec: &JobSpec| SpecDifference::between(spec, &self.in_force).fit(task.id.index);
-        spec.as_deref().map_or(AttemptFit::Stale, fit)
     }
 
     /// What to do, when every task was visited.

@@ -4,6 +4,9 @@
 //! scheduler begins new ones. It ends a healthy one only while fewer tasks are without a healthy attempt than the job
 //! allows, whatever the cause. One that is not healthy serves nobody, so it is ended at once.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
 use crate::id::{Incarnation, TaskId};
 use crate::job::file::FileMessage as _;
 use crate::job::{JobKind, JobSpec, OnFailure, Rollout, RolloutFailure, RolloutState, SpecChange, defaults};
@@ -53,18 +56,22 @@ impl RolloutRules {
     }
 }
 
-/// Which tasks a change of the spec concerns.
-#[derive(Clone, Copy, Debug)]
-pub struct SpecDifference<'s> {
-    old: &'s JobSpec,
-    new: &'s JobSpec,
+/// Which tasks the difference between two versions of a spec concerns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpecDifference {
     /// Whether it concerns every task.
     everywhere: bool,
+    /// The tasks whose overrides differ.
+    indexes: BTreeSet<u32>,
 }
 
-impl<'s> SpecDifference<'s> {
+impl SpecDifference {
     /// The difference between the specs of two versions of one job.
-    pub fn between(old: &'s JobSpec, new: &'s JobSpec) -> Self {
+    pub fn between(old: &JobSpec, new: &JobSpec) -> Self {
+        // Batch work has a value that a new attempt would lose: its attempts go on. Later ones have the new version.
+        if new.kind == JobKind::Batch {
+            return Self { everywhere: false, indexes: BTreeSet::new() };
+        }
         let mut same = old.clone();
         same.adopt(new, SpecChange::CountOrPriority);
         same.adopt(new, SpecChange::Metadata);
@@ -73,16 +80,45 @@ impl<'s> SpecDifference<'s> {
         (same.after, same.queue) = (new.after.clone(), new.queue.clone());
         (same.profile, same.preemption) = (new.profile.clone(), new.preemption);
         same.lost_after_ms = new.lost_after_ms;
-        // Batch work has a value that a new attempt would lose: its attempts go on. Later ones have the new version.
-        let everywhere = new.kind == JobKind::Service && same != *new;
-        Self { old, new, everywhere }
+        let own = |index: &&u32| old.overrides.get(index) != new.overrides.get(index);
+        let indexes = old.overrides.keys().chain(new.overrides.keys()).filter(own).copied().collect();
+        Self { everywhere: same != *new, indexes }
     }
 
-    /// Whether it concerns an attempt of the old version of the task `index`.
+    /// Whether the new version would run the task `index` as an attempt of the old one does.
     pub fn fit(&self, index: u32) -> AttemptFit {
-        let own = || self.old.overrides.get(&index) != self.new.overrides.get(&index);
-        let concerns = self.everywhere || (self.new.kind == JobKind::Service && own());
+        let concerns = self.everywhere || self.indexes.contains(&index);
         if concerns { AttemptFit::Stale } else { AttemptFit::Fits }
+    }
+}
+
+/// The attempts of a job's tasks against one version of its spec. It compares each earlier version once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttemptFits {
+    version: u32,
+    spec: Arc<JobSpec>,
+    /// `None`: the spec is not known, so its attempts are replaced.
+    earlier: BTreeMap<u32, Option<SpecDifference>>,
+}
+
+impl AttemptFits {
+    /// Against `version`, which has this spec.
+    pub fn new(version: u32, spec: Arc<JobSpec>) -> Self {
+        Self { version, spec, earlier: BTreeMap::new() }
+    }
+
+    /// Whether the attempt of a task fits. `spec_of` gives the spec of an earlier version.
+    pub fn fit(&mut self, task: &TaskRow, spec_of: impl FnOnce(u32) -> Option<Arc<JobSpec>>) -> AttemptFit {
+        let version = task.spec_version;
+        if version == 0 || version == self.version {
+            return AttemptFit::Fits;
+        }
+        let new = &self.spec;
+        let difference = self
+            .earlier
+            .entry(version)
+            .or_insert_with(|| spec_of(version).map(|old| SpecDifference::between(&old, new)));
+        difference.as_ref().map_or(AttemptFit::Stale, |difference| difference.fit(task.id.index))
     }
 }
 
@@ -215,4 +251,33 @@ impl RolloutView {
         }
         RolloutStep::Replace(replaced)
     }
+}
+
+/// Those of `attempts` that a step may end by `rows`, which are all rows of the job. It counts healthy attempts of any
+/// version.
+pub fn attempts_within<'r>(
+    rules: &RolloutRules,
+    rows: impl Iterator<Item = &'r TaskRow>,
+    attempts: &[(TaskId, Incarnation)],
+) -> Vec<(TaskId, Incarnation)> {
+    let is_healthy = |row: &&TaskRow| row.state == TaskState::Running && row.health == Health::Healthy;
+    let (mut healthy, mut over) = (BTreeSet::new(), 0_usize);
+    for row in rows.filter(|row| row.id.index < rules.count) {
+        if is_healthy(&row) {
+            healthy.insert(row.id);
+        }
+        // Nothing begins it again, so it holds up no other.
+        over = over.saturating_add(usize::from(row.state == TaskState::Dead));
+    }
+    let available = u32::try_from(healthy.len().saturating_add(over)).unwrap_or(u32::MAX);
+    let mut left = rules.unavailable_max.saturating_sub(rules.count.saturating_sub(available));
+    let mut may_end = |task: &TaskId| {
+        if !healthy.contains(task) {
+            return true;
+        }
+        let is_left = left > 0;
+        left = left.saturating_sub(1);
+        is_left
+    };
+    attempts.iter().filter(|(task, _)| may_end(task)).copied().collect()
 }

@@ -36,4 +36,4 @@ pub use queue::{AdmissionAuthor, AdmissionQueue, AdmissionQueueFull, WaitingSubm
 pub(crate) use read::job_specs_held;
 pub use read::{JobVersion, job_by_name, job_get, job_history, job_spec_get, job_spec_in_force};
 pub use submit::{JobSubmitted, SubmitOutcome, job_submit};
-pub(crate) use update::{job_held_by, spec_update};
+pub(crate) use update::{rows_charged, spec_update};

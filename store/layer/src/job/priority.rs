@@ -3,14 +3,13 @@
 use borough_kv::Transaction;
 use borough_model::JobId;
 use borough_model::job::{JobEvent, JobRow, JobSpec, band, priority_check};
-use borough_model::task::TaskRow;
 
 use super::change::job_event;
 use super::read::{job_get, job_spec_in_force, job_specs_held};
+use super::update::rows_charged;
 use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
-use crate::keys::{self, Prefix, RangeOptions, TaskKey};
-use crate::quota::{ChargeBasis, charges_guard, job_held, overflow, quota_charge, quota_give_back};
+use crate::quota::{ChargeBasis, job_held, overflow, quota_charge, quota_give_back};
 
 /// Sets the priority. If the band changes with it, the job's whole charge moves to the quota of the new band, which
 /// must allow it. The same priority changes nothing.
@@ -49,10 +48,7 @@ async fn charge_move(
     after: &JobRow,
     spec: &JobSpec,
 ) -> StoreResult<()> {
-    let prefix = Prefix::<TaskKey>::of(&before.id);
-    charges_guard(tx, changes.space(), before.id)?;
-    let rows = keys::range(tx, changes.space(), &prefix, RangeOptions::snapshot()).await?;
-    let rows: Vec<TaskRow> = rows.into_iter().map(|(_, row)| row).collect();
+    let rows = rows_charged(tx, changes, before).await?;
     let held = job_specs_held(tx, changes.space(), before).await?;
     let basis = ChargeBasis::with(before, spec, &held);
     let charged = job_held(&basis, before.count, &rows).map_err(|error| overflow(&error))?;

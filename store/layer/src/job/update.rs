@@ -10,7 +10,6 @@ use crate::error::StoreResult;
 use crate::journal::ChangeSet;
 use crate::keys::{self, Prefix, RangeOptions, TaskKey};
 use crate::quota::{ChargeBasis, charges_guard, job_held, overflow, quota_charge, quota_give_back};
-use crate::row::QuotaUsed;
 
 /// Gives a job the next version of its spec, and begins to bring it to its tasks. A job that waits for others has no
 /// attempts yet, so nothing is rolled out. `in_force` is the spec in force of `before`, which was read with a conflict.
@@ -34,14 +33,8 @@ pub(crate) async fn spec_update(
     spec: &JobSpec,
     mut rollout: Rollout,
 ) -> StoreResult<JobRow> {
-    let mut held = job_specs_held(tx, changes.space(), before).await?;
-    let is_waiting = before.state == JobState::Waiting;
-    let earlier = ChargeBasis::with(before, in_force, &held);
     let differs = resources_differ(in_force, spec);
-    let mut charged = None;
-    if differs {
-        charged = Some(job_held_by(tx, changes, before, &earlier).await?);
-    }
+    let is_waiting = before.state == JobState::Waiting;
     if differs && !is_waiting && !rollout.held.contains(&before.spec_version) {
         rollout.held.push(before.spec_version);
     }
@@ -51,12 +44,18 @@ pub(crate) async fn spec_update(
         JobEvent::SpecUpdated { rollout: Box::new(rollout) }
     };
     let after = job_spec_write(tx, changes, before, &event, spec)?;
-    if let Some(charged) = charged {
-        held.insert(before.spec_version, in_force.clone());
-        let later = job_held_by(tx, changes, before, &ChargeBasis::with(&after, spec, &held)).await?;
-        quota_give_back(tx, changes.space(), before, &charged.beyond(&later))?;
-        quota_charge(tx, changes.space(), &after, &later.beyond(&charged), changes.at_ms()).await?;
+    if !differs {
+        return Ok(after);
     }
+    let rows = rows_charged(tx, changes, before).await?;
+    let sum =
+        |basis: &ChargeBasis<'_>| job_held(basis, before.count, &rows).map_err(|error| overflow(&error));
+    let mut held = job_specs_held(tx, changes.space(), before).await?;
+    let charged = sum(&ChargeBasis::with(before, in_force, &held))?;
+    held.insert(before.spec_version, in_force.clone());
+    let later = sum(&ChargeBasis::with(&after, spec, &held))?;
+    quota_give_back(tx, changes.space(), before, &charged.beyond(&later))?;
+    quota_charge(tx, changes.space(), &after, &later.beyond(&charged), changes.at_ms()).await?;
     Ok(after)
 }
 
@@ -68,16 +67,15 @@ fn resources_differ(old: &JobSpec, new: &JobSpec) -> bool {
         || indexes.any(|&index| old.resources_for(index) != new.resources_for(index))
 }
 
-/// What a job holds by `basis`. Its rows are read without conflicts, under the token of its charges.
-pub(crate) async fn job_held_by(
+/// The rows of a job that sums of its charges are made of. They are read without conflicts, under the token of its
+/// charges.
+pub(crate) async fn rows_charged(
     tx: &Transaction,
     changes: &ChangeSet,
     job: &JobRow,
-    basis: &ChargeBasis<'_>,
-) -> StoreResult<QuotaUsed> {
+) -> StoreResult<Vec<TaskRow>> {
     charges_guard(tx, changes.space(), job.id)?;
     let prefix = Prefix::<TaskKey>::of(&job.id);
     let rows = keys::range(tx, changes.space(), &prefix, RangeOptions::snapshot()).await?;
-    let rows: Vec<TaskRow> = rows.into_iter().map(|(_, row)| row).collect();
-    job_held(basis, job.count, &rows).map_err(|error| overflow(&error))
+    Ok(rows.into_iter().map(|(_, row)| row).collect())
 }

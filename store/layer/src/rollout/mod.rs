@@ -10,24 +10,22 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
-
 use borough_kv::Transaction;
 use borough_model::job::{
     JobEvent, JobRow, JobSpec, JobState, OnFailure, Rollout, RolloutFailure, RolloutRefused, RolloutState,
     stable_versions,
 };
-use borough_model::rollout::RolloutRules;
-use borough_model::task::{Health, StopReason, TaskRow, TaskState};
+use borough_model::rollout::{RolloutRules, attempts_within};
+use borough_model::task::StopReason;
 use borough_model::{Incarnation, JobId, TaskId};
 
 use crate::error::{StoreError, StoreResult};
 use crate::job::{
-    job_event, job_get, job_held_by, job_spec_get, job_spec_in_force, job_specs_held, spec_update,
+    job_event, job_get, job_spec_get, job_spec_in_force, job_specs_held, rows_charged, spec_update,
 };
 use crate::journal::ChangeSet;
 use crate::keys::{self, Prefix, RangeOptions, TaskKey};
-use crate::quota::{ChargeBasis, quota_give_back};
+use crate::quota::{ChargeBasis, job_held, overflow, quota_give_back};
 use crate::task::task_stop_begin;
 
 /// The most tasks of a job of which a step reads all rows again. For a larger job that would cost more than the step.
@@ -40,8 +38,8 @@ fn rollout_at(row: &JobRow, revision: u64) -> Option<&Rollout> {
 }
 
 /// Ends stale attempts of a job, to be placed again with the version in force. Ends none if the job's row has another
-/// revision by now. Of a job with at most 1,024 tasks it ends no more healthy attempts than its budget allows by the
-/// present rows: others may have failed since the step was decided. Returns how many it has ended.
+/// revision by now. Of a job with at most 1,024 tasks it ends no more healthy attempts than the bound allows by the
+/// present rows. Others may have failed since the step was decided. Returns how many it has ended.
 pub async fn rollout_replace(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -58,41 +56,13 @@ pub async fn rollout_replace(
     } else {
         let prefix = Prefix::<TaskKey>::of(&job);
         let rows = keys::range(tx, changes.space(), &prefix, RangeOptions::default()).await?;
-        within_budget(&rules, rows.iter().map(|(_, row)| row), attempts)
+        attempts_within(&rules, rows.iter().map(|(_, row)| row), attempts)
     };
     if attempts.is_empty() {
         return Ok(0);
     }
     job_event(tx, changes, &row, &JobEvent::RolloutSet { rollout: Box::new(rollout.stepped()) })?;
     task_stop_begin(tx, changes, &attempts, StopReason::Updated).await
-}
-
-/// Those of `attempts` that a step may end by `rows`, which are all rows of the job.
-fn within_budget<'r>(
-    rules: &RolloutRules,
-    rows: impl Iterator<Item = &'r TaskRow>,
-    attempts: &[(TaskId, Incarnation)],
-) -> Vec<(TaskId, Incarnation)> {
-    let is_healthy = |row: &&TaskRow| row.state == TaskState::Running && row.health == Health::Healthy;
-    let (mut healthy, mut over) = (BTreeSet::new(), 0_usize);
-    for row in rows.filter(|row| row.id.index < rules.count) {
-        if is_healthy(&row) {
-            healthy.insert(row.id);
-        }
-        // Nothing begins it again, so it holds up no other.
-        over = over.saturating_add(usize::from(row.state == TaskState::Dead));
-    }
-    let available = u32::try_from(healthy.len().saturating_add(over)).unwrap_or(u32::MAX);
-    let mut left = rules.unavailable_max.saturating_sub(rules.count.saturating_sub(available));
-    let mut may_end = |task: &TaskId| {
-        if !healthy.contains(task) {
-            return true;
-        }
-        let is_left = left > 0;
-        left = left.saturating_sub(1);
-        is_left
-    };
-    attempts.iter().filter(|(task, _)| may_end(task)).copied().collect()
 }
 
 /// Records that every task of a job has the version in force, and releases what was held for earlier ones. Does nothing
@@ -111,8 +81,11 @@ pub async fn rollout_done(
     }
     let spec = job_spec_in_force(tx, changes.space(), &before).await?;
     let held = job_specs_held(tx, changes.space(), &before).await?;
-    let charged = job_held_by(tx, changes, &before, &ChargeBasis::with(&before, &spec, &held)).await?;
-    let left = job_held_by(tx, changes, &before, &ChargeBasis::from(&spec)).await?;
+    let rows = rows_charged(tx, changes, &before).await?;
+    let sum =
+        |basis: &ChargeBasis<'_>| job_held(basis, before.count, &rows).map_err(|error| overflow(&error));
+    let charged = sum(&ChargeBasis::with(&before, &spec, &held))?;
+    let left = sum(&ChargeBasis::from(&spec))?;
     quota_give_back(tx, changes.space(), &before, &charged.beyond(&left))?;
     job_event(tx, changes, &before, &event).map(drop)
 }
