@@ -10,7 +10,7 @@ use borough_proto::v1;
 
 use super::{explanation_of, moment};
 
-/// The most ways to fail that are told apart by their messages. The text of each may be long.
+/// The most ways to fail that differ by their messages. The text of each may be long.
 const MESSAGES_MAX: usize = 32;
 
 /// What the tasks of one explanation have in common.

@@ -224,8 +224,8 @@ impl UsageError<'_> {
         self.error.source()?.downcast_ref::<TargetError>()
     }
 
-    /// The commands for a job that was given to a verb on tasks: the same line with its first task, and the verb on
-    /// jobs of that name if there is one.
+    /// The commands for a job that was given to a verb on tasks: the same line with its first task. The verb on jobs of
+    /// that name follows if there is one.
     fn task_verb(&self, job: &str, line: &[OsString]) -> String {
         let task = line_with(line, &self.text(ContextKind::InvalidValue), &format!("{job}/0"));
         let name = self.verb.rsplit(' ').next().unwrap_or_default();
