@@ -5,7 +5,7 @@ use borough_tests::{TestCell, is_running, options, until};
 /// Bytes of one environment variable.
 const LARGE_BYTES: usize = 85_000;
 
-/// A wait for a job of 50,000 tasks ends in time: while its tasks are read, and later.
+/// A wait for a job of 20,000 tasks ends in time: while its tasks are read, and later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_wait_for_a_huge_job_runs_out_in_time() {
     let cell = TestCell::start(options!().nodes(1).agent_arguments(&["--cpu=1"])).await;
@@ -15,7 +15,8 @@ async fn a_wait_for_a_huge_job_runs_out_in_time() {
          task: {command: [sleep, '600'], resources: {cpu: 450m, memory: 4MiB}, grace: 300ms}\n",
     );
     let late = cell.borough(&["job", "run", &huge, "--timeout", "1ms"]).await.ended(1);
-    late.warns("within 1ms; the job goes on");
+    // Depending on the machine, its time is over before the answer to `job run` or while its tasks are read.
+    late.warns("1ms; the job goes on");
     cell.tasks_until("huge", "two of it", |tasks| tasks.iter().filter(|task| is_running(task)).count() == 2)
         .await;
     let late = cell.borough(&["job", "run", &huge, "--timeout", "20s"]).await.ended(1);
