@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_kv::Idempotency;
+use borough_kv::{Idempotency, TransactionOption};
 use borough_model::NodeId;
 use borough_model::node::Voucher;
 use borough_store::node::{
@@ -304,6 +304,8 @@ impl VouchKeeper {
         let space = &self.cell.space;
         if let Some((voucher, last)) = self.voucher {
             let renewed = self.cell.db.run("gateway_live_renew", Idempotency::Natural, |tx, _| async move {
+                // Whoever loses it has lost the gateway too, which then vouches under another number.
+                tx.set_option(TransactionOption::FlushLater)?;
                 gateway_live_renew(&tx, space, voucher, last, beat).await
             });
             let renewed = renewed.await?;

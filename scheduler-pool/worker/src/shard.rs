@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use borough_kv::env::Clock;
-use borough_kv::{Database, Idempotency};
+use borough_kv::{Database, Idempotency, TransactionOption};
 use borough_model::Name;
 use borough_scheduler_core::OpenQueue;
 use borough_store::keys::LeaseKey;
@@ -378,6 +378,8 @@ impl SchedulerShards {
         let beat = self.beats.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         let space = &self.space;
         let renewed = db.run("lease_renew", Idempotency::Natural, |tx, _| async move {
+            // A new opening of the store voids every lease, so nothing is lost with a heartbeat.
+            tx.set_option(TransactionOption::FlushLater)?;
             lease_renew(&tx, space, held, beat).await?;
             worker_status_write(&tx, space, held, status).await
         });

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_kv::env::{Clock, Rng};
-use borough_kv::{Database, Idempotency};
+use borough_kv::{Database, Idempotency, TransactionOption};
 use borough_model::NodeId;
 use borough_model::node::NodeState;
 use borough_store::cell::{CellMeta, cell_meta_read};
@@ -331,6 +331,8 @@ impl Controller {
         term.beat = term.beat.saturating_add(1);
         let (space, lease, beat) = (&self.config.space, &term.executor.writer.lease, term.beat);
         let renewed = self.db.run("lease_renew", Idempotency::Natural, |tx, _| async move {
+            // A new opening of the store voids every lease, so nothing is lost with a heartbeat.
+            tx.set_option(TransactionOption::FlushLater)?;
             lease_renew(&tx, space, lease, beat).await
         });
         renewed.await?;

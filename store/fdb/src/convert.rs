@@ -94,7 +94,7 @@ pub(crate) fn option(option: TransactionOption) -> KvResult<options::Transaction
         From::AccessSystemKeys => To::AccessSystemKeys,
         From::LockAware => To::LockAware,
         // The cache needs a client without its multi-version layer; idempotency does not cover 1031 and 1039.
-        refused @ (From::UseGrvCache | From::AutomaticIdempotency) => {
+        refused @ (From::UseGrvCache | From::AutomaticIdempotency | From::FlushLater) => {
             let detail = format!("the FoundationDB backend does not keep {}", refused.name());
             return Err(KvError::with(ErrorCode::InvalidOption, detail));
         }

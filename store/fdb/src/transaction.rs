@@ -423,6 +423,10 @@ impl EngineTransaction for FdbTransaction {
     }
 
     fn set_option(&self, wanted: TransactionOption) -> KvResult<()> {
+        if wanted == TransactionOption::FlushLater {
+            // A cluster answers when its logs have flushed.
+            return Ok(());
+        }
         let report = wanted == TransactionOption::ReportConflictingKeys;
         let disable = wanted == TransactionOption::ReadYourWritesDisable;
         let wanted = option(wanted)?;

@@ -156,6 +156,7 @@ fn control() -> BoxedStrategy<ProgramAction> {
         Switch::NextWriteNoConflict,
         Switch::BypassUnreadable,
         Switch::CausalWriteRisky,
+        Switch::FlushLater,
         Switch::OwnWritesDisable,
     ];
     let errors = [

@@ -193,6 +193,7 @@ impl ProgramMachine {
                 Switch::NextWriteNoConflict => TransactionOption::NextWriteNoWriteConflictRange,
                 Switch::BypassUnreadable => TransactionOption::BypassUnreadable,
                 Switch::CausalWriteRisky => TransactionOption::CausalWriteRisky,
+                Switch::FlushLater => TransactionOption::FlushLater,
             }),
             _ => Ok(()),
         }

@@ -336,6 +336,8 @@ impl ProgramModel {
             Switch::NextWriteNoConflict => transaction.next_hidden = true,
             Switch::BypassUnreadable => transaction.bypass = true,
             Switch::CausalWriteRisky => transaction.risky = true,
+            // A reader sees no difference.
+            Switch::FlushLater => {}
         }
         expect(outcome, &ProgramOutcome::Done)
     }

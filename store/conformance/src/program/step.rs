@@ -49,6 +49,7 @@ pub(super) enum Switch {
     NextWriteNoConflict,
     BypassUnreadable,
     CausalWriteRisky,
+    FlushLater,
 }
 
 /// The read version that a transaction is given.

@@ -19,6 +19,10 @@ pub enum TransactionOption {
     CausalReadRisky,
     /// The commit may be answered before a fault of the transaction system is ruled out.
     CausalWriteRisky,
+    /// The commit may be answered before it is on a disk. Only the loss of the whole machine can undo it, and with it all
+    /// that came after it and was not flushed either. For what means nothing after such a loss, such as the renewal of
+    /// a lease. Not an option of FoundationDB, which ignores it.
+    FlushLater,
     /// The next write of any kind adds no write conflict.
     NextWriteNoWriteConflictRange,
     /// Reads see none of the transaction's own writes. Only before the first operation.
@@ -60,6 +64,7 @@ impl TransactionOption {
             Self::PrioritySystemImmediate => "priority_system_immediate",
             Self::CausalReadRisky => "causal_read_risky",
             Self::CausalWriteRisky => "causal_write_risky",
+            Self::FlushLater => "flush_later",
             Self::NextWriteNoWriteConflictRange => "next_write_no_write_conflict_range",
             Self::ReadYourWritesDisable => "read_your_writes_disable",
             Self::SnapshotRywEnable => "snapshot_ryw_enable",

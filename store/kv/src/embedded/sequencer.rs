@@ -51,6 +51,15 @@ pub(crate) enum Load {
     Idle,
 }
 
+/// When a batch is flushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Flush {
+    /// With the next batch that is flushed, or when the machine does it.
+    Later,
+    /// Before its answers.
+    Now,
+}
+
 /// One transaction that wants to commit.
 #[derive(Debug)]
 pub(crate) struct CommitRequest {
@@ -61,6 +70,7 @@ pub(crate) struct CommitRequest {
     pub(crate) report_conflicts: bool,
     /// If nothing was read: whether the read version may also be too old.
     pub(crate) risky: bool,
+    pub(crate) flush: Flush,
     /// The size that the transaction counts against the limit.
     pub(crate) bytes: usize,
     pub(crate) reply: oneshot::Sender<CommitAnswer>,
@@ -79,12 +89,13 @@ pub(crate) enum AppendError {
 
 /// Makes accepted batches durable.
 pub(crate) trait Durable: Send {
-    /// Makes one batch durable, with a new ceiling if one is given. Returns after the flush.
+    /// Appends one batch, with a new ceiling if one is given. Returns after the flush, if there is one.
     fn append(
         &mut self,
         version: Version,
         ceiling: Option<Version>,
         mutations: &[Mutation],
+        flush: Flush,
     ) -> Result<(), AppendError>;
 
     /// Work that may be done between batches, after `version` was published.
@@ -151,6 +162,7 @@ impl SequencerShared {
 /// An accepted commit that waits for its batch.
 struct Accepted {
     stamp: Versionstamp,
+    flush: Flush,
     reply: oneshot::Sender<CommitAnswer>,
 }
 
@@ -191,7 +203,8 @@ impl Sequencer {
             self.shared.versions.abandon();
             return;
         }
-        match self.batch_append(version, &mutations) {
+        let flush = accepted.iter().map(|one| one.flush).max().unwrap_or(Flush::Now);
+        match self.batch_append(version, &mutations, flush) {
             Ok(()) => self.batch_publish(version, accepted, &mutations),
             Err(error) => self.batch_fail(accepted, error),
         }
@@ -204,7 +217,7 @@ impl Sequencer {
             return;
         }
         let version = self.shared.versions.assign();
-        match self.batch_append(version, &[]) {
+        match self.batch_append(version, &[], Flush::Now) {
             Ok(()) => self.batch_publish(version, Vec::new(), &[]),
             Err(error) => self.batch_fail(Vec::new(), error),
         }
@@ -243,6 +256,7 @@ impl Sequencer {
             mutations: own,
             report_conflicts,
             risky,
+            flush,
             reply,
             ..
         } = request;
@@ -274,7 +288,7 @@ impl Sequencer {
             mutations.push(mutation);
         }
         self.resolver.write(version, &writes);
-        accepted.push(Accepted { stamp, reply });
+        accepted.push(Accepted { stamp, flush, reply });
     }
 
     /// The ceiling to store with a batch of `version`, if the present one is near.
@@ -284,11 +298,18 @@ impl Sequencer {
         near.then(|| version.saturating_add(CEILING_AHEAD_VERSIONS))
     }
 
-    fn batch_append(&mut self, version: Version, mutations: &[Mutation]) -> Result<(), AppendError> {
+    fn batch_append(
+        &mut self,
+        version: Version,
+        mutations: &[Mutation],
+        flush: Flush,
+    ) -> Result<(), AppendError> {
         let ceiling = self.ceiling_next(version);
         let Some(durable) = &mut self.durable else { return Ok(()) };
         let began = self.shared.clock.monotonic();
-        durable.append(version, ceiling, mutations)?;
+        // Versions up to the ceiling are given once it is raised, so it must be on the disk before.
+        let flush = if ceiling.is_some() { Flush::Now } else { flush };
+        durable.append(version, ceiling, mutations, flush)?;
         if std::mem::replace(&mut self.refusing, false) {
             tracing::info!("the store commits again");
             self.shared.state_set(EngineState::Serving);
@@ -310,7 +331,7 @@ impl Sequencer {
         }
         self.shared.versions.publish(version);
         self.shared.stats.published(accepted.len(), mutations.len());
-        for Accepted { stamp, reply } in accepted {
+        for Accepted { stamp, reply, .. } in accepted {
             answer(reply, Ok(stamp));
         }
         for key in self.shared.watches.touched(mutations) {
@@ -354,6 +375,7 @@ impl Sequencer {
             // A checkpoint may free space; nothing else would begin or end one now.
             durable.maintain(self.shared.versions.read_version(), &self.shared.memory);
         }
+        self.confirm(Load::Busy);
         for Accepted { reply, .. } in accepted {
             answer(reply, Err(error.clone().into()));
         }

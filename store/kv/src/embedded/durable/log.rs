@@ -1,5 +1,8 @@
 //! The writing end of the commit log: segments of one size, one record per batch, one flush per record.
 //!
+//! A record may also wait for the flush of a later one. It is written and answered, and only a power cut loses it. Such
+//! records are flushed before the log goes to another segment and before a checkpoint, whose rows contain them.
+//!
 //! A segment's space is allocated when it is made, so a full disk shows there, before anything is written. On a file
 //! system without allocation a write may still find no space. The record is then made unreadable again. Only if that
 //! fails too is the state of the disk unknown, which stops the engine.
@@ -14,13 +17,13 @@ use std::sync::Arc;
 use super::disk::{Disk, DiskFile, is_no_space, is_resource};
 use super::marker::{Marker, MarkerFile, removed};
 use super::record::{
-    RECORD_EMPTY_BYTES, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentHeader, record_bytes,
+    RECORD_EMPTY_BYTES, RECORD_HEADER_BYTES, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, record_bytes,
     record_encode, seal_encode,
 };
 use super::recover::{LogEnd, SegmentTail};
 use crate::contract::{ErrorCode, KvError, Version};
 use crate::embedded::mutation::Mutation;
-use crate::embedded::sequencer::{AppendError, Load};
+use crate::embedded::sequencer::{AppendError, Flush, Load};
 use crate::env::Rng;
 
 /// Where the first record of a segment begins.
@@ -80,6 +83,8 @@ struct Segment {
     /// How far the file is known to be written.
     written: u64,
     salt: u64,
+    /// Whether it has records that were not flushed.
+    unflushed: bool,
 }
 
 /// The writing end of the log.
@@ -121,7 +126,9 @@ impl Log {
         rng: Arc<dyn Rng>,
     ) -> io::Result<Self> {
         let mut sealed = end.segments.clone();
-        let segment = match end.tail.map(|tail| segment_resume(disk.as_ref(), tail)).transpose()?.flatten() {
+        let durable = marker.noted();
+        let resume = |tail| segment_resume(disk.as_ref(), tail, durable);
+        let segment = match end.tail.map(resume).transpose()?.flatten() {
             Some(segment) => {
                 sealed.pop();
                 segment
@@ -168,12 +175,13 @@ impl Log {
         !self.sealed.is_empty()
     }
 
-    /// Makes a batch durable.
+    /// Makes a batch durable: now, or with a later one.
     pub(super) fn append(
         &mut self,
         version: Version,
         ceiling: Option<Version>,
         mutations: &[Mutation],
+        flush: Flush,
     ) -> Result<(), AppendError> {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
@@ -181,10 +189,16 @@ impl Log {
         let size = record_bytes(mutations);
         let kept = self.reserve_bytes().saturating_add(self.start_kept_bytes());
         let kept = if mutations.is_empty() { 0 } else { kept };
-        let result = self.space_make(size, kept).map_err(|error| append_error(&error));
-        let result = result.and_then(|()| {
-            record_encode(&mut buffer, self.segment.salt, self.last_version, version, ceiling, mutations);
-            self.record_append(version, &mut buffer)
+        // A ceiling has the place of the mark that says so.
+        let flushed = if ceiling.is_some() { self.flush() } else { Ok(()) };
+        let result = flushed.and_then(|()| self.space_make(size, kept)).and_then(|()| {
+            let kind = match flush {
+                Flush::Later => RecordKind::NotFlushed,
+                Flush::Now if self.segment.unflushed => RecordKind::FlushedOthers,
+                Flush::Now => RecordKind::Flushed(ceiling),
+            };
+            record_encode(&mut buffer, self.segment.salt, self.last_version, version, kind, mutations);
+            self.record_append(version, flush, &mut buffer)
         });
         if buffer.capacity() <= BUFFER_KEPT_BYTES {
             self.buffer = buffer;
@@ -210,22 +224,45 @@ impl Log {
 
     /// Makes space for a record of `size` with `kept` bytes left after it: in this segment, in a new one, or in the
     /// space kept for a start.
-    fn space_make(&mut self, size: u64, kept: u64) -> io::Result<()> {
+    fn space_make(&mut self, size: u64, kept: u64) -> Result<(), AppendError> {
         let reserve = self.reserve_bytes();
         if self.fits(size, kept) {
             return Ok(());
         }
+        self.flush()?;
         let next = self.segment_next(size, FREE_FOR_RECORDS);
         match next {
             Err(error) if is_no_space(&error) && size <= self.start_bytes && self.fits(size, reserve) => {
                 self.start_bytes = self.start_bytes.saturating_sub(size);
                 Ok(())
             }
-            next => next,
+            next => next.map_err(|error| append_error(&error)),
         }
     }
 
-    fn record_append(&mut self, version: Version, record: &mut Vec<u8>) -> Result<(), AppendError> {
+    /// Makes the records durable that were not flushed. An error means that the disk has failed.
+    fn flush(&mut self) -> Result<(), AppendError> {
+        if !self.segment.unflushed {
+            return Ok(());
+        }
+        let Segment { file, .. } = &self.segment;
+        file.sync_data().map_err(|error| flush_failed(&error))?;
+        self.segment.unflushed = false;
+        self.end_note(self.last_version)
+    }
+
+    /// Notes the end of the log after its last record is durable, and before an answer: it must be found from now on.
+    fn end_note(&mut self, version: Version) -> Result<(), AppendError> {
+        let noted = self.marker.note(marker_of(&self.segment, version));
+        tolerated(noted).map_err(|error| append_failed(&error))
+    }
+
+    fn record_append(
+        &mut self,
+        version: Version,
+        flush: Flush,
+        record: &mut Vec<u8>,
+    ) -> Result<(), AppendError> {
         let size = u64::try_from(record.len()).unwrap_or(u64::MAX);
         let (offset, end) = (self.segment.offset, self.segment.offset.saturating_add(size));
         if end > self.segment.written {
@@ -245,15 +282,17 @@ impl Log {
             (self.segment.reserved, self.segment.written) = (offset, offset);
             return Err(undone.map_or_else(|undo| append_failed(&undo), |()| append_error(&error)));
         }
-        // After a failed flush the content of the disk is unknown, whatever the error is.
-        file.sync_data()
-            .map_err(|error| AppendError::Failed(disk_failed("flush of the commit log", &error)))?;
+        if flush == Flush::Now {
+            file.sync_data().map_err(|error| flush_failed(&error))?;
+        }
         self.segment.offset = end;
+        self.segment.unflushed = flush == Flush::Later;
         self.bytes = self.bytes.saturating_add(size);
         self.last_version = version;
-        // Noted before the answer: the record is durable, and must be found from now on.
-        let noted = self.marker.note(marker_of(&self.segment, version));
-        tolerated(noted).map_err(|error| append_failed(&error))
+        match flush {
+            Flush::Now => self.end_note(version),
+            Flush::Later => Ok(()),
+        }
     }
 
     /// Returns true if the marker of the durable end must be flushed.
@@ -321,13 +360,14 @@ impl Log {
 
     /// Begins a checkpoint: later records go to a new segment. Returns the segments that the checkpoint replaces. If
     /// the disk has no space for a new segment, the present one is not among them; the earlier ones free space.
-    pub(super) fn roll(&mut self) -> io::Result<Vec<u64>> {
+    pub(super) fn roll(&mut self) -> Result<Vec<u64>, AppendError> {
+        self.flush()?;
         // The last free space is for the checkpoint itself, if it removes segments without a new one.
         let free = if self.has_sealed() { FREE_FOR_RECORDS } else { FREE_FOR_CHECKPOINT };
         match self.segment_next(0, free) {
             Ok(()) => self.bytes = 0,
             Err(error) if is_no_space(&error) && self.has_sealed() => self.bytes = self.segment.offset,
-            Err(error) => return Err(error),
+            Err(error) => return Err(append_error(&error)),
         }
         Ok(std::mem::take(&mut self.sealed))
     }
@@ -368,6 +408,11 @@ fn append_error(error: &io::Error) -> AppendError {
     }
 }
 
+/// After a failed flush the content of the disk is unknown, whatever the error is.
+fn flush_failed(error: &io::Error) -> AppendError {
+    AppendError::Failed(disk_failed("flush of the commit log", error))
+}
+
 fn append_failed(error: &io::Error) -> AppendError {
     AppendError::Failed(disk_failed("commit log", error))
 }
@@ -390,14 +435,15 @@ fn flushed(flush: io::Result<()>) -> io::Result<()> {
 }
 
 /// The last segment after a crash or a closing, cleaned to be continued; `None` if it has no space for a small record.
-fn segment_resume(disk: &dyn Disk, tail: SegmentTail) -> io::Result<Option<Segment>> {
+fn segment_resume(disk: &dyn Disk, tail: SegmentTail, durable: Marker) -> io::Result<Option<Segment>> {
     let file = disk.open(&segment_name(tail.sequence))?;
-    // The last record was read, so it counts from now on. But a flush of it may have failed. The machine then shows
-    // bytes that the disk does not have, and no later flush writes them unless they are written again.
+    // What was read counts from now on. But the last flush may have failed. The machine then shows bytes that the disk
+    // does not have, and no later flush writes them unless they are written again: all since the flush before.
     let bytes = |from: u64, to: u64| vec![0; usize::try_from(to.saturating_sub(from)).unwrap_or(0)];
-    let mut last = bytes(tail.last_record, tail.length);
-    file.read_at(tail.last_record, &mut last)?;
-    file.write_at(tail.last_record, &last)?;
+    let from = tail.unsure_from(durable);
+    let mut last = bytes(from, tail.length);
+    file.read_at(from, &mut last)?;
+    file.write_at(from, &last)?;
     if tail.used > tail.length {
         file.write_at(tail.length, &bytes(tail.length, tail.used))?;
     }
@@ -406,7 +452,16 @@ fn segment_resume(disk: &dyn Disk, tail: SegmentTail) -> io::Result<Option<Segme
     let has_space = reserved.saturating_sub(tail.length) >= RECORD_EMPTY_BYTES;
     let SegmentTail { sequence, length: offset, salt, .. } = tail;
     let written = tail.used.max(offset);
-    Ok(has_space.then_some(Segment { file, sequence, offset, reserved, length: reserved, written, salt }))
+    Ok(has_space.then_some(Segment {
+        file,
+        sequence,
+        offset,
+        reserved,
+        length: reserved,
+        written,
+        salt,
+        unflushed: false,
+    }))
 }
 
 /// Makes a segment durably: its space, its header, its name.
@@ -451,5 +506,14 @@ fn segment_reuse(disk: &dyn Disk, spare: &str, header: SegmentHeader) -> io::Res
 
 fn segment_begin(file: Arc<dyn DiskFile>, header: SegmentHeader, reserved: u64, written: u64) -> Segment {
     let SegmentHeader { sequence, salt, .. } = header;
-    Segment { file, sequence, offset: HEADER_BYTES, reserved, length: reserved, written, salt }
+    Segment {
+        file,
+        sequence,
+        offset: HEADER_BYTES,
+        reserved,
+        length: reserved,
+        written,
+        salt,
+        unflushed: false,
+    }
 }

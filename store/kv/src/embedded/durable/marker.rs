@@ -146,6 +146,11 @@ impl MarkerFile {
         Ok(Self { file, marker, flushed: None, number, next_slot })
     }
 
+    /// The end of the log as it was last noted.
+    pub(super) fn noted(&self) -> Marker {
+        self.marker
+    }
+
     /// Notes the end of the log after its last record is durable.
     pub(super) fn note(&mut self, marker: Marker) -> io::Result<()> {
         self.marker = marker;

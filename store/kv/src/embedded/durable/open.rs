@@ -13,7 +13,7 @@ use super::worker::{Background, CheckpointThreads, DurableLog};
 use crate::contract::Version;
 use crate::contract::limits::RECOVERY_VERSION_JUMP;
 use crate::embedded::memory::{Memory, OpenedRows};
-use crate::embedded::sequencer::{AppendError, CEILING_AHEAD_VERSIONS, Durable};
+use crate::embedded::sequencer::{AppendError, CEILING_AHEAD_VERSIONS, Durable, Flush};
 use crate::env::{Clock, Rng};
 
 /// The format this build writes.
@@ -241,7 +241,7 @@ fn store_verify(disk: &dyn Disk, options: &OpenOptions) -> Result<FoundStore, Op
     let memory = Memory::opened(opened, options.memory_bytes);
     let mut ceiling = meta.ceiling;
     let log = log_read(disk, &names, meta.version, |record| {
-        ceiling = record.ceiling.unwrap_or(ceiling);
+        ceiling = record.kind.ceiling().unwrap_or(ceiling);
         memory.apply(record.version, &record.mutations);
         // No reader needs old versions here; without this the chains would grow with the log.
         memory.trim(record.version);
@@ -328,7 +328,7 @@ fn store_start(
     let log = Log::start(Arc::clone(disk), options.segment_bytes, &end, marker, Arc::clone(&options.rng))?;
     let mut durable =
         DurableLog::new(log, Arc::clone(disk), ceiling, options.checkpoint_bytes, &end, background);
-    durable.append(first, Some(ceiling), &[]).map_err(|error| {
+    durable.append(first, Some(ceiling), &[], Flush::Now).map_err(|error| {
         OpenFailure::Io(match error {
             AppendError::NoSpace(detail) => io::Error::new(io::ErrorKind::StorageFull, detail),
             AppendError::Resources(detail) => io::Error::other(detail),

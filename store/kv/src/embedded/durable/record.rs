@@ -7,9 +7,12 @@
 //! segment  magic 8 │ sequence u64 │ version of the record before u64 │ salt u64 │ checksum u32 of all that
 //! seal     magic 8 │ sequence of the next segment u64 │ checksum u32 of both; after the last record of a segment
 //! record   length u32 of the body │ checksum u32 of the salt and all but itself │ version before i64 │ version i64 │ body
-//! body     new ceiling i64, 0 for none │ mutations
+//! body     new ceiling i64, 0 for none, or a mark (-1, -2) │ mutations
 //! mutation tag u8 │ length u32 │ length u32 │ bytes │ bytes
 //! ```
+//!
+//! A record that was not flushed before its answers has the mark -1. The next one that is flushed makes it durable too,
+//! and has the mark -2. A crash may leave that one while it is in flight, and not those before it.
 //!
 //! The salt is drawn for each segment. Bytes that look like a record are therefore one of this segment. They are not an
 //! old record of a reused file, nor a record's bytes inside a value.
@@ -33,6 +36,11 @@ pub(super) const RECORD_EMPTY_BYTES: u64 = 32;
 const MUTATION_HEADER_BYTES: u64 = 9;
 /// Longer bodies are not written, so a longer one is damage and is not read.
 const BODY_BYTES_MAX: usize = 1 << 30;
+
+/// In place of a ceiling: the record was not flushed before its answers.
+const NOT_FLUSHED: Version = -1;
+/// In place of a ceiling: it was flushed together with records that were not.
+const FLUSHED_OTHERS: Version = -2;
 
 const TAG_SET: u8 = 128;
 const TAG_CLEAR: u8 = 129;
@@ -88,8 +96,45 @@ pub(super) fn is_sealed(bytes: &[u8], next: u64) -> bool {
 pub(super) struct Record {
     pub(super) previous: Version,
     pub(super) version: Version,
-    pub(super) ceiling: Option<Version>,
+    pub(super) kind: RecordKind,
     pub(super) mutations: Vec<Mutation>,
+}
+
+/// What a record is besides its mutations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RecordKind {
+    /// It was flushed before its answers, and may raise the ceiling. All before it was durable already.
+    Flushed(Option<Version>),
+    /// It was flushed before its answers, together with the records before it that were not.
+    FlushedOthers,
+    /// A later record makes it durable.
+    NotFlushed,
+}
+
+impl RecordKind {
+    fn encode(self) -> Version {
+        match self {
+            Self::Flushed(ceiling) => ceiling.unwrap_or(0),
+            Self::FlushedOthers => FLUSHED_OTHERS,
+            Self::NotFlushed => NOT_FLUSHED,
+        }
+    }
+
+    fn decode(value: Version) -> Self {
+        match value {
+            NOT_FLUSHED => Self::NotFlushed,
+            FLUSHED_OTHERS => Self::FlushedOthers,
+            ceiling => Self::Flushed((ceiling > 0).then_some(ceiling)),
+        }
+    }
+
+    /// The ceiling that it raises.
+    pub(super) fn ceiling(self) -> Option<Version> {
+        match self {
+            Self::Flushed(ceiling) => ceiling,
+            Self::FlushedOthers | Self::NotFlushed => None,
+        }
+    }
 }
 
 /// Appends one record of a segment with this `salt` to `buffer`.
@@ -98,14 +143,14 @@ pub(super) fn record_encode(
     salt: u64,
     previous: Version,
     version: Version,
-    ceiling: Option<Version>,
+    kind: RecordKind,
     mutations: &[Mutation],
 ) {
     let start = buffer.len();
     buffer.extend_from_slice(&[0; 8]);
     buffer.extend_from_slice(&previous.to_le_bytes());
     buffer.extend_from_slice(&version.to_le_bytes());
-    buffer.extend_from_slice(&ceiling.unwrap_or(0).to_le_bytes());
+    buffer.extend_from_slice(&kind.encode().to_le_bytes());
     for mutation in mutations {
         let (tag, key, value) = mutation_parts(mutation);
         buffer.push(tag);
@@ -172,10 +217,9 @@ pub(super) fn record_decode(bytes: &[u8], salt: u64) -> Option<(Record, usize)> 
         return None;
     }
     let mut body = IntegerReader(bytes.get(RECORD_HEADER_BYTES..end)?);
-    let ceiling = body.i64()?;
+    let kind = RecordKind::decode(body.i64()?);
     let mutations = mutations_decode(body)?;
-    let ceiling = (ceiling > 0).then_some(ceiling);
-    Some((Record { previous, version, ceiling, mutations }, end))
+    Some((Record { previous, version, kind, mutations }, end))
 }
 
 fn mutations_decode(mut reader: IntegerReader<'_>) -> Option<Vec<Mutation>> {
@@ -259,15 +303,19 @@ mod tests {
             previous in 0..1_000_000i64,
             step in 1..1000i64,
             salt: u64,
-            ceiling in prop::option::of(1..i64::MAX),
+            kind in prop_oneof![
+                prop::option::of(1..i64::MAX).prop_map(RecordKind::Flushed),
+                Just(RecordKind::FlushedOthers),
+                Just(RecordKind::NotFlushed),
+            ],
             cut in any::<prop::sample::Index>(),
             flip in 1..=255u8,
         ) {
             let mut buffer = Vec::new();
-            record_encode(&mut buffer, salt, previous, previous + step, ceiling, &mutations);
+            record_encode(&mut buffer, salt, previous, previous + step, kind, &mutations);
             let whole = buffer.clone();
             prop_assert_eq!(record_bytes(&mutations), u64::try_from(buffer.len()).unwrap());
-            let record = Record { previous, version: previous + step, ceiling, mutations };
+            let record = Record { previous, version: previous + step, kind, mutations };
             prop_assert_eq!(record_decode(&whole, salt), Some((record, buffer.len())));
             let at = cut.index(buffer.len());
             prop_assert_eq!(record_decode(&whole[..at], salt), None);

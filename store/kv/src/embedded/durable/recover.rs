@@ -1,18 +1,20 @@
 //! The reading end of the commit log. It distinguishes a torn tail from damage.
 //!
-//! A record is written only after the previous one was flushed. After a crash at most the last record of the last
-//! segment is therefore torn, and that one was never acknowledged: it is cut off. A log that ends before acknowledged
-//! records looks the same here; the [marker](super::marker) shows the difference.
+//! A record that is flushed makes all before it durable too. After a crash the records since the last flush may
+//! therefore be torn, at the end of the last segment: none of them was acknowledged as durable. They are cut off from
+//! the first bad one on. A log that ends before acknowledged records looks the same here; the [marker](super::marker)
+//! shows the difference.
 //!
-//! Three findings cannot come from a crash: a bad record before a sound later one, a segment that does not continue the
-//! previous one, and a gap in the numbering. They are damage, and the store refuses to start rather than lose
-//! acknowledged commits.
+//! Three findings cannot come from a crash: a bad record before a sound later one that was flushed, a segment that does
+//! not continue the previous one, and a gap in the numbering. They are damage, and the store refuses to start rather
+//! than lose acknowledged commits.
 
 use std::io;
 
 use super::disk::Disk;
 use super::log::{segment_name, segment_sequence};
-use super::record::{Record, SEGMENT_HEADER_BYTES, SegmentHeader, is_sealed, record_decode};
+use super::marker::Marker;
+use super::record::{Record, RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, is_sealed, record_decode};
 use crate::contract::Version;
 use crate::contract::limits::RECOVERY_VERSION_JUMP;
 use crate::embedded::sequencer::CEILING_AHEAD_VERSIONS;
@@ -28,6 +30,15 @@ pub(super) enum LogError {
     Damaged(String),
     /// It could not be read.
     Io(io::Error),
+}
+
+impl SegmentTail {
+    /// From where on the machine may show bytes that the disk does not have: after the last flush that succeeded. That
+    /// is where the log ended when it was noted, and never behind the last record.
+    pub(super) fn unsure_from(&self, durable: Marker) -> u64 {
+        let noted = if durable.sequence == self.sequence { durable.end } else { 0 };
+        noted.max(SEGMENT_HEADER_BYTES as u64).min(self.last_record)
+    }
 }
 
 impl From<io::Error> for LogError {
@@ -250,15 +261,23 @@ fn records_read(
     Ok((tail, version))
 }
 
-/// Returns true if a sound record later than `after` follows `from`.
+/// Returns true if what follows `from` shows that the log was durable up to it: a sound record later than `after` that
+/// was flushed when all before it was durable, or a sound one behind one that made the others durable.
 fn record_behind(Segment { bytes, header, .. }: &Segment<'_>, from: usize, after: Version) -> bool {
     let plausible = after..after.saturating_add(BEHIND_VERSIONS);
-    (from..used_length(bytes)).any(|at| {
+    let mut sound = (from..used_length(bytes)).filter_map(|at| {
         let previous = bytes.get(at.saturating_add(8)..).and_then(|rest| rest.first_chunk::<8>());
         // This skips nearly all bytes of a reused file.
-        previous.is_some_and(|previous| plausible.contains(&Version::from_le_bytes(*previous)))
-            && bytes.get(at..).is_some_and(|rest| record_decode(rest, header.salt).is_some())
-    })
+        previous.filter(|previous| plausible.contains(&Version::from_le_bytes(**previous)))?;
+        bytes.get(at..).and_then(|rest| record_decode(rest, header.salt)).map(|(record, _)| record)
+    });
+    let shows = |record: &Record| !matches!(record.kind, RecordKind::NotFlushed);
+    match sound.find(shows).map(|record| record.kind) {
+        Some(RecordKind::Flushed(_)) => true,
+        // It may have been in flight itself, unless another one was written after it.
+        Some(RecordKind::FlushedOthers) => sound.next().is_some(),
+        Some(RecordKind::NotFlushed) | None => false,
+    }
 }
 
 /// Bytes up to the last non-zero one: allocated and never written bytes are zero.

@@ -11,7 +11,7 @@ use super::recover::LogEnd;
 use crate::contract::{KvError, Version};
 use crate::embedded::memory::{Memory, MemoryKey};
 use crate::embedded::mutation::Mutation;
-use crate::embedded::sequencer::{AppendError, Durable, Load};
+use crate::embedded::sequencer::{AppendError, Durable, Flush, Load};
 
 /// While a checkpoint is being written, the log may grow to so many times the size that starts one. Beyond that,
 /// commits wait.
@@ -88,6 +88,8 @@ pub(super) struct DurableLog {
     last_unconfirmed: bool,
     /// Whether a failed append has left the content of the disk unknown: nothing may follow it.
     failed: bool,
+    /// The error of a failed flush that no append has reported yet.
+    flush_failure: Option<KvError>,
     /// No checkpoint begins before this version, since the last one failed.
     retry_at: Version,
 }
@@ -120,6 +122,7 @@ impl DurableLog {
             pressed: false,
             last_unconfirmed: false,
             failed: false,
+            flush_failure: None,
             retry_at: 0,
         }
     }
@@ -170,7 +173,12 @@ impl DurableLog {
         let bytes = self.log.bytes();
         let segments = match self.log.roll() {
             Ok(segments) => segments,
-            Err(error) => {
+            Err(AppendError::Failed(error)) => {
+                tracing::error!(%error, "no checkpoint: the disk of the log failed");
+                self.flush_failure = Some(error);
+                return;
+            }
+            Err(AppendError::NoSpace(error) | AppendError::Resources(error)) => {
                 tracing::warn!(%error, "no checkpoint: the log cannot go to a new segment");
                 self.retry_at = version.saturating_add(RETRY_VERSIONS);
                 return;
@@ -260,8 +268,9 @@ impl Durable for DurableLog {
         version: Version,
         ceiling: Option<Version>,
         mutations: &[Mutation],
+        flush: Flush,
     ) -> Result<(), AppendError> {
-        let appended = self.log.append(version, ceiling, mutations);
+        let appended = self.log.append(version, ceiling, mutations, flush);
         self.pressed = matches!(appended, Err(AppendError::NoSpace(_)));
         self.failed |= matches!(appended, Err(AppendError::Failed(_)));
         appended?;
@@ -282,6 +291,10 @@ impl Durable for DurableLog {
     }
 
     fn confirm(&mut self, load: Load) -> Result<(), KvError> {
+        if let Some(error) = self.flush_failure.take() {
+            self.failed = true;
+            return Err(error);
+        }
         if self.failed || !self.log.marker_due(load) {
             return Ok(());
         }
@@ -303,7 +316,7 @@ impl Drop for DurableLog {
             // After a clean end no record is the last one that could pass for torn, so damage to any of them shows. If
             // the disk is too full for this, the end only counts as unclean.
             let version = self.log.last_version().saturating_add(1);
-            let _ = self.log.append(version, None, &[]);
+            let _ = self.log.append(version, None, &[], Flush::Now);
         }
         let _ = self.confirm(Load::Idle);
     }

@@ -133,9 +133,17 @@ fn request_build(
         return Err(KvError::with(ErrorCode::TransactionTooLarge, detail));
     }
     let (reply, receiver) = oneshot::channel();
-    let (report_conflicts, risky) = (state.options.report_conflicts, state.options.causal_write_risky);
-    let request =
-        CommitRequest { read_version, reads, writes, mutations, report_conflicts, risky, bytes: size, reply };
+    let request = CommitRequest {
+        read_version,
+        reads,
+        writes,
+        mutations,
+        report_conflicts: state.options.report_conflicts,
+        risky: state.options.causal_write_risky,
+        flush: state.options.flush,
+        bytes: size,
+        reply,
+    };
     Ok((request, receiver))
 }
 

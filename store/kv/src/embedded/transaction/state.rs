@@ -13,6 +13,7 @@ use crate::contract::limits::{TRANSACTION_BYTES_MAX, USER_KEYS_END};
 use crate::contract::{ErrorCode, Isolation, KvError, KvResult, TransactionOption, Version, Versionstamp};
 use crate::embedded::memory::MemoryRows;
 use crate::embedded::ranges::{Span, SpanSet};
+use crate::embedded::sequencer::Flush;
 use crate::embedded::watch::Watcher;
 
 /// The phase of a transaction.
@@ -42,6 +43,7 @@ pub(crate) struct Options {
     pub(crate) snapshot_ryw: i64,
     pub(crate) report_conflicts: bool,
     pub(crate) causal_write_risky: bool,
+    pub(crate) flush: Flush,
     pub(crate) bypass_unreadable: bool,
     pub(crate) next_write_no_conflict: bool,
 }
@@ -60,6 +62,7 @@ impl Default for Options {
             snapshot_ryw: 1,
             report_conflicts: false,
             causal_write_risky: false,
+            flush: Flush::Now,
             bypass_unreadable: false,
             next_write_no_conflict: false,
         }
@@ -258,6 +261,7 @@ impl TransactionState {
             Opt::SnapshotRywDisable => options.snapshot_ryw = options.snapshot_ryw.saturating_sub(1),
             Opt::ReportConflictingKeys => options.report_conflicts = true,
             Opt::CausalWriteRisky => options.causal_write_risky = true,
+            Opt::FlushLater => options.flush = Flush::Later,
             Opt::BypassUnreadable => options.bypass_unreadable = true,
             // One process has one sequencer: every read version is the strongest, every commit is certain, and nobody
             // queues. The identifier only shows in traces.

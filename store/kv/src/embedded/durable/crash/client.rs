@@ -3,13 +3,13 @@
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use rand::Rng as _;
+use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
 use super::model::{ExpectedRows, Fate, Model};
 use crate::contract::{
     AtomicOp, Committed, Engine as _, EngineTransaction, ErrorCode, Isolation, KvResult, RangeRequest,
-    Version, Versionstamp,
+    TransactionOption, Version, Versionstamp,
 };
 use crate::embedded::EmbeddedEngine;
 
@@ -44,7 +44,18 @@ pub(super) fn rows_read(engine: &EmbeddedEngine) -> KvResult<(Version, ExpectedR
 
 /// Sets one row in a batch of its own.
 pub(super) fn row_put(engine: &EmbeddedEngine, key: &[u8], value: &[u8]) -> KvResult<()> {
+    row_put_with(engine, key, value, &[])
+}
+
+/// Sets one row in a batch of its own, with these options.
+pub(super) fn row_put_with(
+    engine: &EmbeddedEngine,
+    key: &[u8],
+    value: &[u8],
+    options: &[TransactionOption],
+) -> KvResult<()> {
     let transaction = begin(engine);
+    options.iter().try_for_each(|option| transaction.set_option(option.clone()))?;
     transaction.set(key, value)?;
     let mut commit = transaction.commit();
     let early = (&mut commit).now_or_never();
@@ -115,6 +126,14 @@ pub(super) fn batch_run(
     let count = if rng.random_bool(0.5) { 1 } else { rng.random_range(2..8) };
     let prepared: KvResult<Vec<_>> = (0..count).map(|_| prepare(engine, rng, rng.clone().random())).collect();
     let Ok(prepared) = prepared else { return false };
+    // One that must be flushed has the batch flushed. Of a generator of its own: what a seed does otherwise stays.
+    let mut of_flushes = ChaCha8Rng::seed_from_u64(!rng.clone().random::<u64>());
+    let later = model.flushes_later && of_flushes.random_bool(0.5);
+    if later {
+        for (_, transaction) in &prepared {
+            transaction.set_option(TransactionOption::FlushLater).expect("an open transaction");
+        }
+    }
     let mut commits: Vec<(&Bytes, BoxFuture<'_, KvResult<Committed>>)> =
         prepared.iter().map(|(own, transaction)| (own, transaction.commit())).collect();
     // The first poll queues each of them; the step answers all. A stopped engine answers at once.
@@ -127,7 +146,7 @@ pub(super) fn batch_run(
         let fate = match outcome {
             Ok(committed) => {
                 model.version_seen(committed.version.unwrap_or_default());
-                Fate::Committed
+                if later { Fate::Unflushed } else { Fate::Committed }
             }
             Err(error) => match error.code {
                 ErrorCode::NotCommitted | ErrorCode::NoSpace | ErrorCode::TransactionTooOld => Fate::Refused,

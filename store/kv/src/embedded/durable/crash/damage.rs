@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use super::super::OpenError;
 use super::super::log::segment_name;
 use super::super::marker::{self, marker_read};
-use super::super::record::{SEGMENT_HEADER_BYTES, SegmentHeader, record_decode, record_encode};
+use super::super::record::{RecordKind, SEGMENT_HEADER_BYTES, SegmentHeader, record_decode, record_encode};
 use super::super::recover::log_read;
 use super::client::{batch_run, rows_read};
 use super::disk::{DiskImage, SimDisk};
@@ -27,7 +27,10 @@ struct KilledStore {
 }
 
 fn store(seed: u64, batches: u32, clean: bool) -> KilledStore {
-    let mut world = CrashWorld::new(seed);
+    store_in(CrashWorld::new(seed), batches, clean)
+}
+
+fn store_in(mut world: CrashWorld, batches: u32, clean: bool) -> KilledStore {
     let attempt = world.try_open().expect("an empty disk");
     let (mut states, mut markers, mut codes) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..batches {
@@ -145,6 +148,35 @@ fn damage_is_refused_untouched_or_harmless() {
     });
     eprintln!("{refused} refused, {harmless} harmless");
     assert!(refused > 0 && harmless > 0, "nothing was tried");
+}
+
+/// As above, with records that were not flushed. Damage may take the last ones of them, and never a flushed one.
+#[test]
+fn damage_takes_no_more_than_what_was_not_flushed() {
+    let (mut refused, mut harmless, mut taken) = (0, 0, 0);
+    each_seed(60, |seed| {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut world = CrashWorld::new(seed);
+        world.model.flushes_later = true;
+        let mut store = store_in(world, rng.random_range(3..30), false);
+        let earlier = store.world.model.earlier();
+        for _ in 0..40 {
+            let mut image = store.image.clone();
+            let name = image.keys().nth(rng.random_range(0..image.len())).expect("a file").clone();
+            let altered = alter(image.get_mut(&name).expect("a file"), &mut rng);
+            let what = format!("{name} at {altered:?}, {} not flushed", earlier.len());
+            match store.open_as(image, &what) {
+                None => refused += 1,
+                Some(rows) if &rows == store.rows() => harmless += 1,
+                Some(rows) => {
+                    assert!(earlier.contains(&rows), "{what}: opened with other rows");
+                    taken += 1;
+                }
+            }
+        }
+    });
+    eprintln!("{refused} refused, {harmless} harmless, {taken} without what was not flushed");
+    assert!(refused > 0 && harmless > 0 && taken > 0, "nothing was tried");
 }
 
 #[test]
@@ -316,7 +348,7 @@ fn an_abandoned_segment_makes_nothing_obsolete() {
         let mut bytes = header.encode().to_vec();
         for pair in [&[previous], versions].concat().windows(2) {
             let row = Mutation::Set(b"key"[..].into(), pair[1].to_string().into());
-            record_encode(&mut bytes, sequence, pair[0], pair[1], None, &[row]);
+            record_encode(&mut bytes, sequence, pair[0], pair[1], RecordKind::Flushed(None), &[row]);
         }
         bytes.resize(4096, 0);
         bytes

@@ -50,6 +50,8 @@ struct DiskState {
     /// Whether the directory's own name is on the disk: without it nothing in it is.
     named: bool,
     calls: u64,
+    /// Of these, how many have flushed a file.
+    file_flushes: u64,
     fault: Option<(u64, DiskFault)>,
     /// Faults that have happened, and to what.
     happened: Vec<(DiskFault, String)>,
@@ -69,6 +71,7 @@ impl DiskState {
     /// Counts a call, and applies a due fault.
     fn call(&mut self, call: Call, what: &str) -> Option<DiskFault> {
         self.calls += 1;
+        self.file_flushes += u64::from(call == Call::FileFlush);
         let (at, fault) = self.fault?;
         let fits = match fault {
             DiskFault::PowerCut => true,
@@ -128,6 +131,7 @@ impl SimDisk {
             names: Names::durable(names),
             named,
             calls: 0,
+            file_flushes: 0,
             fault: None,
             happened: Vec::new(),
             capacity: usize::MAX / 2,
@@ -150,6 +154,11 @@ impl SimDisk {
     /// Turns of the checkpoint's thread.
     pub(super) fn turns(&self) -> &Arc<Turns> {
         &self.turns
+    }
+
+    /// How often a file was flushed.
+    pub(super) fn file_flushes(&self) -> u64 {
+        self.state.lock().file_flushes
     }
 
     /// Schedules `fault` for `calls` calls from now.

@@ -4,6 +4,7 @@
 use rand::Rng as _;
 
 use super::client::{batch_run, row_put, rows_read};
+use super::model::Ending;
 use super::model::ExpectedRows;
 use super::programme::{CrashWorld, StoreOpening, each_seed};
 use crate::contract::ErrorCode;
@@ -51,7 +52,7 @@ fn a_store_opens_on_a_full_disk_and_is_read() {
             attempt = world.try_open().expect("a full disk is no reason not to open");
             let (version, found) = rows_read(&attempt.engine).expect("an open store is read");
             world.model.version_reopened(version);
-            world.model.recovered(&found);
+            world.model.recovered(&found, Ending::PowerCut);
         }
         world.disk.free_set(1 << 30);
         assert!(batch_run(&attempt.engine, &mut world.rng, &mut world.model, &mut codes));

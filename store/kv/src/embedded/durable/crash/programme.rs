@@ -11,7 +11,7 @@ use super::super::open::store_open_with;
 use super::super::{OpenError, OpenOptions};
 use super::client::{batch_run, rows_read};
 use super::disk::{DiskFault, DiskImage, SimDisk};
-use super::model::{Model, differ};
+use super::model::{Ending, Model, differ};
 use super::turns::InTurns;
 use crate::contract::ErrorCode;
 use crate::embedded::EmbeddedEngine;
@@ -29,6 +29,8 @@ pub(super) struct CrashEvents {
     /// Batches whose append failed that were found afterwards, and those that were not.
     open_kept: u64,
     open_lost: u64,
+    /// Power cuts that lost acknowledged batches which were not flushed.
+    undone: u64,
     /// Faults in the middle of a run and of an opening, by kind and call.
     in_attempts: BTreeMap<String, u64>,
     in_openings: BTreeMap<String, u64>,
@@ -37,9 +39,9 @@ pub(super) struct CrashEvents {
 impl CrashEvents {
     /// The events that a few hundred seeds must reach.
     fn check(&self) {
-        let counts =
-            [self.conflicts, self.no_space, self.kills, self.closings, self.open_kept, self.open_lost];
-        assert!(counts.iter().all(|count| *count > 0), "{self:?}");
+        let Self { conflicts, no_space, kills, closings, open_kept, open_lost, undone, .. } = self;
+        let counts = [conflicts, no_space, kills, closings, open_kept, open_lost, undone];
+        assert!(counts.iter().all(|count| **count > 0), "{self:?}");
         for expected in [
             "PowerCut log Write",
             "PowerCut log FileFlush",
@@ -85,6 +87,8 @@ pub(super) struct CrashWorld {
     pub(super) rng: ChaCha8Rng,
     pub(super) disk: SimDisk,
     pub(super) model: Model,
+    /// How the runs since the last opening have ended.
+    ending: Ending,
     segment_bytes: u64,
     checkpoint_bytes: u64,
     memory_bytes: usize,
@@ -110,7 +114,8 @@ impl CrashWorld {
         let memory_bytes =
             if of_memory.random_bool(0.5) { of_memory.random_range(0..2_000) } else { usize::MAX };
         rng.set_stream(stream);
-        Self { rng, disk, model: Model::default(), segment_bytes, checkpoint_bytes, memory_bytes }
+        let (model, ending) = (Model::default(), Ending::Kill);
+        Self { rng, disk, model, ending, segment_bytes, checkpoint_bytes, memory_bytes }
     }
 
     pub(super) fn with_sizes(seed: u64, segment_bytes: u64, checkpoint_bytes: u64) -> Self {
@@ -123,6 +128,7 @@ impl CrashWorld {
 
     /// The disk after a power cut.
     pub(super) fn power_cut(&mut self) {
+        self.ending = Ending::PowerCut;
         let image = self.disk.power_cut();
         self.disk = SimDisk::new(image, self.rng.random());
     }
@@ -170,11 +176,14 @@ impl CrashWorld {
     fn recovered_check(&mut self, attempt: &StoreOpening, reached: &mut CrashEvents) {
         let (version, rows) = rows_read(&attempt.engine).expect("an open store is read");
         self.model.version_reopened(version);
-        match self.model.recovered(&rows) {
+        let ending = std::mem::replace(&mut self.ending, Ending::Kill);
+        let recovered = self.model.recovered(&rows, ending);
+        match recovered.open_kept {
             Some(true) => reached.open_kept += 1,
             Some(false) => reached.open_lost += 1,
             None => {}
         }
+        reached.undone += u64::from(recovered.undone);
     }
 
     fn fault_draw(&mut self) -> DiskFault {
@@ -264,6 +273,7 @@ impl CrashWorld {
 
 fn seed_run(seed: u64, reached: &mut CrashEvents) {
     let mut world = CrashWorld::new(seed);
+    world.model.flushes_later = seed % 4 < 2;
     for _ in 0..world.rng.random_range(1..5) {
         let attempt = world.open(reached);
         world.attempt_run(&attempt, reached);
