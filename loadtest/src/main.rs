@@ -7,7 +7,10 @@ mod experiment;
 mod first_answer;
 mod garbage;
 mod hollow;
+mod idle;
 mod kv;
+mod list;
+mod logs;
 mod memory;
 mod micro_task;
 mod recovery;
@@ -20,6 +23,7 @@ mod spec;
 mod start_latency;
 mod sustained;
 mod system;
+mod verb;
 
 use std::path::{Path, PathBuf};
 
@@ -58,6 +62,12 @@ enum Bench {
     StartLatency(start_latency::StartLatencyArguments),
     /// From the start of the program to the first byte of its answer
     FirstAnswer(first_answer::FirstAnswerArguments),
+    /// A list of many tasks: time to the first row, bytes, memory of the client and of the control process
+    List(list::ListArguments),
+    /// The output of a job of many tasks, followed by one client
+    Logs(logs::LogsArguments),
+    /// What a cell writes while nothing happens
+    Idle(idle::IdleArguments),
     /// From the start of a killed control process to its first placement
     Recovery(recovery::RecoveryArguments),
     /// The store's engine alone: commits, reads, the placement commit, watches, a tail
@@ -135,6 +145,9 @@ fn main() -> anyhow::Result<()> {
         match arguments.bench {
             Bench::StartLatency(arguments) => start_latency::run(&options, &arguments, &mut results).await,
             Bench::FirstAnswer(arguments) => first_answer::run(&options, &arguments, &mut results).await,
+            Bench::List(arguments) => list::run(&options, &arguments, &mut results).await,
+            Bench::Logs(arguments) => logs::run(&options, &arguments, &mut results).await,
+            Bench::Idle(arguments) => idle::run(&options, &arguments, &mut results).await,
             Bench::Recovery(arguments) => recovery::run(&options, &arguments, &mut results).await,
             Bench::Memory => memory::run(&options, &mut results).await,
             Bench::Kv(_)

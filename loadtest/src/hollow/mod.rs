@@ -277,6 +277,8 @@ async fn measured(
         stats.set("gateway_cpu_us_per_session_s", json!(u64::try_from(each_us)?));
         let thousandths = cpu_us * 1_000 / held.as_micros().max(1);
         stats.set("control_cpu_millis", json!(u64::try_from(thousandths)?));
+        let written = after.written_bytes.saturating_sub(before.written_bytes);
+        stats.set("control_written_bytes_per_s", json!(written / held.as_secs().max(1)));
         stats.set("gateway_rss_mib", json!(after.rss_bytes >> 20));
         let empty = empty.map_or(0, |empty| empty.rss_bytes);
         let each = after.rss_bytes.saturating_sub(empty) / u64::try_from(nodes.max(1))?;

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use procfs::process::Process;
 
-/// Memory and processor time.
+/// Memory, processor time, and writes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ProcessUsage {
     /// Resident, in bytes.
     pub rss_bytes: u64,
     pub cpu: Duration,
+    /// Written to a disk since its start: pages that it made dirty. 0 if that is another user's secret.
+    pub written_bytes: u64,
 }
 
 /// The present use of a process.
@@ -19,7 +21,8 @@ pub(crate) fn process_usage(pid: i32) -> anyhow::Result<ProcessUsage> {
     let rss_bytes = process.status()?.vmrss.unwrap_or_default() * 1024;
     let ticks = stat.utime + stat.stime;
     let cpu = Duration::from_micros(ticks.saturating_mul(1_000_000) / procfs::ticks_per_second().max(1));
-    Ok(ProcessUsage { rss_bytes, cpu })
+    let written_bytes = process.io().map_or(0, |io| io.write_bytes.saturating_sub(io.cancelled_write_bytes));
+    Ok(ProcessUsage { rss_bytes, cpu, written_bytes })
 }
 
 /// Resets the kernel's record of the process's peak memory: [`process_peak`] then covers the time since.

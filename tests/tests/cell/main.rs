@@ -25,7 +25,6 @@ mod list;
 mod load;
 mod log;
 mod machine;
-mod measure;
 mod named;
 mod node;
 mod output;
