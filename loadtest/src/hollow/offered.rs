@@ -139,7 +139,7 @@ async fn watch(client: Client, book: Arc<Mutex<Book>>) -> anyhow::Result<()> {
                     book.lock().task(task);
                 }
             }
-            CellItem::Bookmark(_) => {}
+            CellItem::Bookmark(_) | CellItem::Absent(_) => {}
             CellItem::Resync(why) => anyhow::bail!("the watcher fell behind: {why}"),
         }
     }

@@ -174,7 +174,7 @@ fn watch(client: &Client) -> (WatchedTasks, JoinHandle<anyhow::Result<()>>) {
                         seen.note(task)?;
                     }
                 }
-                CellItem::Bookmark(_) => {}
+                CellItem::Bookmark(_) | CellItem::Absent(_) => {}
                 CellItem::Resync(why) => anyhow::bail!("the watcher fell behind: {why}"),
             }
         }

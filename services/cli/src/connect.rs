@@ -6,6 +6,7 @@ mod login;
 pub(crate) use choice::context_unknown;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use borough_client::{Client, ClientConfig, ClientToken};
 use borough_kv::env::SystemRng;
@@ -18,8 +19,8 @@ use crate::context_file::{ContextFile, context_path};
 use crate::exit::{Code, Failure};
 use crate::output::line_shown;
 
-/// A watch gives up after so many tries in a row without a message: about a minute.
-const WATCH_ATTEMPTS_MAX: u32 = 40;
+/// A watch or a stream of output gives up if no gateway has answered for so long.
+const WATCH_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A client for the options. Does not connect yet.
 pub(crate) fn client(global: &Global) -> Result<Client, Failure> {
@@ -29,7 +30,7 @@ pub(crate) fn client(global: &Global) -> Result<Client, Failure> {
     if let Some(NamedToken { token, source }) = settings.token {
         (config.token, config.token_source) = (Some(token), Some(source));
     }
-    config.watch_attempts_max = Some(WATCH_ATTEMPTS_MAX);
+    config.watch_patience = Some(WATCH_PATIENCE);
     let rng = SystemRng::shared();
     Ok(Client::new(config, rng)?)
 }

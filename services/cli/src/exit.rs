@@ -3,18 +3,18 @@
 //! | code | meaning |
 //! |-----:|---------|
 //! | 0 | done; for `job plan`: no change |
-//! | 1 | the request failed: a job failed, a wait timed out; for `job plan`: there is a change |
+//! | 1 | the request failed: a job failed, a wait timed out, output could not be read; for `job plan`: there is a change |
 //! | 2 | wrong usage, or an invalid job file; for `job plan`: the job would be refused |
 //! | 3 | no such job, task, attempt, node, cell, context or store |
 //! | 4 | refused: a condition is not met, another request was first, a limit is reached, or a file or context is there already |
-//! | 5 | no gateway could be reached, or none answered in time; the agent of a task's node does not answer |
+//! | 5 | no gateway could be reached, or none answered in time, or none answers when a wait times out; the agent of a task's node does not answer |
 //! | 6 | not allowed: no token, a wrong one, or one without this right |
 //! | 7 | not done yet: the wait for a drain timed out, and the drain continues |
 //! | 74 | a role: its store has stopped, or cannot be read or written (`EX_IOERR` of sysexits.h). Its supervisor starts it again |
 //! | 130 | interrupted |
 //! | 255 | `job plan`, `store check` and `task exec`: the verb failed. `task exec` otherwise ends with the command's own code, or with 128 and its signal |
 
-use borough_client::{ClientError, GatewayRefusal};
+use borough_client::{ClientError, GatewayAbsence, GatewayRefusal};
 
 /// A code of the table above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,13 +169,28 @@ fn without_numbers(text: &str) -> String {
 
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
+        Self::from(&error)
+    }
+}
+
+impl From<&ClientError> for Failure {
+    fn from(error: &ClientError) -> Self {
         let hint = error.agent_away().as_ref().and_then(away_hint);
-        let failure = of_client(&error);
+        let failure = of_client(error);
         match hint {
             Some(hint) => failure.with_hint(hint),
             None => failure,
         }
     }
+}
+
+/// What is said once while no gateway answers: which ones, and for how long the program tries.
+pub fn absence_text(absence: &GatewayAbsence) -> String {
+    let text = match absence.gives_up_in {
+        Some(left) => format!("trying again for {}", humantime::format_duration(left)),
+        None => "trying again until one does".to_owned(),
+    };
+    format!("{}; {text}", Failure::from(&*absence.error).message())
 }
 
 /// What to run about an agent that is away.

@@ -29,8 +29,8 @@ pub struct ClientConfig {
     pub connect_timeout: Duration,
     /// When and how often a call is retried.
     pub retry: RetryPolicy,
-    /// A watch gives up after so many tries in a row without a message; absent: it never does.
-    pub watch_attempts_max: Option<u32>,
+    /// A watch gives up if no gateway has answered it for so long; absent: it never does.
+    pub watch_patience: Option<Duration>,
 }
 
 impl ClientConfig {
@@ -47,7 +47,7 @@ impl ClientConfig {
             deadline: Duration::from_secs(10),
             connect_timeout: Duration::from_secs(2),
             retry: RetryPolicy::default(),
-            watch_attempts_max: None,
+            watch_patience: None,
         }
     }
 }

@@ -10,6 +10,7 @@ use tonic::{Status, Streaming};
 
 use crate::call::{Client, ItemStream, rpc};
 use crate::error::{ClientError, GatewayRefusal, agent_away, node_silent};
+use crate::outage::{GatewayAbsence, Outage, OutageStep};
 use crate::retry::worth_repeating;
 use crate::task::TaskRef;
 
@@ -21,7 +22,7 @@ const ANSWER_WAIT: Duration = Duration::from_secs(3);
 const AWAY_TOLD: u32 = 8;
 
 /// What a read gives.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum LogEvent {
     /// Output, or a count of lost bytes.
     Part(ReadLogsResponse),
@@ -30,18 +31,20 @@ pub enum LogEvent {
 }
 
 /// What a read waits for.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum LogWait {
     /// The first answer of an agent that has got the request.
     Answer,
     /// An agent that is away, as the gateway says.
     Agent(Box<GatewayRefusal>),
+    /// A gateway: none answers.
+    Gateway(GatewayAbsence),
 }
 
 impl LogWait {
     fn is_as(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Answer, Self::Answer) => true,
+            (Self::Answer, Self::Answer) | (Self::Gateway(_), Self::Gateway(_)) => true,
             // The seconds in the text change all the time.
             (Self::Agent(one), Self::Agent(other)) => one.reason == other.reason,
             _ => false,
@@ -113,6 +116,12 @@ pub struct LogFollower {
     attempts_max: Option<u32>,
     /// The same for tries that fail because the agent is away.
     away_max: Option<u32>,
+    /// For how long the read tries to reach a gateway. Absent: without end.
+    patience: Option<Duration>,
+    /// Since the stream broke without an answer of any gateway.
+    outage: Option<Outage>,
+    /// What the last of these tries came to.
+    failed: Option<Box<Status>>,
     /// Whether the open stream has had an answer.
     answered: bool,
     /// What the reader was last told that this waits for.
@@ -124,6 +133,7 @@ pub struct LogFollower {
 enum Break {
     Over,
     Repeat(Option<Box<Status>>),
+    Outage(OutageStep),
     Fatal(ClientError),
 }
 
@@ -134,8 +144,11 @@ impl LogFollower {
             resumption: LogResumption::new(request),
             stream: None,
             attempts: 0,
-            attempts_max: client.config().watch_attempts_max,
+            attempts_max: None,
             away_max: None,
+            patience: client.config().watch_patience,
+            outage: None,
+            failed: None,
             answered: false,
             told: None,
             over: false,
@@ -144,7 +157,7 @@ impl LogFollower {
 
     /// Sets after how many tries in a row without an answer the read fails; `None`: never.
     pub fn attempts_max_set(&mut self, most: Option<u32>) {
-        (self.attempts_max, self.away_max) = (most, most);
+        (self.attempts_max, self.away_max, self.patience) = (most, most, None);
     }
 
     /// The next answer with data, or the last one; or what the read waits for. Safe to drop: nothing is lost. `None`
@@ -154,6 +167,7 @@ impl LogFollower {
             let broken = match self.answer_or_wait().await {
                 Some(Ok(answer)) => {
                     (self.attempts, self.answered, self.told) = (0, true, None);
+                    (self.outage, self.failed) = (None, None);
                     self.resumption.delivered(&answer);
                     self.over = answer.end;
                     if answer.data.is_empty() && answer.gone_bytes == 0 {
@@ -174,9 +188,21 @@ impl LogFollower {
                     self.over = true;
                     return Some(Err(error));
                 }
+                Break::Outage(OutageStep::GiveUp) => {
+                    self.over = true;
+                    return Some(Err(self.client.unreachable_after(self.attempts, self.failed.take())));
+                }
+                Break::Outage(OutageStep::Tell) => {
+                    let error = self.client.unreachable_after(self.attempts, self.failed.clone());
+                    let wait = LogWait::Gateway(GatewayAbsence::told(error, self.patience));
+                    if let Some(event) = self.tell(wait) {
+                        return Some(Ok(event));
+                    }
+                }
                 Break::Repeat(status) => {
                     self.attempts += 1;
                     let away = status.as_deref().and_then(agent_away);
+                    self.outage_note(away.is_some(), status.as_deref());
                     let most = if away.is_some() { self.away_max } else { self.attempts_max };
                     if most.is_some_and(|most| self.attempts >= most) {
                         self.over = true;
@@ -197,6 +223,19 @@ impl LogFollower {
         None
     }
 
+    /// Records a try without an answer of the agent. A gateway that says so does answer.
+    fn outage_note(&mut self, gateway_answers: bool, status: Option<&Status>) {
+        if gateway_answers {
+            (self.outage, self.failed) = (None, None);
+            return;
+        }
+        let patience = self.patience;
+        self.outage.get_or_insert_with(|| Outage::begin(patience));
+        if let Some(status) = status {
+            self.failed = Some(Box::new(status.clone()));
+        }
+    }
+
     /// What the reader is told, unless it knows.
     fn tell(&mut self, wait: LogWait) -> Option<LogEvent> {
         if self.told.as_ref().is_some_and(|told| told.is_as(&wait)) {
@@ -208,7 +247,7 @@ impl LogFollower {
 
     /// The next answer. `None` if the agent takes long for the first one, and the reader does not know it.
     async fn answer_or_wait(&mut self) -> Option<Result<ReadLogsResponse, Break>> {
-        if self.answered || self.told.is_some() {
+        if self.answered || self.told.is_some() || self.outage.is_some() {
             return Some(self.answer().await);
         }
         tokio::time::timeout(ANSWER_WAIT, self.answer()).await.ok()
@@ -222,7 +261,15 @@ impl LogFollower {
                 let (client, request) = (self.client.clone(), self.resumption.request.clone());
                 let deadline = client.config().deadline;
                 let send = rpc!(TaskServiceClient.read_logs);
-                let opened = tokio::time::timeout(deadline, client.attempt(request, &send)).await;
+                let opening = tokio::time::timeout(deadline, client.attempt(request, &send));
+                let opened = match &mut self.outage {
+                    None => opening.await,
+                    Some(outage) => tokio::select! {
+                        biased;
+                        step = outage.step() => return Err(Break::Outage(step)),
+                        opened = opening => opened,
+                    },
+                };
                 match opened {
                     Ok(Ok(stream)) => self.stream.insert(stream),
                     Ok(Err(status)) => return Err(self.sorted(status)),

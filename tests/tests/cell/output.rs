@@ -32,10 +32,18 @@ fn written(prefix: &str) -> (String, String) {
 }
 
 /// A way to the gateway, as if it was another gateway. Aborting it cuts every connection.
-async fn relay(to: String) -> (String, JoinHandle<()>) {
+pub(crate) async fn relay(to: String) -> (String, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    let task = tokio::spawn(async move {
+    (listener.local_addr().unwrap().to_string(), relay_on(listener, to))
+}
+
+/// The same at this address, on which nobody listens any more.
+pub(crate) async fn relay_at(address: &str, to: String) -> JoinHandle<()> {
+    relay_on(TcpListener::bind(address).await.unwrap(), to)
+}
+
+fn relay_on(listener: TcpListener, to: String) -> JoinHandle<()> {
+    tokio::spawn(async move {
         let mut connections = JoinSet::new();
         while let Ok((mut near, _)) = listener.accept().await {
             let to = to.clone();
@@ -44,8 +52,7 @@ async fn relay(to: String) -> (String, JoinHandle<()>) {
                 tokio::io::copy_bidirectional(&mut near, &mut far).await.ok()
             });
         }
-    });
-    (address, task)
+    })
 }
 
 /// A verb that goes on, with its output in files.
@@ -95,11 +102,16 @@ impl Following {
     }
 
     /// Its output and its errors, once it has ended by itself.
-    pub(crate) async fn ended(mut self) -> (String, String) {
+    pub(crate) async fn ended(self) -> (String, String) {
+        self.ended_with(0).await
+    }
+
+    /// The same, if it ends with this code.
+    pub(crate) async fn ended_with(mut self, code: i32) -> (String, String) {
         let status = tokio::time::timeout(DEADLINE, self.child.wait()).await;
         let (out, err) = (Self::text(&self.out), Self::text(&self.err));
         let status = status.unwrap_or_else(|_| panic!("it does not end: {out}\n{err}")).unwrap();
-        assert!(status.success(), "{status}: {err}");
+        assert_eq!(status.code(), Some(code), "{status}: {err}");
         (out, err)
     }
 }

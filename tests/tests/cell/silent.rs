@@ -105,8 +105,9 @@ async fn logs_and_commands_of_a_task_on_a_silent_node_name_it_and_its_silence() 
     let agent = agent_stopped(&cell, "alpha-1").await;
     // Nobody knows yet that the node is silent: the command waits, says so, and ends once it is known.
     let early = cell.borough(&["task", "logs", "talker/0"]).await.ended(5);
-    let early = early
-        .warns("tester/talker/0: waiting for the agent of its node, which has not answered yet: borough ");
+    let early = early.warns(
+        "tester/talker/0: waiting for the agent of node alpha-1, which has not answered yet: borough node ",
+    );
     let silence = "task tester/talker/0 is on alpha-1, which has not answered for ";
     let next = "hint: borough node status alpha-1; borough why tester/talker/0";
     let told = |ran: Ran| drop(ran.warns(silence).warns("the node is declared lost in about ").warns(next));
@@ -114,8 +115,8 @@ async fn logs_and_commands_of_a_task_on_a_silent_node_name_it_and_its_silence() 
     told(cell.borough(&["task", "logs", "talker/0"]).await.ended(5));
     told(cell.borough(&["task", "exec", "talker/0", "--", "true"]).await.ended(255));
     told(cell.borough(&["task", "signal", "talker/0", "HUP"]).await.ended(5));
-    let all = cell.borough(&["job", "logs", "talker"]).await.ended(1);
-    all.warns(silence);
+    let all = cell.borough(&["job", "logs", "talker"]).await.ended(5);
+    all.warns(silence).warns("1 attempt could not be read to the end");
 
     // Who follows goes on waiting, and is told once.
     let follow = Following::start(&cell, "follow", &["task", "logs", "-f", "talker/0"]);

@@ -9,7 +9,7 @@ use super::unknown::{job_awaited, node_awaited};
 use super::watch::{WatchedView, list_watch};
 use crate::args::{EventFilter, EventVerb, Global, ListArguments};
 use crate::connect;
-use crate::exit::{Code, Failure};
+use crate::exit::{Code, Failure, absence_text};
 use crate::output::{ChangeView, EventView, Foreign, Printer, WatchedList};
 
 pub(super) async fn run(global: &Global, verb: EventVerb, printer: &Printer) -> Result<Code, Failure> {
@@ -74,6 +74,7 @@ async fn watch(client: &Client, filter: WatchFilter, printer: &Printer) -> Resul
                     }
                 }
                 CellItem::Bookmark(_) => {}
+                CellItem::Absent(absence) => printer.remark(&absence_text(&absence)),
                 CellItem::Resync(why) => {
                     let why = Foreign::from(why.to_string());
                     printer.remark(&format!("changes were missed ({why}); watching again from now"));

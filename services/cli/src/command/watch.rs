@@ -65,6 +65,7 @@ impl ChangeNotice {
             match changes.next().await.transpose()? {
                 Some(CellItem::Change(_)) => return Ok(()),
                 Some(CellItem::Bookmark(_)) => {}
+                Some(CellItem::Absent(absence)) => return Err((&*absence.error).into()),
                 Some(CellItem::Resync(_)) | None => self.changes = None,
             }
         }

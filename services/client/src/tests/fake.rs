@@ -51,7 +51,12 @@ impl Drop for Running {
 }
 
 pub(super) async fn start() -> Running {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a loopback port");
+    start_at("127.0.0.1:0").await
+}
+
+/// A fake at this address.
+pub(super) async fn start_at(address: &str) -> Running {
+    let listener = tokio::net::TcpListener::bind(address).await.expect("a loopback port");
     let address = listener.local_addr().expect("bound").to_string();
     let script = Arc::new(Script::default());
     let fake = Fake(script.clone());

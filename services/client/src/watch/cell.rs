@@ -7,10 +7,11 @@ use tonic::{Status, Streaming};
 
 use crate::call::{Client, ItemStream, present, rpc};
 use crate::error::ClientError;
+use crate::outage::GatewayAbsence;
 use crate::watch::follow::{Followed, WatchFeed, WatchFollower};
 
 /// An item of the watch of a cell.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum CellItem {
     /// A change; each is yielded once, in order.
     Change(Box<WatchResponse>),
@@ -19,6 +20,8 @@ pub enum CellItem {
     /// The gateway cannot resume this watch; the text says why. It is the last item: list again, and watch from the
     /// cursor of that list.
     Resync(String),
+    /// No gateway answers. The watch goes on by itself, and says so once until it has an answer.
+    Absent(GatewayAbsence),
 }
 
 struct CellFeed {
@@ -106,6 +109,9 @@ impl Watching {
                 }
                 // This watch has a cursor from the start and so never a snapshot.
                 Ok(Followed::SnapshotVoid) => {}
+                Ok(Followed::Absent(absence)) => {
+                    return Some((Ok(CellItem::Absent(absence)), Self::Open(follower)));
+                }
                 Ok(Followed::Trimmed(why)) => return Some((Ok(CellItem::Resync(why)), Self::Over)),
                 Err(error) => return Some((Err(error), Self::Over)),
             }

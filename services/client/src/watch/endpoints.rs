@@ -113,6 +113,8 @@ impl Watching {
                     self.snapshot = Some(Vec::new());
                     continue;
                 }
+                // A caller of endpoints has the last ones, and waits.
+                Followed::Absent(_) => continue,
                 Followed::Trimmed(why) => {
                     self.snapshot = Some(Vec::new());
                     return Ok(EndpointItem::Resync(why));

@@ -7,6 +7,7 @@ use tonic::{Code, Status, Streaming};
 
 use crate::call::Client;
 use crate::error::ClientError;
+use crate::outage::{GatewayAbsence, Outage, OutageStep};
 use crate::retry::worth_repeating;
 use crate::watch::resumption::Resumption;
 
@@ -41,6 +42,8 @@ pub(crate) enum Followed<M> {
     SnapshotVoid,
     /// The gateway cannot resume the watch; the text says why. The next stream starts with a snapshot.
     Trimmed(String),
+    /// No gateway answers. Comes once until the next message.
+    Absent(GatewayAbsence),
 }
 
 pub(crate) struct WatchFollower<F: WatchFeed> {
@@ -50,12 +53,17 @@ pub(crate) struct WatchFollower<F: WatchFeed> {
     stream: Option<Streaming<F::Message>>,
     /// Tries in a row without a message.
     attempts: u32,
+    /// Since the stream broke without a message.
+    outage: Option<Outage>,
+    /// What the last of these tries came to.
+    failed: Option<Box<Status>>,
 }
 
 /// Why a stream has ended.
 enum Break {
     Trimmed(String),
     Repeat(Option<Box<Status>>),
+    Outage(OutageStep),
     Fatal(ClientError),
 }
 
@@ -63,7 +71,8 @@ impl<F: WatchFeed> WatchFollower<F> {
     /// A watch after `base`, or one that starts with a snapshot. Opened at the first [`WatchFollower::next`].
     pub(crate) fn new(client: Client, feed: F, base: Option<Cursor>) -> Self {
         let feed = Arc::new(feed);
-        Self { client, feed, resumption: Resumption::after(base), stream: None, attempts: 0 }
+        let resumption = Resumption::after(base);
+        Self { client, feed, resumption, stream: None, attempts: 0, outage: None, failed: None }
     }
 
     /// The next item; waits for it.
@@ -76,7 +85,7 @@ impl<F: WatchFeed> WatchFollower<F> {
                     None => continue,
                 },
             };
-            self.attempts = 0;
+            (self.attempts, self.outage, self.failed) = (0, None, None);
             let cursor = F::cursor(&message).cloned();
             if F::is_bookmark(&message) {
                 let Some(cursor) = cursor else { continue };
@@ -99,7 +108,16 @@ impl<F: WatchFeed> WatchFollower<F> {
         let stream = match &mut self.stream {
             Some(stream) => stream,
             None => {
-                let opened = open(&self.client, self.feed.as_ref(), self.resumption.reopened()).await?;
+                let resume = self.resumption.reopened();
+                let opening = open(&self.client, self.feed.as_ref(), resume);
+                let opened = match &mut self.outage {
+                    None => opening.await?,
+                    Some(outage) => tokio::select! {
+                        biased;
+                        step = outage.step() => return Err(Break::Outage(step)),
+                        opened = opening => opened?,
+                    },
+                };
                 self.stream.insert(opened)
             }
         };
@@ -114,10 +132,18 @@ impl<F: WatchFeed> WatchFollower<F> {
     /// Prepares the next stream, after a pause. Returns an item if the consumer must know.
     async fn broken(&mut self, broken: Break) -> Result<Option<Followed<F::Message>>, ClientError> {
         self.stream = None;
-        self.attempts += 1;
+        let patience = self.client.config().watch_patience;
         let status = match broken {
             Break::Fatal(error) => return Err(error),
+            Break::Outage(OutageStep::Tell) => {
+                let error = self.client.unreachable_after(self.attempts, self.failed.clone());
+                return Ok(Some(Followed::Absent(GatewayAbsence::told(error, patience))));
+            }
+            Break::Outage(OutageStep::GiveUp) => {
+                return Err(self.client.unreachable_after(self.attempts, self.failed.take()));
+            }
             Break::Trimmed(why) => {
+                self.attempts += 1;
                 let first = self.attempts == 1;
                 self.resumption = Resumption::after(None);
                 // A gateway that trims again at once must not be asked in a tight loop.
@@ -128,10 +154,10 @@ impl<F: WatchFeed> WatchFollower<F> {
             }
             Break::Repeat(status) => status,
         };
-        if self.client.config().watch_attempts_max.is_some_and(|most| self.attempts >= most) {
-            return Err(self.client.unreachable_after(self.attempts, status));
-        }
+        self.attempts += 1;
+        self.outage.get_or_insert_with(|| Outage::begin(patience));
         tracing::debug!(attempts = self.attempts, status = ?status, "a watch has failed; the client opens it again");
+        self.failed = status.or_else(|| self.failed.take());
         self.pause().await;
         Ok(self.resumption.in_snapshot().then_some(Followed::SnapshotVoid))
     }

@@ -55,6 +55,8 @@ pub(super) enum JobProgress {
 pub(super) struct KnownJob {
     pub(super) job: Job,
     pub(super) tasks: BTreeMap<u32, Task>,
+    /// Another user, who has stopped the job.
+    pub(super) stopped_by: Option<String>,
 }
 
 impl KnownJob {
@@ -136,7 +138,8 @@ impl KnownJob {
                 JobProgress::Lost(format!("{name} failed{}", self.worst()))
             }
             (Goal::Up | Goal::RolledOut { .. }, JobState::Stopping | JobState::Stopped) => {
-                JobProgress::Lost(format!("{name} was stopped by another user or program"))
+                let by = self.stopped_by.as_ref().map(|user| format!(" by {user}"));
+                JobProgress::Lost(format!("{name} was stopped meanwhile{}", by.unwrap_or_default()))
             }
             (Goal::Up, JobState::DependencyFailed) => {
                 JobProgress::Lost(format!("{name} never starts: a job in its `after` failed"))
@@ -373,7 +376,7 @@ pub(super) mod tests {
             revision: 1,
             ..Job::default()
         };
-        KnownJob { job, tasks: BTreeMap::new() }
+        KnownJob { job, ..KnownJob::default() }
     }
 
     pub(crate) fn task(index: u32, state: TaskState, health: Health) -> Task {

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use borough_client::{CellItem, Client, ItemStream, JobRef};
 use borough_kv::env::{Clock, SystemClock};
-use borough_proto::v1::{EndReason, Exit, Job, JobSpec, Task, WatchFilter, watch_response::Change};
+use borough_proto::v1::watch_response::Change;
+use borough_proto::v1::{EndReason, Exit, Job, JobSpec, JobState, Task, WatchFilter, WatchResponse};
 use futures::{FutureExt as _, StreamExt as _};
 
 use super::deadline::{ProgressTimer, WaitLimits};
 use super::progress::{Goal, JobProgress, KnownJob};
 use super::tail::failing_log;
 use crate::command::attempts::TaskAttempts;
-use crate::exit::{Code, Failure};
+use crate::exit::{Code, Failure, absence_text};
 use crate::output::{ExplanationView, Printer, Progress, explanations_text};
 
 /// After so long without a change, tasks that are not placed are explained.
@@ -65,19 +66,30 @@ pub(in crate::command) async fn wait(
         Some(timeout) => tokio::time::timeout(timeout, waited).await,
         None => Ok(waited.await),
     };
+    let absent = waiting.absent.take();
     if let Ok(Ok(waited)) = &outcome {
         progress.end(&waited.text);
     }
-    outcome.unwrap_or_else(|_| {
-        let timeout = limits.timeout.unwrap_or_default();
-        let after = humantime::format_duration(timeout);
-        let on = goal.goes_on();
-        let message = match progress.last() {
-            "" => format!("{job}: its state did not come within {after}; {on}"),
-            last => format!("{last}; the wait ended after {after}; {on}"),
-        };
-        Err(Failure::new(Code::Failed, message).with_hint(format!("borough job status {job}")))
-    })
+    let on = goal.goes_on();
+    let failure = match outcome {
+        Ok(Err(failure)) if failure.code() == Code::Unreachable => {
+            Failure::new(Code::Unreachable, format!("{}; {on}", failure.message()))
+        }
+        Ok(outcome) => return outcome,
+        Err(_) => {
+            let after = humantime::format_duration(limits.timeout.unwrap_or_default());
+            let message = match progress.last() {
+                "" => format!("{job}: its state did not come within {after}"),
+                last => format!("{last}; the wait ended after {after}"),
+            };
+            match absent {
+                // Nobody knows whether the job is up.
+                Some(absent) => Failure::new(Code::Unreachable, format!("{message}; {absent}; {on}")),
+                None => Failure::new(Code::Failed, format!("{message}; {on}")),
+            }
+        }
+    };
+    Err(failure.with_hint(format!("borough job status {job}")))
 }
 
 /// The rows of a job as a watch reports them.
@@ -101,6 +113,8 @@ pub(super) struct WaitingOutput<'w, 'p> {
     silent: Vec<UnansweredTasks>,
     /// Those that were last remarked.
     silent_told: Vec<UnansweredTasks>,
+    /// That no gateway answers, as the failure would say it. `None`: one does.
+    absent: Option<String>,
 }
 
 /// Tasks that wait for a node whose agent does not answer.
@@ -129,6 +143,7 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
             explained: String::new(),
             silent: Vec::new(),
             silent_told: Vec::new(),
+            absent: None,
         }
     }
 
@@ -197,20 +212,31 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
                 come.push(item?);
             }
             for item in come {
+                self.answered(&item, goal);
                 match item {
                     CellItem::Change(message) => {
-                        if changed(&mut watched.known, message.change) {
+                        if changed(&mut watched.known, *message, self.client.user()) {
                             // Its agent may have answered.
                             self.silent.clear();
                         }
                     }
-                    CellItem::Bookmark(_) => {}
+                    CellItem::Bookmark(_) | CellItem::Absent(_) => {}
                     CellItem::Resync(_) => {
                         *watched = self.open().await?;
                         break;
                     }
                 }
             }
+        }
+    }
+
+    /// Says once that no gateway answers, and that one does again.
+    fn answered(&mut self, item: &CellItem, goal: Goal) {
+        if let CellItem::Absent(absence) = item {
+            self.progress.remark(&format!("{}; {}", absence_text(absence), goal.goes_on()));
+            self.absent = Some(Failure::from(&*absence.error).message().to_owned());
+        } else if self.absent.take().is_some() {
+            self.progress.remark("a gateway answers again");
         }
     }
 
@@ -308,9 +334,18 @@ fn joined<const N: usize>(commands: [Option<String>; N]) -> String {
     commands.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
-fn changed(known: &mut KnownJob, change: Option<Change>) -> bool {
-    match change {
-        Some(Change::Job(job)) => known.job_changed(job),
+/// Records a change. `own` is the user of this program. Returns true if the rows have changed.
+fn changed(known: &mut KnownJob, message: WatchResponse, own: &str) -> bool {
+    match message.change {
+        Some(Change::Job(job)) => {
+            let is_stopped = matches!(job.state(), JobState::Stopping | JobState::Stopped);
+            let newer = known.job_changed(job);
+            let other = message.actor.strip_prefix("user/").filter(|user| *user != own);
+            if newer && is_stopped {
+                known.stopped_by = known.stopped_by.take().or_else(|| other.map(str::to_owned));
+            }
+            newer
+        }
         Some(Change::Task(task)) => known.task_changed(task),
         _ => false,
     }

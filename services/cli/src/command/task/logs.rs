@@ -1,5 +1,7 @@
 //! `task logs`.
 
+use std::time::Duration;
+
 use borough_client::{Client, LogEvent, LogFollower, LogQuery, LogWait, TaskFilter, TaskRef};
 use borough_proto::v1::read_logs_request::Stream;
 use borough_proto::v1::{PageRequest, ReadLogsResponse, Task};
@@ -8,8 +10,11 @@ use tonic::Code as Status;
 use super::no_such_task;
 use crate::args::LogArguments;
 use crate::command::attempts::TaskAttempts;
-use crate::exit::{Code, Failure, away_hint};
+use crate::exit::{Code, Failure, absence_text, away_hint};
 use crate::output::{Foreign, LogLines, LogOutput, LogStyle, Printer};
+
+/// How long the name of a node may take that a remark would have.
+const NODE_WAIT: Duration = Duration::from_secs(2);
 
 pub(super) async fn logs(
     client: &Client,
@@ -17,8 +22,11 @@ pub(super) async fn logs(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let task = arguments.target.resolve(client.user());
-    let query =
-        LogQuery { follow: arguments.follow, incarnation: arguments.attempt, ..arguments.show.query() };
+    let query = LogQuery {
+        follow: arguments.follow,
+        incarnation: arguments.attempt,
+        ..arguments.show.query()
+    };
     let mut log = if arguments.previous {
         previous_open(client, &task, query).await?
     } else {
@@ -29,7 +37,9 @@ pub(super) async fn logs(
     while let Some(event) = log.next().await {
         match event {
             Ok(LogEvent::Part(part)) => output.part(&part)?,
-            Ok(LogEvent::Waits(wait)) => printer.remark(&wait_text(&task, &wait)),
+            Ok(LogEvent::Waits(wait)) => {
+                printer.remark(&wait_said(client, &task, query.incarnation, &wait).await);
+            }
             Err(error) => broken = Some(Failure::from(error)),
         }
     }
@@ -101,7 +111,37 @@ pub(crate) fn wait_text(task: &TaskRef, wait: &LogWait) -> String {
             let hint = away_hint(away).unwrap_or_else(|| format!("borough why {task}"));
             format!("{}; waiting for it: {}", Foreign::from(away.message.as_str()), Foreign::from(hint))
         }
+        LogWait::Gateway(absence) => absence_text(absence),
     }
+}
+
+/// The same, with the node if its agent takes long.
+async fn wait_said(client: &Client, task: &TaskRef, attempt: Option<u64>, wait: &LogWait) -> String {
+    let node = match wait {
+        LogWait::Answer => {
+            tokio::time::timeout(NODE_WAIT, node_of(client, task, attempt)).await.ok().flatten()
+        }
+        LogWait::Agent(_) | LogWait::Gateway(_) => None,
+    };
+    let Some(node) = node else { return wait_text(task, wait) };
+    format!(
+        "{task}: waiting for the agent of node {node}, which has not answered yet: borough node status {node}; borough \
+         why {task}"
+    )
+}
+
+/// The node of an attempt: of the present one by default.
+async fn node_of(client: &Client, task: &TaskRef, attempt: Option<u64>) -> Option<Foreign> {
+    let row = row_of(client, task).await.ok()??;
+    let last = row.exit.filter(|exit| attempt == Some(exit.incarnation) || row.node.is_empty());
+    let node = last.map_or(row.node, |exit| exit.node);
+    (!node.is_empty()).then(|| node.into())
+}
+
+async fn row_of(client: &Client, task: &TaskRef) -> Result<Option<Task>, Failure> {
+    let filter = TaskFilter { index: Some(task.index), ..TaskFilter::of_job(&task.job) };
+    let answer = client.task_list_page(&filter, PageRequest::default()).await?;
+    Ok(answer.tasks.into_iter().next())
 }
 
 /// The output of the attempt that ended last. A task that fails soon after its start may have ended another one by the
@@ -109,10 +149,8 @@ pub(crate) fn wait_text(task: &TaskRef, wait: &LogWait) -> String {
 async fn previous_open(client: &Client, task: &TaskRef, query: LogQuery) -> Result<LogFollower, Failure> {
     let mut tried = None;
     loop {
-        let filter = TaskFilter { index: Some(task.index), ..TaskFilter::of_job(&task.job) };
-        let answer = client.task_list_page(&filter, PageRequest::default()).await?;
-        let row = answer.tasks.first().ok_or_else(|| no_such_task(task))?;
-        let previous = previous(task, row)?;
+        let row = row_of(client, task).await?.ok_or_else(|| no_such_task(task))?;
+        let previous = previous(task, &row)?;
         match client.task_log_open(task, LogQuery { incarnation: Some(previous), ..query }).await {
             Err(error) if error.code() == Some(Status::NotFound) && tried != Some(previous) => {
                 tried = Some(previous);

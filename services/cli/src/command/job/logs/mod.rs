@@ -21,7 +21,7 @@ use self::seen::{AttemptsSeen, LogScope};
 use super::restart::{absent_refuse, indexes};
 use crate::args::{AttemptChoice, JobLogArguments};
 use crate::command::attempts::TaskAttempts;
-use crate::exit::{Code, Failure};
+use crate::exit::{Code, Failure, absence_text};
 use crate::output::{LogStyle, Printer, tally};
 
 /// The most attempts that are read at the same time. Others wait until one of these has ended.
@@ -51,7 +51,7 @@ pub(super) async fn logs(
         choice: arguments.choice(),
         style: if arguments.show.timestamps { style.with_times() } else { style },
         printer,
-        failed: 0,
+        failed: UnreadAttempts::default(),
         seen: AttemptsSeen::default(),
     };
     if query.follow { all.follow(known, answer.cursor).await } else { all.read().await }
@@ -65,6 +65,30 @@ fn is_over(job: &Job) -> bool {
     )
 }
 
+/// Attempts with output that could not be read.
+#[derive(Clone, Copy, Debug, Default)]
+struct UnreadAttempts {
+    all: usize,
+    /// Those of which a gateway or an agent does not answer.
+    unreachable: usize,
+}
+
+impl UnreadAttempts {
+    fn add(&mut self, code: Code) {
+        self.all += 1;
+        self.unreachable += usize::from(code == Code::Unreachable);
+    }
+
+    /// The code of the verb: that of `task logs` if every attempt failed like this.
+    fn code(self) -> Code {
+        match self {
+            Self { all: 0, .. } => Code::Done,
+            Self { all, unreachable } if all == unreachable => Code::Unreachable,
+            _ => Code::Failed,
+        }
+    }
+}
+
 struct AllLogs<'a> {
     client: &'a Client,
     scope: LogScope,
@@ -72,8 +96,7 @@ struct AllLogs<'a> {
     choice: AttemptChoice,
     style: LogStyle,
     printer: &'a Printer,
-    /// Attempts with output that could not be read.
-    failed: usize,
+    failed: UnreadAttempts,
     seen: AttemptsSeen,
 }
 
@@ -140,8 +163,8 @@ impl AllLogs<'_> {
                 self.printer.remark(&text);
                 Ok(())
             }
-            Shown::Failed(text) => {
-                self.failed += 1;
+            Shown::Failed { text, code } => {
+                self.failed.add(code);
                 self.printer.remark(&text);
                 Ok(())
             }
@@ -149,11 +172,11 @@ impl AllLogs<'_> {
     }
 
     fn code(&self) -> Code {
-        if self.failed == 0 {
-            return Code::Done;
+        let UnreadAttempts { all, .. } = self.failed;
+        if all > 0 {
+            self.printer.remark(&format!("{} could not be read to the end", tally(all, "attempt")));
         }
-        self.printer.remark(&format!("{} could not be read to the end", tally(self.failed, "attempt")));
-        Code::Failed
+        self.failed.code()
     }
 
     /// Shows what is kept and what comes, until the job is over or the caller interrupts.
@@ -196,6 +219,7 @@ impl AllLogs<'_> {
                             _ => {}
                         },
                         Some(CellItem::Bookmark(_)) => {}
+                        Some(CellItem::Absent(absence)) => self.printer.remark(&absence_text(&absence)),
                         Some(CellItem::Resync(_)) | None => break,
                     },
                 }
@@ -293,5 +317,23 @@ impl Readers {
             told.send_modify(|attempts| attempts.over = true);
         }
         self.known
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_on_nodes_that_do_not_answer_have_the_code_of_task_logs() {
+        let of = |codes: &[Code]| {
+            let mut unread = UnreadAttempts::default();
+            codes.iter().for_each(|code| unread.add(*code));
+            unread.code()
+        };
+        assert_eq!(of(&[]), Code::Done);
+        assert_eq!(of(&[Code::Unreachable, Code::Unreachable]), Code::Unreachable);
+        assert_eq!(of(&[Code::Unreachable, Code::Refused]), Code::Failed);
+        assert_eq!(of(&[Code::NotFound]), Code::Failed);
     }
 }

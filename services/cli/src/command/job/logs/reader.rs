@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use borough_client::{Client, LogEvent, LogFollower, LogQuery, TaskRef};
+use borough_client::{Client, LogEvent, LogFollower, LogQuery, LogWait, TaskRef};
 use borough_proto::v1::ReadLogsResponse;
 use borough_proto::v1::read_logs_request::Stream;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use crate::args::AttemptChoice;
 use crate::command::attempts::TaskAttempts;
 use crate::command::task::{gone_text, wait_text};
-use crate::exit::Failure;
+use crate::exit::{Code, Failure};
 use crate::output::{Foreign, LogLines, LogOutput, LogStyle};
 
 /// Tries to reach the agent of an attempt that has a successor.
@@ -25,7 +25,10 @@ pub(super) enum Shown {
     Err(Vec<u8>),
     Remark(String),
     /// Why an attempt could not be read to its end.
-    Failed(String),
+    Failed {
+        text: String,
+        code: Code,
+    },
 }
 
 pub(super) struct TaskReader {
@@ -106,12 +109,15 @@ pub(super) async fn attempt_read(
             }
         };
         let shown = match item {
+            // The watch of the job says it once for all readers.
+            Some(Ok(LogEvent::Waits(LogWait::Gateway(_)))) => continue,
             Some(Ok(LogEvent::Waits(wait))) => vec![Shown::Remark(wait_text(task, &wait))],
             Some(Ok(LogEvent::Part(part))) => part_shown(task, &mut lines, &part),
             Some(Err(error)) => {
                 let failure = Failure::from(error);
                 let text = Foreign::from(failure.message());
-                vec![Shown::Failed(format!("{task}: attempt {attempt} cannot be read further: {text}"))]
+                let text = format!("{task}: attempt {attempt} cannot be read further: {text}");
+                vec![Shown::Failed { text, code: failure.code() }]
             }
             None => break,
         };

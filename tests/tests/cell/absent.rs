@@ -1,0 +1,68 @@
+//! No gateway answers while a verb waits or follows: the user is told, and the verb goes on as soon as one answers.
+
+use borough_tests::{TestCell, options};
+
+use crate::output::{Following, relay, relay_at};
+
+/// A job that no node takes.
+const WAITS: &str = "name: waits\ntask: {command: [sleep, '600'], resources: {cpu: 10m, memory: 4MiB}}\n\
+                     constraints: ['node.name == nowhere']\n";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_wait_says_that_no_gateway_answers_and_goes_on_when_one_does() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let (address, relayed) = relay(cell.grpc()).await;
+    let token = cell.root().join("token").display().to_string();
+    let common = ["--gateway", address.as_str(), "--token-file", token.as_str(), "--cell", "alpha"];
+    let follow = |name: &str, words: &[&str]| Following::start(&cell, name, &[&common[..], words].concat());
+    let file = cell.file("waits.yaml", WAITS);
+    let patient = follow("patient", &["job", "run", &file]);
+    patient.until_warned("tester/waits: 0/1 healthy, 1 pending").await;
+    let limited = follow("limited", &["job", "run", &file, "--timeout", "25s"]);
+    limited.until_warned("tester/waits: 0/1 healthy, 1 pending").await;
+    let events = follow("events", &["event", "watch", "-o", "json"]);
+    let output = follow("output", &["job", "logs", "-f", "waits"]);
+    cell.borough(&["job", "label", "waits", "seen=yes"]).await.ended(0);
+    events.until_shown("tester/waits").await;
+
+    relayed.abort();
+    let told = format!("no gateway answers at {address} (Connection refused); trying again for 57s");
+    for waits in [&patient, &limited] {
+        waits.until_warned(&format!("{told}; the job goes on\n")).await;
+    }
+    for follows in [&events, &output] {
+        follows.until_warned(&format!("{told}\n")).await;
+    }
+    let (_, warned) = limited.ended_with(5).await;
+    let end = format!(
+        "tester/waits: 0/1 healthy, 1 pending; the wait ended after 25s; no gateway answers at {address} (Connection \
+         refused); the job goes on\nhint: borough job status tester/waits\n"
+    );
+    assert!(warned.ends_with(&end), "{warned}");
+
+    // Others are told of a change that was made meanwhile, once a gateway answers again.
+    let relayed = relay_at(&address, cell.grpc()).await;
+    patient.until_warned("a gateway answers again\n").await;
+    cell.borough(&["job", "label", "waits", "seen=again"]).await.ended(0);
+    events.until_shown("again").await;
+    cell.borough(&["job", "stop", "waits"]).await.ended(0);
+    let (_, warned) = patient.ended_with(1).await;
+    assert!(warned.contains("error: tester/waits was stopped meanwhile\n"), "{warned}");
+    assert_eq!(warned.matches("no gateway answers").count(), 1, "{warned}");
+    output.ended().await;
+    events.end().await;
+    relayed.abort();
+    cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_wait_names_another_user_who_has_stopped_its_job() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let file = cell.file("waits.yaml", WAITS);
+    let waits = Following::start(&cell, "waits", &["job", "run", &file]);
+    waits.until_warned("tester/waits: 0/1 healthy, 1 pending").await;
+    cell.borough(&["--user", "ann", "job", "stop", "tester/waits"]).await.ended(0);
+    let (_, warned) = waits.ended_with(1).await;
+    assert!(warned.contains("error: tester/waits was stopped meanwhile by ann\n"), "{warned}");
+    cell.finish().await;
+}
