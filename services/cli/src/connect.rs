@@ -77,6 +77,25 @@ pub(crate) fn place(global: &Global, client: &Client) -> Result<Option<String>, 
     Ok(Some(format!("no context, gateway {}, cell {cell}", global.gateway.join(", "))))
 }
 
+/// The failure to reach the gateway of a context, with the context and its file.
+pub(crate) fn unreachable_explained(global: &Global, failure: Failure) -> Failure {
+    let chosen = context(global).ok().flatten();
+    let known =
+        chosen.and_then(|chosen| Some((context_settings(global, &chosen).ok()?, chosen, context_path()?)));
+    let Some((settings, chosen, path)) = known else { return failure };
+    if !settings.gateways.iter().any(|gateway| failure.message().contains(gateway.as_str())) {
+        return failure;
+    }
+    let mut details = failure.details().to_vec();
+    details.push(format!("it is the gateway of context {:?} in {}", chosen.name, path.display()));
+    let is_general = failure.hint().is_some_and(|hint| hint.starts_with("start one with `borough dev`"));
+    let failure = failure.with_details(details);
+    if !is_general {
+        return failure;
+    }
+    failure.with_hint("borough context list; to use another one: borough context use NAME")
+}
+
 /// The settings of a context.
 fn context_settings(global: &Global, context: &ChosenContext) -> Result<ConnectSettings, Failure> {
     let dev = match &context.saved.dir {

@@ -119,8 +119,33 @@ async fn a_context_says_where_to_connect() {
         listed.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["local", "prod", "var"]);
     assert_eq!((listed[1]["current"].as_bool(), listed[1]["cell"].as_str()), (Some(true), Some("alpha")));
-    person.borough(&["context", "remove", "prod"]).await.ended(0);
+    let unused = person.borough(&["context", "remove", "var"]).await.ended(0);
+    unused.warns("context \"var\" is removed\n");
+    let removed = person.borough(&["context", "remove", "prod"]).await.ended(0);
+    removed.warns("it was in use, and now none is: ").warns("borough context use NAME; known: local\n");
     person.borough(&["node", "list"]).await.ended(5);
+    cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_dead_gateway_of_a_context_is_named_with_the_context_and_its_file() {
+    let cell = TestCell::start_bare(options!().nodes(1)).await;
+    let person = Person { cell: &cell, home: tempfile::tempdir().unwrap() };
+    // Nobody listens on the port of `discard`.
+    let old = ["context", "add", "old", "--gateway", "127.0.0.1:9", "--cell", "alpha"];
+    person.borough(&old).await.ended(0);
+    let file = person.home.path().join("borough/contexts.json").display().to_string();
+    let named = format!("\n  it is the gateway of context \"old\" in {file}\n");
+    let told = |ran: Ran| {
+        let ran = ran.ended(5).warns("no gateway answers at 127.0.0.1:9 ").warns(&named);
+        ran.warns("hint: borough context list; to use another one: borough context use NAME")
+    };
+    told(person.borough(&["--context", "old", "node", "list"]).await);
+    person.borough(&["context", "use", "old"]).await.ended(0);
+    told(person.borough(&["node", "list"]).await);
+    // An option that names the gateway names no context.
+    let other = person.borough(&["--gateway", "127.0.0.1:9", "node", "list"]).await.ended(5);
+    assert!(!other.stderr.contains("context"), "{other:?}");
     cell.finish().await;
 }
 

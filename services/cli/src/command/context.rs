@@ -15,6 +15,9 @@ use crate::output::{ContextView, Printer};
 const NO_CONTEXTS: &str = "no contexts: commands go to the dev cell, or where --gateway says\n\
     hint: borough context add NAME --gateway HOST:PORT --cell NAME --token-file FILE";
 
+/// Where commands go without a context.
+const WITHOUT_CONTEXT: &str = "commands go to the dev cell, or where --gateway says";
+
 pub(super) fn run(global: &Global, verb: ContextVerb, printer: &Printer) -> Result<Code, Failure> {
     let mut file = context_file()?;
     match verb {
@@ -27,7 +30,7 @@ pub(super) fn run(global: &Global, verb: ContextVerb, printer: &Printer) -> Resu
         ContextVerb::Use { context_name: None, .. } => {
             file.current = None;
             write(&file)?;
-            printer.remark("no context is in use: commands go to the dev cell, or where --gateway says");
+            printer.remark(&format!("no context is in use: {WITHOUT_CONTEXT}"));
         }
         ContextVerb::Use { context_name: Some(name), .. } => {
             if !file.contexts.contains_key(&name) {
@@ -42,14 +45,26 @@ pub(super) fn run(global: &Global, verb: ContextVerb, printer: &Printer) -> Resu
             if file.contexts.remove(&name).is_none() {
                 return Err(context_unknown(&file, &name));
             }
-            if file.current.as_ref() == Some(&name) {
-                file.current = None;
-            }
+            let was_used = file.current.take_if(|current| *current == name).is_some();
             write(&file)?;
-            printer.remark(&format!("context {name:?} is removed"));
+            printer.remark(&removed_text(&file, &name, was_used));
         }
     }
     Ok(Code::Done)
+}
+
+/// What is said of a context that is removed. `file` is what is left.
+fn removed_text(file: &ContextFile, name: &str, was_used: bool) -> String {
+    let mut text = format!("context {name:?} is removed");
+    if !was_used {
+        return text;
+    }
+    text.push_str(&format!("; it was in use, and now none is: {WITHOUT_CONTEXT}"));
+    let known: Vec<&str> = file.contexts.keys().map(String::as_str).collect();
+    if !known.is_empty() {
+        text.push_str(&format!("; to use another: borough context use NAME; known: {}", known.join(", ")));
+    }
+    text
 }
 
 fn add(
@@ -111,4 +126,21 @@ fn write(file: &ContextFile) -> Result<(), Failure> {
         Failure::new(Code::Failed, format!("cannot write {}: {error}", path.display()))
             .with_hint("nothing was changed")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_removes_the_context_in_use_is_told_where_commands_go_now() {
+        let mut file = ContextFile::default();
+        assert_eq!(removed_text(&file, "prod", false), "context \"prod\" is removed");
+        let used = "context \"prod\" is removed; it was in use, and now none is: commands go to the dev cell, or where \
+                    --gateway says";
+        assert_eq!(removed_text(&file, "prod", true), used);
+        file.contexts.extend(["var", "local"].map(|name| (name.to_owned(), SavedContext::default())));
+        let more = format!("{used}; to use another: borough context use NAME; known: local, var");
+        assert_eq!(removed_text(&file, "prod", true), more);
+    }
 }

@@ -23,6 +23,7 @@ mod why;
 
 use crate::args::{Arguments, Global, NamedTarget, NodeVerb, Verb};
 use crate::complete;
+use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::jobfile;
 use crate::output::Printer;
@@ -34,6 +35,7 @@ pub(crate) fn run(arguments: Arguments, printer: &Printer) -> Result<Code, Failu
     let named = verb.named();
     verb_run(&global, verb, printer).map_err(|failure| match named {
         Some(named) if failure.code() == Code::NotFound => unknown_explained(&global, &named, failure),
+        _ if failure.code() == Code::Unreachable => connect::unreachable_explained(&global, failure),
         _ => failure,
     })
 }
