@@ -1,15 +1,20 @@
 //! Verbs of kubectl, nomad and docker, with the command of this program that does the same.
 
 /// Verbs without a noun, or below one: the command, and what it needs.
-const VERBS: [(&str, &str, &str); 44] = [
+const VERBS: [(&str, &str, &str); 50] = [
+    ("abort", "job stop", "JOB"),
     ("alloc", "task status", "JOB/INDEX"),
+    ("allocs", "task list", ""),
     ("apply", "job run", "FILE"),
     ("attach", "job logs --follow", "JOB"),
+    ("cancel", "job stop", "JOB"),
     ("config", "context list", ""),
     ("cordon", "node cordon", "NODE"),
     ("create", "job run", "FILE"),
     ("delete", "job stop", "JOB"),
     ("deploy", "job run", "FILE"),
+    ("deployment", "rollout status", "JOB"),
+    ("deployments", "job list", ""),
     ("describe", "job status", "JOB"),
     ("diff", "job plan", "FILE"),
     ("drain", "node drain", "NODE"),
@@ -26,6 +31,7 @@ const VERBS: [(&str, &str, &str); 44] = [
     ("logs", "job logs", "JOB"),
     ("ls", "job list", ""),
     ("plan", "job plan", "FILE"),
+    ("promote", "rollout resume", "JOB"),
     ("ps", "task list", ""),
     ("purge", "job purge", "JOB"),
     ("restart", "job restart", "JOB"),
@@ -49,7 +55,11 @@ const VERBS: [(&str, &str, &str); 44] = [
 ];
 
 /// Words for what a verb of kubectl is about, each with the noun of this program.
-const NOUNS: [(&str, &str); 25] = [
+const NOUNS: [(&str, &str); 29] = [
+    ("alloc", "task"),
+    ("allocation", "task"),
+    ("allocations", "task"),
+    ("allocs", "task"),
     ("deploy", "job"),
     ("deployment", "job"),
     ("deployments", "job"),
@@ -77,6 +87,34 @@ const NOUNS: [(&str, &str); 25] = [
     ("cells", "cell"),
 ];
 
+/// Verbs of nomad and of Argo Rollouts on a rollout, which nomad calls a deployment.
+const ROLLOUT_VERBS: [(&str, &str); 13] = [
+    ("abort", "rollout undo"),
+    ("cancel", "rollout undo"),
+    ("fail", "rollout undo"),
+    ("list", "rollout status"),
+    ("pause", "rollout pause"),
+    ("promote", "rollout resume"),
+    ("resume", "rollout resume"),
+    ("revert", "rollout undo"),
+    ("rollback", "rollout undo"),
+    ("status", "rollout status"),
+    ("stop", "rollout pause"),
+    ("unblock", "rollout resume"),
+    ("undo", "rollout undo"),
+];
+
+/// Verbs of nomad on an allocation.
+const ATTEMPT_VERBS: [(&str, &str, &str); 7] = [
+    ("checks", "task status", "JOB/INDEX"),
+    ("exec", "task exec", "JOB/INDEX -- COMMAND"),
+    ("logs", "task logs", "JOB/INDEX"),
+    ("restart", "task restart", "JOB/INDEX"),
+    ("signal", "task signal", "JOB/INDEX SIGNAL"),
+    ("status", "task status", "JOB/INDEX"),
+    ("stop", "task stop", "JOB/INDEX"),
+];
+
 /// The command, without the program, for a verb `word` that `noun` does not have (empty: the program itself), with
 /// the words behind it.
 pub(super) fn foreign_verb(noun: &str, word: &str, rest: &[String]) -> Option<String> {
@@ -88,6 +126,9 @@ pub(super) fn foreign_verb(noun: &str, word: &str, rest: &[String]) -> Option<St
         at += 1;
         at > options_end || !word.starts_with('-')
     });
+    if let Some(command) = nomad_verb(noun, word, &rest) {
+        return Some(command);
+    }
     let verb = VERBS.iter().find(|(known, ..)| *known == word);
     let noun_of = |word: &str| NOUNS.iter().find(|(known, _)| *known == word).map(|(_, noun)| *noun);
     let named = if noun.is_empty() { rest.first().and_then(|first| noun_of(first)) } else { noun_of(noun) };
@@ -104,12 +145,49 @@ pub(super) fn foreign_verb(noun: &str, word: &str, rest: &[String]) -> Option<St
         return None;
     }
     // The output of one task.
-    let is_task = rest.first().is_some_and(|first| first.rsplit('/').next().is_some_and(is_number));
-    if *command == "job logs" && is_task {
+    let of_task = rest.first().is_some_and(|first| is_task(first));
+    if *command == "job logs" && of_task {
         return Some(with_words("task logs", &rest));
     }
-    let needed: Vec<&str> = if rest.is_empty() { needed.split(' ').collect() } else { rest };
-    Some(with_words(command, &needed))
+    Some(with_needed(command, &rest, needed))
+}
+
+/// `alloc logs ID`, `deployment pause ID`, and `rollout abort JOB` of Argo Rollouts.
+fn nomad_verb(noun: &str, word: &str, rest: &[&str]) -> Option<String> {
+    let (of, verb, behind) = match (noun, rest) {
+        ("rollout", _) => (noun, word, rest),
+        ("", [verb, behind @ ..]) => (word, *verb, behind),
+        _ => return None,
+    };
+    match of {
+        "rollout" | "deployment" | "deployments" => {
+            let (_, command) = ROLLOUT_VERBS.iter().find(|(known, _)| *known == verb)?;
+            Some(with_needed(command, behind, "JOB"))
+        }
+        "alloc" | "allocation" | "allocs" => {
+            let (_, command, needed) = ATTEMPT_VERBS.iter().find(|(known, ..)| *known == verb)?;
+            // The id of an allocation names no task here.
+            let is_task = behind.first().is_some_and(|first| is_task(first));
+            Some(with_needed(command, if is_task { behind } else { &[] }, needed))
+        }
+        _ => None,
+    }
+}
+
+/// A command with the words behind it, or with what it needs. The version of `job revert JOB VERSION` is an option.
+fn with_needed(command: &str, words: &[&str], needed: &str) -> String {
+    match words {
+        [] => with_words(command, &[needed]),
+        [job, version] if command == "rollout undo" && is_number(version) => {
+            with_words(command, &[*job, "--to", *version])
+        }
+        words => with_words(command, words),
+    }
+}
+
+/// Whether a word is `JOB/INDEX`.
+fn is_task(word: &str) -> bool {
+    word.rsplit_once('/').is_some_and(|(_, index)| is_number(index))
 }
 
 fn is_number(text: &str) -> bool {
@@ -173,6 +251,21 @@ mod tests {
             ("status", "job status"),
             ("exec -it web/0 -- ls -l", "task exec web/0 -- ls -l"),
             ("rollback web", "rollout undo web"),
+            ("rollback web 2", "rollout undo web --to 2"),
+            ("cancel web", "job stop web"),
+            ("abort web", "job stop web"),
+            ("alloc logs web/0", "task logs web/0"),
+            ("alloc logs 4f2a", "task logs JOB/INDEX"),
+            ("alloc exec -i web/0 -- ls -l", "task exec web/0 -- ls -l"),
+            ("alloc status", "task status JOB/INDEX"),
+            ("alloc web/0", "task status web/0"),
+            ("deployment status web", "rollout status web"),
+            ("deployment fail 4f2a", "rollout undo 4f2a"),
+            ("deployment list", "rollout status JOB"),
+            ("deployment", "rollout status JOB"),
+            ("deployments", "job list"),
+            ("get deployments", "job list"),
+            ("get allocs", "task list"),
             ("version", "--version"),
             ("jobs", ""),
         ] {
@@ -187,6 +280,11 @@ mod tests {
             ("job", "apply web.yaml", "job run web.yaml"),
             ("job", "drain n1", ""),
             ("job", "revert web", "rollout undo web"),
+            ("job", "revert web 2", "rollout undo web --to 2"),
+            ("job", "cancel web", "job stop web"),
+            ("rollout", "cancel web", "rollout undo web"),
+            ("rollout", "abort", "rollout undo JOB"),
+            ("rollout", "promote web", "rollout resume web"),
             ("rollout", "history web", "job history web"),
             ("rollout", "restart web", "job restart web"),
             ("job", "runn web.yaml", ""),

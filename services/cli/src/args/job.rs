@@ -8,6 +8,7 @@ use borough_proto::v1::LabelMatch;
 use clap::{Args, Subcommand};
 
 use super::list::{ListArguments, TaskOrJobState, label_match, task_or_job_state};
+use super::log::{AttemptChoice, attempt};
 use super::number::{time_within, timeout, whole};
 use super::{JobTarget, LogShowArguments};
 use crate::jobfile::StarterKind;
@@ -123,35 +124,6 @@ impl JobLogArguments {
     /// Which attempts of a task are shown.
     pub fn choice(&self) -> AttemptChoice {
         if self.previous { AttemptChoice::Previous } else { self.attempt }
-    }
-}
-
-/// Which attempts of a task are shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AttemptChoice {
-    /// The last one, and those that follow.
-    Last,
-    /// Every one that the cell knows, and those that follow.
-    All,
-    /// The one that ended last, alone.
-    Previous,
-    /// This one alone.
-    Number(u64),
-}
-
-impl AttemptChoice {
-    /// Returns true if no attempt after `done` is shown.
-    pub fn is_past(self, done: u64) -> bool {
-        matches!(self, Self::Number(number) if done >= number)
-    }
-}
-
-fn attempt(text: &str) -> Result<AttemptChoice, String> {
-    match (text, text.parse()) {
-        ("last", _) => Ok(AttemptChoice::Last),
-        ("all", _) => Ok(AttemptChoice::All),
-        (_, Ok(number)) if number > 0 => Ok(AttemptChoice::Number(number)),
-        _ => Err("accepted: last, all, or the number of an attempt from 1".to_owned()),
     }
 }
 

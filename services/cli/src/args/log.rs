@@ -47,3 +47,41 @@ impl LogShowArguments {
         }
     }
 }
+
+/// Which attempts of a task are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttemptChoice {
+    /// The last one, and those that follow.
+    Last,
+    /// Every one that the cell knows, and those that follow.
+    All,
+    /// The one that ended last, alone.
+    Previous,
+    /// This one alone.
+    Number(u64),
+}
+
+impl AttemptChoice {
+    /// The number of the attempt, if it has been named.
+    pub fn number(self) -> Option<u64> {
+        match self {
+            Self::Number(number) => Some(number),
+            Self::Last | Self::All | Self::Previous => None,
+        }
+    }
+
+    /// Returns true if no attempt after `done` is shown.
+    pub fn is_past(self, done: u64) -> bool {
+        matches!(self, Self::Number(number) if done >= number)
+    }
+}
+
+/// An attempt, or several, of each task.
+pub(super) fn attempt(text: &str) -> Result<AttemptChoice, String> {
+    match (text, text.parse()) {
+        ("last", _) => Ok(AttemptChoice::Last),
+        ("all", _) => Ok(AttemptChoice::All),
+        (_, Ok(number)) if number > 0 => Ok(AttemptChoice::Number(number)),
+        _ => Err("accepted: last, all, or the number of an attempt from 1".to_owned()),
+    }
+}

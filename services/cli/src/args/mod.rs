@@ -34,14 +34,14 @@ pub use context::{ContextAddArguments, ContextVerb, OptionSource, OptionSources}
 pub use dev::DevArguments;
 pub use explain::ExplainArguments;
 pub use job::{
-    AttemptChoice, EditArguments, EvaluateArguments, FileArguments, JobLogArguments, JobVerb, PurgeArguments,
+    EditArguments, EvaluateArguments, FileArguments, JobLogArguments, JobVerb, PurgeArguments,
     RestartArguments, RunArguments, StopArguments, WaitArguments,
 };
 pub use label::LabelArgument;
 pub(crate) use label::label_change;
 pub use list::{ListArguments, NodeStateOrCondition, TaskOrJobState, WatchArguments};
 pub(crate) use list::{job_state_names, node_state_names, task_state_names};
-pub use log::LogShowArguments;
+pub use log::{AttemptChoice, LogShowArguments};
 pub(crate) use named::NamedTarget;
 pub(crate) use role::LEASE_MS;
 pub use role::{ControllerArguments, GatewayArguments, SchedulerArguments, StoreArguments};

@@ -22,6 +22,9 @@ pub enum TargetError {
         /// The job as it is written on the command line.
         job: String,
     },
+    /// A job with its user where a task is expected, or a task without a number.
+    #[error("is job {job} of user {user}; accepted: JOB/INDEX, such as {user}/0, or USER/JOB/INDEX")]
+    IsUserJob { user: String, job: String },
     #[error("{0}")]
     NoName(String),
 }
@@ -111,7 +114,7 @@ impl FromStr for TaskTarget {
             [job] if target(None, job).is_ok() => Err(TargetError::IsJob { job: text.to_owned() }),
             // A name never begins with a digit, so what does is an index.
             [user, job] if number(job).is_err() && target(Some(user), job).is_ok() => {
-                Err(TargetError::IsJob { job: text.to_owned() })
+                Err(TargetError::IsUserJob { user: user.to_owned(), job: job.to_owned() })
             }
             [job, index] => Ok(Self { job: target(None, job)?, index: number(index)? }),
             [user, job, index] => Ok(Self { job: target(Some(user), job)?, index: number(index)? }),
@@ -202,10 +205,13 @@ mod tests {
     fn a_job_where_a_task_is_expected_is_told_from_a_wrong_name() {
         let job = |text: &str| match text.parse::<TaskTarget>() {
             Err(TargetError::IsJob { job }) => Some(job),
+            Err(TargetError::IsUserJob { user, job }) => Some(format!("{user}/{job}")),
             _ => None,
         };
         assert_eq!(job("web").as_deref(), Some("web"));
         assert_eq!(job("bob/web").as_deref(), Some("bob/web"));
+        let text = "web/x".parse::<TaskTarget>().unwrap_err().to_string();
+        assert_eq!(text, "is job x of user web; accepted: JOB/INDEX, such as web/0, or USER/JOB/INDEX");
         for other in ["web/0", "Web", "", "web/", "web/-1", "web/4294967296", "bob/web/x", "a/b/c/0"] {
             assert_eq!(job(other), None, "{other}");
         }

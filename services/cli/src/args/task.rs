@@ -5,6 +5,7 @@ use borough_proto::v1::{LabelMatch, TaskState};
 use clap::{Args, Subcommand};
 
 use super::list::{ListArguments, label_match, task_state};
+use super::log::{AttemptChoice, attempt};
 use super::{LogShowArguments, TaskTarget, WaitArguments, WhyTarget};
 
 /// Verbs on tasks.
@@ -99,9 +100,9 @@ pub struct LogArguments {
     /// Show the attempt that ended last, also while the task waits for its next start
     #[arg(short, long, conflicts_with = "attempt")]
     pub previous: bool,
-    /// Show this attempt [default: the current one, or the last one if none runs]
-    #[arg(long, value_name = "NUMBER")]
-    pub attempt: Option<u64>,
+    /// Show this attempt, or the last one: the current one, if one runs
+    #[arg(long, value_name = "last|NUMBER", default_value = "last", value_parser = attempt_of_task)]
+    pub attempt: AttemptChoice,
 }
 
 /// `task exec`.
@@ -116,6 +117,15 @@ pub struct ExecArguments {
     /// Program and arguments, after --
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+/// One attempt of a task.
+fn attempt_of_task(text: &str) -> Result<AttemptChoice, String> {
+    let found = attempt(text).ok().filter(|choice| *choice != AttemptChoice::All);
+    found.ok_or_else(|| {
+        "accepted: last, or the number of an attempt from 1; of all of them: borough job logs JOB --task INDEX --attempt all"
+            .to_owned()
+    })
 }
 
 fn signal(text: &str) -> Result<i32, String> {

@@ -29,6 +29,7 @@ pub(crate) fn usage_failure(error: &clap::Error, line: &[OsString]) -> Option<Fa
     let hint = match what.target_error() {
         Some(TargetError::IsTask { job }) => Some(what.other_verb(job, line)),
         Some(TargetError::IsJob { job }) => Some(what.task_verb(job, line)),
+        Some(TargetError::IsUserJob { user, job }) => Some(what.task_verb(&format!("{user}/{job}"), line)),
         Some(TargetError::NoName(_)) => None,
         None => what.dashed(line).or_else(|| what.own_verb()),
     };
@@ -116,7 +117,15 @@ impl UsageError<'_> {
                 let name = named(&self.text(ContextKind::InvalidArg));
                 format!("{name} takes its value behind an equals sign: {name}=VALUE")
             }
-            ErrorKind::TooManyValues | ErrorKind::TooFewValues | ErrorKind::WrongNumberOfValues => {
+            ErrorKind::TooManyValues => {
+                let value = self.text(ContextKind::InvalidValue);
+                format!(
+                    "{}: {}; it takes no value",
+                    named(&self.text(ContextKind::InvalidArg)),
+                    value_shown(&value)
+                )
+            }
+            ErrorKind::TooFewValues | ErrorKind::WrongNumberOfValues => {
                 format!("{} has a wrong number of values", named(&self.text(ContextKind::InvalidArg)))
             }
             ErrorKind::InvalidUtf8 => "the command line is not UTF-8".to_owned(),

@@ -52,10 +52,19 @@ async fn order(client: &Client, job: &JobRef, order: Order, printer: &Printer) -
 /// A refusal by the state of the rollout names the command that shows it.
 fn refused(job: &JobRef, error: ClientError) -> Failure {
     let failure = Failure::from(error);
+    // The status would say the same.
+    if failure.message().contains("has had no rollout") {
+        return none_begun(failure);
+    }
     if failure.code() == Code::Refused {
         return failure.with_hint(format!("borough rollout status {job}; borough job history {job}"));
     }
     failure
+}
+
+/// Of a job without a rollout, the hint has what begins one.
+fn none_begun(failure: Failure) -> Failure {
+    failure.with_hint("borough job run FILE, with a changed file")
 }
 
 async fn undo(
@@ -88,9 +97,7 @@ async fn show(client: &Client, job: Job, printer: &Printer) -> Result<Code, Fail
     let Some(rollout) = job.rollout.clone() else {
         let message =
             format!("job {}/{}: it has had no rollout: no changed file has begun one", job.user, job.name);
-        return Err(
-            Failure::new(Code::Refused, message).with_hint("borough job run FILE, with a changed file")
-        );
+        return Err(none_begun(Failure::new(Code::Refused, message)));
     };
     let whose = JobRef::new(job.user.as_str(), job.name.as_str());
     let (tasks, _) = client.task_list_of_job(&whose).await?;

@@ -24,7 +24,7 @@ pub(super) async fn logs(
     let task = arguments.target.resolve(client.user());
     let query = LogQuery {
         follow: arguments.follow,
-        incarnation: arguments.attempt,
+        incarnation: arguments.attempt.number(),
         ..arguments.show.query()
     };
     let mut log = if arguments.previous {
