@@ -207,6 +207,7 @@ pub fn explanation_message(indexes: Vec<u32>, explanation: &Explanation) -> v1::
         nearest: explanation.nearest.iter().map(near).collect(),
         victims: victims.iter().map(victim_message).collect(),
         victims_node,
+        fits: explanation.fits(),
         ..v1::Explanation::default()
     }
 }

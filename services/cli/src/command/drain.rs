@@ -244,12 +244,9 @@ impl LeftReasons {
     fn add(&mut self, task: &TaskRef, answer: ExplainTaskResponse, left: &Left) {
         let views: Vec<ExplanationView> =
             answer.explanations.into_iter().map(ExplanationView::from).collect();
-        // A node that no filter refuses has room, whatever the others lack.
-        let refused = |view: &ExplanationView| view.losses.iter().map(|loss| loss.nodes).sum::<u32>();
-        let fits = || views.iter().all(|view| view.nodes > refused(view));
         let text: String = views.iter().map(ExplanationView::text).collect();
         let reason = match left {
-            Left::There(_) if fits() => LeftReason::Fits,
+            Left::There(_) if views.iter().all(|view| view.fits) => LeftReason::Fits,
             Left::There(_) => LeftReason::Stays(text),
             Left::Nowhere(_) => LeftReason::Waits(text),
         };
@@ -284,6 +281,18 @@ mod tests {
         let headline = "fits on none of 2 other nodes".to_owned();
         let explanation = Explanation { headline, nodes: 2, losses, ..Explanation::default() };
         ExplainTaskResponse { explanations: vec![explanation], cursor: None }
+    }
+
+    /// A gang is explained as a whole, without a count of nodes.
+    #[test]
+    fn a_task_of_a_gang_that_only_waits_for_its_turn_leaves() {
+        let (mut reasons, there) = (LeftReasons::default(), Left::There(Vec::new()));
+        let headline = "waits for its turn".to_owned();
+        let turn = Explanation { headline, fits: true, ..Explanation::default() };
+        let answer = ExplainTaskResponse { explanations: vec![turn], cursor: None };
+        reasons.add(&TaskRef { job: JobRef::new("ann", "gang"), index: 0 }, answer, &there);
+        let texts: Vec<String> = reasons.texts().collect();
+        assert_eq!(texts, ["ann/gang/0 fits on another node, and leaves when its job can spare it"]);
     }
 
     #[test]

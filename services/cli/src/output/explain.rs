@@ -36,6 +36,9 @@ pub(crate) struct ExplanationView {
     pub(crate) exit: Option<ExitView>,
     /// Before when none of those tasks starts again; null: no back-off.
     pub(crate) next_start_ms: Option<i64>,
+    /// Whether the scheduler would place the tasks now, or once it is their turn.
+    #[serde(skip)]
+    pub(crate) fits: bool,
     /// Lines below the headline. The summary has them too.
     #[serde(skip)]
     pub(crate) details: Vec<Foreign>,
@@ -93,6 +96,7 @@ impl From<v1::Explanation> for ExplanationView {
             failures: explanation.failures,
             exit: explanation.exit.map(ExitView::from),
             next_start_ms: Some(explanation.next_start_ms).filter(|&at| at > 0),
+            fits: explanation.fits,
             details: explanation.details.into_iter().map(Foreign::from).collect(),
         }
     }
