@@ -65,6 +65,8 @@ async fn a_stored_job_is_edited_and_whatever_is_not_applied_is_kept() {
         let ran = edit(&cell, &format!("sed -i '{script}'"), drafts).await.ended(code).warns(message);
         let texts = kept(drafts);
         assert_eq!(texts.len(), 1, "{script}");
+        let said = ran.stdout.matches(message).count() + ran.stderr.matches(message).count();
+        assert_eq!(said, 1, "{ran:?}");
         assert!(
             ran.stderr.contains("your text is kept in") && texts[0].contains("# Job tester/web in cell"),
             "{ran:?}"
@@ -133,7 +135,7 @@ async fn on_a_terminal(cell: &TestCell, drafts: &Path) {
     let apply = "cell alpha: apply this to job tester/web? [y/N]";
     let no = cell.on_terminal(&verb, &variables, &[again, (apply, "\n")]).await.ended(1);
     no.prints("count: \"x\"")
-        .prints("stop tasks 1")
+        .prints("stop task 1")
         .prints("nothing was changed")
         .prints("your text is kept in");
     assert_eq!(cell.client().job_get(&cell.job("web")).await.unwrap().job.unwrap().count, 2);

@@ -161,7 +161,8 @@ impl PlanView {
             ));
         }
         if !self.stopped.is_empty() {
-            text.push_str(&format!("stop tasks {}\n", ranges(&self.stopped)));
+            let tasks = if self.stopped.len() == 1 { "task" } else { "tasks" };
+            text.push_str(&format!("stop {tasks} {}\n", ranges(&self.stopped)));
         }
         text.push_str(&explanations_text(&self.unplaced));
         if !matches!(self.scheduler.raw(), "" | "default") {

@@ -227,7 +227,7 @@ impl JobStatusView {
         let of_spec = spec.as_ref().map(JobSpec::status_fields).unwrap_or_default();
         shown.extend(of_spec.into_iter().map(|(name, text)| (name, Foreign::from(text).to_string())));
         shown.extend([
-            ("tasks", format!("{} wanted: {}", job.count, job.tasks.text())),
+            ("tasks", wanted_text(job)),
             ("gang", gang),
             ("submitted", time(job.submitted_ms)),
             ("changed", time(job.changed_ms)),
@@ -254,6 +254,14 @@ impl JobStatusView {
             text.push_str(&format!("\n{fail}; the next start and the output: borough why {user}/{name}\n"));
         }
         text
+    }
+}
+
+/// How many tasks a job wants, and how many are in which state. Of a job that is over, none may be left in any.
+fn wanted_text(job: &JobView) -> String {
+    match job.tasks.text().as_str() {
+        "" => format!("{} wanted, none now", job.count),
+        counts => format!("{} wanted: {counts}", job.count),
     }
 }
 

@@ -177,13 +177,15 @@ impl<'d> Draft<'d> {
         if !answer.changed {
             return Ok(Planned::Nothing);
         }
-        let view = PlanView::new(&spec, client.cell(), answer);
+        let mut view = PlanView::new(&spec, client.cell(), answer);
+        // The failure says it.
+        let refusal = view.refusal.take();
         if printer.is_machine() {
             printer.remark(view.text(&Style::default()).trim_end());
         } else {
             printer.one(&view, PlanView::text).map_err(Unplanned::Other)?;
         }
-        match view.refusal {
+        match refusal {
             None => Ok(Planned::Change(Box::new(spec))),
             Some(refusal) => {
                 let message = format!("the gateway would refuse it: {refusal}");
