@@ -109,7 +109,16 @@ impl AttemptFits {
 
     /// Whether the attempt of a task fits. `spec_of` gives the spec of an earlier version.
     pub fn fit(&mut self, task: &TaskRow, spec_of: impl FnOnce(u32) -> Option<Arc<JobSpec>>) -> AttemptFit {
-        let version = task.spec_version;
+        self.fit_of(task.id.index, task.spec_version, spec_of)
+    }
+
+    /// Whether an attempt of task `index` with this version fits.
+    pub fn fit_of(
+        &mut self,
+        index: u32,
+        version: u32,
+        spec_of: impl FnOnce(u32) -> Option<Arc<JobSpec>>,
+    ) -> AttemptFit {
         if version == 0 || version == self.version {
             return AttemptFit::Fits;
         }
@@ -118,7 +127,7 @@ impl AttemptFits {
             .earlier
             .entry(version)
             .or_insert_with(|| spec_of(version).map(|old| SpecDifference::between(&old, new)));
-        difference.as_ref().map_or(AttemptFit::Stale, |difference| difference.fit(task.id.index))
+        difference.as_ref().map_or(AttemptFit::Stale, |difference| difference.fit(index))
     }
 }
 
@@ -129,6 +138,49 @@ pub enum AttemptFit {
     Fits,
     /// Otherwise: the attempt is to be replaced.
     Stale,
+}
+
+/// What of a task decides how far a rollout is with it.
+#[derive(Clone, Copy, Debug)]
+pub struct TaskProgress {
+    /// The version of its attempt, or of the last one; 0: it was never placed.
+    pub version: u32,
+    pub fit: AttemptFit,
+    pub state: TaskState,
+    pub is_healthy: bool,
+    pub failures: u32,
+}
+
+/// How far a rollout is, for people. It counts the tasks that the rollout concerns: those that it replaces or has
+/// replaced, and those that wait for their first attempt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RolloutProgress {
+    pub concerned: u32,
+    /// Those of them with an attempt of the version.
+    pub updated: u32,
+    /// The healthy ones of these.
+    pub healthy: u32,
+}
+
+impl RolloutProgress {
+    /// Takes a task below the job's count into account. `version` is that of the rollout, `kind` that of the job.
+    pub fn visit(&mut self, task: TaskProgress, version: u32, kind: JobKind) {
+        let is_new = task.version >= version;
+        let has_attempt = task.state != TaskState::Pending;
+        // Batch work replaces nothing, so every task that is not over still gets the version. An attempt that was
+        // replaced by a version that is taken back now has not failed, and has none after it yet.
+        let is_awaited = task.version == 0
+            || task.fit == AttemptFit::Stale
+            || kind == JobKind::Batch
+            || (!has_attempt && task.failures == 0);
+        if task.state == TaskState::Dead || !(is_new || is_awaited) {
+            return;
+        }
+        let updated = is_new && has_attempt;
+        self.concerned = self.concerned.saturating_add(1);
+        self.updated = self.updated.saturating_add(u32::from(updated));
+        self.healthy = self.healthy.saturating_add(u32::from(updated && task.is_healthy));
+    }
 }
 
 /// What a look at the tasks of a job has shown.

@@ -24,10 +24,17 @@ pub(crate) fn job_event(
     before: &JobRow,
     event: &JobEvent,
 ) -> StoreResult<JobRow> {
-    let transition = job_transition(before, event, changes.request(), changes.at_ms())
-        .map_err(|refused| job_refused(before, refused))?;
+    let transition = job_changed(changes, before, event)?;
     job_write(tx, changes, &transition, None)?;
     Ok(transition.row)
+}
+
+/// The row after an event, with who has caused it.
+fn job_changed(changes: &ChangeSet, before: &JobRow, event: &JobEvent) -> StoreResult<JobTransition> {
+    let transition = job_transition(before, event, changes.request(), changes.at_ms());
+    let mut transition = transition.map_err(|refused| job_refused(before, refused))?;
+    transition.row.change_record(Some(before), changes.actor());
+    Ok(transition)
 }
 
 /// Gives a job the next version of its spec, which differs from the one in force in metadata only. Attempts keep the
@@ -49,8 +56,7 @@ pub(crate) fn job_spec_write(
     event: &JobEvent,
     spec: &JobSpec,
 ) -> StoreResult<JobRow> {
-    let transition = job_transition(before, event, changes.request(), changes.at_ms())
-        .map_err(|refused| job_refused(before, refused))?;
+    let transition = job_changed(changes, before, event)?;
     let key = JobSpecKey { job: before.id, version: transition.row.spec_version };
     keys::write(tx, changes.space(), &key, spec)?;
     // Affinities of other jobs mean this one by its labels: placements that are held against others are planned again.

@@ -142,11 +142,12 @@ async fn create(
 pub(super) fn job_write(
     tx: &Transaction,
     changes: &mut ChangeSet,
-    row: JobRow,
+    mut row: JobRow,
     spec: &JobSpec,
     before: Option<&JobRow>,
 ) -> StoreResult<JobSubmitted> {
     let space = changes.space().clone();
+    row.change_record(None, changes.actor());
     let (user, name) = (spec.user.clone(), spec.name.clone());
     if let Some(&JobRow { id: job, submitted_ms, .. }) = before {
         let past = JobPastKey { user: user.clone(), name: name.clone(), submitted_ms, job };

@@ -12,8 +12,8 @@ mod tests;
 
 use borough_kv::Transaction;
 use borough_model::job::{
-    JobEvent, JobRow, JobSpec, JobState, OnFailure, Rollout, RolloutFailure, RolloutRefused, RolloutState,
-    stable_versions,
+    ChangeClass, JobEvent, JobRow, JobSpec, JobState, OnFailure, Rollout, RolloutFailure, RolloutRefused,
+    RolloutState, change_class, stable_versions,
 };
 use borough_model::rollout::{RolloutRules, attempts_within};
 use borough_model::task::StopReason;
@@ -137,6 +137,29 @@ async fn earlier_spec(
     Ok(None)
 }
 
+/// The spec of a version that was rolled out, or that differs from such a one in metadata only: attempts of both run
+/// the same. `None` for other versions.
+async fn rolled_out_spec(
+    tx: &Transaction,
+    changes: &ChangeSet,
+    row: &JobRow,
+    version: u32,
+) -> StoreResult<Option<JobSpec>> {
+    let kept = async |version| match job_spec_get(tx, changes.space(), row.id, version).await {
+        Ok(spec) => Ok(Some(spec.in_force(row))),
+        Err(StoreError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
+    };
+    let Some(spec) = kept(version).await? else { return Ok(None) };
+    for stable in stable_versions(row).into_iter().rev() {
+        let same = kept(stable).await?.map(|stable| change_class(&stable, &spec));
+        if same.is_some_and(|class| class != ChangeClass::NeedsUpdate) {
+            return Ok(Some(spec));
+        }
+    }
+    Ok(None)
+}
+
 /// What the owner of a job wants of its rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RolloutOrder {
@@ -158,6 +181,9 @@ pub async fn rollout_order(
     let before = job_get(tx, changes.space(), job).await?;
     let refused =
         |why: RolloutRefused| StoreError::refused(format!("job {}/{}: {why}", before.user, before.name));
+    if let RolloutOrder::Undo(Some(version)) = order {
+        return undo(tx, changes, &before, Some(version)).await;
+    }
     let rollout = before.rollout.as_deref().ok_or_else(|| refused(RolloutRefused::Absent))?;
     let state = match order {
         RolloutOrder::Pause => RolloutState::Paused,
@@ -181,10 +207,12 @@ async fn undo(
         None => earlier_spec(tx, changes, before, &in_force)
             .await?
             .ok_or_else(|| refused(RolloutRefused::NoneEarlier))?,
-        Some(version) if !stable_versions(before).contains(&version) => {
-            return Err(refused(RolloutRefused::NotStable(version)));
+        Some(version) => {
+            let spec = rolled_out_spec(tx, changes, before, version).await?;
+            spec.ok_or_else(|| {
+                refused(RolloutRefused::NotStable { version, known: stable_versions(before) })
+            })?
         }
-        Some(version) => job_spec_get(tx, changes.space(), before.id, version).await?.in_force(before),
     };
     if spec == in_force {
         return Err(refused(RolloutRefused::Same(version.unwrap_or(before.spec_version))));

@@ -350,7 +350,7 @@ async fn an_owner_pauses_resumes_and_takes_back() {
     let refused = |error: StoreResult<JobRow>| error.unwrap_err().to_string();
     assert_eq!(
         refused(world.order(RolloutOrder::Undo(Some(2))).await),
-        "job ada/web: version 2 was not rolled out, or is no longer kept"
+        "job ada/web: version 2 was not rolled out, or is no longer kept; accepted: 1"
     );
     world.order(RolloutOrder::Undo(None)).await.unwrap();
     let back = world.rollout().await;
@@ -361,6 +361,29 @@ async fn an_owner_pauses_resumes_and_takes_back() {
     );
     world.done().await;
     assert_eq!(refused(world.order(RolloutOrder::Pause).await), "job ada/web: its rollout is over: done");
+}
+
+/// Metadata makes versions of their own, which run what the version before them runs.
+#[tokio::test(start_paused = true)]
+async fn an_owner_takes_back_to_a_version_that_a_label_has_hidden() {
+    let world = World::new().await;
+    let labelled = |command: &str, label: &str| {
+        let mut spec = spec(1, 100, command);
+        spec.labels.insert("team".to_owned(), label.to_owned());
+        spec
+    };
+    world.submit(&labelled("one", "a")).await.unwrap();
+    world.submit(&labelled("one", "b")).await.unwrap();
+    world.run(0).await;
+    world.submit(&labelled("two", "b")).await.unwrap();
+    let refused = world.order(RolloutOrder::Undo(Some(9))).await.unwrap_err().to_string();
+    assert_eq!(refused, "job ada/web: version 9 was not rolled out, or is no longer kept; accepted: 2");
+    world.order(RolloutOrder::Undo(Some(1))).await.unwrap();
+    let (row, cell) = (world.job().await, &world.cell);
+    let spec = cell.run(async |tx| job_spec_in_force(&tx, &cell.space, &row).await).await.unwrap();
+    assert_eq!((row.spec_version, spec), (4, labelled("one", "a")));
+    let origins = row.changes.unwrap().versions;
+    assert_eq!(origins.iter().map(|origin| origin.version).collect::<Vec<_>>(), [1, 2, 3, 4]);
 }
 
 #[tokio::test(start_paused = true)]

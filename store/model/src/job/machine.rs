@@ -90,6 +90,7 @@ pub fn job_new(id: JobId, spec: &JobSpec, request: RequestId, now_ms: i64) -> Jo
         succeeded: 0,
         failed: 0,
         rollout: None,
+        changes: None,
     }
 }
 

@@ -29,7 +29,7 @@ pub use preemption::{LastEviction, PreemptionSpec, claims_below, victims_below};
 pub use rollout::{
     OnFailure, Rollout, RolloutFailure, RolloutRefused, RolloutState, UpdateSpec, stable_versions,
 };
-pub use row::{JobOutcome, JobRow, JobState};
+pub use row::{JobChanges, JobOutcome, JobRow, JobState, VersionOrigin};
 pub use select::{JobIdentity, LABEL_JOB_NAME, LABEL_JOB_USER, job_selected};
 pub use spec::{After, AfterCondition, Band, JobKind, JobSpec, RestartMode, RestartSpec};
 pub use task::{HealthCheck, LogSpec, PortSpec, Probe, TaskOverride, TaskSpec};

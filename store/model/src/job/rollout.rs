@@ -176,7 +176,7 @@ impl std::fmt::Display for RolloutFailure {
 }
 
 /// Why a rollout is not changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RolloutRefused {
     /// The job's spec was never changed in a way that begins one. Nothing to do.
     #[error("it has had no rollout: no changed file has begun one")]
@@ -184,15 +184,20 @@ pub enum RolloutRefused {
     /// It is over. Submit a changed spec to begin another one.
     #[error("its rollout is over: {}", .0.word())]
     Over(RolloutState),
-    /// Choose one of the versions that were rolled out.
-    #[error("version {0} was not rolled out, or is no longer kept")]
-    NotStable(u32),
+    /// Choose one of the versions that were rolled out: the known ones are kept.
+    #[error("version {version} was not rolled out, or is no longer kept; accepted: {}", versions_text(known))]
+    NotStable { version: u32, known: Vec<u32> },
     /// No version that was rolled out differs from the one in force. Submit the spec that you want.
     #[error("no version that was rolled out differs from the one in force")]
     NoneEarlier,
     /// The version in force says the same. Nothing to do.
     #[error("version {0} is the same as the version in force")]
     Same(u32),
+}
+
+/// Versions for people: `1, 3`.
+fn versions_text(versions: &[u32]) -> String {
+    versions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 impl RolloutState {

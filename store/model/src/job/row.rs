@@ -49,6 +49,71 @@ pub struct JobRow {
     #[n(13)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Box<Rollout>>,
+    /// What people have changed of it, and who; absent: not recorded.
+    #[n(14)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changes: Option<Box<JobChanges>>,
+}
+
+/// The changes of a job's spec, its count and its priority. Steps of a rollout and ends of tasks are none.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+pub struct JobChanges {
+    /// The revision of the row after the last of them.
+    #[n(0)]
+    pub revision: u64,
+    /// Who made the last of them.
+    #[n(1)]
+    pub by: String,
+    /// Where the last versions of the spec come from, oldest first.
+    #[n(2)]
+    pub versions: Vec<VersionOrigin>,
+}
+
+/// Who made a version of a job's spec, and when.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+pub struct VersionOrigin {
+    #[n(0)]
+    pub version: u32,
+    /// The revision of the row with which it came into force.
+    #[n(1)]
+    pub revision: u64,
+    /// Wall time, milliseconds since 1970.
+    #[n(2)]
+    pub at_ms: i64,
+    /// Such as `user/ada`, or `controller` for a version that takes one back.
+    #[n(3)]
+    pub by: String,
+}
+
+/// Versions of which a row says who made them.
+const ORIGINS_MAX: usize = 20;
+
+impl JobRow {
+    /// Records who has changed the spec, the count or the priority, if one of them differs from the row `before`;
+    /// without one, who has submitted it.
+    pub fn change_record(&mut self, before: Option<&Self>, by: &str) {
+        let is_new_version = before.is_none_or(|before| before.spec_version != self.spec_version);
+        let is_changed = is_new_version
+            || before.is_none_or(|before| (before.count, before.priority) != (self.count, self.priority));
+        if !is_changed {
+            return;
+        }
+        let known = self.changes.take().map(|changes| changes.versions);
+        let mut versions = known.unwrap_or_default();
+        let JobRow { spec_version: version, revision, changed_ms: at_ms, .. } = *self;
+        if is_new_version {
+            versions.push(VersionOrigin { version, revision, at_ms, by: by.to_owned() });
+            versions.drain(..versions.len().saturating_sub(ORIGINS_MAX));
+        }
+        self.changes = Some(Box::new(JobChanges { revision, by: by.to_owned(), versions }));
+    }
+
+    /// Returns true if a change that was made for `revision` may still be made: nobody has changed the spec, the count
+    /// or the priority since.
+    pub fn is_unchanged_since(&self, revision: u64) -> bool {
+        let changed = self.changes.as_ref().map_or(self.revision, |changes| changes.revision);
+        (changed..=self.revision).contains(&revision)
+    }
 }
 
 /// Desired state and outcome of a job.

@@ -2,9 +2,11 @@
 
 use borough_model::job::{
     JobEvent, JobKind, JobRow, JobSpec, OnFailure, Rollout, RolloutFailure, RolloutRefused, RolloutState,
-    TaskOverride, UpdateSpec, job_new, job_transition, stable_versions,
+    TaskOverride, UpdateSpec, VersionOrigin, job_new, job_transition, stable_versions,
 };
-use borough_model::rollout::{AttemptFit, RolloutRules, RolloutStep, RolloutView, SpecDifference};
+use borough_model::rollout::{
+    AttemptFit, RolloutProgress, RolloutRules, RolloutStep, RolloutView, SpecDifference, TaskProgress,
+};
 use borough_model::task::{Health, TaskRow, TaskState};
 use borough_model::{Incarnation, JobId, RequestId, TaskId};
 use proptest::prelude::*;
@@ -185,6 +187,57 @@ fn a_change_concerns_the_tasks_that_it_changes_and_no_attempt_of_batch_work() {
     assert_eq!(concerned(&of_one, JobKind::Service), [1]);
     assert_eq!(concerned(&label, JobKind::Service), [0_u32; 0]);
     assert_eq!(concerned(&command, JobKind::Batch), [0_u32; 0]);
+}
+
+#[test]
+fn the_progress_of_a_rollout_counts_the_tasks_that_it_concerns() {
+    use AttemptFit::{Fits, Stale};
+    use TaskState::{Dead, Pending, Running, Stopping};
+    let progress = |kind, tasks: &[(u32, AttemptFit, TaskState, u32)]| {
+        let mut progress = RolloutProgress::default();
+        for &(version, fit, state, failures) in tasks {
+            let is_healthy = state == Running;
+            progress.visit(TaskProgress { version, fit, state, is_healthy, failures }, 3, kind);
+        }
+        (progress.concerned, progress.updated, progress.healthy)
+    };
+    let service = |tasks: &[_]| progress(JobKind::Service, tasks);
+    let untouched = (1, Fits, Running, 0);
+    assert_eq!(service(&[untouched, (2, Stale, Running, 0), untouched]), (1, 0, 0));
+    assert_eq!(service(&[untouched, (2, Stale, Stopping, 0), (3, Fits, Running, 0)]), (2, 1, 1));
+    assert_eq!(service(&[(3, Fits, Pending, 1), (3, Fits, Stopping, 0), (1, Fits, Dead, 0)]), (2, 1, 0));
+    // A new task, and one that was ended for the version that is taken back. One that fails by itself is another thing.
+    assert_eq!(service(&[(0, Fits, Pending, 0), (1, Fits, Pending, 0), (1, Fits, Pending, 2)]), (2, 0, 0));
+    assert_eq!(progress(JobKind::Batch, &[untouched, (3, Fits, Running, 0), (1, Fits, Dead, 0)]), (2, 1, 1));
+}
+
+#[test]
+fn a_change_of_a_person_is_told_from_a_step_of_a_rollout() {
+    let (mut row, _) = job(2, UpdateSpec::default());
+    row.change_record(None, "user/ada");
+    let changed = |before: &JobRow, event: &JobEvent, by: &str| {
+        let mut row = job_transition(before, event, RequestId(2), NOW + 5).unwrap().row;
+        row.change_record(Some(before), by);
+        row
+    };
+    let rollout = Box::new(Rollout::begin(&row, "user/bob", NOW));
+    let begun = changed(&row, &JobEvent::SpecUpdated { rollout: rollout.clone() }, "user/bob");
+    let stepped =
+        changed(&begun, &JobEvent::RolloutSet { rollout: Box::new(rollout.stepped()) }, "controller");
+    assert_eq!((begun.revision, stepped.revision), (2, 3));
+    assert!([2, 3].iter().all(|&seen| stepped.is_unchanged_since(seen)));
+    assert!(!stepped.is_unchanged_since(1) && !stepped.is_unchanged_since(4));
+    let origins: Vec<_> = stepped.changes.iter().flat_map(|changes| changes.versions.clone()).collect();
+    let origin =
+        |version, revision, at_ms, by: &str| VersionOrigin { version, revision, at_ms, by: by.to_owned() };
+    assert_eq!(origins, [origin(1, 1, NOW, "user/ada"), origin(2, 2, NOW + 5, "user/bob")]);
+    // A changed count makes no version, and is a change.
+    let grown = changed(&stepped, &JobEvent::CountSet { count: 3, succeeded: 0, failed: 0 }, "user/cid");
+    let changes = grown.changes.as_deref().unwrap();
+    assert_eq!((changes.revision, changes.by.as_str(), changes.versions.len()), (4, "user/cid", 2));
+    // A row of an earlier program has no record: then every revision counts.
+    let old = JobRow { changes: None, ..stepped };
+    assert!(old.is_unchanged_since(3) && !old.is_unchanged_since(2));
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn no_row_grows_unnoticed() {
         ("Resources", size_of::<Resources>(), 64),
         ("PortAssignment", size_of::<PortAssignment>(), 32),
         ("TaskRow", size_of::<TaskRow>(), 296),
-        ("JobRow", size_of::<JobRow>(), 128),
+        ("JobRow", size_of::<JobRow>(), 144),
         ("JobSpec", size_of::<JobSpec>(), 864),
         ("NodeRow", size_of::<NodeRow>(), 384),
         ("NodeAlloc", size_of::<NodeAlloc>(), 192),

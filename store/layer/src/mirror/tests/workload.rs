@@ -165,6 +165,7 @@ async fn job_put(tx: &Transaction, changes: &mut ChangeSet, id: JobId, value: u6
         succeeded: 0,
         failed: 0,
         rollout: None,
+        changes: None,
     };
     let spec = new_spec.then(|| Box::new(spec_of(&row, value)));
     if let Some(spec) = &spec {
