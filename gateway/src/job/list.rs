@@ -6,7 +6,9 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use borough_model::job::JobState;
-use borough_model::{JobId, JobRow, TaskRow};
+use borough_model::rollout::{AttemptFit, AttemptFits, RolloutProgress, TaskProgress};
+use borough_model::task::Health;
+use borough_model::{JobId, JobRow, TaskRow, TaskState};
 use borough_proto::convert::{job_state_to_message, job_to_message, task_counts_add};
 use borough_proto::v1;
 use borough_store::mirror::{MirrorHandle, MirrorState, StoredSpec};
@@ -62,10 +64,54 @@ pub fn job_counts(mirror: &MirrorHandle, row: &JobRow) -> v1::TaskCounts {
     counting.counts(row)
 }
 
-/// Converts a job of the mirror to a message. Takes the mirror's lock, for a short time each.
+/// Converts a job of the mirror to a message, with how far its rollout is. Takes the mirror's lock, for a short time
+/// each.
 pub fn job_message(cell: &CellContext, row: &JobRow) -> v1::Job {
     let stored = cell.mirror.read(|state| state.stored_spec_of(row));
-    job_message_of(cell, row, stored.as_ref())
+    let mut job = job_message_of(cell, row, stored.as_ref());
+    if let Some(rollout) = &mut job.rollout {
+        rollout.progress = rollout_progress(&cell.mirror, row);
+    }
+    job
+}
+
+/// How far the rollout of a job is. Takes the mirror's lock once per part.
+fn rollout_progress(mirror: &MirrorHandle, row: &JobRow) -> Option<v1::RolloutProgress> {
+    let version = row.rollout.as_deref()?.version;
+    let spec = mirror.read(|state| state.spec_of(row))?;
+    let (kind, mut fits) = (spec.kind, AttemptFits::new(row.spec_version, spec));
+    let (mut progress, mut known, mut after) = (RolloutProgress::default(), 0_u32, None);
+    loop {
+        let visited = mirror.read(|state| {
+            let tasks = state.job_tasks_behind(row.id, after).take(PART_ROWS);
+            let mut visited = 0;
+            for task in tasks {
+                (visited, after) = (visited + 1, Some(task.id.index));
+                if task.id.index < row.count {
+                    known = known.saturating_add(1);
+                    let fit = fits.fit(task, |version| state.spec(row.id, version));
+                    progress.visit(task_progress(task, fit), version, kind);
+                }
+            }
+            visited
+        });
+        if visited < PART_ROWS {
+            break;
+        }
+    }
+    let concerned = progress.concerned.saturating_add(row.count.saturating_sub(known));
+    let RolloutProgress { updated, healthy, .. } = progress;
+    Some(v1::RolloutProgress { concerned, updated, healthy })
+}
+
+fn task_progress(task: &TaskRow, fit: AttemptFit) -> TaskProgress {
+    TaskProgress {
+        version: task.spec_version,
+        fit,
+        state: task.state,
+        is_healthy: task.state == TaskState::Running && task.health == Health::Healthy,
+        failures: task.failures,
+    }
 }
 
 /// As [`job_message`], with the spec in force as the mirror keeps it.
@@ -187,7 +233,7 @@ fn jobs_part(cell: &CellContext, page: &JobPage<'_>, from: Bound<JobId>) -> Opti
 #[cfg(test)]
 mod tests {
     use borough_model::job::{JobKind, job_new};
-    use borough_model::{Delta, RequestId, TaskId, TaskState};
+    use borough_model::{Delta, RequestId, TaskId};
     use borough_store::journal::Listed;
     use borough_testkit::job_spec;
 

@@ -1,18 +1,20 @@
 //! Explains what a submission would do, and why tasks have no node. The scheduler's own code computes both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use borough_model::job::file::file_diff;
 use borough_model::job::{
-    After, AfterCondition, ChangeClass, FieldChange, JobKind, JobState, RestartMode, Rollout, change_class,
-    fields_fixed, spec_diff, spec_with_scheduler,
+    After, AfterCondition, ChangeClass, FieldChange, JobKind, JobState, OnFailure, RestartMode, Rollout,
+    change_class, fields_fixed, spec_diff, spec_with_scheduler,
 };
 use borough_model::rollout::{AttemptFit, AttemptFits, RolloutRules};
+use borough_model::task::Health;
 use borough_model::{JobId, JobRow, JobSpec, Name, TaskRow, TaskState};
 use borough_proto::convert::ports_to_message;
 use borough_proto::v1;
-use borough_scheduler_core::{DryRun, EvictionReport, Explanation, VictimReport, dry_run};
+use borough_scheduler_core::{DryRun, EvictionReport, Explanation, ReplacedAttempts, VictimReport, dry_run};
 use borough_store::lease::SCHEDULER_DEFAULT;
 use borough_store::mirror::MirrorState;
 use tonic::Status;
@@ -85,38 +87,71 @@ fn after_warning(user: &Name, after: &After, kind: JobKind) -> String {
 
 /// Plans `spec` without submitting it.
 pub(super) async fn plan_of(cell: &CellContext, spec: &JobSpec) -> Result<v1::PlanJobResponse, Status> {
-    let mut response = cell.state(|state| plan_changes(state, spec))?;
+    let (mut response, rollout) = cell.state(|state| plan_changes(state, spec))?;
     if response.refusal.is_empty() {
         let before = cell.state(|state| {
             let live = state.job_by_name(&spec.user, &spec.name).filter(|row| !is_over(row))?;
             Some(state.spec_of(live)?.in_force(live))
         })?;
         let (now_ms, spec) = (cell.clock.wall_ms(), spec.clone());
+        let PlannedRollout { attempts, rules } = rollout;
         let dry =
-            cell.scheduler.ask(move |snapshot| dry_run(snapshot, &spec, before.as_ref(), now_ms)).await?;
-        dry_add(&mut response, dry);
+            cell.scheduler.ask(move |snapshot| dry_run(snapshot, &spec, before.as_ref(), &attempts, now_ms));
+        dry_add(&mut response, dry.await?);
+        let warning = rules.and_then(|rules| rollout_warning(&response, &rules));
+        response.warnings.extend(warning);
     }
     Ok(response)
 }
 
+/// The rollout that a submission would begin.
+#[derive(Debug, Default)]
+struct PlannedRollout {
+    attempts: ReplacedAttempts,
+    /// `None`: there would be none.
+    rules: Option<RolloutRules>,
+}
+
+/// That the rollout cannot end, if the dry run found no node for tasks that it replaces.
+fn rollout_warning(response: &v1::PlanJobResponse, rules: &RolloutRules) -> Option<String> {
+    let replaced: BTreeSet<u32> = response.replaced.iter().copied().collect();
+    let unplaced = response.unplaced.iter().flat_map(|explanation| &explanation.indexes);
+    let stuck: Vec<u32> = unplaced.copied().filter(|index| replaced.contains(index)).collect();
+    let task = match stuck.as_slice() {
+        [] => return None,
+        [index] => format!("task {index} gets"),
+        many => format!("{} tasks get", many.len()),
+    };
+    let deadline = humantime::format_duration(Duration::from_millis(rules.deadline_ms));
+    let then = match rules.on_failure {
+        OnFailure::Revert => "is taken back",
+        OnFailure::Stop => "stays as it is then",
+    };
+    Some(format!(
+        "the rollout stops there: {task} no node for the new version; after {deadline} without one it fails and {then}"
+    ))
+}
+
 /// The changes to the job itself.
-fn plan_changes(state: &MirrorState, spec: &JobSpec) -> v1::PlanJobResponse {
+fn plan_changes(state: &MirrorState, spec: &JobSpec) -> (v1::PlanJobResponse, PlannedRollout) {
     let live = state.job_by_name(&spec.user, &spec.name).filter(|row| !is_over(row));
     let current = live.and_then(|row| Some((row, state.spec_of(row)?.in_force(row))));
     let mut response = v1::PlanJobResponse {
         changed: true,
         revision: live.map_or(0, |row| row.revision),
+        changed_revision: live.and_then(|row| row.changes.as_ref()).map_or(0, |changes| changes.revision),
         job_id: live.map(|row| row.id.to_string()).unwrap_or_default(),
         cursor: Some(cursor_to_message(state.cursor())),
         ..v1::PlanJobResponse::default()
     };
+    let mut rollout = PlannedRollout::default();
     if let Some((row, current)) = &current {
         if row.state == JobState::Stopping {
             response.refusal = format!(
                 "job {}/{} is stopping: submit it again once it has ended, or under another name",
                 row.user, row.name
             );
-            return response;
+            return (response, rollout);
         }
         response.diff = spec_diff(current, spec).iter().map(change_message).collect();
         response.file_diff = file_diff(current, spec).iter().map(change_message).collect();
@@ -127,22 +162,25 @@ fn plan_changes(state: &MirrorState, spec: &JobSpec) -> v1::PlanJobResponse {
                 let fixed = fields_fixed(current, spec);
                 if !fixed.is_empty() {
                     response.refusal = refusal_of_fixed(&format!("job {}/{}", row.user, row.name), &fixed);
-                    return response;
+                    return (response, rollout);
                 }
-                (response.replaced, response.unavailable_max) = replaced(state, row, spec);
+                rollout = rollout_planned(state, row, spec);
+                response.replaced = rollout.attempts.rows.iter().map(|row| row.id.index).collect();
+                response.replaced.sort_unstable();
+                response.unavailable_max = u32::try_from(rollout.attempts.at_once).unwrap_or(u32::MAX);
             }
         }
         let above = state.job_tasks(row.id).filter(|task| task.id.index >= spec.count);
         let above = above.filter(|task| !matches!(task.state, TaskState::Dead | TaskState::Pending));
         response.stopped = above.map(|task| task.id.index).collect();
     }
-    response
+    (response, rollout)
 }
 
-/// The tasks whose attempts a rollout of `spec` would replace, and how many may be away at a time.
-fn replaced(state: &MirrorState, row: &JobRow, spec: &JobSpec) -> (Vec<u32>, u32) {
+/// The attempts that a rollout of `spec` would replace, in its order: first those that serve nobody.
+fn rollout_planned(state: &MirrorState, row: &JobRow, spec: &JobSpec) -> PlannedRollout {
     if row.state != JobState::Running {
-        return (Vec::new(), 0);
+        return PlannedRollout::default();
     }
     let rules = RolloutRules::of(spec, &Rollout::begin(row, "", 0), spec.count);
     let has_attempt = |task: &&Arc<TaskRow>| {
@@ -153,9 +191,12 @@ fn replaced(state: &MirrorState, row: &JobRow, spec: &JobSpec) -> (Vec<u32>, u32
     let mut is_stale =
         |task: &&Arc<TaskRow>| fits.fit(task, |version| state.spec(row.id, version)) == AttemptFit::Stale;
     let tasks = state.job_tasks(row.id).filter(has_attempt).filter(|task| is_stale(task));
+    let mut rows: Vec<TaskRow> = tasks.map(|task| (**task).clone()).collect();
+    rows.sort_by_key(|task| task.state == TaskState::Running && task.health == Health::Healthy);
     // The members of a gang are ended together.
     let most = if rules.together { spec.count } else { rules.unavailable_max };
-    (tasks.map(|task| task.id.index).collect(), most)
+    let at_once = usize::try_from(most).unwrap_or(usize::MAX);
+    PlannedRollout { attempts: ReplacedAttempts { rows, at_once }, rules: Some(rules) }
 }
 
 fn dry_add(response: &mut v1::PlanJobResponse, dry: DryRun) {
@@ -165,6 +206,7 @@ fn dry_add(response: &mut v1::PlanJobResponse, dry: DryRun) {
         ports: ports_to_message(&task.ports),
         held: task.held,
         victims: task.victims.iter().map(victim_message).collect(),
+        again: task.again,
     };
     response.placements = dry.placements.into_iter().map(placement).collect();
     response.placements.sort_by_key(|placement| placement.index);

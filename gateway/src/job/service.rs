@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use borough_kv::Idempotency;
-use borough_model::job::{JobState, after_cycle};
+use borough_model::job::{JobChanges, JobState, after_cycle};
 use borough_model::journal::JobName;
 use borough_model::{JobId, JobSpec, Name};
 use borough_proto::convert::{
@@ -14,8 +14,8 @@ use borough_proto::v1;
 use borough_proto::v1::job_service_server::JobService;
 use borough_scheduler_core::ScoringProfile;
 use borough_store::job::{
-    AdmissionAuthor, JobSubmitted, SubmitOutcome, job_by_name, job_get, job_history, job_labels_set,
-    job_scale, job_stop, job_submit,
+    AdmissionAuthor, JobSubmitted, JobVersion, SubmitOutcome, job_by_name, job_get, job_history,
+    job_labels_set, job_scale, job_stop, job_submit,
 };
 use borough_store::journal::Cursor;
 use borough_store::lease::SCHEDULER_DEFAULT;
@@ -227,7 +227,7 @@ impl JobService for JobServer {
         let spec = spec_planned(cell, &spec, &settings.schedulers.unwrap_or_default())?;
         let mut response = plan_of(cell, &spec).await?;
         let scheduler = spec.scheduler.as_ref();
-        response.warnings = cell.state(|state| after_warnings(state, &spec))?;
+        response.warnings.extend(cell.state(|state| after_warnings(state, &spec))?);
         response.warnings.extend(warnings_of(cell, scheduler).await);
         response.scheduler = scheduler.map_or(SCHEDULER_DEFAULT, Name::as_str).to_owned();
         Ok(Response::new(response))
@@ -371,16 +371,29 @@ impl JobService for JobServer {
             return Err(status_not_found(&format!("job {user}/{name} in cell {}, now or before", cell.name)));
         }
         cell.state(|_| ())?;
-        let message = |version: &borough_store::job::JobVersion| {
+        let message = |version: &JobVersion| {
             let counts = job_counts(&cell.mirror, &version.job);
-            v1::JobVersion {
-                job: Some(job_to_message(&cell.name, &version.job, Some(&version.spec), counts)),
-                version: version.version,
-                spec: Some(job_spec_to_message(&version.spec)),
-            }
+            let job = job_to_message(&cell.name, &version.job, Some(&version.spec), counts);
+            version_message(version, job)
         };
         let versions = versions.iter().map(message).collect();
         Ok(Response::new(v1::GetJobHistoryResponse { versions }))
+    }
+}
+
+/// A version of a job with who made it. The first one came with the job.
+fn version_message(version: &JobVersion, job: v1::Job) -> v1::JobVersion {
+    let JobVersion { job: row, version: number, spec } = version;
+    let origins = row.changes.iter().flat_map(|changes| &changes.versions);
+    let origin = origins.into_iter().find(|origin| origin.version == *number);
+    let first_ms = if *number == 1 { row.submitted_ms } else { 0 };
+    v1::JobVersion {
+        job: Some(job),
+        version: *number,
+        spec: Some(job_spec_to_message(spec)),
+        at_ms: origin.map_or(first_ms, |origin| origin.at_ms),
+        by: origin.map(|origin| origin.by.clone()).unwrap_or_default(),
+        revision: origin.map_or(0, |origin| origin.revision),
     }
 }
 
@@ -436,19 +449,26 @@ async fn expected_check(
     if *expected == 0 && expected_job.is_empty() {
         return Ok(());
     }
-    let (revision, id) = match job_by_name(tx, changes.space(), &spec.user, &spec.name).await {
-        Ok(row) if !matches!(row.state, JobState::Ended { .. }) => (row.revision, row.id.to_string()),
-        Ok(_) | Err(StoreError::NotFound { .. }) => (0, String::new()),
+    let live = match job_by_name(tx, changes.space(), &spec.user, &spec.name).await {
+        Ok(row) if !matches!(row.state, JobState::Ended { .. }) => Some(row),
+        Ok(_) | Err(StoreError::NotFound { .. }) => None,
         Err(error) => return Err(error),
     };
-    let (user, name) = (&spec.user, &spec.name);
+    let id = live.as_ref().map(|row| row.id.to_string()).unwrap_or_default();
     if !expected_job.is_empty() && *expected_job != id {
         return Err(expected_gone(tx, changes, spec, expected_job).await?);
     }
-    if *expected == 0 || revision == *expected {
+    if *expected == 0 || live.as_ref().is_some_and(|row| row.is_unchanged_since(*expected)) {
         return Ok(());
     }
+    let (user, name) = (&spec.user, &spec.name);
+    let revision = live.as_ref().map_or(0, |row| row.revision);
+    let by = live.and_then(|row| row.changes).map(|changes| {
+        let JobChanges { revision, by, .. } = *changes;
+        format!(": {by} has changed it at revision {revision}")
+    });
+    let by = by.unwrap_or_default();
     Err(StoreError::refused(format!(
-        "job {user}/{name} is at revision {revision}, the plan was made at {expected}; plan again"
+        "job {user}/{name} is at revision {revision}, the plan was made at {expected}{by}; plan again"
     )))
 }

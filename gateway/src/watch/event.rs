@@ -1,6 +1,6 @@
 //! Entries of the journal as sentences.
 
-use borough_model::job::{JobOutcome, JobState};
+use borough_model::job::{JobOutcome, JobState, Rollout, RolloutState};
 use borough_model::task::{EndReason, Exit, Health, StopReason};
 use borough_model::{Delta, JobRow, TaskRow, TaskState};
 use borough_store::mirror::MirrorState;
@@ -15,12 +15,17 @@ pub(super) struct Sentence {
     pub text: String,
 }
 
-/// A delta as a sentence; `None` if it means nothing to people. Names come from the mirror as it is now, or from
-/// `names`. Other things are named by their id.
-pub(super) fn sentence(state: &MirrorState, names: &JobNames, delta: &Delta) -> Option<Sentence> {
+/// A delta of an entry with this action as a sentence; `None` if it means nothing to people. Names come from the mirror
+/// as it is now, or from `names`. Other things are named by their id.
+pub(super) fn sentence(
+    state: &MirrorState,
+    names: &JobNames,
+    delta: &Delta,
+    action: &str,
+) -> Option<Sentence> {
     let node_name = |id| state.nodes().get(&id).map_or_else(|| id.to_string(), |row| row.name.to_string());
     let (subject, text) = match delta {
-        Delta::Job { row, .. } => (format!("job {}/{}", row.user, row.name), job_text(row)),
+        Delta::Job { row, .. } => (format!("job {}/{}", row.user, row.name), job_text(row, action)),
         Delta::JobRemoved { job, name } => {
             let name =
                 name.as_ref().map_or_else(|| job.to_string(), |name| format!("{}/{}", name.user, name.job));
@@ -75,7 +80,35 @@ fn task_subject(state: &MirrorState, names: &JobNames, row: &TaskRow) -> String 
     }
 }
 
-fn job_text(row: &JobRow) -> String {
+/// What an entry with this action says of the rollout of a job; empty if it is about something else.
+fn rollout_text(row: &JobRow, action: &str) -> String {
+    let Some(rollout) = row.rollout.as_deref() else { return String::new() };
+    let Rollout { version, state, steps, .. } = rollout;
+    // An entry changes several things of a job if a file does. It has begun the rollout if both have one time.
+    let is_begun = rollout.begun_ms == row.changed_ms && *steps == 0 && *version == row.spec_version;
+    let why = rollout.failure.map(|failure| format!(": {failure}")).unwrap_or_default();
+    match (action, rollout.reverts) {
+        ("rollout_replace", _) => {
+            format!("rollout of version {version}: step {steps} ends attempts of earlier versions; ")
+        }
+        ("rollout_done", _) => format!("rollout of version {version} done; "),
+        ("rollout_fail", Some(reverts)) if is_begun => {
+            format!("version {reverts} failed and is taken back by version {version}{why}; ")
+        }
+        ("rollout_fail", _) => format!("rollout of version {version} failed{why}; "),
+        ("rollout_order", Some(reverts)) if is_begun => {
+            format!("version {reverts} is taken back by version {version}; ")
+        }
+        ("rollout_order", _) if *state == RolloutState::Paused => {
+            format!("rollout of version {version} paused; ")
+        }
+        ("rollout_order", _) => format!("rollout of version {version} resumed; "),
+        ("job_submit", None) if is_begun => format!("rollout of version {version} begun; "),
+        _ => String::new(),
+    }
+}
+
+fn job_text(row: &JobRow, action: &str) -> String {
     let state = match row.state {
         JobState::Waiting => "waits for the jobs it comes after",
         JobState::Running => "running",
@@ -88,7 +121,8 @@ fn job_text(row: &JobRow) -> String {
         }
     };
     let counts = format!("count {}, priority {}, version {}", row.count, row.priority, row.spec_version);
-    format!("{state}; {counts}; {} succeeded, {} failed", row.succeeded, row.failed)
+    let rollout = rollout_text(row, action);
+    format!("{rollout}{state}; {counts}; {} succeeded, {} failed", row.succeeded, row.failed)
 }
 
 fn task_text(row: &TaskRow, node: &str) -> String {
@@ -166,4 +200,51 @@ pub(super) fn exit_text(exit: &Exit) -> String {
         text.push_str(&exit.message);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use borough_model::job::{JobKind, RolloutFailure, job_new};
+    use borough_model::{JobId, RequestId};
+    use borough_testkit::job_spec;
+
+    use super::*;
+
+    #[test]
+    fn each_change_of_a_rollout_has_a_name() {
+        let spec = job_spec("ada", "web", JobKind::Service);
+        let first = job_new(JobId(1), &spec, RequestId(1), 0);
+        let at = |rollout: &Rollout, changed_ms| JobRow {
+            spec_version: rollout.version,
+            changed_ms,
+            rollout: Some(Box::new(rollout.clone())),
+            ..first.clone()
+        };
+        let says = |row: &JobRow, action| {
+            let text = rollout_text(row, action);
+            assert!(job_text(row, action).starts_with(&text));
+            text.trim_end_matches("; ").to_owned()
+        };
+        let begun = Rollout::begin(&first, "user/ada", 5);
+        assert_eq!(says(&at(&begun, 5), "job_submit"), "rollout of version 2 begun");
+        assert_eq!(says(&at(&begun, 9), "job_submit"), "", "another change while it goes on");
+        assert_eq!(says(&at(&begun, 9), "task_report"), "");
+        let step = "rollout of version 2: step 1 ends attempts of earlier versions";
+        assert_eq!(says(&at(&begun.stepped(), 6), "rollout_replace"), step);
+        let paused = begun.with_state(RolloutState::Paused, 7).unwrap();
+        assert_eq!(says(&at(&paused, 7), "rollout_order"), "rollout of version 2 paused");
+        let resumed = paused.with_state(RolloutState::Rolling, 8).unwrap();
+        assert_eq!(says(&at(&resumed, 8), "rollout_order"), "rollout of version 2 resumed");
+        assert_eq!(says(&at(&resumed.done(), 9), "rollout_done"), "rollout of version 2 done");
+        let failure = RolloutFailure::TaskFails { index: 0, failures: 3 };
+        let failed = says(&at(&begun.failed(failure), 9), "rollout_fail");
+        assert_eq!(failed, "rollout of version 2 failed: task 0 failed 3 times in a row");
+        let back = |failure, action| {
+            let back = Rollout::revert(&at(&begun, 5), failure, "controller", 9);
+            says(&at(&back, 9), action)
+        };
+        assert_eq!(back(None, "rollout_order"), "version 2 is taken back by version 3");
+        let reason = "version 2 failed and is taken back by version 3: task 0 failed 3 times in a row";
+        assert_eq!(back(Some(failure), "rollout_fail"), reason);
+    }
 }

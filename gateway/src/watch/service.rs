@@ -201,7 +201,7 @@ fn events_of(
         subject: sentence.subject,
         text: sentence.text,
     };
-    wanted.filter_map(|delta| sentence(state, names, delta)).map(event).collect()
+    wanted.filter_map(|delta| sentence(state, names, delta, &entry.action)).map(event).collect()
 }
 
 #[cfg(test)]

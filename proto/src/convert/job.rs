@@ -37,6 +37,8 @@ pub fn job_to_message(
         description: spec.and_then(|spec| spec.description.clone()).unwrap_or_default(),
         usage: None,
         rollout: row.rollout.as_deref().map(rollout_to_message),
+        changed_revision: row.changes.as_ref().map_or(0, |changes| changes.revision),
+        changed_by: row.changes.as_ref().map(|changes| changes.by.clone()).unwrap_or_default(),
     }
 }
 
@@ -55,6 +57,7 @@ fn rollout_to_message(rollout: &Rollout) -> v1::Rollout {
         reverts: rollout.reverts.unwrap_or(0),
         failure: rollout.failure.map(|failure| failure.to_string()).unwrap_or_default(),
         versions: rollout.stable.clone(),
+        progress: None,
     }
 }
 

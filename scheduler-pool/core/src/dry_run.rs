@@ -1,11 +1,12 @@
 //! Dry runs: what would happen to a job if it were submitted now, by the code that makes it happen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use borough_model::job::{ChangeClass, JobState, change_class, job_new};
+use borough_model::node::node_alloc_release;
 use borough_model::task::PortAssignment;
-use borough_model::{JobId, JobRow, JobSpec, Name, NodeId, RequestId};
+use borough_model::{JobId, JobRow, JobSpec, Name, NodeId, RequestId, TaskRow};
 
 use crate::explain::{Explanation, VictimReport, after_unmet, explain_job, victim_reports};
 use crate::plan::{Plan, PlanCounters, PlannedPlacement, plan};
@@ -15,6 +16,9 @@ use crate::tables::CellTables;
 
 /// How many tasks one plan of a dry run takes.
 const BATCH_TASKS: usize = 1000;
+
+/// In how many steps a dry run replaces attempts at most. Each costs a plan.
+const REPLACED_STEPS_MAX: usize = 64;
 
 /// What would happen to a job.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -46,6 +50,24 @@ pub struct DryRunTask {
     pub held: bool,
     /// The tasks that would be evicted for it.
     pub victims: Vec<VictimReport>,
+    /// True if a rollout would end an attempt of the task first. Its ports are not known then.
+    pub again: bool,
+}
+
+impl DryRunTask {
+    /// After the end of its attempt.
+    fn again(self) -> Self {
+        Self { again: true, ports: Vec::new(), ..self }
+    }
+}
+
+/// The attempts that a rollout of the new spec would end.
+#[derive(Clone, Debug, Default)]
+pub struct ReplacedAttempts {
+    /// The rows of their tasks, in the order in which the rollout ends them.
+    pub rows: Vec<TaskRow>,
+    /// How many it ends at once.
+    pub at_once: usize,
 }
 
 /// Returns what would happen if this job were submitted now. If its user has a job of that name that has not ended, the
@@ -53,14 +75,23 @@ pub struct DryRunTask {
 /// stays as it is.
 ///
 /// `before` is the spec in force of that job. The snapshot keeps only what planning reads of it.
-pub fn dry_run(snapshot: &Snapshot, spec: &JobSpec, before: Option<&JobSpec>, now_ms: i64) -> DryRun {
+///
+/// A rollout ends the attempts of `replaced`, and each step waits for the one before. The dry run therefore stops at
+/// the first step whose tasks do not all get a node: they are `unplaced`, and later ones keep their attempts.
+pub fn dry_run(
+    snapshot: &Snapshot,
+    spec: &JobSpec,
+    before: Option<&JobSpec>,
+    replaced: &ReplacedAttempts,
+    now_ms: i64,
+) -> DryRun {
     let mut trial = snapshot.clone();
     let (job, row) = row_on_trial(snapshot.tables(), spec, before, now_ms);
     let (kept, stopped) = resident(snapshot.tables(), job, spec.count);
     let mut outcome = DryRun { kept, stopped, ..DryRun::default() };
     trial.job_upsert(&Arc::new(row), Some(spec));
     let mut placed: BTreeMap<u32, PlannedPlacement> = BTreeMap::new();
-    batches(&mut trial, job, now_ms, |plan| {
+    let mut visit = |plan: &Plan, placed: &mut BTreeMap<u32, PlannedPlacement>| {
         // A task that an early plan placed may be evicted by a later one.
         let evicted = plan.placements.iter().flat_map(|placement| &placement.victims);
         for victim in evicted.filter(|victim| victim.task.job == job) {
@@ -69,11 +100,40 @@ pub fn dry_run(snapshot: &Snapshot, spec: &JobSpec, before: Option<&JobSpec>, no
         let own = plan.placements.iter().filter(|placement| placement.task.job == job);
         placed.extend(own.map(|placement| (placement.task.index, placement.clone())));
         counters_added(&mut outcome.counters, &plan.counters);
-    });
+    };
+    batches(&mut trial, job, now_ms, |plan| visit(plan, &mut placed));
+    let mut again = BTreeSet::new();
+    let steps = replaced.rows.len().div_ceil(REPLACED_STEPS_MAX);
+    for step in replaced.rows.chunks(replaced.at_once.max(steps).max(1)) {
+        step.iter().for_each(|row| attempt_end(&mut trial, row));
+        again.extend(step.iter().map(|row| row.id.index));
+        batches(&mut trial, job, now_ms, |plan| visit(plan, &mut placed));
+        if !step.iter().all(|row| placed.contains_key(&row.id.index)) {
+            break;
+        }
+    }
+    outcome.kept = outcome.kept.saturating_sub(u32::try_from(again.len()).unwrap_or(u32::MAX));
     outcome.unplaced = explain_job(&trial, job, now_ms);
+    let tasks = placed.into_values().filter_map(|placement| task_named(snapshot.tables(), placement));
     outcome.placements =
-        placed.into_values().filter_map(|placement| task_named(snapshot.tables(), placement)).collect();
+        tasks.map(|task| if again.contains(&task.index) { task.again() } else { task }).collect();
     outcome
+}
+
+/// Ends an attempt on trial: its node takes the room back, and its task wants a node. Its ports do not cool down, so a
+/// task with a fixed port does not seem to wait for it.
+fn attempt_end(trial: &mut Snapshot, row: &TaskRow) {
+    let nodes = &trial.tables().nodes;
+    let alloc = row.charged_node().and_then(|node| Some((node, nodes.alloc(nodes.ordinal(node)?)?)));
+    if let Some((node, alloc)) = alloc
+        && let Ok(left) = node_alloc_release(&alloc, &row.charge.resources, &row.port_numbers(), None)
+    {
+        trial.alloc_upsert(node, &left);
+    }
+    let TaskRow { id, incarnation, spec_version, crashed_on, crashes_there, .. } = *row;
+    let revision = row.revision.saturating_add(1);
+    let pending = TaskRow::never_placed(id);
+    trial.task_upsert(&TaskRow { incarnation, spec_version, crashed_on, crashes_there, revision, ..pending });
 }
 
 /// How many tasks of a job keep their node, and which ones a count stops.
@@ -87,7 +147,7 @@ fn task_named(tables: &CellTables, placement: PlannedPlacement) -> Option<DryRun
     let name = tables.node_name(placement.node)?.clone();
     let victims = victim_reports(tables, &placement);
     let PlannedPlacement { task, node, ports, held, .. } = placement;
-    Some(DryRunTask { index: task.index, node, name, ports, held, victims })
+    Some(DryRunTask { index: task.index, node, name, ports, held, victims, again: false })
 }
 
 /// The row that the submission would write, under an id that no job has.

@@ -41,7 +41,7 @@ mod tables;
 
 pub use backlog::{OpenQueue, PendingReason, SLICE_TASKS, ShardDivision};
 pub use batch_size::{BatchOutcome, BatchSize};
-pub use dry_run::{DryRun, DryRunTask, dry_run};
+pub use dry_run::{DryRun, DryRunTask, ReplacedAttempts, dry_run};
 pub use explain::{
     Ahead, EvictionReport, Explanation, FilterLoss, FilterStep, NearestFit, VictimReport, WaitReason,
     explain, explain_job, explain_unplaced,

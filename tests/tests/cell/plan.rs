@@ -113,6 +113,62 @@ async fn an_unschedulable_task_is_explained_with_what_would_fit() {
     cell.finish().await;
 }
 
+/// A plan says where new attempts go, and why they go nowhere, as `why` does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_plan_of_a_changed_spec_says_where_its_attempts_go_or_that_they_fit_nowhere() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let web = |cpu: &str| {
+        format!(
+            "name: web\ncount: 2\nupdate: {{healthy_after: 0s}}\n\
+             task: {{command: [sleep, '600'], resources: {{cpu: {cpu}, memory: 4MiB}}, grace: 200ms}}\n"
+        )
+    };
+    cell.run("web.yaml", &web("10m")).await;
+    let fits = cell.borough(&["job", "plan", &cell.file("fits.yaml", &web("20m"))]).await.ended(1);
+    let fits = fits.prints("replace the attempts of tasks 0-1, at most 1 away at a time");
+    fits.prints("place task 0 again on alpha-1").prints("place task 1 again on alpha-1");
+    let file = cell.file("vast.yaml", &web("900"));
+    let vast = cell.borough(&["job", "plan", &file]).await.ended(1);
+    let vast = vast.prints("replace the attempts of tasks 0-1").prints("can never fit");
+    let vast = vast.prints("warning: the rollout stops there: task 0 gets no node for the new version");
+    let json = cell.borough(&["job", "plan", &file, "-o", "json"]).await.ended(1).json();
+    assert_eq!(
+        (&json["replaced"], &json["placements"]),
+        (&serde_json::json!([0, 1]), &serde_json::json!([]))
+    );
+    cell.borough(&["job", "run", "--detach", &file]).await.ended(0);
+    cell.tasks_until("web", "the first one is away", |tasks| tasks[0].state() == TaskState::Pending).await;
+    let why = cell.borough(&["why", "web/0"]).await.ended(0).stdout;
+    let reason = why.lines().find(|line| line.contains("can never fit")).unwrap();
+    assert!(vast.stdout.contains(reason), "{reason:?} in\n{}", vast.stdout);
+    cell.borough(&["job", "stop", "web"]).await.ended(0);
+    cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn running_attempts_of_batch_work_go_on_and_a_plan_says_so() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let batch = |word: &str| {
+        format!(
+            "name: sums\nkind: batch\ncount: 2\ntask: {{command: [sh, -c, 'echo {word}; exec sleep 600'], \
+             resources: {{cpu: 10m, memory: 4MiB}}, grace: 200ms}}\n"
+        )
+    };
+    cell.borough(&["job", "run", "--detach", &cell.file("sums.yaml", &batch("one"))]).await.ended(0);
+    cell.tasks_until("sums", "both run", |tasks| {
+        tasks.len() == 2 && tasks.iter().all(|task| task.state() == TaskState::Running)
+    })
+    .await;
+    let file = cell.file("sums.yaml", &batch("two"));
+    let goes_on = "running attempts go on, and only later ones get the new version";
+    cell.borough(&["job", "plan", &file]).await.ended(1).prints(goes_on);
+    cell.borough(&["job", "run", "--detach", &file]).await.ended(0);
+    let status = cell.borough(&["rollout", "status", "sums"]).await.ended(0);
+    status.prints("0 of 2 have it").prints(goes_on);
+    cell.borough(&["job", "stop", "sums"]).await.ended(0);
+    cell.finish().await;
+}
+
 /// A plan is for the job that it showed, and not for a later one of its name and revision.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_change_that_was_planned_for_a_job_does_not_change_the_next_one_of_its_name() {

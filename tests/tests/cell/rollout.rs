@@ -1,6 +1,6 @@
 //! Rollouts: a changed file reaches the tasks of a running job, and what fails is taken back.
 
-use borough_proto::v1::{RolloutState, Task};
+use borough_proto::v1::{Health, RolloutState, Task};
 use borough_tests::{TestCell, is_up, options, until};
 
 /// A service of three tasks that write `word`. `more` is further text of the file.
@@ -48,8 +48,10 @@ async fn a_changed_file_reaches_one_task_after_the_other() {
     let own = "overrides: {1: {environment: {COLOUR: red}}}\n";
     let file =
         cell.file("own.yaml", &web("echo two; exec sleep 600", &format!("labels: {{team: shop}}\n{own}")));
-    cell.borough(&["job", "run", &file]).await.ended(0);
+    cell.borough(&["job", "run", &file]).await.ended(0).prints("tester/web: 1/1 healthy with version 4");
     assert_eq!(attempts(&tasks_of(&cell).await), [(2, 2), (3, 4), (2, 2)]);
+    let status = cell.borough(&["rollout", "status", "web"]).await.ended(0);
+    status.prints("1 of 1 have it, 1 of these are healthy; 2 other tasks of the job need no change");
     // A change of the count alone waits for the new task, whatever the last rollout was.
     let text = std::fs::read_to_string(&file).unwrap().replace("count: 3", "count: 4");
     cell.borough(&["job", "run", &cell.file("four.yaml", &text)]).await.ended(0).prints("4/4 healthy");
@@ -66,7 +68,10 @@ async fn a_version_that_fails_is_taken_back_and_touches_no_more_tasks_than_it_ma
     cell.run("web.yaml", &says("one")).await;
     let crash = cell.file("crash.yaml", &web("echo no configuration; exit 7", ""));
     let failed = cell.borough(&["job", "run", &crash]).await.ended(1);
-    failed.warns("tester/web: version 2 was taken back: task 0 failed 3 times in a row");
+    // The attempt that failed is gone by now. What it was is still said.
+    let why =
+        "tester/web: version 2 was taken back: task 0 failed 3 times in a row; it ended with exit code 7";
+    failed.warns(why).warns("the last lines of tester/web/0:\n").warns("  no configuration\n");
     let after = attempts(&tasks_of(&cell).await);
     assert_eq!((after[0].1, &after[1..]), (3, &[(1, 1), (1, 1)][..]), "only task 0 was replaced");
     let status = cell.borough(&["rollout", "status", "web"]).await.ended(0);
@@ -74,12 +79,14 @@ async fn a_version_that_fails_is_taken_back_and_touches_no_more_tasks_than_it_ma
     cell.borough(&["task", "logs", "web/0"]).await.ended(0).prints("one");
 
     // One that is never healthy makes no progress.
-    let never = "progress_deadline: 3s\n";
+    let never = "progress_deadline: 6s\n";
     let text =
         web("exec sleep 600", never).replace("resources:", "ports: [http], health: {tcp: http}, resources:");
     let file = cell.file("never.yaml", &text);
     let failed = cell.borough(&["job", "run", &file]).await.ended(1);
-    failed.warns("version 4 was taken back: no further task became healthy within 3s");
+    failed
+        .warns("version 4 was taken back: no further task became healthy within 6s")
+        .warns("its probe has not passed since the start: a TCP connection to port http (");
     let after = attempts(&tasks_of(&cell).await);
     assert_eq!(&after[1..], [(1, 1), (1, 1)]);
 
@@ -88,7 +95,12 @@ async fn a_version_that_fails_is_taken_back_and_touches_no_more_tasks_than_it_ma
         web("exit 7", "").replace("{healthy_after: 300ms}", "{healthy_after: 300ms, on_failure: stop}");
     let file = cell.file("stop.yaml", &text);
     let failed = cell.borough(&["job", "run", &file]).await.ended(1);
-    failed.warns("the rollout of version 6 failed: task 0 failed 3 times in a row");
+    failed
+        .warns("the rollout of version 6 failed: task 0 failed 3 times in a row; it ended with exit code 7");
+    cell.borough(&["job", "list"]).await.ended(0).prints("running (rollout failed)");
+    let why = "rollout of version 6 from 5, failed: task 0 failed 3 times in a row";
+    cell.borough(&["why", "web"]).await.ended(0).prints(why);
+    named_events(&cell).await;
     let file = cell.file("web.yaml", &says("mended"));
     cell.borough(&["job", "run", &file]).await.ended(0);
     let versions: Vec<u32> = tasks_of(&cell).await.iter().map(|task| task.spec_version).collect();
@@ -104,11 +116,26 @@ async fn a_rollout_is_paused_resumed_superseded_and_taken_back() {
     let slow = says("two").replace("healthy_after: 300ms", "healthy_after: 1m");
     let file = cell.file("slow.yaml", &slow);
     cell.borough(&["job", "run", "--detach", &file]).await.ended(0);
-    cell.tasks_until("web", "the first one has version 2", |tasks| {
-        is_up(tasks, 3) && tasks[0].spec_version == 2
+    cell.tasks_until("web", "the first one is healthy with version 2", |tasks| {
+        is_up(tasks, 3) && tasks[0].spec_version == 2 && tasks[0].health() == Health::Healthy
     })
     .await;
+    let progress = "of version 2 from 1, rolling; 1 of 3 have it, 1 of these are healthy";
+    let status = cell.borough(&["job", "status", "web"]).await.ended(0);
+    let status = status.prints(progress).prints("TASK          STATE    HEALTH   VERSION  NODE");
+    assert!(status.stdout.contains("running  healthy  2        alpha-1"), "{}", status.stdout);
+    assert!(status.stdout.contains("running  healthy  1        alpha-1"), "{}", status.stdout);
+    cell.borough(&["why", "web"]).await.ended(0).prints(&format!("rollout {progress}"));
+    cell.borough(&["job", "list"]).await.ended(0).prints("running (rollout 1/3)");
+    let listed = cell.borough(&["job", "list", "-o", "json"]).await.ended(0).json();
+    let rollout = &listed[0]["rollout"];
+    assert_eq!(
+        (&rollout["from"], &rollout["version"], &rollout["updated"]),
+        (&1.into(), &2.into(), &1.into())
+    );
+    cell.borough(&["task", "list", "-o", "wide"]).await.ended(0).prints("VERSION");
     cell.borough(&["rollout", "pause", "web"]).await.ended(0).prints("of version 2: paused");
+    cell.borough(&["job", "list"]).await.ended(0).prints("running (rollout paused 1/3)");
     cell.borough(&["rollout", "resume", "web"]).await.ended(0).prints("of version 2: rolling");
     // The same file again follows the rollout that goes on.
     let again = cell.borough(&["job", "run", "--timeout", "2s", &file]).await.ended(1);
@@ -125,6 +152,13 @@ async fn a_rollout_is_paused_resumed_superseded_and_taken_back() {
     for index in ["0", "1", "2"] {
         cell.borough(&["task", "logs", &format!("web/{index}")]).await.ended(0).prints("one");
     }
+    let history = cell.borough(&["job", "history", "web"]).await.ended(0).prints("VERSION  TIME");
+    assert!(history.stdout.lines().nth(1).unwrap().contains("user/tester"), "{}", history.stdout);
+    let history = cell.borough(&["job", "history", "web", "-o", "json"]).await.ended(0).json();
+    assert!(
+        history.as_array().unwrap().iter().all(|version| version["at_ms"].as_i64() > Some(0)),
+        "{history}"
+    );
     let job = cell.client().job_get(&cell.job("web")).await.unwrap().job.unwrap();
     let rollout = job.rollout.unwrap();
     assert_eq!((rollout.state(), rollout.reverts, rollout.versions), (RolloutState::Done, 3, vec![1, 3]));
@@ -132,5 +166,54 @@ async fn a_rollout_is_paused_resumed_superseded_and_taken_back() {
         is_up(&cell.client().task_list_of_job(&cell.job("web")).await.unwrap().0, 3).then_some(())
     })
     .await;
+    cell.finish().await;
+}
+
+/// Each change of a rollout has a name in the list of events.
+async fn named_events(cell: &TestCell) {
+    let events = cell.borough(&["event", "list", "--job", "web", "--limit", "500"]).await.ended(0);
+    events
+        .prints("rollout of version 2 begun; ")
+        .prints("rollout of version 2: step 1 ends attempts of earlier versions; ")
+        .prints("version 2 failed and is taken back by version 3: task 0 failed 3 times in a row; ")
+        .prints("rollout of version 3 done; ")
+        .prints("rollout of version 6 failed: task 0 failed 3 times in a row; ");
+}
+
+/// A change is bound to what people have changed, and not to the steps of a rollout.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_checked_change_is_refused_after_another_one_and_not_after_a_step() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    cell.run("web.yaml", &says("one")).await;
+    let slow = |word: &str| says(word).replace("healthy_after: 300ms", "healthy_after: 1m");
+    let plan = async |file: &str| {
+        let plan = cell.borough(&["job", "plan", file, "-o", "json"]).await.ended(1).json();
+        format!("{}@{}", plan["id"].as_str().unwrap(), plan["revision"])
+    };
+    cell.borough(&["job", "run", "--detach", &cell.file("two.yaml", &slow("two"))]).await.ended(0);
+    let (ours, theirs) = (cell.file("ours.yaml", &slow("ours")), cell.file("theirs.yaml", &slow("theirs")));
+    let (checked, late) = (plan(&ours).await, plan(&theirs).await);
+    cell.tasks_until("web", "the first one has version 2", |tasks| tasks[0].spec_version == 2).await;
+    cell.borough(&["rollout", "pause", "web"]).await.ended(0);
+    let run = async |checked: &str, file: &str| {
+        cell.borough(&["job", "run", "--detach", "--check-revision", checked, file]).await
+    };
+    run(&checked, &ours).await.ended(0);
+    // The second one sees what the first one has changed, and how to go on.
+    let refused = run(&late, &theirs).await.ended(4);
+    let refused = refused.warns("the plan was made at").warns(": user/tester has changed it at revision ");
+    let refused = refused.warns("what has changed since revision ").warns("~ task.command[2]: ");
+    refused.warns("echo ours").warns(&format!("hint: borough job plan {theirs}"));
+    // An editor is open while the controller steps, and while somebody else changes the job.
+    let program = cell.command(&[]).as_std().get_program().to_str().unwrap().to_owned();
+    let edit = async |meanwhile: &str, script: &str| {
+        let editor = format!("{program} {meanwhile}; sed -i {script}");
+        let variables = [("VISUAL", ""), ("EDITOR", editor.as_str())];
+        cell.borough_with(&["job", "edit", "web", "--yes", "--detach"], &variables).await
+    };
+    edit("rollout pause web", "s/ours/edited/").await.ended(0);
+    let late = edit("job scale web 2 --detach", "s/edited/late/").await.ended(4);
+    late.warns("since the editor showed revision").warns(", last by user/tester").warns("~ count: 3 -> 2");
+    cell.borough(&["job", "stop", "web"]).await.ended(0);
     cell.finish().await;
 }

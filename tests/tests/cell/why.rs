@@ -192,3 +192,36 @@ async fn another_kind_of_a_job_that_waits_is_refused_by_name_with_what_to_run() 
     cell.borough(&["job", "run", "--detach", &changed]).await.ended(0);
     cell.finish().await;
 }
+
+/// A task that runs and never becomes healthy: which probe does not pass, and since when.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_probe_that_never_passes_is_named() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let deaf = |name: &str, health: &str| {
+        let task = "command: [sh, -c, 'echo I am deaf; exec sleep 600'], ports: [http], grace: 200ms";
+        cell.file("deaf.yaml", &crashing(name, 1, &format!("{task}, health: {{{health}}}")))
+    };
+    let file = deaf("deaf", "http: {port: http, path: /ready}, initial_grace: 10m");
+    let ran = cell.borough(&["job", "run", "--progress-deadline", "6s", &file]).await.ended(1);
+    let probe =
+        "runs and is not healthy: its probe has not passed since the start: GET /ready on port http (";
+    let ran = ran.warns("no progress for 6s").warns(probe).warns("the last lines of tester/deaf/0:");
+    ran.warns("  I am deaf\n");
+    let log = "what it writes: borough task logs tester/deaf/0";
+    cell.borough(&["why", "deaf"]).await.ended(0).prints(&format!("task 0: {probe}")).prints(log);
+    cell.borough(&["why", "deaf/0"]).await.ended(0).prints(probe);
+    cell.borough(&["job", "status", "deaf"]).await.ended(0).prints(probe);
+    cell.borough(&["task", "status", "deaf/0"]).await.ended(0).prints(probe);
+    let json = cell.borough(&["why", "deaf", "-o", "json"]).await.ended(0).json();
+    assert!(json[0]["probe"].as_str().unwrap().starts_with("GET /ready on port http ("), "{json}");
+    assert!(json[0]["unhealthy_since_ms"].as_i64() > Some(0), "{json}");
+    cell.borough(&["job", "stop", "deaf"]).await.ended(0);
+    // One that is restarted for it: its probe is the cause of the failures.
+    let file = deaf("beaten", "tcp: http, interval: 200ms, failures: 1, initial_grace: 200ms");
+    cell.borough(&["job", "run", "--detach", &file]).await.ended(0);
+    cell.tasks_until("beaten", "failed twice", |tasks| tasks.iter().any(|task| task.failures >= 2)).await;
+    let why = cell.borough(&["why", "beaten"]).await.ended(0);
+    why.prints("fails again and again: stopped, since its health probe failed");
+    cell.borough(&["job", "stop", "beaten"]).await.ended(0);
+    cell.finish().await;
+}

@@ -174,7 +174,8 @@ fn exit_text(exit: &Exit, message: &str) -> String {
         (EndReason::Signaled, _, None) => "a signal".to_owned(),
         (EndReason::OutOfMemory, ..) => "out of memory".to_owned(),
         (EndReason::StartFailed, ..) => "start failed".to_owned(),
-        (EndReason::Stopped, ..) => "stopped".to_owned(),
+        // The stops that count as failures are those of unhealthy attempts.
+        (EndReason::Stopped, ..) => "stopped, since its health probe failed".to_owned(),
         (EndReason::NodeLost, ..) => "node lost".to_owned(),
         (EndReason::NodeRebooted, ..) => "node rebooted".to_owned(),
     };

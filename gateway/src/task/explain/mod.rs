@@ -1,13 +1,14 @@
 //! Explains tasks: why they have no node, and why those that have one do not run as they should.
 //!
-//! The scheduler's code explains the nodes. The rows of the tasks say the rest: failures, drained and lost nodes, and
-//! agents that do not answer.
+//! The scheduler's code explains the nodes. The rows of the tasks say the rest: failures, probes that do not pass,
+//! drained and lost nodes, and agents that do not answer.
 
 mod drained;
 mod failing;
 mod lost;
 mod rows;
 mod silent;
+mod unhealthy;
 
 use std::collections::BTreeSet;
 
@@ -91,6 +92,7 @@ async fn rows_explained(
 ) -> Result<Vec<v1::Explanation>, Status> {
     let now_ms = cell.clock.wall_ms();
     let mut explanations = found.failing.explained();
+    explanations.extend(found.unhealthy.explained());
     explanations.extend(found.lost.into_values().map(lost::explanation));
     explanations.extend(drained::explained(cell, job, found.drained).await?);
     if !found.silent.is_empty() {

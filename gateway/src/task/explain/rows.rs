@@ -12,6 +12,7 @@ use super::drained::DrainedTasks;
 use super::failing::{FailingTask, FailingTasks};
 use super::lost::LostTasks;
 use super::silent::{SilentTasks, silent_since};
+use super::unhealthy::{UnhealthyTask, UnhealthyTasks, port_name, unhealthy_since};
 use crate::cell::CellContext;
 
 /// Tasks that are read under one hold of the mirror's lock.
@@ -21,6 +22,7 @@ const PART_TASKS: usize = 1_024;
 #[derive(Debug, Default)]
 pub(super) struct RowsFound {
     pub(super) failing: FailingTasks,
+    pub(super) unhealthy: UnhealthyTasks,
     pub(super) lost: BTreeMap<NodeId, LostTasks>,
     pub(super) drained: BTreeMap<NodeId, DrainedTasks>,
     pub(super) silent: BTreeMap<NodeId, SilentTasks>,
@@ -36,7 +38,8 @@ impl RowsFound {
         let silent = self.silent.values().flat_map(|tasks| &tasks.indexes);
         let lost = self.lost.values().flat_map(|tasks| &tasks.indexes);
         let drained = self.drained.values().flat_map(|tasks| &tasks.indexes);
-        self.failing.indexes().chain(silent.chain(lost).chain(drained).copied()).collect()
+        let of_nodes = silent.chain(lost).chain(drained).copied();
+        self.failing.indexes().chain(self.unhealthy.indexes()).chain(of_nodes).collect()
     }
 }
 
@@ -112,6 +115,7 @@ impl RowsFound {
             };
             self.failing.add(task, row, exit);
         }
+        self.unhealthy_visit(state, facts, row, now_ms);
         if let Some((id, at_ms)) = lost_with(row) {
             let is_back = state.nodes().get(&id).is_some_and(|node| node.state != NodeState::Lost);
             let new = || LostTasks { node: name(id), at_ms, is_back, indexes: Vec::new() };
@@ -122,6 +126,19 @@ impl RowsFound {
             let drained = self.drained.entry(node.id).or_insert_with(new);
             drained.add(index, row.state);
         }
+    }
+
+    /// Takes a task into account that runs and has a probe that has not passed.
+    fn unhealthy_visit(&mut self, state: &MirrorState, facts: &JobFacts, row: &TaskRow, now_ms: i64) {
+        let Some(since_ms) = unhealthy_since(row, now_ms) else { return };
+        let (index, version) = (row.id.index, row.spec_version);
+        let read = || Some(state.spec(row.id.job, version)?.task.health.as_ref()?.probe.clone());
+        let Some(probe) = self.unhealthy.probe_of(version, read) else { return };
+        let node = row.node.map(|id| name_of(state.nodes().get(&id).map(AsRef::as_ref), id));
+        let named = port_name(&probe);
+        let port = row.ports.iter().find(|port| Some(port.name.as_str()) == named).map(|port| port.number);
+        let (name, node) = (format!("{}/{index}", facts.name), node.unwrap_or_default());
+        self.unhealthy.add(index, version, &probe, UnhealthyTask { name, node, since_ms, port });
     }
 }
 

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use borough_model::job::{Constraint, ConstraintOperator, JobState, Spread};
 use borough_model::{JobId, JobSpec, Name, NodeId, TaskId, TaskState};
 use borough_scheduler_core::{
-    CellSettings, PLAN_SEED, Plan, ScoringProfile, Snapshot, dry_run, explain, explain_unplaced, plan,
+    CellSettings, PLAN_SEED, Plan, ReplacedAttempts, ScoringProfile, Snapshot, dry_run, explain,
+    explain_unplaced, plan,
 };
 
 use crate::reference;
@@ -414,13 +415,38 @@ fn a_dry_run_of_a_changed_count_keeps_and_stops() {
     stored.commit(&planned(&stored));
     let before = job.clone();
     job.count = 2;
-    let fewer = dry_run(&stored.snapshot(0), &job, Some(&before), stored.now_ms);
+    let fewer =
+        dry_run(&stored.snapshot(0), &job, Some(&before), &ReplacedAttempts::default(), stored.now_ms);
     assert_eq!((fewer.kept, fewer.stopped, fewer.placements.len()), (2, vec![2, 3], 0));
     job.count = 10;
-    let more = dry_run(&stored.snapshot(0), &job, Some(&before), stored.now_ms);
+    let more = dry_run(&stored.snapshot(0), &job, Some(&before), &ReplacedAttempts::default(), stored.now_ms);
     let placed: Vec<u32> = more.placements.iter().map(|task| task.index).collect();
     assert_eq!((more.kept, placed), (4, vec![4, 5, 6, 7]));
     assert_eq!(more.unplaced.iter().map(|(tasks, _)| tasks.clone()).collect::<Vec<_>>(), [vec![8, 9]]);
+}
+
+/// A step of a rollout frees the room that its own tasks had, and no more.
+#[test]
+fn a_dry_run_of_a_changed_spec_replaces_step_by_step_until_one_does_not_fit() {
+    let mut stored = stored_cell(ScoringProfile::BEST_FIT);
+    stored.node_put(node(0, 8, 8));
+    let before = spec("ann", "job", 4, 2000, 64);
+    stored.job_submit(JobId(1), &before);
+    stored.commit(&planned(&stored));
+    let rows: Vec<_> = stored.resident(JobId(1)).cloned().collect();
+    let shown = |cpu_millis, at_once| {
+        let replaced = ReplacedAttempts { rows: rows.clone(), at_once };
+        let changed = spec("ann", "job", 4, cpu_millis, 64);
+        let shown = dry_run(&stored.snapshot(0), &changed, Some(&before), &replaced, stored.now_ms);
+        let placed: Vec<u32> = shown.placements.iter().map(|task| task.index).collect();
+        assert!(shown.placements.iter().all(|task| task.again && task.ports.is_empty()));
+        let unplaced: Vec<u32> = shown.unplaced.iter().flat_map(|(tasks, _)| tasks.clone()).collect();
+        (placed, unplaced, shown.kept)
+    };
+    assert_eq!(shown(1000, 1), (vec![0, 1, 2, 3], vec![], 0));
+    assert_eq!(shown(3000, 1), (vec![], vec![0], 3), "the first one needs more than it leaves");
+    assert_eq!(shown(3000, 2), (vec![0], vec![1], 2));
+    assert_eq!(shown(9000, 4), (vec![], vec![0, 1, 2, 3], 0));
 }
 
 #[test]

@@ -10,7 +10,8 @@
 use borough_model::job::{JobState, PreemptionSpec};
 use borough_model::{JobId, TaskId, TaskState};
 use borough_scheduler_core::{
-    NearestFit, PLAN_SEED, Plan, PlannedPlacement, Snapshot, dry_run, explain, explain_unplaced, plan,
+    NearestFit, PLAN_SEED, Plan, PlannedPlacement, ReplacedAttempts, Snapshot, dry_run, explain,
+    explain_unplaced, plan,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -425,7 +426,8 @@ proptest! {
         history.happens(&Event::Submitted(Box::new(before)));
         history.stored.journal_apply(&mut history.followed);
         let spec = random.spec(history.stored.jobs.len());
-        let shown = dry_run(&history.stored.snapshot(3), &spec, None, history.stored.now_ms);
+        let (stored, none) = (&history.stored, ReplacedAttempts::default());
+        let shown = dry_run(&stored.snapshot(3), &spec, None, &none, stored.now_ms);
 
         let job = history.stored.job_submit(JobId(42), &spec);
         history.stored.evictions.clear();

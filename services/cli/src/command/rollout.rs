@@ -1,8 +1,8 @@
 //! Verbs on rollouts.
 
 use borough_client::{Client, ClientError, JobRef};
+use borough_proto::v1::Job;
 use borough_proto::v1::order_rollout_request::Order;
-use borough_proto::v1::{Health, Job, Task, TaskState};
 
 use super::confirm::{Intent, confirm};
 use super::job::{Goal, wait};
@@ -31,22 +31,21 @@ pub(super) async fn run(global: &Global, verb: RolloutVerb, printer: &Printer) -
 }
 
 async fn status(client: &Client, job: &JobRef, printer: &Printer) -> Result<Code, Failure> {
-    let row = client.job_get(job).await?.job.unwrap_or_default();
-    show(client, row, printer).await
+    show(&client.job_get(job).await?.job.unwrap_or_default(), printer)
 }
 
 /// Waits for the end of the rollout first.
 async fn status_at_end(client: &Client, job: &JobRef, printer: &Printer) -> Result<Code, Failure> {
-    let mut row = client.job_get(job).await?.job.unwrap_or_default();
+    let row = client.job_get(job).await?.job.unwrap_or_default();
     if let Some(goal) = goal_of(&row) {
-        row = wait(client, job, goal, None, printer).await?.into_job();
+        wait(client, job, goal, None, printer).await?;
     }
-    show(client, row, printer).await
+    status(client, job, printer).await
 }
 
 async fn order(client: &Client, job: &JobRef, order: Order, printer: &Printer) -> Result<Code, Failure> {
     let ordered = client.rollout_order(job, order, 0).await.map_err(|error| refused(job, error))?;
-    show(client, ordered.job.unwrap_or_default(), printer).await
+    show(&ordered.job.unwrap_or_default(), printer)
 }
 
 /// A refusal by the state of the rollout names the command that shows it.
@@ -78,13 +77,14 @@ async fn undo(
         arguments.to.map_or_else(|| "an earlier version".to_owned(), |version| format!("version {version}"));
     confirm(global, client, Intent::stop(&format!("bring job {job} back to {back}")), printer)?;
     let ordered = client.rollout_order(&job, Order::Undo, arguments.to.unwrap_or(0)).await;
-    let mut row = ordered.map_err(|error| refused(&job, error))?.job.unwrap_or_default();
+    let row = ordered.map_err(|error| refused(&job, error))?.job.unwrap_or_default();
     if !arguments.wait.detach
         && let Some(goal) = goal_of(&row)
     {
-        row = wait(client, &job, goal, arguments.wait.timeout, printer).await?.into_job();
+        wait(client, &job, goal, arguments.wait.timeout, printer).await?;
+        return status(client, &job, printer).await;
     }
-    show(client, row, printer).await
+    show(&row, printer)
 }
 
 /// The end of the rollout of a job, if it has one that is not over.
@@ -93,20 +93,13 @@ fn goal_of(job: &Job) -> Option<Goal> {
 }
 
 /// Shows the rollout of a job, with what its tasks have.
-async fn show(client: &Client, job: Job, printer: &Printer) -> Result<Code, Failure> {
+fn show(job: &Job, printer: &Printer) -> Result<Code, Failure> {
     let Some(rollout) = job.rollout.clone() else {
         let message =
             format!("job {}/{}: it has had no rollout: no changed file has begun one", job.user, job.name);
         return Err(none_begun(Failure::new(Code::Refused, message)));
     };
-    let whose = JobRef::new(job.user.as_str(), job.name.as_str());
-    let (tasks, _) = client.task_list_of_job(&whose).await?;
-    let wanted = |task: &&Task| task.index < job.count && task.spec_version >= rollout.version;
-    let has_attempt = |task: &&Task| !matches!(task.state(), TaskState::Pending | TaskState::Dead);
-    let healthy = |task: &&Task| task.state() == TaskState::Running && task.health() == Health::Healthy;
-    let updated = tasks.iter().filter(wanted).filter(has_attempt);
-    let (updated, healthy) = (updated.clone().count(), updated.filter(healthy).count());
-    let view = RolloutStatusView::new(&job, rollout, updated, healthy);
+    let view = RolloutStatusView::new(job, rollout);
     printer.one(&view, |view, _| view.text())?;
     Ok(Code::Done)
 }

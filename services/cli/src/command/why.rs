@@ -11,16 +11,13 @@ pub(super) async fn run(global: &Global, target: &WhyTarget, printer: &Printer) 
     let client = connect::cell_client(global).await?;
     let job = target.resolve(client.user());
     let answer = client.task_explain(&job, target.index).await?;
-    let views: Vec<ExplanationView> = answer.explanations.into_iter().map(ExplanationView::from).collect();
-    let placed = if views.is_empty() && !printer.is_machine() {
-        placed_text(&client.job_get(&job).await?.job.unwrap_or_default())
-    } else {
-        String::new()
-    };
-    printer.one(&views, |views, _| match views.as_slice() {
-        [] => placed,
-        views => explanations_text(views),
-    })?;
+    let mut views: Vec<ExplanationView> =
+        answer.explanations.into_iter().map(ExplanationView::from).collect();
+    let row = client.job_get(&job).await?.job.unwrap_or_default();
+    let placed = if views.is_empty() { placed_text(&row) + "\n" } else { String::new() };
+    // One task is explained by itself.
+    views.extend(ExplanationView::of_rollout(&row).filter(|_| target.index.is_none()));
+    printer.one(&views, |views, _| format!("{placed}{}", explanations_text(views)))?;
     Ok(Code::Done)
 }
 

@@ -96,6 +96,8 @@ pub(crate) struct PlacementOutput {
     /// Whether it waits there until victims have exited.
     pub(crate) held: bool,
     pub(crate) victims: Vec<VictimView>,
+    /// Whether a rollout ends an attempt of the task first. Its ports are not known then.
+    pub(crate) again: bool,
 }
 
 impl PlanView {
@@ -106,6 +108,7 @@ impl PlanView {
             ports: placed.ports.into_iter().map(|port| (port.name.into(), port.number)).collect(),
             held: placed.held,
             victims: placed.victims.into_iter().map(VictimView::from).collect(),
+            again: placed.again,
         };
         Self {
             user: spec.user.as_str().into(),
@@ -146,19 +149,14 @@ impl PlanView {
         if self.revision > 0 {
             text.push_str(&changes_text(self.changes(), style));
         }
+        text.push_str(&self.rollout_text());
         for placed in &self.placements {
             let ports = ports_text(&placed.ports);
             let ports = if ports.is_empty() { ports } else { format!(" with ports {ports}") };
             let held = if placed.held { ", once tasks there have left" } else { "" };
-            text.push_str(&format!("place task {} on {}{ports}{held}\n", placed.index, placed.node));
+            let again = if placed.again { " again" } else { "" };
+            text.push_str(&format!("place task {}{again} on {}{ports}{held}\n", placed.index, placed.node));
             text.push_str(&victims_text(&placed.victims, None));
-        }
-        if !self.replaced.is_empty() {
-            let tasks = if self.replaced.len() == 1 { "task" } else { "tasks" };
-            let (indexes, most) = (ranges(&self.replaced), self.unavailable_max);
-            text.push_str(&format!(
-                "replace the attempts of {tasks} {indexes}, at most {most} away at a time\n"
-            ));
         }
         if !self.stopped.is_empty() {
             let tasks = if self.stopped.len() == 1 { "task" } else { "tasks" };
@@ -176,5 +174,24 @@ impl PlanView {
             text.push_str(&format!("{line}\n"));
         }
         text
+    }
+
+    /// What a rollout does to attempts that there are.
+    fn rollout_text(&self) -> String {
+        if self.unavailable_max == 0 {
+            return String::new();
+        }
+        if self.replaced.is_empty() {
+            let kind = self.spec.0.as_ref().and_then(|spec| spec.get("kind"));
+            return match kind.and_then(Value::as_str) {
+                Some("batch") => {
+                    "running attempts go on, and only later ones get the new version\n".to_owned()
+                }
+                _ => "no attempt is replaced\n".to_owned(),
+            };
+        }
+        let tasks = if self.replaced.len() == 1 { "task" } else { "tasks" };
+        let (indexes, most) = (ranges(&self.replaced), self.unavailable_max);
+        format!("replace the attempts of {tasks} {indexes}, at most {most} away at a time\n")
     }
 }

@@ -4,7 +4,7 @@ use borough_proto::v1;
 use serde::Serialize;
 
 use super::text::{ranges, tally};
-use super::{ExitView, Foreign};
+use super::{ExitView, Foreign, RolloutOutput};
 
 /// Why similar tasks are not placed, or do not run as they should.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -39,6 +39,12 @@ pub(crate) struct ExplanationView {
     /// Whether the scheduler would place the tasks now, or once it is their turn.
     #[serde(skip)]
     pub(crate) fits: bool,
+    /// The probe that has not passed; null: it is not about the health of tasks that run.
+    pub(crate) probe: Option<Foreign>,
+    /// Since when the first of those tasks runs; null without a probe.
+    pub(crate) unhealthy_since_ms: Option<i64>,
+    /// The rollout that goes on, or has failed; null: it is not about one.
+    pub(crate) rollout: Option<RolloutOutput>,
     /// Lines below the headline. The summary has them too.
     #[serde(skip)]
     pub(crate) details: Vec<Foreign>,
@@ -97,6 +103,9 @@ impl From<v1::Explanation> for ExplanationView {
             exit: explanation.exit.map(ExitView::from),
             next_start_ms: Some(explanation.next_start_ms).filter(|&at| at > 0),
             fits: explanation.fits,
+            probe: Some(Foreign::from(explanation.probe)).filter(|probe| !probe.is_empty()),
+            unhealthy_since_ms: Some(explanation.unhealthy_since_ms).filter(|&since| since > 0),
+            rollout: None,
             details: explanation.details.into_iter().map(Foreign::from).collect(),
         }
     }
@@ -115,6 +124,21 @@ pub(crate) fn explanations_text(explanations: &[ExplanationView]) -> String {
 }
 
 impl ExplanationView {
+    /// The rollout of a job, if it is not done, or if it takes back what has failed.
+    pub(crate) fn of_rollout(job: &v1::Job) -> Option<Self> {
+        let rollout = RolloutOutput::from(job.rollout.clone()?);
+        let is_live = matches!(job.state(), v1::JobState::Waiting | v1::JobState::Running);
+        if !is_live || (rollout.state == "done" && rollout.failure.is_none()) {
+            return None;
+        }
+        let headline = format!("rollout {}", rollout.text());
+        let next = format!("borough rollout status {}/{}", job.user, job.name);
+        let summary = format!("{headline}; {next}");
+        let explanation =
+            v1::Explanation { summary, headline, details: vec![next], ..v1::Explanation::default() };
+        Some(Self { rollout: Some(rollout), ..Self::from(explanation) })
+    }
+
     /// The explanation without its tasks: the headline, and a line per fact.
     pub(crate) fn text(&self) -> String {
         if self.headline.is_empty() {

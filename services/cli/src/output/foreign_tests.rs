@@ -113,7 +113,9 @@ fn job() -> v1::Job {
 /// A version of a job with a command that clears the reader's screen.
 fn version() -> JobVersionView {
     let spec = serde_json::json!({"task": {"command": [HOSTILE]}});
-    JobVersionView { version: 1, job: job().into(), spec: SpecView(Some(spec)), changes: None }
+    let actor = Some(hostile().into());
+    let spec = SpecView(Some(spec));
+    JobVersionView { version: 1, at_ms: Some(1), actor, job: job().into(), spec, changes: None }
 }
 
 fn cell() -> CellOutput {
@@ -173,6 +175,7 @@ fn shown(style: &Style) -> Vec<(&'static str, String)> {
         job: job().into(),
         tasks: vec![task().into()],
         unplaced: vec![explanation().into()],
+        unhealthy: Vec::new(),
         spec: SpecView(None),
         next_page: None,
     };

@@ -11,10 +11,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::changes::{ChangedField, changes_text};
-use super::table::{Tabular, table};
-use super::task::TaskOutput;
+use super::table::Tabular;
+use super::task::{TaskOutput, tasks_table};
 use super::text::{facts, tally, time, word};
-use super::{ExplanationView, Foreign, Style, explanations_text};
+use super::{ExplanationView, Foreign, RolloutOutput, Style, explanations_text};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct JobView {
@@ -34,6 +34,8 @@ pub(crate) struct JobView {
     pub(crate) labels: BTreeMap<Foreign, Foreign>,
     /// Empty if the job has none.
     pub(crate) description: Foreign,
+    /// Its last rollout; null if it has had none.
+    pub(crate) rollout: Option<RolloutOutput>,
 }
 
 /// Counts of tasks by state.
@@ -109,6 +111,19 @@ impl From<v1::Job> for JobView {
             changed_ms: job.changed_ms,
             labels: job.labels.into_iter().map(|(key, value)| (key.into(), value.into())).collect(),
             description: job.description.into(),
+            rollout: job.rollout.map(RolloutOutput::from),
+        }
+    }
+}
+
+impl JobView {
+    /// The state, with the rollout if it is not done: `running (rollout 1/3)`.
+    fn state_text(&self) -> String {
+        let is_live = matches!(self.state.as_str(), "waiting" | "running");
+        let rollout = self.rollout.as_ref().filter(|_| is_live).map(RolloutOutput::text_short);
+        match rollout.filter(|text| !text.is_empty()) {
+            Some(rollout) => format!("{} ({rollout})", self.state),
+            None => self.state.clone(),
         }
     }
 }
@@ -139,7 +154,7 @@ impl Tabular for JobView {
             self.user.to_string(),
             self.name.to_string(),
             self.kind.clone(),
-            self.state.clone(),
+            self.state_text(),
             healthy,
             self.priority.to_string(),
             time(self.submitted_ms),
@@ -202,6 +217,8 @@ pub(crate) struct JobStatusView {
     pub(crate) job: JobView,
     pub(crate) tasks: Vec<TaskOutput>,
     pub(crate) unplaced: Vec<ExplanationView>,
+    /// Why tasks run and are not healthy.
+    pub(crate) unhealthy: Vec<ExplanationView>,
     pub(crate) spec: SpecView,
     /// The page behind these tasks; null if none follow.
     pub(crate) next_page: Option<String>,
@@ -232,19 +249,24 @@ impl JobStatusView {
             ("submitted", time(job.submitted_ms)),
             ("changed", time(job.changed_ms)),
             ("version", format!("{} (revision {})", job.spec_version, job.revision)),
+            ("rollout", job.rollout.as_ref().map(RolloutOutput::text).unwrap_or_default()),
         ]);
         // The labels of empty texts must not widen the column.
         shown.retain(|(_, text)| !text.is_empty());
         let mut text = facts(&shown);
         if !self.tasks.is_empty() {
             text.push('\n');
-            text.push_str(&table(&self.tasks, style));
+            text.push_str(&tasks_table(&self.tasks, style));
         }
         let (failing, unplaced): (Vec<_>, Vec<_>) =
             self.unplaced.iter().cloned().partition(|explanation| explanation.failures > 0);
         if !unplaced.is_empty() {
             text.push('\n');
             text.push_str(&explanations_text(&unplaced));
+        }
+        if !self.unhealthy.is_empty() {
+            text.push('\n');
+            text.push_str(&explanations_text(&self.unhealthy));
         }
         // The table says already how they ended.
         let failing: usize = failing.iter().map(|explanation| explanation.indexes.len()).sum();
@@ -324,6 +346,9 @@ impl RestartedView {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct JobVersionView {
     pub(crate) version: u32,
+    /// When it came into force, and who made it; null: not recorded.
+    pub(crate) at_ms: Option<i64>,
+    pub(crate) actor: Option<Foreign>,
     pub(crate) job: JobView,
     pub(crate) spec: SpecView,
     /// What differs from the version before it, in the terms of a job file. That version may be of an earlier job. Null
@@ -332,8 +357,27 @@ pub(crate) struct JobVersionView {
 }
 
 /// What differs between two versions of a spec.
-fn changes_of(old: &JobSpec, new: &JobSpec) -> Vec<ChangedField> {
+pub(crate) fn spec_changes(old: &JobSpec, new: &JobSpec) -> Vec<ChangedField> {
     file_diff(old, new).into_iter().map(ChangedField::from).collect()
+}
+
+/// What the versions of a job since a revision have changed, of a history with the newest first. `id` is that of the
+/// job, and empty for the newest one. Nothing if it has no newer version, or if nothing says which ones are newer.
+pub(crate) fn version_changes_since(
+    versions: &[v1::JobVersion],
+    id: &str,
+    revision: u64,
+) -> Vec<ChangedField> {
+    let id_of = |version: &v1::JobVersion| version.job.as_ref().map(|job| job.id.clone());
+    let id = if id.is_empty() { versions.first().and_then(id_of) } else { Some(id.to_owned()) };
+    let mut of_job = versions.iter().filter(|version| id_of(version) == id);
+    let Some(newest) = of_job.next() else { return Vec::new() };
+    let Some(seen) = of_job.find(|version| (1..=revision).contains(&version.revision)) else {
+        return Vec::new();
+    };
+    let read = |version: &v1::JobVersion| SpecView::new(version.spec.as_ref()).read();
+    let specs = read(seen).zip(read(newest)).filter(|_| newest.revision > revision);
+    specs.map(|(old, new)| spec_changes(&old, &new)).unwrap_or_default()
 }
 
 impl JobVersionView {
@@ -351,10 +395,18 @@ impl JobVersionView {
                 (read.count, read.priority) = (job.count, job.priority);
             }
             if let Some((mut view, new)) = newer.take() {
-                view.changes = read.as_ref().zip(new.as_ref()).map(|(old, new)| changes_of(old, new));
+                view.changes = read.as_ref().zip(new.as_ref()).map(|(old, new)| spec_changes(old, new));
                 views.push(view);
             }
-            newer = Some((Self { version: version.version, job, spec, changes: None }, read));
+            let view = Self {
+                version: version.version,
+                at_ms: Some(version.at_ms).filter(|&at| at > 0),
+                actor: Some(Foreign::from(version.by)).filter(|by| !by.is_empty()),
+                job,
+                spec,
+                changes: None,
+            };
+            newer = Some((view, read));
         }
         views.extend(newer.map(|(view, _)| view));
         views
@@ -381,7 +433,8 @@ impl Tabular for JobVersionView {
     const PLURAL: &'static str = "versions";
 
     fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
-        (vec!["ID", "VERSION", "STATE", "COUNT", "SUBMITTED", "CHANGED", "COMMAND"], vec!["REVISION"])
+        let heads = vec!["ID", "VERSION", "TIME", "ACTOR", "STATE", "COUNT", "COMMAND"];
+        (heads, vec!["SUBMITTED", "CHANGED", "REVISION"])
     }
 
     fn cells(&self) -> (Vec<String>, Vec<String>) {
@@ -391,13 +444,14 @@ impl Tabular for JobVersionView {
         let cells = vec![
             self.job.id.to_string(),
             self.version.to_string(),
+            self.at_ms.map(time).unwrap_or_default(),
+            self.actor.as_ref().map(ToString::to_string).unwrap_or_default(),
             self.job.state.clone(),
             self.job.count.to_string(),
-            time(self.job.submitted_ms),
-            time(self.job.changed_ms),
             command.chars().take(60).collect(),
         ];
-        (cells, vec![self.job.revision.to_string()])
+        let (submitted, changed) = (time(self.job.submitted_ms), time(self.job.changed_ms));
+        (cells, vec![submitted, changed, self.job.revision.to_string()])
     }
 }
 
@@ -436,6 +490,7 @@ mod tests {
             job: v1::Job::default().into(),
             tasks: Vec::new(),
             unplaced: Vec::new(),
+            unhealthy: Vec::new(),
             spec: SpecView(Some(spec_value(&spec))),
             next_page: None,
         };

@@ -34,14 +34,15 @@ pub(crate) use explain::{ExplanationView, VictimView, explanations_text, victims
 pub(crate) use field::{field_text, field_tree};
 pub(crate) use foreign::{Foreign, line_shown};
 pub(crate) use job::{
-    JobStatusView, JobVersionView, JobView, LeftTaskView, PurgedView, RestartedView, SpecView,
+    JobStatusView, JobVersionView, JobView, LeftTaskView, PurgedView, RestartedView, SpecView, spec_changes,
+    version_changes_since,
 };
 pub(crate) use list::ListOutput;
 pub(crate) use log::{LogLines, LogOutput, LogStyle};
 pub(crate) use name::{EndpointChangeView, EndpointView};
 pub(crate) use node::{NodeOutput, NodeStatusView};
 pub(crate) use progress::Progress;
-pub(crate) use rollout::RolloutStatusView;
+pub(crate) use rollout::{RolloutOutput, RolloutStatusView};
 pub(crate) use store::{
     CellCheckView, OperationStats, StoreBenchView, StoreCheckView, StoreExportView, StoreImportView,
     StoreLossView, ViolationView,

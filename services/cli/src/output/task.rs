@@ -1,12 +1,12 @@
 //! Tasks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use borough_proto::signal::signal_name;
 use borough_proto::v1;
 use serde::Serialize;
 
-use super::table::Tabular;
+use super::table::{Tabular, table};
 use super::text::{ResourcesView, bytes, facts, ranges, time, word};
 use super::{ExplanationView, Foreign, Style, explanations_text};
 
@@ -149,6 +149,11 @@ impl TaskOutput {
         }
     }
 
+    /// The version of its attempt; empty if it was never placed.
+    fn version_text(&self) -> String {
+        if self.spec_version == 0 { String::new() } else { self.spec_version.to_string() }
+    }
+
     /// The health, which only a running task has.
     fn health_text(&self) -> String {
         if self.state == "running" { self.health.clone() } else { String::new() }
@@ -166,7 +171,7 @@ impl Tabular for TaskOutput {
 
     fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
         let heads = vec!["TASK", "STATE", "HEALTH", "NODE", "PORTS", "RESTARTS", "LAST EXIT"];
-        (heads, vec!["ATTEMPT", "PID", "STARTED", "CPU", "MEMORY", "PEAK"])
+        (heads, vec!["ATTEMPT", "VERSION", "PID", "STARTED", "CPU", "MEMORY", "PEAK"])
     }
 
     fn cells(&self) -> (Vec<String>, Vec<String>) {
@@ -182,6 +187,7 @@ impl Tabular for TaskOutput {
         let used = |stat: fn(&UsageView) -> String| self.usage.as_ref().map(stat).unwrap_or_default();
         let more = vec![
             self.attempt.to_string(),
+            self.version_text(),
             self.pid.map(|pid| pid.to_string()).unwrap_or_default(),
             self.started_ms.map(time).unwrap_or_default(),
             used(|usage| format!("{}m", usage.cpu_millis)),
@@ -192,6 +198,42 @@ impl Tabular for TaskOutput {
     }
 }
 
+/// A task in a table of a job with tasks of several versions.
+struct VersionedTask(TaskOutput);
+
+impl Tabular for VersionedTask {
+    const PLURAL: &'static str = TaskOutput::PLURAL;
+
+    fn heads() -> (Vec<&'static str>, Vec<&'static str>) {
+        let (mut heads, mut more) = TaskOutput::heads();
+        more.retain(|head| *head != "VERSION");
+        heads.insert(VERSION_PLACE, "VERSION");
+        (heads, more)
+    }
+
+    fn cells(&self) -> (Vec<String>, Vec<String>) {
+        let (mut cells, mut more) = self.0.cells();
+        let (_, heads) = TaskOutput::heads();
+        if let Some(place) = heads.iter().position(|head| *head == "VERSION") {
+            more.remove(place);
+        }
+        cells.insert(VERSION_PLACE, self.0.version_text());
+        (cells, more)
+    }
+}
+
+/// Behind the name, the state and the health.
+const VERSION_PLACE: usize = 3;
+
+/// The tasks of a job. If they have attempts of several versions, each shows its own.
+pub(super) fn tasks_table(tasks: &[TaskOutput], style: &Style) -> String {
+    let versions = tasks.iter().map(|task| task.spec_version).filter(|version| *version > 0);
+    if versions.collect::<BTreeSet<u32>>().len() < 2 {
+        return table(tasks, style);
+    }
+    table(&tasks.iter().cloned().map(VersionedTask).collect::<Vec<_>>(), style)
+}
+
 /// One task in full.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct TaskStatusView {
@@ -199,6 +241,8 @@ pub(crate) struct TaskStatusView {
     pub(crate) task: TaskOutput,
     /// Why it has no node; empty if it has one, or wants none.
     pub(crate) unplaced: Vec<ExplanationView>,
+    /// Why it runs and is not healthy; empty if it is, or does not run.
+    pub(crate) unhealthy: Vec<ExplanationView>,
     /// The silence of its node; null: the agent answers, as far as the cell knows.
     pub(crate) silent: Option<SilentNodeView>,
 }
@@ -271,7 +315,8 @@ impl TaskStatusView {
             text.push_str(&silent.text());
         }
         // The facts say already how it fails and when it starts next.
-        let unplaced = self.unplaced.iter().filter(|explanation| explanation.failures == 0).cloned();
+        let unplaced = self.unplaced.iter().filter(|explanation| explanation.failures == 0);
+        let unplaced = unplaced.chain(&self.unhealthy).cloned();
         let unplaced = explanations_text(&unplaced.collect::<Vec<_>>());
         if !unplaced.is_empty() {
             text.push('\n');

@@ -125,8 +125,8 @@ fn a_table_of_tasks() {
     check(
         &table(&rows, &WIDE),
         &expect![[r#"
-            TASK         STATE    HEALTH   NODE     PORTS       RESTARTS  LAST EXIT  ATTEMPT  PID   STARTED               CPU  MEMORY  PEAK
-            alice/web/1  running  healthy  alpha-2  http:21000  2         SIGKILL    3        4711  2023-11-14T22:13:21Z  12m  25MiB   0B
+            TASK         STATE    HEALTH   NODE     PORTS       RESTARTS  LAST EXIT  ATTEMPT  VERSION  PID   STARTED               CPU  MEMORY  PEAK
+            alice/web/1  running  healthy  alpha-2  http:21000  2         SIGKILL    3        1        4711  2023-11-14T22:13:21Z  12m  25MiB   0B
         "#]],
     );
 }
@@ -185,6 +185,7 @@ fn a_job_with_everything() {
         job: job().into(),
         tasks: vec![task().into()],
         unplaced: vec![explanation().into()],
+        unhealthy: Vec::new(),
         spec: SpecView(None),
         next_page: None,
     };
@@ -234,12 +235,14 @@ fn a_plan() {
             change("labels[\"a.b\"]", "", "\"x y\""),
         ],
         revision: 4,
+        changed_revision: 3,
         placements: vec![v1::PlannedPlacement {
             index: 3,
             node: "alpha-1".to_owned(),
             ports: vec![v1::Port { name: "http".to_owned(), number: 21_001 }],
             held: true,
             victims: vec![victim("low", 3)],
+            again: true,
         }],
         unplaced: vec![explanation()],
         refusal: "only count and priority can change".to_owned(),
@@ -260,9 +263,9 @@ fn a_plan() {
             - task.command[1]: a
             ~ task.grace: 5s -> 10s
             + labels["a.b"]: "x y"
-            place task 3 on alpha-1 with ports http:21001, once tasks there have left
-              evicts task bob/low/3 (priority 50)
             replace the attempts of tasks 0-2, at most 1 away at a time
+            place task 3 again on alpha-1 with ports http:21001, once tasks there have left
+              evicts task bob/low/3 (priority 50)
             stop tasks 7-8
             4 tasks (0-2, 5): no node fits
               5 of 6 nodes refused by: memory

@@ -7,9 +7,8 @@ use std::fmt::Debug;
 use borough_model::id::{GangId, Incarnation, JobId, NodeId, RequestId, TaskId};
 use borough_model::job::{
     Affinity, AffinityKind, After, AfterCondition, Band, Constraint, ConstraintOperator, GangSpec,
-    GangTopology, HealthCheck, JobChanges, JobKind, JobOutcome, JobRow, JobSpec, JobState, PortSpec,
-    PreemptionSpec, Probe, RestartMode, Role, Spread, TaskOverride, Toleration, TolerationOperator,
-    VersionOrigin, spec_value,
+    GangTopology, HealthCheck, JobKind, JobOutcome, JobRow, JobSpec, JobState, PortSpec, PreemptionSpec,
+    Probe, RestartMode, Role, Spread, TaskOverride, Toleration, TolerationOperator, spec_value,
 };
 use borough_model::journal::{Delta, JobName, JournalEntry};
 use borough_model::node::{
@@ -26,7 +25,7 @@ use minicbor::{Decode, Encode};
 
 use serde_json::Value;
 
-use crate::rollout::rollout_full;
+use crate::rollout::{changes_full, rollout_full};
 use crate::sample::{example_file, file_spec, hex, name, spec, unhex};
 
 const TASK: TaskId = TaskId { job: JobId(0x11), index: 2 };
@@ -194,16 +193,7 @@ fn job_row(state: JobState) -> JobRow {
         succeeded: 1,
         failed: 2,
         rollout: Some(Box::new(rollout_full())),
-        changes: Some(Box::new(JobChanges {
-            revision: 3,
-            by: "user/ada".to_owned(),
-            versions: vec![VersionOrigin {
-                version: 1,
-                revision: 1,
-                at_ms: 1_700_000_000_004,
-                by: "user/bob".to_owned(),
-            }],
-        })),
+        changes: Some(Box::new(changes_full())),
     }
 }
 

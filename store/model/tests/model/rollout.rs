@@ -1,8 +1,8 @@
 //! Rollouts: what they replace and when, over random lives of tasks.
 
 use borough_model::job::{
-    JobEvent, JobKind, JobRow, JobSpec, OnFailure, Rollout, RolloutFailure, RolloutRefused, RolloutState,
-    TaskOverride, UpdateSpec, VersionOrigin, job_new, job_transition, stable_versions,
+    JobChanges, JobEvent, JobKind, JobRow, JobSpec, OnFailure, Rollout, RolloutFailure, RolloutRefused,
+    RolloutState, TaskOverride, UpdateSpec, VersionOrigin, job_new, job_transition, stable_versions,
 };
 use borough_model::rollout::{
     AttemptFit, RolloutProgress, RolloutRules, RolloutStep, RolloutView, SpecDifference, TaskProgress,
@@ -27,6 +27,13 @@ pub(crate) fn rollout_full() -> Rollout {
         held: vec![2],
         steps: 5,
     }
+}
+
+/// A record of changes with every field.
+pub(crate) fn changes_full() -> JobChanges {
+    let (at_ms, by) = (1_700_000_000_004, "user/bob".to_owned());
+    let versions = vec![VersionOrigin { version: 1, revision: 1, at_ms, by }];
+    JobChanges { revision: 3, by: "user/ada".to_owned(), versions }
 }
 
 const JOB: JobId = JobId(1);

@@ -16,7 +16,9 @@ use crate::command::confirm::{Intent, confirm};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::jobfile::job_text;
-use crate::output::{PlanView, Preset, Printer, Style, is_attended, word};
+use crate::output::{
+    Foreign, PlanView, Preset, Printer, Style, changes_text, is_attended, spec_changes, word,
+};
 
 /// The editor of those who have named none, on a terminal.
 const EDITOR_DEFAULT: &str = "vi";
@@ -96,8 +98,9 @@ enum Unplanned {
 /// The text that is being edited, in a file of its own.
 struct Draft<'d> {
     job: &'d JobRef,
-    /// The revision that it began with.
+    /// The revision that it began with, and the spec.
     revision: u64,
+    stored: borough_model::JobSpec,
     text: String,
     path: PathBuf,
     editor: String,
@@ -131,7 +134,7 @@ impl<'d> Draft<'d> {
             file.into_temp_path().keep().map_err(|error| error.error)
         });
         let path = written.map_err(|error| failed(error.to_string()))?;
-        Ok(Self { job, revision: row.revision, text, path, editor })
+        Ok(Self { job, revision: row.revision, stored: spec, text, path, editor })
     }
 
     /// Runs the editor until it ends. The shell splits its name, as `EDITOR="code --wait"` needs.
@@ -171,8 +174,13 @@ impl<'d> Draft<'d> {
             }
             _ => Unplanned::Other(error.into()),
         })?;
-        if answer.revision != self.revision {
-            return Err(Unplanned::Other(self.changed_meanwhile(answer.revision)));
+        // A step of a rollout changes the revision as well, and is nobody's change.
+        let is_unchanged = match answer.changed_revision {
+            0 => answer.revision == self.revision,
+            changed => changed <= self.revision,
+        };
+        if answer.revision == 0 || !is_unchanged {
+            return Err(Unplanned::Other(self.changed_meanwhile(client, answer.revision).await));
         }
         if !answer.changed {
             return Ok(Planned::Nothing);
@@ -204,14 +212,21 @@ impl<'d> Draft<'d> {
         Err(Failure::new(Code::Usage, message))
     }
 
-    fn changed_meanwhile(&self, revision: u64) -> Failure {
-        let Self { job, revision: own, .. } = self;
+    /// Refuses a change of a job that somebody else has changed meanwhile, and shows that change.
+    async fn changed_meanwhile(&self, client: &Client, revision: u64) -> Failure {
+        let Self { job, revision: own, stored, .. } = self;
         let now = match revision {
             0 => "has ended".to_owned(),
             revision => format!("is at revision {revision}"),
         };
-        let message = format!("job {job} {now}: it has changed since the editor showed revision {own}");
-        Failure::new(Code::Refused, message)
+        let answer = client.job_get(job).await.unwrap_or_default();
+        let by = answer.job.map(|row| Foreign::from(row.changed_by)).filter(|by| !by.is_empty());
+        let by = by.map(|by| format!(", last by {by}")).unwrap_or_default();
+        let message = format!("job {job} {now}: it has changed since the editor showed revision {own}{by}");
+        let spec = answer.spec.and_then(|spec| job_spec_from_message(&spec).ok());
+        let changes = spec.map(|spec| spec_changes(stored, &spec)).unwrap_or_default();
+        let lines = changes_text(&changes, &Style::default());
+        Failure::new(Code::Refused, message).with_details(lines.lines().map(str::to_owned).collect())
     }
 
     /// The failure, with the place of the text.

@@ -8,6 +8,7 @@ mod plan;
 mod progress;
 mod purge;
 mod restart;
+mod rollout;
 mod run;
 mod show;
 mod tail;

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use borough_proto::v1::{
-    EndReason, Health, Job, JobKind, JobState, RolloutState, StopReason, Task, TaskState,
-};
+use borough_proto::v1::{EndReason, Health, Job, JobKind, JobState, StopReason, Task, TaskState};
 
+use super::rollout::RolloutSeen;
 use crate::output::{ExitView, tally, word};
 
 /// The aim of a wait.
@@ -57,6 +56,8 @@ pub(super) struct KnownJob {
     pub(super) tasks: BTreeMap<u32, Task>,
     /// Another user, who has stopped the job.
     pub(super) stopped_by: Option<String>,
+    /// What was seen of the version that is rolled out, if that is the goal.
+    pub(super) rollout: RolloutSeen,
 }
 
 impl KnownJob {
@@ -74,18 +75,19 @@ impl KnownJob {
         let known = self.tasks.get(&task.index);
         let newer = task.job_id == self.job.id && known.is_none_or(|known| task.revision > known.revision);
         if newer {
+            self.rollout.visit(&task);
             self.tasks.insert(task.index, task);
         }
         newer
     }
 
-    fn wanted(&self) -> impl Iterator<Item = &Task> {
+    pub(super) fn wanted(&self) -> impl Iterator<Item = &Task> {
         self.tasks.range(..self.job.count).map(|(_, task)| task)
     }
 
     /// Returns true if its agent has seen it run for a while and its check passes, if it has one. A task that has
     /// merely not crashed yet does not count.
-    fn is_healthy(task: &Task) -> bool {
+    pub(super) fn is_healthy(task: &Task) -> bool {
         task.state() == TaskState::Running && task.health() == Health::Healthy
     }
 
@@ -173,58 +175,6 @@ impl KnownJob {
         }
     }
 
-    /// The progress of the rollout of a version. A version that is taken back is lost when every task is back.
-    fn rollout_progress(&self, version: u32, name: &str) -> JobProgress {
-        let Some(rollout) = &self.job.rollout else { return JobProgress::Reached };
-        let over = !matches!(rollout.state(), RolloutState::Rolling | RolloutState::Paused);
-        let why = &rollout.failure;
-        if rollout.version == version {
-            return match rollout.state() {
-                RolloutState::Done => self.service_progress(name),
-                RolloutState::Failed => JobProgress::Lost(format!(
-                    "{name}: the rollout of version {version} failed: {why}{}",
-                    self.worst()
-                )),
-                _ => JobProgress::Underway,
-            };
-        }
-        if rollout.reverts == version {
-            let back = rollout.version;
-            return match rollout.state() {
-                _ if !over => JobProgress::Underway,
-                RolloutState::Failed => JobProgress::Lost(format!(
-                    "{name}: version {version} failed, and so did the way back as version {back}: {why}"
-                )),
-                _ if why.is_empty() => {
-                    JobProgress::Lost(format!("{name}: {} took version {version} back", rollout.by))
-                }
-                _ => JobProgress::Lost(format!("{name}: version {version} was taken back: {why}")),
-            };
-        }
-        if rollout.version > version {
-            let (next, by) = (rollout.version, &rollout.by);
-            return JobProgress::Lost(format!("{name}: version {next} by {by} superseded version {version}"));
-        }
-        JobProgress::Underway
-    }
-
-    /// How far the rollout of a version is, in one line.
-    fn rollout_text(&self, version: u32) -> String {
-        let name = format!("{}/{}", self.job.user, self.job.name);
-        let rollout = self.job.rollout.clone().unwrap_or_default();
-        let of = rollout.version.max(version);
-        let has = |task: &&Task| task.spec_version >= of && Self::is_healthy(task);
-        let healthy = self.wanted().filter(has).count();
-        let mut text = format!("{name}: {healthy}/{} healthy with version {of}", self.job.count);
-        if rollout.reverts > 0 && !rollout.failure.is_empty() {
-            text.push_str(&format!(", which takes back version {}: {}", rollout.reverts, rollout.failure));
-        }
-        if rollout.state() == RolloutState::Paused {
-            text.push_str(", paused");
-        }
-        text
-    }
-
     fn again_progress(&self, next: NextAttempt, name: &str) -> JobProgress {
         let NextAttempt { index, after } = next;
         let task = self.tasks.get(&index);
@@ -272,7 +222,7 @@ impl KnownJob {
         format!("{name}: {state}{on}{failed}")
     }
 
-    fn service_progress(&self, name: &str) -> JobProgress {
+    pub(super) fn service_progress(&self, name: &str) -> JobProgress {
         let dead = self.wanted().find(|task| self.is_dead_for_good(task));
         if let Some(task) = dead {
             return JobProgress::Lost(format!("task {name}/{} is dead{}", task.index, self.worst()));
@@ -343,6 +293,12 @@ impl KnownJob {
     pub(super) fn failing(&self) -> Option<&Task> {
         let failing = self.wanted().filter(|task| task.failures > 0 && !Self::is_healthy(task));
         failing.max_by_key(|task| (task.failures, std::cmp::Reverse(task.index)))
+    }
+
+    /// A task that runs and is not healthy: the one that has run for longest.
+    pub(super) fn unhealthy(&self) -> Option<&Task> {
+        let runs = |task: &&Task| task.state() == TaskState::Running && !Self::is_healthy(task);
+        self.wanted().filter(runs).min_by_key(|task| task.started_ms)
     }
 
     /// The task with the most failures in a row and how it ended; empty without failures.

@@ -16,7 +16,9 @@ use crate::args::{Global, RunArguments, WaitArguments};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::jobfile::path_shown;
-use crate::output::{EndpointView, Foreign, JobView, PlanView, Printer, Style, changes_text, table};
+use crate::output::{
+    EndpointView, Foreign, JobView, PlanView, Printer, Style, changes_text, table, version_changes_since,
+};
 
 /// Whether a verb waits for the effect of its change.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +71,8 @@ pub(super) struct Unsubmitted {
     failure: Failure,
     /// The job that has to end before the spec can be run, as `USER/JOB`.
     in_the_way: Option<String>,
+    /// Whether somebody has changed the job since the revision that the change is for.
+    is_stale: bool,
 }
 
 impl Unsubmitted {
@@ -76,6 +80,7 @@ impl Unsubmitted {
     pub(super) fn failure(self, file: &str) -> Failure {
         match self.in_the_way {
             Some(job) => self.failure.with_hint(run_in_place(&job, file)),
+            None if self.is_stale => self.failure.with_hint(format!("borough job plan {file}")),
             None => self.failure,
         }
     }
@@ -94,10 +99,10 @@ pub(super) async fn submit(
     printer: &Printer,
 ) -> Result<Submitted, Unsubmitted> {
     let job = JobRef::new(spec.user.as_str(), spec.name.as_str());
-    let submitted = client.job_submit_to(spec.clone(), expected).await;
+    let submitted = client.job_submit_to(spec.clone(), expected.clone()).await;
     let answer = match submitted {
         Ok(answer) => answer,
-        Err(error) => return Err(refused(client, spec, error).await),
+        Err(error) => return Err(refused(client, spec, &expected, error).await),
     };
     let admitted = answer.job.unwrap_or_default();
     let revision = admitted.revision;
@@ -139,27 +144,48 @@ fn rollout_under_way(job: &Job) -> Option<Goal> {
 }
 
 /// A refusal with the changes, to show which of them are not allowed.
-async fn refused(client: &Client, spec: JobSpec, error: ClientError) -> Unsubmitted {
+async fn refused(client: &Client, spec: JobSpec, expected: &ExpectedJob, error: ClientError) -> Unsubmitted {
     let conflict = matches!(error.code(), Some(Status::FailedPrecondition | Status::Aborted));
     let differs = error.refusal().is_some_and(|refusal| refusal.reason == JOB_DIFFERS);
     let in_the_way = differs.then(|| format!("{}/{}", spec.user, spec.name));
     let failure = Failure::from(error);
+    let job = JobRef::new(spec.user.as_str(), spec.name.as_str());
+    let since = if conflict && !differs && expected.revision > 0 {
+        changes_since(client, &job, expected).await
+    } else {
+        String::new()
+    };
+    if !since.is_empty() {
+        let mut details = vec![format!("what has changed since revision {}:", expected.revision)];
+        details.extend(since.lines().map(|line| format!("  {line}")));
+        return Unsubmitted { failure: failure.with_details(details), in_the_way, is_stale: true };
+    }
+    let is_stale = false;
     if !conflict {
-        return Unsubmitted { failure, in_the_way };
+        return Unsubmitted { failure, in_the_way, is_stale };
     }
     let cell = client.cell().to_owned();
-    let Ok(plan) = client.job_plan(spec.clone()).await else { return Unsubmitted { failure, in_the_way } };
+    let Ok(plan) = client.job_plan(spec.clone()).await else {
+        return Unsubmitted { failure, in_the_way, is_stale };
+    };
     let view = PlanView::new(&spec, &cell, plan);
     let diff = changes_text(view.changes(), &Style::default());
     if diff.is_empty() {
-        return Unsubmitted { failure, in_the_way };
+        return Unsubmitted { failure, in_the_way, is_stale };
     }
     // The message repeats the difference for programs that show nothing else. The plan names the job.
     let first = failure.message().lines().next().unwrap_or_default().trim_end_matches(':').to_owned();
     let named = view.refusal.as_ref().filter(|_| differs).map(ToString::to_string);
     let failure = Failure::new(failure.code(), named.unwrap_or(first))
         .with_details(diff.lines().map(str::to_owned).collect());
-    Unsubmitted { failure, in_the_way }
+    Unsubmitted { failure, in_the_way, is_stale }
+}
+
+/// What others have changed in a job since the revision that a change was made for; empty if that is not known.
+async fn changes_since(client: &Client, job: &JobRef, expected: &ExpectedJob) -> String {
+    let versions = client.job_history(job).await.unwrap_or_default();
+    let changes = version_changes_since(&versions, &expected.id, expected.revision);
+    changes_text(&changes, &Style::default())
 }
 
 /// The final state of the job: with its endpoints for people, as an object for programs.

@@ -58,16 +58,23 @@ pub(super) async fn status_view(
         Ok(())
     });
     let next_page = next_page.await?;
-    let pending = job.tasks.as_ref().is_some_and(|counts| counts.pending > 0);
-    let unplaced = if pending && matches!(job.state(), JobState::Running | JobState::Waiting) {
+    let counts = job.tasks.unwrap_or_default();
+    let has_probe =
+        spec.as_ref().and_then(|spec| spec.task.as_ref()).is_some_and(|task| task.health.is_some());
+    let pending = counts.pending > 0;
+    let wanted = pending || (has_probe && counts.running > counts.healthy);
+    let explanations = if wanted && matches!(job.state(), JobState::Running | JobState::Waiting) {
         client.task_explain(&named, None).await?.explanations
     } else {
         Vec::new()
     };
+    let explanations = explanations.into_iter().map(ExplanationView::from);
+    let (unhealthy, unplaced) = explanations.partition(|explanation| explanation.probe.is_some());
     Ok(JobStatusView {
         job: job.into(),
         tasks,
-        unplaced: unplaced.into_iter().map(ExplanationView::from).collect(),
+        unplaced: if pending { unplaced } else { Vec::new() },
+        unhealthy,
         spec: SpecView::new(spec.as_ref()),
         next_page,
     })

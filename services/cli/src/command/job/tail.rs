@@ -6,7 +6,6 @@ use borough_client::{Client, JobRef, LogQuery, TaskRef};
 use borough_proto::v1::Task;
 use futures::StreamExt as _;
 
-use super::progress::KnownJob;
 use crate::command::attempts::TaskAttempts;
 
 /// Lines that are shown.
@@ -18,10 +17,10 @@ const LINE_CHARS_MAX: usize = 300;
 /// The answer does not wait longer for the lines.
 const TIME_MAX: Duration = Duration::from_secs(3);
 
-/// The last lines of the task with the most failures in a row, under a line that names its attempt. Empty if no task
-/// fails, or if its output cannot be read.
-pub(super) async fn failing_log(client: &Client, job: &JobRef, known: &KnownJob) -> Vec<String> {
-    let Some(task) = known.failing() else { return Vec::new() };
+/// The last lines of a task that fails or is not healthy, under a line that names it. Empty without a task, or if its
+/// output cannot be read.
+pub(super) async fn failing_log(client: &Client, job: &JobRef, task: Option<&Task>) -> Vec<String> {
+    let Some(task) = task else { return Vec::new() };
     let read = tokio::time::timeout(TIME_MAX, log_tail(client, job, task)).await;
     let lines = read.unwrap_or_default();
     if lines.is_empty() {
@@ -32,10 +31,12 @@ pub(super) async fn failing_log(client: &Client, job: &JobRef, known: &KnownJob)
     shown
 }
 
-/// The end of the output of the attempt that failed last. A later attempt may have written nothing yet.
+/// The end of the output of the attempt that failed last. A later attempt may have written nothing yet. Of a task that
+/// has not failed, that of the present attempt.
 async fn log_tail(client: &Client, job: &JobRef, task: &Task) -> Vec<String> {
     let named = TaskRef { job: job.clone(), index: task.index };
-    let incarnation = TaskAttempts::of(task).ended();
+    let attempts = TaskAttempts::of(task);
+    let incarnation = if task.failures > 0 { attempts.ended() } else { Some(task.incarnation) };
     let query = LogQuery { tail_lines: Some(LINES_MAX), incarnation, ..LogQuery::default() };
     let Ok(mut parts) = client.task_logs(&named, query).await else { return Vec::new() };
     let mut bytes = Vec::new();

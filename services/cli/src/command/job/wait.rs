@@ -19,6 +19,9 @@ use crate::output::{ExplanationView, Printer, Progress, explanations_text};
 /// After so long without a change, tasks that are not placed are explained.
 const EXPLAIN_AFTER: Duration = Duration::from_millis(1500);
 
+/// After so long, tasks that run and are not healthy are explained. Many need some time to come up.
+const UNHEALTHY_AFTER_MS: u64 = 5_000;
+
 /// Tasks of a page. A hundred thousand tasks are a hundred pages.
 const PAGE_TASKS: u32 = 1_000;
 
@@ -32,13 +35,6 @@ pub(in crate::command) struct Waited {
     pub(in crate::command) text: String,
     /// The task that the goal is about, if it is about one.
     pub(in crate::command) task: Option<Task>,
-}
-
-impl Waited {
-    /// The job as it was when the goal was reached.
-    pub(in crate::command) fn into_job(self) -> Job {
-        self.job
-    }
 }
 
 /// Waits until `job` has reached `goal`, can no longer reach it, or the time is over. The job itself continues in any
@@ -109,6 +105,11 @@ pub(super) struct WaitingOutput<'w, 'p> {
     progress: &'w mut Progress<'p>,
     /// The explanation that was last shown.
     explained: String,
+    /// Why tasks run and are not healthy, as it was last found, and as it was last shown.
+    unhealthy: String,
+    unhealthy_told: String,
+    /// The last lines of an attempt of the version that has failed, read before a later attempt takes its place.
+    failed_log: Option<Vec<String>>,
     /// Tasks that wait for nodes whose agents do not answer, as found after the last change.
     silent: Vec<UnansweredTasks>,
     /// Those that were last remarked.
@@ -141,6 +142,9 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
             clock,
             progress,
             explained: String::new(),
+            unhealthy: String::new(),
+            unhealthy_told: String::new(),
+            failed_log: None,
             silent: Vec::new(),
             silent_told: Vec::new(),
             absent: None,
@@ -180,9 +184,37 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
         Ok(JobRows { known, spec: answer.spec, changes })
     }
 
+    /// Lists the rows again. What was seen of a failed version stays.
+    async fn reopen(&mut self, watched: &mut JobRows) -> Result<(), Failure> {
+        let known = std::mem::take(&mut watched.known);
+        *watched = self.open().await?;
+        watched.known.seen_keep(known);
+        Ok(())
+    }
+
+    /// Reads the specs of the job's versions, if the goal is a rollout and one of them is not known. They say which
+    /// tasks the rollout concerns. Without them it concerns all.
+    async fn specs_read(&self, known: &mut KnownJob, goal: Goal) {
+        if !matches!(goal, Goal::RolledOut { .. }) || known.has_spec() {
+            return;
+        }
+        let versions = self.client.job_history(self.job).await.unwrap_or_default();
+        known.specs_add(&versions);
+    }
+
+    /// Reads what the attempt that failed has written, once the rollout has failed.
+    async fn failed_log_read(&mut self, known: &KnownJob) {
+        if self.failed_log.is_none() && known.is_rollout_failed() {
+            self.failed_log = Some(failing_log(self.client, self.job, known.failed_attempt()).await);
+        }
+    }
+
     /// Waits until the job has reached the goal. Lists again if the watch cannot continue.
     pub(super) async fn reach(&mut self, watched: &mut JobRows, goal: Goal) -> Result<(), Failure> {
         loop {
+            watched.known.goal_set(goal);
+            self.specs_read(&mut watched.known, goal).await;
+            self.failed_log_read(&watched.known).await;
             match watched.known.progress(goal) {
                 JobProgress::Reached => return Ok(()),
                 JobProgress::Lost(why) => return Err(self.lost(&watched.known, why).await),
@@ -196,7 +228,7 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
             let first = match next.await {
                 Ok(Some(item)) => item?,
                 Ok(None) => {
-                    *watched = self.open().await?;
+                    self.reopen(watched).await?;
                     continue;
                 }
                 Err(_) => {
@@ -222,7 +254,7 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
                     }
                     CellItem::Bookmark(_) | CellItem::Absent(_) => {}
                     CellItem::Resync(_) => {
-                        *watched = self.open().await?;
+                        self.reopen(watched).await?;
                         break;
                     }
                 }
@@ -241,15 +273,28 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
     }
 
     /// The job can no longer reach its goal.
-    async fn lost(&self, known: &KnownJob, why: String) -> Failure {
-        let log = failing_log(self.client, self.job, known).await;
-        let hint = [Some(format!("borough job status {}", self.job)), self.logs_hint(known)];
+    async fn lost(&mut self, known: &KnownJob, why: String) -> Failure {
+        let status = Some(format!("borough job status {}", self.job));
+        if let Some(log) = self.failed_log.take() {
+            // Nothing has failed of an attempt that was never healthy: its probe says most.
+            let unhealthy = std::mem::take(&mut self.unhealthy);
+            let mut details: Vec<String> = unhealthy.lines().map(str::to_owned).collect();
+            details.extend(log);
+            let rollout = Some(format!("borough rollout status {}", self.job));
+            let logs = known.failed_logs().map(|logs| format!("borough task logs {}/{logs}", self.job));
+            let hint = joined([status, rollout, logs]);
+            return Failure::new(Code::Failed, why).with_details(details).with_hint(hint);
+        }
+        let log = failing_log(self.client, self.job, known.failing()).await;
+        let hint = [status, self.logs_hint(known)];
         Failure::new(Code::Failed, why).with_details(log).with_hint(joined(hint))
     }
 
     /// The progress deadline has passed. The job goes on, as after a time-out.
     async fn stuck(&self, known: &KnownJob, goal: Goal, deadline: Duration) -> Failure {
-        let mut details = failing_log(self.client, self.job, known).await;
+        let mut details: Vec<String> = self.unhealthy.lines().map(str::to_owned).collect();
+        details
+            .extend(failing_log(self.client, self.job, known.failing().or_else(|| known.unhealthy())).await);
         if details.is_empty() && known.pending() > 0 {
             details = self.explained.lines().map(str::to_owned).collect();
         }
@@ -265,7 +310,10 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
     /// The command for the output of the failing task that the message is about; `None` without one. A task that could
     /// not be started has no output.
     fn logs_hint(&self, known: &KnownJob) -> Option<String> {
-        let task = known.failing().filter(|task| TaskAttempts::of(task).has_output())?;
+        let task = known
+            .failing()
+            .or_else(|| known.unhealthy())
+            .filter(|task| TaskAttempts::of(task).has_output())?;
         let reason = task.exit.as_ref().map(Exit::reason);
         let verb = if reason == Some(EndReason::StartFailed) { "status" } else { "logs" };
         Some(format!("borough task {verb} {}/{}", self.job, task.index))
@@ -305,6 +353,8 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
             .filter(|explanation| explanation.failures == 0)
             .map(ExplanationView::from)
             .collect();
+        let (unhealthy, views): (Vec<_>, Vec<_>) = views.into_iter().partition(|view| view.probe.is_some());
+        self.unhealthy_explain(&unhealthy);
         let (silent, waits): (Vec<_>, Vec<_>) =
             views.into_iter().partition(|view| view.silent_node.is_some());
         let tasks = |view: &ExplanationView| {
@@ -326,6 +376,23 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
             self.progress.remark(&all);
         }
         self.explained = text;
+    }
+
+    /// Keeps why tasks run and are not healthy. Shows it once it has lasted for a while, and when it changes.
+    fn unhealthy_explain(&mut self, views: &[ExplanationView]) {
+        if views.is_empty() {
+            return;
+        }
+        self.unhealthy = explanations_text(views);
+        let now_ms = self.clock.wall_ms();
+        let lasts = |view: &ExplanationView| {
+            let since_ms = view.unhealthy_since_ms.map_or(0, |since_ms| now_ms.saturating_sub(since_ms));
+            u64::try_from(since_ms).is_ok_and(|since_ms| since_ms >= UNHEALTHY_AFTER_MS)
+        };
+        if self.unhealthy != self.unhealthy_told && views.iter().any(lasts) {
+            self.progress.remark(self.unhealthy.trim_end());
+            self.unhealthy_told.clone_from(&self.unhealthy);
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! `task status JOB/INDEX`: one task in full.
 
 use borough_client::{Client, TaskFilter, TaskRef};
-use borough_proto::v1::{PageRequest, TaskState, WatchFilter};
+use borough_proto::v1::{Health, PageRequest, TaskState, WatchFilter};
 
 use super::no_such_task;
 use crate::args::WatchArguments;
@@ -31,11 +31,15 @@ async fn status_view(client: &Client, task: &TaskRef) -> Result<TaskStatusView, 
     let filter = TaskFilter { index: Some(task.index), ..TaskFilter::of_job(&task.job) };
     let answer = client.task_list_page(&filter, PageRequest::default()).await?;
     let row = answer.tasks.into_iter().next().ok_or_else(|| no_such_task(task))?;
-    let unplaced = if row.state() == TaskState::Pending {
+    let is_pending = row.state() == TaskState::Pending;
+    let is_unhealthy = row.state() == TaskState::Running && row.health() != Health::Healthy;
+    let explanations = if is_pending || is_unhealthy {
         client.task_explain(&task.job, Some(task.index)).await?.explanations
     } else {
         Vec::new()
     };
+    let explanations = explanations.into_iter().map(ExplanationView::from);
+    let (unhealthy, unplaced) = explanations.partition(|explanation| explanation.probe.is_some());
     // A node that has just been removed leaves the task without one.
     let silent = match row.node.as_str() {
         "" => None,
@@ -44,7 +48,8 @@ async fn status_view(client: &Client, task: &TaskRef) -> Result<TaskStatusView, 
     Ok(TaskStatusView {
         cell: client.cell().into(),
         task: row.into(),
-        unplaced: unplaced.into_iter().map(ExplanationView::from).collect(),
+        unplaced: if is_pending { unplaced } else { Vec::new() },
+        unhealthy,
         silent,
     })
 }

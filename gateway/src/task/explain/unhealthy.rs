@@ -1,0 +1,179 @@
+//! Explains tasks that run and whose probe has not passed since their start.
+
+use std::collections::BTreeMap;
+
+use borough_model::job::Probe;
+use borough_model::task::{Health, TaskRow, TaskState};
+use borough_proto::v1;
+
+use super::{explanation_of, moment};
+
+/// How long a task must have run before its health is explained. A task that comes up is not healthy for a second.
+const RUNS_MS_MIN: i64 = 2_000;
+
+/// Tasks with the same probe that run and are not healthy.
+#[derive(Clone, Debug)]
+struct UnhealthyGroup {
+    probe: Probe,
+    indexes: Vec<u32>,
+    /// The task that has run for longest.
+    first: UnhealthyTask,
+}
+
+/// A task that runs and is not healthy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct UnhealthyTask {
+    /// `USER/JOB/INDEX`.
+    pub(super) name: String,
+    /// Where it runs.
+    pub(super) node: String,
+    pub(super) since_ms: i64,
+    /// The number of the port that is probed; `None` without one.
+    pub(super) port: Option<u16>,
+}
+
+/// Tasks of a job that run and are not healthy, by the version of their spec.
+#[derive(Clone, Debug, Default)]
+pub(super) struct UnhealthyTasks {
+    /// The probes of the versions that were asked for: each spec is decoded once.
+    probes: BTreeMap<u32, Option<Probe>>,
+    groups: BTreeMap<u32, UnhealthyGroup>,
+}
+
+/// Since when a task runs without being healthy; `None` if it is healthy, does not run, or has only just begun.
+pub(super) fn unhealthy_since(row: &TaskRow, now_ms: i64) -> Option<i64> {
+    let runs = row.state == TaskState::Running && row.health != Health::Healthy;
+    row.started_ms.filter(|since_ms| runs && now_ms.saturating_sub(*since_ms) >= RUNS_MS_MIN)
+}
+
+/// The name of the port that a probe asks.
+pub(super) fn port_name(probe: &Probe) -> Option<&str> {
+    match probe {
+        Probe::Http { port, .. } | Probe::Tcp { port } => Some(port.as_str()),
+        Probe::Command { .. } => None,
+    }
+}
+
+impl UnhealthyTasks {
+    pub(super) fn indexes(&self) -> impl Iterator<Item = u32> {
+        self.groups.values().flat_map(|group| &group.indexes).copied()
+    }
+
+    /// The probe of a version; `read` gives it the first time.
+    pub(super) fn probe_of(&mut self, version: u32, read: impl FnOnce() -> Option<Probe>) -> Option<Probe> {
+        self.probes.entry(version).or_insert_with(read).clone()
+    }
+
+    /// Adds a task of a version whose spec has this probe.
+    pub(super) fn add(&mut self, index: u32, version: u32, probe: &Probe, task: UnhealthyTask) {
+        let new = || UnhealthyGroup { probe: probe.clone(), indexes: Vec::new(), first: task.clone() };
+        let group = self.groups.entry(version).or_insert_with(new);
+        group.indexes.push(index);
+        if task.since_ms < group.first.since_ms {
+            group.first = task;
+        }
+    }
+
+    /// One explanation per version.
+    pub(super) fn explained(self) -> Vec<v1::Explanation> {
+        self.groups.into_values().map(UnhealthyGroup::explanation).collect()
+    }
+}
+
+impl UnhealthyGroup {
+    fn explanation(self) -> v1::Explanation {
+        let UnhealthyGroup { probe, indexes, first } = self;
+        let is_one = indexes.len() == 1;
+        let asked = probe_text(&probe, first.port.filter(|_| is_one));
+        let (runs, its) = if is_one { ("runs and is", "its") } else { ("run and are", "their") };
+        let headline = format!("{runs} not healthy: {its} probe has not passed since the start: {asked}");
+        let at = moment(first.since_ms);
+        let UnhealthyTask { name, node, since_ms, .. } = first;
+        let mut details = vec![
+            if is_one {
+                format!("on {node} since {at}")
+            } else {
+                format!("the first runs on {node} since {at}")
+            },
+            format!("what it writes: borough task logs {name}"),
+        ];
+        if let Probe::Command { command } = &probe {
+            let words = command.iter().map(|word| word_quoted(word)).collect::<Vec<_>>().join(" ");
+            details.push(format!("what the probe writes: borough task exec {name} -- {words}"));
+        }
+        let mut explanation = explanation_of(indexes, headline, details);
+        explanation.probe = asked;
+        explanation.unhealthy_since_ms = since_ms;
+        explanation
+    }
+}
+
+/// What a probe asks: `GET /ready on port http (20001)`.
+pub(super) fn probe_text(probe: &Probe, number: Option<u16>) -> String {
+    let number = number.map(|number| format!(" ({number})")).unwrap_or_default();
+    match probe {
+        Probe::Http { port, path } => format!("GET {path} on port {port}{number}"),
+        Probe::Tcp { port } => format!("a TCP connection to port {port}{number}"),
+        Probe::Command { command } => format!("the command {command:?}"),
+    }
+}
+
+/// A word for a shell.
+fn word_quoted(word: &str) -> String {
+    let is_plain = |each: char| each.is_ascii_alphanumeric() || "-_./=:,@%+".contains(each);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use borough_model::{JobId, Name, TaskId};
+
+    use super::*;
+
+    fn task(index: u32, since_ms: i64) -> UnhealthyTask {
+        UnhealthyTask {
+            name: format!("ann/web/{index}"),
+            node: "n1".to_owned(),
+            since_ms,
+            port: Some(20_001),
+        }
+    }
+
+    #[test]
+    fn a_task_that_runs_for_a_while_is_told_from_one_that_comes_up() {
+        let id = TaskId { job: JobId(1), index: 0 };
+        let row = TaskRow { state: TaskState::Running, started_ms: Some(1_000), ..TaskRow::never_placed(id) };
+        assert_eq!(unhealthy_since(&row, 2_000), None);
+        assert_eq!(unhealthy_since(&row, 3_000), Some(1_000));
+        let healthy = TaskRow { health: Health::Healthy, ..row.clone() };
+        assert_eq!(unhealthy_since(&healthy, 9_000), None);
+        assert_eq!(unhealthy_since(&TaskRow { state: TaskState::Stopping, ..row }, 9_000), None);
+    }
+
+    #[test]
+    fn a_probe_that_has_not_passed_is_named_with_its_port_and_its_path() {
+        let http = Probe::Http { port: Name::new("http").unwrap(), path: "/ready".to_owned() };
+        let mut tasks = UnhealthyTasks::default();
+        tasks.add(0, 1, &http, task(0, 5_000));
+        let [one] = tasks.clone().explained().try_into().unwrap();
+        let expected = "runs and is not healthy: its probe has not passed since the start: GET /ready on port http (20001)";
+        assert_eq!((one.headline.as_str(), one.unhealthy_since_ms), (expected, 5_000));
+        let lines = ["on n1 since 1970-01-01T00:00:05Z", "what it writes: borough task logs ann/web/0"];
+        assert_eq!(one.details, lines);
+        tasks.add(2, 1, &http, task(2, 4_000));
+        let command = Probe::Command { command: vec!["check".to_owned(), "it's up".to_owned()] };
+        tasks.add(3, 2, &command, task(3, 6_000));
+        let [two, other] = tasks.explained().try_into().unwrap();
+        assert_eq!((two.indexes, two.unhealthy_since_ms), (vec![0, 2], 4_000));
+        assert!(
+            two.headline.ends_with("GET /ready on port http"),
+            "each has its own number: {}",
+            two.headline
+        );
+        let by_hand = "what the probe writes: borough task exec ann/web/3 -- check 'it'\\''s up'";
+        assert!(other.details.iter().any(|line| line == by_hand), "{:?}", other.details);
+    }
+}

@@ -1,0 +1,249 @@
+//! What a wait has seen of a rollout: the specs of the versions, and the attempts that failed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use borough_model::JobSpec;
+use borough_model::rollout::{AttemptFits, RolloutProgress, TaskProgress};
+use borough_proto::convert::job_spec_from_message;
+use borough_proto::v1::{Health, Job, JobVersion, RolloutState, Task, TaskState};
+
+use super::progress::{Goal, JobProgress, KnownJob};
+use crate::output::ExitView;
+
+/// What was seen of the version of a goal.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RolloutSeen {
+    /// The version; 0: the goal is no rollout.
+    version: u32,
+    specs: BTreeMap<u32, Arc<JobSpec>>,
+    /// The version in force when the specs were read: nothing is asked twice.
+    specs_at: u32,
+    /// The task of that version that failed most often in a row, as it was then. Attempts of the version before take
+    /// its place when the version is taken back.
+    failed: Option<Task>,
+    /// A task of that version that ran and was not healthy, as it was last seen.
+    unhealthy: Option<Task>,
+}
+
+impl RolloutSeen {
+    /// Takes a newer row of a task into account.
+    pub(super) fn visit(&mut self, task: &Task) {
+        if self.version == 0 || task.spec_version != self.version {
+            return;
+        }
+        let most = self.failed.as_ref().map_or(0, |failed| failed.failures);
+        let is_its = task.exit.as_ref().is_some_and(|exit| exit.incarnation == task.incarnation);
+        if is_its && task.failures > most {
+            self.failed = Some(task.clone());
+        }
+        if task.state() == TaskState::Running && task.health() != Health::Healthy {
+            self.unhealthy = Some(task.clone());
+        }
+    }
+}
+
+impl KnownJob {
+    /// Says what the rows are read for.
+    pub(super) fn goal_set(&mut self, goal: Goal) {
+        let Goal::RolledOut { version } = goal else { return };
+        if self.rollout.version != version {
+            self.rollout = RolloutSeen { version, ..RolloutSeen::default() };
+            self.tasks.values().for_each(|task| self.rollout.visit(task));
+        }
+    }
+
+    /// Keeps what an earlier list of the rows has shown.
+    pub(super) fn seen_keep(&mut self, before: Self) {
+        if before.job.id == self.job.id {
+            self.rollout = before.rollout;
+            self.tasks.values().for_each(|task| self.rollout.visit(task));
+        }
+    }
+
+    /// Returns true if the spec in force was asked for.
+    pub(super) fn has_spec(&self) -> bool {
+        self.rollout.specs_at == self.job.spec_version
+    }
+
+    /// Adds the specs of this job's versions.
+    pub(super) fn specs_add(&mut self, versions: &[JobVersion]) {
+        let of_job = |version: &&JobVersion| version.job.as_ref().is_some_and(|job| job.id == self.job.id);
+        let read = |version: &JobVersion| {
+            let spec = job_spec_from_message(version.spec.as_ref()?).ok()?;
+            Some((version.version, Arc::new(spec)))
+        };
+        self.rollout.specs_at = self.job.spec_version;
+        self.rollout.specs = versions.iter().filter(of_job).filter_map(read).collect();
+    }
+
+    /// The progress of the rollout of a version. A version that is taken back is lost when every task is back.
+    pub(super) fn rollout_progress(&self, version: u32, name: &str) -> JobProgress {
+        let Some(rollout) = &self.job.rollout else { return JobProgress::Reached };
+        let over = !matches!(rollout.state(), RolloutState::Rolling | RolloutState::Paused);
+        let why = &rollout.failure;
+        if rollout.version == version {
+            return match rollout.state() {
+                RolloutState::Done => self.service_progress(name),
+                RolloutState::Failed => JobProgress::Lost(format!(
+                    "{name}: the rollout of version {version} failed: {why}{}",
+                    self.last_end()
+                )),
+                _ => JobProgress::Underway,
+            };
+        }
+        if rollout.reverts == version {
+            let back = rollout.version;
+            return match rollout.state() {
+                _ if !over => JobProgress::Underway,
+                RolloutState::Failed => JobProgress::Lost(format!(
+                    "{name}: version {version} failed, and so did the way back as version {back}: {why}{}",
+                    self.last_end()
+                )),
+                _ if why.is_empty() => {
+                    JobProgress::Lost(format!("{name}: {} took version {version} back", rollout.by))
+                }
+                _ => JobProgress::Lost(format!(
+                    "{name}: version {version} was taken back: {why}{}",
+                    self.last_end()
+                )),
+            };
+        }
+        if rollout.version > version {
+            let (next, by) = (rollout.version, &rollout.by);
+            return JobProgress::Lost(format!("{name}: version {next} by {by} superseded version {version}"));
+        }
+        JobProgress::Underway
+    }
+
+    /// How far the rollout of a version is, in one line.
+    pub(super) fn rollout_text(&self, version: u32) -> String {
+        let name = format!("{}/{}", self.job.user, self.job.name);
+        let rollout = self.job.rollout.clone().unwrap_or_default();
+        let of = rollout.version.max(version);
+        let RolloutProgress { concerned, healthy, .. } = self.rollout_counts(of);
+        let mut text = match concerned {
+            0 => format!("{name}: no attempt needs version {of}"),
+            _ => format!("{name}: {healthy}/{concerned} healthy with version {of}"),
+        };
+        if rollout.reverts > 0 && !rollout.failure.is_empty() {
+            text.push_str(&format!(", which takes back version {}: {}", rollout.reverts, rollout.failure));
+        }
+        if rollout.state() == RolloutState::Paused {
+            text.push_str(", paused");
+        }
+        text
+    }
+
+    /// The counts of the rollout of `version`, over the tasks that it concerns.
+    pub(super) fn rollout_counts(&self, version: u32) -> RolloutProgress {
+        let specs = &self.rollout.specs;
+        let Some(spec) = specs.get(&self.job.spec_version) else {
+            return self.counts_of_all(version);
+        };
+        let (kind, mut fits) = (spec.kind, AttemptFits::new(self.job.spec_version, Arc::clone(spec)));
+        let mut progress = RolloutProgress::default();
+        for task in self.wanted() {
+            let fit = fits.fit_of(task.index, task.spec_version, |version| specs.get(&version).cloned());
+            let state = task_state(task.state());
+            let is_healthy = Self::is_healthy(task);
+            let task =
+                TaskProgress { version: task.spec_version, fit, state, is_healthy, failures: task.failures };
+            progress.visit(task, version, kind);
+        }
+        let known = u32::try_from(self.wanted().count()).unwrap_or(u32::MAX);
+        progress.concerned = progress.concerned.saturating_add(self.job.count.saturating_sub(known));
+        progress
+    }
+
+    /// As if the rollout concerned every task.
+    fn counts_of_all(&self, version: u32) -> RolloutProgress {
+        let has = |task: &&Task| task.spec_version >= version && Self::is_healthy(task);
+        let healthy = u32::try_from(self.wanted().filter(has).count()).unwrap_or(u32::MAX);
+        RolloutProgress { concerned: self.job.count, updated: healthy, healthy }
+    }
+
+    /// Returns true if the rollout of the goal has failed, whether the version is taken back or not.
+    pub(super) fn is_rollout_failed(&self) -> bool {
+        let Job { rollout: Some(rollout), .. } = &self.job else { return false };
+        let version = self.rollout.version;
+        let failed = rollout.version == version && rollout.state() == RolloutState::Failed;
+        version > 0 && (failed || (rollout.reverts == version && !rollout.failure.is_empty()))
+    }
+
+    /// The task whose attempt made the rollout fail, as it was then.
+    pub(super) fn failed_attempt(&self) -> Option<&Task> {
+        self.rollout.failed.as_ref().or(self.rollout.unhealthy.as_ref())
+    }
+
+    /// The task whose attempt made the rollout fail, with the option of `task logs` that shows that attempt.
+    pub(super) fn failed_logs(&self) -> Option<String> {
+        let task = self.failed_attempt()?;
+        let goes_on = task.failures == 0 && self.job.rollout.as_ref()?.version == self.rollout.version;
+        Some(if goes_on { task.index.to_string() } else { format!("{} --previous", task.index) })
+    }
+
+    /// How the last attempt of the version ended that failed: `; it ended with exit code 7`. Empty without one.
+    pub(super) fn last_end(&self) -> String {
+        let failed = self.rollout.failed.as_ref().and_then(|task| task.exit.clone());
+        let how = failed.map(|exit| ExitView::from(exit).text_short());
+        how.map(|how| format!("; it ended with {how}")).unwrap_or_default()
+    }
+}
+
+/// The state of a task as the model has it. One of a newer gateway counts as pending.
+fn task_state(state: TaskState) -> borough_model::TaskState {
+    use borough_model::TaskState as Model;
+    match state {
+        TaskState::Unspecified | TaskState::Pending => Model::Pending,
+        TaskState::Held => Model::Held,
+        TaskState::Assigned => Model::Assigned,
+        TaskState::Starting => Model::Starting,
+        TaskState::Running => Model::Running,
+        TaskState::Stopping => Model::Stopping,
+        TaskState::Releasing => Model::Releasing,
+        TaskState::Lost => Model::Lost,
+        TaskState::Dead => Model::Dead,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use borough_proto::v1::{EndReason, Exit, Rollout};
+
+    use super::super::progress::tests::{service, task};
+    use super::*;
+
+    /// When the version is taken back, an attempt of the one before takes the place of the one that failed.
+    #[test]
+    fn the_end_of_a_failed_version_is_remembered_when_it_is_taken_back() {
+        let goal = Goal::RolledOut { version: 2 };
+        let mut known = service(1);
+        known.goal_set(goal);
+        let exit = Exit { reason: EndReason::Exited.into(), code: Some(7), ..Exit::default() };
+        let failed = Task {
+            spec_version: 2,
+            failures: 3,
+            exit: Some(exit),
+            ..task(0, TaskState::Pending, Health::Unknown)
+        };
+        known.task_changed(failed);
+        assert!(!known.is_rollout_failed());
+        let rollout = |state: RolloutState| Rollout {
+            state: state.into(),
+            version: 3,
+            reverts: 2,
+            failure: "task 0 failed 3 times in a row".to_owned(),
+            ..Rollout::default()
+        };
+        known.job.rollout = Some(rollout(RolloutState::Rolling));
+        assert!(known.is_rollout_failed() && known.progress(goal) == JobProgress::Underway);
+        let back = Task { spec_version: 3, revision: 9, ..task(0, TaskState::Running, Health::Healthy) };
+        known.task_changed(back);
+        known.job.rollout = Some(rollout(RolloutState::Done));
+        let why =
+            "alice/web: version 2 was taken back: task 0 failed 3 times in a row; it ended with exit code 7";
+        assert_eq!(known.progress(goal), JobProgress::Lost(why.to_owned()));
+        assert_eq!(known.failed_attempt().map(|task| task.spec_version), Some(2));
+    }
+}
