@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_kv::Idempotency;
+use borough_kv::{Idempotency, TransactionOption};
 use borough_store::journal::{Change, ChangeSet};
 use borough_store::node::{SessionFence, node_loads_set, node_writers};
 use borough_store::{StoreError, StoreResult, error_chain};
@@ -52,6 +52,8 @@ async fn reports_write(
     };
     let (change, space) = (&change, &cell.space);
     let written = cell.db.run("node_loads", Idempotency::Natural, |tx, _| async move {
+        // The next report has the load again.
+        tx.set_option(TransactionOption::FlushLater)?;
         let mut changes = ChangeSet::begin(&tx, space, change).await?;
         let writers = node_writers(&tx, space, reports.keys().copied()).await?;
         let measured = |(fence, writer)| reports.get(fence).map(|measured| (writer, *measured));
