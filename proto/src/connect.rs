@@ -7,11 +7,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tonic::codegen::Service;
 use tonic::codegen::http::Uri;
 use tonic::transport::{Channel, Endpoint, Error};
+
+use crate::greeting::GreetedConnection;
+pub use crate::greeting::ServerGreeting;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// What the HTTP port of a gateway says to a call of gRPC. A client tells from it where it is.
 pub const GRPC_ON_HTTP_PORT: &str =
@@ -58,6 +64,51 @@ impl Connector {
             None => endpoint.connect_lazy(),
             Some(connect) => endpoint.connect_with_connector_lazy(SimulatedConnect(connect)),
         }
+    }
+
+    /// The same, with a note of how the server of each connection begins.
+    pub fn connect_lazy_greeted(&self, endpoint: &Endpoint, greeting: Arc<ServerGreeting>) -> Channel {
+        match self.0.clone() {
+            None => {
+                let mut connect = HttpConnector::new();
+                connect.enforce_http(false);
+                connect.set_nodelay(endpoint.get_tcp_nodelay());
+                connect.set_connect_timeout(endpoint.get_connect_timeout());
+                endpoint.connect_with_connector_lazy(GreetedConnect { connect, greeting })
+            }
+            Some(connect) => {
+                let connect = SimulatedConnect(connect);
+                endpoint.connect_with_connector_lazy(GreetedConnect { connect, greeting })
+            }
+        }
+    }
+}
+
+/// Makes connections that note how their server begins.
+struct GreetedConnect<C> {
+    connect: C,
+    greeting: Arc<ServerGreeting>,
+}
+
+impl<C, S> Service<Uri> for GreetedConnect<C>
+where
+    C: Service<Uri, Response = TokioIo<S>, Future: Send + 'static, Error: Into<BoxError>>,
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    type Response = TokioIo<GreetedConnection<S>>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.connect.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let (connecting, greeting) = (self.connect.call(uri), Arc::clone(&self.greeting));
+        Box::pin(async move {
+            let stream = connecting.await.map_err(Into::into)?.into_inner();
+            Ok(TokioIo::new(GreetedConnection::new(stream, greeting)))
+        })
     }
 }
 

@@ -20,4 +20,5 @@ pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "
 pub mod bounds;
 pub mod connect;
 pub mod convert;
+mod greeting;
 pub mod signal;

@@ -216,7 +216,9 @@ impl Client {
     fn unreachable(&self, failed: CallTries) -> ClientError {
         let gateways = self.shared.pool.addresses();
         let last = || failed.status.as_deref().and_then(foreign_answer);
-        match failed.foreign.or_else(last) {
+        // The connection may have ended before the call was on its way.
+        let greeted = || self.shared.pool.is_foreign().then_some(NO_GATEWAY);
+        match failed.foreign.or_else(last).or_else(greeted) {
             Some(what) => ClientError::NotGateway { gateways, what },
             None => ClientError::Unreachable { gateways, attempts: failed.count, source: failed.status },
         }
@@ -259,10 +261,12 @@ fn is_read(method: &str) -> bool {
     ["Get", "List", "Plan", "Explain", "Read", "Watch"].iter().any(|verb| method.starts_with(verb))
 }
 
+/// Of what speaks no gRPC.
+const NO_GATEWAY: &str = "no gateway, but a web server or another service";
+
 /// What answers instead of the gRPC port of a gateway; `None` if the status may be one of a gateway, or if nothing
 /// answers.
 fn foreign_answer(status: &Status) -> Option<&'static str> {
-    const NO_GATEWAY: &str = "no gateway, but a web server or another service";
     if status.message().starts_with(GRPC_ON_HTTP_PORT) {
         return Some("the HTTP port of a gateway");
     }

@@ -1,10 +1,11 @@
 //! One channel per gateway, and the one in use. A channel reconnects by itself. The pool changes to the next gateway
 //! when the present one could not answer a call.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use borough_proto::connect::Connector;
+use borough_proto::connect::{Connector, ServerGreeting};
 use parking_lot::Mutex;
 use tonic::transport::{Channel, Endpoint};
 
@@ -25,6 +26,8 @@ struct PooledGateway {
     endpoint: Endpoint,
     /// Made at the first use: a channel needs a runtime, a client does not.
     channel: Mutex<Option<Channel>>,
+    /// How the server at the address begins.
+    greeting: Arc<ServerGreeting>,
 }
 
 impl GatewayPool {
@@ -43,7 +46,11 @@ impl GatewayPool {
         let number = self.current.load(Ordering::Relaxed) % self.gateways.len();
         let gateway = &self.gateways[number];
         let mut channel = gateway.channel.lock();
-        (number, channel.get_or_insert_with(|| self.connector.connect_lazy(&gateway.endpoint)).clone())
+        let connect = || {
+            let greeting = Arc::clone(&gateway.greeting);
+            self.connector.connect_lazy_greeted(&gateway.endpoint, greeting)
+        };
+        (number, channel.get_or_insert_with(connect).clone())
     }
 
     /// Changes from gateway `failed` to the next one, unless another call already has.
@@ -51,6 +58,11 @@ impl GatewayPool {
         let next = (failed + 1) % self.gateways.len();
         // If another call was faster, the pool has changed already.
         let _moved = self.current.compare_exchange(failed, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Returns true if what answers at one of the addresses speaks another protocol.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.gateways.iter().any(|gateway| gateway.greeting.is_foreign())
     }
 
     /// The addresses, as given.
@@ -101,7 +113,8 @@ fn gateway(config: &ClientConfig, address: &str) -> Result<PooledGateway, Client
         .http2_keep_alive_interval(Duration::from_secs(10))
         .keep_alive_timeout(Duration::from_secs(5))
         .keep_alive_while_idle(true);
-    Ok(PooledGateway { address: address.to_owned(), endpoint, channel: Mutex::new(None) })
+    let (address, greeting) = (address.to_owned(), Arc::default());
+    Ok(PooledGateway { address, endpoint, channel: Mutex::new(None), greeting })
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ use std::process::Stdio;
 use borough_proto::v1::{Task, TaskState};
 use borough_tests::{TestCell, is_running, is_up, options, until};
 
+use crate::output::Following;
+
 /// A cell of two nodes of a core each.
 async fn narrow() -> TestCell {
     TestCell::start(options!().agent_arguments(&["--cpu=1"])).await
@@ -109,5 +111,28 @@ async fn an_operator_can_force_a_drain_and_sees_what_then_waits() {
     cell.borough(&["node", "drain", "alpha-1", "--force", "--detach"]).await.ended(0);
     until("the forced stop", || async { waits(&cell.tasks("bound").await).then_some(()) }).await;
     cell.borough(&["job", "stop", "bound"]).await.ended(0);
+    cell.finish().await;
+}
+
+/// The drain and `why` ask the scheduler, also about a gang, which is placed as a whole.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_drain_and_why_agree_about_a_gang_that_leaves() {
+    let cell = narrow().await;
+    cell.borough(&["node", "cordon", "alpha-2"]).await.ended(0);
+    // Its members end slowly, one after the other. Two of them make a gang.
+    let gang = "name: gang\ncount: 3\nmin_member: 2\ntask: {command: [sh, -c, 'trap : TERM; while :; do sleep 0.2; done'], \
+                resources: {cpu: 10m, memory: 4MiB}, grace: 8s}\n";
+    cell.run("gang.yaml", gang).await;
+    cell.borough(&["node", "uncordon", "alpha-2"]).await.ended(0);
+    let drain = Following::start(&cell, "drain", &["node", "drain", "alpha-1"]);
+    drain.until_warned(" fit on other nodes, and leave when their jobs can spare them\n").await;
+    let why = cell.borough(&["why", "gang"]).await.ended(0);
+    why.prints(
+        "their node alpha-1 is drained; they fit on other nodes, and leave when their job can spare them",
+    );
+    cell.borough(&["node", "drain", "alpha-1", "--force", "--detach"]).await.ended(0);
+    let (_, warned) = drain.ended().await;
+    assert!(!warned.contains(" stay"), "{warned}");
+    cell.borough(&["job", "stop", "gang"]).await.ended(0);
     cell.finish().await;
 }
