@@ -15,7 +15,7 @@ const BYTES_MAX: usize = 64 << 10;
 /// Characters that are shown of a line.
 const LINE_CHARS_MAX: usize = 300;
 /// The answer does not wait longer for the lines.
-const TIME_MAX: Duration = Duration::from_secs(3);
+const TIME_MAX: Duration = Duration::from_secs(5);
 
 /// The last lines of a task that fails or is not healthy, under a line that names it. Empty without a task, or if its
 /// output cannot be read.
