@@ -202,7 +202,11 @@ impl LogFollower {
                 Break::Repeat(status) => {
                     self.attempts += 1;
                     let away = status.as_deref().and_then(agent_away);
-                    self.outage_note(away.is_some(), status.as_deref());
+                    match &away {
+                        // A gateway that says so answers.
+                        Some(_) => (self.outage, self.failed) = (None, None),
+                        None => self.outage_note(status.as_deref()),
+                    }
                     let most = if away.is_some() { self.away_max } else { self.attempts_max };
                     if most.is_some_and(|most| self.attempts >= most) {
                         self.over = true;
@@ -223,12 +227,8 @@ impl LogFollower {
         None
     }
 
-    /// Records a try without an answer of the agent. A gateway that says so does answer.
-    fn outage_note(&mut self, gateway_answers: bool, status: Option<&Status>) {
-        if gateway_answers {
-            (self.outage, self.failed) = (None, None);
-            return;
-        }
+    /// Records a try without an answer of any gateway.
+    fn outage_note(&mut self, status: Option<&Status>) {
         let patience = self.patience;
         self.outage.get_or_insert_with(|| Outage::begin(patience));
         if let Some(status) = status {

@@ -47,19 +47,16 @@ pub(super) fn run(global: &Global, verb: ContextVerb, printer: &Printer) -> Resu
             }
             let was_used = file.current.take_if(|current| *current == name).is_some();
             write(&file)?;
-            printer.remark(&removed_text(&file, &name, was_used));
+            let more = if was_used { unused_text(&file) } else { String::new() };
+            printer.remark(&format!("context {name:?} is removed{more}"));
         }
     }
     Ok(Code::Done)
 }
 
-/// What is said of a context that is removed. `file` is what is left.
-fn removed_text(file: &ContextFile, name: &str, was_used: bool) -> String {
-    let mut text = format!("context {name:?} is removed");
-    if !was_used {
-        return text;
-    }
-    text.push_str(&format!("; it was in use, and now none is: {WITHOUT_CONTEXT}"));
+/// What is said besides if the removed context was in use. `file` is what is left.
+fn unused_text(file: &ContextFile) -> String {
+    let mut text = format!("; it was in use, and now none is: {WITHOUT_CONTEXT}");
     let known: Vec<&str> = file.contexts.keys().map(String::as_str).collect();
     if !known.is_empty() {
         text.push_str(&format!("; to use another: borough context use NAME; known: {}", known.join(", ")));
@@ -135,12 +132,10 @@ mod tests {
     #[test]
     fn who_removes_the_context_in_use_is_told_where_commands_go_now() {
         let mut file = ContextFile::default();
-        assert_eq!(removed_text(&file, "prod", false), "context \"prod\" is removed");
-        let used = "context \"prod\" is removed; it was in use, and now none is: commands go to the dev cell, or where \
-                    --gateway says";
-        assert_eq!(removed_text(&file, "prod", true), used);
+        let used = "; it was in use, and now none is: commands go to the dev cell, or where --gateway says";
+        assert_eq!(unused_text(&file), used);
         file.contexts.extend(["var", "local"].map(|name| (name.to_owned(), SavedContext::default())));
         let more = format!("{used}; to use another: borough context use NAME; known: local, var");
-        assert_eq!(removed_text(&file, "prod", true), more);
+        assert_eq!(unused_text(&file), more);
     }
 }
