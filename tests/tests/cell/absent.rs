@@ -66,3 +66,24 @@ async fn a_wait_names_another_user_who_has_stopped_its_job() {
     assert!(warned.contains("error: tester/waits was stopped meanwhile by ann\n"), "{warned}");
     cell.finish().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_drain_goes_on_without_the_gateway_that_its_wait_has_asked() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    cell.run("stays.yaml", &WAITS.replace("waits", "stays").replace("nowhere", "alpha-1")).await;
+    let (address, relayed) = relay(cell.grpc()).await;
+    let token = cell.root().join("token").display().to_string();
+    let common = ["--gateway", address.as_str(), "--token-file", token.as_str(), "--cell", "alpha"];
+    let drain = Following::start(&cell, "drain", &[&common[..], &["node", "drain", "alpha-1"]].concat());
+    drain.until_warned("tester/stays/0 stays: ").await;
+    relayed.abort();
+    let (_, warned) = drain.ended_with(5).await;
+    let end = format!(
+        "error: no gateway answers at {address} (Connection refused); the drain goes on\nhint: to wait for it again: \
+         borough node drain alpha-1\n"
+    );
+    assert!(warned.ends_with(&end), "{warned}");
+    cell.borough(&["node", "list"]).await.ended(0).prints("draining");
+    cell.borough(&["job", "stop", "stays"]).await.ended(0);
+    cell.finish().await;
+}

@@ -44,12 +44,23 @@ pub(super) async fn drain(
     };
     drain.see(&before);
     let emptied = drain.run();
-    let Some(timeout) = arguments.timeout else { return emptied.await.map(|()| drained) };
-    let ended = tokio::time::timeout(timeout, emptied).await;
+    let ended = match arguments.timeout {
+        None => Ok(emptied.await),
+        Some(timeout) => tokio::time::timeout(timeout, emptied).await.map_err(|_| timeout),
+    };
     match ended {
-        Ok(ended) => ended.map(|()| drained),
-        Err(_) => Err(drain.out_of_time(timeout).await),
+        Ok(ended) => ended.map(|()| drained).map_err(|failure| goes_on(node, failure)),
+        Err(timeout) => Err(drain.out_of_time(timeout).await),
     }
+}
+
+/// A wait that ends because no gateway answers does not end the drain.
+fn goes_on(node: &str, failure: Failure) -> Failure {
+    if failure.code() != Code::Unreachable {
+        return failure;
+    }
+    Failure::new(Code::Unreachable, format!("{}; the drain goes on", failure.message()))
+        .with_hint(format!("to wait for it again: borough node drain {node}"))
 }
 
 struct Drain<'d> {
