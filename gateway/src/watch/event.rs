@@ -93,11 +93,11 @@ fn rollout_text(row: &JobRow, action: &str) -> String {
         }
         ("rollout_done", _) => format!("rollout of version {version} done; "),
         ("rollout_fail", Some(reverts)) if is_begun => {
-            format!("version {reverts} failed and is taken back by version {version}{why}; ")
+            format!("rollout of version {reverts} failed{why}; version {version} takes it back; ")
         }
         ("rollout_fail", _) => format!("rollout of version {version} failed{why}; "),
         ("rollout_order", Some(reverts)) if is_begun => {
-            format!("version {reverts} is taken back by version {version}; ")
+            format!("rollout of version {version} takes back version {reverts}; ")
         }
         ("rollout_order", _) if *state == RolloutState::Paused => {
             format!("rollout of version {version} paused; ")
@@ -243,8 +243,8 @@ mod tests {
             let back = Rollout::revert(&at(&begun, 5), failure, "controller", 9);
             says(&at(&back, 9), action)
         };
-        assert_eq!(back(None, "rollout_order"), "version 2 is taken back by version 3");
-        let reason = "version 2 failed and is taken back by version 3: task 0 failed 3 times in a row";
+        assert_eq!(back(None, "rollout_order"), "rollout of version 3 takes back version 2");
+        let reason = "rollout of version 2 failed: task 0 failed 3 times in a row; version 3 takes it back";
         assert_eq!(back(Some(failure), "rollout_fail"), reason);
     }
 }

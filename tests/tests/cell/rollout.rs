@@ -175,7 +175,7 @@ async fn named_events(cell: &TestCell) {
     events
         .prints("rollout of version 2 begun; ")
         .prints("rollout of version 2: step 1 ends attempts of earlier versions; ")
-        .prints("version 2 failed and is taken back by version 3: task 0 failed 3 times in a row; ")
+        .prints("rollout of version 2 failed: task 0 failed 3 times in a row; version 3 takes it back; ")
         .prints("rollout of version 3 done; ")
         .prints("rollout of version 6 failed: task 0 failed 3 times in a row; ");
 }
