@@ -87,7 +87,7 @@ fn rollout_progress(mirror: &MirrorHandle, row: &JobRow) -> Option<v1::RolloutPr
             let mut visited = 0;
             for task in tasks {
                 (visited, after) = (visited + 1, Some(task.id.index));
-                if task.id.index < row.count {
+                if task.id.index < row.owner_count() {
                     known = known.saturating_add(1);
                     let fit = fits.fit(task, |version| state.spec(row.id, version));
                     progress.visit(task_progress(task, fit), version, kind);
@@ -99,7 +99,7 @@ fn rollout_progress(mirror: &MirrorHandle, row: &JobRow) -> Option<v1::RolloutPr
             break;
         }
     }
-    let concerned = progress.concerned.saturating_add(row.count.saturating_sub(known));
+    let concerned = progress.concerned.saturating_add(row.owner_count().saturating_sub(known));
     let RolloutProgress { updated, healthy, .. } = progress;
     Some(v1::RolloutProgress { concerned, updated, healthy })
 }

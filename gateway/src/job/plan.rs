@@ -94,7 +94,7 @@ pub(super) async fn plan_of(cell: &CellContext, spec: &JobSpec) -> Result<v1::Pl
             Some(state.spec_of(live)?.in_force(live))
         })?;
         let (now_ms, spec) = (cell.clock.wall_ms(), spec.clone());
-        let PlannedRollout { attempts, rules } = rollout;
+        let PlannedRollout { attempts, rules, .. } = rollout;
         let dry =
             cell.scheduler.ask(move |snapshot| dry_run(snapshot, &spec, before.as_ref(), &attempts, now_ms));
         dry_add(&mut response, dry.await?);
@@ -108,6 +108,9 @@ pub(super) async fn plan_of(cell: &CellContext, spec: &JobSpec) -> Result<v1::Pl
 #[derive(Debug, Default)]
 struct PlannedRollout {
     attempts: ReplacedAttempts,
+    /// The most tasks that may be away while it ends healthy attempts, besides one for each that surges.
+    unavailable_max: u32,
+    surge: u32,
     /// `None`: there would be none.
     rules: Option<RolloutRules>,
 }
@@ -116,7 +119,15 @@ struct PlannedRollout {
 fn rollout_warning(response: &v1::PlanJobResponse, rules: &RolloutRules) -> Option<String> {
     let replaced: BTreeSet<u32> = response.replaced.iter().copied().collect();
     let unplaced = response.unplaced.iter().flat_map(|explanation| &explanation.indexes);
-    let stuck: Vec<u32> = unplaced.copied().filter(|index| replaced.contains(index)).collect();
+    // Without a node for any that surges, none may be away.
+    let surge_needed = |index: u32| index >= rules.count && rules.unavailable_max == 0;
+    let is_stuck = |index: &u32| replaced.contains(index) || surge_needed(*index);
+    let stuck: Vec<u32> = unplaced.copied().filter(is_stuck).collect();
+    if stuck.iter().all(|index| *index >= rules.count)
+        && stuck.len() < usize::try_from(rules.surge).unwrap_or(usize::MAX)
+    {
+        return None;
+    }
     let task = match stuck.as_slice() {
         [] => return None,
         [index] => format!("task {index} gets"),
@@ -167,10 +178,12 @@ fn plan_changes(state: &MirrorState, spec: &JobSpec) -> (v1::PlanJobResponse, Pl
                 rollout = rollout_planned(state, row, spec);
                 response.replaced = rollout.attempts.rows.iter().map(|row| row.id.index).collect();
                 response.replaced.sort_unstable();
-                response.unavailable_max = u32::try_from(rollout.attempts.at_once).unwrap_or(u32::MAX);
+                response.unavailable_max = rollout.unavailable_max;
+                response.surge = rollout.surge;
             }
         }
-        let above = state.job_tasks(row.id).filter(|task| task.id.index >= spec.count);
+        let above =
+            state.job_tasks(row.id).filter(|task| task.id.index >= spec.count.saturating_add(row.surge()));
         let above = above.filter(|task| !matches!(task.state, TaskState::Dead | TaskState::Pending));
         response.stopped = above.map(|task| task.id.index).collect();
     }
@@ -182,7 +195,9 @@ fn rollout_planned(state: &MirrorState, row: &JobRow, spec: &JobSpec) -> Planned
     if row.state != JobState::Running {
         return PlannedRollout::default();
     }
-    let rules = RolloutRules::of(spec, &Rollout::begin(row, "", 0), spec.count);
+    let surge = spec.surge(spec.count).max(row.surge());
+    let rollout = Rollout::begin(row, "", 0).with_surge(surge);
+    let rules = RolloutRules::of(spec, &rollout, spec.count);
     let has_attempt = |task: &&Arc<TaskRow>| {
         task.id.index < spec.count && !matches!(task.state, TaskState::Pending | TaskState::Dead)
     };
@@ -195,8 +210,13 @@ fn rollout_planned(state: &MirrorState, row: &JobRow, spec: &JobSpec) -> Planned
     rows.sort_by_key(|task| task.state == TaskState::Running && task.health == Health::Healthy);
     // The members of a gang are ended together.
     let most = if rules.together { spec.count } else { rules.unavailable_max };
-    let at_once = usize::try_from(most).unwrap_or(usize::MAX);
-    PlannedRollout { attempts: ReplacedAttempts { rows, at_once }, rules: Some(rules) }
+    let at_once = usize::try_from(most.saturating_add(rules.surge)).unwrap_or(usize::MAX);
+    PlannedRollout {
+        attempts: ReplacedAttempts { rows, at_once },
+        unavailable_max: most,
+        surge: rules.surge,
+        rules: Some(rules),
+    }
 }
 
 fn dry_add(response: &mut v1::PlanJobResponse, dry: DryRun) {

@@ -246,7 +246,7 @@ impl JobService for JobServer {
         let keyed = KeyedRequest::new(&caller, "job_scale", &request);
         let (job, cursor) = job_change(cell, &keyed, |tx, mut changes| async move {
             let row = job_by_name(&tx, space, user, name).await?;
-            if count > row.count {
+            if count > row.owner_count() {
                 journal.admit()?;
             }
             job_scale(&tx, &mut changes, row.id, count).await?;

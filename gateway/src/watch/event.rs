@@ -120,7 +120,12 @@ fn job_text(row: &JobRow, action: &str) -> String {
             "ended, since a job it comes after failed"
         }
     };
-    let counts = format!("count {}, priority {}, version {}", row.count, row.priority, row.spec_version);
+    let surge = match row.surge() {
+        0 => String::new(),
+        surge => format!(" and {surge} surging"),
+    };
+    let (count, priority, version) = (row.owner_count(), row.priority, row.spec_version);
+    let counts = format!("count {count}{surge}, priority {priority}, version {version}");
     let rollout = rollout_text(row, action);
     format!("{rollout}{state}; {counts}; {} succeeded, {} failed", row.succeeded, row.failed)
 }

@@ -25,7 +25,7 @@ pub fn job_to_message(
         user: row.user.to_string(),
         name: row.name.to_string(),
         state: job_state_to_message(row.state).into(),
-        count: row.count,
+        count: row.owner_count(),
         priority: row.priority,
         spec_version: row.spec_version,
         submitted_ms: row.submitted_ms,
@@ -58,6 +58,7 @@ fn rollout_to_message(rollout: &Rollout) -> v1::Rollout {
         failure: rollout.failure.map(|failure| failure.to_string()).unwrap_or_default(),
         versions: rollout.stable.clone(),
         progress: None,
+        surge: rollout.surge,
     }
 }
 

@@ -44,6 +44,7 @@ pub fn task_to_message(job: &JobRow, row: &TaskRow, context: TaskContext) -> v1:
         cores: row.cores.clone(),
         usage: context.usage,
         host: context.host,
+        surges: (job.owner_count()..job.count).contains(&row.id.index),
         charge: row.charged_node().map(|_| resources_to_message(&row.charge.resources.without_cards())),
     }
 }

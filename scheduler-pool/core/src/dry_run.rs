@@ -87,7 +87,7 @@ pub fn dry_run(
 ) -> DryRun {
     let mut trial = snapshot.clone();
     let (job, row) = row_on_trial(snapshot.tables(), spec, before, now_ms);
-    let (kept, stopped) = resident(snapshot.tables(), job, spec.count);
+    let (kept, stopped) = resident(snapshot.tables(), job, row.count);
     let mut outcome = DryRun { kept, stopped, ..DryRun::default() };
     trial.job_upsert(&Arc::new(row), Some(spec));
     let mut placed: BTreeMap<u32, PlannedPlacement> = BTreeMap::new();
@@ -161,8 +161,12 @@ fn row_on_trial(
     if let Some(known) = known.filter(|row| !matches!(row.state, JobState::Ended { .. })) {
         let class = before.map(|before| change_class(before, spec));
         let same = matches!(class, Some(ChangeClass::Nothing | ChangeClass::CountOrPriorityOnly));
+        let surge = match class {
+            Some(ChangeClass::NeedsUpdate) => spec.surge(spec.count).max(known.surge()),
+            _ => known.surge(),
+        };
         let row = JobRow {
-            count: spec.count,
+            count: spec.count.saturating_add(surge),
             priority: spec.priority,
             spec_version: if same { known.spec_version } else { known.spec_version.saturating_add(1) },
             revision: known.revision.saturating_add(1),

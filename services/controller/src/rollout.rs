@@ -29,7 +29,7 @@ impl RolloutScan {
             job: row.id,
             revision: row.revision,
             rollout: rollout.clone(),
-            rules: RolloutRules::of(&in_force, rollout, row.count),
+            rules: RolloutRules::of(&in_force, rollout, row.owner_count()),
             fits: AttemptFits::new(row.spec_version, in_force),
             view: RolloutView::default(),
             now_ms,
@@ -37,9 +37,6 @@ impl RolloutScan {
     }
 
     pub(crate) fn visit(&mut self, state: &MirrorState, task: &TaskRow) {
-        if task.id.index >= self.rules.count {
-            return self.view.visit_surplus(task, &self.rules);
-        }
         let job = self.job;
         let fit = self.fits.fit(task, |version| state.spec(job, version));
         self.view.visit(task, fit, &self.rules, self.now_ms);

@@ -3,6 +3,9 @@
 //! An attempt is stale if the version in force would run its task otherwise. A rollout ends stale attempts, and the
 //! scheduler begins new ones. It ends a healthy one only while fewer tasks are without a healthy attempt than the job
 //! allows, whatever the cause. One that is not healthy serves nobody, so it is ended at once.
+//!
+//! Tasks that surge have the indexes after those of the owner. They count as available like any other, so that a task
+//! of the owner may be away for each of them. When the owner's tasks are settled, they end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,9 +23,11 @@ pub const REPLACED_MAX: usize = 256;
 pub struct RolloutRules {
     /// The version that the rollout brings.
     pub version: u32,
-    /// How many tasks the job has.
+    /// How many tasks the owner wants.
     pub count: u32,
-    /// The most tasks without a healthy attempt; at least 1.
+    /// How many surge.
+    pub surge: u32,
+    /// The most tasks without a healthy attempt; 0 only if some surge.
     pub unavailable_max: u32,
     pub healthy_after_ms: i64,
     /// Failures in a row of one task that it bears.
@@ -36,16 +41,15 @@ pub struct RolloutRules {
 }
 
 impl RolloutRules {
-    /// The rules of a rollout of a job with `count` tasks.
+    /// The rules of a rollout of a job whose owner wants `count` tasks.
     pub fn of(spec: &JobSpec, rollout: &Rollout, count: u32) -> Self {
         let update = spec.update.unwrap_or_default();
-        let share = update.unavailable_percent_max.unwrap_or(0);
-        let of_share = u64::from(count).saturating_mul(u64::from(share)) / 100;
-        let of_share = u32::try_from(of_share).unwrap_or(u32::MAX);
         Self {
             version: rollout.version,
             count,
-            unavailable_max: update.unavailable_max.unwrap_or(1).max(of_share).max(1),
+            surge: rollout.surge,
+            // What surges for an earlier version does not have to suffice: perhaps none of it serves.
+            unavailable_max: update.unavailable(count, spec.surge(count).min(rollout.surge)),
             healthy_after_ms: i64::try_from(update.healthy_after_ms).unwrap_or(i64::MAX),
             failures_max: update.failures_max,
             deadline_ms: spec.progress_deadline_ms.unwrap_or(defaults::PROGRESS_DEADLINE_MS),
@@ -53,6 +57,11 @@ impl RolloutRules {
             together: spec.is_gang(),
             waits: spec.kind == JobKind::Batch,
         }
+    }
+
+    /// How many healthy attempts may be ended while so many tasks are available.
+    fn healthy_left(&self, available: u32) -> u32 {
+        available.saturating_add(self.unavailable_max).saturating_sub(self.count)
     }
 }
 
@@ -218,18 +227,27 @@ pub enum RolloutStep {
 }
 
 impl RolloutView {
-    /// Takes a task below the job's count into account.
+    /// Takes a task of the job into account.
     pub fn visit(&mut self, task: &TaskRow, fit: AttemptFit, rules: &RolloutRules, now_ms: i64) {
+        if task.id.index >= rules.count.saturating_add(rules.surge) {
+            // It is ending.
+            self.stale |= task.state != TaskState::Dead && task.spec_version < rules.version;
+            return;
+        }
         let stale = fit == AttemptFit::Stale;
         let attempt = (task.id, task.incarnation);
         let is_healthy = task.state == TaskState::Running && task.health == Health::Healthy;
         let is_new = task.spec_version >= rules.version;
         let is_earlier = task.spec_version > 0 && !is_new;
+        // One that surges is never settled: it ends with the rollout.
+        let owned = u32::from(task.id.index < rules.count);
         match task.state {
+            // It ended because the job had been smaller, and begins again.
+            TaskState::Dead if task.is_spared() => {}
             // Nothing begins it again, so it neither holds up the others nor is waited for.
             TaskState::Dead => {
-                self.settled = self.settled.saturating_add(1);
-                self.available = self.available.saturating_add(1);
+                self.settled = self.settled.saturating_add(owned);
+                self.available = self.available.saturating_add(owned);
             }
             _ if rules.waits && is_earlier => self.stale = true,
             TaskState::Held | TaskState::Assigned | TaskState::Starting | TaskState::Running if stale => {
@@ -244,7 +262,7 @@ impl RolloutView {
             // The change does not concern it: it serves, or fails for reasons of its own. One that was replaced for a
             // version that is taken back now has not failed, and is waited for.
             _ if is_earlier && !stale && (is_healthy || task.failures > 0) => {
-                self.settled = self.settled.saturating_add(1);
+                self.settled = self.settled.saturating_add(owned);
                 self.available = self.available.saturating_add(u32::from(is_healthy));
             }
             TaskState::Running if is_healthy => self.visit_healthy(task, rules, now_ms),
@@ -255,18 +273,13 @@ impl RolloutView {
         }
     }
 
-    /// Takes a task at or above the job's count into account: it is ending.
-    pub fn visit_surplus(&mut self, task: &TaskRow, rules: &RolloutRules) {
-        self.stale |= task.state != TaskState::Dead && task.spec_version < rules.version;
-    }
-
     /// A healthy attempt of the version in force.
     fn visit_healthy(&mut self, task: &TaskRow, rules: &RolloutRules, now_ms: i64) {
         self.progress_ms = self.progress_ms.max(Some(task.healthy_ms));
         let due_ms = task.healthy_ms.saturating_add(rules.healthy_after_ms);
         if due_ms <= now_ms {
             self.available = self.available.saturating_add(1);
-            self.settled = self.settled.saturating_add(1);
+            self.settled = self.settled.saturating_add(u32::from(task.id.index < rules.count));
         } else {
             self.due_ms = Some(self.due_ms.map_or(due_ms, |known| known.min(due_ms)));
         }
@@ -291,8 +304,7 @@ impl RolloutView {
         if now_ms >= end_ms {
             return RolloutStep::Fail(RolloutFailure::NoProgress { deadline_ms: rules.deadline_ms });
         }
-        let unavailable = rules.count.saturating_sub(self.available);
-        let left = rules.unavailable_max.saturating_sub(unavailable);
+        let left = rules.healthy_left(self.available);
         let healthy = if rules.together { usize::MAX } else { usize::try_from(left).unwrap_or(usize::MAX) };
         let mut replaced = std::mem::take(&mut self.idle);
         replaced.extend(self.healthy.drain(..).take(healthy));
@@ -314,15 +326,16 @@ pub fn attempts_within<'r>(
 ) -> Vec<(TaskId, Incarnation)> {
     let is_healthy = |row: &&TaskRow| row.state == TaskState::Running && row.health == Health::Healthy;
     let (mut healthy, mut over) = (BTreeSet::new(), 0_usize);
-    for row in rows.filter(|row| row.id.index < rules.count) {
+    for row in rows.filter(|row| row.id.index < rules.count.saturating_add(rules.surge)) {
         if is_healthy(&row) {
             healthy.insert(row.id);
         }
         // Nothing begins it again, so it holds up no other.
-        over = over.saturating_add(usize::from(row.state == TaskState::Dead));
+        let is_over = row.state == TaskState::Dead && !row.is_spared();
+        over = over.saturating_add(usize::from(is_over && row.id.index < rules.count));
     }
     let available = u32::try_from(healthy.len().saturating_add(over)).unwrap_or(u32::MAX);
-    let mut left = rules.unavailable_max.saturating_sub(rules.count.saturating_sub(available));
+    let mut left = rules.healthy_left(available);
     let mut may_end = |task: &TaskId| {
         if !healthy.contains(task) {
             return true;

@@ -76,8 +76,10 @@ pub(crate) struct PlanView {
     pub(crate) stopped: Vec<u32>,
     /// The tasks whose attempts a rollout would replace.
     pub(crate) replaced: Vec<u32>,
-    /// The most tasks that may be away while it replaces healthy attempts; 0: there is no rollout.
+    /// The most tasks that may be away while it replaces healthy attempts; 0 without a surge: there is no rollout.
     pub(crate) unavailable_max: u32,
+    /// Tasks that it runs beside the job's own meanwhile.
+    pub(crate) surge: u32,
     /// The reason why the gateway would refuse it; null if it would not.
     pub(crate) refusal: Option<Foreign>,
     /// The cell's scheduler that would place it.
@@ -124,6 +126,7 @@ impl PlanView {
             stopped: plan.stopped,
             replaced: plan.replaced,
             unavailable_max: plan.unavailable_max,
+            surge: plan.surge,
             refusal: Some(plan.refusal).filter(|refusal| !refusal.is_empty()).map(Foreign::from),
             scheduler: plan.scheduler.into(),
             warnings: plan.warnings.into_iter().map(Foreign::from).collect(),
@@ -191,7 +194,12 @@ impl PlanView {
             };
         }
         let tasks = if self.replaced.len() == 1 { "task" } else { "tasks" };
-        let (indexes, most) = (ranges(&self.replaced), self.unavailable_max);
-        format!("replace the attempts of {tasks} {indexes}, at most {most} away at a time\n")
+        let (indexes, most) = (ranges(&self.replaced), self.unavailable_max.saturating_add(self.surge));
+        let surge = match self.surge {
+            0 => String::new(),
+            1 => ", while 1 more surges".to_owned(),
+            surge => format!(", while {surge} more surge"),
+        };
+        format!("replace the attempts of {tasks} {indexes}, at most {most} away at a time{surge}\n")
     }
 }

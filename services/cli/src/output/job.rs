@@ -117,6 +117,11 @@ impl From<v1::Job> for JobView {
 }
 
 impl JobView {
+    /// Tasks that a rollout runs beside the job's own.
+    fn surge(&self) -> u32 {
+        self.rollout.as_ref().map_or(0, |rollout| rollout.surge)
+    }
+
     /// The state, with the rollout if it is not done: `running (rollout 1/3)`.
     fn state_text(&self) -> String {
         let is_live = matches!(self.state.as_str(), "waiting" | "running");
@@ -147,7 +152,7 @@ impl Tabular for JobView {
     fn cells(&self) -> (Vec<String>, Vec<String>) {
         let healthy = match self.kind.as_str() {
             "batch" => format!("{}/{} done", self.tasks.succeeded, self.count),
-            _ => format!("{}/{}", self.tasks.healthy, self.count),
+            _ => format!("{}/{}", self.tasks.healthy, self.count.saturating_add(self.surge())),
         };
         let labels = self.labels.iter().map(|(key, value)| format!("{key}={value}"));
         let cells = vec![
@@ -281,9 +286,13 @@ impl JobStatusView {
 
 /// How many tasks a job wants, and how many are in which state. Of a job that is over, none may be left in any.
 fn wanted_text(job: &JobView) -> String {
+    let surging = match job.surge() {
+        0 => String::new(),
+        surge => format!(" and {surge} surging"),
+    };
     match job.tasks.text().as_str() {
-        "" => format!("{} wanted, none now", job.count),
-        counts => format!("{} wanted: {counts}", job.count),
+        "" => format!("{} wanted{surging}, none now", job.count),
+        counts => format!("{} wanted{surging}: {counts}", job.count),
     }
 }
 

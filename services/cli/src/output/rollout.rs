@@ -6,6 +6,12 @@ use serde::Serialize;
 use super::text::{facts, tally};
 use super::{Foreign, time, word};
 
+/// How many tasks a job has, with those that surge.
+pub(crate) fn count_with_surge(job: &v1::Job) -> u32 {
+    let surge = job.rollout.as_ref().map_or(0, |rollout| rollout.surge);
+    job.count.saturating_add(surge)
+}
+
 /// The last rollout of a job. The three counts are null in a watch.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct RolloutOutput {
@@ -25,6 +31,8 @@ pub(crate) struct RolloutOutput {
     pub(crate) concerned: Option<u32>,
     pub(crate) updated: Option<u32>,
     pub(crate) healthy: Option<u32>,
+    /// Tasks that run beside the job's own until it is done.
+    pub(crate) surge: u32,
 }
 
 impl From<v1::Rollout> for RolloutOutput {
@@ -41,6 +49,7 @@ impl From<v1::Rollout> for RolloutOutput {
             concerned: rollout.progress.map(|progress| progress.concerned),
             updated: rollout.progress.map(|progress| progress.updated),
             healthy: rollout.progress.map(|progress| progress.healthy),
+            surge: rollout.surge,
         }
     }
 }
@@ -87,7 +96,8 @@ impl RolloutOutput {
     fn progress_text(&self) -> Option<String> {
         let (updated, of, healthy) = (self.updated?, self.concerned?, self.healthy?);
         let have = format!("{updated} of {of} have it");
-        Some(if updated == 0 { have } else { format!("{have}, {healthy} of these are healthy") })
+        let have = if updated == 0 { have } else { format!("{have}, {healthy} of these are healthy") };
+        Some(if self.surge == 0 { have } else { format!("{have}; {} surging", self.surge) })
     }
 }
 
@@ -176,6 +186,9 @@ mod tests {
             of(&rolling),
             text("rollout 1/3", "of version 4 from 3, rolling; 2 of 3 have it, 1 of these are healthy")
         );
+        let surging = v1::Rollout { surge: 2, ..rolling.clone() };
+        let text_of = "of version 4 from 3, rolling; 2 of 3 have it, 1 of these are healthy; 2 surging";
+        assert_eq!(of(&surging), text("rollout 1/3", text_of));
         let unknown =
             v1::Rollout { state: v1::RolloutState::Paused.into(), progress: None, ..rolling.clone() };
         assert_eq!(of(&unknown), text("rollout paused", "of version 4 from 3, paused"));

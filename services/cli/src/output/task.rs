@@ -41,6 +41,8 @@ pub(crate) struct TaskOutput {
     pub(crate) usage: Option<UsageView>,
     /// What its node is charged for it; null while none is.
     pub(crate) charge: Option<ResourcesView>,
+    /// Whether a rollout runs it beside the tasks that the job's owner wants.
+    pub(crate) surges: bool,
 }
 
 /// The end of an attempt.
@@ -136,14 +138,16 @@ impl From<v1::Task> for TaskOutput {
                 processes: usage.processes,
             }),
             charge: task.charge.map(ResourcesView::from),
+            surges: task.surges,
         }
     }
 }
 
 impl TaskOutput {
-    /// The state, with the reason of a stop.
+    /// The state, with the reason of a stop, or that it surges.
     fn state_text(&self) -> String {
         match &self.stop {
+            None if self.surges && self.state != "dead" => format!("{} (surging)", self.state),
             Some(reason) => format!("{} ({})", self.state, reason.replace('_', " ")),
             None => self.state.clone(),
         }

@@ -174,7 +174,8 @@ fn a_task_as_json() {
                 "memory_peak_bytes": 0,
                 "processes": 0
               },
-              "charge": null
+              "charge": null,
+              "surges": false
             }"#]],
     );
 }
@@ -249,6 +250,7 @@ fn a_plan() {
         stopped: vec![7, 8],
         replaced: vec![0, 1, 2],
         unavailable_max: 1,
+        surge: 1,
         cursor: None,
         scheduler: "fast".to_owned(),
         warnings: vec!["no worker serves scheduler fast, and none ever has".to_owned()],
@@ -263,7 +265,7 @@ fn a_plan() {
             - task.command[1]: a
             ~ task.grace: 5s -> 10s
             + labels["a.b"]: "x y"
-            replace the attempts of tasks 0-2, at most 1 away at a time
+            replace the attempts of tasks 0-2, at most 2 away at a time, while 1 more surges
             place task 3 again on alpha-1 with ports http:21001, once tasks there have left
               evicts task bob/low/3 (priority 50)
             stop tasks 7-8

@@ -98,7 +98,7 @@ pub async fn job_scale(
 ) -> StoreResult<JobRow> {
     let before = job_get(tx, changes.space(), job).await?;
     // Whatever its spec would accept: what is wrong is that the job is over.
-    if count != before.count && matches!(before.state, JobState::Stopping | JobState::Ended { .. }) {
+    if count != before.owner_count() && matches!(before.state, JobState::Stopping | JobState::Ended { .. }) {
         return Err(job_refused(&before, JobRefused::Over(before.state)));
     }
     let spec = job_spec_in_force(tx, changes.space(), &before).await?;

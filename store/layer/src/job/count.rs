@@ -4,19 +4,75 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use borough_kv::Transaction;
-use borough_model::job::{JobEvent, JobRow, JobSpec};
+use borough_model::job::{COUNT_MAX, JobEvent, JobRow, JobSpec, Rollout};
 use borough_model::resource::resources_sub;
 use borough_model::task::{TaskRow, TaskState, Verdict};
 
 use super::change::job_event;
 use super::read::job_specs_held;
-use crate::error::StoreResult;
+use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
 use crate::keys::{self, Prefix, RangeOptions, TaskKey};
 use crate::quota::{ChargeBasis, charges_guard, job_charge, overflow, quota_charge, quota_give_back};
 use crate::row::QuotaUsed;
 
-/// Sets the count of a job whose row was read with a conflict.
+/// Sets how many tasks the owner of a job wants. What surges is beside them.
+pub(super) async fn count_set(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    before: &JobRow,
+    spec: &JobSpec,
+    count: u32,
+) -> StoreResult<JobRow> {
+    let surge = before.surge();
+    let wanted = count.saturating_add(surge);
+    if surge > 0 && wanted > COUNT_MAX {
+        let (user, name, most) = (&before.user, &before.name, COUNT_MAX.saturating_sub(surge));
+        return Err(StoreError::refused(format!(
+            "job {user}/{name}: {surge} tasks surge until its rollout is done; until then its count is {most} at most"
+        )));
+    }
+    wanted_set(tx, changes, before, spec, wanted, None).await
+}
+
+/// Sets the rollout of a job, and with it how many tasks surge beside those that its owner wants. Charges or releases
+/// the difference; if the quota has no room for it, nothing is written. One event changes both, so that the count of the
+/// owner stays.
+pub(crate) async fn surge_set(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    before: &JobRow,
+    spec: &JobSpec,
+    rollout: Rollout,
+) -> StoreResult<JobRow> {
+    let wanted = before.owner_count().saturating_add(rollout.surge);
+    if wanted == before.count {
+        return job_event(tx, changes, before, &JobEvent::RolloutSet { rollout: Box::new(rollout) });
+    }
+    wanted_set(tx, changes, before, spec, wanted, Some(Box::new(rollout))).await
+}
+
+/// How many indexes must surge so that `surge` of them can run. A task that has ended for good does not run again.
+pub(super) async fn surge_with_dead(
+    tx: &Transaction,
+    changes: &ChangeSet,
+    job: &JobRow,
+    surge: u32,
+) -> StoreResult<u32> {
+    if surge == 0 {
+        return Ok(0);
+    }
+    let first = job.owner_count();
+    let mut wanted = surge;
+    for row in rows_from(tx, changes, job, first).await? {
+        let within = row.id.index < first.saturating_add(wanted);
+        let is_over = row.state == TaskState::Dead && !row.is_spared();
+        wanted = wanted.saturating_add(u32::from(within && is_over));
+    }
+    Ok(wanted.min(COUNT_MAX.saturating_sub(first)))
+}
+
+/// Sets the count of a job whose row was read with a conflict, and its rollout if one is given.
 ///
 /// The rows from the lower of both counts on show which indexes were never placed (their charge is the job's). They
 /// also show which tasks have ended and were or will be counted. They are read without conflicts, under the token of
@@ -26,18 +82,20 @@ use crate::row::QuotaUsed;
 /// However many tasks there are, this writes only the job's row. Tasks that had ended because the job was smaller
 /// belong to the job again by its new count; [`task_wanted_revive`](crate::task::task_wanted_revive) revives them in
 /// steps.
-pub(super) async fn count_set(
+async fn wanted_set(
     tx: &Transaction,
     changes: &mut ChangeSet,
     before: &JobRow,
     spec: &JobSpec,
     count: u32,
+    rollout: Option<Box<Rollout>>,
 ) -> StoreResult<JobRow> {
     if count == before.count {
         return Ok(before.clone());
     }
-    let held = job_specs_held(tx, changes.space(), before).await?;
-    let basis = ChargeBasis::with(before, spec, &held);
+    let charged = JobRow { rollout: rollout.clone().or_else(|| before.rollout.clone()), ..before.clone() };
+    let held = job_specs_held(tx, changes.space(), &charged).await?;
+    let basis = ChargeBasis::with(&charged, spec, &held);
     let low = count.min(before.count);
     let rows = rows_from(tx, changes, before, low).await?;
     let between: Vec<&TaskRow> = rows.iter().filter(|row| row.id.index < count.max(before.count)).collect();
@@ -59,6 +117,7 @@ pub(super) async fn count_set(
             count,
             succeeded: before.succeeded.saturating_sub(succeeded),
             failed: before.failed.saturating_sub(failed),
+            rollout,
         }
     } else {
         let new = charge_without(&basis, before.count..count, own())?;
@@ -67,6 +126,7 @@ pub(super) async fn count_set(
             count,
             succeeded: before.succeeded.saturating_add(succeeded),
             failed: before.failed.saturating_add(failed),
+            rollout,
         }
     };
     job_event(tx, changes, before, &event)

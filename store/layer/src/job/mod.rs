@@ -28,6 +28,7 @@ mod update;
 pub use admit::{JobAdmission, jobs_admit};
 pub use change::{job_dependencies_check, job_scale, job_stop};
 pub(crate) use change::{job_event, job_tasks_ended};
+pub(crate) use count::surge_set;
 pub use end::{JobEnding, JobsRemoved, job_tasks_gone, jobs_remove};
 pub use label::job_labels_set;
 pub use priority::job_priority_set;
@@ -36,4 +37,4 @@ pub use queue::{AdmissionAuthor, AdmissionQueue, AdmissionQueueFull, WaitingSubm
 pub(crate) use read::job_specs_held;
 pub use read::{JobVersion, job_by_name, job_get, job_history, job_spec_get, job_spec_in_force};
 pub use submit::{JobSubmitted, SubmitOutcome, job_submit};
-pub(crate) use update::{rows_charged, spec_update};
+pub(crate) use update::{rows_charged, spec_update, surge_begin};

@@ -1,12 +1,13 @@
 //! Gives a running job the next version of its spec, with the rollout that brings it to the tasks.
 
 use borough_kv::Transaction;
-use borough_model::job::{JobEvent, JobRow, JobSpec, JobState, Rollout};
+use borough_model::job::{JobEvent, JobRow, JobSpec, JobState, Rollout, RolloutState};
 use borough_model::task::TaskRow;
 
 use super::change::job_spec_write;
+use super::count::{surge_set, surge_with_dead};
 use super::read::job_specs_held;
-use crate::error::StoreResult;
+use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
 use crate::keys::{self, Prefix, RangeOptions, TaskKey};
 use crate::quota::{ChargeBasis, charges_guard, job_held, overflow, quota_charge, quota_give_back};
@@ -21,7 +22,34 @@ pub(crate) async fn rollout_begin(
     spec: &JobSpec,
 ) -> StoreResult<JobRow> {
     let rollout = Rollout::begin(before, changes.actor(), changes.at_ms());
-    spec_update(tx, changes, before, in_force, spec, rollout).await
+    let row = spec_update(tx, changes, before, in_force, spec, rollout).await?;
+    surge_begin(tx, changes, &row, spec).await.map_err(|error| match error {
+        StoreError::Refused { reason } => StoreError::refused(format!(
+            "{reason}. Its rollout begins with {} more tasks: `update.surge_max` and `update.surge_percent_max` say \
+             how many",
+            spec.surge(row.owner_count())
+        )),
+        other => other,
+    })
+}
+
+/// Charges what surges beside the tasks of a job whose rollout has just begun, and has it placed. What surges already
+/// stays. Refuses if the quota has no room for it.
+pub(crate) async fn surge_begin(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    row: &JobRow,
+    spec: &JobSpec,
+) -> StoreResult<JobRow> {
+    let Some(rollout) = row.rollout.as_deref().filter(|rollout| rollout.state == RolloutState::Rolling)
+    else {
+        return Ok(row.clone());
+    };
+    let surge = surge_with_dead(tx, changes, row, spec.surge(row.owner_count())).await?.max(rollout.surge);
+    if surge == rollout.surge {
+        return Ok(row.clone());
+    }
+    surge_set(tx, changes, row, spec, rollout.with_surge(surge)).await
 }
 
 /// Gives a job the next version of its spec with this rollout. The charge follows.

@@ -49,9 +49,9 @@ impl<'s> ChargeBasis<'s> {
         Self::of(row, |version| if version == row.spec_version { Some(in_force) } else { held.get(&version) })
     }
 
-    /// Whether each task is charged for at least what it takes by `spec`.
-    pub fn covers(&self, spec: &JobSpec) -> bool {
-        (0..spec.count).all(|index| {
+    /// Whether each of `count` tasks is charged for at least what it takes by `spec`.
+    pub fn covers(&self, spec: &JobSpec, count: u32) -> bool {
+        (0..count).all(|index| {
             let charged = self.resources_for(index);
             resources_most(&charged, spec.resources_for(index)) == charged
         })

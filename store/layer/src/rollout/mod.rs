@@ -22,6 +22,7 @@ use borough_model::{Incarnation, JobId, TaskId};
 use crate::error::{StoreError, StoreResult};
 use crate::job::{
     job_event, job_get, job_spec_get, job_spec_in_force, job_specs_held, rows_charged, spec_update,
+    surge_begin, surge_set,
 };
 use crate::journal::ChangeSet;
 use crate::keys::{self, Prefix, RangeOptions, TaskKey};
@@ -50,7 +51,7 @@ pub async fn rollout_replace(
     let row = job_get(tx, changes.space(), job).await?;
     let Some(rollout) = rollout_at(&row, revision) else { return Ok(0) };
     let in_force = job_spec_in_force(tx, changes.space(), &row).await?;
-    let rules = RolloutRules::of(&in_force, rollout, row.count);
+    let rules = RolloutRules::of(&in_force, rollout, row.owner_count());
     let attempts = if rules.together || row.count > RECHECKED_MAX {
         attempts.to_vec()
     } else {
@@ -75,19 +76,18 @@ pub async fn rollout_done(
 ) -> StoreResult<()> {
     let before = job_get(tx, changes.space(), job).await?;
     let Some(rollout) = rollout_at(&before, revision) else { return Ok(()) };
-    let event = JobEvent::RolloutSet { rollout: Box::new(rollout.done()) };
-    if rollout.held.is_empty() {
-        return job_event(tx, changes, &before, &event).map(drop);
-    }
     let spec = job_spec_in_force(tx, changes.space(), &before).await?;
-    let held = job_specs_held(tx, changes.space(), &before).await?;
-    let rows = rows_charged(tx, changes, &before).await?;
-    let sum =
-        |basis: &ChargeBasis<'_>| job_held(basis, before.count, &rows).map_err(|error| overflow(&error));
-    let charged = sum(&ChargeBasis::with(&before, &spec, &held))?;
-    let left = sum(&ChargeBasis::from(&spec))?;
-    quota_give_back(tx, changes.space(), &before, &charged.beyond(&left))?;
-    job_event(tx, changes, &before, &event).map(drop)
+    if !rollout.held.is_empty() {
+        let held = job_specs_held(tx, changes.space(), &before).await?;
+        let rows = rows_charged(tx, changes, &before).await?;
+        let sum =
+            |basis: &ChargeBasis<'_>| job_held(basis, before.count, &rows).map_err(|error| overflow(&error));
+        let charged = sum(&ChargeBasis::with(&before, &spec, &held))?;
+        let left = sum(&ChargeBasis::from(&spec))?;
+        quota_give_back(tx, changes.space(), &before, &charged.beyond(&left))?;
+    }
+    // What has surged ends: the tasks of the owner serve.
+    surge_set(tx, changes, &before, &spec, rollout.done()).await.map(drop)
 }
 
 /// Ends a rollout that has failed. If its job wants that, it goes back to the last version that was rolled out and
@@ -103,13 +103,14 @@ pub async fn rollout_fail(
     let before = job_get(tx, changes.space(), job).await?;
     let Some(rollout) = rollout_at(&before, revision) else { return Ok(()) };
     let in_force = job_spec_in_force(tx, changes.space(), &before).await?;
-    let rules = RolloutRules::of(&in_force, rollout, before.count);
+    let rules = RolloutRules::of(&in_force, rollout, before.owner_count());
     let earlier = match rules.on_failure {
         OnFailure::Revert if rollout.reverts.is_none() => {
             let earlier = earlier_spec(tx, changes, &before, &in_force).await?;
             let held = job_specs_held(tx, changes.space(), &before).await?;
             // The way back must not need room that nobody has admitted: its refusal would come again and again.
-            earlier.filter(|spec| ChargeBasis::with(&before, &in_force, &held).covers(spec))
+            let charged = ChargeBasis::with(&before, &in_force, &held);
+            earlier.filter(|spec| charged.covers(spec, before.count))
         }
         OnFailure::Revert | OnFailure::Stop => None,
     };
@@ -218,5 +219,10 @@ async fn undo(
         return Err(refused(RolloutRefused::Same(version.unwrap_or(before.spec_version))));
     }
     let back = Rollout::revert(before, None, changes.actor(), changes.at_ms());
-    spec_update(tx, changes, before, &in_force, &spec, back).await
+    let row = spec_update(tx, changes, before, &in_force, &spec, back).await?;
+    match surge_begin(tx, changes, &row, &spec).await {
+        // The quota has no room for more tasks. The way back does without them.
+        Err(StoreError::Refused { .. }) => Ok(row),
+        begun => begun,
+    }
 }

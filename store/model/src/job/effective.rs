@@ -1,6 +1,6 @@
 //! The spec of a single task after all overrides, and the spec of a job as it is in force.
 
-use crate::job::{JobRow, JobSpec, TaskOverride, TaskSpec};
+use crate::job::{JobKind, JobRow, JobSpec, TaskOverride, TaskSpec};
 use crate::resource::Resources;
 
 impl JobSpec {
@@ -34,7 +34,21 @@ impl JobSpec {
 
     /// The spec with the count and priority in force, which may have changed since its submission.
     pub fn in_force(&self, row: &JobRow) -> Self {
-        Self { count: row.count, priority: row.priority, ..self.clone() }
+        Self { count: row.owner_count(), priority: row.priority, ..self.clone() }
+    }
+
+    /// How many tasks a rollout runs beside the `count` of its owner. A gang runs only as it is, and batch work serves
+    /// nobody.
+    pub fn surge(&self, count: u32) -> u32 {
+        if self.kind == JobKind::Batch || self.keeps_together() {
+            return 0;
+        }
+        self.update.map_or(0, |update| update.surge(count))
+    }
+
+    /// Returns true if its tasks belong together as they are: a gang, or several roles.
+    pub(super) fn keeps_together(&self) -> bool {
+        self.is_gang() || !self.roles().is_empty()
     }
 
     /// Returns true if some of its tasks must fit together before any is placed.

@@ -23,13 +23,15 @@ pub enum JobEvent {
     /// A job that it waits for has ended otherwise, so the condition can never be met.
     DependencyFailed,
     StopRequested,
-    /// Its owner has scaled it.
+    /// Its owner has scaled it, or what surges has changed.
     CountSet {
         count: u32,
         /// The tasks with an index below `count` that have succeeded.
         succeeded: u32,
         /// The tasks with an index below `count` that have failed for good.
         failed: u32,
+        /// Its rollout from now on, if that changes as well.
+        rollout: Option<Box<Rollout>>,
     },
     PrioritySet {
         priority: u32,
@@ -112,9 +114,12 @@ pub fn job_transition(
         // The dependencies were decided before: a controller repeats its report.
         JobEvent::DependenciesMet | JobEvent::DependencyFailed => {}
         JobEvent::StopRequested => next.state = stop_requested(row.state),
-        JobEvent::CountSet { count, succeeded, failed } => {
+        JobEvent::CountSet { count, succeeded, failed, rollout } => {
             job_alive(row)?;
             next.count = *count;
+            if rollout.is_some() {
+                next.rollout.clone_from(rollout);
+            }
             next.succeeded = *succeeded;
             next.failed = *failed;
             next.state = completed(&next);

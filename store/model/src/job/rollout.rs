@@ -30,10 +30,10 @@ const STABLE_MAX: usize = 10;
     FileMessage,
 )]
 pub struct UpdateSpec {
-    /// The most tasks that may be without a healthy attempt while a rollout replaces further ones.
+    /// The most tasks that may be without a healthy attempt while a rollout replaces further ones. 0 needs a surge.
     #[n(0)]
     #[serde(default)]
-    #[field(kind = Whole::of(1, COUNT_MAX, "1 to 100000 tasks"), default = "1 task, or what `unavailable_percent_max` gives")]
+    #[field(kind = Whole::of(0, COUNT_MAX, "0 to 100000 tasks"), default = "1 task, or what `unavailable_percent_max` gives; 0 with a surge")]
     pub unavailable_max: Option<u32>,
     /// The same as a share of the job's tasks, rounded down, and at least one task. The larger of both counts.
     #[n(1)]
@@ -52,6 +52,16 @@ pub struct UpdateSpec {
     #[n(4)]
     #[field(kind = Words(&OnFailure::NAMES), default = "`revert`")]
     pub on_failure: OnFailure,
+    /// The most tasks that a rollout runs beside the job's own until it is done.
+    #[n(5)]
+    #[serde(default)]
+    #[field(kind = Whole::of(0, COUNT_MAX, "0 to 100000 tasks"), default = "none, or what `surge_percent_max` gives")]
+    pub surge_max: Option<u32>,
+    /// The same as a share of the job's tasks, rounded up. The larger of both counts.
+    #[n(6)]
+    #[serde(default)]
+    #[field(kind = Whole::of(0, 100, "0 to 100 per cent"), default = "no share")]
+    pub surge_percent_max: Option<u32>,
 }
 
 impl Default for UpdateSpec {
@@ -62,7 +72,26 @@ impl Default for UpdateSpec {
             healthy_after_ms: 10_000,
             failures_max: 2,
             on_failure: OnFailure::Revert,
+            surge_max: None,
+            surge_percent_max: None,
         }
+    }
+}
+
+impl UpdateSpec {
+    /// How many tasks a rollout of a job with `count` tasks runs beside them: no more than could be replaced at once.
+    pub fn surge(&self, count: u32) -> u32 {
+        let share = u64::from(count).saturating_mul(u64::from(self.surge_percent_max.unwrap_or(0)));
+        let of_share = u32::try_from(share.div_ceil(100)).unwrap_or(u32::MAX);
+        self.surge_max.unwrap_or(0).max(of_share).min(count)
+    }
+
+    /// How many tasks of such a job may be without a healthy attempt: at least one, unless others surge.
+    pub fn unavailable(&self, count: u32, surge: u32) -> u32 {
+        let share = u64::from(count).saturating_mul(u64::from(self.unavailable_percent_max.unwrap_or(0)));
+        let of_share = u32::try_from(share / 100).unwrap_or(u32::MAX);
+        let allowed = self.unavailable_max.unwrap_or(0).max(of_share);
+        if surge > 0 { allowed } else { allowed.max(1) }
     }
 }
 
@@ -120,6 +149,11 @@ pub struct Rollout {
     /// How often it has ended attempts. Each time is decided by the rows after the time before.
     #[n(9)]
     pub steps: u32,
+    /// Tasks of the job's count that its owner has not asked for: they serve while others are replaced.
+    #[n(10)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub surge: u32,
 }
 
 /// Whether a rollout goes on.
@@ -232,6 +266,7 @@ impl Rollout {
             version: row.spec_version.saturating_add(1),
             held: row.rollout.as_ref().map_or_else(Vec::new, |last| last.held.clone()),
             steps: 0,
+            surge: row.surge(),
         }
     }
 
@@ -245,9 +280,14 @@ impl Rollout {
         Self { steps: self.steps.saturating_add(1), ..self.clone() }
     }
 
-    /// It is over: every task has the version. Nothing is held for earlier ones any more.
+    /// It is over: every task has the version. Nothing is held for earlier ones any more, and nothing surges.
     pub fn done(&self) -> Self {
-        Self { state: RolloutState::Done, held: Vec::new(), ..self.clone() }
+        Self { state: RolloutState::Done, held: Vec::new(), surge: 0, ..self.clone() }
+    }
+
+    /// The same rollout with so many tasks beside those of the owner.
+    pub fn with_surge(&self, surge: u32) -> Self {
+        Self { surge, ..self.clone() }
     }
 
     /// It is over, and some tasks may have an earlier version.

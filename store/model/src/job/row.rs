@@ -18,7 +18,7 @@ pub struct JobRow {
     pub name: Name,
     #[n(3)]
     pub state: JobState,
-    /// Desired number of tasks. Their indexes are below it.
+    /// Desired number of tasks: those that the owner wants, and those that surge. Their indexes are below it.
     #[n(4)]
     pub count: u32,
     /// The priority in force. It may differ from that of the first spec.
@@ -94,7 +94,9 @@ impl JobRow {
     pub fn change_record(&mut self, before: Option<&Self>, by: &str) {
         let is_new_version = before.is_none_or(|before| before.spec_version != self.spec_version);
         let is_changed = is_new_version
-            || before.is_none_or(|before| (before.count, before.priority) != (self.count, self.priority));
+            || before.is_none_or(|before| {
+                (before.owner_count(), before.priority) != (self.owner_count(), self.priority)
+            });
         if !is_changed {
             return;
         }
@@ -113,6 +115,18 @@ impl JobRow {
     pub fn is_unchanged_since(&self, revision: u64) -> bool {
         let changed = self.changes.as_ref().map_or(self.revision, |changes| changes.revision);
         (changed..=self.revision).contains(&revision)
+    }
+}
+
+impl JobRow {
+    /// How many of its tasks surge: the last ones.
+    pub fn surge(&self) -> u32 {
+        self.rollout.as_ref().map_or(0, |rollout| rollout.surge).min(self.count)
+    }
+
+    /// How many tasks its owner wants.
+    pub fn owner_count(&self) -> u32 {
+        self.count.saturating_sub(self.surge())
     }
 }
 

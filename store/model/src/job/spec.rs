@@ -16,6 +16,7 @@ use super::file::read::{
 use super::validate::{
     LABELS_MAX, affinities_check, after_check, constraints_check, count_of_spec_check, gang_check,
     overrides_check, profile_check, queue_check, restart_check, spread_check, tolerations_check,
+    update_check,
 };
 use super::{
     Affinity, Constraint, GangSpec, PreemptionSpec, Spread, TaskOverride, TaskSpec, Toleration, UpdateSpec,
@@ -288,10 +289,12 @@ pub struct JobSpec {
         nested,
         value = "a map of `unavailable_max` and `unavailable_percent_max` (tasks that may be without a healthy attempt \
                  while a rollout replaces others), `healthy_after` (how long a new attempt must be healthy before it \
-                 counts), `failures_max` (failures in a row of one task that a rollout bears) and `on_failure` \
-                 (`revert` or `stop`)",
+                 counts), `failures_max` (failures in a row of one task that a rollout bears), `on_failure` \
+                 (`revert` or `stop`), `surge_max` and `surge_percent_max` (tasks that a rollout runs beside the job's \
+                 own until it is done)",
         default = "one task at a time, 10s, 2, `revert`",
         example = {"unavailable_percent_max": 25, "healthy_after": "5s", "failures_max": 0, "on_failure": "stop"},
+        check = update_check,
         change = Metadata
     )]
     pub update: Option<UpdateSpec>,

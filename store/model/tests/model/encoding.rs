@@ -8,7 +8,7 @@ use borough_model::id::{GangId, Incarnation, JobId, NodeId, RequestId, TaskId};
 use borough_model::job::{
     Affinity, AffinityKind, After, AfterCondition, Band, Constraint, ConstraintOperator, GangSpec,
     GangTopology, HealthCheck, JobKind, JobOutcome, JobRow, JobSpec, JobState, PortSpec, PreemptionSpec,
-    Probe, RestartMode, Role, Spread, TaskOverride, Toleration, TolerationOperator, spec_value,
+    Probe, RestartMode, Role, Spread, TaskOverride, Toleration, TolerationOperator, UpdateSpec, spec_value,
 };
 use borough_model::journal::{Delta, JobName, JournalEntry};
 use borough_model::node::{
@@ -145,7 +145,10 @@ fn spec_full() -> JobSpec {
     full.overrides = BTreeMap::from([(1, own)]);
     full.lost_after_ms = Some(30_000);
     full.labels = text_map("team", "a");
-    with_examples(full)
+    let mut full = with_examples(full);
+    let update = full.update.unwrap();
+    full.update = Some(UpdateSpec { surge_max: Some(3), surge_percent_max: Some(20), ..update });
+    full
 }
 
 /// The spec with the example of every field that it leaves at its default.

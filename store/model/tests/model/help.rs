@@ -49,14 +49,15 @@ const PLACES: [(&str, &str, &str); 17] = [
     ),
 ];
 /// Files for the bounds of a field that other fields of the same file limit too.
-const BESIDE: [(&str, &str); 4] = [
+const BESIDE: [(&str, &str); 5] = [
     ("restart.backoff", "{restart: {backoff_max: 1h}}"),
     ("restart.backoff_max", "{restart: {backoff: 10ms}}"),
     ("min_member", "{count: 100000}"),
+    ("update.unavailable_max", "{update: {surge_max: 1}}"),
     ("task.health.interval", "{task: {command: [a], health: {command: [check], timeout: 1ms}}}"),
 ];
 /// Defaults that are no value, and why: they follow from other fields, from the cell or from the user.
-const IN_WORDS: [&str; 34] = [
+const IN_WORDS: [&str; 36] = [
     "user",
     "priority",
     "min_member",
@@ -75,6 +76,8 @@ const IN_WORDS: [&str; 34] = [
     "update",
     "update.unavailable_max",
     "update.unavailable_percent_max",
+    "update.surge_max",
+    "update.surge_percent_max",
     "constraints.prefer",
     "affinity.prefer",
     "spread.weight",

@@ -42,7 +42,7 @@ const FAILED: JobEvent = JobEvent::TaskEnded { end: TaskEnd::Failed };
 const STOPPED: JobEvent = JobEvent::TaskEnded { end: TaskEnd::Stopped };
 
 fn count_set(count: u32, succeeded: u32, failed: u32) -> JobEvent {
-    JobEvent::CountSet { count, succeeded, failed }
+    JobEvent::CountSet { count, succeeded, failed, rollout: None }
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use borough_model::job::{
     JobChanges, JobEvent, JobKind, JobRow, JobSpec, OnFailure, Rollout, RolloutFailure, RolloutRefused,
-    RolloutState, TaskOverride, UpdateSpec, VersionOrigin, job_new, job_transition, stable_versions,
+    RolloutState, TaskOverride, UpdateSpec, VersionOrigin, count_check, job_new, job_transition,
+    stable_versions,
 };
 use borough_model::rollout::{
     AttemptFit, RolloutProgress, RolloutRules, RolloutStep, RolloutView, SpecDifference, TaskProgress,
@@ -26,6 +27,7 @@ pub(crate) fn rollout_full() -> Rollout {
         version: 4,
         held: vec![2],
         steps: 5,
+        surge: 1,
     }
 }
 
@@ -51,8 +53,13 @@ fn job(count: u32, update: UpdateSpec) -> (JobRow, JobSpec) {
 
 /// The row of a job whose rollout has just begun.
 fn begun(row: &JobRow) -> JobRow {
-    let rollout = Box::new(Rollout::begin(row, "user/ada", NOW));
-    job_transition(row, &JobEvent::SpecUpdated { rollout }, RequestId(2), NOW).unwrap().row
+    begun_with_surge(row, 0)
+}
+
+fn begun_with_surge(row: &JobRow, surge: u32) -> JobRow {
+    let rollout = Box::new(Rollout::begin(row, "user/ada", NOW).with_surge(surge));
+    let row = job_transition(row, &JobEvent::SpecUpdated { rollout }, RequestId(2), NOW).unwrap().row;
+    JobRow { count: row.count + surge, ..row }
 }
 
 fn set(row: &JobRow, rollout: Rollout) -> JobRow {
@@ -72,7 +79,7 @@ fn task(index: u32, version: u32, is: TaskState, healthy_ms: Option<i64>) -> Tas
 
 fn step(row: &JobRow, spec: &JobSpec, tasks: &[TaskRow], now_ms: i64) -> RolloutStep {
     let rollout = row.rollout.as_deref().unwrap();
-    let rules = RolloutRules::of(spec, rollout, row.count);
+    let rules = RolloutRules::of(spec, rollout, row.owner_count());
     let mut view = RolloutView::default();
     for task in tasks {
         let is_earlier = task.spec_version < row.spec_version;
@@ -104,6 +111,30 @@ fn a_healthy_attempt_is_ended_only_while_the_job_allows_another_task_to_be_away(
     // One that is over for good holds nothing up.
     tasks[2] = task(2, 1, TaskState::Dead, None);
     assert_eq!(replaced(step(&row, &spec, &tasks, NOW)), [0]);
+}
+
+/// What surges counts as available. It is not waited for at the end, and one beyond it is ending.
+#[test]
+fn a_task_may_be_away_for_each_that_surges() {
+    let none = UpdateSpec { unavailable_max: Some(0), surge_max: Some(2), ..UpdateSpec::default() };
+    let (row, spec) = job(3, none);
+    let row = begun_with_surge(&row, spec.surge(3));
+    assert_eq!((row.count, row.owner_count(), row.surge()), (5, 3, 2));
+    let healthy = |index, version| task(index, version, TaskState::Running, Some(NOW - 60_000));
+    let mut tasks: Vec<TaskRow> = (0..3).map(|index| healthy(index, 1)).collect();
+    assert!(matches!(step(&row, &spec, &tasks, NOW), RolloutStep::Wait { .. }), "none may be away yet");
+    tasks.push(healthy(3, 2));
+    tasks.push(task(4, 2, TaskState::Starting, None));
+    assert_eq!(replaced(step(&row, &spec, &tasks, NOW)), [0], "one for the one that surges");
+    tasks[4] = healthy(4, 2);
+    assert_eq!(replaced(step(&row, &spec, &tasks, NOW)), [0, 1]);
+    (tasks[0], tasks[1]) = (healthy(0, 2), task(1, 2, TaskState::Starting, None));
+    assert_eq!(replaced(step(&row, &spec, &tasks, NOW)), [2]);
+    (tasks[1], tasks[2]) = (healthy(1, 2), healthy(2, 2));
+    tasks[4] = task(4, 2, TaskState::Lost, None);
+    assert_eq!(step(&row, &spec, &tasks, NOW), RolloutStep::Done, "what surges is not waited for");
+    let done = set(&row, row.rollout.as_deref().unwrap().done());
+    assert_eq!(done.rollout.unwrap().surge, 0);
 }
 
 #[test]
@@ -239,7 +270,11 @@ fn a_change_of_a_person_is_told_from_a_step_of_a_rollout() {
         |version, revision, at_ms, by: &str| VersionOrigin { version, revision, at_ms, by: by.to_owned() };
     assert_eq!(origins, [origin(1, 1, NOW, "user/ada"), origin(2, 2, NOW + 5, "user/bob")]);
     // A changed count makes no version, and is a change.
-    let grown = changed(&stepped, &JobEvent::CountSet { count: 3, succeeded: 0, failed: 0 }, "user/cid");
+    let grown = changed(
+        &stepped,
+        &JobEvent::CountSet { count: 3, succeeded: 0, failed: 0, rollout: None },
+        "user/cid",
+    );
     let changes = grown.changes.as_deref().unwrap();
     assert_eq!((changes.revision, changes.by.as_str(), changes.versions.len()), (4, "user/cid", 2));
     // A row of an earlier program has no record: then every revision counts.
@@ -268,6 +303,42 @@ fn a_version_counts_as_rolled_out_only_when_its_rollout_is_done() {
         long = set(&long, long.rollout.as_deref().unwrap().done());
     }
     assert_eq!(stable_versions(&long), (12..=21).collect::<Vec<_>>(), "the last ten");
+}
+
+/// Without a surge, a bound of none would never let a rollout begin. Neither a gang nor batch work has one.
+#[test]
+fn what_surges_must_fit_the_job_and_lets_none_be_away() {
+    let refused = |count: u32, update: UpdateSpec, change: &dyn Fn(&mut JobSpec)| {
+        let mut spec = job(count, update).1;
+        change(&mut spec);
+        let errors = spec.validate().err().unwrap_or_default();
+        errors
+            .iter()
+            .map(|error| format!("{}: {}", error.path, error.accepted))
+            .collect::<Vec<_>>()
+            .join("; ")
+    };
+    let surge = UpdateSpec { surge_max: Some(2), ..UpdateSpec::default() };
+    let share = UpdateSpec { surge_percent_max: Some(30), ..UpdateSpec::default() };
+    let none = UpdateSpec { unavailable_max: Some(0), ..UpdateSpec::default() };
+    let nothing = |_: &mut JobSpec| {};
+    let why = refused(3, none, &nothing);
+    assert!(why.starts_with("update.unavailable_max: 1 or more, or 0 with a `surge_max`"), "{why}");
+    assert_eq!(refused(3, UpdateSpec { unavailable_max: Some(0), ..surge }, &nothing), "");
+    assert_eq!(refused(3, UpdateSpec { unavailable_max: Some(0), ..share }, &nothing), "");
+    assert_eq!(refused(3, UpdateSpec { surge_max: Some(0), ..UpdateSpec::default() }, &nothing), "");
+    let why = refused(3, surge, &|spec| spec.kind = JobKind::Batch);
+    assert!(why.starts_with("update.surge_max: none in batch work"), "{why}");
+    let why = refused(3, share, &|spec| spec.min_member = 2);
+    assert!(why.starts_with("update.surge_percent_max: none in a gang"), "{why}");
+    let why = refused(99_999, surge, &nothing);
+    assert_eq!(why, "update.surge_max: at most 1 beside 99999 tasks: a job has 100000 at most");
+    let spec = job(4, surge).1;
+    assert_eq!((count_check(99_998, &spec).is_ok(), count_check(99_999, &spec).is_ok()), (true, false));
+    let counts = [0, 1, 3, 4, 10];
+    assert_eq!(counts.map(|count| share.surge(count)), [0, 1, 1, 2, 3], "rounded up");
+    assert_eq!(counts.map(|count| surge.surge(count)), [0, 1, 2, 2, 2], "no more than there are");
+    assert_eq!(counts.map(|count| none.unavailable(count, 0)), [1; 5], "also if the quota has had no room");
 }
 
 /// A cell in which attempts become healthy, fail, and are placed again.
@@ -313,16 +384,20 @@ proptest! {
     #[test]
     fn a_rollout_keeps_its_bound_and_ends(
         count in 1_u32..12,
-        unavailable_max in proptest::option::of(1_u32..4),
+        unavailable_max in proptest::option::of(0_u32..4),
         unavailable_percent_max in proptest::option::of(1_u32..100),
-        events in proptest::collection::vec((0_usize..12, 0_u8..10), 0..400),
+        surge_max in proptest::option::of(0_u32..4),
+        events in proptest::collection::vec((0_usize..16, 0_u8..10), 0..400),
     ) {
-        let (row, spec) = job(count, UpdateSpec { unavailable_max, unavailable_percent_max, ..UpdateSpec::default() });
-        let row = begun(&row);
+        let update = UpdateSpec { unavailable_max, unavailable_percent_max, surge_max, ..UpdateSpec::default() };
+        let (row, spec) = job(count, update);
+        let row = begun_with_surge(&row, spec.surge(count));
         let old = |index| task(index, 1, TaskState::Running, Some(NOW - 60_000));
-        let mut world = World { row, spec, tasks: (0..count).map(old).collect(), now_ms: NOW };
+        let surging = (count..row.count).map(|index| task(index, 0, TaskState::Pending, None));
+        let tasks = (0..count).map(old).chain(surging).collect();
+        let mut world = World { row, spec, tasks, now_ms: NOW };
         let rules = RolloutRules::of(&world.spec, world.row.rollout.as_deref().unwrap(), count);
-        let settles = (0..1_000).map(|turn| (turn % 12, 0));
+        let settles = (0..1_000).map(|turn| (turn % 16, 0));
         let mut done = false;
         for (index, what) in events.into_iter().chain(settles) {
             world.happens(index, what);
@@ -340,8 +415,9 @@ proptest! {
                     }
                 }
                 RolloutStep::Done => {
-                    prop_assert!(world.tasks.iter().all(|task| task.spec_version == 2));
-                    prop_assert_eq!(world.available(), world.tasks.len());
+                    let own = &world.tasks[..usize::try_from(count).unwrap()];
+                    let serves = |task: &TaskRow| task.spec_version == 2 && task.health == Health::Healthy;
+                    prop_assert!(own.iter().all(serves), "{own:?}");
                     done = true;
                     break;
                 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use borough_proto::v1::{EndReason, Health, Job, JobKind, JobState, StopReason, Task, TaskState};
 
 use super::rollout::RolloutSeen;
-use crate::output::{ExitView, tally, word};
+use crate::output::{ExitView, count_with_surge, tally, word};
 
 /// The aim of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,10 +101,17 @@ impl KnownJob {
         self.wanted().filter(|task| states.contains(&task.state())).count()
     }
 
+    /// Counts the tasks that surge and have an attempt.
+    pub(super) fn surging(&self) -> usize {
+        let surging =
+            self.tasks.range(self.job.count..count_with_surge(&self.job)).map(|(_, task)| task.state());
+        surging.filter(|state| !matches!(state, TaskState::Dead | TaskState::Pending)).count()
+    }
+
     /// Counts the tasks that a smaller count no longer wants, and that have not ended yet. A lost task does not count:
     /// its node may never report its end.
     pub(super) fn surplus(&self) -> usize {
-        let beyond = self.tasks.range(self.job.count..).map(|(_, task)| task.state());
+        let beyond = self.tasks.range(count_with_surge(&self.job)..).map(|(_, task)| task.state());
         beyond
             .filter(|state| !matches!(state, TaskState::Dead | TaskState::Pending | TaskState::Lost))
             .count()
@@ -190,7 +197,7 @@ impl KnownJob {
                 "task {name}/{index} does not start again: its job is {state}"
             ));
         }
-        if index >= self.job.count {
+        if index >= count_with_surge(&self.job) {
             let count = tally(usize::try_from(self.job.count).unwrap_or(usize::MAX), "task");
             return JobProgress::Lost(format!("task {name}/{index} is gone: its job has {count} by now"));
         }

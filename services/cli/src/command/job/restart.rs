@@ -12,7 +12,7 @@ use crate::args::{Global, RestartArguments};
 use crate::command::attempts::TaskAttempts;
 use crate::command::confirm::{Intent, confirm};
 use crate::exit::{Code, Failure};
-use crate::output::{LeftTaskView, Printer, Progress, RestartedView, ranges, word};
+use crate::output::{LeftTaskView, Printer, Progress, RestartedView, count_with_surge, ranges, word};
 
 pub(super) async fn restart(
     global: &Global,
@@ -28,7 +28,7 @@ pub(super) async fn restart(
         return Err(Failure::new(Code::Refused, message));
     }
     let named = arguments.task.iter().map(|range| *range.end());
-    absent_refuse(named.chain(arguments.from), &job, row.count)?;
+    absent_refuse(named.chain(arguments.from), &job, count_with_surge(&row))?;
     let what = match indexes(&arguments.task).as_slice() {
         [] => format!("restart the tasks of job {job}, one at a time"),
         chosen => format!("restart {} {} of job {job}", plural(chosen.len()), ranges(chosen)),

@@ -129,6 +129,9 @@ impl KnownJob {
         if rollout.reverts > 0 && !rollout.failure.is_empty() {
             text.push_str(&format!(", which takes back version {}: {}", rollout.reverts, rollout.failure));
         }
+        if self.surging() > 0 {
+            text.push_str(&format!(", {} surging", self.surging()));
+        }
         if rollout.state() == RolloutState::Paused {
             text.push_str(", paused");
         }

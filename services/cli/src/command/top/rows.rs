@@ -7,7 +7,7 @@ use borough_model::resource::cpu_display;
 use borough_proto::v1;
 
 use super::query::TaskScope;
-use crate::output::{ExitView, NodeOutput, TaskOutput, bytes, line_shown, time, word};
+use crate::output::{ExitView, NodeOutput, TaskOutput, bytes, count_with_surge, line_shown, time, word};
 
 /// What a row is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -225,7 +225,8 @@ pub(super) fn job_row(job: &v1::Job) -> TableRow {
         v1::JobKind::Batch => (tasks.succeeded, " done"),
         _ => (tasks.healthy, ""),
     };
-    let is_whole = reached >= job.count;
+    let count = count_with_surge(job);
+    let is_whole = reached >= count;
     let tone = match job.state() {
         v1::JobState::Succeeded => Tone::Good,
         v1::JobState::Failed | v1::JobState::DependencyFailed => Tone::Bad,
@@ -237,7 +238,7 @@ pub(super) fn job_row(job: &v1::Job) -> TableRow {
     let labels: std::collections::BTreeMap<_, _> = job.labels.iter().collect();
     let labels: Vec<String> = labels.into_iter().map(|(key, value)| format!("{key}={value}")).collect();
     let healthy = TableValue {
-        text: format!("{reached}/{}{what}", job.count),
+        text: format!("{reached}/{count}{what}"),
         number: Some(reached.into()),
         ..TableValue::default()
     };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use borough_kv::env::{ManualClock, Rng, SeededRng};
 use borough_kv::{Database, FaultEngine, FaultPlan, Idempotency, Transaction};
-use borough_model::job::{HealthCheck, JobKind, JobSpec, PortSpec, Probe};
+use borough_model::job::{HealthCheck, JobKind, JobSpec, PortSpec, Probe, RolloutFailure, UpdateSpec};
 use borough_model::node::NodeFacts;
 use borough_model::{JobId, NodeId, RequestId};
 
@@ -23,8 +23,12 @@ use crate::node::{
     NodeRegistration, SessionFence, node_cordon, node_declare_lost, node_live_read, node_live_renew,
     node_register, node_reported, node_uncordon, node_writer,
 };
+use crate::rollout::{RolloutOrder, rollout_done, rollout_fail, rollout_order};
 use crate::row::CellMeta;
-use crate::task::{task_node_lost, task_reschedule_lost, task_restart, task_stop_begin, task_unwanted_stop};
+use crate::task::{
+    task_node_lost, task_reschedule_lost, task_restart, task_stop_begin, task_unwanted_stop,
+    task_wanted_revive,
+};
 use crate::testing::{TestStore, change, name, node_facts};
 
 pub(crate) const NODES: u64 = 4;
@@ -158,6 +162,10 @@ impl World {
             spec.task.health = Some(HealthCheck::of(Probe::Tcp { port: name("http") }));
         }
         spec.task.resources.cpu_millis = 200 + 100 * self.below(8);
+        if kind == JobKind::Service && self.below(2) == 0 {
+            let surge_max = Some(u32::try_from(self.below(3)).unwrap());
+            spec.update = Some(UpdateSpec { surge_max, ..UpdateSpec::default() });
+        }
         spec
     }
 
@@ -168,7 +176,7 @@ impl World {
         let job = self.one_of(&jobs).unwrap_or(JobId(0));
         let node = NodeId(1 + self.below(NODES));
         let number = u32::try_from(self.below(7)).unwrap();
-        match self.below(17) {
+        match self.below(19) {
             0..=2 => {
                 let (spec, candidate) = (self.spec(), JobId(self.rng.next_u64()));
                 self.change("submit", async |tx, changes| job_submit(tx, changes, &spec, candidate).await)
@@ -209,6 +217,11 @@ impl World {
                 "uncordon"
             }
             10 => self.task_operate(&rows).await,
+            17 | 18 => {
+                let revision = rows.jobs.get(&job).map_or(0, |row| row.revision);
+                self.rollout_operate(job, revision).await;
+                "rollout"
+            }
             11..=13 => {
                 self.node_lose(node).await;
                 "lose"
@@ -218,6 +231,17 @@ impl World {
                 "return"
             }
         }
+    }
+
+    /// A rollout ends in some way, however far it is.
+    async fn rollout_operate(&self, job: JobId, revision: u64) {
+        let failure = RolloutFailure::TaskFails { index: 0, failures: 3 };
+        self.change("rollout", async |tx, changes| match self.below(4) {
+            0 => rollout_order(tx, changes, job, RolloutOrder::Undo(None)).await.map(drop),
+            1 => rollout_fail(tx, changes, job, revision, failure).await,
+            _ => rollout_done(tx, changes, job, revision).await,
+        })
+        .await;
     }
 
     async fn task_operate(&self, rows: &CellRows) -> &'static str {
@@ -245,6 +269,8 @@ impl World {
                 break;
             }
         }
+        self.change("revive", async |tx, changes| task_wanted_revive(tx, changes, job, None, 100).await)
+            .await;
         self.change("gone", async |tx, changes| job_tasks_gone(tx, changes, job).await).await;
     }
 

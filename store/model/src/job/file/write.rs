@@ -231,6 +231,8 @@ fn update(update: &UpdateSpec) -> Value {
     map.put_unless("failures_max", &update.failures_max, &default.failures_max, |failures| json!(failures));
     let on_failure = |what: &OnFailure| json!(word(&OnFailure::NAMES, *what));
     map.put_unless("on_failure", &update.on_failure, &default.on_failure, on_failure);
+    map.put_some("surge_max", update.surge_max.as_ref(), |tasks| json!(tasks));
+    map.put_some("surge_percent_max", update.surge_percent_max.as_ref(), |share| json!(share));
     map.done()
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::COUNT_MAX;
 use super::task::override_check;
+use super::update::count_with_surge_check;
 use crate::field_error::{FieldError, FieldErrors};
 use crate::job::{GangTopology, JobSpec};
 
@@ -20,6 +21,7 @@ pub fn count_check(count: u32, spec: &JobSpec) -> Result<(), Vec<FieldError>> {
         fields.refuse("count", count, accepted);
     }
     count_fields(&mut fields, count, spec.min_member, &[]);
+    count_with_surge_check(&mut fields, count, spec);
     fields.done()
 }
 
@@ -49,7 +51,7 @@ pub(super) fn count_sources(spec: &JobSpec) -> Vec<String> {
 }
 
 /// The fields from which the count and the minimum of a job file follow.
-fn gang_sources(spec: &JobSpec) -> Vec<String> {
+pub(super) fn gang_sources(spec: &JobSpec) -> Vec<String> {
     let of_roles = (0..spec.roles().len()).map(|at| format!("roles[{at}].min_member"));
     let topology = ["gang_topology", "gang_topology.attribute"];
     let own = ["min_member"].into_iter().chain(topology).map(str::to_owned);

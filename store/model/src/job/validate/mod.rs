@@ -5,6 +5,7 @@ mod contradiction;
 mod gang;
 mod placement;
 mod task;
+mod update;
 mod variable;
 
 use std::fmt;
@@ -29,6 +30,7 @@ pub(super) use task::{
     command_of_task_check, cores_of_task_check, directory_check, environment_of_task_check, health_check,
     overrides_check, packages_check, ports_check, resources_of_task_check, selectors_check,
 };
+pub(super) use update::update_check;
 use variable::variables_check;
 pub use variable::variables_of;
 

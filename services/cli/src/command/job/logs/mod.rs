@@ -22,7 +22,7 @@ use super::restart::{absent_refuse, indexes};
 use crate::args::{AttemptChoice, JobLogArguments};
 use crate::command::attempts::TaskAttempts;
 use crate::exit::{Code, Failure, absence_text};
-use crate::output::{LogStyle, Printer, tally};
+use crate::output::{LogStyle, Printer, count_with_surge, tally};
 
 /// The most attempts that are read at the same time. Others wait until one of these has ended.
 const READERS_MAX: usize = 1_000;
@@ -41,9 +41,9 @@ pub(super) async fn logs(
     let job = arguments.target.resolve(client.user());
     let answer = client.job_get(&job).await?;
     let known = answer.job.unwrap_or_default();
-    absent_refuse(arguments.task.iter().map(|range| *range.end()), &job, known.count)?;
+    absent_refuse(arguments.task.iter().map(|range| *range.end()), &job, count_with_surge(&known))?;
     let query = LogQuery { follow: arguments.follow, window_bytes: WINDOW_BYTES, ..arguments.show.query() };
-    let style = LogStyle::new(printer, known.count);
+    let style = LogStyle::new(printer, count_with_surge(&known));
     let all = AllLogs {
         client,
         scope: LogScope::new(job, &indexes(&arguments.task)),
