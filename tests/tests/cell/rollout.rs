@@ -1,7 +1,12 @@
 //! Rollouts: a changed file reaches the tasks of a running job, and what fails is taken back.
 
-use borough_proto::v1::{Health, RolloutState, Task};
-use borough_tests::{TestCell, is_up, options, until};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use borough_proto::v1::{Health, RolloutState, Task, TaskState};
+use borough_tests::{TestCell, Watcher, http_get, is_up, options, until};
+use parking_lot::Mutex;
 
 /// A service of three tasks that write `word`. `more` is further text of the file.
 fn web(word: &str, more: &str) -> String {
@@ -215,5 +220,118 @@ async fn a_checked_change_is_refused_after_another_one_and_not_after_a_step() {
     let late = edit("job scale web 2 --detach", "s/edited/late/").await.ended(4);
     late.warns("since the editor showed revision").warns(", last by user/tester").warns("~ count: 3 -> 2");
     cell.borough(&["job", "stop", "web"]).await.ended(0);
+    cell.finish().await;
+}
+
+/// A service of one task whose rollouts surge. Each version answers with its own page.
+fn alone(version: &str, more: &str) -> String {
+    let page = format!(
+        "mkdir -p www; echo {version} > www/index.html; {more}cd www; exec python3 -u -m http.server"
+    );
+    format!(
+        "name: web\ncount: 1\nupdate: {{unavailable_max: 0, surge_max: 1, healthy_after: 500ms}}\n\
+         restart: {{mode: always, backoff: 100ms}}\ntask:\n  command: [sh, -c, '{page} --bind 127.0.0.1 $PORT_HTTP']\n  \
+         resources: {{cpu: 20m, memory: 32MiB}}\n  ports: [http]\n  grace: 1s\n  drain_delay: 1s\n  \
+         health: {{tcp: http, interval: 300ms, timeout: 1s, failures: 10, initial_grace: 20s}}\n"
+    )
+}
+
+/// Sends a request to a healthy endpoint again and again. Every one of them must be answered.
+struct Requests {
+    failed: Arc<Mutex<Vec<String>>>,
+    answered: Arc<AtomicU32>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Requests {
+    fn start(watcher: Arc<Watcher>) -> Self {
+        let (failed, answered) = (Arc::default(), Arc::default());
+        let (of_task, count): (Arc<Mutex<Vec<String>>>, Arc<AtomicU32>) =
+            (Arc::clone(&failed), Arc::clone(&answered));
+        let task = tokio::spawn(async move {
+            loop {
+                let published = watcher.published();
+                let healthy = published.values().find(|endpoint| endpoint.health() == Health::Healthy);
+                let answer = match healthy {
+                    None => Err(format!("no healthy endpoint: {published:?}")),
+                    Some(endpoint) => {
+                        let address = format!("{}:{}", endpoint.host, endpoint.ports[0].number);
+                        http_get(&address, "/", None).await.map_err(|error| format!("{endpoint:?}: {error}"))
+                    }
+                };
+                match answer {
+                    Ok((200, _)) => drop(count.fetch_add(1, Ordering::Relaxed)),
+                    other => of_task.lock().push(format!("{other:?}")),
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        });
+        Self { failed, answered, task }
+    }
+
+    fn all_answered(&self) {
+        let failed = self.failed.lock();
+        assert!(
+            failed.is_empty(),
+            "{} failed: {:#?}",
+            failed.len(),
+            failed.iter().take(5).collect::<Vec<_>>()
+        );
+    }
+}
+
+impl Drop for Requests {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_of_one_task_that_surges_answers_every_request() {
+    let cell = TestCell::start(options!().nodes(2)).await;
+    cell.run("web.yaml", &alone("one", "")).await;
+    let watcher = Arc::new(Watcher::start(&cell.client(), "web").await);
+    watcher.until_published(1).await;
+    let requests = Requests::start(Arc::clone(&watcher));
+    let file = cell.file("web.yaml", &alone("two", ""));
+    let plan = cell.borough(&["job", "plan", &file]).await.ended(1);
+    plan.prints("place task 1 on alpha-")
+        .prints("replace the attempts of task 0, at most 1 away at a time, while 1 more surges");
+    let ran = cell.borough(&["job", "run", &file]).await.ended(0);
+    ran.prints("tester/web: 1/1 healthy with version 2");
+    let tasks = cell.client().task_list_of_job(&cell.job("web")).await.unwrap().0;
+    assert_eq!((tasks[0].spec_version, tasks[1].state()), (2, TaskState::Dead), "{tasks:?}");
+    requests.all_answered();
+
+    // One that surges is no task of the owner: the count stays, and it ends with the rollout.
+    let slow = alone("three", "").replace("healthy_after: 500ms", "healthy_after: 1m");
+    cell.borough(&["job", "run", "--detach", &cell.file("slow.yaml", &slow)]).await.ended(0);
+    cell.tasks_until("web", "two healthy tasks", |tasks| is_up(tasks, 2)).await;
+    cell.borough(&["job", "status", "web"])
+        .await
+        .ended(0)
+        .prints("1 wanted and 1 surging: ")
+        .prints("; 1 surging");
+    cell.borough(&["task", "list", "--job", "web"]).await.ended(0).prints("running (surging)");
+    cell.borough(&["job", "list", "-o", "json"]).await.ended(0).prints("\"count\": 1");
+    cell.borough(&["event", "list", "--job", "web"]).await.ended(0).prints("count 1 and 1 surging, ");
+    let again =
+        cell.borough(&["job", "run", "--timeout", "2s", &cell.file("slow.yaml", &slow)]).await.ended(1);
+    again.warns("0/1 healthy with version 3, 1 surging");
+    // What fails is taken back, and has replaced nothing.
+    let crash = cell.file("crash.yaml", &alone("four", "exit 7; "));
+    let failed = cell.borough(&["job", "run", &crash]).await.ended(1);
+    failed.warns("version 4 was taken back: task 1 failed 3 times in a row");
+    let tasks = cell.tasks_until("web", "one task", |tasks| tasks[1].state() == TaskState::Dead).await;
+    assert_eq!((tasks[0].incarnation, tasks[0].spec_version), (2, 2), "task 0 was left alone");
+    requests.all_answered();
+    assert!(requests.answered.load(Ordering::Relaxed) > 10);
+    watcher.assert_sound();
+
+    // Without a surge, a bound of none could never begin.
+    let never = cell.file("never.yaml", &alone("five", "").replace(", surge_max: 1", ""));
+    let refused = cell.borough(&["job", "run", &never]).await.ended(2);
+    refused.warns("update.unavailable_max").warns("or 0 with a `surge_max` of 1 or more");
+    drop(requests);
     cell.finish().await;
 }

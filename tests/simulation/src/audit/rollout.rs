@@ -17,13 +17,16 @@ impl Auditor {
         }
     }
 
-    /// A rollout ends a healthy attempt only while the job may miss one more, whatever the others are missing for. An
-    /// attempt that is not healthy may always be ended, and gangs are replaced whole.
+    /// A rollout ends a healthy attempt only while the job may miss one more, whatever the others are missing for. One
+    /// that surges stands in for one of the owner's. An attempt that is not healthy may always be ended, and gangs are
+    /// replaced whole.
     fn replace_check(&mut self, entry: &JournalEntry) {
         let Some(row) = job_of(entry) else { return };
         let job = row.id;
         let Some(spec) = self.specs.get(&job).filter(|spec| !spec.is_gang()) else { return };
-        let most = unavailable_max(spec, row.count);
+        let surge = row.rollout.as_ref().map_or(0, |rollout| rollout.surge);
+        let count = row.count - surge;
+        let most = unavailable_max(spec, count, surge);
         let ended = entry.deltas.iter().filter_map(|delta| match delta {
             Delta::Task { row } if !is_healthy(row) => Some(row.id),
             _ => None,
@@ -31,15 +34,20 @@ impl Auditor {
         let ended: Vec<TaskId> = ended
             .filter(|task| task.index < row.count && self.tasks.get(task).is_some_and(is_healthy))
             .collect();
-        let missing = u64::from(row.count) - self.healthy_of(job, row.count);
-        let after = missing + u64::try_from(ended.len()).unwrap_or(u64::MAX);
+        let (healthy, gone) =
+            (self.healthy_of(job, row.count), u64::try_from(ended.len()).unwrap_or(u64::MAX));
+        let fits = u64::from(count) + gone <= most + healthy;
         self.note("rollout_step");
         if !ended.is_empty() {
             self.note("rollout_replaced_healthy");
         }
-        self.require(ended.is_empty() || after <= most, "rollout_budget", || {
-            let count = row.count;
-            format!("{ended:?} of {job} are ended while {missing} of {count} are missing: {most} may be")
+        if !ended.is_empty() && surge > 0 {
+            self.note("rollout_replaced_with_surge");
+        }
+        self.require(ended.is_empty() || fits, "rollout_budget", || {
+            format!(
+                "{ended:?} of {job} are ended with {healthy} healthy ones for {count}: {most} may be missing"
+            )
         });
     }
 
@@ -74,9 +82,11 @@ fn is_healthy(row: &TaskRow) -> bool {
     row.state == TaskState::Running && row.health == Health::Healthy
 }
 
-/// How many of `count` tasks may be without a healthy attempt.
-fn unavailable_max(spec: &JobSpec, count: u32) -> u64 {
+/// How many of `count` tasks may be without a healthy attempt while others surge.
+fn unavailable_max(spec: &JobSpec, count: u32, surge: u32) -> u64 {
     let update = spec.update.unwrap_or_default();
     let share = u64::from(count) * u64::from(update.unavailable_percent_max.unwrap_or(0)) / 100;
-    share.max(u64::from(update.unavailable_max.unwrap_or(1))).max(1)
+    let most = share.max(u64::from(update.unavailable_max.unwrap_or(0)));
+    let asked = update.surge_max.unwrap_or(0) > 0 || update.surge_percent_max.unwrap_or(0) > 0;
+    if asked && surge > 0 && count > 0 { most } else { most.max(1) }
 }

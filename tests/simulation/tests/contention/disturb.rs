@@ -272,6 +272,9 @@ impl Disturber {
             }
             _ => {}
         }
+        if spec.kind == JobKind::Service && !spec.is_gang() && self.below(3) == 0 {
+            spec.update = spec.update.map(|update| UpdateSpec { surge_max: Some(1), ..update });
+        }
         spec
     }
 }

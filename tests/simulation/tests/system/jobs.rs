@@ -52,15 +52,19 @@ pub(crate) fn spec(rng: &dyn Rng) -> JobSpec {
         spec.count += 2;
         spec.min_member = 2;
     }
-    spec.update = Some(update(rng));
+    spec.update = Some(update(&spec, rng));
     spec.progress_deadline_ms = Some(8_000 + below(rng, 12_000));
     spec
 }
 
-/// Rules of rollouts, quick enough for a run.
-fn update(rng: &dyn Rng) -> UpdateSpec {
+/// Rules of rollouts, quick enough for a run. Every second service that is no gang surges.
+fn update(spec: &JobSpec, rng: &dyn Rng) -> UpdateSpec {
+    let surges = below(rng, 2) == 0 && spec.kind == JobKind::Service && !spec.is_gang();
+    let least = u64::from(!surges);
     UpdateSpec {
-        unavailable_max: (below(rng, 2) == 0).then(|| u32::try_from(1 + below(rng, 2)).unwrap()),
+        unavailable_max: (below(rng, 2) == 0).then(|| u32::try_from(least + below(rng, 2)).unwrap()),
+        surge_max: surges.then(|| u32::try_from(1 + below(rng, 2)).unwrap()),
+        surge_percent_max: (surges && below(rng, 3) == 0).then_some(50),
         unavailable_percent_max: (below(rng, 4) == 0).then(|| u32::try_from(10 + below(rng, 50)).unwrap()),
         healthy_after_ms: below(rng, 3) * 500,
         failures_max: u32::try_from(below(rng, 3)).unwrap(),
@@ -101,7 +105,7 @@ pub(crate) fn change(spec: &mut JobSpec, rng: &dyn Rng) -> &'static str {
         }
         _ => {
             spec.overrides.clear();
-            spec.update = Some(update(rng));
+            spec.update = Some(update(spec, rng));
             "rules"
         }
     }

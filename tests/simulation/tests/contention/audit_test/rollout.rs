@@ -20,6 +20,17 @@ fn rolling(unavailable_max: u32) -> (Hand, [TaskRow; 2]) {
     (hand, healthy)
 }
 
+impl Hand {
+    /// Gives the job other rules of rollouts.
+    fn update(&mut self, update: UpdateSpec) {
+        for delta in self.entries.iter_mut().flat_map(|entry| &mut entry.deltas) {
+            if let Delta::Job { spec: Some(spec), .. } = delta {
+                spec.update = Some(update);
+            }
+        }
+    }
+}
+
 /// A step of the rollout ends these attempts.
 fn replace(hand: &mut Hand, rows: &[TaskRow]) {
     hand.job.revision += 1;
@@ -46,6 +57,25 @@ fn a_step_beyond_the_budget_of_a_job_is_caught() {
     let (mut hand, healthy) = rolling(2);
     replace(&mut hand, &healthy);
     assert_eq!(hand.rules(), ["rollout_budget"], "both at once");
+}
+
+/// What surges stands in for what is replaced. One that does not serve stands in for nobody.
+#[test]
+fn a_step_without_a_healthy_one_that_surges_is_caught() {
+    for (surges, broken) in [(false, vec!["rollout_budget"]), (true, vec![])] {
+        let (mut hand, healthy) = rolling(0);
+        hand.update(UpdateSpec { unavailable_max: Some(0), surge_max: Some(1), ..UpdateSpec::default() });
+        let owner = hand.job.clone();
+        hand.job(|job| job.rollout = Some(Rollout::begin(&owner, "user/ada", 2_000).with_surge(1).into()));
+        // The owner wants two, so task 2 surges.
+        if surges {
+            let third = attempt(2, OTHER, 200, 20_002);
+            hand.place(&third);
+            hand.publish(&third);
+        }
+        replace(&mut hand, &healthy[..1]);
+        assert_eq!(hand.rules(), broken, "{surges}");
+    }
 }
 
 #[test]
