@@ -181,7 +181,7 @@ impl PlanView {
 
     /// What a rollout does to attempts that there are.
     fn rollout_text(&self) -> String {
-        if self.unavailable_max == 0 {
+        if self.unavailable_max == 0 && self.surge == 0 {
             return String::new();
         }
         if self.replaced.is_empty() {
