@@ -290,7 +290,7 @@ impl Drop for Requests {
 async fn a_service_of_one_task_that_surges_answers_every_request() {
     let cell = TestCell::start(options!().nodes(2)).await;
     cell.run("web.yaml", &alone("one", "")).await;
-    let watcher = Arc::new(Watcher::start(&cell.client(), "web").await);
+    let watcher = Arc::new(Watcher::start(cell.client(), "web").await);
     watcher.until_published(1).await;
     let requests = Requests::start(Arc::clone(&watcher));
     let file = cell.file("web.yaml", &alone("two", ""));
