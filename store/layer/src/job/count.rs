@@ -36,8 +36,8 @@ pub(super) async fn count_set(
 }
 
 /// Sets the rollout of a job, and with it how many tasks surge beside those that its owner wants. Charges or releases
-/// the difference; if the quota has no room for it, nothing is written. One event changes both, so that the count of the
-/// owner stays.
+/// the difference; if the quota has no room for it, nothing is written. One event changes both, so the owner's count
+/// stays.
 pub(crate) async fn surge_set(
     tx: &Transaction,
     changes: &mut ChangeSet,

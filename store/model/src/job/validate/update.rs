@@ -44,7 +44,8 @@ fn surge_most(count: u32) -> u32 {
 /// A count leaves room for what surges beside it.
 pub(super) fn count_with_surge_check(fields: &mut FieldErrors, count: u32, spec: &JobSpec) {
     let surge = spec.surge(count);
-    let accepted = format!("with the {surge} tasks that a rollout adds (`update`), {COUNT_MAX} at most");
+    let most = COUNT_MAX.saturating_sub(surge);
+    let accepted = format!("at most {most} beside the {surge} tasks that `update` lets surge");
     fields.require(count > COUNT_MAX || surge <= surge_most(count), "count", count, accepted);
 }
 
