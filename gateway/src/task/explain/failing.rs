@@ -32,6 +32,8 @@ pub(super) struct FailingTask {
     pub(super) exit_node: String,
     /// Where the present attempt is; empty without one.
     pub(super) node: String,
+    /// What its probe asks, if the attempt was stopped because that failed; empty otherwise.
+    pub(super) probe: String,
     pub(super) now_ms: i64,
 }
 
@@ -120,6 +122,9 @@ impl FailingGroup {
         let of = if is_one { String::new() } else { format!(" of task {}", self.last.index) };
         let at = moment(exit.at_ms);
         let mut details = vec![format!("last end: attempt {}{of}{on}, {at}", exit.incarnation.0)];
+        if !self.last.probe.is_empty() {
+            details.push(format!("the probe that failed: {}", self.last.probe));
+        }
         match (self.next_first_ms, self.next_last_ms) {
             (0, _) if kind.is_dead => details.push("it does not start again".to_owned()),
             (0, _) if self.present.is_empty() => {}
@@ -174,8 +179,7 @@ fn exit_text(exit: &Exit, message: &str) -> String {
         (EndReason::Signaled, _, None) => "a signal".to_owned(),
         (EndReason::OutOfMemory, ..) => "out of memory".to_owned(),
         (EndReason::StartFailed, ..) => "start failed".to_owned(),
-        // The stops that count as failures are those of unhealthy attempts.
-        (EndReason::Stopped, ..) => "stopped, since its health probe failed".to_owned(),
+        (EndReason::Stopped, ..) => "stopped".to_owned(),
         (EndReason::NodeLost, ..) => "node lost".to_owned(),
         (EndReason::NodeRebooted, ..) => "node rebooted".to_owned(),
     };

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use borough_model::job::JobState;
+use borough_model::job::{JobState, Probe};
 use borough_model::node::{NodeRow, NodeState};
 use borough_model::task::{EndReason, Health, Verdict};
 use borough_model::{JobId, NodeId, TaskRow, TaskState};
@@ -12,7 +12,7 @@ use super::drained::DrainedTasks;
 use super::failing::{FailingTask, FailingTasks};
 use super::lost::LostTasks;
 use super::silent::{SilentTasks, silent_since};
-use super::unhealthy::{UnhealthyTask, UnhealthyTasks, port_name, unhealthy_since};
+use super::unhealthy::{UnhealthyTask, UnhealthyTasks, port_name, probe_text, unhealthy_since};
 use crate::cell::CellContext;
 
 /// Tasks that are read under one hold of the mirror's lock.
@@ -106,11 +106,15 @@ impl RowsFound {
         if is_failing(row, facts.reset_after_ms, now_ms)
             && let Some(exit) = &row.exit
         {
+            // Of the stops, only that of an unhealthy attempt counts as a failure.
+            let is_stop = exit.reason == EndReason::Stopped;
+            let probe = if is_stop { self.probe_of(state, row) } else { None };
             let task = FailingTask {
                 name: format!("{}/{index}", facts.name),
                 index,
                 exit_node: exit.node.map(name).unwrap_or_default(),
                 node: row.charged_node().map(name).unwrap_or_default(),
+                probe: probe.map(|probe| probe_text(&probe, None)).unwrap_or_default(),
                 now_ms,
             };
             self.failing.add(task, row, exit);
@@ -128,12 +132,18 @@ impl RowsFound {
         }
     }
 
+    /// The probe of a task's last attempt.
+    fn probe_of(&mut self, state: &MirrorState, row: &TaskRow) -> Option<Probe> {
+        let version = row.spec_version;
+        let read = || Some(state.spec(row.id.job, version)?.task.health.as_ref()?.probe.clone());
+        self.unhealthy.probe_of(version, read)
+    }
+
     /// Takes a task into account that runs and has a probe that has not passed.
     fn unhealthy_visit(&mut self, state: &MirrorState, facts: &JobFacts, row: &TaskRow, now_ms: i64) {
         let Some(since_ms) = unhealthy_since(row, now_ms) else { return };
         let (index, version) = (row.id.index, row.spec_version);
-        let read = || Some(state.spec(row.id.job, version)?.task.health.as_ref()?.probe.clone());
-        let Some(probe) = self.unhealthy.probe_of(version, read) else { return };
+        let Some(probe) = self.probe_of(state, row) else { return };
         let node = row.node.map(|id| name_of(state.nodes().get(&id).map(AsRef::as_ref), id));
         let named = port_name(&probe);
         let port = row.ports.iter().find(|port| Some(port.name.as_str()) == named).map(|port| port.number);
