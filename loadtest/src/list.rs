@@ -7,7 +7,7 @@ use clap::Args;
 use crate::result::Results;
 use crate::spec;
 use crate::system::{System, SystemOptions};
-use crate::verb::{Verb, verb_cost};
+use crate::verb::{MeasuredVerb, verb_cost};
 
 /// The lists, each with the lines before its first row.
 const LISTS: [(&str, &[&str], usize); 4] = [
@@ -19,7 +19,7 @@ const LISTS: [(&str, &[&str], usize); 4] = [
 
 /// Arguments of the benchmark.
 #[derive(Debug, Args)]
-pub(crate) struct ListArguments {
+pub(crate) struct ListBenchArguments {
     /// Tasks of the list; they fit on no node
     #[arg(long, default_value_t = 100_000)]
     tasks: u32,
@@ -31,7 +31,7 @@ pub(crate) struct ListArguments {
 /// Runs the benchmark.
 pub(crate) async fn run(
     options: &SystemOptions,
-    arguments: &ListArguments,
+    arguments: &ListBenchArguments,
     results: &mut Results,
 ) -> anyhow::Result<()> {
     let system = System::start(options).await?;
@@ -52,7 +52,7 @@ pub(crate) async fn run(
     client.job_get(&job).await?;
     for (name, words, header) in LISTS {
         for _ in 0..arguments.runs {
-            let verb = Verb { words, header, lines_max: None };
+            let verb = MeasuredVerb { words, header, lines_max: None };
             let stats = tokio::task::block_in_place(|| verb_cost(options, &system, verb))?;
             results.line("list", name, stats);
         }

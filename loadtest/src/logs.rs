@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::result::{Results, StatsSet as _};
 use crate::spec;
 use crate::system::{System, SystemOptions};
-use crate::verb::{Verb, verb_cost};
+use crate::verb::{MeasuredVerb, verb_cost};
 
 /// Interval of looks at the job.
 const LOOK: Duration = Duration::from_millis(500);
@@ -38,7 +38,7 @@ pub(crate) async fn run(
     let system = System::start(options).await?;
     let started = tasks_start(&system, arguments).await?;
     let lines_max = usize::try_from(arguments.tasks * arguments.lines)?;
-    let verb = Verb { words: &["job", "logs", "-f", "many"], header: 0, lines_max: Some(lines_max) };
+    let verb = MeasuredVerb { words: &["job", "logs", "-f", "many"], header: 0, lines_max: Some(lines_max) };
     let mut stats = tokio::task::block_in_place(|| verb_cost(options, &system, verb))?;
     stats.set("tasks", json!(arguments.tasks));
     stats.set("tasks_started_ms", json!(u64::try_from(started.as_millis())?));

@@ -63,7 +63,7 @@ enum Bench {
     /// From the start of the program to the first byte of its answer
     FirstAnswer(first_answer::FirstAnswerArguments),
     /// A list of many tasks: time to the first row, bytes, memory of the client and of the control process
-    List(list::ListArguments),
+    List(list::ListBenchArguments),
     /// The output of a job of many tasks, followed by one client
     Logs(logs::LogsArguments),
     /// What a cell writes while nothing happens

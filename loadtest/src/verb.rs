@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(2);
 
 /// A verb, and the end of its measurement.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Verb<'a> {
+pub(crate) struct MeasuredVerb<'a> {
     pub words: &'a [&'a str],
     /// Lines before the first row.
     pub header: usize,
@@ -36,7 +36,11 @@ struct ClientPeak {
 ///
 /// # Errors
 /// The verb failed, or ended before its last line.
-pub(crate) fn verb_cost(options: &SystemOptions, system: &System, verb: Verb<'_>) -> anyhow::Result<Stats> {
+pub(crate) fn verb_cost(
+    options: &SystemOptions,
+    system: &System,
+    verb: MeasuredVerb<'_>,
+) -> anyhow::Result<Stats> {
     let control = i32::try_from(system.control_pid())?;
     peak_reset(control)?;
     let before = process_usage(control)?;
@@ -57,7 +61,7 @@ pub(crate) fn verb_cost(options: &SystemOptions, system: &System, verb: Verb<'_>
 }
 
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures by the machine's clock")]
-fn lines_read(mut command: Command, verb: Verb<'_>, stats: &mut Stats) -> anyhow::Result<ClientPeak> {
+fn lines_read(mut command: Command, verb: MeasuredVerb<'_>, stats: &mut Stats) -> anyhow::Result<ClientPeak> {
     let begin = Instant::now();
     let mut child = command.spawn()?;
     let out = child.stdout.take().context("its output")?;
@@ -76,7 +80,7 @@ fn lines_read(mut command: Command, verb: Verb<'_>, stats: &mut Stats) -> anyhow
 /// Reads lines until the last one that is wanted.
 fn rows_read(
     mut out: impl std::io::BufRead,
-    verb: Verb<'_>,
+    verb: MeasuredVerb<'_>,
     begin: Instant,
     stats: &mut Stats,
 ) -> anyhow::Result<()> {
@@ -96,7 +100,7 @@ fn rows_read(
     Ok(())
 }
 
-fn client_end(child: &mut Child, verb: Verb<'_>) -> anyhow::Result<()> {
+fn client_end(child: &mut Child, verb: MeasuredVerb<'_>) -> anyhow::Result<()> {
     if verb.lines_max.is_some() {
         child.kill()?;
     }

@@ -68,11 +68,11 @@ pub(crate) fn range_option(request: &borough_kv::RangeRequest) -> RangeOption<'_
 }
 
 /// The client's option, or a refusal by name.
-pub(crate) fn option(option: TransactionOption) -> KvResult<options::TransactionOption> {
+pub(crate) fn option(option: TransactionOption) -> KvResult<Option<options::TransactionOption>> {
     use TransactionOption as From;
     use options::TransactionOption as To;
     let number = |value: u64| i32::try_from(value).map_err(|_| KvError::new(ErrorCode::InvalidOptionValue));
-    Ok(match option {
+    Ok(Some(match option {
         From::TimeoutMs(ms) => To::Timeout(number(ms)?),
         From::RetryLimit(limit) => To::RetryLimit(i32::try_from(limit.max(-1)).unwrap_or(i32::MAX)),
         From::MaxRetryDelayMs(ms) => To::MaxRetryDelay(number(ms)?),
@@ -93,12 +93,14 @@ pub(crate) fn option(option: TransactionOption) -> KvResult<options::Transaction
         From::ReadSystemKeys => To::ReadSystemKeys,
         From::AccessSystemKeys => To::AccessSystemKeys,
         From::LockAware => To::LockAware,
+        // A cluster answers when its logs have flushed.
+        From::FlushLater => return Ok(None),
         // The cache needs a client without its multi-version layer; idempotency does not cover 1031 and 1039.
-        refused @ (From::UseGrvCache | From::AutomaticIdempotency | From::FlushLater) => {
+        refused @ (From::UseGrvCache | From::AutomaticIdempotency) => {
             let detail = format!("the FoundationDB backend does not keep {}", refused.name());
             return Err(KvError::with(ErrorCode::InvalidOption, detail));
         }
-    })
+    }))
 }
 
 pub(crate) fn bytes_of(slice: &[u8]) -> Bytes {

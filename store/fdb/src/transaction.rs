@@ -423,13 +423,9 @@ impl EngineTransaction for FdbTransaction {
     }
 
     fn set_option(&self, wanted: TransactionOption) -> KvResult<()> {
-        if wanted == TransactionOption::FlushLater {
-            // A cluster answers when its logs have flushed.
-            return Ok(());
-        }
         let report = wanted == TransactionOption::ReportConflictingKeys;
         let disable = wanted == TransactionOption::ReadYourWritesDisable;
-        let wanted = option(wanted)?;
+        let Some(wanted) = option(wanted)? else { return Ok(()) };
         self.with_attempt(|transaction, attempt| {
             if disable && attempt.touched {
                 // The client would poison the transaction silently.

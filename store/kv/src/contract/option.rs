@@ -19,9 +19,9 @@ pub enum TransactionOption {
     CausalReadRisky,
     /// The commit may be answered before a fault of the transaction system is ruled out.
     CausalWriteRisky,
-    /// The commit may be answered before it is on a disk. Only the loss of the whole machine can undo it, and with it all
-    /// that came after it and was not flushed either. For what means nothing after such a loss, such as the renewal of
-    /// a lease. Not an option of FoundationDB, which ignores it.
+    /// The commit may be answered before it is on a disk. Only the loss of the whole machine can undo it, and with it
+    /// all that came after it and was not flushed either. For what means nothing after such a loss, such as the renewal
+    /// of a lease. It is no option of FoundationDB, whose backend takes it and flushes as always.
     FlushLater,
     /// The next write of any kind adds no write conflict.
     NextWriteNoWriteConflictRange,

@@ -1,8 +1,8 @@
 //! The files of the embedded engine: a commit log, and a checkpoint before it.
 //!
-//! Every batch is one record of the log, durable before it is visible. When the log has grown, the changed rows go into
-//! the checkpoint in the background, and old segments of the log are removed. Opening reads the checkpoint, then the
-//! log after it.
+//! Every batch is one record of the log, durable before it is visible unless its flush may wait. When the log has
+//! grown, the changed rows go into the checkpoint in the background, and old segments of the log are removed. Opening
+//! reads the checkpoint, then the log after it.
 
 mod backend;
 mod checkpoint;
@@ -18,6 +18,7 @@ mod marker;
 mod open;
 mod record;
 mod recover;
+mod segment;
 #[cfg(test)]
 mod shutdown_tests;
 mod space;

@@ -27,10 +27,17 @@ struct KilledStore {
 }
 
 fn store(seed: u64, batches: u32, clean: bool) -> KilledStore {
-    store_in(CrashWorld::new(seed), batches, clean)
+    store_in(CrashWorld::new(seed), batches, if clean { RunEnd::Closed } else { RunEnd::Killed })
 }
 
-fn store_in(mut world: CrashWorld, batches: u32, clean: bool) -> KilledStore {
+/// How the run of a store has ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RunEnd {
+    Closed,
+    Killed,
+}
+
+fn store_in(mut world: CrashWorld, batches: u32, end: RunEnd) -> KilledStore {
     let attempt = world.try_open().expect("an empty disk");
     let (mut states, mut markers, mut codes) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..batches {
@@ -39,7 +46,7 @@ fn store_in(mut world: CrashWorld, batches: u32, clean: bool) -> KilledStore {
         batch_run(&attempt.engine, &mut world.rng, &mut world.model, &mut codes);
         world.disk.turns().grant(1000);
     }
-    if clean {
+    if end == RunEnd::Closed {
         world.disk.turns().free();
         drop(attempt);
     } else {
@@ -158,7 +165,7 @@ fn damage_takes_no_more_than_what_was_not_flushed() {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let mut world = CrashWorld::new(seed);
         world.model.flushes_later = true;
-        let mut store = store_in(world, rng.random_range(3..30), false);
+        let mut store = store_in(world, rng.random_range(3..30), RunEnd::Killed);
         let earlier = store.world.model.earlier();
         for _ in 0..40 {
             let mut image = store.image.clone();

@@ -2,9 +2,9 @@
 //! programme checks what is found afterwards.
 //!
 //! After every cut, kill or failed flush the store opens (never *damaged*). It has every acknowledged batch and no
-//! refused one. Only a power cut may take the last batches of those whose flush may wait. Of a batch without an answer it has all or nothing. Its content is always a prefix of the submitted
-//! batches, in the order of versions, and versions never go back. The power may also be cut, and the disk may fail,
-//! during an opening.
+//! refused one. Only a power cut may take the last batches of those whose flush may wait. Of a batch without an answer
+//! it has all or nothing. Its content is always a prefix of the submitted batches, in the order of versions, and
+//! versions never go back. The power may also be cut, and the disk may fail, during an opening.
 //!
 //! `BOROUGH_CRASH_SEEDS` sets how many seeds are run, or which (`first..end`); `BOROUGH_SEED` runs one.
 
