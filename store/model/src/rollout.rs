@@ -275,8 +275,9 @@ impl RolloutView {
 
     /// A healthy attempt of the version in force.
     fn visit_healthy(&mut self, task: &TaskRow, rules: &RolloutRules, now_ms: i64) {
-        self.progress_ms = self.progress_ms.max(Some(task.healthy_ms));
         let due_ms = task.healthy_ms.saturating_add(rules.healthy_after_ms);
+        // That it proves itself is progress, and so is the end of that: it may take longer than the deadline.
+        self.progress_ms = self.progress_ms.max(Some(due_ms.min(now_ms)));
         if due_ms <= now_ms {
             self.available = self.available.saturating_add(1);
             self.settled = self.settled.saturating_add(u32::from(task.id.index < rules.count));

@@ -150,6 +150,26 @@ fn a_new_attempt_counts_when_it_has_been_healthy_for_long_enough() {
     assert_eq!(step(&row, &spec, &tasks, due_ms + HEALTHY_AFTER_MS), RolloutStep::Done);
 }
 
+/// A new attempt may have to be healthy for longer than the deadline. It counts as progress until it is over.
+#[test]
+fn an_attempt_that_proves_itself_is_progress_however_long_that_takes() {
+    let (row, mut spec) = job(2, UpdateSpec::default());
+    spec.update = Some(UpdateSpec { healthy_after_ms: 2 * DEADLINE_MS, ..UpdateSpec::default() });
+    let row = begun(&row);
+    let deadline_ms = i64::try_from(DEADLINE_MS).unwrap();
+    let mut tasks =
+        [task(0, 2, TaskState::Running, Some(NOW)), task(1, 1, TaskState::Running, Some(NOW - 60_000))];
+    let due_ms = NOW + 2 * deadline_ms;
+    for now_ms in [NOW + deadline_ms, due_ms - 1] {
+        assert_eq!(step(&row, &spec, &tasks, now_ms), RolloutStep::Wait { due_ms: Some(due_ms) });
+    }
+    assert_eq!(replaced(step(&row, &spec, &tasks, due_ms)), [1]);
+    tasks[1] = task(1, 2, TaskState::Starting, None);
+    assert!(matches!(step(&row, &spec, &tasks, due_ms + deadline_ms - 1), RolloutStep::Wait { .. }));
+    let late = RolloutFailure::NoProgress { deadline_ms: DEADLINE_MS };
+    assert_eq!(step(&row, &spec, &tasks, due_ms + deadline_ms), RolloutStep::Fail(late));
+}
+
 #[test]
 fn a_rollout_fails_when_a_task_does_or_when_nothing_becomes_healthy() {
     let (row, spec) = job(2, UpdateSpec { failures_max: 1, ..UpdateSpec::default() });
