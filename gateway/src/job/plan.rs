@@ -182,6 +182,9 @@ fn plan_changes(state: &MirrorState, spec: &JobSpec) -> (v1::PlanJobResponse, Pl
                 response.surge = rollout.surge;
             }
         }
+        let wanted = spec.count.saturating_add(rollout.surge.max(row.surge()));
+        let revived = state.job_tasks(row.id).filter(|task| task.id.index < wanted && task.is_shrunk_away());
+        rollout.attempts.revived = revived.map(|task| (**task).clone()).collect();
         let above =
             state.job_tasks(row.id).filter(|task| task.id.index >= spec.count.saturating_add(row.surge()));
         let above = above.filter(|task| !matches!(task.state, TaskState::Dead | TaskState::Pending));
@@ -212,7 +215,7 @@ fn rollout_planned(state: &MirrorState, row: &JobRow, spec: &JobSpec) -> Planned
     let most = if rules.together { spec.count } else { rules.unavailable_max };
     let at_once = usize::try_from(most.saturating_add(rules.surge)).unwrap_or(usize::MAX);
     PlannedRollout {
-        attempts: ReplacedAttempts { rows, at_once },
+        attempts: ReplacedAttempts { rows, at_once, ..ReplacedAttempts::default() },
         unavailable_max: most,
         surge: rules.surge,
         rules: Some(rules),

@@ -61,10 +61,12 @@ impl DryRunTask {
     }
 }
 
-/// The attempts that a rollout of the new spec would end.
+/// What the new spec would do to tasks that have had an attempt.
 #[derive(Clone, Debug, Default)]
 pub struct ReplacedAttempts {
-    /// The rows of their tasks, in the order in which the rollout ends them.
+    /// Tasks that have ended only because the job was smaller, and that it would want again.
+    pub revived: Vec<TaskRow>,
+    /// Tasks whose attempts a rollout would end, in its order.
     pub rows: Vec<TaskRow>,
     /// How many it ends at once.
     pub at_once: usize,
@@ -90,6 +92,7 @@ pub fn dry_run(
     let (kept, stopped) = resident(snapshot.tables(), job, row.count);
     let mut outcome = DryRun { kept, stopped, ..DryRun::default() };
     trial.job_upsert(&Arc::new(row), Some(spec));
+    replaced.revived.iter().for_each(|row| attempt_end(&mut trial, row));
     let mut placed: BTreeMap<u32, PlannedPlacement> = BTreeMap::new();
     let mut visit = |plan: &Plan, placed: &mut BTreeMap<u32, PlannedPlacement>| {
         // A task that an early plan placed may be evicted by a later one.

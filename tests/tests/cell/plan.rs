@@ -63,6 +63,33 @@ async fn a_plan_shows_exactly_what_run_then_does() {
 }
 
 /// A plan ends with 2 for whatever `job run` would refuse, and with 255 if there is no plan.
+/// Tasks that ended because the job was smaller have had attempts. A plan that wants them again says where they go.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_plan_places_tasks_again_that_a_smaller_count_had_ended() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let of = |count: u32, seconds: u32| {
+        format!(
+            "name: grows\ncount: {count}\ntask: {{command: [sleep, '{seconds}'], grace: 100ms, resources: {{cpu: 10m, \
+             memory: 4MiB}}}}\nupdate: {{surge_max: 1, unavailable_max: 0, healthy_after: 200ms}}\n"
+        )
+    };
+    let file = cell.file("grows.yaml", &of(2, 600));
+    cell.borough(&["job", "run", &file]).await.ended(0);
+    cell.borough(&["job", "scale", "grows", "1"]).await.ended(0);
+    let plan = cell.borough(&["job", "plan", &file, "-o", "json"]).await.ended(1).json();
+    let planned = |plan: &Value| -> Vec<u64> {
+        let placements = plan["placements"].as_array().unwrap().iter();
+        placements.map(|placed| placed["index"].as_u64().unwrap()).collect()
+    };
+    assert_eq!(planned(&plan), [1], "{plan}");
+    // The task that surges has had an attempt too.
+    let changed = cell.file("changed.yaml", &of(1, 601));
+    let plan = cell.borough(&["job", "plan", &changed, "-o", "json"]).await.ended(1).json();
+    assert_eq!(planned(&plan), [0, 1], "{plan}");
+    cell.borough(&["job", "stop", "grows"]).await.ended(0);
+    cell.finish().await;
+}
+
 async fn refused_plans(cell: &TestCell) {
     let task = "task: {command: [sleep, 600], grace: 200ms, resources: {cpu: 20m, memory: 4MiB}}\n";
     let plan = async |name: &str, more: &str| {

@@ -435,7 +435,7 @@ fn a_dry_run_of_a_changed_spec_replaces_step_by_step_until_one_does_not_fit() {
     stored.commit(&planned(&stored));
     let rows: Vec<_> = stored.resident(JobId(1)).cloned().collect();
     let shown = |cpu_millis, at_once| {
-        let replaced = ReplacedAttempts { rows: rows.clone(), at_once };
+        let replaced = ReplacedAttempts { rows: rows.clone(), at_once, ..ReplacedAttempts::default() };
         let changed = spec("ann", "job", 4, cpu_millis, 64);
         let shown = dry_run(&stored.snapshot(0), &changed, Some(&before), &replaced, stored.now_ms);
         let placed: Vec<u32> = shown.placements.iter().map(|task| task.index).collect();

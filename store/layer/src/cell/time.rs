@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use borough_kv::env::Clock;
-use borough_kv::{Database, Idempotency, Transaction, Version};
+use borough_kv::{Database, Idempotency, Transaction, TransactionOption, Version};
 use parking_lot::Mutex;
 
 use super::{CellGate, CellMeta, CellState, CellTime};
@@ -107,6 +107,8 @@ impl CellClock {
     async fn look(&self, db: &Database, space: &CellSpace) -> StoreResult<()> {
         let (own_ms, wall_ms) = (self.known_ms(), self.machine.wall_ms());
         let looked = db.run("cell_time", Idempotency::Natural, |tx, _| async move {
+            // Whatever is stamped by this anchor and made durable makes the anchor durable too: it comes later.
+            tx.set_option(TransactionOption::FlushLater)?;
             let (version, gate, meta) = read(&tx, space).await?;
             let time = meta.clock.filter(|time| time.store_epoch == gate.store_epoch);
             let Some(time) = time else {
