@@ -14,7 +14,7 @@ use crate::result::{Stats, StatsSet as _};
 const COUNTERS: [(&str, &str); 3] = [
     ("commits_per_s", "store_embedded_transactions_total"),
     ("mutations_per_s", "store_embedded_mutations_total"),
-    ("flushes_per_s", "store_embedded_batches_total"),
+    ("batches_per_s", "store_embedded_batches_total"),
 ];
 /// The lock of the gateway's mirror: its longest hold and its long ones since the start, for each use.
 const LOCK: &str = "borough_mirror_lock_";

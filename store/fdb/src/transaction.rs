@@ -425,7 +425,7 @@ impl EngineTransaction for FdbTransaction {
     fn set_option(&self, wanted: TransactionOption) -> KvResult<()> {
         let report = wanted == TransactionOption::ReportConflictingKeys;
         let disable = wanted == TransactionOption::ReadYourWritesDisable;
-        let Some(wanted) = option(wanted)? else { return Ok(()) };
+        let wanted = option(wanted)?;
         self.with_attempt(|transaction, attempt| {
             if disable && attempt.touched {
                 // The client would poison the transaction silently.
@@ -434,7 +434,9 @@ impl EngineTransaction for FdbTransaction {
                 attempt.poison = Some(error.clone());
                 return Err(error);
             }
-            transaction.set_option(wanted).map_err(error_from)?;
+            if let Some(wanted) = wanted {
+                transaction.set_option(wanted).map_err(error_from)?;
+            }
             attempt.report |= report;
             attempt.own_writes_disabled |= disable;
             Ok(())

@@ -158,8 +158,9 @@ impl RolloutStatusView {
         if others == 0 || self.kind == "batch" {
             return progress;
         }
+        let need = if others == 1 { "needs" } else { "need" };
         let others = tally(usize::try_from(others).unwrap_or(usize::MAX), "other task");
-        format!("{progress}; {others} of the job need no change")
+        format!("{progress}; {others} of the job {need} no change")
     }
 }
 

@@ -190,7 +190,11 @@ impl KnownJob {
     pub(super) fn last_end(&self) -> String {
         let failed = self.rollout.failed.as_ref().and_then(|task| task.exit.clone());
         let how = failed.map(|exit| ExitView::from(exit).text_short());
-        how.map(|how| format!("; it ended with {how}")).unwrap_or_default()
+        let text = |how: String| match how.strip_prefix("stopped: ") {
+            Some(why) => format!("; it was stopped: {why}"),
+            None => format!("; it ended with {how}"),
+        };
+        how.map(text).unwrap_or_default()
     }
 }
 
