@@ -18,7 +18,7 @@ async fn a_wait_says_that_no_gateway_answers_and_goes_on_when_one_does() {
     let file = cell.file("waits.yaml", WAITS);
     let patient = follow("patient", &["job", "run", &file]);
     patient.until_warned("tester/waits: 0/1 healthy, 1 pending").await;
-    let limited = follow("limited", &["job", "run", &file, "--timeout", "25s"]);
+    let limited = follow("limited", &["job", "run", &file, "--timeout", "45s"]);
     limited.until_warned("tester/waits: 0/1 healthy, 1 pending").await;
     let events = follow("events", &["event", "watch", "-o", "json"]);
     let output = follow("output", &["job", "logs", "-f", "waits"]);
@@ -36,7 +36,7 @@ async fn a_wait_says_that_no_gateway_answers_and_goes_on_when_one_does() {
     }
     let (_, warned) = limited.ended_with(5).await;
     let end = format!(
-        "tester/waits: 0/1 healthy, 1 pending; the wait ended after 25s; no gateway answers at {address} (Connection \
+        "tester/waits: 0/1 healthy, 1 pending; the wait ended after 45s; no gateway answers at {address} (Connection \
          refused); the job goes on\nhint: borough job status tester/waits\n"
     );
     assert!(warned.ends_with(&end), "{warned}");
