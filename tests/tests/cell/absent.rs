@@ -1,6 +1,8 @@
 //! No gateway answers while a verb waits or follows: the user is told, and the verb goes on as soon as one answers.
 
-use borough_tests::{TestCell, options};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use borough_tests::{TestCell, options, until};
 
 use crate::output::{Following, relay, relay_at};
 
@@ -22,8 +24,14 @@ async fn a_wait_says_that_no_gateway_answers_and_goes_on_when_one_does() {
     limited.until_warned("tester/waits: 0/1 healthy, 1 pending").await;
     let events = follow("events", &["event", "watch", "-o", "json"]);
     let output = follow("output", &["job", "logs", "-f", "waits"]);
-    cell.borough(&["job", "label", "waits", "seen=yes"]).await.ended(0);
-    events.until_shown("tester/waits").await;
+    // They are of what happens after the watch has begun.
+    let seen = AtomicU32::new(0);
+    until("an event in what is followed", || async {
+        let label = format!("seen={}", seen.fetch_add(1, Ordering::Relaxed));
+        cell.borough(&["job", "label", "waits", &label]).await.ended(0);
+        events.shown().contains("tester/waits").then_some(())
+    })
+    .await;
 
     relayed.abort();
     // How long they go on depends on when they noticed.

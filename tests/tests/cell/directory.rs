@@ -103,6 +103,7 @@ async fn agents_that_outlive_dev_find_the_next_one_on_another_port() {
     cell.run("kept.yaml", "name: kept\ntask: {command: [sleep, 600], grace: 200ms}\n").await;
     let pid = cell.tasks("kept").await[0].pid;
     cell.control_kill();
+    let taken = std::net::TcpListener::bind(cell.grpc()).unwrap();
     let mut dev = on_any_port(&cell).spawn().unwrap();
     until("a connected node", || async {
         let nodes = cell.borough(&["node", "list", "-o", "json"]).await;
@@ -111,6 +112,23 @@ async fn agents_that_outlive_dev_find_the_next_one_on_another_port() {
     .await;
     let task = cell.borough(&["task", "status", "kept", "-o", "json"]).await.ended(0).json();
     assert_eq!((task[0]["pid"].as_u64(), task[0]["attempt"].as_u64()), (pid.map(u64::from), Some(1)));
+    ProcessId::find(dev.id().unwrap()).unwrap().signal(Signal::TERM).unwrap();
+    assert!(dev.wait().await.unwrap().success());
+    drop(taken);
+    cell.finish().await;
+}
+
+/// Verbs that wait know the last port only.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn dev_on_any_port_takes_the_last_one_while_that_is_free() {
+    let mut cell = TestCell::start(options!().nodes(1)).await;
+    cell.control_kill();
+    let mut dev = on_any_port(&cell).spawn().unwrap();
+    until("an answer", || async {
+        let listed = cell.borough(&["--gateway", &cell.grpc(), "node", "list"]).await;
+        (listed.code == Some(0)).then_some(())
+    })
+    .await;
     ProcessId::find(dev.id().unwrap()).unwrap().signal(Signal::TERM).unwrap();
     assert!(dev.wait().await.unwrap().success());
     cell.finish().await;

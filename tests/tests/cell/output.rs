@@ -172,6 +172,10 @@ async fn output_is_followed_without_a_lost_or_doubled_byte_over_gateways_that_di
     cell.control_kill();
     cell.control_start().await;
     let (out, err) = one.ended().await;
+    // On a loaded machine the gateway is away for long enough to be remarked.
+    let remarked =
+        |line: &&str| !line.contains("no gateway answers") && !line.contains("a gateway answers again");
+    let err: String = err.split_inclusive('\n').filter(remarked).collect();
     assert_eq!((out, err), written(""));
     let (out, err) = all.ended().await;
     for index in 0..4 {

@@ -35,10 +35,10 @@ pub struct DevArguments {
     /// Kill what runs in the directory, remove what `dev` made there, and exit; works on a damaged store too
     #[arg(long, conflicts_with_all = ["ephemeral", "store"])]
     pub remove: bool,
-    /// Answer gRPC on this port of 127.0.0.1; 0: any [default: as the last time; at first 7400, or any]
+    /// Answer gRPC on this port of 127.0.0.1; 0: any, the last one if it is free [default: the last one; at first 7400]
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
-    /// Answer HTTP on this port of 127.0.0.1; 0: any [default: as the last time; at first 7401, or any]
+    /// Answer HTTP on this port of 127.0.0.1; 0: any, the last one if it is free [default: the last one; at first 7401]
     #[arg(long, value_name = "PORT")]
     pub http_port: Option<u16>,
     /// Share these TCP ports out among the nodes for their tasks, as FIRST-LAST

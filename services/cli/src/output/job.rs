@@ -222,7 +222,7 @@ pub(crate) struct JobStatusView {
     pub(crate) job: JobView,
     pub(crate) tasks: Vec<TaskOutput>,
     pub(crate) unplaced: Vec<ExplanationView>,
-    /// Why tasks run and are not healthy.
+    /// Why tasks run and are not healthy, or why nobody knows it.
     pub(crate) unhealthy: Vec<ExplanationView>,
     pub(crate) spec: SpecView,
     /// The page behind these tasks; null if none follow.

@@ -59,17 +59,17 @@ pub(super) async fn status_view(
     });
     let next_page = next_page.await?;
     let counts = job.tasks.unwrap_or_default();
-    let has_probe =
-        spec.as_ref().and_then(|spec| spec.task.as_ref()).is_some_and(|task| task.health.is_some());
     let pending = counts.pending > 0;
-    let wanted = pending || (has_probe && counts.running > counts.healthy);
+    // What runs may be unhealthy, or on a node that does not answer.
+    let wanted = pending || counts.running > 0;
     let explanations = if wanted && matches!(job.state(), JobState::Running | JobState::Waiting) {
         client.task_explain(&named, None).await?.explanations
     } else {
         Vec::new()
     };
     let explanations = explanations.into_iter().map(ExplanationView::from);
-    let (unhealthy, unplaced) = explanations.partition(|explanation| explanation.probe.is_some());
+    let (unhealthy, unplaced) = explanations
+        .partition(|explanation| explanation.probe.is_some() || explanation.silent_node.is_some());
     Ok(JobStatusView {
         job: job.into(),
         tasks,

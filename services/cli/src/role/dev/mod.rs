@@ -217,10 +217,13 @@ impl DevCell<'_> {
         let remembered = layout.remembered().map_err(|error| failed("cannot use the directory", &error))?;
         let known = remembered.as_ref();
         let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let port = |given: Option<u16>, before: Option<u16>, first: u16| match given.or(before) {
-            Some(port) => port,
-            None if std::net::TcpListener::bind(loopback(first)).is_ok() => first,
-            None => 0,
+        let is_free = |port| std::net::TcpListener::bind(loopback(port)).is_ok();
+        let port = |given: Option<u16>, before: Option<u16>, first: u16| match (given, before) {
+            // Any port would do. With the last one, verbs that wait go on.
+            (Some(0), Some(before)) if is_free(before) => before,
+            (Some(port), _) | (None, Some(port)) => port,
+            (None, None) if is_free(first) => first,
+            (None, None) => 0,
         };
         let meta = CellMeta {
             lost_after_ms: arguments.lost_after_ms,
