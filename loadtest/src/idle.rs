@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use borough_client::JobRef;
-use borough_proto::v1;
 use clap::Args;
 use procfs::process::{Process, all_processes};
 use serde_json::json;
@@ -86,14 +85,7 @@ async fn tasks_start(system: &System, tasks: u32) -> anyhow::Result<()> {
     if tasks == 0 {
         return Ok(());
     }
-    let task = v1::TaskSpec {
-        command: vec!["sleep".to_owned(), "86400".to_owned()],
-        resources: Some(v1::Resources { cpu_millis: 5, memory_bytes: 8 << 20, ..v1::Resources::default() }),
-        log: Some(v1::LogSpec { file_bytes_max: 65_536, files_max: 1 }),
-        grace_ms: 2_000,
-        weight: 1,
-        ..v1::TaskSpec::default()
-    };
+    let task = spec::plain_task(&["sleep", "86400"], 5, 8 << 20);
     let spec = spec::service("loadtest", "idle".to_owned(), tasks, task);
     let job = JobRef::new(spec.user.clone(), spec.name.clone());
     let client = system.client()?;

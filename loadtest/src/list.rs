@@ -1,7 +1,6 @@
 //! `list`: what a list of many tasks costs, at the client and at the gateway.
 
 use borough_client::JobRef;
-use borough_proto::v1;
 use clap::Args;
 
 use crate::result::Results;
@@ -36,15 +35,7 @@ pub(crate) async fn run(
 ) -> anyhow::Result<()> {
     let system = System::start(options).await?;
     let client = system.client()?;
-    let resources = v1::Resources { cpu_millis: 999_000, memory_bytes: 8 << 20, ..v1::Resources::default() };
-    let task = v1::TaskSpec {
-        command: vec!["true".to_owned()],
-        resources: Some(resources),
-        log: Some(v1::LogSpec { file_bytes_max: 65_536, files_max: 1 }),
-        grace_ms: 2_000,
-        weight: 1,
-        ..v1::TaskSpec::default()
-    };
+    let task = spec::plain_task(&["true"], 999_000, 8 << 20);
     let mut spec = spec::service("loadtest", "big".to_owned(), arguments.tasks, task);
     spec.labels.insert("tier".to_owned(), "web".to_owned());
     let job = JobRef::new(spec.user.clone(), spec.name.clone());

@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use borough_client::JobRef;
-use borough_proto::v1;
 use clap::Args;
 use serde_json::json;
 
@@ -54,14 +53,7 @@ async fn tasks_start(system: &System, arguments: &LogsArguments) -> anyhow::Resu
         "i=0; while [ $i -lt {} ]; do echo line $i of $BOROUGH_INDEX; i=$((i+1)); done; exec sleep 3600",
         arguments.lines
     );
-    let task = v1::TaskSpec {
-        command: vec!["sh".to_owned(), "-c".to_owned(), script],
-        resources: Some(v1::Resources { cpu_millis: 1, memory_bytes: 2 << 20, ..v1::Resources::default() }),
-        log: Some(v1::LogSpec { file_bytes_max: 65_536, files_max: 1 }),
-        grace_ms: 2_000,
-        weight: 1,
-        ..v1::TaskSpec::default()
-    };
+    let task = spec::plain_task(&["sh", "-c", &script], 1, 2 << 20);
     let spec = spec::service("loadtest", "many".to_owned(), arguments.tasks, task);
     let job = JobRef::new(spec.user.clone(), spec.name.clone());
     let begin = Instant::now();

@@ -43,6 +43,18 @@ pub(crate) fn micro_service(name: &str, folder: &Path) -> anyhow::Result<v1::Job
     Ok(service("loadtest", name.to_owned(), 1, task))
 }
 
+/// A task without a port and a health check, which takes so much of a processor and `memory_bytes`.
+pub(crate) fn plain_task(command: &[&str], cpu_millis: u64, memory_bytes: u64) -> v1::TaskSpec {
+    v1::TaskSpec {
+        command: command.iter().map(|&word| word.to_owned()).collect(),
+        resources: Some(v1::Resources { cpu_millis, memory_bytes, ..v1::Resources::default() }),
+        log: Some(v1::LogSpec { file_bytes_max: 65_536, files_max: 1 }),
+        grace_ms: 2_000,
+        weight: 1,
+        ..v1::TaskSpec::default()
+    }
+}
+
 /// A service of `count` tasks that restart always.
 pub(crate) fn service(user: &str, name: String, count: u32, task: v1::TaskSpec) -> v1::JobSpec {
     let restart = v1::RestartSpec {

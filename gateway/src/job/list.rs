@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use borough_model::job::JobState;
+use borough_model::job::{JobKind, JobState};
 use borough_model::rollout::{AttemptFit, AttemptFits, RolloutProgress, TaskProgress};
-use borough_model::task::Health;
-use borough_model::{JobId, JobRow, TaskRow, TaskState};
+use borough_model::{JobId, JobRow, TaskRow};
 use borough_proto::convert::{job_state_to_message, job_to_message, task_counts_add};
 use borough_proto::v1;
 use borough_store::mirror::{MirrorHandle, MirrorState, StoredSpec};
@@ -34,9 +33,23 @@ struct JobCounting {
 impl JobCounting {
     /// Counts the next tasks. Returns `false` at the end.
     fn part(&mut self, state: &MirrorState, row: &JobRow, most: usize) -> bool {
+        self.part_with(state, row, most, None)
+    }
+
+    /// The same, and counts them for the rollout too.
+    fn part_with(
+        &mut self,
+        state: &MirrorState,
+        row: &JobRow,
+        most: usize,
+        mut rollout: Option<&mut RolloutCounting>,
+    ) -> bool {
         let mut visited = 0;
         for task in state.job_tasks_behind(row.id, self.after).take(most) {
             self.task(row, task);
+            if let Some(rollout) = &mut rollout {
+                rollout.task(state, row, task);
+            }
             visited += 1;
         }
         visited >= most
@@ -67,41 +80,51 @@ pub fn job_counts(mirror: &MirrorHandle, row: &JobRow) -> v1::TaskCounts {
 /// Converts a job of the mirror to a message, with how far its rollout is. Takes the mirror's lock, for a short time
 /// each.
 pub fn job_message(cell: &CellContext, row: &JobRow) -> v1::Job {
-    let stored = cell.mirror.read(|state| state.stored_spec_of(row));
-    let mut job = job_message_of(cell, row, stored.as_ref());
+    let (stored, mut progress) =
+        cell.mirror.read(|state| (state.stored_spec_of(row), RolloutCounting::begin(state, row)));
+    let mut counting = JobCounting::default();
+    while cell.mirror.read(|state| counting.part_with(state, row, PART_ROWS, progress.as_mut())) {}
+    let spec = stored.as_ref().and_then(|stored| stored.decoded(&row.name));
+    let mut job = job_to_message(&cell.name, row, spec.as_ref(), counting.counts(row));
     if let Some(rollout) = &mut job.rollout {
-        rollout.progress = rollout_progress(&cell.mirror, row);
+        rollout.progress = progress.map(|progress| progress.message(row));
     }
     job
 }
 
-/// How far the rollout of a job is. Takes the mirror's lock once per part.
-fn rollout_progress(mirror: &MirrorHandle, row: &JobRow) -> Option<v1::RolloutProgress> {
-    let version = row.rollout.as_deref()?.version;
-    let spec = mirror.read(|state| state.spec_of(row))?;
-    let (kind, mut fits) = (spec.kind, AttemptFits::new(row.spec_version, spec));
-    let (mut progress, mut known, mut after) = (RolloutProgress::default(), 0_u32, None);
-    loop {
-        let visited = mirror.read(|state| {
-            let tasks = state.job_tasks_behind(row.id, after).take(PART_ROWS);
-            let mut visited = 0;
-            for task in tasks {
-                (visited, after) = (visited + 1, Some(task.id.index));
-                if task.id.index < row.owner_count() {
-                    known = known.saturating_add(1);
-                    let fit = fits.fit(task, |version| state.spec(row.id, version));
-                    progress.visit(task_progress(task, fit), version, kind);
-                }
-            }
-            visited
-        });
-        if visited < PART_ROWS {
-            break;
-        }
+/// How far a rollout is, counted in parts.
+struct RolloutCounting {
+    version: u32,
+    kind: JobKind,
+    fits: AttemptFits,
+    progress: RolloutProgress,
+    /// Tasks of the owner that have a row.
+    known: u32,
+}
+
+impl RolloutCounting {
+    /// `None`: the job has had no rollout, or its spec is not known.
+    fn begin(state: &MirrorState, row: &JobRow) -> Option<Self> {
+        let version = row.rollout.as_deref()?.version;
+        let spec = state.spec_of(row)?;
+        let (kind, fits) = (spec.kind, AttemptFits::new(row.spec_version, spec));
+        Some(Self { version, kind, fits, progress: RolloutProgress::default(), known: 0 })
     }
-    let concerned = progress.concerned.saturating_add(row.owner_count().saturating_sub(known));
-    let RolloutProgress { updated, healthy, .. } = progress;
-    Some(v1::RolloutProgress { concerned, updated, healthy })
+
+    fn task(&mut self, state: &MirrorState, row: &JobRow, task: &TaskRow) {
+        if task.id.index >= row.owner_count() {
+            return;
+        }
+        self.known = self.known.saturating_add(1);
+        let fit = self.fits.fit(task, |version| state.spec(row.id, version));
+        self.progress.visit(task_progress(task, fit), self.version, self.kind);
+    }
+
+    fn message(&self, row: &JobRow) -> v1::RolloutProgress {
+        let RolloutProgress { concerned, updated, healthy } = self.progress;
+        let absent = row.owner_count().saturating_sub(self.known);
+        v1::RolloutProgress { concerned: concerned.saturating_add(absent), updated, healthy }
+    }
 }
 
 fn task_progress(task: &TaskRow, fit: AttemptFit) -> TaskProgress {
@@ -109,7 +132,7 @@ fn task_progress(task: &TaskRow, fit: AttemptFit) -> TaskProgress {
         version: task.spec_version,
         fit,
         state: task.state,
-        is_healthy: task.state == TaskState::Running && task.health == Health::Healthy,
+        is_healthy: task.is_healthy(),
         failures: task.failures,
     }
 }
@@ -233,7 +256,7 @@ fn jobs_part(cell: &CellContext, page: &JobPage<'_>, from: Bound<JobId>) -> Opti
 #[cfg(test)]
 mod tests {
     use borough_model::job::{JobKind, job_new};
-    use borough_model::{Delta, RequestId, TaskId};
+    use borough_model::{Delta, RequestId, TaskId, TaskState};
     use borough_store::journal::Listed;
     use borough_testkit::job_spec;
 

@@ -10,7 +10,6 @@ use borough_model::job::{
     change_class, fields_fixed, spec_diff, spec_with_scheduler,
 };
 use borough_model::rollout::{AttemptFit, AttemptFits, RolloutRules};
-use borough_model::task::Health;
 use borough_model::{JobId, JobRow, JobSpec, Name, TaskRow, TaskState};
 use borough_proto::convert::ports_to_message;
 use borough_proto::v1;
@@ -210,7 +209,7 @@ fn rollout_planned(state: &MirrorState, row: &JobRow, spec: &JobSpec) -> Planned
         |task: &&Arc<TaskRow>| fits.fit(task, |version| state.spec(row.id, version)) == AttemptFit::Stale;
     let tasks = state.job_tasks(row.id).filter(has_attempt).filter(|task| is_stale(task));
     let mut rows: Vec<TaskRow> = tasks.map(|task| (**task).clone()).collect();
-    rows.sort_by_key(|task| task.state == TaskState::Running && task.health == Health::Healthy);
+    rows.sort_by_key(TaskRow::is_healthy);
     // The members of a gang are ended together.
     let most = if rules.together { spec.count } else { rules.unavailable_max };
     let at_once = usize::try_from(most.saturating_add(rules.surge)).unwrap_or(usize::MAX);

@@ -14,10 +14,10 @@ use crate::outage::{GatewayAbsence, Outage, OutageStep};
 use crate::retry::worth_repeating;
 use crate::task::TaskRef;
 
-/// How long an agent has for its first answer before the reader is told that it waits. An agent answers at once.
+/// How long an agent has for its first answer before the reader hears that it waits. An agent answers at once.
 const ANSWER_WAIT: Duration = Duration::from_secs(3);
 
-/// Tries after which the reader is told of an agent that has just lost its connection: some seconds. Most agents are
+/// Tries after which the reader hears of an agent that has just lost its connection: some seconds. Most agents are
 /// back sooner.
 const AWAY_TOLD: u32 = 8;
 

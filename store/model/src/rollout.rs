@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::id::{Incarnation, TaskId};
 use crate::job::file::FileMessage as _;
 use crate::job::{JobKind, JobSpec, OnFailure, Rollout, RolloutFailure, RolloutState, SpecChange, defaults};
-use crate::task::{Health, TaskRow, TaskState};
+use crate::task::{TaskRow, TaskState};
 
 /// Attempts that one step ends at most.
 pub const REPLACED_MAX: usize = 256;
@@ -236,7 +236,7 @@ impl RolloutView {
         }
         let stale = fit == AttemptFit::Stale;
         let attempt = (task.id, task.incarnation);
-        let is_healthy = task.state == TaskState::Running && task.health == Health::Healthy;
+        let is_healthy = task.is_healthy();
         let is_new = task.spec_version >= rules.version;
         let is_earlier = task.spec_version > 0 && !is_new;
         // One that surges is never settled: it ends with the rollout.
@@ -325,10 +325,9 @@ pub fn attempts_within<'r>(
     rows: impl Iterator<Item = &'r TaskRow>,
     attempts: &[(TaskId, Incarnation)],
 ) -> Vec<(TaskId, Incarnation)> {
-    let is_healthy = |row: &&TaskRow| row.state == TaskState::Running && row.health == Health::Healthy;
     let (mut healthy, mut over) = (BTreeSet::new(), 0_usize);
     for row in rows.filter(|row| row.id.index < rules.count.saturating_add(rules.surge)) {
-        if is_healthy(&row) {
+        if row.is_healthy() {
             healthy.insert(row.id);
         }
         // Nothing begins it again, so it holds up no other.

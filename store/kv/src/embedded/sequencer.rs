@@ -99,7 +99,8 @@ pub(crate) trait Durable: Send {
     ) -> Result<(), AppendError>;
 
     /// Work that may be done between batches, after `version` was published.
-    fn maintain(&mut self, version: Version, memory: &Arc<Memory>);
+    /// An error means that the disk has failed.
+    fn maintain(&mut self, version: Version, memory: &Arc<Memory>) -> Result<(), KvError>;
 
     /// Returns true if [`Durable::confirm`] has something left to make durable when idle.
     fn is_unconfirmed(&self) -> bool;
@@ -235,8 +236,18 @@ impl Sequencer {
     }
 
     fn confirm(&mut self, load: Load) {
-        let Some(durable) = &mut self.durable else { return };
-        if let Err(error) = durable.confirm(load) {
+        let confirmed = self.durable.as_mut().map_or(Ok(()), |durable| durable.confirm(load));
+        self.stop_after(confirmed);
+    }
+
+    fn maintain(&mut self, version: Version) {
+        let memory = &self.shared.memory;
+        let maintained = self.durable.as_mut().map_or(Ok(()), |durable| durable.maintain(version, memory));
+        self.stop_after(maintained);
+    }
+
+    fn stop_after(&self, done: Result<(), KvError>) {
+        if let Err(error) = done {
             tracing::error!(%error, "the store's disk failed: the engine stops");
             self.shared.stop(error);
         }
@@ -345,9 +356,7 @@ impl Sequencer {
             self.shared.memory.trim(oldest);
         }
         self.shared.memory.balance();
-        if let Some(durable) = &mut self.durable {
-            durable.maintain(version, &self.shared.memory);
-        }
+        self.maintain(version);
         self.confirm(Load::Busy);
     }
 
@@ -371,11 +380,8 @@ impl Sequencer {
             tracing::warn!(%error, "the store refuses commits until the shortage ends");
         }
         self.shared.state_set(EngineState::Refusing(error.clone()));
-        if let Some(durable) = &mut self.durable {
-            // A checkpoint may free space; nothing else would begin or end one now.
-            durable.maintain(self.shared.versions.read_version(), &self.shared.memory);
-        }
-        self.confirm(Load::Busy);
+        // A checkpoint may free space; nothing else would begin or end one now.
+        self.maintain(self.shared.versions.read_version());
         for Accepted { reply, .. } in accepted {
             answer(reply, Err(error.clone().into()));
         }

@@ -151,6 +151,11 @@ pub struct Evicted {
 }
 
 impl TaskRow {
+    /// Returns true if its attempt runs and its health check, if it has one, has passed.
+    pub fn is_healthy(&self) -> bool {
+        self.state == TaskState::Running && self.health == Health::Healthy
+    }
+
     /// The row of a task without one: pending, never placed, charged to its job's unplaced remainder.
     pub fn never_placed(id: TaskId) -> Self {
         Self {

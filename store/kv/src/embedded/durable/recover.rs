@@ -5,9 +5,9 @@
 //! the first bad one on. A log that ends before acknowledged records looks the same here; the [marker](super::marker)
 //! shows the difference.
 //!
-//! Three findings cannot come from a crash: a bad record before a sound later one that was flushed, a segment that does
-//! not continue the previous one, and a gap in the numbering. They are damage, and the store refuses to start rather
-//! than lose acknowledged commits.
+//! Three findings cannot come from a crash. They are a bad record before a sound later one that was flushed, a segment
+//! that does not continue the previous one, and a gap in the numbering. The store then refuses to start rather than
+//! lose acknowledged commits.
 
 use std::io;
 
@@ -261,8 +261,8 @@ fn records_read(
     Ok((tail, version))
 }
 
-/// Returns true if what follows `from` shows that the log was durable up to it: a sound record later than `after` that
-/// was flushed when all before it was durable, or a sound one behind one that made the others durable.
+/// Returns true if what follows `from` shows that the log was durable up to it. A sound record later than `after` shows
+/// it if all before it was durable when it was flushed. One that made others durable shows it if a sound one follows.
 fn record_behind(Segment { bytes, header, .. }: &Segment<'_>, from: usize, after: Version) -> bool {
     let plausible = after..after.saturating_add(BEHIND_VERSIONS);
     let mut sound = (from..used_length(bytes)).filter_map(|at| {

@@ -88,8 +88,6 @@ pub(super) struct DurableLog {
     last_unconfirmed: bool,
     /// Whether a failed append has left the content of the disk unknown: nothing may follow it.
     failed: bool,
-    /// The error of a failed flush that no append has reported yet.
-    flush_failure: Option<KvError>,
     /// No checkpoint begins before this version, since the last one failed.
     retry_at: Version,
 }
@@ -122,7 +120,6 @@ impl DurableLog {
             pressed: false,
             last_unconfirmed: false,
             failed: false,
-            flush_failure: None,
             retry_at: 0,
         }
     }
@@ -169,19 +166,19 @@ impl DurableLog {
         }
     }
 
-    fn checkpoint_begin(&mut self, version: Version, memory: &Arc<Memory>) {
+    /// An error means that the disk of the log has failed.
+    fn checkpoint_begin(&mut self, version: Version, memory: &Arc<Memory>) -> Result<(), KvError> {
         let bytes = self.log.bytes();
         let segments = match self.log.roll() {
             Ok(segments) => segments,
             Err(AppendError::Failed(error)) => {
-                tracing::error!(%error, "no checkpoint: the disk of the log failed");
-                self.flush_failure = Some(error);
-                return;
+                self.failed = true;
+                return Err(error);
             }
             Err(AppendError::NoSpace(error) | AppendError::Resources(error)) => {
                 tracing::warn!(%error, "no checkpoint: the log cannot go to a new segment");
                 self.retry_at = version.saturating_add(RETRY_VERSIONS);
-                return;
+                return Ok(());
             }
         };
         let at = self.log.last_version();
@@ -211,6 +208,7 @@ impl DurableLog {
                 self.checkpoint_lost(version, segments);
             }
         }
+        Ok(())
     }
 
     fn checkpoint_due(&self, version: Version) -> bool {
@@ -279,11 +277,10 @@ impl Durable for DurableLog {
         Ok(())
     }
 
-    fn maintain(&mut self, version: Version, memory: &Arc<Memory>) {
+    fn maintain(&mut self, version: Version, memory: &Arc<Memory>) -> Result<(), KvError> {
         self.checkpoint_end(version, memory);
-        if self.running.is_none() && self.checkpoint_due(version) {
-            self.checkpoint_begin(version, memory);
-        }
+        let due = self.running.is_none() && self.checkpoint_due(version);
+        if due { self.checkpoint_begin(version, memory) } else { Ok(()) }
     }
 
     fn is_unconfirmed(&self) -> bool {
@@ -291,10 +288,6 @@ impl Durable for DurableLog {
     }
 
     fn confirm(&mut self, load: Load) -> Result<(), KvError> {
-        if let Some(error) = self.flush_failure.take() {
-            self.failed = true;
-            return Err(error);
-        }
         if self.failed || !self.log.marker_due(load) {
             return Ok(());
         }

@@ -188,8 +188,8 @@ impl Durable for Recorder {
         appended
     }
 
-    fn maintain(&mut self, version: Version, memory: &Arc<Memory>) {
-        self.inner.maintain(version, memory);
+    fn maintain(&mut self, version: Version, memory: &Arc<Memory>) -> Result<(), KvError> {
+        self.inner.maintain(version, memory)
     }
 
     fn is_unconfirmed(&self) -> bool {
