@@ -82,7 +82,7 @@ impl JobScan {
         let is_stopping = row.state == JobState::Stopping;
         self.is_alive |= task.state != TaskState::Dead;
         self.is_unwanted |= (is_stopping || !is_counted) && unasked(task.state);
-        self.is_wanted_again |= row.state == JobState::Running && is_counted && task.is_shrunk_away();
+        self.is_wanted_again |= row.state == JobState::Running && is_counted && task.is_spared();
     }
 
     /// Returns true if no further task would add an action.
@@ -182,7 +182,7 @@ mod tests {
         let is_stopping = row.state == JobState::Stopping;
         let unwanted = any(&|task| (is_stopping || task.id.index >= row.count) && unasked(task.state));
         let again =
-            row.state == JobState::Running && any(&|task| task.id.index < row.count && task.is_shrunk_away());
+            row.state == JobState::Running && any(&|task| task.id.index < row.count && task.is_spared());
         let ended = is_stopping && !any(&|task| task.state != TaskState::Dead);
         let mut actions = Vec::new();
         actions.extend(unwanted.then_some(ControllerAction::TasksUnwanted(JOB)));

@@ -13,7 +13,9 @@ use super::read::job_specs_held;
 use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
 use crate::keys::{self, Prefix, RangeOptions, TaskKey};
-use crate::quota::{ChargeBasis, charges_guard, job_charge, overflow, quota_charge, quota_give_back};
+use crate::quota::{
+    ChargeBasis, charges_guard, job_charge, overflow, quota_charge_part, quota_give_back, task_charge,
+};
 use crate::row::QuotaUsed;
 
 /// Sets how many tasks the owner of a job wants. What surges is beside them.
@@ -121,7 +123,11 @@ async fn wanted_set(
         }
     } else {
         let new = charge_without(&basis, before.count..count, own())?;
-        quota_charge(tx, changes.space(), before, &new, changes.at_ms()).await?;
+        let wanted = own().try_fold(new.clone(), |sum, row| sum.plus(&regained_later(&basis, row)));
+        let wanted = wanted.map_err(|error| overflow(&error))?;
+        if !wanted.is_zero() {
+            quota_charge_part(tx, changes.space(), before, &new, &wanted, changes.at_ms()).await?;
+        }
         JobEvent::CountSet {
             count,
             succeeded: before.succeeded.saturating_add(succeeded),
@@ -130,6 +136,15 @@ async fn wanted_set(
         }
     };
     job_event(tx, changes, before, &event)
+}
+
+/// What a row that the job has not charged is charged beyond its present charge once its end gives it back to the job.
+fn regained_later(basis: &ChargeBasis<'_>, row: &TaskRow) -> QuotaUsed {
+    if row.is_shrunk_away() {
+        basis.share_of(row.id.index).beyond(&task_charge(basis, row))
+    } else {
+        QuotaUsed::default()
+    }
 }
 
 /// Returns true if the job's row counted this task while its index was below the count.

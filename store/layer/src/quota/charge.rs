@@ -57,6 +57,11 @@ impl<'s> ChargeBasis<'s> {
         })
     }
 
+    /// The job's share for the task `index`.
+    pub fn share_of(&self, index: u32) -> QuotaUsed {
+        QuotaUsed { used: self.resources_for(index), tasks: 1 }
+    }
+
     /// What the task `index` takes.
     pub fn resources_for(&self, index: u32) -> Resources {
         let each = self.specs.iter().map(|spec| spec.resources_for(index));
@@ -71,7 +76,7 @@ pub fn job_charge(basis: &ChargeBasis<'_>, indexes: Range<u32>) -> Result<QuotaU
     }
     let mut sum = QuotaUsed::default();
     for index in indexes {
-        sum = sum.plus(&QuotaUsed { used: basis.resources_for(index), tasks: 1 })?;
+        sum = sum.plus(&basis.share_of(index))?;
     }
     Ok(sum)
 }

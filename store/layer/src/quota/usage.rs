@@ -48,10 +48,23 @@ pub async fn quota_charge(
     if amount.is_zero() {
         return Ok(());
     }
+    quota_charge_part(tx, space, job, amount, amount, now_ms).await
+}
+
+/// Charges `amount` if the line has room for `wanted`, of which it is a part. The rest is charged later, by
+/// [`quota_recharge`].
+pub(crate) async fn quota_charge_part(
+    tx: &Transaction,
+    space: &CellSpace,
+    job: &JobRow,
+    amount: &QuotaUsed,
+    wanted: &QuotaUsed,
+    now_ms: i64,
+) -> StoreResult<()> {
     let line = line_of(job);
     let room = LineRoom::read(tx, space, &line).await?;
-    let charge = room.plus(&QuotaUsed::default(), amount, now_ms)?;
-    room.charge(tx, space, &charge)
+    room.plus(&QuotaUsed::default(), wanted, now_ms)?;
+    room.charge(tx, space, amount)
 }
 
 /// The line that a job is charged to.
@@ -150,6 +163,19 @@ pub fn quota_give_back(
     amount: &QuotaUsed,
 ) -> StoreResult<()> {
     counters_add(tx, space, &line_of(job), amount, |amount| amount)
+}
+
+/// Charges `job` for `later` instead of `held`, whatever its quota allows. The caller has read the charge's owner with a
+/// conflict, and the charge was admitted when it was given to this owner.
+pub(crate) fn quota_recharge(
+    tx: &Transaction,
+    space: &CellSpace,
+    job: &JobRow,
+    held: &QuotaUsed,
+    later: &QuotaUsed,
+) -> StoreResult<()> {
+    quota_give_back(tx, space, job, &held.beyond(later))?;
+    counters_add(tx, space, &line_of(job), &later.beyond(held), i64::saturating_neg)
 }
 
 /// Adds to the counters of releases: blind, so that they do not conflict.

@@ -53,8 +53,9 @@ pub(super) struct JobEntry {
     pub(super) ended: Vec<TaskEnd>,
     /// Tasks whose charge is released, each with its previous row.
     pub(super) released: Vec<TaskRow>,
-    /// Whether the job owns a charge again: it wants a task again whose end had been accepted.
-    pub(super) regained: bool,
+    /// Tasks whose charge the job owns again, each with its previous row: the job wants them again, and their end had
+    /// been accepted.
+    pub(super) regained: Vec<TaskRow>,
 }
 
 /// A node: its row and its commitment.
@@ -128,7 +129,7 @@ impl TaskBook {
                 specs: BTreeMap::new(),
                 ended: Vec::new(),
                 released: Vec::new(),
-                regained: false,
+                regained: Vec::new(),
             };
             self.jobs.insert(entry.row.id, entry);
         }
@@ -255,7 +256,7 @@ impl TaskBook {
             job.ended.extend(effects.ended.filter(|_| task.index < job.row.count));
             if effects.owner == OwnerEffect::Release {
                 if row.is_spared() && task.index < job.row.count {
-                    job.regained = true;
+                    job.regained.push(entry.row.clone());
                 } else {
                     job.released.push(entry.row.clone());
                 }

@@ -87,9 +87,9 @@ pub async fn task_unwanted_stop(
     Ok(TaskSweep { changed, next })
 }
 
-/// Revives tasks below a running job's count that ended, or are ending, only because the job had been smaller. An ended
-/// task is pending again and keeps the number of its attempts; an ending one gets another attempt. Visits at most
-/// `limit` rows after `after`.
+/// Revives tasks below a running job's count that ended only because the job had been smaller. They are pending again
+/// and keep the numbers of their attempts. Those that are still ending are revived later. Visits at most `limit` rows
+/// after `after`.
 ///
 /// The job's row is read with a conflict, so nothing is revived of a job that shrinks or stops meanwhile. The owner of
 /// the charge does not change: below the count it is the job's already.
@@ -109,7 +109,7 @@ pub async fn task_wanted_revive(
     let rows = keys::range(tx, changes.space(), &Prefix::<TaskKey>::of(&job), options).await?;
     let last = rows.last().filter(|_| rows.len() >= limit.max(1)).map(|(_, row)| row.id);
     let wanted = rows.iter().map(|(_, task)| task);
-    let wanted = wanted.filter(|task| task.id.index < row.count && task.is_shrunk_away()).map(|task| task.id);
+    let wanted = wanted.filter(|task| task.id.index < row.count && task.is_spared()).map(|task| task.id);
     let mut book = TaskBook::read(tx, changes.space(), wanted).await?;
     let tasks: Vec<TaskId> = book.rows().map(|row| row.id).collect();
     let mut changed = 0_usize;

@@ -13,7 +13,7 @@ use crate::job::job_tasks_ended;
 use crate::journal::ChangeSet;
 use crate::keys::{self, JobRowKey, NodeAllocKey, NodeKey, NodeTaskKey, TaskKey};
 use crate::name::{EndpointChange, endpoint_apply, endpoint_refresh, name_revision_stamp};
-use crate::quota::{ChargeBasis, charges_touch, quota_give_back, task_charge};
+use crate::quota::{ChargeBasis, charges_touch, quota_give_back, quota_recharge, task_charge};
 
 impl TaskBook {
     /// Writes what has changed, and adds it to the transaction's journal entry. Writes nothing if nothing has changed.
@@ -95,7 +95,7 @@ fn node_write(tx: &Transaction, changes: &mut ChangeSet, node: NodeId, entry: &N
 
 /// Counts ended tasks and releases their charges. Like a commitment, the row becomes a conflict only here.
 fn job_write(tx: &Transaction, changes: &mut ChangeSet, entry: &JobEntry) -> StoreResult<()> {
-    if entry.ended.is_empty() && entry.released.is_empty() && !entry.regained {
+    if entry.ended.is_empty() && entry.released.is_empty() && entry.regained.is_empty() {
         return Ok(());
     }
     keys::guard(tx, changes.space(), &JobRowKey { job: entry.row.id })?;
@@ -104,6 +104,10 @@ fn job_write(tx: &Transaction, changes: &mut ChangeSet, entry: &JobEntry) -> Sto
         let basis = ChargeBasis::of(&entry.row, |version| entry.specs.get(&version).map(|spec| &**spec));
         for row in &entry.released {
             quota_give_back(tx, changes.space(), &entry.row, &task_charge(&basis, row))?;
+        }
+        for row in &entry.regained {
+            let (held, share) = (task_charge(&basis, row), basis.share_of(row.id.index));
+            quota_recharge(tx, changes.space(), &entry.row, &held, &share)?;
         }
     }
     job_tasks_ended(tx, changes, &entry.row, &entry.ended)

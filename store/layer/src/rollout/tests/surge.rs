@@ -181,3 +181,33 @@ async fn a_task_that_is_over_does_not_surge() {
     world.report(3, ReportPhase::Released).await;
     assert_eq!(world.charged().await, (0, 0));
 }
+
+/// A task that ends since the job is smaller keeps what it was charged. The job may ask for other resources by the time
+/// at which it wants the task again.
+#[tokio::test(start_paused = true)]
+async fn a_task_that_is_wanted_again_while_it_ends_is_charged_what_its_job_asks_for() {
+    for (cpu_millis, together) in [(400, (800, 2)), (40, (80, 2))] {
+        let world = World::new().await;
+        world.submit(&spec(2, 100, "one")).await.unwrap();
+        world.run(0).await;
+        world.run(1).await;
+        world.scale(1).await.unwrap();
+        world.sweep().await;
+        world.submit(&spec(1, cpu_millis, "two")).await.unwrap();
+        assert_eq!(world.replace(world.job().await.revision, &[0]).await, 1);
+        world.again(0).await;
+        world.done().await;
+        assert_eq!(world.charged().await, (100 + cpu_millis, 2), "task 1 still ends");
+        world.limit(cpu_millis.max(100) * 2 - 1).await;
+        assert_eq!(world.scale(2).await.is_ok(), cpu_millis < 100, "the whole task must have room");
+        world.limit(cpu_millis.max(100) * 2).await;
+        world.scale(2).await.unwrap();
+        world.sweep().await;
+        assert_eq!(world.charged().await, (100 + cpu_millis, 2), "task 1 still ends");
+        world.report(1, ReportPhase::Released).await;
+        assert_eq!(world.charged().await, together);
+        world.sweep().await;
+        world.run(1).await;
+        assert_eq!((world.charged().await, world.row(1).await.unwrap().restarts), (together, 0));
+    }
+}

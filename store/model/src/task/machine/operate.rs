@@ -271,13 +271,9 @@ pub(super) fn reschedule_lost(row: &TaskRow, now_ms: i64) -> Decided {
 }
 
 pub(super) fn job_grown(row: &TaskRow, now_ms: i64) -> Decided {
-    let step = TransitionDraft::new(row, now_ms);
-    let shrunk = row.stop == Some(StopReason::JobShrunk);
-    let spared = shrunk && row.verdict == Some(Verdict::Stopped);
     match row.state {
-        TaskState::Dead if spared => step.revived().done(),
-        TaskState::Releasing if spared => step.with(|row| row.verdict = Some(Verdict::Again)).done(),
-        TaskState::Stopping if shrunk => step.with(|row| row.stop = Some(StopReason::Restart)).done(),
+        TaskState::Dead if row.is_spared() => TransitionDraft::new(row, now_ms).revived().done(),
+        // One that is ending is revived when it has ended: what it takes next may be charged differently.
         TaskState::Pending
         | TaskState::Held
         | TaskState::Assigned
