@@ -98,7 +98,7 @@ impl CellTally {
                     self.used = sum;
                 }
             }
-            MirrorRow::Job(row, stored) => self.job_add(row, stored.as_ref()),
+            MirrorRow::Job { row, spec, .. } => self.job_add(row, spec.as_ref()),
             MirrorRow::Task(task) => self.task_add(task, jobs.get(&task.id.job).map(|job| &**job)),
             MirrorRow::Node(_) | MirrorRow::Load(..) => {}
         }

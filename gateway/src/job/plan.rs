@@ -110,6 +110,7 @@ struct PlannedRollout {
     /// The most tasks that may be away while it ends healthy attempts, besides one for each that surges.
     unavailable_max: u32,
     surge: u32,
+    canaries: u32,
     /// `None`: there would be none.
     rules: Option<RolloutRules>,
 }
@@ -179,6 +180,7 @@ fn plan_changes(state: &MirrorState, spec: &JobSpec) -> (v1::PlanJobResponse, Pl
                 response.replaced.sort_unstable();
                 response.unavailable_max = rollout.unavailable_max;
                 response.surge = rollout.surge;
+                response.canaries = rollout.canaries;
             }
         }
         let wanted = spec.count.saturating_add(rollout.surge.max(row.surge()));
@@ -197,8 +199,9 @@ fn rollout_planned(state: &MirrorState, row: &JobRow, spec: &JobSpec) -> Planned
     if row.state != JobState::Running {
         return PlannedRollout::default();
     }
-    let surge = spec.surge(spec.count).max(row.surge());
-    let rollout = Rollout::begin(row, "", 0).with_surge(surge);
+    let (surge, canaries) = (spec.surge_first(spec.count).max(row.surge()), spec.canaries(spec.count));
+    // The plan shows what follows the promotion, too.
+    let rollout = Rollout::begin(row, 0, "", 0).with_surge(surge);
     let rules = RolloutRules::of(spec, &rollout, spec.count);
     let has_attempt = |task: &&Arc<TaskRow>| {
         task.id.index < spec.count && !matches!(task.state, TaskState::Pending | TaskState::Dead)
@@ -217,6 +220,7 @@ fn rollout_planned(state: &MirrorState, row: &JobRow, spec: &JobSpec) -> Planned
         attempts: ReplacedAttempts { rows, at_once, ..ReplacedAttempts::default() },
         unavailable_max: most,
         surge: rules.surge,
+        canaries,
         rules: Some(rules),
     }
 }

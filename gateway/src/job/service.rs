@@ -99,9 +99,10 @@ fn order_of(request: &v1::OrderRolloutRequest) -> Result<RolloutOrder, Status> {
     match Order::try_from(request.order) {
         Ok(Order::Pause) => Ok(RolloutOrder::Pause),
         Ok(Order::Resume) => Ok(RolloutOrder::Resume),
+        Ok(Order::Promote) => Ok(RolloutOrder::Promote),
         Ok(Order::Undo) => Ok(RolloutOrder::Undo(Some(request.version).filter(|version| *version > 0))),
         Ok(Order::Unspecified) | Err(_) => {
-            Err(refused("order", &request.order.to_string(), "PAUSE, RESUME or UNDO"))
+            Err(refused("order", &request.order.to_string(), "PAUSE, RESUME, PROMOTE or UNDO"))
         }
     }
 }
@@ -266,7 +267,8 @@ impl JobService for JobServer {
         let (user, name) = names_of(&request.user, &request.name)?;
         let order = order_of(&request)?;
         let (user, name, space) = (&user, &name, &cell.space);
-        let keyed = KeyedRequest::new(&caller, "rollout_order", &request);
+        let action = if order == RolloutOrder::Promote { "rollout_promote" } else { "rollout_order" };
+        let keyed = KeyedRequest::new(&caller, action, &request);
         let (job, cursor) = job_change(cell, &keyed, |tx, mut changes| async move {
             let job = job_by_name(&tx, space, user, name).await?.id;
             rollout_order(&tx, &mut changes, job, order).await?;

@@ -91,6 +91,13 @@ fn rollout_text(row: &JobRow, action: &str) -> String {
         ("rollout_replace", _) => {
             format!("rollout of version {version}: step {steps} ends attempts of earlier versions; ")
         }
+        ("rollout_canaries", _) if rollout.canaries_healthy_ms > 0 => {
+            format!("rollout of version {version}: its canaries are healthy and wait for `rollout promote`; ")
+        }
+        ("rollout_canaries", _) => {
+            format!("rollout of version {version}: its canaries are not healthy any more; ")
+        }
+        ("rollout_promote", _) => format!("version {version} promoted: its rollout reaches every task; "),
         ("rollout_done", _) => format!("rollout of version {version} done; "),
         ("rollout_fail", Some(reverts)) if is_begun => {
             format!("rollout of version {reverts} failed{why}; version {version} takes it back; ")
@@ -230,7 +237,7 @@ mod tests {
             assert!(job_text(row, action).starts_with(&text));
             text.trim_end_matches("; ").to_owned()
         };
-        let begun = Rollout::begin(&first, "user/ada", 5);
+        let begun = Rollout::begin(&first, 0, "user/ada", 5);
         assert_eq!(says(&at(&begun, 5), "job_submit"), "rollout of version 2 begun");
         assert_eq!(says(&at(&begun, 9), "job_submit"), "", "another change while it goes on");
         assert_eq!(says(&at(&begun, 9), "task_report"), "");

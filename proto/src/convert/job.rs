@@ -59,6 +59,8 @@ fn rollout_to_message(rollout: &Rollout) -> v1::Rollout {
         versions: rollout.stable.clone(),
         progress: None,
         surge: rollout.surge,
+        canaries: rollout.canaries,
+        canaries_healthy_ms: rollout.canaries_healthy_ms,
     }
 }
 

@@ -165,15 +165,18 @@ fn row_on_trial(
         let class = before.map(|before| change_class(before, spec));
         let same = matches!(class, Some(ChangeClass::Nothing | ChangeClass::CountOrPriorityOnly));
         let surge = match class {
-            Some(ChangeClass::NeedsUpdate) => spec.surge(spec.count).max(known.surge()),
+            Some(ChangeClass::NeedsUpdate) => spec.surge_first(spec.count).max(known.surge()),
             _ => known.surge(),
         };
+        // By the new version, whatever canaries there are of another one.
+        let rollout = known.rollout.clone().filter(|_| class != Some(ChangeClass::NeedsUpdate));
         let row = JobRow {
             count: spec.count.saturating_add(surge),
             priority: spec.priority,
             spec_version: if same { known.spec_version } else { known.spec_version.saturating_add(1) },
             revision: known.revision.saturating_add(1),
             changed_ms: now_ms,
+            rollout,
             ..known.clone()
         };
         return (known.id, row);

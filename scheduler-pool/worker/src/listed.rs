@@ -72,7 +72,7 @@ impl SnapshotBuild {
             MirrorRow::Load(node, load) => {
                 self.snapshot.load_upsert(node, &load);
             }
-            MirrorRow::Job(row, stored) => {
+            MirrorRow::Job { row, spec: stored, base } => {
                 let spec = stored.and_then(|stored| match self.decoded.take() {
                     Some((known, spec)) if known.is_same(&stored) => {
                         Some((known, JobSpec { name: row.name.clone(), ..spec }))
@@ -81,6 +81,10 @@ impl SnapshotBuild {
                 });
                 self.snapshot.job_upsert(&row, spec.as_ref().map(|(_, spec)| spec));
                 self.decoded = spec;
+                let base = base.and_then(|(version, stored)| Some((version, stored.decoded(&row.name)?)));
+                if let Some((version, spec)) = base {
+                    self.snapshot.job_base_upsert(row.id, version, &spec);
+                }
             }
             MirrorRow::Task(row) => {
                 self.snapshot.task_upsert(&row);

@@ -164,6 +164,7 @@ impl Worker {
         let mut view = CellView::new(settings_of_meta(&meta), self.config.division());
         // A job is planned only with its spec, so its row waits for it.
         let mut jobs: BTreeMap<JobId, Arc<JobRow>> = BTreeMap::new();
+        let mut bases = Vec::new();
         self.cursor = cell_list_chunked(&self.db, space, CHUNK_ROWS, |listed| match listed {
             Listed::Row(delta) => match *delta {
                 Delta::Job { row, .. } => drop(jobs.insert(row.id, row)),
@@ -171,12 +172,18 @@ impl Worker {
             },
             Listed::JobName { .. } => {}
             Listed::Spec { job, version, spec } => {
-                if let Some(row) = jobs.get(&job).filter(|row| row.spec_version == version) {
+                let Some(row) = jobs.get(&job) else { return };
+                if row.canary_base() == Some(version) {
+                    bases.push((job, version, spec));
+                } else if row.spec_version == version {
                     view.apply_delta(&Delta::Job { row: row.clone(), spec: Some(spec) });
                 }
             }
         })
         .await?;
+        for (job, version, spec) in bases {
+            view.snapshot.job_base_upsert(job, version, &spec);
+        }
         self.view = view;
         self.ahead = PlansAhead::default();
         self.divide();

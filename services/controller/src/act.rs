@@ -9,7 +9,9 @@ use borough_store::job::{job_dependencies_check, job_tasks_gone};
 use borough_store::journal::ChangeSet;
 use borough_store::lease::LeaseWriter;
 use borough_store::node::{DeclaredLost, gateway_live_remove, node_declare_lost};
-use borough_store::rollout::{rollout_done, rollout_fail, rollout_replace};
+use borough_store::rollout::{
+    rollout_canaries, rollout_done, rollout_fail, rollout_promote, rollout_replace,
+};
 use borough_store::task::{
     task_node_lost, task_promises_expire, task_reschedule_lost, task_stop_begin, task_unwanted_stop,
     task_wanted_revive,
@@ -39,6 +41,8 @@ pub(crate) fn acts_together(action: &ControllerAction) -> bool {
         | ControllerAction::TasksMove(..)
         | ControllerAction::NodeDrain(_)
         | ControllerAction::RolloutReplace(..)
+        | ControllerAction::RolloutCanaries(..)
+        | ControllerAction::RolloutPromote(..)
         | ControllerAction::RolloutDone(..)
         | ControllerAction::RolloutFail(..)
         | ControllerAction::PromisesExpire(..) => false,
@@ -111,6 +115,18 @@ impl ActionExecutor {
             }
             ControllerAction::RolloutReplace(job, revision, attempts) => {
                 self.rollout_replace(job, revision, &attempts).await
+            }
+            ControllerAction::RolloutCanaries(job, revision, health) => {
+                let record = |tx: Transaction, mut changes: ChangeSet| async move {
+                    Ok((rollout_canaries(&tx, &mut changes, job, revision, health).await?, changes))
+                };
+                writer.change("rollout_canaries", record).await
+            }
+            ControllerAction::RolloutPromote(job, revision) => {
+                let promote = |tx: Transaction, mut changes: ChangeSet| async move {
+                    Ok((rollout_promote(&tx, &mut changes, job, revision).await?, changes))
+                };
+                writer.change("rollout_promote", promote).await
             }
             ControllerAction::RolloutDone(job, revision) => {
                 let done = |tx: Transaction, mut changes: ChangeSet| async move {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use borough_model::job::{AfterDecision, RolloutFailure, after_decide, eviction_due_ms};
 use borough_model::node::{NodeRow, NodeState, TaintEffect};
+use borough_model::rollout::CanaryHealth;
 use borough_model::task::{LEAVE_MARGIN_MS, StopReason, leave_due_ms};
 use borough_model::{GangId, Incarnation, JobId, JobRow, Name, NodeId, TaskId, TaskRow, TaskState};
 use borough_store::mirror::MirrorState;
@@ -33,6 +34,10 @@ pub enum ControllerAction {
     NodeDrain(NodeId),
     /// End these stale attempts of a job whose row has this revision: its rollout replaces them.
     RolloutReplace(JobId, u64, Vec<(TaskId, Incarnation)>),
+    /// Record whether the canaries of the job's rollout are healthy, if its row has this revision.
+    RolloutCanaries(JobId, u64, CanaryHealth),
+    /// Promote the version of the job's rollout, if its row has this revision.
+    RolloutPromote(JobId, u64),
     /// Record that the job's rollout is done, if its row has this revision.
     RolloutDone(JobId, u64),
     /// Record that the job's rollout has failed, if its row has this revision, and take its version back if the job

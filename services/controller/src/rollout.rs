@@ -48,6 +48,8 @@ impl RolloutScan {
         match self.view.step(&self.rollout, &self.rules, self.now_ms) {
             RolloutStep::Wait { .. } => None,
             RolloutStep::Replace(attempts) => Some(ControllerAction::RolloutReplace(job, revision, attempts)),
+            RolloutStep::Canaries(health) => Some(ControllerAction::RolloutCanaries(job, revision, health)),
+            RolloutStep::Promote => Some(ControllerAction::RolloutPromote(job, revision)),
             RolloutStep::Done => Some(ControllerAction::RolloutDone(job, revision)),
             RolloutStep::Fail(failure) => Some(ControllerAction::RolloutFail(job, revision, failure)),
         }

@@ -34,6 +34,10 @@ pub struct RolloutRules {
     pub failures_max: u32,
     pub deadline_ms: u64,
     pub on_failure: OnFailure,
+    /// Canaries that must be healthy before anything else is replaced; 0: none.
+    pub canaries: u32,
+    /// Whether they promote the version themselves.
+    pub auto_promote: bool,
     /// Whether the tasks run only together, so that all are replaced at once.
     pub together: bool,
     /// Whether it ends no attempt, and only waits for those of earlier versions: the job is batch work.
@@ -49,11 +53,14 @@ impl RolloutRules {
             count,
             surge: rollout.surge,
             // What surges for an earlier version does not have to suffice: perhaps none of it serves.
-            unavailable_max: update.unavailable(count, spec.surge(count).min(rollout.surge)),
+            unavailable_max: update
+                .unavailable(count, spec.surge(count).max(spec.canaries(count)).min(rollout.surge)),
             healthy_after_ms: i64::try_from(update.healthy_after_ms).unwrap_or(i64::MAX),
             failures_max: update.failures_max,
             deadline_ms: spec.progress_deadline_ms.unwrap_or(defaults::PROGRESS_DEADLINE_MS),
             on_failure: update.on_failure,
+            canaries: rollout.canaries,
+            auto_promote: update.auto_promote,
             together: spec.is_gang(),
             waits: spec.kind == JobKind::Batch,
         }
@@ -210,6 +217,17 @@ pub struct RolloutView {
     progress_ms: Option<i64>,
     /// When the next healthy attempt has been so for long enough.
     due_ms: Option<i64>,
+    /// Canaries that have been healthy for long enough.
+    canaries: u32,
+}
+
+/// Whether the canaries of a rollout have shown that its version is good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CanaryHealth {
+    /// Each has been healthy for long enough.
+    Healthy,
+    /// Some have not, or no longer are.
+    Awaited,
 }
 
 /// What a rollout does next.
@@ -221,6 +239,11 @@ pub enum RolloutStep {
     },
     /// It ends these attempts.
     Replace(Vec<(TaskId, Incarnation)>),
+    /// It records that the canaries are healthy, and wait for their promotion. Or that they no longer are, and have a
+    /// deadline again.
+    Canaries(CanaryHealth),
+    /// The canaries are healthy, and promote the version.
+    Promote,
     /// Every task has a healthy attempt of the version in force.
     Done,
     Fail(RolloutFailure),
@@ -232,6 +255,10 @@ impl RolloutView {
         if task.id.index >= rules.count.saturating_add(rules.surge) {
             // It is ending.
             self.stale |= task.state != TaskState::Dead && task.spec_version < rules.version;
+            return;
+        }
+        if rules.canaries > 0 && task.id.index < rules.count {
+            // It keeps its version.
             return;
         }
         let stale = fit == AttemptFit::Stale;
@@ -279,10 +306,25 @@ impl RolloutView {
         // That it proves itself is progress, and so is the end of that: it may take longer than the deadline.
         self.progress_ms = self.progress_ms.max(Some(due_ms.min(now_ms)));
         if due_ms <= now_ms {
+            self.canaries = self.canaries.saturating_add(u32::from(task.id.index >= rules.count));
             self.available = self.available.saturating_add(1);
             self.settled = self.settled.saturating_add(u32::from(task.id.index < rules.count));
         } else {
             self.due_ms = Some(self.due_ms.map_or(due_ms, |known| known.min(due_ms)));
+        }
+    }
+
+    /// The step that follows from canaries, if it is about them.
+    fn canary_step(&self, rollout: &Rollout, rules: &RolloutRules) -> Option<RolloutStep> {
+        let are_healthy = rules.canaries > 0 && self.canaries >= rules.canaries;
+        let known = rollout.canaries_healthy_ms > 0;
+        match (are_healthy, known) {
+            (true, _) if rules.auto_promote => Some(RolloutStep::Promote),
+            (true, false) => Some(RolloutStep::Canaries(CanaryHealth::Healthy)),
+            // A person may take any time to look at them.
+            (true, true) => Some(RolloutStep::Wait { due_ms: None }),
+            (false, true) => Some(RolloutStep::Canaries(CanaryHealth::Awaited)),
+            (false, false) => None,
         }
     }
 
@@ -297,7 +339,10 @@ impl RolloutView {
         if let Some((index, failures)) = self.failing.filter(|(_, failures)| *failures > rules.failures_max) {
             return RolloutStep::Fail(RolloutFailure::TaskFails { index, failures });
         }
-        if !self.stale && self.settled >= rules.count {
+        if let Some(step) = self.canary_step(rollout, rules) {
+            return step;
+        }
+        if rules.canaries == 0 && !self.stale && self.settled >= rules.count {
             return RolloutStep::Done;
         }
         let since_ms = self.progress_ms.map_or(rollout.clock_ms, |last| last.max(rollout.clock_ms));
@@ -305,7 +350,8 @@ impl RolloutView {
         if now_ms >= end_ms {
             return RolloutStep::Fail(RolloutFailure::NoProgress { deadline_ms: rules.deadline_ms });
         }
-        let left = rules.healthy_left(self.available);
+        // Nobody misses what surges.
+        let left = if rules.canaries > 0 { u32::MAX } else { rules.healthy_left(self.available) };
         let healthy = if rules.together { usize::MAX } else { usize::try_from(left).unwrap_or(usize::MAX) };
         let mut replaced = std::mem::take(&mut self.idle);
         replaced.extend(self.healthy.drain(..).take(healthy));
@@ -318,6 +364,19 @@ impl RolloutView {
     }
 }
 
+/// How many canaries have been healthy for long enough by `rows`.
+pub fn canaries_healthy<'r>(
+    rules: &RolloutRules,
+    rows: impl Iterator<Item = &'r TaskRow>,
+    now_ms: i64,
+) -> u32 {
+    let mut view = RolloutView::default();
+    for row in rows.filter(|row| row.id.index >= rules.count && row.spec_version >= rules.version) {
+        view.visit(row, AttemptFit::Fits, rules, now_ms);
+    }
+    view.canaries
+}
+
 /// Those of `attempts` that a step may end by `rows`, which are all rows of the job. It counts healthy attempts of any
 /// version.
 pub fn attempts_within<'r>(
@@ -325,6 +384,9 @@ pub fn attempts_within<'r>(
     rows: impl Iterator<Item = &'r TaskRow>,
     attempts: &[(TaskId, Incarnation)],
 ) -> Vec<(TaskId, Incarnation)> {
+    if rules.canaries > 0 {
+        return attempts.iter().filter(|(task, _)| task.index >= rules.count).copied().collect();
+    }
     let (mut healthy, mut over) = (BTreeSet::new(), 0_usize);
     for row in rows.filter(|row| row.id.index < rules.count.saturating_add(rules.surge)) {
         if row.is_healthy() {

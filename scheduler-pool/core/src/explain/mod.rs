@@ -153,7 +153,7 @@ fn waits(tables: &CellTables, entry: &CellJob, row: &JobRow, index: u32, now_ms:
     if index >= row.count {
         return vec![WaitReason::IndexBeyondCount { count: row.count }];
     }
-    if entry.spec_current().is_none() {
+    if entry.spec_of_task(index).is_none() {
         return vec![WaitReason::SpecUnknown];
     }
     let limited = || queue_limited(tables, entry, index).into_iter().collect();
@@ -173,7 +173,8 @@ fn queue_limited(tables: &CellTables, entry: &CellJob, index: u32) -> Option<Wai
     if queueing.policy != QueueingPolicy::Hierarchical {
         return None;
     }
-    let limit = tables.shares().limited(entry.turn.as_ref()?, entry.spec_current()?.resources_for(index))?;
+    let limit =
+        tables.shares().limited(entry.turn.as_ref()?, entry.spec_of_task(index)?.resources_for(index))?;
     let queue = queueing.queue_numbered(limit.queue)?;
     Some(WaitReason::QueueLimit {
         queue: queue.path.clone(),

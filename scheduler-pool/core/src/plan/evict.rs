@@ -171,7 +171,7 @@ impl Planner<'_, '_> {
         let Preemptions { searches, evictions } = &mut self.preemptions;
         let (requirement, node) = (&searches.get(&key)?.requirement, offer.node);
         let entry = tables.jobs.get(&pending.task.job)?;
-        let spec = entry.spec_current()?;
+        let spec = entry.spec_of_task(pending.task.index)?;
         let asked = &tables.shapes.get(self.input.class(pending)?.shape)?.resources;
         let overlay = &mut self.overlays.current;
         let (later, at_once) = leaving(overlay, evictions, node, self.input.now_ms);

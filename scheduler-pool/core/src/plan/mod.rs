@@ -313,8 +313,10 @@ impl Planner<'_, '_> {
         let node = self.searches.chosen(&self.overlays, search_key, avoid)?;
         let requirement = self.searches.requirement(search_key)?;
         let overlay = &mut self.overlays.current;
-        let ports =
-            ports_named(entry.spec_current()?, ports_given(overlay, requirement, node, self.input.now_ms))?;
+        let ports = ports_named(
+            entry.spec_of_task(pending.task.index)?,
+            ports_given(overlay, requirement, node, self.input.now_ms),
+        )?;
         let numbers: Vec<u16> = ports.iter().map(|port| port.number).collect();
         let terms = tokens(overlay, requirement, node);
         let evictions = &self.preemptions.evictions;
@@ -349,7 +351,7 @@ fn placement_new(tables: &CellTables, pending: PendingTask, node: u32) -> Option
         incarnation: attempt.next(),
         ports: Vec::new(),
         charge: Resources::default(),
-        spec_version: entry.row.as_ref()?.spec_version,
+        spec_version: entry.row.as_ref()?.version_of(pending.task.index),
         gang: pending.gang,
         terms: Vec::new(),
         dependencies: Vec::new(),

@@ -106,6 +106,12 @@ impl Snapshot {
         self.change(|tables, _| tables.job_upsert(row, spec))
     }
 
+    /// Gives a job the spec of the tasks that wait for the canaries of its rollout (`row.canary_base`). Only a lister
+    /// needs it: who follows the journal has it already.
+    pub fn job_base_upsert(&mut self, job: JobId, version: u32, spec: &JobSpec) {
+        self.change(|tables, _| tables.job_base_upsert(job, version, spec));
+    }
+
     /// Removes a job with its tasks.
     pub fn job_remove(&mut self, job: JobId) -> DeltaApplied {
         self.change(|tables, assumptions| {

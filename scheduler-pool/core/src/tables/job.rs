@@ -114,7 +114,8 @@ pub(crate) fn scheduler_named(scheduler: Option<&Name>) -> Option<&Name> {
 /// The shapes of a job that differ from that of its other tasks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JobShapes {
-    /// The end of each role's indexes, with the role's shape.
+    /// The end of each role's indexes, with the role's shape. While a rollout waits for canaries, the end of the tasks
+    /// that keep the earlier version.
     pub of_roles: Vec<(u32, ShapeId)>,
     /// The shapes of tasks with an override.
     pub own: BTreeMap<u32, ShapeId>,
@@ -126,6 +127,8 @@ pub(crate) struct CellJob {
     pub row: Option<Arc<JobRow>>,
     /// The newest known spec, with its version.
     pub spec: Option<(u32, Arc<PlanSpec>)>,
+    /// The spec of the owner's tasks while a rollout waits for canaries, with its version.
+    pub base: Option<Box<(u32, Arc<PlanSpec>)>>,
     pub tasks: Vec<TaskSlot>,
     /// A bit per task, set if the task does not want a node. Tasks past its end want one.
     closed: SmallVec<[u64; 2]>,
@@ -180,9 +183,27 @@ impl CellJob {
         self.spec.as_ref().filter(|(version, _)| *version == row.spec_version).map(|(_, spec)| spec)
     }
 
-    /// Returns true if its tasks may be placed: it runs, and its spec is known.
+    /// The spec with which a task begins its next attempt, if it is known.
+    pub(crate) fn spec_of_task(&self, index: u32) -> Option<&Arc<PlanSpec>> {
+        let row = self.row.as_ref()?;
+        if row.version_of(index) == row.spec_version { self.spec_current() } else { self.spec_base() }
+    }
+
+    /// The spec of the owner's tasks while a rollout waits for canaries, if it is known.
+    fn spec_base(&self) -> Option<&Arc<PlanSpec>> {
+        let version = self.row.as_ref()?.canary_base()?;
+        self.base.as_deref().filter(|(known, _)| *known == version).map(|(_, spec)| spec)
+    }
+
+    /// The tasks that wait for canaries, with their spec: those below the index.
+    pub(crate) fn base_below(&self) -> Option<(u32, &Arc<PlanSpec>)> {
+        Some((self.row.as_ref()?.owner_count(), self.spec_base()?))
+    }
+
+    /// Returns true if its tasks may be placed: it runs, and its specs are known.
     pub(crate) fn runs(&self) -> bool {
-        self.row.as_ref().is_some_and(|row| row.state == JobState::Running) && self.spec_current().is_some()
+        let Some(row) = self.row.as_ref().filter(|row| row.state == JobState::Running) else { return false };
+        self.spec_current().is_some() && (row.canary_base().is_none() || self.spec_base().is_some())
     }
 
     pub(crate) fn task(&self, index: u32) -> Option<&TaskSlot> {

@@ -190,15 +190,21 @@ impl CellTables {
         }
         let closed_before = entry.closed_total();
         let priority_before = entry.row.as_ref().map_or(0, |known| known.priority);
+        let split = |row: &JobRow| row.canary_base().map(|version| (version, row.owner_count()));
+        let split_before = entry.row.as_deref().and_then(split);
         if !older {
             entry.row = Some(Arc::clone(row));
             entry.closed_recount();
         }
+        let resplit = !older && split(row) != split_before;
         self.closed_total = self.closed_total + entry.closed_total() - closed_before;
         if let Some(spec) = spec {
             self.spec_set(row.id, row.spec_version, spec);
-        } else if moved && !older {
+        } else if !older && (moved || resplit) {
             self.shapes_set(row.id);
+        }
+        if resplit {
+            self.base_prune(row.id);
         }
         self.shape_weigh(row.id);
         if !older && row.priority != priority_before {
@@ -224,13 +230,46 @@ impl CellTables {
         entry.turn = Some(self.settings.queueing.turn_of(&spec.user, spec.queue.as_deref()));
         let spec = self.specs.acquired(PlanSpec::of(spec));
         entry.spreads = !CellJob::spread_of(&spec, &self.settings.failure_domains).is_empty();
-        if let Some((_, before)) = entry.spec.replace((version, spec)) {
-            self.specs.released(&before);
+        let base = entry.row.as_ref().and_then(|row| row.canary_base());
+        match entry.spec.replace((version, spec)) {
+            // The tasks that wait for canaries keep it.
+            Some(before) if base == Some(before.0) => {
+                if let Some(old) = entry.base.replace(Box::new(before)) {
+                    self.specs.released(&old.1);
+                }
+            }
+            Some((_, before)) => self.specs.released(&before),
+            None => {}
         }
         entry.placed_recount();
         self.usage_of_job(job, CountChange::Add);
         self.terms_join(job);
         self.shapes_set(job);
+    }
+
+    /// Gives a job the spec of the tasks that wait for its canaries. Changes nothing if it has another one by now.
+    pub fn job_base_upsert(&mut self, job: JobId, version: u32, spec: &JobSpec) {
+        let Some(entry) = self.jobs.get_mut(&job) else { return };
+        let wanted = entry.row.as_ref().and_then(|row| row.canary_base()) == Some(version);
+        if !wanted || entry.base.as_ref().is_some_and(|base| base.0 == version) {
+            return;
+        }
+        let spec = self.specs.acquired(PlanSpec::of(spec));
+        if let Some(before) = entry.base.replace(Box::new((version, spec))) {
+            self.specs.released(&before.1);
+        }
+        self.shapes_set(job);
+    }
+
+    /// Drops the spec of tasks that waited for canaries when none does any more.
+    fn base_prune(&mut self, job: JobId) {
+        let Some(entry) = self.jobs.get_mut(&job) else { return };
+        let version = entry.row.as_ref().and_then(|row| row.canary_base());
+        if entry.base.as_ref().is_some_and(|base| Some(base.0) != version)
+            && let Some(before) = entry.base.take()
+        {
+            self.specs.released(&before.1);
+        }
     }
 
     /// Gives a job the shapes of its spec. A job with rules between tasks gets shapes of its own: findings about them
@@ -241,14 +280,26 @@ impl CellTables {
         let constrained = entry.terms.constrained().then_some(job);
         let band = band(entry.row.as_ref().map_or(0, |row| row.priority));
         let shape = self.shapes.acquired(Shape::of(spec, u32::MAX, band, constrained));
-        let own = spec.resources_own.keys();
-        let shapes_own =
-            own.map(|&index| (index, self.shapes.acquired(Shape::of(spec, index, band, constrained))));
-        let own = shapes_own.collect();
+        let base = entry.base_below();
+        let below = base.map_or(0, |(below, _)| below);
+        let own_of = |spec: &Arc<PlanSpec>, indexes: Range<u32>| {
+            let spec = Arc::clone(spec);
+            let own: Vec<u32> = spec.resources_own.range(indexes).map(|(&index, _)| index).collect();
+            own.into_iter().map(move |index| (index, Shape::of(&spec, index, band, constrained)))
+        };
+        let of_base = base.into_iter().flat_map(|(below, spec)| own_of(spec, 0..below));
+        let own = of_base.chain(own_of(spec, below..u32::MAX));
+        let own = own.map(|(index, shape)| (index, self.shapes.acquired(shape))).collect();
         let of_role = |(_, range): (&PlanRole, Range<u32>)| {
             (range.end, self.shapes.acquired(Shape::of_role(spec, range.start, band, constrained)))
         };
-        let of_roles = spec.role_ranges().map(of_role).collect();
+        let of_roles: Vec<(u32, ShapeId)> = spec.role_ranges().map(of_role).collect();
+        let plain_of_base = base.map(|(below, spec)| (below, Shape::of(spec, u32::MAX, band, constrained)));
+        // A job with canaries has no roles.
+        let of_roles = match plain_of_base {
+            Some((below, shape)) => vec![(below, self.shapes.acquired(shape))],
+            None => of_roles,
+        };
         let more = JobShapes { of_roles, own };
         let before: Vec<ShapeId> = entry.shapes().collect();
         let shape_before = entry.shape.replace(shape);
@@ -283,7 +334,7 @@ impl CellTables {
                 self.resident_removed(node, task);
             }
         }
-        if let Some((_, spec)) = &entry.spec {
+        for (_, spec) in entry.spec.iter().chain(entry.base.as_deref()) {
             self.specs.released(spec);
         }
         self.events.jobs_removed.push(job);

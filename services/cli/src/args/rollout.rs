@@ -13,7 +13,7 @@ pub enum RolloutVerb {
         /// [USER/]JOB
         #[arg(value_name = "JOB")]
         target: JobTarget,
-        /// Wait until it is over, and fail if it fails
+        /// Wait until it is over or its canaries wait for their promotion, and fail if it fails
         #[arg(short, long)]
         wait: bool,
     },
@@ -28,6 +28,14 @@ pub enum RolloutVerb {
         /// [USER/]JOB
         #[arg(value_name = "JOB")]
         target: JobTarget,
+    },
+    /// Replace the job's own tasks as well, since its canaries are good, and wait for that
+    Promote {
+        /// [USER/]JOB
+        #[arg(value_name = "JOB")]
+        target: JobTarget,
+        #[command(flatten)]
+        wait: WaitArguments,
     },
     /// Go back to an earlier version of a job by a rollout, and wait for it
     Undo(UndoArguments),
@@ -49,7 +57,10 @@ pub struct UndoArguments {
 impl RolloutVerb {
     pub(super) fn target(&self) -> &JobTarget {
         match self {
-            Self::Status { target, .. } | Self::Pause { target } | Self::Resume { target } => target,
+            Self::Status { target, .. }
+            | Self::Pause { target }
+            | Self::Resume { target }
+            | Self::Promote { target, .. } => target,
             Self::Undo(arguments) => &arguments.target,
         }
     }

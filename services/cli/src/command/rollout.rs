@@ -6,7 +6,7 @@ use borough_proto::v1::order_rollout_request::Order;
 
 use super::confirm::{Intent, confirm};
 use super::job::{Goal, wait};
-use crate::args::{Global, RolloutVerb, UndoArguments};
+use crate::args::{Global, RolloutVerb, UndoArguments, WaitArguments};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::output::{Printer, RolloutStatusView};
@@ -25,6 +25,9 @@ pub(super) async fn run(global: &Global, verb: RolloutVerb, printer: &Printer) -
         }
         RolloutVerb::Resume { target } => {
             order(&client, &target.resolve(client.user()), Order::Resume, printer).await
+        }
+        RolloutVerb::Promote { target, wait } => {
+            promote(&client, &target.resolve(client.user()), &wait, printer).await
         }
         RolloutVerb::Undo(arguments) => undo(global, &client, &arguments, printer).await,
     }
@@ -46,6 +49,33 @@ async fn status_at_end(client: &Client, job: &JobRef, printer: &Printer) -> Resu
 async fn order(client: &Client, job: &JobRef, order: Order, printer: &Printer) -> Result<Code, Failure> {
     let ordered = client.rollout_order(job, order, 0).await.map_err(|error| refused(job, error))?;
     show(&ordered.job.unwrap_or_default(), printer)
+}
+
+async fn promote(
+    client: &Client,
+    job: &JobRef,
+    limits: &WaitArguments,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let ordered = client.rollout_order(job, Order::Promote, 0).await.map_err(|error| refused(job, error))?;
+    ordered_wait(client, job, ordered.job.unwrap_or_default(), limits, printer).await
+}
+
+/// Waits for the end of a rollout that was ordered, unless detached, and shows it.
+async fn ordered_wait(
+    client: &Client,
+    job: &JobRef,
+    row: Job,
+    limits: &WaitArguments,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    if !limits.detach
+        && let Some(goal) = goal_of(&row)
+    {
+        wait(client, job, goal, limits.timeout, printer).await?;
+        return status(client, job, printer).await;
+    }
+    show(&row, printer)
 }
 
 /// A refusal by the state of the rollout names the command that shows it.
@@ -78,13 +108,7 @@ async fn undo(
     confirm(global, client, Intent::stop(&format!("bring job {job} back to {back}")), printer)?;
     let ordered = client.rollout_order(&job, Order::Undo, arguments.to.unwrap_or(0)).await;
     let row = ordered.map_err(|error| refused(&job, error))?.job.unwrap_or_default();
-    if !arguments.wait.detach
-        && let Some(goal) = goal_of(&row)
-    {
-        wait(client, &job, goal, arguments.wait.timeout, printer).await?;
-        return status(client, &job, printer).await;
-    }
-    show(&row, printer)
+    ordered_wait(client, &job, row, &arguments.wait, printer).await
 }
 
 /// The end of the rollout of a job, if it has one that is not over.

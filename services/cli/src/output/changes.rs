@@ -80,6 +80,8 @@ pub(crate) struct PlanView {
     pub(crate) unavailable_max: u32,
     /// Tasks that it runs beside the job's own meanwhile.
     pub(crate) surge: u32,
+    /// Those of them that have the new version first.
+    pub(crate) canaries: u32,
     /// The reason why the gateway would refuse it; null if it would not.
     pub(crate) refusal: Option<Foreign>,
     /// The cell's scheduler that would place it.
@@ -127,6 +129,7 @@ impl PlanView {
             replaced: plan.replaced,
             unavailable_max: plan.unavailable_max,
             surge: plan.surge,
+            canaries: plan.canaries,
             refusal: Some(plan.refusal).filter(|refusal| !refusal.is_empty()).map(Foreign::from),
             scheduler: plan.scheduler.into(),
             warnings: plan.warnings.into_iter().map(Foreign::from).collect(),
@@ -200,6 +203,11 @@ impl PlanView {
             1 => ", while 1 more surges".to_owned(),
             surge => format!(", while {surge} more surge"),
         };
-        format!("replace the attempts of {tasks} {indexes}, at most {most} away at a time{surge}\n")
+        let canaries = match self.canaries {
+            0 => String::new(),
+            1 => "1 canary first; once it is healthy and promoted:\n".to_owned(),
+            canaries => format!("{canaries} canaries first; once they are healthy and promoted:\n"),
+        };
+        format!("{canaries}replace the attempts of {tasks} {indexes}, at most {most} away at a time{surge}\n")
     }
 }

@@ -12,6 +12,11 @@ pub(crate) fn count_with_surge(job: &v1::Job) -> u32 {
     job.count.saturating_add(surge)
 }
 
+/// So many canaries, with their verb.
+pub(crate) fn canaries_text(canaries: u32) -> String {
+    if canaries == 1 { "1 canary is".to_owned() } else { format!("{canaries} canaries are") }
+}
+
 /// The last rollout of a job. The three counts are null in a watch.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct RolloutOutput {
@@ -33,6 +38,10 @@ pub(crate) struct RolloutOutput {
     pub(crate) healthy: Option<u32>,
     /// Tasks that run beside the job's own until it is done.
     pub(crate) surge: u32,
+    /// Those of them that have the version first; 0: it is promoted, or had none.
+    pub(crate) canaries: u32,
+    /// Since when they have waited for the promotion, healthy; null: they do not.
+    pub(crate) canaries_healthy_ms: Option<i64>,
 }
 
 impl From<v1::Rollout> for RolloutOutput {
@@ -50,6 +59,8 @@ impl From<v1::Rollout> for RolloutOutput {
             updated: rollout.progress.map(|progress| progress.updated),
             healthy: rollout.progress.map(|progress| progress.healthy),
             surge: rollout.surge,
+            canaries: rollout.canaries,
+            canaries_healthy_ms: Some(rollout.canaries_healthy_ms).filter(|at_ms| *at_ms > 0),
         }
     }
 }
@@ -61,6 +72,8 @@ impl RolloutOutput {
         let progress = healthy.map(|(healthy, of)| format!(" {healthy}/{of}")).unwrap_or_default();
         match self.state.as_str() {
             "done" => String::new(),
+            "rolling" if self.canaries_healthy_ms.is_some() => "canary waits for promote".to_owned(),
+            "rolling" if self.canaries > 0 => "canary".to_owned(),
             "rolling" => format!("rollout{progress}"),
             "failed" => "rollout failed".to_owned(),
             state => format!("rollout {state}{progress}"),
@@ -77,6 +90,9 @@ impl RolloutOutput {
             (None, None) => {}
         }
         text.push_str(&format!(", {}", self.state));
+        if let Some(canaries) = self.canaries_text() {
+            text.push_str(&format!("; {canaries}"));
+        }
         if self.state == "failed" {
             text.push_str(&why);
         }
@@ -90,6 +106,19 @@ impl RolloutOutput {
             text.push_str(&format!("; version {reverts} failed{why}"));
         }
         text
+    }
+
+    /// What its canaries wait for; `None`: it has none.
+    fn canaries_text(&self) -> Option<String> {
+        let canaries = canaries_text(self.canaries);
+        match self.canaries_healthy_ms {
+            _ if self.canaries == 0 => None,
+            Some(since_ms) => Some(format!(
+                "{canaries} healthy since {}; `borough rollout promote` goes on",
+                time(since_ms)
+            )),
+            None => Some(format!("nothing is replaced until {canaries} healthy")),
+        }
     }
 
     /// How many tasks have the version, and how many of them are healthy; `None`: not known.
@@ -145,6 +174,7 @@ impl RolloutStatusView {
             ("why", rollout.failure.as_ref().map(ToString::to_string).unwrap_or_default()),
             ("begun", format!("{} by {}", time(rollout.begun_ms), rollout.by)),
             ("tasks", self.tasks_text()),
+            ("canaries", self.rollout.canaries_text().unwrap_or_default()),
             ("batch", batch.to_owned()),
             ("earlier", versions),
         ];

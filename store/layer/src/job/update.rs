@@ -21,13 +21,14 @@ pub(crate) async fn rollout_begin(
     in_force: &JobSpec,
     spec: &JobSpec,
 ) -> StoreResult<JobRow> {
-    let rollout = Rollout::begin(before, changes.actor(), changes.at_ms());
+    let canaries = spec.canaries(before.owner_count());
+    let rollout = Rollout::begin(before, canaries, changes.actor(), changes.at_ms());
     let row = spec_update(tx, changes, before, in_force, spec, rollout).await?;
     surge_begin(tx, changes, &row, spec).await.map_err(|error| match error {
         StoreError::Refused { reason } => StoreError::refused(format!(
-            "{reason}. Its rollout begins with {} more tasks: `update.surge_max` and `update.surge_percent_max` say \
-             how many",
-            spec.surge(row.owner_count())
+            "{reason}. Its rollout begins with {} more tasks: `update.surge_max`, `update.surge_percent_max` and \
+             `update.canaries` say how many",
+            spec.surge_first(row.owner_count())
         )),
         other => other,
     })
@@ -45,7 +46,8 @@ pub(crate) async fn surge_begin(
     else {
         return Ok(row.clone());
     };
-    let surge = surge_with_dead(tx, changes, row, spec.surge(row.owner_count())).await?.max(rollout.surge);
+    let wanted = if rollout.canaries > 0 { rollout.canaries } else { spec.surge(row.owner_count()) };
+    let surge = surge_with_dead(tx, changes, row, wanted).await?.max(rollout.surge);
     if surge == rollout.surge {
         return Ok(row.clone());
     }

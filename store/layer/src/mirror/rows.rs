@@ -31,8 +31,13 @@ pub enum MirrorRow {
     Node(Arc<NodeRow>),
     Alloc(NodeId, Arc<NodeAlloc>),
     Load(NodeId, Arc<NodeLoad>),
-    /// A job with its spec in force, if the mirror has it.
-    Job(Arc<JobRow>, Option<StoredSpec>),
+    Job {
+        row: Arc<JobRow>,
+        /// Its spec in force, if the mirror has it.
+        spec: Option<StoredSpec>,
+        /// The spec of its tasks that wait for the canaries of its rollout, with its version.
+        base: Option<(u32, StoredSpec)>,
+    },
     Task(Arc<TaskRow>),
 }
 
@@ -57,7 +62,11 @@ impl MirrorState {
     /// At most `most` rows from `from` on. All of a part are of one kind, and nodes and jobs come before what refers to
     /// them.
     pub fn rows_part(&self, from: RowsPosition, most: usize) -> RowsPart {
-        let job = |_: &JobId, row: &Arc<JobRow>| MirrorRow::Job(Arc::clone(row), self.stored_spec_of(row));
+        let job = |_: &JobId, row: &Arc<JobRow>| {
+            let version = row.canary_base();
+            let base = version.and_then(|version| Some((version, self.stored_spec(row.id, version)?)));
+            MirrorRow::Job { row: Arc::clone(row), spec: self.stored_spec_of(row), base }
+        };
         let begin = Bound::Unbounded;
         let (rows, next) = match from {
             RowsPosition::Nodes(from) => {

@@ -197,6 +197,11 @@ impl MirrorState {
         self.specs.stored(job.id, job.spec_version)
     }
 
+    /// A version of a job's spec as it is kept, to be decoded without the lock.
+    pub fn stored_spec(&self, job: JobId, version: u32) -> Option<StoredSpec> {
+        self.specs.stored(job, version)
+    }
+
     /// Returns true if it has the spec in force of a job. Cheaper than [`MirrorState::spec_of`].
     pub fn has_spec_of(&self, job: &JobRow) -> bool {
         self.specs.contains(job.id, job.spec_version)

@@ -53,7 +53,9 @@ pub fn placement_survivors(
 fn is_overtaken(batch: &PlacementBatch, placement: &PlacementChange, view: &impl SurvivorView) -> bool {
     let row = &placement.row;
     let job_wants = view.job(row.id.job).is_some_and(|job| {
-        job.state == JobState::Running && row.id.index < job.count && row.spec_version == job.spec_version
+        job.state == JobState::Running
+            && row.id.index < job.count
+            && row.spec_version == job.version_of(row.id.index)
     });
     let node_same = row.node.is_some_and(|node| is_node_same(batch, node, view));
     placement.constrained

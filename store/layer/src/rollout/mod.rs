@@ -15,7 +15,7 @@ use borough_model::job::{
     ChangeClass, JobEvent, JobRow, JobSpec, JobState, OnFailure, Rollout, RolloutFailure, RolloutRefused,
     RolloutState, change_class, stable_versions,
 };
-use borough_model::rollout::{RolloutRules, attempts_within};
+use borough_model::rollout::{CanaryHealth, RolloutRules, attempts_within, canaries_healthy};
 use borough_model::task::StopReason;
 use borough_model::{Incarnation, JobId, TaskId};
 
@@ -161,6 +161,82 @@ async fn rolled_out_spec(
     Ok(None)
 }
 
+/// Records whether the canaries of a rollout are healthy and wait for their promotion. Does nothing if the job's row has
+/// another revision by now.
+pub async fn rollout_canaries(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    job: JobId,
+    revision: u64,
+    health: CanaryHealth,
+) -> StoreResult<()> {
+    let before = job_get(tx, changes.space(), job).await?;
+    let Some(rollout) = rollout_at(&before, revision) else { return Ok(()) };
+    let rollout = Box::new(rollout.with_canaries(health, changes.at_ms()));
+    job_event(tx, changes, &before, &JobEvent::RolloutSet { rollout }).map(drop)
+}
+
+/// Promotes the version of a rollout whose canaries are healthy. Does nothing if the job's row has another revision by
+/// now.
+pub async fn rollout_promote(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    job: JobId,
+    revision: u64,
+) -> StoreResult<()> {
+    let before = job_get(tx, changes.space(), job).await?;
+    let Some(rollout) = rollout_at(&before, revision) else { return Ok(()) };
+    promote(tx, changes, &before, rollout).await.map(drop)
+}
+
+async fn promote(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    before: &JobRow,
+    rollout: &Rollout,
+) -> StoreResult<JobRow> {
+    let in_force = job_spec_in_force(tx, changes.space(), before).await?;
+    let promoted = Box::new(rollout.promoted(changes.at_ms()));
+    let row = job_event(tx, changes, before, &JobEvent::RolloutSet { rollout: promoted })?;
+    surge_begin_if_room(tx, changes, row, &in_force).await
+}
+
+/// Has more tasks surge, if the quota has room for them. Otherwise the rollout goes on without.
+async fn surge_begin_if_room(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    row: JobRow,
+    spec: &JobSpec,
+) -> StoreResult<JobRow> {
+    match surge_begin(tx, changes, &row, spec).await {
+        Err(StoreError::Refused { .. }) => Ok(row),
+        begun => begun,
+    }
+}
+
+/// Promotes at the owner's request, if the canaries have been healthy for long enough. Reads their rows with conflicts.
+async fn promote_ordered(tx: &Transaction, changes: &mut ChangeSet, before: &JobRow) -> StoreResult<JobRow> {
+    let refused =
+        |why: RolloutRefused| StoreError::refused(format!("job {}/{}: {why}", before.user, before.name));
+    let rollout = before.rollout.as_deref().ok_or_else(|| refused(RolloutRefused::Absent))?;
+    if !rollout.state.is_open() {
+        return Err(refused(RolloutRefused::Over(rollout.state)));
+    }
+    if rollout.canaries == 0 {
+        return Err(refused(RolloutRefused::NoCanary));
+    }
+    let in_force = job_spec_in_force(tx, changes.space(), before).await?;
+    let rules = RolloutRules::of(&in_force, rollout, before.owner_count());
+    let after = rules.count.checked_sub(1).map(|index| TaskKey { job: before.id, index });
+    let options = RangeOptions { after, ..RangeOptions::default() };
+    let rows = keys::range(tx, changes.space(), &Prefix::<TaskKey>::of(&before.id), options).await?;
+    let healthy = canaries_healthy(&rules, rows.iter().map(|(_, row)| row), changes.at_ms());
+    if healthy < rules.canaries {
+        return Err(refused(RolloutRefused::CanariesNotHealthy { healthy, canaries: rules.canaries }));
+    }
+    promote(tx, changes, before, rollout).await
+}
+
 /// What the owner of a job wants of its rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RolloutOrder {
@@ -168,6 +244,8 @@ pub enum RolloutOrder {
     Pause,
     /// Go on.
     Resume,
+    /// Replace the attempts of the owner's tasks: the canaries are good.
+    Promote,
     /// Go back to a version that was rolled out; absent: to the newest one that differs.
     Undo(Option<u32>),
 }
@@ -189,6 +267,7 @@ pub async fn rollout_order(
     let state = match order {
         RolloutOrder::Pause => RolloutState::Paused,
         RolloutOrder::Resume => RolloutState::Rolling,
+        RolloutOrder::Promote => return promote_ordered(tx, changes, &before).await,
         RolloutOrder::Undo(version) => return undo(tx, changes, &before, version).await,
     };
     let rollout = rollout.with_state(state, changes.at_ms()).map_err(refused)?;
@@ -220,9 +299,5 @@ async fn undo(
     }
     let back = Rollout::revert(before, None, changes.actor(), changes.at_ms());
     let row = spec_update(tx, changes, before, &in_force, &spec, back).await?;
-    match surge_begin(tx, changes, &row, &spec).await {
-        // The quota has no room for more tasks. The way back does without them.
-        Err(StoreError::Refused { .. }) => Ok(row),
-        begun => begun,
-    }
+    surge_begin_if_room(tx, changes, row, &spec).await
 }

@@ -1,5 +1,6 @@
 //! Rollouts against a store: what each step writes, and that charges are kept at every one.
 
+mod canary;
 mod surge;
 
 use borough_model::job::{JobKind, RolloutState, TaskOverride, UpdateSpec};
@@ -96,11 +97,12 @@ impl World {
         (used.used.cpu_millis, used.tasks)
     }
 
-    /// Places a waiting task, with the version in force, as a worker would.
+    /// Places a waiting task, with the version that it is to have, as a worker would.
     async fn place(&self, index: u32) {
         self.change("place", async |tx, changes| {
             let job = job_get(tx, changes.space(), JOB).await?;
-            let spec = job_spec_in_force(tx, changes.space(), &job).await?;
+            let version = job.version_of(index);
+            let spec = job_spec_get(tx, changes.space(), JOB, version).await?;
             let mut book = TaskBook::read(tx, changes.space(), [task(index)]).await?;
             book.extend_nodes(tx, changes.space(), [NODE]).await?;
             let placement = Placement {
@@ -108,7 +110,7 @@ impl World {
                 incarnation: book.task(task(index)).unwrap().incarnation.next(),
                 ports: Vec::new(),
                 resources: spec.resources_for(index).clone(),
-                spec_version: job.spec_version,
+                spec_version: version,
                 gang: None,
             };
             book.apply(task(index), &TaskEvent::Place(placement), changes.at_ms())?.unwrap();

@@ -49,7 +49,7 @@ pub async fn gang_hold(
         if task.job != job.id || task.index >= job.count || placement.gang != Some((gang, epoch)) {
             return refuse("a hold is not of this gang");
         }
-        if placement.spec_version != job.spec_version {
+        if placement.spec_version != job.version_of(task.index) {
             return refuse("its job has another spec");
         }
         let revision = book.node(placement.node).map(|node| node.revision);

@@ -46,6 +46,22 @@ impl JobSpec {
         self.update.map_or(0, |update| update.surge(count))
     }
 
+    /// How many canaries a rollout begins with, if its owner wants `count` tasks.
+    pub fn canaries(&self, count: u32) -> u32 {
+        if self.kind == JobKind::Batch || self.keeps_together() {
+            return 0;
+        }
+        self.update.map_or(0, |update| update.canaries(count))
+    }
+
+    /// How many tasks run beside the `count` of its owner when a rollout begins: its canaries, or what surges.
+    pub fn surge_first(&self, count: u32) -> u32 {
+        match self.canaries(count) {
+            0 => self.surge(count),
+            canaries => canaries,
+        }
+    }
+
     /// Returns true if its tasks belong together as they are: a gang, or several roles.
     pub(super) fn keeps_together(&self) -> bool {
         self.is_gang() || !self.roles().is_empty()

@@ -152,6 +152,9 @@ fn job_changed(row: &JobRow, mut next: JobRow, request: RequestId, now_ms: i64) 
     // Another priority changes who may evict whom. Other labels change which jobs keep apart from it.
     let gate = next.count < row.count
         || next.spec_version != row.spec_version
+        || next.canary_base() != row.canary_base()
+        // The task at the old count may have another version now.
+        || (next.canary_base().is_some() && next.count != row.count)
         || next.priority != row.priority
         || (next.state != row.state && next.state != JobState::Running);
     if changed {

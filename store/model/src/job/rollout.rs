@@ -6,9 +6,13 @@ use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
 use super::JobRow;
-use super::file::kind::{Delay, Whole, Words};
+use super::file::kind::{Delay, Truth, Whole, Words};
 use super::validate::COUNT_MAX;
 use crate::field_error::{DELAY_MS_MAX, delay_text};
+use crate::rollout::CanaryHealth;
+
+/// The most canaries: each is beside a task of the job, and a job has [`COUNT_MAX`] at most.
+const CANARIES_MAX: u32 = COUNT_MAX / 2;
 
 /// Versions that a rollout can go back to.
 const STABLE_MAX: usize = 10;
@@ -62,6 +66,18 @@ pub struct UpdateSpec {
     #[serde(default)]
     #[field(kind = Whole::of(0, 100, "0 to 100 per cent"), default = "no share")]
     pub surge_percent_max: Option<u32>,
+    /// How many tasks run the new version first, beside the job's own. The others keep theirs until it is promoted.
+    #[n(7)]
+    #[cbor(default)]
+    #[serde(default)]
+    #[field(kind = Whole::of(0, CANARIES_MAX, "0 to 50000 tasks"), default = "0")]
+    pub canaries: u32,
+    /// Whether healthy canaries promote their version; otherwise a person does.
+    #[n(8)]
+    #[cbor(default)]
+    #[serde(default)]
+    #[field(kind = Truth, default = "`false`")]
+    pub auto_promote: bool,
 }
 
 impl Default for UpdateSpec {
@@ -74,11 +90,18 @@ impl Default for UpdateSpec {
             on_failure: OnFailure::Revert,
             surge_max: None,
             surge_percent_max: None,
+            canaries: 0,
+            auto_promote: false,
         }
     }
 }
 
 impl UpdateSpec {
+    /// How many canaries a rollout of a job with `count` tasks begins with.
+    pub fn canaries(&self, count: u32) -> u32 {
+        self.canaries.min(count)
+    }
+
     /// How many tasks a rollout of a job with `count` tasks runs beside them: no more than could be replaced at once.
     pub fn surge(&self, count: u32) -> u32 {
         let share = u64::from(count).saturating_mul(u64::from(self.surge_percent_max.unwrap_or(0)));
@@ -154,6 +177,21 @@ pub struct Rollout {
     #[cbor(default)]
     #[serde(default)]
     pub surge: u32,
+    /// Canaries, which surge: while it has some, only what surges runs the version. 0: it is promoted, or had none.
+    #[n(11)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub canaries: u32,
+    /// The version of the owner's tasks while it has canaries; 0 without.
+    #[n(12)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub base: u32,
+    /// Since when its canaries have waited for their promotion, healthy; 0: they do not.
+    #[n(13)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub canaries_healthy_ms: i64,
 }
 
 /// Whether a rollout goes on.
@@ -227,6 +265,16 @@ pub enum RolloutRefused {
     /// The version in force says the same. Nothing to do.
     #[error("version {0} is the same as the version in force")]
     Same(u32),
+    /// It has no canaries, or is promoted already. Nothing to do.
+    #[error("no canary of it waits for its promotion")]
+    NoCanary,
+    /// Promote it when they are, or take the version back.
+    #[error("{healthy} of {} healthy for long enough; accepted: its promotion when all are", canaries_text(*canaries))]
+    CanariesNotHealthy { healthy: u32, canaries: u32 },
+}
+
+fn canaries_text(canaries: u32) -> String {
+    if canaries == 1 { "1 canary is".to_owned() } else { format!("{canaries} canaries are") }
 }
 
 /// Versions for people: `1, 3`.
@@ -252,9 +300,9 @@ impl RolloutState {
 }
 
 impl Rollout {
-    /// The rollout of the version after the one in force of `row`. It supersedes one that is under way, whose version
-    /// never counts as rolled out.
-    pub fn begin(row: &JobRow, by: &str, now_ms: i64) -> Self {
+    /// The rollout of the version after the one in force of `row`, with so many canaries. It supersedes one that is under
+    /// way, whose version never counts as rolled out.
+    pub fn begin(row: &JobRow, canaries: u32, by: &str, now_ms: i64) -> Self {
         Self {
             state: RolloutState::Rolling,
             begun_ms: now_ms,
@@ -267,12 +315,15 @@ impl Rollout {
             held: row.rollout.as_ref().map_or_else(Vec::new, |last| last.held.clone()),
             steps: 0,
             surge: row.surge(),
+            canaries,
+            base: if canaries > 0 { row.canary_base().unwrap_or(row.spec_version) } else { 0 },
+            canaries_healthy_ms: 0,
         }
     }
 
     /// The rollout that takes back the version in force of `row`: because it failed, or because its owner wants it.
     pub fn revert(row: &JobRow, failure: Option<RolloutFailure>, by: &str, now_ms: i64) -> Self {
-        Self { reverts: Some(row.spec_version), failure, ..Self::begin(row, by, now_ms) }
+        Self { reverts: Some(row.spec_version), failure, ..Self::begin(row, 0, by, now_ms) }
     }
 
     /// It has ended attempts once more.
@@ -280,9 +331,20 @@ impl Rollout {
         Self { steps: self.steps.saturating_add(1), ..self.clone() }
     }
 
+    /// Its canaries are healthy and wait for their promotion since now, or their time begins again.
+    pub fn with_canaries(&self, health: CanaryHealth, now_ms: i64) -> Self {
+        let canaries_healthy_ms = if health == CanaryHealth::Healthy { now_ms } else { 0 };
+        Self { canaries_healthy_ms, clock_ms: now_ms, ..self.clone() }
+    }
+
+    /// Its canaries have shown that the version is good: it replaces the attempts of the owner's tasks from now on.
+    pub fn promoted(&self, now_ms: i64) -> Self {
+        Self { canaries: 0, base: 0, canaries_healthy_ms: 0, clock_ms: now_ms, ..self.clone() }
+    }
+
     /// It is over: every task has the version. Nothing is held for earlier ones any more, and nothing surges.
     pub fn done(&self) -> Self {
-        Self { state: RolloutState::Done, held: Vec::new(), surge: 0, ..self.clone() }
+        Self { state: RolloutState::Done, held: Vec::new(), surge: 0, ..self.promoted(self.clock_ms) }
     }
 
     /// The same rollout with so many tasks beside those of the owner.

@@ -124,6 +124,16 @@ impl JobRow {
         self.rollout.as_ref().map_or(0, |rollout| rollout.surge).min(self.count)
     }
 
+    /// The version of the owner's tasks while its rollout waits for canaries: only these have the version in force.
+    pub fn canary_base(&self) -> Option<u32> {
+        self.rollout.as_ref().filter(|rollout| rollout.canaries > 0).map(|rollout| rollout.base)
+    }
+
+    /// The version with which the task `index` begins its next attempt.
+    pub fn version_of(&self, index: u32) -> u32 {
+        self.canary_base().filter(|_| index < self.owner_count()).unwrap_or(self.spec_version)
+    }
+
     /// How many tasks its owner wants.
     pub fn owner_count(&self) -> u32 {
         self.count.saturating_sub(self.surge())

@@ -291,7 +291,8 @@ pub struct JobSpec {
                  while a rollout replaces others), `healthy_after` (how long a new attempt must be healthy before it \
                  counts), `failures_max` (failures in a row of one task that a rollout bears), `on_failure` \
                  (`revert` or `stop`), `surge_max` and `surge_percent_max` (tasks that a rollout runs beside the job's \
-                 own until it is done)",
+                 own until it is done), `canaries` (tasks beside the job's own that try the new version before any other \
+                 has it), `auto_promote` (`true`: it goes on by itself when they are healthy)",
         default = "one task at a time, 10s, 2, `revert`",
         example = {"unavailable_percent_max": 25, "healthy_after": "5s", "failures_max": 0, "on_failure": "stop"},
         check = update_check,

@@ -49,7 +49,9 @@ const PLACES: [(&str, &str, &str); 17] = [
     ),
 ];
 /// Files for the bounds of a field that other fields of the same file limit too.
-const BESIDE: [(&str, &str); 5] = [
+const BESIDE: [(&str, &str); 7] = [
+    ("update.canaries", "{count: 50000}"),
+    ("update.auto_promote", "{update: {canaries: 1}}"),
     ("restart.backoff", "{restart: {backoff_max: 1h}}"),
     ("restart.backoff_max", "{restart: {backoff: 10ms}}"),
     ("min_member", "{count: 100000}"),

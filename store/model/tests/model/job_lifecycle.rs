@@ -84,7 +84,7 @@ fn counts_and_priorities_change_until_the_job_ends() {
     let priority = step(&job(5), JobEvent::PrioritySet { priority: 7 }).unwrap();
     assert_eq!((priority.row.priority, priority.gate), (7, true));
     let stopping = step(&job(5), JobEvent::StopRequested).unwrap().row;
-    let rollout = Box::new(Rollout::begin(&job(2), "user/ada", NOW));
+    let rollout = Box::new(Rollout::begin(&job(2), 0, "user/ada", NOW));
     let updates = [
         JobEvent::SpecReplaced,
         JobEvent::SpecUpdated { rollout: rollout.clone() },
@@ -100,7 +100,7 @@ fn what_can_make_a_placement_wrong_writes_the_gate() {
     let gate = |row: &JobRow, event| step(row, event).unwrap().gate;
     assert!(gate(&job(2), JobEvent::StopRequested) && gate(&job(1), SUCCEEDED));
     assert!(gate(&job(2), JobEvent::SpecReplaced));
-    let rollout = Box::new(Rollout::begin(&job(2), "user/ada", NOW));
+    let rollout = Box::new(Rollout::begin(&job(2), 0, "user/ada", NOW));
     assert!(gate(&job(2), JobEvent::SpecUpdated { rollout: rollout.clone() }));
     assert!(!gate(&job(2), JobEvent::RolloutSet { rollout }), "no placement depends on it");
     assert!(!gate(&job(2), SUCCEEDED) && !gate(&waiting(), JobEvent::DependenciesMet));

@@ -6,7 +6,8 @@ use borough_model::job::{
     stable_versions,
 };
 use borough_model::rollout::{
-    AttemptFit, RolloutProgress, RolloutRules, RolloutStep, RolloutView, SpecDifference, TaskProgress,
+    AttemptFit, CanaryHealth, RolloutProgress, RolloutRules, RolloutStep, RolloutView, SpecDifference,
+    TaskProgress,
 };
 use borough_model::task::{Health, TaskRow, TaskState};
 use borough_model::{Incarnation, JobId, RequestId, TaskId};
@@ -28,6 +29,9 @@ pub(crate) fn rollout_full() -> Rollout {
         held: vec![2],
         steps: 5,
         surge: 1,
+        canaries: 1,
+        base: 2,
+        canaries_healthy_ms: 1_700_000_000_005,
     }
 }
 
@@ -57,7 +61,11 @@ fn begun(row: &JobRow) -> JobRow {
 }
 
 fn begun_with_surge(row: &JobRow, surge: u32) -> JobRow {
-    let rollout = Box::new(Rollout::begin(row, "user/ada", NOW).with_surge(surge));
+    begun_with_canaries(row, 0, surge)
+}
+
+fn begun_with_canaries(row: &JobRow, canaries: u32, surge: u32) -> JobRow {
+    let rollout = Box::new(Rollout::begin(row, canaries, "user/ada", NOW).with_surge(surge));
     let row = job_transition(row, &JobEvent::SpecUpdated { rollout }, RequestId(2), NOW).unwrap().row;
     JobRow { count: row.count + surge, ..row }
 }
@@ -278,7 +286,7 @@ fn a_change_of_a_person_is_told_from_a_step_of_a_rollout() {
         row.change_record(Some(before), by);
         row
     };
-    let rollout = Box::new(Rollout::begin(&row, "user/bob", NOW));
+    let rollout = Box::new(Rollout::begin(&row, 0, "user/bob", NOW));
     let begun = changed(&row, &JobEvent::SpecUpdated { rollout: rollout.clone() }, "user/bob");
     let stepped =
         changed(&begun, &JobEvent::RolloutSet { rollout: Box::new(rollout.stepped()) }, "controller");
@@ -361,6 +369,94 @@ fn what_surges_must_fit_the_job_and_lets_none_be_away() {
     assert_eq!(counts.map(|count| none.unavailable(count, 0)), [1; 5], "also if the quota has had no room");
 }
 
+#[test]
+fn nothing_of_the_owner_is_replaced_before_the_canaries_are_healthy_and_promoted() {
+    let (row, spec) = job(3, UpdateSpec { canaries: 2, ..UpdateSpec::default() });
+    let row = begun_with_canaries(&row, 2, 2);
+    assert_eq!((row.canary_base(), row.owner_count()), (Some(1), 3));
+    assert_eq!([0, 2, 3, 4].map(|index| row.version_of(index)), [1, 1, 2, 2]);
+    let mut tasks: Vec<TaskRow> =
+        (0..3).map(|index| task(index, 1, TaskState::Running, Some(NOW - 60_000))).collect();
+    tasks.push(task(3, 2, TaskState::Running, Some(NOW)));
+    tasks.push(task(4, 0, TaskState::Pending, None));
+    let deadline = NOW + i64::try_from(DEADLINE_MS).unwrap();
+    let due_ms = Some(NOW + HEALTHY_AFTER_MS);
+    assert_eq!(step(&row, &spec, &tasks, NOW), RolloutStep::Wait { due_ms });
+    // What surges for an earlier version is replaced, also if it is healthy: nobody misses it.
+    tasks[4] = task(4, 1, TaskState::Running, Some(NOW - 60_000));
+    assert_eq!(replaced(step(&row, &spec, &tasks, NOW)), [4]);
+    tasks[4] = task(4, 2, TaskState::Running, Some(NOW));
+    tasks[0] = task(0, 1, TaskState::Lost, None);
+    let later = NOW + HEALTHY_AFTER_MS;
+    assert_eq!(step(&row, &spec, &tasks, later), RolloutStep::Canaries(CanaryHealth::Healthy));
+    let rollout = row.rollout.as_deref().unwrap();
+    let waiting = set(&row, rollout.with_canaries(CanaryHealth::Healthy, later));
+    for now_ms in [later, deadline, deadline * 2] {
+        assert_eq!(
+            step(&waiting, &spec, &tasks, now_ms),
+            RolloutStep::Wait { due_ms: None },
+            "a person decides"
+        );
+    }
+    let automatic =
+        JobSpec { update: Some(UpdateSpec { auto_promote: true, ..spec.update.unwrap() }), ..spec.clone() };
+    assert_eq!(step(&row, &automatic, &tasks, later), RolloutStep::Promote);
+    // One ends after a long wait: its time begins again.
+    tasks[3] = task(3, 2, TaskState::Pending, None);
+    let now_ms = deadline * 2;
+    assert_eq!(step(&waiting, &spec, &tasks, now_ms), RolloutStep::Canaries(CanaryHealth::Awaited));
+    let again = set(&waiting, rollout.with_canaries(CanaryHealth::Awaited, now_ms));
+    let due_ms = Some(now_ms + i64::try_from(DEADLINE_MS).unwrap());
+    assert_eq!(step(&again, &spec, &tasks, now_ms), RolloutStep::Wait { due_ms });
+    let failure = RolloutFailure::NoProgress { deadline_ms: DEADLINE_MS };
+    assert_eq!(step(&again, &spec, &tasks, due_ms.unwrap()), RolloutStep::Fail(failure));
+    let promoted = set(&waiting, waiting.rollout.as_deref().unwrap().promoted(now_ms));
+    assert_eq!((promoted.canary_base(), promoted.version_of(0)), (None, 2));
+    tasks[3] = task(3, 2, TaskState::Running, Some(NOW));
+    let ended = replaced(step(&promoted, &spec, &tasks, now_ms));
+    assert_eq!(ended, [1], "task 0 is away, and two surge: one healthy attempt more may end");
+}
+
+#[test]
+fn a_version_that_supersedes_canaries_keeps_what_the_others_have() {
+    let (row, _) = job(3, UpdateSpec { canaries: 1, ..UpdateSpec::default() });
+    let first = begun_with_canaries(&row, 1, 1);
+    let second = begun_with_canaries(&first, 1, 1);
+    assert_eq!((second.spec_version, second.canary_base()), (3, Some(1)));
+    let promoted = set(&second, second.rollout.as_deref().unwrap().promoted(NOW));
+    assert_eq!(
+        begun_with_canaries(&promoted, 1, 1).canary_base(),
+        Some(3),
+        "they go on with what was promoted"
+    );
+    assert_eq!(begun(&second).canary_base(), None);
+    let failed = second.rollout.as_deref().unwrap().failed(RolloutFailure::NoProgress { deadline_ms: 1 });
+    assert_eq!(set(&second, failed).canary_base(), Some(1), "also after a failure that is not taken back");
+    assert_eq!(Rollout::revert(&second, None, "user/ada", NOW).canaries, 0);
+}
+
+#[test]
+fn canaries_are_of_services_and_no_more_than_the_tasks() {
+    let refused = |count: u32, update: UpdateSpec, kind: JobKind| {
+        let spec = JobSpec { kind, ..job(count, update).1 };
+        let errors = spec.validate().err().unwrap_or_default();
+        errors
+            .iter()
+            .map(|error| format!("{}: {}", error.path, error.accepted))
+            .collect::<Vec<_>>()
+            .join("; ")
+    };
+    let canaries = |canaries| UpdateSpec { canaries, ..UpdateSpec::default() };
+    assert_eq!(refused(3, canaries(3), JobKind::Service), "");
+    assert_eq!(refused(0, canaries(3), JobKind::Service), "", "a parked job keeps its rules");
+    let why = "update.canaries: at most 3 of a job with 3 tasks: others serve while they are tried";
+    assert_eq!(refused(3, canaries(4), JobKind::Service), why);
+    let why = refused(3, canaries(1), JobKind::Batch);
+    assert!(why.starts_with("update.canaries: none in batch work"), "{why}");
+    let why = refused(3, UpdateSpec { auto_promote: true, ..UpdateSpec::default() }, JobKind::Service);
+    assert!(why.starts_with("update.auto_promote: `false`, or `true` with `canaries`"), "{why}");
+}
+
 /// A cell in which attempts become healthy, fail, and are placed again.
 struct World {
     row: JobRow,
@@ -377,7 +473,8 @@ impl World {
 
     /// Something happens to a task that the rollout does not decide.
     fn happens(&mut self, index: usize, what: u8) {
-        let (version, now_ms) = (self.row.spec_version, self.now_ms);
+        let now_ms = self.now_ms;
+        let version = self.row.version_of(u32::try_from(index).unwrap());
         let Some(task) = self.tasks.get_mut(index) else { return };
         task.state = match (task.state, what) {
             (TaskState::Stopping, 0..=7) => TaskState::Pending,
@@ -407,31 +504,44 @@ proptest! {
         unavailable_max in proptest::option::of(0_u32..4),
         unavailable_percent_max in proptest::option::of(1_u32..100),
         surge_max in proptest::option::of(0_u32..4),
+        canaries in 0_u32..4,
+        auto_promote in any::<bool>(),
         events in proptest::collection::vec((0_usize..16, 0_u8..10), 0..400),
     ) {
-        let update = UpdateSpec { unavailable_max, unavailable_percent_max, surge_max, ..UpdateSpec::default() };
+        let update = UpdateSpec {
+            unavailable_max, unavailable_percent_max, surge_max, canaries, auto_promote, ..UpdateSpec::default()
+        };
         let (row, spec) = job(count, update);
-        let row = begun_with_surge(&row, spec.surge(count));
+        let canaries = spec.canaries(count);
+        // The surge of the rules comes at once here, and not with the promotion.
+        let row = begun_with_canaries(&row, canaries, spec.surge(count).max(canaries));
         let old = |index| task(index, 1, TaskState::Running, Some(NOW - 60_000));
         let surging = (count..row.count).map(|index| task(index, 0, TaskState::Pending, None));
         let tasks = (0..count).map(old).chain(surging).collect();
         let mut world = World { row, spec, tasks, now_ms: NOW };
         let rules = RolloutRules::of(&world.spec, world.row.rollout.as_deref().unwrap(), count);
-        let settles = (0..1_000).map(|turn| (turn % 16, 0));
+        let settles = (0..1_000).map(|turn| (turn % 16, if turn % 50 == 0 { 5 } else { 0 }));
         let mut done = false;
         for (index, what) in events.into_iter().chain(settles) {
             world.happens(index, what);
+            let keeps = |task: &TaskRow| task.id.index >= count || task.spec_version == 1;
+            prop_assert!(world.row.canary_base().is_none() || world.tasks.iter().all(keeps));
             world.now_ms += 1_000;
+            if what == 5 && world.row.rollout.as_deref().unwrap().canaries_healthy_ms > 0 {
+                world.row = set(&world.row, world.row.rollout.as_deref().unwrap().promoted(world.now_ms));
+            }
             match step(&world.row, &world.spec, &world.tasks, world.now_ms) {
                 RolloutStep::Replace(attempts) => {
                     prop_assert!(!attempts.is_empty());
                     for (task, _) in attempts {
+                        let tries = world.row.canary_base().is_some();
+                        prop_assert!(!tries || task.index >= count, "a canary phase replaces {task}");
                         let task = &mut world.tasks[usize::try_from(task.index).unwrap()];
                         prop_assert_eq!(task.spec_version, 1);
                         let healthy = task.health == Health::Healthy;
                         (task.state, task.health) = (TaskState::Stopping, Health::Unknown);
                         let least = usize::try_from(count - rules.unavailable_max.min(count)).unwrap();
-                        prop_assert!(!healthy || world.available() >= least);
+                        prop_assert!(!healthy || tries || world.available() >= least);
                     }
                 }
                 RolloutStep::Done => {
@@ -441,7 +551,19 @@ proptest! {
                     done = true;
                     break;
                 }
+                RolloutStep::Wait { due_ms: None } => {
+                    prop_assert!(world.row.rollout.as_deref().unwrap().canaries_healthy_ms > 0);
+                }
                 RolloutStep::Wait { due_ms } => prop_assert!(due_ms.is_some_and(|due_ms| due_ms > world.now_ms)),
+                RolloutStep::Canaries(health) => {
+                    prop_assert!(!auto_promote);
+                    let rollout = world.row.rollout.as_deref().unwrap().with_canaries(health, world.now_ms);
+                    world.row = set(&world.row, rollout);
+                }
+                RolloutStep::Promote => {
+                    prop_assert!(auto_promote);
+                    world.row = set(&world.row, world.row.rollout.as_deref().unwrap().promoted(world.now_ms));
+                }
                 RolloutStep::Fail(failure) => {
                     let late = RolloutFailure::NoProgress { deadline_ms: DEADLINE_MS };
                     prop_assert_eq!(failure, late, "no task fails here");

@@ -9,7 +9,7 @@ use borough_proto::convert::job_spec_from_message;
 use borough_proto::v1::{Health, Job, JobVersion, RolloutState, Task, TaskState};
 
 use super::progress::{Goal, JobProgress, KnownJob};
-use crate::output::ExitView;
+use crate::output::{ExitView, canaries_text};
 
 /// What was seen of the version of a goal.
 #[derive(Clone, Debug, Default)]
@@ -89,6 +89,8 @@ impl KnownJob {
                     "{name}: the rollout of version {version} failed: {why}{}",
                     self.last_end()
                 )),
+                // A person may take any time to look at them.
+                _ if rollout.canaries_healthy_ms > 0 => JobProgress::Reached,
                 _ => JobProgress::Underway,
             };
         }
@@ -128,6 +130,17 @@ impl KnownJob {
         };
         if rollout.reverts > 0 && !rollout.failure.is_empty() {
             text.push_str(&format!(", which takes back version {}: {}", rollout.reverts, rollout.failure));
+        }
+        if rollout.canaries_healthy_ms > 0 {
+            let canaries = canaries_text(rollout.canaries);
+            return format!(
+                "{name}: {canaries} healthy with version {of}; to go on: borough rollout promote {name}; to take it \
+                 back: borough rollout undo {name}"
+            );
+        }
+        if rollout.canaries > 0 {
+            text =
+                format!("{name}: waits until {} healthy with version {of}", canaries_text(rollout.canaries));
         }
         if self.surging() > 0 {
             text.push_str(&format!(", {} surging", self.surging()));

@@ -30,7 +30,7 @@ impl World {
             .unwrap();
     }
 
-    async fn limit(&self, cpu_millis: u64) {
+    pub(super) async fn limit(&self, cpu_millis: u64) {
         let limit = Resources { cpu_millis, ..Resources::default() };
         let limit = QuotaRow { limit, ..QuotaRow::default() };
         let line = borough_model::job::band(spec(1, 1, "one").priority);

@@ -233,6 +233,8 @@ fn update(update: &UpdateSpec) -> Value {
     map.put_unless("on_failure", &update.on_failure, &default.on_failure, on_failure);
     map.put_some("surge_max", update.surge_max.as_ref(), |tasks| json!(tasks));
     map.put_some("surge_percent_max", update.surge_percent_max.as_ref(), |share| json!(share));
+    map.put_unless("canaries", &update.canaries, &0, |tasks| json!(tasks));
+    map.put_unless("auto_promote", &update.auto_promote, &false, |itself| json!(itself));
     map.done()
 }
 

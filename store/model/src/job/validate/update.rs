@@ -1,4 +1,4 @@
-//! Checks how a rollout may replace tasks: it must be able to begin, and what surges must fit the job.
+//! Checks how a rollout may replace tasks: it must be able to begin, and what surges and its canaries must fit the job.
 
 use super::COUNT_MAX;
 use super::gang::{count_sources, gang_sources};
@@ -8,18 +8,23 @@ use crate::job::{JobKind, JobSpec, UpdateSpec};
 pub(in crate::job) fn update_check(fields: &mut FieldErrors, path: &str, spec: &JobSpec) {
     let Some(update) = spec.update else { return };
     let surges = update.surges();
-    let own = ["update.surge_max", "update.surge_percent_max"];
+    let own = ["update.surge_max", "update.surge_percent_max", "update.canaries"];
+    fields.related(&["update.canaries"]).require(
+        update.canaries > 0 || !update.auto_promote,
+        &format!("{path}.auto_promote"),
+        true,
+        "`false`, or `true` with `canaries` of 1 or more: without one, nothing waits for a promotion",
+    );
     fields.related(&own).require(
         surges || update.unavailable_max != Some(0),
         &format!("{path}.unavailable_max"),
         0,
-        "1 or more, or 0 with a `surge_max` of 1 or more: otherwise no task could ever be replaced",
+        "1 or more, or 0 with a `surge_max` or `canaries` of 1 or more: otherwise no task could ever be replaced",
     );
     if !surges {
         return;
     }
-    let field = if update.surge_max.unwrap_or(0) > 0 { "surge_max" } else { "surge_percent_max" };
-    let value = update.surge_max.filter(|most| *most > 0).or(update.surge_percent_max).unwrap_or(0);
+    let (field, value) = update.surging_field();
     let path = format!("{path}.{field}");
     let related: Vec<String> = gang_sources(spec).into_iter().chain(["kind".to_owned()]).collect();
     if spec.kind == JobKind::Batch {
@@ -30,10 +35,21 @@ pub(in crate::job) fn update_check(fields: &mut FieldErrors, path: &str, spec: &
         let accepted = "none in a gang or a job of roles: it runs only as it is, and is replaced together";
         fields.related(&related).refuse(&path, value, accepted);
     } else {
+        canaries_check(fields, &path, spec, update.canaries);
         let (most, surge) = (surge_most(spec.count), update.surge(spec.count));
         let accepted = format!("at most {most} beside {} tasks: a job has {COUNT_MAX} at most", spec.count);
         fields.related(&count_sources(spec)).require(surge <= most, &path, value, accepted);
     }
+}
+
+/// A job that is parked with no tasks keeps its rules.
+fn canaries_check(fields: &mut FieldErrors, path: &str, spec: &JobSpec, canaries: u32) {
+    let most = spec.count.min(surge_most(spec.count));
+    let accepted =
+        format!("at most {most} of a job with {} tasks: others serve while they are tried", spec.count);
+    let fits = canaries <= most || spec.count == 0;
+    let path = path.rsplit_once('.').map_or(path, |(path, _)| path);
+    fields.related(&count_sources(spec)).require(fits, &format!("{path}.canaries"), canaries, accepted);
 }
 
 /// The most tasks beside a count.
@@ -43,7 +59,7 @@ fn surge_most(count: u32) -> u32 {
 
 /// A count leaves room for what surges beside it.
 pub(super) fn count_with_surge_check(fields: &mut FieldErrors, count: u32, spec: &JobSpec) {
-    let surge = spec.surge(count);
+    let surge = spec.surge(count).max(spec.canaries(count));
     let most = COUNT_MAX.saturating_sub(surge);
     let accepted = format!("at most {most} beside the {surge} tasks that `update` lets surge");
     fields.require(count > COUNT_MAX || surge <= surge_most(count), "count", count, accepted);
@@ -52,6 +68,16 @@ pub(super) fn count_with_surge_check(fields: &mut FieldErrors, count: u32, spec:
 impl UpdateSpec {
     /// Whether a rollout of some job with these rules surges.
     fn surges(self) -> bool {
-        self.surge_max.unwrap_or(0) > 0 || self.surge_percent_max.unwrap_or(0) > 0
+        self.surging_field().1 > 0
+    }
+
+    /// The first field that makes a rollout surge, and its value; 0: none does.
+    fn surging_field(self) -> (&'static str, u32) {
+        let fields = [
+            ("surge_max", self.surge_max.unwrap_or(0)),
+            ("surge_percent_max", self.surge_percent_max.unwrap_or(0)),
+            ("canaries", self.canaries),
+        ];
+        fields.into_iter().find(|(_, value)| *value > 0).unwrap_or(("surge_max", 0))
     }
 }

@@ -66,7 +66,7 @@ fn a_step_without_a_healthy_one_that_surges_is_caught() {
         let (mut hand, healthy) = rolling(0);
         hand.update(UpdateSpec { unavailable_max: Some(0), surge_max: Some(1), ..UpdateSpec::default() });
         let owner = hand.job.clone();
-        hand.job(|job| job.rollout = Some(Rollout::begin(&owner, "user/ada", 2_000).with_surge(1).into()));
+        hand.job(|job| job.rollout = Some(Rollout::begin(&owner, 0, "user/ada", 2_000).with_surge(1).into()));
         // The owner wants two, so task 2 surges.
         if surges {
             let third = attempt(2, OTHER, 200, 20_002);
@@ -93,7 +93,7 @@ fn a_revert_of_a_revert_is_caught() {
         let (mut hand, _) = rolling(1);
         let owner = hand.job.clone();
         hand.job(|job| {
-            job.rollout = Some(Rollout { reverts, ..Rollout::begin(&owner, "user/ada", 2_000) }.into());
+            job.rollout = Some(Rollout { reverts, ..Rollout::begin(&owner, 0, "user/ada", 2_000) }.into());
             job.spec_version = 2;
         });
         let failure = RolloutFailure::TaskFails { index: 0, failures: 3 };

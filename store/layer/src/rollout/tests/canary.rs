@@ -1,0 +1,122 @@
+//! Rollouts that try a version with canaries first.
+
+use super::*;
+
+fn tried(count: u32, cpu_millis: u64, command: &str, canaries: u32) -> JobSpec {
+    let update = UpdateSpec { canaries, healthy_after_ms: 0, ..UpdateSpec::default() };
+    JobSpec { update: Some(update), ..spec(count, cpu_millis, command) }
+}
+
+impl World {
+    async fn versions(&self) -> Vec<u32> {
+        let mut versions = Vec::new();
+        for index in 0..self.job().await.count {
+            versions.push(self.row(index).await.map_or(0, |row| row.spec_version));
+        }
+        versions
+    }
+
+    async fn canaries(&self, health: CanaryHealth) {
+        let revision = self.job().await.revision;
+        self.change("rollout_canaries", async |tx, changes| {
+            rollout_canaries(tx, changes, JOB, revision, health).await
+        })
+        .await
+        .unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_is_tried_before_any_task_of_the_owner_has_it() {
+    let world = World::new().await;
+    world.submit(&tried(2, 100, "one", 1)).await.unwrap();
+    world.run(0).await;
+    world.run(1).await;
+    assert_eq!(
+        world.order(RolloutOrder::Promote).await.unwrap_err().to_string(),
+        "job ada/web: it has had no rollout: no changed file has begun one"
+    );
+    world.submit(&tried(2, 300, "two", 1)).await.unwrap();
+    assert_eq!((world.job().await.count, world.charged().await), (3, (900, 3)), "the canary is charged");
+    let refused = world.order(RolloutOrder::Promote).await.unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "job ada/web: 0 of 1 canary is healthy for long enough; accepted: its promotion when all are"
+    );
+    // A task of the owner that begins again keeps its version, also when the job grows.
+    let restart = async |tx: &Transaction, changes: &mut ChangeSet| {
+        crate::task::task_restart(tx, changes, task(0)).await
+    };
+    world.change("restart", restart).await.unwrap();
+    world.again(0).await;
+    world.run(2).await;
+    assert_eq!(world.versions().await, [1, 1, 2]);
+    world.scale(3).await.unwrap();
+    world.run(3).await;
+    assert_eq!(world.versions().await, [1, 1, 2, 2], "the first canary is the owner's now");
+    world.canaries(CanaryHealth::Healthy).await;
+    assert!(world.rollout().await.canaries_healthy_ms > 0);
+    let revision = world.job().await.revision;
+    assert_eq!(world.replace(revision, &[0, 1]).await, 0, "nobody has promoted it");
+    world.order(RolloutOrder::Promote).await.unwrap();
+    let again = world.order(RolloutOrder::Promote).await.unwrap_err().to_string();
+    assert_eq!(again, "job ada/web: no canary of it waits for its promotion");
+    for index in 0..2 {
+        assert_eq!(world.replace(world.job().await.revision, &[index]).await, 1);
+        world.again(index).await;
+    }
+    world.done().await;
+    world.sweep().await;
+    world.report(3, ReportPhase::Released).await;
+    assert_eq!((world.versions().await, world.charged().await), (vec![2, 2, 2], (900, 3)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_fails_as_a_canary_has_touched_no_task_of_the_owner() {
+    let world = World::new().await;
+    world.submit(&tried(2, 100, "one", 1)).await.unwrap();
+    world.run(0).await;
+    world.run(1).await;
+    world.submit(&tried(2, 100, "two", 1)).await.unwrap();
+    world.run(2).await;
+    world.fail().await;
+    let rollout = world.rollout().await;
+    assert_eq!((rollout.reverts, rollout.canaries, rollout.version), (Some(2), 0, 3));
+    assert_eq!(world.versions().await, [1, 1, 2]);
+    assert_eq!(world.row(0).await.unwrap().restarts, 0);
+    // The way back replaces what surges, and ends it when it is done.
+    assert_eq!(world.replace(world.job().await.revision, &[2]).await, 1);
+    world.report(2, ReportPhase::Released).await;
+    world.done().await;
+    world.sweep().await;
+    assert_eq!((world.versions().await, world.charged().await), (vec![1, 1], (200, 2)));
+}
+
+/// The quota has room for the canary, and none for what would surge after the promotion.
+#[tokio::test(start_paused = true)]
+async fn a_promotion_without_room_for_a_surge_goes_on_with_the_canaries() {
+    let world = World::new().await;
+    let both = |spec: JobSpec| {
+        let update = UpdateSpec { surge_max: Some(2), ..spec.update.unwrap() };
+        JobSpec { update: Some(update), ..spec }
+    };
+    world.submit(&both(tried(2, 100, "one", 1))).await.unwrap();
+    world.run(0).await;
+    world.run(1).await;
+    world.limit(300).await;
+    world.submit(&both(tried(2, 100, "two", 1))).await.unwrap();
+    world.run(2).await;
+    world.order(RolloutOrder::Promote).await.unwrap();
+    assert_eq!((world.job().await.surge(), world.charged().await), (1, (300, 3)));
+    world.limit(400).await;
+    world.submit(&both(tried(2, 100, "three", 1))).await.unwrap();
+    assert_eq!(world.job().await.canary_base(), Some(2), "the others go on with what was promoted");
+    assert_eq!(world.replace(world.job().await.revision, &[0, 2]).await, 1, "only what surges");
+    world.again(2).await;
+    let revision = world.job().await.revision;
+    world
+        .change("promote", async |tx, changes| rollout_promote(tx, changes, JOB, revision).await)
+        .await
+        .unwrap();
+    assert_eq!((world.job().await.surge(), world.charged().await), (2, (400, 4)));
+}
