@@ -335,7 +335,7 @@ impl Auditor {
         let job = self.jobs.get(&task.job).cloned();
         let running = job.as_ref().is_some_and(|job| job.state == JobState::Running);
         let wanted = job.as_ref().is_some_and(|job| task.index < job.count);
-        let version = job.as_ref().is_some_and(|job| job.spec_version == row.spec_version);
+        let version = job.as_ref().is_some_and(|job| job.version_of(task.index) == row.spec_version);
         let node = row.node.and_then(|node| self.nodes.get(&node)).cloned();
         let ready = node.as_ref().is_some_and(|node| node.state == NodeState::Ready);
         let open = node.as_ref().is_some_and(|node| node.schedulable && !node.draining);

@@ -68,12 +68,14 @@ fn task_unsettled(row: &TaskRow) -> Option<String> {
     }
 }
 
-/// The rollout of a service is over, or paused. If some of its tasks have no node, it may go on until its deadline,
+/// The rollout of a service is over or paused, or its healthy canaries wait. If some of its tasks have no node, it may go on until its deadline,
 /// which is far away unless the spec names one. A rollout of batch work waits for attempts of earlier versions.
 fn rollout_unsettled(rows: &CellRows, job: &JobRow, stuck: bool) -> Option<String> {
     let rollout = job.rollout.as_deref().filter(|rollout| rollout.state == RolloutState::Rolling)?;
     let spec = rows.specs.get(&(job.id, job.spec_version))?;
-    let may_wait = spec.kind == JobKind::Batch || (stuck && spec.progress_deadline_ms.is_none());
+    // Canaries wait for a person, if they do not promote their version.
+    let is_tried = rollout.canaries_healthy_ms > 0;
+    let may_wait = is_tried || spec.kind == JobKind::Batch || (stuck && spec.progress_deadline_ms.is_none());
     (!may_wait).then(|| format!("its rollout of version {} goes on", rollout.version))
 }
 
@@ -100,6 +102,10 @@ fn snapshot_of(rows: &CellRows) -> Snapshot {
     for row in rows.jobs.values() {
         let spec = rows.specs.get(&(row.id, row.spec_version)).cloned().map(Box::new);
         snapshot.apply(&Delta::Job { row: row.clone().into(), spec });
+        let base = row.canary_base().and_then(|version| Some((version, rows.specs.get(&(row.id, version))?)));
+        if let Some((version, spec)) = base {
+            snapshot.job_base_upsert(row.id, version, spec);
+        }
     }
     for row in rows.tasks.values() {
         snapshot.apply(&Delta::Task { row: row.clone() });

@@ -25,6 +25,12 @@ fn attempts(tasks: &[Task]) -> Vec<(u64, u32)> {
     tasks.iter().map(|task| (task.incarnation, task.spec_version)).collect()
 }
 
+/// The tasks of the owner, whatever has surged beside them.
+async fn own_tasks_of(cell: &TestCell) -> Vec<Task> {
+    let own = |tasks: &[Task]| tasks.iter().filter(|task| task.index < 3).cloned().collect::<Vec<_>>();
+    own(&cell.tasks_until("web", "three healthy tasks", |tasks| is_up(&own(tasks), 3)).await)
+}
+
 async fn tasks_of(cell: &TestCell) -> Vec<Task> {
     cell.tasks_until("web", "three healthy tasks", |tasks| is_up(tasks, 3)).await
 }
@@ -339,5 +345,65 @@ async fn a_service_of_one_task_that_surges_answers_every_request() {
     let refused = cell.borough(&["job", "run", &never]).await.ended(2);
     refused.warns("update.unavailable_max").warns("or 0 with a `surge_max` of 1 or more");
     drop(requests);
+    cell.finish().await;
+}
+
+/// One canary beside the job's own tasks runs the new version. The others keep theirs until somebody promotes it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_canary_is_tried_and_promoted_and_one_that_fails_touches_no_other_task() {
+    let cell = TestCell::start(options!().nodes(2)).await;
+    let tried = |word: &str, more: &str| {
+        let text = web(word, "");
+        text.replace("{healthy_after: 300ms}", &format!("{{healthy_after: 300ms, canaries: 1{more}}}"))
+    };
+    let sleeps = |word: &str| format!("echo {word}; exec sleep 600");
+    cell.run("web.yaml", &tried(&sleeps("one"), "")).await;
+    cell.borough(&["rollout", "promote", "web"]).await.ended(4).warns("has had no rollout");
+    let file = cell.file("two.yaml", &tried(&sleeps("two"), ""));
+    let plan = cell.borough(&["job", "plan", &file]).await.ended(1);
+    plan.prints(
+        "1 canary first; once it is healthy and promoted:\nreplace the attempts of tasks 0-2, at most",
+    );
+    let ran = cell.borough(&["job", "run", &file]).await.ended(0);
+    ran.prints("1 canary is healthy with version 2; to go on: borough rollout promote tester/web");
+    let versions = |tasks: &[Task]| tasks.iter().map(|task| task.spec_version).collect::<Vec<_>>();
+    let up = |tasks: &[Task]| is_up(tasks, 4);
+    assert_eq!(versions(&cell.tasks_until("web", "a canary beside three", up).await), [1, 1, 1, 2]);
+    cell.borough(&["task", "logs", "web/3"]).await.ended(0).prints("two");
+    let status = cell.borough(&["rollout", "status", "--wait", "web"]).await.ended(0);
+    status
+        .prints("of version 2: rolling")
+        .prints("1 canary is healthy since ")
+        .prints("borough rollout promote");
+    cell.borough(&["job", "list"]).await.ended(0).prints("running (canary waits for promote)");
+    let listed = cell.borough(&["job", "list", "-o", "json"]).await.ended(0).json();
+    assert_eq!(listed[0]["rollout"]["canaries"], 1);
+    assert!(listed[0]["rollout"]["canaries_healthy_ms"].is_i64(), "{listed}");
+    // A task of the owner that begins again has the version that it had.
+    cell.borough(&["task", "restart", "web/0"]).await.ended(0);
+    let tasks = cell.tasks_until("web", "task 0 again", |tasks| up(tasks) && tasks[0].incarnation == 2).await;
+    assert_eq!(versions(&tasks), [1, 1, 1, 2]);
+    cell.borough(&["event", "list"])
+        .await
+        .ended(0)
+        .prints("its canaries are healthy and wait for `rollout promote`");
+
+    // A further version that crashes is taken back, and no task of the owner has had it.
+    let file = cell.file("crash.yaml", &tried("echo no configuration; exit 7", ""));
+    let failed = cell.borough(&["job", "run", &file]).await.ended(1);
+    failed.warns("version 3 was taken back: task 3 failed 3 times in a row; it ended with exit code 7");
+    assert_eq!(attempts(&own_tasks_of(&cell).await), [(2, 1), (1, 1), (1, 1)]);
+
+    let ran =
+        cell.borough(&["job", "run", &cell.file("two.yaml", &tried(&sleeps("two"), ""))]).await.ended(0);
+    ran.prints("1 canary is healthy with version 5");
+    let promoted = cell.borough(&["rollout", "promote", "web"]).await.ended(0);
+    promoted.prints("of version 5: done").prints("3 of 3 have it, 3 of these are healthy");
+    assert_eq!(versions(&own_tasks_of(&cell).await), [5, 5, 5]);
+    cell.borough(&["rollout", "promote", "web"]).await.ended(4).warns("its rollout is over: done");
+    // Canaries that promote the version themselves.
+    let file = cell.file("auto.yaml", &tried(&sleeps("three"), ", auto_promote: true"));
+    cell.borough(&["job", "run", &file]).await.ended(0).prints("3/3 healthy with version 6");
+    assert_eq!(versions(&own_tasks_of(&cell).await), [6, 6, 6]);
     cell.finish().await;
 }

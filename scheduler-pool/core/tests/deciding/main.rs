@@ -3,6 +3,7 @@
 #![expect(clippy::expect_used, reason = "a test says what it expected")]
 
 mod cache;
+mod canary;
 mod division;
 mod explain;
 mod explain_order;

@@ -36,8 +36,14 @@ impl Auditor {
             .collect();
         let (healthy, gone) =
             (self.healthy_of(job, row.count), u64::try_from(ended.len()).unwrap_or(u64::MAX));
-        let fits = u64::from(count) + gone <= most + healthy;
+        // Nobody misses what surges, and nothing else is replaced before the promotion.
+        let is_tried = row.canary_base().is_some();
+        let fits = is_tried || u64::from(count) + gone <= most + healthy;
         self.note("rollout_step");
+        let own = |delta: &Delta| matches!(delta, Delta::Task { row } if row.id.index < count);
+        self.require(!is_tried || !entry.deltas.iter().any(own), "rollout_canary", || {
+            format!("{job} is tried with canaries, and another attempt of it is replaced")
+        });
         if !ended.is_empty() {
             self.note("rollout_replaced_healthy");
         }
@@ -87,6 +93,7 @@ fn unavailable_max(spec: &JobSpec, count: u32, surge: u32) -> u64 {
     let update = spec.update.unwrap_or_default();
     let share = u64::from(count) * u64::from(update.unavailable_percent_max.unwrap_or(0)) / 100;
     let most = share.max(u64::from(update.unavailable_max.unwrap_or(0)));
-    let asked = update.surge_max.unwrap_or(0) > 0 || update.surge_percent_max.unwrap_or(0) > 0;
+    let asked =
+        update.surge_max.unwrap_or(0) > 0 || update.surge_percent_max.unwrap_or(0) > 0 || update.canaries > 0;
     if asked && surge > 0 && count > 0 { most } else { most.max(1) }
 }

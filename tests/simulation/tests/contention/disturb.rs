@@ -13,6 +13,7 @@ use borough_model::{JobId, NodeId, TaskId};
 use borough_store::job::{job_priority_set, job_scale, job_stop, job_submit};
 use borough_store::journal::ChangeSet;
 use borough_store::node::{node_cordon, node_drain, node_uncordon};
+use borough_store::rollout::{RolloutOrder, rollout_order};
 use borough_store::task::{task_attempt_stop, task_restart};
 use borough_store::{StoreError, StoreResult};
 use borough_testkit::{Role, below, index, job_spec, name, rng_of};
@@ -78,7 +79,7 @@ impl Disturber {
     }
 
     async fn step(&mut self) {
-        match self.below(27) {
+        match self.below(29) {
             0..=4 => self.submit().await,
             5..=8 => self.scale().await,
             9..=11 => {
@@ -118,6 +119,12 @@ impl Disturber {
             }
             22 => drop(self.machines.reboot.lock().insert(self.index(NODES))),
             23 => self.node_silence(),
+            24 | 25 => {
+                self.job_change("rollout_promote", async |tx, changes, job| {
+                    rollout_order(tx, changes, job, RolloutOrder::Promote).await.map(drop)
+                })
+                .await
+            }
             _ => self.priorities_shuffle().await,
         }
     }
@@ -274,6 +281,10 @@ impl Disturber {
         }
         if spec.kind == JobKind::Service && !spec.is_gang() && self.below(3) == 0 {
             spec.update = spec.update.map(|update| UpdateSpec { surge_max: Some(1), ..update });
+        }
+        if spec.kind == JobKind::Service && !spec.is_gang() && spec.count > 0 && self.below(3) == 0 {
+            let auto_promote = self.below(2) == 0;
+            spec.update = spec.update.map(|update| UpdateSpec { canaries: 1, auto_promote, ..update });
         }
         spec
     }

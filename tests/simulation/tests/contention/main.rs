@@ -49,6 +49,8 @@ const EVENTS: &[&str] = &[
     "task_stop",
     "task_restart",
     "task_attempt_stop",
+    "rollout_canaries",
+    "rollout_promote",
     "job_priority",
     "promise_kept",
     "reclaimed",

@@ -59,6 +59,11 @@ pub(crate) fn spec(rng: &dyn Rng) -> JobSpec {
 
 /// Rules of rollouts, quick enough for a run. Every second service that is no gang surges.
 fn update(spec: &JobSpec, rng: &dyn Rng) -> UpdateSpec {
+    let update = update_plain(spec, rng);
+    UpdateSpec { auto_promote: update.canaries > 0 && below(rng, 2) == 0, ..update }
+}
+
+fn update_plain(spec: &JobSpec, rng: &dyn Rng) -> UpdateSpec {
     let surges = below(rng, 2) == 0 && spec.kind == JobKind::Service && !spec.is_gang();
     let least = u64::from(!surges);
     UpdateSpec {
@@ -69,6 +74,8 @@ fn update(spec: &JobSpec, rng: &dyn Rng) -> UpdateSpec {
         healthy_after_ms: below(rng, 3) * 500,
         failures_max: u32::try_from(below(rng, 3)).unwrap(),
         on_failure: if below(rng, 4) == 0 { OnFailure::Stop } else { OnFailure::Revert },
+        canaries: u32::from(surges && spec.count > 0 && below(rng, 2) == 0),
+        auto_promote: false,
     }
 }
 

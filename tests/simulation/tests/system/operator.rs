@@ -151,12 +151,13 @@ impl Operator {
         self.submit(spec).await;
     }
 
-    /// Pauses, resumes or takes back a rollout.
+    /// Pauses, resumes, promotes or takes back a rollout.
     async fn rollout(&self) {
         let job = self.job();
-        let (method, order) = match below(&*self.rng, 4) {
+        let (method, order) = match below(&*self.rng, 6) {
             0 => ("rollout pause", Order::Pause),
             1 | 2 => ("rollout resume", Order::Resume),
+            3 | 4 => ("rollout promote", Order::Promote),
             _ => ("rollout undo", Order::Undo),
         };
         let version = match order {

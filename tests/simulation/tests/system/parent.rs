@@ -30,6 +30,8 @@ const EVENTS: &[&str] = &[
     "rollout_replace",
     "rollout_replaced_healthy",
     "rollout_done",
+    "rollout_canaries",
+    "rollout_promote",
     "rollout_fail",
     "rollout_reverts",
     "rollout pause ok",
