@@ -1,7 +1,7 @@
 //! Carries out decisions: each action in transactions of its own, under the lease.
 
 use borough_kv::Transaction;
-use borough_model::job::RolloutFailure;
+use borough_model::job::{CanaryHealth, RolloutFailure};
 use borough_model::node::Voucher;
 use borough_model::{Incarnation, JobId, TaskId};
 use borough_store::StoreResult;
@@ -117,23 +117,10 @@ impl ActionExecutor {
                 self.rollout_replace(job, revision, &attempts).await
             }
             ControllerAction::RolloutCanaries(job, revision, health) => {
-                let record = |tx: Transaction, mut changes: ChangeSet| async move {
-                    Ok((rollout_canaries(&tx, &mut changes, job, revision, health).await?, changes))
-                };
-                writer.change("rollout_canaries", record).await
+                self.rollout_canaries(job, revision, health).await
             }
-            ControllerAction::RolloutPromote(job, revision) => {
-                let promote = |tx: Transaction, mut changes: ChangeSet| async move {
-                    Ok((rollout_promote(&tx, &mut changes, job, revision).await?, changes))
-                };
-                writer.change("rollout_promote", promote).await
-            }
-            ControllerAction::RolloutDone(job, revision) => {
-                let done = |tx: Transaction, mut changes: ChangeSet| async move {
-                    Ok((rollout_done(&tx, &mut changes, job, revision).await?, changes))
-                };
-                writer.change("rollout_done", done).await
-            }
+            ControllerAction::RolloutPromote(job, revision) => self.rollout_promote(job, revision).await,
+            ControllerAction::RolloutDone(job, revision) => self.rollout_done(job, revision).await,
             ControllerAction::RolloutFail(job, revision, failure) => {
                 self.rollout_fail(job, revision, failure).await
             }
@@ -212,6 +199,27 @@ impl ActionExecutor {
             Ok((rollout_replace(&tx, &mut changes, job, revision, attempts).await?, changes))
         };
         self.writer.change("rollout_replace", replace).await.map(drop)
+    }
+
+    async fn rollout_canaries(&self, job: JobId, revision: u64, health: CanaryHealth) -> StoreResult<()> {
+        let record = |tx: Transaction, mut changes: ChangeSet| async move {
+            Ok((rollout_canaries(&tx, &mut changes, job, revision, health).await?, changes))
+        };
+        self.writer.change("rollout_canaries", record).await
+    }
+
+    async fn rollout_promote(&self, job: JobId, revision: u64) -> StoreResult<()> {
+        let promote = |tx: Transaction, mut changes: ChangeSet| async move {
+            Ok((rollout_promote(&tx, &mut changes, job, revision).await?, changes))
+        };
+        self.writer.change("rollout_promote", promote).await
+    }
+
+    async fn rollout_done(&self, job: JobId, revision: u64) -> StoreResult<()> {
+        let done = |tx: Transaction, mut changes: ChangeSet| async move {
+            Ok((rollout_done(&tx, &mut changes, job, revision).await?, changes))
+        };
+        self.writer.change("rollout_done", done).await
     }
 
     async fn rollout_fail(&self, job: JobId, revision: u64, failure: RolloutFailure) -> StoreResult<()> {

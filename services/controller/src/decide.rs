@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_model::job::{AfterDecision, RolloutFailure, after_decide, eviction_due_ms};
+use borough_model::job::{AfterDecision, CanaryHealth, RolloutFailure, after_decide, eviction_due_ms};
 use borough_model::node::{NodeRow, NodeState, TaintEffect};
-use borough_model::rollout::CanaryHealth;
 use borough_model::task::{LEAVE_MARGIN_MS, StopReason, leave_due_ms};
 use borough_model::{GangId, Incarnation, JobId, JobRow, Name, NodeId, TaskId, TaskRow, TaskState};
 use borough_store::mirror::MirrorState;

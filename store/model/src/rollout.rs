@@ -12,7 +12,9 @@ use std::sync::Arc;
 
 use crate::id::{Incarnation, TaskId};
 use crate::job::file::FileMessage as _;
-use crate::job::{JobKind, JobSpec, OnFailure, Rollout, RolloutFailure, RolloutState, SpecChange, defaults};
+use crate::job::{
+    CanaryHealth, JobKind, JobSpec, OnFailure, Rollout, RolloutFailure, RolloutState, SpecChange, defaults,
+};
 use crate::task::{TaskRow, TaskState};
 
 /// Attempts that one step ends at most.
@@ -221,15 +223,6 @@ pub struct RolloutView {
     canaries: u32,
 }
 
-/// Whether the canaries of a rollout have shown that its version is good.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum CanaryHealth {
-    /// Each has been healthy for long enough.
-    Healthy,
-    /// Some have not, or no longer are.
-    Awaited,
-}
-
 /// What a rollout does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RolloutStep {
@@ -316,16 +309,16 @@ impl RolloutView {
 
     /// The step that follows from canaries, if it is about them.
     fn canary_step(&self, rollout: &Rollout, rules: &RolloutRules) -> Option<RolloutStep> {
-        let are_healthy = rules.canaries > 0 && self.canaries >= rules.canaries;
-        let known = rollout.canaries_healthy_ms > 0;
-        match (are_healthy, known) {
-            (true, _) if rules.auto_promote => Some(RolloutStep::Promote),
-            (true, false) => Some(RolloutStep::Canaries(CanaryHealth::Healthy)),
-            // A person may take any time to look at them.
-            (true, true) => Some(RolloutStep::Wait { due_ms: None }),
-            (false, true) => Some(RolloutStep::Canaries(CanaryHealth::Awaited)),
-            (false, false) => None,
+        let is_known = rollout.canaries_healthy_ms > 0;
+        if rules.canaries == 0 || self.canaries < rules.canaries {
+            return is_known.then_some(RolloutStep::Canaries(CanaryHealth::Awaited));
         }
+        if rules.auto_promote {
+            return Some(RolloutStep::Promote);
+        }
+        // A person may take any time to look at them.
+        let wait = RolloutStep::Wait { due_ms: None };
+        Some(if is_known { wait } else { RolloutStep::Canaries(CanaryHealth::Healthy) })
     }
 
     /// What the rollout does next at this time of the cell.

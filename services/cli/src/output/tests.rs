@@ -251,6 +251,7 @@ fn a_plan() {
         replaced: vec![0, 1, 2],
         unavailable_max: 1,
         surge: 1,
+        canaries: 1,
         cursor: None,
         scheduler: "fast".to_owned(),
         warnings: vec!["no worker serves scheduler fast, and none ever has".to_owned()],
@@ -265,6 +266,7 @@ fn a_plan() {
             - task.command[1]: a
             ~ task.grace: 5s -> 10s
             + labels["a.b"]: "x y"
+            1 canary first; once it is healthy and promoted:
             replace the attempts of tasks 0-2, at most 2 away at a time, while 1 more surges
             place task 3 again on alpha-1 with ports http:21001, once tasks there have left
               evicts task bob/low/3 (priority 50)

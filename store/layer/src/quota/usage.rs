@@ -165,8 +165,8 @@ pub fn quota_give_back(
     counters_add(tx, space, &line_of(job), amount, |amount| amount)
 }
 
-/// Charges `job` for `later` instead of `held`, whatever its quota allows. The caller has read the charge's owner with a
-/// conflict, and the charge was admitted when it was given to this owner.
+/// Charges `job` for `later` instead of `held`, whatever its quota allows. The caller has read the charge's owner with
+/// a conflict, and the charge was admitted when it was given to this owner.
 pub(crate) fn quota_recharge(
     tx: &Transaction,
     space: &CellSpace,

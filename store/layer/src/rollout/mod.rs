@@ -12,10 +12,10 @@ mod tests;
 
 use borough_kv::Transaction;
 use borough_model::job::{
-    ChangeClass, JobEvent, JobRow, JobSpec, JobState, OnFailure, Rollout, RolloutFailure, RolloutRefused,
-    RolloutState, change_class, stable_versions,
+    CanaryHealth, ChangeClass, JobEvent, JobRow, JobSpec, JobState, OnFailure, Rollout, RolloutFailure,
+    RolloutRefused, RolloutState, change_class, stable_versions,
 };
-use borough_model::rollout::{CanaryHealth, RolloutRules, attempts_within, canaries_healthy};
+use borough_model::rollout::{RolloutRules, attempts_within, canaries_healthy};
 use borough_model::task::StopReason;
 use borough_model::{Incarnation, JobId, TaskId};
 
@@ -161,8 +161,8 @@ async fn rolled_out_spec(
     Ok(None)
 }
 
-/// Records whether the canaries of a rollout are healthy and wait for their promotion. Does nothing if the job's row has
-/// another revision by now.
+/// Records whether the canaries of a rollout are healthy and wait for their promotion. Does nothing if the job's row
+/// has another revision by now.
 pub async fn rollout_canaries(
     tx: &Transaction,
     changes: &mut ChangeSet,

@@ -27,7 +27,8 @@ pub use machine::{
 pub use placement::{Affinity, AffinityKind, Constraint, ConstraintOperator, Spread};
 pub use preemption::{LastEviction, PreemptionSpec, claims_below, victims_below};
 pub use rollout::{
-    OnFailure, Rollout, RolloutFailure, RolloutRefused, RolloutState, UpdateSpec, stable_versions,
+    CanaryHealth, OnFailure, Rollout, RolloutFailure, RolloutRefused, RolloutState, UpdateSpec,
+    stable_versions,
 };
 pub use row::{JobChanges, JobOutcome, JobRow, JobState, VersionOrigin};
 pub use select::{JobIdentity, LABEL_JOB_NAME, LABEL_JOB_USER, job_selected};

@@ -9,7 +9,6 @@ use super::JobRow;
 use super::file::kind::{Delay, Truth, Whole, Words};
 use super::validate::COUNT_MAX;
 use crate::field_error::{DELAY_MS_MAX, delay_text};
-use crate::rollout::CanaryHealth;
 
 /// The most canaries: each is beside a task of the job, and a job has [`COUNT_MAX`] at most.
 const CANARIES_MAX: u32 = COUNT_MAX / 2;
@@ -211,6 +210,15 @@ pub enum RolloutState {
     /// It has stopped. Some tasks may have the earlier version.
     #[n(3)]
     Failed,
+}
+
+/// Whether the canaries of a rollout have shown that its version is good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CanaryHealth {
+    /// Each has been healthy for long enough.
+    Healthy,
+    /// Some have not, or no longer are.
+    Awaited,
 }
 
 /// Why a rollout has failed.

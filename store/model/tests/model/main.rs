@@ -1,6 +1,8 @@
 //! The model's guarantees, as tests of its public interface: one program, so that it is linked once.
 
 #[cfg(test)]
+mod canary;
+#[cfg(test)]
 mod defects;
 #[cfg(test)]
 mod definition;

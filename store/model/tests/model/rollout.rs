@@ -6,8 +6,7 @@ use borough_model::job::{
     stable_versions,
 };
 use borough_model::rollout::{
-    AttemptFit, CanaryHealth, RolloutProgress, RolloutRules, RolloutStep, RolloutView, SpecDifference,
-    TaskProgress,
+    AttemptFit, RolloutProgress, RolloutRules, RolloutStep, RolloutView, SpecDifference, TaskProgress,
 };
 use borough_model::task::{Health, TaskRow, TaskState};
 use borough_model::{Incarnation, JobId, RequestId, TaskId};
@@ -43,10 +42,10 @@ pub(crate) fn changes_full() -> JobChanges {
 }
 
 const JOB: JobId = JobId(1);
-const HEALTHY_AFTER_MS: i64 = 5_000;
-const DEADLINE_MS: u64 = 60_000;
+pub(crate) const HEALTHY_AFTER_MS: i64 = 5_000;
+pub(crate) const DEADLINE_MS: u64 = 60_000;
 
-fn job(count: u32, update: UpdateSpec) -> (JobRow, JobSpec) {
+pub(crate) fn job(count: u32, update: UpdateSpec) -> (JobRow, JobSpec) {
     let healthy_after_ms = HEALTHY_AFTER_MS.unsigned_abs();
     let mut spec = spec(JobKind::Service);
     spec.count = count;
@@ -56,7 +55,7 @@ fn job(count: u32, update: UpdateSpec) -> (JobRow, JobSpec) {
 }
 
 /// The row of a job whose rollout has just begun.
-fn begun(row: &JobRow) -> JobRow {
+pub(crate) fn begun(row: &JobRow) -> JobRow {
     begun_with_surge(row, 0)
 }
 
@@ -64,17 +63,17 @@ fn begun_with_surge(row: &JobRow, surge: u32) -> JobRow {
     begun_with_canaries(row, 0, surge)
 }
 
-fn begun_with_canaries(row: &JobRow, canaries: u32, surge: u32) -> JobRow {
+pub(crate) fn begun_with_canaries(row: &JobRow, canaries: u32, surge: u32) -> JobRow {
     let rollout = Box::new(Rollout::begin(row, canaries, "user/ada", NOW).with_surge(surge));
     let row = job_transition(row, &JobEvent::SpecUpdated { rollout }, RequestId(2), NOW).unwrap().row;
     JobRow { count: row.count + surge, ..row }
 }
 
-fn set(row: &JobRow, rollout: Rollout) -> JobRow {
+pub(crate) fn set(row: &JobRow, rollout: Rollout) -> JobRow {
     job_transition(row, &JobEvent::RolloutSet { rollout: Box::new(rollout) }, RequestId(3), NOW).unwrap().row
 }
 
-fn task(index: u32, version: u32, is: TaskState, healthy_ms: Option<i64>) -> TaskRow {
+pub(crate) fn task(index: u32, version: u32, is: TaskState, healthy_ms: Option<i64>) -> TaskRow {
     TaskRow {
         state: is,
         incarnation: Incarnation(1),
@@ -85,7 +84,7 @@ fn task(index: u32, version: u32, is: TaskState, healthy_ms: Option<i64>) -> Tas
     }
 }
 
-fn step(row: &JobRow, spec: &JobSpec, tasks: &[TaskRow], now_ms: i64) -> RolloutStep {
+pub(crate) fn step(row: &JobRow, spec: &JobSpec, tasks: &[TaskRow], now_ms: i64) -> RolloutStep {
     let rollout = row.rollout.as_deref().unwrap();
     let rules = RolloutRules::of(spec, rollout, row.owner_count());
     let mut view = RolloutView::default();
@@ -97,7 +96,7 @@ fn step(row: &JobRow, spec: &JobSpec, tasks: &[TaskRow], now_ms: i64) -> Rollout
     view.step(rollout, &rules, now_ms)
 }
 
-fn replaced(step: RolloutStep) -> Vec<u32> {
+pub(crate) fn replaced(step: RolloutStep) -> Vec<u32> {
     match step {
         RolloutStep::Replace(attempts) => attempts.iter().map(|(task, _)| task.index).collect(),
         other => panic!("{other:?}"),
@@ -367,94 +366,6 @@ fn what_surges_must_fit_the_job_and_lets_none_be_away() {
     assert_eq!(counts.map(|count| share.surge(count)), [0, 1, 1, 2, 3], "rounded up");
     assert_eq!(counts.map(|count| surge.surge(count)), [0, 1, 2, 2, 2], "no more than there are");
     assert_eq!(counts.map(|count| none.unavailable(count, 0)), [1; 5], "also if the quota has had no room");
-}
-
-#[test]
-fn nothing_of_the_owner_is_replaced_before_the_canaries_are_healthy_and_promoted() {
-    let (row, spec) = job(3, UpdateSpec { canaries: 2, ..UpdateSpec::default() });
-    let row = begun_with_canaries(&row, 2, 2);
-    assert_eq!((row.canary_base(), row.owner_count()), (Some(1), 3));
-    assert_eq!([0, 2, 3, 4].map(|index| row.version_of(index)), [1, 1, 2, 2]);
-    let mut tasks: Vec<TaskRow> =
-        (0..3).map(|index| task(index, 1, TaskState::Running, Some(NOW - 60_000))).collect();
-    tasks.push(task(3, 2, TaskState::Running, Some(NOW)));
-    tasks.push(task(4, 0, TaskState::Pending, None));
-    let deadline = NOW + i64::try_from(DEADLINE_MS).unwrap();
-    let due_ms = Some(NOW + HEALTHY_AFTER_MS);
-    assert_eq!(step(&row, &spec, &tasks, NOW), RolloutStep::Wait { due_ms });
-    // What surges for an earlier version is replaced, also if it is healthy: nobody misses it.
-    tasks[4] = task(4, 1, TaskState::Running, Some(NOW - 60_000));
-    assert_eq!(replaced(step(&row, &spec, &tasks, NOW)), [4]);
-    tasks[4] = task(4, 2, TaskState::Running, Some(NOW));
-    tasks[0] = task(0, 1, TaskState::Lost, None);
-    let later = NOW + HEALTHY_AFTER_MS;
-    assert_eq!(step(&row, &spec, &tasks, later), RolloutStep::Canaries(CanaryHealth::Healthy));
-    let rollout = row.rollout.as_deref().unwrap();
-    let waiting = set(&row, rollout.with_canaries(CanaryHealth::Healthy, later));
-    for now_ms in [later, deadline, deadline * 2] {
-        assert_eq!(
-            step(&waiting, &spec, &tasks, now_ms),
-            RolloutStep::Wait { due_ms: None },
-            "a person decides"
-        );
-    }
-    let automatic =
-        JobSpec { update: Some(UpdateSpec { auto_promote: true, ..spec.update.unwrap() }), ..spec.clone() };
-    assert_eq!(step(&row, &automatic, &tasks, later), RolloutStep::Promote);
-    // One ends after a long wait: its time begins again.
-    tasks[3] = task(3, 2, TaskState::Pending, None);
-    let now_ms = deadline * 2;
-    assert_eq!(step(&waiting, &spec, &tasks, now_ms), RolloutStep::Canaries(CanaryHealth::Awaited));
-    let again = set(&waiting, rollout.with_canaries(CanaryHealth::Awaited, now_ms));
-    let due_ms = Some(now_ms + i64::try_from(DEADLINE_MS).unwrap());
-    assert_eq!(step(&again, &spec, &tasks, now_ms), RolloutStep::Wait { due_ms });
-    let failure = RolloutFailure::NoProgress { deadline_ms: DEADLINE_MS };
-    assert_eq!(step(&again, &spec, &tasks, due_ms.unwrap()), RolloutStep::Fail(failure));
-    let promoted = set(&waiting, waiting.rollout.as_deref().unwrap().promoted(now_ms));
-    assert_eq!((promoted.canary_base(), promoted.version_of(0)), (None, 2));
-    tasks[3] = task(3, 2, TaskState::Running, Some(NOW));
-    let ended = replaced(step(&promoted, &spec, &tasks, now_ms));
-    assert_eq!(ended, [1], "task 0 is away, and two surge: one healthy attempt more may end");
-}
-
-#[test]
-fn a_version_that_supersedes_canaries_keeps_what_the_others_have() {
-    let (row, _) = job(3, UpdateSpec { canaries: 1, ..UpdateSpec::default() });
-    let first = begun_with_canaries(&row, 1, 1);
-    let second = begun_with_canaries(&first, 1, 1);
-    assert_eq!((second.spec_version, second.canary_base()), (3, Some(1)));
-    let promoted = set(&second, second.rollout.as_deref().unwrap().promoted(NOW));
-    assert_eq!(
-        begun_with_canaries(&promoted, 1, 1).canary_base(),
-        Some(3),
-        "they go on with what was promoted"
-    );
-    assert_eq!(begun(&second).canary_base(), None);
-    let failed = second.rollout.as_deref().unwrap().failed(RolloutFailure::NoProgress { deadline_ms: 1 });
-    assert_eq!(set(&second, failed).canary_base(), Some(1), "also after a failure that is not taken back");
-    assert_eq!(Rollout::revert(&second, None, "user/ada", NOW).canaries, 0);
-}
-
-#[test]
-fn canaries_are_of_services_and_no_more_than_the_tasks() {
-    let refused = |count: u32, update: UpdateSpec, kind: JobKind| {
-        let spec = JobSpec { kind, ..job(count, update).1 };
-        let errors = spec.validate().err().unwrap_or_default();
-        errors
-            .iter()
-            .map(|error| format!("{}: {}", error.path, error.accepted))
-            .collect::<Vec<_>>()
-            .join("; ")
-    };
-    let canaries = |canaries| UpdateSpec { canaries, ..UpdateSpec::default() };
-    assert_eq!(refused(3, canaries(3), JobKind::Service), "");
-    assert_eq!(refused(0, canaries(3), JobKind::Service), "", "a parked job keeps its rules");
-    let why = "update.canaries: at most 3 of a job with 3 tasks: others serve while they are tried";
-    assert_eq!(refused(3, canaries(4), JobKind::Service), why);
-    let why = refused(3, canaries(1), JobKind::Batch);
-    assert!(why.starts_with("update.canaries: none in batch work"), "{why}");
-    let why = refused(3, UpdateSpec { auto_promote: true, ..UpdateSpec::default() }, JobKind::Service);
-    assert!(why.starts_with("update.auto_promote: `false`, or `true` with `canaries`"), "{why}");
 }
 
 /// A cell in which attempts become healthy, fail, and are placed again.

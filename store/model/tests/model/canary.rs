@@ -1,0 +1,98 @@
+//! Canaries: what tries a version before any other task has it.
+
+use borough_model::job::{CanaryHealth, JobKind, JobSpec, Rollout, RolloutFailure, UpdateSpec};
+use borough_model::rollout::RolloutStep;
+use borough_model::task::{TaskRow, TaskState};
+
+use crate::rollout::{
+    DEADLINE_MS, HEALTHY_AFTER_MS, begun, begun_with_canaries, job, replaced, set, step, task,
+};
+use crate::sample::NOW;
+
+#[test]
+fn nothing_of_the_owner_is_replaced_before_the_canaries_are_healthy_and_promoted() {
+    let (row, spec) = job(3, UpdateSpec { canaries: 2, ..UpdateSpec::default() });
+    let row = begun_with_canaries(&row, 2, 2);
+    assert_eq!((row.canary_base(), row.owner_count()), (Some(1), 3));
+    assert_eq!([0, 2, 3, 4].map(|index| row.version_of(index)), [1, 1, 2, 2]);
+    let mut tasks: Vec<TaskRow> =
+        (0..3).map(|index| task(index, 1, TaskState::Running, Some(NOW - 60_000))).collect();
+    tasks.push(task(3, 2, TaskState::Running, Some(NOW)));
+    tasks.push(task(4, 0, TaskState::Pending, None));
+    let deadline = NOW + i64::try_from(DEADLINE_MS).unwrap();
+    let due_ms = Some(NOW + HEALTHY_AFTER_MS);
+    assert_eq!(step(&row, &spec, &tasks, NOW), RolloutStep::Wait { due_ms });
+    // What surges for an earlier version is replaced, also if it is healthy: nobody misses it.
+    tasks[4] = task(4, 1, TaskState::Running, Some(NOW - 60_000));
+    assert_eq!(replaced(step(&row, &spec, &tasks, NOW)), [4]);
+    tasks[4] = task(4, 2, TaskState::Running, Some(NOW));
+    tasks[0] = task(0, 1, TaskState::Lost, None);
+    let later = NOW + HEALTHY_AFTER_MS;
+    assert_eq!(step(&row, &spec, &tasks, later), RolloutStep::Canaries(CanaryHealth::Healthy));
+    let rollout = row.rollout.as_deref().unwrap();
+    let waiting = set(&row, rollout.with_canaries(CanaryHealth::Healthy, later));
+    for now_ms in [later, deadline, deadline * 2] {
+        assert_eq!(
+            step(&waiting, &spec, &tasks, now_ms),
+            RolloutStep::Wait { due_ms: None },
+            "a person decides"
+        );
+    }
+    let automatic =
+        JobSpec { update: Some(UpdateSpec { auto_promote: true, ..spec.update.unwrap() }), ..spec.clone() };
+    assert_eq!(step(&row, &automatic, &tasks, later), RolloutStep::Promote);
+    // One ends after a long wait: its time begins again.
+    tasks[3] = task(3, 2, TaskState::Pending, None);
+    let now_ms = deadline * 2;
+    assert_eq!(step(&waiting, &spec, &tasks, now_ms), RolloutStep::Canaries(CanaryHealth::Awaited));
+    let again = set(&waiting, rollout.with_canaries(CanaryHealth::Awaited, now_ms));
+    let end_ms = now_ms + i64::try_from(DEADLINE_MS).unwrap();
+    assert_eq!(step(&again, &spec, &tasks, now_ms), RolloutStep::Wait { due_ms: Some(end_ms) });
+    let failure = RolloutFailure::NoProgress { deadline_ms: DEADLINE_MS };
+    assert_eq!(step(&again, &spec, &tasks, end_ms), RolloutStep::Fail(failure));
+    let promoted = set(&waiting, waiting.rollout.as_deref().unwrap().promoted(now_ms));
+    assert_eq!((promoted.canary_base(), promoted.version_of(0)), (None, 2));
+    tasks[3] = task(3, 2, TaskState::Running, Some(NOW));
+    let ended = replaced(step(&promoted, &spec, &tasks, now_ms));
+    assert_eq!(ended, [1], "task 0 is away, and two surge: one healthy attempt more may end");
+}
+
+#[test]
+fn a_version_that_supersedes_canaries_keeps_what_the_others_have() {
+    let (row, _) = job(3, UpdateSpec { canaries: 1, ..UpdateSpec::default() });
+    let first = begun_with_canaries(&row, 1, 1);
+    let second = begun_with_canaries(&first, 1, 1);
+    assert_eq!((second.spec_version, second.canary_base()), (3, Some(1)));
+    let promoted = set(&second, second.rollout.as_deref().unwrap().promoted(NOW));
+    assert_eq!(
+        begun_with_canaries(&promoted, 1, 1).canary_base(),
+        Some(3),
+        "they go on with what was promoted"
+    );
+    assert_eq!(begun(&second).canary_base(), None);
+    let failed = second.rollout.as_deref().unwrap().failed(RolloutFailure::NoProgress { deadline_ms: 1 });
+    assert_eq!(set(&second, failed).canary_base(), Some(1), "also after a failure that is not taken back");
+    assert_eq!(Rollout::revert(&second, None, "user/ada", NOW).canaries, 0);
+}
+
+#[test]
+fn canaries_are_of_services_and_no_more_than_the_tasks() {
+    let refused = |count: u32, update: UpdateSpec, kind: JobKind| {
+        let spec = JobSpec { kind, ..job(count, update).1 };
+        let errors = spec.validate().err().unwrap_or_default();
+        errors
+            .iter()
+            .map(|error| format!("{}: {}", error.path, error.accepted))
+            .collect::<Vec<_>>()
+            .join("; ")
+    };
+    let canaries = |canaries| UpdateSpec { canaries, ..UpdateSpec::default() };
+    assert_eq!(refused(3, canaries(3), JobKind::Service), "");
+    assert_eq!(refused(0, canaries(3), JobKind::Service), "", "a parked job keeps its rules");
+    let why = "update.canaries: at most 3 of a job with 3 tasks: others serve while they are tried";
+    assert_eq!(refused(3, canaries(4), JobKind::Service), why);
+    let why = refused(3, canaries(1), JobKind::Batch);
+    assert!(why.starts_with("update.canaries: none in batch work"), "{why}");
+    let why = refused(3, UpdateSpec { auto_promote: true, ..UpdateSpec::default() }, JobKind::Service);
+    assert!(why.starts_with("update.auto_promote: `false`, or `true` with `canaries`"), "{why}");
+}
