@@ -3,10 +3,19 @@
 use std::collections::BTreeMap;
 
 use borough_model::JobRow;
-use borough_model::node::{NODE_NAME, NodeRow, package_attribute};
+use borough_model::node::{NODE_NAME, NodeRow, package_attribute, selector_check};
 use borough_proto::v1::LabelMatch;
+use borough_store::mirror::StoredSpec;
+use tonic::Status;
 
 use crate::cell::CellContext;
+use crate::status::status_from_validation;
+
+/// Refuses a selector with too many conditions, or with one that no label can have. `field` is its path.
+pub(crate) fn selector_checked(field: &str, selector: &[LabelMatch]) -> Result<(), Status> {
+    let conditions = selector.iter().map(|wanted| (wanted.key.as_str(), wanted.value.as_str()));
+    selector_check(field, conditions).map_err(|errors| status_from_validation(&errors))
+}
 
 /// Returns true if the labels meet all conditions.
 pub(crate) fn labels_meet(selector: &[LabelMatch], labels: &BTreeMap<String, String>) -> bool {
@@ -29,14 +38,43 @@ fn node_value<'r>(row: &'r NodeRow, key: &str) -> Option<&'r str> {
     label.or_else(package).or_else(|| row.attributes.get(key).map(String::as_str))
 }
 
-/// Returns true if the labels of a job meet all conditions. Takes the mirror's lock for a short time.
-pub(crate) fn job_meets(cell: &CellContext, selector: &[LabelMatch], job: &JobRow) -> bool {
-    if selector.is_empty() {
-        return true;
+/// Says which jobs meet a selector. Jobs in a row that differ in their names only need one look at their labels.
+pub(crate) struct JobSelection<'s> {
+    selector: &'s [LabelMatch],
+    last: Option<(StoredSpec, bool)>,
+}
+
+impl<'s> JobSelection<'s> {
+    pub(crate) fn new(selector: &'s [LabelMatch]) -> Self {
+        Self { selector, last: None }
     }
-    let stored = cell.mirror.read(|state| state.stored_spec_of(job));
-    let spec = stored.and_then(|stored| stored.decoded(&job.name));
-    spec.is_some_and(|spec| labels_meet(selector, &spec.labels))
+
+    /// Returns true if every job is selected.
+    pub(crate) fn is_all(&self) -> bool {
+        self.selector.is_empty()
+    }
+
+    /// Returns true if the labels of a job meet all conditions. A job without a known spec has no labels to compare.
+    pub(crate) fn has(&mut self, job: &JobRow, stored: Option<StoredSpec>) -> bool {
+        if self.is_all() {
+            return true;
+        }
+        let Some(stored) = stored else { return false };
+        if let Some((last, meets)) = &self.last
+            && last.is_same(&stored)
+        {
+            return *meets;
+        }
+        let spec = stored.decoded(&job.name);
+        let meets = spec.is_some_and(|spec| labels_meet(self.selector, &spec.labels));
+        self.last = Some((stored, meets));
+        meets
+    }
+
+    /// As [`JobSelection::has`]. Takes the mirror's lock for a short time.
+    pub(crate) fn has_job(&mut self, cell: &CellContext, job: &JobRow) -> bool {
+        self.is_all() || self.has(job, cell.mirror.read(|state| state.stored_spec_of(job)))
+    }
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use tonic::Status;
 use super::usage::job_usages;
 use crate::cell::{CellContext, cursor_to_message};
 use crate::page::{ListPage, PagedList, page_cut, page_of};
-use crate::select::labels_meet;
+use crate::select::{labels_meet, selector_checked};
 
 /// Jobs, or tasks, that are visited under one hold of the lock.
 const PART_ROWS: usize = 1_024;
@@ -204,6 +204,7 @@ pub(super) async fn jobs_listed(
     cell: &CellContext,
     request: &v1::ListJobsRequest,
 ) -> Result<v1::ListJobsResponse, Status> {
+    selector_checked("selector", &request.selector)?;
     let list = PagedList::new(&cell.name, "jobs");
     let page = list.request(request.page.as_ref())?;
     let cursor = cell.mirror.cursor();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use borough_kv::Idempotency;
 use borough_model::job::{JobChanges, JobState, after_cycle};
 use borough_model::journal::JobName;
-use borough_model::{JobId, JobSpec, Name};
+use borough_model::{JobId, JobRow, JobSpec, Name};
 use borough_proto::convert::{
     FieldRefused, job_id_from_text, job_spec_from_message, job_spec_to_message, job_to_message,
     labels_removed, name_from_text,
@@ -243,10 +243,12 @@ impl JobService for JobServer {
         let cell = self.cells.get(&request.cell)?;
         let (user, name) = names_of(&request.user, &request.name)?;
         let (user, name, count, space) = (&user, &name, request.count, &cell.space);
+        let expected = &request.expected_job;
         let journal = &cell.journal;
         let keyed = KeyedRequest::new(&caller, "job_scale", &request);
         let (job, cursor) = job_change(cell, &keyed, |tx, mut changes| async move {
             let row = job_by_name(&tx, space, user, name).await?;
+            meant_check(&row, expected)?;
             if count > row.owner_count() {
                 journal.admit()?;
             }
@@ -286,12 +288,13 @@ impl JobService for JobServer {
         let caller = caller_of_mutation(request.context.as_ref())?;
         let cell = self.cells.get(&request.cell)?;
         let (user, name) = names_of(&request.user, &request.name)?;
-        let (user, name, space) = (&user, &name, &cell.space);
+        let (user, name, space, expected) = (&user, &name, &cell.space, &request.expected_job);
         let keyed = KeyedRequest::new(&caller, "job_stop", &request);
         let (job, cursor) = job_change(cell, &keyed, |tx, mut changes| async move {
-            let job = job_by_name(&tx, space, user, name).await?.id;
-            job_stop(&tx, &mut changes, job).await?;
-            Ok((job, changes))
+            let row = job_by_name(&tx, space, user, name).await?;
+            meant_check(&row, expected)?;
+            job_stop(&tx, &mut changes, row.id).await?;
+            Ok((row.id, changes))
         })
         .await?;
         Ok(Response::new(v1::StopJobResponse { job: Some(job), cursor: Some(cursor) }))
@@ -438,6 +441,15 @@ async fn expected_gone(
     Ok(StoreError::refused(format!(
         "job {user}/{name} is not the one that the change was made for: {why}; plan again"
     )))
+}
+
+/// Refuses a change that is meant for an earlier job of the name. Empty: it is meant for any.
+fn meant_check(row: &JobRow, expected: &str) -> StoreResult<()> {
+    if expected.is_empty() || row.id.to_string() == expected {
+        return Ok(());
+    }
+    let (user, name) = (&row.user, &row.name);
+    Err(StoreError::refused(format!("job {user}/{name} is {} by now, and {expected} is over", row.id)))
 }
 
 /// Refuses a submission made for a job that has changed since, or in place of which another has come.

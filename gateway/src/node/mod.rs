@@ -30,13 +30,15 @@ use crate::cell::{
     Caller, CellContext, Cells, KeyedRequest, caller_of_mutation, caller_of_read, cursor_to_message,
     keyed_found, keyed_run, lost_after_ms,
 };
-use crate::page::{PagedList, page_cut, page_of};
-use crate::select::node_meets;
+use crate::page::{ListPage, PagedList, page_cut, page_of};
+use crate::select::{node_meets, selector_checked};
 use crate::session::register::{WatchedLease, lease_watch};
 use crate::status::{status_from_field, status_from_store, status_not_found, status_refused};
 
 /// Most tasks that one transaction stops.
 const STOPPED_MAX: usize = 256;
+/// Nodes that are looked at under one hold of the mirror's lock.
+const PART_NODES: usize = 1_024;
 /// How long an answer waits for the loads of its nodes.
 const LOADS_WAIT: Duration = Duration::from_secs(1);
 
@@ -235,14 +237,11 @@ impl NodeService for NodeServer {
         let request = request.into_inner();
         caller_of_read(request.context.as_ref())?;
         let cell = self.cells.get(&request.cell)?;
+        selector_checked("selector", &request.selector)?;
         let list = PagedList::new(&cell.name, "nodes");
         let page = list.request(request.page.as_ref())?;
-        let (rows, cursor) = cell.state(|state| {
-            // One more shows whether another page follows.
-            let behind =
-                state.nodes_behind(page.after.as_deref()).filter(|row| is_listed(cell, &request, row));
-            (behind.take(page.limit.saturating_add(1)).cloned().collect::<Vec<_>>(), state.cursor())
-        })?;
+        let cursor = cell.state(MirrorState::cursor)?;
+        let rows = nodes_of_page(cell, &request, &page).await;
         let (rows, next) = page_of(rows, &page, |row| row.name.to_string());
         let nodes = node_messages(cell, &rows).await?;
         let (nodes, next_page) = page_cut(nodes, next, |node: &v1::Node| node.name.clone());
@@ -375,6 +374,28 @@ impl NodeService for NodeServer {
         let verb = NodeOperation::Admit(identity, seen);
         let (node, cursor) = self.steer(verb, &request).await?;
         Ok(Response::new(v1::AdmitNodeResponse { node, cursor }))
+    }
+}
+
+/// The nodes of a page, and one more that shows that others follow. Each hold of the mirror's lock looks at a part.
+async fn nodes_of_page(
+    cell: &CellContext,
+    request: &v1::ListNodesRequest,
+    page: &ListPage,
+) -> Vec<Arc<NodeRow>> {
+    let (mut rows, mut after) = (Vec::new(), page.after.clone());
+    loop {
+        let part: Vec<Arc<NodeRow>> = cell
+            .mirror
+            .read(|state| state.nodes_behind(after.as_deref()).take(PART_NODES).cloned().collect());
+        let last = part.last().filter(|_| part.len() >= PART_NODES).map(|row| row.name.to_string());
+        rows.extend(part.into_iter().filter(|row| is_listed(cell, request, row)));
+        rows.truncate(page.limit.saturating_add(1));
+        if last.is_none() || rows.len() > page.limit {
+            return rows;
+        }
+        after = last;
+        tokio::task::yield_now().await;
     }
 }
 

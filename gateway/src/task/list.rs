@@ -1,7 +1,7 @@
 //! Lists the tasks of a job, of a node, or of many jobs. A job may have a hundred thousand tasks, so a page reads only
-//! its own, and each hold of the mirror's lock reads a part of them.
+//! its own, and each hold of the mirror's lock reads a part of them. A page also looks at a bounded number of tasks,
+//! even if few of them are wanted.
 
-use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -15,11 +15,16 @@ use tonic::Status;
 use super::message::{TaskNodes, job_found, task_message_of};
 use crate::cell::{CellContext, cursor_to_message};
 use crate::page::{ListPage, PagedList, page_cut, page_of, task_of_key};
-use crate::select::job_meets;
+use crate::select::{JobSelection, selector_checked};
 use crate::status::{status_from_field, status_not_found};
 
 /// Tasks that are read under one hold of the lock.
 const PART_TASKS: usize = 512;
+
+/// Tasks that one page looks at, wanted or not: some ten milliseconds.
+const LOOKS_MAX: usize = 65_536;
+/// How many looks at a task cost as much as one at the labels of a job.
+const LOOKS_OF_LABELS: usize = 16;
 
 /// A task with the rows that its message names.
 struct ListedTask {
@@ -37,8 +42,56 @@ impl WantedStates {
     }
 }
 
+/// The tasks of a page as they are found, and one more that shows that others follow.
+struct TasksFound<'w> {
+    page: ListPage,
+    wanted: &'w WantedStates,
+    listed: Vec<ListedTask>,
+    /// Looks that are left.
+    looks: usize,
+    /// The key of the task that was looked at last, if others behind it may be wanted.
+    unfinished: Option<String>,
+}
+
+impl<'w> TasksFound<'w> {
+    fn new(page: ListPage, wanted: &'w WantedStates) -> Self {
+        Self { page, wanted, listed: Vec::new(), looks: LOOKS_MAX, unfinished: None }
+    }
+
+    /// Tasks that it lacks.
+    fn lacks(&self) -> usize {
+        self.page.limit.saturating_add(1).saturating_sub(self.listed.len())
+    }
+
+    /// Returns true if nothing more is looked for.
+    fn is_over(&self) -> bool {
+        self.lacks() == 0 || self.unfinished.is_some()
+    }
+
+    /// Counts a look at a job, without its tasks.
+    fn job_looked(&mut self, job: JobId, looks: usize) {
+        self.looks = self.looks.saturating_sub(looks);
+        if self.looks == 0 {
+            self.unfinished = Some(key_of(&job.to_string(), u32::MAX));
+        }
+    }
+
+    /// Adds the next part of a job, of which others follow behind `last`.
+    fn part_add(&mut self, part: Vec<ListedTask>, last: Option<TaskId>) {
+        self.looks = self.looks.saturating_sub(part.len());
+        self.listed.extend(part.into_iter().filter(|task| self.wanted.has(task.row.state)));
+        if self.looks == 0 {
+            self.unfinished = last.map(|last| key_of(&last.job.to_string(), last.index));
+        }
+    }
+}
+
+fn key_of(job_id: &str, index: u32) -> String {
+    format!("{job_id}/{index:010}")
+}
+
 fn message_key(task: &v1::Task) -> String {
-    format!("{}/{:010}", task.job_id, task.index)
+    key_of(&task.job_id, task.index)
 }
 
 /// The tasks of a page. The cursor is the position before the first part: a watch from there shows what has changed
@@ -47,43 +100,47 @@ pub(super) async fn tasks_listed(
     cell: &CellContext,
     request: &v1::ListTasksRequest,
 ) -> Result<v1::ListTasksResponse, Status> {
+    selector_checked("selector", &request.selector)?;
     let wanted = WantedStates(request.states().collect());
+    let mut selection = JobSelection::new(&request.selector);
     let cursor = cell.state(MirrorState::cursor)?;
     let list = |of: String| PagedList::new(&cell.name, &of);
     let asked = request.page.as_ref();
-    let (listed, list, page) = if !request.node.is_empty() {
+    let (found, list) = if !request.node.is_empty() {
         let name = name_from_text("node", &request.node).map_err(|refused| status_from_field(&refused))?;
         let node = cell.state(|state| state.node_by_name(&name).map(|row| row.id))?;
         let missing = || status_not_found(&format!("node {name} in cell {}", cell.name));
+        let list = list(format!("tasks on {name}"));
+        let mut found = TasksFound::new(list.request(asked)?, &wanted);
         let mut listed = node_tasks(cell, node.ok_or_else(missing)?);
         listed.retain(|task| wanted.has(task.row.state));
-        selected_retain(cell, &request.selector, &mut listed);
-        let list = list(format!("tasks on {name}"));
-        let page = list.request(asked)?;
-        (listed, list, page)
+        listed.retain(|task| selection.has_job(cell, &task.job));
+        found.listed = listed;
+        (found, list)
     } else if !request.job.is_empty() {
         let job =
             cell.state(|state| job_found(state, &cell.name, &request.user, &request.job).cloned())??;
         let list = list(format!("tasks of {}", job.id));
-        let page = list.request(asked)?;
-        let listed = match (request.index, first_index(job.id, &page)) {
-            _ if !job_meets(cell, &request.selector, &job) => Vec::new(),
-            (Some(index), _) => job_task(cell, &job, index, &wanted),
-            (None, Some(first)) => {
-                job_tasks_of_page(cell, &job, first, page.limit.saturating_add(1), &wanted).await
-            }
-            (None, None) => Vec::new(),
-        };
-        (listed, list, page)
+        let mut found = TasksFound::new(list.request(asked)?, &wanted);
+        match (request.index, first_index(job.id, &found.page)) {
+            _ if !selection.has_job(cell, &job) => {}
+            (Some(index), _) => found.listed = job_task(cell, &job, index, &wanted),
+            (None, Some(first)) => job_tasks_find(cell, &job, first, &mut found).await,
+            (None, None) => {}
+        }
+        (found, list)
     } else {
         let list = list("tasks".to_owned());
-        let page = list.request(asked)?;
-        (jobs_tasks_of_page(cell, request, &page, &wanted).await, list, page)
+        let mut found = TasksFound::new(list.request(asked)?, &wanted);
+        jobs_tasks_find(cell, request, &mut selection, &mut found).await;
+        (found, list)
     };
+    let TasksFound { page, listed, unfinished, .. } = found;
     let message = |task: &ListedTask| task_message_of(cell, &task.job, &task.row, &task.nodes);
     let mut tasks: Vec<v1::Task> = listed.iter().map(message).collect();
     tasks.sort_by(|left, right| (&left.job_id, left.index).cmp(&(&right.job_id, right.index)));
     let (tasks, next_page) = page_of(tasks, &page, message_key);
+    let next_page = if next_page.is_empty() { unfinished.unwrap_or_default() } else { next_page };
     let (tasks, next_page) = page_cut(tasks, next_page, message_key);
     let next_page = list.token(&next_page);
     Ok(v1::ListTasksResponse { tasks, next_page, cursor: Some(cursor_to_message(cursor)) })
@@ -99,27 +156,20 @@ fn first_index(job: JobId, page: &ListPage) -> Option<u32> {
     }
 }
 
-/// At most `room` tasks of a job that are wanted or have a row, from index `first` on.
-async fn job_tasks_of_page(
-    cell: &CellContext,
-    job: &Arc<JobRow>,
-    first: u32,
-    room: usize,
-    wanted: &WantedStates,
-) -> Vec<ListedTask> {
-    let (mut listed, mut from) = (Vec::new(), Some(first));
+/// Finds tasks of a job that are wanted or have a row, from index `first` on.
+async fn job_tasks_find(cell: &CellContext, job: &Arc<JobRow>, first: u32, found: &mut TasksFound<'_>) {
+    let mut from = Some(first);
     while let Some(first) = from
-        && listed.len() < room
+        && !found.is_over()
     {
         // A part may have no task in the wanted states, so it is not cut to what the page lacks.
-        let lacks = room.saturating_sub(listed.len());
-        let most = if wanted.0.is_empty() { PART_TASKS.min(lacks) } else { PART_TASKS };
+        let most = if found.wanted.0.is_empty() { PART_TASKS.min(found.lacks()) } else { PART_TASKS };
         let part = cell.mirror.read(|state| job_tasks_part(state, job, first, most));
-        from = part.last().filter(|_| part.len() >= most).and_then(|task| task.row.id.index.checked_add(1));
-        listed.extend(part.into_iter().filter(|task| wanted.has(task.row.state)));
+        let last = part.last().filter(|_| part.len() >= most).map(|task| task.row.id);
+        from = last.and_then(|last| last.index.checked_add(1));
+        found.part_add(part, last);
         tokio::task::yield_now().await;
     }
-    listed
 }
 
 /// One task of a job, if the job has it.
@@ -129,16 +179,15 @@ fn job_task(cell: &CellContext, job: &Arc<JobRow>, index: u32, wanted: &WantedSt
     part
 }
 
-/// The tasks of a page, of every job that the request selects, and one more that shows that others follow.
-async fn jobs_tasks_of_page(
+/// Finds tasks of every job that the request selects.
+async fn jobs_tasks_find(
     cell: &CellContext,
     request: &v1::ListTasksRequest,
-    page: &ListPage,
-    wanted: &WantedStates,
-) -> Vec<ListedTask> {
-    let room = page.limit.saturating_add(1);
-    let begin = page.after.as_deref().and_then(task_of_key).map(|task| Bound::Included(task.job));
-    let (mut listed, mut from) = (Vec::new(), begin.unwrap_or(Bound::Unbounded));
+    selection: &mut JobSelection<'_>,
+    found: &mut TasksFound<'_>,
+) {
+    let begin = found.page.after.as_deref().and_then(task_of_key).map(|task| Bound::Included(task.job));
+    let mut from = begin.unwrap_or(Bound::Unbounded);
     loop {
         let jobs: Vec<Arc<JobRow>> = cell.mirror.read(|state| {
             state
@@ -148,15 +197,20 @@ async fn jobs_tasks_of_page(
                 .map(|(_, row)| Arc::clone(row))
                 .collect()
         });
-        let Some(last) = jobs.last() else { return listed };
+        let Some(last) = jobs.last() else { return };
         from = Bound::Excluded(last.id);
-        for job in jobs.iter().filter(|job| is_wanted(request, job)) {
-            let first = first_index(job.id, page).filter(|_| job_meets(cell, &request.selector, job));
-            let Some(first) = first else { continue };
-            let lacks = room.saturating_sub(listed.len());
-            listed.extend(job_tasks_of_page(cell, job, first, lacks, wanted).await);
-            if listed.len() >= room {
-                return listed;
+        for job in &jobs {
+            let first = first_index(job.id, &found.page).filter(|_| is_wanted(request, job));
+            let has_labels = first.is_some() && !selection.is_all();
+            if let Some(first) = first.filter(|_| selection.has_job(cell, job)) {
+                job_tasks_find(cell, job, first, found).await;
+            }
+            if found.is_over() {
+                return;
+            }
+            found.job_looked(job.id, if has_labels { LOOKS_OF_LABELS } else { 1 });
+            if found.is_over() {
+                return;
             }
         }
         tokio::task::yield_now().await;
@@ -167,12 +221,6 @@ async fn jobs_tasks_of_page(
 fn is_wanted(request: &v1::ListTasksRequest, job: &JobRow) -> bool {
     (request.ended || !matches!(job.state, JobState::Ended { .. }))
         && (request.user.is_empty() || request.user == job.user.as_str())
-}
-
-/// Keeps the tasks of jobs that meet the conditions.
-fn selected_retain(cell: &CellContext, selector: &[v1::LabelMatch], listed: &mut Vec<ListedTask>) {
-    let mut known: BTreeMap<JobId, bool> = BTreeMap::new();
-    listed.retain(|task| *known.entry(task.job.id).or_insert_with(|| job_meets(cell, selector, &task.job)));
 }
 
 /// The next tasks of a job by index, at most `most`. A task that was never placed has a blank row as long as the job

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use borough_model::{TaskRow, TaskState};
+use borough_model::{TaskId, TaskRow, TaskState};
 use borough_proto::v1;
 use borough_proto::v1::exec_request::Message as FromCaller;
 use borough_proto::v1::gateway_message::Message as ToAgent;
 use borough_proto::v1::task_service_server::TaskService;
-use borough_store::StoreError;
 use borough_store::task::{task_attempt_stop, task_restart};
+use borough_store::{StoreError, StoreResult};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::exec::{ExecStream, command_check, exec_again, exec_start};
@@ -155,7 +155,8 @@ impl TaskService for TaskServer {
         let cell = self.cells.get(&request.cell)?;
         let keyed = KeyedRequest::new(&caller, "task_restart", &request);
         let task = TaskNamed { user: &request.user, job: &request.job, index: request.index };
-        let (incarnation, cursor) = attempt_end(cell, &keyed, &task, AttemptEnd::Restart).await?;
+        let (incarnation, cursor) =
+            attempt_end(cell, &keyed, &task, AttemptMeant::default(), AttemptEnd::Restart).await?;
         Ok(Response::new(v1::RestartTaskResponse { cursor, incarnation }))
     }
 
@@ -168,7 +169,8 @@ impl TaskService for TaskServer {
         let cell = self.cells.get(&request.cell)?;
         let keyed = KeyedRequest::new(&caller, "task_attempt_stop", &request);
         let task = TaskNamed { user: &request.user, job: &request.job, index: request.index };
-        let (incarnation, cursor) = attempt_end(cell, &keyed, &task, AttemptEnd::Move).await?;
+        let meant = AttemptMeant { job: &request.expected_job, incarnation: request.expected_incarnation };
+        let (incarnation, cursor) = attempt_end(cell, &keyed, &task, meant, AttemptEnd::Move).await?;
         Ok(Response::new(v1::StopTaskResponse { cursor, incarnation }))
     }
 }
@@ -178,6 +180,33 @@ struct TaskNamed<'a> {
     user: &'a str,
     job: &'a str,
     index: u32,
+}
+
+/// The attempt that a caller has seen. The default is any.
+#[derive(Clone, Copy, Default)]
+struct AttemptMeant<'a> {
+    /// The id of the job; empty: any.
+    job: &'a str,
+    /// 0: any.
+    incarnation: u64,
+}
+
+impl AttemptMeant<'_> {
+    fn check(self, task: TaskId, incarnation: u64) -> StoreResult<()> {
+        if !self.job.is_empty() && self.job != task.job.to_string() {
+            return Err(StoreError::refused(format!(
+                "job {} is over, and the name has another one",
+                self.job
+            )));
+        }
+        if self.incarnation != 0 && self.incarnation != incarnation {
+            let Self { incarnation: meant, .. } = self;
+            return Err(StoreError::refused(format!(
+                "attempt {meant} is over: attempt {incarnation} follows it"
+            )));
+        }
+        Ok(())
+    }
 }
 
 /// What the owner of a task wants after the end of its attempt.
@@ -193,6 +222,7 @@ async fn attempt_end(
     cell: &CellContext,
     keyed: &KeyedRequest,
     task: &TaskNamed<'_>,
+    meant: AttemptMeant<'_>,
     end: AttemptEnd,
 ) -> Result<(u64, Option<v1::Cursor>), Status> {
     let found = cell.state(|state| {
@@ -207,6 +237,7 @@ async fn attempt_end(
             AttemptEnd::Restart => task_restart(&tx, &mut changes, task).await?,
             AttemptEnd::Move => task_attempt_stop(&tx, &mut changes, task).await?,
         };
+        meant.check(task, row.incarnation.0)?;
         Ok((row.incarnation.0, changes))
     });
     let (incarnation, cursor) = cell.settled(ended.await).await?;

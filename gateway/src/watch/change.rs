@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use borough_model::journal::JobName;
-use borough_model::{Delta, JobId, JobRow, Name};
+use borough_model::{Delta, JobId, JobRow, Name, NodeId};
 use borough_proto::convert::endpoint_to_message;
 use borough_proto::v1;
 use borough_proto::v1::watch_response::Change;
@@ -13,6 +13,7 @@ use borough_store::mirror::{MirrorState, StoredSpec};
 use crate::cell::{CellContext, EventSubject};
 use crate::job::job_message_of;
 use crate::node::node_message;
+use crate::select::{labels_meet, node_meets};
 use crate::task::task_message;
 
 /// What a watcher wants. An empty filter matches everything.
@@ -22,6 +23,7 @@ pub(super) struct WatchScope {
     job: String,
     node: String,
     kinds: [bool; 4],
+    selector: Vec<v1::LabelMatch>,
 }
 
 impl WatchScope {
@@ -30,7 +32,18 @@ impl WatchScope {
         let Some(message) = message else { return Self { kinds: [true; 4], ..Self::default() } };
         let kinds = [message.jobs, message.tasks, message.nodes, message.endpoints];
         let kinds = if kinds.contains(&true) { kinds } else { [true; 4] };
-        Self { user: message.user.clone(), job: message.job.clone(), node: message.node.clone(), kinds }
+        Self {
+            user: message.user.clone(),
+            job: message.job.clone(),
+            node: message.node.clone(),
+            kinds,
+            selector: message.selector.clone(),
+        }
+    }
+
+    /// The conditions on the labels of what changes.
+    pub(super) fn selector(&self) -> &[v1::LabelMatch] {
+        &self.selector
     }
 
     /// What the entries that a watcher wants are about; nothing if they may be about anything. What fewer entries are
@@ -45,17 +58,29 @@ impl WatchScope {
         subjects.into_iter().flatten()
     }
 
-    fn job_wanted(&self, user: &Name, job: &Name) -> bool {
+    pub(super) fn job_wanted(&self, user: &Name, job: &Name) -> bool {
         (self.user.is_empty() || self.user == user.as_str())
             && (self.job.is_empty() || self.job == job.as_str())
     }
 
-    fn node_wanted(&self, name: Option<&Name>) -> bool {
+    pub(super) fn node_wanted(&self, name: Option<&Name>) -> bool {
         self.node.is_empty() || name.is_some_and(|name| self.node == name.as_str())
     }
 
-    fn names_job(&self) -> bool {
+    pub(super) fn names_job(&self) -> bool {
         !self.user.is_empty() || !self.job.is_empty()
+    }
+
+    /// Returns true if the present labels of a job meet the selector. One that is forgotten has none.
+    fn job_selected(&self, state: &MirrorState, job: JobId) -> bool {
+        let spec = || state.jobs().get(&job).and_then(|row| state.spec_of(row));
+        self.selector.is_empty() || spec().is_some_and(|spec| labels_meet(&self.selector, &spec.labels))
+    }
+
+    /// The same for a node.
+    fn node_selected(&self, state: &MirrorState, node: NodeId) -> bool {
+        let row = || state.nodes().get(&node);
+        self.selector.is_empty() || row().is_some_and(|row| node_meets(&self.selector, row))
     }
 }
 
@@ -96,10 +121,14 @@ impl WatchScope {
     pub(super) fn wants(&self, state: &MirrorState, names: &JobNames, delta: &Delta) -> bool {
         let [jobs, tasks, nodes, endpoints] = self.kinds;
         match delta {
-            Delta::Job { row, .. } => jobs && self.node.is_empty() && self.job_wanted(&row.user, &row.name),
+            Delta::Job { row, .. } => {
+                let wanted = jobs && self.node.is_empty() && self.job_wanted(&row.user, &row.name);
+                wanted && self.job_selected(state, row.id)
+            }
+            // The labels of a job or a node are gone with it.
             Delta::JobRemoved { name, .. } => {
                 let named = name.as_ref().is_none_or(|name| self.job_wanted(&name.user, &name.job));
-                jobs && self.node.is_empty() && named
+                jobs && self.node.is_empty() && named && self.selector.is_empty()
             }
             Delta::Task { .. } if !tasks => false,
             Delta::Task { row } => {
@@ -108,16 +137,21 @@ impl WatchScope {
                     Some(name) => self.job_wanted(name.user, name.job),
                     None => !self.names_job(),
                 };
-                job && self.node_wanted(node)
+                job && self.node_wanted(node) && self.job_selected(state, row.id.job)
             }
-            Delta::Node { row } => nodes && !self.names_job() && self.node_wanted(Some(&row.name)),
-            Delta::NodeRemoved { .. } => nodes && !self.names_job(),
+            Delta::Node { row } => {
+                let wanted = nodes && !self.names_job() && self.node_wanted(Some(&row.name));
+                wanted && self.node_selected(state, row.id)
+            }
+            Delta::NodeRemoved { .. } => nodes && !self.names_job() && self.selector.is_empty(),
             Delta::Endpoint { endpoint, .. } => {
                 let job = self.job_wanted(&endpoint.user, &endpoint.job);
-                endpoints && job && self.node_wanted(Some(&endpoint.node))
+                let wanted = endpoints && job && self.node_wanted(Some(&endpoint.node));
+                wanted && self.job_selected(state, endpoint.task.job)
             }
-            Delta::EndpointWithdrawn { user, job, .. } => {
-                endpoints && self.node.is_empty() && self.job_wanted(user, job)
+            Delta::EndpointWithdrawn { user, job, task, .. } => {
+                let wanted = endpoints && self.node.is_empty() && self.job_wanted(user, job);
+                wanted && self.job_selected(state, task.job)
             }
             Delta::NodeAlloc { .. }
             | Delta::NodeLoad { .. }

@@ -3,6 +3,7 @@
 mod change;
 mod event;
 mod feed;
+mod selected;
 mod service;
 #[cfg(test)]
 mod tests;

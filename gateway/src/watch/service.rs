@@ -17,7 +17,9 @@ use tonic::{Code, Request, Response, Status};
 use super::change::{JobNames, WatchScope, WatchedChange, change_of, forgotten};
 use super::event::{Sentence, sentence};
 use super::feed::{FeedItem, feed};
+use super::selected::WantedSubjects;
 use crate::cell::{CellContext, Cells, caller_of_read, cursor_from_message, cursor_to_message};
+use crate::select::selector_checked;
 use crate::status::{status_from_store, status_with};
 
 /// Events of an answer if the request does not say.
@@ -57,7 +59,7 @@ impl WatchService for WatchServer {
         let cell = Arc::clone(self.cells.get(&request.cell)?);
         let now = cell.state(borough_store::mirror::MirrorState::cursor)?;
         let after = request.resume.as_ref().map(cursor_from_message).transpose()?.unwrap_or(now);
-        let filter = WatchScope::of(request.filter.as_ref());
+        let filter = scope_checked(request.filter.as_ref())?;
         let items = feed(Arc::clone(&cell), after, filter.subjects().next()).flat_map(move |item| {
             let responses: Vec<Result<v1::WatchResponse, Status>> = match item {
                 Ok(item) => match responses_of(&cell, &filter, item) {
@@ -83,10 +85,16 @@ impl WatchService for WatchServer {
             Ok(0) | Err(_) => EVENTS_DEFAULT,
             Ok(limit) => limit.min(EVENTS_MAX),
         };
-        let filter = WatchScope::of(request.filter.as_ref());
+        let filter = scope_checked(request.filter.as_ref())?;
         let answer = events_list(cell, &filter, limit).await.map_err(|error| status_from_store(&error))?;
         Ok(Response::new(answer))
     }
+}
+
+fn scope_checked(filter: Option<&v1::WatchFilter>) -> Result<WatchScope, Status> {
+    let scope = WatchScope::of(filter);
+    selector_checked("filter.selector", scope.selector())?;
+    Ok(scope)
 }
 
 /// The changes of one item. The changes of one entry share its cursor, and all except the last say that more follow. An
@@ -157,11 +165,9 @@ async fn events_list(
     drop(tokio::time::timeout(NAMES_WAIT, cell.mirror.wait_for(head)).await);
     let mut names = JobNames::default();
     let mut events: Vec<v1::Event> = Vec::new();
-    let (wanted, mut end) = (filter.subjects().collect::<Vec<_>>(), Bound::Included(head));
-    loop {
-        if !wanted.is_empty() {
-            end = cell.events.skip(end, &wanted);
-        }
+    let (wanted, mut end) = (WantedSubjects::of(cell, filter).await, Bound::Included(head));
+    while !wanted.is_none() {
+        end = wanted.skip(cell, end);
         let page = cell.db.run("events_read", Idempotency::ReadOnly, |tx, _| async move {
             journal_before(&tx, space, end, PAGE_ENTRIES).await
         });

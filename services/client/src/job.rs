@@ -115,12 +115,26 @@ impl Client {
     /// # Errors
     /// As for every call.
     pub async fn job_scale(&self, job: &JobRef, count: u32) -> Result<ScaleJobResponse, ClientError> {
+        self.job_scale_of(job, "", count).await
+    }
+
+    /// As [`Client::job_scale`], of the job with the id `expected`. A later one of the name is refused.
+    ///
+    /// # Errors
+    /// As for every call; `FAILED_PRECONDITION` if the name has another job by now.
+    pub async fn job_scale_of(
+        &self,
+        job: &JobRef,
+        expected: &str,
+        count: u32,
+    ) -> Result<ScaleJobResponse, ClientError> {
         let message = ScaleJobRequest {
             context: self.context_mutation(),
             cell: self.cell().to_owned(),
             user: job.user.clone(),
             name: job.name.clone(),
             count,
+            expected_job: expected.to_owned(),
         };
         self.call("ScaleJob", message, rpc!(JobServiceClient.scale_job)).await
     }
@@ -152,11 +166,20 @@ impl Client {
     /// # Errors
     /// As for every call.
     pub async fn job_stop(&self, job: &JobRef) -> Result<StopJobResponse, ClientError> {
+        self.job_stop_of(job, "").await
+    }
+
+    /// As [`Client::job_stop`], of the job with the id `expected`. A later one of the name is refused.
+    ///
+    /// # Errors
+    /// As for every call; `FAILED_PRECONDITION` if the name has another job by now.
+    pub async fn job_stop_of(&self, job: &JobRef, expected: &str) -> Result<StopJobResponse, ClientError> {
         let message = StopJobRequest {
             context: self.context_mutation(),
             cell: self.cell().to_owned(),
             user: job.user.clone(),
             name: job.name.clone(),
+            expected_job: expected.to_owned(),
         };
         self.call("StopJob", message, rpc!(JobServiceClient.stop_job)).await
     }

@@ -41,9 +41,17 @@ impl Client {
     /// # Errors
     /// As for every call.
     pub async fn node_list(&self) -> Result<Vec<Node>, ClientError> {
+        self.node_list_of(&NodeFilter::default()).await
+    }
+
+    /// Every page of [`Client::node_list_page`].
+    ///
+    /// # Errors
+    /// As for every call.
+    pub async fn node_list_of(&self, filter: &NodeFilter) -> Result<Vec<Node>, ClientError> {
         let (mut nodes, mut page) = (Vec::new(), PageRequest::default());
         loop {
-            let answer = self.node_list_page(&NodeFilter::default(), page).await?;
+            let answer = self.node_list_page(filter, page).await?;
             nodes.extend(answer.nodes);
             if answer.next_page.is_empty() {
                 return Ok(nodes);

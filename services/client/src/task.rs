@@ -186,12 +186,28 @@ impl Client {
     /// # Errors
     /// As for every call; `FAILED_PRECONDITION` if the task has no attempt.
     pub async fn task_stop(&self, task: &TaskRef) -> Result<StopTaskResponse, ClientError> {
+        self.task_stop_of(task, "", 0).await
+    }
+
+    /// As [`Client::task_stop`], of the attempt with the number `incarnation` of a task of the job with the id `job`.
+    /// Another one is refused.
+    ///
+    /// # Errors
+    /// As for every call; `FAILED_PRECONDITION` also if that attempt is over.
+    pub async fn task_stop_of(
+        &self,
+        task: &TaskRef,
+        job: &str,
+        incarnation: u64,
+    ) -> Result<StopTaskResponse, ClientError> {
         let message = StopTaskRequest {
             context: self.context_mutation(),
             cell: self.cell().to_owned(),
             user: task.job.user.clone(),
             job: task.job.name.clone(),
             index: task.index,
+            expected_job: job.to_owned(),
+            expected_incarnation: incarnation,
         };
         self.call("StopTask", message, rpc!(TaskServiceClient.stop_task)).await
     }

@@ -9,7 +9,7 @@ use crate::field_error::{FieldError, FieldErrors};
 /// Most attributes of a node, and most kinds of its devices.
 pub const NODE_ENTRIES_MAX: usize = 128;
 /// Most bytes of an attribute's value.
-const ATTRIBUTE_BYTES_MAX: usize = 4096;
+pub(super) const ATTRIBUTE_BYTES_MAX: usize = 4096;
 /// Most bytes of all attributes together: the row of the node fits one value of the store.
 const ATTRIBUTES_BYTES_MAX: usize = 40_000;
 /// The lowest port that a node may assign: lower ones need privileges.

@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::facts::ATTRIBUTE_BYTES_MAX;
 use super::package::ATTRIBUTE_PREFIX;
 use crate::field_error::{FieldError, FieldErrors};
 
 /// Most labels of a node.
 pub const NODE_LABELS_MAX: usize = 64;
+/// Most conditions of a selector: one for each label that a job or a node may have.
+pub const SELECTOR_CONDITIONS_MAX: usize = 64;
 /// The attribute that is the name of a node in every constraint.
 pub const NODE_NAME: &str = "node.name";
 
@@ -30,6 +33,23 @@ pub fn label_check(key: &str, value: &str) -> Result<(), FieldError> {
     fields.done().map_err(|errors| errors.into_iter().next()).or_else(|first| first.map_or(Ok(()), Err))
 }
 
+/// Checks the conditions of a selector, each a key and a value. The paths of the errors begin with `path`.
+pub fn selector_check<'c>(
+    path: &str,
+    conditions: impl ExactSizeIterator<Item = (&'c str, &'c str)>,
+) -> Result<(), Vec<FieldError>> {
+    let mut fields = FieldErrors::default();
+    let count = conditions.len();
+    let accepted = format!("at most {SELECTOR_CONDITIONS_MAX}");
+    fields.require(count <= SELECTOR_CONDITIONS_MAX, path, format!("{count} conditions"), accepted);
+    for (at, (key, value)) in conditions.take(SELECTOR_CONDITIONS_MAX).enumerate() {
+        fields.key(&format!("{path}[{at}].key"), key);
+        // An attribute of a node may be longer than a label.
+        fields.line_within(&format!("{path}[{at}].value"), value, ATTRIBUTE_BYTES_MAX);
+    }
+    fields.done()
+}
+
 /// The labels of `before` with those of `set`, without those of `remove`.
 pub fn labels_changed(
     before: &BTreeMap<String, String>,
@@ -40,4 +60,27 @@ pub fn labels_changed(
     labels.retain(|key, _| !remove.contains(key));
     labels.extend(set.clone());
     labels
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_condition_of_a_selector_is_checked() {
+        let refused = |conditions: &[(&str, &str)]| {
+            let errors = selector_check("selector", conditions.iter().copied()).err().unwrap_or_default();
+            errors.iter().map(|error| format!("{}: {}", error.path, error.value)).collect::<Vec<_>>()
+        };
+        assert!(refused(&[("app", "web"), ("package/web/1.0", ""), ("node.name", "n1")]).is_empty());
+        assert_eq!(
+            refused(&[("app", "a\nb"), ("", "x"), ("x y", "")]),
+            ["selector[0].value: \"a\\nb\"", "selector[1].key: \"\"", "selector[2].key: \"x y\""]
+        );
+        assert!(refused(&[("app", "web"); SELECTOR_CONDITIONS_MAX]).is_empty());
+        let many = vec![("app", "web"); 1_000];
+        assert_eq!(refused(&many), ["selector: 1000 conditions"]);
+        let long = "x".repeat(100_000);
+        assert!(refused(&[(&long, "web")])[0].len() < 200 && refused(&[("app", &long)])[0].len() < 200);
+    }
 }

@@ -40,7 +40,10 @@ pub use identity::{
     AgentFace, AgentIdentity, AgentKey, AgentProcess, DurableId, IdentityError, NodeApplicant, NodeRefusal,
     RefusalCause, node_admit, session_next,
 };
-pub use label::{NODE_LABELS_MAX, NODE_NAME, label_check, labels_changed, node_labels_check};
+pub use label::{
+    NODE_LABELS_MAX, NODE_NAME, SELECTOR_CONDITIONS_MAX, label_check, labels_changed, node_labels_check,
+    selector_check,
+};
 pub use live::{GatewayLive, LivenessSign, NodeLive, NodeSeen, REGISTERED, Voucher};
 pub use load::{LoadMeasured, NodeLoad, node_load_next};
 pub use machine::{NodeClosed, NodeEvent, NodeFacts, NodeTransition, node_new, node_open, node_transition};
