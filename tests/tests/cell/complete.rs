@@ -57,6 +57,8 @@ borough node list --state ready,tain => ready,tainted
 borough task list --state pend => pending
 borough job list --state dep => dependency_failed
 borough job status typed-web --state assi => assigned
+borough job stop -l ti => tier=
+borough node cordon -l arc => arch=
 borough task signal typed-web/0 WIN => WINCH
 borough task signal typed-web/0 sigte => sigterm
 borough explain task.resources.mem => task.resources.memory
@@ -97,7 +99,7 @@ async fn typed_in(cell: &TestCell, shell: &[&str], script: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_tab_completes_the_names_of_the_cell_in_every_shell_that_is_here() {
     let cell = TestCell::start(options!().nodes(1)).await;
-    let text = "name: typed-web\ntask: {command: [sleep, 600], resources: {cpu: 10m}, grace: 100ms}\n";
+    let text = "name: typed-web\nlabels: {tier: web}\ntask: {command: [sleep, 600], resources: {cpu: 10m}, grace: 100ms}\n";
     cell.run("web.yaml", text).await;
     let source = "source <(borough completion";
     typed_in(&cell, &["bash", "--norc", "--noprofile", "-i"], &format!("{source} bash)")).await;

@@ -21,6 +21,7 @@ mod gang;
 mod guard;
 mod identity;
 mod job;
+mod labelled;
 mod large;
 mod list;
 mod load;

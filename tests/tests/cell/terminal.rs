@@ -206,3 +206,37 @@ async fn every_question_before_a_change_is_whole_at_80_columns_and_at_200() {
     assert!(shown.iter().any(|line| line.starts_with("ended with 0, ")), "{shown:?}");
     cell.finish().await;
 }
+
+/// A verb with labels shows what it would change before it asks. A no changes nothing, and a yes changes all of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_verb_with_labels_lists_what_it_changes_and_asks() {
+    if !TestTerminal::is_available() {
+        return not_exercised("questions on a terminal", "tmux is not installed");
+    }
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let home = tempfile::tempdir().unwrap();
+    for number in 0..23 {
+        let job = format!(
+            "name: n{number:02}\nlabels: {{app: many}}\ntask: {{command: [sleep, '600'], resources: {{cpu: '999'}}}}\n"
+        );
+        let file = cell.file(&format!("n{number:02}.yaml"), &job);
+        cell.borough(&["job", "run", "--detach", &file]).await.ended(0);
+    }
+    let environment = context(&cell, home.path()).await;
+    let place = "context \"production-in-the-north-of-europe\", cell alpha";
+    let stop = ["job", "stop", "-l", "app=many"];
+    let no = answered(&cell, &environment, WIDE, &stop, "n").await;
+    let mut expected = vec!["jobs with these labels:".to_owned()];
+    expected.extend((0..20).map(|number| format!("  tester/n{number:02}")));
+    expected.push("  and 3 more".to_owned());
+    expected.push(format!("{place}: stop 23 jobs? [y/N] n"));
+    expected.push(format!("error: not confirmed; nothing was changed in {place}"));
+    assert_eq!(no.get(..expected.len()).unwrap_or_default(), expected, "{no:?}");
+    let all = cell.borough(&["job", "list", "-l", "app=many", "-o", "json"]).await.ended(0).json();
+    assert_eq!(all.as_array().map(Vec::len), Some(23));
+    let yes = answered(&cell, &environment, WIDE, &stop, "y").await;
+    assert!(yes.iter().any(|line| line.starts_with("ended with 0, ")), "{yes:?}");
+    let left = cell.borough(&["job", "list", "-l", "app=many", "-o", "json"]).await.ended(0).json();
+    assert_eq!(left.as_array().map(Vec::len), Some(0), "{left}");
+    cell.finish().await;
+}

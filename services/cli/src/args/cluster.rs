@@ -21,6 +21,21 @@ const REMOVE_NOTES: &str = "In order: borough node drain NODE, end its agent, bo
     comes back registers a new node of that name, and its old tasks are stopped. To keep it away, also remove its line \
     from the gateways' --node-tokens.";
 
+/// What a drain leaves, and in which order it takes several nodes.
+const DRAIN_NOTES: &str = "A task that fits on no other node runs on, and the command shows why. With --label every \
+    node is cordoned before the first task moves.";
+
+/// One node, or those with labels.
+#[derive(Clone, Debug, Args)]
+pub struct NodeChoice {
+    /// The node's name
+    #[arg(required_unless_present = "label", conflicts_with = "label")]
+    pub node: Option<String>,
+    /// Instead of NODE: every node with labels or attributes like this; lists them and asks
+    #[arg(short, long, value_parser = label_match, value_delimiter = ',', value_name = "KEY=VALUE,KEY!=VALUE")]
+    pub label: Vec<LabelMatch>,
+}
+
 /// Verbs on nodes.
 #[derive(Debug, Subcommand)]
 pub enum NodeVerb {
@@ -46,15 +61,11 @@ pub enum NodeVerb {
         watching: WatchArguments,
     },
     /// Place no new tasks on a node; running tasks stay
-    Cordon {
-        /// The node's name
-        node: String,
-    },
+    #[command(override_usage = "borough node cordon [OPTIONS] <NODE|--label>")]
+    Cordon(NodeChoice),
     /// Place tasks on a node again; ends a drain
-    Uncordon {
-        /// The node's name
-        node: String,
-    },
+    #[command(override_usage = "borough node uncordon [OPTIONS] <NODE|--label>")]
+    Uncordon(NodeChoice),
     /// Keep tasks that do not tolerate a taint away from a node
     Taint {
         /// The node's name
@@ -100,15 +111,15 @@ pub enum NodeVerb {
         identity: String,
     },
     /// Cordon a node, move its tasks to others, and wait until they run there
-    #[command(after_help = "A task that fits on no other node runs on, and the command shows why.")]
+    #[command(after_help = DRAIN_NOTES, override_usage = "borough node drain [OPTIONS] <NODE|--label>")]
     Drain(DrainArguments),
 }
 
 /// Arguments of `node drain`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DrainArguments {
-    /// The node's name
-    pub node: String,
+    #[command(flatten)]
+    pub choice: NodeChoice,
     /// Return at once, without waiting
     #[arg(short, long)]
     pub detach: bool,
@@ -300,4 +311,7 @@ pub struct EventFilter {
     /// Show only events of this node [default: all nodes]
     #[arg(long, value_name = "NODE", conflicts_with = "job")]
     pub node: Option<String>,
+    /// Show only events of jobs and nodes with labels like this at present, and of the tasks of such jobs
+    #[arg(short, long, value_parser = label_match, value_delimiter = ',', value_name = "KEY=VALUE,KEY!=VALUE")]
+    pub label: Vec<LabelMatch>,
 }

@@ -7,9 +7,10 @@ use borough_model::job::COUNT_MAX;
 use borough_proto::v1::LabelMatch;
 use clap::{Args, Subcommand};
 
-use super::list::{ListArguments, TaskOrJobState, label_match, task_or_job_state};
+use super::list::{JobLabels, ListArguments, TaskOrJobState, label_match, task_or_job_state};
 use super::log::{AttemptChoice, attempt};
 use super::number::{time_within, timeout, whole};
+use super::target::TargetError;
 use super::{JobTarget, LogShowArguments};
 use crate::jobfile::StarterKind;
 
@@ -61,20 +62,13 @@ pub enum JobVerb {
         list: ListArguments,
     },
     /// Change the number of tasks of a job, and wait until it has so many, all of them up
-    Scale {
-        /// [USER/]JOB
-        #[arg(value_name = "JOB")]
-        target: JobTarget,
-        /// Number of tasks, from 0
-        #[arg(value_parser = whole(0..=COUNT_MAX))]
-        count: u32,
-        #[command(flatten)]
-        wait: WaitArguments,
-    },
+    #[command(override_usage = "borough job scale [OPTIONS] <JOB|--label> <COUNT>")]
+    Scale(ScaleArguments),
     /// Stop a job: withdraw its endpoints, end its tasks, and wait for their end
+    #[command(override_usage = "borough job stop [OPTIONS] <JOB|--label>")]
     Stop(StopArguments),
     /// Restart the tasks of a job one at a time, the next one when the last one is healthy again
-    #[command(after_help = RESTART_NOTES)]
+    #[command(after_help = RESTART_NOTES, override_usage = "borough job restart [OPTIONS] <JOB|--label>")]
     Restart(RestartArguments),
     /// Forget an ended job at once, with its history, instead of after the cell's retention
     #[command(after_help = PURGE_NOTES)]
@@ -210,31 +204,114 @@ pub struct EditArguments {
     pub wait: WaitArguments,
 }
 
+/// One job, or those with labels.
+#[derive(Clone, Debug, Args)]
+pub struct JobChoice {
+    /// [USER/]JOB
+    #[arg(value_name = "JOB", required_unless_present = "label", conflicts_with_all = ["label", "all"])]
+    pub target: Option<JobTarget>,
+    #[command(flatten)]
+    pub labels: JobLabels,
+}
+
+/// `job scale`. Behind `--label` the first word is the count.
+#[derive(Clone, Debug, Args)]
+pub struct ScaleArguments {
+    /// [USER/]JOB
+    #[arg(value_name = "JOB", required_unless_present = "label")]
+    pub target: Option<ScaleWord>,
+    /// Number of tasks, from 0
+    #[arg(value_parser = whole(0..=COUNT_MAX), required_unless_present = "label")]
+    pub count: Option<u32>,
+    #[command(flatten)]
+    pub labels: JobLabels,
+    #[command(flatten)]
+    pub wait: WaitArguments,
+}
+
+/// What `job scale` changes, and to how many tasks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScaleChoice {
+    Job(JobTarget, u32),
+    /// The jobs that the labels choose.
+    Labelled(u32),
+}
+
+impl ScaleArguments {
+    /// What the words of the line mean together.
+    ///
+    /// # Errors
+    /// What is wrong with them, as a usage error says it.
+    pub(crate) fn choice(&self) -> Result<ScaleChoice, String> {
+        if self.labels.label.is_empty() { self.choice_named() } else { self.choice_labelled() }
+    }
+
+    fn choice_named(&self) -> Result<ScaleChoice, String> {
+        match (&self.target, self.count) {
+            (Some(ScaleWord::Job(target)), Some(count)) => Ok(ScaleChoice::Job(target.clone(), count)),
+            (Some(ScaleWord::Number(text)), Some(_)) => {
+                let refused = text.parse::<JobTarget>().err().map(|error| error.to_string());
+                Err(format!("JOB: {}", refused.unwrap_or_else(|| format!("{text:?} is no job"))))
+            }
+            (None, _) | (_, None) => Err("borough job scale needs JOB and COUNT".to_owned()),
+        }
+    }
+
+    fn choice_labelled(&self) -> Result<ScaleChoice, String> {
+        match (&self.target, self.count) {
+            (Some(ScaleWord::Number(text)), None) => {
+                let count = whole(0..=COUNT_MAX)(text);
+                count.map(ScaleChoice::Labelled).map_err(|accepted| format!("COUNT: {text:?}; {accepted}"))
+            }
+            (None, _) => Err("borough job scale needs COUNT".to_owned()),
+            (Some(_), _) => Err("--label and JOB exclude each other; give one of them".to_owned()),
+        }
+    }
+}
+
+/// The first word of `job scale`: a job, or the count of those that labels choose. A name never begins with a digit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScaleWord {
+    Job(JobTarget),
+    Number(String),
+}
+
+impl std::str::FromStr for ScaleWord {
+    type Err = TargetError;
+
+    fn from_str(text: &str) -> Result<Self, TargetError> {
+        if text.trim_start_matches('-').starts_with(|first: char| first.is_ascii_digit()) {
+            return Ok(Self::Number(text.to_owned()));
+        }
+        text.parse().map(Self::Job)
+    }
+}
+
 /// `job stop`.
 #[derive(Clone, Debug, Args)]
 pub struct StopArguments {
-    /// [USER/]JOB
-    #[arg(value_name = "JOB")]
-    pub target: JobTarget,
+    #[command(flatten)]
+    pub choice: JobChoice,
     #[command(flatten)]
     pub wait: WaitArguments,
 }
 
 /// What `job restart` does with tasks that do not come back.
 const RESTART_NOTES: &str = "A task that is not healthy in time, or dead for good, ends the command with code 1. The \
-    tasks after it are left alone, and the message tells how to go on. So does Ctrl-C.";
+    tasks after it are left alone, and the message tells how to go on. So does Ctrl-C. With --label one job comes after \
+    the other, and those after a failed one are left alone.";
 
 /// `job restart`.
 #[derive(Clone, Debug, Args)]
 pub struct RestartArguments {
-    /// [USER/]JOB
-    #[arg(value_name = "JOB")]
-    pub target: JobTarget,
+    #[command(flatten)]
+    pub choice: JobChoice,
     /// Restart only these tasks, such as 3 or 0-2,5 [default: all]
-    #[arg(long, value_name = "INDEXES", value_delimiter = ',', value_parser = indexes, conflicts_with = "from")]
+    #[arg(long, value_name = "INDEXES", value_delimiter = ',', value_parser = indexes)]
+    #[arg(conflicts_with_all = ["from", "label"])]
     pub task: Vec<std::ops::RangeInclusive<u32>>,
     /// Begin with this task [default: 0]
-    #[arg(long, value_name = "INDEX", value_parser = whole(0..=INDEX_MAX))]
+    #[arg(long, value_name = "INDEX", value_parser = whole(0..=INDEX_MAX), conflicts_with = "label")]
     pub from: Option<u32>,
     /// Stop if a task is not healthy again after this time, such as 30s or 5m
     #[arg(long, value_parser = timeout, value_name = "TIME", default_value = "5m")]
@@ -294,5 +371,45 @@ pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err("accepted: KEY=VALUE".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Arguments, Verb};
+
+    fn choice(line: &str) -> Result<ScaleChoice, String> {
+        match Arguments::read(line.split(' ')).map_err(|error| error.to_string())?.verb {
+            Verb::Job(JobVerb::Scale(arguments)) => arguments.choice(),
+            other => Err(format!("{other:?}")),
+        }
+    }
+
+    #[test]
+    fn the_count_stands_behind_the_job_or_alone_with_labels() {
+        let web = |count| Ok(ScaleChoice::Job("web".parse().unwrap(), count));
+        assert_eq!(choice("borough job scale web 3"), web(3));
+        assert_eq!(choice("borough job scale --detach web 0"), web(0));
+        for line in ["-l app=web 3", "3 -l app=web", "--label app=web --all 3 --yes"] {
+            assert_eq!(choice(&format!("borough job scale {line}")), Ok(ScaleChoice::Labelled(3)), "{line}");
+        }
+        let both = "--label and JOB exclude each other; give one of them";
+        for line in ["-l app=web web", "-l app=web web 3", "-l app=web 3 4"] {
+            assert_eq!(choice(&format!("borough job scale {line}")).unwrap_err(), both, "{line}");
+        }
+        assert_eq!(choice("borough job scale -l app=web").unwrap_err(), "borough job scale needs COUNT");
+        let most = "accepted: a whole number, 0 to 100000";
+        assert_eq!(
+            choice("borough job scale -l a=b 100001").unwrap_err(),
+            format!("COUNT: \"100001\"; {most}")
+        );
+        assert_eq!(choice("borough job scale -l a=b -1").unwrap_err(), format!("COUNT: \"-1\"; {most}"));
+        assert!(
+            choice("borough job scale 3 4").unwrap_err().starts_with("JOB: the name of the job, \"3\", ")
+        );
+        for line in ["borough job scale web", "borough job scale", "borough job scale --all 3"] {
+            assert!(choice(line).is_err(), "{line}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Options of lists: which rows, and which part of them.
 
 use borough_model::job::file::nearest;
+use borough_model::node::selector_check;
 use borough_proto::v1::{JobState, LabelMatch, NodeCondition, NodeState, TaskState};
 use clap::Args;
 
@@ -25,6 +26,17 @@ pub struct WatchArguments {
     pub watch: bool,
 }
 
+/// Jobs by their labels.
+#[derive(Clone, Debug, Default, Args)]
+pub struct JobLabels {
+    /// Instead of one: all of jobs of yours with labels like this; lists them and asks
+    #[arg(short, long, value_parser = label_match, value_delimiter = ',', value_name = "KEY=VALUE,KEY!=VALUE")]
+    pub label: Vec<LabelMatch>,
+    /// With --label: of the jobs of every user
+    #[arg(short, long, requires = "label")]
+    pub all: bool,
+}
+
 /// One condition of `--label`. `==` is `=`, as Kubernetes has it.
 pub(super) fn label_match(text: &str) -> Result<LabelMatch, String> {
     let accepted = || "accepted: KEY=VALUE or KEY!=VALUE, with commas between".to_owned();
@@ -34,7 +46,17 @@ pub(super) fn label_match(text: &str) -> Result<LabelMatch, String> {
     if key.is_empty() {
         return Err(accepted());
     }
+    condition_check(key, value)?;
     Ok(LabelMatch { key: key.to_owned(), value: value.to_owned(), not })
+}
+
+/// Checks the parts of a condition, so that a refusal has what the user has typed.
+fn condition_check(key: &str, value: &str) -> Result<(), String> {
+    let errors = selector_check("", std::iter::once((key, value))).err().unwrap_or_default();
+    errors.first().map_or(Ok(()), |error| {
+        let part = if error.path.ends_with("key") { "key" } else { "value" };
+        Err(format!("has the {part} {}; accepted: {}", error.value, error.accepted))
+    })
 }
 
 /// The states of jobs, as the output shows them.
@@ -169,6 +191,8 @@ mod tests {
         for bad in ["", "app", "=web", "!=web"] {
             assert!(of(bad).unwrap_err().starts_with("accepted: KEY=VALUE"), "{bad}");
         }
+        assert!(of("x y=1").unwrap_err().starts_with("has the key \"x y\"; accepted: 1 to 128 of "));
+        assert!(of("a=b\nc").unwrap_err().starts_with("has the value \"b\\nc\"; accepted: at most "));
     }
 
     #[test]

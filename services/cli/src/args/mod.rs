@@ -27,19 +27,20 @@ mod usage;
 
 pub use agent::AgentArguments;
 pub use cluster::{
-    CellSet, CellVerb, DrainArguments, EventFilter, EventVerb, NameVerb, NodeTokenArguments, NodeVerb,
+    CellSet, CellVerb, DrainArguments, EventFilter, EventVerb, NameVerb, NodeChoice, NodeTokenArguments,
+    NodeVerb,
 };
 pub use connections::ConnectionArguments;
 pub use context::{ContextAddArguments, ContextVerb, OptionSource, OptionSources};
 pub use dev::DevArguments;
 pub use explain::ExplainArguments;
 pub use job::{
-    EditArguments, EvaluateArguments, FileArguments, JobLogArguments, JobVerb, PurgeArguments,
-    RestartArguments, RunArguments, StopArguments, WaitArguments,
+    EditArguments, EvaluateArguments, FileArguments, JobChoice, JobLogArguments, JobVerb, PurgeArguments,
+    RestartArguments, RunArguments, ScaleArguments, ScaleChoice, ScaleWord, StopArguments, WaitArguments,
 };
 pub use label::LabelArgument;
 pub(crate) use label::label_change;
-pub use list::{ListArguments, NodeStateOrCondition, TaskOrJobState, WatchArguments};
+pub use list::{JobLabels, ListArguments, NodeStateOrCondition, TaskOrJobState, WatchArguments};
 pub(crate) use list::{job_state_names, node_state_names, task_state_names};
 pub use log::{AttemptChoice, LogShowArguments};
 pub(crate) use named::NamedTarget;

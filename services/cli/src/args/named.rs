@@ -1,6 +1,6 @@
 //! The object that a command line names, for the message if the cell has none of that name.
 
-use super::{EventFilter, EventVerb, JobTarget, JobVerb, NameVerb, NodeVerb, TaskVerb, Verb};
+use super::{EventFilter, EventVerb, JobTarget, JobVerb, NameVerb, NodeVerb, ScaleWord, TaskVerb, Verb};
 
 /// What a command line names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,12 +33,14 @@ impl JobVerb {
             Self::Status { target, .. } => target.as_ref(),
             Self::Purge(arguments) => arguments.target.as_ref(),
             Self::Edit(arguments) => Some(&arguments.target),
-            Self::Stop(arguments) => Some(&arguments.target),
-            Self::Restart(arguments) => Some(&arguments.target),
+            Self::Stop(arguments) => arguments.choice.target.as_ref(),
+            Self::Restart(arguments) => arguments.choice.target.as_ref(),
+            Self::Scale(arguments) => match &arguments.target {
+                Some(ScaleWord::Job(target)) => Some(target),
+                Some(ScaleWord::Number(_)) | None => None,
+            },
             Self::Logs(arguments) => Some(&arguments.target),
-            Self::Scale { target, .. } | Self::Label { target, .. } | Self::History { target } => {
-                Some(target)
-            }
+            Self::Label { target, .. } | Self::History { target } => Some(target),
             Self::Init { .. } | Self::Validate(_) | Self::Schema | Self::Plan(_) | Self::Run(_) => None,
         }
     }
@@ -51,7 +53,7 @@ impl TaskVerb {
             Self::Status { target, .. } => target.job(),
             Self::Logs(arguments) => arguments.target.job(),
             Self::Exec(arguments) => arguments.target.job(),
-            Self::Stop(arguments) => arguments.target.job(),
+            Self::Stop(arguments) => arguments.target.as_ref()?.job(),
             Self::Signal { target, .. } | Self::Restart { target } => target.job(),
         };
         Some(NamedTarget::Job(target.clone()))
@@ -62,10 +64,9 @@ impl NodeVerb {
     fn node(&self) -> Option<&str> {
         match self {
             Self::List { .. } | Self::Token(_) => None,
-            Self::Drain(arguments) => Some(&arguments.node),
+            Self::Drain(arguments) => arguments.choice.node.as_deref(),
+            Self::Cordon(choice) | Self::Uncordon(choice) => choice.node.as_deref(),
             Self::Status { node, .. }
-            | Self::Cordon { node }
-            | Self::Uncordon { node }
             | Self::Taint { node, .. }
             | Self::Untaint { node, .. }
             | Self::Label { node, .. }

@@ -4,7 +4,7 @@ use borough_proto::signal::SIGNALS;
 use borough_proto::v1::{LabelMatch, TaskState};
 use clap::{Args, Subcommand};
 
-use super::list::{ListArguments, label_match, task_state};
+use super::list::{JobLabels, ListArguments, label_match, task_state};
 use super::log::{AttemptChoice, attempt};
 use super::{LogShowArguments, TaskTarget, WaitArguments, WhyTarget};
 
@@ -68,7 +68,7 @@ pub enum TaskVerb {
         target: TaskTarget,
     },
     /// Stop the running attempt as `restart` does, and start the next one elsewhere if it fits there
-    #[command(after_help = TASK_STOP_NOTES)]
+    #[command(after_help = TASK_STOP_NOTES, override_usage = "borough task stop [OPTIONS] <TASK|--label>")]
     Stop(TaskStopArguments),
 }
 
@@ -80,8 +80,10 @@ const TASK_STOP_NOTES: &str = "The job keeps its count, so the task runs again. 
 #[derive(Clone, Debug, Args)]
 pub struct TaskStopArguments {
     /// [USER/]JOB/INDEX
-    #[arg(value_name = "TASK")]
-    pub target: TaskTarget,
+    #[arg(value_name = "TASK", required_unless_present = "label", conflicts_with_all = ["label", "all"])]
+    pub target: Option<TaskTarget>,
+    #[command(flatten)]
+    pub labels: JobLabels,
     #[command(flatten)]
     pub wait: WaitArguments,
 }

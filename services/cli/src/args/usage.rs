@@ -100,7 +100,14 @@ impl UsageError<'_> {
             ErrorKind::MissingRequiredArgument => {
                 let missing: Vec<String> =
                     self.texts(ContextKind::InvalidArg).iter().map(|name| self.alternatives(name)).collect();
-                format!("{verb} needs {}", missing.join(" and "))
+                // One that is needed in any case leaves no choice.
+                let is_choice_of = |group: &&String| {
+                    let has = |one: &String| group.split([' ', ',']).any(|word| word == one);
+                    group.starts_with("one of ") && missing.iter().any(has)
+                };
+                let needed: Vec<&str> =
+                    missing.iter().filter(|one| !is_choice_of(one)).map(String::as_str).collect();
+                format!("{verb} needs {}", needed.join(" and "))
             }
             ErrorKind::ArgumentConflict => {
                 let others =

@@ -21,36 +21,57 @@ const EXPLAINED_MAX: usize = 5;
 /// Drains a node and, unless detached, waits.
 pub(super) async fn drain(
     client: &Client,
+    node: &str,
     arguments: &DrainArguments,
     printer: &Printer,
 ) -> Result<Node, Failure> {
-    let node = arguments.node.as_str();
     // Listed before anything is stopped, so that no leaving task is missed.
     let (before, _) = client.task_list_of_node(node).await?;
-    let at_once = arguments.force.is_some_and(|after| after.is_zero());
-    let mode = if at_once { DrainMode::Force } else { DrainMode::Wait };
-    let drained = client.node_drain(node, mode).await?;
+    let drained = client.node_drain(node, drain_mode(arguments)).await?;
     if arguments.detach {
         return Ok(drained);
     }
+    let force_after = arguments.force.filter(|after| !after.is_zero());
+    drain_wait(client, &before, drained, force_after, arguments.timeout, printer).await
+}
+
+/// With which mode a drain begins.
+pub(super) fn drain_mode(arguments: &DrainArguments) -> DrainMode {
+    if arguments.force.is_some_and(|after| after.is_zero()) { DrainMode::Force } else { DrainMode::Wait }
+}
+
+/// Waits until the tasks that were on a drained node run elsewhere, and stops those that are left after `force_after`.
+pub(super) async fn drain_wait(
+    client: &Client,
+    before: &[Task],
+    drained: Node,
+    force_after: Option<Duration>,
+    timeout: Option<Duration>,
+    printer: &Printer,
+) -> Result<Node, Failure> {
+    let node = drained.name.as_str();
     let mut drain = Drain {
         client,
         node,
-        force_after: arguments.force.filter(|_| !at_once),
+        force_after,
         seen: BTreeMap::new(),
         explained: Vec::new(),
         is_quiet: printer.is_quiet(),
         progress: Progress::new(printer),
     };
-    drain.see(&before);
+    drain.see(before);
     let emptied = drain.run();
-    let ended = match arguments.timeout {
+    let ended = match timeout {
         None => Ok(emptied.await),
         Some(timeout) => tokio::time::timeout(timeout, emptied).await.map_err(|_| timeout),
     };
     match ended {
-        Ok(ended) => ended.map(|()| drained).map_err(|failure| goes_on(node, failure)),
+        Ok(Err(failure)) => Err(goes_on(node, failure)),
         Err(timeout) => Err(drain.out_of_time(timeout).await),
+        Ok(Ok(())) => {
+            drop(drain);
+            Ok(drained)
+        }
     }
 }
 

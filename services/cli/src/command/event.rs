@@ -5,6 +5,7 @@ use borough_proto::v1::{PageRequest, WatchFilter};
 use futures::StreamExt as _;
 
 use super::list::{NoRows, list_page};
+use super::selected::events_selected;
 use super::unknown::{job_awaited, node_awaited};
 use super::watch::{WatchedView, list_watch};
 use crate::args::{EventFilter, EventVerb, Global, ListArguments};
@@ -16,7 +17,8 @@ pub(super) async fn run(global: &Global, verb: EventVerb, printer: &Printer) -> 
     let client = connect::cell_client(global).await?;
     match verb {
         EventVerb::List { filter, limit, watching } => {
-            let chosen = filter.job.is_some() || filter.node.is_some();
+            let chosen = filter.job.is_some() || filter.node.is_some() || !filter.label.is_empty();
+            events_selected(&client, &filter.label, printer).await?;
             let filter = watch_filter(&filter, client.user());
             let none = NoRows { rows: "events", user: None, cell: client.cell(), chosen, others: &[] };
             if watching.watch {
@@ -40,6 +42,7 @@ pub(super) async fn run(global: &Global, verb: EventVerb, printer: &Printer) -> 
             }
         }
         EventVerb::Watch { filter } => {
+            events_selected(&client, &filter.label, printer).await?;
             watch(&client, watch_filter(&filter, client.user()), printer).await?;
         }
     }
@@ -87,5 +90,6 @@ async fn watch(client: &Client, filter: WatchFilter, printer: &Printer) -> Resul
 fn watch_filter(filter: &EventFilter, caller: &str) -> WatchFilter {
     let job = filter.job.as_ref().map(|target| target.resolve(caller));
     let (user, job) = job.map(|job| (job.user, job.name)).unwrap_or_default();
-    WatchFilter { user, job, node: filter.node.clone().unwrap_or_default(), ..WatchFilter::default() }
+    let (node, selector) = (filter.node.clone().unwrap_or_default(), filter.label.clone());
+    WatchFilter { user, job, node, selector, ..WatchFilter::default() }
 }

@@ -1,6 +1,7 @@
 //! The verbs: each asks a gateway and shows the answer.
 
 mod attempts;
+mod bulk;
 mod cell;
 mod confirm;
 mod context;
@@ -11,6 +12,7 @@ mod job;
 mod list;
 mod name;
 mod node;
+mod node_bulk;
 mod removed;
 mod rollout;
 mod selected;

@@ -6,10 +6,11 @@ use borough_proto::v1::{LabelMatch, Node, WatchFilter};
 use super::confirm::{Intent, confirm};
 use super::drain::drain;
 use super::list::{NoRows, list_page};
+use super::node_bulk::{cordon_all, drain_all, uncordon_all};
 use super::removed::{labels_absent, taints_absent};
 use super::selected::nodes_selected;
 use super::watch::{WatchedView, list_or_watch, status_watch};
-use crate::args::{Global, NodeStateOrCondition, NodeVerb, WatchArguments, label_change};
+use crate::args::{DrainArguments, Global, NodeStateOrCondition, NodeVerb, WatchArguments, label_change};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::output::{NodeOutput, NodeStatusView, Printer, TaskOutput, labels_text};
@@ -33,8 +34,14 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
         // Made locally, without a gateway.
         NodeVerb::Token(arguments) => return node_token(global, &arguments, printer),
         NodeVerb::Status { node, watching } => return status(&client, &node, watching, printer).await,
-        NodeVerb::Cordon { node } => changed(client.node_cordon(&node).await?, printer)?,
-        NodeVerb::Uncordon { node } => changed(client.node_uncordon(&node).await?, printer)?,
+        NodeVerb::Cordon(choice) => match &choice.node {
+            Some(node) => changed(client.node_cordon(node).await?, printer)?,
+            None => return cordon_all(global, &client, &choice.label, printer).await,
+        },
+        NodeVerb::Uncordon(choice) => match &choice.node {
+            Some(node) => changed(client.node_uncordon(node).await?, printer)?,
+            None => return uncordon_all(global, &client, &choice.label, printer).await,
+        },
         NodeVerb::Admit { node, identity } => {
             let what = format!("give node {node} to agent {identity}");
             confirm(global, &client, Intent::stop(&what), printer)?;
@@ -61,14 +68,21 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
             changed(client.node_untaint(&node, taints).await?, printer)?;
         }
         NodeVerb::Drain(arguments) => {
-            let what = if arguments.force.is_some() { "stop every task of" } else { "move every task off" };
-            let what = format!("{what} node {}", arguments.node);
+            let Some(node) = &arguments.choice.node else {
+                return drain_all(global, &client, &arguments, printer).await;
+            };
+            let what = format!("{} node {node}", drain_intent(&arguments));
             confirm(global, &client, Intent::stop(&what), printer)?;
-            let node = drain(&client, &arguments, printer).await?;
+            let node = drain(&client, node, &arguments, printer).await?;
             changed(node, printer)?;
         }
     }
     Ok(Code::Done)
+}
+
+/// What a drain does, in the imperative.
+pub(super) fn drain_intent(arguments: &DrainArguments) -> &'static str {
+    if arguments.force.is_some() { "stop every task of" } else { "move every task off" }
 }
 
 fn filter_of(shown: &[NodeStateOrCondition], selector: Vec<LabelMatch>) -> NodeFilter {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use borough_client::{Client, ClientError, JobFilter, JobRef, TaskFilter};
+use borough_client::{Client, ClientError, JobFilter, JobRef, NodeFilter, TaskFilter};
 use borough_model::job::file::field_help;
 use borough_proto::v1::PageRequest;
 use clap::Arg;
@@ -37,6 +37,10 @@ pub(super) enum Completed {
     /// Of the tasks of a job, or of jobs.
     TaskOrJobState,
     Signal,
+    /// Conditions on the labels of jobs, of nodes with their attributes, or of both.
+    JobLabel,
+    NodeLabel,
+    AnyLabel,
 }
 
 impl Completed {
@@ -54,6 +58,11 @@ impl Completed {
                 "node" => Some(Self::NodeState),
                 "task" => Some(Self::TaskState),
                 _ => Some(Self::TaskOrJobState),
+            },
+            (_, "label", _) => match noun {
+                "node" => Some(Self::NodeLabel),
+                "event" => Some(Self::AnyLabel),
+                _ => Some(Self::JobLabel),
             },
             (_, "signal", _) => Some(Self::Signal),
             ("explain", "field", _) => Some(Self::Field),
@@ -125,6 +134,12 @@ async fn names(completed: Completed, client: &Client, current: &str) -> Result<V
         Completed::Node => Ok(client.node_list().await?.into_iter().map(|node| node.name).collect()),
         Completed::Job | Completed::JobOrEnded => jobs(client, current, completed).await,
         Completed::Task => tasks(client, current).await,
+        Completed::JobLabel => Ok(conditions(job_labels(client).await?, current)),
+        Completed::NodeLabel => Ok(conditions(node_labels(client).await?, current)),
+        Completed::AnyLabel => {
+            let labels = job_labels(client).await?.into_iter().chain(node_labels(client).await?);
+            Ok(conditions(labels, current))
+        }
         Completed::Context
         | Completed::Field
         | Completed::NodeState
@@ -169,9 +184,53 @@ async fn tasks(client: &Client, current: &str) -> Result<Vec<String>, ClientErro
     Ok(names)
 }
 
+/// The labels of the caller's jobs.
+async fn job_labels(client: &Client) -> Result<Vec<(String, String)>, ClientError> {
+    let filter = JobFilter { user: client.user().to_owned(), ended: true, ..JobFilter::default() };
+    let page = PageRequest { limit: NAMES_MAX, page: String::new() };
+    let jobs = client.job_list_page(&filter, page).await?.jobs;
+    Ok(jobs.into_iter().flat_map(|job| job.labels).collect())
+}
+
+/// The labels and attributes of nodes.
+async fn node_labels(client: &Client) -> Result<Vec<(String, String)>, ClientError> {
+    let page = PageRequest { limit: NAMES_MAX, page: String::new() };
+    let nodes = client.node_list_page(&NodeFilter::default(), page).await?.nodes;
+    Ok(nodes.into_iter().flat_map(|node| node.labels.into_iter().chain(node.attributes)).collect())
+}
+
+/// Conditions on these labels: `KEY=`, and behind a key its values.
+fn conditions(labels: impl IntoIterator<Item = (String, String)>, current: &str) -> Vec<String> {
+    let begun = current.split_once('=').map(|(key, _)| key);
+    let condition = |(key, value): (String, String)| match begun {
+        None => format!("{key}="),
+        // A comma would begin the next condition.
+        Some(_) if value.contains(',') => format!("{key}="),
+        Some(begun) if begun.ends_with('!') => format!("{key}!={value}"),
+        Some(_) => format!("{key}={value}"),
+    };
+    let conditions: BTreeSet<String> = labels.into_iter().map(condition).collect();
+    conditions.into_iter().collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_are_completed_first_and_then_their_values() {
+        let labels = [("app", "web"), ("app", "db"), ("tier", "a,b")];
+        let of = |current: &str| {
+            let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+            let all = conditions(labels, current).into_iter();
+            all.filter(|each| each.starts_with(current)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(""), ["app=", "tier="]);
+        assert_eq!(of("ap"), ["app="]);
+        assert_eq!(of("app="), ["app=db", "app=web"]);
+        assert_eq!(of("app!=w"), ["app!=web"]);
+        assert_eq!(of("tier="), ["tier="]);
+    }
 
     #[test]
     fn signals_are_completed_as_they_are_typed() {

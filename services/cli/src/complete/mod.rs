@@ -140,6 +140,13 @@ mod tests {
         for line in ["task status", "task logs", "task exec", "task restart", "task signal", "why"] {
             assert!(of(Completed::Task).contains(&line), "{line}: {:?}", of(Completed::Task));
         }
+        for line in ["job status", "job stop", "job scale", "job restart", "task list", "task stop"] {
+            assert!(of(Completed::JobLabel).contains(&line), "{line}: {:?}", of(Completed::JobLabel));
+        }
+        for line in ["node list", "node cordon", "node uncordon", "node drain"] {
+            assert!(of(Completed::NodeLabel).contains(&line), "{line}: {:?}", of(Completed::NodeLabel));
+        }
+        assert_eq!(of(Completed::AnyLabel), ["event list", "event watch"]);
         for line in ["node status", "node drain", "node cordon", "event watch"] {
             assert!(of(Completed::Node).contains(&line), "{line}: {:?}", of(Completed::Node));
         }

@@ -67,6 +67,8 @@ pub(crate) struct Printer {
     color: bool,
     /// Whether lines of tasks on standard error have colours.
     color_error: bool,
+    /// Whether progress moves on a terminal.
+    moving: bool,
 }
 
 impl Printer {
@@ -74,12 +76,17 @@ impl Printer {
         let refused = global.no_color || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let color = !refused && io::stdout().is_terminal();
         let color_error = !refused && io::stderr().is_terminal();
-        Self { format: global.output, quiet: global.quiet, color, color_error }
+        Self { format: global.output, quiet: global.quiet, color, color_error, moving: true }
     }
 
     /// For a command line that cannot be read, and so says nothing about output.
     pub(crate) fn errors_only() -> Self {
-        Self { format: OutputFormat::Table, quiet: false, color: false, color_error: false }
+        Self { format: OutputFormat::Table, quiet: false, color: false, color_error: false, moving: true }
+    }
+
+    /// The same, for several waits at a time: each writes its progress as lines.
+    pub(crate) fn without_motion(&self) -> Self {
+        Self { moving: false, ..*self }
     }
 
     /// Returns true if answers are for programs.

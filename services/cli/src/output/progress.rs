@@ -44,7 +44,7 @@ impl ProgressRate {
 impl<'p> Progress<'p> {
     /// Shows nothing with `--quiet`.
     pub(crate) fn new(printer: &'p Printer) -> Self {
-        let moving = !printer.is_quiet() && std::io::stderr().is_terminal();
+        let moving = printer.moving && !printer.is_quiet() && std::io::stderr().is_terminal();
         let bar = moving.then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
             bar.set_style(ProgressStyle::default_spinner());

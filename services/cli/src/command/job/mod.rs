@@ -1,5 +1,6 @@
 //! Verbs on jobs.
 
+mod bulk;
 mod deadline;
 mod edit;
 mod file;
@@ -16,12 +17,13 @@ mod wait;
 
 use borough_client::{JobFilter, TaskFilter};
 
+pub(super) use self::bulk::all_again;
 pub(super) use self::progress::{Goal, NextAttempt};
 use self::show::TaskSelection;
 pub(super) use self::wait::wait;
 use super::confirm::{Intent, confirm};
 use super::selected::jobs_selected;
-use crate::args::{Global, JobVerb, TaskOrJobState, label_change};
+use crate::args::{Global, JobVerb, ScaleArguments, ScaleChoice, TaskOrJobState, label_change};
 use crate::connect;
 use crate::exit::{Code, Failure};
 use crate::output::Printer;
@@ -34,14 +36,13 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
         JobVerb::Plan(arguments) => plan::plan(global, &arguments, printer).await,
         JobVerb::Run(arguments) => run::run(global, arguments, printer).await,
         JobVerb::Edit(arguments) => edit::edit(global, &arguments, printer).await,
-        JobVerb::Scale { target, count, wait } => {
-            let client = connect::cell_client(global).await?;
-            let job = target.resolve(client.user());
-            run::scale(&client, &job, count, wait.into(), printer).await
-        }
+        JobVerb::Scale(arguments) => scale(global, &arguments, printer).await,
         JobVerb::Stop(arguments) => {
             let client = connect::cell_client(global).await?;
-            let job = arguments.target.resolve(client.user());
+            let Some(target) = &arguments.choice.target else {
+                return bulk::stop_all(global, &client, &arguments, printer).await;
+            };
+            let job = target.resolve(client.user());
             confirm(global, &client, Intent::stop(&format!("stop job {job}")), printer)?;
             run::stop(&client, &job, arguments.wait.into(), printer).await
         }
@@ -87,6 +88,22 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
         JobVerb::History { target } => {
             let client = connect::cell_client(global).await?;
             show::history(&client, &target.resolve(client.user()), printer).await
+        }
+    }
+}
+
+async fn scale(global: &Global, arguments: &ScaleArguments, printer: &Printer) -> Result<Code, Failure> {
+    let choice = arguments
+        .choice()
+        .map_err(|message| Failure::new(Code::Usage, message).with_hint("borough job scale --help"))?;
+    let client = connect::cell_client(global).await?;
+    match choice {
+        ScaleChoice::Job(target, count) => {
+            let job = target.resolve(client.user());
+            run::scale(&client, &job, count, arguments.wait.into(), printer).await
+        }
+        ScaleChoice::Labelled(count) => {
+            bulk::scale_all(global, &client, &arguments.labels, count, arguments.wait, printer).await
         }
     }
 }

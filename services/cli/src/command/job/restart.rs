@@ -5,6 +5,7 @@ use std::time::Duration;
 use borough_client::{Client, JobRef, TaskRef};
 use borough_proto::v1::{JobState, Task, TaskState};
 
+use super::bulk::restart_all;
 use super::deadline::WaitLimits;
 use super::progress::{Goal, KnownJob, NextAttempt};
 use super::wait::WaitingOutput;
@@ -20,7 +21,10 @@ pub(super) async fn restart(
     arguments: &RestartArguments,
     printer: &Printer,
 ) -> Result<Code, Failure> {
-    let job = arguments.target.resolve(client.user());
+    let Some(target) = &arguments.choice.target else {
+        return restart_all(global, client, arguments, printer).await;
+    };
+    let job = target.resolve(client.user());
     let row = client.job_get(&job).await?.job.unwrap_or_default();
     if row.state() != JobState::Running {
         let state = word(row.state().as_str_name(), "JOB_STATE_");
@@ -34,9 +38,21 @@ pub(super) async fn restart(
         chosen => format!("restart {} {} of job {job}", plural(chosen.len()), ranges(chosen)),
     };
     confirm(global, client, Intent::stop(&what), printer)?;
-    let mut rolling = Rolling { client, job: &job, arguments, done: Vec::new(), left: Vec::new(), at: None };
+    let view = restart_job(client, &job, arguments, printer).await?;
+    printer.one(&view, |view, _| view.text())?;
+    Ok(Code::Done)
+}
+
+/// Restarts the tasks of one job.
+pub(super) async fn restart_job(
+    client: &Client,
+    job: &JobRef,
+    arguments: &RestartArguments,
+    printer: &Printer,
+) -> Result<RestartedView, Failure> {
+    let mut rolling = Rolling { client, job, arguments, done: Vec::new(), left: Vec::new(), at: None };
     let mut progress = Progress::new(printer);
-    let mut waiting = WaitingOutput::new(client, &job, WaitLimits::default(), &mut progress);
+    let mut waiting = WaitingOutput::new(client, job, WaitLimits::default(), &mut progress);
     let ended = tokio::select! {
         ended = rolling.run(&mut waiting) => ended,
         _ = tokio::signal::ctrl_c() => Err(Failure::new(Code::Interrupted, "interrupted")),
@@ -47,14 +63,8 @@ pub(super) async fn restart(
     drop(progress);
     ended.map_err(|failure| rolling.stopped(&failure))?;
     let Rolling { done, left, .. } = rolling;
-    let view = RestartedView {
-        user: job.user.as_str().into(),
-        name: job.name.as_str().into(),
-        restarted: done,
-        left,
-    };
-    printer.one(&view, |view, _| view.text())?;
-    Ok(Code::Done)
+    let (user, name) = (job.user.as_str().into(), job.name.as_str().into());
+    Ok(RestartedView { user, name, restarted: done, left })
 }
 
 /// Refuses an index that the job does not have, before anything happens.

@@ -1,5 +1,6 @@
 //! Verbs on single tasks.
 
+mod bulk;
 mod exec;
 mod logs;
 mod status;

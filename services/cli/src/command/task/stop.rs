@@ -2,6 +2,7 @@
 
 use borough_client::Client;
 
+use super::bulk::stop_all;
 use crate::args::{Global, TaskStopArguments};
 use crate::command::confirm::{Intent, confirm};
 use crate::command::job::{Goal, NextAttempt, wait};
@@ -14,7 +15,10 @@ pub(super) async fn stop(
     arguments: &TaskStopArguments,
     printer: &Printer,
 ) -> Result<Code, Failure> {
-    let task = arguments.target.resolve(client.user());
+    let Some(target) = &arguments.target else {
+        return stop_all(global, client, arguments, printer).await;
+    };
+    let task = target.resolve(client.user());
     confirm(global, client, Intent::stop(&format!("stop task {task}")), printer)?;
     let stopped = client.task_stop(&task).await?;
     if arguments.wait.detach {

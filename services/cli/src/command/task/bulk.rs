@@ -1,0 +1,118 @@
+//! `task stop` of every task of jobs with some labels.
+
+use std::collections::BTreeMap;
+
+use borough_client::{Client, JobRef, TaskFilter, TaskRef};
+use borough_proto::v1::{Task, TaskState};
+use futures::{StreamExt as _, stream};
+
+use crate::args::{Global, ListArguments, TaskStopArguments};
+use crate::command::bulk::{
+    BulkChange, BulkOutcome, BulkWait, SharedTimeout, WAITS_AT_ONCE, confirm_all, none_selected,
+};
+use crate::command::job::{NextAttempt, all_again};
+use crate::command::list::{NoRows, RowsPage, pages};
+use crate::command::selected::jobs_unknown;
+use crate::exit::{Code, Failure};
+use crate::output::{Printer, TaskOutput, tally};
+
+const NOUN: &str = "task";
+/// The states of tasks with an attempt that does not end yet.
+const WITH_ATTEMPT: [TaskState; 4] =
+    [TaskState::Held, TaskState::Assigned, TaskState::Starting, TaskState::Running];
+
+/// The attempt of a task that is stopped.
+struct TaskAttempt {
+    task: TaskRef,
+    job_id: String,
+    incarnation: u64,
+}
+
+impl From<Task> for TaskAttempt {
+    fn from(task: Task) -> Self {
+        let named = TaskRef { job: JobRef::new(task.user, task.job), index: task.index };
+        Self { task: named, job_id: task.job_id, incarnation: task.incarnation }
+    }
+}
+
+/// Stops the attempts, and waits until each task runs again.
+pub(super) async fn stop_all(
+    global: &Global,
+    client: &Client,
+    arguments: &TaskStopArguments,
+    printer: &Printer,
+) -> Result<Code, Failure> {
+    let attempts = attempts_of(client, arguments, printer).await?;
+    let what = format!("stop {}", tally(attempts.len(), NOUN));
+    let change = BulkChange { what: &what, noun: NOUN, done: "stopped and running again" };
+    let name = |attempt: &TaskAttempt| attempt.task.to_string();
+    let names: Vec<String> = attempts.iter().map(name).collect();
+    confirm_all(global, client, change, &names, printer)?;
+    let mut outcome = BulkOutcome::new(change, attempts.len());
+    let stop = async |attempt: &TaskAttempt| {
+        let TaskAttempt { task, job_id, incarnation } = attempt;
+        let after = client.task_stop_of(task, job_id, *incarnation).await?.incarnation;
+        Ok((task.clone(), NextAttempt { index: task.index, after }))
+    };
+    let stopped = outcome.each(&attempts, name, stop).await;
+    if arguments.wait.detach {
+        for (task, next) in stopped {
+            printer.remark(&format!("{task}: stopping attempt {}", next.after));
+        }
+        return outcome.done();
+    }
+    let mut of_jobs: BTreeMap<JobRef, Vec<NextAttempt>> = BTreeMap::new();
+    for (task, next) in stopped {
+        of_jobs.entry(task.job).or_default().push(next);
+    }
+    let (timeout, still) = (SharedTimeout::begin(arguments.wait.timeout), printer.without_motion());
+    let (timeout, still) = (&timeout, &still);
+    let wait_for = async |(job, next): (JobRef, Vec<NextAttempt>)| {
+        let ended = all_again(client, &job, &next, timeout.left(), still).await;
+        BulkWait { name: job.to_string(), objects: next.len(), ended }
+    };
+    let waits = stream::iter(of_jobs).map(wait_for).buffer_unordered(WAITS_AT_ONCE);
+    let mut again: Vec<Task> = outcome.waited(waits).await.into_iter().flatten().collect();
+    again.sort_by(|one, other| (&one.user, &one.job, one.index).cmp(&(&other.user, &other.job, other.index)));
+    let views: Vec<TaskOutput> = again.into_iter().map(TaskOutput::from).collect();
+    if !views.is_empty() || printer.is_machine() {
+        printer.list(&views, "")?;
+    }
+    outcome.done()
+}
+
+/// The attempts that the labels choose, read page by page.
+async fn attempts_of(
+    client: &Client,
+    arguments: &TaskStopArguments,
+    printer: &Printer,
+) -> Result<Vec<TaskAttempt>, Failure> {
+    let labels = &arguments.labels;
+    let user = if labels.all { String::new() } else { client.user().to_owned() };
+    let unknown = jobs_unknown(client, &user, &labels.label).await?;
+    let (selector, states) = (labels.label.clone(), WITH_ATTEMPT.to_vec());
+    let filter = TaskFilter { user: user.clone(), selector, states, ..TaskFilter::default() };
+    let fetch = async |page| {
+        let answer = client.task_list_page(&filter, page).await?;
+        Ok(RowsPage { rows: answer.tasks, next: answer.next_page })
+    };
+    let (whole, mut attempts) = (ListArguments::default(), Vec::<TaskAttempt>::new());
+    let read = pages(&whole, fetch, |rows| {
+        attempts.extend(rows.into_iter().map(TaskAttempt::from));
+        Ok(())
+    });
+    read.await?;
+    if attempts.is_empty() {
+        let others: &[_] = if labels.all { &[] } else { &[("of every user", "borough task list --all")] };
+        let none = NoRows {
+            rows: "tasks with an attempt",
+            user: Some(&user),
+            cell: client.cell(),
+            chosen: true,
+            others,
+        };
+        return Err(none_selected(&unknown, &none.text()));
+    }
+    unknown.iter().for_each(|text| printer.remark(text));
+    Ok(attempts)
+}
