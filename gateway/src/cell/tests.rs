@@ -240,3 +240,51 @@ async fn an_order_to_a_node_that_is_repeated_late_does_not_undo_the_next_one() {
     nodes.cordon_node(Request::new(cordon())).await.unwrap();
     assert!(!gateway.cordoned().await, "the first order was carried out once");
 }
+
+/// Each hold of the mirror's lock looks at 1,024 nodes. The parts together are all of them, each once and in order.
+#[tokio::test(start_paused = true)]
+async fn a_list_of_nodes_goes_over_several_parts_of_the_mirror() {
+    let gateway = TestGateway::with_faults(FaultPlan::none()).await;
+    for hundreds in 0..21_u64 {
+        gateway
+            .change(async |tx, changes| {
+                for number in hundreds * 100..(hundreds + 1) * 100 {
+                    let facts = node_facts(Resources::default());
+                    let named = name(&format!("m{number:04}"));
+                    let registration =
+                        NodeRegistration::new(named, facts, NodeId(1_000 + number), number + 2);
+                    node_register(tx, changes, &registration).await?;
+                }
+                Ok(())
+            })
+            .await;
+    }
+    let nodes = NodeServer::new(Arc::clone(&gateway.cells), std::time::Duration::ZERO);
+    let listed = async |selector: Vec<v1::LabelMatch>, limit: u32| {
+        let (mut names, mut page) = (Vec::new(), String::new());
+        loop {
+            let message = v1::ListNodesRequest {
+                context: context(0),
+                cell: "alpha".to_owned(),
+                page: Some(v1::PageRequest { limit, page }),
+                selector: selector.clone(),
+                ..v1::ListNodesRequest::default()
+            };
+            let answer = nodes.list_nodes(Request::new(message)).await.unwrap().into_inner();
+            names.extend(answer.nodes.into_iter().map(|node| node.name));
+            page = answer.next_page;
+            if page.is_empty() {
+                return names;
+            }
+        }
+    };
+    let all: Vec<String> =
+        (0..2_100).map(|number| format!("m{number:04}")).chain(["n1".to_owned()]).collect();
+    assert_eq!(listed(Vec::new(), 0).await, all);
+    let is = |value: &str, not| v1::LabelMatch { key: "node.name".to_owned(), value: value.to_owned(), not };
+    for wanted in ["m0000", "m1023", "m1024", "m2099", "n1"] {
+        assert_eq!(listed(vec![is(wanted, false)], 0).await, [wanted]);
+    }
+    assert!(listed(vec![is("m2100", false)], 0).await.is_empty());
+    assert_eq!(listed(vec![is("m1024", true)], 700).await.len(), all.len() - 1);
+}

@@ -202,7 +202,7 @@ impl AttemptMeant<'_> {
         if self.incarnation != 0 && self.incarnation != incarnation {
             let Self { incarnation: meant, .. } = self;
             return Err(StoreError::refused(format!(
-                "attempt {meant} is over: attempt {incarnation} follows it"
+                "attempt {meant} is not the present one, which is {incarnation}"
             )));
         }
         Ok(())

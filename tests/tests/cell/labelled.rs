@@ -107,6 +107,34 @@ async fn what_fails_is_named_and_the_rest_is_done() {
     cell.finish().await;
 }
 
+/// Between the list and the answer to the question a job may end and begin again, and a task may restart.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_successor_of_what_was_listed_is_left_alone() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let (front, client) = (cell.job("front"), cell.client());
+    let id = async || client.job_get(&front).await.unwrap().job.unwrap().id;
+    running(&cell, &[("front", 1, "shop")]).await;
+    let first = id().await;
+    cell.borough(&["job", "stop", "front"]).await.ended(0);
+    running(&cell, &[("front", 1, "shop")]).await;
+    let second = id().await;
+    assert_ne!(first, second);
+    let (task, refused) = (cell.task("front", 0), Some(tonic::Code::FailedPrecondition));
+    assert_eq!(client.job_stop_of(&front, &first).await.unwrap_err().code(), refused);
+    assert_eq!(client.job_scale_of(&front, &first, 2).await.unwrap_err().code(), refused);
+    assert_eq!(client.task_stop_of(&task, &first, 1).await.unwrap_err().code(), refused);
+    let ended = client.task_stop_of(&task, &second, 2).await.unwrap_err();
+    assert_eq!(ended.code(), refused, "{ended}");
+    assert!(ended.to_string().contains("attempt 2 is not the present one, which is 1"), "{ended}");
+    let tasks = cell.tasks("front").await;
+    assert!(tasks.len() == 1 && is_running(&tasks[0]) && tasks[0].incarnation == 1, "{tasks:?}");
+    client.task_stop_of(&task, &second, 1).await.unwrap();
+    client.job_scale_of(&front, &second, 0).await.unwrap();
+    client.job_stop_of(&front, &second).await.unwrap();
+    cell.borough(&["job", "stop", "front"]).await.ended(0);
+    cell.finish().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn jobs_are_restarted_one_after_the_other_and_tasks_are_stopped_by_labels() {
     let cell = TestCell::start(options!().nodes(1)).await;
