@@ -188,22 +188,30 @@ fn held_there(
 }
 
 /// Attempts to move off a node, of those that `wanted` selects. At any time, at most a quarter of a job's tasks (and at
-/// least one) are without a running attempt because of such moves.
+/// least one) are not up because of such moves. An attempt that comes up on the node counts already, so its own move
+/// takes nothing from the others.
 fn departures(state: &MirrorState, node: NodeId, wanted: impl Fn(&TaskRow) -> bool) -> Vec<Departures> {
     let on_node = state
         .node_tasks(node)
         .filter(|task| matches!(task.state, TaskState::Assigned | TaskState::Starting | TaskState::Running))
         .filter(|task| wanted(task));
-    let mut by_job: BTreeMap<JobId, Vec<(TaskId, Incarnation)>> = BTreeMap::new();
+    // Of each job those that come up, and the others.
+    let mut by_job: BTreeMap<JobId, [Vec<(TaskId, Incarnation)>; 2]> = BTreeMap::new();
     for task in on_node {
-        by_job.entry(task.id.job).or_default().push((task.id, task.incarnation));
+        let [coming_up, others] = by_job.entry(task.id.job).or_default();
+        let attempts = if task.is_coming_up() { coming_up } else { others };
+        attempts.push((task.id, task.incarnation));
     }
-    let of_job = |(job, attempts): (JobId, Vec<(TaskId, Incarnation)>)| {
+    let of_job = |(job, [coming_up, others]): (JobId, [Vec<(TaskId, Incarnation)>; 2])| {
         let count = state.jobs().get(&job).map_or(0, |row| row.count);
         let most = usize::try_from((count / 4).max(1)).unwrap_or(1);
-        Departures { attempts, at_once: most.saturating_sub(state.moving_tasks(job)) }
+        let moving = state.moving_tasks(job);
+        let own = most.saturating_sub(moving.saturating_sub(coming_up.len()));
+        let at_once = most.saturating_sub(moving);
+        [Departures { attempts: coming_up, at_once: own }, Departures { attempts: others, at_once }]
     };
-    by_job.into_iter().map(of_job).filter(|departures| departures.at_once > 0).collect()
+    let is_open = |departures: &Departures| departures.at_once > 0 && !departures.attempts.is_empty();
+    by_job.into_iter().flat_map(of_job).filter(is_open).collect()
 }
 
 /// The attempts that must leave a node if it is drained.
@@ -238,6 +246,7 @@ pub fn losses_left(declared: &[Duration], now: Duration, per_minute: u32) -> usi
 #[cfg(test)]
 mod tests {
     use borough_model::Delta;
+    use borough_model::task::Health;
 
     use super::*;
 
@@ -324,6 +333,42 @@ mod tests {
         assert_eq!(leave, [attempt(1, 1), attempt(1, 2), attempt(2, 0)]);
         // The trial reserves no room for tasks that may not leave yet.
         assert_eq!(tried.iter().filter(|task| task.job == JobId(2)).count(), 1);
+    }
+
+    /// Another task of the job that is not up yet is as good as away. One that comes up on the node itself may leave.
+    #[test]
+    fn no_task_leaves_while_another_of_its_job_is_not_up() {
+        let (node, job) = (NodeId(1), JobId(1));
+        let there = borough_model::node::node_new(node, Name::new("n").unwrap(), facts(), 0);
+        let there = NodeRow { draining: true, state: NodeState::Ready, revision: 1, ..there };
+        let spec = borough_testkit::job_spec("ada", "web", borough_model::job::JobKind::Service);
+        let row = borough_model::job::job_new(job, &spec, borough_model::RequestId(1), 0);
+        let row = JobRow { count: 3, state: borough_model::job::JobState::Running, ..row };
+        let leaving = |elsewhere: Health, failures, here: Health| {
+            let mut state = MirrorState::default();
+            let mut list = |delta| state.list(borough_store::journal::Listed::Row(Box::new(delta)));
+            list(Delta::Node { row: there.clone() });
+            list(Delta::Job { row: row.clone().into(), spec: Some(Box::new(spec.clone())) });
+            for (index, on, health, failures) in [(0, 2, elsewhere, failures), (1, 1, here, 0)] {
+                let task = TaskRow {
+                    node: Some(NodeId(on)),
+                    incarnation: Incarnation(1),
+                    state: TaskState::Running,
+                    revision: 1,
+                    health,
+                    failures,
+                    ..TaskRow::never_placed(TaskId { job, index })
+                };
+                list(Delta::Task { row: task });
+            }
+            let departures = drain_departures(&state, node);
+            departures_now(&departures, |_| true).iter().map(|(task, _)| task.index).collect::<Vec<_>>()
+        };
+        let (up, rising) = (Health::Healthy, Health::Unknown);
+        assert_eq!(leaving(up, 0, up), [1]);
+        assert_eq!(leaving(rising, 0, up), Vec::<u32>::new(), "task 0 is not up yet");
+        assert_eq!(leaving(rising, 1, up), [1], "task 0 fails, and may do so forever");
+        assert_eq!(leaving(up, 0, rising), [1], "it serves nobody here either");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use borough_kv::Versionstamp;
 use borough_kv::env::{ManualClock, Rng};
 use borough_model::job::{JobKind, JobState, job_new};
 use borough_model::node::{NodeAlloc, NodeRow, NodeState, node_new};
-use borough_model::task::{Charge, ChargeOwner};
+use borough_model::task::{Charge, ChargeOwner, Health};
 use borough_model::{Incarnation, RequestId, Resources, TaskRow, TaskState};
 use borough_scheduler::snapshot_of_mirror;
 use borough_testkit::{below, job_spec, name, node_facts, rng_of, seeds};
@@ -73,6 +73,7 @@ fn task_row(task: TaskId, node: Option<NodeId>, state: TaskState, revision: u64)
         revision,
         spec_version: 1,
         incarnation: Incarnation(1),
+        health: Health::Healthy,
         charge,
         ..TaskRow::never_placed(task)
     }

@@ -1,4 +1,5 @@
-//! How many tasks of each job are on the move: they had to leave a node and do not run again yet.
+//! How many tasks of each job are on the move: they had to leave a node and are not up again yet. Tasks that come up for
+//! another reason count too: their job lacks them as well.
 
 use std::collections::BTreeMap;
 
@@ -37,18 +38,21 @@ impl MovingTasks {
     }
 }
 
-/// Returns true if a task is leaving a node that it had to leave: it is stopping for that, or waiting for another node.
+/// Returns true if a task is leaving a node that it had to leave: it is stopping for that, waiting for another node, or
+/// not up there yet.
 fn is_moving(task: &TaskRow) -> bool {
     let drained = matches!(task.stop, Some(StopReason::Drained | StopReason::Tainted));
     match task.state {
         TaskState::Stopping | TaskState::Releasing => drained,
         TaskState::Pending | TaskState::Assigned | TaskState::Starting => task.incarnation.0 > 0,
-        TaskState::Held | TaskState::Running | TaskState::Lost | TaskState::Dead => false,
+        TaskState::Running => task.is_coming_up(),
+        TaskState::Held | TaskState::Lost | TaskState::Dead => false,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use borough_model::task::Health;
     use borough_model::{Delta, Incarnation, TaskId};
 
     use crate::journal::Listed;
@@ -58,7 +62,7 @@ mod tests {
 
     fn row(index: u32, revision: u64, state: TaskState, stop: Option<StopReason>) -> TaskRow {
         let known = TaskRow::never_placed(TaskId { job: JobId(1), index });
-        TaskRow { state, stop, revision, incarnation: Incarnation(1), ..known }
+        TaskRow { state, stop, revision, incarnation: Incarnation(1), health: Health::Healthy, ..known }
     }
 
     /// The count is what a look at every task of the job would give.
@@ -79,7 +83,10 @@ mod tests {
         assert_eq!(moving(row(1, 3, TaskState::Starting, None)), 2);
         assert_eq!(moving(row(0, 3, TaskState::Pending, None)), 2);
         assert_eq!(moving(row(0, 2, TaskState::Running, None)), 2, "older than the row");
-        assert_eq!(moving(row(0, 4, TaskState::Running, None)), 1);
+        let coming_up = TaskRow { health: Health::Unknown, ..row(0, 4, TaskState::Running, None) };
+        assert_eq!(moving(coming_up.clone()), 2, "it is not up yet");
+        assert_eq!(moving(TaskRow { revision: 5, failures: 1, ..coming_up }), 1, "it fails by itself");
+        assert_eq!(moving(row(0, 6, TaskState::Running, None)), 1);
         let mut gone = state.clone();
         gone.list(Listed::Row(Box::new(Delta::TaskRemoved {
             task: TaskId { job: JobId(1), index: 1 },
