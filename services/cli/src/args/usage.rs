@@ -31,7 +31,7 @@ pub(crate) fn usage_failure(error: &clap::Error, line: &[OsString]) -> Option<Fa
         Some(TargetError::IsJob { job }) => Some(what.task_verb(job, line)),
         Some(TargetError::IsUserJob { user, job }) => Some(what.task_verb(&format!("{user}/{job}"), line)),
         Some(TargetError::NoName(_)) => None,
-        None => what.dashed(line).or_else(|| what.own_verb()),
+        None => what.dashed(line).or_else(|| what.own_verb()).or_else(|| what.own_option()),
     };
     Some(Failure::new(Code::Usage, message).with_hint(hint.unwrap_or_else(|| format!("{verb} --help"))))
 }
@@ -186,6 +186,19 @@ impl UsageError<'_> {
         Some(words.join(" "))
     }
 
+    /// The command that has the option which this verb lacks. The history of a job goes nowhere by itself.
+    fn own_option(&self) -> Option<String> {
+        let option = self.text(ContextKind::InvalidArg);
+        let is_history =
+            self.error.kind() == ErrorKind::UnknownArgument && self.verb == "borough job history";
+        let is_version =
+            ["--to", "--version", "--revision", "--to-revision"].contains(&named(&option).as_str());
+        let words = self.line.iter().filter_map(|word| word.to_str());
+        let job = words.skip_while(|word| *word != "history").nth(1).filter(|word| !word.starts_with('-'));
+        (is_history && is_version)
+            .then(|| format!("borough rollout undo {} --to VERSION", word_shown(job.unwrap_or("JOB"))))
+    }
+
     /// A value that is none of a few words, or no value at all.
     fn invalid(&self) -> String {
         let (name, value) =
@@ -302,6 +315,9 @@ impl UsageError<'_> {
 
     /// The options that clap finds near. They stand as they are typed, without quotes.
     fn options_meant(&self) -> String {
+        if self.own_option().is_some() {
+            return String::new();
+        }
         let near: Vec<String> =
             self.texts(ContextKind::SuggestedArg).iter().map(|near| named(near)).collect();
         if near.is_empty() { String::new() } else { format!(", did you mean {}?", near.join(" or ")) }

@@ -101,6 +101,22 @@ async fn job_unknown(
     {
         return Ok(Some(failure));
     }
+    // A job of the caller with the name of that user: its task was meant.
+    if own.is_empty()
+        && job.user != client.user()
+        && client.job_get(&JobRef::new(client.user(), job.user.as_str())).await.is_ok()
+    {
+        let message = format!(
+            "no job {:?} of user {} in cell {}; accepted: JOB/INDEX, such as {}/0, for a task of job {}",
+            job.name,
+            job.user,
+            client.cell(),
+            job.user,
+            job.user
+        );
+        let hint = format!("borough task status {}", job.user);
+        return Ok(Some(Failure::new(Code::NotFound, message).with_hint(hint)));
+    }
     let near = match nearest(&job.name, &names) {
         Some(near) if job.user == client.user() => Some(near.to_owned()),
         Some(near) => Some(format!("{}/{near}", job.user)),

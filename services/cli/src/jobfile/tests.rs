@@ -240,7 +240,7 @@ fn values_of_another_kind_are_refused() {
         &expect![[r#"
         job.yaml:1:7: name: a list; accepted: a text
         job.yaml:2:7: kind: "servce", did you mean "service"?; accepted: service, batch
-        job.yaml:3:11: priority: "high"; accepted: best_effort, batch, production, monitoring
+        job.yaml:3:11: priority: "high"; accepted: 0 to 399, or best_effort, batch, production or monitoring
         job.yaml:5:12: task.command: "sleep 60"; accepted: a list of the program and its arguments, such as [sleep, 60]
         job.yaml:6:24: task.environment["DEBUG"]: true; accepted: a text; in quotes where true is meant as one
         job.yaml:7:15: constraints[0]: "rack is r1"; accepted: ATTRIBUTE in [A, B], not in [A, B], == A, != A, > 1, < 1, exists or absent, and at the end `prefer 1` to `prefer 100` where it is a wish

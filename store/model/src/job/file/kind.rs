@@ -303,14 +303,16 @@ pub(crate) fn words_schema<T>(words: &[(&str, T)]) -> Value {
 /// A priority, or the name of a band, which means the lowest priority of the band.
 pub(crate) struct Priority;
 
+const PRIORITY_ACCEPTED: &str = "0 to 399, or best_effort, batch, production or monitoring";
+
 const BANDS: [(&str, u32); 4] =
     [("best_effort", 0), ("batch", 100), ("production", 200), ("monitoring", 300)];
 
 impl FieldKind<u32> for Priority {
     fn read(&self, reader: &mut FieldReader, item: &FileItem<'_>) -> Option<u32> {
         match item.node.value {
-            TreeValue::Text(_) => reader.word(item, &BANDS),
-            _ => reader.whole(item, "0 to 399, or best_effort, batch, production or monitoring"),
+            TreeValue::Text(_) => reader.word_of(item, &BANDS, PRIORITY_ACCEPTED),
+            _ => reader.whole(item, PRIORITY_ACCEPTED),
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod diff;
 mod duration;
+mod foreign_field;
 mod help;
 pub(crate) mod kind;
 mod problem;

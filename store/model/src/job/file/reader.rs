@@ -8,6 +8,7 @@ use crate::resource::AmountError;
 use crate::unread::UnreadFields;
 
 use super::duration::duration_ms;
+use super::foreign_field::{OwnField, own_field};
 use super::path_within;
 use super::problem::{Position, Problem};
 use super::suggest::nearest;
@@ -148,14 +149,26 @@ impl FieldReader {
 
     fn unknown(&mut self, outer: &str, key: &TreeKey, entries: &[(TreeKey, TreeNode)], accepted: &[&str]) {
         let within = if outer.is_empty() { String::new() } else { format!(" in {outer}") };
-        let guess = match nearest(&key.text, accepted) {
-            Some(near) => {
+        // The words of other systems are near to some of ours by chance.
+        let own = own_field(&key.text);
+        let near = match own {
+            Some(OwnField::Is(path)) => path.rsplit('.').next().filter(|name| accepted.contains(name)),
+            Some(OwnField::Absent(_)) => None,
+            None => nearest(&key.text, accepted),
+        };
+        let guess = match (near, own) {
+            (Some(near), _) => {
                 if !entries.iter().any(|(key, _)| key.text == near) {
                     self.unread.insert(path_within(outer, near));
                 }
                 format!(", did you mean {near:?}?")
             }
-            None => format!("; accepted: {}", accepted.join(", ")),
+            (None, Some(OwnField::Is(path))) if !outer.is_empty() && !path.contains('.') => {
+                format!(", did you mean {path:?} at the top of the file?")
+            }
+            (None, Some(OwnField::Is(path))) => format!(", did you mean {path:?}?"),
+            (None, Some(OwnField::Absent(instead))) => format!(": {instead}"),
+            (None, None) => format!("; accepted: {}", accepted.join(", ")),
         };
         self.problems.push(Problem::at(key.at, format!("unknown field {:?}{within}{guess}", key.text)));
     }
@@ -335,15 +348,26 @@ impl FieldReader {
     /// One of a few words.
     pub(crate) fn word<T: Copy>(&mut self, item: &FileItem<'_>, words: &[(&str, T)]) -> Option<T> {
         let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
+        self.word_of(item, words, &names.join(", "))
+    }
+
+    /// One of a few words of a field that accepts other values too.
+    pub(crate) fn word_of<T: Copy>(
+        &mut self,
+        item: &FileItem<'_>,
+        words: &[(&str, T)],
+        accepted: &str,
+    ) -> Option<T> {
+        let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
         let TreeValue::Text(text) = &item.node.value else {
-            self.refuse(item, &names.join(", "));
+            self.refuse(item, accepted);
             return None;
         };
         if let Some((_, value)) = words.iter().find(|(name, _)| name == text) {
             return Some(*value);
         }
         let guess = nearest(text, &names).map(|near| format!(", did you mean {near:?}?")).unwrap_or_default();
-        self.refuse_as(item, &format!("{}{guess}; accepted: {}", item.given(), names.join(", ")));
+        self.refuse_as(item, &format!("{}{guess}; accepted: {accepted}", item.given()));
         None
     }
 }

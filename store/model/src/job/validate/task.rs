@@ -173,7 +173,9 @@ pub(in crate::job) fn health_check(fields: &mut FieldErrors, _: &str, task: &Tas
         Probe::Command { command } => command_check(fields, "task.health.command", command),
     }
     fields.delay("task.health.interval_ms", health.interval_ms, 100);
-    let fine = (1..=health.interval_ms).contains(&health.timeout_ms);
+    // An interval of 0 has the timeout 0 by default. What is wrong is the interval.
+    let fine = (1..=health.interval_ms).contains(&health.timeout_ms)
+        || (health.interval_ms, health.timeout_ms) == (0, 0);
     let accepted = format!("1ms to the interval, {}", delay_text(health.interval_ms));
     fields.related(&["task.health.interval"]).require(
         fine,

@@ -1,0 +1,116 @@
+//! Fields of job files of other systems, with the field of this one that says the same, or that it has none.
+
+/// What this system has for a field of another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OwnField {
+    /// The path of the field. For a field of a role, an override or a probe, the last name of it counts.
+    Is(&'static str),
+    /// No field says it. The text says what is done instead.
+    Absent(&'static str),
+}
+
+const IMAGE: &str =
+    "a task runs a program of its node, and has no image; see `command` and `packages` of task";
+const VOLUME: &str = "a task has its own directory and the paths of its node, and no volumes";
+const SPEC: &str = "a job file has its fields at the top, such as name, count and task";
+const CANARY: &str = "a rollout has no canaries; see surge_max, and borough rollout pause JOB";
+
+/// Their names, in small letters without separators. Nomad, Kubernetes, Docker and systemd use them.
+const FOREIGN: [(&str, OwnField); 68] = [
+    ("apiversion", OwnField::Absent(SPEC)),
+    ("args", OwnField::Is("task.command")),
+    ("autorevert", OwnField::Is("update.on_failure")),
+    ("backofflimit", OwnField::Is("restart.attempts")),
+    ("canaries", OwnField::Absent(CANARY)),
+    ("canary", OwnField::Absent(CANARY)),
+    ("check", OwnField::Is("task.health")),
+    ("cmd", OwnField::Is("task.command")),
+    ("command", OwnField::Is("task.command")),
+    ("completions", OwnField::Is("count")),
+    ("containers", OwnField::Is("task")),
+    ("cpus", OwnField::Is("task.resources.cpu")),
+    ("dependson", OwnField::Is("after")),
+    ("desiredcount", OwnField::Is("count")),
+    ("driver", OwnField::Absent(IMAGE)),
+    ("entrypoint", OwnField::Is("task.command")),
+    ("env", OwnField::Is("task.environment")),
+    ("failurethreshold", OwnField::Is("task.health.failures")),
+    ("gpu", OwnField::Is("task.resources.devices.gpu")),
+    ("gpus", OwnField::Is("task.resources.devices.gpu")),
+    ("healthcheck", OwnField::Is("task.health")),
+    ("healthydeadline", OwnField::Is("progress_deadline")),
+    ("httpget", OwnField::Is("task.health.http")),
+    ("image", OwnField::Absent(IMAGE)),
+    ("initialdelayseconds", OwnField::Is("task.health.initial_grace")),
+    ("instances", OwnField::Is("count")),
+    ("killtimeout", OwnField::Is("task.grace")),
+    ("limits", OwnField::Is("task.resources")),
+    ("livenessprobe", OwnField::Is("task.health")),
+    ("maxparallel", OwnField::Is("update.unavailable_max")),
+    ("maxsurge", OwnField::Is("update.surge_max")),
+    ("maxunavailable", OwnField::Is("update.unavailable_max")),
+    ("mem", OwnField::Is("task.resources.memory")),
+    ("metadata", OwnField::Absent(SPEC)),
+    ("minhealthytime", OwnField::Is("update.healthy_after")),
+    ("minreadyseconds", OwnField::Is("update.healthy_after")),
+    ("mounts", OwnField::Absent(VOLUME)),
+    ("nodeaffinity", OwnField::Is("constraints")),
+    ("nodeselector", OwnField::Is("constraints")),
+    ("nvidia.com/gpu", OwnField::Is("task.resources.devices.gpu")),
+    ("parallelism", OwnField::Is("count")),
+    ("periodseconds", OwnField::Is("task.health.interval")),
+    ("podantiaffinity", OwnField::Is("affinity")),
+    ("priorityclassname", OwnField::Is("priority")),
+    ("progressdeadline", OwnField::Is("progress_deadline")),
+    ("progressdeadlineseconds", OwnField::Is("progress_deadline")),
+    ("readinessprobe", OwnField::Is("task.health")),
+    ("replicas", OwnField::Is("count")),
+    ("requests", OwnField::Is("task.resources")),
+    ("resources", OwnField::Is("task.resources")),
+    ("restartpolicy", OwnField::Is("restart")),
+    ("retries", OwnField::Is("restart.attempts")),
+    ("rollingupdate", OwnField::Is("update")),
+    ("scale", OwnField::Is("count")),
+    ("spec", OwnField::Absent(SPEC)),
+    ("stopgraceperiod", OwnField::Is("task.grace")),
+    ("strategy", OwnField::Is("update")),
+    ("surge", OwnField::Is("update.surge_max")),
+    ("tcpsocket", OwnField::Is("task.health.tcp")),
+    ("template", OwnField::Is("task")),
+    ("terminationgraceperiodseconds", OwnField::Is("task.grace")),
+    ("timeoutseconds", OwnField::Is("task.health.timeout")),
+    ("topologyspreadconstraints", OwnField::Is("spread")),
+    ("updatestrategy", OwnField::Is("update")),
+    ("volumemounts", OwnField::Absent(VOLUME)),
+    ("volumes", OwnField::Absent(VOLUME)),
+    ("workdir", OwnField::Is("task.working_directory")),
+    ("workingdir", OwnField::Is("task.working_directory")),
+];
+
+/// What this system has for the field `key` of another one, if it is one.
+pub(super) fn own_field(key: &str) -> Option<OwnField> {
+    let plain = key.to_lowercase().replace(['-', '_', ' '], "");
+    FOREIGN.iter().find(|(name, _)| *name == plain).map(|(_, own)| *own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::file::field_help;
+
+    /// A suggestion that no file may have helps nobody.
+    #[test]
+    fn each_foreign_field_leads_to_one_that_exists() {
+        for (name, own) in FOREIGN {
+            if let OwnField::Is(path) = own
+                && path != "task.resources.devices.gpu"
+            {
+                assert!(field_help(path).is_ok(), "{name}: {path}");
+            }
+            assert_eq!(own_field(name), Some(own), "{name} stands twice, or is not written plainly");
+        }
+        assert!(FOREIGN.is_sorted_by_key(|(name, _)| *name));
+        assert_eq!(own_field("max_surge"), own_field("maxSurge"));
+        assert_eq!(own_field("memory"), None);
+    }
+}
