@@ -149,7 +149,7 @@ async fn route(
             Err(status) if status.code() == Code::OutOfRange => {
                 break End { kind: EndKind::Protocol, why: status.message().to_owned() };
             }
-            Err(status) => break End { kind: EndKind::Closed, why: status.message().to_owned() },
+            Err(status) => break End { kind: EndKind::Closed, why: broken_text(&status) },
         };
         if !session.is_current() {
             break End { kind: EndKind::Superseded, why: "a newer session has taken over".to_owned() };
@@ -169,6 +169,16 @@ async fn route(
         session.end(kind, Status::aborted(why));
     }
     cell.sessions.close(&session, cell.machine.monotonic());
+}
+
+/// How the stream of an agent has failed, without the words of a library. A status with a source is one that this
+/// gateway has made of an error of the connection: the agent has gone away without closing it.
+fn broken_text(status: &Status) -> String {
+    if std::error::Error::source(status).is_none() {
+        return status.message().to_owned();
+    }
+    tracing::debug!(?status, "the connection of an agent has broken");
+    "its connection has broken".to_owned()
 }
 
 /// Why this gateway ends a session.
@@ -223,4 +233,16 @@ fn usage_note(session: &RegisteredSession, report: &v1::Report) {
         Some((attempt, report))
     });
     session.usage_note(statuses);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_connection_is_said_without_the_words_of_a_library() {
+        let broken = Status::from_error("h2 protocol error: error reading a body from connection".into());
+        assert_eq!(broken_text(&broken), "its connection has broken");
+        assert_eq!(broken_text(&Status::cancelled("the agent ends")), "the agent ends");
+    }
 }

@@ -99,6 +99,11 @@ fn status_text(status: &Status) -> String {
             with a token that `borough node token` has made"
                 .to_owned()
         }
+        // A status with a source is one that this side has made of an error of its connection.
+        _ if std::error::Error::source(status).is_some() => {
+            tracing::debug!(?status, "the connection of a session has broken");
+            "its connection has broken".to_owned()
+        }
         (code, "") => code.description().to_owned(),
         (_, message) => message.to_owned(),
     }
@@ -220,5 +225,7 @@ mod tests {
         );
         assert_eq!(ended(Status::unavailable("")), Code::Unavailable.description());
         assert_eq!(SessionError::Closed.cause(), "");
+        let broken = Status::from_error("h2 protocol error: error reading a body from connection".into());
+        assert_eq!(ended(broken), "its connection has broken");
     }
 }
