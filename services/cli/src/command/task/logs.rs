@@ -13,6 +13,9 @@ use crate::command::attempts::TaskAttempts;
 use crate::exit::{Code, Failure, absence_text, away_hint};
 use crate::output::{Foreign, LogLines, LogOutput, LogStyle, Printer};
 
+/// How long the opening of a read may take without a word. It takes longer if the gateway of the agent is gone too.
+const OPEN_WAIT: Duration = Duration::from_secs(3);
+
 /// How long the name of a node may take that a remark would have.
 const NODE_WAIT: Duration = Duration::from_secs(2);
 
@@ -27,16 +30,24 @@ pub(super) async fn logs(
         incarnation: arguments.attempt.number(),
         ..arguments.show.query()
     };
-    let mut log = if arguments.previous {
-        previous_open(client, &task, query).await?
-    } else {
-        client.task_log_open(&task, query).await?
+    let opening = async {
+        if arguments.previous {
+            previous_open(client, &task, query).await
+        } else {
+            Ok(client.task_log_open(&task, query).await?)
+        }
     };
+    let told = async {
+        printer.remark(&wait_said(client, &task, query.incarnation, &LogWait::Answer).await);
+    };
+    let (opened, is_told) = told_if_slow(opening, told).await;
+    let mut log = opened?;
     let mut output = TaskLogOutput { task: &task, query: &query, printer, lines: None };
     let mut broken = None;
     while let Some(event) = log.next().await {
         match event {
             Ok(LogEvent::Part(part)) => output.part(&part)?,
+            Ok(LogEvent::Waits(LogWait::Answer)) if is_told => {}
             Ok(LogEvent::Waits(wait)) => {
                 printer.remark(&wait_said(client, &task, query.incarnation, &wait).await);
             }
@@ -45,6 +56,15 @@ pub(super) async fn logs(
     }
     output.end()?;
     broken.map_or(Ok(Code::Done), Err)
+}
+
+/// What `opening` gives, and whether it has taken so long that `told` had to say what it waits for.
+async fn told_if_slow<T>(opening: impl Future<Output = T>, told: impl Future<Output = ()>) -> (T, bool) {
+    let mut opening = std::pin::pin!(opening);
+    match tokio::time::timeout(OPEN_WAIT, &mut opening).await {
+        Ok(opened) => (opened, false),
+        Err(_) => (tokio::join!(opening, told).0, true),
+    }
 }
 
 /// Shows the output of one attempt: its bytes as they are, or whole lines with their times or as objects.
@@ -181,6 +201,23 @@ mod tests {
     fn row(state: TaskState, incarnation: u64, ended: u64) -> Task {
         let exit = Exit { incarnation: ended, node: "n1".to_owned(), ..Exit::default() };
         Task { state: state.into(), incarnation, exit: (ended > 0).then_some(exit), ..Task::default() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_the_opening_of_a_read_is_told_after_a_while() {
+        let told = std::cell::Cell::new(false);
+        let opening = |seconds| told_if_slow(passed(seconds), async { told.set(true) });
+        let passed_and_told = async |seconds| {
+            passed(seconds).await;
+            told.get()
+        };
+        assert_eq!((opening(2).await, told.get()), (((), false), false));
+        let (opened, early, late) = tokio::join!(opening(10), passed_and_told(2), passed_and_told(4));
+        assert_eq!((opened, early, late), (((), true), false, true));
+    }
+
+    async fn passed(seconds: u64) {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
     }
 
     #[test]
