@@ -33,19 +33,36 @@ struct ListedTask {
     nodes: TaskNodes,
 }
 
-/// The states of the listed tasks; empty: all.
-struct WantedStates(Vec<v1::TaskState>);
+/// Which tasks are listed, as far as their rows and those of their jobs show.
+struct WantedTasks {
+    /// Their states; empty: all.
+    states: Vec<v1::TaskState>,
+    /// Whether tasks that have ended and that their job has no use for are left out.
+    of_use: bool,
+}
 
-impl WantedStates {
-    fn has(&self, state: TaskState) -> bool {
-        self.0.is_empty() || self.0.contains(&task_state_to_message(state))
+impl WantedTasks {
+    fn has(&self, job: &JobRow, task: &TaskRow) -> bool {
+        let is_in_state = self.states.is_empty() || self.states.contains(&task_state_to_message(task.state));
+        is_in_state && !(self.of_use && is_left_behind(job, task))
     }
+
+    fn is_all(&self) -> bool {
+        self.states.is_empty() && !self.of_use
+    }
+}
+
+/// Returns true if a task has ended beyond the count of its job. Once the job is over, nothing surges either.
+fn is_left_behind(job: &JobRow, task: &TaskRow) -> bool {
+    let is_over = matches!(job.state, JobState::Ended { .. });
+    let count = if is_over { job.owner_count() } else { job.count };
+    task.state == TaskState::Dead && task.id.index >= count
 }
 
 /// The tasks of a page as they are found, and one more that shows that others follow.
 struct TasksFound<'w> {
     page: ListPage,
-    wanted: &'w WantedStates,
+    wanted: &'w WantedTasks,
     listed: Vec<ListedTask>,
     /// Looks that are left.
     looks: usize,
@@ -54,7 +71,7 @@ struct TasksFound<'w> {
 }
 
 impl<'w> TasksFound<'w> {
-    fn new(page: ListPage, wanted: &'w WantedStates) -> Self {
+    fn new(page: ListPage, wanted: &'w WantedTasks) -> Self {
         Self { page, wanted, listed: Vec::new(), looks: LOOKS_MAX, unfinished: None }
     }
 
@@ -79,7 +96,7 @@ impl<'w> TasksFound<'w> {
     /// Adds the next part of a job, of which others follow behind `last`.
     fn part_add(&mut self, part: Vec<ListedTask>, last: Option<TaskId>) {
         self.looks = self.looks.saturating_sub(part.len());
-        self.listed.extend(part.into_iter().filter(|task| self.wanted.has(task.row.state)));
+        self.listed.extend(part.into_iter().filter(|task| self.wanted.has(&task.job, &task.row)));
         if self.looks == 0 {
             self.unfinished = last.map(|last| key_of(&last.job.to_string(), last.index));
         }
@@ -101,7 +118,7 @@ pub(super) async fn tasks_listed(
     request: &v1::ListTasksRequest,
 ) -> Result<v1::ListTasksResponse, Status> {
     selector_checked("selector", &request.selector)?;
-    let wanted = WantedStates(request.states().collect());
+    let wanted = WantedTasks { states: request.states().collect(), of_use: request.wanted };
     let mut selection = JobSelection::new(&request.selector);
     let cursor = cell.state(MirrorState::cursor)?;
     let list = |of: String| PagedList::new(&cell.name, &of);
@@ -113,7 +130,7 @@ pub(super) async fn tasks_listed(
         let list = list(format!("tasks on {name}"));
         let mut found = TasksFound::new(list.request(asked)?, &wanted);
         let mut listed = node_tasks(cell, node.ok_or_else(missing)?);
-        listed.retain(|task| wanted.has(task.row.state));
+        listed.retain(|task| wanted.has(&task.job, &task.row));
         listed.retain(|task| selection.has_job(cell, &task.job));
         found.listed = listed;
         (found, list)
@@ -162,8 +179,8 @@ async fn job_tasks_find(cell: &CellContext, job: &Arc<JobRow>, first: u32, found
     while let Some(first) = from
         && !found.is_over()
     {
-        // A part may have no task in the wanted states, so it is not cut to what the page lacks.
-        let most = if found.wanted.0.is_empty() { PART_TASKS.min(found.lacks()) } else { PART_TASKS };
+        // A part may have no task that is wanted, so it is not cut to what the page lacks.
+        let most = if found.wanted.is_all() { PART_TASKS.min(found.lacks()) } else { PART_TASKS };
         let part = cell.mirror.read(|state| job_tasks_part(state, job, first, most));
         let last = part.last().filter(|_| part.len() >= most).map(|task| task.row.id);
         from = last.and_then(|last| last.index.checked_add(1));
@@ -173,9 +190,9 @@ async fn job_tasks_find(cell: &CellContext, job: &Arc<JobRow>, first: u32, found
 }
 
 /// One task of a job, if the job has it.
-fn job_task(cell: &CellContext, job: &Arc<JobRow>, index: u32, wanted: &WantedStates) -> Vec<ListedTask> {
+fn job_task(cell: &CellContext, job: &Arc<JobRow>, index: u32, wanted: &WantedTasks) -> Vec<ListedTask> {
     let mut part = cell.mirror.read(|state| job_tasks_part(state, job, index, 1));
-    part.retain(|task| task.row.id.index == index && wanted.has(task.row.state));
+    part.retain(|task| task.row.id.index == index && wanted.has(job, &task.row));
     part
 }
 
@@ -303,6 +320,31 @@ mod tests {
             assert_eq!(indexes(4, ended, &[1, 3], most), [1, 3]);
             assert_eq!(indexes(3, JobState::Waiting, &[], most), [0, 1, 2]);
         }
+    }
+
+    /// A rollout that surged and a smaller count leave rows behind. An ended task that the job still has is listed.
+    #[test]
+    fn tasks_that_have_ended_beyond_the_count_are_left_out() {
+        let row = job_new(JOB, &job_spec("ada", "web", JobKind::Service), RequestId(1), 0);
+        let rollout = borough_model::job::Rollout::begin(&row, 0, "user/ada", 0).with_surge(1);
+        let live = JobRow { count: 4, state: JobState::Running, rollout: Some(Box::new(rollout)), ..row };
+        let over = JobRow { state: JobState::Ended { outcome: JobOutcome::Stopped }, ..live.clone() };
+        let task = |index, state| TaskRow { state, ..TaskRow::never_placed(TaskId { job: JOB, index }) };
+        let listed = |job: &JobRow, of_use: bool, states: Vec<v1::TaskState>| {
+            let rows =
+                [(2, TaskState::Dead), (3, TaskState::Dead), (4, TaskState::Dead), (5, TaskState::Stopping)];
+            let wanted = WantedTasks { states, of_use };
+            let rows = rows.map(|(index, state)| task(index, state));
+            rows.iter().filter(|task| wanted.has(job, task)).map(|task| task.id.index).collect::<Vec<_>>()
+        };
+        assert_eq!(listed(&live, false, Vec::new()), [2, 3, 4, 5]);
+        assert_eq!(
+            listed(&live, true, Vec::new()),
+            [2, 3, 5],
+            "one that surges is of use until the rollout is done"
+        );
+        assert_eq!(listed(&over, true, Vec::new()), [2, 5]);
+        assert_eq!(listed(&live, false, vec![v1::TaskState::Dead]), [2, 3, 4]);
     }
 
     #[test]

@@ -46,6 +46,8 @@ pub struct TaskFilter {
     pub selector: Vec<LabelMatch>,
     /// Without `job` and `node`: also tasks of jobs that are over.
     pub ended: bool,
+    /// Without tasks beyond the count of their job that have ended.
+    pub wanted: bool,
 }
 
 impl TaskFilter {
@@ -101,6 +103,7 @@ impl Client {
             selector: filter.selector.clone(),
             ended: filter.ended,
             index: filter.index,
+            wanted: filter.wanted,
         };
         self.call("ListTasks", message, rpc!(TaskServiceClient.list_tasks)).await
     }

@@ -313,6 +313,13 @@ async fn a_service_of_one_task_that_surges_answers_every_request() {
     let slow = alone("three", "").replace("healthy_after: 500ms", "healthy_after: 1m");
     cell.borough(&["job", "run", "--detach", &cell.file("slow.yaml", &slow)]).await.ended(0);
     cell.tasks_until("web", "two healthy tasks", |tasks| is_up(tasks, 2)).await;
+    // It has ended, and only who asks for it sees it.
+    for verb in [&["job", "status", "web"][..], &["task", "list"], &["task", "status", "web"]] {
+        let shown = cell.borough(verb).await.ended(0).prints("tester/web/0");
+        assert!(!shown.stdout.contains("tester/web/1"), "{}", shown.stdout);
+    }
+    cell.borough(&["task", "list", "--state", "dead"]).await.ended(0).prints("tester/web/1");
+    cell.borough(&["task", "status", "web", "--index", "1"]).await.ended(0).prints("tester/web/1");
     cell.borough(&["job", "status", "web"])
         .await
         .ended(0)

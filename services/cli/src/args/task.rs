@@ -19,7 +19,7 @@ pub enum TaskVerb {
         /// List only this task of the job [default: all]
         #[arg(long)]
         index: Option<u32>,
-        /// Show only tasks in these states, with commas between [default: all]
+        /// Show only tasks in these states, with commas between [default: all but ended ones beyond the count]
         #[arg(long, value_parser = task_state, value_name = "STATES", value_delimiter = ',')]
         state: Vec<TaskState>,
         #[command(flatten)]
@@ -36,7 +36,7 @@ pub enum TaskVerb {
         /// List only tasks of jobs with labels like this
         #[arg(short, long, value_parser = label_match, value_delimiter = ',', value_name = "KEY=VALUE,KEY!=VALUE")]
         label: Vec<LabelMatch>,
-        /// List only tasks in these states, with commas between [default: all]
+        /// List only tasks in these states, with commas between [default: all but ended ones beyond the count]
         #[arg(long, value_parser = task_state, value_name = "STATES", value_delimiter = ',')]
         state: Vec<TaskState>,
         /// List the tasks on this node, of every user [default: on every node]

@@ -55,7 +55,8 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
                 states_of(&state, TaskOrJobState::of_task, "those of jobs: borough job list --state STATES")?;
             let client = connect::cell_client(global).await?;
             let job = target.resolve(client.user());
-            let filter = TaskFilter { states, ..TaskFilter::of_job(&job) };
+            let wanted = states.is_empty();
+            let filter = TaskFilter { states, wanted, ..TaskFilter::of_job(&job) };
             show::status(&client, &job, &TaskSelection { filter, list }, printer).await
         }
         JobVerb::Status { target: None, all, ended, label, state, list } => {

@@ -192,7 +192,8 @@ async fn changes_since(client: &Client, job: &JobRef, expected: &ExpectedJob) ->
 async fn show(client: &Client, waited: Waited, printer: &Printer) -> Result<(), Failure> {
     if printer.is_machine() {
         let job = JobRef::new(waited.job.user.as_str(), waited.job.name.as_str());
-        let shown = TaskSelection { filter: TaskFilter::of_job(&job), ..TaskSelection::default() };
+        let filter = TaskFilter { wanted: true, ..TaskFilter::of_job(&job) };
+        let shown = TaskSelection { filter, ..TaskSelection::default() };
         let view = status_view(client, waited.job, waited.spec, &shown).await?;
         return printer.one(&view, |_, _| String::new());
     }

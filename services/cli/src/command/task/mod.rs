@@ -33,15 +33,25 @@ pub(super) async fn run(global: &Global, verb: TaskVerb, printer: &Printer) -> R
                 }
                 return status::status(&client, &task, list.watching, printer).await;
             }
-            let filter = TaskFilter { index, states: state, ..TaskFilter::of_job(&job) };
+            // Who asks for one task, or for those that are dead, gets what a job has left behind too.
+            let wanted = index.is_none() && state.is_empty();
+            let filter = TaskFilter { index, states: state, wanted, ..TaskFilter::of_job(&job) };
             return of_job(&client, &job, &filter, &list, printer).await;
         }
         TaskVerb::List { all, ended, label, state, node, list } => {
             let user = if all || node.is_some() { String::new() } else { client.user().to_owned() };
             let node = node.unwrap_or_default();
             jobs_selected(&client, &user, &label, printer).await?;
-            let filter =
-                TaskFilter { user, node, states: state, selector: label, ended, ..TaskFilter::default() };
+            let wanted = state.is_empty();
+            let filter = TaskFilter {
+                user,
+                node,
+                states: state,
+                selector: label,
+                ended,
+                wanted,
+                ..TaskFilter::default()
+            };
             return tasks_list(&client, &filter, &list, printer).await;
         }
         TaskVerb::Logs(arguments) => return logs::logs(&client, &arguments, printer).await,
@@ -90,7 +100,8 @@ async fn tasks_list(
         rows: "tasks",
         user: Some(&filter.user),
         cell: client.cell(),
-        chosen: *filter != TaskFilter { user: filter.user.clone(), ..TaskFilter::default() },
+        chosen: *filter
+            != TaskFilter { user: filter.user.clone(), wanted: filter.wanted, ..TaskFilter::default() },
         others,
     };
     list_or_watch(WatchedView::Cell(client.clone(), changes), listed, none.text(), printer, fetch).await

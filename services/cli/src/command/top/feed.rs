@@ -162,7 +162,11 @@ async fn answer(client: &Client, query: &ScreenQuery) -> Option<Result<ScreenAns
         }),
         Screen::Tasks(scope) => {
             let filter = match scope {
-                TaskScope::Job(job) => TaskFilter { states: query.states.clone(), ..TaskFilter::of_job(job) },
+                TaskScope::Job(job) => TaskFilter {
+                    states: query.states.clone(),
+                    wanted: query.states.is_empty(),
+                    ..TaskFilter::of_job(job)
+                },
                 TaskScope::Node(node) => TaskFilter { node: node.clone(), ..TaskFilter::default() },
             };
             client.task_list_page(&filter, page).await.map(|listed| ScreenAnswer::Rows {
