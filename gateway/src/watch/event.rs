@@ -84,8 +84,15 @@ fn task_subject(state: &MirrorState, names: &JobNames, row: &TaskRow) -> String 
 fn rollout_text(row: &JobRow, action: &str) -> String {
     let Some(rollout) = row.rollout.as_deref() else { return String::new() };
     let Rollout { version, state, steps, .. } = rollout;
-    // An entry changes several things of a job if a file does. It has begun the rollout if both have one time.
-    let is_begun = rollout.begun_ms == row.changed_ms && *steps == 0 && *version == row.spec_version;
+    // An entry has begun the rollout if both have one time. It may change several things of the job: the first of these
+    // rows has the new version, and a later one what surges beside it.
+    let is_new = rollout.begun_ms == row.changed_ms && *steps == 0 && *version == row.spec_version;
+    let origins = row.changes.iter().flat_map(|changes| &changes.versions);
+    let origin = origins.into_iter().find(|origin| origin.version == *version);
+    let is_begun = is_new && origin.is_none_or(|origin| origin.revision == row.revision);
+    if is_new && !is_begun && *state == RolloutState::Rolling {
+        return String::new();
+    }
     let why = rollout.failure.map(|failure| format!(": {failure}")).unwrap_or_default();
     match (action, rollout.reverts) {
         ("rollout_replace", _) => {
@@ -240,6 +247,15 @@ mod tests {
         let begun = Rollout::begin(&first, 0, "user/ada", 5);
         assert_eq!(says(&at(&begun, 5), "job_submit"), "rollout of version 2 begun");
         assert_eq!(says(&at(&begun, 9), "job_submit"), "", "another change while it goes on");
+        // The row with what surges follows the one with the version, in the same entry.
+        let mut row = at(&begun, 5);
+        row.change_record(Some(&first), "user/ada");
+        assert_eq!(says(&row, "job_submit"), "rollout of version 2 begun");
+        let surging = JobRow { revision: row.revision + 1, ..row };
+        assert_eq!(
+            (says(&surging, "job_submit"), says(&surging, "rollout_order")),
+            (String::new(), String::new())
+        );
         assert_eq!(says(&at(&begun, 9), "task_report"), "");
         let step = "rollout of version 2: step 1 ends attempts of earlier versions";
         assert_eq!(says(&at(&begun.stepped(), 6), "rollout_replace"), step);
