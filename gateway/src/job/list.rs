@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use borough_model::job::{JobKind, JobState};
-use borough_model::rollout::{AttemptFit, AttemptFits, RolloutProgress, TaskProgress};
+use borough_model::rollout::{AttemptFit, AttemptFits, RolloutProgress, TaskProgress, waits_for_node};
 use borough_model::{JobId, JobRow, TaskRow};
 use borough_proto::convert::{job_state_to_message, job_to_message, task_counts_add};
 use borough_proto::v1;
@@ -100,6 +100,9 @@ struct RolloutCounting {
     progress: RolloutProgress,
     /// Tasks of the owner that have a row.
     known: u32,
+    /// Tasks that surge and do not wait for a node, and the healthy ones of these.
+    surging: u32,
+    surging_healthy: u32,
 }
 
 impl RolloutCounting {
@@ -108,11 +111,16 @@ impl RolloutCounting {
         let version = row.rollout.as_deref()?.version;
         let spec = state.spec_of(row)?;
         let (kind, fits) = (spec.kind, AttemptFits::new(row.spec_version, spec));
-        Some(Self { version, kind, fits, progress: RolloutProgress::default(), known: 0 })
+        let progress = RolloutProgress::default();
+        Some(Self { version, kind, fits, progress, known: 0, surging: 0, surging_healthy: 0 })
     }
 
     fn task(&mut self, state: &MirrorState, row: &JobRow, task: &TaskRow) {
         if task.id.index >= row.owner_count() {
+            let surges = task.id.index < row.count && !waits_for_node(task);
+            self.surging = self.surging.saturating_add(u32::from(surges));
+            self.surging_healthy =
+                self.surging_healthy.saturating_add(u32::from(surges && task.is_healthy()));
             return;
         }
         self.known = self.known.saturating_add(1);
@@ -123,7 +131,13 @@ impl RolloutCounting {
     fn message(&self, row: &JobRow) -> v1::RolloutProgress {
         let RolloutProgress { concerned, updated, healthy } = self.progress;
         let absent = row.owner_count().saturating_sub(self.known);
-        v1::RolloutProgress { concerned: concerned.saturating_add(absent), updated, healthy }
+        v1::RolloutProgress {
+            concerned: concerned.saturating_add(absent),
+            updated,
+            healthy,
+            surging: Some(self.surging),
+            surging_healthy: Some(self.surging_healthy),
+        }
     }
 }
 

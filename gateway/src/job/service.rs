@@ -399,6 +399,8 @@ fn version_message(version: &JobVersion, job: v1::Job) -> v1::JobVersion {
         at_ms: origin.map_or(first_ms, |origin| origin.at_ms),
         by: origin.map(|origin| origin.by.clone()).unwrap_or_default(),
         revision: origin.map_or(0, |origin| origin.revision),
+        count_before: origin.and_then(|origin| Some(origin.before?.count)),
+        priority_before: origin.and_then(|origin| Some(origin.before?.priority)),
     }
 }
 

@@ -208,6 +208,8 @@ pub struct RolloutView {
     available: u32,
     /// Tasks that need nothing more.
     settled: u32,
+    /// Tasks that surge and do not wait for a node.
+    surging: u32,
     /// Whether a stale attempt has not ended yet.
     stale: bool,
     /// Stale attempts that serve nobody, and those that are healthy.
@@ -261,6 +263,8 @@ impl RolloutView {
         let is_earlier = task.spec_version > 0 && !is_new;
         // One that surges is never settled: it ends with the rollout.
         let owned = u32::from(task.id.index < rules.count);
+        let surges = task.id.index >= rules.count && !waits_for_node(task);
+        self.surging = self.surging.saturating_add(u32::from(surges));
         match task.state {
             // It ended because the job had been smaller, and begins again.
             TaskState::Dead if task.is_spared() => {}
@@ -341,7 +345,9 @@ impl RolloutView {
         let since_ms = self.progress_ms.map_or(rollout.clock_ms, |last| last.max(rollout.clock_ms));
         let end_ms = since_ms.saturating_add_unsigned(rules.deadline_ms);
         if now_ms >= end_ms {
-            return RolloutStep::Fail(RolloutFailure::NoProgress { deadline_ms: rules.deadline_ms });
+            let surge_unplaced = rules.surge.saturating_sub(self.surging);
+            let deadline_ms = rules.deadline_ms;
+            return RolloutStep::Fail(RolloutFailure::NoProgress { deadline_ms, surge_unplaced });
         }
         // Nobody misses what surges.
         let left = if rules.canaries > 0 { u32::MAX } else { rules.healthy_left(self.available) };
@@ -368,6 +374,12 @@ pub fn canaries_healthy<'r>(
         view.visit(row, AttemptFit::Fits, rules, now_ms);
     }
     view.canaries
+}
+
+/// Returns true if the scheduler may place the task at once, and no node has taken it. A task that backs off after a
+/// failure waits for its time. A task without a row waits for a node too.
+pub fn waits_for_node(task: &TaskRow) -> bool {
+    task.is_spared() || (task.state == TaskState::Pending && task.failures == 0)
 }
 
 /// Those of `attempts` that a step may end by `rows`, which are all rows of the job. It counts healthy attempts of any

@@ -192,7 +192,7 @@ async fn a_change_is_shown_in_the_words_of_the_job_file() {
         changes.map(|change| change["path"].as_str().unwrap()).collect()
     };
     assert_eq!(paths(0), ["task.grace", "overrides"], "the job was scaled to the same count: {history:?}");
-    assert_eq!(paths(1), ["labels.team"], "{history:?}");
+    assert_eq!(paths(1), ["labels.team", "count"], "the file changed both: {history:?}");
     assert!(json[2]["changes"].is_null());
     let change = &json[0]["changes"][0];
     assert_eq!((&change["old"], &change["new"]), (&"100ms".into(), &"10s".into()));

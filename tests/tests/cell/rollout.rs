@@ -66,6 +66,11 @@ async fn a_changed_file_reaches_one_task_after_the_other() {
     // A change of the count alone waits for the new task, whatever the last rollout was.
     let text = std::fs::read_to_string(&file).unwrap().replace("count: 3", "count: 4");
     cell.borough(&["job", "run", &cell.file("four.yaml", &text)]).await.ended(0).prints("4/4 healthy");
+    // It is no change of the last version, nor of the next one.
+    let label = ["job", "label", "web", "team=store"];
+    cell.borough(&label).await.ended(0);
+    let history = cell.borough(&["job", "history", "web"]).await.ended(0).prints("version 5 of ");
+    assert!(!history.stdout.contains("count: "), "{}", history.stdout);
     // What a running job keeps.
     let batch = cell.file("batch.yaml", "name: web\nkind: batch\ncount: 4\ntask: {command: ['true']}\n");
     let refused = cell.borough(&["job", "run", &batch]).await.ended(4);
@@ -308,11 +313,6 @@ async fn a_service_of_one_task_that_surges_answers_every_request() {
     let tasks = cell.client().task_list_of_job(&cell.job("web")).await.unwrap().0;
     assert_eq!((tasks[0].spec_version, tasks[1].state()), (2, TaskState::Dead), "{tasks:?}");
     requests.all_answered();
-
-    // One that surges is no task of the owner: the count stays, and it ends with the rollout.
-    let slow = alone("three", "").replace("healthy_after: 500ms", "healthy_after: 1m");
-    cell.borough(&["job", "run", "--detach", &cell.file("slow.yaml", &slow)]).await.ended(0);
-    cell.tasks_until("web", "two healthy tasks", |tasks| is_up(tasks, 2)).await;
     // It has ended, and only who asks for it sees it.
     for verb in [&["job", "status", "web"][..], &["task", "list"], &["task", "status", "web"]] {
         let shown = cell.borough(verb).await.ended(0).prints("tester/web/0");
@@ -320,6 +320,11 @@ async fn a_service_of_one_task_that_surges_answers_every_request() {
     }
     cell.borough(&["task", "list", "--state", "dead"]).await.ended(0).prints("tester/web/1");
     cell.borough(&["task", "status", "web", "--index", "1"]).await.ended(0).prints("tester/web/1");
+
+    // One that surges is no task of the owner: the count stays, and it ends with the rollout.
+    let slow = alone("three", "").replace("healthy_after: 500ms", "healthy_after: 1m");
+    cell.borough(&["job", "run", "--detach", &cell.file("slow.yaml", &slow)]).await.ended(0);
+    cell.tasks_until("web", "two healthy tasks", |tasks| is_up(tasks, 2)).await;
     cell.borough(&["job", "status", "web"])
         .await
         .ended(0)
@@ -327,7 +332,9 @@ async fn a_service_of_one_task_that_surges_answers_every_request() {
         .prints("; 1 surging");
     cell.borough(&["task", "list"]).await.ended(0).prints("running (surging)");
     cell.borough(&["job", "list", "-o", "json"]).await.ended(0).prints("\"count\": 1");
-    cell.borough(&["event", "list", "--job", "web"]).await.ended(0).prints("count 1 and 1 surging, ");
+    let events = cell.borough(&["event", "list", "--job", "web"]).await.ended(0);
+    let events = events.prints("count 1 and 1 surging, ");
+    assert_eq!(events.stdout.matches("rollout of version 3 begun").count(), 1, "{}", events.stdout);
     let again =
         cell.borough(&["job", "run", "--timeout", "2s", &cell.file("slow.yaml", &slow)]).await.ended(1);
     again.warns("0/1 healthy with version 3, 1 surging");
@@ -412,5 +419,59 @@ async fn a_canary_is_tried_and_promoted_and_one_that_fails_touches_no_other_task
     let file = cell.file("auto.yaml", &tried(&sleeps("three"), ", auto_promote: true"));
     cell.borough(&["job", "run", &file]).await.ended(0).prints("3/3 healthy with version 6");
     assert_eq!(versions(&own_tasks_of(&cell).await), [6, 6, 6]);
+    cell.finish().await;
+}
+
+/// A task that is to surge and fits nowhere holds up the whole rollout. Each place that shows the rollout says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_rollout_says_that_a_surging_task_has_no_node() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let file = |cpu: &str, more: &str| {
+        let update = format!("{{healthy_after: 300ms, surge_max: 1{more}}}");
+        let text =
+            web("exec sleep 600", "progress_deadline: 4s\n").replace("{healthy_after: 300ms}", &update);
+        text.replace("cpu: 10m", &format!("cpu: {cpu}"))
+    };
+    cell.run("web.yaml", &file("10m", "")).await;
+    let large = cell.file("large.yaml", &file("900", ""));
+    let failed = cell.borough(&["job", "run", &large]).await.ended(1);
+    let reason = "no further task became healthy within 4s, and 1 surging task had no node";
+    failed
+        .warns("0/3 healthy with version 2; 1 surging task waits for a node (borough why tester/web)")
+        .warns(&format!(
+            "error: tester/web: version 2 was taken back: {reason}\n  surging task 3: fits on none"
+        ))
+        .warns("; borough why tester/web\n");
+    // While it waits, and when nothing takes it back.
+    let large = cell.file("large.yaml", &file("900", ", on_failure: stop").replace("4s", "6s"));
+    cell.borough(&["job", "run", "--detach", &large]).await.ended(0);
+    let status = cell.borough(&["rollout", "status", "web"]).await.ended(0);
+    let waits = "; 1 surging task waits for a node (borough why tester/web)\n";
+    status.prints(": rolling\n").prints(waits).prints("\nsurging task 3: fits on none of 1 node");
+    let listed = cell.borough(&["job", "list"]).await.ended(0);
+    listed.prints("running (rollout 0/3, surge waits for a node)").prints("  3/3  ");
+    let failed = cell.borough(&["job", "run", &large]).await.ended(1);
+    failed.warns("the rollout of version 4 failed: ").warns("; borough rollout undo tester/web\n");
+    let status = cell.borough(&["rollout", "status", "web"]).await.ended(0);
+    status.prints(": failed\n").prints(waits).prints("\nsurging task 3: fits on none of 1 node");
+    cell.borough(&["job", "stop", "web"]).await.ended(0);
+    cell.borough(&["job", "status", "web"]).await.ended(0).prints("failed").prints("; the job is stopped");
+    cell.finish().await;
+}
+
+/// A task that ends since its job is smaller has not failed, and none of its restarts is one of a crash.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_smaller_and_a_larger_count_restart_nothing() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    cell.run("web.yaml", &says("one")).await;
+    // The second time, the tasks still end when they are wanted again.
+    for shrink in [&["job", "scale", "web", "1"][..], &["job", "scale", "web", "1", "--detach"]] {
+        cell.borough(shrink).await.ended(0);
+        cell.borough(&["job", "scale", "web", "3"]).await.ended(0);
+        let tasks = tasks_of(&cell).await;
+        assert!(tasks.iter().all(|task| (task.restarts, task.failures) == (0, 0)), "{tasks:?}");
+        assert!(tasks[1..].iter().all(|task| task.incarnation > 1), "{tasks:?}");
+    }
+    cell.borough(&["job", "stop", "web"]).await.ended(0);
     cell.finish().await;
 }

@@ -1,15 +1,15 @@
 //! Verbs on rollouts.
 
 use borough_client::{Client, ClientError, JobRef};
-use borough_proto::v1::Job;
 use borough_proto::v1::order_rollout_request::Order;
+use borough_proto::v1::{Job, JobState, RolloutState};
 
 use super::confirm::{Intent, confirm};
 use super::job::{Goal, wait};
 use crate::args::{Global, RolloutVerb, UndoArguments, WaitArguments};
 use crate::connect;
 use crate::exit::{Code, Failure};
-use crate::output::{Printer, RolloutStatusView};
+use crate::output::{ExplanationView, Printer, RolloutStatusView};
 
 pub(super) async fn run(global: &Global, verb: RolloutVerb, printer: &Printer) -> Result<Code, Failure> {
     let client = connect::cell_client(global).await?;
@@ -34,7 +34,8 @@ pub(super) async fn run(global: &Global, verb: RolloutVerb, printer: &Printer) -
 }
 
 async fn status(client: &Client, job: &JobRef, printer: &Printer) -> Result<Code, Failure> {
-    show(&client.job_get(job).await?.job.unwrap_or_default(), printer)
+    let row = client.job_get(job).await?.job.unwrap_or_default();
+    show(client, job, &row, printer).await
 }
 
 /// Waits for the end of the rollout first.
@@ -48,7 +49,7 @@ async fn status_at_end(client: &Client, job: &JobRef, printer: &Printer) -> Resu
 
 async fn order(client: &Client, job: &JobRef, order: Order, printer: &Printer) -> Result<Code, Failure> {
     let ordered = client.rollout_order(job, order, 0).await.map_err(|error| refused(job, error))?;
-    show(&ordered.job.unwrap_or_default(), printer)
+    show(client, job, &ordered.job.unwrap_or_default(), printer).await
 }
 
 async fn promote(
@@ -75,7 +76,7 @@ async fn ordered_wait(
         wait(client, job, goal, limits.timeout, printer).await?;
         return status(client, job, printer).await;
     }
-    show(&row, printer)
+    show(client, job, &row, printer).await
 }
 
 /// A refusal by the state of the rollout names the command that shows it.
@@ -117,13 +118,26 @@ fn goal_of(job: &Job) -> Option<Goal> {
 }
 
 /// Shows the rollout of a job, with what its tasks have.
-fn show(job: &Job, printer: &Printer) -> Result<Code, Failure> {
-    let Some(rollout) = job.rollout.clone() else {
-        let message =
-            format!("job {}/{}: it has had no rollout: no changed file has begun one", job.user, job.name);
+async fn show(client: &Client, job: &JobRef, row: &Job, printer: &Printer) -> Result<Code, Failure> {
+    let Some(rollout) = row.rollout.clone() else {
+        let message = format!("job {job}: it has had no rollout: no changed file has begun one");
         return Err(none_begun(Failure::new(Code::Refused, message)));
     };
-    let view = RolloutStatusView::new(job, rollout);
+    let unplaced = unplaced(client, job, row).await?;
+    let view = RolloutStatusView::new(row, rollout, unplaced);
     printer.one(&view, |view, _| view.text())?;
     Ok(Code::Done)
+}
+
+/// Why tasks of a job have no node, if its rollout is not done. Those that fail and those that run say so elsewhere.
+async fn unplaced(client: &Client, job: &JobRef, row: &Job) -> Result<Vec<ExplanationView>, Failure> {
+    let is_done = row.rollout.as_ref().is_none_or(|rollout| rollout.state() == RolloutState::Done);
+    let pending = row.tasks.as_ref().map_or(0, |tasks| tasks.pending);
+    if is_done || pending == 0 || row.state() != JobState::Running {
+        return Ok(Vec::new());
+    }
+    let explanations = client.task_explain(job, None).await?.explanations;
+    let mut views = ExplanationView::all_of(row, explanations);
+    views.retain(|view| view.failures == 0 && view.probe.is_none() && view.silent_node.is_none());
+    Ok(views)
 }

@@ -11,9 +11,8 @@ pub(super) async fn run(global: &Global, target: &WhyTarget, printer: &Printer) 
     let client = connect::cell_client(global).await?;
     let job = target.resolve(client.user());
     let answer = client.task_explain(&job, target.index).await?;
-    let mut views: Vec<ExplanationView> =
-        answer.explanations.into_iter().map(ExplanationView::from).collect();
     let row = client.job_get(&job).await?.job.unwrap_or_default();
+    let mut views = ExplanationView::all_of(&row, answer.explanations);
     let placed = if views.is_empty() { placed_text(&row) + "\n" } else { String::new() };
     // One task is explained by itself.
     views.extend(ExplanationView::of_rollout(&row).filter(|_| target.index.is_none()));

@@ -3,8 +3,8 @@
 use borough_proto::v1;
 use serde::Serialize;
 
-use super::text::{ranges, tally};
-use super::{ExitView, Foreign, RolloutOutput};
+use super::text::{ranges, tally, word};
+use super::{ExitView, Foreign, RolloutOutput, count_with_surge};
 
 /// Why similar tasks are not placed, or do not run as they should.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -45,6 +45,9 @@ pub(crate) struct ExplanationView {
     pub(crate) unhealthy_since_ms: Option<i64>,
     /// The rollout that goes on, or has failed; null: it is not about one.
     pub(crate) rollout: Option<RolloutOutput>,
+    /// Whether a rollout runs these tasks beside those that the job's owner wants.
+    #[serde(skip)]
+    pub(crate) surges: bool,
     /// Lines below the headline. The summary has them too.
     #[serde(skip)]
     pub(crate) details: Vec<Foreign>,
@@ -106,6 +109,7 @@ impl From<v1::Explanation> for ExplanationView {
             probe: Some(Foreign::from(explanation.probe)).filter(|probe| !probe.is_empty()),
             unhealthy_since_ms: Some(explanation.unhealthy_since_ms).filter(|&since| since > 0),
             rollout: None,
+            surges: false,
             details: explanation.details.into_iter().map(Foreign::from).collect(),
         }
     }
@@ -113,10 +117,11 @@ impl From<v1::Explanation> for ExplanationView {
 
 pub(crate) fn explanations_text(explanations: &[ExplanationView]) -> String {
     let text = |explanation: &ExplanationView| {
+        let word = if explanation.surges { "surging task" } else { "task" };
         let tasks = match explanation.indexes.as_slice() {
             [] => "all tasks".to_owned(),
-            [index] => format!("task {index}"),
-            indexes => format!("{} ({})", tally(indexes.len(), "task"), ranges(indexes)),
+            [index] => format!("{word} {index}"),
+            indexes => format!("{} ({})", tally(indexes.len(), word), ranges(indexes)),
         };
         format!("{tasks}: {}", explanation.text())
     };
@@ -124,14 +129,25 @@ pub(crate) fn explanations_text(explanations: &[ExplanationView]) -> String {
 }
 
 impl ExplanationView {
+    /// Explanations of tasks of `job`: those about tasks that surge say so.
+    pub(crate) fn all_of(job: &v1::Job, explanations: Vec<v1::Explanation>) -> Vec<Self> {
+        let surging = job.count..count_with_surge(job);
+        let surges = |view: &Self| {
+            !view.indexes.is_empty() && view.indexes.iter().all(|index| surging.contains(index))
+        };
+        let views = explanations.into_iter().map(Self::from);
+        views.map(|view| Self { surges: surges(&view), ..view }).collect()
+    }
+
     /// The rollout of a job, if it is not done, or if it takes back what has failed.
     pub(crate) fn of_rollout(job: &v1::Job) -> Option<Self> {
         let rollout = RolloutOutput::from(job.rollout.clone()?);
         let is_live = matches!(job.state(), v1::JobState::Waiting | v1::JobState::Running);
+        let state = word(job.state().as_str_name(), "JOB_STATE_");
         if !is_live || (rollout.state == "done" && rollout.failure.is_none()) {
             return None;
         }
-        let headline = format!("rollout {}", rollout.text());
+        let headline = format!("rollout {}", rollout.text(&state));
         let next = format!("borough rollout status {}/{}", job.user, job.name);
         let summary = format!("{headline}; {next}");
         let explanation =

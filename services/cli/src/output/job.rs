@@ -14,7 +14,7 @@ use super::changes::{ChangedField, changes_text};
 use super::table::Tabular;
 use super::task::{TaskOutput, tasks_table};
 use super::text::{facts, tally, time, word};
-use super::{ExplanationView, Foreign, RolloutOutput, Style, explanations_text};
+use super::{ExplanationView, Foreign, RolloutOutput, Style, explanations_text, healthy_of};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct JobView {
@@ -36,6 +36,9 @@ pub(crate) struct JobView {
     pub(crate) description: Foreign,
     /// Its last rollout; null if it has had none.
     pub(crate) rollout: Option<RolloutOutput>,
+    /// How many tasks of a service are healthy, of how many: without those that surge, if the gateway says which.
+    #[serde(skip)]
+    pub(crate) healthy: (u32, u32),
 }
 
 /// Counts of tasks by state.
@@ -96,6 +99,7 @@ impl CountsView {
 impl From<v1::Job> for JobView {
     fn from(job: v1::Job) -> Self {
         Self {
+            healthy: healthy_of(&job),
             kind: word(job.kind().as_str_name(), "JOB_KIND_"),
             state: word(job.state().as_str_name(), "JOB_STATE_"),
             cell: job.cell.into(),
@@ -120,6 +124,15 @@ impl JobView {
     /// Tasks that a rollout runs beside the job's own.
     fn surge(&self) -> u32 {
         self.rollout.as_ref().map_or(0, |rollout| rollout.surge)
+    }
+
+    /// How many tasks are healthy or have done their work. Of a service that was stopped none is to be healthy.
+    fn healthy_text(&self) -> String {
+        match (self.kind.as_str(), self.state.as_str()) {
+            ("batch", _) => format!("{}/{} done", self.tasks.succeeded, self.count),
+            (_, "stopped") => String::new(),
+            _ => format!("{}/{}", self.healthy.0, self.healthy.1),
+        }
     }
 
     /// The state, with the rollout if it is not done: `running (rollout 1/3)`.
@@ -150,17 +163,13 @@ impl Tabular for JobView {
     }
 
     fn cells(&self) -> (Vec<String>, Vec<String>) {
-        let healthy = match self.kind.as_str() {
-            "batch" => format!("{}/{} done", self.tasks.succeeded, self.count),
-            _ => format!("{}/{}", self.tasks.healthy, self.count.saturating_add(self.surge())),
-        };
         let labels = self.labels.iter().map(|(key, value)| format!("{key}={value}"));
         let cells = vec![
             self.user.to_string(),
             self.name.to_string(),
             self.kind.clone(),
             self.state_text(),
-            healthy,
+            self.healthy_text(),
             self.priority.to_string(),
             time(self.submitted_ms),
             labels.collect::<Vec<_>>().join(","),
@@ -254,7 +263,7 @@ impl JobStatusView {
             ("submitted", time(job.submitted_ms)),
             ("changed", time(job.changed_ms)),
             ("version", format!("{} (revision {})", job.spec_version, job.revision)),
-            ("rollout", job.rollout.as_ref().map(RolloutOutput::text).unwrap_or_default()),
+            ("rollout", job.rollout.as_ref().map(|rollout| rollout.text(&job.state)).unwrap_or_default()),
         ]);
         // The labels of empty texts must not widen the column.
         shown.retain(|(_, text)| !text.is_empty());
@@ -365,6 +374,14 @@ pub(crate) struct JobVersionView {
     pub(crate) changes: Option<Vec<ChangedField>>,
 }
 
+/// A version of a name, until the one before it is known.
+struct NewerVersion {
+    view: JobVersionView,
+    spec: Option<JobSpec>,
+    /// The count and the priority before the change that made it; `None`: not recorded.
+    before: Option<(u32, u32)>,
+}
+
 /// What differs between two versions of a spec.
 pub(crate) fn spec_changes(old: &JobSpec, new: &JobSpec) -> Vec<ChangedField> {
     file_diff(old, new).into_iter().map(ChangedField::from).collect()
@@ -393,18 +410,19 @@ impl JobVersionView {
     /// The versions of a name, newest first, each with its changes.
     pub(crate) fn all(versions: Vec<v1::JobVersion>) -> Vec<Self> {
         let mut views = Vec::with_capacity(versions.len());
-        let mut newer: Option<(Self, Option<JobSpec>)> = None;
+        let mut newer: Option<NewerVersion> = None;
         for version in versions {
             let spec = SpecView::new(version.spec.as_ref());
             let job: JobView = version.job.unwrap_or_default().into();
-            let mut read = spec.read();
-            // A job was scaled without a new version: its last one has the count and the priority of the job.
-            let is_last = newer.as_ref().is_none_or(|(view, _)| view.job.id != job.id);
-            if let Some(read) = read.as_mut().filter(|_| is_last) {
-                (read.count, read.priority) = (job.count, job.priority);
-            }
-            if let Some((mut view, new)) = newer.take() {
-                view.changes = read.as_ref().zip(new.as_ref()).map(|(old, new)| spec_changes(old, new));
+            let read = spec.read();
+            if let Some(NewerVersion { mut view, spec: new, before }) = newer.take() {
+                // A job may be scaled without a new version. That is no change of the next one.
+                let size = if view.job.id == job.id { before } else { Some((job.count, job.priority)) };
+                let old = read.clone().map(|mut old| {
+                    (old.count, old.priority) = size.unwrap_or((old.count, old.priority));
+                    old
+                });
+                view.changes = old.as_ref().zip(new.as_ref()).map(|(old, new)| spec_changes(old, new));
                 views.push(view);
             }
             let view = Self {
@@ -415,9 +433,10 @@ impl JobVersionView {
                 spec,
                 changes: None,
             };
-            newer = Some((view, read));
+            let before = version.count_before.zip(version.priority_before);
+            newer = Some(NewerVersion { view, spec: read, before });
         }
-        views.extend(newer.map(|(view, _)| view));
+        views.extend(newer.map(|newer| newer.view));
         views
     }
 
@@ -470,6 +489,38 @@ mod tests {
     use borough_model::job::{GangSpec, GangTopology, JobKind, TaskOverride};
 
     use super::*;
+
+    /// A job may be scaled between two versions, and after the last one. That is a change of neither.
+    #[test]
+    fn a_version_has_its_own_changes_and_no_scale_in_between() {
+        let version = |number: u32, count: u32, command: &str, before: Option<u32>| {
+            let name = |text: &str| Name::new(text).unwrap();
+            let words = vec![command.to_owned()];
+            let mut spec = JobSpec::defaults(name("alice"), name("web"), JobKind::Service, words);
+            spec.count = count;
+            v1::JobVersion {
+                // It was scaled to 9 after the last version.
+                job: Some(v1::Job {
+                    id: "j1".to_owned(),
+                    count: 9,
+                    priority: spec.priority,
+                    ..v1::Job::default()
+                }),
+                version: number,
+                count_before: before,
+                priority_before: before.map(|_| spec.priority),
+                spec: Some(borough_proto::convert::job_spec_to_message(&spec)),
+                ..v1::JobVersion::default()
+            }
+        };
+        // From 2 to 5 by a scale, and from 5 to 4 by the file of version 3.
+        let versions =
+            vec![version(3, 4, "c", Some(5)), version(2, 5, "b", Some(5)), version(1, 2, "a", None)];
+        let text = JobVersionView::changes_text(&JobVersionView::all(versions), &Style::default());
+        let changes: Vec<&str> = text.lines().filter(|line| line.starts_with("  ")).map(str::trim).collect();
+        let count = changes.iter().filter(|line| line.contains("count")).collect::<Vec<_>>();
+        assert_eq!((changes.len(), count), (3, vec![&"~ count: 5 -> 4"]), "{text}");
+    }
 
     #[test]
     fn a_gang_with_everything() {

@@ -4,7 +4,7 @@ use borough_proto::v1;
 use serde::Serialize;
 
 use super::text::{facts, tally};
-use super::{Foreign, time, word};
+use super::{ExplanationView, Foreign, explanations_text, time, word};
 
 /// How many tasks a job has, with those that surge.
 pub(crate) fn count_with_surge(job: &v1::Job) -> u32 {
@@ -15,6 +15,28 @@ pub(crate) fn count_with_surge(job: &v1::Job) -> u32 {
 /// So many canaries, with their verb.
 pub(crate) fn canaries_text(canaries: u32) -> String {
     if canaries == 1 { "1 canary is".to_owned() } else { format!("{canaries} canaries are") }
+}
+
+/// Returns true if a job in this state has tasks that a rollout replaces.
+fn is_live(job_state: &str) -> bool {
+    matches!(job_state, "waiting" | "running")
+}
+
+/// That so many tasks are to surge and have no node.
+pub(crate) fn surge_waits_text(tasks: u32) -> String {
+    let wait = if tasks == 1 { "waits" } else { "wait" };
+    format!("{} {wait} for a node", tally(usize::try_from(tasks).unwrap_or(usize::MAX), "surging task"))
+}
+
+/// How many tasks of a service are healthy, of how many: those that its owner wants. Both have what surges if the
+/// gateway does not tell these apart.
+pub(crate) fn healthy_of(job: &v1::Job) -> (u32, u32) {
+    let healthy = job.tasks.map_or(0, |tasks| tasks.healthy);
+    let progress = job.rollout.as_ref().and_then(|rollout| rollout.progress);
+    match progress.and_then(|progress| progress.surging_healthy) {
+        Some(surging) => (healthy.saturating_sub(surging), job.count),
+        None => (healthy, count_with_surge(job)),
+    }
 }
 
 /// The last rollout of a job. The three counts are null in a watch.
@@ -42,6 +64,8 @@ pub(crate) struct RolloutOutput {
     pub(crate) canaries: u32,
     /// Since when they have waited for the promotion, healthy; null: they do not.
     pub(crate) canaries_healthy_ms: Option<i64>,
+    /// Those of them that wait for a node; null: not known.
+    pub(crate) surge_unplaced: Option<u32>,
 }
 
 impl From<v1::Rollout> for RolloutOutput {
@@ -61,6 +85,9 @@ impl From<v1::Rollout> for RolloutOutput {
             surge: rollout.surge,
             canaries: rollout.canaries,
             canaries_healthy_ms: Some(rollout.canaries_healthy_ms).filter(|at_ms| *at_ms > 0),
+            surge_unplaced: rollout
+                .progress
+                .and_then(|progress| Some(rollout.surge.saturating_sub(progress.surging?))),
         }
     }
 }
@@ -70,18 +97,41 @@ impl RolloutOutput {
     pub(crate) fn text_short(&self) -> String {
         let healthy = self.healthy.zip(self.concerned);
         let progress = healthy.map(|(healthy, of)| format!(" {healthy}/{of}")).unwrap_or_default();
+        let surge = match (self.surge, self.surge_unplaced.unwrap_or(0)) {
+            (0, _) => String::new(),
+            (surge, unplaced) if unplaced >= surge => ", surge waits for a node".to_owned(),
+            (surge, unplaced) => format!(", {} surging", surge.saturating_sub(unplaced)),
+        };
         match self.state.as_str() {
             "done" => String::new(),
             "rolling" if self.canaries_healthy_ms.is_some() => "canary waits for promote".to_owned(),
             "rolling" if self.canaries > 0 => "canary".to_owned(),
-            "rolling" => format!("rollout{progress}"),
-            "failed" => "rollout failed".to_owned(),
-            state => format!("rollout {state}{progress}"),
+            "rolling" => format!("rollout{progress}{surge}"),
+            "failed" => format!("rollout failed{surge}"),
+            state => format!("rollout {state}{progress}{surge}"),
         }
     }
 
-    /// In one line: from which version to which, how far, and why not further.
-    pub(crate) fn text(&self) -> String {
+    /// How many tasks surge, and how many of them have no node; `None`: none is to surge.
+    fn surge_text(&self) -> Option<String> {
+        let unplaced = self.surge_unplaced.unwrap_or(0).min(self.surge);
+        let wait = if unplaced == 1 { "waits" } else { "wait" };
+        match self.surge.saturating_sub(unplaced) {
+            0 if unplaced == 0 => None,
+            0 => Some(surge_waits_text(unplaced)),
+            placed if unplaced == 0 => Some(format!("{placed} surging")),
+            placed => Some(format!("{placed} surging, and {unplaced} more {wait} for a node")),
+        }
+    }
+
+    /// The state, of a job in this state. Once that is over, nothing of its rollout goes on.
+    fn state_word(&self, job_state: &str) -> &str {
+        let is_open = matches!(self.state.as_str(), "rolling" | "paused");
+        if is_open && !is_live(job_state) { "unfinished" } else { &self.state }
+    }
+
+    /// In one line, of a job in this state: from which version to which, how far, and why not further.
+    pub(crate) fn text(&self, job_state: &str) -> String {
         let why = self.failure.as_ref().map(|failure| format!(": {failure}")).unwrap_or_default();
         let mut text = format!("of version {}", self.version);
         match (self.reverts, self.from) {
@@ -89,14 +139,16 @@ impl RolloutOutput {
             (None, Some(from)) => text.push_str(&format!(" from {from}")),
             (None, None) => {}
         }
-        text.push_str(&format!(", {}", self.state));
-        if let Some(canaries) = self.canaries_text() {
+        text.push_str(&format!(", {}", self.state_word(job_state)));
+        if let Some(canaries) = self.canaries_text().filter(|_| is_live(job_state)) {
             text.push_str(&format!("; {canaries}"));
         }
         if self.state == "failed" {
             text.push_str(&why);
         }
-        if self.state != "done"
+        if !is_live(job_state) && self.state != "done" {
+            text.push_str(&format!("; the job is {job_state}"));
+        } else if self.state != "done"
             && let Some(progress) = self.progress_text()
         {
             text.push_str(&format!("; {progress}"));
@@ -111,8 +163,9 @@ impl RolloutOutput {
     /// What its canaries wait for; `None`: it has none.
     fn canaries_text(&self) -> Option<String> {
         let canaries = canaries_text(self.canaries);
+        let is_open = matches!(self.state.as_str(), "rolling" | "paused");
         match self.canaries_healthy_ms {
-            _ if self.canaries == 0 => None,
+            _ if self.canaries == 0 || !is_open => None,
             Some(since_ms) => Some(format!(
                 "{canaries} healthy since {}; `borough rollout promote` goes on",
                 time(since_ms)
@@ -126,7 +179,10 @@ impl RolloutOutput {
         let (updated, of, healthy) = (self.updated?, self.concerned?, self.healthy?);
         let have = format!("{updated} of {of} have it");
         let have = if updated == 0 { have } else { format!("{have}, {healthy} of these are healthy") };
-        Some(if self.surge == 0 { have } else { format!("{have}; {} surging", self.surge) })
+        Some(match self.surge_text() {
+            None => have,
+            Some(surge) => format!("{have}; {surge}"),
+        })
     }
 }
 
@@ -142,10 +198,13 @@ pub(crate) struct RolloutStatusView {
     pub(crate) count: u32,
     #[serde(flatten)]
     pub(crate) rollout: RolloutOutput,
+    /// Why tasks have no node, while the rollout is not done.
+    pub(crate) unplaced: Vec<ExplanationView>,
 }
 
 impl RolloutStatusView {
-    pub(crate) fn new(job: &v1::Job, rollout: v1::Rollout) -> Self {
+    /// `unplaced` says why tasks of the job have no node.
+    pub(crate) fn new(job: &v1::Job, rollout: v1::Rollout, unplaced: Vec<ExplanationView>) -> Self {
         Self {
             user: job.user.as_str().into(),
             name: job.name.as_str().into(),
@@ -153,37 +212,45 @@ impl RolloutStatusView {
             kind: word(job.kind().as_str_name(), "JOB_KIND_"),
             count: job.count,
             rollout: rollout.into(),
+            unplaced,
         }
     }
 
     pub(crate) fn text(&self) -> String {
         let rollout = &self.rollout;
         let versions = rollout.versions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        let over = match self.job_state.as_str() {
-            "waiting" | "running" => String::new(),
-            state => format!(", and the job is {state}"),
-        };
+        let is_over = !is_live(&self.job_state);
+        let over = if is_over { format!(", and the job is {}", self.job_state) } else { String::new() };
+        let state = rollout.state_word(&self.job_state);
         let takes_back = rollout.reverts.map(|version| format!("version {version}")).unwrap_or_default();
         let is_batch = self.kind == "batch";
         let batch =
             if is_batch { "running attempts go on, and only later ones get the new version" } else { "" };
         let mut shown = vec![
             ("job", format!("{}/{}", self.user, self.name)),
-            ("rollout", format!("of version {}: {}{over}", rollout.version, rollout.state)),
+            ("rollout", format!("of version {}: {state}{over}", rollout.version)),
             ("takes back", takes_back),
             ("why", rollout.failure.as_ref().map(ToString::to_string).unwrap_or_default()),
             ("begun", format!("{} by {}", time(rollout.begun_ms), rollout.by)),
-            ("tasks", self.tasks_text()),
-            ("canaries", self.rollout.canaries_text().unwrap_or_default()),
+            ("canaries", if is_over { String::new() } else { self.rollout.canaries_text().unwrap_or_default() }),
+            ("tasks", if is_over { String::new() } else { self.tasks_text() }),
             ("batch", batch.to_owned()),
             ("earlier", versions),
         ];
         shown.retain(|(_, text)| !text.is_empty());
-        facts(&shown)
+        let mut text = facts(&shown);
+        if !self.unplaced.is_empty() {
+            text.push('\n');
+            text.push_str(&explanations_text(&self.unplaced));
+        }
+        text
     }
 
     fn tasks_text(&self) -> String {
-        let Some(progress) = self.rollout.progress_text() else { return String::new() };
+        let Some(mut progress) = self.rollout.progress_text() else { return String::new() };
+        if self.rollout.surge_unplaced.is_some_and(|tasks| tasks > 0) {
+            progress.push_str(&format!(" (borough why {}/{})", self.user, self.name));
+        }
         let others = self.count.saturating_sub(self.rollout.concerned.unwrap_or(self.count));
         if others == 0 || self.kind == "batch" {
             return progress;
@@ -200,7 +267,8 @@ mod tests {
 
     #[test]
     fn a_rollout_says_how_far_it_is_and_why_not_further() {
-        let progress = Some(v1::RolloutProgress { concerned: 3, updated: 2, healthy: 1 });
+        let progress =
+            Some(v1::RolloutProgress { concerned: 3, updated: 2, healthy: 1, ..Default::default() });
         let rolling = v1::Rollout {
             state: v1::RolloutState::Rolling.into(),
             version: 4,
@@ -210,7 +278,7 @@ mod tests {
         };
         let of = |rollout: &v1::Rollout| {
             let output = RolloutOutput::from(rollout.clone());
-            (output.text_short(), output.text())
+            (output.text_short(), output.text("running"))
         };
         let text = |short: &str, long: &str| (short.to_owned(), long.to_owned());
         assert_eq!(
@@ -219,7 +287,25 @@ mod tests {
         );
         let surging = v1::Rollout { surge: 2, ..rolling.clone() };
         let text_of = "of version 4 from 3, rolling; 2 of 3 have it, 1 of these are healthy; 2 surging";
-        assert_eq!(of(&surging), text("rollout 1/3", text_of));
+        assert_eq!(of(&surging), text("rollout 1/3, 2 surging", text_of));
+        let waits = |placed| {
+            let progress = progress.map(|known| v1::RolloutProgress { surging: Some(placed), ..known });
+            of(&v1::Rollout { progress, ..surging.clone() })
+        };
+        let have = "of version 4 from 3, rolling; 2 of 3 have it, 1 of these are healthy";
+        let long = format!("{have}; 1 surging, and 1 more waits for a node");
+        assert_eq!(waits(1), text("rollout 1/3, 1 surging", &long));
+        let long = format!("{have}; 2 surging tasks wait for a node");
+        assert_eq!(waits(0), text("rollout 1/3, surge waits for a node", &long));
+        // Nothing of it goes on once the job is over.
+        let over = RolloutOutput::from(surging.clone()).text("stopped");
+        assert_eq!(over, "of version 4 from 3, unfinished; the job is stopped");
+        let view = |job_state: v1::JobState| {
+            let job = v1::Job { state: job_state.into(), count: 3, ..v1::Job::default() };
+            RolloutStatusView::new(&job, surging.clone(), Vec::new()).text()
+        };
+        assert!(view(v1::JobState::Stopped).contains("of version 4: unfinished, and the job is stopped"));
+        assert!(view(v1::JobState::Running).contains("of version 4: rolling\n"));
         let unknown =
             v1::Rollout { state: v1::RolloutState::Paused.into(), progress: None, ..rolling.clone() };
         assert_eq!(of(&unknown), text("rollout paused", "of version 4 from 3, paused"));

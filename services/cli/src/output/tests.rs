@@ -112,6 +112,36 @@ fn a_table_of_jobs() {
     );
 }
 
+/// What surges is no task of the owner, and of a service that was stopped none is to be healthy.
+#[test]
+fn a_table_of_jobs_counts_the_tasks_of_the_owner() {
+    let progress = v1::RolloutProgress {
+        concerned: 3,
+        surging: Some(1),
+        surging_healthy: Some(1),
+        ..v1::RolloutProgress::default()
+    };
+    let rollout = v1::Rollout {
+        state: v1::RolloutState::Rolling.into(),
+        version: 2,
+        surge: 1,
+        progress: Some(progress),
+        ..v1::Rollout::default()
+    };
+    let tasks = v1::TaskCounts { running: 4, healthy: 4, ..v1::TaskCounts::default() };
+    let surging = v1::Job { tasks: Some(tasks), rollout: Some(rollout), ..job() };
+    let stopped = v1::Job { state: v1::JobState::Stopped.into(), tasks: None, ..surging.clone() };
+    let rows = [JobView::from(surging), JobView::from(stopped)];
+    check(
+        &table(&rows, &Style::default()),
+        &expect![[r#"
+        USER   JOB  KIND     STATE                             HEALTHY  PRIORITY  SUBMITTED             LABELS
+        alice  web  service  running (rollout 0/3, 1 surging)  3/3      200       2023-11-14T22:13:20Z  team=web,tier=front
+        alice  web  service  stopped                           -        200       2023-11-14T22:13:20Z  team=web,tier=front
+    "#]],
+    );
+}
+
 #[test]
 fn a_table_of_tasks() {
     let rows = [TaskOutput::from(task())];

@@ -122,6 +122,16 @@ pub async fn rollout_fail(
     spec_update(tx, changes, &before, &in_force, &spec, back).await.map(drop)
 }
 
+/// The spec of a version of a job, with the count and the priority in force.
+async fn spec_of_version(
+    tx: &Transaction,
+    changes: &ChangeSet,
+    row: &JobRow,
+    version: u32,
+) -> StoreResult<JobSpec> {
+    Ok(job_spec_get(tx, changes.space(), row.id, version).await?.in_force(row))
+}
+
 /// The newest version that was rolled out and differs from the one in force.
 async fn earlier_spec(
     tx: &Transaction,
@@ -130,12 +140,28 @@ async fn earlier_spec(
     in_force: &JobSpec,
 ) -> StoreResult<Option<JobSpec>> {
     for version in stable_versions(row).into_iter().rev() {
-        let spec = job_spec_get(tx, changes.space(), row.id, version).await?.in_force(row);
+        let spec = spec_of_version(tx, changes, row, version).await?;
         if spec != *in_force {
             return Ok(Some(spec));
         }
     }
     Ok(None)
+}
+
+/// The versions that were rolled out and differ from the one in force, oldest first: a job can go back to each.
+async fn versions_that_differ(
+    tx: &Transaction,
+    changes: &ChangeSet,
+    row: &JobRow,
+    in_force: &JobSpec,
+) -> StoreResult<Vec<u32>> {
+    let mut versions = Vec::new();
+    for version in stable_versions(row) {
+        if spec_of_version(tx, changes, row, version).await? != *in_force {
+            versions.push(version);
+        }
+    }
+    Ok(versions)
 }
 
 /// The spec of a version that was rolled out, or that differs from such a one in metadata only: attempts of both run
@@ -146,8 +172,8 @@ async fn rolled_out_spec(
     row: &JobRow,
     version: u32,
 ) -> StoreResult<Option<JobSpec>> {
-    let kept = async |version| match job_spec_get(tx, changes.space(), row.id, version).await {
-        Ok(spec) => Ok(Some(spec.in_force(row))),
+    let kept = async |version| match spec_of_version(tx, changes, row, version).await {
+        Ok(spec) => Ok(Some(spec)),
         Err(StoreError::NotFound { .. }) => Ok(None),
         Err(error) => Err(error),
     };
@@ -288,10 +314,11 @@ async fn undo(
             .await?
             .ok_or_else(|| refused(RolloutRefused::NoneEarlier))?,
         Some(version) => {
-            let spec = rolled_out_spec(tx, changes, before, version).await?;
-            spec.ok_or_else(|| {
-                refused(RolloutRefused::NotStable { version, known: stable_versions(before) })
-            })?
+            let Some(spec) = rolled_out_spec(tx, changes, before, version).await? else {
+                let known = versions_that_differ(tx, changes, before, &in_force).await?;
+                return Err(refused(RolloutRefused::NotStable { version, known }));
+            };
+            spec
         }
     };
     if spec == in_force {

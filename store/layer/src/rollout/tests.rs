@@ -376,6 +376,13 @@ async fn an_owner_pauses_resumes_and_takes_back() {
     );
     world.done().await;
     assert_eq!(refused(world.order(RolloutOrder::Pause).await), "job ada/web: its rollout is over: done");
+    // Version 3 is in force, and version 1 says the same.
+    let none = "job ada/web: version 9 was not rolled out, or is no longer kept, and no version that was rolled out \
+                differs from the one in force";
+    assert_eq!(refused(world.order(RolloutOrder::Undo(Some(9))).await), none);
+    world.submit(&spec(1, 100, "four")).await.unwrap();
+    world.done().await;
+    assert!(refused(world.order(RolloutOrder::Undo(Some(9))).await).ends_with("; accepted: 1, 3"));
 }
 
 /// Metadata makes versions of their own, which run what the version before them runs.

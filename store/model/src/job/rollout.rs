@@ -240,6 +240,11 @@ pub enum RolloutFailure {
     NoProgress {
         #[n(0)]
         deadline_ms: u64,
+        /// Tasks that were to surge and had no node then.
+        #[n(1)]
+        #[cbor(default)]
+        #[serde(default)]
+        surge_unplaced: u32,
     },
 }
 
@@ -248,8 +253,13 @@ impl std::fmt::Display for RolloutFailure {
         match self {
             Self::TaskFails { index, failures: 1 } => write!(f, "task {index} failed"),
             Self::TaskFails { index, failures } => write!(f, "task {index} failed {failures} times in a row"),
-            Self::NoProgress { deadline_ms } => {
-                write!(f, "no further task became healthy within {}", delay_text(*deadline_ms))
+            Self::NoProgress { deadline_ms, surge_unplaced } => {
+                write!(f, "no further task became healthy within {}", delay_text(*deadline_ms))?;
+                match surge_unplaced {
+                    0 => Ok(()),
+                    1 => f.write_str(", and 1 surging task had no node"),
+                    tasks => write!(f, ", and {tasks} surging tasks had no node"),
+                }
             }
         }
     }
@@ -264,8 +274,8 @@ pub enum RolloutRefused {
     /// It is over. Submit a changed spec to begin another one.
     #[error("its rollout is over: {}", .0.word())]
     Over(RolloutState),
-    /// Choose one of the versions that were rolled out: the known ones are kept.
-    #[error("version {version} was not rolled out, or is no longer kept; accepted: {}", versions_text(known))]
+    /// Choose one of the versions that were rolled out: the known ones are kept, and differ from the one in force.
+    #[error("version {version} was not rolled out, or is no longer kept{}", accepted_text(known))]
     NotStable { version: u32, known: Vec<u32> },
     /// No version that was rolled out differs from the one in force. Submit the spec that you want.
     #[error("no version that was rolled out differs from the one in force")]
@@ -285,9 +295,12 @@ fn canaries_text(canaries: u32) -> String {
     if canaries == 1 { "1 canary is".to_owned() } else { format!("{canaries} canaries are") }
 }
 
-/// Versions for people: `1, 3`.
-fn versions_text(versions: &[u32]) -> String {
-    versions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+/// The versions that a job can go back to, for people: `; accepted: 1, 3`.
+fn accepted_text(versions: &[u32]) -> String {
+    if versions.is_empty() {
+        return format!(", and {}", RolloutRefused::NoneEarlier);
+    }
+    format!("; accepted: {}", versions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
 }
 
 impl RolloutState {

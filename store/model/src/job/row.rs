@@ -67,6 +67,28 @@ pub struct JobChanges {
     /// Where the last versions of the spec come from, oldest first.
     #[n(2)]
     pub versions: Vec<VersionOrigin>,
+    /// The count and the priority before the last request that changed them; absent: none has, or it is not recorded.
+    #[n(3)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scaled: Option<ScaleOrigin>,
+}
+
+/// What a request has changed the count and the priority from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+pub struct ScaleOrigin {
+    #[n(0)]
+    pub request: RequestId,
+    #[n(1)]
+    pub before: WantedSize,
+}
+
+/// How many tasks the owner of a job wants, and with which priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+pub struct WantedSize {
+    #[n(0)]
+    pub count: u32,
+    #[n(1)]
+    pub priority: u32,
 }
 
 /// Who made a version of a job's spec, and when.
@@ -83,6 +105,11 @@ pub struct VersionOrigin {
     /// Such as `user/ada`, or `controller` for a version that takes one back.
     #[n(3)]
     pub by: String,
+    /// What the owner wanted before the change that made it. A scale in between is none of this version. Absent: it is
+    /// the first version, or it is not recorded.
+    #[n(4)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<WantedSize>,
 }
 
 /// Versions of which a row says who made them.
@@ -93,21 +120,26 @@ impl JobRow {
     /// without one, who has submitted it.
     pub fn change_record(&mut self, before: Option<&Self>, by: &str) {
         let is_new_version = before.is_none_or(|before| before.spec_version != self.spec_version);
-        let is_changed = is_new_version
-            || before.is_none_or(|before| {
-                (before.owner_count(), before.priority) != (self.owner_count(), self.priority)
-            });
-        if !is_changed {
+        let is_scaled = before.is_some_and(|before| before.wanted_size() != self.wanted_size());
+        if !is_new_version && !is_scaled {
             return;
         }
-        let known = self.changes.take().map(|changes| changes.versions);
-        let mut versions = known.unwrap_or_default();
+        let (mut versions, mut scaled) = match self.changes.take() {
+            Some(changes) => (changes.versions, changes.scaled),
+            None => (Vec::new(), None),
+        };
+        // One request may change the size first, and then the spec.
+        let of_request = scaled.filter(|scaled| scaled.request == self.request);
+        let size = of_request.map(|scaled| scaled.before).or_else(|| before.map(Self::wanted_size));
+        if is_scaled {
+            scaled = size.map(|before| ScaleOrigin { request: self.request, before });
+        }
         let JobRow { spec_version: version, revision, changed_ms: at_ms, .. } = *self;
         if is_new_version {
-            versions.push(VersionOrigin { version, revision, at_ms, by: by.to_owned() });
+            versions.push(VersionOrigin { version, revision, at_ms, by: by.to_owned(), before: size });
             versions.drain(..versions.len().saturating_sub(ORIGINS_MAX));
         }
-        self.changes = Some(Box::new(JobChanges { revision, by: by.to_owned(), versions }));
+        self.changes = Some(Box::new(JobChanges { revision, by: by.to_owned(), versions, scaled }));
     }
 
     /// Returns true if a change that was made for `revision` may still be made: nobody has changed the spec, the count
@@ -132,6 +164,10 @@ impl JobRow {
     /// The version with which the task `index` begins its next attempt.
     pub fn version_of(&self, index: u32) -> u32 {
         self.canary_base().filter(|_| index < self.owner_count()).unwrap_or(self.spec_version)
+    }
+
+    fn wanted_size(&self) -> WantedSize {
+        WantedSize { count: self.owner_count(), priority: self.priority }
     }
 
     /// How many tasks its owner wants.

@@ -2,8 +2,8 @@
 
 use borough_model::job::{
     JobChanges, JobEvent, JobKind, JobRow, JobSpec, OnFailure, Rollout, RolloutFailure, RolloutRefused,
-    RolloutState, TaskOverride, UpdateSpec, VersionOrigin, count_check, job_new, job_transition,
-    stable_versions,
+    RolloutState, ScaleOrigin, TaskOverride, UpdateSpec, VersionOrigin, WantedSize, count_check, job_new,
+    job_transition, stable_versions,
 };
 use borough_model::rollout::{
     AttemptFit, RolloutProgress, RolloutRules, RolloutStep, RolloutView, SpecDifference, TaskProgress,
@@ -37,8 +37,10 @@ pub(crate) fn rollout_full() -> Rollout {
 /// A record of changes with every field.
 pub(crate) fn changes_full() -> JobChanges {
     let (at_ms, by) = (1_700_000_000_004, "user/bob".to_owned());
-    let versions = vec![VersionOrigin { version: 1, revision: 1, at_ms, by }];
-    JobChanges { revision: 3, by: "user/ada".to_owned(), versions }
+    let before = WantedSize { count: 3, priority: 200 };
+    let versions = vec![VersionOrigin { version: 1, revision: 1, at_ms, by, before: Some(before) }];
+    let scaled = Some(ScaleOrigin { request: RequestId(9), before });
+    JobChanges { revision: 3, by: "user/ada".to_owned(), versions, scaled }
 }
 
 const JOB: JobId = JobId(1);
@@ -144,6 +146,30 @@ fn a_task_may_be_away_for_each_that_surges() {
     assert_eq!(done.rollout.unwrap().surge, 0);
 }
 
+/// The failure says that what was to surge had no node. Otherwise nothing would say why the rollout stood still.
+#[test]
+fn a_failure_for_lack_of_progress_names_the_tasks_that_had_no_node_to_surge_on() {
+    let none = UpdateSpec { unavailable_max: Some(0), surge_max: Some(3), ..UpdateSpec::default() };
+    let (row, spec) = job(3, none);
+    let row = begun_with_surge(&row, 3);
+    let mut tasks: Vec<TaskRow> =
+        (0..3).map(|index| task(index, 1, TaskState::Running, Some(NOW - 60_000))).collect();
+    // One starts, one was never placed and one has no row.
+    tasks.extend([task(3, 2, TaskState::Starting, None), task(4, 0, TaskState::Pending, None)]);
+    let end_ms = NOW + i64::try_from(DEADLINE_MS).unwrap();
+    let failure = |tasks: &[TaskRow]| match step(&row, &spec, tasks, end_ms) {
+        RolloutStep::Fail(failure) => failure.to_string(),
+        other => panic!("{other:?}"),
+    };
+    let late = "no further task became healthy within 1m";
+    assert_eq!(failure(&tasks), format!("{late}, and 2 surging tasks had no node"));
+    tasks.push(task(5, 2, TaskState::Starting, None));
+    assert_eq!(failure(&tasks), format!("{late}, and 1 surging task had no node"));
+    // One that fails has had one, and backs off.
+    tasks[4] = TaskRow { failures: 1, ..task(4, 2, TaskState::Pending, None) };
+    assert_eq!(failure(&tasks), late);
+}
+
 #[test]
 fn a_new_attempt_counts_when_it_has_been_healthy_for_long_enough() {
     let (row, spec) = job(2, UpdateSpec::default());
@@ -173,7 +199,7 @@ fn an_attempt_that_proves_itself_is_progress_however_long_that_takes() {
     assert_eq!(replaced(step(&row, &spec, &tasks, due_ms)), [1]);
     tasks[1] = task(1, 2, TaskState::Starting, None);
     assert!(matches!(step(&row, &spec, &tasks, due_ms + deadline_ms - 1), RolloutStep::Wait { .. }));
-    let late = RolloutFailure::NoProgress { deadline_ms: DEADLINE_MS };
+    let late = RolloutFailure::NoProgress { deadline_ms: DEADLINE_MS, surge_unplaced: 0 };
     assert_eq!(step(&row, &spec, &tasks, due_ms + deadline_ms), RolloutStep::Fail(late));
 }
 
@@ -190,7 +216,7 @@ fn a_rollout_fails_when_a_task_does_or_when_nothing_becomes_healthy() {
     assert!(matches!(step(&row, &spec, &fails(2, 1), NOW), RolloutStep::Wait { .. }));
     assert!(matches!(step(&row, &spec, &fails(1, 9), NOW), RolloutStep::Wait { .. }), "the old one failed");
     let end_ms = NOW + i64::try_from(DEADLINE_MS).unwrap();
-    let late = RolloutFailure::NoProgress { deadline_ms: DEADLINE_MS };
+    let late = RolloutFailure::NoProgress { deadline_ms: DEADLINE_MS, surge_unplaced: 0 };
     assert_eq!(step(&row, &spec, &fails(2, 0), end_ms), RolloutStep::Fail(late));
     // Its time stands still while it is paused.
     let rollout = row.rollout.as_deref().unwrap();
@@ -293,9 +319,11 @@ fn a_change_of_a_person_is_told_from_a_step_of_a_rollout() {
     assert!([2, 3].iter().all(|&seen| stepped.is_unchanged_since(seen)));
     assert!(!stepped.is_unchanged_since(1) && !stepped.is_unchanged_since(4));
     let origins: Vec<_> = stepped.changes.iter().flat_map(|changes| changes.versions.clone()).collect();
-    let origin =
-        |version, revision, at_ms, by: &str| VersionOrigin { version, revision, at_ms, by: by.to_owned() };
-    assert_eq!(origins, [origin(1, 1, NOW, "user/ada"), origin(2, 2, NOW + 5, "user/bob")]);
+    let seen: Vec<_> = origins
+        .iter()
+        .map(|origin| (origin.version, origin.revision, origin.at_ms, origin.by.as_str()))
+        .collect();
+    assert_eq!(seen, [(1, 1, NOW, "user/ada"), (2, 2, NOW + 5, "user/bob")]);
     // A changed count makes no version, and is a change.
     let grown = changed(
         &stepped,
@@ -307,6 +335,33 @@ fn a_change_of_a_person_is_told_from_a_step_of_a_rollout() {
     // A row of an earlier program has no record: then every revision counts.
     let old = JobRow { changes: None, ..stepped };
     assert!(old.is_unchanged_since(3) && !old.is_unchanged_since(2));
+}
+
+/// Each version knows the size of the job before the change that made it. A scale in between made none.
+#[test]
+fn a_version_knows_the_size_before_it() {
+    let (mut row, _) = job(3, UpdateSpec::default());
+    row.change_record(None, "user/ada");
+    let request = std::cell::Cell::new(2_u128);
+    let changed = |before: &JobRow, event: &JobEvent| {
+        let mut row = job_transition(before, event, RequestId(request.get()), NOW).unwrap().row;
+        row.change_record(Some(before), "user/ada");
+        row
+    };
+    let count = |count| JobEvent::CountSet { count, succeeded: 0, failed: 0, rollout: None };
+    let next = |row: &JobRow| {
+        let rollout = Box::new(Rollout::begin(row, "user/ada", NOW));
+        changed(row, &JobEvent::SpecUpdated { rollout })
+    };
+    let scaled = changed(&row, &count(5));
+    request.set(3);
+    let second = next(&scaled);
+    // A file that changes both: the size first, in one request.
+    request.set(4);
+    let third = next(&changed(&second, &count(2)));
+    let before = |row: &JobRow| row.changes.as_ref().unwrap().versions.last().unwrap().before;
+    let size = |count| Some(WantedSize { count, priority: row.priority });
+    assert_eq!((before(&row), before(&second), before(&third)), (None, size(5), size(5)));
 }
 
 #[test]
@@ -321,7 +376,7 @@ fn a_version_counts_as_rolled_out_only_when_its_rollout_is_done() {
     let over = done.rollout.as_deref().unwrap().with_state(RolloutState::Paused, NOW);
     assert_eq!(over, Err(RolloutRefused::Over(RolloutState::Done)));
     let failed = begun(&done);
-    let failure = RolloutFailure::NoProgress { deadline_ms: 1 };
+    let failure = RolloutFailure::NoProgress { deadline_ms: 1, surge_unplaced: 0 };
     let back = Rollout::revert(&failed, Some(failure), "controller", NOW);
     assert_eq!((back.version, back.reverts, back.stable), (5, Some(4), vec![1, 3]));
     let mut long = row;
@@ -476,8 +531,8 @@ proptest! {
                     world.row = set(&world.row, world.row.rollout.as_deref().unwrap().promoted(world.now_ms));
                 }
                 RolloutStep::Fail(failure) => {
-                    let late = RolloutFailure::NoProgress { deadline_ms: DEADLINE_MS };
-                    prop_assert_eq!(failure, late, "no task fails here");
+                    let is_late = matches!(failure, RolloutFailure::NoProgress { deadline_ms: DEADLINE_MS, .. });
+                    prop_assert!(is_late, "no task fails here: {failure}");
                     done = true;
                     break;
                 }

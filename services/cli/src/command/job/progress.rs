@@ -108,6 +108,18 @@ impl KnownJob {
         surging.filter(|state| !matches!(state, TaskState::Dead | TaskState::Pending)).count()
     }
 
+    /// Counts the tasks that are to surge and wait for a node. Tasks that were never placed have no row.
+    pub(super) fn surge_unplaced(&self) -> u32 {
+        let (first, end) = (self.job.count, count_with_surge(&self.job));
+        let waits = |task: &Task| match task.state() {
+            TaskState::Pending => task.failures == 0,
+            TaskState::Dead => !self.is_dead_for_good(task),
+            _ => false,
+        };
+        let others = self.tasks.range(first..end).filter(|(_, task)| !waits(task)).count();
+        end.saturating_sub(first).saturating_sub(u32::try_from(others).unwrap_or(u32::MAX))
+    }
+
     /// Counts the tasks that a smaller count no longer wants, and that have not ended yet. A lost task does not count:
     /// its node may never report its end.
     pub(super) fn surplus(&self) -> usize {
@@ -121,6 +133,11 @@ impl KnownJob {
     pub(super) fn pending(&self) -> usize {
         let count = usize::try_from(self.job.count).unwrap_or(usize::MAX);
         count.saturating_sub(self.wanted().count()) + self.in_state(&[TaskState::Pending])
+    }
+
+    /// Returns true if a task, or one that is to surge, waits for a node.
+    pub(super) fn waits_for_node(&self) -> bool {
+        self.pending() > 0 || self.surge_unplaced() > 0
     }
 
     pub(super) fn healthy(&self) -> usize {

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use borough_model::JobSpec;
 use borough_model::rollout::{AttemptFits, RolloutProgress, TaskProgress};
 use borough_proto::convert::job_spec_from_message;
-use borough_proto::v1::{Health, Job, JobVersion, RolloutState, Task, TaskState};
+use borough_proto::v1::{Health, Job, JobVersion, Rollout, RolloutState, Task, TaskState};
 
 use super::progress::{Goal, JobProgress, KnownJob};
-use crate::output::{ExitView, canaries_text};
+use crate::output::{ExitView, canaries_text, surge_waits_text};
 
 /// What was seen of the version of a goal.
 #[derive(Clone, Debug, Default)]
@@ -128,9 +128,6 @@ impl KnownJob {
             0 => format!("{name}: no attempt needs version {of}"),
             _ => format!("{name}: {healthy}/{concerned} healthy with version {of}"),
         };
-        if rollout.reverts > 0 && !rollout.failure.is_empty() {
-            text.push_str(&format!(", which takes back version {}: {}", rollout.reverts, rollout.failure));
-        }
         if rollout.canaries_healthy_ms > 0 {
             let canaries = canaries_text(rollout.canaries);
             return format!(
@@ -147,6 +144,14 @@ impl KnownJob {
         }
         if rollout.state() == RolloutState::Paused {
             text.push_str(", paused");
+        }
+        let unplaced = self.surge_unplaced();
+        if unplaced > 0 {
+            text.push_str(&format!("; {} (borough why {name})", surge_waits_text(unplaced)));
+        }
+        if rollout.reverts > 0 && !rollout.failure.is_empty() {
+            let Rollout { reverts, failure, .. } = rollout;
+            text.push_str(&format!("; it takes back version {reverts}, because {failure}"));
         }
         text
     }
@@ -185,6 +190,11 @@ impl KnownJob {
         let version = self.rollout.version;
         let failed = rollout.version == version && rollout.state() == RolloutState::Failed;
         version > 0 && (failed || (rollout.reverts == version && !rollout.failure.is_empty()))
+    }
+
+    /// Returns true if the last rollout has failed and nothing takes its version back: the owner may.
+    pub(super) fn is_rollout_stopped(&self) -> bool {
+        self.job.rollout.as_ref().is_some_and(|rollout| rollout.state() == RolloutState::Failed)
     }
 
     /// The task whose attempt made the rollout fail, as it was then.
@@ -229,10 +239,33 @@ fn task_state(state: TaskState) -> borough_model::TaskState {
 
 #[cfg(test)]
 mod tests {
-    use borough_proto::v1::{EndReason, Exit, Rollout};
+    use borough_proto::v1::{EndReason, Exit};
 
     use super::super::progress::tests::{service, task};
     use super::*;
+
+    /// What the version is taken back for is not how far the way back is, and what surges may have no node.
+    #[test]
+    fn the_progress_of_a_way_back_and_its_reason_are_two_things() {
+        let mut known = service(2);
+        known.goal_set(Goal::RolledOut { version: 2 });
+        let mut rollout =
+            Rollout { state: RolloutState::Rolling.into(), version: 2, surge: 2, ..Rollout::default() };
+        known.job.rollout = Some(rollout.clone());
+        let text =
+            "alice/web: 0/2 healthy with version 2; 2 surging tasks wait for a node (borough why alice/web)";
+        assert_eq!(known.rollout_text(2), text);
+        known.task_changed(task(2, TaskState::Starting, Health::Unknown));
+        let text = "alice/web: 0/2 healthy with version 2, 1 surging; 1 surging task waits for a node \
+                    (borough why alice/web)";
+        assert_eq!(known.rollout_text(2), text);
+        known.task_changed(Task { failures: 1, ..task(3, TaskState::Pending, Health::Unknown) });
+        (rollout.version, rollout.reverts) = (3, 2);
+        rollout.failure = "task 3 failed".to_owned();
+        known.job.rollout = Some(rollout);
+        let text = "alice/web: 0/2 healthy with version 3, 1 surging; it takes back version 2, because task 3 failed";
+        assert_eq!(known.rollout_text(2), text);
+    }
 
     /// When the version is taken back, an attempt of the one before takes the place of the one that failed.
     #[test]

@@ -67,8 +67,9 @@ pub(super) async fn status_view(
     } else {
         Vec::new()
     };
-    let explanations = explanations.into_iter().map(ExplanationView::from);
+    let explanations = ExplanationView::all_of(&job, explanations);
     let (unhealthy, unplaced) = explanations
+        .into_iter()
         .partition(|explanation| explanation.probe.is_some() || explanation.silent_node.is_some());
     Ok(JobStatusView {
         job: job.into(),

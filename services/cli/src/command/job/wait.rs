@@ -108,6 +108,8 @@ pub(super) struct WaitingOutput<'w, 'p> {
     /// Why tasks run and are not healthy, as it was last found, and as it was last shown.
     unhealthy: String,
     unhealthy_told: String,
+    /// Why tasks had no node before the rollout failed; empty if all had one.
+    unplaced: String,
     /// The last lines of an attempt of the version that has failed, read before a later attempt takes its place.
     failed_log: Option<Vec<String>>,
     /// Tasks that wait for nodes whose agents do not answer, as found after the last change.
@@ -144,6 +146,7 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
             explained: String::new(),
             unhealthy: String::new(),
             unhealthy_told: String::new(),
+            unplaced: String::new(),
             failed_log: None,
             silent: Vec::new(),
             silent_told: Vec::new(),
@@ -215,6 +218,9 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
             watched.known.goal_set(goal);
             self.specs_read(&mut watched.known, goal).await;
             self.failed_log_read(&watched.known).await;
+            if !watched.known.is_rollout_failed() && !watched.known.waits_for_node() {
+                self.unplaced.clear();
+            }
             match watched.known.progress(goal) {
                 JobProgress::Reached => return Ok(()),
                 JobProgress::Lost(why) => return Err(self.lost(&watched.known, why).await),
@@ -273,21 +279,25 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
     }
 
     /// The job can no longer reach its goal.
-    async fn lost(&mut self, known: &KnownJob, why: String) -> Failure {
+    async fn lost(&mut self, known: &KnownJob, text: String) -> Failure {
         let status = Some(format!("borough job status {}", self.job));
         if let Some(log) = self.failed_log.take() {
             // Nothing has failed of an attempt that was never healthy: its probe says most.
             let unhealthy = std::mem::take(&mut self.unhealthy);
-            let mut details: Vec<String> = unhealthy.lines().map(str::to_owned).collect();
+            let unplaced = std::mem::take(&mut self.unplaced);
+            let mut details: Vec<String> =
+                unhealthy.lines().chain(unplaced.lines()).map(str::to_owned).collect();
             details.extend(log);
             let rollout = Some(format!("borough rollout status {}", self.job));
+            let why = (!unplaced.is_empty()).then(|| format!("borough why {}", self.job));
             let logs = known.failed_logs().map(|logs| format!("borough task logs {}/{logs}", self.job));
-            let hint = joined([status, rollout, logs]);
-            return Failure::new(Code::Failed, why).with_details(details).with_hint(hint);
+            let undo = known.is_rollout_stopped().then(|| format!("borough rollout undo {}", self.job));
+            let hint = joined([status, rollout, why, logs, undo]);
+            return Failure::new(Code::Failed, text).with_details(details).with_hint(hint);
         }
         let log = failing_log(self.client, self.job, known.failing()).await;
         let hint = [status, self.logs_hint(known)];
-        Failure::new(Code::Failed, why).with_details(log).with_hint(joined(hint))
+        Failure::new(Code::Failed, text).with_details(log).with_hint(joined(hint))
     }
 
     /// The progress deadline has passed. The job goes on, as after a time-out.
@@ -337,7 +347,7 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
             Goal::Again(next) => Some(next.index),
         };
         let pending = match goal {
-            Goal::Up | Goal::RolledOut { .. } => known.pending() > 0,
+            Goal::Up | Goal::RolledOut { .. } => known.waits_for_node(),
             Goal::Over => false,
             Goal::Again(next) => known.is_pending(next.index),
         };
@@ -347,12 +357,8 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
         }
         let Ok(answer) = self.client.task_explain(self.job, index).await else { return };
         // The progress itself says how tasks fail.
-        let views: Vec<ExplanationView> = answer
-            .explanations
-            .into_iter()
-            .filter(|explanation| explanation.failures == 0)
-            .map(ExplanationView::from)
-            .collect();
+        let mut views = ExplanationView::all_of(&known.job, answer.explanations);
+        views.retain(|view| view.failures == 0);
         let (unhealthy, views): (Vec<_>, Vec<_>) = views.into_iter().partition(|view| view.probe.is_some());
         self.unhealthy_explain(&unhealthy);
         let (silent, waits): (Vec<_>, Vec<_>) =
@@ -363,6 +369,9 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
         };
         self.silent = silent.iter().filter_map(tasks).collect();
         let text = if pending { explanations_text(&waits) } else { String::new() };
+        if !known.is_rollout_failed() {
+            self.unplaced.clone_from(&text);
+        }
         // How long a node is silent changes all the time, and is said once.
         if text == self.explained && self.silent == self.silent_told {
             return;

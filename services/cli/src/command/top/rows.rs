@@ -7,7 +7,7 @@ use borough_model::resource::cpu_display;
 use borough_proto::v1;
 
 use super::query::TaskScope;
-use crate::output::{ExitView, NodeOutput, TaskOutput, bytes, count_with_surge, line_shown, time, word};
+use crate::output::{ExitView, NodeOutput, TaskOutput, bytes, healthy_of, line_shown, time, word};
 
 /// What a row is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -221,11 +221,11 @@ fn job_use(usage: &v1::JobUsage, used: u64, show: impl Fn(u64) -> String) -> Tab
 /// A job, with the sums over its tasks.
 pub(super) fn job_row(job: &v1::Job) -> TableRow {
     let tasks = job.tasks.unwrap_or_default();
-    let (reached, what) = match job.kind() {
-        v1::JobKind::Batch => (tasks.succeeded, " done"),
-        _ => (tasks.healthy, ""),
+    let ((reached, count), what) = match job.kind() {
+        v1::JobKind::Batch => ((tasks.succeeded, job.count), " done"),
+        _ => (healthy_of(job), ""),
     };
-    let count = count_with_surge(job);
+    let is_stopped = job.kind() != v1::JobKind::Batch && job.state() == v1::JobState::Stopped;
     let is_whole = reached >= count;
     let tone = match job.state() {
         v1::JobState::Succeeded => Tone::Good,
@@ -238,7 +238,7 @@ pub(super) fn job_row(job: &v1::Job) -> TableRow {
     let labels: std::collections::BTreeMap<_, _> = job.labels.iter().collect();
     let labels: Vec<String> = labels.into_iter().map(|(key, value)| format!("{key}={value}")).collect();
     let healthy = TableValue {
-        text: format!("{reached}/{count}{what}"),
+        text: if is_stopped { "-".to_owned() } else { format!("{reached}/{count}{what}") },
         number: Some(reached.into()),
         ..TableValue::default()
     };
