@@ -42,7 +42,9 @@ pub(crate) use log::{LogLines, LogOutput, LogStyle};
 pub(crate) use name::{EndpointChangeView, EndpointView};
 pub(crate) use node::{NodeOutput, NodeStatusView};
 pub(crate) use progress::Progress;
-pub(crate) use rollout::{RolloutOutput, RolloutStatusView, canaries_text, count_with_surge, healthy_of, surge_waits_text};
+pub(crate) use rollout::{
+    RolloutOutput, RolloutStatusView, canaries_text, count_with_surge, healthy_of, surge_waits_text,
+};
 pub(crate) use store::{
     CellCheckView, OperationStats, StoreBenchView, StoreCheckView, StoreExportView, StoreImportView,
     StoreLossView, ViolationView,

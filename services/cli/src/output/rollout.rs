@@ -232,7 +232,10 @@ impl RolloutStatusView {
             ("takes back", takes_back),
             ("why", rollout.failure.as_ref().map(ToString::to_string).unwrap_or_default()),
             ("begun", format!("{} by {}", time(rollout.begun_ms), rollout.by)),
-            ("canaries", if is_over { String::new() } else { self.rollout.canaries_text().unwrap_or_default() }),
+            (
+                "canaries",
+                if is_over { String::new() } else { self.rollout.canaries_text().unwrap_or_default() },
+            ),
             ("tasks", if is_over { String::new() } else { self.tasks_text() }),
             ("batch", batch.to_owned()),
             ("earlier", versions),

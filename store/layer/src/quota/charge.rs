@@ -11,7 +11,7 @@ use borough_model::resource::{
     ResourceError, Resources, resources_add, resources_less, resources_most, resources_multiply,
     resources_sub,
 };
-use borough_model::task::{ChargeOwner, TaskRow};
+use borough_model::task::{ChargeOwner, TaskRow, TaskState};
 
 use super::QuotaUsed;
 use crate::error::StoreResult;
@@ -101,10 +101,12 @@ fn spec_charge(spec: &JobSpec, indexes: Range<u32>) -> Result<QuotaUsed, Resourc
 }
 
 /// The quota that a row holds. If the job still owns the charge, it is the share of the index. If the row does, it is
-/// its attempt's share, and during a rollout at least what the index is charged. After the release it is nothing.
+/// its attempt's share, and during a rollout at least what the index is charged. While the row waits for a node, it is
+/// what its next attempt takes: a worker places it without a look at its charge. After the release it is nothing.
 pub fn task_charge(basis: &ChargeBasis<'_>, row: &TaskRow) -> QuotaUsed {
     let resources = match row.charge.owner {
         ChargeOwner::Job => basis.resources_for(row.id.index),
+        ChargeOwner::Task if row.state == TaskState::Pending => basis.resources_for(row.id.index),
         // Quota does not distinguish the cards of a node.
         ChargeOwner::Task if basis.specs.len() < 2 => row.charge.resources.without_cards(),
         ChargeOwner::Task => {

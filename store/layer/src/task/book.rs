@@ -17,8 +17,8 @@ use borough_kv::Transaction;
 use borough_model::job::{JobRow, JobSpec, TaskEnd};
 use borough_model::node::{CapacityEffect, NodeAlloc, NodeAllocError, NodeRow, ShareFit, node_alloc_apply};
 use borough_model::task::{
-    EndpointEffect, Health, OwnerEffect, TaskEvent, TaskRow, TaskState, Transition, TransitionRefused,
-    task_transition,
+    ChargeOwner, EndpointEffect, Health, OwnerEffect, TaskEvent, TaskRow, TaskState, Transition,
+    TransitionRefused, task_transition,
 };
 use borough_model::{JobId, NodeId, TaskId};
 use futures::future::try_join_all;
@@ -53,9 +53,10 @@ pub(super) struct JobEntry {
     pub(super) ended: Vec<TaskEnd>,
     /// Tasks whose charge is released, each with its previous row.
     pub(super) released: Vec<TaskRow>,
-    /// Tasks whose charge the job owns again, each with its previous row: the job wants them again, and their end had
-    /// been accepted.
-    pub(super) regained: Vec<TaskRow>,
+    /// Whether the job owns a charge again: it wants a task again whose end had been accepted.
+    pub(super) regained: bool,
+    /// Tasks that are charged the job's share from now on, each with its previous row: they have no attempt any more.
+    pub(super) shared: Vec<TaskRow>,
 }
 
 /// A node: its row and its commitment.
@@ -129,7 +130,8 @@ impl TaskBook {
                 specs: BTreeMap::new(),
                 ended: Vec::new(),
                 released: Vec::new(),
-                regained: Vec::new(),
+                regained: false,
+                shared: Vec::new(),
             };
             self.jobs.insert(entry.row.id, entry);
         }
@@ -256,10 +258,13 @@ impl TaskBook {
             job.ended.extend(effects.ended.filter(|_| task.index < job.row.count));
             if effects.owner == OwnerEffect::Release {
                 if row.is_spared() && task.index < job.row.count {
-                    job.regained.push(entry.row.clone());
+                    job.regained = true;
+                    job.shared.push(entry.row.clone());
                 } else {
                     job.released.push(entry.row.clone());
                 }
+            } else if row.state == TaskState::Pending && entry.row.charge.owner == ChargeOwner::Task {
+                job.shared.push(entry.row.clone());
             }
         }
         // An endpoint published and demoted in one transaction is published with the row's present health.

@@ -95,20 +95,25 @@ fn node_write(tx: &Transaction, changes: &mut ChangeSet, node: NodeId, entry: &N
 
 /// Counts ended tasks and releases their charges. Like a commitment, the row becomes a conflict only here.
 fn job_write(tx: &Transaction, changes: &mut ChangeSet, entry: &JobEntry) -> StoreResult<()> {
-    if entry.ended.is_empty() && entry.released.is_empty() && entry.regained.is_empty() {
+    let is_known = entry.specs.contains_key(&entry.row.spec_version);
+    let basis = is_known
+        .then(|| ChargeBasis::of(&entry.row, |version| entry.specs.get(&version).map(|spec| &**spec)));
+    let shares = basis.iter().flat_map(|basis| {
+        entry.shared.iter().map(|row| (task_charge(basis, row), basis.share_of(row.id.index)))
+    });
+    let shares: Vec<_> = shares.filter(|(held, share)| held != share).collect();
+    if entry.ended.is_empty() && entry.released.is_empty() && !entry.regained && shares.is_empty() {
         return Ok(());
     }
     keys::guard(tx, changes.space(), &JobRowKey { job: entry.row.id })?;
     charges_touch(tx, changes.space(), entry.row.id)?;
-    if entry.specs.contains_key(&entry.row.spec_version) {
-        let basis = ChargeBasis::of(&entry.row, |version| entry.specs.get(&version).map(|spec| &**spec));
+    if let Some(basis) = &basis {
         for row in &entry.released {
-            quota_give_back(tx, changes.space(), &entry.row, &task_charge(&basis, row))?;
+            quota_give_back(tx, changes.space(), &entry.row, &task_charge(basis, row))?;
         }
-        for row in &entry.regained {
-            let (held, share) = (task_charge(&basis, row), basis.share_of(row.id.index));
-            quota_recharge(tx, changes.space(), &entry.row, &held, &share)?;
-        }
+    }
+    for (held, share) in &shares {
+        quota_recharge(tx, changes.space(), &entry.row, held, share)?;
     }
     job_tasks_ended(tx, changes, &entry.row, &entry.ended)
 }

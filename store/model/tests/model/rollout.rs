@@ -350,7 +350,7 @@ fn a_version_knows_the_size_before_it() {
     };
     let count = |count| JobEvent::CountSet { count, succeeded: 0, failed: 0, rollout: None };
     let next = |row: &JobRow| {
-        let rollout = Box::new(Rollout::begin(row, "user/ada", NOW));
+        let rollout = Box::new(Rollout::begin(row, 0, "user/ada", NOW));
         changed(row, &JobEvent::SpecUpdated { rollout })
     };
     let scaled = changed(&row, &count(5));

@@ -211,3 +211,28 @@ async fn a_task_that_is_wanted_again_while_it_ends_is_charged_what_its_job_asks_
         assert_eq!((world.charged().await, world.row(1).await.unwrap().restarts), (together, 0));
     }
 }
+
+/// What surges may have no attempt when the rollout is done. It is charged what its next attempt takes, since it may get
+/// a node at the same time, or before it ends.
+#[tokio::test(start_paused = true)]
+async fn a_surging_task_without_an_attempt_is_charged_what_its_next_one_takes() {
+    for (cpu_millis, charged) in [(500, (1_000, 2)), (50, (100, 2))] {
+        let world = World::new().await;
+        world.submit(&surging(1, 100, "one", 1)).await.unwrap();
+        world.run(0).await;
+        world.submit(&surging(1, 300, "two", 1)).await.unwrap();
+        world.run(1).await;
+        world.submit(&surging(1, cpu_millis, "three", 1)).await.unwrap();
+        assert_eq!(world.replace(world.job().await.revision, &[0, 1]).await, 1);
+        world.again(0).await;
+        assert_eq!(world.replace(world.job().await.revision, &[1]).await, 1);
+        world.report(1, ReportPhase::Released).await;
+        world.done().await;
+        assert_eq!((world.counts().await, world.charged().await), ((1, 1, 0), charged), "task 1 still waits");
+        world.place(1).await;
+        assert_eq!(world.charged().await, charged);
+        world.sweep().await;
+        world.report(1, ReportPhase::Released).await;
+        assert_eq!(world.charged().await, (cpu_millis, 1));
+    }
+}
