@@ -1,5 +1,5 @@
-//! How many tasks of each job are on the move: they had to leave a node and are not up again yet. Tasks that come up for
-//! another reason count too: their job lacks them as well.
+//! How many tasks of each job are on the move: they had to leave a node and are not up again yet. Tasks that come up
+//! for another reason count too: their job lacks them as well.
 
 use std::collections::BTreeMap;
 

@@ -3,11 +3,19 @@
 
 use std::collections::BTreeSet;
 
-use super::{TaskRow, TaskState};
+use super::{Health, TaskRow, TaskState};
 use crate::id::{Incarnation, TaskId};
 use crate::job::JobSpec;
 use crate::node::{NodeAlloc, node_alloc_fulfil};
 use crate::resource::{ResourceError, Resources, resources_add};
+
+impl TaskRow {
+    /// Returns true if it runs, has not been healthy yet and has not failed before: it comes up. Either happens after a
+    /// while, since a health check has a grace period.
+    pub fn is_coming_up(&self) -> bool {
+        self.state == TaskState::Running && self.health == Health::Unknown && self.failures == 0
+    }
+}
 
 /// How long a stopping task is still expected to exit after its drain delay and its grace. Also how long a promise is
 /// kept after nothing stands in its way any more. Far longer than a report takes, in milliseconds.

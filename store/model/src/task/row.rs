@@ -156,12 +156,6 @@ impl TaskRow {
         self.state == TaskState::Running && self.health == Health::Healthy
     }
 
-    /// Returns true if it runs, has not been healthy yet and has not failed before: it comes up. Either happens after a
-    /// while, since a health check has a grace period.
-    pub fn is_coming_up(&self) -> bool {
-        self.state == TaskState::Running && self.health == Health::Unknown && self.failures == 0
-    }
-
     /// The row of a task without one: pending, never placed, charged to its job's unplaced remainder.
     pub fn never_placed(id: TaskId) -> Self {
         Self {

@@ -4,7 +4,7 @@ use borough_model::id::{JobId, Name, RequestId};
 use borough_model::job::TaskEnd;
 use borough_model::job::{
     After, AfterCondition, AfterDecision, JobEvent, JobKind, JobOutcome, JobRefused, JobRow, JobSpec,
-    JobState, JobTransition, Rollout, after_cycle, after_decide, job_new, job_transition,
+    JobState, JobTransition, Rollout, WantedSize, after_cycle, after_decide, job_new, job_transition,
 };
 use proptest::prelude::*;
 
@@ -104,6 +104,33 @@ fn what_can_make_a_placement_wrong_writes_the_gate() {
     assert!(gate(&job(2), JobEvent::SpecUpdated { rollout: rollout.clone() }));
     assert!(!gate(&job(2), JobEvent::RolloutSet { rollout }), "no placement depends on it");
     assert!(!gate(&job(2), SUCCEEDED) && !gate(&waiting(), JobEvent::DependenciesMet));
+}
+
+/// Each version knows the size of the job before the change that made it. A scale in between made none.
+#[test]
+fn a_version_knows_the_size_before_it() {
+    let mut row = job(3);
+    row.change_record(None, "user/ada");
+    let request = std::cell::Cell::new(2_u128);
+    let changed = |before: &JobRow, event: &JobEvent| {
+        let mut row = job_transition(before, event, RequestId(request.get()), NOW).unwrap().row;
+        row.change_record(Some(before), "user/ada");
+        row
+    };
+    let count = |count| JobEvent::CountSet { count, succeeded: 0, failed: 0, rollout: None };
+    let next = |row: &JobRow| {
+        let rollout = Box::new(Rollout::begin(row, 0, "user/ada", NOW));
+        changed(row, &JobEvent::SpecUpdated { rollout })
+    };
+    let scaled = changed(&row, &count(5));
+    request.set(3);
+    let second = next(&scaled);
+    // A file that changes both: the size first, in one request.
+    request.set(4);
+    let third = next(&changed(&second, &count(2)));
+    let before = |row: &JobRow| row.changes.as_ref().unwrap().versions.last().unwrap().before;
+    let size = |count| Some(WantedSize { count, priority: row.priority });
+    assert_eq!((before(&row), before(&second), before(&third)), (None, size(5), size(5)));
 }
 
 #[test]

@@ -337,33 +337,6 @@ fn a_change_of_a_person_is_told_from_a_step_of_a_rollout() {
     assert!(old.is_unchanged_since(3) && !old.is_unchanged_since(2));
 }
 
-/// Each version knows the size of the job before the change that made it. A scale in between made none.
-#[test]
-fn a_version_knows_the_size_before_it() {
-    let (mut row, _) = job(3, UpdateSpec::default());
-    row.change_record(None, "user/ada");
-    let request = std::cell::Cell::new(2_u128);
-    let changed = |before: &JobRow, event: &JobEvent| {
-        let mut row = job_transition(before, event, RequestId(request.get()), NOW).unwrap().row;
-        row.change_record(Some(before), "user/ada");
-        row
-    };
-    let count = |count| JobEvent::CountSet { count, succeeded: 0, failed: 0, rollout: None };
-    let next = |row: &JobRow| {
-        let rollout = Box::new(Rollout::begin(row, 0, "user/ada", NOW));
-        changed(row, &JobEvent::SpecUpdated { rollout })
-    };
-    let scaled = changed(&row, &count(5));
-    request.set(3);
-    let second = next(&scaled);
-    // A file that changes both: the size first, in one request.
-    request.set(4);
-    let third = next(&changed(&second, &count(2)));
-    let before = |row: &JobRow| row.changes.as_ref().unwrap().versions.last().unwrap().before;
-    let size = |count| Some(WantedSize { count, priority: row.priority });
-    assert_eq!((before(&row), before(&second), before(&third)), (None, size(5), size(5)));
-}
-
 #[test]
 fn a_version_counts_as_rolled_out_only_when_its_rollout_is_done() {
     let (row, _) = job(1, UpdateSpec::default());
