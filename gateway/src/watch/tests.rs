@@ -3,15 +3,22 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use borough_kv::FaultPlan;
+use borough_model::job::JobKind;
 use borough_model::{Delta, JobId, JournalEntry, TaskId};
+use borough_proto::v1;
+use borough_proto::v1::job_service_server::JobService as _;
+use borough_proto::v1::watch_service_server::WatchService as _;
 use borough_store::journal::Cursor;
-use borough_testkit::name;
+use borough_testkit::{job_spec, name};
 use futures::StreamExt as _;
 use tokio::sync::mpsc;
+use tonic::Request;
 
 use super::*;
-use crate::cell::tests::TestGateway;
+use crate::cell::tests::{TestGateway, context, submission};
 use crate::cell::{CellContext, EventSubject};
+use crate::job::JobServer;
 
 fn withdrawn(job: &str, index: u32) -> Delta {
     let task = TaskId { job: JobId(99), index };
@@ -179,4 +186,56 @@ async fn a_watcher_that_never_reads_keeps_few_entries_in_memory_and_is_told_to_l
         assert!(watcher.next().await.is_none(), "the watch is over");
     }
     drop(happen(&mut others, "db").await);
+}
+
+/// The index of the journal skips what concerns no selected job. The list has each event that a list of all has of it,
+/// however much lies between them.
+#[tokio::test(start_paused = true)]
+async fn a_list_of_events_with_a_selector_misses_none_of_its_jobs() {
+    let gateway = TestGateway::with_faults(FaultPlan::none()).await;
+    let jobs = JobServer::new(Arc::clone(&gateway.cells));
+    let scaled = async |request: u128, name: &str, count: u32| {
+        let (cell, user) = ("alpha".to_owned(), "ada".to_owned());
+        let request = v1::ScaleJobRequest { context: context(request), cell, user, ..Default::default() };
+        let request = v1::ScaleJobRequest { name: name.to_owned(), count, ..request };
+        jobs.scale_job(Request::new(request)).await.unwrap();
+    };
+    for (request, name) in [(1, "api"), (2, "db")] {
+        let mut spec = job_spec("ada", name, JobKind::Service);
+        spec.labels.insert("app".to_owned(), name.to_owned());
+        jobs.submit_job(Request::new(submission(request, &spec))).await.unwrap();
+    }
+    // Several blocks of the index.
+    for index in 0..4_500 {
+        happens(&gateway, "noise", index).await;
+        if index % 1_500 == 700 {
+            scaled(u128::from(index) + 10, "api", index).await;
+            scaled(u128::from(index) + 11, "db", index).await;
+        }
+    }
+    let server = WatchServer::new(Arc::clone(&gateway.cells));
+    let listed = async |selector: &[(&str, bool)]| {
+        let condition = |(value, not): &(&str, bool)| v1::LabelMatch {
+            key: "app".to_owned(),
+            value: (*value).to_owned(),
+            not: *not,
+        };
+        let selector = selector.iter().map(condition).collect();
+        let filter = Some(v1::WatchFilter { selector, ..v1::WatchFilter::default() });
+        let cell = "alpha".to_owned();
+        let request = v1::ListEventsRequest { context: context(0), cell, filter, limit: 10_000 };
+        let events = server.list_events(Request::new(request)).await.unwrap().into_inner().events;
+        events.into_iter().map(|event| (event.subject, event.text)).collect::<Vec<_>>()
+    };
+    let all = listed(&[]).await;
+    let of = |name: &str| {
+        let of_job = all.iter().filter(|(subject, _)| subject.contains(&format!("ada/{name}")));
+        of_job.cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(listed(&[("api", false)]).await, of("api"));
+    assert!(of("api").len() >= 4, "{:?}", of("api"));
+    assert!(listed(&[("api", false), ("db", false)]).await.is_empty());
+    // Several jobs and a node. Nobody knows the job of the noise, so it has no labels.
+    let known: Vec<_> = all.iter().filter(|(subject, _)| !subject.contains("noise")).cloned().collect();
+    assert_eq!(listed(&[("none", true)]).await, known);
 }
