@@ -23,6 +23,13 @@ async fn running(cell: &TestCell, jobs: &[(&str, u32, &str)]) {
     }
 }
 
+/// The job `slow`, a task of which ends only after its grace.
+fn slow(grace: &str) -> String {
+    let command = json!(["sh", "-c", "trap '' TERM; sleep 600"]).to_string();
+    let job = sleeper("slow", 1, "shop").replace(&json!(["sleep", "600"]).to_string(), &command);
+    job.replace("100ms", grace)
+}
+
 /// Names of objects in an answer, and what each has in `field`.
 fn fields<'v>(answer: &'v Value, field: &str) -> Vec<(&'v str, &'v Value)> {
     let rows = answer.as_array().unwrap();
@@ -104,6 +111,40 @@ async fn what_fails_is_named_and_the_rest_is_done() {
     let answer = scaled.json();
     assert_eq!(fields(&answer, "count"), [("back", &json!(1)), ("front", &json!(1))]);
     scaled.warns("error: 1 of 3 jobs: not scaled and up\n  ").warns("tester/gang");
+    cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_wait_for_many_ends_in_time_and_names_those_that_are_not_there_yet() {
+    let cell = TestCell::start(options!().nodes(2)).await;
+    running(&cell, &[("front", 1, "shop")]).await;
+    cell.run("slow.json", &slow("20s")).await;
+    // Both nodes are drained, so their tasks have no room elsewhere.
+    let stays = cell.borough(&["--yes", "node", "drain", "-l", "os=linux", "--timeout", "1s"]).await.ended(7);
+    stays.warns("after 1s; the drain goes on");
+    cell.borough(&["--yes", "node", "uncordon", "-l", "os=linux"]).await.ended(0);
+    let words = ["--yes", "job", "stop", "-l", "app=shop", "--timeout", "2s", "-o", "json"];
+    let stopped = cell.borough(&words).await.ended(1);
+    assert_eq!(fields(&stopped.json(), "state"), [("front", &json!("stopped"))]);
+    let stopped = stopped.warns("error: 1 of 2 jobs: not stopped\n  tester/slow: ");
+    stopped.warns("the wait ended after ").warns("the stop goes on");
+    cell.borough(&["job", "stop", "slow"]).await.ended(0);
+    cell.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_job_that_does_not_come_back_ends_the_restart_of_those_after_it() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    running(&cell, &[("front", 1, "shop"), ("zoo", 1, "shop")]).await;
+    cell.run("slow.json", &slow("4s")).await;
+    let words = ["--yes", "job", "restart", "-l", "app=shop", "--timeout", "2s", "-o", "json"];
+    let stopped = cell.borough(&words).await.ended(1);
+    assert_eq!(fields(&stopped.json(), "restarted"), [("front", &json!([0]))]);
+    let stopped = stopped.warns("error: 2 of 3 jobs: not restarted\n  ").warns("not healthy after 2s");
+    stopped.warns("\n  1 job left alone after that\n").warns("borough job restart tester/slow --from 0");
+    let zoo = cell.tasks("zoo").await;
+    assert!(zoo.len() == 1 && zoo[0].incarnation == 1, "{zoo:?}");
+    cell.borough(&["--yes", "job", "stop", "-l", "app=shop"]).await.ended(0);
     cell.finish().await;
 }
 

@@ -11,10 +11,12 @@ use futures::{Stream, StreamExt as _};
 use super::confirm::{Intent, confirm};
 use crate::args::Global;
 use crate::exit::{Code, Failure};
-use crate::output::{Printer, tally};
+use crate::output::{Printer, Progress, tally};
 
 /// Names that are listed at most, before the change and of what has failed.
 const NAMES_MAX: usize = 20;
+/// With more objects the changes themselves take a while, and show how far they are.
+const QUIET_MAX: usize = 100;
 /// Objects that a verb waits for at the same time: each has a watch of its own.
 pub(super) const WAITS_AT_ONCE: usize = 16;
 /// The least time of one wait: with a time-out, what comes last is looked at as well.
@@ -117,9 +119,14 @@ impl<'b> BulkOutcome<'b> {
         objects: &[O],
         name: impl Fn(&O) -> String,
         change: impl AsyncFn(&O) -> Result<T, Failure>,
+        printer: &Printer,
     ) -> Vec<T> {
         let mut done = Vec::with_capacity(objects.len());
+        let mut progress = Progress::new(printer);
         for (place, object) in objects.iter().enumerate() {
+            if objects.len() > QUIET_MAX {
+                progress.show(&format!("{place} of {}", tally(objects.len(), self.change.noun)));
+            }
             match change(object).await {
                 Ok(changed) => done.push(changed),
                 Err(failure) => self.failed(name(object), failure),
@@ -129,6 +136,7 @@ impl<'b> BulkOutcome<'b> {
                 break;
             }
         }
+        progress.reached();
         done
     }
 

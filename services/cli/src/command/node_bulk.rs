@@ -46,7 +46,7 @@ pub(super) async fn cordon_all(
     confirm_all(global, client, change, &nodes, printer)?;
     let mut outcome = BulkOutcome::new(change, nodes.len());
     let cordon = async |node: &String| Ok(client.node_cordon(node).await?);
-    let cordoned = outcome.each(&nodes, Clone::clone, cordon).await;
+    let cordoned = outcome.each(&nodes, Clone::clone, cordon, printer).await;
     shown(cordoned, outcome, printer)
 }
 
@@ -62,7 +62,7 @@ pub(super) async fn uncordon_all(
     confirm_all(global, client, change, &nodes, printer)?;
     let mut outcome = BulkOutcome::new(change, nodes.len());
     let uncordon = async |node: &String| Ok(client.node_uncordon(node).await?);
-    let uncordoned = outcome.each(&nodes, Clone::clone, uncordon).await;
+    let uncordoned = outcome.each(&nodes, Clone::clone, uncordon, printer).await;
     shown(uncordoned, outcome, printer)
 }
 
@@ -79,7 +79,7 @@ pub(super) async fn drain_all(
     confirm_all(global, client, change, &nodes, printer)?;
     let mut outcome = BulkOutcome::new(change, nodes.len());
     let cordon = async |node: &String| Ok(client.node_cordon(node).await.map(|_| node.clone())?);
-    let cordoned = outcome.each(&nodes, Clone::clone, cordon).await;
+    let cordoned = outcome.each(&nodes, Clone::clone, cordon, printer).await;
     if outcome.is_hopeless() {
         return outcome.done();
     }
@@ -88,7 +88,7 @@ pub(super) async fn drain_all(
         let (before, _) = client.task_list_of_node(node).await?;
         Ok((client.node_drain(node, drain_mode(arguments)).await?, before))
     };
-    let drained = outcome.each(&cordoned, Clone::clone, drain).await;
+    let drained = outcome.each(&cordoned, Clone::clone, drain, printer).await;
     if arguments.detach || outcome.is_hopeless() {
         return shown(drained.into_iter().map(|(node, _)| node).collect(), outcome, printer);
     }

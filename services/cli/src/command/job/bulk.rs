@@ -72,7 +72,7 @@ pub(super) async fn stop_all(
         let stopped = client.job_stop_of(&named(job), &job.id).await?;
         Ok(stopped.job.unwrap_or_default())
     };
-    let stopped = outcome.each(&jobs, |job| named(job).to_string(), stop).await;
+    let stopped = outcome.each(&jobs, |job| named(job).to_string(), stop, printer).await;
     let ended = all_waited(client, stopped, Goal::Over, arguments.wait, &mut outcome, printer).await;
     shown(ended, outcome, printer)
 }
@@ -95,7 +95,7 @@ pub(super) async fn scale_all(
         let scaled = client.job_scale_of(&named(job), &job.id, count).await?;
         Ok(scaled.job.unwrap_or_default())
     };
-    let scaled = outcome.each(&jobs, |job| named(job).to_string(), scale).await;
+    let scaled = outcome.each(&jobs, |job| named(job).to_string(), scale, printer).await;
     let up = all_waited(client, scaled, Goal::Up, wait_for, &mut outcome, printer).await;
     shown(up, outcome, printer)
 }

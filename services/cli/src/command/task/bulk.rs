@@ -54,7 +54,7 @@ pub(super) async fn stop_all(
         let after = client.task_stop_of(task, job_id, *incarnation).await?.incarnation;
         Ok((task.clone(), NextAttempt { index: task.index, after }))
     };
-    let stopped = outcome.each(&attempts, name, stop).await;
+    let stopped = outcome.each(&attempts, name, stop, printer).await;
     if arguments.wait.detach {
         for (task, next) in stopped {
             printer.remark(&format!("{task}: stopping attempt {}", next.after));
