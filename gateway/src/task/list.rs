@@ -1,6 +1,6 @@
 //! Lists the tasks of a job, of a node, or of many jobs. A job may have a hundred thousand tasks, so a page reads only
-//! its own, and each hold of the mirror's lock reads a part of them. A page also looks at a bounded number of tasks,
-//! even if few of them are wanted.
+//! its own, and each hold of the mirror's lock reads a part of them. A page over many jobs also looks at a bounded
+//! number of tasks, even if few of them are wanted.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::status::{status_from_field, status_not_found};
 /// Tasks that are read under one hold of the lock.
 const PART_TASKS: usize = 512;
 
-/// Tasks that one page looks at, wanted or not: some ten milliseconds.
+/// Tasks of many jobs that one page looks at, wanted or not: some ten milliseconds.
 const LOOKS_MAX: usize = 65_536;
 /// How many looks at a task cost as much as one at the labels of a job.
 const LOOKS_OF_LABELS: usize = 16;
@@ -138,7 +138,8 @@ pub(super) async fn tasks_listed(
         let job =
             cell.state(|state| job_found(state, &cell.name, &request.user, &request.job).cloned())??;
         let list = list(format!("tasks of {}", job.id));
-        let mut found = TasksFound::new(list.request(asked)?, &wanted);
+        // The count of a job bounds the looks.
+        let mut found = TasksFound { looks: usize::MAX, ..TasksFound::new(list.request(asked)?, &wanted) };
         match (request.index, first_index(job.id, &found.page)) {
             _ if !selection.has_job(cell, &job) => {}
             (Some(index), _) => found.listed = job_task(cell, &job, index, &wanted),
