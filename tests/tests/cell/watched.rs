@@ -147,8 +147,9 @@ async fn a_watched_list_is_redrawn_on_a_terminal() {
     assert!(first.matches("\r\n").count() <= 9, "it fits the terminal: {first:?}");
     assert!(first.contains("more below") && !first.contains("tester/web/9 "), "{first:?}");
     cell.borough(&["job", "scale", "web", "2"]).await.ended(0);
-    let shrunk =
-        || async { frame().filter(|frame| frame.contains("tester/web/1 ") && frame.contains("dead")) };
+    let shrunk = || async {
+        frame().filter(|frame| frame.contains("tester/web/1 ") && !frame.contains("tester/web/2 "))
+    };
     until("the list drawn again", shrunk).await;
     child.kill().await.unwrap();
     reader.join().unwrap();
