@@ -68,8 +68,9 @@ fn task_unsettled(row: &TaskRow) -> Option<String> {
     }
 }
 
-/// The rollout of a service is over or paused, or its healthy canaries wait. If some of its tasks have no node, it may go on until its deadline,
-/// which is far away unless the spec names one. A rollout of batch work waits for attempts of earlier versions.
+/// The rollout of a service is over or paused, or its healthy canaries wait. If some of its tasks have no node, it may
+/// go on until its deadline, which is far away unless the spec names one. A rollout of batch work waits for attempts of
+/// earlier versions.
 fn rollout_unsettled(rows: &CellRows, job: &JobRow, stuck: bool) -> Option<String> {
     let rollout = job.rollout.as_deref().filter(|rollout| rollout.state == RolloutState::Rolling)?;
     let spec = rows.specs.get(&(job.id, job.spec_version))?;

@@ -321,8 +321,8 @@ impl RolloutState {
 }
 
 impl Rollout {
-    /// The rollout of the version after the one in force of `row`, with so many canaries. It supersedes one that is under
-    /// way, whose version never counts as rolled out.
+    /// The rollout of the version after the one in force of `row`, with so many canaries. It supersedes one that is
+    /// under way, whose version never counts as rolled out.
     pub fn begin(row: &JobRow, canaries: u32, by: &str, now_ms: i64) -> Self {
         Self {
             state: RolloutState::Rolling,

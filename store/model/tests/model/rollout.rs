@@ -2,8 +2,8 @@
 
 use borough_model::job::{
     JobChanges, JobEvent, JobKind, JobRow, JobSpec, OnFailure, Rollout, RolloutFailure, RolloutRefused,
-    RolloutState, ScaleOrigin, TaskOverride, UpdateSpec, VersionOrigin, WantedSize, count_check, job_new,
-    job_transition, stable_versions,
+    RolloutState, ScaleOrigin, TaskOverride, UpdateSpec, VersionOrigin, WantedSize, job_new, job_transition,
+    stable_versions,
 };
 use borough_model::rollout::{
     AttemptFit, RolloutProgress, RolloutRules, RolloutStep, RolloutView, SpecDifference, TaskProgress,
@@ -358,42 +358,6 @@ fn a_version_counts_as_rolled_out_only_when_its_rollout_is_done() {
         long = set(&long, long.rollout.as_deref().unwrap().done());
     }
     assert_eq!(stable_versions(&long), (12..=21).collect::<Vec<_>>(), "the last ten");
-}
-
-/// Without a surge, a bound of none would never let a rollout begin. Neither a gang nor batch work has one.
-#[test]
-fn what_surges_must_fit_the_job_and_lets_none_be_away() {
-    let refused = |count: u32, update: UpdateSpec, change: &dyn Fn(&mut JobSpec)| {
-        let mut spec = job(count, update).1;
-        change(&mut spec);
-        let errors = spec.validate().err().unwrap_or_default();
-        errors
-            .iter()
-            .map(|error| format!("{}: {}", error.path, error.accepted))
-            .collect::<Vec<_>>()
-            .join("; ")
-    };
-    let surge = UpdateSpec { surge_max: Some(2), ..UpdateSpec::default() };
-    let share = UpdateSpec { surge_percent_max: Some(30), ..UpdateSpec::default() };
-    let none = UpdateSpec { unavailable_max: Some(0), ..UpdateSpec::default() };
-    let nothing = |_: &mut JobSpec| {};
-    let why = refused(3, none, &nothing);
-    assert!(why.starts_with("update.unavailable_max: 1 or more, or 0 with a `surge_max`"), "{why}");
-    assert_eq!(refused(3, UpdateSpec { unavailable_max: Some(0), ..surge }, &nothing), "");
-    assert_eq!(refused(3, UpdateSpec { unavailable_max: Some(0), ..share }, &nothing), "");
-    assert_eq!(refused(3, UpdateSpec { surge_max: Some(0), ..UpdateSpec::default() }, &nothing), "");
-    let why = refused(3, surge, &|spec| spec.kind = JobKind::Batch);
-    assert!(why.starts_with("update.surge_max: none in batch work"), "{why}");
-    let why = refused(3, share, &|spec| spec.min_member = 2);
-    assert!(why.starts_with("update.surge_percent_max: none in a gang"), "{why}");
-    let why = refused(99_999, surge, &nothing);
-    assert_eq!(why, "update.surge_max: at most 1 beside 99999 tasks: a job has 100000 at most");
-    let spec = job(4, surge).1;
-    assert_eq!((count_check(99_998, &spec).is_ok(), count_check(99_999, &spec).is_ok()), (true, false));
-    let counts = [0, 1, 3, 4, 10];
-    assert_eq!(counts.map(|count| share.surge(count)), [0, 1, 1, 2, 3], "rounded up");
-    assert_eq!(counts.map(|count| surge.surge(count)), [0, 1, 2, 2, 2], "no more than there are");
-    assert_eq!(counts.map(|count| none.unavailable(count, 0)), [1; 5], "also if the quota has had no room");
 }
 
 /// A cell in which attempts become healthy, fail, and are placed again.

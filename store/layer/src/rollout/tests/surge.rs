@@ -212,8 +212,8 @@ async fn a_task_that_is_wanted_again_while_it_ends_is_charged_what_its_job_asks_
     }
 }
 
-/// What surges may have no attempt when the rollout is done. It is charged what its next attempt takes, since it may get
-/// a node at the same time, or before it ends.
+/// What surges may have no attempt when the rollout is done. It is charged what its next attempt takes, since it may
+/// get a node at the same time, or before it ends.
 #[tokio::test(start_paused = true)]
 async fn a_surging_task_without_an_attempt_is_charged_what_its_next_one_takes() {
     for (cpu_millis, charged) in [(500, (1_000, 2)), (50, (100, 2))] {
