@@ -357,7 +357,7 @@ async fn a_service_of_one_task_that_surges_answers_every_request() {
     // Without a surge, a bound of none could never begin.
     let never = cell.file("never.yaml", &alone("five", "").replace(", surge_max: 1", ""));
     let refused = cell.borough(&["job", "run", &never]).await.ended(2);
-    refused.warns("update.unavailable_max").warns("or 0 with a `surge_max` of 1 or more");
+    refused.warns("update.unavailable_max").warns("or 0 with a `surge_max` or `canaries` of 1 or more");
     drop(requests);
     cell.finish().await;
 }
