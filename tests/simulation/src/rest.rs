@@ -103,7 +103,8 @@ fn snapshot_of(rows: &CellRows) -> Snapshot {
     for row in rows.jobs.values() {
         let spec = rows.specs.get(&(row.id, row.spec_version)).cloned().map(Box::new);
         snapshot.apply(&Delta::Job { row: row.clone().into(), spec });
-        let base = row.canary_base().and_then(|version| Some((version, rows.specs.get(&(row.id, version))?)));
+        let base =
+            row.earlier_version().and_then(|version| Some((version, rows.specs.get(&(row.id, version))?)));
         if let Some((version, spec)) = base {
             snapshot.job_base_upsert(row.id, version, spec);
         }

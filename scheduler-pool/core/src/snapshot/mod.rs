@@ -106,7 +106,7 @@ impl Snapshot {
         self.change(|tables, _| tables.job_upsert(row, spec))
     }
 
-    /// Gives a job the spec of the tasks that wait for the canaries of its rollout (`row.canary_base`). Only a lister
+    /// Gives a job the spec that its tasks had before a rollout that is not done (`row.earlier_version`). Only a lister
     /// needs it: who follows the journal has it already.
     pub fn job_base_upsert(&mut self, job: JobId, version: u32, spec: &JobSpec) {
         self.change(|tables, _| tables.job_base_upsert(job, version, spec));

@@ -197,13 +197,15 @@ impl CellTables {
             entry.closed_recount();
         }
         let resplit = !older && split(row) != split_before;
+        let earlier_before = entry.base.as_ref().map(|base| base.0);
+        let drops_base = !older && earlier_before.is_some() && row.earlier_version() != earlier_before;
         self.closed_total = self.closed_total + entry.closed_total() - closed_before;
         if let Some(spec) = spec {
             self.spec_set(row.id, row.spec_version, spec);
         } else if !older && (moved || resplit) {
             self.shapes_set(row.id);
         }
-        if resplit {
+        if drops_base {
             self.base_prune(row.id);
         }
         self.shape_weigh(row.id);
@@ -230,9 +232,9 @@ impl CellTables {
         entry.turn = Some(self.settings.queueing.turn_of(&spec.user, spec.queue.as_deref()));
         let spec = self.specs.acquired(PlanSpec::of(spec));
         entry.spreads = !CellJob::spread_of(&spec, &self.settings.failure_domains).is_empty();
-        let base = entry.row.as_ref().and_then(|row| row.canary_base());
+        let base = entry.row.as_ref().and_then(|row| row.earlier_version());
         match entry.spec.replace((version, spec)) {
-            // The tasks that wait for canaries keep it.
+            // Canaries of this version or of a later one leave the owner's tasks with it.
             Some(before) if base == Some(before.0) => {
                 if let Some(old) = entry.base.replace(Box::new(before)) {
                     self.specs.released(&old.1);
@@ -247,10 +249,11 @@ impl CellTables {
         self.shapes_set(job);
     }
 
-    /// Gives a job the spec of the tasks that wait for its canaries. Changes nothing if it has another one by now.
+    /// Gives a job the spec that its tasks had before a rollout that is not done. Changes nothing if that is another one
+    /// by now.
     pub fn job_base_upsert(&mut self, job: JobId, version: u32, spec: &JobSpec) {
         let Some(entry) = self.jobs.get_mut(&job) else { return };
-        let wanted = entry.row.as_ref().and_then(|row| row.canary_base()) == Some(version);
+        let wanted = entry.row.as_ref().and_then(|row| row.earlier_version()) == Some(version);
         if !wanted || entry.base.as_ref().is_some_and(|base| base.0 == version) {
             return;
         }
@@ -261,10 +264,10 @@ impl CellTables {
         self.shapes_set(job);
     }
 
-    /// Drops the spec of tasks that waited for canaries when none does any more.
+    /// Drops the spec before a rollout when that is done.
     fn base_prune(&mut self, job: JobId) {
         let Some(entry) = self.jobs.get_mut(&job) else { return };
-        let version = entry.row.as_ref().and_then(|row| row.canary_base());
+        let version = entry.row.as_ref().and_then(|row| row.earlier_version());
         if entry.base.as_ref().is_some_and(|base| Some(base.0) != version)
             && let Some(before) = entry.base.take()
         {

@@ -85,6 +85,14 @@ fn only_what_surges_is_placed_with_the_version_that_canaries_try() {
     let promoted = grown.rollout.as_deref().expect("a rollout").promoted(5);
     let promoted = JobRow { revision: grown.revision + 1, rollout: Some(Box::new(promoted)), ..grown };
     snapshot.job_upsert(&Arc::new(promoted), None);
+    // One that supersedes a rollout under way: the others begin again with what was rolled out before that.
+    let mut other: Snapshot = stored.snapshot(0);
+    let rollout = row.rollout.as_deref().map(|begun| begun.promoted(5).with_surge(0).into());
+    let rolling = JobRow { count: 2, rollout, ..(*row).clone() };
+    other.job_upsert(&Arc::new(rolling.clone()), Some(&two));
+    assert_eq!(placed(&other, &stored), expected(&[(0, 2, 300, "two"), (1, 2, 350, "two")]));
+    other.job_upsert(&Arc::new(tried(&rolling)), Some(&three));
+    assert_eq!(placed(&other, &stored), again);
     let all = [(0, 500), (1, 550), (2, 550), (3, 500)].map(|(index, cpu)| (index, 3, cpu, "three"));
     assert_eq!(placed(&snapshot, &stored), expected(&all));
 }

@@ -18,19 +18,15 @@ use crate::output::{NodeOutput, Printer, tally};
 const NOUN: &str = "node";
 
 /// The names of the nodes that meet a selector, read page by page.
-async fn nodes_named(
-    client: &Client,
-    selector: &[LabelMatch],
-    printer: &Printer,
-) -> Result<Vec<String>, Failure> {
+async fn nodes_named(client: &Client, selector: &[LabelMatch]) -> Result<Vec<String>, Failure> {
     let unknown = nodes_unknown(client, selector).await?;
     let filter = NodeFilter { selector: selector.to_vec(), ..NodeFilter::default() };
     let nodes = client.node_list_of(&filter).await?;
-    if nodes.is_empty() {
+    // A mistyped key of `!=` would choose everything.
+    if !unknown.is_empty() || nodes.is_empty() {
         let none = NoRows { rows: "nodes", user: None, cell: client.cell(), chosen: true, others: &[] };
         return Err(none_selected(&unknown, &none.text()).with_hint("borough node list -o wide"));
     }
-    unknown.iter().for_each(|text| printer.remark(text));
     Ok(nodes.into_iter().map(|node| node.name).collect())
 }
 
@@ -40,7 +36,7 @@ pub(super) async fn cordon_all(
     selector: &[LabelMatch],
     printer: &Printer,
 ) -> Result<Code, Failure> {
-    let nodes = nodes_named(client, selector, printer).await?;
+    let nodes = nodes_named(client, selector).await?;
     let what = format!("cordon {}", tally(nodes.len(), NOUN));
     let change = BulkChange { what: &what, noun: NOUN, done: "cordoned" };
     confirm_all(global, client, change, &nodes, printer)?;
@@ -56,7 +52,7 @@ pub(super) async fn uncordon_all(
     selector: &[LabelMatch],
     printer: &Printer,
 ) -> Result<Code, Failure> {
-    let nodes = nodes_named(client, selector, printer).await?;
+    let nodes = nodes_named(client, selector).await?;
     let what = format!("uncordon {}", tally(nodes.len(), NOUN));
     let change = BulkChange { what: &what, noun: NOUN, done: "uncordoned" };
     confirm_all(global, client, change, &nodes, printer)?;
@@ -73,7 +69,7 @@ pub(super) async fn drain_all(
     arguments: &DrainArguments,
     printer: &Printer,
 ) -> Result<Code, Failure> {
-    let nodes = nodes_named(client, &arguments.choice.label, printer).await?;
+    let nodes = nodes_named(client, &arguments.choice.label).await?;
     let what = format!("{} {}", drain_intent(arguments), tally(nodes.len(), NOUN));
     let change = BulkChange { what: &what, noun: NOUN, done: "drained" };
     confirm_all(global, client, change, &nodes, printer)?;

@@ -163,9 +163,8 @@ impl RolloutOutput {
     /// What its canaries wait for; `None`: it has none.
     fn canaries_text(&self) -> Option<String> {
         let canaries = canaries_text(self.canaries);
-        let is_open = matches!(self.state.as_str(), "rolling" | "paused");
         match self.canaries_healthy_ms {
-            _ if self.canaries == 0 || !is_open => None,
+            _ if self.canaries == 0 || self.state != "rolling" => None,
             Some(since_ms) => Some(format!(
                 "{canaries} healthy since {}; `borough rollout promote` goes on",
                 time(since_ms)

@@ -28,6 +28,16 @@ pub(super) async fn count_set(
 ) -> StoreResult<JobRow> {
     let surge = before.surge();
     let wanted = count.saturating_add(surge);
+    if before.canary_base().is_some() && wanted != before.count {
+        let (user, name) = (&before.user, &before.name);
+        // The canaries would be the owner's tasks, or the other way round.
+        return Err(StoreError::refused(format!(
+            "job {user}/{name}: canaries try its version {}, so its count stays {} until that is promoted or taken back: \
+             borough rollout promote {user}/{name}, or borough rollout undo {user}/{name}",
+            before.spec_version,
+            before.owner_count()
+        )));
+    }
     if surge > 0 && wanted > COUNT_MAX {
         let (user, name, most) = (&before.user, &before.name, COUNT_MAX.saturating_sub(surge));
         return Err(StoreError::refused(format!(

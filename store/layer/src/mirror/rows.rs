@@ -35,7 +35,7 @@ pub enum MirrorRow {
         row: Arc<JobRow>,
         /// Its spec in force, if the mirror has it.
         spec: Option<StoredSpec>,
-        /// The spec of its tasks that wait for the canaries of its rollout, with its version.
+        /// The spec that its tasks had before a rollout that is not done, with its version.
         base: Option<(u32, StoredSpec)>,
     },
     Task(Arc<TaskRow>),
@@ -63,7 +63,7 @@ impl MirrorState {
     /// them.
     pub fn rows_part(&self, from: RowsPosition, most: usize) -> RowsPart {
         let job = |_: &JobId, row: &Arc<JobRow>| {
-            let version = row.canary_base();
+            let version = row.earlier_version();
             let base = version.and_then(|version| Some((version, self.stored_spec(row.id, version)?)));
             MirrorRow::Job { row: Arc::clone(row), spec: self.stored_spec_of(row), base }
         };

@@ -251,6 +251,9 @@ async fn promote_ordered(tx: &Transaction, changes: &mut ChangeSet, before: &Job
     if rollout.canaries == 0 {
         return Err(refused(RolloutRefused::NoCanary));
     }
+    if rollout.state == RolloutState::Paused {
+        return Err(refused(RolloutRefused::Paused));
+    }
     let in_force = job_spec_in_force(tx, changes.space(), before).await?;
     let rules = RolloutRules::of(&in_force, rollout, before.owner_count());
     let after = rules.count.checked_sub(1).map(|index| TaskKey { job: before.id, index });

@@ -283,6 +283,9 @@ pub enum RolloutRefused {
     /// The version in force says the same. Nothing to do.
     #[error("version {0} is the same as the version in force")]
     Same(u32),
+    /// Resume it first: nothing goes on while it is paused.
+    #[error("its rollout is paused; accepted: its promotion after `borough rollout resume`")]
+    Paused,
     /// It has no canaries, or is promoted already. Nothing to do.
     #[error("no canary of it waits for its promotion")]
     NoCanary,
@@ -337,7 +340,7 @@ impl Rollout {
             steps: 0,
             surge: row.surge(),
             canaries,
-            base: if canaries > 0 { row.canary_base().unwrap_or(row.spec_version) } else { 0 },
+            base: if canaries > 0 { row.earlier_version().unwrap_or(row.spec_version) } else { 0 },
             canaries_healthy_ms: 0,
         }
     }

@@ -3,7 +3,7 @@
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use super::Rollout;
+use super::{Rollout, RolloutState};
 use crate::id::{JobId, Name, RequestId};
 
 /// The present state of a job. Placements guard on its gate, which is a key of its own. Only a change that can make a
@@ -159,6 +159,13 @@ impl JobRow {
     /// The version of the owner's tasks while its rollout waits for canaries: only these have the version in force.
     pub fn canary_base(&self) -> Option<u32> {
         self.rollout.as_ref().filter(|rollout| rollout.canaries > 0).map(|rollout| rollout.base)
+    }
+
+    /// The version that the owner's tasks had before a rollout that is not done; `None`: every task has the one in force.
+    /// Canaries of a further version leave them with this one: what is under way may be bad.
+    pub fn earlier_version(&self) -> Option<u32> {
+        let rollout = self.rollout.as_deref().filter(|rollout| rollout.state != RolloutState::Done)?;
+        if rollout.canaries > 0 { Some(rollout.base) } else { rollout.stable.last().copied() }
     }
 
     /// The version with which the task `index` begins its next attempt.

@@ -34,19 +34,18 @@ impl LabelledJobs {
         labels: &JobLabels,
         states: &[JobState],
         rows: &'static str,
-        printer: &Printer,
     ) -> Result<Self, Failure> {
         let user = if labels.all { String::new() } else { client.user().to_owned() };
         let unknown = jobs_unknown(client, &user, &labels.label).await?;
         let (selector, states) = (labels.label.clone(), states.to_vec());
         let filter = JobFilter { user: user.clone(), selector, states, ..JobFilter::default() };
         let jobs = client.job_list(&filter).await?;
-        if jobs.is_empty() {
+        // A mistyped key of `!=` would choose everything.
+        if !unknown.is_empty() || jobs.is_empty() {
             let others: &[_] = if labels.all { &[] } else { &[("of every user", "borough job list --all")] };
             let none = NoRows { rows, user: Some(&user), cell: client.cell(), chosen: true, others };
             return Err(none_selected(&unknown, &none.text()));
         }
-        unknown.iter().for_each(|text| printer.remark(text));
         let names = jobs.iter().map(|job| named(job).to_string()).collect();
         Ok(Self { jobs, names })
     }
@@ -63,7 +62,7 @@ pub(super) async fn stop_all(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let LabelledJobs { jobs, names } =
-        LabelledJobs::read(client, &arguments.choice.labels, &[], "jobs", printer).await?;
+        LabelledJobs::read(client, &arguments.choice.labels, &[], "jobs").await?;
     let what = format!("stop {}", tally(jobs.len(), NOUN));
     let change = BulkChange { what: &what, noun: NOUN, done: "stopped" };
     confirm_all(global, client, change, &names, printer)?;
@@ -86,7 +85,7 @@ pub(super) async fn scale_all(
     printer: &Printer,
 ) -> Result<Code, Failure> {
     let states = [JobState::Waiting, JobState::Running];
-    let LabelledJobs { jobs, names } = LabelledJobs::read(client, labels, &states, "jobs", printer).await?;
+    let LabelledJobs { jobs, names } = LabelledJobs::read(client, labels, &states, "jobs").await?;
     let what = format!("scale {} to {count}", tally(jobs.len(), NOUN));
     let change = BulkChange { what: &what, noun: NOUN, done: "scaled and up" };
     confirm_all(global, client, change, &names, printer)?;
@@ -142,7 +141,7 @@ pub(super) async fn restart_all(
 ) -> Result<Code, Failure> {
     let labels = &arguments.choice.labels;
     let LabelledJobs { jobs, names } =
-        LabelledJobs::read(client, labels, &[JobState::Running], "running jobs", printer).await?;
+        LabelledJobs::read(client, labels, &[JobState::Running], "running jobs").await?;
     let whose = tally(jobs.len(), NOUN);
     let what = format!("restart the tasks of {whose}, one at a time");
     let change = BulkChange { what: &what, noun: NOUN, done: "restarted" };

@@ -42,7 +42,7 @@ pub(super) async fn stop_all(
     arguments: &TaskStopArguments,
     printer: &Printer,
 ) -> Result<Code, Failure> {
-    let attempts = attempts_of(client, arguments, printer).await?;
+    let attempts = attempts_of(client, arguments).await?;
     let what = format!("stop {}", tally(attempts.len(), NOUN));
     let change = BulkChange { what: &what, noun: NOUN, done: "stopped and running again" };
     let name = |attempt: &TaskAttempt| attempt.task.to_string();
@@ -82,11 +82,7 @@ pub(super) async fn stop_all(
 }
 
 /// The attempts that the labels choose, read page by page.
-async fn attempts_of(
-    client: &Client,
-    arguments: &TaskStopArguments,
-    printer: &Printer,
-) -> Result<Vec<TaskAttempt>, Failure> {
+async fn attempts_of(client: &Client, arguments: &TaskStopArguments) -> Result<Vec<TaskAttempt>, Failure> {
     let labels = &arguments.labels;
     let user = if labels.all { String::new() } else { client.user().to_owned() };
     let unknown = jobs_unknown(client, &user, &labels.label).await?;
@@ -102,7 +98,8 @@ async fn attempts_of(
         Ok(())
     });
     read.await?;
-    if attempts.is_empty() {
+    // A mistyped key of `!=` would choose everything.
+    if !unknown.is_empty() || attempts.is_empty() {
         let others: &[_] = if labels.all { &[] } else { &[("of every user", "borough task list --all")] };
         let none = NoRows {
             rows: "tasks with an attempt",
@@ -113,6 +110,5 @@ async fn attempts_of(
         };
         return Err(none_selected(&unknown, &none.text()));
     }
-    unknown.iter().for_each(|text| printer.remark(text));
     Ok(attempts)
 }

@@ -13,16 +13,15 @@ const IMAGE: &str =
     "a task runs a program of its node, and has no image; see `command` and `packages` of task";
 const VOLUME: &str = "a task has its own directory and the paths of its node, and no volumes";
 const SPEC: &str = "a job file has its fields at the top, such as name, count and task";
-const CANARY: &str = "a rollout has no canaries; see surge_max, and borough rollout pause JOB";
 
 /// Their names, in small letters without separators. Nomad, Kubernetes, Docker and systemd use them.
 const FOREIGN: [(&str, OwnField); 68] = [
     ("apiversion", OwnField::Absent(SPEC)),
     ("args", OwnField::Is("task.command")),
-    ("autorevert", OwnField::Is("update.on_failure")),
     ("backofflimit", OwnField::Is("restart.attempts")),
-    ("canaries", OwnField::Absent(CANARY)),
-    ("canary", OwnField::Absent(CANARY)),
+    ("autopromote", OwnField::Is("update.auto_promote")),
+    ("autorevert", OwnField::Is("update.on_failure")),
+    ("canary", OwnField::Is("update.canaries")),
     ("check", OwnField::Is("task.health")),
     ("cmd", OwnField::Is("task.command")),
     ("command", OwnField::Is("task.command")),

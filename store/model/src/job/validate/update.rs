@@ -63,6 +63,9 @@ pub(super) fn count_with_surge_check(fields: &mut FieldErrors, count: u32, spec:
     let most = COUNT_MAX.saturating_sub(surge);
     let accepted = format!("at most {most} beside the {surge} tasks that `update` lets surge");
     fields.require(count > COUNT_MAX || surge <= surge_most(count), "count", count, accepted);
+    let canaries = spec.update.map_or(0, |update| update.canaries);
+    let accepted = format!("at least {canaries}, as many as `update.canaries`, or 0");
+    fields.require(count == 0 || canaries <= count, "count", count, accepted);
 }
 
 impl UpdateSpec {
