@@ -249,8 +249,8 @@ impl CellTables {
         self.shapes_set(job);
     }
 
-    /// Gives a job the spec that its tasks had before a rollout that is not done. Changes nothing if that is another one
-    /// by now.
+    /// Gives a job the spec that its tasks had before a rollout that is not done. Changes nothing if that is another
+    /// one by now.
     pub fn job_base_upsert(&mut self, job: JobId, version: u32, spec: &JobSpec) {
         let Some(entry) = self.jobs.get_mut(&job) else { return };
         let wanted = entry.row.as_ref().and_then(|row| row.earlier_version()) == Some(version);

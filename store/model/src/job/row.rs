@@ -161,8 +161,8 @@ impl JobRow {
         self.rollout.as_ref().filter(|rollout| rollout.canaries > 0).map(|rollout| rollout.base)
     }
 
-    /// The version that the owner's tasks had before a rollout that is not done; `None`: every task has the one in force.
-    /// Canaries of a further version leave them with this one: what is under way may be bad.
+    /// The version that the owner's tasks had before a rollout that is not done; `None`: every task has the one in
+    /// force. Canaries of a further version leave them with this one: what is under way may be bad.
     pub fn earlier_version(&self) -> Option<u32> {
         let rollout = self.rollout.as_deref().filter(|rollout| rollout.state != RolloutState::Done)?;
         if rollout.canaries > 0 { Some(rollout.base) } else { rollout.stable.last().copied() }
