@@ -98,7 +98,10 @@ impl CellView {
             let (held, promised) = waiting.get(&gang.id).copied().unwrap_or_default();
             let step = match gang.state {
                 GangState::Gathering => GangStep::GiveUp(gang.epoch),
-                GangState::Waiting if held < gang.min_member => GangStep::GiveUp(gang.epoch),
+                // Others may have left since it began to gather, as while its cell was closed.
+                GangState::Waiting if held < gang.min_member.max(self.snapshot.gang_need(gang.job)) => {
+                    GangStep::GiveUp(gang.epoch)
+                }
                 GangState::Waiting if promised == 0 => GangStep::Commit(gang.epoch),
                 GangState::Waiting | GangState::Committed | GangState::Released => continue,
             };

@@ -188,6 +188,11 @@ impl Snapshot {
         self.backlog.pending(&self.tables, &OpenQueue::default(), wanted, now_ms, limit)
     }
 
+    /// How many members of a job's gang must still be placed together, besides those that have a place; 0: none.
+    pub fn gang_need(&self, job: JobId) -> u32 {
+        self.tables.jobs.get(&job).map_or(0, |entry| entry.gang_need())
+    }
+
     /// The queue of a job. Of a job that is divided among queues, that of its first slice.
     pub fn queue_of(&self, job: JobId) -> OpenQueue {
         self.backlog.open.queue_of(&self.tables, job)
