@@ -20,10 +20,11 @@ async fn a_wait_says_that_no_gateway_answers_and_goes_on_when_one_does() {
     let file = cell.file("waits.yaml", WAITS);
     let patient = follow("patient", &["job", "run", &file]);
     patient.until_warned("tester/waits: 0/1 healthy, 1 pending").await;
+    // It says nothing, so it begins well before the gateway goes.
+    let output = follow("output", &["job", "logs", "-f", "waits"]);
     let limited = follow("limited", &["job", "run", &file, "--timeout", "45s"]);
     limited.until_warned("tester/waits: 0/1 healthy, 1 pending").await;
     let events = follow("events", &["event", "watch", "-o", "json"]);
-    let output = follow("output", &["job", "logs", "-f", "waits"]);
     // They are of what happens after the watch has begun.
     let seen = AtomicU32::new(0);
     until("an event in what is followed", || async {
