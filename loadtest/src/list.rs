@@ -1,6 +1,6 @@
 //! `list`: what a list of many tasks costs, at the client and at the gateway. With `--selector` it measures how long
-//! the first page of a list with a selector takes: one that every task meets, one that only the last tasks meet, and
-//! one that none meets.
+//! the first page of a list with a selector takes. Every task meets one selector, only the last tasks meet another, and
+//! none meets the third.
 
 use std::time::Instant;
 

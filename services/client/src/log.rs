@@ -236,7 +236,7 @@ impl LogFollower {
         }
     }
 
-    /// What the reader is told, unless it knows.
+    /// What is reported to the reader, unless it knows.
     fn tell(&mut self, wait: LogWait) -> Option<LogEvent> {
         if self.told.as_ref().is_some_and(|told| told.is_as(&wait)) {
             return None;

@@ -113,7 +113,7 @@ impl<'b> BulkOutcome<'b> {
         self.untried = self.untried.saturating_add(count);
     }
 
-    /// Changes each object in turn. Returns what became of those that were changed.
+    /// Changes one object after the other. Returns what became of those that were changed.
     pub(super) async fn each<O, T>(
         &mut self,
         objects: &[O],

@@ -194,7 +194,7 @@ impl MirrorState {
 
     /// The spec in force of a job as it is kept, to be decoded without the lock.
     pub fn stored_spec_of(&self, job: &JobRow) -> Option<StoredSpec> {
-        self.specs.stored(job.id, job.spec_version)
+        self.stored_spec(job.id, job.spec_version)
     }
 
     /// A version of a job's spec as it is kept, to be decoded without the lock.
