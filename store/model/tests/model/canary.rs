@@ -80,17 +80,17 @@ fn a_version_that_supersedes_canaries_keeps_what_the_others_have() {
     assert_eq!(Rollout::revert(&second, None, "user/ada", NOW).canaries, 0);
 }
 
+/// What is refused of a job with these rules after a change of its spec; empty: nothing.
+fn refused(count: u32, update: UpdateSpec, change: &dyn Fn(&mut JobSpec)) -> String {
+    let mut spec = job(count, update).1;
+    change(&mut spec);
+    let errors = spec.validate().err().unwrap_or_default();
+    errors.iter().map(|error| format!("{}: {}", error.path, error.accepted)).collect::<Vec<_>>().join("; ")
+}
+
 #[test]
 fn canaries_are_of_services_and_no_more_than_the_tasks() {
-    let refused = |count: u32, update: UpdateSpec, kind: JobKind| {
-        let spec = JobSpec { kind, ..job(count, update).1 };
-        let errors = spec.validate().err().unwrap_or_default();
-        errors
-            .iter()
-            .map(|error| format!("{}: {}", error.path, error.accepted))
-            .collect::<Vec<_>>()
-            .join("; ")
-    };
+    let refused = |count, update, kind| refused(count, update, &|spec| spec.kind = kind);
     let canaries = |canaries| UpdateSpec { canaries, ..UpdateSpec::default() };
     assert_eq!(refused(3, canaries(3), JobKind::Service), "");
     assert_eq!(refused(0, canaries(3), JobKind::Service), "", "a parked job keeps its rules");
@@ -105,16 +105,6 @@ fn canaries_are_of_services_and_no_more_than_the_tasks() {
 /// Without a surge, a bound of none would never let a rollout begin. Neither a gang nor batch work has one.
 #[test]
 fn what_surges_must_fit_the_job_and_lets_none_be_away() {
-    let refused = |count: u32, update: UpdateSpec, change: &dyn Fn(&mut JobSpec)| {
-        let mut spec = job(count, update).1;
-        change(&mut spec);
-        let errors = spec.validate().err().unwrap_or_default();
-        errors
-            .iter()
-            .map(|error| format!("{}: {}", error.path, error.accepted))
-            .collect::<Vec<_>>()
-            .join("; ")
-    };
     let surge = UpdateSpec { surge_max: Some(2), ..UpdateSpec::default() };
     let share = UpdateSpec { surge_percent_max: Some(30), ..UpdateSpec::default() };
     let none = UpdateSpec { unavailable_max: Some(0), ..UpdateSpec::default() };
