@@ -18,9 +18,9 @@ const SPEC: &str = "a job file has its fields at the top, such as name, count an
 const FOREIGN: [(&str, OwnField); 68] = [
     ("apiversion", OwnField::Absent(SPEC)),
     ("args", OwnField::Is("task.command")),
-    ("backofflimit", OwnField::Is("restart.attempts")),
     ("autopromote", OwnField::Is("update.auto_promote")),
     ("autorevert", OwnField::Is("update.on_failure")),
+    ("backofflimit", OwnField::Is("restart.attempts")),
     ("canary", OwnField::Is("update.canaries")),
     ("check", OwnField::Is("task.health")),
     ("cmd", OwnField::Is("task.command")),
