@@ -164,6 +164,10 @@ fn plan_changes(state: &MirrorState, spec: &JobSpec) -> (v1::PlanJobResponse, Pl
             );
             return (response, rollout);
         }
+        if let Err(refused) = row.count_check(spec.count) {
+            response.refusal = format!("job {}/{}: {refused}", row.user, row.name);
+            return (response, rollout);
+        }
         response.diff = spec_diff(current, spec).iter().map(change_message).collect();
         response.file_diff = file_diff(current, spec).iter().map(change_message).collect();
         match change_class(current, spec) {
@@ -199,7 +203,15 @@ fn rollout_planned(state: &MirrorState, row: &JobRow, spec: &JobSpec) -> Planned
     if row.state != JobState::Running {
         return PlannedRollout::default();
     }
-    let (surge, canaries) = (spec.surge_first(spec.count).max(row.surge()), spec.canaries(spec.count));
+    let earlier = row.earlier_version().and_then(|version| state.spec(row.id, version));
+    let is_earlier =
+        |earlier: &JobSpec| change_class(&earlier.in_force(row), spec) != ChangeClass::NeedsUpdate;
+    // What the tasks had before is not tried again.
+    let (canaries, surge) = match earlier {
+        Some(earlier) if is_earlier(&earlier) => (0, spec.surge(spec.count)),
+        _ => (spec.canaries(spec.count), spec.surge_first(spec.count)),
+    };
+    let surge = surge.max(row.surge());
     // The plan shows what follows the promotion, too.
     let rollout = Rollout::begin(row, 0, "", 0).with_surge(surge);
     let rules = RolloutRules::of(spec, &rollout, spec.count);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use borough_kv::Transaction;
-use borough_model::job::{COUNT_MAX, JobEvent, JobRow, JobSpec, Rollout};
+use borough_model::job::{COUNT_MAX, CountRefused, JobEvent, JobRow, JobSpec, Rollout};
 use borough_model::resource::resources_sub;
 use borough_model::task::{TaskRow, TaskState, Verdict};
 
@@ -26,24 +26,18 @@ pub(super) async fn count_set(
     spec: &JobSpec,
     count: u32,
 ) -> StoreResult<JobRow> {
-    let surge = before.surge();
-    let wanted = count.saturating_add(surge);
-    if before.canary_base().is_some() && wanted != before.count {
-        let (user, name) = (&before.user, &before.name);
-        // The canaries would be the owner's tasks, or the other way round.
-        return Err(StoreError::refused(format!(
-            "job {user}/{name}: canaries try its version {}, so its count stays {} until that is promoted or taken back: \
-             borough rollout promote {user}/{name}, or borough rollout undo {user}/{name}",
-            before.spec_version,
-            before.owner_count()
-        )));
-    }
-    if surge > 0 && wanted > COUNT_MAX {
-        let (user, name, most) = (&before.user, &before.name, COUNT_MAX.saturating_sub(surge));
-        return Err(StoreError::refused(format!(
-            "job {user}/{name}: {surge} tasks surge until its rollout is done; until then its count is {most} at most"
-        )));
-    }
+    before.count_check(count).map_err(|refused| {
+        let name = format!("{}/{}", before.user, before.name);
+        StoreError::refused(match refused {
+            CountRefused::Canaries { .. } => {
+                format!(
+                    "job {name}: {refused}: borough rollout promote {name}, or borough rollout undo {name}"
+                )
+            }
+            CountRefused::Surges { .. } => format!("job {name}: {refused}"),
+        })
+    })?;
+    let wanted = count.saturating_add(before.surge());
     wanted_set(tx, changes, before, spec, wanted, None).await
 }
 

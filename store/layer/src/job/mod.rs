@@ -37,4 +37,4 @@ pub use queue::{AdmissionAuthor, AdmissionQueue, AdmissionQueueFull, WaitingSubm
 pub(crate) use read::job_specs_held;
 pub use read::{JobVersion, job_by_name, job_get, job_history, job_spec_get, job_spec_in_force};
 pub use submit::{JobSubmitted, SubmitOutcome, job_submit};
-pub(crate) use update::{rows_charged, spec_update, surge_begin};
+pub(crate) use update::{rows_charged, spec_update, surge_begin_if_room};

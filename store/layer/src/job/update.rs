@@ -1,19 +1,22 @@
 //! Gives a running job the next version of its spec, with the rollout that brings it to the tasks.
 
 use borough_kv::Transaction;
-use borough_model::job::{JobEvent, JobRow, JobSpec, JobState, Rollout, RolloutState};
+use borough_model::job::{
+    ChangeClass, JobEvent, JobRow, JobSpec, JobState, Rollout, RolloutState, change_class,
+};
 use borough_model::task::TaskRow;
 
 use super::change::job_spec_write;
 use super::count::{surge_set, surge_with_dead};
-use super::read::job_specs_held;
+use super::read::{job_spec_get, job_specs_held};
 use crate::error::{StoreError, StoreResult};
 use crate::journal::ChangeSet;
 use crate::keys::{self, Prefix, RangeOptions, TaskKey};
 use crate::quota::{ChargeBasis, charges_guard, job_held, overflow, quota_charge, quota_give_back};
 
 /// Gives a job the next version of its spec, and begins to bring it to its tasks. A job that waits for others has no
-/// attempts yet, so nothing is rolled out. `in_force` is the spec in force of `before`, which was read with a conflict.
+/// attempts yet, so nothing is rolled out. A spec that its tasks have had before the rollout under way takes that one
+/// back: nobody tries it again. `in_force` is the spec in force of `before`, which was read with a conflict.
 pub(crate) async fn rollout_begin(
     tx: &Transaction,
     changes: &mut ChangeSet,
@@ -21,6 +24,11 @@ pub(crate) async fn rollout_begin(
     in_force: &JobSpec,
     spec: &JobSpec,
 ) -> StoreResult<JobRow> {
+    if is_earlier(tx, changes, before, spec).await? {
+        let back = Rollout::revert(before, None, changes.actor(), changes.at_ms());
+        let row = spec_update(tx, changes, before, in_force, spec, back).await?;
+        return surge_begin_if_room(tx, changes, row, spec).await;
+    }
     let canaries = spec.canaries(before.owner_count());
     let rollout = Rollout::begin(before, canaries, changes.actor(), changes.at_ms());
     let row = spec_update(tx, changes, before, in_force, spec, rollout).await?;
@@ -34,9 +42,34 @@ pub(crate) async fn rollout_begin(
     })
 }
 
+/// Returns true if attempts with this spec run as those did before the rollout that is under way.
+async fn is_earlier(
+    tx: &Transaction,
+    changes: &ChangeSet,
+    row: &JobRow,
+    spec: &JobSpec,
+) -> StoreResult<bool> {
+    let Some(version) = row.earlier_version() else { return Ok(false) };
+    let earlier = job_spec_get(tx, changes.space(), row.id, version).await?.in_force(row);
+    Ok(change_class(&earlier, spec) != ChangeClass::NeedsUpdate)
+}
+
+/// As [`surge_begin`], without a surge if the quota has no room: neither a way back nor a promotion waits for it.
+pub(crate) async fn surge_begin_if_room(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    row: JobRow,
+    spec: &JobSpec,
+) -> StoreResult<JobRow> {
+    match surge_begin(tx, changes, &row, spec).await {
+        Err(StoreError::Refused { .. }) => Ok(row),
+        begun => begun,
+    }
+}
+
 /// Charges what surges beside the tasks of a job whose rollout has just begun, and has it placed. What surges already
 /// stays. Refuses if the quota has no room for it.
-pub(crate) async fn surge_begin(
+async fn surge_begin(
     tx: &Transaction,
     changes: &mut ChangeSet,
     row: &JobRow,

@@ -22,7 +22,7 @@ use borough_model::{Incarnation, JobId, TaskId};
 use crate::error::{StoreError, StoreResult};
 use crate::job::{
     job_event, job_get, job_spec_get, job_spec_in_force, job_specs_held, rows_charged, spec_update,
-    surge_begin, surge_set,
+    surge_begin_if_room, surge_set,
 };
 use crate::journal::ChangeSet;
 use crate::keys::{self, Prefix, RangeOptions, TaskKey};
@@ -225,19 +225,6 @@ async fn promote(
     let promoted = Box::new(rollout.promoted(changes.at_ms()));
     let row = job_event(tx, changes, before, &JobEvent::RolloutSet { rollout: promoted })?;
     surge_begin_if_room(tx, changes, row, &in_force).await
-}
-
-/// Has more tasks surge, if the quota has room for them. Otherwise the rollout goes on without.
-async fn surge_begin_if_room(
-    tx: &Transaction,
-    changes: &mut ChangeSet,
-    row: JobRow,
-    spec: &JobSpec,
-) -> StoreResult<JobRow> {
-    match surge_begin(tx, changes, &row, spec).await {
-        Err(StoreError::Refused { .. }) => Ok(row),
-        begun => begun,
-    }
 }
 
 /// Promotes at the owner's request, if the canaries have been healthy for long enough. Reads their rows with conflicts.

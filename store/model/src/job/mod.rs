@@ -11,6 +11,7 @@ mod preemption;
 mod rollout;
 mod row;
 mod select;
+mod size;
 mod spec;
 mod task;
 mod toleration;
@@ -32,6 +33,7 @@ pub use rollout::{
 };
 pub use row::{JobChanges, JobOutcome, JobRow, JobState, ScaleOrigin, VersionOrigin, WantedSize};
 pub use select::{JobIdentity, LABEL_JOB_NAME, LABEL_JOB_USER, job_selected};
+pub use size::CountRefused;
 pub use spec::{After, AfterCondition, Band, JobKind, JobSpec, RestartMode, RestartSpec};
 pub use task::{HealthCheck, LogSpec, PortSpec, Probe, TaskOverride, TaskSpec};
 pub use toleration::{

@@ -1,5 +1,7 @@
 //! Rollouts that try a version with canaries first.
 
+use std::collections::BTreeMap;
+
 use super::*;
 
 fn tried(count: u32, cpu_millis: u64, command: &str, canaries: u32) -> JobSpec {
@@ -126,4 +128,24 @@ async fn a_promotion_without_room_for_a_surge_goes_on_with_the_canaries() {
         .await
         .unwrap();
     assert_eq!((world.job().await.surge(), world.charged().await), (2, (400, 4)));
+}
+
+/// Whoever runs the earlier file again has seen enough of the canary. It is taken back, and the quota refuses nothing.
+#[tokio::test(start_paused = true)]
+async fn the_file_before_the_canaries_takes_them_back() {
+    let world = World::new().await;
+    world.submit(&tried(2, 100, "one", 1)).await.unwrap();
+    world.run(0).await;
+    world.run(1).await;
+    world.submit(&tried(2, 100, "two", 1)).await.unwrap();
+    world.run(2).await;
+    world.limit(100).await;
+    let labels = BTreeMap::from([("team".to_owned(), "a".to_owned())]);
+    let earlier = JobSpec { labels, ..tried(2, 100, "one", 1) };
+    world.submit(&earlier).await.unwrap();
+    let rollout = world.rollout().await;
+    assert_eq!((rollout.reverts, rollout.canaries, rollout.version), (Some(2), 0, 3));
+    assert_eq!((world.versions().await, world.charged().await), (vec![1, 1, 2], (300, 3)));
+    world.submit(&tried(2, 100, "three", 1)).await.unwrap();
+    assert_eq!(world.rollout().await.canaries, 1, "another file is tried");
 }
