@@ -134,9 +134,11 @@ pub(crate) fn reading(proc: &Path, state_dir: &Path) -> PressureReading {
 /// The load of the machine. `proc` is where the kernel shows it.
 pub(crate) fn load_reading(proc: &Path) -> LoadReading {
     let text = |path: &str| fs::read_to_string(proc.join(path)).unwrap_or_default();
+    let memory = text("meminfo");
     LoadReading {
         processor: processor_time(&text("stat")),
-        memory_free_bytes: memory_available(&text("meminfo")),
+        memory_free_bytes: meminfo_bytes(&memory, "MemAvailable:"),
+        memory_total_bytes: meminfo_bytes(&memory, "MemTotal:"),
     }
 }
 
@@ -154,8 +156,8 @@ fn processor_time(stat: &str) -> Option<ProcessorTime> {
     Some(ProcessorTime { busy, idle: idle.checked_add(waiting)?, processors })
 }
 
-fn memory_available(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+fn meminfo_bytes(meminfo: &str, name: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
@@ -275,7 +277,10 @@ mod tests {
             assert_eq!(processor_time(damaged), None, "{damaged}");
         }
         assert_eq!(processor_time(&format!("cpu  {0} 1 1 1\ncpu0 1\n", u64::MAX)), None);
-        assert_eq!(memory_available("MemTotal: 9 kB\nMemAvailable:   125 kB\n"), Some(125 * 1024));
+        assert_eq!(
+            meminfo_bytes("MemTotal: 9 kB\nMemAvailable:   125 kB\n", "MemAvailable:"),
+            Some(125 * 1024)
+        );
         let machine = load_reading(Path::new("/proc"));
         assert!(machine.processor.is_some() && machine.memory_free_bytes.is_some(), "{machine:?}");
         assert_eq!(load_reading(Path::new("/nowhere")), LoadReading::default());

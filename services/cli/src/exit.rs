@@ -187,10 +187,16 @@ impl From<&ClientError> for Failure {
 /// What is said once while no gateway answers: which ones, and for how long the program tries.
 pub fn absence_text(absence: &GatewayAbsence) -> String {
     let text = match absence.gives_up_in {
-        Some(left) => format!("trying again for {}", humantime::format_duration(left)),
+        Some(left) => format!("trying again for {}", humantime::format_duration(tenths(left))),
         None => "trying again until one does".to_owned(),
     };
     format!("{}; {text}", Failure::from(&*absence.error).message())
+}
+
+/// A time that nobody reads in nanoseconds: the next tenth of a second.
+fn tenths(time: std::time::Duration) -> std::time::Duration {
+    let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    std::time::Duration::from_millis(millis.div_ceil(100).saturating_mul(100))
 }
 
 /// What to run about an agent that is away.

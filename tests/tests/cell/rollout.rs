@@ -376,7 +376,7 @@ async fn a_canary_is_tried_and_promoted_and_one_that_fails_touches_no_other_task
     let file = cell.file("two.yaml", &tried(&sleeps("two"), ""));
     let plan = cell.borough(&["job", "plan", &file]).await.ended(1);
     plan.prints(
-        "1 canary first; once it is healthy and promoted:\nreplace the attempts of tasks 0-2, at most",
+        "1 canary first, task 3; once it is healthy and promoted:\nreplace the attempts of tasks 0-2, at most",
     );
     let ran = cell.borough(&["job", "run", &file]).await.ended(0);
     ran.prints("1 canary is healthy with version 2; to go on: borough rollout promote tester/web");
@@ -442,6 +442,9 @@ async fn a_rollout_says_that_a_surging_task_has_no_node() {
             "error: tester/web: version 2 was taken back: {reason}\n  surging task 3: fits on none"
         ))
         .warns("; borough why tester/web\n");
+    // What surged for the way back ends first: until then it has its node.
+    let has_ended = |tasks: &[Task]| tasks[3..].iter().all(|task| task.state() == TaskState::Dead);
+    cell.tasks_until("web", "three tasks", has_ended).await;
     // While it waits, and when nothing takes it back.
     let large = cell.file("large.yaml", &file("900", ", on_failure: stop").replace("4s", "6s"));
     cell.borough(&["job", "run", "--detach", &large]).await.ended(0);

@@ -36,6 +36,8 @@ pub(crate) struct LoadReading {
     pub processor: Option<ProcessorTime>,
     /// Memory for new tasks, including what the kernel would reclaim.
     pub memory_free_bytes: Option<u64>,
+    /// All memory of the machine.
+    pub memory_total_bytes: Option<u64>,
 }
 
 /// The use and the requests of the node's own tasks.
@@ -43,6 +45,8 @@ pub(crate) struct LoadReading {
 pub(crate) struct OwnTasks {
     /// Their measured use, in the units of the capacity.
     pub used_cpu_millis: u64,
+    /// The same of memory, with files that the kernel keeps for them.
+    pub used_memory_bytes: u64,
     /// The requests of the running ones.
     pub asked_cpu_millis: u64,
     /// The same of memory.
@@ -55,10 +59,11 @@ impl OwnTasks {
         let running = |attempt: &&AttemptState| matches!(attempt.phase(), Phase::Running | Phase::Stopping);
         let asked = |attempt: &AttemptState| attempt.assignment.as_ref()?.spec.as_ref()?.resources.clone();
         state.attempts.values().filter(running).fold(Self::default(), |sum, attempt| {
-            let used = attempt.usage.map_or(0, |usage| usage.cpu_millis);
+            let used = attempt.usage.unwrap_or_default();
             let asked = asked(attempt).unwrap_or_default();
             Self {
-                used_cpu_millis: sum.used_cpu_millis.saturating_add(used),
+                used_cpu_millis: sum.used_cpu_millis.saturating_add(used.cpu_millis),
+                used_memory_bytes: sum.used_memory_bytes.saturating_add(used.memory_bytes),
                 asked_cpu_millis: sum.asked_cpu_millis.saturating_add(asked.cpu_millis),
                 asked_memory_bytes: sum.asked_memory_bytes.saturating_add(asked.memory_bytes),
             }
@@ -106,9 +111,12 @@ impl MachineLoad {
         // and run other things. If it runs nothing else, the measured use of the tasks is more precise.
         let left = |capacity: u64, free: u64| capacity.saturating_sub(free);
         let used = own.used_cpu_millis.min(self.capacity.cpu_millis);
+        // What the tasks use beyond what the whole machine does are files that the kernel would reclaim.
+        let busy = reading.memory_total_bytes.unwrap_or(0).saturating_sub(memory_free);
+        let memory_used = own.used_memory_bytes.min(busy).min(self.capacity.memory_bytes);
         let taken = LoadMeasured {
             cpu_millis: left(self.capacity.cpu_millis, reference_millis(idle)).max(used),
-            memory_bytes: left(self.capacity.memory_bytes, memory_free),
+            memory_bytes: left(self.capacity.memory_bytes, memory_free).max(memory_used),
             covered_cpu_millis: own.asked_cpu_millis,
             covered_memory_bytes: own.asked_memory_bytes,
         };
@@ -207,6 +215,7 @@ mod tests {
         LoadReading {
             processor: Some(ProcessorTime { busy, idle, processors: 4 }),
             memory_free_bytes: Some(memory_free_bytes),
+            memory_total_bytes: Some(8 * GIB),
         }
     }
 
@@ -259,10 +268,16 @@ mod tests {
         let wide = |busy, idle| LoadReading {
             processor: Some(ProcessorTime { busy, idle, processors: 16 }),
             memory_free_bytes: Some(100 * GIB),
+            memory_total_bytes: Some(104 * GIB),
         };
-        let using = OwnTasks { used_cpu_millis: 2_500, ..OwnTasks::default() };
+        let using = OwnTasks { used_cpu_millis: 2_500, used_memory_bytes: 3 * GIB, ..OwnTasks::default() };
         let load = next(next(machine(), wide(0, 0), using, 0), wide(40, 120), using, 5);
-        assert_eq!(load.known(at(5)).unwrap().cpu_millis, 2_500, "12 are idle, its tasks use 2.5");
+        let known = load.known(at(5)).unwrap();
+        assert_eq!(known.cpu_millis, 2_500, "12 are idle, its tasks use 2.5");
+        assert_eq!(known.memory_bytes, 3 * GIB, "far more is free than it has for tasks");
+        let caching = OwnTasks { used_memory_bytes: 7 * GIB, ..using };
+        let load = next(next(machine(), wide(0, 0), caching, 0), wide(40, 120), caching, 5);
+        assert_eq!(load.known(at(5)).unwrap().memory_bytes, 4 * GIB, "no more than the machine uses");
         let full = next(next(machine(), wide(0, 0), using, 0), wide(150, 10), using, 5);
         assert_eq!(full.known(at(5)).unwrap().cpu_millis, 3_000, "one is idle");
         let beyond = OwnTasks { used_cpu_millis: 9_000, ..OwnTasks::default() };
@@ -314,8 +329,14 @@ mod tests {
                 let reading = LoadReading {
                     processor: Some(ProcessorTime { busy, idle, processors }),
                     memory_free_bytes: Some(memory),
+                    memory_total_bytes: Some(idle),
                 };
-                let own = OwnTasks { used_cpu_millis: busy, asked_cpu_millis: asked, asked_memory_bytes: asked };
+                let own = OwnTasks {
+                    used_cpu_millis: busy,
+                    used_memory_bytes: asked,
+                    asked_cpu_millis: asked,
+                    asked_memory_bytes: asked,
+                };
                 load = next(load, reading, own, step * 5);
                 if let Some(known) = load.known(at(step * 5)) {
                     proptest::prop_assert!(known.cpu_millis <= 4_000 && known.memory_bytes <= 8 * GIB);

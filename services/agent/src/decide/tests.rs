@@ -354,6 +354,7 @@ fn the_load_of_the_machine_is_reported_after_a_large_change() {
         let reading = LoadReading {
             processor: Some(ProcessorTime { busy, idle, processors: 4 }),
             memory_free_bytes: Some(1 << 30),
+            memory_total_bytes: Some(1 << 30),
         };
         let own = OwnTasks::of(state);
         state.load = state.load.clone().next(&reading, &own, |millis| millis, Duration::from_secs(at_s));

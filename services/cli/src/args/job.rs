@@ -264,6 +264,9 @@ impl ScaleArguments {
                 count.map(ScaleChoice::Labelled).map_err(|accepted| format!("COUNT: {text:?}; {accepted}"))
             }
             (None, _) => Err("borough job scale needs COUNT".to_owned()),
+            (Some(ScaleWord::Job(_)), None) => {
+                Err("COUNT is missing; a whole number with --label, or JOB and COUNT without".to_owned())
+            }
             (Some(_), _) => Err("--label and JOB exclude each other; give one of them".to_owned()),
         }
     }
@@ -394,8 +397,10 @@ mod tests {
         for line in ["-l app=web 3", "3 -l app=web", "--label app=web --all 3 --yes"] {
             assert_eq!(choice(&format!("borough job scale {line}")), Ok(ScaleChoice::Labelled(3)), "{line}");
         }
+        let one = choice("borough job scale -l app=web x").unwrap_err();
+        assert_eq!(one, "COUNT is missing; a whole number with --label, or JOB and COUNT without");
         let both = "--label and JOB exclude each other; give one of them";
-        for line in ["-l app=web web", "-l app=web web 3", "-l app=web 3 4"] {
+        for line in ["-l app=web web 3", "-l app=web 3 4"] {
             assert_eq!(choice(&format!("borough job scale {line}")).unwrap_err(), both, "{line}");
         }
         assert_eq!(choice("borough job scale -l app=web").unwrap_err(), "borough job scale needs COUNT");

@@ -192,7 +192,7 @@ pub enum Verb {
     /// Check, plan, run, show, scale, stop and purge jobs
     #[command(subcommand)]
     Job(JobVerb),
-    /// Show, pause, resume and take back the rollout of a changed job
+    /// Show, pause, resume, promote and take back the rollout of a changed job
     #[command(subcommand)]
     Rollout(RolloutVerb),
     /// Show tasks and their output, run commands in them, signal, restart and stop them

@@ -70,7 +70,8 @@ pub(super) async fn drain_wait(
         Err(timeout) => Err(drain.out_of_time(timeout).await),
         Ok(Ok(())) => {
             drop(drain);
-            Ok(drained)
+            // Its tasks have gone since it was drained.
+            Ok(client.node_get(node).await.unwrap_or(drained))
         }
     }
 }

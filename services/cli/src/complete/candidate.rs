@@ -9,6 +9,7 @@ use borough_proto::v1::PageRequest;
 use clap::Arg;
 use clap_complete::engine::CompletionCandidate;
 
+use super::Line;
 use crate::args::{Global, job_state_names, node_state_names, signal_names, task_state_names};
 use crate::connect;
 
@@ -74,27 +75,23 @@ impl Completed {
 }
 
 /// What may stand where `current` is typed. Nothing if no gateway answers in time.
-pub(super) fn candidates(
-    completed: Completed,
-    global: Option<&Global>,
-    current: &str,
-) -> Vec<CompletionCandidate> {
+pub(super) fn candidates(completed: Completed, line: &Line, current: &str) -> Vec<CompletionCandidate> {
     let names = match completed {
         Completed::Field => fields(),
         Completed::NodeState => node_state_names().map(str::to_owned).collect(),
         Completed::TaskState => task_state_names().map(str::to_owned).collect(),
-        Completed::TaskOrJobState => {
-            let names: BTreeSet<&str> = task_state_names().chain(job_state_names()).collect();
-            names.into_iter().map(str::to_owned).collect()
-        }
+        Completed::TaskOrJobState if line.names_object => task_state_names().map(str::to_owned).collect(),
+        Completed::TaskOrJobState => job_state_names().map(str::to_owned).collect(),
         Completed::Signal => signals(current),
         Completed::Context => {
             connect::context_file().map(|file| file.contexts.into_keys().collect()).unwrap_or_default()
         }
-        _ => global.and_then(|global| asked(completed, global, current)).unwrap_or_default(),
+        _ => line.global.as_ref().and_then(|global| asked(completed, global, current)).unwrap_or_default(),
     };
     // A name from elsewhere must not act on the terminal.
     let is_plain = |name: &String| name.chars().all(|each| each.is_ascii_graphic());
+    // A job that has ended may have the name of one that has not.
+    let names: BTreeSet<String> = names.into_iter().collect();
     let fits = names.into_iter().filter(|name| name.starts_with(current)).filter(is_plain);
     fits.map(CompletionCandidate::new).collect()
 }

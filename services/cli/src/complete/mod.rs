@@ -31,7 +31,9 @@ pub(crate) fn answer(arguments: &[OsString]) -> Option<ExitCode> {
     }
     let shells = Shells::builtins();
     let shell = shells.completer(&shell)?;
-    let mut command = completing("", Arguments::screens(), &Arc::new(global_of(words)));
+    let screens = Arguments::screens();
+    let line = Line { global: global_of(words), names_object: names_object(words, &screens) };
+    let mut command = completing("", screens, &Arc::new(line));
     let (directory, mut text) = (std::env::current_dir().ok(), Vec::new());
     let completed = shell.write_complete(&mut command, words.to_vec(), directory.as_deref(), &mut text);
     let written = completed.and_then(|()| std::io::stdout().write_all(&text));
@@ -78,19 +80,53 @@ fn global_of(words: &[OsString]) -> Option<Global> {
     Arguments::read(line).ok().map(|arguments| arguments.global)
 }
 
+/// What the line says so far.
+#[derive(Debug, Default)]
+struct Line {
+    global: Option<Global>,
+    /// It names what its verb is about, such as the job of `job list JOB`.
+    names_object: bool,
+}
+
+/// Returns true if a word before the one that is being typed is neither a verb, nor an option, nor the value of one.
+fn names_object(words: &[OsString], screens: &Command) -> bool {
+    let (mut command, mut is_value) = (screens, false);
+    let typed = words.len().saturating_sub(1);
+    for word in words.iter().take(typed).skip(1) {
+        let text = word.to_string_lossy();
+        if std::mem::take(&mut is_value) {
+            continue;
+        }
+        if let Some(option) = text.strip_prefix('-') {
+            let takes_value = |argument: &&Arg| {
+                let is_it = option.strip_prefix('-') == argument.get_long()
+                    || argument.get_short().is_some_and(|short| option == short.to_string());
+                is_it && argument.get_action().takes_values()
+            };
+            let known = |command: &Command| command.get_arguments().any(|argument| takes_value(&argument));
+            is_value = known(command) || known(screens);
+        } else if let Some(below) = command.find_subcommand(text.as_ref()) {
+            command = below;
+        } else {
+            return !command.has_subcommands();
+        }
+    }
+    false
+}
+
 /// The command with completers at the arguments that name something. `noun` is the name of the command above it.
-fn completing(noun: &str, command: Command, global: &Arc<Option<Global>>) -> Command {
+fn completing(noun: &str, command: Command, line: &Arc<Line>) -> Command {
     let verb = command.get_name().to_owned();
     let complete = |argument: Arg| match Completed::of(noun, &verb, &argument) {
         None => argument,
         Some(completed) => {
-            let global = Arc::clone(global);
+            let line = Arc::clone(line);
             argument.add(ArgValueCompleter::new(move |current: &std::ffi::OsStr| {
-                candidates(completed, global.as_ref().as_ref(), &current.to_string_lossy())
+                candidates(completed, &line, &current.to_string_lossy())
             }))
         }
     };
-    command.mut_args(complete).mut_subcommands(|below| completing(&verb, below, global))
+    command.mut_args(complete).mut_subcommands(|below| completing(&verb, below, line))
 }
 
 #[cfg(test)]
@@ -108,6 +144,23 @@ mod tests {
         assert_eq!((found.cell.as_deref(), found.user.as_deref()), (Some("beta"), Some("bob")));
         assert!(global("borough job stop --cell").is_some(), "a value that is not typed yet");
         assert_eq!(global("borough --context prod job list").unwrap().context.as_deref(), Some("prod"));
+    }
+
+    /// `job list` takes the states of jobs, and `job list JOB` those of tasks.
+    #[test]
+    fn the_states_of_a_list_are_those_of_what_it_shows() {
+        let states = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let line = Line { global: None, names_object: names_object(&words, &Arguments::screens()) };
+            let found = candidates(Completed::TaskOrJobState, &line, "");
+            let words = found.iter().map(|found| found.get_value().to_string_lossy().into_owned());
+            words.collect::<Vec<_>>()
+        };
+        let (jobs, tasks) = (states("borough job list --state "), states("borough job list web --state "));
+        assert!(jobs.contains(&"failed".to_owned()) && !jobs.contains(&"held".to_owned()), "{jobs:?}");
+        assert!(tasks.contains(&"held".to_owned()) && !tasks.contains(&"failed".to_owned()), "{tasks:?}");
+        let options = "borough --cell main job list --limit 3 -l a=b --all --output json --state ";
+        assert_eq!(states(options), jobs);
     }
 
     /// The verbs whose argument of this kind is completed.

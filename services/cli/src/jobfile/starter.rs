@@ -112,7 +112,7 @@ spread: [rack, node.name]
 # tolerations: [maintenance, {taint: dedicated, value: db}, {taint: old, effect: no_execute, evict_after: 5m}]
 
 # restart: on_failure  # always, on_failure, never; or {mode: always, attempts: 5, backoff: 500ms, backoff_max: 1m}
-# update: {unavailable_max: 1, unavailable_percent_max: 25, healthy_after: 10s, failures_max: 2, on_failure: revert, surge_max: 1, canaries: 0} # of a changed file
+# update: {unavailable_max: 1, unavailable_percent_max: 25, healthy_after: 10s, failures_max: 2, on_failure: revert, surge_max: 1, canaries: 0, auto_promote: false} # of a changed file
 drain_delay: 1s        # between the withdrawal of an endpoint and SIGTERM
 # lost_after: 30s      # how long its node may be silent before its tasks move
 # labels: {team: web}

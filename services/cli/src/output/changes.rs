@@ -203,10 +203,18 @@ impl PlanView {
             1 => ", while 1 more surges".to_owned(),
             surge => format!(", while {surge} more surge"),
         };
+        let named = |count: u32| {
+            let tasks = if self.canaries == 1 { "task" } else { "tasks" };
+            let first: Vec<u32> = (count..count.saturating_add(self.canaries)).collect();
+            format!(", {tasks} {}", ranges(&first))
+        };
+        let first = self.spec.count().map(named).unwrap_or_default();
         let canaries = match self.canaries {
             0 => String::new(),
-            1 => "1 canary first; once it is healthy and promoted:\n".to_owned(),
-            canaries => format!("{canaries} canaries first; once they are healthy and promoted:\n"),
+            1 => format!("1 canary first{first}; once it is healthy and promoted:\n"),
+            canaries => {
+                format!("{canaries} canaries first{first}; once they are healthy and promoted:\n")
+            }
         };
         format!("{canaries}replace the attempts of {tasks} {indexes}, at most {most} away at a time{surge}\n")
     }

@@ -196,6 +196,11 @@ impl SpecView {
         Self(read.as_ref().map(spec_value))
     }
 
+    /// How many tasks its owner wants; `None`: a newer gateway says what is not known here.
+    pub(crate) fn count(&self) -> Option<u32> {
+        self.read().map(|spec| spec.count)
+    }
+
     fn read(&self) -> Option<JobSpec> {
         serde_json::from_value(self.0.clone()?).ok()
     }

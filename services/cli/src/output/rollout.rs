@@ -3,7 +3,7 @@
 use borough_proto::v1;
 use serde::Serialize;
 
-use super::text::{facts, tally};
+use super::text::{facts, ranges, tally};
 use super::{ExplanationView, Foreign, explanations_text, time, word};
 
 /// How many tasks a job has, with those that surge.
@@ -66,6 +66,8 @@ pub(crate) struct RolloutOutput {
     pub(crate) canaries_healthy_ms: Option<i64>,
     /// Those of them that wait for a node; null: not known.
     pub(crate) surge_unplaced: Option<u32>,
+    /// The healthy ones of them; null: not known.
+    pub(crate) surge_healthy: Option<u32>,
 }
 
 impl From<v1::Rollout> for RolloutOutput {
@@ -88,6 +90,7 @@ impl From<v1::Rollout> for RolloutOutput {
             surge_unplaced: rollout
                 .progress
                 .and_then(|progress| Some(rollout.surge.saturating_sub(progress.surging?))),
+            surge_healthy: rollout.progress.and_then(|progress| progress.surging_healthy),
         }
     }
 }
@@ -169,7 +172,12 @@ impl RolloutOutput {
                 "{canaries} healthy since {}; `borough rollout promote` goes on",
                 time(since_ms)
             )),
-            None => Some(format!("nothing is replaced until {canaries} healthy")),
+            None => {
+                let healthy =
+                    self.surge_healthy.map(|healthy| format!(", {} by now", healthy.min(self.canaries)));
+                let healthy = healthy.unwrap_or_default();
+                Some(format!("nothing is replaced until {canaries} healthy{healthy}"))
+            }
         }
     }
 
@@ -231,10 +239,7 @@ impl RolloutStatusView {
             ("takes back", takes_back),
             ("why", rollout.failure.as_ref().map(ToString::to_string).unwrap_or_default()),
             ("begun", format!("{} by {}", time(rollout.begun_ms), rollout.by)),
-            (
-                "canaries",
-                if is_over { String::new() } else { self.rollout.canaries_text().unwrap_or_default() },
-            ),
+            ("canaries", if is_over { String::new() } else { self.canaries_text() }),
             ("tasks", if is_over { String::new() } else { self.tasks_text() }),
             ("batch", batch.to_owned()),
             ("earlier", versions),
@@ -246,6 +251,14 @@ impl RolloutStatusView {
             text.push_str(&explanations_text(&self.unplaced));
         }
         text
+    }
+
+    /// Which tasks the canaries are, and what they wait for. They stand behind those of the owner.
+    fn canaries_text(&self) -> String {
+        let Some(text) = self.rollout.canaries_text() else { return String::new() };
+        let end = self.count.saturating_add(self.rollout.canaries);
+        let indexes: Vec<u32> = (self.count..end).collect();
+        format!("{} {}: {text}", if indexes.len() == 1 { "task" } else { "tasks" }, ranges(&indexes))
     }
 
     fn tasks_text(&self) -> String {

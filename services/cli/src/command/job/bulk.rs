@@ -115,11 +115,20 @@ async fn all_waited(
     let (timeout, still) = (&timeout, &still);
     let wait_for = async |job: Job| {
         let job = named(&job);
-        let ended = wait(client, &job, goal, timeout.left(), still).await;
-        BulkWait { name: job.to_string(), objects: 1, ended: ended.map(|waited| waited.job) }
+        let ended = match wait(client, &job, goal, timeout.left(), still).await {
+            Ok(waited) => Ok(as_it_is(client, &job, waited.job).await),
+            Err(failure) => Err(failure),
+        };
+        BulkWait { name: job.to_string(), objects: 1, ended }
     };
     let waits = stream::iter(changed).map(wait_for).buffer_unordered(WAITS_AT_ONCE);
     outcome.waited(waits).await
+}
+
+/// The job with the counts of its tasks after the wait. A watch does not have them.
+async fn as_it_is(client: &Client, name: &JobRef, waited: Job) -> Job {
+    let now = client.job_get(name).await.ok().and_then(|answer| answer.job);
+    now.filter(|job| job.id == waited.id).unwrap_or(waited)
 }
 
 /// Shows the jobs that were changed, by name, and ends with what has failed.

@@ -118,6 +118,11 @@ impl KnownJob {
         JobProgress::Underway
     }
 
+    /// Returns true if the owner has paused the rollout: nothing goes on by itself.
+    pub(super) fn is_paused(&self) -> bool {
+        self.job.rollout.as_ref().is_some_and(|rollout| rollout.state() == RolloutState::Paused)
+    }
+
     /// How far the rollout of a version is, in one line.
     pub(super) fn rollout_text(&self, version: u32) -> String {
         let name = format!("{}/{}", self.job.user, self.job.name);
@@ -125,7 +130,7 @@ impl KnownJob {
         let of = rollout.version.max(version);
         let RolloutProgress { concerned, healthy, .. } = self.rollout_counts(of);
         let mut text = match concerned {
-            0 => format!("{name}: no attempt needs version {of}"),
+            0 => format!("{name}: version {of} needs no new attempt"),
             _ => format!("{name}: {healthy}/{concerned} healthy with version {of}"),
         };
         if rollout.canaries_healthy_ms > 0 {
@@ -142,8 +147,8 @@ impl KnownJob {
         if self.surging() > 0 {
             text.push_str(&format!(", {} surging", self.surging()));
         }
-        if rollout.state() == RolloutState::Paused {
-            text.push_str(", paused");
+        if self.is_paused() {
+            text.push_str(&format!(", paused; to go on: borough rollout resume {name}"));
         }
         let unplaced = self.surge_unplaced();
         if unplaced > 0 {

@@ -63,10 +63,10 @@ pub(in crate::command) async fn wait(
         None => Ok(waited.await),
     };
     let absent = waiting.absent.take();
+    let on = if waiting.is_paused { "the rollout stays paused" } else { goal.goes_on() };
     if let Ok(Ok(waited)) = &outcome {
         progress.end(&waited.text);
     }
-    let on = goal.goes_on();
     let failure = match outcome {
         Ok(Err(failure)) if failure.code() == Code::Unreachable => {
             Failure::new(Code::Unreachable, format!("{}; {on}", failure.message()))
@@ -118,6 +118,8 @@ pub(super) struct WaitingOutput<'w, 'p> {
     silent_told: Vec<UnansweredTasks>,
     /// That no gateway answers, as the failure would say it. `None`: one does.
     absent: Option<String>,
+    /// The rollout that is waited for stands still.
+    is_paused: bool,
 }
 
 /// Tasks that wait for a node whose agent does not answer.
@@ -151,6 +153,7 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
             silent: Vec::new(),
             silent_told: Vec::new(),
             absent: None,
+            is_paused: false,
         }
     }
 
@@ -221,6 +224,7 @@ impl<'w, 'p> WaitingOutput<'w, 'p> {
             if !watched.known.is_rollout_failed() && !watched.known.waits_for_node() {
                 self.unplaced.clear();
             }
+            self.is_paused = watched.known.is_paused();
             match watched.known.progress(goal) {
                 JobProgress::Reached => return Ok(()),
                 JobProgress::Lost(why) => return Err(self.lost(&watched.known, why).await),

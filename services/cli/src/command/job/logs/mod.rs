@@ -53,6 +53,7 @@ pub(super) async fn logs(
         printer,
         failed: UnreadAttempts::default(),
         seen: AttemptsSeen::default(),
+        is_absent: false,
     };
     if query.follow { all.follow(known, answer.cursor).await } else { all.read().await }
 }
@@ -98,6 +99,8 @@ struct AllLogs<'a> {
     printer: &'a Printer,
     failed: UnreadAttempts,
     seen: AttemptsSeen,
+    /// It was said that no gateway answers, and none has since.
+    is_absent: bool,
 }
 
 impl AllLogs<'_> {
@@ -171,6 +174,18 @@ impl AllLogs<'_> {
         }
     }
 
+    /// Says once that no gateway answers, and that one does again.
+    fn answered(&mut self, item: Option<&CellItem>) {
+        match item {
+            Some(CellItem::Absent(absence)) => {
+                self.printer.remark(&absence_text(absence));
+                self.is_absent = true;
+            }
+            Some(_) if std::mem::take(&mut self.is_absent) => self.printer.remark("a gateway answers again"),
+            _ => {}
+        }
+    }
+
     fn code(&self) -> Code {
         let UnreadAttempts { all, .. } = self.failed;
         if all > 0 {
@@ -211,17 +226,20 @@ impl AllLogs<'_> {
                 tokio::select! {
                     _ = &mut interrupted => return Err(Failure::new(Code::Interrupted, "")),
                     Some(block) = shown.recv() => self.show(block)?,
-                    item = changes.next() => match item.transpose()? {
-                        Some(CellItem::Change(message)) => match message.change {
-                            Some(Change::Task(task)) => readers.task(&task),
-                            Some(Change::Job(changed)) if changed.id != job.id || is_over(&changed) => break 'listed,
-                            Some(Change::JobRemoved(gone)) if gone.id == job.id => break 'listed,
-                            _ => {}
-                        },
-                        Some(CellItem::Bookmark(_)) => {}
-                        Some(CellItem::Absent(absence)) => self.printer.remark(&absence_text(&absence)),
-                        Some(CellItem::Resync(_)) | None => break,
-                    },
+                    item = changes.next() => {
+                        let item = item.transpose()?;
+                        self.answered(item.as_ref());
+                        match item {
+                            Some(CellItem::Change(message)) => match message.change {
+                                Some(Change::Task(task)) => readers.task(&task),
+                                Some(Change::Job(now)) if now.id != job.id || is_over(&now) => break 'listed,
+                                Some(Change::JobRemoved(gone)) if gone.id == job.id => break 'listed,
+                                _ => {}
+                            },
+                            Some(CellItem::Bookmark(_) | CellItem::Absent(_)) => {}
+                            Some(CellItem::Resync(_)) | None => break,
+                        }
+                    }
                 }
             }
             let answer = self.client.job_get(&self.scope.job).await?;
