@@ -265,7 +265,7 @@ impl ScaleArguments {
             }
             (None, _) => Err("borough job scale needs COUNT".to_owned()),
             (Some(ScaleWord::Job(_)), None) => {
-                Err("COUNT is missing; a whole number with --label, or JOB and COUNT without".to_owned())
+                Err("--label and JOB exclude each other, and COUNT is missing; give --label and COUNT, or JOB and COUNT".to_owned())
             }
             (Some(_), _) => Err("--label and JOB exclude each other; give one of them".to_owned()),
         }
@@ -398,7 +398,10 @@ mod tests {
             assert_eq!(choice(&format!("borough job scale {line}")), Ok(ScaleChoice::Labelled(3)), "{line}");
         }
         let one = choice("borough job scale -l app=web x").unwrap_err();
-        assert_eq!(one, "COUNT is missing; a whole number with --label, or JOB and COUNT without");
+        assert_eq!(
+            one,
+            "--label and JOB exclude each other, and COUNT is missing; give --label and COUNT, or JOB and COUNT"
+        );
         let both = "--label and JOB exclude each other; give one of them";
         for line in ["-l app=web web 3", "-l app=web 3 4"] {
             assert_eq!(choice(&format!("borough job scale {line}")).unwrap_err(), both, "{line}");

@@ -9,7 +9,7 @@ use borough_proto::v1::PageRequest;
 use clap::Arg;
 use clap_complete::engine::CompletionCandidate;
 
-use super::Line;
+use super::TypedLine;
 use crate::args::{Global, job_state_names, node_state_names, signal_names, task_state_names};
 use crate::connect;
 
@@ -75,7 +75,7 @@ impl Completed {
 }
 
 /// What may stand where `current` is typed. Nothing if no gateway answers in time.
-pub(super) fn candidates(completed: Completed, line: &Line, current: &str) -> Vec<CompletionCandidate> {
+pub(super) fn candidates(completed: Completed, line: &TypedLine, current: &str) -> Vec<CompletionCandidate> {
     let names = match completed {
         Completed::Field => fields(),
         Completed::NodeState => node_state_names().map(str::to_owned).collect(),

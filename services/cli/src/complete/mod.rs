@@ -32,7 +32,7 @@ pub(crate) fn answer(arguments: &[OsString]) -> Option<ExitCode> {
     let shells = Shells::builtins();
     let shell = shells.completer(&shell)?;
     let screens = Arguments::screens();
-    let line = Line { global: global_of(words), names_object: names_object(words, &screens) };
+    let line = TypedLine { global: global_of(words), names_object: names_object(words, &screens) };
     let mut command = completing("", screens, &Arc::new(line));
     let (directory, mut text) = (std::env::current_dir().ok(), Vec::new());
     let completed = shell.write_complete(&mut command, words.to_vec(), directory.as_deref(), &mut text);
@@ -82,7 +82,7 @@ fn global_of(words: &[OsString]) -> Option<Global> {
 
 /// What the line says so far.
 #[derive(Debug, Default)]
-struct Line {
+struct TypedLine {
     global: Option<Global>,
     /// It names what its verb is about, such as the job of `job list JOB`.
     names_object: bool,
@@ -115,7 +115,7 @@ fn names_object(words: &[OsString], screens: &Command) -> bool {
 }
 
 /// The command with completers at the arguments that name something. `noun` is the name of the command above it.
-fn completing(noun: &str, command: Command, line: &Arc<Line>) -> Command {
+fn completing(noun: &str, command: Command, line: &Arc<TypedLine>) -> Command {
     let verb = command.get_name().to_owned();
     let complete = |argument: Arg| match Completed::of(noun, &verb, &argument) {
         None => argument,
@@ -151,7 +151,7 @@ mod tests {
     fn the_states_of_a_list_are_those_of_what_it_shows() {
         let states = |line: &str| {
             let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-            let line = Line { global: None, names_object: names_object(&words, &Arguments::screens()) };
+            let line = TypedLine { global: None, names_object: names_object(&words, &Arguments::screens()) };
             let found = candidates(Completed::TaskOrJobState, &line, "");
             let words = found.iter().map(|found| found.get_value().to_string_lossy().into_owned());
             words.collect::<Vec<_>>()
