@@ -265,7 +265,9 @@ impl ScaleArguments {
             }
             (None, _) => Err("borough job scale needs COUNT".to_owned()),
             (Some(ScaleWord::Job(_)), None) => {
-                Err("--label and JOB exclude each other, and COUNT is missing; give --label and COUNT, or JOB and COUNT".to_owned())
+                let text = "--label and JOB exclude each other, and COUNT is missing; \
+                            give --label and COUNT, or JOB and COUNT";
+                Err(text.to_owned())
             }
             (Some(_), _) => Err("--label and JOB exclude each other; give one of them".to_owned()),
         }
