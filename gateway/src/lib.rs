@@ -16,6 +16,7 @@ pub mod name;
 pub mod node;
 pub mod page;
 pub mod peer;
+pub mod quota;
 mod select;
 pub mod serve;
 pub mod session;

@@ -16,6 +16,7 @@ use borough_proto::v1::cell_service_server::CellServiceServer;
 use borough_proto::v1::job_service_server::JobServiceServer;
 use borough_proto::v1::name_service_server::NameServiceServer;
 use borough_proto::v1::node_service_server::NodeServiceServer;
+use borough_proto::v1::quota_service_server::QuotaServiceServer;
 use borough_proto::v1::task_service_server::TaskServiceServer;
 use borough_proto::v1::watch_service_server::WatchServiceServer;
 use futures::{Stream, StreamExt as _};
@@ -41,6 +42,7 @@ use crate::job::JobServer;
 use crate::name::NameServer;
 use crate::node::NodeServer;
 use crate::peer::Peers;
+use crate::quota::QuotaServer;
 use crate::session::AgentServer;
 use crate::session::live::{VouchSettings, vouch_keep};
 use crate::session::load::loads_write;
@@ -283,6 +285,7 @@ impl Servers {
             .add_service(bounded!(NodeServiceServer::new(NodeServer::new(cells(), self.silence))))
             .add_service(bounded!(CellServiceServer::new(CellServer::new(cells()))))
             .add_service(bounded!(NameServiceServer::new(NameServer::new(cells()))))
+            .add_service(bounded!(QuotaServiceServer::new(QuotaServer::new(cells()))))
             .add_service(bounded!(WatchServiceServer::new(WatchServer::new(cells()))))
     }
 }

@@ -14,6 +14,7 @@ mod log;
 mod node;
 mod outage;
 mod pool;
+mod quota;
 mod retry;
 mod task;
 mod usage;

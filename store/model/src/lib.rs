@@ -15,6 +15,7 @@ pub mod job;
 pub mod journal;
 pub mod node;
 pub mod queue;
+pub mod quota;
 pub mod resource;
 pub mod rollout;
 pub mod task;

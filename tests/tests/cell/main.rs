@@ -33,6 +33,7 @@ mod output;
 mod plan;
 mod port;
 mod preempt;
+mod quota;
 mod restart;
 mod role;
 mod rollout;

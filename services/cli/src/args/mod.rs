@@ -14,6 +14,7 @@ mod log;
 mod named;
 mod number;
 mod queue;
+mod quota;
 mod role;
 mod rollout;
 mod store;
@@ -44,6 +45,7 @@ pub use list::{JobLabels, ListArguments, NodeStateOrCondition, TaskOrJobState, W
 pub(crate) use list::{job_state_names, node_state_names, task_state_names};
 pub use log::{AttemptChoice, LogShowArguments};
 pub(crate) use named::NamedTarget;
+pub use quota::{LimitAmount, LimitTime, QuotaSet, QuotaTarget, QuotaVerb};
 pub(crate) use role::LEASE_MS;
 pub use role::{ControllerArguments, GatewayArguments, SchedulerArguments, StoreArguments};
 pub use rollout::{RolloutVerb, UndoArguments};
@@ -212,6 +214,9 @@ pub enum Verb {
     /// Show cells, and change their settings
     #[command(subcommand)]
     Cell(CellVerb),
+    /// Show and set how much users may have admitted
+    #[command(subcommand)]
+    Quota(QuotaVerb),
     /// Keep ways to cells under names, and choose one
     #[command(subcommand)]
     Context(ContextVerb),

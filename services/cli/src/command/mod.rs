@@ -13,6 +13,7 @@ mod list;
 mod name;
 mod node;
 mod node_bulk;
+mod quota;
 mod removed;
 mod rollout;
 mod selected;
@@ -53,6 +54,7 @@ fn verb_run(global: &Global, verb: Verb, printer: &Printer) -> Result<Code, Fail
         Verb::Node(verb) => block_on(node::run(global, verb, printer)),
         Verb::Context(verb) => context::run(global, verb, printer),
         Verb::Cell(verb) => block_on(cell::run(global, verb, printer)),
+        Verb::Quota(verb) => block_on(quota::run(global, verb, printer)),
         Verb::Name(verb) => block_on(name::run(global, verb, printer)),
         Verb::Event(verb) => block_on(event::run(global, verb, printer)),
         Verb::Top(arguments) => block_on(top::run(global, &arguments, printer)),

@@ -18,6 +18,7 @@ mod log;
 mod name;
 mod node;
 mod progress;
+mod quota;
 mod rollout;
 mod store;
 mod table;
@@ -42,6 +43,7 @@ pub(crate) use log::{LogLines, LogOutput, LogStyle};
 pub(crate) use name::{EndpointChangeView, EndpointView};
 pub(crate) use node::{NodeOutput, NodeStatusView};
 pub(crate) use progress::Progress;
+pub(crate) use quota::{QuotaChangeView, QuotaView, band_word};
 pub(crate) use rollout::{
     RolloutOutput, RolloutStatusView, canaries_text, count_with_surge, healthy_of, surge_waits_text,
 };

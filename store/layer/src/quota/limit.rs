@@ -35,10 +35,7 @@ impl std::fmt::Display for QuotaShort {
 /// Checks `used` against `limit` at wall time `now_ms` (milliseconds since 1970). A dimension that the limit does not
 /// name (its amount is 0) is unlimited, and so is everything outside the limit's window.
 pub fn quota_check(limit: Option<&QuotaRow>, used: &QuotaUsed, now_ms: i64) -> Result<(), QuotaShort> {
-    let in_force = |limit: &&QuotaRow| {
-        limit.from_ms.is_none_or(|from| from <= now_ms) && limit.until_ms.is_none_or(|until| now_ms < until)
-    };
-    let Some(limit) = limit.filter(in_force) else { return Ok(()) };
+    let Some(limit) = limit.filter(|limit| limit.is_in_force(now_ms)) else { return Ok(()) };
     let limited = |short: &Shortfall| limit.limit.amount(&short.dimension) > 0;
     let resources: Vec<Shortfall> = shortfall(&used.used, &limit.limit).into_iter().filter(limited).collect();
     let tasks = limit.tasks_max.filter(|&most| used.tasks > most).map(|most| (used.tasks, most));

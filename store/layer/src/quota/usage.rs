@@ -116,7 +116,7 @@ struct LineRoom<'a> {
 impl<'a> LineRoom<'a> {
     /// Reads a line: with conflicts if it has a limit.
     async fn read(tx: &Transaction, space: &CellSpace, line: &'a QuotaUsedKey) -> StoreResult<Self> {
-        let limit = quota_get(tx, space, &line.user, line.band).await?;
+        let limit = quota_get(tx, space, &line.user, line.band).await?.filter(QuotaRow::is_limit);
         let recorded = match &limit {
             Some(_) => keys::read(tx, space, line).await?,
             None => keys::read_snapshot(tx, space, line).await?,
@@ -228,18 +228,22 @@ async fn folded(
     let counters = keys::range(tx, space, &prefix, RangeOptions::snapshot()).await?;
     let mut released = Vec::new();
     for (key, counter) in counters {
-        let amount = counter.0;
-        if key.dimension == TASKS {
-            used.tasks = less(used.tasks, amount).unwrap_or_default();
-        } else if let Some(dimension) = dimension_parse(&key.dimension) {
-            let left = less(used.used.amount(&dimension), amount).unwrap_or_default();
-            used.used.amount_set(&dimension, left);
-        }
-        if amount != 0 {
+        released_fold(&mut used, &key.dimension, counter.0);
+        if counter.0 != 0 {
             released.push((key, counter.0));
         }
     }
     Ok((used, released))
+}
+
+/// Takes one counter of releases off the use. One that cannot be counted takes it to 0.
+pub(super) fn released_fold(used: &mut QuotaUsed, dimension: &str, amount: i64) {
+    if dimension == TASKS {
+        used.tasks = less(used.tasks, amount).unwrap_or_default();
+    } else if let Some(dimension) = dimension_parse(dimension) {
+        let left = less(used.used.amount(&dimension), amount).unwrap_or_default();
+        used.used.amount_set(&dimension, left);
+    }
 }
 
 /// The recorded use less the releases since, by dimension as keys contain it; the error text says why it cannot be

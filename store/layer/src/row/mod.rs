@@ -23,5 +23,5 @@ pub(crate) use job::JobGate;
 pub use journal::{JournalFloor, JournalPart, PART_BYTES_MAX};
 pub use lease::{LeaseBeat, LeaseRow, SchedulerPool, WorkerStatus};
 pub use name::EndpointRow;
-pub use quota::{QuotaRow, QuotaUsed};
+pub use quota::{QUOTA_CHANGES_MAX, QuotaChange, QuotaRow, QuotaUsed};
 pub use request::{RequestExpiry, RequestRow};

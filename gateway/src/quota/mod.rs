@@ -1,0 +1,174 @@
+//! `QuotaService`: operators say how much a user may have admitted, and everybody sees it.
+
+use std::sync::Arc;
+
+use borough_kv::Idempotency;
+use borough_model::Name;
+use borough_model::job::Band;
+use borough_model::quota::{QuotaLimit, quota_limit_check};
+use borough_proto::convert::{FieldRefused, capacity_from_message, name_from_text, resources_to_message};
+use borough_proto::v1;
+use borough_proto::v1::quota_service_server::QuotaService;
+use borough_store::quota::{QuotaChange, QuotaLine, QuotaRow, quota_change, quota_line, quota_page};
+use tonic::{Request, Response, Status};
+
+use crate::cell::{CellContext, Cells, KeyedRequest, caller_of_mutation, caller_of_read, keyed_run};
+use crate::page::PagedList;
+use crate::status::{status_from_field, status_from_store, status_from_validation};
+
+/// The bands that a quota may limit.
+const LIMITED: [Band; 3] = [Band::Batch, Band::Production, Band::Monitoring];
+
+/// The gRPC service of quotas.
+#[derive(Clone)]
+pub struct QuotaServer {
+    cells: Arc<Cells>,
+}
+
+impl QuotaServer {
+    /// Serves `cells`.
+    pub fn new(cells: Arc<Cells>) -> Self {
+        Self { cells }
+    }
+}
+
+#[tonic::async_trait]
+impl QuotaService for QuotaServer {
+    async fn list_quotas(
+        &self,
+        request: Request<v1::ListQuotasRequest>,
+    ) -> Result<Response<v1::ListQuotasResponse>, Status> {
+        let request = request.into_inner();
+        caller_of_read(request.context.as_ref())?;
+        let cell = self.cells.get(&request.cell)?;
+        let now_ms = cell.clock.wall_ms();
+        if !request.user.is_empty() {
+            let user = user_of(&request.user)?;
+            let mut quotas = Vec::new();
+            for band in LIMITED {
+                let line = line_read(cell, &user, band).await?;
+                quotas.push(quota_message(&line, now_ms));
+            }
+            return Ok(Response::new(v1::ListQuotasResponse { quotas, next_page: String::new() }));
+        }
+        let list = PagedList::new(&cell.name, "quotas");
+        let page = list.request(request.page.as_ref())?;
+        let after = page.after.as_deref().map(user_of).transpose()?;
+        let (space, after) = (&cell.space, after.as_ref());
+        let read = cell.db.run("quota_list", Idempotency::ReadOnly, |tx, _| async move {
+            quota_page(&tx, space, after, page.limit).await
+        });
+        let found = read.await.map_err(|error| status_from_store(&error))?;
+        let next = found.next.map(|user| list.token(user.as_str())).unwrap_or_default();
+        let quotas = found.lines.iter().map(|line| quota_message(line, now_ms)).collect();
+        Ok(Response::new(v1::ListQuotasResponse { quotas, next_page: next }))
+    }
+
+    async fn get_quota(
+        &self,
+        request: Request<v1::GetQuotaRequest>,
+    ) -> Result<Response<v1::GetQuotaResponse>, Status> {
+        let request = request.into_inner();
+        caller_of_read(request.context.as_ref())?;
+        let cell = self.cells.get(&request.cell)?;
+        let line = line_read(cell, &user_of(&request.user)?, band_of(request.band)?).await?;
+        let changes = line.row.iter().flat_map(|row| &row.changes).map(change_message).collect();
+        let quota = Some(quota_message(&line, cell.clock.wall_ms()));
+        Ok(Response::new(v1::GetQuotaResponse { quota, changes }))
+    }
+
+    async fn set_quota(
+        &self,
+        request: Request<v1::SetQuotaRequest>,
+    ) -> Result<Response<v1::SetQuotaResponse>, Status> {
+        let request = request.into_inner();
+        let caller = caller_of_mutation(request.context.as_ref())?;
+        let cell = self.cells.get(&request.cell)?;
+        let (user, band) = (user_of(&request.user)?, band_of(request.band)?);
+        let limit = limit_of(request.limit.as_ref())?;
+        let (keyed, expected) =
+            (KeyedRequest::new(&caller, "quota_set", &request), request.expected_revision);
+        let (user, limit) = (&user, &limit);
+        let set = keyed_run(cell, &keyed, |tx, changes| async move {
+            let row = quota_change(&tx, &changes, user, band, limit, expected).await?;
+            Ok((row, changes))
+        });
+        set.await.map_err(|error| status_from_store(&error))?;
+        let line = line_read(cell, user, band).await?;
+        Ok(Response::new(v1::SetQuotaResponse { quota: Some(quota_message(&line, cell.clock.wall_ms())) }))
+    }
+}
+
+async fn line_read(cell: &CellContext, user: &Name, band: Band) -> Result<QuotaLine, Status> {
+    let space = &cell.space;
+    let read = cell.db.run("quota_get", Idempotency::ReadOnly, |tx, _| async move {
+        quota_line(&tx, space, user, band).await
+    });
+    read.await.map_err(|error| status_from_store(&error))
+}
+
+fn user_of(text: &str) -> Result<Name, Status> {
+    name_from_text("user", text).map_err(|refused| status_from_field(&refused))
+}
+
+fn band_of(number: i32) -> Result<Band, Status> {
+    let (found, accepted) = (v1::Band::try_from(number), "batch, production or monitoring");
+    let refused =
+        |value: &str, accepted: &str| status_from_field(&FieldRefused::new("band", value, accepted));
+    match found {
+        Ok(v1::Band::Batch) => Ok(Band::Batch),
+        Ok(v1::Band::Production) => Ok(Band::Production),
+        Ok(v1::Band::Monitoring) => Ok(Band::Monitoring),
+        Ok(v1::Band::BestEffort) => Err(refused(
+            "best_effort",
+            &format!("{accepted}: best effort has no limits, and is evicted first"),
+        )),
+        Ok(v1::Band::Unspecified) => Err(refused("", accepted)),
+        Err(_) => Err(refused(&number.to_string(), accepted)),
+    }
+}
+
+fn band_message(band: Band) -> v1::Band {
+    match band {
+        Band::BestEffort => v1::Band::BestEffort,
+        Band::Batch => v1::Band::Batch,
+        Band::Production => v1::Band::Production,
+        Band::Monitoring => v1::Band::Monitoring,
+    }
+}
+
+/// Checks a limit. Without one, the line is removed.
+fn limit_of(message: Option<&v1::QuotaLimit>) -> Result<QuotaLimit, Status> {
+    let Some(message) = message else { return Ok(QuotaLimit::default()) };
+    let resources = capacity_from_message(message.resources.as_ref());
+    let resources = resources.map_err(|refused| status_from_field(&refused.within("limit.resources")))?;
+    let v1::QuotaLimit { tasks_max, from_ms, until_ms, .. } = *message;
+    let limit = QuotaLimit { resources, tasks_max, from_ms, until_ms };
+    quota_limit_check(&limit).map_err(|errors| status_from_validation(&errors))?;
+    Ok(limit)
+}
+
+fn quota_message(line: &QuotaLine, now_ms: i64) -> v1::Quota {
+    let set = line.row.as_ref().filter(|row| row.is_limit());
+    v1::Quota {
+        user: line.user.to_string(),
+        band: band_message(line.band).into(),
+        limit: set.map(|row| v1::QuotaLimit {
+            resources: Some(resources_to_message(&row.limit)),
+            tasks_max: row.tasks_max,
+            from_ms: row.from_ms,
+            until_ms: row.until_ms,
+        }),
+        used: Some(resources_to_message(&line.used.used)),
+        used_tasks: line.used.tasks,
+        revision: line.row.as_ref().map_or(0, |row| row.revision),
+        in_force: set.is_some_and(|row| QuotaRow::is_in_force(row, now_ms)),
+    }
+}
+
+fn change_message(change: &QuotaChange) -> v1::QuotaChange {
+    let QuotaChange { revision, at_ms, ref by, ref limit, tasks_max, from_ms, until_ms } = *change;
+    let is_limit = tasks_max.is_some() || !limit.is_zero();
+    let limit = v1::QuotaLimit { resources: Some(resources_to_message(limit)), tasks_max, from_ms, until_ms };
+    v1::QuotaChange { revision, at_ms, by: by.clone(), limit: is_limit.then_some(limit) }
+}

@@ -1,0 +1,185 @@
+//! Verbs on quotas.
+
+use std::time::UNIX_EPOCH;
+
+use borough_model::resource::{bytes_parse, cpu_parse, device_parse, rate_parse};
+use borough_proto::v1::Band;
+use clap::{Args, Subcommand};
+
+use super::list::ListArguments;
+
+/// What a quota counts.
+const QUOTA_NOTES: &str = "A quota counts what admitted tasks ask for, also those that wait for a node. It limits new \
+    jobs, larger counts and changed files. Tasks that are admitted stay, also beyond a smaller quota. Without a quota \
+    a user may admit anything.";
+
+/// Verbs on quotas.
+#[derive(Debug, Subcommand)]
+pub enum QuotaVerb {
+    /// List how much each user has admitted in each band, and how much the user may
+    List {
+        #[command(flatten)]
+        list: ListArguments,
+    },
+    /// Show how much a user has admitted in each band, and how much the user may
+    Status {
+        /// The user's name [default: yours]
+        user: Option<String>,
+    },
+    /// Say how much a user may have admitted in a band; what is not named stays
+    #[command(after_help = QUOTA_NOTES)]
+    Set(Box<QuotaSet>),
+    /// Take the limits of a user in a band away
+    Remove(QuotaTarget),
+    /// Show who changed the limits of a user in a band, when, and to what
+    History(QuotaTarget),
+}
+
+/// A user in a band.
+#[derive(Clone, Debug, Args)]
+pub struct QuotaTarget {
+    /// The user's name
+    pub user: String,
+    /// batch (priority 100-199), production (200-299) or monitoring (300-399)
+    #[arg(long, value_parser = band, value_name = "BAND")]
+    pub band: Band,
+}
+
+/// `quota set`.
+#[derive(Clone, Debug, Args)]
+pub struct QuotaSet {
+    #[command(flatten)]
+    pub target: QuotaTarget,
+    /// Tasks at once, from 0, or none: no limit
+    #[arg(long, value_parser = tasks, value_name = "N")]
+    pub tasks: Option<LimitAmount>,
+    /// Cores, such as 16 or 500m, or none
+    #[arg(long, value_parser = cpu, value_name = "CORES")]
+    pub cpu: Option<LimitAmount>,
+    /// Memory, such as 64GiB, or none
+    #[arg(long, value_parser = bytes, value_name = "BYTES")]
+    pub memory: Option<LimitAmount>,
+    /// Disk, such as 1TiB, or none
+    #[arg(long, value_parser = bytes, value_name = "BYTES")]
+    pub disk: Option<LimitAmount>,
+    /// Bytes to and from disks per second, such as 1GiB/s, or none
+    #[arg(long, value_parser = rate, value_name = "RATE")]
+    pub disk_rate: Option<LimitAmount>,
+    /// Bytes to and from networks per second, such as 1GiB/s, or none
+    #[arg(long, value_parser = rate, value_name = "RATE")]
+    pub network_rate: Option<LimitAmount>,
+    /// Countable devices, such as gpu=8 or gpu=none; repeat for more
+    #[arg(long = "device", value_name = "KIND=AMOUNT", value_parser = device)]
+    pub devices: Vec<(String, LimitAmount)>,
+    /// From this time on, such as 2027-01-31T08:00:00Z, or none: since ever
+    #[arg(long, value_parser = moment, value_name = "TIME")]
+    pub from: Option<LimitTime>,
+    /// Up to this time, or none: for ever
+    #[arg(long, value_parser = moment, value_name = "TIME")]
+    pub until: Option<LimitTime>,
+}
+
+/// A limit of one amount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitAmount {
+    None,
+    Of(u64),
+}
+
+/// An end of the window of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitTime {
+    None,
+    /// Wall time, milliseconds since 1970.
+    At(i64),
+}
+
+/// The words that `--band` takes.
+const BANDS: [(&str, Band); 3] =
+    [("batch", Band::Batch), ("production", Band::Production), ("monitoring", Band::Monitoring)];
+
+fn band(text: &str) -> Result<Band, String> {
+    let found = BANDS.iter().find(|(word, _)| *word == text);
+    let best_effort = if text == "best_effort" { "; best effort has no limits" } else { "" };
+    found
+        .map(|(_, band)| *band)
+        .ok_or_else(|| format!("accepted: batch, production, monitoring{best_effort}"))
+}
+
+/// An amount that `accepted` describes for people, or none. 0 would be no limit.
+fn amount(text: &str, read: impl Fn(&str) -> Option<u64>, accepted: &str) -> Result<LimitAmount, String> {
+    if text == "none" {
+        return Ok(LimitAmount::None);
+    }
+    let amount = read(text).filter(|amount| *amount > 0 && i64::try_from(*amount).is_ok());
+    amount.map(LimitAmount::Of).ok_or_else(|| format!("accepted: {accepted}, or none for no limit"))
+}
+
+fn tasks(text: &str) -> Result<LimitAmount, String> {
+    if text == "0" {
+        return Ok(LimitAmount::Of(0));
+    }
+    amount(text, |text| text.parse().ok(), "a whole number from 0")
+}
+
+fn cpu(text: &str) -> Result<LimitAmount, String> {
+    amount(text, |text| cpu_parse(text).ok(), "more than 0 cores, such as 16 or 500m")
+}
+
+fn bytes(text: &str) -> Result<LimitAmount, String> {
+    amount(text, |text| bytes_parse(text).ok(), "more than 0 bytes, such as 64GiB")
+}
+
+fn rate(text: &str) -> Result<LimitAmount, String> {
+    amount(text, |text| rate_parse(text).ok(), "more than 0 bytes per second, such as 1GiB/s")
+}
+
+fn device(text: &str) -> Result<(String, LimitAmount), String> {
+    let accepted = "KIND=AMOUNT, such as gpu=8 or gpu=none";
+    let (kind, number) = text.split_once('=').ok_or_else(|| format!("accepted: {accepted}"))?;
+    if kind.is_empty() {
+        return Err(format!("accepted: {accepted}"));
+    }
+    Ok((
+        kind.to_owned(),
+        amount(number, |text| device_parse(text).ok(), "more than 0 devices, such as gpu=8")?,
+    ))
+}
+
+fn moment(text: &str) -> Result<LimitTime, String> {
+    if text == "none" {
+        return Ok(LimitTime::None);
+    }
+    let at = humantime::parse_rfc3339_weak(text).ok();
+    let since = at.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    let ms = since.and_then(|since| i64::try_from(since.as_millis()).ok());
+    let accepted = "accepted: a time in UTC from 1970 on, such as 2027-01-31T08:00:00Z, or none";
+    ms.map(LimitTime::At).ok_or_else(|| accepted.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_an_amount_or_none() {
+        assert_eq!((tasks("0"), tasks("none")), (Ok(LimitAmount::Of(0)), Ok(LimitAmount::None)));
+        assert_eq!(cpu("500m"), Ok(LimitAmount::Of(500)));
+        assert_eq!(bytes("1GiB"), Ok(LimitAmount::Of(1 << 30)));
+        assert_eq!(device("gpu=8"), Ok(("gpu".to_owned(), LimitAmount::Of(8_000))));
+        for wrong in ["0", "-1", "much", "", "99999999999999999999"] {
+            assert!(cpu(wrong).unwrap_err().ends_with(", or none for no limit"), "{wrong}");
+        }
+        assert!(device("=1").is_err() && device("gpu").is_err() && tasks("-1").is_err());
+    }
+
+    #[test]
+    fn a_window_has_times_in_utc() {
+        assert_eq!(moment("1970-01-01T00:00:01Z"), Ok(LimitTime::At(1_000)));
+        assert_eq!(moment("none"), Ok(LimitTime::None));
+        for wrong in ["tomorrow", "", "2027-13-01T00:00:00Z", "1969-12-31T00:00:00Z"] {
+            assert!(moment(wrong).unwrap_err().contains("in UTC"), "{wrong}");
+        }
+        assert!(band("best_effort").unwrap_err().ends_with("; best effort has no limits"));
+    }
+}

@@ -1,0 +1,167 @@
+//! `quota list`, `status`, `set`, `remove` and `history`.
+
+use borough_client::Client;
+use borough_proto::v1::{Quota, QuotaLimit, Resources};
+
+use super::confirm::{Intent, confirm};
+use super::list::list_page;
+use super::watch::{WatchedView, list_or_watch};
+use crate::args::{Global, LimitAmount, LimitTime, QuotaSet, QuotaTarget, QuotaVerb};
+use crate::connect;
+use crate::exit::{Code, Failure};
+use crate::output::{Printer, QuotaChangeView, QuotaView, band_word, time};
+
+/// The arguments of `quota`, by the fields that they set.
+const OPTIONS: [(&str, &str); 4] = [
+    ("user", "USER"),
+    ("band", "--band"),
+    ("limit.until_ms", "--until"),
+    ("limit.resources.devices", "--device"),
+];
+
+pub(super) async fn run(global: &Global, verb: QuotaVerb, printer: &Printer) -> Result<Code, Failure> {
+    let client = connect::cell_client(global).await?;
+    match verb {
+        QuotaVerb::List { list } => {
+            let fetch = async |page| {
+                let answer = client.quota_list_page("", page).await?;
+                Ok(list_page::<_, QuotaView>(answer.quotas, answer.next_page))
+            };
+            let none = format!(
+                "no quotas, and no charges, in cell {}\nhint: borough quota set --help",
+                client.cell()
+            );
+            return list_or_watch(WatchedView::Unwatched, &list, none, printer, fetch).await;
+        }
+        QuotaVerb::Status { user } => {
+            let user = user.unwrap_or_else(|| client.user().to_owned());
+            let answer = client.quota_list_page(&user, Default::default()).await.map_err(refused)?;
+            let views: Vec<QuotaView> = answer.quotas.into_iter().map(QuotaView::from).collect();
+            printer.list(&views, "")?;
+        }
+        QuotaVerb::Set(set) => {
+            let quota = set_merged(&client, &set).await?;
+            printer.list(&[QuotaView::from(quota)], "")?;
+        }
+        QuotaVerb::Remove(QuotaTarget { user, band }) => {
+            let what = format!("take the limits of {user} in {} away", band_word(band));
+            confirm(global, &client, Intent::forget(&what), printer)?;
+            let quota = client.quota_set(&user, band, None, 0).await.map_err(refused)?;
+            printer.list(&[QuotaView::from(quota)], "")?;
+        }
+        QuotaVerb::History(QuotaTarget { user, band }) => {
+            let answer = client.quota_get(&user, band).await.map_err(refused)?;
+            let views: Vec<QuotaChangeView> =
+                answer.changes.into_iter().rev().map(QuotaChangeView::from).collect();
+            let none = format!("nobody has set limits of {user} in {}", band_word(band));
+            printer.list(&views, &none)?;
+        }
+    }
+    Ok(Code::Done)
+}
+
+fn refused(error: borough_client::ClientError) -> Failure {
+    Failure::from(error).with_fields_as(&OPTIONS)
+}
+
+/// Changes what is named and leaves the rest, unless somebody else has changed it meanwhile.
+async fn set_merged(client: &Client, set: &QuotaSet) -> Result<Quota, Failure> {
+    let QuotaTarget { user, band } = &set.target;
+    let before = client.quota_get(user, *band).await.map_err(refused)?.quota.unwrap_or_default();
+    let limit = merged(before.limit.unwrap_or_default(), set);
+    if is_empty(&limit) {
+        let band = band_word(*band);
+        let text = format!(
+            "nothing of {user} in {band} would be limited; accepted: an amount of at least one resource, or --tasks"
+        );
+        return Err(Failure::new(Code::Usage, text)
+            .with_hint(format!("to take the limits away: borough quota remove {user} --band {band}")));
+    }
+    if let (Some(from), Some(until)) = (limit.from_ms, limit.until_ms)
+        && until <= from
+    {
+        let (from, until) = (time(from), time(until));
+        let text = format!("--until: {until:?}; accepted: a time after {from}, the begin of the window");
+        return Err(Failure::new(Code::Usage, text).with_hint("borough quota set --help"));
+    }
+    client.quota_set(user, *band, Some(limit), before.revision).await.map_err(refused)
+}
+
+/// The limit with what was named.
+fn merged(limit: QuotaLimit, set: &QuotaSet) -> QuotaLimit {
+    fn put(amount: &mut u64, named: Option<LimitAmount>) {
+        match named {
+            None => {}
+            Some(LimitAmount::None) => *amount = 0,
+            Some(LimitAmount::Of(named)) => *amount = named,
+        }
+    }
+    let mut resources = limit.resources.clone().unwrap_or_default();
+    put(&mut resources.cpu_millis, set.cpu);
+    put(&mut resources.memory_bytes, set.memory);
+    put(&mut resources.disk_bytes, set.disk);
+    put(&mut resources.disk_bytes_per_s, set.disk_rate);
+    put(&mut resources.network_bytes_per_s, set.network_rate);
+    for (kind, amount) in &set.devices {
+        put(resources.device_millis.entry(kind.clone()).or_default(), Some(*amount));
+    }
+    resources.device_millis.retain(|_, amount| *amount > 0);
+    let tasks_max = match set.tasks {
+        None => limit.tasks_max,
+        Some(LimitAmount::None) => None,
+        Some(LimitAmount::Of(tasks)) => Some(tasks),
+    };
+    let time = |before: Option<i64>, named: Option<LimitTime>| match named {
+        None => before,
+        Some(LimitTime::None) => None,
+        Some(LimitTime::At(ms)) => Some(ms),
+    };
+    let (from_ms, until_ms) = (time(limit.from_ms, set.from), time(limit.until_ms, set.until));
+    QuotaLimit { resources: Some(resources), tasks_max, from_ms, until_ms }
+}
+
+fn is_empty(limit: &QuotaLimit) -> bool {
+    limit.tasks_max.is_none() && limit.resources.as_ref().is_none_or(|all| *all == Resources::default())
+}
+
+#[cfg(test)]
+mod tests {
+    use borough_proto::v1::Band;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_named_stays() {
+        let target = QuotaTarget { user: "ann".to_owned(), band: Band::Batch };
+        let none = QuotaSet {
+            target,
+            tasks: None,
+            cpu: None,
+            memory: None,
+            disk: None,
+            disk_rate: None,
+            network_rate: None,
+            devices: Vec::new(),
+            from: None,
+            until: None,
+        };
+        let gpu = |amount| vec![("gpu".to_owned(), amount)];
+        let of = LimitAmount::Of;
+        let first =
+            QuotaSet { cpu: Some(of(500)), devices: gpu(of(2_000)), tasks: Some(of(0)), ..none.clone() };
+        let limit = merged(QuotaLimit::default(), &first);
+        let then = QuotaSet {
+            memory: Some(of(7)),
+            devices: gpu(LimitAmount::None),
+            until: Some(LimitTime::At(9)),
+            ..none.clone()
+        };
+        let limit = merged(limit, &then);
+        let expected = Resources { cpu_millis: 500, memory_bytes: 7, ..Resources::default() };
+        assert_eq!((limit.resources.clone(), limit.tasks_max), (Some(expected), Some(0)));
+        assert_eq!((limit.from_ms, limit.until_ms), (None, Some(9)));
+        let away = LimitAmount::None;
+        let last = QuotaSet { cpu: Some(away), memory: Some(away), tasks: Some(away), ..none };
+        assert!(!is_empty(&limit) && is_empty(&merged(limit, &last)));
+    }
+}

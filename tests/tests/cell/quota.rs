@@ -1,0 +1,81 @@
+//! Quotas: an operator sets them, and admission keeps them.
+
+use borough_tests::{Ran, TestCell, options};
+
+const WINDOW_LATER: &str = "2999-01-01T00:00:00Z";
+
+fn file(name: &str, count: u32, cpu: &str) -> String {
+    format!(
+        "name: {name}\ncount: {count}\ntask: {{command: [sleep, 600], resources: {{cpu: {cpu}, memory: 4MiB}}, \
+         grace: 300ms}}\ndrain_delay: 0s\n"
+    )
+}
+
+/// `quota set` of the band of services.
+async fn quota_set(cell: &TestCell, words: &[&str]) -> Ran {
+    let line = ["quota", "set", "tester", "--band", "production"];
+    cell.borough(&[&line[..], words].concat()).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_operator_limits_a_user_and_admission_keeps_to_it() {
+    let cell = TestCell::start(options!().nodes(1)).await;
+    cell.borough(&["quota", "list"]).await.ended(0).warns("no quotas, and no charges, in cell alpha");
+    cell.borough(&["quota", "status"]).await.ended(0).prints("production  0").prints("no limit");
+    quota_set(&cell, &["--tasks", "3", "--cpu", "200m"]).await.ended(0).prints("0/3").prints("0/200m");
+    cell.run("web.yaml", &file("web", 2, "50m")).await;
+    cell.borough(&["quota", "list"]).await.ended(0).prints("tester  production  2/3").prints("100m/200m");
+    // More tasks than may be, and more cores: by growth, by a changed file and by a new job.
+    let refused = cell.borough(&["job", "scale", "web", "4"]).await.ended(4);
+    refused.warns("the quota of tester for production (priority 200-299) does not allow it: tasks: 4 of 3");
+    let wide = cell.file("wide.yaml", &file("web", 2, "150m"));
+    cell.borough(&["job", "run", &wide])
+        .await
+        .ended(4)
+        .warns("cpu: 300m of 200m would be used, 100m too many");
+    let other = cell.file("other.yaml", &file("other", 2, "10m"));
+    cell.borough(&["job", "run", &other]).await.ended(4).warns("tasks: 4 of 3 would be admitted, 1 too many");
+    cell.borough(&["job", "scale", "web", "3"]).await.ended(0);
+    // Other bands and users are their own.
+    let batch = cell.file("batch.yaml", &file("low", 1, "10m").replace("count", "kind: batch\ncount"));
+    cell.borough(&["job", "run", "--detach", &batch]).await.ended(0);
+    // A smaller limit lets what runs stay, and admits nothing.
+    quota_set(&cell, &["--tasks", "1"]).await.ended(0).prints("3/1").prints("exceeded").prints("150m/200m");
+    cell.borough(&["job", "run", &other]).await.ended(4).warns("tasks: 5 of 1");
+    cell.borough(&["job", "status", "web"]).await.ended(0).prints("3 running, 3 healthy");
+    // It holds in its window only.
+    quota_set(&cell, &["--from", WINDOW_LATER])
+        .await
+        .ended(0)
+        .prints("not in force (from 2999-01-01T00:00:00Z)");
+    cell.borough(&["job", "run", &other]).await.ended(0);
+    quota_set(&cell, &["--from", "none", "--until", "2020-01-01T00:00:00Z"])
+        .await
+        .ended(0)
+        .prints("not in force");
+    quota_set(&cell, &["--until", WINDOW_LATER]).await.ended(0).prints("exceeded (until 2999");
+    let limit = cell.borough(&["quota", "list", "-o", "json"]).await.ended(0).json();
+    let line = limit.as_array().unwrap().iter().find(|line| line["band"] == "production").unwrap();
+    assert_eq!((&line["limit"]["tasks_max"], &line["used_tasks"]), (&1.into(), &5.into()), "{line}");
+    assert_eq!(line["in_force"], true, "{line}");
+    let remove = ["quota", "remove", "tester", "--band", "production"];
+    cell.borough(&[&remove[..], &["--yes"]].concat()).await.ended(0).prints("no limit");
+    cell.borough(&["job", "scale", "web", "4"]).await.ended(0);
+    let history = cell.borough(&["quota", "history", "tester", "--band", "production"]).await.ended(0);
+    history.prints("user/tester").prints("tasks 3, cpu 200m").prints("no limit");
+    cell.finish().await;
+}
+
+/// Two operators that change one line: the second one's change was made for what the first one has replaced.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_change_of_a_quota_for_another_revision_is_refused() {
+    use borough_proto::v1::{Band, QuotaLimit};
+    let cell = TestCell::start(options!().nodes(1)).await;
+    let limit = |tasks_max| Some(QuotaLimit { tasks_max: Some(tasks_max), ..QuotaLimit::default() });
+    let first = cell.client().quota_set("ann", Band::Batch, limit(1), 0).await.unwrap();
+    cell.client().quota_set("ann", Band::Batch, limit(2), first.revision).await.unwrap();
+    let refused = cell.client().quota_set("ann", Band::Batch, limit(3), first.revision).await.unwrap_err();
+    let text = refused.to_string();
+    assert!(text.contains("is at revision 2, by user/tester, and the change was made for 1"), "{text}");
+    cell.finish().await;
+}
