@@ -83,8 +83,9 @@ impl HttpServer {
                 "only GET is answered here; use gRPC to change things\n",
             ));
         }
-        let resume =
-            request.headers().get("last-event-id").and_then(|value| value.to_str().ok()).map(str::to_owned);
+        // What is no text is no position either, and is refused as such.
+        let resume = request.headers().get("last-event-id");
+        let resume = resume.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         let answer = match parts.as_slice() {
             ["metrics"] => self.metrics(),

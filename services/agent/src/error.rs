@@ -30,6 +30,17 @@ pub enum AgentError {
         /// The directory that its shim works in.
         of: PathBuf,
     },
+    /// The state directory has attempts of another node, which this one would end. Use another directory, or run the
+    /// agent of that node.
+    #[error("{} is of {known} and has {attempts} of its attempts; accepted: an agent of {known}, or another state \
+             directory for {own}", path.display())]
+    OtherNode {
+        path: PathBuf,
+        /// The node whose attempts it has, and the node of this agent.
+        known: String,
+        own: String,
+        attempts: usize,
+    },
     /// The state directory was written by a newer version, or is not one. Use the version that wrote it.
     #[error("{} holds format {found:?}; this version knows {known:?} and leaves it alone", path.display())]
     Format {

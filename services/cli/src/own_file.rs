@@ -1,17 +1,22 @@
 //! Files of the user that the program keeps itself: JSON, in the user's directories.
 
-use std::fs::OpenOptions;
-use std::io::{self, Write as _};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+/// The most bytes of such a file. More is none of ours.
+const BYTES_MAX: u64 = 1 << 20;
+
 /// Reads a file; `None` if it does not exist. An error names its path.
 pub(crate) fn own_file_read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     let named = |problem: String, kind| io::Error::new(kind, format!("{}: {problem}", path.display()));
-    let text = match std::fs::read_to_string(path) {
+    let text = match text_read(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
@@ -21,6 +26,39 @@ pub(crate) fn own_file_read<T: DeserializeOwned>(path: &Path) -> io::Result<Opti
     };
     let read = serde_json::from_str(&text);
     read.map(Some).map_err(|error| named(problem_text(&error), io::ErrorKind::InvalidData))
+}
+
+/// Reads a file of a bounded size. A device has no end, and a pipe may have none.
+fn text_read(path: &Path) -> io::Result<String> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("is no regular file"));
+    }
+    let mut text = String::new();
+    File::open(path)?.take(BYTES_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > BYTES_MAX {
+        return Err(io::Error::other(format!("has more than {BYTES_MAX} bytes")));
+    }
+    Ok(text)
+}
+
+/// Held while a file is read and written again, so that two commands do not undo each other's change.
+pub(crate) struct OwnFileLock(File);
+
+impl Drop for OwnFileLock {
+    fn drop(&mut self) {
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+/// Waits until no other command changes the file. Makes its directory.
+pub(crate) fn own_file_lock(path: &Path) -> io::Result<OwnFileLock> {
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory)?;
+    }
+    let beside = path.with_extension("json.lock");
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(beside)?;
+    flock(&file, FlockOperation::LockExclusive)?;
+    Ok(OwnFileLock(file))
 }
 
 /// What is wrong with a file, with its place. The words are those of a reader of JSON, in the terms of this program.
@@ -55,7 +93,8 @@ fn data_problem(text: &str) -> String {
 
 /// Writes a file for its owner alone, in one step: a reader sees the old one or the new one.
 pub(crate) fn own_file_write(path: &Path, content: &impl Serialize) -> io::Result<()> {
-    let temporary = path.with_extension("json.new");
+    // Two writers never have one file.
+    let temporary = path.with_extension(format!("json.{}.new", std::process::id()));
     let mut text = serde_json::to_vec_pretty(content)?;
     text.push(b'\n');
     let mut options = OpenOptions::new();

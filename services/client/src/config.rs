@@ -1,6 +1,8 @@
 //! The configuration of a client.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use borough_proto::connect::Connector;
@@ -87,6 +89,20 @@ impl ClientConfig {
     }
 }
 
+/// The most bytes of a token: it is sent with every call.
+const TOKEN_BYTES_MAX: usize = 8_192;
+
+/// Reads the beginning of a file, with one byte more than a token may have. A device has no end, and a pipe may have
+/// none.
+fn token_read(path: &Path) -> io::Result<String> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("is no regular file"));
+    }
+    let (mut text, most) = (String::new(), TOKEN_BYTES_MAX as u64 + 1);
+    File::open(path)?.take(most).read_to_string(&mut text)?;
+    Ok(text)
+}
+
 impl ClientToken {
     fn source(&self) -> String {
         match self {
@@ -99,7 +115,7 @@ impl ClientToken {
     pub(crate) fn text_read(&self, source: &str) -> Result<String, ClientError> {
         let text = match self {
             Self::Value(text) => text.trim().to_owned(),
-            Self::File(path) => std::fs::read_to_string(path)
+            Self::File(path) => token_read(path)
                 .map_err(|source| ClientError::TokenFile { path: path.clone(), source })?
                 .trim()
                 .to_owned(),
@@ -107,6 +123,9 @@ impl ClientToken {
         let refused = |problem| ClientError::TokenText { token: source.to_owned(), problem };
         if text.is_empty() {
             return Err(refused("is empty"));
+        }
+        if text.len() > TOKEN_BYTES_MAX {
+            return Err(refused("has more than 8,192 bytes"));
         }
         let sendable = text.bytes().all(|byte| byte.is_ascii_graphic());
         if sendable { Ok(text) } else { Err(refused("has other characters")) }

@@ -30,4 +30,4 @@ pub use guard::ProcessGuard;
 pub(crate) use identity::{HostGuard, agent_key, copy_refuse, machine_id};
 pub use shim::shim_install;
 pub(crate) use shim::shim_path;
-pub(crate) use state_dir::{StateDir, StateLock};
+pub(crate) use state_dir::{DirectoryOwner, StateDir, StateLock};

@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt as _, OpenOptionsExt, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use borough_shim::file::json_read;
+use borough_shim::file::{Durability, json_read, json_write};
 use borough_shim::record::{AttemptRecord, STATE_FILE};
 use borough_shim::spec::{SPEC_FILE, WORK_DIR};
 use borough_shim::tree::tree_remove;
@@ -21,6 +21,22 @@ use crate::error::AgentError;
 
 /// The format of this version. A directory with another format is left alone.
 const FORMAT: &str = "borough agent state 2\n";
+
+/// The node that the attempts of the directory belong to.
+const OWNER_FILE: &str = "node.json";
+
+/// Whose directory it is.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct DirectoryOwner {
+    pub cell: String,
+    pub node: String,
+}
+
+impl std::fmt::Display for DirectoryOwner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "node {} of cell {}", self.node, self.cell)
+    }
+}
 
 /// Held by the one agent of the state directory while it runs.
 #[derive(Debug)]
@@ -84,6 +100,30 @@ impl StateDir {
             private_create(&path).map_err(failed(&path))?;
         }
         Ok((Self { root, tasks: None }, StateLock { file: lock, host: None }))
+    }
+
+    /// Refuses a directory with attempts of another node: the cell would have them ended, since they are not this
+    /// node's. Without attempts it becomes this node's.
+    ///
+    /// # Errors
+    /// It is another node's, or cannot be read or written.
+    pub(crate) fn node_check(&self, owner: &DirectoryOwner) -> Result<(), AgentError> {
+        // A damaged one says nothing.
+        let known: Option<DirectoryOwner> = json_read(&self.root, OWNER_FILE).unwrap_or_default();
+        if known.as_ref() == Some(owner) {
+            return Ok(());
+        }
+        let failed = |source| AgentError::State { path: self.root.clone(), source };
+        let attempts = self.attempts().map_err(failed)?.len();
+        if let Some(known) = known.filter(|_| attempts > 0) {
+            let (known, own, path) = (known.to_string(), owner.to_string(), self.root.clone());
+            return Err(AgentError::OtherNode { path, known, own, attempts });
+        }
+        // A full disk does not keep an agent from its tasks. The next start tries again.
+        if let Err(error) = json_write(&self.root, OWNER_FILE, owner, Durability::Power) {
+            tracing::warn!(path = %self.root.display(), %error, "cannot note whose directory this is");
+        }
+        Ok(())
     }
 
     /// The directory of an attempt that is not forgotten.
@@ -263,6 +303,23 @@ mod tests {
         assert!(matches!(StateDir::open(dir.path()), Err(AgentError::Locked { .. })));
         drop(first);
         StateDir::open(dir.path()).unwrap();
+    }
+
+    /// The attempts of a node would be ended, if an agent of another node reported them.
+    #[test]
+    fn a_directory_with_attempts_is_of_one_node() {
+        let dir = tempfile::tempdir().unwrap();
+        let (state, _lock) = StateDir::open(dir.path()).unwrap();
+        let of = |node: &str| DirectoryOwner { cell: "alpha".to_owned(), node: node.to_owned() };
+        state.node_check(&of("n1")).unwrap();
+        state.node_check(&of("n2")).unwrap();
+        let id = AttemptId::new("j0000000000000007", 0, 1).unwrap();
+        fs::create_dir(state.attempt(&id)).unwrap();
+        state.node_check(&of("n2")).unwrap();
+        let refused = state.node_check(&of("n1")).unwrap_err().to_string();
+        assert!(refused.contains("is of node n2 of cell alpha and has 1 of its attempts"), "{refused}");
+        fs::remove_dir(state.attempt(&id)).unwrap();
+        state.node_check(&of("n1")).unwrap();
     }
 
     #[test]

@@ -24,7 +24,8 @@ use crate::decide::pressure::PressureState;
 use crate::decide::spec::{NodeContext, SHIMS_LEAF};
 use crate::decide::{AgentState, REBOOTED, ShimState};
 use crate::disk::{
-    AttemptFiles, HostGuard, StateDir, agent_key, copy_refuse, machine_id, shim_install, shim_path,
+    AttemptFiles, DirectoryOwner, HostGuard, StateDir, agent_key, copy_refuse, machine_id, shim_install,
+    shim_path,
 };
 use crate::error::AgentError;
 use crate::event::Event;
@@ -47,6 +48,7 @@ pub(super) fn agent_open(
     let lock = lock.with(HostGuard::take(credential.key.durable_id(), &state_dir.root)?);
     let boot_id = boot_id().map_err(|source| AgentError::Machine { what: "the boot's id", source })?;
     copy_refuse(&state_dir, &boot_id)?;
+    state_dir.node_check(&DirectoryOwner { cell: config.cell.clone(), node: config.node.clone() })?;
     let program = program_install(&state_dir.root.join("bin"))?;
     let domains = topology::domains(&config.sysfs);
     let cores = Cores {

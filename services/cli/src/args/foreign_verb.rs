@@ -1,7 +1,7 @@
 //! Verbs of kubectl, nomad and docker, with the command of this program that does the same.
 
 /// Verbs without a noun, or below one: the command, and what it needs.
-const VERBS: [(&str, &str, &str); 50] = [
+const VERBS: [(&str, &str, &str); 52] = [
     ("abort", "job stop", "JOB"),
     ("alloc", "task status", "JOB/INDEX"),
     ("allocs", "task list", ""),
@@ -26,12 +26,13 @@ const VERBS: [(&str, &str, &str); 50] = [
     ("init", "job init", ""),
     ("inspect", "job status", "JOB"),
     ("kill", "job stop", "JOB"),
+    ("label", "job label", "JOB KEY=VALUE"),
     ("list", "job list", ""),
     ("log", "job logs", "JOB"),
     ("logs", "job logs", "JOB"),
     ("ls", "job list", ""),
     ("plan", "job plan", "FILE"),
-    ("promote", "rollout resume", "JOB"),
+    ("promote", "rollout promote", "JOB"),
     ("ps", "task list", ""),
     ("purge", "job purge", "JOB"),
     ("restart", "job restart", "JOB"),
@@ -46,6 +47,7 @@ const VERBS: [(&str, &str, &str); 50] = [
     ("status", "job status", ""),
     ("stop", "job stop", "JOB"),
     ("submit", "job run", "FILE"),
+    ("system", "job purge", "JOB"),
     ("taint", "node taint", "NODE TAINT"),
     ("uncordon", "node uncordon", "NODE"),
     ("untaint", "node untaint", "NODE TAINT"),
@@ -94,7 +96,7 @@ const ROLLOUT_VERBS: [(&str, &str); 13] = [
     ("fail", "rollout undo"),
     ("list", "rollout status"),
     ("pause", "rollout pause"),
-    ("promote", "rollout resume"),
+    ("promote", "rollout promote"),
     ("resume", "rollout resume"),
     ("revert", "rollout undo"),
     ("rollback", "rollout undo"),
@@ -118,6 +120,11 @@ const ATTEMPT_VERBS: [(&str, &str, &str); 7] = [
 /// The command, without the program, for a verb `word` that `noun` does not have (empty: the program itself), with
 /// the words behind it.
 pub(super) fn foreign_verb(noun: &str, word: &str, rest: &[String]) -> Option<String> {
+    if noun.is_empty() && PROGRAMS.contains(&word) {
+        let (word, rest) = rest.split_first()?;
+        return foreign_verb("", word, rest);
+    }
+    let shown = log_options(word, rest);
     // Options of another program, such as the `-f` of `apply -f web.yaml`.
     let mut rest: Vec<&str> = rest.iter().map(String::as_str).collect();
     let options_end = rest.iter().position(|word| *word == "--").unwrap_or(rest.len());
@@ -126,19 +133,40 @@ pub(super) fn foreign_verb(noun: &str, word: &str, rest: &[String]) -> Option<St
         at += 1;
         at > options_end || !word.starts_with('-')
     });
+    // `deployment/web` of kubectl is the job `web`.
+    for word in &mut rest {
+        if let Some((kind, name)) = word.split_once('/')
+            && noun_of(kind).is_some()
+            && !is_number(name)
+        {
+            *word = name;
+        }
+    }
+    if let Some(command) = context_verb(noun, word, &rest) {
+        return Some(command);
+    }
     if let Some(command) = nomad_verb(noun, word, &rest) {
         return Some(command);
     }
     let verb = VERBS.iter().find(|(known, ..)| *known == word);
-    let noun_of = |word: &str| NOUNS.iter().find(|(known, _)| *known == word).map(|(_, noun)| *noun);
     let named = if noun.is_empty() { rest.first().and_then(|first| noun_of(first)) } else { noun_of(noun) };
     if let Some(of) = named {
         let behind = if noun.is_empty() { rest.get(1..).unwrap_or_default() } else { &rest };
         if let Some(command) = of_noun(of, word, behind) {
             return Some(with_words(&command, behind));
         }
+        // `edit job web` and `taint nodes n1 gpu:no_schedule`, in this order of words.
+        if noun.is_empty() && (verb.is_some_and(|(_, command, _)| command.starts_with(of)) || word == "label")
+        {
+            let verb = if word == "label" { format!("{of} label") } else { verb?.1.to_owned() };
+            return Some(with_words(&verb, behind));
+        }
     }
     let (_, command, needed) = verb?;
+    // A job is stopped by its name.
+    if *command == "job stop" {
+        rest.retain(|word| !is_file(word));
+    }
     // `job revert` of nomad, and `rollout history` of kubectl.
     let is_near = noun == "rollout" || (noun == "job" && command.starts_with("rollout"));
     if !noun.is_empty() && !is_near && !command.starts_with(noun) {
@@ -147,9 +175,49 @@ pub(super) fn foreign_verb(noun: &str, word: &str, rest: &[String]) -> Option<St
     // The output of one task.
     let of_task = rest.first().is_some_and(|first| is_task(first));
     if *command == "job logs" && of_task {
-        return Some(with_words("task logs", &rest));
+        return Some(with_words(&format!("task logs{shown}"), &rest));
     }
-    Some(with_needed(command, &rest, needed))
+    let shown = if *command == "job logs" && shown.contains("--follow") { " --follow" } else { "" };
+    Some(with_needed(&format!("{command}{shown}"), &rest, needed))
+}
+
+/// Programs whose whole command lines people type behind this one's name.
+const PROGRAMS: [&str; 4] = ["kubectl", "k", "nomad", "docker"];
+
+fn noun_of(word: &str) -> Option<&'static str> {
+    NOUNS.iter().find(|(known, _)| *known == word).map(|(_, noun)| *noun)
+}
+
+/// The options of logs that this program has too.
+fn log_options(word: &str, rest: &[String]) -> String {
+    if !matches!(word, "log" | "logs" | "attach") {
+        return String::new();
+    }
+    let has = |names: [&str; 2]| rest.iter().any(|word| names.contains(&word.as_str()));
+    let follow = if has(["-f", "--follow"]) { " --follow" } else { "" };
+    let previous = if has(["-p", "--previous"]) { " --previous" } else { "" };
+    format!("{follow}{previous}")
+}
+
+/// `config use-context prod` of kubectl, and `node eligibility -disable n1` of nomad without its options.
+fn context_verb(noun: &str, word: &str, rest: &[&str]) -> Option<String> {
+    let (of, verb, behind) = match (noun, rest) {
+        ("", [verb, behind @ ..]) => (word, *verb, behind),
+        (noun, rest) => (noun, word, rest),
+    };
+    let command = match (of, verb) {
+        ("config", "use-context") => "context use",
+        ("config", "delete-context") => "context remove",
+        ("config", "get-contexts" | "current-context" | "view") => return Some("context list".to_owned()),
+        ("config", "set-context") => "context add",
+        ("node", "eligibility") => "node cordon",
+        _ => return None,
+    };
+    Some(with_words(command, behind))
+}
+
+fn is_file(word: &str) -> bool {
+    [".yaml", ".yml", ".json", ".jsonnet", ".hcl", ".nomad"].iter().any(|end| word.ends_with(end))
 }
 
 /// `alloc logs ID`, `deployment pause ID`, and `rollout abort JOB` of Argo Rollouts.
@@ -178,6 +246,10 @@ fn nomad_verb(noun: &str, word: &str, rest: &[&str]) -> Option<String> {
 fn with_needed(command: &str, words: &[&str], needed: &str) -> String {
     match words {
         [] => with_words(command, &[needed]),
+        // The command of `task exec` stands behind `--`.
+        [task, behind @ ..] if command == "task exec" && !behind.is_empty() && !behind.contains(&"--") => {
+            with_words(&format!("{command} {task} --"), behind)
+        }
         [job, version] if command == "rollout undo" && is_number(version) => {
             with_words(command, &[*job, "--to", *version])
         }
@@ -245,7 +317,22 @@ mod tests {
             ("delete node n1", "node remove n1"),
             ("delete web", "job stop web"),
             ("delete", "job stop JOB"),
-            ("logs -f web", "job logs web"),
+            ("logs -f web", "job logs --follow web"),
+            ("logs -f web/0", "task logs --follow web/0"),
+            ("logs --previous web/0", "task logs --previous web/0"),
+            ("exec -it web/0 sh", "task exec web/0 -- sh"),
+            ("alloc exec web/0 ls -l", "task exec web/0 -- ls"),
+            ("config use-context prod", "context use prod"),
+            ("config get-contexts", "context list"),
+            ("edit job web", "job edit web"),
+            ("delete -f web.yaml", "job stop JOB"),
+            ("taint nodes n1 a=b:NoSchedule", "node taint n1 a=b:NoSchedule"),
+            ("deployment promote web", "rollout promote web"),
+            ("label node n1 a=b", "node label n1 a=b"),
+            ("label web a=b", "job label web a=b"),
+            ("kubectl get nodes", "node list"),
+            ("nomad job stop web", ""),
+            ("scale deployment/web 3", "job scale web 3"),
             ("logs web/0", "task logs web/0"),
             ("ps -a", "task list"),
             ("status", "job status"),
@@ -284,7 +371,9 @@ mod tests {
             ("job", "cancel web", "job stop web"),
             ("rollout", "cancel web", "rollout undo web"),
             ("rollout", "abort", "rollout undo JOB"),
-            ("rollout", "promote web", "rollout resume web"),
+            ("rollout", "promote web", "rollout promote web"),
+            ("rollout", "restart deployment/web", "job restart web"),
+            ("node", "eligibility -disable n1", "node cordon n1"),
             ("rollout", "history web", "job history web"),
             ("rollout", "restart web", "job restart web"),
             ("job", "runn web.yaml", ""),

@@ -47,16 +47,20 @@ pub(super) fn parts_check(key: &str, value: &str) -> Result<(), String> {
     })
 }
 
-/// The change that the labels of a command line ask for. Of two values of one key the last counts.
-pub(crate) fn label_change(labels: Vec<LabelArgument>) -> LabelChange {
+/// The change that the labels of a command line ask for. The error says which key stands twice.
+pub(crate) fn label_change(labels: Vec<LabelArgument>) -> Result<LabelChange, String> {
     let mut change = LabelChange::default();
     for label in labels {
+        let (LabelArgument::Set(key, _) | LabelArgument::Remove(key)) = &label;
+        if change.set.contains_key(key) || change.remove.contains(key) {
+            return Err(format!("the label {key:?} stands twice; accepted: each label once"));
+        }
         match label {
             LabelArgument::Set(key, value) => drop(change.set.insert(key, value)),
             LabelArgument::Remove(key) => change.remove.push(key),
         }
     }
-    change
+    Ok(change)
 }
 
 #[cfg(test)]
@@ -86,8 +90,16 @@ mod tests {
         for fine in ["a=b,c", "a=b=c", "a=1,2,3", "a="] {
             assert!(label(fine).is_ok(), "{fine}");
         }
-        let change = label_change(vec![label("a=1").unwrap(), label("b-").unwrap(), label("a=2").unwrap()]);
-        assert_eq!(change.set, [("a".to_owned(), "2".to_owned())].into());
+        let change_of =
+            |labels: &[&str]| label_change(labels.iter().map(|text| label(text).unwrap()).collect());
+        let change = change_of(&["a=1", "b-"]).unwrap();
+        assert_eq!(change.set, [("a".to_owned(), "1".to_owned())].into());
+        for twice in [["a=1", "a=2"], ["a=1", "a-"], ["a-", "a-"]] {
+            assert_eq!(
+                change_of(&twice).unwrap_err(),
+                "the label \"a\" stands twice; accepted: each label once"
+            );
+        }
         assert_eq!(change.remove, ["b"]);
     }
 }

@@ -18,7 +18,9 @@ where
     T: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
 {
     move |text| {
-        let number = text.parse::<T>().ok().filter(|number| bounds.contains(number));
+        // `+1` reads as one more, which no option means.
+        let plain = Some(text).filter(|text| !text.starts_with('+'));
+        let number = plain.and_then(|text| text.parse::<T>().ok()).filter(|number| bounds.contains(number));
         number.ok_or_else(|| format!("accepted: a whole number, {} to {}", bounds.start(), bounds.end()))
     }
 }
@@ -57,7 +59,7 @@ mod tests {
     fn a_refused_number_has_its_own_bounds() {
         let limit = whole(1..=9_u32);
         assert_eq!(limit("9"), Ok(9));
-        for bad in ["0", "10", "-1", "few", "", "1.5", "99999999999999999999"] {
+        for bad in ["0", "10", "-1", "+1", "few", "", "1.5", "99999999999999999999"] {
             assert_eq!(limit(bad), Err("accepted: a whole number, 1 to 9".to_owned()), "{bad}");
         }
     }

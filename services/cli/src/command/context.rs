@@ -10,6 +10,7 @@ use crate::connect::{context_file, context_unknown};
 use crate::context_file::{ContextFile, SavedContext, context_path};
 use crate::exit::{Code, Failure};
 use crate::output::{ContextView, Printer};
+use crate::own_file::{OwnFileLock, own_file_lock};
 
 /// What a list of no contexts says.
 const NO_CONTEXTS: &str = "no contexts: commands go to the dev cell, or where --gateway says\n\
@@ -19,6 +20,11 @@ const NO_CONTEXTS: &str = "no contexts: commands go to the dev cell, or where --
 const WITHOUT_CONTEXT: &str = "commands go to the dev cell, or where --gateway says";
 
 pub(super) fn run(global: &Global, verb: ContextVerb, printer: &Printer) -> Result<Code, Failure> {
+    // Until the change is written, no other command reads what it will change.
+    let _lock = match &verb {
+        ContextVerb::List => None,
+        _ => lock()?,
+    };
     let mut file = context_file()?;
     match verb {
         ContextVerb::List => {
@@ -52,6 +58,15 @@ pub(super) fn run(global: &Global, verb: ContextVerb, printer: &Printer) -> Resu
         }
     }
     Ok(Code::Done)
+}
+
+/// Waits until no other command changes the contexts; `None` if there is no place for them.
+fn lock() -> Result<Option<OwnFileLock>, Failure> {
+    let Some(path) = context_path() else { return Ok(None) };
+    let failed = |error: std::io::Error| {
+        Failure::new(Code::Failed, format!("cannot change {}: {error}", path.display()))
+    };
+    own_file_lock(&path).map(Some).map_err(failed)
 }
 
 /// What is said besides if the removed context was in use. `file` is what is left.

@@ -48,7 +48,7 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
             changed(client.node_admit(&node, &identity).await?, printer)?;
         }
         NodeVerb::Label { node, labels } => {
-            let change = label_change(labels);
+            let change = label_change(labels).map_err(|text| Failure::new(Code::Usage, text))?;
             if !change.remove.is_empty() {
                 let before = client.node_get(&node).await?;
                 labels_absent(&node, &change.remove, before.labels.keys(), printer);

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::job::CountsView;
 use super::table::{Tabular, table};
-use super::text::{ResourcesView, facts, word};
+use super::text::{ResourcesView, bytes, facts, word};
 use super::{Foreign, Style};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -107,6 +107,18 @@ impl From<v1::CellSettings> for SettingsView {
 }
 
 impl SettingsView {
+    /// How long the cell keeps jobs after their end.
+    fn ended_jobs_text(&self) -> String {
+        let time = humantime::format_duration(Duration::from_millis(self.job_retention_ms));
+        format!("kept for {time}, {} at most", self.ended_jobs_max)
+    }
+
+    /// How long the cell keeps entries of the journal.
+    fn journal_text(&self) -> String {
+        let time = humantime::format_duration(Duration::from_millis(self.journal_retention_ms));
+        format!("kept for {time}, {} at most", bytes(self.journal_bytes_max))
+    }
+
     /// The rules that give new jobs a scheduler; empty if all go to the default one.
     fn rules_text(&self) -> String {
         let rules = self.schedulers.iter().map(|(work, scheduler)| format!("{work}={scheduler}"));
@@ -293,6 +305,9 @@ impl CellOutput {
                 if self.settings.reclaim { "queues take back their guarantee" } else { "" }.to_owned(),
             ),
             ("fresh start", fresh_start_text(self.settings.fresh_start_ms)),
+            ("node losses", format!("{} a minute at most", self.settings.lost_per_minute_max)),
+            ("ended jobs", self.settings.ended_jobs_text()),
+            ("journal", self.settings.journal_text()),
         ]);
         for warning in &self.warnings {
             text.push_str(&format!("{}\n", style.paint(&format!("warning: {warning}"), 33)));

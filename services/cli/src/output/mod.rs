@@ -21,6 +21,7 @@ mod progress;
 mod quota;
 mod rollout;
 mod store;
+mod stuck;
 mod table;
 mod task;
 mod text;
@@ -51,6 +52,7 @@ pub(crate) use store::{
     CellCheckView, OperationStats, StoreBenchView, StoreCheckView, StoreExportView, StoreImportView,
     StoreLossView, ViolationView,
 };
+pub(crate) use stuck::end_when_stuck;
 pub(crate) use table::{Tabular, table};
 pub(crate) use task::{ExitView, SilentNodeView, TaskOutput, TaskStatusView};
 pub(crate) use text::{bytes, labels_text, ranges, tally, time, word};
@@ -177,12 +179,14 @@ impl Printer {
     /// Bytes of a task or command to standard output, unchanged. They reach the caller's terminal as they are, as with
     /// `kubectl logs` and `ssh`.
     pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
+        let _write = stuck::Write::begin();
         let mut out = io::stdout().lock();
         out.write_all(bytes).and_then(|()| out.flush()).map_err(write_failure)
     }
 
     /// Bytes of a task to standard error, unchanged.
     pub(crate) fn error_bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
+        let _write = stuck::Write::begin();
         let mut out = io::stderr().lock();
         out.write_all(bytes).and_then(|()| out.flush()).map_err(write_failure)
     }

@@ -448,6 +448,9 @@ fn nodes_and_cells() {
             jobs             1
             tasks            2 running, 2 healthy
             schedulers       band:production=default, batch=fast
+            node losses      0 a minute at most
+            ended jobs       kept for 0s, 0 at most
+            journal          kept for 0s, 0B at most
             warning: no worker serves scheduler fast, and none ever has; 2 jobs are its
 
             SCHEDULER  SHARD    WORKER  WAITING  UNSCHEDULABLE  PER SECOND  CONFLICTS  SCORED  CACHED  AGE  NODES  BATCH

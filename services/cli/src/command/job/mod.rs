@@ -83,8 +83,9 @@ pub(super) async fn run(global: &Global, verb: JobVerb, printer: &Printer) -> Re
             }
         }
         JobVerb::Label { target, labels } => {
+            let change = label_change(labels).map_err(|text| Failure::new(Code::Usage, text))?;
             let client = connect::cell_client(global).await?;
-            purge::label(&client, &target.resolve(client.user()), label_change(labels), printer).await
+            purge::label(&client, &target.resolve(client.user()), change, printer).await
         }
         JobVerb::History { target } => {
             let client = connect::cell_client(global).await?;

@@ -14,7 +14,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use super::terminal::{RawTerminal, size};
 use crate::args::ExecArguments;
 use crate::exit::{Code, Failure};
-use crate::output::Printer;
+use crate::output::{Printer, end_when_stuck};
 
 /// The most messages that wait to be sent. A terminal types slower; a file waits.
 const INPUT_QUEUE: usize = 32;
@@ -42,6 +42,10 @@ pub(super) async fn exec(
         tokio::spawn(forward_window(sender));
     }
     let mut ending = signals()?;
+    // A terminal in raw mode sends no signals, and would be left so.
+    if !with_terminal {
+        end_when_stuck();
+    }
     loop {
         let message = tokio::select! {
             message = output.next() => message,

@@ -54,10 +54,10 @@ pub(super) async fn run(
     tokio::spawn(Feed { client, wanted: questions, said, interval: arguments.interval }.run());
     let mut tick = tokio::time::interval(TICK);
     while !state.is_over {
-        let size = terminal.screen.size().map_err(|error| broken(&error))?;
+        let size = terminal.size().map_err(|error| broken(&error))?;
         state.body_resize(body_rows(size.height, &state.level().screen));
         let now = clock.monotonic();
-        terminal.screen.draw(|frame| draw(frame, &state, now, palette)).map_err(|error| broken(&error))?;
+        terminal.draw(|frame| draw(frame, &state, now, palette)).map_err(|error| broken(&error))?;
         tokio::select! {
             event = events.recv() => {
                 event_take(&mut state, &event.ok_or_else(|| ended("the terminal has gone"))?);

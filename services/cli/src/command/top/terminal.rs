@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal as _};
 
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
+use ratatui::layout::Size;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -39,19 +40,35 @@ pub(super) fn terminal_check(printer: &Printer) -> Result<(), Failure> {
 
 /// The screen of the view. Dropping it restores the terminal, and so does a panic, before its message.
 pub(super) struct TopTerminal {
-    pub(super) screen: DefaultTerminal,
+    /// Absent only while it is dropped.
+    screen: Option<DefaultTerminal>,
 }
 
 impl TopTerminal {
     pub(super) fn enter() -> Result<Self, Failure> {
-        Ok(Self { screen: ratatui::try_init().map_err(|error| broken(&error))? })
+        Ok(Self { screen: Some(ratatui::try_init().map_err(|error| broken(&error))?) })
+    }
+
+    pub(super) fn size(&self) -> io::Result<Size> {
+        self.screen.as_ref().map_or_else(|| Ok(Size::default()), |screen| screen.size())
+    }
+
+    /// Draws on the screen.
+    pub(super) fn draw(&mut self, paint: impl FnOnce(&mut ratatui::Frame<'_>)) -> io::Result<()> {
+        match &mut self.screen {
+            Some(screen) => screen.draw(paint).map(|_| ()),
+            None => Ok(()),
+        }
     }
 }
 
 impl Drop for TopTerminal {
     fn drop(&mut self) {
-        // A terminal that has gone needs no restoring.
-        let _restored = ratatui::try_restore();
+        // A terminal that has gone needs no restoring. The library would write about it to standard error, and panic
+        // if that has gone as well.
+        if ratatui::try_restore().is_err() {
+            std::mem::forget(self.screen.take());
+        }
     }
 }
 

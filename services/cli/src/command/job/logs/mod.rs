@@ -22,7 +22,7 @@ use super::restart::{absent_refuse, indexes};
 use crate::args::{AttemptChoice, JobLogArguments};
 use crate::command::attempts::TaskAttempts;
 use crate::exit::{Code, Failure, absence_text};
-use crate::output::{LogStyle, Printer, count_with_surge, tally};
+use crate::output::{LogStyle, Printer, count_with_surge, end_when_stuck, tally};
 
 /// The most attempts that are read at the same time. Others wait until one of these has ended.
 const READERS_MAX: usize = 1_000;
@@ -144,7 +144,8 @@ impl AllLogs<'_> {
         let style = self.style;
         let reading =
             async move { attempt_read(log, task, attempt, style, &sender, std::future::pending()).await };
-        let showing = async {
+        // Its end, also by a failure, ends the reading.
+        let showing = async move {
             while let Some(block) = shown.recv().await {
                 self.show(block)?;
             }
@@ -207,6 +208,7 @@ impl AllLogs<'_> {
             places: Arc::new(Semaphore::new(READERS_MAX)),
             blocks: sender,
         };
+        end_when_stuck();
         let interrupted = tokio::signal::ctrl_c();
         tokio::pin!(interrupted);
         'listed: loop {

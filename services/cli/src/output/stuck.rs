@@ -1,0 +1,61 @@
+//! Ends the program at a signal while its reader takes nothing: a write to a full pipe cannot be cancelled.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::exit::Code;
+
+/// How long a write may take after a signal.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Counts the begins and the ends of writes: odd while one is under way.
+static WRITES: AtomicU64 = AtomicU64::new(0);
+
+/// A write under way.
+pub(super) struct Write;
+
+impl Write {
+    pub(super) fn begin() -> Self {
+        WRITES.fetch_add(1, Ordering::Relaxed);
+        Self
+    }
+}
+
+impl Drop for Write {
+    fn drop(&mut self) {
+        WRITES.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// For a verb that takes signals itself: from now on, one that comes during a write that does not end ends the program.
+pub(crate) fn end_when_stuck() {
+    std::thread::spawn(|| {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+        runtime.block_on(async {
+            let listen = |kind| signal(kind).ok();
+            let (Some(mut interrupt), Some(mut terminate)) =
+                (listen(SignalKind::interrupt()), listen(SignalKind::terminate()))
+            else {
+                return;
+            };
+            loop {
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                }
+                let before = WRITES.load(Ordering::Relaxed);
+                tokio::time::sleep(PATIENCE).await;
+                if before % 2 == 1 && WRITES.load(Ordering::Relaxed) == before {
+                    end();
+                }
+            }
+        });
+    });
+}
+
+#[expect(clippy::exit, reason = "the thread that would return waits for the reader")]
+fn end() -> ! {
+    std::process::exit(i32::from(Code::Interrupted.number()))
+}
