@@ -60,6 +60,17 @@ fn verb_of(line: &[OsString]) -> String {
     verb
 }
 
+/// Verbs that change one thing by its name, or several by their labels.
+const NAMED_ONE: [&str; 7] = [
+    "borough job stop",
+    "borough job scale",
+    "borough job restart",
+    "borough task stop",
+    "borough node cordon",
+    "borough node uncordon",
+    "borough node drain",
+];
+
 /// Characters of a refused word that a message repeats.
 const VALUE_CHARACTERS_MAX: usize = 100;
 
@@ -152,7 +163,8 @@ impl UsageError<'_> {
         if let Some(word) = self.without_dashes() {
             return format!("{verb} takes its command behind --, and {word:?} stands before it");
         }
-        format!("{verb} takes no further argument {}", value_shown(&word))
+        let several = if NAMED_ONE.contains(&verb) { "; several at once: --label KEY=VALUE" } else { "" };
+        format!("{verb} takes no further argument {}{several}", value_shown(&word))
     }
 
     /// A time such as `-1s`, which clap takes for options.

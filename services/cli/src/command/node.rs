@@ -62,10 +62,10 @@ pub(super) async fn run(global: &Global, verb: NodeVerb, printer: &Printer) -> R
             client.node_remove(&node).await?;
             printer.remark(&format!("{node}: removed from cell {}", client.cell()));
         }
-        NodeVerb::Taint { node, taints } => changed(client.node_taint(&node, taints).await?, printer)?,
+        NodeVerb::Taint { node, taints } => tainted(client.node_taint(&node, taints).await?, printer)?,
         NodeVerb::Untaint { node, taints } => {
             taints_absent(&client, &node, &taints, printer).await?;
-            changed(client.node_untaint(&node, taints).await?, printer)?;
+            tainted(client.node_untaint(&node, taints).await?, printer)?;
         }
         NodeVerb::Drain(arguments) => {
             let Some(node) = &arguments.choice.node else {
@@ -119,6 +119,13 @@ async fn status(
 /// The changes of a node and its tasks, or of all.
 fn changes_of(node: &str) -> WatchFilter {
     WatchFilter { node: node.to_owned(), nodes: true, tasks: true, ..WatchFilter::default() }
+}
+
+/// Shows the taints that a node has now.
+fn tainted(node: Node, printer: &Printer) -> Result<(), Failure> {
+    printer.one(&NodeOutput::from(node), |node, _| {
+        format!("{}: {}; {}", node.name, node.state_text(), node.taints_text())
+    })
 }
 
 fn changed(node: Node, printer: &Printer) -> Result<(), Failure> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use borough_client::{Client, ClientError, JobFilter, JobRef, NodeFilter, TaskFilter};
 use borough_model::job::file::field_help;
-use borough_proto::v1::PageRequest;
+use borough_proto::v1::{JobState, PageRequest};
 use clap::Arg;
 use clap_complete::engine::CompletionCandidate;
 
@@ -18,13 +18,19 @@ const TIME_MAX: Duration = Duration::from_millis(300);
 /// Names that are asked for at most: one page.
 const NAMES_MAX: u32 = 1_000;
 /// Verbs whose job may be over.
-const VERBS_OF_ENDED: [&str; 4] = ["history", "purge", "status", "logs"];
+const VERBS_OF_ENDED: [&str; 3] = ["history", "status", "logs"];
+/// Of a job that is over.
+const ENDED: [JobState; 4] =
+    [JobState::Succeeded, JobState::Failed, JobState::Stopped, JobState::DependencyFailed];
 
 /// What an argument names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Completed {
     Job,
     JobOrEnded,
+    EndedJob,
+    /// A job, or a task of it.
+    JobOrTask,
     /// A task, or a job as the beginning of one.
     Task,
     Node,
@@ -50,7 +56,9 @@ impl Completed {
         let value =
             argument.get_value_names().and_then(|names| names.first()).map_or("", |name| name.as_str());
         match (verb, argument.get_id().as_str(), value) {
-            ("why", _, "JOB") | (_, _, "TASK") => Some(Self::Task),
+            ("why", _, "JOB") => Some(Self::JobOrTask),
+            (_, _, "TASK") => Some(Self::Task),
+            ("purge", _, "JOB") => Some(Self::EndedJob),
             ("status", _, "JOB") if noun == "task" => Some(Self::Task),
             (_, _, "JOB") if VERBS_OF_ENDED.contains(&verb) => Some(Self::JobOrEnded),
             (_, _, "JOB") => Some(Self::Job),
@@ -129,7 +137,14 @@ async fn names(completed: Completed, client: &Client, current: &str) -> Result<V
     match completed {
         Completed::Cell => Ok(client.cell_list().await?.into_iter().map(|cell| cell.name).collect()),
         Completed::Node => Ok(client.node_list().await?.into_iter().map(|node| node.name).collect()),
-        Completed::Job | Completed::JobOrEnded => jobs(client, current, completed).await,
+        Completed::Job | Completed::JobOrEnded | Completed::EndedJob => {
+            jobs(client, current, completed).await
+        }
+        Completed::JobOrTask => {
+            let mut names = tasks(client, current).await?;
+            names.extend(jobs(client, current, Completed::Job).await?);
+            Ok(names)
+        }
         Completed::Task => tasks(client, current).await,
         Completed::JobLabel => Ok(conditions(job_labels(client).await?, current)),
         Completed::NodeLabel => Ok(conditions(node_labels(client).await?, current)),
@@ -152,7 +167,9 @@ async fn jobs(client: &Client, current: &str, completed: Completed) -> Result<Ve
         Some((user, _)) => (user.to_owned(), format!("{user}/")),
         None => (client.user().to_owned(), String::new()),
     };
-    let filter = JobFilter { user, ended: completed != Completed::Job, ..JobFilter::default() };
+    let states = if completed == Completed::EndedJob { ENDED.to_vec() } else { Vec::new() };
+    let ended = !matches!(completed, Completed::Job | Completed::JobOrTask);
+    let filter = JobFilter { user, ended, states, ..JobFilter::default() };
     let page = PageRequest { limit: NAMES_MAX, page: String::new() };
     let answer = client.job_list_page(&filter, page).await?;
     Ok(answer.jobs.into_iter().map(|job| format!("{prefix}{}", job.name)).collect())

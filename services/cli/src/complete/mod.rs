@@ -190,7 +190,9 @@ mod tests {
             let jobs = [of(Completed::Job), of(Completed::JobOrEnded)].concat();
             assert!(jobs.contains(&line), "{line}: {jobs:?}");
         }
-        for line in ["task status", "task logs", "task exec", "task restart", "task signal", "why"] {
+        assert_eq!(of(Completed::JobOrTask), ["why"]);
+        assert_eq!(of(Completed::EndedJob), ["job purge"]);
+        for line in ["task status", "task logs", "task exec", "task restart", "task signal"] {
             assert!(of(Completed::Task).contains(&line), "{line}: {:?}", of(Completed::Task));
         }
         for line in ["job status", "job stop", "job scale", "job restart", "task list", "task stop"] {

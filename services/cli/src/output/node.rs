@@ -148,6 +148,12 @@ impl From<v1::Node> for NodeOutput {
 
 impl NodeOutput {
     /// The state, with the operator's settings.
+    /// Its taints as the command line has them.
+    pub(crate) fn taints_text(&self) -> String {
+        let taints: Vec<String> = self.taints.iter().map(TaintView::text).collect();
+        if taints.is_empty() { "no taints".to_owned() } else { format!("taints: {}", taints.join(", ")) }
+    }
+
     pub(crate) fn state_text(&self) -> String {
         let steered = if self.draining {
             ", draining"

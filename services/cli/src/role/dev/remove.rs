@@ -16,29 +16,21 @@ use crate::output::Printer;
 
 /// Files that `dev` makes in its directory, besides the tokens of its cells' nodes, in their order of removal. The file
 /// that marks the directory as one of `dev` is last, so that an interrupted removal can be repeated.
-const MADE: [&str; 11] = [
-    "nodes",
-    "store",
-    "log",
-    "bin",
-    "records",
-    "token",
-    "client.json",
-    "client.json.new",
-    "dev.json.new",
-    "dev.json",
-    "LOCK",
-];
+const MADE: [&str; 10] =
+    ["nodes", "store", "log", "bin", "records", "token", "client.json", "dev.json.new", "dev.json", LOCK];
+/// Held by the `dev` of a directory.
+const LOCK: &str = "LOCK";
 /// The prefix of the files of those tokens.
 const NODE_TOKEN: &str = "node-token-";
 
 /// Ends and removes everything of the directory `root`.
 pub(super) fn remove(root: &Path, printer: &Printer) -> Result<Code, Failure> {
     let unusable = |error: io::Error| failed(&format!("cannot use {}", root.display()), &error);
-    let Some(remembered) = Remembered::read(root).map_err(unusable)? else {
+    let remembered = Remembered::read(root).map_err(unusable)?;
+    if remembered.is_none() && !only_made(root) {
         let text = format!("no cell of `borough dev` in {}", root.display());
         return Err(Failure::new(Code::NotFound, text));
-    };
+    }
     // Refused while a `dev` runs there.
     let layout = Layout::open(root).map_err(unusable)?;
     printer.remark("ending the tasks and agents of this directory");
@@ -50,7 +42,7 @@ pub(super) fn remove(root: &Path, printer: &Printer) -> Result<Code, Failure> {
     }
     tasks_remove(&layout);
     made_remove(layout.root()).map_err(|error| failed("cannot remove everything; try again", &error))?;
-    if let Some(store) = remembered.store {
+    if let Some(store) = remembered.and_then(|remembered| remembered.store) {
         printer.remark(&format!(
             "the cells in {store} stay; admit their nodes with `borough node admit` when they return"
         ));
@@ -74,11 +66,25 @@ fn node_running(layout: &Layout) -> Option<String> {
     entries.into_iter().find_map(running)
 }
 
+/// Returns true if the directory has what a `dev` makes that could not start, and nothing else.
+fn only_made(root: &Path) -> bool {
+    let Ok(entries) = fs::read_dir(root) else { return false };
+    let names: Vec<String> =
+        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.iter().any(|name| name == LOCK)
+        && names.iter().all(|name| is_token(name) || MADE.contains(&name.as_str()))
+}
+
+/// Names of files that it makes one of for each cell or process.
+fn is_token(name: &str) -> bool {
+    name.starts_with(NODE_TOKEN) || (name.starts_with("client.json.") && name.ends_with(".new"))
+}
+
 /// Removes what `dev` has made, and nothing else.
 fn made_remove(root: &Path) -> io::Result<()> {
     for entry in fs::read_dir(root)? {
         let entry = entry?;
-        if entry.file_name().to_string_lossy().starts_with(NODE_TOKEN) {
+        if is_token(&entry.file_name().to_string_lossy()) {
             fs::remove_file(entry.path())?;
         }
     }
@@ -90,9 +96,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_directory_whose_dev_could_not_start_is_one_of_dev() {
+        let root = tempfile::tempdir().unwrap();
+        assert!(!only_made(root.path()), "an empty one may be anybody's");
+        for made in ["token", "node-token-alpha", "LOCK", "client.json.7.new"] {
+            fs::write(root.path().join(made), "").unwrap();
+        }
+        assert!(only_made(root.path()));
+        fs::write(root.path().join("mine.txt"), "").unwrap();
+        assert!(!only_made(root.path()));
+    }
+
+    #[test]
     fn nothing_but_what_dev_made_is_removed() {
         let root = tempfile::tempdir().unwrap();
-        for made in ["token", "node-token-alpha", "dev.json", "mine.txt"] {
+        for made in ["token", "node-token-alpha", "client.json.7.new", "dev.json", "mine.txt"] {
             fs::write(root.path().join(made), "").unwrap();
         }
         fs::create_dir_all(root.path().join("nodes/alpha-1")).unwrap();

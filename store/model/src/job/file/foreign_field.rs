@@ -12,10 +12,12 @@ pub(super) enum OwnField {
 const IMAGE: &str =
     "a task runs a program of its node, and has no image; see `command` and `packages` of task";
 const VOLUME: &str = "a task has its own directory and the paths of its node, and no volumes";
+const CRON: &str =
+    "a job begins when it is submitted, and none begins by a clock; run it by a clock of yours";
 const SPEC: &str = "a job file has its fields at the top, such as name, count and task";
 
 /// Their names, in small letters without separators. Nomad, Kubernetes, Docker and systemd use them.
-const FOREIGN: [(&str, OwnField); 68] = [
+const FOREIGN: [(&str, OwnField); 72] = [
     ("apiversion", OwnField::Absent(SPEC)),
     ("args", OwnField::Is("task.command")),
     ("autopromote", OwnField::Is("update.auto_promote")),
@@ -28,6 +30,7 @@ const FOREIGN: [(&str, OwnField); 68] = [
     ("completions", OwnField::Is("count")),
     ("containers", OwnField::Is("task")),
     ("cpus", OwnField::Is("task.resources.cpu")),
+    ("cron", OwnField::Absent(CRON)),
     ("dependson", OwnField::Is("after")),
     ("desiredcount", OwnField::Is("count")),
     ("driver", OwnField::Absent(IMAGE)),
@@ -57,6 +60,7 @@ const FOREIGN: [(&str, OwnField); 68] = [
     ("nodeselector", OwnField::Is("constraints")),
     ("nvidia.com/gpu", OwnField::Is("task.resources.devices.gpu")),
     ("parallelism", OwnField::Is("count")),
+    ("periodic", OwnField::Absent(CRON)),
     ("periodseconds", OwnField::Is("task.health.interval")),
     ("podantiaffinity", OwnField::Is("affinity")),
     ("priorityclassname", OwnField::Is("priority")),
@@ -70,10 +74,12 @@ const FOREIGN: [(&str, OwnField); 68] = [
     ("retries", OwnField::Is("restart.attempts")),
     ("rollingupdate", OwnField::Is("update")),
     ("scale", OwnField::Is("count")),
+    ("schedule", OwnField::Absent(CRON)),
     ("spec", OwnField::Absent(SPEC)),
     ("stopgraceperiod", OwnField::Is("task.grace")),
     ("strategy", OwnField::Is("update")),
     ("surge", OwnField::Is("update.surge_max")),
+    ("suspend", OwnField::Absent(CRON)),
     ("tcpsocket", OwnField::Is("task.health.tcp")),
     ("template", OwnField::Is("task")),
     ("terminationgraceperiodseconds", OwnField::Is("task.grace")),
