@@ -29,7 +29,7 @@ impl RolloutScan {
             job: row.id,
             revision: row.revision,
             rollout: rollout.clone(),
-            rules: RolloutRules::of(&in_force, rollout, row.owner_count()),
+            rules: RolloutRules::of_job(&in_force, rollout, row),
             fits: AttemptFits::new(row.spec_version, in_force),
             view: RolloutView::default(),
             now_ms,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::id::{Incarnation, TaskId};
 use crate::job::file::FileMessage as _;
 use crate::job::{
-    CanaryHealth, JobKind, JobSpec, OnFailure, Rollout, RolloutFailure, RolloutState, SpecChange, defaults,
+    CanaryHealth, JobKind, JobRow, JobSpec, OnFailure, Rollout, RolloutFailure, RolloutState, SpecChange, defaults,
 };
 use crate::task::{TaskRow, TaskState};
 
@@ -44,11 +44,15 @@ pub struct RolloutRules {
     pub together: bool,
     /// Whether it ends no attempt, and only waits for those of earlier versions: the job is batch work.
     pub waits: bool,
+    /// When it began, if the job is a daemon job. A task without room on its node since then is not waited for: it may
+    /// run nowhere else.
+    pub daemon_since_ms: Option<i64>,
 }
 
 impl RolloutRules {
-    /// The rules of a rollout of a job whose owner wants `count` tasks.
-    pub fn of(spec: &JobSpec, rollout: &Rollout, count: u32) -> Self {
+    /// The rules of a rollout of a job. The tasks of its owner have the indexes below `count`, and the owner wants
+    /// `wanted` of them.
+    pub fn of(spec: &JobSpec, rollout: &Rollout, count: u32, wanted: u32) -> Self {
         let update = spec.update.unwrap_or_default();
         Self {
             version: rollout.version,
@@ -56,7 +60,7 @@ impl RolloutRules {
             surge: rollout.surge,
             // What surges for an earlier version does not have to suffice: perhaps none of it serves.
             unavailable_max: update
-                .unavailable(count, spec.surge(count).max(spec.canaries(count)).min(rollout.surge)),
+                .unavailable(wanted, spec.surge(count).max(spec.canaries(count)).min(rollout.surge)),
             healthy_after_ms: i64::try_from(update.healthy_after_ms).unwrap_or(i64::MAX),
             failures_max: update.failures_max,
             deadline_ms: spec.progress_deadline_ms.unwrap_or(defaults::PROGRESS_DEADLINE_MS),
@@ -65,6 +69,30 @@ impl RolloutRules {
             auto_promote: update.auto_promote,
             together: spec.is_gang(),
             waits: spec.kind == JobKind::Batch,
+            daemon_since_ms: (spec.kind == JobKind::Daemon).then_some(rollout.begun_ms),
+        }
+    }
+
+    /// The rules of a rollout of the job with this row.
+    pub fn of_job(spec: &JobSpec, rollout: &Rollout, row: &JobRow) -> Self {
+        Self::of(spec, rollout, row.owner_count(), row.wanted_count())
+    }
+
+    /// Returns true if nothing begins the task soon, so that it neither holds up the others nor is waited for. It has
+    /// ended for good, or its daemon job has had no room for it since before the rollout.
+    fn is_aside(&self, task: &TaskRow) -> bool {
+        match task.state {
+            TaskState::Dead => !task.is_spared(),
+            TaskState::Pending => self.daemon_since_ms.is_some_and(|since_ms| {
+                task.failures == 0 && (task.incarnation.0 == 0 || task.changed_ms < since_ms)
+            }),
+            TaskState::Held
+            | TaskState::Assigned
+            | TaskState::Starting
+            | TaskState::Running
+            | TaskState::Stopping
+            | TaskState::Releasing
+            | TaskState::Lost => false,
         }
     }
 
@@ -266,13 +294,12 @@ impl RolloutView {
         let surges = task.id.index >= rules.count && !waits_for_node(task);
         self.surging = self.surging.saturating_add(u32::from(surges));
         match task.state {
-            // It ended because the job had been smaller, and begins again.
-            TaskState::Dead if task.is_spared() => {}
-            // Nothing begins it again, so it neither holds up the others nor is waited for.
-            TaskState::Dead => {
+            _ if rules.is_aside(task) => {
                 self.settled = self.settled.saturating_add(owned);
                 self.available = self.available.saturating_add(owned);
             }
+            // It ended because the job had been smaller, and begins again.
+            TaskState::Dead => {}
             _ if rules.waits && is_earlier => self.stale = true,
             TaskState::Held | TaskState::Assigned | TaskState::Starting | TaskState::Running if stale => {
                 self.stale = true;
@@ -397,9 +424,7 @@ pub fn attempts_within<'r>(
         if row.is_healthy() {
             healthy.insert(row.id);
         }
-        // Nothing begins it again, so it holds up no other.
-        let is_over = row.state == TaskState::Dead && !row.is_spared();
-        over = over.saturating_add(usize::from(is_over && row.id.index < rules.count));
+        over = over.saturating_add(usize::from(rules.is_aside(row) && row.id.index < rules.count));
     }
     let available = u32::try_from(healthy.len().saturating_add(over)).unwrap_or(u32::MAX);
     let mut left = rules.healthy_left(available);

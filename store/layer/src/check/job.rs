@@ -1,5 +1,7 @@
 //! Checks jobs: names, specs, and counters that must agree with the rows of tasks.
 
+use std::collections::BTreeSet;
+
 use borough_model::job::{JobOutcome, JobRow, JobState};
 use borough_model::task::{TaskState, Verdict};
 use borough_model::{JobId, TaskId};
@@ -14,6 +16,7 @@ pub(super) fn check(found: &mut Violations, rows: &CellRows, mode: CheckMode) {
         });
         parts_check(found, rows, row);
         counters_check(found, rows, row);
+        daemon_check(found, rows, row);
         let settled = mode == CheckMode::Always || row.state != JobState::Stopping;
         found.require(settled, "job_settled", || {
             wrong(format!("job_row/{job}"), format!("{} is {:?}", row.name, row.state), "its end")
@@ -92,6 +95,29 @@ fn counters_check(found: &mut Violations, rows: &CellRows, row: &JobRow) {
         let expected = format!("what follows from {succeeded} and {failed} of {}", row.count);
         wrong(key(), format!("{:?}", row.state), expected)
     });
+}
+
+/// A daemon job has a row for each index below its count, no two for one node, and counts those that it has withdrawn.
+fn daemon_check(found: &mut Violations, rows: &CellRows, row: &JobRow) {
+    let Some(daemon) = &row.daemon else { return };
+    let of_job = TaskId { job: row.id, index: 0 }..=TaskId { job: row.id, index: u32::MAX };
+    let tasks: Vec<_> = rows.tasks.range(of_job).map(|(_, task)| task).collect();
+    let key = || format!("job_row/{}", row.id);
+    let indexes = u32::try_from(tasks.len()).unwrap_or(u32::MAX);
+    found.require(indexes == row.count, "daemon_rows", || {
+        wrong(key(), format!("a count of {}", row.count), format!("{indexes}, the number of its rows"))
+    });
+    let withdrawn = tasks.iter().filter(|task| task.is_withdrawn()).count();
+    let withdrawn = u32::try_from(withdrawn).unwrap_or(u32::MAX);
+    found.require(daemon.withdrawn == withdrawn, "daemon_withdrawn", || {
+        wrong(key(), format!("{} withdrawn", daemon.withdrawn), format!("{withdrawn}, by its tasks"))
+    });
+    let mut nodes = BTreeSet::new();
+    for task in tasks.iter().filter(|task| task.node_served().is_some_and(|node| !nodes.insert(node))) {
+        found.require(false, "daemon_node", || {
+            wrong(format!("task/{}", task.id), "for a node that another one is for", "a node of its own")
+        });
+    }
 }
 
 fn count(rows: &CellRows, job: JobId, count: u32, verdict: Verdict) -> u32 {

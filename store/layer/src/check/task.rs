@@ -21,6 +21,7 @@ pub(super) fn check(found: &mut Violations, rows: &CellRows, mode: CheckMode) {
             found.require(false, "task_row", || wrong(key(), format!("{row:?}"), broken.to_string()));
         }
         spec_check(found, rows, row);
+        daemon_check(found, rows, row);
         gang_check(found, rows, row, mode);
         match rows.jobs.get(&task.job) {
             None => found.require(false, "task_job", || {
@@ -66,6 +67,16 @@ fn spec_check(found: &mut Violations, rows: &CellRows, row: &TaskRow) {
     let share = spec.resources_for(row.id.index);
     found.require(*share == row.charge.resources.without_cards(), "task_share", || {
         wrong(key(), format!("charged {}", row.charge.resources), format!("{share}, as its spec asks"))
+    });
+}
+
+/// The tasks of a daemon job are each for a node, and those of other jobs for none.
+fn daemon_check(found: &mut Violations, rows: &CellRows, row: &TaskRow) {
+    let Some(job) = rows.jobs.get(&row.id.job) else { return };
+    let (is_daemon, served) = (job.daemon.is_some(), row.node_served());
+    found.require(is_daemon == served.is_some(), "task_daemon", || {
+        let expected = if is_daemon { "a node that it is for" } else { "none: its job is no daemon job" };
+        wrong(format!("task/{}", row.id), format!("for node {served:?}"), expected)
     });
 }
 

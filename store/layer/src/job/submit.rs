@@ -103,7 +103,10 @@ async fn update(
             if spec.priority != row.priority {
                 row = priority_set(tx, changes, &row, &in_force, spec.priority).await?;
             }
-            row = count_set(tx, changes, &row, &in_force, spec.count).await?;
+            // The nodes of the cell say how many tasks a daemon job has.
+            if row.daemon.is_none() {
+                row = count_set(tx, changes, &row, &in_force, spec.count).await?;
+            }
             row = match class {
                 ChangeClass::Metadata => job_spec_replace(tx, changes, &row, spec)?,
                 ChangeClass::NeedsUpdate => rollout_begin(tx, changes, &row, &in_force, spec).await?,

@@ -27,6 +27,6 @@ pub use limit::{QuotaShort, quota_check, quota_get, quota_set};
 pub use line::{QuotaLine, QuotaPage, quota_change, quota_line, quota_page};
 pub(crate) use usage::{LineCharge, line_charge_fitting, line_of};
 pub use usage::{dimension_text, quota_charge, quota_fold, quota_give_back, quota_usage};
-pub(crate) use usage::{overflow, quota_charge_part, quota_recharge};
+pub(crate) use usage::{overflow, quota_charge_each, quota_charge_part, quota_recharge};
 
 pub use crate::row::{QUOTA_CHANGES_MAX, QuotaChange, QuotaRow, QuotaUsed};

@@ -104,6 +104,32 @@ pub(crate) async fn line_charge_fitting(
     Ok(charged)
 }
 
+/// Charges `job` for `each` as often as its line has room for it, at most `most` times. Returns how often.
+pub(crate) async fn quota_charge_each(
+    tx: &Transaction,
+    space: &CellSpace,
+    job: &JobRow,
+    each: &QuotaUsed,
+    most: usize,
+    now_ms: i64,
+) -> StoreResult<usize> {
+    let line = line_of(job);
+    let room = LineRoom::read(tx, space, &line).await?;
+    let (mut sum, mut charged) = (QuotaUsed::default(), 0);
+    while charged < most {
+        match room.plus(&sum, each, now_ms) {
+            Ok(more) => sum = more,
+            Err(StoreError::Refused { .. }) => break,
+            Err(error) => return Err(error),
+        }
+        charged += 1;
+    }
+    if !sum.is_zero() {
+        room.charge(tx, space, &sum)?;
+    }
+    Ok(charged)
+}
+
 /// A line as it was read for a charge.
 struct LineRoom<'a> {
     line: &'a QuotaUsedKey,

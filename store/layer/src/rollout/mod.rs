@@ -51,7 +51,7 @@ pub async fn rollout_replace(
     let row = job_get(tx, changes.space(), job).await?;
     let Some(rollout) = rollout_at(&row, revision) else { return Ok(0) };
     let in_force = job_spec_in_force(tx, changes.space(), &row).await?;
-    let rules = RolloutRules::of(&in_force, rollout, row.owner_count());
+    let rules = RolloutRules::of_job(&in_force, rollout, &row);
     let attempts = if rules.together || row.count > RECHECKED_MAX {
         attempts.to_vec()
     } else {
@@ -103,7 +103,7 @@ pub async fn rollout_fail(
     let before = job_get(tx, changes.space(), job).await?;
     let Some(rollout) = rollout_at(&before, revision) else { return Ok(()) };
     let in_force = job_spec_in_force(tx, changes.space(), &before).await?;
-    let rules = RolloutRules::of(&in_force, rollout, before.owner_count());
+    let rules = RolloutRules::of_job(&in_force, rollout, &before);
     let earlier = match rules.on_failure {
         OnFailure::Revert if rollout.reverts.is_none() => {
             let earlier = earlier_spec(tx, changes, &before, &in_force).await?;
@@ -242,7 +242,7 @@ async fn promote_ordered(tx: &Transaction, changes: &mut ChangeSet, before: &Job
         return Err(refused(RolloutRefused::Paused));
     }
     let in_force = job_spec_in_force(tx, changes.space(), before).await?;
-    let rules = RolloutRules::of(&in_force, rollout, before.owner_count());
+    let rules = RolloutRules::of_job(&in_force, rollout, &before);
     let after = rules.count.checked_sub(1).map(|index| TaskKey { job: before.id, index });
     let options = RangeOptions { after, ..RangeOptions::default() };
     let rows = keys::range(tx, changes.space(), &Prefix::<TaskKey>::of(&before.id), options).await?;

@@ -20,25 +20,22 @@ pub async fn task_stop_begin(
     attempts: &[(TaskId, Incarnation)],
     reason: StopReason,
 ) -> StoreResult<usize> {
-    attempts_apply(tx, changes, attempts, &TaskEvent::StopRequested { reason }, |_| true).await
+    attempts_apply(tx, changes, attempts, |_| Some(TaskEvent::StopRequested { reason })).await
 }
 
-/// Applies one event to those of `attempts` that are still current and that `wanted` accepts.
+/// Applies the event that `event` gives for its row to each of `attempts` that is still current.
 async fn attempts_apply(
     tx: &Transaction,
     changes: &mut ChangeSet,
     attempts: &[(TaskId, Incarnation)],
-    event: &TaskEvent,
-    wanted: impl Fn(&TaskRow) -> bool,
+    event: impl Fn(&TaskRow) -> Option<TaskEvent>,
 ) -> StoreResult<usize> {
     let mut book = TaskBook::read(tx, changes.space(), attempts.iter().map(|&(task, _)| task)).await?;
     let mut changed = 0_usize;
     for &(task, incarnation) in attempts {
-        let same = |row: &&TaskRow| row.revision > 0 && row.incarnation == incarnation && wanted(row);
-        if book.task(task).filter(same).is_none() {
-            continue;
-        }
-        let applied = book.apply(task, event, changes.at_ms())?;
+        let same = |row: &&TaskRow| row.revision > 0 && row.incarnation == incarnation;
+        let Some(event) = book.task(task).filter(same).and_then(&event) else { continue };
+        let applied = book.apply(task, &event, changes.at_ms())?;
         // An event that is no longer possible was overtaken by another one.
         changed = changed.saturating_add(usize::from(applied.unwrap_or(false)));
     }
@@ -214,7 +211,8 @@ pub async fn task_node_lost(
     Ok(TaskSweep { changed, next: next.map(|key| key.task()) })
 }
 
-/// Gives up lost tasks, to be placed elsewhere: this commit withdraws their endpoints. Leaves tasks alone that have
+/// Gives up lost tasks, to be placed elsewhere: this commit withdraws their endpoints. A task of a daemon job is dead
+/// then, since it runs on its node or nowhere. Leaves tasks alone that have
 /// another attempt by now, or whose node is no longer lost: the node's report decides about those.
 pub async fn task_reschedule_lost(
     tx: &Transaction,
@@ -226,6 +224,12 @@ pub async fn task_reschedule_lost(
     if row.is_some_and(|row| row.state != NodeState::Lost) {
         return Ok(0);
     }
-    let there = |row: &TaskRow| row.state == TaskState::Lost && row.node == Some(node);
-    attempts_apply(tx, changes, attempts, &TaskEvent::RescheduleLost, there).await
+    let given_up = |row: &TaskRow| {
+        if row.state != TaskState::Lost || row.node != Some(node) {
+            return None;
+        }
+        let withdrawn = TaskEvent::StopRequested { reason: StopReason::NodeLeft };
+        Some(if row.daemon_node.is_some() { withdrawn } else { TaskEvent::RescheduleLost })
+    };
+    attempts_apply(tx, changes, attempts, given_up).await
 }

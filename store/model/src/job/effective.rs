@@ -32,15 +32,17 @@ impl JobSpec {
         own.or_else(of_role).unwrap_or(&self.task.resources)
     }
 
-    /// The spec with the count and priority in force, which may have changed since its submission.
+    /// The spec with the count and priority in force, which may have changed since its submission. The owner of a daemon
+    /// job decides about no count.
     pub fn in_force(&self, row: &JobRow) -> Self {
-        Self { count: row.owner_count(), priority: row.priority, ..self.clone() }
+        let count = if self.kind == JobKind::Daemon { self.count } else { row.owner_count() };
+        Self { count, priority: row.priority, ..self.clone() }
     }
 
-    /// How many tasks a rollout runs beside the `count` of its owner. A gang runs only as it is, and batch work serves
-    /// nobody.
+    /// How many tasks a rollout runs beside the `count` of its owner. A gang runs only as it is, batch work serves
+    /// nobody, and a node has one task of a daemon job.
     pub fn surge(&self, count: u32) -> u32 {
-        if self.kind == JobKind::Batch || self.keeps_together() {
+        if self.kind != JobKind::Service || self.keeps_together() {
             return 0;
         }
         self.update.map_or(0, |update| update.surge(count))
@@ -48,7 +50,7 @@ impl JobSpec {
 
     /// How many canaries a rollout begins with, if its owner wants `count` tasks.
     pub fn canaries(&self, count: u32) -> u32 {
-        if self.kind == JobKind::Batch || self.keeps_together() {
+        if self.kind != JobKind::Service || self.keeps_together() {
             return 0;
         }
         self.update.map_or(0, |update| update.canaries(count))

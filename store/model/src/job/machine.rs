@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::id::{JobId, Name, RequestId};
-use crate::job::{After, AfterCondition, JobOutcome, JobRow, JobSpec, JobState, Rollout};
+use crate::job::{
+    After, AfterCondition, DaemonCounts, JobKind, JobOutcome, JobRow, JobSpec, JobState, Rollout,
+};
 
 /// How a task ended for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -13,6 +15,8 @@ pub enum TaskEnd {
     Failed,
     /// Its job was stopped or shrank.
     Stopped,
+    /// Its daemon job does not serve its node any more.
+    Withdrawn,
 }
 
 /// An event of a job.
@@ -32,6 +36,14 @@ pub enum JobEvent {
         failed: u32,
         /// Its rollout from now on, if that changes as well.
         rollout: Option<Box<Rollout>>,
+    },
+    /// The controller has given tasks of a daemon job to nodes, or nodes wait for the quota.
+    NodesServed {
+        /// The count of indexes from now on.
+        count: u32,
+        /// Withdrawn tasks that serve a node again.
+        again: u32,
+        unadmitted: u32,
     },
     PrioritySet {
         priority: u32,
@@ -93,6 +105,7 @@ pub fn job_new(id: JobId, spec: &JobSpec, request: RequestId, now_ms: i64) -> Jo
         failed: 0,
         rollout: None,
         changes: None,
+        daemon: (spec.kind == JobKind::Daemon).then(Box::default),
     }
 }
 
@@ -123,6 +136,10 @@ pub fn job_transition(
             next.succeeded = *succeeded;
             next.failed = *failed;
             next.state = completed(&next);
+        }
+        JobEvent::NodesServed { count, again, unadmitted } => {
+            job_alive(row)?;
+            nodes_served(&mut next, *count, *again, *unadmitted);
         }
         JobEvent::PrioritySet { priority } => {
             job_alive(row)?;
@@ -189,8 +206,25 @@ fn tasks_gone(state: JobState) -> Result<JobState, JobRefused> {
     }
 }
 
+/// The step counts only if it has given a task to a node, or is the first one.
+fn nodes_served(next: &mut JobRow, count: u32, again: u32, unadmitted: u32) {
+    let before = next.daemon.as_deref().copied().unwrap_or_default();
+    let stepped = before.steps == 0 || again > 0 || count != next.count;
+    next.count = count;
+    next.daemon = Some(Box::new(DaemonCounts {
+        withdrawn: before.withdrawn.saturating_sub(again),
+        unadmitted,
+        steps: before.steps.saturating_add(u64::from(stepped)),
+    }));
+}
+
 fn task_ended(next: &mut JobRow, end: TaskEnd) {
     match end {
+        TaskEnd::Withdrawn => {
+            if let Some(daemon) = &mut next.daemon {
+                daemon.withdrawn = daemon.withdrawn.saturating_add(1);
+            }
+        }
         TaskEnd::Succeeded => next.succeeded = next.succeeded.saturating_add(1),
         TaskEnd::Failed => next.failed = next.failed.saturating_add(1),
         TaskEnd::Stopped => {}

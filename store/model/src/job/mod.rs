@@ -1,5 +1,6 @@
 //! A job. Its owner writes the spec, which changes rarely. The row has its state, which changes often.
 
+mod daemon;
 pub mod defaults;
 mod diff;
 mod effective;
@@ -18,6 +19,7 @@ mod toleration;
 mod validate;
 mod work;
 
+pub use daemon::DaemonCounts;
 pub use defaults::band;
 pub use diff::{ChangeClass, FieldChange, SpecChange, change_class, fields_fixed, spec_diff, spec_value};
 pub use gang::{GangSpec, GangTopology, Role};

@@ -1,5 +1,7 @@
 //! Which nodes tasks may and should run on: constraints, affinity, spread.
 
+use std::cmp::Ordering;
+
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +44,37 @@ pub enum ConstraintOperator {
     /// The attribute is a number less than the value.
     #[n(5)]
     LessThan,
+}
+
+impl Constraint {
+    /// Returns true if a node with this value of the attribute meets it; `None`: the node has none. Whole numbers compare
+    /// exactly, others as floating point.
+    pub fn is_met_by(&self, value: Option<&str>) -> bool {
+        let listed = |value: &str| self.values.iter().any(|listed| listed == value);
+        let compares = |wanted: Ordering| {
+            let bound = self.values.first().map(String::as_str);
+            value.zip(bound).and_then(|(value, bound)| numbers_compared(value, bound)) == Some(wanted)
+        };
+        match self.operator {
+            ConstraintOperator::In => value.is_some_and(listed),
+            ConstraintOperator::NotIn => !value.is_some_and(listed),
+            ConstraintOperator::Exists => value.is_some(),
+            ConstraintOperator::Absent => value.is_none(),
+            ConstraintOperator::GreaterThan => compares(Ordering::Greater),
+            ConstraintOperator::LessThan => compares(Ordering::Less),
+        }
+    }
+}
+
+/// `None` unless both are finite numbers.
+fn numbers_compared(left: &str, right: &str) -> Option<Ordering> {
+    let (left, right) = (left.trim(), right.trim());
+    let float = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
+    let (left_float, right_float) = (float(left)?, float(right)?);
+    match (left.parse::<i64>(), right.parse::<i64>()) {
+        (Ok(left), Ok(right)) => Some(left.cmp(&right)),
+        _ => left_float.partial_cmp(&right_float),
+    }
 }
 
 /// Where tasks run relative to other tasks, of other jobs or of their own. The scheduler reads it only when it places a

@@ -3,7 +3,7 @@
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use super::{Rollout, RolloutState};
+use super::{DaemonCounts, Rollout, RolloutState};
 use crate::id::{JobId, Name, RequestId};
 
 /// The present state of a job. Placements guard on its gate, which is a key of its own. Only a change that can make a
@@ -18,7 +18,8 @@ pub struct JobRow {
     pub name: Name,
     #[n(3)]
     pub state: JobState,
-    /// Desired number of tasks: those that the owner wants, and those that surge. Their indexes are below it.
+    /// Desired number of tasks: those that the owner wants, and those that surge. Their indexes are below it. A daemon job
+    /// has an index for each node that it has served: see [`JobRow::wanted_count`].
     #[n(4)]
     pub count: u32,
     /// The priority in force. It may differ from that of the first spec.
@@ -53,6 +54,10 @@ pub struct JobRow {
     #[n(14)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<Box<JobChanges>>,
+    /// How the nodes of the cell are served, if it is a daemon job.
+    #[n(15)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub daemon: Option<Box<DaemonCounts>>,
 }
 
 /// The changes of a job's spec, its count and its priority. Steps of a rollout and ends of tasks are none.
@@ -173,13 +178,20 @@ impl JobRow {
         self.canary_base().filter(|_| index < self.owner_count()).unwrap_or(self.spec_version)
     }
 
+    /// The owner of a daemon job decides about no count.
     fn wanted_size(&self) -> WantedSize {
-        WantedSize { count: self.owner_count(), priority: self.priority }
+        let count = if self.daemon.is_some() { 0 } else { self.owner_count() };
+        WantedSize { count, priority: self.priority }
     }
 
-    /// How many tasks its owner wants.
+    /// How many indexes the tasks of its owner have.
     pub fn owner_count(&self) -> u32 {
         self.count.saturating_sub(self.surge())
+    }
+
+    /// How many tasks its owner wants: without those of a daemon job whose nodes it does not serve any more.
+    pub fn wanted_count(&self) -> u32 {
+        self.owner_count().saturating_sub(self.daemon.as_ref().map_or(0, |daemon| daemon.withdrawn))
     }
 }
 

@@ -46,13 +46,14 @@ pub struct JobSpec {
         example = "web"
     )]
     pub name: Name,
-    /// Whether its tasks run until stopped or until done.
+    /// Whether its tasks run until stopped or until done, and whether each node has one.
     #[n(2)]
     #[field(
         given,
         by_hand,
         schema = kind_schema,
-        value = "`service` (until stopped) or `batch` (until done)",
+        value = "`service` (until stopped), `batch` (until done), or `daemon` (until stopped, one task on each node that \
+                 matches)",
         default = "`service`",
         example = "batch"
     )]
@@ -74,9 +75,9 @@ pub struct JobSpec {
         kind = Whole::any("a whole number of tasks from 0 to 100000"),
         schema = count_schema,
         check = count_of_spec_check,
-        init = 1,
-        value = "tasks, 0 to 100000",
-        default = "1",
+        init = defaults::count(kind),
+        value = "tasks, 0 to 100000; a daemon job has none",
+        default = "1; a daemon job has as many tasks as nodes match",
         example = 4,
         change = CountOrPriority
     )]
@@ -301,7 +302,7 @@ pub struct JobSpec {
     pub update: Option<UpdateSpec>,
 }
 
-/// Whether tasks run until stopped or until done.
+/// Whether tasks run until stopped or until done, and whether each node has one.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize,
 )]
@@ -314,11 +315,15 @@ pub enum JobKind {
     /// Its tasks run until they are done. Exit code 0 ends a task for good.
     #[n(1)]
     Batch,
+    /// One task runs on each node that matches, until the job is stopped. Otherwise they are as those of a service.
+    #[n(2)]
+    Daemon,
 }
 
 impl JobKind {
     /// The kinds with their names in a job file.
-    pub const NAMES: [(&'static str, Self); 2] = [("service", Self::Service), ("batch", Self::Batch)];
+    pub const NAMES: [(&'static str, Self); 3] =
+        [("service", Self::Service), ("batch", Self::Batch), ("daemon", Self::Daemon)];
 }
 
 /// The four bands of priority, in order. Monitoring 300–399, production 200–299, batch 100–199, best effort 0–99.

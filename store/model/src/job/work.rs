@@ -19,12 +19,14 @@ pub enum WorkKind {
     Service,
     /// Jobs that run until done.
     Batch,
+    /// Jobs with one task on each node.
+    Daemon,
 }
 
 impl WorkKind {
     /// Every kind, in the order in which the rules apply: first what a job needs of a scheduler, then how important it
     /// is, then how it ends.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Gang,
         Self::Band(Band::Monitoring),
         Self::Band(Band::Production),
@@ -32,6 +34,7 @@ impl WorkKind {
         Self::Band(Band::BestEffort),
         Self::Service,
         Self::Batch,
+        Self::Daemon,
     ];
 
     /// Its name in the settings. Batch is a kind of job and a band of priority, so the names of bands say `band`.
@@ -44,6 +47,7 @@ impl WorkKind {
             Self::Band(Band::BestEffort) => "band:best_effort",
             Self::Service => "service",
             Self::Batch => "batch",
+            Self::Daemon => "daemon",
         }
     }
 
@@ -54,6 +58,7 @@ impl WorkKind {
             Self::Band(wanted) => band(spec.priority) == wanted,
             Self::Service => spec.kind == JobKind::Service,
             Self::Batch => spec.kind == JobKind::Batch,
+            Self::Daemon => spec.kind == JobKind::Daemon,
         }
     }
 }
@@ -170,9 +175,9 @@ mod tests {
             errors.unwrap_err()[0].to_string()
         };
         assert_eq!(
-            refused("daemon", "fast"),
-            "schedulers[daemon]: \"daemon\"; accepted: rules for gang, band:monitoring, band:production, band:batch, \
-             band:best_effort, service, batch"
+            refused("cron", "fast"),
+            "schedulers[cron]: \"cron\"; accepted: rules for gang, band:monitoring, band:production, band:batch, \
+             band:best_effort, service, batch, daemon"
         );
         assert!(refused("band:urgent", "fast").contains("band:batch"));
         assert!(refused("batch", "Fast!").starts_with("schedulers[batch]: \"Fast!\"; accepted: 1 to 63"));

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::NodeRow;
 use super::facts::ATTRIBUTE_BYTES_MAX;
-use super::package::ATTRIBUTE_PREFIX;
+use super::package::{ATTRIBUTE_PREFIX, INSTALLED};
 use crate::field_error::{FieldError, FieldErrors};
 
 /// Most labels of a node.
@@ -23,6 +24,20 @@ pub fn node_labels_check(labels: &BTreeMap<String, String>) -> Result<(), Vec<Fi
         fields.require(!own, &format!("labels[{key:?}]"), format!("{key:?}"), accepted);
     }
     fields.done()
+}
+
+/// The value that a constraint on the attribute `key` compares: the name of the node, else a label, else an installed
+/// package, else what its agent has found.
+pub fn node_attribute<'a>(row: &'a NodeRow, key: &str) -> Option<&'a str> {
+    if key == NODE_NAME {
+        return Some(row.name.as_str());
+    }
+    let of_package = || {
+        let package = key.strip_prefix(ATTRIBUTE_PREFIX)?;
+        row.packages.contains(package).then_some(INSTALLED)
+    };
+    let label = row.labels.get(key).map(String::as_str);
+    label.or_else(of_package).or_else(|| row.attributes.get(key).map(String::as_str))
 }
 
 /// Checks one label, or a taint without its effect. The path of the error is `key` or `value`.

@@ -41,8 +41,8 @@ pub use identity::{
     RefusalCause, node_admit, session_next,
 };
 pub use label::{
-    NODE_LABELS_MAX, NODE_NAME, SELECTOR_CONDITIONS_MAX, label_check, labels_changed, node_labels_check,
-    selector_check,
+    NODE_LABELS_MAX, NODE_NAME, SELECTOR_CONDITIONS_MAX, label_check, labels_changed, node_attribute,
+    node_labels_check, selector_check,
 };
 pub use live::{GatewayLive, LivenessSign, NodeLive, NodeSeen, REGISTERED, Voucher};
 pub use load::{LoadMeasured, NodeLoad, node_load_next};

@@ -14,7 +14,7 @@ const TASK_PACKAGES_MAX: usize = 32;
 const PACKAGE_BYTES_MAX: usize = 128 - ATTRIBUTE_PREFIX.len();
 pub(super) const ATTRIBUTE_PREFIX: &str = "package/";
 /// The value of the attribute of a package that is installed.
-const INSTALLED: &str = "installed";
+pub(super) const INSTALLED: &str = "installed";
 
 /// Returns true for the name of a package with its version: a key with one `/` between the two.
 fn package_fine(package: &str) -> bool {

@@ -133,6 +133,10 @@ pub struct TaskRow {
     #[cbor(default)]
     #[serde(default)]
     pub healthy_ms: i64,
+    /// The node that it is for, if its job is a daemon job: it runs there or nowhere.
+    #[n(28)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub daemon_node: Option<Box<NodeId>>,
 }
 
 /// An eviction of a task for one of higher priority.
@@ -185,7 +189,20 @@ impl TaskRow {
             evicted: None,
             cores: Vec::new(),
             healthy_ms: 0,
+            daemon_node: None,
         }
+    }
+
+    /// The node that it is for, if its job is a daemon job.
+    pub fn node_served(&self) -> Option<NodeId> {
+        self.daemon_node.as_deref().copied()
+    }
+
+    /// Returns true if it is over because its daemon job does not serve its node any more. It may be for a node again.
+    pub fn is_withdrawn(&self) -> bool {
+        self.state == TaskState::Dead
+            && self.stop == Some(StopReason::NodeLeft)
+            && self.verdict == Some(Verdict::Stopped)
     }
 
     /// The node whose commitment includes this row (its share is taken or promised, its ports are assigned); `None` if
@@ -365,11 +382,14 @@ pub enum StopReason {
     /// The operator shuts the cell down: pending, until it is started again.
     #[n(8)]
     Shutdown,
+    /// Its daemon job does not serve its node any more: dead.
+    #[n(9)]
+    NodeLeft,
 }
 
 impl StopReason {
     /// Every reason.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::JobStopped,
         Self::JobShrunk,
         Self::Restart,
@@ -379,12 +399,13 @@ impl StopReason {
         Self::Updated,
         Self::Tainted,
         Self::Shutdown,
+        Self::NodeLeft,
     ];
 
     /// Returns true if the task is dead after this stop; otherwise it is pending.
     pub fn is_final(self) -> bool {
         match self {
-            Self::JobStopped | Self::JobShrunk => true,
+            Self::JobStopped | Self::JobShrunk | Self::NodeLeft => true,
             Self::Restart
             | Self::Unhealthy
             | Self::Drained
@@ -412,6 +433,7 @@ impl StopReason {
             Self::Updated => "its spec was changed",
             Self::Tainted => "its node has a taint that it does not tolerate",
             Self::Shutdown => "its cell was shut down",
+            Self::NodeLeft => "its node is drained, lost, or no longer matches its daemon job",
         }
     }
 }

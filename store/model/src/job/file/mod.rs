@@ -32,6 +32,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::validate::DAEMON_COUNT_ACCEPTED;
 use super::{JobKind, JobSpec, Note, SpecChange, TaskSpec};
 use crate::field_error::{FieldError, FieldErrors};
 use crate::id::Name;
@@ -203,6 +204,11 @@ fn spec_read(reader: &mut FieldReader, root: &FileItem<'_>, caller: &Name) -> Op
     let kind = kind.unwrap_or(JobKind::Service);
     let mut spec = JobSpec::initial(caller.clone(), caller.clone(), kind, TaskSpec::of(Vec::new()));
     spec.fields_read(reader, root, &fields);
+    let named = fields.get("count").filter(|_| kind == JobKind::Daemon && spec.count == 0);
+    // Another count is refused by the check.
+    if let Some(count) = named.filter(|_| !reader.unread.covers("count")) {
+        reader.refuse(&count, DAEMON_COUNT_ACCEPTED);
+    }
     Some(spec)
 }
 

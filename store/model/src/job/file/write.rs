@@ -6,7 +6,7 @@ use super::read::{CONDITIONS, MODES, OPERATORS, SPREAD_WEIGHTS, constraint_parse
 use crate::field_error::delay_text;
 use crate::job::{
     Affinity, AffinityKind, After, AfterCondition, Constraint, ConstraintOperator, GangTopology, HealthCheck,
-    JobSpec, LogSpec, OnFailure, PortSpec, PreemptionSpec, Probe, RestartMode, RestartSpec, Role, Spread,
+    JobKind, JobSpec, LogSpec, OnFailure, PortSpec, PreemptionSpec, Probe, RestartMode, RestartSpec, Role, Spread,
     TaskOverride, TaskSpec, Toleration, TolerationOperator, UpdateSpec,
 };
 use crate::node::CardSelector;
@@ -64,7 +64,9 @@ impl JobSpec {
         file.put_unless("labels", &self.labels, &default.labels, |labels| json!(labels));
         file.put("kind", word(&super::JobKind::NAMES, self.kind));
         file.put_unless("priority", &self.priority, &default.priority, |priority| json!(priority));
-        file.put("count", self.count);
+        if self.kind != JobKind::Daemon {
+            file.put("count", self.count);
+        }
         file.put_unless("min_member", &self.min_member, &self.min_member_default(), |least| json!(least));
         file.put_some("gang_topology", self.gang_topology(), topology);
         file.put_list("roles", self.roles(), |one| role(one, self));

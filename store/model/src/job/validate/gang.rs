@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::COUNT_MAX;
+use super::daemon::COUNT_ACCEPTED;
 use super::task::override_check;
 use super::update::count_with_surge_check;
 use crate::field_error::{FieldError, FieldErrors};
-use crate::job::{GangTopology, JobSpec};
+use crate::job::{GangTopology, JobKind, JobSpec};
 
 /// Most roles of a job.
 pub const ROLES_MAX: usize = 16;
@@ -16,6 +17,10 @@ pub const TOGETHER_DOMAINS_MAX: u32 = 64;
 /// Checks only a count, for scaling. The rest is that of the spec in force.
 pub fn count_check(count: u32, spec: &JobSpec) -> Result<(), Vec<FieldError>> {
     let mut fields = FieldErrors::default();
+    if spec.kind == JobKind::Daemon {
+        fields.refuse("count", count, COUNT_ACCEPTED);
+        return fields.done();
+    }
     if !spec.roles().is_empty() && count != spec.count {
         let accepted = format!("{}, the sum of its roles: a job of several roles keeps its size", spec.count);
         fields.refuse("count", count, accepted);

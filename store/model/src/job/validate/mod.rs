@@ -2,6 +2,7 @@
 //! be accepted, so that nobody repairs a job file one error at a time.
 
 mod contradiction;
+mod daemon;
 mod gang;
 mod placement;
 mod task;
@@ -12,12 +13,14 @@ use std::fmt;
 
 use super::file::FileMessage as _;
 use super::file::kind::{FieldKind, Priority};
-use super::{JobSpec, RestartMode};
+use super::{JobKind, JobSpec, RestartMode};
 use crate::field_error::{FieldError, FieldErrors, delay_text};
 use crate::id::Name;
 use crate::queue::LEVELS_MAX;
 use crate::resource::resources_multiply;
 use crate::unread::UnreadFields;
+pub(super) use daemon::COUNT_ACCEPTED as DAEMON_COUNT_ACCEPTED;
+use daemon::daemon_check;
 use gang::count_sources;
 pub use gang::{ROLES_MAX, TOGETHER_DOMAINS_MAX, count_check};
 pub(super) use gang::{count_of_spec_check, gang_check};
@@ -72,6 +75,7 @@ impl JobSpec {
     pub(super) fn validate_beside(&self, unread: &UnreadFields) -> Result<(), Vec<FieldError>> {
         let mut fields = FieldErrors::beside(unread);
         self.fields_check(&mut fields, "");
+        daemon_check(&mut fields, self);
         variables_check(&mut fields, self);
         size_check(&mut fields, self);
         fields.done()
@@ -79,6 +83,9 @@ impl JobSpec {
 
     /// Remarks about accepted fields that may surprise.
     pub fn notes(&self) -> Vec<Note> {
+        if self.kind == JobKind::Daemon {
+            return Vec::new();
+        }
         let fixed = self.task.ports.iter().enumerate().filter(|(_, port)| port.number.is_some());
         let note = |(at, _)| Note {
             path: format!("task.ports[{at}].number"),

@@ -28,7 +28,7 @@ fn first_broken(rules: &[RowRule]) -> Option<&'static str> {
     rules.iter().find(|(holds, _)| !holds).map(|&(_, what)| what)
 }
 
-fn common_rules(row: &TaskRow) -> [RowRule; 10] {
+fn common_rules(row: &TaskRow) -> [RowRule; 11] {
     let numbers: BTreeSet<u16> = row.ports.iter().map(|port| port.number).collect();
     let charged = row.state.is_charged();
     let exit_known = row.exit.as_ref().is_none_or(|exit| exit.incarnation <= row.incarnation);
@@ -47,6 +47,10 @@ fn common_rules(row: &TaskRow) -> [RowRule; 10] {
         (row.pid.is_none() || row.started_ms.is_some(), "has a process without a start"),
         (!row.promised || row.state == TaskState::Held, "is promised a share, but does not wait for it"),
         (row.crashes_there == 0 || row.crashed_on.is_some(), "crashed, but nowhere"),
+        (
+            row.node.is_none() || row.daemon_node.is_none() || row.node == row.node_served(),
+            "is on another node than the one that its daemon job serves with it",
+        ),
     ]
 }
 

@@ -128,6 +128,8 @@ pub enum TaskEvent {
     RescheduleLost,
     /// The job has grown above the task's index again.
     JobGrown,
+    /// The daemon job of the task serves this node with it.
+    NodeServed { node: NodeId },
 }
 
 impl TaskEvent {
@@ -153,6 +155,7 @@ impl TaskEvent {
             Self::NodeReturned { .. } => "node_returned",
             Self::RescheduleLost => "reschedule_lost",
             Self::JobGrown => "job_grown",
+            Self::NodeServed { .. } => "node_served",
         }
     }
 
@@ -177,7 +180,8 @@ impl TaskEvent {
             | Self::Evict(_)
             | Self::NodeDeclaredLost { .. }
             | Self::RescheduleLost
-            | Self::JobGrown => None,
+            | Self::JobGrown
+            | Self::NodeServed { .. } => None,
         }
     }
 }
@@ -203,7 +207,8 @@ pub enum OwnerEffect {
     Keep,
     /// From the job's unplaced remainder to the row: the job's remainder is one task smaller.
     ToTask,
-    /// From nobody to the job's unplaced remainder: admission has charged it with the job's growth.
+    /// From nobody to the job's unplaced remainder, or to the share of a row that never had an attempt: admission has
+    /// charged it with the job's growth.
     ToJob,
     /// From its owner to nobody: release it to the quota.
     Release,

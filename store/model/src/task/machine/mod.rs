@@ -17,8 +17,9 @@
 //!   demoted (health unknown); it is withdrawn when the attempt is given up. A node must not become ready again
 //!   while lost rows name it, or their ports could be given away under a published endpoint: see [`crate::node`].
 //! - Incarnations and revisions only grow; a revision grows with every change and with nothing else.
-//! - Dead is final, with one exception: a task that died because its job shrank is wanted again when the job grows. It
-//!   keeps its incarnation, so that no attempt number is used twice.
+//! - Dead is final, with two exceptions. A task that died because its job shrank is wanted again when the job grows. One
+//!   that its daemon job has withdrawn from its node may serve a node again. Both keep their incarnation, so that no
+//!   attempt number is used twice.
 
 mod agent;
 mod check;
@@ -86,6 +87,7 @@ pub fn task_transition(row: &TaskRow, event: &TaskEvent, now_ms: i64) -> Decided
         TaskEvent::NodeDeclaredLost { node } => operate::node_declared_lost(row, *node, now_ms),
         TaskEvent::RescheduleLost => operate::reschedule_lost(row, now_ms),
         TaskEvent::JobGrown => operate::job_grown(row, now_ms),
+        TaskEvent::NodeServed { node } => operate::node_served(row, *node, now_ms),
         TaskEvent::AgentAccepted { .. } => agent::agent_accepted(row, now_ms),
         TaskEvent::ProcessStarted { pid, started_ms, health, cores, .. } => {
             let process = StartedProcess { pid: *pid, started_ms: *started_ms };

@@ -200,7 +200,7 @@ fn stop_pending(row: &TaskRow, reason: StopReason, now_ms: i64) -> Decided {
     let step = TransitionDraft::new(row, now_ms);
     let paused = row.failures > 0 || row.not_before_ms > 0;
     match reason {
-        StopReason::JobStopped | StopReason::JobShrunk => {
+        StopReason::JobStopped | StopReason::JobShrunk | StopReason::NodeLeft => {
             step.with(|row| row.stop = Some(reason)).stopped_for_good().done()
         }
         StopReason::Restart if paused => step
@@ -284,4 +284,16 @@ pub(super) fn job_grown(row: &TaskRow, now_ms: i64) -> Decided {
         | TaskState::Lost
         | TaskState::Dead => unchanged(row),
     }
+}
+
+/// Only a new task, or one that was withdrawn from its node.
+pub(super) fn node_served(row: &TaskRow, node: NodeId, now_ms: i64) -> Decided {
+    let is_new = row.revision == 0 && row.state == TaskState::Pending;
+    if is_new || row.is_withdrawn() {
+        return TransitionDraft::new(row, now_ms).serving(node).done();
+    }
+    if row.state != TaskState::Dead && row.node_served() == Some(node) {
+        return unchanged(row);
+    }
+    illegal(row, "node_served", "it has a node to serve, or is over for another reason")
 }

@@ -3,6 +3,8 @@
 use super::event::{Effects, EndpointEffect, OwnerEffect, Placement, TransitionRefused};
 use super::restart::{RestartDecision, restart_decide};
 use super::{EXIT_MESSAGE_BYTES_MAX, PORT_COOL_DOWN_MS, TaskRules, Transition};
+use crate::id::NodeId;
+use crate::job::TaskEnd;
 use crate::node::{CapacityEffect, CapacityShare, PORT_KEPT_BACK_MS};
 use crate::task::{Charge, ChargeOwner, EndReason, Exit, Health, StopReason, TaskRow, TaskState, Verdict};
 
@@ -231,7 +233,8 @@ fn step_over(step: TransitionDraft<'_>, verdict: Verdict) -> TransitionDraft<'_>
     step.row.not_before_ms = 0;
     step.row.charge.owner = ChargeOwner::Released;
     step.effects.owner = OwnerEffect::Release;
-    step.effects.ended = verdict.end();
+    let is_withdrawn = verdict == Verdict::Stopped && step.row.stop == Some(StopReason::NodeLeft);
+    step.effects.ended = if is_withdrawn { Some(TaskEnd::Withdrawn) } else { verdict.end() };
     step
 }
 
@@ -247,6 +250,22 @@ impl TransitionDraft<'_> {
         self.row.charge.owner = ChargeOwner::Job;
         self.row.failures = 0;
         self.back_to_pending()
+    }
+
+    /// A task of a daemon job is for a node. What happened on another one says nothing about it.
+    pub(super) fn serving(self, node: NodeId) -> Self {
+        let elsewhere = self.before.node_served() != Some(node);
+        let step = self.revived().with(|row| {
+            row.daemon_node = Some(Box::new(node));
+            (row.crashed_on, row.crashes_there, row.evicted) = (None, 0, None);
+        });
+        if !elsewhere {
+            return step;
+        }
+        step.with(|row| {
+            row.exit = None;
+            row.restarts = 0;
+        })
     }
 }
 
