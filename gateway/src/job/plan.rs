@@ -71,6 +71,7 @@ fn after_warning(user: &Name, after: &After, kind: JobKind) -> String {
     let job = &after.job;
     let endless = match kind {
         JobKind::Service => "is a service",
+        JobKind::Daemon => "serves its nodes",
         JobKind::Batch => "starts again after each end",
     };
     match after.condition {

@@ -197,6 +197,7 @@ fn stop_text(reason: Option<StopReason>) -> &'static str {
         Some(StopReason::Updated) => "its spec changed",
         Some(StopReason::Tainted) => "its node has a taint that it does not tolerate",
         Some(StopReason::Shutdown) => "its cell is shut down",
+        Some(StopReason::NodeLeft) => "its daemon job no longer serves its node",
         None => "no reason given",
     }
 }

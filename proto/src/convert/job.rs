@@ -25,7 +25,7 @@ pub fn job_to_message(
         user: row.user.to_string(),
         name: row.name.to_string(),
         state: job_state_to_message(row.state).into(),
-        count: row.owner_count(),
+        count: row.wanted_count(),
         priority: row.priority,
         spec_version: row.spec_version,
         submitted_ms: row.submitted_ms,
@@ -39,6 +39,11 @@ pub fn job_to_message(
         rollout: row.rollout.as_deref().map(rollout_to_message),
         changed_revision: row.changes.as_ref().map_or(0, |changes| changes.revision),
         changed_by: row.changes.as_ref().map(|changes| changes.by.clone()).unwrap_or_default(),
+        daemon: row.daemon.as_deref().map(|daemon| v1::DaemonStatus {
+            looked: daemon.steps > 0,
+            indexes: row.count,
+            unadmitted: daemon.unadmitted,
+        }),
     }
 }
 

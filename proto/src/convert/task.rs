@@ -120,6 +120,7 @@ pub fn stop_reason_to_message(reason: StopReason) -> v1::StopReason {
         StopReason::Updated => v1::StopReason::Updated,
         StopReason::Tainted => v1::StopReason::Tainted,
         StopReason::Shutdown => v1::StopReason::Shutdown,
+        StopReason::NodeLeft => v1::StopReason::NodeLeft,
     }
 }
 

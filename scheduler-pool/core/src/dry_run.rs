@@ -135,7 +135,7 @@ fn attempt_end(trial: &mut Snapshot, row: &TaskRow) {
     }
     let TaskRow { id, incarnation, spec_version, crashed_on, crashes_there, .. } = *row;
     let revision = row.revision.saturating_add(1);
-    let pending = TaskRow::never_placed(id);
+    let pending = TaskRow { daemon_node: row.daemon_node.clone(), ..TaskRow::never_placed(id) };
     trial.task_upsert(&TaskRow { incarnation, spec_version, crashed_on, crashes_there, revision, ..pending });
 }
 

@@ -107,6 +107,7 @@ fn leave(trial: &mut Snapshot, task: TaskId) -> Option<TaskSlot> {
         incarnation: slot.incarnation,
         revision: slot.revision,
         spec_version: slot.spec_version,
+        daemon_node: slot.node_served().map(Box::new),
         ..TaskRow::never_placed(task)
     };
     let left = TaskSlot {

@@ -5,7 +5,7 @@ use borough_model::job::{CanaryHealth, RolloutFailure};
 use borough_model::node::Voucher;
 use borough_model::{Incarnation, JobId, TaskId};
 use borough_store::StoreResult;
-use borough_store::job::{job_dependencies_check, job_tasks_gone};
+use borough_store::job::{job_dependencies_check, job_nodes_serve, job_tasks_gone};
 use borough_store::journal::ChangeSet;
 use borough_store::lease::LeaseWriter;
 use borough_store::node::{DeclaredLost, gateway_live_remove, node_declare_lost};
@@ -39,6 +39,7 @@ pub(crate) fn acts_together(action: &ControllerAction) -> bool {
         | ControllerAction::GangEnd(_)
         | ControllerAction::TasksReschedule(..)
         | ControllerAction::TasksMove(..)
+        | ControllerAction::NodesServe(..)
         | ControllerAction::NodeDrain(_)
         | ControllerAction::RolloutReplace(..)
         | ControllerAction::RolloutCanaries(..)
@@ -81,6 +82,16 @@ impl ActionExecutor {
                     Ok((task_wanted_revive(&tx, &mut changes, job, after, TASKS_MAX).await?, changes))
                 };
                 writer.sweep("task_revive", revive).await
+            }
+            ControllerAction::NodesServe(job, steps, serve, lacking) => {
+                let give = |tx: Transaction, mut changes: ChangeSet| {
+                    let serve = &serve;
+                    async move {
+                        let served = job_nodes_serve(&tx, &mut changes, job, steps, serve, lacking).await?;
+                        Ok((served, changes))
+                    }
+                };
+                writer.change("nodes_serve", give).await.map(drop)
             }
             ControllerAction::JobEnd(job) => {
                 let end = |tx: Transaction, mut changes: ChangeSet| async move {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use borough_model::daemon::NodeServed;
 use borough_model::job::{AfterDecision, CanaryHealth, RolloutFailure, after_decide, eviction_due_ms};
 use borough_model::node::{NodeRow, NodeState, TaintEffect};
 use borough_model::task::{LEAVE_MARGIN_MS, StopReason, leave_due_ms};
@@ -17,6 +18,9 @@ pub enum ControllerAction {
     TasksUnwanted(JobId),
     /// Revive the tasks that the job had given up and wants again.
     TasksRevive(JobId),
+    /// Give each of these nodes a task of the daemon job, if no task was given to a node since these steps. So many nodes
+    /// lack one in all.
+    NodesServe(JobId, u64, Vec<NodeServed>, u32),
     /// End the job: every task is gone.
     JobEnd(JobId),
     /// Start the job, or end it: the jobs that it waits for have ended.
@@ -129,12 +133,21 @@ pub fn node_actions(
                 .extend((!held.is_empty()).then_some(ControllerAction::TasksMove(StopReason::Drained, held)));
             let departures = departures(state, node, |_| true);
             actions.extend((!departures.is_empty()).then_some(ControllerAction::NodeDrain(node)));
+            let daemons =
+                if has_others(state, node) { Vec::new() } else { daemons_there(state, node, |_| true) };
+            actions.extend(
+                (!daemons.is_empty()).then_some(ControllerAction::TasksMove(StopReason::NodeLeft, daemons)),
+            );
         } else if drives_away(row) {
             let outstays = |task: &TaskRow| outstays(state, row, task, now_ms);
             let mut moved = held_there(state, node, outstays);
             moved.extend(departures_now(&departures(state, node, outstays), |_| true));
             actions.extend(
                 (!moved.is_empty()).then_some(ControllerAction::TasksMove(StopReason::Tainted, moved)),
+            );
+            let daemons = daemons_there(state, node, outstays);
+            actions.extend(
+                (!daemons.is_empty()).then_some(ControllerAction::TasksMove(StopReason::NodeLeft, daemons)),
             );
         }
     }
@@ -182,19 +195,37 @@ fn held_there(
     node: NodeId,
     wanted: impl Fn(&TaskRow) -> bool,
 ) -> Vec<(TaskId, Incarnation)> {
-    let waits = |task: &&Arc<TaskRow>| task.promised || task.gang.is_some();
+    let waits = |task: &&Arc<TaskRow>| (task.promised || task.gang.is_some()) && task.daemon_node.is_none();
     let held = state.node_tasks(node).filter(|task| task.state == TaskState::Held).filter(waits);
     held.filter(|task| wanted(task)).map(|task| (task.id, task.incarnation)).collect()
 }
 
-/// Attempts to move off a node, of those that `wanted` selects. At any time, at most a quarter of a job's tasks (and at
+/// Returns true if a node that is drained still has a task that is of no daemon job. Those of daemon jobs serve it until
+/// the others have gone.
+fn has_others(state: &MirrorState, node: NodeId) -> bool {
+    state.node_tasks(node).any(|task| task.daemon_node.is_none())
+}
+
+/// Attempts of daemon jobs on a node, of those that `wanted` selects. They run nowhere else, so no bound holds for their
+/// ends: nothing waits for a place elsewhere.
+fn daemons_there(
+    state: &MirrorState,
+    node: NodeId,
+    wanted: impl Fn(&TaskRow) -> bool,
+) -> Vec<(TaskId, Incarnation)> {
+    let ends = |task: &&Arc<TaskRow>| task.daemon_node.is_some() && unasked(task.state);
+    let there = state.node_tasks(node).filter(ends).filter(|task| wanted(task));
+    there.map(|task| (task.id, task.incarnation)).collect()
+}
+
+/// Attempts to move off a node, of those that `wanted` selects, without those of daemon jobs. At any time, at most a quarter of a job's tasks (and at
 /// least one) are not up because of such moves. An attempt that comes up on the node counts already, so its own move
 /// takes nothing from the others.
 fn departures(state: &MirrorState, node: NodeId, wanted: impl Fn(&TaskRow) -> bool) -> Vec<Departures> {
     let on_node = state
         .node_tasks(node)
         .filter(|task| matches!(task.state, TaskState::Assigned | TaskState::Starting | TaskState::Running))
-        .filter(|task| wanted(task));
+        .filter(|task| task.daemon_node.is_none() && wanted(task));
     // Of each job those that come up, and the others.
     let mut by_job: BTreeMap<JobId, [Vec<(TaskId, Incarnation)>; 2]> = BTreeMap::new();
     for task in on_node {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use borough_model::job::{JobState, Rollout, RolloutState};
 use borough_model::node::{NodeRow, NodeState};
-use borough_model::{Delta, JobId, JobRow, Name, NodeId};
+use borough_model::{Delta, JobId, JobRow, Name, NodeId, TaskState};
 use borough_store::mirror::MirrorState;
 
 use crate::decide::{ControllerAction, drives_away, is_emptied};
@@ -45,6 +45,20 @@ pub(crate) struct Dirty {
     emptied: BTreeSet<NodeId>,
     /// Jobs whose rollout goes on.
     rolling: BTreeSet<JobId>,
+    /// Daemon jobs that run, with what their last look at the nodes followed from.
+    daemons: BTreeMap<JobId, DaemonSeen>,
+    /// Those of them that are to look at the nodes.
+    looking: BTreeSet<JobId>,
+    /// Whether a node, or a task of a daemon job, has changed since the last tick.
+    nodes_changed: bool,
+}
+
+/// What a daemon job looks at the nodes again for at once: its spec, or a step that may have left some for the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct DaemonSeen {
+    spec_version: u32,
+    priority: u32,
+    steps: u64,
 }
 
 /// What is examined at once.
@@ -81,22 +95,38 @@ impl Dirty {
         self.jobs.extend(self.rolling.iter().copied());
     }
 
+    /// Adds the daemon jobs, if a node has changed or one waits for its quota. A burst of changes costs one look a tick.
+    pub(crate) fn daemons_add(&mut self, state: &MirrorState) {
+        let waits = |job: &JobId| {
+            let row = state.jobs().get(job);
+            row.and_then(|row| row.daemon.as_ref()).is_some_and(|daemon| daemon.unadmitted > 0)
+        };
+        let all = std::mem::take(&mut self.nodes_changed);
+        let due: Vec<JobId> = self.daemons.keys().filter(|job| all || waits(job)).copied().collect();
+        self.jobs.extend(due.iter().copied());
+        self.looking.extend(due);
+    }
+
     /// Records what a delta affects.
     pub(crate) fn note(&mut self, delta: &Delta) {
         match delta {
             Delta::Job { row, .. } => self.job_note(row),
             Delta::Task { row } => {
                 self.jobs.insert(row.id.job);
+                let waits = matches!(row.state, TaskState::Pending | TaskState::Dead);
+                self.nodes_changed |= row.daemon_node.is_some() && waits;
                 self.nodes.extend(row.node);
                 // A move lets the next task of its job leave a node that is emptied.
                 self.nodes.extend(self.emptied.iter().copied());
             }
             Delta::Node { row } => self.node_note(row),
             Delta::NodeRemoved { node } => {
+                self.nodes_changed = true;
                 self.emptied.remove(node);
             }
             Delta::JobRemoved { job, .. } => {
                 self.rolling.remove(job);
+                self.daemons.remove(job);
             }
             Delta::CellSettings { .. } => self.settings = true,
             _ => {}
@@ -112,6 +142,7 @@ impl Dirty {
         } else {
             self.rolling.remove(&row.id);
         }
+        self.daemon_note(row);
         match row.state {
             JobState::Waiting => {
                 self.waiting.entry(row.user.clone()).or_default().insert(row.id);
@@ -128,7 +159,20 @@ impl Dirty {
         }
     }
 
+    fn daemon_note(&mut self, row: &JobRow) {
+        let Some(daemon) = row.daemon.as_ref().filter(|_| row.state == JobState::Running) else {
+            self.daemons.remove(&row.id);
+            return;
+        };
+        let JobRow { spec_version, priority, .. } = *row;
+        let seen = DaemonSeen { spec_version, priority, steps: daemon.steps };
+        if self.daemons.insert(row.id, seen) != Some(seen) {
+            self.looking.insert(row.id);
+        }
+    }
+
     fn node_note(&mut self, row: &NodeRow) {
+        self.nodes_changed = true;
         self.nodes.insert(row.id);
         if is_emptied(row) {
             self.emptied.insert(row.id);
@@ -185,8 +229,12 @@ impl Dirty {
             part.visited = visited;
             self.jobs.remove(&job);
             self.last_job = job;
+            let looks = self.looking.remove(&job);
             match row {
-                Some(row) => return Some(JobScan::begin(state, row, now_ms)),
+                Some(row) => {
+                    let scan = JobScan::begin(state, row, now_ms);
+                    return Some(if looks { scan.with_nodes(state, row) } else { scan });
+                }
                 None => part.jobs.push(job),
             }
         }

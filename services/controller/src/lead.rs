@@ -359,6 +359,7 @@ impl Controller {
         }
         term.dirty.nodes_add(term.timed.iter().copied());
         term.dirty.rollouts_add();
+        self.mirror.read(|state| term.dirty.daemons_add(state));
         if term.pass.is_due(term.pass_at, now) {
             // What changes all the time delays no other, so the pass before has come to each job.
             term.followers.all_noted();

@@ -8,6 +8,7 @@
 
 mod act;
 mod config;
+mod daemon;
 pub mod decide;
 mod dirty;
 mod drain;

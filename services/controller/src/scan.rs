@@ -4,6 +4,7 @@ use borough_model::job::JobState;
 use borough_model::{JobId, JobRow, TaskRow, TaskState};
 use borough_store::mirror::MirrorState;
 
+use crate::daemon::DaemonScan;
 use crate::decide::{ControllerAction, dependency_actions, unasked};
 use crate::rollout::RolloutScan;
 
@@ -24,6 +25,8 @@ pub(crate) struct JobScan {
     is_wanted_again: bool,
     /// The examination of its rollout, if one goes on.
     rollout: Option<RolloutScan>,
+    /// The examination of the nodes, if it is a daemon job and they are due.
+    daemon: Option<DaemonScan>,
 }
 
 /// What a part of an examination has done.
@@ -46,7 +49,14 @@ impl JobScan {
             is_unwanted: false,
             is_wanted_again: false,
             rollout: RolloutScan::begin(state, row, now_ms).filter(|_| row.state == JobState::Running),
+            daemon: None,
         }
+    }
+
+    /// The same, with a look at the nodes if it is a daemon job.
+    pub(crate) fn with_nodes(self, state: &MirrorState, row: &JobRow) -> Self {
+        let daemon = DaemonScan::begin(state, row).filter(|_| row.state == JobState::Running);
+        Self { daemon, ..self }
     }
 
     /// Visits the next tasks, at most `most`. It begins again if the row of the job has changed.
@@ -54,7 +64,8 @@ impl JobScan {
         let over = |visited, actions| ScanStep { visited, actions: Some(actions) };
         let Some(row) = state.jobs().get(&self.job) else { return over(0, Vec::new()) };
         if row.revision != self.revision {
-            *self = Self::begin(state, row, now_ms);
+            let again = Self::begin(state, row, now_ms);
+            *self = if self.daemon.is_some() { again.with_nodes(state, row) } else { again };
         }
         if row.state == JobState::Waiting {
             return over(0, dependency_actions(state, row));
@@ -70,8 +81,19 @@ impl JobScan {
             if let Some(rollout) = &mut self.rollout {
                 rollout.visit(state, task);
             }
+            if let Some(daemon) = &mut self.daemon {
+                daemon.visit_task(state, task);
+            }
             if self.is_decided(row.state) {
                 break;
+            }
+        }
+        if let Some(daemon) = &mut self.daemon {
+            // Every task was visited: a part that ends among the nodes goes on there.
+            let (nodes, is_whole) = daemon.visit_nodes(state, most.saturating_sub(visited));
+            visited = visited.saturating_add(nodes);
+            if !is_whole {
+                return ScanStep { visited, actions: None };
             }
         }
         over(visited, self.actions(row.state))
@@ -88,7 +110,7 @@ impl JobScan {
     /// Returns true if no further task would add an action.
     fn is_decided(&self, state: JobState) -> bool {
         match state {
-            _ if self.rollout.is_some() => false,
+            _ if self.rollout.is_some() || self.daemon.is_some() => false,
             JobState::Stopping => self.is_unwanted,
             JobState::Running => self.is_unwanted && self.is_wanted_again,
             JobState::Waiting | JobState::Ended { .. } => self.is_unwanted,
@@ -101,7 +123,8 @@ impl JobScan {
         let ended =
             (state == JobState::Stopping && !self.is_alive).then_some(ControllerAction::JobEnd(self.job));
         let rollout = self.rollout.take().and_then(RolloutScan::action);
-        [unwanted, again, ended, rollout].into_iter().flatten().collect()
+        let daemon = self.daemon.take().map(DaemonScan::actions).unwrap_or_default();
+        [unwanted, again, ended, rollout].into_iter().flatten().chain(daemon).collect()
     }
 }
 

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use crate::id::{Incarnation, TaskId};
 use crate::job::file::FileMessage as _;
 use crate::job::{
-    CanaryHealth, JobKind, JobRow, JobSpec, OnFailure, Rollout, RolloutFailure, RolloutState, SpecChange, defaults,
+    CanaryHealth, JobKind, JobRow, JobSpec, OnFailure, Rollout, RolloutFailure, RolloutState, SpecChange,
+    defaults,
 };
 use crate::task::{TaskRow, TaskState};
 

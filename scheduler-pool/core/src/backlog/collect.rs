@@ -10,6 +10,7 @@ use borough_model::{JobId, Resources, TaskId};
 
 use super::division::JobSlices;
 use super::open::{OpenJobs, OpenKey};
+use super::pinned::PinnedTasks;
 use super::unschedulable::UnschedulableShapes;
 use crate::count::CountChange;
 use crate::plan::{PendingClass, PendingGang, PendingQueue, PendingTask};
@@ -41,16 +42,24 @@ pub(super) struct Collected {
     pub to_park: Vec<(JobId, BTreeSet<ShapeId>)>,
 }
 
+/// The tasks that are left out, since they have nothing to try before an event.
+#[derive(Clone, Copy)]
+pub(super) struct Waiting<'a> {
+    pub unschedulable: &'a UnschedulableShapes,
+    pub pinned: &'a PinnedTasks,
+}
+
 /// Collects the tasks that are planned next.
 pub(super) fn collected(
     tables: &CellTables,
-    unschedulable: &UnschedulableShapes,
+    waiting: Waiting<'_>,
     request: &PendingRequest<'_>,
 ) -> Collected {
     let &PendingRequest { open, wanted, now_ms, limit } = request;
     let aged = if limit == usize::MAX { 0 } else { limit / AGED_PART };
-    let mut collector = Collector::new(tables, Some(unschedulable), now_ms, limit - aged);
-    collector.queue.later_ms = unschedulable.retry_next();
+    let mut collector = Collector::new(tables, Some(waiting), now_ms, limit - aged);
+    let later_ms = waiting.unschedulable.retry_next().into_iter().chain(waiting.pinned.retry_next());
+    collector.queue.later_ms = later_ms.min();
     let mut first = open.ordered.first();
     let mut lanes_before = 0;
     while let Some(of_priority) = first {
@@ -216,6 +225,8 @@ struct Collector<'a> {
     limit: usize,
     /// The unschedulable tasks, which are left out. `None`: they are collected too.
     unschedulable: Option<&'a UnschedulableShapes>,
+    /// The tasks that wait for their nodes, which are left out too.
+    pinned: Option<&'a PinnedTasks>,
     queue: PendingQueue,
     /// Jobs with only unschedulable tasks.
     to_park: Vec<(JobId, BTreeSet<ShapeId>)>,
@@ -224,17 +235,13 @@ struct Collector<'a> {
 }
 
 impl<'a> Collector<'a> {
-    fn new(
-        tables: &'a CellTables,
-        unschedulable: Option<&'a UnschedulableShapes>,
-        now_ms: i64,
-        limit: usize,
-    ) -> Self {
+    fn new(tables: &'a CellTables, waiting: Option<Waiting<'a>>, now_ms: i64, limit: usize) -> Self {
         Self {
             tables,
             now_ms,
             limit,
-            unschedulable,
+            unschedulable: waiting.map(|waiting| waiting.unschedulable),
+            pinned: waiting.map(|waiting| waiting.pinned).filter(|pinned| pinned.count() > 0),
             queue: PendingQueue::default(),
             to_park: Vec::new(),
             shares: None,
@@ -407,6 +414,10 @@ impl<'a> Collector<'a> {
                 cursor.later_any = true;
                 let later_ms = self.queue.later_ms.unwrap_or(i64::MAX);
                 self.queue.later_ms = Some(later_ms.min(not_before_ms));
+                continue;
+            }
+            let task = TaskId { job: cursor.job, index };
+            if self.pinned.is_some_and(|pinned| pinned.waits(task, cursor.entry.task(index))) {
                 continue;
             }
             let Some(shape) = cursor.entry.shape_of(index) else { continue };

@@ -6,6 +6,7 @@ mod demand;
 mod division;
 mod freed;
 mod open;
+mod pinned;
 mod reason;
 mod unschedulable;
 
@@ -21,8 +22,9 @@ pub use reason::PendingReason;
 
 use crate::plan::{PendingQueue, Plan};
 use crate::tables::{CellTables, TableEvents};
-use collect::{Collected, PendingRequest, collected};
+use collect::{Collected, PendingRequest, Waiting, collected};
 use open::OpenJobs;
+use pinned::PinnedTasks;
 use unschedulable::UnschedulableShapes;
 
 /// Everything that waits in a cell.
@@ -30,17 +32,26 @@ use unschedulable::UnschedulableShapes;
 pub(crate) struct Backlog {
     pub open: OpenQueues,
     unschedulable: UnschedulableShapes,
+    pinned: PinnedTasks,
 }
 
 impl Backlog {
     /// An empty backlog.
     pub(crate) fn new(division: ShardDivision) -> Self {
-        Self { open: OpenQueues::new(division), unschedulable: UnschedulableShapes::default() }
+        Self {
+            open: OpenQueues::new(division),
+            unschedulable: UnschedulableShapes::default(),
+            pinned: PinnedTasks::default(),
+        }
     }
 
     /// Follows changes of the tables.
     pub(crate) fn follow(&mut self, tables: &CellTables, events: &TableEvents) {
         self.unschedulable.notice(tables, events);
+        for job in self.pinned.follow(tables, events) {
+            self.unschedulable.job_requeued(job);
+            self.update(tables, job);
+        }
         for &job in &events.jobs_removed {
             self.unschedulable.job_requeued(job);
             self.open.remove(job);
@@ -88,10 +99,15 @@ impl Backlog {
         for job in self.unschedulable.requeue(tables, now_ms) {
             self.update(tables, job);
         }
+        for job in self.pinned.due(now_ms) {
+            self.unschedulable.job_requeued(job);
+            self.update(tables, job);
+        }
         let none = OpenJobs::default();
         let open = self.open.jobs(queue).unwrap_or(&none);
         let request = PendingRequest { open, wanted, now_ms, limit };
-        let Collected { queue, to_park } = collected(tables, &self.unschedulable, &request);
+        let Collected { queue, to_park } =
+            collected(tables, Waiting { unschedulable: &self.unschedulable, pinned: &self.pinned }, &request);
         for (job, shapes) in to_park {
             self.unschedulable.park(job, shapes);
             self.update(tables, job);
@@ -102,11 +118,12 @@ impl Backlog {
     /// Remembers the tasks that a plan found to fit nowhere.
     pub(crate) fn remember(&mut self, tables: &CellTables, plan: &Plan, now_ms: i64) {
         self.unschedulable.remember(tables, plan, now_ms);
+        self.pinned.remember(tables, plan, now_ms);
     }
 
     /// The number of unschedulable shapes and gangs.
     pub(crate) fn unschedulable_count(&self) -> usize {
-        self.unschedulable.count()
+        self.unschedulable.count() + self.pinned.count()
     }
 
     /// How many times a node was checked for an unschedulable request, in all. This is the cost of waiting.
@@ -128,6 +145,7 @@ impl Backlog {
             let shape = tables.jobs.get(&job).and_then(|entry| entry.shape);
             let of_shape = shape.and_then(|shape| self.unschedulable.shape_reason(shape));
             let reason = of_shape.or_else(|| self.unschedulable.gang_reason(job));
+            let reason = reason.or_else(|| self.pinned.reason(job));
             let tasks = tables.jobs.get(&job).map_or(0, |entry| u64::from(entry.open_count()));
             counted(reason.unwrap_or(PendingReason::Other), tasks);
         }

@@ -232,7 +232,7 @@ impl UnschedulableShapes {
 }
 
 /// The first time after `now_ms` at which a port of one of the nodes has cooled down.
-fn cooled_next(nodes: &NodeTable, among: impl Iterator<Item = u32>, now_ms: i64) -> Option<i64> {
+pub(super) fn cooled_next(nodes: &NodeTable, among: impl Iterator<Item = u32>, now_ms: i64) -> Option<i64> {
     let ports = among.filter_map(|node| nodes.ports(node));
     let cooling = ports.flat_map(|ports| ports.cooling.iter().map(|&(_, until_ms)| until_ms));
     cooling.filter(|&until_ms| until_ms > now_ms && until_ms < PORT_KEPT_BACK_MS).min()
@@ -243,7 +243,7 @@ impl UnschedulableShapes {
     /// Remembers the tasks that a plan found to fit nowhere. It checks them against the tables again, because the
     /// plan's own placements may have failed.
     pub(super) fn remember(&mut self, tables: &CellTables, plan: &Plan, now_ms: i64) {
-        for unplaced in &plan.unplaced {
+        for unplaced in plan.unplaced.iter().filter(|unplaced| !unplaced.pinned) {
             let Some(shape) = tables.shapes.get(unplaced.shape) else { continue };
             let requirement = Requirement::of(shape, tables);
             if let Some(scope) = unplaced.no_victims {

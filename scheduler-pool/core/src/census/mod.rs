@@ -33,10 +33,20 @@ pub(crate) struct NodeCensus {
 impl NodeCensus {
     /// Checks a requirement against every node, as a plan has left the nodes.
     pub(crate) fn of(overlay: &PlanOverlay<'_>, requirement: &Requirement, now_ms: i64) -> Self {
-        let nodes = u32::try_from(overlay.nodes.count()).unwrap_or(u32::MAX);
+        Self::of_nodes(overlay, requirement, now_ms, &overlay.nodes.order)
+    }
+
+    /// The same for some nodes.
+    pub(crate) fn of_nodes(
+        overlay: &PlanOverlay<'_>,
+        requirement: &Requirement,
+        now_ms: i64,
+        among: &[u32],
+    ) -> Self {
+        let nodes = u32::try_from(among.len()).unwrap_or(u32::MAX);
         let mut census = Self { nodes, ..Self::default() };
         let mut nearest = NearestSearch::new(requirement);
-        for &node in &overlay.nodes.order {
+        for &node in among {
             let mut refused: SmallVec<[FilterReason; 8]> = SmallVec::new();
             let _ = refusals(overlay, requirement, node, now_ms, |reason| -> ControlFlow<()> {
                 refused.push(reason);

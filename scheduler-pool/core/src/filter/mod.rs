@@ -67,6 +67,7 @@ pub(crate) fn refusals_fixed<B>(
         NodeGate::Open => {}
         NodeGate::Unknown | NodeGate::Recovering => visit(FilterReason::Recovering)?,
         NodeGate::Lost => visit(FilterReason::Lost)?,
+        NodeGate::Cordoned if requirement.cordoned => {}
         NodeGate::Cordoned => visit(FilterReason::Cordoned)?,
         NodeGate::Draining => visit(FilterReason::Draining)?,
     }
@@ -170,7 +171,7 @@ fn resources_free(overlay: &PlanOverlay<'_>, requirement: &Requirement, node: u3
         let limit = overlay.nodes.limit(dimension, node);
         amount > limit.saturating_sub(overlay.used(dimension, node))
     };
-    overlay.nodes.gate(node) == NodeGate::Open && !requirement.demand.iter().any(short)
+    requirement.admits(overlay.nodes.gate(node)) && !requirement.demand.iter().any(short)
 }
 
 /// Returns true if no filter refuses a node. The cheapest check comes first.

@@ -10,7 +10,7 @@ use super::package::Packages;
 use super::rule::Rules;
 use super::taint::TaintsMet;
 use super::topology::WithinAsk;
-use crate::tables::{CellTables, NodeTable, Shape, fixed_amounts};
+use crate::tables::{CellTables, NodeGate, NodeTable, Shape, fixed_amounts};
 
 /// The request of a task, with interned dimensions and attributes.
 #[derive(Clone, Debug)]
@@ -31,6 +31,8 @@ pub(crate) struct Requirement {
     pub ports_dynamic: u16,
     pub taints: TaintsMet,
     pub rules: Rules,
+    /// Whether a cordoned node takes it too: it is a task of a daemon job, which runs there or nowhere.
+    pub cordoned: bool,
 }
 
 impl Requirement {
@@ -42,6 +44,7 @@ impl Requirement {
         requirement.packages = Packages::of(&shape.packages, &nodes.texts);
         requirement.taints = TaintsMet::of(&shape.tolerations, &nodes.taints);
         requirement.rules = Rules::of(shape.job, tables);
+        requirement.cordoned = shape.daemon;
         requirement.ports_fixed = shape.ports_fixed.iter().copied().collect();
         requirement.ports_dynamic = shape.ports_dynamic;
         for (position, constraint) in shape.constraints.iter().enumerate() {
@@ -78,7 +81,13 @@ impl Requirement {
             ports_dynamic: 0,
             taints: TaintsMet::default(),
             rules: Rules::default(),
+            cordoned: false,
         }
+    }
+
+    /// Returns true if the state of a node lets the task in.
+    pub(crate) fn admits(&self, gate: NodeGate) -> bool {
+        gate == NodeGate::Open || (self.cordoned && gate == NodeGate::Cordoned)
     }
 
     /// Returns true if a change of this attribute on a node may change what the tasks find there, apart from rules

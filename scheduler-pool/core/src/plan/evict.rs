@@ -1,6 +1,7 @@
 //! The part of a plan that evicts: it places a task that fits nowhere on a node where victims make place for it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use borough_model::TaskId;
 use borough_model::task::{Evicted, PortAssignment};
@@ -23,7 +24,7 @@ use crate::tables::{CellTables, PlanSpec, ResidentState, ShapeId};
 /// The victim search for one shape and scope.
 #[derive(Clone, Debug)]
 struct PlannedPreemption {
-    requirement: Requirement,
+    requirement: Arc<Requirement>,
     victim_search: VictimSearch,
     /// True if the search has ended and has no offer left.
     exhausted: bool,
@@ -136,12 +137,14 @@ impl Planner<'_, '_> {
             let generation = self.overlays.current.generation;
             let (requirement, victim_search) = self.searches.victims_of(pending.class, key.0, generation)?;
             let shares_at = shares_version(&self.overlays.current);
+            let requirement = Arc::new(requirement);
             let begun = PlannedPreemption { requirement, victim_search, exhausted: false, shares_at };
             self.preemptions.searches.insert(key, begun);
         }
         let overlay = &mut self.overlays.current;
         let offer = self.preemptions.best(overlay, key, claim.as_ref(), self.input.now_ms)?;
-        self.offer_taken(pending, key, &offer)
+        let requirement = Arc::clone(&self.preemptions.searches.get(&key)?.requirement);
+        self.offer_taken(pending, &requirement, &offer)
     }
 
     /// The key of a task's victim search, with the claim of its queue now.
@@ -161,15 +164,14 @@ impl Planner<'_, '_> {
     }
 
     /// Carries out an offer: charges the overlay, marks the victims, and builds the placement.
-    fn offer_taken(
+    pub(super) fn offer_taken(
         &mut self,
         pending: PendingTask,
-        key: PreemptionKey,
+        requirement: &Requirement,
         offer: &Offer,
     ) -> Option<PlannedPlacement> {
         let tables = self.input.tables;
-        let Preemptions { searches, evictions } = &mut self.preemptions;
-        let (requirement, node) = (&searches.get(&key)?.requirement, offer.node);
+        let (evictions, node) = (&mut self.preemptions.evictions, offer.node);
         let entry = tables.jobs.get(&pending.task.job)?;
         let spec = entry.spec_of_task(pending.task.index)?;
         let asked = &tables.shapes.get(self.input.class(pending)?.shape)?.resources;

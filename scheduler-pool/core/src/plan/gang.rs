@@ -195,7 +195,7 @@ impl Planner<'_, '_> {
         let tasks = members.iter().map(|member| member.task.index).collect();
         let no_victims = self.preemptions.none_left(&class);
         let gang = fitted > 0 || never;
-        self.refusals.added(class, tasks, Refusal { census, causes, gang, never, no_victims });
+        self.refusals.added(class, tasks, Refusal { census, causes, gang, never, no_victims, pinned: false });
     }
 
     /// Takes back the placement of a member, because its gang did not fit.

@@ -16,6 +16,7 @@ mod evict;
 mod gang;
 mod order;
 mod pending;
+mod pinned;
 mod refusal;
 mod score;
 mod search;
@@ -24,6 +25,7 @@ mod token;
 mod topology;
 mod turn;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use borough_model::task::{Placement as TaskPlacement, PortAssignment, TaskEvent};
@@ -31,10 +33,10 @@ use borough_model::{GangId, Incarnation, JobId, NodeAlloc, NodeId, Resources, Ta
 
 use crate::census::NodeCensus;
 use crate::count::CountChange;
-use crate::filter::ports_given;
+use crate::filter::{Requirement, ports_given};
 use crate::node_order::StartOffset;
 use crate::overlay::PlanOverlay;
-use crate::preempt::{PreemptionScope, Victim};
+use crate::preempt::{Evictions, PreemptionScope, Victim};
 use crate::tables::{CellTables, ShapeId};
 pub use cache::PlanCache;
 pub(crate) use cause::{DomainsShort, GangCause, UnplacedCause};
@@ -120,6 +122,8 @@ pub struct Unplaced {
     pub(crate) shape: ShapeId,
     /// The scope of its class, if no eviction in that scope helps any more.
     pub(crate) no_victims: Option<PreemptionScope>,
+    /// True if each of them is for one node, which does not take it now.
+    pub(crate) pinned: bool,
 }
 
 /// What the plan cost.
@@ -193,6 +197,7 @@ pub fn plan_from(
         gang_domains: GangDomains::default(),
         refusals: Refusals::default(),
         dependencies: ReadDependencies::new(),
+        pinned: BTreeMap::new(),
         placements: Vec::new(),
         preemption_cut: false,
     };
@@ -250,6 +255,8 @@ struct Planner<'a, 'c> {
     gang_domains: GangDomains,
     refusals: Refusals,
     dependencies: ReadDependencies,
+    /// What the tasks of daemon jobs ask of their nodes.
+    pinned: BTreeMap<ShapeId, Arc<Requirement>>,
     placements: Vec<PlannedPlacement>,
     preemption_cut: bool,
 }
@@ -265,6 +272,9 @@ impl Planner<'_, '_> {
     fn single(&mut self, pending: PendingTask) -> bool {
         if !task_wanted(self.input.tables, pending.task) {
             return false;
+        }
+        if self.is_pinned(pending) {
+            return self.pinned(pending);
         }
         let domain_set = self.domain_set_alone(pending);
         let placement = self.placed(pending, domain_set);
@@ -290,7 +300,11 @@ impl Planner<'_, '_> {
         let causes = if restricted { vec![GangCause::DomainsTaken] } else { Vec::new() };
         let never = restricted && self.placements.is_empty() && !self.preemption_cut;
         let no_victims = self.preemptions.none_left(&class);
-        self.refusals.refused(pending, class, Refusal { census, causes, gang: never, never, no_victims });
+        self.refusals.refused(
+            pending,
+            class,
+            Refusal { census, causes, gang: never, never, no_victims, pinned: false },
+        );
     }
 
     /// The census of the nodes for a task, as the plan has left them.
@@ -312,25 +326,14 @@ impl Planner<'_, '_> {
         let search_key = self.searches.search_key(pending.class, domain_set)?;
         let node = self.searches.chosen(&self.overlays, search_key, avoid)?;
         let requirement = self.searches.requirement(search_key)?;
-        let overlay = &mut self.overlays.current;
-        let ports = ports_named(
-            entry.spec_of_task(pending.task.index)?,
-            ports_given(overlay, requirement, node, self.input.now_ms),
-        )?;
-        let numbers: Vec<u16> = ports.iter().map(|port| port.number).collect();
-        let terms = tokens(overlay, requirement, node);
         let evictions = &self.preemptions.evictions;
-        let dependencies = dependencies(overlay, requirement, node, &mut self.dependencies, evictions);
-        let asked = &tables.shapes.get(class.shape)?.resources;
-        let (charge, demand) = charge_on(overlay, requirement, asked, node)?;
-        let constrained = !requirement.rules.rules.is_empty() || !terms.is_empty();
-        overlay.taken(node, &demand, &numbers);
-        self.overlays.task_counted(pending.task, node, CountChange::Add);
+        let (overlays, dependencies) = (&mut self.overlays, &mut self.dependencies);
+        let placement =
+            placement_on(self.input, overlays, dependencies, evictions, pending, requirement, node)?;
         if !search_key.domains_alike {
             self.searches.task_added(search_key.job, node);
         }
-        let placement = placement_new(tables, pending, node)?;
-        Some(PlannedPlacement { ports, charge, terms, dependencies, constrained, ..placement })
+        Some(placement)
     }
 
     /// Voids every search that may rely on something that has changed back.
@@ -339,6 +342,34 @@ impl Planner<'_, '_> {
         self.refusals.void();
         self.searches.void();
     }
+}
+
+/// Places a task on a node that takes it, with its ports and its charge.
+fn placement_on(
+    input: PlanInput<'_>,
+    overlays: &mut PlanOverlays<'_>,
+    read: &mut ReadDependencies,
+    evictions: &Evictions,
+    pending: PendingTask,
+    requirement: &Requirement,
+    node: u32,
+) -> Option<PlannedPlacement> {
+    let tables = input.tables;
+    let class = input.class(pending)?;
+    let entry = tables.jobs.get(&class.job)?;
+    let overlay = &mut overlays.current;
+    let given = ports_given(overlay, requirement, node, input.now_ms);
+    let ports = ports_named(entry.spec_of_task(pending.task.index)?, given)?;
+    let numbers: Vec<u16> = ports.iter().map(|port| port.number).collect();
+    let terms = tokens(overlay, requirement, node);
+    let dependencies = dependencies(overlay, requirement, node, read, evictions);
+    let asked = &tables.shapes.get(class.shape)?.resources;
+    let (charge, demand) = charge_on(overlay, requirement, asked, node)?;
+    let constrained = !requirement.rules.rules.is_empty() || !terms.is_empty();
+    overlay.taken(node, &demand, &numbers);
+    overlays.task_counted(pending.task, node, CountChange::Add);
+    let placement = placement_new(tables, pending, node)?;
+    Some(PlannedPlacement { ports, charge, terms, dependencies, constrained, ..placement })
 }
 
 /// The next attempt of a task on a node, still without ports, charge, rules and victims.

@@ -68,7 +68,7 @@ impl Refusals {
 
     /// Records refused tasks of a class.
     pub(super) fn added(&mut self, class: PendingClass, tasks: Vec<u32>, refusal: Refusal) {
-        let Refusal { census, causes, gang, never, no_victims } = refusal;
+        let Refusal { census, causes, gang, never, no_victims, pinned } = refusal;
         self.unplaced.push(Unplaced {
             job: class.job,
             tasks,
@@ -77,6 +77,7 @@ impl Refusals {
             cause: UnplacedCause { census, gang: causes },
             shape: class.shape,
             no_victims,
+            pinned,
         });
     }
 }
@@ -91,4 +92,6 @@ pub(super) struct Refusal {
     pub never: bool,
     /// See [`Unplaced::no_victims`].
     pub no_victims: Option<PreemptionScope>,
+    /// See [`Unplaced::pinned`].
+    pub pinned: bool,
 }

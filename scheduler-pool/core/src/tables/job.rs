@@ -67,6 +67,11 @@ impl TaskSlot {
         matches!(self.state, None | Some(TaskState::Pending))
     }
 
+    /// The node that it is for, if it wants one and its job is a daemon job.
+    pub(crate) fn node_served(&self) -> Option<NodeId> {
+        self.row.as_ref()?.node_served()
+    }
+
     /// Its node, if it is placed.
     pub(crate) fn placed_on(&self) -> Option<NodeId> {
         if self.placed() { self.node } else { None }

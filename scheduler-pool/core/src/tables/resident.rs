@@ -194,7 +194,8 @@ impl ResidentTasks {
 impl NodeTable {
     /// What a node would have free if every task below a level left. Too much if some tasks are not known yet.
     fn evictable(&self, node: u32, level: u32) -> StretchCapacity {
-        if self.gate(node) != NodeGate::Open {
+        // Tasks of daemon jobs come to cordoned nodes too.
+        if !matches!(self.gate(node), NodeGate::Open | NodeGate::Cordoned) {
             return StretchCapacity::default();
         }
         let stays = |(_, resident): &(TaskId, ResidentTask)| {

@@ -47,7 +47,9 @@ impl RowFacts {
         if self == after {
             return NodeEffect::None;
         }
-        let opened = self.gate != after.gate && after.gate == NodeGate::Open;
+        // A cordoned node takes tasks of daemon jobs.
+        let takes = matches!(after.gate, NodeGate::Open | NodeGate::Cordoned);
+        let opened = self.gate != after.gate && takes;
         let limit_before = |dimension: usize| self.limits.get(dimension).copied().unwrap_or(0);
         let grown = (0..).zip(&after.limits).any(|(dimension, &limit)| limit > limit_before(dimension));
         // The kinds of the other facts have no order of more and less.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use borough_model::job::{Band, Constraint, ConstraintOperator, Toleration, tolerations_in_force};
+use borough_model::job::{Band, Constraint, ConstraintOperator, JobKind, Toleration, tolerations_in_force};
 use borough_model::node::{CardSelector, Within};
 use borough_model::{JobId, Resources};
 
@@ -42,6 +42,8 @@ pub(crate) struct Shape {
     pub profile: Option<ScoringProfile>,
     /// The job that owns the shape. Set if the job has rules between tasks, because such a shape is never shared.
     pub job: Option<JobId>,
+    /// Whether it is of a daemon job: each task is for one node, which may be cordoned.
+    pub daemon: bool,
 }
 
 impl Shape {
@@ -62,6 +64,7 @@ impl Shape {
             tolerations: tolerations_in_force(&spec.tolerations, band),
             profile: spec.profile,
             job,
+            daemon: spec.kind == JobKind::Daemon,
         }
     }
 

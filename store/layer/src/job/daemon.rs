@@ -40,7 +40,8 @@ pub async fn job_nodes_serve(
         0 => 0,
         most => quota_charge_each(tx, changes.space(), &before, &each, most, changes.at_ms()).await?,
     };
-    let mut book = TaskBook::read(tx, changes.space(), tasks.iter().take(fitting).map(|(task, _)| *task)).await?;
+    let mut book =
+        TaskBook::read(tx, changes.space(), tasks.iter().take(fitting).map(|(task, _)| *task)).await?;
     let mut again = 0_u32;
     for (task, served) in tasks.iter().take(fitting) {
         let event = TaskEvent::NodeServed { node: served.node };

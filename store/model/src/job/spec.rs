@@ -77,7 +77,7 @@ pub struct JobSpec {
         check = count_of_spec_check,
         init = defaults::count(kind),
         value = "tasks, 0 to 100000; a daemon job has none",
-        default = "1; a daemon job has as many tasks as nodes match",
+        default = "1",
         example = 4,
         change = CountOrPriority
     )]

@@ -45,7 +45,15 @@ fn rows() -> Vec<(&'static str, TaskRow)> {
         ),
         ("lost, never started", row_from(placed(), &[lost])),
         ("dead, succeeded", row_from(running(Health::Healthy), &[batch_zero, gone.clone()])),
-        ("dead, job shrank", row_from(running(Health::Healthy), &[stop(StopReason::JobShrunk), gone])),
+        (
+            "dead, job shrank",
+            row_from(running(Health::Healthy), &[stop(StopReason::JobShrunk), gone.clone()]),
+        ),
+        ("pending, for its node", row_after(&[TaskEvent::NodeServed { node: NODE }])),
+        (
+            "dead, withdrawn from its node",
+            row_from(running(Health::Healthy), &[stop(StopReason::NodeLeft), gone]),
+        ),
     ]
 }
 
@@ -119,6 +127,7 @@ fn events(row: &TaskRow) -> Vec<(String, TaskEvent)> {
     events.push(("node_declared_lost".to_owned(), TaskEvent::NodeDeclaredLost { node: NODE }));
     events.push(("reschedule_lost".to_owned(), TaskEvent::RescheduleLost));
     events.push(("job_grown".to_owned(), TaskEvent::JobGrown));
+    events.push(("node_served".to_owned(), TaskEvent::NodeServed { node: NODE }));
     events
 }
 
@@ -215,6 +224,7 @@ fn event_ordinal(event: &TaskEvent) -> usize {
         TaskEvent::Evict(_) => 16,
         TaskEvent::HoldFulfilled { .. } => 17,
         TaskEvent::MoveRequested => 18,
+        TaskEvent::NodeServed { .. } => 19,
     }
 }
 
@@ -224,7 +234,7 @@ fn the_table_has_every_state_and_every_event() {
     assert_eq!(states, BTreeSet::from(TaskState::ALL));
     for (label, row) in rows() {
         let seen: BTreeSet<usize> = events(&row).iter().map(|(_, event)| event_ordinal(event)).collect();
-        assert_eq!(seen, (0..19).collect(), "{label}");
+        assert_eq!(seen, (0..20).collect(), "{label}");
     }
 }
 

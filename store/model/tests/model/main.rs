@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod canary;
 #[cfg(test)]
+mod daemon;
+#[cfg(test)]
 mod defects;
 #[cfg(test)]
 mod definition;

@@ -88,7 +88,7 @@ pub(crate) fn task(index: u32, version: u32, is: TaskState, healthy_ms: Option<i
 
 pub(crate) fn step(row: &JobRow, spec: &JobSpec, tasks: &[TaskRow], now_ms: i64) -> RolloutStep {
     let rollout = row.rollout.as_deref().unwrap();
-    let rules = RolloutRules::of(spec, rollout, row.owner_count());
+    let rules = RolloutRules::of_job(spec, rollout, row);
     let mut view = RolloutView::default();
     for task in tasks {
         let is_earlier = task.spec_version < row.spec_version;
@@ -235,7 +235,7 @@ fn a_way_back_is_done_when_the_task_that_was_replaced_is_healthy_again() {
     let (row, spec) = job(2, UpdateSpec::default());
     let row = begun(&row);
     let rollout = row.rollout.as_deref().unwrap();
-    let rules = RolloutRules::of(&spec, rollout, row.count);
+    let rules = RolloutRules::of(&spec, rollout, row.count, row.count);
     let step = |first: &TaskRow| {
         let mut view = RolloutView::default();
         for task in [first, &task(1, 1, TaskState::Running, Some(NOW - 60_000))] {
@@ -422,7 +422,7 @@ proptest! {
         let surging = (count..row.count).map(|index| task(index, 0, TaskState::Pending, None));
         let tasks = (0..count).map(old).chain(surging).collect();
         let mut world = World { row, spec, tasks, now_ms: NOW };
-        let rules = RolloutRules::of(&world.spec, world.row.rollout.as_deref().unwrap(), count);
+        let rules = RolloutRules::of(&world.spec, world.row.rollout.as_deref().unwrap(), count, count);
         let settles = (0..1_000).map(|turn| (turn % 16, if turn % 50 == 0 { 5 } else { 0 }));
         let mut done = false;
         for (index, what) in events.into_iter().chain(settles) {

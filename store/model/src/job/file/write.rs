@@ -6,8 +6,8 @@ use super::read::{CONDITIONS, MODES, OPERATORS, SPREAD_WEIGHTS, constraint_parse
 use crate::field_error::delay_text;
 use crate::job::{
     Affinity, AffinityKind, After, AfterCondition, Constraint, ConstraintOperator, GangTopology, HealthCheck,
-    JobKind, JobSpec, LogSpec, OnFailure, PortSpec, PreemptionSpec, Probe, RestartMode, RestartSpec, Role, Spread,
-    TaskOverride, TaskSpec, Toleration, TolerationOperator, UpdateSpec,
+    JobKind, JobSpec, LogSpec, OnFailure, PortSpec, PreemptionSpec, Probe, RestartMode, RestartSpec, Role,
+    Spread, TaskOverride, TaskSpec, Toleration, TolerationOperator, UpdateSpec,
 };
 use crate::node::CardSelector;
 use crate::resource::{Dimension, Resources};

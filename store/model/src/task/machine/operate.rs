@@ -7,6 +7,7 @@ use crate::id::NodeId;
 use crate::task::{EndReason, Evicted, Health, StopReason, TaskRow, TaskState, Verdict};
 
 const NOT_WANTED: &str = "only a pending task is placed";
+const OTHER_NODE: &str = "its daemon job serves another node with it";
 
 /// Whether a hold takes its share of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,9 +60,14 @@ pub(super) fn place(row: &TaskRow, placement: &Placement, now_ms: i64) -> Decide
     }
 }
 
-/// Only the next attempt: a placement decided before the last attempt is refused as stale.
+/// Only the next attempt: a placement decided before the last attempt is refused as stale. A task of a daemon job goes to
+/// its own node only.
 fn placement_is_next(row: &TaskRow, placement: &Placement) -> bool {
-    placement.incarnation == row.incarnation.next()
+    placement.incarnation == row.incarnation.next() && is_own_node(row, placement)
+}
+
+fn is_own_node(row: &TaskRow, placement: &Placement) -> bool {
+    row.node_served().is_none_or(|node| node == placement.node)
 }
 
 fn placement_repeated(row: &TaskRow, placement: &Placement) -> bool {
@@ -77,6 +83,7 @@ fn placement_refused(row: &TaskRow, placement: &Placement, event: &'static str) 
         });
     }
     match row.state {
+        TaskState::Pending if !is_own_node(row, placement) => illegal(row, event, OTHER_NODE),
         TaskState::Pending => illegal(row, event, "an attempt has the number after the last one"),
         TaskState::Held
         | TaskState::Assigned

@@ -1,0 +1,62 @@
+//! Examines the tasks of a daemon job and then the nodes of the cell, in parts, and decides which nodes get a task.
+
+use std::ops::Bound;
+
+use borough_model::daemon::{DaemonRules, DaemonView};
+use borough_model::job::JobRow;
+use borough_model::task::StopReason;
+use borough_model::{JobId, NodeId, TaskRow};
+use borough_store::mirror::MirrorState;
+
+use crate::decide::ControllerAction;
+
+/// The examination of a daemon job so far.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct DaemonScan {
+    job: JobId,
+    /// How often tasks were given to nodes when it began.
+    steps: u64,
+    unadmitted: u32,
+    view: DaemonView,
+    /// The last node that was visited.
+    after: Bound<NodeId>,
+}
+
+impl DaemonScan {
+    /// `None` if the job is no daemon job, or its spec is not known.
+    pub(crate) fn begin(state: &MirrorState, row: &JobRow) -> Option<Self> {
+        let daemon = row.daemon.as_deref()?;
+        let spec = state.spec_of(row)?;
+        let view = DaemonView::new(DaemonRules::of(&spec, row.priority));
+        let (steps, unadmitted) = (daemon.steps, daemon.unadmitted);
+        Some(Self { job: row.id, steps, unadmitted, view, after: Bound::Unbounded })
+    }
+
+    pub(crate) fn visit_task(&mut self, state: &MirrorState, task: &TaskRow) {
+        let node = task.node_served().and_then(|node| state.nodes().get(&node));
+        self.view.visit_task(task, node.map(|node| &**node));
+    }
+
+    /// Visits the next nodes, at most `most`. Returns how many, and whether all were.
+    pub(crate) fn visit_nodes(&mut self, state: &MirrorState, most: usize) -> (usize, bool) {
+        let mut visited = 0;
+        for (id, node) in state.nodes().range((self.after, Bound::Unbounded)).take(most) {
+            self.view.visit_node(node);
+            self.after = Bound::Excluded(*id);
+            visited += 1;
+        }
+        (visited, visited < most)
+    }
+
+    /// What to do, when every task and every node was visited. Tasks that serve no node any more end first.
+    pub(crate) fn actions(self) -> Vec<ControllerAction> {
+        let Self { job, steps, unadmitted, view, .. } = self;
+        let step = view.step();
+        let withdraw = (!step.withdraw.is_empty())
+            .then_some(ControllerAction::TasksMove(StopReason::NodeLeft, step.withdraw));
+        // The first look is recorded even if no node matches, and so is that the quota has room again.
+        let is_due = steps == 0 || !step.serve.is_empty() || unadmitted > 0;
+        let serve = is_due.then_some(ControllerAction::NodesServe(job, steps, step.serve, step.lacking));
+        withdraw.into_iter().chain(serve).collect()
+    }
+}
