@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use borough_model::daemon::{DaemonRules, DaemonView};
 use borough_model::job::file::file_diff;
 use borough_model::job::{
     After, AfterCondition, ChangeClass, FieldChange, JobKind, JobState, OnFailure, RestartMode, Rollout,
     change_class, fields_fixed, spec_diff, spec_with_scheduler,
 };
 use borough_model::rollout::{AttemptFit, AttemptFits, RolloutRules};
-use borough_model::{JobId, JobRow, JobSpec, Name, TaskRow, TaskState};
+use borough_model::{JobId, JobRow, JobSpec, Name, TaskId, TaskRow, TaskState};
 use borough_proto::convert::ports_to_message;
 use borough_proto::v1;
 use borough_scheduler_core::{DryRun, EvictionReport, Explanation, ReplacedAttempts, VictimReport, dry_run};
@@ -94,14 +95,69 @@ pub(super) async fn plan_of(cell: &CellContext, spec: &JobSpec) -> Result<v1::Pl
             Some(state.spec_of(live)?.in_force(live))
         })?;
         let (now_ms, spec) = (cell.clock.wall_ms(), spec.clone());
-        let PlannedRollout { attempts, rules, .. } = rollout;
+        let PlannedRollout { mut attempts, rules, .. } = rollout;
+        let (spec_is_daemon, mut serves) = (spec.kind == JobKind::Daemon, false);
+        if spec_is_daemon {
+            let planned = cell.state(|state| nodes_planned(state, &spec))?;
+            let ended: BTreeSet<u32> = planned.withdrawn.iter().copied().collect();
+            attempts.rows.retain(|row| !ended.contains(&row.id.index));
+            response.replaced.retain(|index| !ended.contains(index));
+            response.stopped = planned.withdrawn;
+            attempts.revived = planned.rows;
+            serves = planned.serves;
+        }
         let dry =
             cell.scheduler.ask(move |snapshot| dry_run(snapshot, &spec, before.as_ref(), &attempts, now_ms));
         dry_add(&mut response, dry.await?);
+        if spec_is_daemon && response.placements.is_empty() && response.unplaced.is_empty() && !serves {
+            response.warnings.push(NONE_MATCHES.to_owned());
+        }
         let warning = rules.and_then(|rules| rollout_warning(&response, &rules));
         response.warnings.extend(warning);
     }
     Ok(response)
+}
+
+/// What a plan of a daemon job says if it has nothing to do.
+const NONE_MATCHES: &str = "no node of the cell matches now; a node gets its task when it joins, or when its labels or taints \
+                            let it match";
+
+/// What a daemon job would do about the nodes.
+#[derive(Debug, Default)]
+struct PlannedNodes {
+    /// Tasks that nodes would get.
+    rows: Vec<TaskRow>,
+    /// Tasks that would end, since their nodes would not match.
+    withdrawn: Vec<u32>,
+    /// Whether some node has a task already.
+    serves: bool,
+}
+
+/// Which nodes a daemon job with this spec would serve, by the controller's own decision.
+fn nodes_planned(state: &MirrorState, spec: &JobSpec) -> PlannedNodes {
+    let live = state.job_by_name(&spec.user, &spec.name).filter(|row| !is_over(row));
+    let mut view = DaemonView::with_most(DaemonRules::of(spec, spec.priority), usize::MAX);
+    let (mut planned, mut count) = (PlannedNodes::default(), live.map_or(0, |row| row.count));
+    for task in live.into_iter().flat_map(|row| state.job_tasks(row.id)) {
+        planned.serves |= !task.is_withdrawn();
+        let node = task.node_served().and_then(|node| state.nodes().get(&node));
+        view.visit_task(task, node.map(|node| &**node));
+    }
+    state.nodes().values().for_each(|node| view.visit_node(node));
+    let step = view.step();
+    planned.withdrawn = step.withdraw.iter().map(|(task, _)| task.index).collect();
+    let job = live.map_or(JobId(0), |row| row.id);
+    for served in step.serve {
+        let known = served.again.and_then(|index| state.tasks().get(&TaskId { job, index }));
+        let index = served.again.unwrap_or_else(|| {
+            count = count.saturating_add(1);
+            count.saturating_sub(1)
+        });
+        let new = TaskRow::never_placed(TaskId { job, index });
+        let row = known.map_or(new, |known| (**known).clone());
+        planned.rows.push(TaskRow { daemon_node: Some(Box::new(served.node)), ..row });
+    }
+    planned
 }
 
 /// The rollout that a submission would begin.
@@ -191,8 +247,8 @@ fn plan_changes(state: &MirrorState, spec: &JobSpec) -> (v1::PlanJobResponse, Pl
         let wanted = spec.count.saturating_add(rollout.surge.max(row.surge()));
         let revived = state.job_tasks(row.id).filter(|task| task.id.index < wanted && task.is_shrunk_away());
         rollout.attempts.revived = revived.map(|task| (**task).clone()).collect();
-        let above =
-            state.job_tasks(row.id).filter(|task| task.id.index >= spec.count.saturating_add(row.surge()));
+        let first = if row.daemon.is_some() { row.count } else { spec.count.saturating_add(row.surge()) };
+        let above = state.job_tasks(row.id).filter(|task| task.id.index >= first);
         let above = above.filter(|task| !matches!(task.state, TaskState::Dead | TaskState::Pending));
         response.stopped = above.map(|task| task.id.index).collect();
     }
@@ -204,20 +260,24 @@ fn rollout_planned(state: &MirrorState, row: &JobRow, spec: &JobSpec) -> Planned
     if row.state != JobState::Running {
         return PlannedRollout::default();
     }
+    // The owner of a daemon job decides about no count.
+    let is_daemon = row.daemon.is_some();
+    let (count, wanted) =
+        if is_daemon { (row.owner_count(), row.wanted_count()) } else { (spec.count, spec.count) };
     let earlier = row.earlier_version().and_then(|version| state.spec(row.id, version));
     let is_earlier =
         |earlier: &JobSpec| change_class(&earlier.in_force(row), spec) != ChangeClass::NeedsUpdate;
     // What the tasks had before is not tried again.
     let (canaries, surge) = match earlier {
-        Some(earlier) if is_earlier(&earlier) => (0, spec.surge(spec.count)),
-        _ => (spec.canaries(spec.count), spec.surge_first(spec.count)),
+        Some(earlier) if is_earlier(&earlier) => (0, spec.surge(count)),
+        _ => (spec.canaries(count), spec.surge_first(count)),
     };
     let surge = surge.max(row.surge());
     // The plan shows what follows the promotion, too.
     let rollout = Rollout::begin(row, 0, "", 0).with_surge(surge);
-    let rules = RolloutRules::of(spec, &rollout, spec.count);
+    let rules = RolloutRules::of(spec, &rollout, count, wanted);
     let has_attempt = |task: &&Arc<TaskRow>| {
-        task.id.index < spec.count && !matches!(task.state, TaskState::Pending | TaskState::Dead)
+        task.id.index < count && !matches!(task.state, TaskState::Pending | TaskState::Dead)
     };
     // Against the version that the submission would make.
     let mut fits = AttemptFits::new(row.spec_version.saturating_add(1), Arc::new(spec.clone()));
@@ -227,7 +287,7 @@ fn rollout_planned(state: &MirrorState, row: &JobRow, spec: &JobSpec) -> Planned
     let mut rows: Vec<TaskRow> = tasks.map(|task| (**task).clone()).collect();
     rows.sort_by_key(TaskRow::is_healthy);
     // The members of a gang are ended together.
-    let most = if rules.together { spec.count } else { rules.unavailable_max };
+    let most = if rules.together { count } else { rules.unavailable_max };
     let at_once = usize::try_from(most.saturating_add(rules.surge)).unwrap_or(usize::MAX);
     PlannedRollout {
         attempts: ReplacedAttempts { rows, at_once, ..ReplacedAttempts::default() },

@@ -52,11 +52,12 @@ impl WantedTasks {
     }
 }
 
-/// Returns true if a task has ended beyond the count of its job. Once the job is over, nothing surges either.
+/// Returns true if a task has ended beyond the count of its job, or its daemon job has withdrawn it. Once the job is over,
+/// nothing surges either.
 fn is_left_behind(job: &JobRow, task: &TaskRow) -> bool {
     let is_over = matches!(job.state, JobState::Ended { .. });
     let count = if is_over { job.owner_count() } else { job.count };
-    task.state == TaskState::Dead && task.id.index >= count
+    task.state == TaskState::Dead && (task.id.index >= count || task.is_withdrawn())
 }
 
 /// The tasks of a page as they are found, and one more that shows that others follow.

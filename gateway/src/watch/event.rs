@@ -138,7 +138,7 @@ fn job_text(row: &JobRow, action: &str) -> String {
         0 => String::new(),
         surge => format!(" and {surge} surging"),
     };
-    let (count, priority, version) = (row.owner_count(), row.priority, row.spec_version);
+    let (count, priority, version) = (row.wanted_count(), row.priority, row.spec_version);
     let counts = format!("count {count}{surge}, priority {priority}, version {version}");
     let rollout = rollout_text(row, action);
     format!("{rollout}{state}; {counts}; {} succeeded, {} failed", row.succeeded, row.failed)

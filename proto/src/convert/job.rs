@@ -43,6 +43,7 @@ pub fn job_to_message(
             looked: daemon.steps > 0,
             indexes: row.count,
             unadmitted: daemon.unadmitted,
+            left: daemon.left,
         }),
     }
 }

@@ -64,7 +64,8 @@ impl DryRunTask {
 /// What the new spec would do to tasks that have had an attempt.
 #[derive(Clone, Debug, Default)]
 pub struct ReplacedAttempts {
-    /// Tasks that have ended only because the job was smaller, and that it would want again.
+    /// Tasks that have ended only because the job was smaller, and that it would want again. Of a daemon job, those that
+    /// nodes would get.
     pub revived: Vec<TaskRow>,
     /// Tasks whose attempts a rollout would end, in its order.
     pub rows: Vec<TaskRow>,
@@ -88,11 +89,19 @@ pub fn dry_run(
     now_ms: i64,
 ) -> DryRun {
     let mut trial = snapshot.clone();
-    let (job, row) = row_on_trial(snapshot.tables(), spec, before, now_ms);
+    let (job, mut row) = row_on_trial(snapshot.tables(), spec, before, now_ms);
+    let mut revived = replaced.revived.clone();
+    revived.iter_mut().for_each(|row| row.id.job = job);
+    if row.daemon.is_some() {
+        // The nodes say how many tasks it has. The caller knows which of them get one.
+        let known = snapshot.tables().job(job).map_or(0, |known| known.count);
+        let last = revived.iter().map(|row| row.id.index.saturating_add(1)).max();
+        row.count = known.max(last.unwrap_or(0));
+    }
     let (kept, stopped) = resident(snapshot.tables(), job, row.count);
     let mut outcome = DryRun { kept, stopped, ..DryRun::default() };
     trial.job_upsert(&Arc::new(row), Some(spec));
-    replaced.revived.iter().for_each(|row| attempt_end(&mut trial, row));
+    revived.iter().for_each(|row| attempt_end(&mut trial, row));
     let mut placed: BTreeMap<u32, PlannedPlacement> = BTreeMap::new();
     let mut visit = |plan: &Plan, placed: &mut BTreeMap<u32, PlannedPlacement>| {
         // A task that an early plan placed may be evicted by a later one.

@@ -16,7 +16,8 @@ pub(crate) struct DaemonScan {
     job: JobId,
     /// How often tasks were given to nodes when it began.
     steps: u64,
-    unadmitted: u32,
+    /// Whether the row says that nodes lack a task.
+    is_lacking: bool,
     view: DaemonView,
     /// The last node that was visited.
     after: Bound<NodeId>,
@@ -28,8 +29,8 @@ impl DaemonScan {
         let daemon = row.daemon.as_deref()?;
         let spec = state.spec_of(row)?;
         let view = DaemonView::new(DaemonRules::of(&spec, row.priority));
-        let (steps, unadmitted) = (daemon.steps, daemon.unadmitted);
-        Some(Self { job: row.id, steps, unadmitted, view, after: Bound::Unbounded })
+        let is_lacking = daemon.unadmitted > 0 || daemon.left > 0;
+        Some(Self { job: row.id, steps: daemon.steps, is_lacking, view, after: Bound::Unbounded })
     }
 
     pub(crate) fn visit_task(&mut self, state: &MirrorState, task: &TaskRow) {
@@ -50,12 +51,12 @@ impl DaemonScan {
 
     /// What to do, when every task and every node was visited. Tasks that serve no node any more end first.
     pub(crate) fn actions(self) -> Vec<ControllerAction> {
-        let Self { job, steps, unadmitted, view, .. } = self;
+        let Self { job, steps, is_lacking, view, .. } = self;
         let step = view.step();
         let withdraw = (!step.withdraw.is_empty())
             .then_some(ControllerAction::TasksMove(StopReason::NodeLeft, step.withdraw));
-        // The first look is recorded even if no node matches, and so is that the quota has room again.
-        let is_due = steps == 0 || !step.serve.is_empty() || unadmitted > 0;
+        // The first look is recorded even if no node matches, and so is that no node lacks a task any more.
+        let is_due = steps == 0 || !step.serve.is_empty() || is_lacking;
         let serve = is_due.then_some(ControllerAction::NodesServe(job, steps, step.serve, step.lacking));
         withdraw.into_iter().chain(serve).collect()
     }

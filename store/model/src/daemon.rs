@@ -80,7 +80,7 @@ pub struct NodeServed {
 /// What a daemon job does next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DaemonStep {
-    /// Nodes that get a task, at most [`SERVED_MAX`].
+    /// Nodes that get a task, at most [`SERVED_MAX`] unless the view says otherwise.
     pub serve: Vec<NodeServed>,
     /// All nodes that lack one, those of `serve` included.
     pub lacking: u32,
@@ -92,6 +92,8 @@ pub struct DaemonStep {
 #[derive(Clone, Debug, PartialEq)]
 pub struct DaemonView {
     rules: DaemonRules,
+    /// Nodes that a step serves at most.
+    most: usize,
     /// Nodes that a task is for. `Some`: it is withdrawn, and has this index.
     known: BTreeMap<NodeId, Option<u32>>,
     /// Withdrawn tasks whose node is gone.
@@ -105,8 +107,14 @@ pub struct DaemonView {
 impl DaemonView {
     /// Has seen nothing yet.
     pub fn new(rules: DaemonRules) -> Self {
+        Self::with_most(rules, SERVED_MAX)
+    }
+
+    /// The same, for a step that serves at most so many nodes.
+    pub fn with_most(rules: DaemonRules, most: usize) -> Self {
         Self {
             rules,
+            most,
             known: BTreeMap::new(),
             vacant: Vec::new(),
             lacking: Vec::new(),
@@ -121,7 +129,7 @@ impl DaemonView {
         if task.is_withdrawn() {
             if node.is_some() {
                 self.known.insert(served, Some(task.id.index));
-            } else if self.vacant.len() < SERVED_MAX {
+            } else if self.vacant.len() < self.most {
                 self.vacant.push(task.id.index);
             }
             return;
@@ -153,7 +161,7 @@ impl DaemonView {
             return;
         }
         self.lacking_count = self.lacking_count.saturating_add(1);
-        if self.lacking.len() < SERVED_MAX {
+        if self.lacking.len() < self.most {
             self.lacking.push(NodeServed { node: node.id, again });
         }
     }

@@ -3,6 +3,7 @@
 //! The scheduler's code explains the nodes. The rows of the tasks say the rest: failures, probes that do not pass,
 //! drained and lost nodes, and agents that do not answer.
 
+mod daemon;
 mod drained;
 mod failing;
 mod lost;
@@ -60,7 +61,8 @@ pub(super) async fn task_explained(
         }
         message
     });
-    let explanations = of_nodes.chain(of_rows).collect();
+    let short = if index.is_none() { cell.state(|state| daemon::unadmitted(state, job))? } else { None };
+    let explanations = of_nodes.chain(of_rows).chain(short).collect();
     Ok(v1::ExplainTaskResponse { explanations, cursor: Some(cursor_to_message(cursor)) })
 }
 

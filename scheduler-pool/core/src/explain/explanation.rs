@@ -17,6 +17,9 @@ pub struct Explanation {
     /// True for a task with a node: the explanation is about the other nodes.
     #[serde(default)]
     pub elsewhere: bool,
+    /// True for tasks of a daemon job: the explanation is about the nodes that they are for.
+    #[serde(default)]
+    pub own_nodes: bool,
     /// The number of nodes.
     pub nodes: u32,
     /// How many nodes would take the task now.

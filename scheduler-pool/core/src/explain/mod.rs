@@ -8,6 +8,7 @@ mod text;
 mod turn;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 
 use borough_model::job::{
     Affinity, After, AfterDecision, Constraint, ConstraintOperator, JobOutcome, JobState, after_cycle,
@@ -17,7 +18,7 @@ use borough_model::{JobId, JobRow, Name, TaskId};
 
 use crate::backlog::{gang_queue, task_queue};
 use crate::census::NodeCensus;
-use crate::filter::Requirement;
+use crate::filter::{FilterReason, Requirement, refusals};
 use crate::overlay::PlanOverlay;
 use crate::plan::{DomainsShort, GangCause, PendingQueue, Unplaced, plan};
 use crate::preempt::PreemptionScope;
@@ -77,7 +78,59 @@ pub fn explain_job(snapshot: &Snapshot, job: JobId, now_ms: i64) -> Vec<(Vec<u32
         let first = *indexes.first()?;
         Some((indexes, explain(snapshot, job, first, now_ms)))
     };
+    if is_daemon(snapshot.tables(), entry) {
+        return explain_daemon(snapshot.tables(), entry, classes.into_values().flatten(), now_ms);
+    }
     classes.into_values().filter_map(explained).collect()
+}
+
+fn is_daemon(tables: &CellTables, entry: &CellJob) -> bool {
+    entry.shape.and_then(|shape| tables.shapes.get(shape)).is_some_and(|shape| shape.daemon)
+}
+
+/// Explains the tasks of a daemon job that wait for their nodes: one explanation per first filter that refuses a task's
+/// own node, over the nodes of these tasks. If the job has no task at all, it explains why no node matches.
+fn explain_daemon(
+    tables: &CellTables,
+    entry: &CellJob,
+    waiting: impl Iterator<Item = u32>,
+    now_ms: i64,
+) -> Vec<(Vec<u32>, Explanation)> {
+    let Some(shape) = entry.shape.and_then(|shape| tables.shapes.get(shape)) else { return Vec::new() };
+    let requirement = Requirement::of(shape, tables);
+    let overlay = PlanOverlay::new(tables);
+    let mut groups: BTreeMap<Option<FilterReason>, (Vec<u32>, Vec<u32>)> = BTreeMap::new();
+    let mut backing_off = Vec::new();
+    for index in waiting {
+        let Some(slot) = entry.task(index) else { continue };
+        if slot.not_before_ms > now_ms {
+            backing_off.push(index);
+            continue;
+        }
+        let node = slot.node_served().and_then(|node| tables.nodes.ordinal(node));
+        let first = node.and_then(|node| {
+            refusals(&overlay, &requirement, node, now_ms, ControlFlow::Break).break_value()
+        });
+        let (indexes, nodes) = groups.entry(first).or_default();
+        indexes.push(index);
+        nodes.extend(node);
+    }
+    let of_group = |(indexes, nodes): (Vec<u32>, Vec<u32>)| {
+        let census = NodeCensus::of_nodes(&overlay, &requirement, now_ms, &nodes);
+        let explanation = of_census(&census, &requirement, shape, tables);
+        (indexes, Explanation { own_nodes: true, ..explanation })
+    };
+    let mut explained: Vec<_> = groups.into_values().map(of_group).collect();
+    for index in backing_off {
+        let Some(row) = entry.row.as_ref() else { continue };
+        let waits = waits(tables, entry, row, index, now_ms);
+        explained.push((vec![index], Explanation { waits, ..Explanation::default() }));
+    }
+    let looked = entry.row.as_ref().filter(|row| row.daemon.as_ref().is_some_and(|daemon| daemon.steps > 0));
+    if explained.is_empty() && looked.is_some_and(|row| row.wanted_count() == 0) {
+        explained.push((Vec::new(), explanation_of_nodes(tables, shape, now_ms)));
+    }
+    explained
 }
 
 /// Explains why task `index` of a job has no node as of `now_ms`, or that it only waits for its turn.
@@ -104,6 +157,10 @@ pub fn explain(snapshot: &Snapshot, job: JobId, index: u32, now_ms: i64) -> Expl
         .is_some_and(|topology| !topology.preferred);
     if let Some(queue) = task_queue(tables, TaskId { job, index }).filter(|_| restricted) {
         return alone_explanation(snapshot, &queue, now_ms);
+    }
+    if is_daemon(tables, entry) {
+        let explained = explain_daemon(tables, entry, std::iter::once(index), now_ms).into_iter().next();
+        return explained.map_or_else(Explanation::default, |(_, explanation)| explanation);
     }
     let shape = entry.shape_of(index).and_then(|shape| tables.shapes.get(shape));
     let Some(shape) = shape else { return Explanation::of_wait(WaitReason::SpecUnknown) };
@@ -234,6 +291,7 @@ fn of_census(
     Explanation {
         waits: Vec::new(),
         elsewhere: false,
+        own_nodes: false,
         nodes: census.nodes,
         nodes_fit: census.fit,
         nodes_room: census.fit_later,

@@ -387,6 +387,15 @@ impl Explanation {
         }
         let other = if self.elsewhere { "other " } else { "" };
         match (self.nodes, self.nodes_fit) {
+            (0, _) if self.own_nodes => f.write_str("its node is gone")?,
+            (1, 0) if self.own_nodes => f.write_str("does not fit its own node, and may run on no other")?,
+            (1, _) if self.own_nodes => f.write_str("fits its own node, and waits for its turn")?,
+            (nodes, 0) if self.own_nodes => {
+                write!(f, "fit none of their own {nodes} nodes, and may run on no others")?;
+            }
+            (nodes, fit) if self.own_nodes => {
+                write!(f, "{fit} of {nodes} fit their own nodes, and wait for their turn")?;
+            }
             (0, _) if self.elsewhere => f.write_str("the cell has no other node")?,
             (0, _) => f.write_str("the cell has no nodes")?,
             (nodes, 0) => write!(f, "fits on none of {nodes} {other}{}", nodes_text(nodes))?,

@@ -14,7 +14,7 @@ pub enum StarterKind {
     Gang,
     /// A task with a GPU
     Gpu,
-    /// At most one task on each node
+    /// One task on each node that matches
     Daemon,
 }
 

@@ -6,10 +6,24 @@ use serde::Serialize;
 use super::text::{facts, ranges, tally};
 use super::{ExplanationView, Foreign, explanations_text, time, word};
 
-/// How many tasks a job has, with those that surge.
+/// How many indexes the tasks of a job have, with those that surge. A daemon job keeps those of nodes that are gone.
 pub(crate) fn count_with_surge(job: &v1::Job) -> u32 {
+    if let Some(daemon) = &job.daemon {
+        return daemon.indexes;
+    }
     let surge = job.rollout.as_ref().map_or(0, |rollout| rollout.surge);
     job.count.saturating_add(surge)
+}
+
+/// What of the nodes of a daemon job its tasks do not show. `None`: nothing.
+pub(crate) fn nodes_text(daemon: &v1::DaemonStatus) -> Option<String> {
+    let nodes = |nodes: u32| tally(usize::try_from(nodes).unwrap_or(usize::MAX), "node");
+    match (daemon.looked, daemon.unadmitted, daemon.left) {
+        (false, ..) => Some("the controller has not looked at the nodes yet".to_owned()),
+        (true, 0, 0) => None,
+        (true, 0, left) => Some(format!("{} to come", nodes(left))),
+        (true, short, _) => Some(format!("the quota has no room for {}", nodes(short))),
+    }
 }
 
 /// So many canaries, with their verb.
@@ -35,6 +49,7 @@ pub(crate) fn healthy_of(job: &v1::Job) -> (u32, u32) {
     let progress = job.rollout.as_ref().and_then(|rollout| rollout.progress);
     match progress.and_then(|progress| progress.surging_healthy) {
         Some(surging) => (healthy.saturating_sub(surging), job.count),
+        None if job.daemon.is_some() => (healthy, job.count),
         None => (healthy, count_with_surge(job)),
     }
 }

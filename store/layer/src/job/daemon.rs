@@ -58,8 +58,8 @@ pub async fn job_nodes_serve(
     let count = count.min(before.count.saturating_add(u32::try_from(given).unwrap_or(u32::MAX)));
     let left = lacking.saturating_sub(u32::try_from(fitting).unwrap_or(u32::MAX));
     // What one step leaves to the next one is not short of quota.
-    let unadmitted = if fitting < serve.len() { left } else { 0 };
-    job_event(tx, changes, &before, &JobEvent::NodesServed { count, again, unadmitted })
+    let (unadmitted, left) = if fitting < serve.len() { (left, 0) } else { (0, left) };
+    job_event(tx, changes, &before, &JobEvent::NodesServed { count, again, unadmitted, left })
 }
 
 /// The task of each node, in their order, and the count of the job with all of them. New tasks get the next indexes.

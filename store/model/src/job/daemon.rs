@@ -16,4 +16,7 @@ pub struct DaemonCounts {
     /// has not looked at the nodes yet.
     #[n(2)]
     pub steps: u64,
+    /// Nodes that match and get a task with the next steps.
+    #[n(3)]
+    pub left: u32,
 }

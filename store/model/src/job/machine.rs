@@ -44,6 +44,7 @@ pub enum JobEvent {
         /// Withdrawn tasks that serve a node again.
         again: u32,
         unadmitted: u32,
+        left: u32,
     },
     PrioritySet {
         priority: u32,
@@ -137,9 +138,18 @@ pub fn job_transition(
             next.failed = *failed;
             next.state = completed(&next);
         }
-        JobEvent::NodesServed { count, again, unadmitted } => {
+        JobEvent::NodesServed { count, again, unadmitted, left } => {
             job_alive(row)?;
-            nodes_served(&mut next, *count, *again, *unadmitted);
+            let before = next.daemon.as_deref().copied().unwrap_or_default();
+            let stepped = before.steps == 0 || *again > 0 || *count != next.count;
+            next.count = *count;
+            // A step counts only if it has given a task to a node, or is the first one.
+            next.daemon = Some(Box::new(DaemonCounts {
+                withdrawn: before.withdrawn.saturating_sub(*again),
+                unadmitted: *unadmitted,
+                steps: before.steps.saturating_add(u64::from(stepped)),
+                left: *left,
+            }));
         }
         JobEvent::PrioritySet { priority } => {
             job_alive(row)?;
@@ -204,18 +214,6 @@ fn tasks_gone(state: JobState) -> Result<JobState, JobRefused> {
         JobState::Ended { outcome } => Ok(JobState::Ended { outcome }),
         JobState::Waiting | JobState::Running => Err(JobRefused::NotStopping(state)),
     }
-}
-
-/// The step counts only if it has given a task to a node, or is the first one.
-fn nodes_served(next: &mut JobRow, count: u32, again: u32, unadmitted: u32) {
-    let before = next.daemon.as_deref().copied().unwrap_or_default();
-    let stepped = before.steps == 0 || again > 0 || count != next.count;
-    next.count = count;
-    next.daemon = Some(Box::new(DaemonCounts {
-        withdrawn: before.withdrawn.saturating_sub(again),
-        unadmitted,
-        steps: before.steps.saturating_add(u64::from(stepped)),
-    }));
 }
 
 fn task_ended(next: &mut JobRow, end: TaskEnd) {

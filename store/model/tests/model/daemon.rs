@@ -315,7 +315,7 @@ fn a_daemon_job_is_known_by_its_row_and_its_owner_scales_nothing() {
     let row = borough_model::job::job_new(JOB, &daemon(), RequestId(1), 0);
     assert_eq!((row.count, row.daemon.is_some()), (0, true));
     assert!(borough_model::job::job_new(JOB, &spec(JobKind::Service), RequestId(1), 0).daemon.is_none());
-    let event = borough_model::job::JobEvent::NodesServed { count: 7, again: 0, unadmitted: 2 };
+    let event = borough_model::job::JobEvent::NodesServed { count: 7, again: 0, unadmitted: 2, left: 0 };
     let grown = borough_model::job::job_transition(&row, &event, RequestId(2), 1).unwrap();
     assert!(!grown.gate, "no placement fails for it");
     let mut recorded = grown.row.clone();

@@ -199,7 +199,7 @@ fn job_row(state: JobState) -> JobRow {
         failed: 2,
         rollout: Some(Box::new(rollout_full())),
         changes: Some(Box::new(changes_full())),
-        daemon: Some(Box::new(DaemonCounts { withdrawn: 1, unadmitted: 2, steps: 7 })),
+        daemon: Some(Box::new(DaemonCounts { withdrawn: 1, unadmitted: 2, steps: 7, left: 3 })),
     }
 }
 

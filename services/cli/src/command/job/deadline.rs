@@ -55,9 +55,8 @@ impl ProgressTimer {
         now: Duration,
     ) -> Option<Duration> {
         let (healthy, surplus) = (known.healthy(), known.surplus());
-        let applies = goal == Goal::Up
-            && known.job.kind() == JobKind::Service
-            && known.job.state() == JobState::Running;
+        let applies =
+            goal == Goal::Up && known.job.kind() != JobKind::Batch && known.job.state() == JobState::Running;
         let moved = healthy > self.healthy || self.surplus.is_none_or(|least| surplus < least);
         if !applies || moved {
             self.since = now;

@@ -6,7 +6,7 @@ use std::path::Path;
 use borough_model::Name;
 use borough_model::job::file::job_file_schema;
 use borough_proto::convert::job_spec_to_message;
-use borough_proto::v1;
+use borough_proto::v1::{self, JobKind};
 
 use crate::args::{FileArguments, Global};
 use crate::connect;
@@ -53,7 +53,10 @@ pub(super) async fn validate(
     let loaded = file_load(global, arguments, printer).await?;
     let spec = job_spec_to_message(&loaded.spec);
     printer.one(&SpecView::new(Some(&spec)), |_, _| {
-        let tasks = tally(usize::try_from(spec.count).unwrap_or(usize::MAX), "task");
+        let tasks = match spec.kind() {
+            JobKind::Daemon => "a task on each node that matches".to_owned(),
+            _ => tally(usize::try_from(spec.count).unwrap_or(usize::MAX), "task"),
+        };
         format!("{}: fine: {}/{} with {tasks}", path_shown(&arguments.file), spec.user, spec.name)
     })?;
     Ok(Code::Done)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use borough_proto::v1::{EndReason, Health, Job, JobKind, JobState, StopReason, Task, TaskState};
 
 use super::rollout::RolloutSeen;
-use crate::output::{ExitView, count_with_surge, tally, word};
+use crate::output::{ExitView, count_with_surge, nodes_text, tally, word};
 
 /// The aim of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +82,16 @@ impl KnownJob {
     }
 
     pub(super) fn wanted(&self) -> impl Iterator<Item = &Task> {
-        self.tasks.range(..self.job.count).map(|(_, task)| task)
+        let end = if self.job.daemon.is_some() { count_with_surge(&self.job) } else { self.job.count };
+        let tasks = self.tasks.range(..end).map(|(_, task)| task);
+        // An index of a daemon job is kept when its node goes, and then no task is wanted there.
+        tasks.filter(|task| task.state() != TaskState::Dead || task.stop() != StopReason::NodeLeft)
+    }
+
+    /// The indexes of the tasks that surge.
+    fn surging_indexes(&self) -> std::ops::Range<u32> {
+        let end = count_with_surge(&self.job);
+        if self.job.daemon.is_some() { end..end } else { self.job.count..end }
     }
 
     /// Returns true if its agent has seen it run for a while and its check passes, if it has one. A task that has
@@ -103,14 +112,13 @@ impl KnownJob {
 
     /// Counts the tasks that surge and have an attempt.
     pub(super) fn surging(&self) -> usize {
-        let surging =
-            self.tasks.range(self.job.count..count_with_surge(&self.job)).map(|(_, task)| task.state());
+        let surging = self.tasks.range(self.surging_indexes()).map(|(_, task)| task.state());
         surging.filter(|state| !matches!(state, TaskState::Dead | TaskState::Pending)).count()
     }
 
     /// Counts the tasks that are to surge and wait for a node. Tasks that were never placed have no row.
     pub(super) fn surge_unplaced(&self) -> u32 {
-        let (first, end) = (self.job.count, count_with_surge(&self.job));
+        let std::ops::Range { start: first, end } = self.surging_indexes();
         let waits = |task: &Task| match task.state() {
             TaskState::Pending => task.failures == 0,
             TaskState::Dead => !self.is_dead_for_good(task),
@@ -252,7 +260,9 @@ impl KnownJob {
             return JobProgress::Lost(format!("task {name}/{} is dead{}", task.index, self.worst()));
         }
         let all = usize::try_from(self.job.count).unwrap_or(usize::MAX);
-        let reached = self.healthy() >= all && self.surplus() == 0;
+        // The controller has given a task to every node that it can.
+        let is_served = self.job.daemon.as_ref().is_none_or(|daemon| daemon.looked && daemon.left == 0);
+        let reached = is_served && self.healthy() >= all && self.surplus() == 0;
         if reached { JobProgress::Reached } else { JobProgress::Underway }
     }
 
@@ -276,6 +286,9 @@ impl KnownJob {
             (Goal::Up, JobKind::Batch) => vec![format!("{}/{count} done", self.succeeded())],
             _ => vec![format!("{}/{count} healthy", self.healthy())],
         };
+        if let Some(nodes) = self.job.daemon.as_ref().and_then(nodes_text) {
+            parts.push(nodes);
+        }
         if self.job.state() == JobState::Waiting {
             parts.push("waits for the jobs in its `after`".to_owned());
         }

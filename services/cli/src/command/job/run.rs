@@ -140,7 +140,7 @@ impl Submitted {
 fn rollout_under_way(job: &Job) -> Option<Goal> {
     let is_open = |state| matches!(state, RolloutState::Rolling | RolloutState::Paused);
     let rollout = job.rollout.as_ref().filter(|rollout| is_open(rollout.state()))?;
-    (job.kind() == JobKind::Service).then_some(Goal::RolledOut { version: rollout.version })
+    (job.kind() != JobKind::Batch).then_some(Goal::RolledOut { version: rollout.version })
 }
 
 /// A refusal with the changes, to show which of them are not allowed.

@@ -17,7 +17,7 @@ const CRON: &str =
 const SPEC: &str = "a job file has its fields at the top, such as name, count and task";
 
 /// Their names, in small letters without separators. Nomad, Kubernetes, Docker and systemd use them.
-const FOREIGN: [(&str, OwnField); 72] = [
+const FOREIGN: [(&str, OwnField); 73] = [
     ("apiversion", OwnField::Absent(SPEC)),
     ("args", OwnField::Is("task.command")),
     ("autopromote", OwnField::Is("update.auto_promote")),
@@ -85,6 +85,7 @@ const FOREIGN: [(&str, OwnField); 72] = [
     ("terminationgraceperiodseconds", OwnField::Is("task.grace")),
     ("timeoutseconds", OwnField::Is("task.health.timeout")),
     ("topologyspreadconstraints", OwnField::Is("spread")),
+    ("type", OwnField::Is("kind")),
     ("updatestrategy", OwnField::Is("update")),
     ("volumemounts", OwnField::Absent(VOLUME)),
     ("volumes", OwnField::Absent(VOLUME)),

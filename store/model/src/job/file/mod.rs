@@ -36,6 +36,7 @@ use super::validate::DAEMON_COUNT_ACCEPTED;
 use super::{JobKind, JobSpec, Note, SpecChange, TaskSpec};
 use crate::field_error::{FieldError, FieldErrors};
 use crate::id::Name;
+use read::kind_read;
 
 /// The definition of one field.
 pub struct FieldInfo {
@@ -200,7 +201,7 @@ impl JobSpec {
 fn spec_read(reader: &mut FieldReader, root: &FileItem<'_>, caller: &Name) -> Option<JobSpec> {
     let fields = reader.fields(root, &file_names(<JobSpec as FileMessage>::FIELDS))?;
     // Defaults of other fields depend on the kind. The name of the caller replaces a missing or invalid one.
-    let kind = fields.get("kind").and_then(|item| reader.word(&item, &JobKind::NAMES));
+    let kind = fields.get("kind").and_then(|item| kind_read(reader, &item));
     let kind = kind.unwrap_or(JobKind::Service);
     let mut spec = JobSpec::initial(caller.clone(), caller.clone(), kind, TaskSpec::of(Vec::new()));
     spec.fields_read(reader, root, &fields);

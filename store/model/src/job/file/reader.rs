@@ -57,7 +57,7 @@ impl<'n> MapFields<'n> {
 }
 
 impl FileItem<'_> {
-    fn given(&self) -> String {
+    pub(crate) fn given(&self) -> String {
         self.node.value.described()
     }
 }

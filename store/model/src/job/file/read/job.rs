@@ -132,6 +132,31 @@ pub(crate) fn attempts_schema() -> Value {
     any_of(&[json!({"type": "integer", "minimum": 0}), json!({"const": "unlimited"})])
 }
 
+/// A kind of job, or a word of another system for one.
+pub(in crate::job::file) fn kind_read(reader: &mut FieldReader, item: &FileItem<'_>) -> Option<JobKind> {
+    if let TreeValue::Text(text) = &item.node.value
+        && let Some((_, own)) = FOREIGN_KINDS.iter().find(|(word, _)| text.eq_ignore_ascii_case(word))
+    {
+        let names = JobKind::NAMES.map(|(name, _)| name).join(", ");
+        reader.refuse_as(item, &format!("{}, which is {own:?} here; accepted: {names}", item.given()));
+        return None;
+    }
+    reader.word(item, &JobKind::NAMES)
+}
+
+/// Kinds of work by the words of Kubernetes, Nomad and Docker Swarm, with ours.
+const FOREIGN_KINDS: [(&str, &str); 9] = [
+    ("CronJob", "batch"),
+    ("DaemonSet", "daemon"),
+    ("Deployment", "service"),
+    ("global", "daemon"),
+    ("Job", "batch"),
+    ("replicated", "service"),
+    ("StatefulSet", "service"),
+    ("sysbatch", "batch"),
+    ("system", "daemon"),
+];
+
 pub(crate) fn kind_schema() -> Value {
     words_schema(&JobKind::NAMES)
 }
