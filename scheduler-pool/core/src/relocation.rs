@@ -9,7 +9,7 @@ use borough_model::task::{TaskRow, TaskState};
 use borough_model::{JobId, TaskId};
 
 use crate::backlog::{OpenQueue, gang_queue, task_queue};
-use crate::explain::{Explanation, explain};
+use crate::explain::{Explanation, WaitReason, explain, is_daemon};
 use crate::plan::plan;
 use crate::seed::PLAN_SEED;
 use crate::snapshot::Snapshot;
@@ -90,6 +90,9 @@ fn waiting_placed(trial: &mut Snapshot, queue: &OpenQueue, now_ms: i64) {
 /// Why task `index` of a job would find no other node as of `now_ms`: the answer of [`explain`] for the task without
 /// its node, in a cell without that node.
 pub fn explain_elsewhere(snapshot: &Snapshot, job: JobId, index: u32, now_ms: i64) -> Explanation {
+    if snapshot.tables().jobs.get(&job).is_some_and(|entry| is_daemon(snapshot.tables(), entry)) {
+        return Explanation { elsewhere: true, ..Explanation::of_wait(WaitReason::ServesNode) };
+    }
     let mut trial = snapshot.clone();
     let before = leave(&mut trial, TaskId { job, index });
     let node = before.and_then(|slot| slot.node);

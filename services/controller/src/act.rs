@@ -5,7 +5,7 @@ use borough_model::job::{CanaryHealth, RolloutFailure};
 use borough_model::node::Voucher;
 use borough_model::{Incarnation, JobId, TaskId};
 use borough_store::StoreResult;
-use borough_store::job::{job_dependencies_check, job_nodes_serve, job_tasks_gone};
+use borough_store::job::{job_dependencies_check, job_tasks_gone};
 use borough_store::journal::ChangeSet;
 use borough_store::lease::LeaseWriter;
 use borough_store::node::{DeclaredLost, gateway_live_remove, node_declare_lost};
@@ -17,6 +17,7 @@ use borough_store::task::{
     task_wanted_revive,
 };
 
+use crate::daemon::nodes_serve;
 use crate::decide::ControllerAction;
 use crate::gang::gang_end;
 use crate::liveness::Silent;
@@ -84,14 +85,7 @@ impl ActionExecutor {
                 writer.sweep("task_revive", revive).await
             }
             ControllerAction::NodesServe(job, steps, serve, lacking) => {
-                let give = |tx: Transaction, mut changes: ChangeSet| {
-                    let serve = &serve;
-                    async move {
-                        let served = job_nodes_serve(&tx, &mut changes, job, steps, serve, lacking).await?;
-                        Ok((served, changes))
-                    }
-                };
-                writer.change("nodes_serve", give).await.map(drop)
+                nodes_serve(writer, job, steps, &serve, lacking).await
             }
             ControllerAction::JobEnd(job) => {
                 let end = |tx: Transaction, mut changes: ChangeSet| async move {

@@ -2,10 +2,15 @@
 
 use std::ops::Bound;
 
-use borough_model::daemon::{DaemonRules, DaemonView};
+use borough_kv::Transaction;
+use borough_model::daemon::{DaemonRules, DaemonView, NodeServed};
 use borough_model::job::JobRow;
 use borough_model::task::StopReason;
 use borough_model::{JobId, NodeId, TaskRow};
+use borough_store::StoreResult;
+use borough_store::job::job_nodes_serve;
+use borough_store::journal::ChangeSet;
+use borough_store::lease::LeaseWriter;
 use borough_store::mirror::MirrorState;
 
 use crate::decide::ControllerAction;
@@ -60,4 +65,18 @@ impl DaemonScan {
         let serve = is_due.then_some(ControllerAction::NodesServe(job, steps, step.serve, step.lacking));
         withdraw.into_iter().chain(serve).collect()
     }
+}
+
+/// Gives nodes a task each, in one transaction.
+pub(crate) async fn nodes_serve(
+    writer: &LeaseWriter,
+    job: JobId,
+    steps: u64,
+    serve: &[NodeServed],
+    lacking: u32,
+) -> StoreResult<()> {
+    let give = |tx: Transaction, mut changes: ChangeSet| async move {
+        Ok((job_nodes_serve(&tx, &mut changes, job, steps, serve, lacking).await?, changes))
+    };
+    writer.change("nodes_serve", give).await.map(drop)
 }

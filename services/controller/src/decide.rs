@@ -402,6 +402,59 @@ mod tests {
         assert_eq!(leaving(up, 0, rising), [1], "it serves nobody here either");
     }
 
+    /// The other tasks of the node go first, a quarter of each job at a time. Then all daemons end at once.
+    #[test]
+    fn a_daemon_leaves_a_drained_node_last_and_is_bound_by_nothing() {
+        let (node, web, daemon) = (NodeId(1), JobId(1), JobId(2));
+        let there = borough_model::node::node_new(node, Name::new("n").unwrap(), facts(), 0);
+        let there = NodeRow { draining: true, state: NodeState::Ready, revision: 1, ..there };
+        let job = |id, kind| {
+            let spec = borough_testkit::job_spec("ada", if id == web { "web" } else { "logs" }, kind);
+            let row = borough_model::job::job_new(id, &spec, borough_model::RequestId(1), 0);
+            Delta::Job { row: JobRow { count: 8, ..row }.into(), spec: Some(Box::new(spec)) }
+        };
+        let actions = |others: u32, taints: bool| {
+            let mut state = MirrorState::default();
+            let mut list = |delta| state.list(borough_store::journal::Listed::Row(Box::new(delta)));
+            let taint = borough_model::node::Taint {
+                key: "own".to_owned(),
+                value: String::new(),
+                effect: TaintEffect::NoExecute,
+                added_ms: 0,
+            };
+            let taints = if taints { vec![taint] } else { Vec::new() };
+            list(Delta::Node { row: NodeRow { draining: taints.is_empty(), taints, ..there.clone() } });
+            list(job(web, borough_model::job::JobKind::Service));
+            list(job(daemon, borough_model::job::JobKind::Daemon));
+            let task = |job, index, daemon_node| TaskRow {
+                node: Some(node),
+                incarnation: Incarnation(1),
+                state: TaskState::Running,
+                health: Health::Healthy,
+                revision: 1,
+                daemon_node,
+                ..TaskRow::never_placed(TaskId { job, index })
+            };
+            (0..others).for_each(|index| list(Delta::Task { row: task(web, index, None) }));
+            for index in 0..4 {
+                list(Delta::Task { row: task(daemon, index, Some(Box::new(node))) });
+            }
+            for job in [web, daemon] {
+                let spec = borough_testkit::job_spec("ada", "web", borough_model::job::JobKind::Service);
+                state.list(borough_store::journal::Listed::Spec { job, version: 1, spec: Box::new(spec) });
+            }
+            let departing: usize =
+                drain_departures(&state, node).iter().map(|departures| departures.attempts.len()).sum();
+            (node_actions(&state, node, Duration::ZERO, Duration::from_secs(30), 1), departing)
+        };
+        let daemons = (0..4).map(|index| (TaskId { job: daemon, index }, Incarnation(1))).collect();
+        let end = ControllerAction::TasksMove(StopReason::NodeLeft, daemons);
+        assert_eq!(actions(3, false), (vec![ControllerAction::NodeDrain(node)], 3), "it serves the others");
+        assert_eq!(actions(0, false), (vec![end.clone()], 0));
+        let (driven, _) = actions(1, true);
+        assert!(driven.contains(&end), "a taint drives it out with the others: {driven:?}");
+    }
+
     #[test]
     fn only_attempts_without_a_stop_are_stopped() {
         let stopped_states: Vec<TaskState> =

@@ -10,8 +10,7 @@ use borough_model::{JobId, Resources, TaskId};
 
 use super::division::JobSlices;
 use super::open::{OpenJobs, OpenKey};
-use super::pinned::PinnedTasks;
-use super::unschedulable::UnschedulableShapes;
+use super::pinned::Waiting;
 use crate::count::CountChange;
 use crate::plan::{PendingClass, PendingGang, PendingQueue, PendingTask};
 use crate::preempt::PreemptionScope;
@@ -42,13 +41,6 @@ pub(super) struct Collected {
     pub to_park: Vec<(JobId, BTreeSet<ShapeId>)>,
 }
 
-/// The tasks that are left out, since they have nothing to try before an event.
-#[derive(Clone, Copy)]
-pub(super) struct Waiting<'a> {
-    pub unschedulable: &'a UnschedulableShapes,
-    pub pinned: &'a PinnedTasks,
-}
-
 /// Collects the tasks that are planned next.
 pub(super) fn collected(
     tables: &CellTables,
@@ -58,8 +50,7 @@ pub(super) fn collected(
     let &PendingRequest { open, wanted, now_ms, limit } = request;
     let aged = if limit == usize::MAX { 0 } else { limit / AGED_PART };
     let mut collector = Collector::new(tables, Some(waiting), now_ms, limit - aged);
-    let later_ms = waiting.unschedulable.retry_next().into_iter().chain(waiting.pinned.retry_next());
-    collector.queue.later_ms = later_ms.min();
+    collector.queue.later_ms = waiting.retry_next();
     let mut first = open.ordered.first();
     let mut lanes_before = 0;
     while let Some(of_priority) = first {
@@ -223,10 +214,8 @@ struct Collector<'a> {
     tables: &'a CellTables,
     now_ms: i64,
     limit: usize,
-    /// The unschedulable tasks, which are left out. `None`: they are collected too.
-    unschedulable: Option<&'a UnschedulableShapes>,
-    /// The tasks that wait for their nodes, which are left out too.
-    pinned: Option<&'a PinnedTasks>,
+    /// The tasks that are left out. `None`: they are collected too.
+    waiting: Option<Waiting<'a>>,
     queue: PendingQueue,
     /// Jobs with only unschedulable tasks.
     to_park: Vec<(JobId, BTreeSet<ShapeId>)>,
@@ -240,8 +229,7 @@ impl<'a> Collector<'a> {
             tables,
             now_ms,
             limit,
-            unschedulable: waiting.map(|waiting| waiting.unschedulable),
-            pinned: waiting.map(|waiting| waiting.pinned).filter(|pinned| pinned.count() > 0),
+            waiting,
             queue: PendingQueue::default(),
             to_park: Vec::new(),
             shares: None,
@@ -417,12 +405,12 @@ impl<'a> Collector<'a> {
                 continue;
             }
             let task = TaskId { job: cursor.job, index };
-            if self.pinned.is_some_and(|pinned| pinned.waits(task, cursor.entry.task(index))) {
+            if self.waiting.is_some_and(|known| known.pinned.waits(task, cursor.entry.task(index))) {
                 continue;
             }
             let Some(shape) = cursor.entry.shape_of(index) else { continue };
             let scope = || PreemptionScope::of_task(self.tables, cursor.entry, index);
-            if self.unschedulable.is_some_and(|known| known.parks(shape, scope)) {
+            if self.waiting.is_some_and(|known| known.unschedulable.parks(shape, scope)) {
                 cursor.unschedulable.insert(shape);
                 if cursor.entry.task(index).is_none_or(|slot| !slot.evicted) {
                     cursor.index = cursor.entry.shape_end(index);
@@ -435,7 +423,7 @@ impl<'a> Collector<'a> {
     }
 
     fn item(&mut self, cursor: &mut JobCursor<'_>) -> PendingItem {
-        if self.unschedulable.is_some_and(|known| known.gang_reason(cursor.job).is_some()) {
+        if self.waiting.is_some_and(|known| known.unschedulable.gang_reason(cursor.job).is_some()) {
             return PendingItem::None;
         }
         if cursor.gang_parts.is_empty() { self.single_item(cursor) } else { self.gang_item(cursor) }

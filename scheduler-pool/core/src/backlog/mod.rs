@@ -22,9 +22,9 @@ pub use reason::PendingReason;
 
 use crate::plan::{PendingQueue, Plan};
 use crate::tables::{CellTables, TableEvents};
-use collect::{Collected, PendingRequest, Waiting, collected};
+use collect::{Collected, PendingRequest, collected};
 use open::OpenJobs;
-use pinned::PinnedTasks;
+use pinned::{PinnedTasks, Waiting};
 use unschedulable::UnschedulableShapes;
 
 /// Everything that waits in a cell.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use borough_model::{JobId, TaskId};
 
 use super::reason::PendingReason;
-use super::unschedulable::cooled_next;
+use super::unschedulable::{UnschedulableShapes, cooled_next};
 use crate::filter::{Requirement, fits};
 use crate::overlay::PlanOverlay;
 use crate::plan::{Plan, Unplaced};
@@ -15,6 +15,20 @@ use crate::tables::{CellTables, Shape, TableEvents, TaskSlot};
 
 /// In place of a node that the tables do not have.
 const UNKNOWN: u32 = u32::MAX;
+
+/// The tasks that are left out, since they have nothing to try before an event.
+#[derive(Clone, Copy)]
+pub(super) struct Waiting<'a> {
+    pub unschedulable: &'a UnschedulableShapes,
+    pub pinned: &'a PinnedTasks,
+}
+
+impl Waiting<'_> {
+    /// The next time at which one of them may fit without an event, in milliseconds since 1970.
+    pub(super) fn retry_next(self) -> Option<i64> {
+        self.unschedulable.retry_next().into_iter().chain(self.pinned.retry_next()).min()
+    }
+}
 
 /// A task that waits for its node.
 #[derive(Clone, Copy, Debug)]

@@ -139,6 +139,8 @@ pub enum WaitReason {
         /// How many members the empty cell could hold.
         most: u32,
     },
+    /// It is of a daemon job and runs on its node or nowhere. It leaves a drained node last.
+    ServesNode,
     /// It fits and waits for its turn.
     Turn {
         /// The tasks that are planned before it.
@@ -278,7 +280,7 @@ pub enum NearestFit {
 }
 
 impl Explanation {
-    pub(super) fn of_wait(wait: WaitReason) -> Self {
+    pub(crate) fn of_wait(wait: WaitReason) -> Self {
         Self { waits: vec![wait], ..Self::default() }
     }
 }

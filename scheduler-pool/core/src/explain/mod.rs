@@ -84,7 +84,8 @@ pub fn explain_job(snapshot: &Snapshot, job: JobId, now_ms: i64) -> Vec<(Vec<u32
     classes.into_values().filter_map(explained).collect()
 }
 
-fn is_daemon(tables: &CellTables, entry: &CellJob) -> bool {
+/// Returns true if each task of the job is for one node.
+pub(crate) fn is_daemon(tables: &CellTables, entry: &CellJob) -> bool {
     entry.shape.and_then(|shape| tables.shapes.get(shape)).is_some_and(|shape| shape.daemon)
 }
 

@@ -321,6 +321,7 @@ impl fmt::Display for WaitReason {
             Self::GangNever { needed, most } => {
                 write!(f, "can never fit: {needed} are needed together, and the empty cell can take {most}")
             }
+            Self::ServesNode => f.write_str("it serves its node until the other tasks there have left"),
             Self::Turn { ahead } => write!(f, "{ahead}"),
         }
     }

@@ -14,6 +14,7 @@ mod history;
 mod machine;
 mod narrow;
 mod order;
+mod pinned;
 mod place;
 mod policy;
 mod preempt;

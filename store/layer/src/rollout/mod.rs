@@ -242,7 +242,7 @@ async fn promote_ordered(tx: &Transaction, changes: &mut ChangeSet, before: &Job
         return Err(refused(RolloutRefused::Paused));
     }
     let in_force = job_spec_in_force(tx, changes.space(), before).await?;
-    let rules = RolloutRules::of_job(&in_force, rollout, &before);
+    let rules = RolloutRules::of_job(&in_force, rollout, before);
     let after = rules.count.checked_sub(1).map(|index| TaskKey { job: before.id, index });
     let options = RangeOptions { after, ..RangeOptions::default() };
     let rows = keys::range(tx, changes.space(), &Prefix::<TaskKey>::of(&before.id), options).await?;

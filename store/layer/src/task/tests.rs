@@ -1,5 +1,6 @@
 //! Agents' reports and their answers, against a store.
 
+mod daemon;
 mod overlap;
 mod promise;
 mod shrink;
