@@ -198,7 +198,7 @@ impl NodeOperation {
     }
 }
 
-/// Begins to stop every task of a drained node, in as many transactions as needed. Fails if the node accepts tasks
+/// Begins to stop every task of a drained node that is of no daemon job, in as many transactions as needed. Fails if the node accepts tasks
 /// again by now.
 async fn node_tasks_stop(cell: &CellContext, caller: &Caller, name: &Name) -> StoreResult<Option<Cursor>> {
     let change = cell.change(caller, "node_drain_force");
@@ -212,7 +212,8 @@ async fn node_tasks_stop(cell: &CellContext, caller: &Caller, name: &Name) -> St
                 return Err(StoreError::refused(format!("node {name} is not drained any more")));
             }
             let page = task_list_by_node(&tx, space, node.id, after, STOPPED_MAX).await?;
-            let charged = page.rows.iter().filter(|row| row.state.is_charged());
+            // Those of daemon jobs end last: the controller ends them when the others have left.
+            let charged = page.rows.iter().filter(|row| row.state.is_charged() && row.daemon_node.is_none());
             let attempts: Vec<_> = charged.map(|row| (row.id, row.incarnation)).collect();
             task_stop_begin(&tx, &mut changes, &attempts, StopReason::Drained).await?;
             let epoch = changes.store_epoch();

@@ -9,6 +9,7 @@ mod complete;
 mod connection;
 mod context;
 mod control;
+mod daemon;
 mod descriptors;
 mod directory;
 mod disk;
