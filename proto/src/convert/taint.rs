@@ -1,6 +1,6 @@
 //! Taints of nodes, and what tolerates them.
 
-use borough_model::node::{PRESSURE_PREFIX, Taint, TaintEffect, TaintMatch};
+use borough_model::node::{PRESSURE_PREFIX, SILENT_KEY, Taint, TaintEffect, TaintMatch};
 
 use super::FieldRefused;
 use crate::v1;
@@ -38,8 +38,8 @@ pub(super) fn taint_to_message(taint: &Taint) -> v1::Taint {
 /// Taints that an operator sets (none of those that agents set) at wall time `now_ms`, milliseconds since 1970.
 pub fn taints_from_message(messages: &[v1::Taint], now_ms: i64) -> Result<Vec<Taint>, FieldRefused> {
     let one = |(at, message): (usize, &v1::Taint)| {
-        if message.key.starts_with(PRESSURE_PREFIX) {
-            let accepted = "any other key: those of pressure/ are set by the node's agent";
+        if message.key.starts_with(PRESSURE_PREFIX) || message.key == SILENT_KEY {
+            let accepted = "any other key: the cell sets those of pressure/, and agent/silent";
             return Err(FieldRefused::new(format!("taints[{at}].key"), message.key.clone(), accepted));
         }
         let field = format!("taints[{at}].effect");
