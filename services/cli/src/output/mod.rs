@@ -180,14 +180,14 @@ impl Printer {
     /// Bytes of a task or command to standard output, unchanged. They reach the caller's terminal as they are, as with
     /// `kubectl logs` and `ssh`.
     pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
-        let _write = stuck::Write::begin();
+        let _write = stuck::OutputWrite::begin();
         let mut out = io::stdout().lock();
         out.write_all(bytes).and_then(|()| out.flush()).map_err(write_failure)
     }
 
     /// Bytes of a task to standard error, unchanged.
     pub(crate) fn error_bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
-        let _write = stuck::Write::begin();
+        let _write = stuck::OutputWrite::begin();
         let mut out = io::stderr().lock();
         out.write_all(bytes).and_then(|()| out.flush()).map_err(write_failure)
     }

@@ -14,16 +14,16 @@ const PATIENCE: Duration = Duration::from_millis(500);
 static WRITES: AtomicU64 = AtomicU64::new(0);
 
 /// A write under way.
-pub(super) struct Write;
+pub(super) struct OutputWrite;
 
-impl Write {
+impl OutputWrite {
     pub(super) fn begin() -> Self {
         WRITES.fetch_add(1, Ordering::Relaxed);
         Self
     }
 }
 
-impl Drop for Write {
+impl Drop for OutputWrite {
     fn drop(&mut self) {
         WRITES.fetch_add(1, Ordering::Relaxed);
     }

@@ -209,8 +209,7 @@ impl AllLogs<'_> {
             blocks: sender,
         };
         end_when_stuck();
-        let interrupted = tokio::signal::ctrl_c();
-        tokio::pin!(interrupted);
+        let mut interrupted = Box::pin(tokio::signal::ctrl_c());
         'listed: loop {
             readers.list().await?;
             if is_over(&job) {
