@@ -348,12 +348,12 @@ mod tests {
         }
         let fair = refused(with(|settings| settings.queueing = Some("fair".to_owned())));
         assert!(fair.contains("settings.queueing") && fair.contains("fair-share"), "{fair}");
-        let rules = BTreeMap::from([("daemon".to_owned(), "fast".to_owned())]);
+        let rules = BTreeMap::from([("system".to_owned(), "fast".to_owned())]);
         let schedulers = Some(v1::SchedulerRules { of: rules });
-        let daemon = refused(v1::CellSettings { schedulers, ..Default::default() });
+        let system = refused(v1::CellSettings { schedulers, ..Default::default() });
         assert!(
-            daemon.contains("settings.schedulers[daemon]") && daemon.contains("service, batch"),
-            "{daemon}"
+            system.contains("settings.schedulers[system]") && system.contains("service, batch"),
+            "{system}"
         );
         let over = v1::Queue { path: "ops".to_owned(), guaranteed_per_mille: 1001, ..Default::default() };
         let queues = Some(v1::Queues { queues: vec![over] });

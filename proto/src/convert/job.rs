@@ -190,7 +190,7 @@ mod tests {
             message.task.get_or_insert_default().ports[1].number = Some(70_000);
         };
         assert_eq!(refused(port), "task.ports[1].number: \"70000\"; accepted: 1024 to 65535");
-        assert_eq!(refused(|message| message.kind = 9), "kind: \"9\"; accepted: service or batch");
+        assert_eq!(refused(|message| message.kind = 9), "kind: \"9\"; accepted: service, batch or daemon");
         assert_eq!(refused(|message| message.task = None), "task: \"\"; accepted: what each task runs");
         assert!(
             refused(|message| message.after[0].job = "B".to_owned())

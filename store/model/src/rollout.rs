@@ -80,12 +80,12 @@ impl RolloutRules {
     }
 
     /// Returns true if nothing begins the task soon, so that it neither holds up the others nor is waited for. It has
-    /// ended for good, or its daemon job has had no room for it since before the rollout.
+    /// ended for good, or its daemon job has had no room for it since before the rollout, or since its node was given it.
     fn is_aside(&self, task: &TaskRow) -> bool {
         match task.state {
             TaskState::Dead => !task.is_spared(),
             TaskState::Pending => self.daemon_since_ms.is_some_and(|since_ms| {
-                task.failures == 0 && (task.incarnation.0 == 0 || task.changed_ms < since_ms)
+                task.failures == 0 && (task.spec_version == 0 || task.changed_ms < since_ms)
             }),
             TaskState::Held
             | TaskState::Assigned

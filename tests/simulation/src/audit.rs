@@ -4,6 +4,7 @@
 //! It shares the rows' types with the store and none of its decisions. It computes sums, cool-downs, attempts and legal
 //! placements again.
 
+mod daemon;
 mod evicted;
 mod gang;
 mod quota;
@@ -130,6 +131,7 @@ impl Auditor {
         }
         for row in &touched.placed {
             self.placed_check(row, entry);
+            self.daemon_placed_check(row);
         }
         for row in &touched.kept {
             self.promise_check(row);
@@ -152,6 +154,7 @@ impl Auditor {
         }
         for &task in &touched.tasks {
             self.endpoint_check(task);
+            self.daemon_alone_check(task);
         }
     }
 
@@ -334,11 +337,13 @@ impl Auditor {
         let task = row.id;
         let job = self.jobs.get(&task.job).cloned();
         let running = job.as_ref().is_some_and(|job| job.state == JobState::Running);
-        let wanted = job.as_ref().is_some_and(|job| task.index < job.count);
+        let wanted = job.as_ref().is_some_and(|job| task.index < job.count) && !row.is_withdrawn();
         let version = job.as_ref().is_some_and(|job| job.version_of(task.index) == row.spec_version);
         let node = row.node.and_then(|node| self.nodes.get(&node)).cloned();
         let ready = node.as_ref().is_some_and(|node| node.state == NodeState::Ready);
-        let open = node.as_ref().is_some_and(|node| node.schedulable && !node.draining);
+        // A cordon is for other jobs.
+        let schedulable = |node: &NodeRow| node.schedulable || row.daemon_node.is_some();
+        let open = node.as_ref().is_some_and(|node| schedulable(node) && !node.draining);
         let shard = entry.actor.strip_prefix("scheduler/").and_then(|shard| shard.parse::<u32>().ok());
         let state = job.map(|job| (job.state, job.count));
         self.require(running, "placed_job", || format!("{task} is placed for a job that is {state:?}"));

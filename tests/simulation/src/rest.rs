@@ -1,9 +1,12 @@
 //! The state of a cell at rest: every job has what it wants, or the scheduler says why not.
 
+use std::collections::BTreeMap;
+
+use borough_model::daemon::{DaemonRules, NodeFit};
 use borough_model::job::{JobKind, JobState, RolloutState};
 use borough_model::node::NodeState;
 use borough_model::task::{Health, TaskRow};
-use borough_model::{Delta, JobRow, TaskId, TaskState};
+use borough_model::{Delta, JobRow, NodeId, TaskId, TaskState};
 use borough_scheduler_core::{CellSettings, Explanation, Snapshot, WaitReason, explain, explain_job};
 use borough_store::check::CellRows;
 
@@ -49,6 +52,7 @@ fn job_unsettled(rows: &CellRows, snapshot: &Snapshot, job: &JobRow, now_ms: i64
                 }
                 stuck = true;
             }
+            open.extend(daemon_unsettled(rows, job).into_iter().map(|what| format!("{name}: {what}")));
             open.extend(rollout_unsettled(rows, job, stuck).map(|what| format!("{name}: {what}")));
         }
     }
@@ -56,6 +60,33 @@ fn job_unsettled(rows: &CellRows, snapshot: &Snapshot, job: &JobRow, now_ms: i64
         rows.tasks.range(TaskId { job: job.id, index: job.count }..=TaskId { job: job.id, index: u32::MAX });
     let alive = unwanted.filter(|(_, row)| row.state != TaskState::Dead);
     open.extend(alive.map(|(task, row)| format!("{task} of {name} is unwanted and {:?}", row.state)));
+}
+
+/// A daemon job has one task for each node that it serves and that its quota has room for, and none for a node that does
+/// not match.
+fn daemon_unsettled(rows: &CellRows, job: &JobRow) -> Vec<String> {
+    let spec = rows.specs.get(&(job.id, job.spec_version));
+    let (Some(counts), Some(spec)) = (job.daemon.as_deref(), spec) else { return Vec::new() };
+    let rules = DaemonRules::of(spec, job.priority);
+    let mut of_node: BTreeMap<NodeId, u32> = BTreeMap::new();
+    let own = TaskId { job: job.id, index: 0 }..=TaskId { job: job.id, index: u32::MAX };
+    for (_, row) in rows.tasks.range(own).filter(|(_, row)| !row.is_withdrawn()) {
+        *of_node.entry(row.node_served().unwrap_or_default()).or_default() += 1;
+    }
+    let (mut open, mut lacking) = (Vec::new(), 0);
+    for node in rows.nodes.values() {
+        let tasks = of_node.remove(&node.id).unwrap_or_default();
+        let fit = rules.fit(node);
+        lacking += u32::from(fit == NodeFit::Served && tasks == 0);
+        if tasks > u32::from(fit != NodeFit::Unmatched) {
+            open.push(format!("{tasks} tasks are for {}, which is {fit:?}", node.name));
+        }
+    }
+    open.extend(of_node.keys().map(|node| format!("a task is for {node}, which is gone")));
+    if lacking != counts.unadmitted || counts.left != 0 {
+        open.push(format!("{lacking} nodes lack a task, and it says {counts:?}"));
+    }
+    open
 }
 
 /// A wanted task must run, be over, or wait for a node. In any other state it is not settled.

@@ -176,8 +176,8 @@ pub enum CellVerb {
 }
 
 /// How `cell set --scheduler` reads its rules.
-const SCHEDULER_RULES: &str = "WORK is gang, band:monitoring, band:production, band:batch, band:best_effort, service or \
-    batch. The first of these with a rule for a job decides.";
+const SCHEDULER_RULES: &str = "WORK is gang, band:monitoring, band:production, band:batch, band:best_effort, service, \
+    batch or daemon. The first of these with a rule for a job decides.";
 
 /// Settings of a cell.
 #[derive(Clone, Debug, Args)]

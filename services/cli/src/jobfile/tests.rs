@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 use borough_model::job::file::{FieldInfo, fields_flat};
-use borough_model::job::spec_diff;
+use borough_model::job::{JobKind, spec_diff};
 
 use super::json::json_read;
 use super::yaml::yaml_read;
@@ -239,7 +239,7 @@ fn values_of_another_kind_are_refused() {
         &yaml_problems(text),
         &expect![[r#"
         job.yaml:1:7: name: a list; accepted: a text
-        job.yaml:2:7: kind: "servce", did you mean "service"?; accepted: service, batch
+        job.yaml:2:7: kind: "servce", did you mean "service"?; accepted: service, batch, daemon
         job.yaml:3:11: priority: "high"; accepted: 0 to 399, or best_effort, batch, production or monitoring
         job.yaml:5:12: task.command: "sleep 60"; accepted: a list of the program and its arguments, such as [sleep, 60]
         job.yaml:6:24: task.environment["DEBUG"]: true; accepted: a text; in quotes where true is meant as one
@@ -330,7 +330,8 @@ fn the_starter_of_each_kind_is_a_good_job_and_names_its_commands() {
     for kind in StarterKind::value_variants() {
         let text = starter_of(*kind);
         let (spec, notes) = JobSpec::from_file(&yaml_read(text).unwrap(), &caller()).unwrap();
-        assert!(notes.is_empty() && spec.count > 0, "{kind:?}: {notes:?}");
+        let has_count = spec.kind != JobKind::Daemon;
+        assert!(notes.is_empty() && (spec.count > 0) == has_count, "{kind:?}: {notes:?}");
         for command in ["job validate", "job plan", "job run", "explain"] {
             assert!(text.contains(&format!("borough {command}")), "{kind:?} does not name {command}");
         }

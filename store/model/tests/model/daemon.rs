@@ -5,17 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use borough_model::daemon::{DaemonRules, DaemonStep, DaemonView, NodeFit, SERVED_MAX};
 use borough_model::id::{JobId, NodeId, TaskId};
 use borough_model::job::{
-    Constraint, ConstraintOperator, JobKind, JobSpec, RestartMode, Spread, Toleration, TolerationOperator,
-    UpdateSpec,
+    Constraint, ConstraintOperator, JobEvent, JobKind, JobSpec, RestartMode, Spread, Toleration,
+    TolerationOperator, UpdateSpec, job_new, job_transition,
 };
 use borough_model::node::{NodeRow, NodeState, SILENT_KEY, Taint, TaintEffect, node_new};
+use borough_model::rollout::RolloutStep;
 use borough_model::task::{
     Attempt, Health, Placement, StopReason, TaskEvent, TaskRow, TaskState, task_transition,
 };
 use borough_model::{RequestId, Resources};
 use proptest::prelude::*;
 
-use crate::sample::{name, spec};
+use crate::rollout::{begun, step, task};
+use crate::sample::{NOW, name, spec};
 
 const JOB: JobId = JobId(1);
 
@@ -323,4 +325,22 @@ fn a_daemon_job_is_known_by_its_row_and_its_owner_scales_nothing() {
     assert_eq!(recorded.changes, None, "nobody has scaled it");
     assert_eq!(daemon().in_force(&grown.row).count, 0);
     assert_eq!(grown.row.daemon.unwrap().steps, 1);
+}
+
+#[test]
+fn a_rollout_waits_for_no_node_that_has_had_no_room_and_for_those_that_it_emptied() {
+    let rules = daemon();
+    let row = job_new(JOB, &rules, RequestId(1), NOW);
+    let served = JobEvent::NodesServed { count: 3, again: 0, unadmitted: 0, left: 0 };
+    let row = begun(&job_transition(&row, &served, RequestId(2), NOW).expect("it runs").row);
+    let healthy = TaskState::Running;
+    let new = task(0, 2, healthy, Some(NOW - 60_000));
+    // Its node is full since before, and that of the other one was given it during the rollout.
+    let full = TaskRow { changed_ms: NOW - 1, ..task(1, 1, TaskState::Pending, None) };
+    let given = TaskRow { changed_ms: NOW + 1, ..task(2, 0, TaskState::Pending, None) };
+    let tasks = [new, full, given];
+    assert_eq!(step(&row, &rules, &tasks, NOW + 2), RolloutStep::Done);
+    let [new, full, given] = tasks;
+    let emptied = TaskRow { changed_ms: NOW + 1, ..full };
+    assert!(matches!(step(&row, &rules, &[new, emptied, given], NOW + 2), RolloutStep::Wait { .. }));
 }

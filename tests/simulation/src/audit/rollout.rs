@@ -25,8 +25,9 @@ impl Auditor {
         let job = row.id;
         let Some(spec) = self.specs.get(&job).filter(|spec| !spec.is_gang()) else { return };
         let surge = row.rollout.as_ref().map_or(0, |rollout| rollout.surge);
-        let count = row.count - surge;
-        let most = unavailable_max(spec, count, surge);
+        let count = if row.daemon.is_some() { self.daemon_answered_for(row) } else { row.count - surge };
+        // The share is that of all nodes served.
+        let most = unavailable_max(spec, row.wanted_count() - surge, surge);
         let ended = entry.deltas.iter().filter_map(|delta| match delta {
             Delta::Task { row } if !is_healthy(row) => Some(row.id),
             _ => None,
@@ -40,7 +41,8 @@ impl Auditor {
         let is_tried = row.canary_base().is_some();
         let fits = is_tried || u64::from(count) + gone <= most + healthy;
         self.note("rollout_step");
-        let own = |delta: &Delta| matches!(delta, Delta::Task { row } if row.id.index < count);
+        let owners = row.count - surge;
+        let own = |delta: &Delta| matches!(delta, Delta::Task { row } if row.id.index < owners);
         self.require(!is_tried || !entry.deltas.iter().any(own), "rollout_canary", || {
             format!("{job} is tried with canaries, and another attempt of it is replaced")
         });

@@ -16,6 +16,11 @@ pub(crate) const CRASHES: &str = "crash";
 pub(crate) const USERS: [&str; 2] = ["ada", "bob"];
 /// Number of names of jobs: few, so that jobs of one name follow each other.
 pub(crate) const NAMES: u64 = 4;
+/// The number of the name that only daemon jobs have.
+const DAEMON: u64 = 0;
+/// A label that some daemon jobs ask for, and its value.
+pub(crate) const LABEL: &str = "disk";
+pub(crate) const LABELLED: &str = "ssd";
 /// Most bytes of an environment in a spec, less the rest of the spec.
 const LARGE_BYTES: usize = 85_000;
 /// Tasks of a job with such an environment: one message with all of them would exceed every bound.
@@ -23,8 +28,14 @@ const LARGE_TASKS: u32 = 60;
 
 pub(crate) fn spec(rng: &dyn Rng) -> JobSpec {
     let user = name(USERS[index(rng, USERS.len())]);
-    let job = name(&format!("job-{}", below(rng, NAMES)));
-    let kind = if below(rng, 3) < 2 { JobKind::Service } else { JobKind::Batch };
+    let number = below(rng, NAMES);
+    let job = name(&format!("job-{number}"));
+    let kind = match below(rng, 3) {
+        // A kind never changes, so one name is for it alone.
+        _ if number == DAEMON => JobKind::Daemon,
+        0 | 1 => JobKind::Service,
+        _ => JobKind::Batch,
+    };
     let command = match kind {
         JobKind::Batch => vec!["run".to_owned(), "batch".to_owned()],
         _ => vec!["run".to_owned()],
@@ -48,13 +59,30 @@ pub(crate) fn spec(rng: &dyn Rng) -> JobSpec {
     if !spec.task.ports.is_empty() && below(rng, 2) == 0 {
         spec.task.health = Some(HealthCheck::of(Probe::Tcp { port: name("http") }));
     }
-    if below(rng, 6) == 0 {
+    if kind == JobKind::Daemon {
+        spec.count = 0;
+        spec.task.resources.cpu_millis = 100 * (1 + below(rng, 3));
+        match below(rng, 4) {
+            0 => spec.constraints = vec![is_in("rack", &["a", "b"])],
+            1 => spec.constraints = vec![is_in(LABEL, &[LABELLED])],
+            _ => {}
+        }
+    } else if below(rng, 6) == 0 {
         spec.count += 2;
         spec.min_member = 2;
     }
     spec.update = Some(update(&spec, rng));
     spec.progress_deadline_ms = Some(8_000 + below(rng, 12_000));
     spec
+}
+
+fn is_in(attribute: &str, values: &[&str]) -> Constraint {
+    Constraint {
+        attribute: attribute.to_owned(),
+        operator: ConstraintOperator::In,
+        values: values.iter().map(|value| (*value).to_owned()).collect(),
+        preference: None,
+    }
 }
 
 /// Rules of rollouts, quick enough for a run. Every second service that is no gang surges.
@@ -105,7 +133,7 @@ pub(crate) fn change(spec: &mut JobSpec, rng: &dyn Rng) -> &'static str {
             resources.cpu_millis = 100 * (1 + below(rng, 9));
             let command = (below(rng, 3) == 0).then(|| vec!["run".to_owned(), CRASHES.to_owned()]);
             let one = TaskOverride { command, resources: Some(resources), ..TaskOverride::default() };
-            if spec.count > 0 {
+            if spec.count > 0 && spec.kind != JobKind::Daemon {
                 spec.overrides.insert(u32::try_from(below(rng, u64::from(spec.count))).unwrap(), one);
             }
             "override"
@@ -125,12 +153,7 @@ pub(crate) fn large(rng: &dyn Rng) -> JobSpec {
     spec.count = LARGE_TASKS;
     spec.task.resources.cpu_millis = 1;
     spec.task.resources.memory_bytes = 1 << 20;
-    spec.constraints = vec![Constraint {
-        attribute: "rack".to_owned(),
-        operator: ConstraintOperator::In,
-        values: ["b".to_owned()].into(),
-        preference: None,
-    }];
+    spec.constraints = vec![is_in("rack", &["b"])];
     let letter = char::from(b'a' + u8::try_from(below(rng, 26)).unwrap());
     let value: String = std::iter::repeat_n(letter, LARGE_BYTES).collect();
     spec.task.environment.insert("LARGE".to_owned(), value);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use borough_client::{Client, ClientError, DrainMode, EndpointItem, JobRef, TaskRef};
+use borough_client::{Client, ClientError, DrainMode, EndpointItem, JobRef, LabelChange, TaskRef};
 use borough_kv::env::Rng;
 use borough_model::RequestId;
 use borough_model::job::JobSpec;
@@ -18,9 +18,12 @@ use futures::StreamExt as _;
 use parking_lot::Mutex;
 use tonic::Code;
 
-use crate::jobs::{NAMES, USERS, change, large, spec};
+use crate::jobs::{LABEL, LABELLED, NAMES, USERS, change, large, spec};
 use crate::plan::Plan;
 use crate::world::{NODES, Wrong, node_host};
+
+/// The key of the operators' taints.
+const TAINT: &str = "own";
 
 /// Acknowledged changes, and observations.
 #[derive(Default)]
@@ -194,11 +197,29 @@ impl Operator {
 
     async fn node(&self) {
         let node = node_host(index(&*self.rng, NODES));
-        match below(&*self.rng, 5) {
+        match below(&*self.rng, 8) {
             0 => self.noted("cordon", &self.client.node_cordon(&node).await),
             1 => self.noted("drain", &self.client.node_drain(&node, self.drain_mode()).await),
+            2 => {
+                let effect = [v1::TaintEffect::NoSchedule, v1::TaintEffect::NoExecute];
+                let taint = taint_of(effect[index(&*self.rng, 2)]);
+                self.noted("taint", &self.client.node_taint(&node, vec![taint]).await);
+            }
+            3 => self.noted("untaint", &self.client.node_untaint(&node, vec![taint_match()]).await),
+            4 => self.noted("label", &self.client.node_label(&node, self.label()).await),
             _ => self.noted("uncordon", &self.client.node_uncordon(&node).await),
         }
+    }
+
+    /// Gives a node the label that some daemon jobs ask for, or takes it away.
+    fn label(&self) -> LabelChange {
+        let mut change = LabelChange::default();
+        if below(&*self.rng, 3) == 0 {
+            change.remove.push(LABEL.to_owned());
+        } else {
+            change.set.insert(LABEL.to_owned(), LABELLED.to_owned());
+        }
+        change
     }
 
     fn wrong(&self, rule: &str, what: String) {
@@ -239,10 +260,26 @@ pub(crate) async fn watch(client: Client, user: &'static str, desk: Desk) {
     }
 }
 
+/// A taint that no job tolerates.
+fn taint_of(effect: v1::TaintEffect) -> v1::Taint {
+    v1::Taint { key: TAINT.to_owned(), effect: effect.into(), ..v1::Taint::default() }
+}
+
+fn taint_match() -> v1::TaintMatch {
+    v1::TaintMatch { key: TAINT.to_owned(), ..v1::TaintMatch::default() }
+}
+
 /// Lets every node take tasks again.
 pub(crate) async fn uncordon_all(client: Client, done: Arc<AtomicBool>) {
     for node in 0..NODES {
         while !matches!(client.node_uncordon(&node_host(node)).await, Ok(_) | Err(ClientError::Refused(_))) {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        let untainted = |client: Client| async move {
+            let answer = client.node_untaint(&node_host(node), vec![taint_match()]).await;
+            matches!(answer, Ok(_) | Err(ClientError::Refused(_)))
+        };
+        while !untainted(client.clone()).await {
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     }

@@ -46,6 +46,11 @@ const EVENTS: &[&str] = &[
     "scale ok",
     "stop ok",
     "drain ok",
+    "taint ok",
+    "label ok",
+    "nodes_serve",
+    "daemon_placed",
+    "daemon_on_cordoned",
 ];
 
 /// One run in a process of its own: its outcome, and its output.

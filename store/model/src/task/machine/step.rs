@@ -258,6 +258,8 @@ impl TransitionDraft<'_> {
         let step = self.revived().with(|row| {
             row.daemon_node = Some(Box::new(node));
             (row.crashed_on, row.crashes_there, row.evicted) = (None, 0, None);
+            // Nothing of a spec was begun for it yet, so no rollout waits for it.
+            row.spec_version = 0;
         });
         if !elsewhere {
             return step;
