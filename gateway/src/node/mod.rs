@@ -198,8 +198,8 @@ impl NodeOperation {
     }
 }
 
-/// Begins to stop every task of a drained node that is of no daemon job, in as many transactions as needed. Fails if the node accepts tasks
-/// again by now.
+/// Begins to stop every task of a drained node that is of no daemon job, in as many transactions as needed. Fails if
+/// the node accepts tasks again by now.
 async fn node_tasks_stop(cell: &CellContext, caller: &Caller, name: &Name) -> StoreResult<Option<Cursor>> {
     let change = cell.change(caller, "node_drain_force");
     let (change, space) = (&change, &cell.space);

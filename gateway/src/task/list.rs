@@ -52,8 +52,8 @@ impl WantedTasks {
     }
 }
 
-/// Returns true if a task has ended beyond the count of its job, or its daemon job has withdrawn it. Once the job is over,
-/// nothing surges either.
+/// Returns true if a task has ended beyond the count of its job, or its daemon job has withdrawn it. Once the job is
+/// over, nothing surges either.
 fn is_left_behind(job: &JobRow, task: &TaskRow) -> bool {
     let is_over = matches!(job.state, JobState::Ended { .. });
     let count = if is_over { job.owner_count() } else { job.count };

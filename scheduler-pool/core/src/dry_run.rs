@@ -64,8 +64,8 @@ impl DryRunTask {
 /// What the new spec would do to tasks that have had an attempt.
 #[derive(Clone, Debug, Default)]
 pub struct ReplacedAttempts {
-    /// Tasks that have ended only because the job was smaller, and that it would want again. Of a daemon job, those that
-    /// nodes would get.
+    /// Tasks that have ended only because the job was smaller, and that it would want again. Of a daemon job, those
+    /// that nodes would get.
     pub revived: Vec<TaskRow>,
     /// Tasks whose attempts a rollout would end, in its order.
     pub rows: Vec<TaskRow>,

@@ -8,7 +8,7 @@ use borough_model::job::JobRow;
 use borough_model::task::StopReason;
 use borough_model::{JobId, NodeId, TaskRow};
 use borough_store::StoreResult;
-use borough_store::job::job_nodes_serve;
+use borough_store::daemon::job_nodes_serve;
 use borough_store::journal::ChangeSet;
 use borough_store::lease::LeaseWriter;
 use borough_store::mirror::MirrorState;

@@ -18,8 +18,8 @@ pub enum ControllerAction {
     TasksUnwanted(JobId),
     /// Revive the tasks that the job had given up and wants again.
     TasksRevive(JobId),
-    /// Give each of these nodes a task of the daemon job, if no task was given to a node since these steps. So many nodes
-    /// lack one in all.
+    /// Give each of these nodes a task of the daemon job, if no task was given to a node since these steps. So many
+    /// nodes lack one in all.
     NodesServe(JobId, u64, Vec<NodeServed>, u32),
     /// End the job: every task is gone.
     JobEnd(JobId),
@@ -200,14 +200,14 @@ fn held_there(
     held.filter(|task| wanted(task)).map(|task| (task.id, task.incarnation)).collect()
 }
 
-/// Returns true if a node that is drained still has a task that is of no daemon job. Those of daemon jobs serve it until
-/// the others have gone.
+/// Returns true if a node that is drained still has a task that is of no daemon job. Those of daemon jobs serve it
+/// until the others have gone.
 fn has_others(state: &MirrorState, node: NodeId) -> bool {
     state.node_tasks(node).any(|task| task.daemon_node.is_none())
 }
 
-/// Attempts of daemon jobs on a node, of those that `wanted` selects. They run nowhere else, so no bound holds for their
-/// ends: nothing waits for a place elsewhere.
+/// Attempts of daemon jobs on a node, of those that `wanted` selects. They run nowhere else, so no bound holds for
+/// their ends: nothing waits for a place elsewhere.
 fn daemons_there(
     state: &MirrorState,
     node: NodeId,
@@ -218,9 +218,9 @@ fn daemons_there(
     there.map(|task| (task.id, task.incarnation)).collect()
 }
 
-/// Attempts to move off a node, of those that `wanted` selects, without those of daemon jobs. At any time, at most a quarter of a job's tasks (and at
-/// least one) are not up because of such moves. An attempt that comes up on the node counts already, so its own move
-/// takes nothing from the others.
+/// Attempts to move off a node, of those that `wanted` selects, without those of daemon jobs. At any time, at most a
+/// quarter of a job's tasks (and at least one) are not up because of such moves. An attempt that comes up on the node
+/// counts already, so its own move takes nothing from the others.
 fn departures(state: &MirrorState, node: NodeId, wanted: impl Fn(&TaskRow) -> bool) -> Vec<Departures> {
     let on_node = state
         .node_tasks(node)

@@ -53,7 +53,8 @@ pub(crate) struct Dirty {
     nodes_changed: bool,
 }
 
-/// What a daemon job looks at the nodes again for at once: its spec, or a step that may have left some for the next one.
+/// What a daemon job looks at the nodes again for at once: its spec, or a step that may have left some for the next
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct DaemonSeen {
     spec_version: u32,
@@ -95,7 +96,8 @@ impl Dirty {
         self.jobs.extend(self.rolling.iter().copied());
     }
 
-    /// Adds the daemon jobs, if a node has changed or one waits for its quota. A burst of changes costs one look a tick.
+    /// Adds the daemon jobs, if a node has changed or one waits for its quota. A burst of changes costs one look a
+    /// tick.
     pub(crate) fn daemons_add(&mut self, state: &MirrorState) {
         let waits = |job: &JobId| {
             let row = state.jobs().get(job);

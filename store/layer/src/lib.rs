@@ -17,6 +17,7 @@
 
 pub mod cell;
 pub mod check;
+pub mod daemon;
 pub mod error;
 pub mod federation;
 pub mod gang;

@@ -1,8 +1,8 @@
 //! Which nodes a daemon job serves: pure decisions over the rows of the nodes and of its tasks.
 //!
 //! A task of a daemon job is for one node ([`TaskRow::daemon_node`]), and runs there or nowhere. The store keeps which
-//! index is for which node, so no task is renumbered when another node comes or goes. The controller decides two things:
-//! which nodes get a task, and which tasks end because the job does not serve their node any more.
+//! index is for which node, so no task is renumbered when another node comes or goes. The controller decides two
+//! things: which nodes get a task, and which tasks end because the job does not serve their node any more.
 
 use std::collections::BTreeMap;
 
@@ -31,8 +31,8 @@ pub enum NodeFit {
     /// It gets none before it is ready, or its agent answers, or its machine is short of nothing any more. What it has
     /// stays, also a task that waits.
     Awaited,
-    /// It gets none: it is drained or lost, has a taint that the job does not tolerate, or is too small. An attempt that
-    /// is there stays. The drain, the taint or the loss decides about its end.
+    /// It gets none: it is drained or lost, has a taint that the job does not tolerate, or is too small. An attempt
+    /// that is there stays. The drain, the taint or the loss decides about its end.
     Kept,
     /// It does not meet the constraints: its task ends.
     Unmatched,

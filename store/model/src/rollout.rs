@@ -80,7 +80,8 @@ impl RolloutRules {
     }
 
     /// Returns true if nothing begins the task soon, so that it neither holds up the others nor is waited for. It has
-    /// ended for good, or its daemon job has had no room for it since before the rollout, or since its node was given it.
+    /// ended for good, or its daemon job has had no room for it since before the rollout, or since its node was given
+    /// it.
     fn is_aside(&self, task: &TaskRow) -> bool {
         match task.state {
             TaskState::Dead => !task.is_spared(),

@@ -62,8 +62,8 @@ fn job_unsettled(rows: &CellRows, snapshot: &Snapshot, job: &JobRow, now_ms: i64
     open.extend(alive.map(|(task, row)| format!("{task} of {name} is unwanted and {:?}", row.state)));
 }
 
-/// A daemon job has one task for each node that it serves and that its quota has room for, and none for a node that does
-/// not match.
+/// A daemon job has one task for each node that it serves and that its quota has room for, and none for a node that
+/// does not match.
 fn daemon_unsettled(rows: &CellRows, job: &JobRow) -> Vec<String> {
     let spec = rows.specs.get(&(job.id, job.spec_version));
     let (Some(counts), Some(spec)) = (job.daemon.as_deref(), spec) else { return Vec::new() };

@@ -1,5 +1,5 @@
-//! Tasks of daemon jobs whose node does not take them now. Each waits for events of its own node, so a cell without such
-//! jobs pays nothing, and a change of another node costs nothing either.
+//! Tasks of daemon jobs whose node does not take them now. Each waits for events of its own node, so a cell without
+//! such jobs pays nothing, and a change of another node costs nothing either.
 
 use std::collections::{BTreeMap, BTreeSet};
 

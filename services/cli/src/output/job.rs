@@ -11,10 +11,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::changes::{ChangedField, changes_text};
+use super::daemon::DaemonNodesView;
 use super::table::Tabular;
 use super::task::{TaskOutput, tasks_table};
 use super::text::{facts, tally, time, word};
-use super::{ExplanationView, Foreign, RolloutOutput, Style, explanations_text, healthy_of, nodes_text};
+use super::{ExplanationView, Foreign, RolloutOutput, Style, explanations_text, healthy_of};
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct JobView {
@@ -37,31 +38,10 @@ pub(crate) struct JobView {
     /// Its last rollout; null if it has had none.
     pub(crate) rollout: Option<RolloutOutput>,
     /// How the nodes are served; null if it is no daemon job.
-    pub(crate) daemon: Option<DaemonView>,
+    pub(crate) daemon: Option<DaemonNodesView>,
     /// How many tasks of a service are healthy, of how many: without those that surge, if the gateway says which.
     #[serde(skip)]
     pub(crate) healthy: (u32, u32),
-}
-
-/// How a daemon job serves the nodes of its cell.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct DaemonView {
-    /// Whether the controller has looked at the nodes.
-    pub(crate) looked: bool,
-    /// Nodes that match and have no task, since the quota has no room for it.
-    pub(crate) unadmitted: u32,
-    /// Nodes that match and are about to get a task.
-    pub(crate) left: u32,
-    /// What of this its tasks do not show, for people.
-    #[serde(skip)]
-    text: Option<String>,
-}
-
-impl From<v1::DaemonStatus> for DaemonView {
-    fn from(daemon: v1::DaemonStatus) -> Self {
-        let text = nodes_text(&daemon);
-        Self { looked: daemon.looked, unadmitted: daemon.unadmitted, left: daemon.left, text }
-    }
 }
 
 /// Counts of tasks by state.
@@ -131,7 +111,7 @@ impl From<v1::Job> for JobView {
             id: job.id.into(),
             priority: job.priority,
             count: job.count,
-            daemon: job.daemon.map(DaemonView::from),
+            daemon: job.daemon.map(DaemonNodesView::from),
             tasks: job.tasks.unwrap_or_default().into(),
             spec_version: job.spec_version,
             revision: job.revision,

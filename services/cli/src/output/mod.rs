@@ -8,6 +8,7 @@ mod cell;
 mod changes;
 mod confirm;
 mod context;
+mod daemon;
 mod event;
 mod explain;
 mod field;
@@ -31,6 +32,7 @@ pub(crate) use cell::CellOutput;
 pub(crate) use changes::{PlanView, changes_text};
 pub(crate) use confirm::{Preset, is_attended};
 pub(crate) use context::ContextView;
+pub(crate) use daemon::nodes_text;
 pub(crate) use event::{ChangeView, EventView};
 pub(crate) use explain::{ExplanationView, VictimView, explanations_text, victims_text};
 pub(crate) use field::{field_text, field_tree};
@@ -46,8 +48,7 @@ pub(crate) use node::{NodeOutput, NodeStatusView};
 pub(crate) use progress::Progress;
 pub(crate) use quota::{QuotaChangeView, QuotaView, band_word};
 pub(crate) use rollout::{
-    RolloutOutput, RolloutStatusView, canaries_text, count_with_surge, healthy_of, nodes_text,
-    surge_waits_text,
+    RolloutOutput, RolloutStatusView, canaries_text, count_with_surge, healthy_of, surge_waits_text,
 };
 pub(crate) use store::{
     CellCheckView, OperationStats, StoreBenchView, StoreCheckView, StoreExportView, StoreImportView,

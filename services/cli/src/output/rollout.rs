@@ -15,17 +15,6 @@ pub(crate) fn count_with_surge(job: &v1::Job) -> u32 {
     job.count.saturating_add(surge)
 }
 
-/// What of the nodes of a daemon job its tasks do not show. `None`: nothing.
-pub(crate) fn nodes_text(daemon: &v1::DaemonStatus) -> Option<String> {
-    let nodes = |nodes: u32| tally(usize::try_from(nodes).unwrap_or(usize::MAX), "node");
-    match (daemon.looked, daemon.unadmitted, daemon.left) {
-        (false, ..) => Some("the controller has not looked at the nodes yet".to_owned()),
-        (true, 0, 0) => None,
-        (true, 0, left) => Some(format!("{} to come", nodes(left))),
-        (true, short, _) => Some(format!("the quota has no room for {}", nodes(short))),
-    }
-}
-
 /// So many canaries, with their verb.
 pub(crate) fn canaries_text(canaries: u32) -> String {
     if canaries == 1 { "1 canary is".to_owned() } else { format!("{canaries} canaries are") }

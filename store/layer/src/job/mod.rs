@@ -14,7 +14,6 @@
 mod admit;
 mod change;
 mod count;
-mod daemon;
 mod end;
 mod label;
 mod priority;
@@ -30,7 +29,6 @@ pub use admit::{JobAdmission, jobs_admit};
 pub use change::{job_dependencies_check, job_scale, job_stop};
 pub(crate) use change::{job_event, job_tasks_ended};
 pub(crate) use count::surge_set;
-pub use daemon::job_nodes_serve;
 pub use end::{JobEnding, JobsRemoved, job_tasks_gone, jobs_remove};
 pub use label::job_labels_set;
 pub use priority::job_priority_set;

@@ -32,8 +32,8 @@ impl JobSpec {
         own.or_else(of_role).unwrap_or(&self.task.resources)
     }
 
-    /// The spec with the count and priority in force, which may have changed since its submission. The owner of a daemon
-    /// job decides about no count.
+    /// The spec with the count and priority in force, which may have changed since its submission. The owner of a
+    /// daemon job decides about no count.
     pub fn in_force(&self, row: &JobRow) -> Self {
         let count = if self.kind == JobKind::Daemon { self.count } else { row.owner_count() };
         Self { count, priority: row.priority, ..self.clone() }

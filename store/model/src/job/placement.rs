@@ -47,8 +47,8 @@ pub enum ConstraintOperator {
 }
 
 impl Constraint {
-    /// Returns true if a node with this value of the attribute meets it; `None`: the node has none. Whole numbers compare
-    /// exactly, others as floating point.
+    /// Returns true if a node with this value of the attribute meets it; `None`: the node has none. Whole numbers
+    /// compare exactly, others as floating point.
     pub fn is_met_by(&self, value: Option<&str>) -> bool {
         let listed = |value: &str| self.values.iter().any(|listed| listed == value);
         let compares = |wanted: Ordering| {

@@ -18,8 +18,8 @@ pub struct JobRow {
     pub name: Name,
     #[n(3)]
     pub state: JobState,
-    /// Desired number of tasks: those that the owner wants, and those that surge. Their indexes are below it. A daemon job
-    /// has an index for each node that it has served: see [`JobRow::wanted_count`].
+    /// Desired number of tasks: those that the owner wants, and those that surge. Their indexes are below it. A daemon
+    /// job has an index for each node that it has served: see [`JobRow::wanted_count`].
     #[n(4)]
     pub count: u32,
     /// The priority in force. It may differ from that of the first spec.

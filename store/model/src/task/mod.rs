@@ -3,6 +3,7 @@
 mod gang;
 pub mod machine;
 mod on_node;
+mod over;
 mod row;
 
 pub use gang::{GangRow, GangState};

@@ -198,13 +198,6 @@ impl TaskRow {
         self.daemon_node.as_deref().copied()
     }
 
-    /// Returns true if it is over because its daemon job does not serve its node any more. It may be for a node again.
-    pub fn is_withdrawn(&self) -> bool {
-        self.state == TaskState::Dead
-            && self.stop == Some(StopReason::NodeLeft)
-            && self.verdict == Some(Verdict::Stopped)
-    }
-
     /// The node whose commitment includes this row (its share is taken or promised, its ports are assigned); `None` if
     /// none does.
     pub fn charged_node(&self) -> Option<NodeId> {
@@ -216,28 +209,6 @@ impl TaskRow {
     pub fn is_over(&self, node: NodeId, incarnation: Incarnation) -> bool {
         let own = self.state != TaskState::Dead && self.node == Some(node) && self.incarnation == incarnation;
         incarnation <= self.incarnation && !own
-    }
-
-    /// Returns true if it ends, or has ended, only because its job had shrunk. If the job grows over its index, it
-    /// wants the task again.
-    pub fn is_shrunk_away(&self) -> bool {
-        self.stop == Some(StopReason::JobShrunk)
-            && match self.state {
-                TaskState::Stopping => true,
-                TaskState::Releasing | TaskState::Dead => self.verdict == Some(Verdict::Stopped),
-                TaskState::Pending
-                | TaskState::Held
-                | TaskState::Assigned
-                | TaskState::Starting
-                | TaskState::Running
-                | TaskState::Lost => false,
-            }
-    }
-
-    /// Returns true if it has ended only because its job had shrunk. Below its job's count it counts as never placed:
-    /// the job owns its charge, and the controller revives it.
-    pub fn is_spared(&self) -> bool {
-        self.state == TaskState::Dead && self.is_shrunk_away()
     }
 
     /// The numbers of this attempt's ports.

@@ -5,8 +5,8 @@ use borough_model::daemon::NodeServed;
 use borough_model::job::{Band, JobRow};
 
 use super::*;
+use crate::daemon::job_nodes_serve;
 use crate::error::StoreResult;
-use crate::job::job_nodes_serve;
 use crate::journal::ChangeSet;
 use crate::node::node_live_read;
 use crate::quota::{QuotaRow, quota_set, quota_usage};

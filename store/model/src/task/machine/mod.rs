@@ -17,9 +17,9 @@
 //!   demoted (health unknown); it is withdrawn when the attempt is given up. A node must not become ready again
 //!   while lost rows name it, or their ports could be given away under a published endpoint: see [`crate::node`].
 //! - Incarnations and revisions only grow; a revision grows with every change and with nothing else.
-//! - Dead is final, with two exceptions. A task that died because its job shrank is wanted again when the job grows. One
-//!   that its daemon job has withdrawn from its node may serve a node again. Both keep their incarnation, so that no
-//!   attempt number is used twice.
+//! - Dead is final, with two exceptions. A task that died because its job shrank is wanted again when the job grows.
+//!   One that its daemon job has withdrawn from its node may serve a node again. Both keep their incarnation, so that
+//!   no attempt number is used twice.
 
 mod agent;
 mod check;

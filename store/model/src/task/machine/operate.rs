@@ -60,8 +60,8 @@ pub(super) fn place(row: &TaskRow, placement: &Placement, now_ms: i64) -> Decide
     }
 }
 
-/// Only the next attempt: a placement decided before the last attempt is refused as stale. A task of a daemon job goes to
-/// its own node only.
+/// Only the next attempt: a placement decided before the last attempt is refused as stale. A task of a daemon job goes
+/// to its own node only.
 fn placement_is_next(row: &TaskRow, placement: &Placement) -> bool {
     placement.incarnation == row.incarnation.next() && is_own_node(row, placement)
 }

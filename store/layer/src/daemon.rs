@@ -6,9 +6,8 @@ use borough_model::job::{COUNT_MAX, JobEvent, JobRow, JobState};
 use borough_model::task::TaskEvent;
 use borough_model::{JobId, TaskId};
 
-use super::change::job_event;
-use super::read::{job_get, job_spec_in_force, job_specs_held};
 use crate::error::{StoreError, StoreResult};
+use crate::job::{job_event, job_get, job_spec_in_force, job_specs_held};
 use crate::journal::ChangeSet;
 use crate::quota::{ChargeBasis, quota_charge_each};
 use crate::task::TaskBook;
@@ -17,8 +16,8 @@ use crate::task::TaskBook;
 /// this transaction, and has a row from now on. `lacking` is how many nodes lack a task in all; the job's row says how
 /// many of them the quota has no room for.
 ///
-/// Does nothing if tasks were given to nodes since `steps` was read: two steps are never decided by the same state, so a
-/// node never gets two tasks. Returns the row after it.
+/// Does nothing if tasks were given to nodes since `steps` was read: two steps are never decided by the same state, so
+/// a node never gets two tasks. Returns the row after it.
 pub async fn job_nodes_serve(
     tx: &Transaction,
     changes: &mut ChangeSet,
