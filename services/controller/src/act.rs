@@ -13,8 +13,8 @@ use borough_store::rollout::{
     rollout_canaries, rollout_done, rollout_fail, rollout_promote, rollout_replace,
 };
 use borough_store::task::{
-    task_node_lost, task_promises_expire, task_reschedule_lost, task_stop_begin, task_unwanted_stop,
-    task_wanted_revive,
+    TaskMoves, task_node_lost, task_promises_expire, task_reschedule_lost, task_unwanted_stop,
+    task_wanted_revive, tasks_move,
 };
 
 use crate::decide::ControllerAction;
@@ -26,6 +26,8 @@ const TASKS_MAX: usize = 256;
 /// Jobs in one transaction, and how many tasks of each at most.
 pub(crate) const JOBS_MAX: usize = 64;
 const JOB_TASKS_MAX: usize = TASKS_MAX / JOBS_MAX;
+/// Jobs with moves in one transaction: it reads all rows of a job with up to 1,024 tasks.
+const MOVED_JOBS_MAX: usize = 8;
 
 /// Whether an action is one of a job, of which several share a transaction: thousands of jobs that end at once then
 /// cost a few commits.
@@ -54,6 +56,26 @@ pub(crate) fn acts_together(action: &ControllerAction) -> bool {
 pub(crate) struct ActionExecutor {
     /// Writes under the lease by which the controller leads.
     pub writer: LeaseWriter,
+}
+
+/// Moves for one transaction each: at most [`TASKS_MAX`] attempts, of [`MOVED_JOBS_MAX`] jobs.
+fn moves_chunks(moves: Vec<TaskMoves>) -> Vec<Vec<TaskMoves>> {
+    let mut chunks: Vec<Vec<TaskMoves>> = Vec::new();
+    let mut tasks = 0_usize;
+    for of_job in moves {
+        for attempts in of_job.attempts.chunks(TASKS_MAX) {
+            let part = TaskMoves { attempts: attempts.to_vec(), ..of_job };
+            tasks = tasks.saturating_add(attempts.len());
+            match chunks.last_mut() {
+                Some(last) if tasks <= TASKS_MAX && last.len() < MOVED_JOBS_MAX => last.push(part),
+                _ => {
+                    tasks = attempts.len();
+                    chunks.push(vec![part]);
+                }
+            }
+        }
+    }
+    chunks
 }
 
 /// The action of the journal's entry of a transaction.
@@ -126,11 +148,15 @@ impl ActionExecutor {
             }
             // [`DrainCheck`](crate::drain::DrainCheck) makes moves of it: tasks without room elsewhere stay.
             ControllerAction::NodeDrain(_) => Ok(()),
-            ControllerAction::TasksMove(reason, attempts) => {
-                let stop = |tx: Transaction, mut changes: ChangeSet, attempts: Vec<_>| async move {
-                    Ok((task_stop_begin(&tx, &mut changes, &attempts, reason).await?, changes))
-                };
-                self.attempts("task_move", &attempts, stop).await
+            ControllerAction::TasksMove(reason, moves) => {
+                for together in moves_chunks(moves) {
+                    let together = &together;
+                    let stop = |tx: Transaction, mut changes: ChangeSet| async move {
+                        Ok((tasks_move(&tx, &mut changes, together, reason).await?, changes))
+                    };
+                    writer.change("task_move", stop).await?;
+                }
+                Ok(())
             }
         }
     }

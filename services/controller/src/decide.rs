@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use borough_model::disruption::{DisruptionBudget, DisruptionCause};
 use borough_model::job::{AfterDecision, CanaryHealth, RolloutFailure, after_decide, eviction_due_ms};
 use borough_model::node::{NodeRow, NodeState, TaintEffect};
 use borough_model::task::{LEAVE_MARGIN_MS, StopReason, leave_due_ms};
 use borough_model::{GangId, Incarnation, JobId, JobRow, Name, NodeId, TaskId, TaskRow, TaskState};
 use borough_store::mirror::MirrorState;
+use borough_store::task::TaskMoves;
 
 /// An action, carried out in transactions of its own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,7 +30,7 @@ pub enum ControllerAction {
     /// Give up these attempts, to be placed elsewhere.
     TasksReschedule(NodeId, Vec<(TaskId, Incarnation)>),
     /// Move these attempts off their node: it is drained, or has a taint that they do not tolerate.
-    TasksMove(StopReason, Vec<(TaskId, Incarnation)>),
+    TasksMove(StopReason, Vec<TaskMoves>),
     /// Move those attempts off the drained node that have room elsewhere ([`drain_departures`], [`departures_now`]).
     NodeDrain(NodeId),
     /// End these stale attempts of a job whose row has this revision: its rollout replaces them.
@@ -46,25 +48,33 @@ pub enum ControllerAction {
     PromisesExpire(NodeId, Vec<(TaskId, Incarnation)>),
 }
 
-/// Attempts of one job that must leave a drained node.
+/// Attempts of one job that must leave a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Departures {
-    pub attempts: Vec<(TaskId, Incarnation)>,
-    /// How many of them may leave now.
+    pub job: JobId,
+    /// The revision of the job's row by which they were selected.
+    pub revision: u64,
+    /// Attempts that are not healthy: they serve nobody, and may all leave.
+    pub idle: Vec<(TaskId, Incarnation)>,
+    pub healthy: Vec<(TaskId, Incarnation)>,
+    /// How many of the healthy ones may leave now.
     pub at_once: usize,
 }
 
-/// Selects the attempts that leave a drained node now: of each job at most [`Departures::at_once`], and only those that
-/// have room elsewhere (`fits`). The others keep running where they are.
-pub fn departures_now(
-    departures: &[Departures],
-    mut fits: impl FnMut(TaskId) -> bool,
-) -> Vec<(TaskId, Incarnation)> {
-    let of_job = |of_job: &Departures| {
-        let fitting = of_job.attempts.iter().filter(|(task, _)| fits(*task));
-        fitting.take(of_job.at_once).copied().collect::<Vec<_>>()
-    };
-    departures.iter().flat_map(of_job).collect()
+/// Selects the attempts that leave a node now: of each job at most [`Departures::at_once`] healthy ones, and only those
+/// that have room elsewhere (`fits`). The others keep running where they are.
+pub fn departures_now(departures: &[Departures], mut fits: impl FnMut(TaskId) -> bool) -> Vec<TaskMoves> {
+    let mut moves = Vec::new();
+    for of_job in departures {
+        let mut attempts = Vec::new();
+        for (wanted, most) in [(&of_job.idle, usize::MAX), (&of_job.healthy, of_job.at_once)] {
+            let fitting = wanted.iter().filter(|(task, _)| fits(*task));
+            attempts.extend(fitting.take(most).copied());
+        }
+        let Departures { job, revision, .. } = *of_job;
+        moves.extend((!attempts.is_empty()).then_some(TaskMoves { job, revision, attempts }));
+    }
+    moves
 }
 
 /// The action for a job that waits for others.
@@ -127,12 +137,12 @@ pub fn node_actions(
             let held = held_there(state, node, |_| true);
             actions
                 .extend((!held.is_empty()).then_some(ControllerAction::TasksMove(StopReason::Drained, held)));
-            let departures = departures(state, node, |_| true);
+            let departures = departures(state, node, |_| true, now_ms);
             actions.extend((!departures.is_empty()).then_some(ControllerAction::NodeDrain(node)));
         } else if drives_away(row) {
             let outstays = |task: &TaskRow| outstays(state, row, task, now_ms);
             let mut moved = held_there(state, node, outstays);
-            moved.extend(departures_now(&departures(state, node, outstays), |_| true));
+            moved.extend(departures_now(&departures(state, node, outstays, now_ms), |_| true));
             actions.extend(
                 (!moved.is_empty()).then_some(ControllerAction::TasksMove(StopReason::Tainted, moved)),
             );
@@ -177,48 +187,59 @@ fn outstays(state: &MirrorState, node: &NodeRow, task: &TaskRow, now_ms: i64) ->
 
 /// Attempts that only hold a place on a node, of those that `wanted` selects. They do not run, so moving them disrupts
 /// nothing.
-fn held_there(
+fn held_there(state: &MirrorState, node: NodeId, wanted: impl Fn(&TaskRow) -> bool) -> Vec<TaskMoves> {
+    let waits = |task: &&Arc<TaskRow>| task.promised || task.gang.is_some();
+    let held = state.node_tasks(node).filter(|task| task.state == TaskState::Held).filter(waits);
+    let mut by_job: BTreeMap<JobId, Vec<(TaskId, Incarnation)>> = BTreeMap::new();
+    for task in held.filter(|task| wanted(task)) {
+        by_job.entry(task.id.job).or_default().push((task.id, task.incarnation));
+    }
+    // Their row of the job does not matter: they are not healthy.
+    by_job.into_iter().map(|(job, attempts)| TaskMoves { job, revision: 0, attempts }).collect()
+}
+
+/// Attempts to move off a node, of those that `wanted` selects, and how many healthy ones the disruption budgets of
+/// their jobs allow. `now_ms` is wall time since 1970.
+fn departures(
     state: &MirrorState,
     node: NodeId,
     wanted: impl Fn(&TaskRow) -> bool,
-) -> Vec<(TaskId, Incarnation)> {
-    let waits = |task: &&Arc<TaskRow>| task.promised || task.gang.is_some();
-    let held = state.node_tasks(node).filter(|task| task.state == TaskState::Held).filter(waits);
-    held.filter(|task| wanted(task)).map(|task| (task.id, task.incarnation)).collect()
-}
-
-/// Attempts to move off a node, of those that `wanted` selects. At any time, at most a quarter of a job's tasks (and at
-/// least one) are not up because of such moves. An attempt that comes up on the node counts already, so its own move
-/// takes nothing from the others.
-fn departures(state: &MirrorState, node: NodeId, wanted: impl Fn(&TaskRow) -> bool) -> Vec<Departures> {
+    now_ms: i64,
+) -> Vec<Departures> {
     let on_node = state
         .node_tasks(node)
         .filter(|task| matches!(task.state, TaskState::Assigned | TaskState::Starting | TaskState::Running))
         .filter(|task| wanted(task));
-    // Of each job those that come up, and the others.
-    let mut by_job: BTreeMap<JobId, [Vec<(TaskId, Incarnation)>; 2]> = BTreeMap::new();
+    let mut by_job: BTreeMap<JobId, Vec<&Arc<TaskRow>>> = BTreeMap::new();
     for task in on_node {
-        let [coming_up, others] = by_job.entry(task.id.job).or_default();
-        let attempts = if task.is_coming_up() { coming_up } else { others };
-        attempts.push((task.id, task.incarnation));
+        by_job.entry(task.id.job).or_default().push(task);
     }
-    let of_job = |(job, [coming_up, others]): (JobId, [Vec<(TaskId, Incarnation)>; 2])| {
-        let count = state.jobs().get(&job).map_or(0, |row| row.count);
-        let most = usize::try_from((count / 4).max(1)).unwrap_or(1);
-        let moving = state.moving_tasks(job);
-        let own = most.saturating_sub(moving.saturating_sub(coming_up.len()));
-        let at_once = most.saturating_sub(moving);
-        [Departures { attempts: coming_up, at_once: own }, Departures { attempts: others, at_once }]
+    let of_job = |(job, tasks): (JobId, Vec<&Arc<TaskRow>>)| {
+        let (row, spec) = state.jobs().get(&job).and_then(|row| Some((row, state.spec_of(row)?)))?;
+        let budget = DisruptionBudget::of(&spec, row, DisruptionCause::Move);
+        let (healthy, idle): (Vec<_>, Vec<_>) = tasks.into_iter().partition(|task| task.is_healthy());
+        let left = if healthy.is_empty() { 0 } else { state.budget_use(row, &budget, now_ms).left(&budget) };
+        let attempts = |tasks: Vec<&Arc<TaskRow>>| {
+            tasks.into_iter().map(|task| (task.id, task.incarnation)).collect::<Vec<_>>()
+        };
+        Some(Departures {
+            job,
+            revision: row.revision,
+            idle: attempts(idle),
+            healthy: attempts(healthy),
+            at_once: usize::try_from(left).unwrap_or(usize::MAX),
+        })
     };
-    let is_open = |departures: &Departures| departures.at_once > 0 && !departures.attempts.is_empty();
-    by_job.into_iter().flat_map(of_job).filter(is_open).collect()
+    let is_open =
+        |of_job: &Departures| !of_job.idle.is_empty() || (of_job.at_once > 0 && !of_job.healthy.is_empty());
+    by_job.into_iter().filter_map(of_job).filter(is_open).collect()
 }
 
 /// The attempts that must leave a node if it is drained.
-pub fn drain_departures(state: &MirrorState, node: NodeId) -> Vec<Departures> {
+pub fn drain_departures(state: &MirrorState, node: NodeId, now_ms: i64) -> Vec<Departures> {
     let row = state.nodes().get(&node);
     let is_drained = row.is_some_and(|row| row.state == NodeState::Ready && row.draining);
-    if is_drained { departures(state, node, |_| true) } else { Vec::new() }
+    if is_drained { departures(state, node, |_| true, now_ms) } else { Vec::new() }
 }
 
 /// Tasks that are leaving a node that they had to leave, and are still there: each is placed again.
@@ -247,6 +268,7 @@ pub fn losses_left(declared: &[Duration], now: Duration, per_minute: u32) -> usi
 mod tests {
     use borough_model::Delta;
     use borough_model::task::Health;
+    use borough_store::journal::Listed;
 
     use super::*;
 
@@ -310,27 +332,37 @@ mod tests {
         assert_eq!(actions(alone_ms - 1, false, Some(TaskState::Running)), []);
         assert_eq!(actions(alone_ms, false, None), expire);
         // A drained task leaves at once.
-        assert_eq!(actions(1_000, true, None), [ControllerAction::TasksMove(StopReason::Drained, attempts)]);
+        let moves = vec![TaskMoves { job, revision: 0, attempts }];
+        assert_eq!(actions(1_000, true, None), [ControllerAction::TasksMove(StopReason::Drained, moves)]);
     }
 
     #[test]
     fn a_task_without_room_elsewhere_stays_and_delays_no_other_of_its_job() {
         let attempt = |job, index| (TaskId { job: JobId(job), index }, Incarnation(1));
         let of_job = |job, at_once| Departures {
-            attempts: (0..4).map(|index| attempt(job, index)).collect(),
+            job: JobId(job),
+            revision: 1,
+            idle: Vec::new(),
+            healthy: (0..4).map(|index| attempt(job, index)).collect(),
             at_once,
         };
-        let departures = [of_job(1, 2), of_job(2, 1), of_job(3, 4)];
+        let departures = [
+            of_job(1, 2),
+            of_job(2, 1),
+            of_job(3, 4),
+            Departures { idle: vec![attempt(4, 9)], ..of_job(4, 0) },
+        ];
         let mut tried = Vec::new();
         let leave = departures_now(&departures, |task| {
             tried.push(task);
             match task.job {
                 JobId(1) => task.index > 0,
-                JobId(2) => true,
+                JobId(2 | 4) => true,
                 _ => false,
             }
         });
-        assert_eq!(leave, [attempt(1, 1), attempt(1, 2), attempt(2, 0)]);
+        let leave: Vec<_> = leave.into_iter().flat_map(|of_job| of_job.attempts).collect();
+        assert_eq!(leave, [attempt(1, 1), attempt(1, 2), attempt(2, 0), attempt(4, 9)]);
         // The trial reserves no room for tasks that may not leave yet.
         assert_eq!(tried.iter().filter(|task| task.job == JobId(2)).count(), 1);
     }
@@ -346,9 +378,10 @@ mod tests {
         let row = JobRow { count: 3, state: borough_model::job::JobState::Running, ..row };
         let leaving = |elsewhere: Health, failures, here: Health| {
             let mut state = MirrorState::default();
-            let mut list = |delta| state.list(borough_store::journal::Listed::Row(Box::new(delta)));
-            list(Delta::Node { row: there.clone() });
-            list(Delta::Job { row: row.clone().into(), spec: Some(Box::new(spec.clone())) });
+            let mut list = |listed| state.list(listed);
+            list(Listed::Row(Box::new(Delta::Node { row: there.clone() })));
+            list(Listed::Row(Box::new(Delta::Job { row: row.clone().into(), spec: None })));
+            list(Listed::Spec { job, version: row.spec_version, spec: Box::new(spec.clone()) });
             for (index, on, health, failures) in [(0, 2, elsewhere, failures), (1, 1, here, 0)] {
                 let task = TaskRow {
                     node: Some(NodeId(on)),
@@ -357,18 +390,21 @@ mod tests {
                     revision: 1,
                     health,
                     failures,
+                    not_before_ms: i64::from(failures),
                     ..TaskRow::never_placed(TaskId { job, index })
                 };
-                list(Delta::Task { row: task });
+                list(Listed::Row(Box::new(Delta::Task { row: task })));
             }
-            let departures = drain_departures(&state, node);
-            departures_now(&departures, |_| true).iter().map(|(task, _)| task.index).collect::<Vec<_>>()
+            let moves = departures_now(&drain_departures(&state, node, 0), |_| true);
+            moves.iter().flat_map(|of_job| &of_job.attempts).map(|(task, _)| task.index).collect::<Vec<_>>()
         };
         let (up, rising) = (Health::Healthy, Health::Unknown);
         assert_eq!(leaving(up, 0, up), [1]);
         assert_eq!(leaving(rising, 0, up), Vec::<u32>::new(), "task 0 is not up yet");
-        assert_eq!(leaving(rising, 1, up), [1], "task 0 fails, and may do so forever");
+        assert_eq!(leaving(rising, 1, up), Vec::<u32>::new(), "task 0 has failed once");
+        assert_eq!(leaving(rising, 2, up), [1], "task 0 fails, and may do so forever");
         assert_eq!(leaving(up, 0, rising), [1], "it serves nobody here either");
+        assert_eq!(leaving(rising, 0, rising), [1], "whatever else is away");
     }
 
     #[test]

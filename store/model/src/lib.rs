@@ -9,6 +9,7 @@
 //! Modules import downwards only: `journal` over `task` over `job` over `queue` and `node` over `resource`, `id` and
 //! the errors of fields.
 
+pub mod disruption;
 mod field_error;
 pub mod id;
 pub mod job;

@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::disruption::{DisruptionCause, away_max, healthy_left};
 use crate::id::{Incarnation, TaskId};
 use crate::job::file::FileMessage as _;
 use crate::job::{
@@ -54,9 +55,7 @@ impl RolloutRules {
             version: rollout.version,
             count,
             surge: rollout.surge,
-            // What surges for an earlier version does not have to suffice: perhaps none of it serves.
-            unavailable_max: update
-                .unavailable(count, spec.surge(count).max(spec.canaries(count)).min(rollout.surge)),
+            unavailable_max: away_max(spec, count, rollout.surge, DisruptionCause::Rollout),
             healthy_after_ms: i64::try_from(update.healthy_after_ms).unwrap_or(i64::MAX),
             failures_max: update.failures_max,
             deadline_ms: spec.progress_deadline_ms.unwrap_or(defaults::PROGRESS_DEADLINE_MS),
@@ -70,7 +69,7 @@ impl RolloutRules {
 
     /// How many healthy attempts may be ended while so many tasks are available.
     fn healthy_left(&self, available: u32) -> u32 {
-        available.saturating_add(self.unavailable_max).saturating_sub(self.count)
+        healthy_left(available, self.unavailable_max, self.count)
     }
 }
 
@@ -287,7 +286,8 @@ impl RolloutView {
             // version that is taken back now has not failed, and is waited for.
             _ if is_earlier && !stale && (is_healthy || task.failures > 0) => {
                 self.settled = self.settled.saturating_add(owned);
-                self.available = self.available.saturating_add(u32::from(is_healthy));
+                let holds_none_up = is_healthy || (owned > 0 && task.keeps_failing());
+                self.available = self.available.saturating_add(u32::from(holds_none_up));
             }
             TaskState::Running if is_healthy => self.visit_healthy(task, rules, now_ms),
             _ => {}
@@ -380,36 +380,4 @@ pub fn canaries_healthy<'r>(
 /// failure waits for its time. A task without a row waits for a node too.
 pub fn waits_for_node(task: &TaskRow) -> bool {
     task.is_spared() || (task.state == TaskState::Pending && task.failures == 0)
-}
-
-/// Those of `attempts` that a step may end by `rows`, which are all rows of the job. It counts healthy attempts of any
-/// version.
-pub fn attempts_within<'r>(
-    rules: &RolloutRules,
-    rows: impl Iterator<Item = &'r TaskRow>,
-    attempts: &[(TaskId, Incarnation)],
-) -> Vec<(TaskId, Incarnation)> {
-    if rules.canaries > 0 {
-        return attempts.iter().filter(|(task, _)| task.index >= rules.count).copied().collect();
-    }
-    let (mut healthy, mut over) = (BTreeSet::new(), 0_usize);
-    for row in rows.filter(|row| row.id.index < rules.count.saturating_add(rules.surge)) {
-        if row.is_healthy() {
-            healthy.insert(row.id);
-        }
-        // Nothing begins it again, so it holds up no other.
-        let is_over = row.state == TaskState::Dead && !row.is_spared();
-        over = over.saturating_add(usize::from(is_over && row.id.index < rules.count));
-    }
-    let available = u32::try_from(healthy.len().saturating_add(over)).unwrap_or(u32::MAX);
-    let mut left = rules.healthy_left(available);
-    let mut may_end = |task: &TaskId| {
-        if !healthy.contains(task) {
-            return true;
-        }
-        let is_left = left > 0;
-        left = left.saturating_sub(1);
-        is_left
-    };
-    attempts.iter().filter(|(task, _)| may_end(task)).copied().collect()
 }

@@ -11,11 +11,12 @@
 mod tests;
 
 use borough_kv::Transaction;
+use borough_model::disruption::{DisruptionBudget, DisruptionCause, RECHECKED_MAX, attempts_within};
 use borough_model::job::{
     CanaryHealth, ChangeClass, JobEvent, JobRow, JobSpec, JobState, OnFailure, Rollout, RolloutFailure,
     RolloutRefused, RolloutState, change_class, stable_versions,
 };
-use borough_model::rollout::{RolloutRules, attempts_within, canaries_healthy};
+use borough_model::rollout::{RolloutRules, canaries_healthy};
 use borough_model::task::StopReason;
 use borough_model::{Incarnation, JobId, TaskId};
 
@@ -27,10 +28,7 @@ use crate::job::{
 use crate::journal::ChangeSet;
 use crate::keys::{self, Prefix, RangeOptions, TaskKey};
 use crate::quota::{ChargeBasis, job_held, overflow, quota_give_back};
-use crate::task::task_stop_begin;
-
-/// The most tasks of a job of which a step reads all rows again. For a larger job that would cost more than the step.
-const RECHECKED_MAX: u32 = 1_024;
+use crate::task::{job_tasks_read, task_stop_begin};
 
 /// The open rollout of a job whose row still has `revision`; `None` if the step was decided by an old state.
 fn rollout_at(row: &JobRow, revision: u64) -> Option<&Rollout> {
@@ -52,12 +50,16 @@ pub async fn rollout_replace(
     let Some(rollout) = rollout_at(&row, revision) else { return Ok(0) };
     let in_force = job_spec_in_force(tx, changes.space(), &row).await?;
     let rules = RolloutRules::of(&in_force, rollout, row.owner_count());
-    let attempts = if rules.together || row.count > RECHECKED_MAX {
+    let attempts = if rules.canaries > 0 {
+        // Nobody misses what surges, and the others keep their version.
+        attempts.iter().filter(|(task, _)| task.index >= rules.count).copied().collect()
+    } else if rules.together || row.count > RECHECKED_MAX {
         attempts.to_vec()
     } else {
-        let prefix = Prefix::<TaskKey>::of(&job);
-        let rows = keys::range(tx, changes.space(), &prefix, RangeOptions::default()).await?;
-        attempts_within(&rules, rows.iter().map(|(_, row)| row), attempts)
+        let budget = DisruptionBudget::of(&in_force, &row, DisruptionCause::Rollout);
+        let rows = job_tasks_read(tx, changes.space(), job).await?;
+        // The decision has seen that new attempts are healthy for long enough.
+        attempts_within(&budget, &rows, attempts, i64::MAX)
     };
     if attempts.is_empty() {
         return Ok(0);

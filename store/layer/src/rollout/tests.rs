@@ -1,6 +1,7 @@
 //! Rollouts against a store: what each step writes, and that charges are kept at every one.
 
 mod canary;
+mod moves;
 mod surge;
 
 use borough_model::job::{JobKind, RolloutState, TaskOverride, UpdateSpec};

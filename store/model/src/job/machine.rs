@@ -46,6 +46,8 @@ pub enum JobEvent {
     RolloutSet {
         rollout: Box<Rollout>,
     },
+    /// Healthy attempts of it have to leave their nodes.
+    TasksMoved,
     /// A task with an index below the count has ended for good.
     TaskEnded {
         end: TaskEnd,
@@ -93,6 +95,7 @@ pub fn job_new(id: JobId, spec: &JobSpec, request: RequestId, now_ms: i64) -> Jo
         failed: 0,
         rollout: None,
         changes: None,
+        moves: None,
     }
 }
 
@@ -140,6 +143,10 @@ pub fn job_transition(
         JobEvent::RolloutSet { rollout } => {
             job_alive(row)?;
             next.rollout = Some(rollout.clone());
+        }
+        JobEvent::TasksMoved => {
+            let moves = next.moves.get_or_insert_default();
+            moves.steps = moves.steps.saturating_add(1);
         }
         JobEvent::TaskEnded { end } => task_ended(&mut next, *end),
         JobEvent::TasksGone => next.state = tasks_gone(row.state)?,

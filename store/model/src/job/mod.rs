@@ -30,7 +30,7 @@ pub use rollout::{
     CanaryHealth, OnFailure, Rollout, RolloutFailure, RolloutRefused, RolloutState, UpdateSpec,
     stable_versions,
 };
-pub use row::{JobChanges, JobOutcome, JobRow, JobState, ScaleOrigin, VersionOrigin, WantedSize};
+pub use row::{JobChanges, JobMoves, JobOutcome, JobRow, JobState, ScaleOrigin, VersionOrigin, WantedSize};
 pub use select::{JobIdentity, LABEL_JOB_NAME, LABEL_JOB_USER, job_selected};
 pub use spec::{After, AfterCondition, Band, JobKind, JobSpec, RestartMode, RestartSpec};
 pub use task::{HealthCheck, LogSpec, PortSpec, Probe, TaskOverride, TaskSpec};

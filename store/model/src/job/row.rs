@@ -53,6 +53,19 @@ pub struct JobRow {
     #[n(14)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<Box<JobChanges>>,
+    /// What drains and taints have done with it; absent: nothing that its row must say.
+    #[n(15)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moves: Option<Box<JobMoves>>,
+}
+
+/// What moves of a job's tasks off their nodes have to leave in its row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+pub struct JobMoves {
+    /// How often they have ended healthy attempts of a large job. Each time is decided by the rows after the time
+    /// before.
+    #[n(0)]
+    pub steps: u32,
 }
 
 /// The changes of a job's spec, its count and its priority. Steps of a rollout and ends of tasks are none.

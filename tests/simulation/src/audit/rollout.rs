@@ -3,7 +3,7 @@
 
 use borough_model::job::{JobRow, JobSpec};
 use borough_model::task::{Health, TaskRow, TaskState};
-use borough_model::{Delta, JobId, JournalEntry, TaskId};
+use borough_model::{Delta, JournalEntry, TaskId};
 
 use super::Auditor;
 
@@ -34,8 +34,7 @@ impl Auditor {
         let ended: Vec<TaskId> = ended
             .filter(|task| task.index < row.count && self.tasks.get(task).is_some_and(is_healthy))
             .collect();
-        let (healthy, gone) =
-            (self.healthy_of(job, row.count), u64::try_from(ended.len()).unwrap_or(u64::MAX));
+        let (healthy, gone) = (self.serving(row, true), u64::try_from(ended.len()).unwrap_or(u64::MAX));
         // Nobody misses what surges, and nothing else is replaced before the promotion.
         let is_tried = row.canary_base().is_some();
         let fits = is_tried || u64::from(count) + gone <= most + healthy;
@@ -69,11 +68,6 @@ impl Auditor {
             format!("version {version} of {job} took one back, and is taken back itself")
         });
     }
-
-    fn healthy_of(&self, job: JobId, count: u32) -> u64 {
-        let healthy = self.tasks_of(job).filter(|row| row.id.index < count && is_healthy(row));
-        u64::try_from(healthy.count()).unwrap_or(u64::MAX)
-    }
 }
 
 /// The job that an entry changes, as it leaves it.
@@ -84,7 +78,7 @@ fn job_of(entry: &JournalEntry) -> Option<&JobRow> {
     })
 }
 
-fn is_healthy(row: &TaskRow) -> bool {
+pub(super) fn is_healthy(row: &TaskRow) -> bool {
     row.state == TaskState::Running && row.health == Health::Healthy
 }
 

@@ -46,6 +46,7 @@ const EVENTS: &[&str] = &[
     "job_end",
     "jobs_remove",
     "task_move",
+    "moved_healthy",
     "task_stop",
     "task_restart",
     "task_attempt_stop",

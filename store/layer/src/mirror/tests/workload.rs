@@ -166,6 +166,7 @@ async fn job_put(tx: &Transaction, changes: &mut ChangeSet, id: JobId, value: u6
         failed: 0,
         rollout: None,
         changes: None,
+        moves: None,
     };
     let spec = new_spec.then(|| Box::new(spec_of(&row, value)));
     if let Some(spec) = &spec {
