@@ -140,7 +140,15 @@ fn job_text(row: &JobRow, action: &str) -> String {
     };
     let (count, priority, version) = (row.owner_count(), row.priority, row.spec_version);
     let counts = format!("count {count}{surge}, priority {priority}, version {version}");
-    let rollout = rollout_text(row, action);
+    let rollout = match (action, row.moves_surge()) {
+        ("task_surge_begin", 0) => {
+            "the quota has no room for a further task while others are moved; ".to_owned()
+        }
+        ("task_surge_begin", 1) => "a further task surges while others are moved; ".to_owned(),
+        ("task_surge_begin", surge) => format!("{surge} further tasks surge while others are moved; "),
+        ("task_surge_end", _) => "what surged while others were moved ends; ".to_owned(),
+        _ => rollout_text(row, action),
+    };
     format!("{rollout}{state}; {counts}; {} succeeded, {} failed", row.succeeded, row.failed)
 }
 

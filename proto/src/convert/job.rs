@@ -39,6 +39,7 @@ pub fn job_to_message(
         rollout: row.rollout.as_deref().map(rollout_to_message),
         changed_revision: row.changes.as_ref().map_or(0, |changes| changes.revision),
         changed_by: row.changes.as_ref().map(|changes| changes.by.clone()).unwrap_or_default(),
+        surge: row.surge(),
     }
 }
 

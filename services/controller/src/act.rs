@@ -13,8 +13,8 @@ use borough_store::rollout::{
     rollout_canaries, rollout_done, rollout_fail, rollout_promote, rollout_replace,
 };
 use borough_store::task::{
-    TaskMoves, task_node_lost, task_promises_expire, task_reschedule_lost, task_unwanted_stop,
-    task_wanted_revive, tasks_move,
+    TaskMoves, moves_surge_begin, moves_surge_end, task_node_lost, task_promises_expire,
+    task_reschedule_lost, task_unwanted_stop, task_wanted_revive, tasks_move,
 };
 
 use crate::decide::ControllerAction;
@@ -47,6 +47,8 @@ pub(crate) fn acts_together(action: &ControllerAction) -> bool {
         | ControllerAction::RolloutPromote(..)
         | ControllerAction::RolloutDone(..)
         | ControllerAction::RolloutFail(..)
+        | ControllerAction::SurgeBegin(..)
+        | ControllerAction::SurgeEnd(..)
         | ControllerAction::PromisesExpire(..) => false,
     }
 }
@@ -145,6 +147,18 @@ impl ActionExecutor {
             ControllerAction::RolloutDone(job, revision) => self.rollout_done(job, revision).await,
             ControllerAction::RolloutFail(job, revision, failure) => {
                 self.rollout_fail(job, revision, failure).await
+            }
+            ControllerAction::SurgeBegin(job, revision, surge) => {
+                let begin = |tx: Transaction, mut changes: ChangeSet| async move {
+                    Ok((moves_surge_begin(&tx, &mut changes, job, revision, surge).await?, changes))
+                };
+                writer.change("task_surge_begin", begin).await
+            }
+            ControllerAction::SurgeEnd(job, revision) => {
+                let end = |tx: Transaction, mut changes: ChangeSet| async move {
+                    Ok((moves_surge_end(&tx, &mut changes, job, revision).await?, changes))
+                };
+                writer.change("task_surge_end", end).await
             }
             // [`DrainCheck`](crate::drain::DrainCheck) makes moves of it: tasks without room elsewhere stay.
             ControllerAction::NodeDrain(_) => Ok(()),

@@ -44,6 +44,10 @@ pub enum ControllerAction {
     /// Record that the job's rollout has failed, if its row has this revision, and take its version back if the job
     /// wants that.
     RolloutFail(JobId, u64, RolloutFailure),
+    /// Have so many further tasks of the job surge before others leave their nodes, if its row has this revision.
+    SurgeBegin(JobId, u64, u32),
+    /// End what surges for moves of the job, if its row has this revision.
+    SurgeEnd(JobId, u64),
     /// Release these attempts' promises of room on the node, for which they have waited in vain.
     PromisesExpire(NodeId, Vec<(TaskId, Incarnation)>),
 }
@@ -59,6 +63,19 @@ pub struct Departures {
     pub healthy: Vec<(TaskId, Incarnation)>,
     /// How many of the healthy ones may leave now.
     pub at_once: usize,
+    /// How many further tasks must surge before any healthy one leaves; 0: none.
+    pub surge: u32,
+    /// Healthy tasks that stand in for healthy ones: so many may leave although they fit on no other node.
+    pub stand_ins: u32,
+}
+
+impl Departures {
+    /// What has to happen before a healthy one may leave, if anything.
+    pub fn surge_begin(&self) -> Option<ControllerAction> {
+        let leaving = u32::try_from(self.healthy.len()).unwrap_or(u32::MAX);
+        let surge = self.surge.min(leaving);
+        (surge > 0).then_some(ControllerAction::SurgeBegin(self.job, self.revision, surge))
+    }
 }
 
 /// Selects the attempts that leave a node now: of each job at most [`Departures::at_once`] healthy ones, and only those
@@ -142,7 +159,9 @@ pub fn node_actions(
         } else if drives_away(row) {
             let outstays = |task: &TaskRow| outstays(state, row, task, now_ms);
             let mut moved = held_there(state, node, outstays);
-            moved.extend(departures_now(&departures(state, node, outstays, now_ms), |_| true));
+            let departures = departures(state, node, outstays, now_ms);
+            moved.extend(departures_now(&departures, |_| true));
+            actions.extend(departures.iter().filter_map(Departures::surge_begin));
             actions.extend(
                 (!moved.is_empty()).then_some(ControllerAction::TasksMove(StopReason::Tainted, moved)),
             );
@@ -175,6 +194,14 @@ fn promises_overdue(state: &MirrorState, node: NodeId, now_ms: i64) -> Vec<(Task
 /// Returns true if a node has taints that drive attempts away.
 pub fn drives_away(node: &NodeRow) -> bool {
     node.taints.iter().any(|taint| taint.effect == TaintEffect::NoExecute)
+}
+
+/// Returns true if an attempt has to leave its node at this time: the node is drained, or has a taint for longer than
+/// the attempt tolerates it.
+pub(crate) fn must_leave(state: &MirrorState, task: &TaskRow, now_ms: i64) -> bool {
+    let node = task.charged_node().and_then(|node| state.nodes().get(&node));
+    let node = node.filter(|node| node.state == NodeState::Ready);
+    node.is_some_and(|node| node.draining || (drives_away(node) && outstays(state, node, task, now_ms)))
 }
 
 /// Returns true if an attempt is on a node for longer than it tolerates the node's taints.
@@ -218,7 +245,7 @@ fn departures(
         let (row, spec) = state.jobs().get(&job).and_then(|row| Some((row, state.spec_of(row)?)))?;
         let budget = DisruptionBudget::of(&spec, row, DisruptionCause::Move);
         let (healthy, idle): (Vec<_>, Vec<_>) = tasks.into_iter().partition(|task| task.is_healthy());
-        let left = if healthy.is_empty() { 0 } else { state.budget_use(row, &budget, now_ms).left(&budget) };
+        let used = if healthy.is_empty() { None } else { Some(state.budget_use(row, &budget, now_ms)) };
         let attempts = |tasks: Vec<&Arc<TaskRow>>| {
             tasks.into_iter().map(|task| (task.id, task.incarnation)).collect::<Vec<_>>()
         };
@@ -227,11 +254,14 @@ fn departures(
             revision: row.revision,
             idle: attempts(idle),
             healthy: attempts(healthy),
-            at_once: usize::try_from(left).unwrap_or(usize::MAX),
+            at_once: usize::try_from(used.map_or(0, |used| used.left(&budget))).unwrap_or(usize::MAX),
+            surge: budget.surge_wanted,
+            stand_ins: used.map_or(0, |used| used.surging).min(row.moves_surge()),
         })
     };
-    let is_open =
-        |of_job: &Departures| !of_job.idle.is_empty() || (of_job.at_once > 0 && !of_job.healthy.is_empty());
+    let is_open = |of_job: &Departures| {
+        !of_job.idle.is_empty() || ((of_job.at_once > 0 || of_job.surge > 0) && !of_job.healthy.is_empty())
+    };
     by_job.into_iter().filter_map(of_job).filter(is_open).collect()
 }
 
@@ -345,6 +375,8 @@ mod tests {
             idle: Vec::new(),
             healthy: (0..4).map(|index| attempt(job, index)).collect(),
             at_once,
+            surge: 0,
+            stand_ins: 0,
         };
         let departures = [
             of_job(1, 2),

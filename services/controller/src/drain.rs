@@ -126,7 +126,7 @@ impl DrainCheck {
                     let build = SnapshotBuild::begin(settings_of_meta(context.meta), self.at);
                     self.phase = DrainPhase::Build(Box::new(build));
                 }
-                None
+                Vec::new()
             }
             DrainPhase::Build(build) if build.is_whole() => {
                 let leaving = emptied_leaving(source, context.emptied);
@@ -134,7 +134,7 @@ impl DrainCheck {
                 let nodes = std::mem::take(&mut self.wanted);
                 self.phase =
                     DrainPhase::Decide(Box::new(DrainRound { relocation, nodes, moved: BTreeMap::new() }));
-                None
+                Vec::new()
             }
             DrainPhase::Build(mut build) => {
                 if build.position() != RowsPosition::Over {
@@ -142,7 +142,7 @@ impl DrainCheck {
                     build.add(source.read(|state| state.rows_part(position, RowsPosition::PART_ROWS)));
                 }
                 self.phase = DrainPhase::Build(build);
-                None
+                Vec::new()
             }
             DrainPhase::Decide(mut round) => {
                 let moves = round.part(source, context.clock.wall_ms());
@@ -157,7 +157,7 @@ impl DrainCheck {
         if was_under_way && !self.is_under_way() {
             self.due_at = ended.saturating_add(self.spent.saturating_mul(PAUSE));
         }
-        moves.into_iter().collect()
+        moves
     }
 
     /// Returns true if some node still has attempts that may leave. Drops those before it that have none.
@@ -180,24 +180,42 @@ impl DrainCheck {
 
 impl DrainRound {
     /// Decides some nodes: which of their attempts leave now.
-    fn part(&mut self, source: &impl DrainSource, now_ms: i64) -> Option<ControllerAction> {
+    fn part(&mut self, source: &impl DrainSource, now_ms: i64) -> Vec<ControllerAction> {
         let nodes = &mut self.nodes;
         let mut departures: Vec<Departures> = source.read(|state| {
             let part = nodes_part(state, nodes, SPEC_WEIGHT);
             part.into_iter().flat_map(|node| drain_departures(state, node, now_ms)).collect()
         });
-        let mut moves = Vec::new();
+        let (mut moves, mut actions) = (Vec::new(), Vec::new());
         for of_job in &mut departures {
+            // A further task asks for what the one that leaves does.
+            if let Some(begin) = of_job.surge_begin()
+                && of_job.healthy.iter().any(|(task, _)| self.relocation.fits(*task))
+            {
+                actions.push(begin);
+                of_job.at_once = 0;
+            }
             let moved = self.moved.entry(of_job.job).or_default();
             of_job.at_once = of_job.at_once.saturating_sub(*moved);
-            let leave = departures_now(std::slice::from_ref(of_job), |task| self.relocation.fits(task));
+            // The room that it would have may be what the one that stands in for it has taken.
+            let mut stand_ins = of_job.stand_ins;
+            let mut is_replaced = || {
+                let is_left = stand_ins > 0;
+                stand_ins = stand_ins.saturating_sub(1);
+                is_left
+            };
+            let leave = departures_now(std::slice::from_ref(of_job), |task| {
+                self.relocation.fits(task) || is_replaced()
+            });
             let healthy = |moves: &TaskMoves| {
                 moves.attempts.iter().filter(|attempt| of_job.healthy.contains(attempt)).count()
             };
             *moved = moved.saturating_add(leave.iter().map(healthy).sum());
             moves.extend(leave);
         }
-        (!moves.is_empty()).then_some(ControllerAction::TasksMove(StopReason::Drained, moves))
+        actions
+            .extend((!moves.is_empty()).then_some(ControllerAction::TasksMove(StopReason::Drained, moves)));
+        actions
     }
 }
 

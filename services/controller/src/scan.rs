@@ -6,6 +6,7 @@ use borough_store::mirror::MirrorState;
 
 use crate::decide::{ControllerAction, dependency_actions, unasked};
 use crate::rollout::RolloutScan;
+use crate::surge::SurgeScan;
 
 /// How far the examination of a job has come, and what it has seen. Rows may change between two parts: a change marks
 /// the job for another examination, and each action looks again in its own transaction.
@@ -24,6 +25,8 @@ pub(crate) struct JobScan {
     is_wanted_again: bool,
     /// The examination of its rollout, if one goes on.
     rollout: Option<RolloutScan>,
+    /// The examination of what surges for moves of its tasks, if anything does.
+    surge: Option<SurgeScan>,
 }
 
 /// What a part of an examination has done.
@@ -46,6 +49,7 @@ impl JobScan {
             is_unwanted: false,
             is_wanted_again: false,
             rollout: RolloutScan::begin(state, row, now_ms).filter(|_| row.state == JobState::Running),
+            surge: SurgeScan::begin(state, row, now_ms).filter(|_| row.state == JobState::Running),
         }
     }
 
@@ -70,6 +74,9 @@ impl JobScan {
             if let Some(rollout) = &mut self.rollout {
                 rollout.visit(state, task);
             }
+            if let Some(surge) = &mut self.surge {
+                surge.visit(state, task);
+            }
             if self.is_decided(row.state) {
                 break;
             }
@@ -88,7 +95,7 @@ impl JobScan {
     /// Returns true if no further task would add an action.
     fn is_decided(&self, state: JobState) -> bool {
         match state {
-            _ if self.rollout.is_some() => false,
+            _ if self.rollout.is_some() || self.surge.is_some() => false,
             JobState::Stopping => self.is_unwanted,
             JobState::Running => self.is_unwanted && self.is_wanted_again,
             JobState::Waiting | JobState::Ended { .. } => self.is_unwanted,
@@ -101,7 +108,8 @@ impl JobScan {
         let ended =
             (state == JobState::Stopping && !self.is_alive).then_some(ControllerAction::JobEnd(self.job));
         let rollout = self.rollout.take().and_then(RolloutScan::action);
-        [unwanted, again, ended, rollout].into_iter().flatten().collect()
+        let surge = self.surge.take().and_then(SurgeScan::action);
+        [unwanted, again, ended, rollout, surge].into_iter().flatten().collect()
     }
 }
 

@@ -38,6 +38,8 @@ pub struct DisruptionBudget {
     pub away_max: u32,
     /// Whether no bound holds for its attempts: its tasks run only together.
     pub is_unbounded: bool,
+    /// How many tasks should surge for moves before a healthy one leaves its node; 0: none.
+    pub surge_wanted: u32,
     /// What a rollout that goes on brings.
     rolling: Option<RollingVersion>,
 }
@@ -71,7 +73,10 @@ impl DisruptionBudget {
                 .unwrap_or(i64::MAX),
         });
         let is_unbounded = spec.is_gang() && cause == DisruptionCause::Rollout;
-        Self { cause, count, surge, away_max: away_max(spec, count, surge, cause), is_unbounded, rolling }
+        let surge_wanted = if cause == DisruptionCause::Move { moves_surge(spec, row) } else { 0 };
+        let away_max = away_max(spec, count, surge.max(surge_wanted), cause);
+        let surge_wanted = if away_max == 0 && surge == 0 { surge_wanted } else { 0 };
+        Self { cause, count, surge, away_max, is_unbounded, surge_wanted, rolling }
     }
 
     /// What a task with a row is for the budget. A task of the owner has an index below the count.
@@ -99,6 +104,14 @@ impl DisruptionBudget {
     pub fn needs_healthy(&self) -> bool {
         self.rolling.is_some()
     }
+}
+
+/// How many tasks of a job may surge for moves: as many as for a rollout. While a rollout goes on, what surges for it
+/// serves moves as well.
+fn moves_surge(spec: &JobSpec, row: &JobRow) -> u32 {
+    let is_refused = row.moves.as_ref().is_some_and(|moves| moves.surge_refused);
+    let rolls = row.rollout.as_ref().is_some_and(|rollout| rollout.state.is_open());
+    if is_refused || rolls { 0 } else { spec.surge(row.owner_count()) }
 }
 
 /// How many of a job's tasks may be away, while `surge` tasks are beside the `count` of its owner.
@@ -183,7 +196,7 @@ impl BudgetUse {
     /// How many tasks may be away by this budget.
     pub fn away_max(&self, budget: &DisruptionBudget) -> u32 {
         // A rollout fails if what surges does. A move would wait for it for ever.
-        let is_hopeless = self.surge_failing >= budget.surge;
+        let is_hopeless = budget.surge > 0 && self.surge_failing >= budget.surge;
         match budget.cause {
             DisruptionCause::Move if is_hopeless => budget.away_max.max(1),
             DisruptionCause::Move | DisruptionCause::Rollout | DisruptionCause::Eviction => budget.away_max,

@@ -44,9 +44,10 @@ fn text(budget: &DisruptionBudget, used: &BudgetUse, away: &[&TaskRow]) -> Strin
         most => format!("{most} may be"),
     };
     let mut text = format!("{} of {} {tasks} {are} away, and {most}", away.len(), budget.count);
-    if budget.surge > 0 {
-        let are = if used.surging == 1 { "is" } else { "are" };
-        text.push_str(&format!(" beside {} of {} that surge and {are} healthy", used.surging, budget.surge));
+    if budget.surge_wanted > 0 {
+        text.push_str(" before a further task surges and is healthy");
+    } else if budget.surge > 0 {
+        text.push_str(&format!(" beyond the {} of {} surging tasks that serve", used.surging, budget.surge));
     }
     let named: Vec<String> =
         away.iter().take(NAMED_MAX).map(|task| format!("task {} {}", task.id.index, why(task))).collect();

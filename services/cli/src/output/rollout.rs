@@ -8,8 +8,9 @@ use super::{ExplanationView, Foreign, explanations_text, time, word};
 
 /// How many tasks a job has, with those that surge.
 pub(crate) fn count_with_surge(job: &v1::Job) -> u32 {
-    let surge = job.rollout.as_ref().map_or(0, |rollout| rollout.surge);
-    job.count.saturating_add(surge)
+    // An older gateway says only what surges for a rollout.
+    let for_rollout = job.rollout.as_ref().map_or(0, |rollout| rollout.surge);
+    job.count.saturating_add(job.surge.max(for_rollout))
 }
 
 /// So many canaries, with their verb.

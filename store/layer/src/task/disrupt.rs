@@ -2,14 +2,14 @@
 
 use borough_kv::Transaction;
 use borough_model::disruption::{DisruptionBudget, DisruptionCause, RECHECKED_MAX, attempts_within};
-use borough_model::job::{JobEvent, JobKind, JobRow, JobState};
+use borough_model::job::{JobEvent, JobKind, JobMoves, JobRow, JobState};
 use borough_model::task::StopReason;
 use borough_model::{Incarnation, JobId, TaskId};
 use futures::future::try_join_all;
 
 use super::{job_tasks_read, task_stop_begin};
-use crate::error::StoreResult;
-use crate::job::{job_event, job_spec_in_force};
+use crate::error::{StoreError, StoreResult};
+use crate::job::{job_event, job_get, job_spec_in_force, moves_set, surge_with_dead};
 use crate::journal::ChangeSet;
 use crate::keys::{self, JobRowKey, TaskKey};
 
@@ -76,7 +76,53 @@ async fn within_budget(
     let leaving: Vec<(bool, (TaskId, Incarnation))> =
         with_health.filter(|(is_healthy, _)| is_current || !is_healthy).collect();
     if leaving.iter().any(|(is_healthy, _)| *is_healthy) {
-        job_event(tx, changes, row, &JobEvent::TasksMoved)?;
+        let last = row.moves.as_deref().copied().unwrap_or_default();
+        let moves = Box::new(JobMoves { steps: last.steps.saturating_add(1), ..last });
+        job_event(tx, changes, row, &JobEvent::MovesSet { moves })?;
     }
     Ok(leaving.into_iter().map(|(_, attempt)| attempt).collect())
+}
+
+/// Has `surge` further tasks of a job placed before its tasks leave their nodes: it may miss none. If the quota has no
+/// room for them, the row says so, and one task may be away instead. Does nothing if the job's row has another revision
+/// by now.
+pub async fn moves_surge_begin(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    job: JobId,
+    revision: u64,
+    surge: u32,
+) -> StoreResult<()> {
+    let before = job_get(tx, changes.space(), job).await?;
+    if before.revision != revision || before.state != JobState::Running || before.surge() > 0 {
+        return Ok(());
+    }
+    let spec = job_spec_in_force(tx, changes.space(), &before).await?;
+    let last = before.moves.as_deref().copied().unwrap_or_default();
+    let surge = surge_with_dead(tx, changes, &before, surge).await?;
+    match moves_set(tx, changes, &before, &spec, JobMoves { surge, ..last }).await {
+        Err(StoreError::Refused { .. }) => {
+            moves_set(tx, changes, &before, &spec, JobMoves { surge_refused: true, ..last }).await
+        }
+        set => set,
+    }
+    .map(drop)
+}
+
+/// Ends what surges for moves of a job: nothing has to move any more. Does nothing if the job's row has another
+/// revision by now.
+pub async fn moves_surge_end(
+    tx: &Transaction,
+    changes: &mut ChangeSet,
+    job: JobId,
+    revision: u64,
+) -> StoreResult<()> {
+    let before = job_get(tx, changes.space(), job).await?;
+    if before.revision != revision || before.state != JobState::Running {
+        return Ok(());
+    }
+    let spec = job_spec_in_force(tx, changes.space(), &before).await?;
+    let last = before.moves.as_deref().copied().unwrap_or_default();
+    let moves = JobMoves { surge: 0, surge_refused: false, ..last };
+    moves_set(tx, changes, &before, &spec, moves).await.map(drop)
 }

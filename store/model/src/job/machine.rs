@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::id::{JobId, Name, RequestId};
-use crate::job::{After, AfterCondition, JobOutcome, JobRow, JobSpec, JobState, Rollout};
+use crate::job::{After, AfterCondition, JobMoves, JobOutcome, JobRow, JobSpec, JobState, Rollout};
 
 /// How a task ended for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,6 +32,8 @@ pub enum JobEvent {
         failed: u32,
         /// Its rollout from now on, if that changes as well.
         rollout: Option<Box<Rollout>>,
+        /// What its moves leave in the row from now on, if that changes as well.
+        moves: Option<Box<JobMoves>>,
     },
     PrioritySet {
         priority: u32,
@@ -46,8 +48,10 @@ pub enum JobEvent {
     RolloutSet {
         rollout: Box<Rollout>,
     },
-    /// Healthy attempts of it have to leave their nodes.
-    TasksMoved,
+    /// Moves of its tasks leave this in its row.
+    MovesSet {
+        moves: Box<JobMoves>,
+    },
     /// A task with an index below the count has ended for good.
     TaskEnded {
         end: TaskEnd,
@@ -117,11 +121,14 @@ pub fn job_transition(
         // The dependencies were decided before: a controller repeats its report.
         JobEvent::DependenciesMet | JobEvent::DependencyFailed => {}
         JobEvent::StopRequested => next.state = stop_requested(row.state),
-        JobEvent::CountSet { count, succeeded, failed, rollout } => {
+        JobEvent::CountSet { count, succeeded, failed, rollout, moves } => {
             job_alive(row)?;
             next.count = *count;
             if rollout.is_some() {
                 next.rollout.clone_from(rollout);
+            }
+            if moves.is_some() {
+                next.moves.clone_from(moves);
             }
             next.succeeded = *succeeded;
             next.failed = *failed;
@@ -139,14 +146,18 @@ pub fn job_transition(
             job_alive(row)?;
             next.spec_version = row.spec_version.saturating_add(1);
             next.rollout = Some(rollout.clone());
+            // What surges for moves does so for the rollout from now on.
+            if let Some(moves) = &mut next.moves {
+                (moves.surge, moves.surge_refused) = (0, false);
+            }
         }
         JobEvent::RolloutSet { rollout } => {
             job_alive(row)?;
             next.rollout = Some(rollout.clone());
         }
-        JobEvent::TasksMoved => {
-            let moves = next.moves.get_or_insert_default();
-            moves.steps = moves.steps.saturating_add(1);
+        JobEvent::MovesSet { moves } => {
+            job_alive(row)?;
+            next.moves = Some(moves.clone());
         }
         JobEvent::TaskEnded { end } => task_ended(&mut next, *end),
         JobEvent::TasksGone => next.state = tasks_gone(row.state)?,

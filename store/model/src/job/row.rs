@@ -66,6 +66,16 @@ pub struct JobMoves {
     /// before.
     #[n(0)]
     pub steps: u32,
+    /// Tasks of the job's count that its owner has not asked for: they serve while others are moved.
+    #[n(1)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub surge: u32,
+    /// Whether the quota had no room for one that surges: one task may be away instead, until nothing has to move.
+    #[n(2)]
+    #[cbor(default)]
+    #[serde(default)]
+    pub surge_refused: bool,
 }
 
 /// The changes of a job's spec, its count and its priority. Steps of a rollout and ends of tasks are none.
@@ -166,7 +176,13 @@ impl JobRow {
 impl JobRow {
     /// How many of its tasks surge: the last ones.
     pub fn surge(&self) -> u32 {
-        self.rollout.as_ref().map_or(0, |rollout| rollout.surge).min(self.count)
+        let for_rollout = self.rollout.as_ref().map_or(0, |rollout| rollout.surge);
+        for_rollout.saturating_add(self.moves_surge()).min(self.count)
+    }
+
+    /// How many of these stand in for tasks that have to leave their nodes.
+    pub fn moves_surge(&self) -> u32 {
+        self.moves.as_ref().map_or(0, |moves| moves.surge)
     }
 
     /// The version of the owner's tasks while its rollout waits for canaries: only these have the version in force.

@@ -3,7 +3,9 @@
 use borough_model::disruption::{
     BudgetUse, DisruptionBudget, DisruptionCause, TaskPresence, attempts_within,
 };
-use borough_model::job::{JobKind, JobRow, JobSpec, PreemptionSpec, Rollout, RolloutState, UpdateSpec};
+use borough_model::job::{
+    JobKind, JobMoves, JobRow, JobSpec, PreemptionSpec, Rollout, RolloutState, UpdateSpec,
+};
 use borough_model::task::{EndReason, Exit, Health, StopReason, TaskRow, TaskState, Verdict};
 use borough_model::{Incarnation, TaskId};
 use proptest::prelude::*;
@@ -131,6 +133,26 @@ fn moves_do_not_wait_for_a_surge_that_keeps_failing() {
     assert_eq!(with(healthy(1, 2)), 1, "it stands in");
     assert_eq!(with(failing(1, 2)), 1, "it never may");
     assert_eq!(with(task(1, 2, TaskState::Dead, None)), 1, "it never will");
+}
+
+/// A job that may miss none has a further task first, unless a rollout surges already or the quota has no room.
+#[test]
+fn a_job_that_may_miss_no_task_surges_before_one_is_moved() {
+    let none = UpdateSpec { surge_max: Some(2), ..UpdateSpec::default() };
+    let (row, spec) = job(4, none);
+    let wanted = |spec: &JobSpec, row: &JobRow| {
+        let budget = DisruptionBudget::of(spec, row, DisruptionCause::Move);
+        (budget.away_max, budget.surge_wanted)
+    };
+    assert_eq!(wanted(&spec, &row), (0, 2));
+    let moves = |moves| JobRow { moves: Some(Box::new(moves)), ..row.clone() };
+    assert_eq!(wanted(&spec, &moves(JobMoves { surge_refused: true, ..JobMoves::default() })), (1, 0));
+    let surges = JobRow { count: 5, ..moves(JobMoves { surge: 1, ..JobMoves::default() }) };
+    assert_eq!((wanted(&spec, &surges), surges.owner_count()), ((0, 0), 4));
+    assert_eq!(wanted(&spec, &begun(&row)), (1, 0), "a rollout without a surge");
+    assert_eq!(wanted(&spec, &begun_with_canaries(&row, 0, 2)), (0, 0), "its surge serves");
+    let some = UpdateSpec { unavailable_max: Some(1), ..none };
+    assert_eq!(wanted(&JobSpec { update: Some(some), ..spec }, &row), (1, 0), "one may be away");
 }
 
 #[test]

@@ -197,7 +197,7 @@ fn job_row(state: JobState) -> JobRow {
         failed: 2,
         rollout: Some(Box::new(rollout_full())),
         changes: Some(Box::new(changes_full())),
-        moves: Some(Box::new(borough_model::job::JobMoves { steps: 6 })),
+        moves: Some(Box::new(borough_model::job::JobMoves { steps: 6, surge: 1, surge_refused: true })),
     }
 }
 

@@ -327,7 +327,7 @@ fn a_change_of_a_person_is_told_from_a_step_of_a_rollout() {
     // A changed count makes no version, and is a change.
     let grown = changed(
         &stepped,
-        &JobEvent::CountSet { count: 3, succeeded: 0, failed: 0, rollout: None },
+        &JobEvent::CountSet { count: 3, succeeded: 0, failed: 0, rollout: None, moves: None },
         "user/cid",
     );
     let changes = grown.changes.as_deref().unwrap();

@@ -44,7 +44,8 @@ impl Auditor {
         let surge = row.surge();
         let count = row.count - surge;
         let wanted = ended.iter().filter(|task| task.index < row.count).count();
-        let most = moved_max(spec, count, surge, self.surge_serves(row));
+        let serves = if surge > 0 { self.surge_serves(row) } else { surges_first(spec, row) };
+        let most = moved_max(spec, count, serves);
         let left = self.serving(row, false).saturating_sub(u64::try_from(wanted).unwrap_or(u64::MAX));
         self.note("moved_healthy");
         if surge > 0 {
@@ -114,8 +115,19 @@ fn fails(task: &TaskRow) -> bool {
         }
 }
 
-/// How many of `count` tasks drains and taints may leave away.
-fn moved_max(spec: &JobSpec, count: u32, surge: u32, surge_serves: bool) -> u64 {
+/// Whether a further task surges before the first one is moved: unless a rollout is open, or the quota had no room.
+fn surges_first(spec: &JobSpec, row: &JobRow) -> bool {
+    let update = spec.update.unwrap_or_default();
+    let surges = update.surge_max.unwrap_or(0) > 0 || update.surge_percent_max.unwrap_or(0) > 0;
+    let is_open = row
+        .rollout
+        .as_ref()
+        .is_some_and(|rollout| matches!(rollout.state, RolloutState::Rolling | RolloutState::Paused));
+    surges && !is_open && !row.moves.as_ref().is_some_and(|moves| moves.surge_refused)
+}
+
+/// How many of `count` tasks drains and taints may leave away. `surge_serves`: others stand in for them, or will.
+fn moved_max(spec: &JobSpec, count: u32, surge_serves: bool) -> u64 {
     let update = spec.update.unwrap_or_default();
     let asked =
         update.surge_max.unwrap_or(0) > 0 || update.surge_percent_max.unwrap_or(0) > 0 || update.canaries > 0;
@@ -125,5 +137,5 @@ fn moved_max(spec: &JobSpec, count: u32, surge: u32, surge_serves: bool) -> u64 
     }
     let share = u64::from(count) * u64::from(update.unavailable_percent_max.unwrap_or(0)) / 100;
     let most = share.max(u64::from(update.unavailable_max.unwrap_or(0)));
-    if asked && surge > 0 && surge_serves && count > 0 { most } else { most.max(1) }
+    if asked && surge_serves && count > 0 { most } else { most.max(1) }
 }

@@ -24,7 +24,7 @@ impl Auditor {
         let Some(row) = job_of(entry) else { return };
         let job = row.id;
         let Some(spec) = self.specs.get(&job).filter(|spec| !spec.is_gang()) else { return };
-        let surge = row.rollout.as_ref().map_or(0, |rollout| rollout.surge);
+        let surge = row.surge();
         let count = row.count - surge;
         let most = unavailable_max(spec, count, surge);
         let ended = entry.deltas.iter().filter_map(|delta| match delta {

@@ -4,7 +4,7 @@ use borough_model::job::UpdateSpec;
 use borough_model::task::{Health, StopReason, TaskState};
 
 use super::*;
-use crate::task::{TaskMoves, tasks_move};
+use crate::task::{TaskMoves, moves_surge_begin, moves_surge_end, tasks_move};
 
 impl World {
     async fn moves(&self, revision: u64, indexes: &[u32]) -> usize {
@@ -111,4 +111,112 @@ async fn batch_work_and_what_a_stopped_job_still_runs_leave_at_once() {
     world.change("stop", async |tx, changes| job_stop(tx, changes, JOB).await).await.unwrap();
     assert_eq!(world.moves(revision, &[2]).await, 1);
     assert_eq!(world.row(2).await.unwrap().health, Health::Unknown);
+}
+
+impl World {
+    async fn surge_begin(&self) {
+        let revision = self.job().await.revision;
+        self.change("task_surge_begin", async |tx, changes| {
+            moves_surge_begin(tx, changes, JOB, revision, 1).await
+        })
+        .await
+        .unwrap();
+    }
+
+    async fn surge_end(&self) {
+        let revision = self.job().await.revision;
+        self.change("task_surge_end", async |tx, changes| moves_surge_end(tx, changes, JOB, revision).await)
+            .await
+            .unwrap();
+    }
+
+    /// The count, how many tasks surge, and what is charged.
+    async fn size(&self) -> (u32, u32, (u64, u64)) {
+        let job = self.job().await;
+        (job.count, job.surge(), self.charged().await)
+    }
+}
+
+fn surging(command: &str) -> JobSpec {
+    let update = UpdateSpec { surge_max: Some(1), unavailable_max: Some(0), ..UpdateSpec::default() };
+    JobSpec { update: Some(update), ..spec(1, 100, command) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_further_task_surges_before_the_last_one_is_moved_and_the_count_goes_back() {
+    let world = World::new().await;
+    world.submit(&surging("one")).await.unwrap();
+    world.run(0).await;
+    assert_eq!(world.moves(world.job().await.revision, &[0]).await, 0, "none may be away");
+    let before = world.job().await.revision;
+    world.surge_begin().await;
+    assert_eq!(world.size().await, (2, 1, (200, 2)));
+    world
+        .change("late", async |tx, changes| moves_surge_begin(tx, changes, JOB, before, 1).await)
+        .await
+        .unwrap();
+    assert_eq!(world.size().await, (2, 1, (200, 2)), "decided by an old state");
+    world.place(1).await;
+    assert_eq!(world.moves(world.job().await.revision, &[0]).await, 0, "it does not serve yet");
+    world.report(1, ReportPhase::Running).await;
+    assert_eq!(world.moves(world.job().await.revision, &[0]).await, 1);
+    assert_eq!(world.moves(world.job().await.revision, &[1]).await, 0, "it stands in");
+    world.again(0).await;
+    world.surge_end().await;
+    assert_eq!(world.size().await.1, 0);
+    world.sweep().await;
+    world.report(1, ReportPhase::Released).await;
+    assert_eq!(world.size().await, (1, 0, (100, 1)));
+}
+
+/// A drain must not wait for room in a quota.
+#[tokio::test(start_paused = true)]
+async fn without_quota_for_a_further_task_one_may_be_away() {
+    let world = World::new().await;
+    let limit = Resources { cpu_millis: 150, ..Resources::default() };
+    let limit = QuotaRow { limit, ..QuotaRow::default() };
+    let line = borough_model::job::band(spec(1, 1, "one").priority);
+    world
+        .change("quota", async |tx, changes| {
+            quota_set(tx, changes.space(), &name("ada"), line, Some(&limit)).await
+        })
+        .await
+        .unwrap();
+    world.submit(&surging("one")).await.unwrap();
+    world.run(0).await;
+    world.surge_begin().await;
+    assert_eq!(world.size().await, (1, 0, (100, 1)));
+    assert_eq!(world.moves(world.job().await.revision, &[0]).await, 1);
+    world.again(0).await;
+    world.surge_end().await;
+    assert_eq!(world.moves(world.job().await.revision, &[0]).await, 0, "the next drain asks again");
+}
+
+/// What surges for a drain does so for a rollout that begins, and ends with it.
+#[tokio::test(start_paused = true)]
+async fn a_rollout_takes_over_what_surges_for_moves() {
+    let world = World::new().await;
+    world.submit(&surging("one")).await.unwrap();
+    world.run(0).await;
+    world.surge_begin().await;
+    world.run(1).await;
+    world.submit(&surging("two")).await.unwrap();
+    let job = world.job().await;
+    assert_eq!((job.count, job.surge(), job.moves_surge()), (2, 1, 0));
+    assert_eq!(world.charged().await, (200, 2));
+    // The further task that a move would want is there already.
+    world.surge_begin().await;
+    assert_eq!(world.size().await, (2, 1, (200, 2)));
+    assert_eq!(
+        world.replace(world.job().await.revision, &[1]).await,
+        1,
+        "an earlier version stands in for nobody"
+    );
+    world.again(1).await;
+    assert_eq!(world.replace(world.job().await.revision, &[0]).await, 1);
+    world.again(0).await;
+    world.done().await;
+    world.sweep().await;
+    world.report(1, ReportPhase::Released).await;
+    assert_eq!(world.size().await, (1, 0, (100, 1)));
 }
